@@ -1,0 +1,1 @@
+//! The file: open, views, pointers, hints, consistency. Knows no concrete driver.

@@ -1,0 +1,1 @@
+//! What must be isolated and for how long. Moves no data.

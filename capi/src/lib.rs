@@ -1,0 +1,1 @@
+//! The C ABI: handles and conversion, nothing else.

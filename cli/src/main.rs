@@ -1,0 +1,2 @@
+//! The capulet command.
+fn main() {}

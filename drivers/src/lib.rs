@@ -1,0 +1,1 @@
+//! Storage drivers: the Driver and DriverFile traits, one module per storage, and wrappers. Knows no MPI.
