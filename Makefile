@@ -1,0 +1,30 @@
+# Thin on purpose: each target is one script, to be read in scripts/.
+.PHONY: setup build demo test bench lint clean
+.DEFAULT_GOAL := build
+
+# Debian packages, two Python environments and test sources in target/env. Idempotent.
+setup:
+	@scripts/setup.sh
+
+# target/{openmpi,mpich}/release/capulet and target/{openmpi,mpich,mpich5}/release/libcapulet_*.so
+build: setup
+	@scripts/build.sh
+
+# HDF5 and PnetCDF programs on Capulet, on real data, compared cell by cell.
+demo: build
+	@/usr/bin/python3 tests/demo/run.py
+
+# Format, clippy, documentation, and every test, on both MPIs.
+test: lint build
+	@scripts/test.sh
+
+# Timings against the MPIs' own I/O.
+bench:
+	@scripts/bench.sh
+
+lint: setup
+	@scripts/lint.sh
+
+# Keeps target/env, which is not built here but fetched.
+clean:
+	rm -rf target/openmpi target/mpich target/mpich5

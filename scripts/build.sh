@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Builds the command and the library, once for each MPI that a program may use: target/MPI/release.
+source "$(dirname "$0")/common.sh"
+
+# The library is named after its MPI, in its file name as in its SONAME, so that no loader takes one for another.
+for mpi in openmpi mpich mpich5; do
+    use_mpi "$mpi"
+    out=target/$mpi/release
+    say "build: $out (MPICC=$(basename "$MPICC"))"
+    cargo build --release --target-dir "target/$mpi" -p capulet-capi -p capulet-cli
+    library=$out/$CAPULET_SONAME
+    # Replaced by a rename: a program that has the old file mapped keeps it whole.
+    if ! cmp -s "$out/libcapulet.so" "$library"; then
+        cp "$out/libcapulet.so" "$library.new"
+        mv "$library.new" "$library"
+    fi
+done

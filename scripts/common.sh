@@ -1,0 +1,31 @@
+# Sourced by the scripts beside it: where things are, and which environment each MPI needs.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+env_dir=$root/target/env
+# Debian's Python, never one that stands before it in PATH: the Debian modules belong to it.
+python=/usr/bin/python3
+
+say() { printf '== %s\n' "$*"; }
+fail() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+# use_mpi NAME: the compiler, the launcher and the settings of one MPI, for cargo and for the tests.
+# CAPULET_SONAME is read by capi/build.rs.
+use_mpi() {
+    export CAPULET_MPI=$1 CAPULET_SONAME=libcapulet_$1.so
+    case $1 in
+        openmpi) export MPICC=mpicc.openmpi MPIEXEC=mpiexec.openmpi ;;
+        mpich) export MPICC=mpicc.mpich MPIEXEC=mpiexec.mpich ;;
+        mpich5) export MPICC=$env_dir/mpich5/bin/mpicc MPIEXEC=$env_dir/mpich5/bin/mpiexec ;;
+        *) fail "unknown MPI $1" ;;
+    esac
+    command -v "$MPICC" >/dev/null || fail "$MPICC is missing; run: make setup"
+}
+
+# Tests start up to 7 ranks on any number of cores, and run as root in CI; Open MPI (4, then 5) refuses both unless told.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe

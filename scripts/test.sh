@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# All tests: the crates that know no MPI once, the others on both MPIs, and then whole programs on both.
+source "$(dirname "$0")/common.sh"
+
+pure=(-p capulet-datatype -p capulet-drivers -p capulet-cli)
+on_mpi=(-p capulet-comm -p capulet-atomic -p capulet-sieve -p capulet-adio -p capulet-capi)
+
+use_mpi openmpi
+say "test: the crates without MPI"
+cargo test --target-dir target/openmpi "${pure[@]}"
+for mpi in openmpi mpich; do
+    use_mpi "$mpi"
+    say "test: the crates on $mpi"
+    cargo test --target-dir "target/$mpi" "${on_mpi[@]}"
+    say "test: whole programs on $mpi"
+    cargo test --target-dir "target/$mpi" -p capulet-tests
+done
