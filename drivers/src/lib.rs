@@ -1,1 +1,126 @@
-//! Storage drivers: the Driver and DriverFile traits, one module per storage, and wrappers. Knows no MPI.
+//! Storage drivers: one module per storage, and wrappers that go around any of them.
+//!
+//! A driver moves bytes between memory and one file. It sees offsets, lengths and memory; never a communicator, a file
+//! view or a file pointer, and it never waits for another process except in [`DriverFile::lock`]. Everything above this
+//! crate talks to `dyn Driver` and `dyn DriverFile`, and asks [`Caps`], never a name, what a storage can do.
+//!
+//! * [`Driver`] opens and deletes; [`DriverFile`] is one open file in one process.
+//! * [`DriverFile::submit`] is the only way in which data moves: contiguous, vectored and list I/O are all one [`Batch`].
+//! * Every error is an [`Error`]: a kind to act on, the path, the operation, the offset, and the system's own error.
+//!
+
+mod batch;
+mod caps;
+mod completion;
+mod error;
+mod ext;
+mod forward;
+mod lock;
+
+mod options;
+
+pub use batch::{Batch, Direction, Segment, Transfer};
+pub use caps::{Caps, FileLayout, SystemCalls};
+pub use completion::{BatchResult, Completion, PendingBatch};
+pub use error::{Error, ErrorKind, Operation, Result};
+pub use ext::DriverFileExt;
+pub use lock::{LockGuard, LockMode};
+pub use options::{Access, OpenOptions};
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A storage: opens and deletes files. Holds no open file itself, and may be used from many threads at once.
+///
+/// No call is collective: a caller that wants one process to create a file and the others to open it orders that itself.
+pub trait Driver: Debug + Send + Sync {
+    /// A short lower-case name for messages and statistics. Code must not branch on it: it asks [`DriverFile::caps`].
+    fn name(&self) -> &'static str;
+
+    /// Opens the file at `path`; blocks until the storage has answered.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is no file and `options.create` is not set, [`ErrorKind::Exists`] if there is one
+    /// and `create` and `exclusive` are both set, [`ErrorKind::BadName`] if the path names a directory or cannot name a
+    /// file, and whatever else the storage reports.
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>>;
+
+    /// Removes the name `path`. Files that are open stay usable where [`Caps::UNLINK_OPEN`] is set.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is no such file, [`ErrorKind::BadName`] if it is a directory, and whatever else the
+    /// storage reports.
+    fn delete(&self, path: &Path) -> Result<()>;
+}
+
+/// One open file in one process: bytes at offsets. Dropping the last reference closes it.
+///
+/// All methods may be called from many threads at once. Writes to disjoint byte ranges never disturb each other or any
+/// byte outside them, whoever issues them, where [`Caps::BYTE_WRITES`] is set.
+#[allow(
+    clippy::len_without_is_empty,
+    reason = "asking a storage for a length can fail and cost a round trip"
+)]
+pub trait DriverFile: Debug + Send + Sync {
+    /// What this file's storage can do. Does not change while the file is open; no system call.
+    fn caps(&self) -> Caps;
+
+    /// How the bytes lie on the storage, as a hint for alignment. Does not change while open; no system call.
+    fn layout(&self) -> FileLayout;
+
+    /// Moves the bytes of `batch`, in its order, and reports how many of them in that order were moved.
+    ///
+    /// * The result counts a *prefix* of the batch: transfer after transfer, as if one were finished before the next is
+    ///   begun. Where two writes of one batch overlap, the later one wins.
+    /// * A write that is not complete reports an error. A read that meets the end of the file is no error: the count is
+    ///   short, the batch ends there, and the memory that was not reached is left as it was. Holes read as zeros.
+    /// * A transfer of no bytes does nothing, and does not extend the file.
+    /// * Short transfers and interruptions by signals are dealt with inside.
+    /// * The completion may be pending only if [`Batch::may_outlive_call`]; else the call blocks until all is done.
+    ///
+    /// # Errors
+    /// In the result: [`ErrorKind::ReadOnly`] for a write to a file opened for reading, [`ErrorKind::Permission`] for a read of a
+    /// file opened for writing alone, [`ErrorKind::TooLarge`] for a byte beyond what the storage can address,
+    /// [`ErrorKind::NoSpace`] and [`ErrorKind::Quota`], and whatever else the storage reports.
+    fn submit(&self, batch: Batch<'_>) -> Completion;
+
+    /// The length of the file in bytes, now.
+    ///
+    /// # Errors
+    /// What the storage reports.
+    fn len(&self) -> Result<u64>;
+
+    /// Makes the file `bytes` long: cuts it, or extends it by a hole that reads as zeros.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ReadOnly`] if the file was opened for reading, [`ErrorKind::TooLarge`], and what the storage reports.
+    fn set_len(&self, bytes: u64) -> Result<()>;
+
+    /// Reserves storage for the first `bytes` bytes, so that writing them does not run out of space. Extends the file to
+    /// `bytes` if it is shorter; never cuts it and never changes a byte that was written before. New bytes read as zeros.
+    /// A storage that cannot reserve below the end of the file reserves what it can and says so in its own documentation.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSpace`], [`ErrorKind::Quota`], [`ErrorKind::ReadOnly`], [`ErrorKind::TooLarge`], and what the storage reports.
+    fn preallocate(&self, bytes: u64) -> Result<()>;
+
+    /// Returns when all that was written through this file is on stable storage. Once it has failed it goes on failing: the
+    /// lost bytes do not come back by asking again.
+    ///
+    /// # Errors
+    /// What the storage reports.
+    fn sync(&self) -> Result<()>;
+
+    /// Locks a range of bytes against every other holder, in this process and in others, until the guard is dropped.
+    /// Blocks until it is free. An empty range locks nothing. Locks are advisory: [`submit`](Self::submit) does not look at them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] unless [`Caps::LOCKS`], [`ErrorKind::ReadOnly`] for an exclusive lock on a file that was opened for
+    /// reading where the storage forbids it, and what the storage reports.
+    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard>;
+
+    /// The system calls that this file has made so far; zeros for a storage that makes none.
+    fn system_calls(&self) -> SystemCalls;
+}

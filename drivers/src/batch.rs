@@ -1,0 +1,299 @@
+//! The one form in which bytes are asked for: a list of (file offset, memory), all in one direction.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// Which way the bytes of a batch go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From the file into memory.
+    Read,
+    /// From memory into the file.
+    Write,
+}
+
+/// A piece of memory that a transfer fills or empties. It may be memory that other processes see, so no reference to its
+/// bytes is ever formed; drivers hand its address to the system or use [`copy_in`](Self::copy_in) and
+/// [`copy_out`](Self::copy_out).
+///
+/// It cannot be copied, and not be used from two threads at once.
+pub struct Segment<'a> {
+    address: *mut u8,
+    bytes: usize,
+    writable: bool,
+    raw: bool,
+    borrowed: PhantomData<&'a mut [u8]>,
+}
+
+// SAFETY: a segment is the only holder of its memory as long as it lives (it is made of a reference, or by `from_raw`, which
+// asks for the same), it is not `Clone`, and it is not `Sync`; so moving it to another thread moves all access with it.
+unsafe impl Send for Segment<'_> {}
+
+impl<'a> Segment<'a> {
+    /// Memory of any origin: a window shared between processes, a user's buffer known by its address.
+    ///
+    /// # Safety
+    /// From now until the batch that it is put into has completed (its [`BatchResult`](crate::BatchResult) was taken, or the
+    /// batch was dropped without being submitted), even if the [`Completion`](crate::Completion) is leaked:
+    /// `bytes` bytes from `address` lie within one allocation and are valid for reads, and for writes too if the batch reads
+    /// from the file; nobody writes them, and if the batch reads from the file nobody reads them either. From any thread.
+    /// With `bytes` zero, nothing is asked of `address`.
+    pub const unsafe fn from_raw(address: *mut u8, bytes: usize) -> Self {
+        Self { address, bytes, writable: true, raw: true, borrowed: PhantomData }
+    }
+
+    /// Memory to be read into, or written from.
+    pub const fn from_mut(memory: &'a mut [u8]) -> Self {
+        Self {
+            address: memory.as_mut_ptr(),
+            bytes: memory.len(),
+            writable: true,
+            raw: false,
+            borrowed: PhantomData,
+        }
+    }
+
+    /// Memory to be written from. A batch that reads refuses it.
+    pub const fn from_ref(memory: &'a [u8]) -> Self {
+        Self {
+            address: memory.as_ptr().cast_mut(),
+            bytes: memory.len(),
+            writable: false,
+            raw: false,
+            borrowed: PhantomData,
+        }
+    }
+
+    /// Its first byte. What may be done with it, and until when, is said at [`Batch::may_outlive_call`].
+    pub const fn address(&self) -> *mut u8 {
+        self.address
+    }
+
+    /// Its length in bytes.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Copies `source` into the segment, from its byte `start` on.
+    ///
+    /// # Panics
+    /// If the bytes do not fit, or the memory is for writing from alone: both are bugs in the caller.
+    pub fn copy_in(&self, start: usize, source: &[u8]) {
+        assert!(self.writable, "a segment of shared memory cannot be read into");
+        assert!(start <= self.bytes && source.len() <= self.bytes - start, "copy beyond the segment");
+        if source.is_empty() {
+            return;
+        }
+        // SAFETY: the segment was made of a unique reference that it borrows, or by `from_raw` with the promise that it is valid
+        // for writes; `start + source.len()` is within its bytes; `source` is a shared reference and the segment's memory
+        // is not shared with anyone, so that they do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), self.address.add(start), source.len()) };
+    }
+
+    /// Copies bytes of the segment, from its byte `start` on, so that they fill `target`.
+    ///
+    /// # Panics
+    /// If the segment has not that many bytes: a bug in the caller.
+    pub fn copy_out(&self, start: usize, target: &mut [u8]) {
+        assert!(start <= self.bytes && target.len() <= self.bytes - start, "copy beyond the segment");
+        if target.is_empty() {
+            return;
+        }
+        // SAFETY: the segment borrows, or was promised by `from_raw`, memory valid for reads; `start + target.len()` is within
+        // its bytes; `target` is a unique reference, so that they do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(self.address.add(start), target.as_mut_ptr(), target.len()) };
+    }
+
+    /// Bytes `range` of this segment, which stays locked while the part lives.
+    fn part(&self, range: Range<usize>) -> Segment<'_> {
+        assert!(range.start <= range.end && range.end <= self.bytes, "part beyond the segment");
+        let address = self.address.wrapping_add(range.start);
+        Segment { address, bytes: range.end - range.start, ..*self }
+    }
+}
+
+impl fmt::Debug for Segment<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Segment")
+            .field("address", &self.address)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One extent of the file and the memory for it.
+#[derive(Debug)]
+pub struct Transfer<'a> {
+    /// The file's byte at which it begins.
+    pub offset: u64,
+    /// The memory that its bytes go to or come from.
+    pub memory: Segment<'a>,
+}
+
+impl<'a> Transfer<'a> {
+    /// Reads the bytes at `offset` into `memory`.
+    pub const fn into_memory(offset: u64, memory: &'a mut [u8]) -> Self {
+        Self { offset, memory: Segment::from_mut(memory) }
+    }
+
+    /// Writes the bytes of `memory` at `offset`.
+    pub const fn from_memory(offset: u64, memory: &'a [u8]) -> Self {
+        Self { offset, memory: Segment::from_ref(memory) }
+    }
+}
+
+enum List<'a> {
+    Owned(Vec<Transfer<'a>>),
+    Lent(&'a [Transfer<'a>]),
+}
+
+/// Transfers in one direction, done as a whole. In any order of offsets; ascending is what storages like.
+pub struct Batch<'a> {
+    direction: Direction,
+    list: List<'a>,
+    bytes: u64,
+    raw: bool,
+}
+
+// SAFETY: an owned list is `Send` because segments are. A lent list was lent by a unique reference to its owner
+// (`Batch::lend`), so that nobody else can use its segments while this batch lives, on whatever thread it lives.
+unsafe impl Send for Batch<'_> {}
+
+impl<'a> Batch<'a> {
+    /// A batch that reads the file into memory.
+    ///
+    /// # Panics
+    /// If a segment was made of a shared reference: a bug in the caller.
+    pub fn read(transfers: Vec<Transfer<'a>>) -> Self {
+        Self::of(Direction::Read, transfers)
+    }
+
+    /// A batch that writes memory to the file.
+    pub fn write(transfers: Vec<Transfer<'a>>) -> Self {
+        Self::of(Direction::Write, transfers)
+    }
+
+    /// An empty batch with room for `transfers` transfers.
+    pub fn with_capacity(direction: Direction, transfers: usize) -> Self {
+        Self::of(direction, Vec::with_capacity(transfers))
+    }
+
+    fn of(direction: Direction, transfers: Vec<Transfer<'a>>) -> Self {
+        let mut batch = Self { direction, list: List::Owned(Vec::new()), bytes: 0, raw: true };
+        transfers.iter().for_each(|transfer| batch.admit(transfer));
+        batch.list = List::Owned(transfers);
+        batch
+    }
+
+    fn admit(&mut self, transfer: &Transfer<'a>) {
+        let memory = &transfer.memory;
+        assert!(
+            memory.writable || self.direction == Direction::Write,
+            "a batch that reads was given memory to be written from alone"
+        );
+        // Saturation is exact enough: memory of 2^64 bytes in all does not exist unless segments of no use overlap.
+        self.bytes = self.bytes.saturating_add(memory.bytes as u64);
+        self.raw &= memory.raw;
+    }
+
+    /// Adds a transfer at the end.
+    ///
+    /// # Panics
+    /// If the batch reads and the segment was made of a shared reference, or if the batch was made by [`lend`](Self::lend): bugs in
+    /// the caller.
+    pub fn push(&mut self, transfer: Transfer<'a>) {
+        self.admit(&transfer);
+        match &mut self.list {
+            List::Owned(transfers) => transfers.push(transfer),
+            List::Lent(_) => panic!("a lent batch cannot grow"),
+        }
+    }
+
+    /// Takes all transfers out and keeps the room for them.
+    pub fn clear(&mut self) {
+        match &mut self.list {
+            List::Owned(transfers) => transfers.clear(),
+            List::Lent(transfers) => *transfers = &[],
+        }
+        (self.bytes, self.raw) = (0, true);
+    }
+
+    /// An empty batch in the room of this one, for memory of another lifetime.
+    pub fn reuse<'b>(self, direction: Direction) -> Batch<'b> {
+        match self.list {
+            List::Owned(mut transfers) => {
+                transfers.clear();
+                // An empty list has no element to convert; collecting it in place keeps its room.
+                let empty = transfers.into_iter().map(|_| unreachable!("the list was cleared")).collect();
+                Batch::of(direction, empty)
+            }
+            List::Lent(_) => Batch::with_capacity(direction, 0),
+        }
+    }
+
+    /// The same batch, lent: submit that, and this one can be cleared and filled again afterwards.
+    pub fn lend(&mut self) -> Batch<'_> {
+        Batch {
+            direction: self.direction,
+            list: List::Lent(self.transfers()),
+            bytes: self.bytes,
+            raw: self.raw,
+        }
+    }
+
+    /// Bytes `range` of the batch, counted in its order, as a batch of their own.
+    ///
+    /// # Panics
+    /// If the range reaches beyond the batch: a bug in the caller.
+    pub fn part(&mut self, range: Range<u64>) -> Batch<'_> {
+        assert!(range.start <= range.end && range.end <= self.bytes, "part beyond the batch");
+        let mut part = Batch::with_capacity(self.direction, 0);
+        let mut start = 0;
+        for transfer in self.transfers() {
+            let end = start + transfer.memory.bytes as u64;
+            let (from, to) = (range.start.max(start), range.end.min(end));
+            if from < to {
+                let memory = transfer.memory.part((from - start) as usize..(to - start) as usize);
+                part.push(Transfer { offset: transfer.offset.saturating_add(from - start), memory });
+            }
+            start = end;
+        }
+        part
+    }
+
+    /// Which way the bytes go.
+    pub const fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// The transfers, in order.
+    pub fn transfers(&self) -> &[Transfer<'a>] {
+        match &self.list {
+            List::Owned(transfers) => transfers,
+            List::Lent(transfers) => transfers,
+        }
+    }
+
+    /// The sum of the lengths of the transfers.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether a driver may go on using the memory after [`submit`](crate::DriverFile::submit) has returned a pending completion:
+    /// true if every segment came from [`Segment::from_raw`]. Otherwise the memory is lent for the call alone, and a driver
+    /// must be done with it when it returns.
+    pub const fn may_outlive_call(&self) -> bool {
+        self.raw
+    }
+}
+
+impl fmt::Debug for Batch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("direction", &self.direction)
+            .field("transfers", &self.transfers().len())
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,233 @@
+//! What can go wrong, by what a caller can do about it.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The result of a driver's call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What a caller can act on. Each kind belongs to one MPI error class (MPI-4.1, 14.7), which the layers above choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// There is no such file, or no such folder to put it in.
+    NotFound,
+    /// The file is there already.
+    Exists,
+    /// The user may not do that.
+    Permission,
+    /// The file or its file system can be read alone.
+    ReadOnly,
+    /// The storage is full.
+    NoSpace,
+    /// The user's share of the storage is used up.
+    Quota,
+    /// Beyond the largest file or offset that the storage or the process's limits allow.
+    TooLarge,
+    /// The path cannot name a file: too long, a directory, a file where a folder should be, a NUL byte in it.
+    BadName,
+    /// In use by someone else in a way that forbids this.
+    Busy,
+    /// This storage cannot do that.
+    Unsupported,
+    /// Everything else that a storage reports.
+    Io,
+}
+
+impl ErrorKind {
+    /// The kind of a system error.
+    pub fn of(error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(code) => Self::of_code(code),
+            None => match error.kind() {
+                io::ErrorKind::NotFound => Self::NotFound,
+                io::ErrorKind::AlreadyExists => Self::Exists,
+                io::ErrorKind::PermissionDenied => Self::Permission,
+                io::ErrorKind::StorageFull => Self::NoSpace,
+                io::ErrorKind::InvalidInput => Self::BadName,
+                io::ErrorKind::Unsupported => Self::Unsupported,
+                _ => Self::Io,
+            },
+        }
+    }
+
+    fn of_code(code: i32) -> Self {
+        match code {
+            libc::ENOENT => Self::NotFound,
+            libc::EEXIST => Self::Exists,
+            libc::EACCES | libc::EPERM => Self::Permission,
+            libc::EROFS => Self::ReadOnly,
+            libc::ENOSPC => Self::NoSpace,
+            libc::EDQUOT => Self::Quota,
+            libc::EFBIG | libc::EOVERFLOW => Self::TooLarge,
+            libc::ENAMETOOLONG | libc::EISDIR | libc::ENOTDIR | libc::ELOOP => Self::BadName,
+            libc::EBUSY | libc::ETXTBSY | libc::EAGAIN | libc::EDEADLK => Self::Busy,
+            libc::ENOSYS | libc::EOPNOTSUPP => Self::Unsupported,
+            _ => Self::Io,
+        }
+    }
+}
+
+/// What was being done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Finding the driver of a file name.
+    Resolve,
+    /// [`Driver::open`](crate::Driver::open).
+    Open,
+    /// [`Driver::delete`](crate::Driver::delete).
+    Delete,
+    /// A batch that reads.
+    Read,
+    /// A batch that writes.
+    Write,
+    /// [`DriverFile::len`](crate::DriverFile::len).
+    Length,
+    /// [`DriverFile::set_len`](crate::DriverFile::set_len).
+    SetLength,
+    /// [`DriverFile::preallocate`](crate::DriverFile::preallocate).
+    Preallocate,
+    /// [`DriverFile::sync`](crate::DriverFile::sync).
+    Sync,
+    /// [`DriverFile::lock`](crate::DriverFile::lock).
+    Lock,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Resolve => "resolve",
+            Self::Open => "open",
+            Self::Delete => "delete",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Length => "find the length of",
+            Self::SetLength => "set the length of",
+            Self::Preallocate => "preallocate",
+            Self::Sync => "sync",
+            Self::Lock => "lock",
+        })
+    }
+}
+
+/// An error of a driver: what was done to which file, where, and why it failed. Cheap to clone.
+#[derive(Clone, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(Arc<Detail>);
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {operation} {}{}: {source}", path.display(), at(*offset))]
+struct Detail {
+    kind: ErrorKind,
+    operation: Operation,
+    path: PathBuf,
+    offset: Option<u64>,
+    source: io::Error,
+}
+
+fn at(offset: Option<u64>) -> String {
+    offset.map_or_else(String::new, |offset| format!(" at offset {offset}"))
+}
+
+impl Error {
+    /// An error of a given kind with the reason behind it.
+    pub fn new(kind: ErrorKind, operation: Operation, path: &Path, source: impl Into<io::Error>) -> Self {
+        let (path, source) = (path.to_path_buf(), source.into());
+        Self(Arc::new(Detail { kind, operation, path, offset: None, source }))
+    }
+
+    /// An error that the system reported; its kind follows from the system's code.
+    pub fn system(operation: Operation, path: &Path, source: impl Into<io::Error>) -> Self {
+        let source = source.into();
+        Self::new(ErrorKind::of(&source), operation, path, source)
+    }
+
+    /// An error with a reason in words.
+    pub fn message(kind: ErrorKind, operation: Operation, path: &Path, reason: impl Into<String>) -> Self {
+        Self::new(kind, operation, path, io::Error::other(reason.into()))
+    }
+
+    /// The same error, at a byte of the file.
+    pub fn at(self, offset: u64) -> Self {
+        let Detail { kind, operation, ref path, ref source, .. } = *self.0;
+        let source = source
+            .raw_os_error()
+            .map_or_else(|| io::Error::new(source.kind(), source.to_string()), io::Error::from_raw_os_error);
+        Self(Arc::new(Detail { kind, operation, path: path.clone(), offset: Some(offset), source }))
+    }
+
+    /// What a caller can act on.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// What was being done.
+    pub fn operation(&self) -> Operation {
+        self.0.operation
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// The byte of the file at which it failed, if it has one.
+    pub fn offset(&self) -> Option<u64> {
+        self.0.offset
+    }
+
+    /// The system's own error code, if it came from the system.
+    pub fn system_code(&self) -> Option<i32> {
+        self.0.source.raw_os_error()
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn every_code_that_a_caller_acts_on_has_its_kind() {
+        for (code, kind) in [
+            (libc::ENOENT, ErrorKind::NotFound),
+            (libc::EEXIST, ErrorKind::Exists),
+            (libc::EACCES, ErrorKind::Permission),
+            (libc::EPERM, ErrorKind::Permission),
+            (libc::EROFS, ErrorKind::ReadOnly),
+            (libc::ENOSPC, ErrorKind::NoSpace),
+            (libc::EDQUOT, ErrorKind::Quota),
+            (libc::EFBIG, ErrorKind::TooLarge),
+            (libc::ENAMETOOLONG, ErrorKind::BadName),
+            (libc::EISDIR, ErrorKind::BadName),
+            (libc::ENOTDIR, ErrorKind::BadName),
+            (libc::EBUSY, ErrorKind::Busy),
+            (libc::ETXTBSY, ErrorKind::Busy),
+            (libc::EOPNOTSUPP, ErrorKind::Unsupported),
+            (libc::EIO, ErrorKind::Io),
+        ] {
+            assert_eq!(ErrorKind::of(&io::Error::from_raw_os_error(code)), kind, "code {code}");
+        }
+    }
+
+    #[test]
+    fn the_message_says_what_where_and_why() {
+        let error =
+            Error::system(Operation::Write, Path::new("/data/a"), io::Error::from_raw_os_error(libc::ENOSPC))
+                .at(12);
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        assert_eq!((error.offset(), error.system_code()), (Some(12), Some(libc::ENOSPC)));
+        let text = error.to_string();
+        assert!(text.starts_with("cannot write /data/a at offset 12: No space left"), "{text}");
+        assert!(error.source().is_some());
+    }
+}

@@ -1,0 +1,69 @@
+//! Drivers and files behind pointers are drivers and files. The lint makes a method that is added to a trait with a default
+//! body, and forgotten here, an error.
+#![deny(clippy::missing_trait_methods)]
+
+use crate::{
+    Batch, Caps, Completion, Driver, DriverFile, FileLayout, LockGuard, LockMode, OpenOptions, Result,
+    SystemCalls,
+};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+macro_rules! forward {
+    ($($pointer:ty),*) => {$(
+        impl<T: Driver + ?Sized> Driver for $pointer {
+            fn name(&self) -> &'static str {
+                (**self).name()
+            }
+
+            fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
+                (**self).open(path, options)
+            }
+
+            fn delete(&self, path: &Path) -> Result<()> {
+                (**self).delete(path)
+            }
+        }
+
+        impl<T: DriverFile + ?Sized> DriverFile for $pointer {
+            fn caps(&self) -> Caps {
+                (**self).caps()
+            }
+
+            fn layout(&self) -> FileLayout {
+                (**self).layout()
+            }
+
+            fn submit(&self, batch: Batch<'_>) -> Completion {
+                (**self).submit(batch)
+            }
+
+            fn len(&self) -> Result<u64> {
+                (**self).len()
+            }
+
+            fn set_len(&self, bytes: u64) -> Result<()> {
+                (**self).set_len(bytes)
+            }
+
+            fn preallocate(&self, bytes: u64) -> Result<()> {
+                (**self).preallocate(bytes)
+            }
+
+            fn sync(&self) -> Result<()> {
+                (**self).sync()
+            }
+
+            fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
+                (**self).lock(range, mode)
+            }
+
+            fn system_calls(&self) -> SystemCalls {
+                (**self).system_calls()
+            }
+        }
+    )*};
+}
+
+forward!(Arc<T>, Box<T>, &T);
