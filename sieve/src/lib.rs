@@ -1,1 +1,62 @@
-//! How a sparse access becomes few large transfers, alone or together: pure plans and one executor.
+//! How a sparse access becomes few large transfers: alone (list I/O), or together (two-phase).
+//!
+//! A plan is a value: [`plan::choose`] is pure, from what the ranks agreed on to a [`Plan`]. The executors
+//! ([`independent`], [`two_phase`]) carry it out. They know bytes, windows and drivers, and none of the rules of
+//! `MPI_File_*`.
+//!
+//! # Budget
+//! For `B` payload bytes in `f` file runs and `m` memory runs:
+//! * independent: 0 bytes copied; one system call for each file run (runs that touch are one) and 1,024 memory runs;
+//!   memory for 1,024 transfers.
+//! * two-phase on a node with `A` aggregators and windows of `W` bytes: `B` bytes copied, once, from user memory to the
+//!   window that is written (or back); rounds at most `ceil(touched span / (A W))`, 2 node barriers a round for a write and 3
+//!   for a read; no message carries data; shared memory `A W (1 + 1/8)`.
+//!
+//! No write reads and writes back: the bytes that the ranks asked to write are written, and no other byte.
+
+pub mod access;
+pub mod counters;
+pub mod independent;
+pub mod marks;
+pub mod plan;
+pub mod two_phase;
+
+pub use access::{Access, Memory};
+pub use counters::Counters;
+pub use plan::{Agreed, CollectiveMode, Plan, PlanHints, Reason, Summary, choose};
+
+use capulet_atomic::Isolation;
+use capulet_drivers::DriverFile;
+pub use capulet_drivers::Direction;
+
+/// What came of one rank's part of an access.
+#[derive(Debug, Default)]
+pub struct Transferred {
+    /// Bytes of the access, from its start, that were moved. Short without an error at the end of the file.
+    pub bytes: u64,
+    /// The first thing that went wrong on this rank.
+    pub error: Option<Failure>,
+}
+
+/// Why a transfer failed on this rank.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The storage refused.
+    #[error(transparent)]
+    Driver(#[from] capulet_drivers::Error),
+    /// The access could not be isolated.
+    #[error(transparent)]
+    Isolation(#[from] capulet_atomic::Error),
+}
+
+/// What an executor works on: the open file and its policies.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    /// The open file.
+    pub file: &'a dyn DriverFile,
+    /// Who lets accesses in.
+    pub isolation: &'a dyn Isolation,
+    /// What is counted.
+    pub counters: &'a Counters,
+}

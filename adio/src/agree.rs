@@ -1,0 +1,82 @@
+//! How the ranks of a file agree: one allreduce, after which all ranks know the same.
+
+use capulet_comm::{Agree, ErrorClass, ReduceOp};
+
+use crate::error::{Error, Result};
+
+/// Ranks vote on an outcome, on values that must be the same, and on what else a call needs to know of all ranks.
+/// One allreduce, whatever is voted on.
+pub(crate) struct Ballot<'a> {
+    channel: &'a dyn Agree,
+    values: Vec<u64>,
+    ops: Vec<ReduceOp>,
+    same: Vec<(&'static str, usize)>,
+}
+
+/// What came of a ballot.
+pub(crate) struct Count {
+    values: Vec<u64>,
+    next: usize,
+}
+
+impl<'a> Ballot<'a> {
+    pub(crate) fn new(channel: &'a dyn Agree) -> Self {
+        // the first value is the error class
+        Self { channel, values: vec![0], ops: vec![ReduceOp::Max], same: Vec::new() }
+    }
+
+    /// A value that must be the same on all ranks; `what` names it in the error. Comes before any [`Self::reduce`].
+    pub(crate) fn same(mut self, what: &'static str, value: u64) -> Self {
+        debug_assert_eq!(self.values.len(), 1 + 2 * self.same.len(), "values that are reduced come last");
+        self.same.push((what, self.values.len()));
+        self.values.extend([value, value]);
+        self.ops.extend([ReduceOp::Min, ReduceOp::Max]);
+        self
+    }
+
+    /// A value that is reduced; it is read off in the order of the calls.
+    pub(crate) fn reduce(mut self, value: u64, op: ReduceOp) -> Self {
+        self.values.push(value);
+        self.ops.push(op);
+        self
+    }
+
+    /// Votes. If `own` is an error on any rank, or a value is not the same, every rank gets an error of one class: ranks
+    /// that failed with that class their own, the others [`Error::Remote`].
+    pub(crate) fn vote<T>(mut self, own: Result<T>) -> Result<(T, Count)> {
+        if let Err(error) = &own {
+            self.values[0] = error.class().to_wire();
+        }
+        self.channel.allreduce(&mut self.values, &self.ops)?;
+        if let Some(class) = ErrorClass::from_wire(self.values[0]) {
+            return Err(match own {
+                Err(error) if error.class() == class => error,
+                Err(error) => {
+                    tracing::warn!(%error, "this rank failed too, with another class");
+                    Error::Remote { class }
+                }
+                Ok(_) => Error::Remote { class },
+            });
+        }
+        if let Some((what, _)) = self.same.iter().find(|(_, at)| self.values[*at] != self.values[at + 1]) {
+            return Err(Error::NotSame { what });
+        }
+        let own = own?;
+        let skip = 1 + 2 * self.same.len();
+        Ok((own, Count { values: self.values, next: skip }))
+    }
+}
+
+impl Count {
+    /// The next reduced value, in the order of the calls of [`Ballot::reduce`].
+    pub(crate) fn take(&mut self) -> u64 {
+        let value = self.values[self.next];
+        self.next += 1;
+        value
+    }
+}
+
+/// Makes the outcome of one rank the outcome of all.
+pub(crate) fn outcome<T>(channel: &dyn Agree, own: Result<T>) -> Result<T> {
+    Ballot::new(channel).vote(own).map(|(value, _)| value)
+}

@@ -1,0 +1,123 @@
+//! Errors of the file layer, by what the caller can do about them, each mapped to one MPI error class.
+
+use std::path::PathBuf;
+
+use capulet_comm::ErrorClass;
+use capulet_drivers::ErrorKind;
+
+/// Result of the file layer.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The access mode is not one that the standard allows.
+    #[error("access mode {bits:#x}: {reason}")]
+    Mode {
+        /// The mode's bits.
+        bits: u32,
+        /// Which rule it breaks.
+        reason: &'static str,
+    },
+    /// An argument is wrong. Nothing was done.
+    #[error("{what}")]
+    Argument {
+        /// The MPI error class that the standard names for it.
+        class: ErrorClass,
+        /// Which argument, and why.
+        what: String,
+    },
+    /// Ranks passed different values where the standard wants the same. Nothing was done.
+    #[error("{what} differs between ranks")]
+    NotSame {
+        /// The argument.
+        what: &'static str,
+    },
+    /// The file was not opened for this.
+    #[error("{path}: {what}")]
+    Denied {
+        /// `MPI_ERR_READ_ONLY` for writing a read-only file, else `MPI_ERR_ACCESS`.
+        class: ErrorClass,
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+    },
+    /// Not built yet, or not possible on this storage.
+    #[error("unsupported: {what}")]
+    Unsupported {
+        /// The operation.
+        what: &'static str,
+    },
+    /// The storage failed on this rank.
+    #[error("{failure}")]
+    Storage {
+        /// What it said.
+        #[source]
+        failure: capulet_sieve::Failure,
+    },
+    /// MPI failed below.
+    #[error(transparent)]
+    Comm(#[from] capulet_comm::Error),
+    /// Another rank failed; this rank's part may have been carried out.
+    #[error("the operation failed on another rank: {class}")]
+    Remote {
+        /// The class that all ranks return.
+        class: ErrorClass,
+    },
+}
+
+impl Error {
+    /// An argument error.
+    pub fn argument(class: ErrorClass, what: impl Into<String>) -> Self {
+        Self::Argument { class, what: what.into() }
+    }
+
+    /// The one MPI error class of this error (MPI 4.1, 14.7 and 9.4).
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Mode { .. } => ErrorClass::Amode,
+            Self::Argument { class, .. } | Self::Denied { class, .. } | Self::Remote { class } => *class,
+            Self::NotSame { .. } => ErrorClass::NotSame,
+            Self::Unsupported { .. } => ErrorClass::UnsupportedOperation,
+            Self::Storage { failure } => class_of_failure(failure),
+            Self::Comm(error) => error.class(),
+        }
+    }
+}
+
+impl From<capulet_drivers::Error> for Error {
+    fn from(error: capulet_drivers::Error) -> Self {
+        Self::Storage { failure: error.into() }
+    }
+}
+
+impl From<capulet_sieve::Failure> for Error {
+    fn from(failure: capulet_sieve::Failure) -> Self {
+        Self::Storage { failure }
+    }
+}
+
+fn class_of_failure(failure: &capulet_sieve::Failure) -> ErrorClass {
+    match failure {
+        capulet_sieve::Failure::Driver(error) => class_of_kind(error.kind()),
+        _ => ErrorClass::Io,
+    }
+}
+
+/// The MPI error class of a storage error.
+pub fn class_of_kind(kind: ErrorKind) -> ErrorClass {
+    match kind {
+        ErrorKind::NotFound => ErrorClass::NoSuchFile,
+        ErrorKind::Exists => ErrorClass::FileExists,
+        ErrorKind::Permission => ErrorClass::Access,
+        ErrorKind::ReadOnly => ErrorClass::ReadOnly,
+        ErrorKind::NoSpace | ErrorKind::TooLarge => ErrorClass::NoSpace,
+        ErrorKind::Quota => ErrorClass::Quota,
+        ErrorKind::BadName => ErrorClass::BadFile,
+        ErrorKind::Busy => ErrorClass::FileInUse,
+        ErrorKind::Unsupported => ErrorClass::UnsupportedOperation,
+        _ => ErrorClass::Io,
+    }
+}

@@ -1,0 +1,118 @@
+//! An open file.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use capulet_atomic::{Isolation, NonAtomic};
+use capulet_comm::{Agree, Channel, Group, NodeWindow};
+use capulet_drivers::{Driver, DriverFile};
+use capulet_sieve::{Counters, Target};
+
+use crate::hints::{Hints, InForce};
+use crate::mode::AccessMode;
+use crate::stats::Calls;
+use crate::view::FileView;
+
+/// A file, open on all ranks of a communicator (MPI 4.1, 14.2).
+///
+/// May be used from several threads at once; collective calls on one file must be ordered by the caller. Close it with
+/// [`File::close`]: closing is collective, so dropping a file only gives its storage back on this rank, and says so in the log.
+#[derive(Debug)]
+pub struct File {
+    pub(crate) group: Arc<Group>,
+    pub(crate) channel: Channel,
+    pub(crate) path: PathBuf,
+    pub(crate) mode: AccessMode,
+    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) storage: Arc<dyn DriverFile>,
+    pub(crate) own_window: Option<Arc<NodeWindow>>,
+    pub(crate) isolation: Box<dyn Isolation>,
+    pub(crate) state: Mutex<State>,
+    pub(crate) counters: Counters,
+    pub(crate) calls: Calls,
+    pub(crate) stats: bool,
+    pub(crate) closed: bool,
+}
+
+/// What calls on an open file change.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) view: Arc<FileView>,
+    /// The individual file pointer, bytes of the view's stream.
+    pub(crate) pointer_bytes: u64,
+    pub(crate) hints: Hints,
+}
+
+impl File {
+    /// The mode that the file was opened with. Local.
+    pub fn mode(&self) -> AccessMode {
+        self.mode
+    }
+
+    /// The file's name, without the prefix that chose its driver. Local.
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
+    /// The communicator's ranks and nodes. Local.
+    pub fn group(&self) -> &Arc<Group> {
+        &self.group
+    }
+
+    /// The hints in force, with the keys of ROMIO and the reserved keys of the standard (MPI 4.1, 14.2.8). Local.
+    pub fn info(&self) -> Vec<(String, String)> {
+        let hints = self.state().hints.clone();
+        hints.pairs(&InForce {
+            aggregators: self.aggregator_count(&hints),
+            driver_name: self.driver.name(),
+            caps: self.storage.caps(),
+            layout: self.storage.layout(),
+        })
+    }
+
+    /// Exact counts of what this rank did with the file. Local.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Whether accesses are atomic (MPI 4.1, 14.6.1). Local.
+    pub fn atomicity(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        // a panic between two assignments cannot leave the state half changed: each change is one assignment
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn agree(&self) -> &dyn Agree {
+        &self.channel
+    }
+
+    pub(crate) fn target(&self) -> Target<'_> {
+        Target { file: self.storage.as_ref(), isolation: self.isolation.as_ref(), counters: &self.counters }
+    }
+
+    pub(crate) fn no_isolation() -> Box<dyn Isolation> {
+        Box::new(NonAtomic)
+    }
+
+    pub(crate) fn node_aggregators(&self, hints: &Hints) -> usize {
+        let node = self.group.node();
+        hints.aggregators_of_node(node.size(), node.count())
+    }
+
+    fn aggregator_count(&self, hints: &Hints) -> u64 {
+        let node = self.group.node();
+        let all = self.group.size() as u64;
+        (self.node_aggregators(hints) as u64 * node.count() as u64).min(all)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if !self.closed {
+            tracing::warn!(path = %self.path.display(), "file dropped without being closed on all ranks");
+        }
+    }
+}

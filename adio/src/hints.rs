@@ -1,0 +1,230 @@
+//! Hints, spelled as in ROMIO (MPI 4.1, 14.2.8).
+//!
+//! A key that is not known is ignored, a value that cannot be read keeps the default, as the standard wants. What
+//! [`Hints::pairs`] returns is what is in force, not what was asked.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use capulet_drivers::{Caps, FileLayout};
+use capulet_sieve::{CollectiveMode, PlanHints};
+
+/// Default bytes of each aggregator's window: small enough to stay in cache between copy and write.
+pub const WINDOW_BYTES: u64 = 1 << 20;
+/// The largest window that a hint can ask for. It lies in shared memory, once for each rank of a node.
+pub const WINDOW_BYTES_MAX: u64 = 1 << 30;
+
+/// Hints in force on an open file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Hints {
+    /// `cb_buffer_size`: bytes of each aggregator's window.
+    pub window_bytes: u64,
+    /// `cb_nodes`: aggregators asked for, over all nodes; 0 means every rank.
+    pub aggregators: u64,
+    /// `romio_cb_read`.
+    pub read: CollectiveMode,
+    /// `romio_cb_write`.
+    pub write: CollectiveMode,
+    /// `striping_unit` asked for, bytes; 0 means what the storage says.
+    pub stripe_bytes: u64,
+    /// `romio_no_indep_rw`: the user promises collective access only.
+    pub no_independent: bool,
+    /// `capulet_sync_on_close`: force the data to the device at close.
+    pub sync_on_close: bool,
+    /// `file_perm`: permission bits of a created file, octal.
+    pub permissions: u32,
+}
+
+fn parse_mode(value: &str) -> Option<CollectiveMode> {
+    match value.to_ascii_lowercase().as_str() {
+        "enable" => Some(CollectiveMode::Enable),
+        "disable" => Some(CollectiveMode::Disable),
+        "automatic" => Some(CollectiveMode::Automatic),
+        _ => None,
+    }
+}
+
+fn mode_name(mode: CollectiveMode) -> &'static str {
+    match mode {
+        CollectiveMode::Enable => "enable",
+        CollectiveMode::Disable => "disable",
+        CollectiveMode::Automatic => "automatic",
+    }
+}
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self {
+            window_bytes: WINDOW_BYTES,
+            aggregators: 0,
+            read: CollectiveMode::Automatic,
+            write: CollectiveMode::Automatic,
+            stripe_bytes: 0,
+            no_independent: false,
+            sync_on_close: false,
+            permissions: 0o666,
+        }
+    }
+}
+
+impl Hints {
+    /// Takes over the keys that are known. Later pairs win.
+    pub fn apply<'a>(&mut self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        for (key, value) in pairs {
+            self.apply_one(key, value.trim());
+        }
+        if self.no_independent {
+            // what ROMIO makes of this promise: only aggregators touch the file
+            self.read = CollectiveMode::Enable;
+            self.write = CollectiveMode::Enable;
+        }
+    }
+
+    fn apply_one(&mut self, key: &str, value: &str) {
+        let number = value.parse::<u64>().ok();
+        match key {
+            "cb_buffer_size" => {
+                if let Some(bytes) = number.filter(|bytes| *bytes > 0) {
+                    let page = capulet_sieve::two_phase::PAGE_BYTES;
+                    self.window_bytes = bytes.min(WINDOW_BYTES_MAX).next_multiple_of(page);
+                }
+            }
+            "cb_nodes" => self.aggregators = number.unwrap_or(self.aggregators),
+            "romio_cb_read" => self.read = parse_mode(value).unwrap_or(self.read),
+            "romio_cb_write" => self.write = parse_mode(value).unwrap_or(self.write),
+            "striping_unit" => self.stripe_bytes = number.unwrap_or(self.stripe_bytes),
+            "romio_no_indep_rw" => set_flag(&mut self.no_independent, value),
+            "capulet_sync_on_close" => set_flag(&mut self.sync_on_close, value),
+            "file_perm" => {
+                let bits = u32::from_str_radix(value.trim_start_matches("0o"), 8).ok();
+                self.permissions = bits.filter(|bits| *bits <= 0o777).unwrap_or(self.permissions);
+            }
+            _ => {}
+        }
+    }
+
+    /// Bytes of a stripe: as asked for, else as the storage says; none where nothing is striped.
+    pub fn stripe_bytes(&self, layout: &FileLayout) -> Option<u64> {
+        match self.stripe_bytes {
+            0 => (layout.stripe_count > 1).then_some(layout.stripe_bytes),
+            asked => Some(asked),
+        }
+    }
+
+    /// What the planner needs of them.
+    pub fn plan(&self) -> PlanHints {
+        PlanHints { read: self.read, write: self.write }
+    }
+
+    /// A digest of the hints that must be the same on all ranks.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// How many of the `node_ranks` ranks of a node aggregate, on one of `node_count` nodes.
+    pub fn aggregators_of_node(&self, node_ranks: usize, node_count: usize) -> usize {
+        match self.aggregators {
+            0 => node_ranks,
+            asked => (asked as usize).div_ceil(node_count.max(1)).clamp(1, node_ranks),
+        }
+    }
+
+    /// The hints in force, as `MPI_File_get_info` answers them.
+    pub fn pairs(&self, force: &InForce) -> Vec<(String, String)> {
+        let flag = |value: bool| if value { "true" } else { "false" }.to_owned();
+        let mut pairs = vec![
+            ("cb_buffer_size", self.window_bytes.to_string()),
+            ("cb_nodes", force.aggregators.to_string()),
+            ("cb_config_list", "*:*".to_owned()),
+            ("romio_cb_read", mode_name(self.read).to_owned()),
+            ("romio_cb_write", mode_name(self.write).to_owned()),
+            ("romio_ds_read", "disable".to_owned()),
+            ("romio_ds_write", "disable".to_owned()),
+            ("romio_no_indep_rw", flag(self.no_independent)),
+            ("romio_visibility_immediate", flag(force.caps.contains(Caps::IMMEDIATE_VISIBILITY))),
+            ("romio_filesystem_type", format!("CAPULET {}", force.driver_name)),
+            ("capulet_sync_on_close", flag(self.sync_on_close)),
+        ];
+        if let Some(stripe_bytes) = self.stripe_bytes(&force.layout) {
+            pairs.push(("striping_unit", stripe_bytes.to_string()));
+        }
+        if force.layout.stripe_count > 1 {
+            pairs.push(("striping_factor", force.layout.stripe_count.to_string()));
+        }
+        pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+}
+
+fn set_flag(flag: &mut bool, value: &str) {
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "enable" => *flag = true,
+        "false" | "disable" => *flag = false,
+        _ => {}
+    }
+}
+
+/// What the open file adds to the hints.
+#[derive(Debug, Clone)]
+pub struct InForce {
+    /// Aggregators over all nodes.
+    pub aggregators: u64,
+    /// The driver's name.
+    pub driver_name: &'static str,
+    /// What the storage can do.
+    pub caps: Caps,
+    /// How the storage lays the file out.
+    pub layout: FileLayout,
+}
+
+/// Reads a hint file as `ROMIO_HINTS` names it: a key and a value on each line, `#` starts a comment.
+pub fn parse_hint_file(text: &str) -> Vec<(String, String)> {
+    let line_pair = |line: &str| {
+        let line = line.split('#').next().unwrap_or("").trim();
+        let (key, value) = line.split_once(char::is_whitespace)?;
+        Some((key.to_owned(), value.trim().to_owned()))
+    };
+    text.lines().filter_map(line_pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hints(pairs: &[(&str, &str)]) -> Hints {
+        let mut hints = Hints::default();
+        hints.apply(pairs.iter().copied());
+        hints
+    }
+
+    #[test]
+    fn bad_values_keep_the_default() {
+        let bad = [("cb_buffer_size", "-5"), ("cb_buffer_size", "many"), ("romio_cb_read", "maybe"), ("cb_nodes", "")];
+        assert_eq!(hints(&bad), Hints::default());
+        assert_eq!(hints(&[("no_such_key", "1")]), Hints::default());
+        assert_eq!(hints(&[("file_perm", "9")]).permissions, 0o666);
+    }
+
+    #[test]
+    fn later_pairs_win_and_the_promise_enables_aggregation() {
+        assert_eq!(hints(&[("cb_buffer_size", "8192"), ("cb_buffer_size", "5000")]).window_bytes, 8192);
+        let promised = hints(&[("romio_no_indep_rw", "true"), ("romio_cb_write", "disable")]);
+        assert_eq!((promised.read, promised.write), (CollectiveMode::Enable, CollectiveMode::Enable));
+        assert_eq!(hints(&[("file_perm", "640")]).permissions, 0o640);
+    }
+
+    #[test]
+    fn aggregators_are_shared_among_nodes() {
+        assert_eq!(hints(&[]).aggregators_of_node(4, 2), 4);
+        assert_eq!(hints(&[("cb_nodes", "3")]).aggregators_of_node(4, 2), 2);
+        assert_eq!(hints(&[("cb_nodes", "99")]).aggregators_of_node(4, 2), 4);
+        assert_eq!(hints(&[("cb_nodes", "1")]).aggregators_of_node(4, 2), 1);
+    }
+
+    #[test]
+    fn hint_files() {
+        let text = "# a comment\ncb_nodes 2\n\nromio_cb_write   enable # why\nlonely\n";
+        let pairs = parse_hint_file(text);
+        assert_eq!(pairs, [("cb_nodes".into(), "2".into()), ("romio_cb_write".into(), "enable".into())]);
+    }
+}

@@ -1,0 +1,146 @@
+//! Size, space, sync, views, hints and atomicity of an open file (MPI 4.1, 14.2.4 to 14.2.8, 14.3, 14.6).
+
+use std::sync::Arc;
+
+use capulet_comm::{ErrorClass, MpiType};
+
+use crate::agree::{Ballot, outcome};
+use crate::error::{Error, Result};
+use crate::file::File;
+use crate::mode::AccessMode;
+use crate::view::FileView;
+
+impl File {
+    /// The file's length in bytes. Local.
+    ///
+    /// # Errors
+    /// What the storage says.
+    pub fn size(&self) -> Result<u64> {
+        Ok(self.storage.len()?)
+    }
+
+    /// Cuts or extends the file to `bytes`. Collective; blocks until it is done.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ARG` for a negative size, `MPI_ERR_NOT_SAME` if sizes differ, `MPI_ERR_READ_ONLY`,
+    /// `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and what the storage says.
+    pub fn set_size(&self, bytes: i64) -> Result<()> {
+        self.on_root("file size", bytes, |bytes| self.storage.set_len(bytes).map_err(Error::from))
+    }
+
+    /// Reserves space for the first `bytes` bytes; the file grows to that size if it is shorter, and no byte changes.
+    /// Collective; blocks until it is done.
+    ///
+    /// # Errors
+    /// As [`File::set_size`], and `MPI_ERR_NO_SPACE`.
+    pub fn preallocate(&self, bytes: i64) -> Result<()> {
+        self.on_root("size to preallocate", bytes, |bytes| self.storage.preallocate(bytes).map_err(Error::from))
+    }
+
+    /// Rank 0 acts with a size on which all agree.
+    fn on_root(&self, what: &'static str, bytes: i64, act: impl FnOnce(u64) -> Result<()>) -> Result<()> {
+        let own = self.check_resize(bytes);
+        let value = *own.as_ref().unwrap_or(&0);
+        let (bytes, _) = Ballot::new(self.agree()).same(what, value).vote(own)?;
+        let is_root = self.group.rank().0 == 0;
+        outcome(self.agree(), if is_root { act(bytes) } else { Ok(()) })
+    }
+
+    fn check_resize(&self, bytes: i64) -> Result<u64> {
+        let bytes = u64::try_from(bytes).map_err(|_| Error::argument(ErrorClass::Arg, "a size must not be negative"))?;
+        self.refuse_sequential("resize")?;
+        self.check_writable("resize")?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn check_writable(&self, what: &'static str) -> Result<()> {
+        if self.mode.writes() {
+            return Ok(());
+        }
+        Err(Error::Denied { class: ErrorClass::ReadOnly, path: self.path.clone(), what })
+    }
+
+    /// Forces what all ranks wrote before to the device (MPI 4.1, 14.6.1). Collective; blocks for the device.
+    ///
+    /// # Errors
+    /// What the storage says. A file whose sync failed must be taken to have lost data.
+    pub fn sync(&self) -> Result<()> {
+        // all writes have been handed over before the first process of a node syncs for the whole node
+        outcome(self.agree(), Ok(()))?;
+        let leads = self.group.node().is_leader();
+        let synced = if leads && self.mode.writes() { self.storage.sync().map_err(Error::from) } else { Ok(()) };
+        outcome(self.agree(), synced)
+    }
+
+    /// Sets the view and both pointers to its start (MPI 4.1, 14.3). Collective: representations and the extents of
+    /// etypes must be the same on all ranks. A rank whose arguments are wrong passes the error.
+    ///
+    /// # Errors
+    /// As [`FileView::checked`]; `MPI_ERR_NOT_SAME`. The view is unchanged on all ranks then.
+    pub fn set_view_or(&self, request: Result<FileView>) -> Result<()> {
+        let request = match request {
+            Ok(_) if self.mode.contains(AccessMode::SEQUENTIAL) => Err(Error::Unsupported { what: "views in sequential mode" }),
+            request => request,
+        };
+        let (representation, extent) = match &request {
+            Ok(view) => (view.representation() == "internal", view.etype().datatype().extent()),
+            Err(_) => (false, 0),
+        };
+        let ballot = Ballot::new(self.agree())
+            .same("data representation", u64::from(representation))
+            .same("extent of the etype", extent as u64);
+        let (view, _) = ballot.vote(request)?;
+        let mut state = self.state();
+        state.view = Arc::new(view);
+        state.pointer_bytes = 0;
+        Ok(())
+    }
+
+    /// Sets the view. Collective; see [`File::set_view_or`].
+    ///
+    /// # Errors
+    /// As [`File::set_view_or`].
+    pub fn set_view(&self, displacement: i64, etype: MpiType, filetype: MpiType, representation: &str) -> Result<()> {
+        let writable = self.mode.writes();
+        self.set_view_or(FileView::checked(displacement, etype, filetype, representation, writable))
+    }
+
+    /// The view. Local.
+    pub fn view(&self) -> Arc<FileView> {
+        self.state().view.clone()
+    }
+
+    /// Changes hints. Collective; keys that cannot change while the file is open are ignored.
+    ///
+    /// # Errors
+    /// `MPI_ERR_NOT_SAME` if the hints in force would differ between ranks.
+    pub fn set_info(&self, pairs: Result<Vec<(String, String)>>) -> Result<()> {
+        let hints = pairs.map(|pairs| {
+            let mut hints = self.state().hints.clone();
+            hints.apply(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+            hints
+        });
+        let digest = hints.as_ref().map(crate::Hints::digest).unwrap_or(0);
+        let (hints, _) = Ballot::new(self.agree()).same("hints", digest).vote(hints)?;
+        self.state().hints = hints;
+        Ok(())
+    }
+
+    /// Sets atomic or nonatomic mode (MPI 4.1, 14.6.1). Collective.
+    ///
+    /// # Errors
+    /// `MPI_ERR_UNSUPPORTED_OPERATION` on all ranks for atomic mode: it is refused until it can be given;
+    /// `MPI_ERR_NOT_SAME` if flags differ.
+    pub fn set_atomicity(&self, atomic: bool) -> Result<()> {
+        Ballot::new(self.agree()).same("atomicity flag", u64::from(atomic)).vote(Ok(()))?;
+        if atomic {
+            return Err(Error::Unsupported { what: "atomic mode" });
+        }
+        Ok(())
+    }
+
+    /// The extent of `datatype` in the file (MPI 4.1, 14.5.1). Local.
+    pub fn type_extent(&self, datatype: &MpiType) -> i64 {
+        datatype.datatype().extent()
+    }
+}

@@ -1,0 +1,215 @@
+//! Opening, closing and deleting (MPI 4.1, 14.2.1 to 14.2.3).
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use capulet_comm::{Agree, ErrorClass, Group, Rank, ReduceOp};
+use capulet_drivers::{Access, Caps, Driver, DriverFile, OpenOptions};
+use capulet_sieve::Counters;
+use mpi::raw::AsRaw;
+use mpi::topology::Communicator;
+
+use crate::agree::{Ballot, outcome};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::file::{File, State};
+use crate::hints::{Hints, parse_hint_file};
+use crate::mode::AccessMode;
+use crate::stats::Calls;
+use crate::view::FileView;
+
+/// The arguments of one rank's open.
+#[derive(Debug, Clone)]
+pub struct OpenRequest {
+    /// The file's name, perhaps with a prefix that chooses its driver (`ufs:data.bin`).
+    pub name: String,
+    /// How to open it.
+    pub mode: AccessMode,
+    /// The program's hints.
+    pub hints: Vec<(String, String)>,
+}
+
+/// What a rank knows of the file before it touches the storage.
+struct Prepared {
+    driver: Arc<dyn Driver>,
+    path: PathBuf,
+    mode: AccessMode,
+}
+
+impl File {
+    /// Opens a file on all ranks of `comm`. Collective over `comm`; blocks until all ranks have opened it.
+    ///
+    /// # Errors
+    /// One class on all ranks: `MPI_ERR_AMODE` for a mode that the standard forbids, `MPI_ERR_NOT_SAME` if modes or
+    /// hints differ, else what the storage said (`MPI_ERR_NO_SUCH_FILE`, `MPI_ERR_FILE_EXISTS`, `MPI_ERR_ACCESS`, ...).
+    pub fn open(comm: &impl Communicator, name: &str, mode: AccessMode, context: &Context) -> Result<Self> {
+        let request = OpenRequest { name: name.to_owned(), mode, hints: Vec::new() };
+        Self::open_with(comm, request, context)
+    }
+
+    /// As [`File::open`], with hints.
+    ///
+    /// # Errors
+    /// As [`File::open`].
+    pub fn open_with(comm: &impl Communicator, request: OpenRequest, context: &Context) -> Result<Self> {
+        // SAFETY: a `Communicator` holds a valid communicator for as long as it lives.
+        unsafe { Self::open_raw(comm.as_raw(), Ok(request), context) }
+    }
+
+    /// As [`File::open_with`], for a communicator of any origin. A rank whose arguments are wrong passes the error instead of
+    /// a request, so that all ranks learn of it.
+    ///
+    /// # Safety
+    /// `comm` must be a valid intra-communicator, and stay valid during the call.
+    ///
+    /// # Errors
+    /// As [`File::open`].
+    pub unsafe fn open_raw(comm: mpi::ffi::MPI_Comm, request: Result<OpenRequest>, context: &Context) -> Result<Self> {
+        // SAFETY: passed on to the caller.
+        let group = unsafe { Group::of(comm) }?;
+        // SAFETY: passed on to the caller.
+        let channel = unsafe { group.channel(comm) }?;
+        let span = tracing::debug_span!("open", rank = group.rank().0);
+        let _entered = span.enter();
+        let hint_text = shared_hint_file(&channel, context)?;
+        let name = request.as_ref().map(|request| request.name.clone()).unwrap_or_default();
+        let (prepared, hints) = agree_on_request(&channel, request, context, &hint_text)?;
+        let storage = open_storage(&channel, &prepared, &hints)?;
+        let pointer_bytes = start_of_pointer(&channel, &prepared, storage.as_ref())?;
+        tracing::info!(name, mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
+        let mut file = Self {
+            group,
+            channel,
+            path: prepared.path,
+            mode: prepared.mode,
+            driver: prepared.driver,
+            storage,
+            own_window: None,
+            isolation: Self::no_isolation(),
+            state: Mutex::new(State { view: Arc::new(FileView::bytes()), pointer_bytes, hints }),
+            counters: Counters::default(),
+            calls: Calls::default(),
+            stats: context.stats,
+            closed: false,
+        };
+        file.prepare_window()?;
+        Ok(file)
+    }
+
+    /// Closes the file, and deletes it if it was opened so. Collective; blocks until all ranks have come. Data that was
+    /// written is visible to all processes when it returns; it is forced to the device where
+    /// the hint `capulet_sync_on_close` says so (otherwise call [`File::sync`] first, as with ROMIO).
+    ///
+    /// # Errors
+    /// One class on all ranks. The file is closed all the same.
+    pub fn close(mut self) -> Result<()> {
+        self.closed = true;
+        let synced = if self.state().hints.sync_on_close && self.mode.writes() { self.sync() } else { Ok(()) };
+        if self.stats {
+            self.print_stats()?;
+        }
+        let deletes = self.mode.contains(AccessMode::DELETE_ON_CLOSE);
+        let ended = outcome(&self.channel, synced);
+        tracing::info!(path = %self.path.display(), "closed");
+        if !deletes {
+            return ended;
+        }
+        // all ranks are past their last access now
+        let is_root = self.group.rank().0 == 0;
+        let deleted = if is_root { self.driver.delete(&self.path).map_err(Error::from) } else { Ok(()) };
+        let deleted = outcome(&self.channel, deleted);
+        ended.and(deleted)
+    }
+
+    /// Deletes a file that is not open. Local, not collective.
+    ///
+    /// # Errors
+    /// `MPI_ERR_NO_SUCH_FILE`, `MPI_ERR_ACCESS` and whatever else the storage says.
+    pub fn delete(name: &str, context: &Context) -> Result<()> {
+        let (driver, path) = context.registry.resolve(name)?;
+        driver.delete(&path)?;
+        Ok(())
+    }
+}
+
+/// The hint file as rank 0 sees it. A file that cannot be read is no file, as with ROMIO.
+fn shared_hint_file(channel: &dyn Agree, context: &Context) -> Result<String> {
+    let mut text = Vec::new();
+    if channel.rank().0 == 0 {
+        text = context.hint_file.as_ref().and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
+    }
+    channel.broadcast(Rank(0), &mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+fn agree_on_request(
+    channel: &dyn Agree,
+    request: Result<OpenRequest>,
+    context: &Context,
+    hint_text: &str,
+) -> Result<(Prepared, Hints)> {
+    let prepared = request.and_then(|request| prepare(channel, request, context, hint_text));
+    let (mode, digest) = match &prepared {
+        Ok((prepared, hints)) => (u64::from(prepared.mode.bits()), hints.digest()),
+        Err(_) => (0, 0),
+    };
+    Ok(Ballot::new(channel).same("access mode", mode).same("hints", digest).vote(prepared)?.0)
+}
+
+fn prepare(
+    channel: &dyn Agree,
+    request: OpenRequest,
+    context: &Context,
+    hint_text: &str,
+) -> Result<(Prepared, Hints)> {
+    request.mode.check()?;
+    let (driver, path) = context.registry.resolve(&request.name)?;
+    if path.as_os_str().is_empty() {
+        return Err(Error::argument(ErrorClass::BadFile, "the file name is empty"));
+    }
+    let mut hints = Hints::default();
+    let from_file = parse_hint_file(hint_text);
+    for pairs in [&from_file, &request.hints, &context.hints] {
+        hints.apply(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+    }
+    tracing::debug!(rank = channel.rank().0, ?hints, "hints");
+    Ok((Prepared { driver, path, mode: request.mode }, hints))
+}
+
+/// Rank 0 creates, then the others open, so that `EXCL` means what it says and no rank finds the file missing.
+fn open_storage(channel: &dyn Agree, prepared: &Prepared, hints: &Hints) -> Result<Arc<dyn DriverFile>> {
+    let mode = prepared.mode;
+    let access = match (mode.reads(), mode.writes()) {
+        (true, false) => Access::Read,
+        (false, true) => Access::Write,
+        _ => Access::ReadWrite,
+    };
+    let options = OpenOptions::new(access);
+    let open = |options: &OpenOptions| {
+        let file = prepared.driver.open(&prepared.path, options)?;
+        if channel.size() > 1 && !file.caps().contains(Caps::PROCESS_SHARED) {
+            return Err(Error::Unsupported { what: "a storage inside one process, opened by several" });
+        }
+        Ok(file)
+    };
+    if !mode.contains(AccessMode::CREATE) {
+        return outcome(channel, open(&options));
+    }
+    let creating = options.clone().create(true).exclusive(mode.contains(AccessMode::EXCLUSIVE));
+    let creating = creating.permissions(hints.permissions);
+    let is_root = channel.rank().0 == 0;
+    let created = if is_root { open(&creating).map(Some) } else { Ok(None) };
+    let created = outcome(channel, created)?;
+    outcome(channel, created.map_or_else(|| open(&options), Ok))
+}
+
+/// 0, or the end of the file in append mode; the same on all ranks.
+fn start_of_pointer(channel: &dyn Agree, prepared: &Prepared, storage: &dyn DriverFile) -> Result<u64> {
+    if !prepared.mode.contains(AccessMode::APPEND) {
+        return Ok(0);
+    }
+    let len = storage.len().map_err(Error::from);
+    let bytes = *len.as_ref().unwrap_or(&0);
+    let (_, mut count) = Ballot::new(channel).reduce(bytes, ReduceOp::Max).vote(len)?;
+    Ok(count.take())
+}

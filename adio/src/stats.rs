@@ -1,0 +1,107 @@
+//! What was done with a file, summed over its ranks, for `CAPULET_STATS=1`.
+
+use std::fmt::Write as _;
+use std::sync::atomic::AtomicU64;
+
+use capulet_comm::{Agree, ReduceOp};
+use capulet_sieve::{Counters, Direction};
+
+use crate::error::Result;
+use crate::file::File;
+
+/// Calls and payload bytes of this rank.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    reads: AtomicU64,
+    writes: AtomicU64,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+}
+
+impl Calls {
+    pub(crate) fn count(&self, direction: Direction) {
+        let calls = match direction {
+            Direction::Read => &self.reads,
+            Direction::Write => &self.writes,
+        };
+        Counters::add(calls, 1);
+    }
+
+    pub(crate) fn moved(&self, direction: Direction, bytes: u64) {
+        let total = match direction {
+            Direction::Read => &self.read_bytes,
+            Direction::Write => &self.written_bytes,
+        };
+        Counters::add(total, bytes);
+    }
+}
+
+impl File {
+    /// Sums the counts of all ranks; rank 0 prints them to standard error, as a table and as one line for programs.
+    /// Collective.
+    pub(crate) fn print_stats(&self) -> Result<()> {
+        let calls = &self.calls;
+        let counters = &self.counters;
+        let own = [
+            ("reads", Counters::get(&calls.reads)),
+            ("writes", Counters::get(&calls.writes)),
+            ("read_bytes", Counters::get(&calls.read_bytes)),
+            ("written_bytes", Counters::get(&calls.written_bytes)),
+            ("pieces", Counters::get(&counters.pieces)),
+            ("system_calls", self.storage.system_calls().total()),
+            ("copied_bytes", Counters::get(&counters.copied_bytes)),
+        ];
+        let mut values: Vec<u64> = own.iter().map(|(_, value)| *value).collect();
+        self.agree().allreduce(&mut values, &vec![ReduceOp::Sum; values.len()])?;
+        if self.group.rank().0 == 0 {
+            let names = own.iter().map(|(name, _)| *name);
+            let rows: Vec<_> = names.zip(values).collect();
+            eprint!("{}", render(&self.path.to_string_lossy(), self.group.size(), &rows));
+        }
+        Ok(())
+    }
+}
+
+fn render(path: &str, ranks: usize, rows: &[(&str, u64)]) -> String {
+    let value = |name: &str| rows.iter().find(|(row, _)| *row == name).map_or(0, |(_, value)| *value);
+    let payload = value("read_bytes") + value("written_bytes");
+    let copies = if payload == 0 { 0.0 } else { value("copied_bytes") as f64 / payload as f64 };
+    let mut text = format!("Capulet: {path} on {ranks} ranks\n");
+    for (name, value) in rows {
+        // writing to a string cannot fail
+        let _ = writeln!(text, "  {:<22}{value:>16}", name.replace('_', " "));
+    }
+    let _ = writeln!(text, "  {:<22}{copies:>16.3}", "copies per byte");
+    let _ = write!(text, "capulet-stats file={} ranks={ranks}", escape(path));
+    for (name, value) in rows {
+        let _ = write!(text, " {name}={value}");
+    }
+    text.push('\n');
+    text
+}
+
+/// Percent-encodes what would break the line into words.
+fn escape(path: &str) -> String {
+    let mut text = String::new();
+    for byte in path.bytes() {
+        if byte.is_ascii_graphic() && byte != b'%' {
+            text.push(byte as char);
+        } else {
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_for_programs() {
+        let text = render("a b.nc", 4, &[("read_bytes", 10), ("written_bytes", 0), ("copied_bytes", 5)]);
+        assert!(text.contains("copies per byte                  0.500\n"));
+        let line = text.lines().last().unwrap_or_default();
+        assert_eq!(line, "capulet-stats file=a%20b.nc ranks=4 read_bytes=10 written_bytes=0 copied_bytes=5");
+    }
+}

@@ -1,0 +1,229 @@
+//! Data access (MPI 4.1, 14.4): explicit offsets and individual pointers, independent and collective.
+
+use std::sync::Arc;
+
+use capulet_comm::{ErrorClass, ReduceOp};
+use capulet_datatype::{Datatype, Tiled};
+use capulet_sieve::{Access, Agreed, Direction, Memory, Plan, Summary, Transferred, choose, independent, two_phase};
+
+use crate::agree::{Ballot, outcome};
+use crate::error::{Error, Result};
+use crate::file::File;
+use crate::view::FileView;
+
+/// Where an access begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position {
+    /// At an offset in etypes (`MPI_File_read_at` and its kin).
+    Explicit(i64),
+    /// At the individual file pointer, which moves on (`MPI_File_read` and its kin).
+    Individual,
+}
+
+/// Whether the ranks act together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coordination {
+    /// Each rank for itself.
+    Independent,
+    /// All ranks of the file (`_all`).
+    Collective,
+}
+
+/// A user's buffer: `count` instances of `datatype` at `base`, as in any MPI call.
+#[derive(Debug, Clone)]
+pub struct UserMemory {
+    /// The buffer's address, null for `MPI_BOTTOM`.
+    pub base: *mut u8,
+    /// Instances.
+    pub count: u64,
+    /// What an instance is.
+    pub datatype: Datatype,
+}
+
+/// What came of an access on this rank.
+#[derive(Debug, Default)]
+#[must_use = "an access can fail, or read less than was asked for"]
+pub struct Outcome {
+    /// Bytes moved, from the start of the access. Short without an error where a read meets the end of the file.
+    pub bytes: u64,
+    /// What went wrong; for collective accesses on any rank.
+    pub error: Option<Error>,
+}
+
+impl Outcome {
+    fn failed(error: Error) -> Self {
+        Self { bytes: 0, error: Some(error) }
+    }
+
+    /// The bytes moved, or the error.
+    ///
+    /// # Errors
+    /// The access's own.
+    pub fn into_result(self) -> Result<u64> {
+        self.error.map_or(Ok(self.bytes), Err)
+    }
+}
+
+/// An access that passed its checks.
+struct Prepared {
+    access: Access,
+    view: Arc<FileView>,
+    start_bytes: u64,
+}
+
+impl File {
+    /// Reads or writes. A rank whose arguments are wrong passes the error instead of memory, so that a collective access
+    /// can tell all ranks. Blocks until the data is moved, and for collective accesses for the other ranks.
+    ///
+    /// Fails with `MPI_ERR_READ_ONLY` or `MPI_ERR_ACCESS` if the file was not opened for it, `MPI_ERR_ARG` for a negative
+    /// offset or bytes that are not whole etypes, `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and with what the
+    /// storage says. A collective access fails on all ranks with one class.
+    ///
+    /// # Safety
+    /// Every byte that `memory` reaches must be valid for reads, and if `direction` is `Read` for writes, and must not be
+    /// used otherwise, until the call returns.
+    pub unsafe fn access(
+        &self,
+        direction: Direction,
+        position: Position,
+        coordination: Coordination,
+        memory: Result<UserMemory>,
+    ) -> Outcome {
+        let span = tracing::debug_span!("access", ?direction, ?position, ?coordination);
+        let _entered = span.enter();
+        self.calls.count(direction);
+        // SAFETY: passed on to the caller.
+        let prepared = memory.and_then(|memory| unsafe { self.prepare(direction, position, memory) });
+        let (outcome, start) = match coordination {
+            Coordination::Independent => self.alone(direction, prepared),
+            Coordination::Collective => self.together(direction, prepared),
+        };
+        if let (Position::Individual, Some((view, start_bytes))) = (position, start) {
+            self.advance(&view, start_bytes, outcome.bytes);
+        }
+        self.calls.moved(direction, outcome.bytes);
+        if let Some(error) = &outcome.error {
+            tracing::debug!(%error, "access failed");
+        }
+        outcome
+    }
+
+    /// # Safety
+    /// As [`File::access`].
+    unsafe fn prepare(&self, direction: Direction, position: Position, memory: UserMemory) -> Result<Prepared> {
+        self.check_direction(direction)?;
+        let (view, pointer_bytes) = {
+            let state = self.state();
+            (state.view.clone(), state.pointer_bytes)
+        };
+        let start_bytes = match position {
+            Position::Explicit(offset) => view.position_bytes(offset)?,
+            Position::Individual => pointer_bytes,
+        };
+        let refuse = |what: &str| Error::argument(ErrorClass::Arg, what);
+        let bytes = memory.count.checked_mul(memory.datatype.size()).filter(|bytes| *bytes <= i64::MAX as u64);
+        let bytes = bytes.ok_or_else(|| Error::argument(ErrorClass::Count, "the buffer is larger than any file"))?;
+        if bytes % view.etype_bytes() != 0 {
+            return Err(refuse("the buffer does not hold whole etypes"));
+        }
+        if bytes > 0 && view.tiled().size() == 0 {
+            return Err(refuse("the view holds no data"));
+        }
+        let tiled = Tiled { layout: memory.datatype.layout().clone(), count: memory.count };
+        // SAFETY: passed on to the caller.
+        let memory = unsafe { Memory::new(memory.base, tiled) };
+        let access = Access::new(view.displacement_bytes(), view.tiled(), start_bytes, memory, bytes);
+        let access = access.map_err(|error| refuse(&error.to_string()))?;
+        Ok(Prepared { access, view, start_bytes })
+    }
+
+    fn check_direction(&self, direction: Direction) -> Result<()> {
+        self.refuse_sequential("access other than by the shared pointer in sequential mode")?;
+        match direction {
+            Direction::Write => self.check_writable("write"),
+            Direction::Read if !self.mode.reads() => {
+                Err(Error::Denied { class: ErrorClass::Access, path: self.path.clone(), what: "read" })
+            }
+            Direction::Read => Ok(()),
+        }
+    }
+
+    fn alone(&self, direction: Direction, prepared: Result<Prepared>) -> (Outcome, Option<(Arc<FileView>, u64)>) {
+        match prepared {
+            Err(error) => (Outcome::failed(error), None),
+            Ok(prepared) => {
+                let done = independent::run(self.target(), &prepared.access, direction);
+                let outcome = Outcome { bytes: done.bytes, error: done.error.map(Error::from) };
+                (outcome, Some((prepared.view, prepared.start_bytes)))
+            }
+        }
+    }
+
+    fn together(&self, direction: Direction, prepared: Result<Prepared>) -> (Outcome, Option<(Arc<FileView>, u64)>) {
+        let (prepared, agreed) = match self.sum_up(prepared) {
+            Ok(agreed) => agreed,
+            Err(error) => return (Outcome::failed(error), None),
+        };
+        let done = self.carry_out(direction, &prepared.access, &agreed);
+        let bytes = done.bytes;
+        let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
+        let error = outcome(self.agree(), own).err();
+        (Outcome { bytes, error }, Some((prepared.view, prepared.start_bytes)))
+    }
+
+    /// One allreduce: extremes, amounts, and errors so far.
+    fn sum_up(&self, prepared: Result<Prepared>) -> Result<(Prepared, Agreed)> {
+        let mine = prepared.as_ref().map_or_else(|_| Summary::empty(), |prepared| Summary::of(&prepared.access));
+        let mine = Agreed::of(&[mine]);
+        let ballot = Ballot::new(self.agree())
+            .reduce(mine.first, ReduceOp::Min)
+            .reduce(mine.end, ReduceOp::Max)
+            .reduce(mine.bytes, ReduceOp::Sum)
+            .reduce(mine.runs, ReduceOp::Sum)
+            .reduce(mine.active_ranks, ReduceOp::Sum)
+            .reduce(u64::from(mine.monotone), ReduceOp::Min);
+        let (prepared, mut count) = ballot.vote(prepared)?;
+        let agreed = Agreed {
+            first: count.take(),
+            end: count.take(),
+            bytes: count.take(),
+            runs: count.take(),
+            active_ranks: count.take(),
+            monotone: count.take() == 1,
+        };
+        Ok((prepared, agreed))
+    }
+
+    fn carry_out(&self, direction: Direction, access: &Access, agreed: &Agreed) -> Transferred {
+        let hints = self.state().hints.clone();
+        let mut plan = choose(direction, agreed, hints.plan(), true);
+        let mut window = None;
+        if let Plan::TwoPhase(_) = plan {
+            window = self.window(&hints);
+            if window.is_none() {
+                // A node without a window is no other node's business: nodes do not exchange data.
+                plan = choose(direction, agreed, hints.plan(), false);
+            }
+        }
+        tracing::debug!(?plan, ?agreed, "planned");
+        match (plan, window) {
+            (Plan::TwoPhase(_), Some(window)) => {
+                let stripe_bytes = hints.stripe_bytes(&self.storage.layout()).unwrap_or(0);
+                let aggregators = self.node_aggregators(&hints);
+                let team = two_phase::NodeTeam::new(window.as_ref(), aggregators, hints.window_bytes, stripe_bytes);
+                two_phase::run(self.target(), team, access, direction)
+            }
+            (Plan::Nothing, _) => Transferred::default(),
+            _ => independent::run(self.target(), access, direction),
+        }
+    }
+
+    /// The pointer moves on by whole etypes that were moved.
+    fn advance(&self, view: &Arc<FileView>, start_bytes: u64, bytes: u64) {
+        let whole = bytes - bytes % view.etype_bytes();
+        let mut state = self.state();
+        if Arc::ptr_eq(&state.view, view) {
+            state.pointer_bytes = start_bytes + whole;
+        }
+    }
+}

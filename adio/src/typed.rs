@@ -1,0 +1,78 @@
+//! Data access with Rust buffers: slices and whatever else `mpi` knows how to send.
+
+use capulet_comm::MpiType;
+use capulet_sieve::Direction;
+use mpi::raw::AsRaw;
+use mpi::traits::{Buffer, BufferMut};
+
+use crate::error::Result;
+use crate::file::File;
+use crate::transfer::{Coordination, Position, UserMemory};
+
+macro_rules! accessors {
+    ($($(#[$doc:meta])* $name:ident($($offset:ident)?) $direction:ident $coordination:ident $position:expr;)*) => {
+        impl File {
+            $(accessors!(@one $(#[$doc])* $name($($offset)?) $direction $coordination $position);)*
+        }
+    };
+    (@one $(#[$doc:meta])* $name:ident($($offset:ident)?) Read $coordination:ident $position:expr) => {
+        $(#[$doc])*
+        ///
+        /// Returns the bytes read: less than the buffer holds only at the end of the file.
+        ///
+        /// # Errors
+        /// As [`File::access`].
+        pub fn $name<B: BufferMut + ?Sized>(&self, $($offset: i64,)? buffer: &mut B) -> Result<u64> {
+            let memory = memory_of_mut(buffer);
+            // SAFETY: the memory is that of a unique reference, which lives until the call returns.
+            unsafe { self.access(Direction::Read, $position, Coordination::$coordination, memory) }.into_result()
+        }
+    };
+    (@one $(#[$doc:meta])* $name:ident($($offset:ident)?) Write $coordination:ident $position:expr) => {
+        $(#[$doc])*
+        ///
+        /// Returns the bytes written.
+        ///
+        /// # Errors
+        /// As [`File::access`].
+        pub fn $name<B: Buffer + ?Sized>(&self, $($offset: i64,)? buffer: &B) -> Result<u64> {
+            let memory = memory_of(buffer);
+            // SAFETY: the memory is that of a shared reference, which lives until the call returns; a write only reads it.
+            unsafe { self.access(Direction::Write, $position, Coordination::$coordination, memory) }.into_result()
+        }
+    };
+}
+
+accessors! {
+    /// Reads at `offset` etypes. Local; blocks for the storage (`MPI_File_read_at`).
+    read_at(offset) Read Independent Position::Explicit(offset);
+    /// Reads at `offset` etypes. Collective (`MPI_File_read_at_all`).
+    read_at_all(offset) Read Collective Position::Explicit(offset);
+    /// Reads at the individual file pointer. Local; blocks for the storage (`MPI_File_read`).
+    read() Read Independent Position::Individual;
+    /// Reads at the individual file pointer. Collective (`MPI_File_read_all`).
+    read_all() Read Collective Position::Individual;
+    /// Writes at `offset` etypes. Local; blocks for the storage (`MPI_File_write_at`).
+    write_at(offset) Write Independent Position::Explicit(offset);
+    /// Writes at `offset` etypes. Collective (`MPI_File_write_at_all`).
+    write_at_all(offset) Write Collective Position::Explicit(offset);
+    /// Writes at the individual file pointer. Local; blocks for the storage (`MPI_File_write`).
+    write() Write Independent Position::Individual;
+    /// Writes at the individual file pointer. Collective (`MPI_File_write_all`).
+    write_all() Write Collective Position::Individual;
+}
+
+fn memory_of<B: Buffer + ?Sized>(buffer: &B) -> Result<UserMemory> {
+    describe(buffer.pointer().cast_mut().cast(), buffer)
+}
+
+fn memory_of_mut<B: BufferMut + ?Sized>(buffer: &mut B) -> Result<UserMemory> {
+    describe(buffer.pointer_mut().cast(), buffer)
+}
+
+fn describe<B: mpi::traits::AsDatatype + mpi::traits::Collection + ?Sized>(base: *mut u8, buffer: &B) -> Result<UserMemory> {
+    let datatype = buffer.as_datatype();
+    // SAFETY: a datatype that `mpi` hands out is valid and committed while it lives, which is to the end of this call.
+    let imported = unsafe { MpiType::import(datatype.as_raw()) }?;
+    Ok(UserMemory { base, count: buffer.count() as u64, datatype: imported.datatype().clone() })
+}

@@ -1,0 +1,172 @@
+//! File views (MPI 4.1, 14.3).
+
+use capulet_comm::{ErrorClass, MpiType};
+use capulet_datatype::{Datatype, Tiled};
+
+use crate::error::{Error, Result};
+
+/// How a rank sees the file: `filetype` tiled from `displacement_bytes` on, counted in whole `etype`s.
+#[derive(Debug, Clone)]
+pub struct FileView {
+    displacement_bytes: u64,
+    etype: MpiType,
+    filetype: MpiType,
+    representation: String,
+    tiled: Tiled,
+}
+
+impl FileView {
+    /// The view of a file that was just opened: a stream of bytes from 0 on.
+    pub fn bytes() -> Self {
+        let byte = MpiType::byte();
+        let tiled = tile_for_ever(byte.datatype(), 0);
+        Self { displacement_bytes: 0, etype: byte.clone(), filetype: byte, representation: "native".to_owned(), tiled }
+    }
+
+    /// Checks the arguments of `MPI_File_set_view` as far as one rank can. `writable` files may have no overlap in the
+    /// filetype.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ARG` for a negative displacement, a filetype that is not made of etypes, or whose displacements
+    /// are negative, decrease, or (on writable files) overlap; `MPI_ERR_UNSUPPORTED_DATAREP` for a representation other
+    /// than `native` and `internal`.
+    pub fn checked(
+        displacement_bytes: i64,
+        etype: MpiType,
+        filetype: MpiType,
+        representation: &str,
+        writable: bool,
+    ) -> Result<Self> {
+        let refuse = |what: &str| Err(Error::argument(ErrorClass::Arg, what));
+        let Ok(displacement_bytes) = u64::try_from(displacement_bytes) else {
+            return refuse("the displacement of a view must not be negative");
+        };
+        if !matches!(representation, "native" | "internal") {
+            let what = format!("data representation {representation:?} is not supported");
+            return Err(Error::argument(ErrorClass::UnsupportedDatarep, what));
+        }
+        check_pair(etype.datatype(), filetype.datatype(), writable)?;
+        let tiled = tile_for_ever(filetype.datatype(), displacement_bytes);
+        if tiled.count == 0 && filetype.datatype().size() > 0 {
+            return refuse("the displacement leaves no room for the filetype");
+        }
+        Ok(Self { displacement_bytes, etype, filetype, representation: representation.to_owned(), tiled })
+    }
+
+    /// Where the view begins, bytes from the start of the file.
+    pub fn displacement_bytes(&self) -> u64 {
+        self.displacement_bytes
+    }
+
+    /// The unit of offsets in the view.
+    pub fn etype(&self) -> &MpiType {
+        &self.etype
+    }
+
+    /// The pattern that is tiled.
+    pub fn filetype(&self) -> &MpiType {
+        &self.filetype
+    }
+
+    /// `native` or `internal`.
+    pub fn representation(&self) -> &str {
+        &self.representation
+    }
+
+    /// The filetype, tiled up to the largest file offset.
+    pub(crate) fn tiled(&self) -> &Tiled {
+        &self.tiled
+    }
+
+    /// Bytes of data in an etype.
+    pub fn etype_bytes(&self) -> u64 {
+        self.etype.datatype().size()
+    }
+
+    /// The stream position, in bytes, of an offset in etypes.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ARG` if the offset is negative or beyond the largest file offset.
+    pub fn position_bytes(&self, offset: i64) -> Result<u64> {
+        let bytes = u64::try_from(offset).ok().and_then(|offset| offset.checked_mul(self.etype_bytes()));
+        bytes.filter(|bytes| *bytes <= i64::MAX as u64).ok_or_else(|| {
+            Error::argument(ErrorClass::Arg, format!("offset {offset} is negative or beyond the largest file offset"))
+        })
+    }
+
+    /// The file offset of byte `position_bytes` of the stream.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ARG` if the view has no such byte.
+    pub fn file_offset(&self, position_bytes: u64) -> Result<u64> {
+        if self.tiled.size() == 0 && position_bytes == 0 {
+            return Ok(self.displacement_bytes);
+        }
+        if position_bytes >= self.tiled.size() {
+            return Err(Error::argument(ErrorClass::Arg, "the offset is beyond the end of the view"));
+        }
+        Ok((self.displacement_bytes as i64 + self.tiled.offset_of(position_bytes)) as u64)
+    }
+
+    /// The end of a file of `file_bytes` bytes as an offset in this view: the first etype that starts at or after it (MPI
+    /// 4.1, 14.1.1).
+    pub fn end_offset(&self, file_bytes: u64) -> u64 {
+        let inside = file_bytes.saturating_sub(self.displacement_bytes);
+        if inside == 0 || self.etype_bytes() == 0 {
+            return 0;
+        }
+        let below = if self.tiled.is_monotone() {
+            self.tiled.bytes_below(i64::try_from(inside).unwrap_or(i64::MAX))
+        } else {
+            // tiles that overlap: whole tiles that start below the end
+            let layout = &self.tiled.layout;
+            let extent = layout.extent().max(1) as u64;
+            inside.div_ceil(extent).saturating_mul(layout.size())
+        };
+        below.div_ceil(self.etype_bytes())
+    }
+}
+
+fn check_pair(etype: &Datatype, filetype: &Datatype, writable: bool) -> Result<()> {
+    let refuse = |what: &str| Err(Error::argument(ErrorClass::Arg, what));
+    if etype.size() == 0 {
+        return refuse("an etype must hold data");
+    }
+    if etype.true_lb() < 0 || !etype.layout().is_monotone() {
+        return refuse("displacements in the etype must not be negative and must not decrease");
+    }
+    if filetype.size() == 0 {
+        return Ok(());
+    }
+    if !filetype.is_tiling_of(etype) {
+        return refuse("the filetype must be made of whole etypes");
+    }
+    if filetype.true_lb() < 0 {
+        return refuse("displacements in the filetype must not be negative");
+    }
+    if !filetype.layout().is_monotone() {
+        return refuse("displacements in the filetype must not decrease");
+    }
+    if writable && filetype.layout().has_overlap() {
+        return refuse("the filetype of a writable file must not overlap itself");
+    }
+    if filetype.extent() < 0 {
+        return refuse("the extent of the filetype must not be negative");
+    }
+    Ok(())
+}
+
+/// As many tiles as fit the offsets of a file.
+fn tile_for_ever(filetype: &Datatype, displacement_bytes: u64) -> Tiled {
+    let layout = filetype.layout().clone();
+    let size = i128::from(layout.size());
+    let room = i128::from(i64::MAX) - i128::from(displacement_bytes) - i128::from(layout.true_ub());
+    let count = if size == 0 || room < 0 {
+        0
+    } else if layout.extent() <= 0 {
+        1
+    } else {
+        (room / i128::from(layout.extent()) + 1).min(i128::from(i64::MAX) / size)
+    };
+    Tiled { layout, count: count as u64 }
+}

@@ -1,0 +1,30 @@
+//! Exact counts of what executors do. Tests assert them; `CAPULET_STATS=1` prints them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts since the file was opened, on this rank.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Bytes copied between user memory and collective buffers.
+    pub copied_bytes: AtomicU64,
+    /// Pieces handed to the driver: runs of the file by runs of memory.
+    pub pieces: AtomicU64,
+    /// Batches handed to the driver.
+    pub batches: AtomicU64,
+    /// Rounds of two-phase.
+    pub rounds: AtomicU64,
+    /// Bytes of buffers allocated to hold packed user data. Nothing allocates one; a test asserts that it stays 0.
+    pub pack_buffer_bytes: AtomicU64,
+}
+
+impl Counters {
+    /// Adds `amount` to one of the counts.
+    pub fn add(count: &AtomicU64, amount: u64) {
+        count.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// The value of one of the counts.
+    pub fn get(count: &AtomicU64) -> u64 {
+        count.load(Ordering::Relaxed)
+    }
+}

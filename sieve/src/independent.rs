@@ -1,0 +1,128 @@
+//! List I/O: each run of the file goes straight between the file and user memory. Nothing is copied.
+
+use capulet_datatype::{Cursor, Run};
+use capulet_drivers::{Batch, Segment, Transfer};
+
+use capulet_drivers::Direction;
+
+use crate::access::Access;
+use crate::counters::Counters;
+use crate::{Target, Transferred};
+use capulet_atomic::Footprint;
+
+/// Transfers in one batch. The driver joins what touches, so this is also what bounds memory.
+pub const BATCH_TRANSFERS: usize = 1024;
+
+/// Carries `access` out on this rank alone. Blocks for the storage; makes no MPI call.
+///
+/// `bytes` of the outcome counts the bytes from the start of the access that were moved: short without an error where a
+/// read meets the end of the file.
+pub fn run(target: Target<'_>, access: &Access, direction: Direction) -> Transferred {
+    if access.bytes() == 0 {
+        return Transferred::default();
+    }
+    let footprint = Footprint { span: access.span(), writes: direction == Direction::Write };
+    let guard = match target.isolation.enter(&footprint) {
+        Ok(guard) => guard,
+        Err(error) => return Transferred { bytes: 0, error: Some(error.into()) },
+    };
+    let mut pieces = Pieces::new(access);
+    let mut outcome = Transferred::default();
+    let mut transfers = Vec::with_capacity(BATCH_TRANSFERS.min(usize::try_from(access.run_count()).unwrap_or(usize::MAX)));
+    loop {
+        let mut batch_bytes = 0;
+        while transfers.len() < BATCH_TRANSFERS {
+            let Some(piece) = pieces.next() else { break };
+            batch_bytes += piece.bytes;
+            transfers.push(piece.transfer(access));
+        }
+        if transfers.is_empty() {
+            break;
+        }
+        Counters::add(&target.counters.pieces, transfers.len() as u64);
+        Counters::add(&target.counters.batches, 1);
+        let full = std::mem::take(&mut transfers);
+        let batch = match direction {
+            Direction::Read => Batch::read(full),
+            Direction::Write => Batch::write(full),
+        };
+        let result = target.file.submit(batch).wait();
+        outcome.bytes += result.bytes;
+        outcome.error = result.error.map(Into::into);
+        if outcome.error.is_some() || result.bytes < batch_bytes {
+            break;
+        }
+    }
+    drop(guard);
+    outcome
+}
+
+/// Bytes that touch both in the file and in memory.
+struct Piece {
+    file_offset: u64,
+    memory_offset: i64,
+    bytes: u64,
+}
+
+impl Piece {
+    fn transfer<'a>(&self, access: &Access) -> Transfer<'a> {
+        let address = access.memory().base().wrapping_offset(self.memory_offset as isize);
+        // SAFETY: the piece lies within the memory layout of the access, whose bytes are valid until the access is over
+        // (`Memory::new`); the batch that the segment goes into is waited for before the access ends.
+        let memory = unsafe { Segment::from_raw(address, self.bytes as usize) };
+        Transfer { offset: self.file_offset, memory }
+    }
+}
+
+/// Walks file and memory together.
+struct Pieces {
+    file: Cursor,
+    memory: Cursor,
+    displacement_bytes: i64,
+    left_bytes: u64,
+    file_run: Run,
+    memory_run: Run,
+}
+
+impl Pieces {
+    fn new(access: &Access) -> Self {
+        let mut file = Cursor::new(access.file().clone());
+        file.seek(access.file_start());
+        Self {
+            file,
+            memory: Cursor::new(access.memory().tiled().clone()),
+            displacement_bytes: access.displacement_bytes(),
+            left_bytes: access.bytes(),
+            file_run: Run { offset: 0, len: 0 },
+            memory_run: Run { offset: 0, len: 0 },
+        }
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        if self.left_bytes == 0 {
+            return None;
+        }
+        if self.file_run.len == 0 {
+            self.file_run = self.file.next_run(self.left_bytes)?;
+        }
+        if self.memory_run.len == 0 {
+            self.memory_run = self.memory.next_run(self.left_bytes)?;
+        }
+        let bytes = self.file_run.len.min(self.memory_run.len);
+        let piece = Piece {
+            file_offset: (self.displacement_bytes + self.file_run.offset) as u64,
+            memory_offset: self.memory_run.offset,
+            bytes,
+        };
+        for run in [&mut self.file_run, &mut self.memory_run] {
+            run.offset += bytes as i64;
+            run.len -= bytes;
+        }
+        self.left_bytes -= bytes;
+        Some(piece)
+    }
+}

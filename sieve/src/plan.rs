@@ -1,0 +1,201 @@
+//! The choice of how an access is carried out. Pure: no I/O, no MPI, no clock.
+//!
+//! Each rank sums its part up ([`Summary`]); one allreduce makes it [`Agreed`], the same on all ranks; [`choose`] is a
+//! function of what was agreed and of hints that are the same on all ranks, so all ranks choose alike.
+
+use capulet_drivers::Direction;
+
+use crate::access::Access;
+
+/// The average run, in bytes, from which on each rank moves its own runs: a system call costs less than a copy then.
+pub const LARGE_RUN_BYTES: u64 = 64 * 1024;
+/// Spans with less than one asked byte in this many are left to list I/O: windows would be nearly empty.
+pub const SPARSE_FACTOR: u64 = 1024;
+
+/// Whether collectives may be aggregated (`romio_cb_read`, `romio_cb_write`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum CollectiveMode {
+    /// Always aggregate.
+    Enable,
+    /// Never.
+    Disable,
+    /// Where it pays.
+    #[default]
+    Automatic,
+}
+
+/// What the choice depends on beside the access itself. Must be the same on all ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PlanHints {
+    /// For collective reads.
+    pub read: CollectiveMode,
+    /// For collective writes.
+    pub write: CollectiveMode,
+}
+
+/// One rank's part, summed up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// First file offset.
+    pub first: u64,
+    /// One past the last file offset.
+    pub end: u64,
+    /// Bytes to move.
+    pub bytes: u64,
+    /// Runs of the file.
+    pub runs: u64,
+    /// Whether offsets never decrease.
+    pub monotone: bool,
+}
+
+impl Summary {
+    /// Sums an access up.
+    pub fn of(access: &Access) -> Self {
+        let span = access.span();
+        Self {
+            first: span.start,
+            end: span.end,
+            bytes: access.bytes(),
+            runs: access.run_count(),
+            monotone: access.is_monotone(),
+        }
+    }
+
+    /// The summary of a rank that moves nothing.
+    pub fn empty() -> Self {
+        Self { first: 0, end: 0, bytes: 0, runs: 0, monotone: true }
+    }
+}
+
+/// All ranks' parts together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agreed {
+    /// First file offset of any rank that moves bytes; `u64::MAX` if none does.
+    pub first: u64,
+    /// One past the last.
+    pub end: u64,
+    /// Bytes of all ranks.
+    pub bytes: u64,
+    /// Runs of all ranks.
+    pub runs: u64,
+    /// Ranks that move bytes.
+    pub active_ranks: u64,
+    /// Whether every rank's offsets never decrease.
+    pub monotone: bool,
+}
+
+impl Agreed {
+    /// What a single rank agrees on with itself; also the way in which summaries combine.
+    pub fn of(summaries: &[Summary]) -> Self {
+        let active = || summaries.iter().filter(|summary| summary.bytes > 0);
+        Self {
+            first: active().map(|summary| summary.first).min().unwrap_or(u64::MAX),
+            end: active().map(|summary| summary.end).max().unwrap_or(0),
+            bytes: active().fold(0, |sum, summary| sum.saturating_add(summary.bytes)),
+            runs: active().fold(0, |sum, summary| sum.saturating_add(summary.runs)),
+            active_ranks: active().count() as u64,
+            monotone: summaries.iter().all(|summary| summary.monotone),
+        }
+    }
+}
+
+/// How a collective access is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plan {
+    /// No rank moves a byte.
+    Nothing,
+    /// Each rank moves its own runs.
+    Independent(Reason),
+    /// The ranks of each node gather in windows.
+    TwoPhase(Reason),
+}
+
+/// Why a plan was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// A hint says so.
+    Hint,
+    /// Some rank's offsets decrease (tiles of its view overlap), and windows need order.
+    NotMonotone,
+    /// Each rank has one run: nothing to gather.
+    OneRunEach,
+    /// Runs are large: one system call each costs less than a copy.
+    LargeRuns,
+    /// The span is nearly empty.
+    Sparse,
+    /// Many small runs.
+    SmallRuns,
+    /// No shared window could be had.
+    NoWindow,
+}
+
+/// Chooses. Deterministic: the same on all ranks for the same arguments.
+pub fn choose(direction: Direction, agreed: &Agreed, hints: PlanHints, window: bool) -> Plan {
+    let mode = match direction {
+        Direction::Read => hints.read,
+        Direction::Write => hints.write,
+    };
+    if agreed.bytes == 0 {
+        return Plan::Nothing;
+    }
+    if !agreed.monotone {
+        return Plan::Independent(Reason::NotMonotone);
+    }
+    if !window {
+        return Plan::Independent(Reason::NoWindow);
+    }
+    match mode {
+        CollectiveMode::Enable => return Plan::TwoPhase(Reason::Hint),
+        CollectiveMode::Disable => return Plan::Independent(Reason::Hint),
+        CollectiveMode::Automatic => {}
+    }
+    if agreed.runs <= agreed.active_ranks {
+        Plan::Independent(Reason::OneRunEach)
+    } else if agreed.bytes / agreed.runs >= LARGE_RUN_BYTES {
+        Plan::Independent(Reason::LargeRuns)
+    } else if (agreed.end - agreed.first) / SPARSE_FACTOR > agreed.bytes {
+        Plan::Independent(Reason::Sparse)
+    } else {
+        Plan::TwoPhase(Reason::SmallRuns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(first: u64, end: u64, bytes: u64, runs: u64) -> Summary {
+        Summary { first, end, bytes, runs, monotone: true }
+    }
+
+    fn plan_of(summaries: &[Summary]) -> Plan {
+        choose(Direction::Write, &Agreed::of(summaries), PlanHints::default(), true)
+    }
+
+    #[test]
+    fn every_reason_has_its_case() {
+        let strided = summary(0, 4000, 1000, 250);
+        assert_eq!(plan_of(&[Summary::empty(), Summary::empty()]), Plan::Nothing);
+        assert_eq!(plan_of(&[strided.clone(), strided.clone()]), Plan::TwoPhase(Reason::SmallRuns));
+        assert_eq!(plan_of(&[summary(0, 100, 100, 1), summary(100, 200, 100, 1)]), Plan::Independent(Reason::OneRunEach));
+        let large = summary(0, 1 << 30, 1 << 29, 1 << 10);
+        assert_eq!(plan_of(&[large.clone(), large]), Plan::Independent(Reason::LargeRuns));
+        assert_eq!(plan_of(&[summary(0, 1 << 40, 800, 100)]), Plan::Independent(Reason::Sparse));
+        let backward = Summary { monotone: false, ..strided.clone() };
+        assert_eq!(plan_of(&[backward, strided.clone()]), Plan::Independent(Reason::NotMonotone));
+        let agreed = Agreed::of(&[strided]);
+        let disable = PlanHints { write: CollectiveMode::Disable, ..PlanHints::default() };
+        assert_eq!(choose(Direction::Write, &agreed, disable, true), Plan::Independent(Reason::Hint));
+        assert_eq!(choose(Direction::Read, &agreed, disable, true), Plan::TwoPhase(Reason::SmallRuns));
+        let enable = PlanHints { read: CollectiveMode::Enable, ..PlanHints::default() };
+        assert_eq!(choose(Direction::Read, &agreed, enable, true), Plan::TwoPhase(Reason::Hint));
+        assert_eq!(choose(Direction::Read, &agreed, enable, false), Plan::Independent(Reason::NoWindow));
+    }
+
+    #[test]
+    fn sums_saturate() {
+        let huge = summary(0, u64::MAX, u64::MAX, u64::MAX);
+        let agreed = Agreed::of(&[huge.clone(), huge]);
+        assert_eq!((agreed.bytes, agreed.runs, agreed.active_ranks), (u64::MAX, u64::MAX, 2));
+    }
+}
