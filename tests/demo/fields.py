@@ -6,7 +6,6 @@ collective MPI-IO.
 
 import contextlib
 import ctypes
-import ctypes.util
 
 import numpy as np
 from mpi4py import MPI
@@ -19,8 +18,7 @@ class ClassicFile:
     """A classic netCDF file, open for reading on all ranks of a communicator. Opening and closing are collective."""
 
     def __init__(self, comm, path):
-        # Debian names the library after its ABI (`libpnetcdf.so.0d`); find_library asks the loader's cache and the linker.
-        self._library = ctypes.CDLL(ctypes.util.find_library("pnetcdf") or "libpnetcdf.so")
+        self._library = ctypes.CDLL("libpnetcdf.so")
         self._library.ncmpi_strerror.restype = ctypes.c_char_p
         self._path = path
         self._id = ctypes.c_int()

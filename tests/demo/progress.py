@@ -1,0 +1,44 @@
+"""Says what the demo is doing: a bar on a terminal, plain lines elsewhere."""
+
+import contextlib
+import sys
+import time
+
+
+class Progress:
+    """`steps` pieces of work, done one after the other. Use it as a context, so that the bar is taken away at the end."""
+
+    def __init__(self, steps):
+        self._steps = steps
+        self._done = 0
+        self._bar = None
+
+    def __enter__(self):
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+
+            layout = "{percentage:3.0f}% |{bar:30}| {n_fmt}/{total_fmt}  {elapsed}  {desc}"
+            self._bar = tqdm(total=self._steps, leave=False, bar_format=layout)
+        return self
+
+    def __exit__(self, *_):
+        if self._bar:
+            self._bar.close()
+
+    @contextlib.contextmanager
+    def step(self, what):
+        """One piece of work. It must call `tick` while it runs, if that takes long."""
+        start = time.monotonic()
+        if self._bar:
+            self._bar.set_description_str(what)
+        yield
+        self._done += 1
+        if self._bar:
+            self._bar.update()
+        else:
+            print(f"[{self._done:>2}/{self._steps}] {what}: {time.monotonic() - start:.1f} s", flush=True)
+
+    def tick(self):
+        """Redraws the bar, whose clock runs."""
+        if self._bar:
+            self._bar.refresh()
