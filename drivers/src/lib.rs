@@ -8,6 +8,18 @@
 //! * [`DriverFile::submit`] is the only way in which data moves: contiguous, vectored and list I/O are all one [`Batch`].
 //! * Every error is an [`Error`]: a kind to act on, the path, the operation, the offset, and the system's own error.
 //!
+//! ```
+//! use capulet_drivers::{Driver, DriverFileExt, OpenOptions, mem::MemDriver};
+//! use std::path::Path;
+//!
+//! let driver = MemDriver::new();
+//! let file = driver.open(Path::new("greeting"), &OpenOptions::read_write().create(true))?;
+//! file.write_all_at(1 << 40, b"hello")?;
+//! let mut bytes = [0; 5];
+//! assert_eq!(file.read_at(1 << 40, &mut bytes)?, 5);
+//! assert_eq!(&bytes, b"hello");
+//! # Ok::<(), capulet_drivers::Error>(())
+//! ```
 
 mod batch;
 mod caps;
@@ -16,8 +28,9 @@ mod error;
 mod ext;
 mod forward;
 mod lock;
-
+pub mod mem;
 mod options;
+pub mod posix;
 
 pub use batch::{Batch, Direction, Segment, Transfer};
 pub use caps::{Caps, FileLayout, SystemCalls};

@@ -1,0 +1,240 @@
+//! Files in the memory of this process, for tests and for data that dies with the program.
+//!
+//! A [`MemDriver`] is a namespace of its own; its clones share it, and nothing is global. Names are flat: there are no folders,
+//! and two spellings of a path are two files. Files are sparse: bytes are kept in pages of 4,096, and what was never written
+//! takes no memory. Permissions are not looked at. Space can be limited, so that a full disk is a test away.
+
+mod node;
+mod range_locks;
+
+use self::node::{Node, Space};
+use crate::{
+    Access, Batch, BatchResult, Caps, Completion, Direction, Driver, DriverFile, Error, ErrorKind,
+    FileLayout, LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls,
+};
+use nix::errno::Errno;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use self::node::PAGE_BYTES;
+
+/// The driver of files in memory. Clones share one namespace.
+#[derive(Debug, Clone)]
+pub struct MemDriver {
+    files: Arc<Mutex<HashMap<PathBuf, Arc<Node>>>>,
+    space: Arc<Space>,
+}
+
+impl MemDriver {
+    /// An empty namespace, limited by memory alone.
+    pub fn new() -> Self {
+        Self::with_space(Space::unlimited())
+    }
+
+    /// An empty namespace with room for `capacity_bytes` bytes, counted in whole pages of [`PAGE_BYTES`].
+    pub fn with_capacity(capacity_bytes: u64) -> Self {
+        Self::with_space(Space::limited(capacity_bytes))
+    }
+
+    fn with_space(space: Space) -> Self {
+        Self { files: Arc::default(), space: Arc::new(space) }
+    }
+
+    /// Bytes of storage in use or reserved, in whole pages; files that are deleted but open count.
+    pub fn used_bytes(&self) -> u64 {
+        self.space.used_bytes()
+    }
+
+    fn files(&self) -> MutexGuard<'_, HashMap<PathBuf, Arc<Node>>> {
+        // The map is changed by single insertions and removals: a panic elsewhere leaves it whole.
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for MemDriver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Driver for MemDriver {
+    fn name(&self) -> &'static str {
+        "mem"
+    }
+
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
+        let failed = |code: Errno| Error::system(Operation::Open, path, code);
+        check_name(Operation::Open, path)?;
+        let node = match self.files().entry(path.to_path_buf()) {
+            Entry::Occupied(_) if options.create && options.exclusive => return Err(failed(Errno::EEXIST)),
+            Entry::Occupied(entry) => Arc::clone(entry.get()),
+            Entry::Vacant(_) if !options.create => return Err(failed(Errno::ENOENT)),
+            Entry::Vacant(entry) => Arc::clone(entry.insert(Arc::new(Node::new(Arc::clone(&self.space))))),
+        };
+        Ok(Arc::new(MemFile { node, path: path.to_path_buf(), access: options.access }))
+    }
+
+    fn delete(&self, path: &Path) -> Result<()> {
+        check_name(Operation::Delete, path)?;
+        let removed = self.files().remove(path);
+        removed.map(drop).ok_or_else(|| Error::system(Operation::Delete, path, Errno::ENOENT))
+    }
+}
+
+/// Refuses what no operating system takes for the name of a file, so that a program that works here works there.
+fn check_name(operation: Operation, path: &Path) -> Result<()> {
+    const NAME_BYTES_MAX: usize = 255;
+    const PATH_BYTES_MAX: usize = 4095;
+    let bytes = path.as_os_str().as_bytes();
+    let code = if bytes.is_empty() {
+        Errno::ENOENT
+    } else if bytes.contains(&0) {
+        let reason = "a file name cannot have a NUL byte in it";
+        return Err(Error::message(ErrorKind::BadName, operation, path, reason));
+    } else if bytes.len() > PATH_BYTES_MAX
+        || bytes.split(|byte| *byte == b'/').any(|name| name.len() > NAME_BYTES_MAX)
+    {
+        Errno::ENAMETOOLONG
+    } else if matches!(bytes.rsplit(|byte| *byte == b'/').next(), Some(b"" | b"." | b"..")) {
+        Errno::EISDIR
+    } else {
+        return Ok(());
+    };
+    Err(Error::system(operation, path, code))
+}
+
+#[derive(Debug)]
+struct MemFile {
+    node: Arc<Node>,
+    path: PathBuf,
+    access: Access,
+}
+
+impl MemFile {
+    fn failed(&self, operation: Operation, code: Errno) -> Error {
+        Error::system(operation, &self.path, code)
+    }
+
+    fn refuse_unless_writable(&self, operation: Operation) -> Result<()> {
+        if self.access.writable() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::ReadOnly, operation, &self.path, Errno::EBADF))
+    }
+
+    fn refuse_too_large(&self, operation: Operation, bytes: u64) -> Result<()> {
+        if i64::try_from(bytes).is_ok() {
+            return Ok(());
+        }
+        Err(self.failed(operation, Errno::EFBIG).at(bytes))
+    }
+
+    fn read(&self, batch: &Batch<'_>) -> BatchResult {
+        if !self.access.readable() {
+            let error = Error::new(ErrorKind::Permission, Operation::Read, &self.path, Errno::EBADF);
+            return BatchResult::failed(0, error);
+        }
+        let mut moved = 0;
+        for transfer in batch.transfers().iter().filter(|transfer| transfer.memory.bytes() > 0) {
+            if let Err(error) = self.refuse_too_far(Operation::Read, transfer.offset, transfer.memory.bytes())
+            {
+                return BatchResult::failed(moved, error);
+            }
+            let bytes = self.node.read(transfer.offset, &transfer.memory);
+            moved += bytes as u64;
+            if bytes < transfer.memory.bytes() {
+                break;
+            }
+        }
+        BatchResult::moved(moved)
+    }
+
+    fn write(&self, batch: &Batch<'_>) -> BatchResult {
+        if let Err(error) = self.refuse_unless_writable(Operation::Write) {
+            return BatchResult::failed(0, error);
+        }
+        let mut moved = 0;
+        for transfer in batch.transfers().iter().filter(|transfer| transfer.memory.bytes() > 0) {
+            if let Err(error) =
+                self.refuse_too_far(Operation::Write, transfer.offset, transfer.memory.bytes())
+            {
+                return BatchResult::failed(moved, error);
+            }
+            let bytes = self.node.write(transfer.offset, &transfer.memory);
+            moved += bytes as u64;
+            if bytes < transfer.memory.bytes() {
+                let error = self.failed(Operation::Write, Errno::ENOSPC).at(transfer.offset + bytes as u64);
+                return BatchResult::failed(moved, error);
+            }
+        }
+        BatchResult::moved(moved)
+    }
+
+    fn refuse_too_far(&self, operation: Operation, offset: u64, bytes: usize) -> Result<()> {
+        // Saturation lands beyond every offset that is allowed.
+        self.refuse_too_large(operation, offset.saturating_add(bytes as u64))
+            .map_err(|error| error.at(offset))
+    }
+}
+
+impl DriverFile for MemFile {
+    fn caps(&self) -> Caps {
+        Caps::LOCKS | Caps::LIST_IO | Caps::IMMEDIATE_VISIBILITY | Caps::BYTE_WRITES | Caps::UNLINK_OPEN
+    }
+
+    fn layout(&self) -> FileLayout {
+        FileLayout::unstriped(PAGE_BYTES)
+    }
+
+    fn submit(&self, batch: Batch<'_>) -> Completion {
+        Completion::ready(match batch.direction() {
+            _ if batch.bytes() == 0 => BatchResult::moved(0),
+            Direction::Read => self.read(&batch),
+            Direction::Write => self.write(&batch),
+        })
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.node.len())
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.refuse_unless_writable(Operation::SetLength)?;
+        self.refuse_too_large(Operation::SetLength, bytes)?;
+        self.node.set_len(bytes);
+        Ok(())
+    }
+
+    fn preallocate(&self, bytes: u64) -> Result<()> {
+        self.refuse_unless_writable(Operation::Preallocate)?;
+        self.refuse_too_large(Operation::Preallocate, bytes)?;
+        if self.node.reserve(bytes) {
+            Ok(())
+        } else {
+            Err(self.failed(Operation::Preallocate, Errno::ENOSPC))
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
+        if range.is_empty() {
+            return Ok(LockGuard::nothing());
+        }
+        if mode == LockMode::Exclusive {
+            self.refuse_unless_writable(Operation::Lock)?;
+        }
+        self.refuse_too_large(Operation::Lock, range.start)?;
+        Ok(self.node.locks.lock(range, mode))
+    }
+
+    fn system_calls(&self) -> SystemCalls {
+        SystemCalls::default()
+    }
+}

@@ -1,0 +1,61 @@
+//! Locks on ranges of one file among the threads of one process.
+
+use crate::{LockGuard, LockMode};
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+#[derive(Debug)]
+struct Held {
+    id: u64,
+    range: Range<u64>,
+    mode: LockMode,
+}
+
+impl Held {
+    fn excludes(&self, range: &Range<u64>, mode: LockMode) -> bool {
+        let both_shared = self.mode == LockMode::Shared && mode == LockMode::Shared;
+        !both_shared && self.range.start < range.end && range.start < self.range.end
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: Vec<Held>,
+    next_id: u64,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    state: Mutex<State>,
+    released: Condvar,
+}
+
+impl Table {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The list is changed by one push or one removal: a panic elsewhere leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The locks of one file.
+#[derive(Debug, Default)]
+pub(super) struct RangeLocks(Arc<Table>);
+
+impl RangeLocks {
+    /// Blocks until nobody holds a lock that excludes this one, and takes it.
+    pub(super) fn lock(&self, range: Range<u64>, mode: LockMode) -> LockGuard {
+        let mut state = self.0.state();
+        while state.held.iter().any(|held| held.excludes(&range, mode)) {
+            state = self.0.released.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let id = state.next_id;
+        state.next_id += 1;
+        state.held.push(Held { id, range, mode });
+        drop(state);
+        let table = Arc::clone(&self.0);
+        LockGuard::new(move || {
+            table.state().held.retain(|held| held.id != id);
+            table.released.notify_all();
+        })
+    }
+}

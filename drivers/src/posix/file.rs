@@ -1,0 +1,266 @@
+//! One open file of the operating system.
+
+use super::filesystem::{self, FilesystemKind};
+use super::io::{SystemIo, persistent, uninterrupted};
+use super::lock::LockDescriptors;
+use super::system_error;
+use super::transfer::{CallCounts, Transferring, operation};
+use crate::{
+    Access, Batch, BatchResult, Caps, Completion, Direction, DriverFile, Error, ErrorKind, FileLayout,
+    LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls, Transfer,
+};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::unistd::{Whence, ftruncate, lseek};
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
+
+/// An open file: its descriptor and what was learned at open.
+#[derive(Debug)]
+pub(super) struct PosixFile {
+    io: Arc<dyn SystemIo>,
+    fd: OwnedFd,
+    path: PathBuf,
+    access: Access,
+    kind: FilesystemKind,
+    is_block_device: bool,
+    block_bytes: u64,
+    counts: Arc<CallCounts>,
+    locks: Arc<LockDescriptors>,
+    /// The first failure of a sync. Linux forgets it with the pages that it dropped, and would call the next sync a success.
+    lost: OnceLock<Error>,
+}
+
+impl PosixFile {
+    /// Opens what is a file; refuses, without waiting, what is a folder, a pipe or a socket.
+    pub(super) fn open(
+        io: &Arc<dyn SystemIo>,
+        assumed: Option<FilesystemKind>,
+        path: &Path,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let failed = |source: Errno| system_error(Operation::Open, path, source);
+        let mode = Mode::from_bits_truncate(options.permissions & 0o7777);
+        let fd = persistent(io.as_ref(), || open(path, flags(options), mode)).map_err(failed)?;
+        let status = fstat(&fd).map_err(failed)?;
+        refuse_non_files(path, &status)?;
+        // Nonblocking was for the open alone, where a pipe would wait for its other end.
+        fcntl(&fd, FcntlArg::F_SETFL(OFlag::empty())).map_err(failed)?;
+        let kind = match assumed {
+            Some(kind) => kind,
+            None => filesystem::kind_of(&fd).map_err(failed)?,
+        };
+        let counts = Arc::new(CallCounts::default());
+        counts.other.store(if assumed.is_some() { 3 } else { 4 }, Relaxed);
+        Ok(Self {
+            io: Arc::clone(io),
+            fd,
+            path: path.to_path_buf(),
+            access: options.access,
+            kind,
+            is_block_device: file_type(&status) == SFlag::S_IFBLK,
+            block_bytes: u64::try_from(status.st_blksize).unwrap_or(1),
+            locks: Arc::new(LockDescriptors::new(Arc::clone(&counts))),
+            counts,
+            lost: OnceLock::new(),
+        })
+    }
+
+    fn failed(&self, operation: Operation, source: Errno) -> Error {
+        system_error(operation, &self.path, source)
+    }
+
+    fn counted(&self) {
+        self.counts.other.fetch_add(1, Relaxed);
+    }
+
+    /// The error of changing a file that was opened for reading.
+    fn refuse_unless_writable(&self, operation: Operation) -> Result<()> {
+        if self.access.writable() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::ReadOnly, operation, &self.path, Errno::EBADF))
+    }
+
+    fn refuse_unless_readable(&self) -> Result<()> {
+        if self.access.readable() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Permission, Operation::Read, &self.path, Errno::EBADF))
+    }
+
+    fn signed(&self, operation: Operation, bytes: u64) -> Result<i64> {
+        i64::try_from(bytes).map_err(|_| self.failed(operation, Errno::EFBIG).at(bytes))
+    }
+
+    fn transfer(&self, batch: &Batch<'_>) -> BatchResult {
+        let Self { io, fd, path, counts, .. } = self;
+        Transferring { io: io.as_ref(), fd: fd.as_fd(), path, counts }.run(batch)
+    }
+
+    /// Reserves storage where the file system cannot, by writing zeros behind the end: there no byte of anyone can be lost, and a
+    /// preallocation may leave any data there (MPI-4.1, 14.2.5). Holes before the end stay holes.
+    fn write_zeros_behind_end(&self, bytes: u64) -> Result<()> {
+        const CHUNK: usize = 64 << 10;
+        const CHUNKS_PER_BATCH: u64 = 64;
+        static ZEROS: [u8; CHUNK] = [0; CHUNK];
+        let mut end = self.len()?;
+        while end < bytes {
+            let target = bytes.min(end + CHUNK as u64 * CHUNKS_PER_BATCH);
+            let mut batch = Batch::with_capacity(Direction::Write, CHUNKS_PER_BATCH as usize);
+            while end < target {
+                let chunk = (target - end).min(CHUNK as u64);
+                batch.push(Transfer::from_memory(end, &ZEROS[..chunk as usize]));
+                end += chunk;
+            }
+            if let Some(error) = self.transfer(&batch).error {
+                let offset = error.offset().unwrap_or(end);
+                return Err(
+                    Error::system(Operation::Preallocate, &self.path, system_source(&error)).at(offset)
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DriverFile for PosixFile {
+    fn caps(&self) -> Caps {
+        self.kind.caps()
+    }
+
+    fn layout(&self) -> FileLayout {
+        FileLayout::unstriped(self.block_bytes)
+    }
+
+    fn submit(&self, batch: Batch<'_>) -> Completion {
+        if batch.bytes() == 0 {
+            return Completion::ready(BatchResult::moved(0));
+        }
+        let allowed = match batch.direction() {
+            Direction::Read => self.refuse_unless_readable(),
+            Direction::Write => self.refuse_unless_writable(operation(batch.direction())),
+        };
+        Completion::ready(match allowed {
+            Ok(()) => self.transfer(&batch),
+            Err(error) => BatchResult::failed(0, error),
+        })
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.counted();
+        let bytes = if self.is_block_device {
+            // A device's status says zero. Transfers name their offset, so the file position that this moves is no one's.
+            lseek(&self.fd, 0, Whence::SeekEnd)
+        } else {
+            fstat(&self.fd).map(|status| status.st_size)
+        };
+        let bytes = bytes.map_err(|source| self.failed(Operation::Length, source))?;
+        u64::try_from(bytes).map_err(|_| self.failed(Operation::Length, Errno::EOVERFLOW))
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.refuse_unless_writable(Operation::SetLength)?;
+        let length = self.signed(Operation::SetLength, bytes)?;
+        self.counted();
+        persistent(self.io.as_ref(), || ftruncate(&self.fd, length))
+            .map_err(|source| self.failed(Operation::SetLength, source))
+    }
+
+    fn preallocate(&self, bytes: u64) -> Result<()> {
+        self.refuse_unless_writable(Operation::Preallocate)?;
+        let length = self.signed(Operation::Preallocate, bytes)?;
+        if length == 0 {
+            return Ok(());
+        }
+        self.counted();
+        match persistent(self.io.as_ref(), || self.io.reserve(self.fd.as_fd(), length)) {
+            Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => self.write_zeros_behind_end(bytes),
+            answer => answer.map_err(|source| self.failed(Operation::Preallocate, source)),
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        if let Some(error) = self.lost.get() {
+            return Err(error.clone());
+        }
+        self.counted();
+        match uninterrupted(|| self.io.sync(self.fd.as_fd())) {
+            // Devices that hold nothing have nothing to bring to stable storage.
+            Ok(()) | Err(Errno::EINVAL | Errno::EROFS) => Ok(()),
+            Err(source) => {
+                let error = self.failed(Operation::Sync, source);
+                Err(self.lost.get_or_init(|| error).clone())
+            }
+        }
+    }
+
+    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
+        if !self.caps().contains(Caps::LOCKS) {
+            let reason = format!("locks on {} do not reach every process", self.kind);
+            return Err(Error::message(ErrorKind::Unsupported, Operation::Lock, &self.path, reason));
+        }
+        if range.is_empty() {
+            return Ok(LockGuard::nothing());
+        }
+        if mode == LockMode::Exclusive {
+            self.refuse_unless_writable(Operation::Lock)?;
+        }
+        let start = self.signed(Operation::Lock, range.start)?;
+        // Zero is the system's word for "to the end of all offsets".
+        let bytes = i64::try_from(range.end).map_or(0, |end| end - start);
+        let descriptor =
+            self.locks.take(&self.fd, self.access).map_err(|source| self.failed(Operation::Lock, source))?;
+        // A shared lock needs a descriptor that can read. Alone is stricter than shared, hence right.
+        let mode = if self.access.readable() { mode } else { LockMode::Exclusive };
+        descriptor.lock(start, bytes, mode).map_err(|source| self.failed(Operation::Lock, source))
+    }
+
+    fn system_calls(&self) -> SystemCalls {
+        SystemCalls {
+            reads: self.counts.reads.load(Relaxed),
+            writes: self.counts.writes.load(Relaxed),
+            other: self.counts.other.load(Relaxed),
+            incomplete: self.counts.incomplete.load(Relaxed),
+        }
+    }
+}
+
+fn flags(options: &OpenOptions) -> OFlag {
+    let mut flags = OFlag::O_CLOEXEC | OFlag::O_NOCTTY | OFlag::O_NONBLOCK;
+    flags |= match options.access {
+        Access::Read => OFlag::O_RDONLY,
+        Access::Write => OFlag::O_WRONLY,
+        Access::ReadWrite => OFlag::O_RDWR,
+    };
+    flags.set(OFlag::O_CREAT, options.create);
+    flags.set(OFlag::O_EXCL, options.create && options.exclusive);
+    flags
+}
+
+fn file_type(status: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(status.st_mode & SFlag::S_IFMT.bits())
+}
+
+fn refuse_non_files(path: &Path, status: &FileStat) -> Result<()> {
+    let kind = file_type(status);
+    if kind == SFlag::S_IFDIR {
+        return Err(system_error(Operation::Open, path, Errno::EISDIR));
+    }
+    if kind == SFlag::S_IFIFO || kind == SFlag::S_IFSOCK {
+        let reason = "a pipe or socket has no offsets";
+        return Err(Error::message(ErrorKind::Unsupported, Operation::Open, path, reason));
+    }
+    Ok(())
+}
+
+/// The reason of another error, for one about a different operation.
+fn system_source(error: &Error) -> std::io::Error {
+    error
+        .system_code()
+        .map_or_else(|| std::io::Error::other(error.to_string()), std::io::Error::from_raw_os_error)
+}

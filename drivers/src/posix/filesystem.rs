@@ -1,0 +1,191 @@
+//! Which file system a file lies on, and what may be expected of it.
+
+use crate::{Caps, Error, Operation, Result};
+use nix::errno::Errno;
+use nix::sys::statfs::{fstatfs, statfs};
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// A kind of file system, as `statfs(2)` tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FilesystemKind {
+    /// ext2, ext3 or ext4.
+    Ext,
+    /// XFS.
+    Xfs,
+    /// Btrfs.
+    Btrfs,
+    /// ZFS.
+    Zfs,
+    /// F2FS.
+    F2fs,
+    /// Memory.
+    Tmpfs,
+    /// Layers over another file system, as in containers.
+    Overlay,
+    /// NFS of any version.
+    Nfs,
+    /// Windows shares.
+    Smb,
+    /// Lustre.
+    Lustre,
+    /// IBM Storage Scale.
+    Gpfs,
+    /// `BeeGFS`.
+    BeeGfs,
+    /// `CephFS` through the kernel.
+    CephFs,
+    /// `OrangeFS` and PVFS2 through the kernel.
+    Pvfs2,
+    /// Plan 9 shares, as in virtual machines.
+    NineP,
+    /// Some program's file system.
+    Fuse,
+    /// None of these; its magic number.
+    Unknown(u64),
+}
+
+impl FilesystemKind {
+    const MAGICS: [(u64, Self); 17] = [
+        (0xEF53, Self::Ext),
+        (0x5846_5342, Self::Xfs),
+        (0x9123_683E, Self::Btrfs),
+        (0x2FC1_2FC1, Self::Zfs),
+        (0xF2F5_2010, Self::F2fs),
+        (0x0102_1994, Self::Tmpfs),
+        (0x794C_7630, Self::Overlay),
+        (0x6969, Self::Nfs),
+        (0xFF53_4D42, Self::Smb),
+        (0xFE53_4D42, Self::Smb),
+        (0x0BD0_0BD0, Self::Lustre),
+        (0x4750_4653, Self::Gpfs),
+        (0x1983_0326, Self::BeeGfs),
+        (0x00C3_6400, Self::CephFs),
+        (0x2003_0528, Self::Pvfs2),
+        (0x0102_1997, Self::NineP),
+        (0x6573_5546, Self::Fuse),
+    ];
+
+    fn from_magic(magic: u64) -> Self {
+        let known = Self::MAGICS.iter().find(|(known, _)| *known == magic);
+        known.map_or(Self::Unknown(magic), |(_, kind)| *kind)
+    }
+
+    /// Whether one machine alone has it, so that one cache holds all of it.
+    pub const fn is_local(self) -> bool {
+        matches!(
+            self,
+            Self::Ext | Self::Xfs | Self::Btrfs | Self::Zfs | Self::F2fs | Self::Tmpfs | Self::Overlay
+        )
+    }
+
+    /// What may be relied on. Where a mount option or a configuration that cannot be seen decides, the answer is the careful one.
+    pub const fn caps(self) -> Caps {
+        let always = Caps::PROCESS_SHARED;
+        let coherent = Caps::IMMEDIATE_VISIBILITY.union(Caps::BYTE_WRITES).union(Caps::UNLINK_OPEN);
+        match self {
+            Self::Ext | Self::Xfs | Self::Btrfs | Self::Zfs | Self::F2fs | Self::Tmpfs | Self::Overlay => {
+                always.union(coherent).union(Caps::LOCKS)
+            }
+            // One lock manager for the cluster, caches kept coherent by it.
+            Self::Gpfs | Self::CephFs => always.union(coherent).union(Caps::LOCKS),
+            // The same for data; whether user locks leave the machine is a mount option.
+            Self::Lustre => always.union(coherent),
+            // Servers hold the bytes and clients cache none of them.
+            Self::Pvfs2 => always.union(Caps::IMMEDIATE_VISIBILITY).union(Caps::BYTE_WRITES),
+            // Close-to-open consistency alone; a client may write a whole page of its cache back.
+            Self::Nfs => always.union(Caps::LOCKS),
+            Self::Smb | Self::BeeGfs | Self::NineP | Self::Fuse | Self::Unknown(_) => always,
+        }
+    }
+}
+
+impl fmt::Display for FilesystemKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ext => "ext4",
+            Self::Xfs => "XFS",
+            Self::Btrfs => "Btrfs",
+            Self::Zfs => "ZFS",
+            Self::F2fs => "F2FS",
+            Self::Tmpfs => "tmpfs",
+            Self::Overlay => "overlay",
+            Self::Nfs => "NFS",
+            Self::Smb => "SMB",
+            Self::Lustre => "Lustre",
+            Self::Gpfs => "GPFS",
+            Self::BeeGfs => "BeeGFS",
+            Self::CephFs => "CephFS",
+            Self::Pvfs2 => "PVFS2",
+            Self::NineP => "9P",
+            Self::Fuse => "FUSE",
+            Self::Unknown(magic) => return write!(f, "an unknown file system ({magic:#x})"),
+        })
+    }
+}
+
+/// The kind of the file system that holds `path`, or would hold it if it were created: of the nearest folder above that is
+/// there. Blocks for one or more system calls.
+///
+/// # Errors
+/// What the system reports about the path, except that it is not there.
+pub fn filesystem_kind(path: &Path) -> Result<FilesystemKind> {
+    let mut place = path;
+    loop {
+        // The parent of a bare name is the empty path: the working folder.
+        let asked = if place.as_os_str().is_empty() { Path::new(".") } else { place };
+        match (statfs(asked), place.parent()) {
+            (Ok(status), _) => return Ok(FilesystemKind::from_magic(status.filesystem_type().0 as u64)),
+            (Err(Errno::ENOENT | Errno::ENOTDIR), Some(parent)) => place = parent,
+            (Err(source), _) => return Err(Error::system(Operation::Resolve, path, source)),
+        }
+    }
+}
+
+/// The kind of the file system of an open file.
+pub(super) fn kind_of(fd: &OwnedFd) -> std::result::Result<FilesystemKind, Errno> {
+    fstatfs(fd).map(|status| FilesystemKind::from_magic(status.filesystem_type().0 as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_magic_is_known_once_and_a_stranger_keeps_its_number() {
+        for (magic, kind) in FilesystemKind::MAGICS {
+            assert_eq!(FilesystemKind::from_magic(magic), kind);
+        }
+        assert_eq!(FilesystemKind::from_magic(7), FilesystemKind::Unknown(7));
+        assert_eq!(FilesystemKind::Unknown(7).to_string(), "an unknown file system (0x7)");
+    }
+
+    #[test]
+    fn what_cannot_be_relied_on_is_not_promised() {
+        assert!(
+            FilesystemKind::Ext.caps().contains(Caps::LOCKS | Caps::IMMEDIATE_VISIBILITY | Caps::BYTE_WRITES)
+        );
+        assert!(!FilesystemKind::Nfs.caps().contains(Caps::IMMEDIATE_VISIBILITY));
+        assert!(!FilesystemKind::Nfs.caps().contains(Caps::BYTE_WRITES));
+        assert!(!FilesystemKind::Lustre.caps().contains(Caps::LOCKS));
+        assert_eq!(FilesystemKind::Unknown(7).caps(), Caps::PROCESS_SHARED);
+    }
+
+    #[test]
+    fn a_path_that_is_not_there_yet_lies_where_its_nearest_folder_lies() {
+        let here = filesystem_kind(Path::new("/proc/self")).unwrap();
+        assert_eq!(here, FilesystemKind::Unknown(0x9FA0));
+        assert_eq!(filesystem_kind(Path::new("/proc/self/none/such")).unwrap(), here);
+        let working = filesystem_kind(Path::new(".")).unwrap();
+        assert_eq!(filesystem_kind(Path::new("none-such")).unwrap(), working);
+        assert_eq!(filesystem_kind(Path::new("")).unwrap(), working);
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_asked_about_is_an_error() {
+        let name = "x".repeat(5000);
+        assert_eq!(filesystem_kind(Path::new(&name)).unwrap_err().kind(), crate::ErrorKind::BadName);
+    }
+}

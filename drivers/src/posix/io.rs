@@ -1,0 +1,124 @@
+//! The system calls whose failures are many-sided: behind a trait, so that tests can script them.
+
+use nix::errno::Errno;
+use nix::fcntl::FallocateFlags;
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// Calls that can be interrupted, told to come again, or do less than was asked for. Real or scripted.
+pub(super) trait SystemIo: Debug + Send + Sync {
+    /// One call that reads from `offset` on into the pieces of `memory`, in order.
+    ///
+    /// # Safety
+    /// Every piece is valid for writes for the time of the call.
+    unsafe fn read(&self, fd: BorrowedFd<'_>, memory: &[libc::iovec], offset: i64) -> io::Result<usize>;
+
+    /// One call that writes the pieces of `memory`, in order, from `offset` on.
+    ///
+    /// # Safety
+    /// Every piece is valid for reads for the time of the call.
+    unsafe fn write(&self, fd: BorrowedFd<'_>, memory: &[libc::iovec], offset: i64) -> io::Result<usize>;
+
+    /// Reserves storage for the first `bytes` bytes.
+    fn reserve(&self, fd: BorrowedFd<'_>, bytes: i64) -> Result<(), Errno>;
+
+    /// Brings everything to stable storage.
+    fn sync(&self, fd: BorrowedFd<'_>) -> Result<(), Errno>;
+
+    /// Lets time pass.
+    fn pause(&self, time: Duration);
+}
+
+/// The operating system.
+#[derive(Debug)]
+pub(super) struct RealIo;
+
+impl SystemIo for RealIo {
+    unsafe fn read(&self, fd: BorrowedFd<'_>, memory: &[libc::iovec], offset: i64) -> io::Result<usize> {
+        let moved = match memory {
+            // SAFETY: the caller promises that the piece is valid for writes; the descriptor is borrowed, hence open.
+            [piece] => unsafe { libc::pread(fd.as_raw_fd(), piece.iov_base, piece.iov_len, offset) },
+            // SAFETY: the same for every piece; the list is a slice, and its length is at most `SEGMENTS_MAX`.
+            _ => unsafe { libc::preadv(fd.as_raw_fd(), memory.as_ptr(), memory.len() as i32, offset) },
+        };
+        counted(moved)
+    }
+
+    unsafe fn write(&self, fd: BorrowedFd<'_>, memory: &[libc::iovec], offset: i64) -> io::Result<usize> {
+        let moved = match memory {
+            // SAFETY: the caller promises that the piece is valid for reads; the descriptor is borrowed, hence open.
+            [piece] => unsafe { libc::pwrite(fd.as_raw_fd(), piece.iov_base, piece.iov_len, offset) },
+            // SAFETY: the same for every piece; the list is a slice, and its length is at most `SEGMENTS_MAX`.
+            _ => unsafe { libc::pwritev(fd.as_raw_fd(), memory.as_ptr(), memory.len() as i32, offset) },
+        };
+        counted(moved)
+    }
+
+    fn reserve(&self, fd: BorrowedFd<'_>, bytes: i64) -> Result<(), Errno> {
+        nix::fcntl::fallocate(fd, FallocateFlags::empty(), 0, bytes)
+    }
+
+    fn sync(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+        nix::unistd::fsync(fd)
+    }
+
+    fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}
+
+/// The count of a call, or the error that it left behind.
+fn counted(moved: isize) -> io::Result<usize> {
+    usize::try_from(moved).map_err(|_| io::Error::last_os_error())
+}
+
+/// Calls until no signal interrupts.
+pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::EINTR) => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// Calls until no signal interrupts and the system no longer says "again"; gives up after [`Backoff::TOTAL`].
+pub(super) fn persistent<T>(
+    io: &dyn SystemIo,
+    mut call: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let mut backoff = Backoff::default();
+    loop {
+        match uninterrupted(&mut call) {
+            Err(Errno::EAGAIN) if backoff.pause(io) => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// Growing pauses between attempts, bounded in all.
+#[derive(Debug, Default)]
+pub(super) struct Backoff {
+    next: Duration,
+    spent: Duration,
+}
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_micros(50);
+    const LONGEST: Duration = Duration::from_millis(50);
+    /// Pauses in all before "again" becomes an error.
+    pub(super) const TOTAL: Duration = Duration::from_secs(2);
+
+    /// Pauses, or returns false if the time for it is used up.
+    pub(super) fn pause(&mut self, io: &dyn SystemIo) -> bool {
+        if self.spent >= Self::TOTAL {
+            return false;
+        }
+        self.next = (self.next * 2).clamp(Self::FIRST, Self::LONGEST);
+        self.spent += self.next;
+        io.pause(self.next);
+        true
+    }
+}

@@ -1,0 +1,90 @@
+//! Files of the operating system: whatever is mounted, through its system calls.
+//!
+//! The kind of file system is asked once per open ([`FilesystemKind`]) and decides the capabilities, nothing else.
+//!
+//! # Budget
+//! Opening: 4 system calls (open, status, kind of file system, flags). A batch: one call for every stretch of transfers
+//! that follow each other in the file, and one more for every 1,024 segments or 2,147,479,552 bytes of it; a short
+//! or interrupted call adds one. A read that meets the end of the file adds one. No copy, and no allocation for batches of up
+//! to 16 segments a stretch. A lock: two calls, and one more for each
+//! that is held beside others.
+//!
+//! # Limits that are the process's own
+//! A write beyond the file size limit (`RLIMIT_FSIZE`) raises `SIGXFSZ` before it fails, as for any program: only a process that
+//! ignores that signal sees the error.
+
+mod file;
+mod filesystem;
+mod io;
+mod lock;
+#[cfg(test)]
+mod scripted;
+mod transfer;
+
+pub use filesystem::{FilesystemKind, filesystem_kind};
+
+use self::file::PosixFile;
+use self::io::{RealIo, SystemIo};
+use crate::{Driver, DriverFile, Error, OpenOptions, Operation, Result};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The driver of the operating system's own files. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct PosixDriver {
+    io: Arc<dyn SystemIo>,
+    assumed: Option<FilesystemKind>,
+}
+
+impl PosixDriver {
+    /// A driver that asks each file's file system what it is.
+    pub fn new() -> Self {
+        Self { io: Arc::new(RealIo), assumed: None }
+    }
+
+    /// A driver that takes every file system for `kind`: for mounts whose kind cannot be seen, such as one behind FUSE.
+    pub fn assuming(kind: FilesystemKind) -> Self {
+        Self { io: Arc::new(RealIo), assumed: Some(kind) }
+    }
+
+    /// A driver whose data calls go to `io` instead of the system.
+    #[cfg(test)]
+    fn with_io(io: Arc<dyn SystemIo>) -> Self {
+        Self { io, assumed: None }
+    }
+}
+
+impl Default for PosixDriver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Driver for PosixDriver {
+    fn name(&self) -> &'static str {
+        "posix"
+    }
+
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
+        Ok(Arc::new(PosixFile::open(&self.io, self.assumed, path, options)?))
+    }
+
+    fn delete(&self, path: &Path) -> Result<()> {
+        io::uninterrupted(|| nix::unistd::unlink(path))
+            .map_err(|source| system_error(Operation::Delete, path, source))
+    }
+}
+
+/// The error of a call that took a path or a descriptor.
+fn system_error(operation: Operation, path: &Path, source: impl Into<std::io::Error>) -> Error {
+    let source = source.into();
+    // The system says "invalid argument" of a name that the file system cannot hold or that has a NUL byte in it.
+    let names = matches!(operation, Operation::Open | Operation::Delete);
+    if names && source.raw_os_error() == Some(libc::EINVAL) {
+        return Error::new(crate::ErrorKind::BadName, operation, path, source);
+    }
+    Error::system(operation, path, source)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! A system that does what a script says, over the real one.
+
+use super::io::{RealIo, SystemIo};
+use nix::errno::Errno;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// What one call does.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Step {
+    /// Fails with this code.
+    Fail(Errno),
+    /// Moves at most this many bytes.
+    Short(usize),
+    /// Moves nothing and says so.
+    Nothing,
+}
+
+/// A call as it arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) segments: usize,
+    pub(super) bytes: usize,
+    pub(super) offset: i64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    steps: VecDeque<Step>,
+    /// What every call does once the steps are used up.
+    rest: Option<Step>,
+    calls: Vec<Call>,
+    paused: Duration,
+    /// Neither touches memory nor file: for lengths that no test can hold.
+    pretends: bool,
+}
+
+/// The scripted system.
+#[derive(Debug, Default)]
+pub(super) struct ScriptedIo(Mutex<State>);
+
+impl ScriptedIo {
+    pub(super) fn new(steps: impl IntoIterator<Item = Step>, rest: Option<Step>) -> Self {
+        Self(Mutex::new(State { steps: steps.into_iter().collect(), rest, ..State::default() }))
+    }
+
+    pub(super) fn pretending() -> Self {
+        Self(Mutex::new(State { pretends: true, ..State::default() }))
+    }
+
+    pub(super) fn calls(&self) -> Vec<Call> {
+        self.state().calls.clone()
+    }
+
+    pub(super) fn paused(&self) -> Duration {
+        self.state().paused
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    fn step(&self) -> Option<Step> {
+        let mut state = self.state();
+        state.steps.pop_front().or(state.rest)
+    }
+
+    /// Notes the call and applies the next step: the pieces that the real call is to have, or the answer at once.
+    fn apply(&self, memory: &[libc::iovec], offset: i64) -> Result<Vec<libc::iovec>, io::Result<usize>> {
+        let bytes = memory.iter().map(|piece| piece.iov_len).sum();
+        self.state().calls.push(Call { segments: memory.len(), bytes, offset });
+        if self.state().pretends {
+            return Err(Ok(bytes));
+        }
+        let limit = match self.step() {
+            None => usize::MAX,
+            Some(Step::Short(limit)) => limit,
+            Some(Step::Nothing) => return Err(Ok(0)),
+            Some(Step::Fail(code)) => return Err(Err(code.into())),
+        };
+        let mut left = limit;
+        let mut pieces = memory.to_vec();
+        pieces.retain_mut(|piece| {
+            piece.iov_len = piece.iov_len.min(left);
+            left -= piece.iov_len;
+            piece.iov_len > 0
+        });
+        Ok(pieces)
+    }
+
+    fn answer(&self) -> Result<(), Errno> {
+        match self.step() {
+            Some(Step::Fail(code)) => Err(code),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl SystemIo for ScriptedIo {
+    unsafe fn read(&self, fd: BorrowedFd<'_>, memory: &[libc::iovec], offset: i64) -> io::Result<usize> {
+        match self.apply(memory, offset) {
+            // SAFETY: the pieces are parts of those that the caller promises to be valid for writes.
+            Ok(pieces) => unsafe { RealIo.read(fd, &pieces, offset) },
+            Err(answer) => answer,
+        }
+    }
+
+    unsafe fn write(&self, fd: BorrowedFd<'_>, memory: &[libc::iovec], offset: i64) -> io::Result<usize> {
+        match self.apply(memory, offset) {
+            // SAFETY: the pieces are parts of those that the caller promises to be valid for reads.
+            Ok(pieces) => unsafe { RealIo.write(fd, &pieces, offset) },
+            Err(answer) => answer,
+        }
+    }
+
+    fn reserve(&self, fd: BorrowedFd<'_>, bytes: i64) -> Result<(), Errno> {
+        self.answer().and_then(|()| RealIo.reserve(fd, bytes))
+    }
+
+    fn sync(&self, _fd: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.answer()
+    }
+
+    fn pause(&self, time: Duration) {
+        self.state().paused += time;
+    }
+}

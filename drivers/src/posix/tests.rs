@@ -1,0 +1,295 @@
+//! What only this driver does: how batches become calls, and how the system's moods are borne.
+
+use super::io::Backoff;
+use super::scripted::{Call, ScriptedIo, Step};
+use super::*;
+use crate::{Batch, Caps, Direction, DriverFileExt, ErrorKind, LockMode, Segment, Transfer};
+use nix::errno::Errno;
+use tempfile::TempDir;
+
+struct Setting {
+    io: Arc<ScriptedIo>,
+    file: Arc<dyn DriverFile>,
+    _folder: TempDir,
+}
+
+fn with_script(io: ScriptedIo) -> Setting {
+    let folder = TempDir::new().unwrap();
+    let io = Arc::new(io);
+    let driver = PosixDriver::with_io(Arc::clone(&io) as Arc<dyn SystemIo>);
+    let file = driver.open(&folder.path().join("file"), &OpenOptions::read_write().create(true)).unwrap();
+    Setting { io, file, _folder: folder }
+}
+
+fn steps(steps: &[Step]) -> Setting {
+    with_script(ScriptedIo::new(steps.iter().copied(), None))
+}
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|index| (index % 251) as u8).collect()
+}
+
+#[test]
+fn interruptions_and_short_writes_leave_the_whole_data() {
+    let setting = steps(&[
+        Step::Fail(Errno::EINTR),
+        Step::Short(3),
+        Step::Fail(Errno::EINTR),
+        Step::Fail(Errno::EAGAIN),
+        Step::Short(1),
+    ]);
+    let data = pattern(100);
+    setting.file.write_all_at(10, &data).unwrap();
+    let mut back = vec![0; 110];
+    assert_eq!(setting.file.read_at(0, &mut back).unwrap(), 110);
+    assert_eq!((&back[..10], &back[10..]), (&[0; 10][..], &data[..]));
+    let calls = setting.file.system_calls();
+    assert_eq!((calls.writes, calls.reads, calls.incomplete), (6, 1, 5));
+}
+
+#[test]
+fn short_vectored_transfers_resume_inside_a_segment() {
+    for limit in [1, 2, 3, 5, 7] {
+        let setting = with_script(ScriptedIo::new([], Some(Step::Short(limit))));
+        let data = pattern(24);
+        let pieces = |start: usize, end: usize| Transfer::from_memory(start as u64, &data[start..end]);
+        let batch = Batch::write(vec![pieces(0, 4), pieces(4, 5), pieces(5, 16), pieces(16, 24)]);
+        let result = setting.file.submit(batch).wait();
+        assert!(result.error.is_none() && result.bytes == 24);
+        let mut back = vec![0; 30];
+        let (first, rest) = back.split_at_mut(9);
+        let batch = Batch::read(vec![Transfer::into_memory(0, first), Transfer::into_memory(9, rest)]);
+        let result = setting.file.submit(batch).wait();
+        assert!(result.error.is_none() && result.bytes == 24);
+        assert_eq!((&back[..24], &back[24..]), (&data[..], &[0; 6][..]));
+    }
+}
+
+#[test]
+fn being_told_to_come_again_for_ever_ends_as_busy() {
+    let setting = with_script(ScriptedIo::new([Step::Short(2)], Some(Step::Fail(Errno::EAGAIN))));
+    let data = pattern(10);
+    let result = setting.file.submit(Batch::write(vec![Transfer::from_memory(5, &data)])).wait();
+    let error = result.error.unwrap();
+    assert_eq!((result.bytes, error.kind(), error.offset()), (2, ErrorKind::Busy, Some(7)));
+    let paused = setting.io.paused();
+    assert!(paused >= Backoff::TOTAL && paused < Backoff::TOTAL * 2, "{paused:?}");
+}
+
+#[test]
+fn a_write_of_nothing_is_an_error_and_not_an_endless_loop() {
+    let setting = steps(&[Step::Short(4), Step::Nothing]);
+    let data = pattern(10);
+    let result = setting.file.submit(Batch::write(vec![Transfer::from_memory(0, &data)])).wait();
+    let error = result.error.unwrap();
+    assert_eq!((result.bytes, error.kind(), error.offset()), (4, ErrorKind::Io, Some(4)));
+}
+
+#[test]
+fn an_error_counts_what_came_before_it() {
+    let setting = steps(&[Step::Short(6), Step::Fail(Errno::ENOSPC)]);
+    let data = pattern(10);
+    let batch =
+        Batch::write(vec![Transfer::from_memory(0, &data[..4]), Transfer::from_memory(4, &data[4..])]);
+    let result = setting.file.submit(batch).wait();
+    let error = result.error.unwrap();
+    assert_eq!((result.bytes, error.kind(), error.offset()), (6, ErrorKind::NoSpace, Some(6)));
+}
+
+#[test]
+fn neighbors_in_the_file_share_a_call_and_strangers_do_not() {
+    let setting = steps(&[]);
+    let data = pattern(12);
+    let at = |offset: u64, start: usize, end: usize| Transfer::from_memory(offset, &data[start..end]);
+    // Two neighbors, one of no bytes in between far away, one apart, and one that goes back.
+    let batch = Batch::write(vec![at(0, 0, 4), at(999, 4, 4), at(4, 4, 6), at(100, 6, 8), at(6, 8, 12)]);
+    assert_eq!(setting.file.submit(batch).wait().into_result().unwrap(), 12);
+    let call = |segments, bytes, offset| Call { segments, bytes, offset };
+    assert_eq!(setting.io.calls(), [call(2, 6, 0), call(1, 2, 100), call(1, 4, 6)]);
+    assert_eq!(setting.file.len().unwrap(), 102);
+}
+
+#[test]
+fn a_stretch_of_many_segments_takes_one_call_for_each_1024() {
+    let setting = steps(&[]);
+    let data = pattern(2500);
+    let batch =
+        Batch::write(data.chunks(1).zip(0..).map(|(byte, at)| Transfer::from_memory(at, byte)).collect());
+    assert_eq!(setting.file.submit(batch).wait().into_result().unwrap(), 2500);
+    let calls = setting.io.calls();
+    assert_eq!(
+        calls.iter().map(|call| (call.segments, call.offset)).collect::<Vec<_>>(),
+        [(1024, 0), (1024, 1024), (452, 2048)]
+    );
+    let mut back = vec![0; 2500];
+    assert_eq!(setting.file.read_at(0, &mut back).unwrap(), 2500);
+    assert_eq!(back, data);
+}
+
+#[test]
+fn no_call_moves_more_than_the_system_allows() {
+    let setting = with_script(ScriptedIo::pretending());
+    let bytes = 5 << 30;
+    // SAFETY: the scripted system touches no memory.
+    let memory = unsafe { Segment::from_raw(std::ptr::dangling_mut(), bytes) };
+    let result = setting.file.submit(Batch::read(vec![Transfer { offset: 1 << 33, memory }])).wait();
+    assert!(result.error.is_none() && result.bytes == bytes as u64);
+    let calls = setting.io.calls();
+    assert_eq!(calls.len(), 3);
+    assert!(calls.iter().all(|call| call.bytes <= 0x7fff_f000));
+    assert_eq!(calls[1].offset, (1 << 33) + 0x7fff_f000);
+}
+
+#[test]
+fn a_failed_sync_goes_on_failing() {
+    let setting = steps(&[Step::Fail(Errno::EINTR), Step::Fail(Errno::EIO)]);
+    for _ in 0..2 {
+        assert_eq!(setting.file.sync().unwrap_err().system_code(), Some(libc::EIO));
+    }
+}
+
+#[test]
+fn without_the_systems_reservation_zeros_go_behind_the_end_and_nowhere_else() {
+    let setting = steps(&[Step::Short(5), Step::Fail(Errno::EOPNOTSUPP)]);
+    setting.file.write_all_at(0, b"abcde").unwrap();
+    let bytes = (5 << 20) + 3;
+    setting.file.preallocate(bytes).unwrap();
+    assert_eq!(setting.file.len().unwrap(), bytes);
+    let writes = &setting.io.calls()[1..];
+    assert_eq!(writes.iter().map(|call| call.offset).min(), Some(5));
+    assert_eq!(writes.iter().map(|call| call.bytes as u64).sum::<u64>(), bytes - 5);
+    let mut back = [1; 8];
+    setting.file.read_at(0, &mut back).unwrap();
+    assert_eq!(&back, b"abcde\0\0\0");
+}
+
+#[test]
+fn without_the_systems_reservation_a_longer_file_is_left_alone() {
+    let setting = steps(&[Step::Short(5), Step::Fail(Errno::ENOSYS)]);
+    setting.file.write_all_at(0, b"abcde").unwrap();
+    setting.file.preallocate(3).unwrap();
+    assert_eq!((setting.file.len().unwrap(), setting.io.calls().len()), (5, 1));
+}
+
+#[test]
+fn a_full_disk_is_no_space_when_reserving_and_when_writing_zeros_instead() {
+    let setting =
+        steps(&[Step::Fail(Errno::ENOSPC), Step::Fail(Errno::EOPNOTSUPP), Step::Fail(Errno::ENOSPC)]);
+    for _ in 0..2 {
+        let error = setting.file.preallocate(10).unwrap_err();
+        assert_eq!((error.kind(), error.operation()), (ErrorKind::NoSpace, Operation::Preallocate));
+    }
+}
+
+#[test]
+fn the_full_device_has_no_space() {
+    let file = PosixDriver::new().open(Path::new("/dev/full"), &OpenOptions::write()).unwrap();
+    assert_eq!(file.write_all_at(0, b"x").unwrap_err().kind(), ErrorKind::NoSpace);
+}
+
+#[test]
+fn reserved_storage_is_there() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("file");
+    let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true)).unwrap();
+    file.preallocate(1 << 20).unwrap();
+    assert!(std::fs::metadata(&path).unwrap().blocks() * 512 >= 1 << 20);
+}
+
+#[test]
+fn what_is_no_file_is_refused_without_waiting() {
+    let folder = TempDir::new().unwrap();
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let driver = PosixDriver::new();
+    let kind = |path: &Path, options: &OpenOptions| driver.open(path, options).unwrap_err().kind();
+    assert_eq!(kind(&pipe, &OpenOptions::read()), ErrorKind::Unsupported);
+    assert_eq!(kind(folder.path(), &OpenOptions::read()), ErrorKind::BadName);
+    assert_eq!(kind(folder.path(), &OpenOptions::read_write()), ErrorKind::BadName);
+    assert_eq!(driver.delete(folder.path()).unwrap_err().kind(), ErrorKind::BadName);
+    let inside_a_file = folder.path().join("file/inside");
+    std::fs::write(folder.path().join("file"), b"").unwrap();
+    assert_eq!(kind(&inside_a_file, &OpenOptions::read()), ErrorKind::BadName);
+    let no_folder = folder.path().join("none/file");
+    assert_eq!(kind(&no_folder, &OpenOptions::read_write().create(true)), ErrorKind::NotFound);
+}
+
+#[test]
+fn created_files_have_the_permissions_that_the_mask_leaves() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = TempDir::new().unwrap();
+    let driver = PosixDriver::new();
+    let permissions = |name: &str, options: &OpenOptions| {
+        let path = folder.path().join(name);
+        driver.open(&path, options).unwrap();
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    };
+    // What the process's mask leaves of all bits, seen on a file of the standard library.
+    std::fs::write(folder.path().join("standard"), b"").unwrap();
+    let standard = std::fs::metadata(folder.path().join("standard")).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(permissions("usual", &OpenOptions::write().create(true)), standard);
+    assert_eq!(permissions("private", &OpenOptions::write().create(true).permissions(0o600)), 0o600);
+}
+
+#[test]
+fn descriptors_do_not_leak_into_programs_that_are_started() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("file");
+    let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true)).unwrap();
+    let _guard = file.lock(0..1, LockMode::Exclusive).unwrap();
+    let listing = std::process::Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();
+    let listing = String::from_utf8(listing.stdout).unwrap();
+    assert!(!listing.contains(path.to_str().unwrap()), "{listing}");
+}
+
+#[test]
+fn the_profile_decides_the_capabilities_and_locks_are_refused_where_they_do_not_reach() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("file");
+    let open =
+        |kind| PosixDriver::assuming(kind).open(&path, &OpenOptions::read_write().create(true)).unwrap();
+    assert!(!open(FilesystemKind::Nfs).caps().contains(Caps::IMMEDIATE_VISIBILITY));
+    let error = open(FilesystemKind::Fuse).lock(0..1, LockMode::Shared).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("FUSE"), "{error}");
+}
+
+#[test]
+fn released_locks_lend_their_descriptor_to_the_next() {
+    let setting = steps(&[]);
+    let before = setting.file.system_calls().other;
+    drop(setting.file.lock(0..10, LockMode::Exclusive).unwrap());
+    assert_eq!(setting.file.system_calls().other - before, 3);
+    drop(setting.file.lock(3..u64::MAX, LockMode::Shared).unwrap());
+    assert_eq!(setting.file.system_calls().other - before, 5);
+}
+
+#[test]
+fn locks_exclude_other_processes() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("file");
+    let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true)).unwrap();
+    let guard = file.lock(10..20, LockMode::Exclusive).unwrap();
+    // A lock of the whole file that does not wait, by another program.
+    let blocked = || {
+        let script = "import fcntl,sys\nf=open(sys.argv[1],'r+')\n\
+                      try: fcntl.lockf(f, fcntl.LOCK_EX|fcntl.LOCK_NB)\nexcept OSError: sys.exit(3)";
+        let status = std::process::Command::new("python3").args(["-c", script]).arg(&path).status().unwrap();
+        status.code() == Some(3)
+    };
+    assert!(blocked());
+    drop(guard);
+    assert!(!blocked());
+}
+
+#[test]
+fn an_open_costs_four_calls_and_a_batch_in_one_stretch_one() {
+    let setting = steps(&[]);
+    assert_eq!(setting.file.system_calls().total(), 4);
+    let mut batch = Batch::with_capacity(Direction::Write, 2);
+    batch.push(Transfer::from_memory(0, b"ab"));
+    batch.push(Transfer::from_memory(2, b"cd"));
+    assert_eq!(setting.file.submit(batch.lend()).wait().into_result().unwrap(), 4);
+    assert_eq!(setting.file.system_calls().total(), 5);
+}

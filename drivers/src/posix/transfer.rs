@@ -1,0 +1,212 @@
+//! Batches as system calls: transfers that follow each other in the file become one vectored call.
+
+use super::io::{Backoff, SystemIo};
+use crate::{Batch, BatchResult, Direction, Error, ErrorKind, Operation};
+use smallvec::SmallVec;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Segments that one call takes (`IOV_MAX`).
+pub(super) const SEGMENTS_MAX: usize = 1024;
+/// Bytes that one call moves at most (`MAX_RW_COUNT`).
+pub(super) const CALL_BYTES_MAX: usize = 0x7fff_f000;
+
+/// Counts of the calls made through one file.
+#[derive(Debug, Default)]
+pub(super) struct CallCounts {
+    pub(super) reads: AtomicU64,
+    pub(super) writes: AtomicU64,
+    pub(super) other: AtomicU64,
+    pub(super) incomplete: AtomicU64,
+}
+
+/// What the calls of a batch have in common.
+pub(super) struct Transferring<'a> {
+    pub(super) io: &'a dyn SystemIo,
+    pub(super) fd: BorrowedFd<'a>,
+    pub(super) path: &'a Path,
+    pub(super) counts: &'a CallCounts,
+}
+
+/// Why a stretch stopped before its end.
+enum Stop {
+    EndOfFile,
+    Failed(Error),
+}
+
+/// Pieces of memory for consecutive bytes of the file, as many as one call takes.
+#[derive(Default)]
+struct Stretch {
+    offset: u64,
+    bytes: usize,
+    memory: SmallVec<[libc::iovec; 16]>,
+    /// Pieces at the front that are done.
+    done: usize,
+}
+
+impl Stretch {
+    /// Whether a piece at `offset` can be added.
+    fn takes(&self, offset: u64) -> bool {
+        self.memory.is_empty()
+            || (self.memory.len() < SEGMENTS_MAX
+                && self.bytes < CALL_BYTES_MAX
+                && offset == self.offset + self.bytes as u64)
+    }
+
+    /// Adds as much of a piece as one call takes, and returns how much.
+    fn add(&mut self, offset: u64, address: *mut u8, bytes: usize) -> usize {
+        debug_assert!(self.takes(offset));
+        if self.memory.is_empty() {
+            self.offset = offset;
+        }
+        let bytes = bytes.min(CALL_BYTES_MAX - self.bytes);
+        self.memory.push(libc::iovec { iov_base: address.cast(), iov_len: bytes });
+        self.bytes += bytes;
+        bytes
+    }
+
+    /// What is still to be moved.
+    fn rest(&self) -> &[libc::iovec] {
+        &self.memory[self.done..]
+    }
+
+    /// Takes `moved` bytes off the front.
+    fn advance(&mut self, moved: usize) {
+        assert!(moved <= self.bytes, "the system moved more bytes than it was given");
+        self.offset += moved as u64;
+        self.bytes -= moved;
+        let mut left = moved;
+        while left > 0 {
+            let piece = &mut self.memory[self.done];
+            let step = left.min(piece.iov_len);
+            piece.iov_base = piece.iov_base.wrapping_byte_add(step);
+            piece.iov_len -= step;
+            left -= step;
+            self.done += usize::from(piece.iov_len == 0);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.memory.clear();
+        (self.bytes, self.done) = (0, 0);
+    }
+}
+
+impl Transferring<'_> {
+    /// Moves the bytes of `batch`; blocks until they are moved or an error stops it.
+    pub(super) fn run(&self, batch: &Batch<'_>) -> BatchResult {
+        let direction = batch.direction();
+        let mut stretch = Stretch::default();
+        let mut moved = 0;
+        for transfer in batch.transfers() {
+            let (offset, bytes) = (transfer.offset, transfer.memory.bytes());
+            let too_far = bytes > 0 && !fits(offset, bytes);
+            let mut taken = 0;
+            while taken < bytes && !too_far {
+                if !stretch.takes(offset + taken as u64)
+                    && let Err(stop) = self.flush(direction, &mut stretch, &mut moved)
+                {
+                    return ended(moved, stop);
+                }
+                let address = transfer.memory.address().wrapping_add(taken);
+                taken += stretch.add(offset + taken as u64, address, bytes - taken);
+            }
+            if too_far {
+                let stop = self.flush(direction, &mut stretch, &mut moved).err();
+                return ended(moved, stop.unwrap_or_else(|| Stop::Failed(self.too_far(direction, offset))));
+            }
+        }
+        match self.flush(direction, &mut stretch, &mut moved) {
+            Ok(()) => BatchResult::moved(moved),
+            Err(stop) => ended(moved, stop),
+        }
+    }
+
+    /// Moves a whole stretch, empties it, and adds what was moved to `moved` even if it was not all.
+    fn flush(&self, direction: Direction, stretch: &mut Stretch, moved: &mut u64) -> Result<(), Stop> {
+        let mut backoff = Backoff::default();
+        while stretch.bytes > 0 {
+            match self.call(direction, stretch) {
+                Ok(0) => return Err(self.nothing_moved(direction, stretch.offset)),
+                Ok(bytes) => {
+                    stretch.advance(bytes);
+                    *moved += bytes as u64;
+                    backoff = Backoff::default();
+                    self.note_incomplete(stretch.bytes > 0);
+                }
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => self.note_incomplete(true),
+                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && backoff.pause(self.io) => {
+                    self.note_incomplete(true);
+                }
+                Err(error) => {
+                    return Err(Stop::Failed(self.failed(direction, error, stretch.offset)));
+                }
+            }
+        }
+        stretch.clear();
+        Ok(())
+    }
+
+    fn call(&self, direction: Direction, stretch: &Stretch) -> io::Result<usize> {
+        // `fits` has checked that every byte's offset is one that the system knows.
+        let offset = stretch.offset as i64;
+        match direction {
+            Direction::Read => {
+                self.counts.reads.fetch_add(1, Relaxed);
+                // SAFETY: the pieces are parts of segments of a batch that reads, which are valid for writes as long as the
+                // batch lives, and it is borrowed for the time of `run`.
+                unsafe { self.io.read(self.fd, stretch.rest(), offset) }
+            }
+            Direction::Write => {
+                self.counts.writes.fetch_add(1, Relaxed);
+                // SAFETY: the same; segments are valid for reads.
+                unsafe { self.io.write(self.fd, stretch.rest(), offset) }
+            }
+        }
+    }
+
+    fn note_incomplete(&self, incomplete: bool) {
+        self.counts.incomplete.fetch_add(u64::from(incomplete), Relaxed);
+    }
+
+    fn nothing_moved(&self, direction: Direction, offset: u64) -> Stop {
+        match direction {
+            Direction::Read => Stop::EndOfFile,
+            Direction::Write => {
+                let source =
+                    io::Error::new(io::ErrorKind::WriteZero, "the system wrote nothing and gave no reason");
+                Stop::Failed(Error::new(ErrorKind::Io, Operation::Write, self.path, source).at(offset))
+            }
+        }
+    }
+
+    fn failed(&self, direction: Direction, source: io::Error, offset: u64) -> Error {
+        Error::system(operation(direction), self.path, source).at(offset)
+    }
+
+    fn too_far(&self, direction: Direction, offset: u64) -> Error {
+        self.failed(direction, io::Error::from_raw_os_error(libc::EFBIG), offset)
+    }
+}
+
+/// The operation that a batch of this direction is.
+pub(super) fn operation(direction: Direction) -> Operation {
+    match direction {
+        Direction::Read => Operation::Read,
+        Direction::Write => Operation::Write,
+    }
+}
+
+fn ended(moved: u64, stop: Stop) -> BatchResult {
+    match stop {
+        Stop::EndOfFile => BatchResult::moved(moved),
+        Stop::Failed(error) => BatchResult::failed(moved, error),
+    }
+}
+
+/// Whether the system's signed offsets reach the end of the extent.
+fn fits(offset: u64, bytes: usize) -> bool {
+    offset.checked_add(bytes as u64).is_some_and(|end| i64::try_from(end).is_ok())
+}
