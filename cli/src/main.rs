@@ -1,2 +1,60 @@
-//! The capulet command.
-fn main() {}
+//! The `capulet` command: `run` starts a program on Capulet, `doctor` says what is installed.
+//!
+//! It knows of the library its file name and the variables that the library reads, and it is linked to no MPI.
+
+mod args;
+mod doctor;
+mod elf;
+mod error;
+mod hint;
+mod launcher;
+mod library;
+mod loader;
+mod mpi;
+mod program;
+mod python;
+mod run;
+
+use std::env;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{BAD, Cli, Command, HEAD, RunArgs};
+use crate::error::Error;
+use crate::run::Start;
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Run(args) => match run(&args) {
+            Ok(code) => code,
+            Err(error) => complain(&error),
+        },
+        Command::Doctor(args) => doctor::report(&args.path),
+    }
+}
+
+/// Turns into the program, or says how it would.
+fn run(args: &RunArgs) -> Result<ExitCode, Error> {
+    let start = Start::prepare(args)?;
+    if args.dry_run {
+        let printed = start.print();
+        return Ok(if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    match start.exec()? {}
+}
+
+/// Every rank says what is wrong, as it may be wrong on one node only; the first one also says what to do.
+fn complain(error: &Error) -> ExitCode {
+    let rank = launcher::rank(|name| env::var_os(name));
+    match rank {
+        Some(rank) if rank > 0 => anstream::eprintln!("{BAD}capulet:{BAD:#} rank {rank}: {error}"),
+        _ => {
+            anstream::eprintln!("{BAD}capulet:{BAD:#} {error}");
+            if let Some(advice) = error.advice() {
+                anstream::eprintln!("  {HEAD}help:{HEAD:#} {advice}");
+            }
+        }
+    }
+    ExitCode::from(error.exit_code())
+}

@@ -1,0 +1,214 @@
+//! The command line.
+#![expect(clippy::doc_markdown, reason = "the comments on arguments are the help text, read in a terminal")]
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anstyle::{AnsiColor, Style};
+use clap::builder::Styles;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::hint::Hint;
+use crate::mpi::Mpi;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Yellow.on_default().bold())
+    .usage(AnsiColor::Yellow.on_default().bold())
+    .literal(AnsiColor::Green.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default())
+    .error(AnsiColor::Red.on_default().bold())
+    .valid(AnsiColor::Green.on_default())
+    .invalid(AnsiColor::Yellow.on_default());
+
+/// Errors and their advice.
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+/// What is in order.
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
+/// Headings, and what deserves a look.
+pub(crate) const HEAD: Style = AnsiColor::Yellow.on_default().bold();
+
+/// MPI-IO for programs as they are.
+///
+/// Capulet is a file layer for parallel programs. `capulet run` starts a program so that its MPI_File calls, and those of
+/// HDF5, PnetCDF, NetCDF-4 or mpi4py under it, go to Capulet in place of the MPI's own I/O. The program is not changed.
+#[derive(Debug, Parser)]
+#[command(name = "capulet", version, styles = STYLES, arg_required_else_help = true, subcommand_required = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(RunArgs),
+    Doctor(DoctorArgs),
+}
+
+/// Run a program with its MPI-IO on Capulet
+///
+/// Started by the program's own mpiexec, once for each rank. Finds out which MPI the program uses, preloads the Capulet
+/// library that was built for it, and turns into the program: the process, its input and output, its signals and its
+/// exit code are the program's own.
+///
+/// An ELF program is read, not run: its dependencies tell its MPI. A Python program is asked: a short process with the same
+/// interpreter imports mpi4py without initializing MPI. Programs that load their MPI only while they run cannot be seen
+/// through; say which MPI it is with --mpi.
+///
+/// The preload reaches the children of the program too. Such a child runs as it would without it, apart from the time
+/// it takes to load the libraries, unless it belongs to another MPI: start that one with LD_PRELOAD unset.
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES, after_long_help = RUN_LONG_HELP)]
+pub(crate) struct RunArgs {
+    /// Storage driver for files that name none by a prefix such as ufs:
+    #[arg(long, value_name = "NAME", value_parser = driver_name)]
+    pub(crate) driver: Option<String>,
+
+    /// Hint for every file that the program opens; may be given many times
+    ///
+    /// An MPI_Info pair, as in --hint cb_buffer_size=16777216. Hints that the program sets itself come first.
+    #[arg(long = "hint", value_name = "KEY=VALUE")]
+    pub(crate) hints: Vec<Hint>,
+
+    /// Print a table of what was done for each file when it is closed
+    #[arg(long)]
+    pub(crate) stats: bool,
+
+    /// Write messages of this level and above to standard error
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log: Option<LogLevel>,
+
+    /// The MPI that the program will load, where it cannot be seen
+    #[arg(long, value_name = "MPI")]
+    pub(crate) mpi: Option<Mpi>,
+
+    /// Say what would be done, and do not run the program
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, num_args = 1..)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Say what is installed and what Capulet can serve here
+///
+/// Lists the MPI libraries and launchers of this machine, the Capulet libraries, whether the kernel allows io_uring, and
+/// the file system under PATH. The exit code is 0 if at least one MPI is served, and 1 if none is.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// A file or folder whose file system is to be named
+    #[arg(default_value = ".")]
+    pub(crate) path: PathBuf,
+}
+
+/// How much the library says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl LogLevel {
+    /// As the library reads it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// Drivers are known to the library alone; here only what can be no name is caught.
+fn driver_name(text: &str) -> Result<String, String> {
+    let name = text.strip_suffix(':').unwrap_or(text);
+    let is_name = !name.is_empty()
+        && name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
+    is_name
+        .then(|| name.to_owned())
+        .ok_or_else(|| "a driver's name is of letters and digits, as in posix".to_owned())
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  mpiexec -n 4 capulet run ./simulation input.nml
+  mpiexec -n 4 capulet run --stats --hint cb_nodes=2 -- python3 analysis.py --fast
+
+More with --help: exit codes and variables.";
+
+const RUN_LONG_HELP: &str = "\
+Examples:
+  mpiexec -n 4 capulet run ./simulation input.nml
+  mpiexec -n 4 capulet run --stats --hint cb_nodes=2 -- python3 analysis.py --fast
+  capulet run --dry-run ./simulation
+
+Exit codes, where the program is not started:
+    2  the command line is wrong
+   64  the program's MPI cannot be told, or Capulet does not serve it
+   65  the launcher belongs to another MPI than the program
+   66  the Capulet library for that MPI is missing or unfit
+  126  the program cannot be executed
+  127  the program is not found
+Otherwise the exit code is the program's.
+
+Variables:
+  CAPULET_LIBDIR  the folder of libcapulet_openmpi.so, libcapulet_mpich.so and libcapulet_mpich5.so; without it they are
+                  searched beside this command, in ../lib, and in the folders of a build
+  CAPULET_DRIVER, CAPULET_HINTS, CAPULET_STATS, CAPULET_LOG
+                  read by the library, set by the options above; hints on the command line come after those of
+                  CAPULET_HINTS and override them
+  LD_PRELOAD      Capulet's library is put before what is there";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn run_args(line: &[&str]) -> Result<RunArgs, clap::Error> {
+        let words = ["capulet", "run"].iter().chain(line);
+        match Cli::try_parse_from(words)?.command {
+            Command::Run(args) => Ok(args),
+            Command::Doctor(_) => panic!("run was asked for"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn everything_after_the_program_belongs_to_it() {
+        let args = run_args(&["--stats", "prog", "--hint", "-x", "--", "--stats"]).expect("parsed");
+        assert!(args.stats);
+        assert_eq!(args.command, ["prog", "--hint", "-x", "--", "--stats"]);
+        assert!(args.hints.is_empty());
+        let args = run_args(&["--hint", "a=1", "--hint", "b=2", "--", "prog", "--driver"]).expect("parsed");
+        assert_eq!(args.hints.len(), 2);
+        assert_eq!(args.command, ["prog", "--driver"]);
+    }
+
+    #[test]
+    fn wrong_command_lines_are_refused() {
+        for line in
+            [&[][..], &["--"], &["--bogus", "prog"], &["--hint", "a", "prog"], &["--driver", "a b", "prog"]]
+        {
+            let error = run_args(line).expect_err("wrong");
+            assert_eq!(error.exit_code(), 2, "{line:?}: {error}");
+        }
+        let error = run_args(&["--log", "loud", "prog"]).expect_err("no such level").to_string();
+        assert!(error.contains("debug"), "the levels are listed: {error}");
+        let error = run_args(&["--hint", "cb_nodes", "prog"]).expect_err("no value").to_string();
+        assert!(error.contains("key=value"), "the form is told: {error}");
+    }
+
+    #[test]
+    fn driver_names_lose_their_colon() {
+        assert_eq!(run_args(&["--driver", "ufs:", "prog"]).expect("parsed").driver.as_deref(), Some("ufs"));
+    }
+}

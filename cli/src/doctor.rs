@@ -1,0 +1,182 @@
+//! `capulet doctor`: what is installed here, and what Capulet can serve.
+
+use std::env;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use capulet_drivers::posix::filesystem_kind;
+
+use crate::args::{BAD, GOOD, HEAD};
+use crate::error::Error;
+use crate::launcher;
+use crate::library;
+use crate::loader::Loader;
+use crate::mpi::Mpi;
+
+/// Launchers by the names that Debian and the MPIs give them.
+const LAUNCHERS: [&str; 5] = ["mpiexec", "mpiexec.openmpi", "mpiexec.mpich", "mpirun", "srun"];
+
+/// Whether the kernel lets this process use `io_uring`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IoUring {
+    Allowed,
+    /// Switched off by the administrator, or by a container's filter of system calls.
+    Forbidden,
+    /// The kernel has none.
+    Missing,
+    /// The system answered with another error number.
+    Unclear(i32),
+}
+
+/// Prints the report. Success if at least one MPI is served.
+pub(crate) fn report(path: &Path) -> ExitCode {
+    let mut output = anstream::stdout().lock();
+    match write_report(&mut output, path) {
+        Ok(true) => ExitCode::SUCCESS,
+        // A report that could not be written, to a closed pipe say, was not given.
+        Ok(false) | Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn write_report(output: &mut impl Write, path: &Path) -> io::Result<bool> {
+    let loader = Loader::of_this_process();
+    writeln!(output, "{HEAD}MPI{HEAD:#}")?;
+    let mut served = 0;
+    for mpi in Mpi::ALL {
+        served += usize::from(write_mpi(output, mpi, &loader)?);
+    }
+    writeln!(output, "{HEAD}Launchers{HEAD:#}")?;
+    write_launchers(output)?;
+    writeln!(output, "{HEAD}System{HEAD:#}")?;
+    write_io_uring(output, io_uring())?;
+    match filesystem_kind(path) {
+        Ok(kind) => writeln!(output, "  {GOOD}file system{GOOD:#}  {kind}, under {}", path.display())?,
+        Err(error) => writeln!(output, "  {BAD}file system{BAD:#}  {error}")?,
+    }
+    writeln!(output)?;
+    if served == 0 {
+        writeln!(
+            output,
+            "{BAD}No MPI is served.{BAD:#} Build the libraries (`make build`), or name their folder in CAPULET_LIBDIR."
+        )?;
+    } else {
+        writeln!(output, "{GOOD}{served} of {} MPIs served.{GOOD:#}", Mpi::ALL.len())?;
+    }
+    Ok(served > 0)
+}
+
+/// One MPI: its library on this machine, and Capulet's for it. True if programs that use it are served.
+fn write_mpi(output: &mut impl Write, mpi: Mpi, loader: &Loader) -> io::Result<bool> {
+    let installed = match loader.find_any(mpi.soname()) {
+        Some(path) => path.display().to_string(),
+        None => "not among the system's libraries; programs may bring their own".to_owned(),
+    };
+    let (style, answer, served) = match library::find(mpi) {
+        Ok(library) => (GOOD, format!("served by {}", library.path.display()), true),
+        Err(Error::NoLibrary { name, .. }) => (BAD, format!("not served: no {name}"), false),
+        Err(error) => (BAD, format!("not served: {error}"), false),
+    };
+    writeln!(output, "  {style}{mpi}{style:#}")?;
+    writeln!(output, "    {answer}")?;
+    writeln!(output, "    MPI library: {installed}")?;
+    Ok(served)
+}
+
+fn write_launchers(output: &mut impl Write) -> io::Result<()> {
+    let mut found = 0;
+    for name in LAUNCHERS {
+        let Some(path) = env::split_paths(&env::var_os("PATH").unwrap_or_default())
+            .map(|folder| folder.join(name))
+            .find(|path| path.is_file())
+        else {
+            continue;
+        };
+        found += 1;
+        writeln!(output, "  {GOOD}{}{GOOD:#}  {}", path.display(), version_of(&path))?;
+    }
+    if found == 0 {
+        writeln!(output, "  {BAD}none in PATH{BAD:#}")?;
+    }
+    Ok(())
+}
+
+/// What a launcher says of itself: the first line that has a version in it.
+fn version_of(launcher: &Path) -> String {
+    let mut command = Command::new(launcher);
+    command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null());
+    for name in launcher::variables() {
+        command.env_remove(name);
+    }
+    match command.output() {
+        Ok(output) => version_line(&String::from_utf8_lossy(&output.stdout)),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Hydra prints `Version:  4.0.2` in a list of build details, Open MPI `mpiexec (OpenRTE) 4.1.4`, Slurm `slurm 22.05`.
+fn version_line(text: &str) -> String {
+    let hydra = text.lines().find_map(|line| line.trim().strip_prefix("Version:"));
+    let first = || text.lines().find(|line| line.chars().any(|character| character.is_ascii_digit()));
+    match hydra {
+        Some(version) => format!("MPICH {}", version.trim()),
+        None => first().unwrap_or("tells no version").trim().to_owned(),
+    }
+}
+
+fn write_io_uring(output: &mut impl Write, io_uring: IoUring) -> io::Result<()> {
+    let (style, answer) = match io_uring {
+        IoUring::Allowed => (GOOD, "allowed".to_owned()),
+        IoUring::Forbidden => (
+            HEAD,
+            "forbidden by the system (kernel.io_uring_disabled, or a filter of system calls)".to_owned(),
+        ),
+        IoUring::Missing => (HEAD, "not in this kernel, or filtered".to_owned()),
+        IoUring::Unclear(number) => (HEAD, format!("unclear: {}", io::Error::from_raw_os_error(number))),
+    };
+    writeln!(output, "  {style}io_uring{style:#}     {answer}")
+}
+
+/// Asks the kernel for a ring in a way that it can only refuse; how it refuses is the answer.
+fn io_uring() -> IoUring {
+    // SAFETY: io_uring_setup(2) takes a count and a pointer, and accesses memory only through the pointer. That is null, so
+    // the kernel's copy from user memory fails with EFAULT before anything is created, and no memory is touched.
+    let result =
+        unsafe { libc::syscall(libc::SYS_io_uring_setup, 1_u32, std::ptr::null_mut::<libc::c_void>()) };
+    match io::Error::last_os_error().raw_os_error() {
+        // A kernel that takes a null pointer is none that is known.
+        _ if result >= 0 => IoUring::Unclear(0),
+        Some(libc::EFAULT) => IoUring::Allowed,
+        Some(libc::EPERM | libc::EACCES) => IoUring::Forbidden,
+        Some(libc::ENOSYS) => IoUring::Missing,
+        number => IoUring::Unclear(number.unwrap_or(0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_launchers_print() {
+        assert_eq!(
+            version_line("HYDRA build details:\n    Version:                                 4.0.2\n"),
+            "MPICH 4.0.2"
+        );
+        assert_eq!(version_line("mpiexec (OpenRTE) 4.1.4\n\nReport bugs to\n"), "mpiexec (OpenRTE) 4.1.4");
+        assert_eq!(version_line(""), "tells no version");
+    }
+
+    #[test]
+    fn the_kernel_gives_a_clear_answer() {
+        assert!(!matches!(io_uring(), IoUring::Unclear(_)));
+    }
+
+    #[test]
+    fn an_unreadable_path_is_reported_and_not_fatal() {
+        let mut output = Vec::new();
+        write_report(&mut output, Path::new("nul\0byte")).expect("written");
+        let text = String::from_utf8_lossy(&output).into_owned();
+        assert!(text.contains("file system"), "{text}");
+    }
+}

@@ -1,0 +1,104 @@
+//! Hints given on the command line, and how they reach the library through the environment.
+
+use std::str::FromStr;
+
+/// The variable in which the library finds the hints.
+pub(crate) const HINTS_VARIABLE: &str = "CAPULET_HINTS";
+
+/// One `MPI_Info` pair that applies to every file the program opens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hint {
+    key: String,
+    value: String,
+}
+
+/// Why a hint was not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HintError {
+    /// There is no `=`.
+    #[error("a hint has the form key=value, as in cb_buffer_size=16777216")]
+    NoEquals,
+    /// Nothing stands before the `=`.
+    #[error("the key before '=' is empty")]
+    EmptyKey,
+    /// Nothing stands after the `=`.
+    #[error("the value after '=' is empty; MPI knows no empty hint")]
+    EmptyValue,
+    /// The environment cannot hold it.
+    #[error("a hint cannot contain a NUL byte")]
+    Nul,
+}
+
+impl FromStr for Hint {
+    type Err = HintError;
+
+    fn from_str(text: &str) -> Result<Self, HintError> {
+        let (key, value) = text.split_once('=').ok_or(HintError::NoEquals)?;
+        let (key, value) = (key.trim(), value.trim());
+        if text.contains('\0') {
+            return Err(HintError::Nul);
+        }
+        if key.is_empty() {
+            return Err(HintError::EmptyKey);
+        }
+        if value.is_empty() {
+            return Err(HintError::EmptyValue);
+        }
+        Ok(Self { key: key.to_owned(), value: value.to_owned() })
+    }
+}
+
+/// The hints as one string: `key=value` pairs with `;` between them. A backslash or a semicolon that belongs to a key
+/// or a value has a backslash before it. The first `=` of a pair ends its key.
+pub(crate) fn encode(hints: &[Hint]) -> String {
+    let mut encoded = String::new();
+    for hint in hints {
+        if !encoded.is_empty() {
+            encoded.push(';');
+        }
+        push_escaped(&mut encoded, &hint.key);
+        encoded.push('=');
+        push_escaped(&mut encoded, &hint.value);
+    }
+    encoded
+}
+
+fn push_escaped(target: &mut String, text: &str) {
+    for character in text.chars() {
+        if matches!(character, '\\' | ';') {
+            target.push('\\');
+        }
+        target.push(character);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint(text: &str) -> Hint {
+        text.parse().expect("a good hint")
+    }
+
+    #[test]
+    fn the_first_equals_sign_ends_the_key() {
+        assert_eq!(hint("a=b=c"), Hint { key: "a".into(), value: "b=c".into() });
+        assert_eq!(hint(" cb_nodes = 2 "), Hint { key: "cb_nodes".into(), value: "2".into() });
+    }
+
+    #[test]
+    fn malformed_hints_are_told_apart() {
+        assert_eq!("cb_nodes".parse::<Hint>(), Err(HintError::NoEquals));
+        assert_eq!("".parse::<Hint>(), Err(HintError::NoEquals));
+        assert_eq!("=2".parse::<Hint>(), Err(HintError::EmptyKey));
+        assert_eq!("cb_nodes=".parse::<Hint>(), Err(HintError::EmptyValue));
+        assert_eq!("a=b\0".parse::<Hint>(), Err(HintError::Nul));
+    }
+
+    #[test]
+    fn separators_inside_a_value_are_escaped() {
+        assert_eq!(encode(&[]), "");
+        assert_eq!(encode(&[hint("a=1"), hint("b=2")]), "a=1;b=2");
+        assert_eq!(encode(&[hint(r"path=c:\x;y"), hint("b=2")]), r"path=c:\\x\;y;b=2");
+    }
+}
