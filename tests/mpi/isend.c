@@ -1,0 +1,30 @@
+/* A legal program that deadlocks where a library sleeps without MPI progress: every rank posts a send of 64 KiB (beyond what goes out
+ * eagerly), takes part in a collective, and receives only afterwards. The rank whose message must be pulled sits in our barrier. */
+#include "check.h"
+
+#define MESSAGE (64 * 1024)
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    int rounds = world_size <= 2 ? 20 : 8, target = (world_rank + 1) % world_size, source = (world_rank + world_size - 1) % world_size;
+    unsigned char *sent = malloc(MESSAGE), *received = malloc(MESSAGE), block[256];
+    MPI_File file;
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("isend"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    for (int round = 0; round < rounds; round++) {
+        section("round %d", round);
+        MPI_Request request;
+        memset(sent, round + world_rank, MESSAGE);
+        memset(block, round + world_rank, sizeof block);
+        int late = round % world_size == world_rank;
+        /* The late rank receives before it enters: its sender is already inside the collective and must still push the message. */
+        MPI_Isend(sent, MESSAGE, MPI_BYTE, target, round, MPI_COMM_WORLD, &request);
+        if (late) MPI_Recv(received, MESSAGE, MPI_BYTE, source, round, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        CHECK_OK(MPI_File_write_at_all(file, 256LL * world_rank, block, 256, MPI_BYTE, MPI_STATUS_IGNORE));
+        if (!late) MPI_Recv(received, MESSAGE, MPI_BYTE, source, round, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        wait_yielding(&request);
+        CHECK(received[0] == (unsigned char)(round + source) && received[MESSAGE - 1] == (unsigned char)(round + source), "message is wrong");
+    }
+    CHECK_OK(MPI_File_close(&file));
+    return finish();
+}
