@@ -1,1 +1,50 @@
 //! The only door to MPI: communicators, nodes, shared windows, datatype import, error classes. Knows no files.
+//!
+//! No function here blocks inside MPI where it waits for other ranks, apart from the making of communicators and windows,
+//! which is rare: waits test, yield, and sleep (see [`Backoff`]).
+
+mod agree;
+mod backoff;
+mod channel;
+mod class;
+mod collective;
+mod consts;
+mod control;
+mod error;
+mod group;
+mod memory;
+mod message;
+mod node;
+mod process;
+mod rank;
+mod registry;
+mod tree;
+mod types;
+mod window;
+
+pub use mpi;
+pub use mpi::ffi;
+
+pub use agree::{Agree, ReduceOp};
+pub use backoff::Backoff;
+pub use channel::Channel;
+pub use class::ErrorClass;
+pub use error::{Error, Result};
+pub use group::Group;
+pub use message::Counters;
+pub use node::{NODES_VARIABLE, Node};
+pub use process::{prepare, progress};
+pub use rank::Rank;
+#[doc(hidden)]
+pub use registry::census;
+pub use window::{NodeShared, NodeWindow};
+
+/// Which MPI this crate was built for.
+pub mod build {
+    /// `openmpi` or `mpich` (and its relatives).
+    pub const FAMILY: &str = env!("CAPULET_MPI_FAMILY");
+
+    /// The `mpiexec` that belongs to it, as a name or a path. For tests.
+    #[doc(hidden)]
+    pub const LAUNCHER: &str = env!("CAPULET_MPI_LAUNCHER");
+}

@@ -1,0 +1,147 @@
+//! Test program: what the collective operations of a channel give, and what they cost.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::sync::Arc;
+
+use capulet_comm::{Agree, Channel, ErrorClass, Group, Rank, ReduceOp};
+use support::Random;
+
+fn main() {
+    let (rank, size) = support::init();
+    let group = Group::of(support::world()).expect("a group");
+    assert_eq!((group.rank(), group.size()), (Rank(rank), size));
+    let channel = group.channel().expect("a channel");
+    assert_eq!(channel.id(), 1, "the first id");
+
+    reductions(&channel);
+    outcomes(&channel);
+    broadcasts(&channel);
+    gathers(&channel);
+    barriers(&channel);
+    bad_arguments(&channel);
+    costs(&group);
+    many_at_once(&group, 3000);
+    drop(channel);
+    support::finish("channels");
+}
+
+/// Against every rank's values computed here: they depend on the seed and the rank only.
+fn reductions(channel: &Channel) {
+    const OPS: [ReduceOp; 5] =
+        [ReduceOp::Sum, ReduceOp::Min, ReduceOp::Max, ReduceOp::BitOr, ReduceOp::BitAnd];
+    for seed in 1..100 {
+        let lanes_of = |rank: u32| {
+            let mut random = Random(seed * 1000 + u64::from(rank) + 1);
+            (0..seed as usize % 23).map(|_| random.next()).collect::<Vec<u64>>()
+        };
+        let ops: Vec<ReduceOp> = (0..seed as usize % 23).map(|lane| OPS[lane % OPS.len()]).collect();
+        let mut expected = lanes_of(0);
+        for rank in 1..channel.size() {
+            for ((lane, value), op) in expected.iter_mut().zip(lanes_of(rank)).zip(&ops) {
+                *lane = op.apply(*lane, value);
+            }
+        }
+        let mut lanes = lanes_of(channel.rank().0);
+        channel.allreduce(&mut lanes, &ops).expect("a reduction");
+        assert_eq!(lanes, expected, "seed {seed}");
+    }
+}
+
+fn outcomes(channel: &Channel) {
+    assert_eq!(channel.agree_on_outcome(None).expect("agreement"), None);
+    for failing in 0..channel.size() {
+        let mine = (channel.rank().0 == failing).then_some(ErrorClass::NoSpace);
+        assert_eq!(channel.agree_on_outcome(mine).expect("agreement"), Some(ErrorClass::NoSpace));
+    }
+}
+
+fn broadcasts(channel: &Channel) {
+    // Around the border between one message and several, around chunks, and some megabytes.
+    for bytes in [0, 1, 8, 4095, 4096, 4097, 1 << 20, (1 << 20) + 4096, (5 << 20) + 77] {
+        for root in 0..channel.size() {
+            let content = |at: usize| (at as u32).wrapping_mul(2_654_435_761).wrapping_add(root) as u8;
+            let mut data: Vec<u8> = if channel.rank().0 == root {
+                (0..bytes).map(content).collect()
+            } else {
+                vec![0xAA; channel.rank().index()]
+            };
+            channel.broadcast(Rank(root), &mut data).expect("a broadcast");
+            assert_eq!(data.len(), bytes);
+            assert!(data.iter().enumerate().all(|(at, byte)| *byte == content(at)));
+        }
+    }
+}
+
+fn gathers(channel: &Channel) {
+    let size = channel.size();
+    let all = channel.allgather(u64::from(channel.rank().0) * 3 + 1).expect("an allgather");
+    assert_eq!(all, (0..u64::from(size)).map(|rank| rank * 3 + 1).collect::<Vec<_>>());
+    let part_of = |rank: u32| vec![rank as u8; rank as usize * 1000 % 2500];
+    let parts = channel.gather(&part_of(channel.rank().0)).expect("a gather");
+    match parts {
+        Some(parts) => {
+            assert_eq!(channel.rank(), Rank(0));
+            assert_eq!(parts, (0..size).map(part_of).collect::<Vec<_>>());
+        }
+        None => assert_ne!(channel.rank(), Rank(0)),
+    }
+}
+
+fn barriers(channel: &Channel) {
+    for _ in 0..200 {
+        channel.barrier().expect("a barrier");
+    }
+}
+
+/// Wrong arguments are errors, and leave the channel usable.
+fn bad_arguments(channel: &Channel) {
+    let error = channel.allreduce(&mut [1, 2], &[ReduceOp::Max]).expect_err("two lanes, one operation");
+    assert_eq!(error.class(), ErrorClass::Arg);
+    let error = channel.broadcast(Rank(channel.size()), &mut Vec::new()).expect_err("no such root");
+    assert_eq!(error.class(), ErrorClass::Root);
+    channel.barrier().expect("a barrier");
+}
+
+/// An allreduce takes 2 (P - 1) messages in all, a short broadcast P - 1, and with one rank there are none.
+fn costs(group: &Arc<Group>) {
+    let measured = group.channel().expect("a channel");
+    let counting = group.channel().expect("a channel");
+    let mut before = 0;
+    let mut spent = || {
+        let mut lanes = [measured.counters().messages_sent(), measured.counters().messages_received()];
+        counting.allreduce(&mut lanes, &[ReduceOp::Sum, ReduceOp::Sum]).expect("a reduction");
+        assert_eq!(lanes[0], lanes[1], "every message that was sent was received");
+        let messages = lanes[0] - before;
+        before = lanes[0];
+        messages
+    };
+    let others = u64::from(group.size() - 1);
+    measured.allreduce(&mut [1, 2, 3], &[ReduceOp::Sum; 3]).expect("a reduction");
+    assert_eq!(spent(), 2 * others);
+    measured.barrier().expect("a barrier");
+    assert_eq!(spent(), 2 * others);
+    measured.broadcast(Rank(0), &mut vec![7; 4096]).expect("a broadcast");
+    assert_eq!(spent(), others);
+    measured.broadcast(Rank(0), &mut vec![7; 4096 + (3 << 20)]).expect("a broadcast");
+    assert_eq!(spent(), 4 * others);
+}
+
+/// Thousands of channels cost no communicator, and their ids come back.
+fn many_at_once(group: &Arc<Group>, count: u32) {
+    let first = group.channel().expect("a channel");
+    let base = first.id();
+    let mut channels: Vec<Channel> = (1..count).map(|_| group.channel().expect("a channel")).collect();
+    for (index, channel) in channels.iter().enumerate() {
+        assert_eq!(channel.id(), base + 1 + index as u32);
+    }
+    for channel in channels.iter().step_by(97) {
+        let mut lanes = [u64::from(channel.id())];
+        channel.allreduce(&mut lanes, &[ReduceOp::Max]).expect("a reduction");
+        assert_eq!(lanes[0], u64::from(channel.id()), "no message of another channel");
+    }
+    drop(channels.remove(100));
+    let reused = group.channel().expect("a channel");
+    assert_eq!(reused.id(), base + 101, "the smallest free id");
+}

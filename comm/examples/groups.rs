@@ -1,0 +1,136 @@
+//! Test program: groups are found again by attribute and by members, and neither leak communicators nor hang.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::sync::Arc;
+
+use capulet_comm::{Agree, ErrorClass, Group, NodeShared, Rank, ReduceOp, census, ffi};
+
+fn main() {
+    let (rank, size) = support::init();
+    // A library that opens files on fresh duplicates only; MPI has far fewer than 3,000 communicators to spare.
+    let first = fresh_duplicates(3000);
+    let world = Group::of(support::world()).expect("the world's group");
+    assert_eq!(Arc::as_ptr(&world), first, "the same processes, the same group");
+    shared_by_duplicates(&world);
+    outlives_its_communicator();
+    order_matters(rank, size);
+    bad_communicators(rank, size);
+    nodes(&world);
+    many_subsets(rank, size);
+    let own = Group::of(own_communicator()).expect("a group of one");
+    assert_eq!((own.size(), own.node().size(), own.node().node_count()), (1, 1, 1));
+    support::finish("groups");
+}
+
+fn own_communicator() -> ffi::MPI_Comm {
+    // SAFETY: a constant of mpi-sys.
+    unsafe { ffi::RSMPI_COMM_SELF }
+}
+
+fn fresh_duplicates(cycles: u32) -> *const Group {
+    let mut known = std::ptr::null();
+    for cycle in 0..cycles {
+        let comm = support::duplicate(support::world());
+        let group = Group::of(comm).expect("a group");
+        let channel = group.channel().expect("a channel");
+        if cycle == 0 {
+            known = Arc::as_ptr(&group);
+        }
+        assert_eq!(Arc::as_ptr(&group), known, "cycle {cycle} made a new group");
+        assert_eq!(channel.id(), 1);
+        drop(channel);
+        support::free(comm);
+    }
+    assert_eq!(census(), (1, 0));
+    known
+}
+
+fn shared_by_duplicates(world: &Arc<Group>) {
+    let copy = support::duplicate(support::world());
+    let second = support::duplicate(copy);
+    for comm in [copy, second] {
+        assert!(Arc::ptr_eq(world, &Group::of(comm).expect("a group")));
+        support::free(comm);
+    }
+}
+
+/// The standard lets a program free the communicator while the file is open (MPI-4.0 section 14.2.1).
+fn outlives_its_communicator() {
+    let comm = support::split(support::world(), 0, support::size_of(support::world()));
+    let channel = Group::of(comm).expect("a group").channel().expect("a channel");
+    support::free(comm);
+    channel.barrier().expect("a barrier");
+    drop(channel);
+}
+
+/// The same processes in another order are another group.
+fn order_matters(rank: u32, size: u32) {
+    let comm = support::split(support::world(), 0, size - rank);
+    let group = Group::of(comm).expect("a group");
+    assert_eq!(group.rank(), Rank(size - 1 - rank));
+    let channel = group.channel().expect("a channel");
+    let mut name = group.rank().0.to_string().into_bytes();
+    channel.broadcast(Rank(size - 1), &mut name).expect("a broadcast");
+    assert_eq!(name, (size - 1).to_string().into_bytes());
+    drop(channel);
+    support::free(comm);
+}
+
+fn bad_communicators(rank: u32, size: u32) {
+    // SAFETY: a constant of mpi-sys.
+    let null = unsafe { ffi::RSMPI_COMM_NULL };
+    assert_eq!(Group::of(null).expect_err("null").class(), ErrorClass::Comm);
+    if size < 2 {
+        return;
+    }
+    let side = support::split(support::world(), u32::from(rank == 0), rank);
+    let mut bridge = null;
+    // SAFETY: both sides are valid; collective over the world.
+    let status = unsafe {
+        let remote_leader = i32::from(rank == 0);
+        ffi::MPI_Intercomm_create(side, 0, support::world(), remote_leader, 5, &raw mut bridge)
+    };
+    assert_eq!(status, 0);
+    assert_eq!(Group::of(bridge).expect_err("an inter-communicator").class(), ErrorClass::Comm);
+    support::free(bridge);
+    support::free(side);
+}
+
+fn nodes(world: &Arc<Group>) {
+    let node = world.node();
+    let simulated =
+        std::env::var(capulet_comm::NODES_VARIABLE).ok().and_then(|text| text.parse::<u64>().ok());
+    let size = u64::from(world.size());
+    let parts = simulated.unwrap_or(1).min(size);
+    let color = |rank: Rank| u64::from(rank.0) * parts / size;
+    let expected: Vec<Rank> =
+        (0..world.size()).map(Rank).filter(|rank| color(*rank) == color(world.rank())).collect();
+    assert_eq!(node.ranks, expected);
+    assert_eq!(node.ranks[node.place], world.rank());
+    assert_eq!((node.leader(), node.is_leader()), (expected[0], expected[0] == world.rank()));
+    assert_eq!(node.node_count() as u64, parts);
+    assert_eq!(node.leaders[node.index], node.leader());
+}
+
+/// Every pair of ranks and every prefix gets a group with a window: idle groups are let go of, on each rank at its own time.
+fn many_subsets(rank: u32, size: u32) {
+    for round in 0..40 {
+        for last in 0..size {
+            let inside = rank <= last;
+            let comm = support::split(support::world(), u32::from(inside), (rank * (round + 1)) % (size + 1));
+            let group = Group::of(comm).expect("a group");
+            let channel = group.channel().expect("a channel");
+            let window = channel.node_window(100_000).expect("MPI works").expect("memory");
+            window.barrier().expect("a barrier");
+            let mut lanes = [1];
+            channel.allreduce(&mut lanes, &[ReduceOp::Sum]).expect("a reduction");
+            assert_eq!(lanes[0], u64::from(if inside { last + 1 } else { size - 1 - last }));
+            drop(window);
+            drop(channel);
+            support::free(comm);
+        }
+    }
+    assert!(census().0 <= 19, "{:?} groups are kept", census());
+}

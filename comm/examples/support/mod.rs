@@ -1,0 +1,100 @@
+//! What the test programs share: a world whose failure on one rank ends all ranks.
+
+// Each program uses a part of this.
+#![allow(dead_code)]
+
+use std::ffi::c_int;
+use std::panic;
+use std::ptr;
+
+use capulet_comm::ffi;
+
+/// `MPI_COMM_WORLD`.
+pub fn world() -> ffi::MPI_Comm {
+    // SAFETY: a constant of mpi-sys.
+    unsafe { ffi::RSMPI_COMM_WORLD }
+}
+
+/// Initializes MPI. A panic on one rank ends the program on all ranks, instead of leaving the others waiting.
+pub fn init() -> (u32, u32) {
+    // SAFETY: called once, first.
+    init_with(unsafe { ffi::RSMPI_THREAD_SINGLE })
+}
+
+/// Initializes MPI so that several threads may be inside it at once.
+pub fn init_multiple() -> (u32, u32) {
+    // SAFETY: a constant of mpi-sys.
+    init_with(unsafe { ffi::RSMPI_THREAD_MULTIPLE })
+}
+
+fn init_with(level: c_int) -> (u32, u32) {
+    let mut granted = 0;
+    // SAFETY: called once, before any other MPI call; no arguments are passed.
+    let status = unsafe { ffi::MPI_Init_thread(ptr::null_mut(), ptr::null_mut(), level, &raw mut granted) };
+    assert!(status == 0 && granted >= level, "MPI grants thread level {granted} of {level}");
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        report(info);
+        // SAFETY: MPI is initialized; this does not return.
+        unsafe { ffi::MPI_Abort(world(), 1) };
+    }));
+    (rank_of(world()), size_of(world()))
+}
+
+/// Finalizes MPI, and says so: the launcher looks for the words of every rank.
+pub fn finish(program: &str) {
+    // SAFETY: MPI is initialized and no request of ours is open.
+    let status = unsafe { ffi::MPI_Finalize() };
+    assert_eq!(status, 0);
+    println!("{program} passed");
+}
+
+pub fn rank_of(comm: ffi::MPI_Comm) -> u32 {
+    let mut rank = 0;
+    // SAFETY: the communicator is valid.
+    unsafe { ffi::MPI_Comm_rank(comm, &raw mut rank) };
+    rank as u32
+}
+
+pub fn size_of(comm: ffi::MPI_Comm) -> u32 {
+    let mut size = 0;
+    // SAFETY: the communicator is valid.
+    unsafe { ffi::MPI_Comm_size(comm, &raw mut size) };
+    size as u32
+}
+
+pub fn duplicate(comm: ffi::MPI_Comm) -> ffi::MPI_Comm {
+    let mut copy = comm;
+    // SAFETY: the communicator is valid; collective.
+    assert_eq!(unsafe { ffi::MPI_Comm_dup(comm, &raw mut copy) }, 0);
+    copy
+}
+
+pub fn split(comm: ffi::MPI_Comm, color: u32, key: u32) -> ffi::MPI_Comm {
+    let mut part = comm;
+    // SAFETY: the communicator is valid; collective.
+    assert_eq!(unsafe { ffi::MPI_Comm_split(comm, color as c_int, key as c_int, &raw mut part) }, 0);
+    part
+}
+
+pub fn free(mut comm: ffi::MPI_Comm) {
+    // SAFETY: the communicator is the caller's and not used again.
+    assert_eq!(unsafe { ffi::MPI_Comm_free(&raw mut comm) }, 0);
+}
+
+/// A small generator of random numbers (xorshift), the same on every machine.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        (self.next() >> 11) % bound
+    }
+}

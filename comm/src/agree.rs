@@ -1,0 +1,102 @@
+//! Agreement between ranks, as a trait, so that what is built on it also runs with ranks as threads.
+
+use std::fmt::Debug;
+
+use crate::class::ErrorClass;
+use crate::error::Result;
+use crate::rank::Rank;
+
+/// How the values of one lane become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ReduceOp {
+    /// The sum, at most `u64::MAX`: a sum never wraps.
+    Sum,
+    /// The smallest value.
+    Min,
+    /// The largest value.
+    Max,
+    /// The bits that are set in any value.
+    BitOr,
+    /// The bits that are set in all values.
+    BitAnd,
+}
+
+impl ReduceOp {
+    /// Two values become one.
+    pub fn apply(self, left: u64, right: u64) -> u64 {
+        match self {
+            ReduceOp::Sum => left.saturating_add(right),
+            ReduceOp::Min => left.min(right),
+            ReduceOp::Max => left.max(right),
+            ReduceOp::BitOr => left | right,
+            ReduceOp::BitAnd => left & right,
+        }
+    }
+}
+
+/// A group of ranks that can agree. Every method except `rank` and `size` is collective: all ranks call the same methods
+/// in the same order, with the same number of lanes and the same root. Methods wait for other ranks, but sleep instead of
+/// spinning, and drive MPI while they wait. At most one thread of a rank may be in a method at a time.
+pub trait Agree: Debug + Send + Sync {
+    /// This rank.
+    fn rank(&self) -> Rank;
+
+    /// How many ranks there are.
+    fn size(&self) -> u32;
+
+    /// Returns when every rank has called it.
+    ///
+    /// # Errors
+    /// If MPI fails.
+    fn barrier(&self) -> Result<()>;
+
+    /// Reduces each lane over all ranks with the operation of that lane; every rank gets the result in place.
+    ///
+    /// # Errors
+    /// If there are not as many operations as lanes, or MPI fails.
+    fn allreduce(&self, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()>;
+
+    /// Every rank gets the bytes of `root`. What the others held is dropped.
+    ///
+    /// # Errors
+    /// If there is no such root, no memory, or MPI fails.
+    fn broadcast(&self, root: Rank, data: &mut Vec<u8>) -> Result<()>;
+
+    /// Every rank gets the value of every rank, in the order of ranks.
+    ///
+    /// # Errors
+    /// If MPI fails.
+    fn allgather(&self, value: u64) -> Result<Vec<u64>>;
+
+    /// Rank 0 gets the bytes of every rank, in the order of ranks, less than 1 GiB in all; the others get `None`.
+    ///
+    /// # Errors
+    /// On all ranks if the bytes are too many; if MPI fails.
+    fn gather(&self, data: &[u8]) -> Result<Option<Vec<Vec<u8>>>>;
+
+    /// Agrees on the outcome of a collective operation: `None` if no rank brings an error, else the same class on all.
+    ///
+    /// # Errors
+    /// If MPI fails.
+    fn agree_on_outcome(&self, mine: Option<ErrorClass>) -> Result<Option<ErrorClass>> {
+        let mut lanes = [mine.map_or(0, ErrorClass::to_wire)];
+        self.allreduce(&mut lanes, &[ReduceOp::Max])?;
+        Ok(ErrorClass::from_wire(lanes[0]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_those_of_their_names() {
+        assert_eq!(ReduceOp::Sum.apply(u64::MAX, 1), u64::MAX);
+        assert_eq!(ReduceOp::Sum.apply(2, 3), 5);
+        assert_eq!((ReduceOp::Min.apply(2, 3), ReduceOp::Max.apply(2, 3)), (2, 3));
+        assert_eq!(
+            (ReduceOp::BitOr.apply(0b0110, 0b1100), ReduceOp::BitAnd.apply(0b0110, 0b1100)),
+            (0b1110, 0b0100)
+        );
+    }
+}

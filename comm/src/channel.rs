@@ -1,0 +1,201 @@
+//! A channel: one tag of a group's private communicator, so that two files never take each other's messages.
+//!
+//! Ids are the smallest that are free on all ranks. Opens and closes come in the same order on all ranks unless threads
+//! race, so ranks propose the same id and one allreduce settles it; else they try the next that may be free on all.
+
+use std::ffi::c_int;
+use std::sync::{Arc, PoisonError};
+
+use crate::agree::{Agree, ReduceOp};
+use crate::class::ErrorClass;
+use crate::collective;
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::message::{Counters, Wire};
+use crate::rank::Rank;
+use crate::window::NodeWindow;
+
+/// The ids in use on this rank. Id 0 is never given: its tag belongs to the opening of channels.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    words: Vec<u64>,
+    count: usize,
+}
+
+impl Ids {
+    pub(crate) const fn new() -> Self {
+        Ids { words: Vec::new(), count: 0 }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn holds(&self, id: u32) -> bool {
+        self.words.get(id as usize / 64).is_some_and(|word| word & (1 << (id % 64)) != 0)
+    }
+
+    /// The smallest free id that is at least `from`, and at least 1.
+    fn first_free(&self, from: u32) -> u32 {
+        let start = from.max(1);
+        let mut index = start as usize / 64;
+        let mut word = self.words.get(index).copied().unwrap_or(0) | ((1 << (start % 64)) - 1);
+        while word == u64::MAX {
+            index += 1;
+            word = self.words.get(index).copied().unwrap_or(0);
+        }
+        index as u32 * 64 + word.trailing_ones()
+    }
+
+    fn take(&mut self, id: u32) {
+        let index = id as usize / 64;
+        if self.words.len() <= index {
+            self.words.resize(index + 1, 0);
+        }
+        self.words[index] |= 1 << (id % 64);
+        self.count += 1;
+    }
+
+    fn give_back(&mut self, id: u32) {
+        if self.holds(id) {
+            self.words[id as usize / 64] &= !(1 << (id % 64));
+            self.count -= 1;
+        }
+    }
+}
+
+/// A private line between the ranks of a group. Its methods are those of [`Agree`].
+///
+/// Dropping it frees its id and, if its windows are its own, its windows. A drop is collective then: all ranks drop their
+/// ends, in the same order among the collective operations on this channel.
+#[derive(Debug)]
+pub struct Channel {
+    group: Arc<Group>,
+    id: u32,
+    counters: Counters,
+}
+
+impl Channel {
+    pub(crate) fn open(group: Arc<Group>) -> Result<Self> {
+        group.check_open()?;
+        let wire = group.opening_wire();
+        let mut wanted = 0;
+        let id = loop {
+            let candidate = group.ids().lock().unwrap_or_else(PoisonError::into_inner).first_free(wanted);
+            let mut lanes = [u64::from(candidate), u64::from(candidate)];
+            collective::allreduce(wire, &mut lanes, &[ReduceOp::Min, ReduceOp::Max])?;
+            if lanes[0] == lanes[1] {
+                break candidate;
+            }
+            wanted = lanes[1] as u32;
+        };
+        if c_int::try_from(id).is_ok_and(|tag| tag <= group.tag_max()) {
+            group.ids().lock().unwrap_or_else(PoisonError::into_inner).take(id);
+            Ok(Channel { group, id, counters: Counters::default() })
+        } else {
+            Err(Error::invalid(ErrorClass::Other, "every message tag is taken by an open file"))
+        }
+    }
+
+    /// The number of this channel in its group: the same on all ranks, unique among the channels that are open.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The group.
+    pub fn group(&self) -> &Arc<Group> {
+        &self.group
+    }
+
+    /// What this rank sent and received on this channel.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// A shared window of this node for a collective operation on this channel, with at least `bytes` bytes of data per
+    /// rank; see [`Group::node_window`]. All channels of a shared group share one window, for there operations follow one
+    /// another; with `MPI_THREAD_MULTIPLE` each channel has its own, which is freed with it.
+    ///
+    /// # Errors
+    /// As [`Group::node_window`].
+    pub fn node_window(&self, bytes: usize) -> Result<Option<Arc<NodeWindow>>> {
+        let slot = if self.group.is_shared() { 0 } else { self.id };
+        self.group.node_window(slot, bytes)
+    }
+
+    fn wire(&self) -> Wire<'_> {
+        self.group.wire(self.id as c_int, &self.counters)
+    }
+}
+
+impl Agree for Channel {
+    fn rank(&self) -> Rank {
+        self.group.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.group.size()
+    }
+
+    fn barrier(&self) -> Result<()> {
+        collective::barrier(self.wire())
+    }
+
+    fn allreduce(&self, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()> {
+        collective::allreduce(self.wire(), lanes, ops)
+    }
+
+    fn broadcast(&self, root: Rank, data: &mut Vec<u8>) -> Result<()> {
+        collective::broadcast(self.wire(), root.0, data)
+    }
+
+    fn allgather(&self, value: u64) -> Result<Vec<u64>> {
+        collective::allgather(self.wire(), value)
+    }
+
+    fn gather(&self, data: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+        collective::gather(self.wire(), data)
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        if !self.group.is_shared() {
+            self.group.windows().free_slot(self.id);
+        }
+        self.group.ids().lock().unwrap_or_else(PoisonError::into_inner).give_back(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_the_smallest_free_ones_and_never_zero() {
+        let mut ids = Ids::new();
+        for expected in 1..=200 {
+            let id = ids.first_free(0);
+            assert_eq!(id, expected);
+            ids.take(id);
+        }
+        ids.give_back(64);
+        ids.give_back(130);
+        assert_eq!(ids.first_free(0), 64);
+        assert_eq!(ids.first_free(65), 130);
+        assert_eq!(ids.first_free(131), 201);
+        assert_eq!(ids.first_free(64 * 9), 64 * 9);
+    }
+
+    #[test]
+    fn an_empty_set_is_known_as_empty() {
+        let mut ids = Ids::new();
+        ids.take(5);
+        ids.take(70);
+        ids.give_back(5);
+        ids.give_back(5);
+        assert!(!ids.is_empty());
+        ids.give_back(70);
+        assert!(ids.is_empty());
+    }
+}

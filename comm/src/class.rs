@@ -1,0 +1,163 @@
+//! Error classes of MPI: the vocabulary in which a collective agrees on its outcome.
+
+use std::ffi::c_int;
+use std::fmt;
+
+use crate::ffi;
+
+unsafe extern "C" {
+    static capulet_error_classes: [c_int; ErrorClass::ALL.len()];
+    #[cfg(test)]
+    static capulet_error_class_count: c_int;
+}
+
+/// Declares the classes once: the enum, the list in the order of `consts.c`, and the texts.
+macro_rules! error_classes {
+    ($($name:ident $text:literal,)*) => {
+        /// An MPI error class that a file operation may return, MPI-4.0 sections 9.4 and 14.7.
+        ///
+        /// The numbers differ between MPIs; [`ErrorClass::code`] gives this one's. Ranks agree on a class by
+        /// [`ErrorClass::to_wire`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        #[repr(u8)]
+        pub enum ErrorClass {
+            $(#[doc = $text] $name,)*
+        }
+
+        impl ErrorClass {
+            /// Every class, in the order of the wire numbers.
+            pub const ALL: &'static [ErrorClass] = &[$(ErrorClass::$name),*];
+
+            /// One sentence in plain words.
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $(ErrorClass::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+error_classes! {
+    Other "error of another kind",
+    Arg "invalid argument",
+    Count "invalid count",
+    Buffer "invalid buffer",
+    Type "invalid datatype",
+    Comm "invalid communicator",
+    Info "invalid info object",
+    InfoKey "info key too long or empty",
+    InfoValue "info value too long or invalid",
+    InfoNoKey "no such info key",
+    Request "invalid request",
+    Rank "invalid rank",
+    Root "invalid root",
+    Tag "invalid tag",
+    Group "invalid group",
+    Op "invalid reduction operation",
+    Truncate "message longer than the buffer",
+    Pending "pending operation",
+    Keyval "invalid attribute key",
+    Window "invalid window",
+    File "invalid file handle",
+    BadFile "invalid file name",
+    NoSuchFile "no such file",
+    FileExists "file exists",
+    FileInUse "file is in use",
+    Amode "invalid or contradictory access mode",
+    Access "permission denied",
+    ReadOnly "read-only file or file system",
+    NoSpace "not enough space",
+    Quota "quota exceeded",
+    NotSame "collective argument is not the same on all ranks",
+    UnsupportedDatarep "unsupported data representation",
+    UnsupportedOperation "unsupported operation",
+    Conversion "error in a data conversion function",
+    DupDatarep "data representation is already defined",
+    Io "input/output error",
+    NoMem "out of memory",
+    Unknown "unknown error",
+    Intern "internal error",
+}
+
+impl ErrorClass {
+    /// The class as this MPI numbers it: what an `MPI_File_*` function returns. Local.
+    pub fn code(self) -> c_int {
+        // SAFETY: the array is a constant of consts.c, is never written, and has exactly ALL.len() entries (asserted
+        // by the unit test `tables_have_the_same_length`); its entries have the order of ALL.
+        let codes = unsafe { &capulet_error_classes };
+        codes[self as usize]
+    }
+
+    /// The class of an error code that an MPI function returned. Codes of classes that have no name here become
+    /// [`ErrorClass::Other`]. Local; MPI must be initialized for codes that are not themselves classes.
+    pub fn from_code(code: c_int) -> ErrorClass {
+        if let Some(class) = Self::from_class(code) {
+            return class;
+        }
+        let mut class = code;
+        // SAFETY: MPI_Error_class (MPI-4.0 section 9.4) takes any code and writes one int through a valid pointer.
+        let status = unsafe { ffi::MPI_Error_class(code, &raw mut class) };
+        if status == 0 { Self::from_class(class).unwrap_or(ErrorClass::Other) } else { ErrorClass::Other }
+    }
+
+    fn from_class(class: c_int) -> Option<ErrorClass> {
+        Self::ALL.iter().copied().find(|candidate| candidate.code() == class)
+    }
+
+    /// A small number, at least 1, that is the same on every MPI and in every version: what ranks exchange.
+    /// No error is 0, so that the maximum over ranks is 0 exactly if all succeeded.
+    pub fn to_wire(self) -> u64 {
+        self as u64 + 1
+    }
+
+    /// The class of a wire number: `None` for 0, which means success; [`ErrorClass::Other`] for an unknown number.
+    pub fn from_wire(wire: u64) -> Option<ErrorClass> {
+        let index = wire.checked_sub(1)?;
+        let class = usize::try_from(index).ok().and_then(|index| Self::ALL.get(index).copied());
+        Some(class.unwrap_or(ErrorClass::Other))
+    }
+}
+
+impl fmt::Display for ErrorClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_have_the_same_length() {
+        // SAFETY: a constant of consts.c, never written.
+        let count = unsafe { capulet_error_class_count };
+        assert_eq!(usize::try_from(count).expect("a length"), ErrorClass::ALL.len());
+    }
+
+    #[test]
+    fn codes_are_distinct_and_come_back() {
+        for &class in ErrorClass::ALL {
+            assert_ne!(class.code(), 0, "{class} has the code of success");
+            assert_eq!(ErrorClass::from_class(class.code()), Some(class), "{class} shares its code");
+        }
+    }
+
+    #[test]
+    fn wire_numbers_come_back_and_zero_is_success() {
+        assert_eq!(ErrorClass::from_wire(0), None);
+        for &class in ErrorClass::ALL {
+            assert_eq!(ErrorClass::from_wire(class.to_wire()), Some(class));
+        }
+        assert_eq!(ErrorClass::from_wire(u64::MAX), Some(ErrorClass::Other));
+    }
+
+    #[test]
+    fn the_codes_are_those_of_the_mpi_we_are_built_for() {
+        let expected = if cfg!(mpi_family = "mpich") { (12, 32, 37) } else { (13, 35, 42) };
+        let found = (ErrorClass::Arg.code(), ErrorClass::Io.code(), ErrorClass::NoSuchFile.code());
+        assert_eq!(found, expected);
+    }
+}

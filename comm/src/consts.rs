@@ -1,0 +1,61 @@
+//! The single constants of `consts.c`. The tables stand beside the enums that they belong to.
+
+use std::ffi::c_int;
+
+use crate::ffi;
+
+/// Declares constants of consts.c and a safe reader for each.
+macro_rules! constants {
+    ($($reader:ident = $symbol:ident: $type:ty;)*) => {
+        unsafe extern "C" {
+            $(static $symbol: $type;)*
+        }
+        $(
+            pub(crate) fn $reader() -> $type {
+                // SAFETY: consts.c defines the symbol as a constant of this C type; it is never written.
+                unsafe { $symbol }
+            }
+        )*
+    };
+}
+
+constants! {
+    tag_bound_key = capulet_tag_bound_key: c_int;
+    window_model_key = capulet_window_model_key: c_int;
+    window_unified = capulet_window_unified: c_int;
+    info_key_bytes_max = capulet_info_key_bytes_max: c_int;
+    info_value_bytes_max = capulet_info_value_bytes_max: c_int;
+    mode_nocheck = capulet_mode_nocheck: c_int;
+    byte = capulet_byte: ffi::MPI_Datatype;
+}
+
+/// Declares safe readers for the handles and numbers that `mpi-sys` exports as C constants.
+macro_rules! sys_constants {
+    ($($reader:ident = $symbol:ident: $type:ty;)*) => {
+        $(
+            pub(crate) fn $reader() -> $type {
+                // SAFETY: a constant of the C part of mpi-sys, initialized at link time and never written.
+                unsafe { ffi::$symbol }
+            }
+        )*
+    };
+}
+
+sys_constants! {
+    comm_null = RSMPI_COMM_NULL: ffi::MPI_Comm;
+    comm_world = RSMPI_COMM_WORLD: ffi::MPI_Comm;
+    comm_self = RSMPI_COMM_SELF: ffi::MPI_Comm;
+    comm_type_shared = RSMPI_COMM_TYPE_SHARED: c_int;
+    congruent = RSMPI_CONGRUENT: c_int;
+    any_source = RSMPI_ANY_SOURCE: c_int;
+    any_tag = RSMPI_ANY_TAG: c_int;
+    errors_return = RSMPI_ERRORS_RETURN: ffi::MPI_Errhandler;
+    info_null = RSMPI_INFO_NULL: ffi::MPI_Info;
+    request_null = RSMPI_REQUEST_NULL: ffi::MPI_Request;
+    status_ignore = RSMPI_STATUS_IGNORE: *mut ffi::MPI_Status;
+    thread_multiple = RSMPI_THREAD_MULTIPLE: c_int;
+    uint64 = RSMPI_UINT64_T: ffi::MPI_Datatype;
+    max = RSMPI_MAX: ffi::MPI_Op;
+    datatype_null = RSMPI_DATATYPE_NULL: ffi::MPI_Datatype;
+    win_null = RSMPI_WIN_NULL: ffi::MPI_Win;
+}

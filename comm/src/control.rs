@@ -1,0 +1,197 @@
+//! The first page of each rank's part of a shared window: counters that all ranks of the node see, and the barrier on them.
+//!
+//! The barrier costs one atomic addition per rank when the others are there soon. Then it sleeps in the kernel, for at
+//! most 1 ms at a time, and drives MPI after every sleep: another rank may be blocked in MPI on a message of ours that MPI
+//! moves only while we call it.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use std::{ptr, thread};
+
+use crate::backoff::Backoff;
+
+/// How many numbers each rank can publish.
+pub(crate) const SLOTS: usize = 16;
+
+/// One counter on cache lines of its own: two, because neighbors are prefetched in pairs.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct Line<T>(T);
+
+/// What a rank shares. All fields start as zero bits, so that zeroed memory is a valid control page.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Control {
+    /// Ranks that have reached the barrier. Only the leader's page is used for this and the next three.
+    arrived: Line<AtomicU32>,
+    /// How many barriers are over. The futex word.
+    generation: Line<AtomicU32>,
+    /// Ranks that sleep on `generation`.
+    sleepers: Line<AtomicU32>,
+    /// Ranks that will not use the window again; [`ABANDONED`] if one has given up waiting for the others.
+    departed: Line<AtomicU32>,
+    /// What this rank publishes.
+    slots: Line<[AtomicU64; SLOTS]>,
+}
+
+const ABANDONED: u32 = 1 << 31;
+
+/// How the end of a window's use came out. The same on all ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// Every rank has departed.
+    Complete,
+    /// Some rank gave up: the window stays.
+    Abandoned,
+}
+
+impl Control {
+    pub(crate) fn slots(&self) -> &[AtomicU64] {
+        &self.slots.0
+    }
+
+    /// Returns when all `size` ranks have called it on the same page. `progress` is called after every sleep. Stores
+    /// before the barrier on any rank are seen by loads after it on every rank.
+    pub(crate) fn barrier(&self, size: u32, progress: impl Fn()) {
+        // This rank has not arrived yet, so the generation cannot change under it.
+        let generation = self.generation.0.load(Ordering::Relaxed);
+        if self.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == size {
+            self.arrived.0.store(0, Ordering::Relaxed);
+            self.generation.0.store(generation.wrapping_add(1), Ordering::SeqCst);
+            if self.sleepers.0.load(Ordering::SeqCst) > 0 {
+                futex_wake_all(&self.generation.0);
+            }
+            return;
+        }
+        let mut backoff = Backoff::new();
+        while self.generation.0.load(Ordering::Acquire) == generation {
+            match backoff.next_sleep() {
+                None => thread::yield_now(),
+                Some(sleep) => {
+                    self.sleepers.0.fetch_add(1, Ordering::SeqCst);
+                    futex_wait(&self.generation.0, generation, sleep);
+                    self.sleepers.0.fetch_sub(1, Ordering::SeqCst);
+                    progress();
+                }
+            }
+        }
+    }
+
+    /// This rank will not use the window again. To be called once per rank. True if it was the last.
+    pub(crate) fn depart(&self, size: u32) -> bool {
+        self.departed.0.fetch_add(1, Ordering::AcqRel) + 1 == size
+    }
+
+    /// Waits until all ranks have departed; gives up for all of them after `patience`.
+    pub(crate) fn await_departures(&self, size: u32, patience: Duration, progress: impl Fn()) -> Departure {
+        let start = Instant::now();
+        let mut backoff = Backoff::new();
+        loop {
+            let state = self.departed.0.load(Ordering::Acquire);
+            if state == size {
+                return Departure::Complete;
+            }
+            if state & ABANDONED != 0 {
+                return Departure::Abandoned;
+            }
+            if start.elapsed() < patience {
+                backoff.pause();
+                progress();
+            } else {
+                self.try_abandon(state);
+            }
+        }
+    }
+
+    /// Tells the others at once that this rank will not let go of the window.
+    pub(crate) fn abandon(&self) {
+        self.departed.0.fetch_or(ABANDONED, Ordering::AcqRel);
+    }
+
+    /// Gives up, unless something has changed since `state` was read.
+    fn try_abandon(&self, state: u32) {
+        let _ =
+            self.departed.0.compare_exchange(state, state | ABANDONED, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+/// Sleeps until woken, at most for `timeout`, if the word still has this value. Any process that maps the word may wake.
+fn futex_wait(word: &AtomicU32, value: u32, timeout: Duration) {
+    let timeout = libc::timespec {
+        tv_sec: timeout.as_secs() as libc::time_t,
+        tv_nsec: libc::c_long::from(timeout.subsec_nanos() as i32),
+    };
+    // SAFETY: FUTEX_WAIT reads the word and the timeout, both valid during the call (futex(2)). Whatever it returns, the
+    // caller looks at the word again.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &raw const timeout);
+    }
+}
+
+fn futex_wake_all(word: &AtomicU32) {
+    // SAFETY: FUTEX_WAKE only uses the address of the word as a name (futex(2)).
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAKE,
+            i32::MAX,
+            ptr::null::<libc::timespec>(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn no_rank_leaves_a_barrier_before_all_have_come() {
+        const RANKS: u32 = 4;
+        const ROUNDS: usize = 2000;
+        let control = Control::default();
+        let rounds: Vec<AtomicUsize> = (0..RANKS).map(|_| AtomicUsize::new(0)).collect();
+        thread::scope(|scope| {
+            for rank in 0..RANKS as usize {
+                let (control, rounds) = (&control, &rounds);
+                scope.spawn(move || {
+                    for round in 1..=ROUNDS {
+                        rounds[rank].store(round, Ordering::Relaxed);
+                        control.barrier(RANKS, || ());
+                        assert!(rounds.iter().all(|other| other.load(Ordering::Relaxed) >= round));
+                        control.barrier(RANKS, || ());
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_late_rank_is_waited_for_asleep_and_with_progress() {
+        let control = Control::default();
+        let progress = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| control.barrier(2, || _ = progress.fetch_add(1, Ordering::Relaxed)));
+            thread::sleep(Duration::from_millis(50));
+            control.barrier(2, || ());
+        });
+        let calls = progress.load(Ordering::Relaxed);
+        assert!((5..1000).contains(&calls), "{calls} calls in 50 ms of sleeps up to 1 ms");
+    }
+
+    #[test]
+    fn departures_complete_or_are_given_up_by_all_alike() {
+        let control = Control::default();
+        assert!(!control.depart(2));
+        assert!(control.depart(2));
+        assert_eq!(control.await_departures(2, Duration::ZERO, || ()), Departure::Complete);
+
+        let control = Control::default();
+        control.depart(2);
+        assert_eq!(control.await_departures(2, Duration::from_millis(2), || ()), Departure::Abandoned);
+        control.depart(2);
+        assert_eq!(control.await_departures(2, Duration::from_secs(9), || ()), Departure::Abandoned);
+    }
+}

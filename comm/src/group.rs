@@ -1,0 +1,448 @@
+//! A group: the processes of a user's communicator, on a private communicator of ours.
+//!
+//! `Group::of` is collective the first time and keeps its result as an attribute of the user's communicator. While at most
+//! one thread may be inside MPI at a time, duplicates share the group (the attribute is copied to them), and so does any
+//! later communicator of the same processes in the same order: a library that opens every file on a fresh duplicate, and
+//! frees it at close, makes no new communicator of ours each time. It costs one `MPI_Iallreduce` of 16 bytes on that
+//! duplicate, by which the ranks make sure that all of them found the same group.
+//!
+//! With `MPI_THREAD_MULTIPLE` nothing is shared between communicators: two threads may open files on two duplicates at the
+//! same time, in one order on one rank and in the other order on another. Opens on one communicator are ordered by the
+//! standard; opens on two are not, and a shared group would mix their messages.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::backoff::Backoff;
+use crate::channel::{Channel, Ids};
+use crate::class::ErrorClass;
+use crate::collective;
+use crate::error::{Error, Result, check};
+use crate::message::{Counters, Wire};
+use crate::node::{self, Node};
+use crate::process::{self, Process, process, rank_in, return_errors, size_of_comm};
+use crate::rank::Rank;
+use crate::registry::{self, Stamp};
+use crate::window::{Lot, NodeWindow, Windows};
+use crate::{consts, ffi};
+
+/// The processes of a communicator: who they are, which of them share memory, and a private way to talk to them.
+#[derive(Debug)]
+pub struct Group {
+    comm: ffi::MPI_Comm,
+    node_comm: ffi::MPI_Comm,
+    rank: Rank,
+    size: u32,
+    node: Node,
+    stamp: Stamp,
+    shared: bool,
+    tag_max: c_int,
+    /// Set when the communicators have been freed in `MPI_Finalize`.
+    closed: AtomicBool,
+    counters: Counters,
+    ids: Mutex<Ids>,
+    windows: Windows,
+}
+
+// SAFETY: the handles are names that any thread may use which the thread level allows to call MPI at all (MPI-4.0
+// section 11.6); everything that changes is behind a lock or atomic.
+unsafe impl Send for Group {}
+// SAFETY: as above.
+unsafe impl Sync for Group {}
+
+impl Group {
+    /// The group of a user's communicator.
+    ///
+    /// Collective over the communicator. Blocks until all its ranks call it, the first time; later calls on the same
+    /// communicator, or on a duplicate that inherited the group, are local. The user's communicator may be freed at any
+    /// time after.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Comm`] for the null communicator and for inter-communicators (MPI-4.0 section 14.2.1); otherwise if
+    /// MPI fails or is not initialized.
+    pub fn of(comm: ffi::MPI_Comm) -> Result<Arc<Group>> {
+        let process = process()?;
+        if comm == consts::comm_null() {
+            return Err(Error::invalid(ErrorClass::Comm, "the null communicator"));
+        }
+        if let Some(group) = attached(process, comm)? {
+            return Ok(group);
+        }
+        let _errors = ReturnErrors::on(comm)?;
+        refuse_inter_communicator(comm)?;
+        registry::tidy();
+        let group = match find_shared(process, comm)? {
+            Some(group) => group,
+            None => Self::make(process, comm)?,
+        };
+        registry::touch(group.stamp);
+        attach(process, comm, &group)?;
+        Ok(group)
+    }
+
+    fn make(process: &Process, user_comm: ffi::MPI_Comm) -> Result<Arc<Group>> {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let comm = duplicate(user_comm)?;
+        return_errors(comm)?;
+        let (rank, size) = (rank_in(comm)?, size_of_comm(comm)?);
+        let counters = Counters::default();
+        let wire = Wire { comm, tag: 0, rank, size, counters: &counters };
+        // No process gives the same number twice, so the largest one with its owner is unique.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut stamp = [(u64::from(number) << 32) | u64::from(process.world_rank)];
+        collective::allreduce(wire, &mut stamp, &[crate::ReduceOp::Max])?;
+        let (node_comm, node) = node::split(wire)?;
+        let group = Arc::new(Group {
+            comm,
+            node_comm,
+            rank: Rank(rank),
+            size,
+            node,
+            stamp: stamp[0],
+            shared: !process.multiple,
+            tag_max: process.tag_max,
+            closed: AtomicBool::new(false),
+            counters,
+            ids: Mutex::new(Ids::new()),
+            windows: Windows::default(),
+        });
+        registry::enter(&group);
+        Ok(group)
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// How many ranks the group has.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// The ranks that share memory with this one.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Opens a channel: collective over the group. At most one thread may open a channel of a group at a time.
+    ///
+    /// # Errors
+    /// If MPI fails, or no tag is left.
+    pub fn channel(self: &Arc<Self>) -> Result<Channel> {
+        Channel::open(Arc::clone(self))
+    }
+
+    /// The shared window of this node that has the number `slot` and at least `bytes` bytes of data per rank.
+    ///
+    /// Collective over the node: all its ranks call it with the same arguments. Local if the window is there already and
+    /// large enough; else blocks until the others come, and makes it. `None` if shared memory could not be had on any
+    /// rank of the node; then no rank has it.
+    ///
+    /// # Errors
+    /// If MPI fails in a way that is not a lack of memory.
+    pub fn node_window(self: &Arc<Self>, slot: u32, bytes: usize) -> Result<Option<Arc<NodeWindow>>> {
+        self.check_open()?;
+        self.windows.get(self, slot, bytes)
+    }
+
+    /// Whether duplicates of the communicator share this group: exactly if MPI runs below `MPI_THREAD_MULTIPLE`.
+    pub fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Gives MPI a chance to move messages. Local; does not block.
+    pub fn progress(&self) {
+        if !self.closed.load(Ordering::Acquire) {
+            process::poke(self.comm);
+        }
+    }
+
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
+    pub(crate) fn windows(&self) -> &Windows {
+        &self.windows
+    }
+
+    pub(crate) fn tag_max(&self) -> c_int {
+        self.tag_max
+    }
+
+    pub(crate) fn ids(&self) -> &Mutex<Ids> {
+        &self.ids
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Finalized) } else { Ok(()) }
+    }
+
+    /// The messages of the group as a whole, for the opening of channels.
+    pub(crate) fn opening_wire(&self) -> Wire<'_> {
+        self.wire(0, &self.counters)
+    }
+
+    pub(crate) fn wire<'a>(&self, tag: c_int, counters: &'a Counters) -> Wire<'a> {
+        Wire { comm: self.comm, tag, rank: self.rank.0, size: self.size, counters }
+    }
+
+    pub(crate) fn node_comm(&self) -> ffi::MPI_Comm {
+        self.node_comm
+    }
+
+    pub(crate) fn node_wire(&self, tag: c_int) -> Wire<'_> {
+        let (rank, size) = (self.node.place as u32, self.node.ranks.len() as u32);
+        Wire { comm: self.node_comm, tag, rank, size, counters: &self.counters }
+    }
+
+    /// In `MPI_Finalize`: gives up what is left to free, unless a channel is still open.
+    pub(crate) fn close(&self) -> Option<Remains> {
+        let busy = !self.ids.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        if busy || self.closed.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        Some(self.remains())
+    }
+
+    fn remains(&self) -> Remains {
+        Remains { stamp: self.stamp, comms: vec![self.node_comm, self.comm], lots: self.windows.take_all() }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // This may run inside a callback of MPI: nothing but remembering is allowed.
+        if !*self.closed.get_mut() {
+            registry::bury(self.remains());
+        }
+    }
+}
+
+/// What a dead group leaves behind.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    pub(crate) stamp: Stamp,
+    comms: Vec<ffi::MPI_Comm>,
+    lots: Vec<Lot>,
+}
+
+// SAFETY: MPI handles, as in `Group`.
+unsafe impl Send for Remains {}
+
+impl Remains {
+    /// Local in every MPI we know, see [`registry`].
+    pub(crate) fn free_communicators(&mut self) {
+        for mut comm in self.comms.drain(..) {
+            // SAFETY: the communicator is ours, its group is dead, so nothing is under way on it.
+            let status = unsafe { ffi::MPI_Comm_free(&raw mut comm) };
+            if let Err(error) = check("MPI_Comm_free", status) {
+                tracing::warn!(%error, "a private communicator is leaked");
+            }
+        }
+    }
+
+    /// Gives the memory of the windows back as soon as all ranks of the node have come here; does not wait.
+    pub(crate) fn announce_departure(&mut self) {
+        for lot in &mut self.lots {
+            lot.depart();
+        }
+    }
+
+    /// Waits for the other ranks of the node, but not for ever.
+    pub(crate) fn free_windows(&mut self) {
+        for lot in self.lots.drain(..) {
+            lot.free();
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.comms.is_empty() && self.lots.is_empty()
+    }
+}
+
+/// Makes MPI return the errors of a user's communicator while we use it, instead of aborting the program.
+struct ReturnErrors {
+    comm: ffi::MPI_Comm,
+    previous: ffi::MPI_Errhandler,
+}
+
+impl ReturnErrors {
+    fn on(comm: ffi::MPI_Comm) -> Result<Self> {
+        let mut previous = consts::errors_return();
+        // SAFETY: the communicator is the caller's and valid; writes one handle.
+        let status = unsafe { ffi::MPI_Comm_get_errhandler(comm, &raw mut previous) };
+        check("MPI_Comm_get_errhandler", status)?;
+        let guard = ReturnErrors { comm, previous };
+        return_errors(comm)?;
+        Ok(guard)
+    }
+}
+
+impl Drop for ReturnErrors {
+    fn drop(&mut self) {
+        // SAFETY: `previous` was got from this communicator; getting it made a reference that must be freed (MPI-4.0
+        // section 9.3).
+        unsafe {
+            ffi::MPI_Comm_set_errhandler(self.comm, self.previous);
+            ffi::MPI_Errhandler_free(&raw mut self.previous);
+        }
+    }
+}
+
+fn refuse_inter_communicator(comm: ffi::MPI_Comm) -> Result<()> {
+    let mut inter: c_int = 0;
+    // SAFETY: the communicator is valid; writes one int.
+    check("MPI_Comm_test_inter", unsafe { ffi::MPI_Comm_test_inter(comm, &raw mut inter) })?;
+    if inter == 0 { Ok(()) } else { Err(Error::invalid(ErrorClass::Comm, "an inter-communicator")) }
+}
+
+/// Waits for a request of MPI's own: tests, and sleeps in between.
+fn wait(mut request: ffi::MPI_Request) -> Result<()> {
+    let mut backoff = Backoff::new();
+    loop {
+        let mut done: c_int = 0;
+        // SAFETY: the request is active until `done` is set, and then not used again; the status is ignored.
+        let status = unsafe { ffi::MPI_Test(&raw mut request, &raw mut done, consts::status_ignore()) };
+        check("MPI_Test", status)?;
+        if done != 0 {
+            return Ok(());
+        }
+        backoff.pause();
+    }
+}
+
+fn duplicate(comm: ffi::MPI_Comm) -> Result<ffi::MPI_Comm> {
+    // On the heap, so that it can be leaked: MPI writes the handle at any time until the request completes.
+    let target = Box::into_raw(Box::new(consts::comm_null()));
+    let mut request = consts::request_null();
+    // SAFETY: the communicator is valid; `target` stays valid until the request has completed, for ever if it fails.
+    let status = unsafe { ffi::MPI_Comm_idup(comm, target, &raw mut request) };
+    check("MPI_Comm_idup", status)?;
+    wait(request)?;
+    // SAFETY: the request has completed, so MPI no longer knows the address, which came from Box::into_raw.
+    Ok(*unsafe { Box::from_raw(target) })
+}
+
+/// A shared group with the same processes in the same order, if every rank finds the same one. Collective over `comm`.
+fn find_shared(process: &Process, comm: ffi::MPI_Comm) -> Result<Option<Arc<Group>>> {
+    if process.multiple {
+        return Ok(None);
+    }
+    let mut found = None;
+    for group in registry::shared() {
+        if group.check_open().is_ok() && is_congruent(comm, group.comm)? {
+            found = Some(group);
+            break;
+        }
+    }
+    let mine = found.as_ref().map_or(0, |group| group.stamp);
+    let (min, max) = extremes(comm, mine)?;
+    Ok(found.filter(|_| min == max && min != 0))
+}
+
+fn is_congruent(left: ffi::MPI_Comm, right: ffi::MPI_Comm) -> Result<bool> {
+    let mut result: c_int = 0;
+    // SAFETY: both communicators are valid; local; writes one int (MPI-4.0 section 7.4.1).
+    let status = unsafe { ffi::MPI_Comm_compare(left, right, &raw mut result) };
+    check("MPI_Comm_compare", status)?;
+    Ok(result == consts::congruent())
+}
+
+/// The smallest and the largest value over all ranks, by a collective operation of the user's communicator: the only
+/// messages there that cannot mix with the user's.
+fn extremes(comm: ffi::MPI_Comm, value: u64) -> Result<(u64, u64)> {
+    // On the heap, so that it can be leaked if MPI fails.
+    let buffers = Box::into_raw(Box::new([[value, !value], [0, 0]]));
+    let mut request = consts::request_null();
+    // SAFETY: `buffers` is a valid allocation of two pairs; the first is read and the second written until the request
+    // completes; it is freed only after.
+    let status = unsafe {
+        let source = buffers.cast::<c_void>();
+        let target = buffers.cast::<[u64; 2]>().add(1).cast::<c_void>();
+        ffi::MPI_Iallreduce(source, target, 2, consts::uint64(), consts::max(), comm, &raw mut request)
+    };
+    check("MPI_Iallreduce", status)?;
+    wait(request)?;
+    // SAFETY: the request has completed; the address came from Box::into_raw.
+    let [_, [max, inverse_min]] = *unsafe { Box::from_raw(buffers) };
+    Ok((!inverse_min, max))
+}
+
+/// The group that is attached to a communicator.
+fn attached(process: &Process, comm: ffi::MPI_Comm) -> Result<Option<Arc<Group>>> {
+    let mut value: *mut c_void = ptr::null_mut();
+    let mut found: c_int = 0;
+    let target = (&raw mut value).cast::<c_void>();
+    // SAFETY: the key is ours; MPI writes the stored pointer and a flag.
+    let status = unsafe { ffi::MPI_Comm_get_attr(comm, process.group_key, target, &raw mut found) };
+    check("MPI_Comm_get_attr", status)?;
+    if found == 0 {
+        return Ok(None);
+    }
+    let group = value.cast_const().cast::<Group>();
+    // SAFETY: values under our key come from Arc::into_raw in `attach` and own one reference until the delete callback;
+    // the communicator is alive, so that reference exists while we take another.
+    let group = unsafe {
+        Arc::increment_strong_count(group);
+        Arc::from_raw(group)
+    };
+    Ok(group.check_open().is_ok().then_some(group))
+}
+
+fn attach(process: &Process, comm: ffi::MPI_Comm, group: &Arc<Group>) -> Result<()> {
+    let value = Arc::into_raw(Arc::clone(group));
+    // SAFETY: the key is ours; the value owns one reference, which passes to the attribute.
+    let status =
+        unsafe { ffi::MPI_Comm_set_attr(comm, process.group_key, value.cast_mut().cast::<c_void>()) };
+    check("MPI_Comm_set_attr", status).inspect_err(|_| {
+        // SAFETY: the attribute was not set, so the reference is still ours.
+        drop(unsafe { Arc::from_raw(value) });
+    })
+}
+
+/// Makes the key under which communicators know their groups.
+pub(crate) fn create_key() -> Result<c_int> {
+    let mut key: c_int = 0;
+    // SAFETY: both functions have the prototypes that MPI expects and live as long as the program.
+    let status = unsafe {
+        ffi::MPI_Comm_create_keyval(Some(copy_group), Some(delete_group), &raw mut key, ptr::null_mut())
+    };
+    check("MPI_Comm_create_keyval", status)?;
+    Ok(key)
+}
+
+unsafe extern "C" fn copy_group(
+    _comm: ffi::MPI_Comm,
+    _key: c_int,
+    _extra: *mut c_void,
+    value: *mut c_void,
+    copy: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    let group = value.cast_const().cast::<Group>();
+    // SAFETY: `value` is an attribute under our key: an Arc<Group> that lives at least as long as this call. MPI passes
+    // valid pointers to the copy and to the flag (MPI-4.0 section 7.7.2).
+    unsafe {
+        let shared = (*group).shared && !(*group).closed.load(Ordering::Acquire);
+        *flag = c_int::from(shared);
+        if shared {
+            Arc::increment_strong_count(group);
+            *copy.cast::<*mut c_void>() = value;
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn delete_group(
+    _comm: ffi::MPI_Comm,
+    _key: c_int,
+    value: *mut c_void,
+    _extra: *mut c_void,
+) -> c_int {
+    // SAFETY: `value` owns one reference, made by `attach` or `copy_group`; MPI deletes each attribute once.
+    drop(unsafe { Arc::from_raw(value.cast_const().cast::<Group>()) });
+    0
+}

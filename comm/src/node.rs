@@ -1,0 +1,137 @@
+//! Which ranks share memory.
+//!
+//! Nodes are found by `MPI_Comm_split_type` (MPI-4.0 section 7.4.2). The environment variable `CAPULET_NODES=k` (as rank 0
+//! has it) makes one machine look like k: each real node is cut by rank, rank r of P goes to part floor(r k / P). It
+//! changes only who shares windows with whom and who is a leader; files and results are the same. It is meant for tests.
+
+use std::env;
+use std::ffi::c_int;
+
+use crate::class::ErrorClass;
+use crate::collective;
+use crate::error::{Error, Result, check};
+use crate::message::{Counters, Wire};
+use crate::process::{rank_in, return_errors, size_of_comm};
+use crate::rank::Rank;
+use crate::{consts, ffi};
+
+/// The name of the environment variable that cuts one machine into several nodes.
+pub const NODES_VARIABLE: &str = "CAPULET_NODES";
+
+/// The node of a rank: the ranks of the group that share its memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// The ranks of this node, ascending.
+    pub ranks: Vec<Rank>,
+    /// The place of this rank in `ranks`.
+    pub place: usize,
+    /// The place of this node in `leaders`.
+    pub index: usize,
+    /// The first rank of each node, ascending.
+    pub leaders: Vec<Rank>,
+}
+
+impl Node {
+    /// How many ranks are on this node.
+    pub fn size(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// The rank that speaks for this node.
+    pub fn leader(&self) -> Rank {
+        self.ranks[0]
+    }
+
+    /// Whether this rank speaks for its node.
+    pub fn is_leader(&self) -> bool {
+        self.place == 0
+    }
+
+    /// How many nodes the group has.
+    pub fn node_count(&self) -> usize {
+        self.leaders.len()
+    }
+}
+
+/// Splits a communicator into its nodes. Collective; returns the communicator of this node, and the node.
+pub(crate) fn split(wire: Wire<'_>) -> Result<(ffi::MPI_Comm, Node)> {
+    let parts = simulated_nodes(wire)?;
+    let mut real = consts::comm_null();
+    // SAFETY: the communicator is ours and valid, and every rank of it calls this; writes one handle.
+    let status = unsafe {
+        ffi::MPI_Comm_split_type(
+            wire.comm,
+            consts::comm_type_shared(),
+            wire.rank as c_int,
+            consts::info_null(),
+            &raw mut real,
+        )
+    };
+    check("MPI_Comm_split_type", status)?;
+    return_errors(real)?;
+    let comm = match parts {
+        None => real,
+        Some(parts) => {
+            let color = u64::from(wire.rank) * parts / u64::from(wire.size);
+            cut(real, color as c_int, wire.rank)?
+        }
+    };
+    let node = describe(wire, comm)?;
+    Ok((comm, node))
+}
+
+/// Cuts a real node by color, and frees its communicator.
+fn cut(mut real: ffi::MPI_Comm, color: c_int, rank: u32) -> Result<ffi::MPI_Comm> {
+    let mut part = consts::comm_null();
+    // SAFETY: the communicator is ours and valid, and every rank of it calls this; writes one handle.
+    let status = unsafe { ffi::MPI_Comm_split(real, color, rank as c_int, &raw mut part) };
+    check("MPI_Comm_split", status)?;
+    // SAFETY: the communicator is ours, and nothing is under way on it.
+    check("MPI_Comm_free", unsafe { ffi::MPI_Comm_free(&raw mut real) })?;
+    return_errors(part)?;
+    Ok(part)
+}
+
+/// How many nodes rank 0 wants to be simulated. Collective, because every rank must cut alike.
+fn simulated_nodes(wire: Wire<'_>) -> Result<Option<u64>> {
+    const NOT_A_NUMBER: u64 = u64::MAX;
+    let mine = match env::var(NODES_VARIABLE) {
+        Ok(text) => match text.trim().parse::<u32>() {
+            Ok(parts) if parts > 0 => u64::from(parts),
+            _ => NOT_A_NUMBER,
+        },
+        Err(env::VarError::NotPresent) => 0,
+        Err(env::VarError::NotUnicode(_)) => NOT_A_NUMBER,
+    };
+    let mut data = mine.to_ne_bytes().to_vec();
+    collective::broadcast(wire, 0, &mut data)?;
+    let agreed = data.as_slice().try_into().map(u64::from_ne_bytes);
+    match agreed.map_err(|_| Error::Disagreement { what: "the simulated nodes" })? {
+        0 => Ok(None),
+        NOT_A_NUMBER => {
+            Err(Error::invalid(ErrorClass::Other, format!("{NODES_VARIABLE} must be a whole number from 1")))
+        }
+        parts => Ok(Some(parts.min(u64::from(wire.size)))),
+    }
+}
+
+/// Who is where. Collective over the group.
+fn describe(wire: Wire<'_>, node_comm: ffi::MPI_Comm) -> Result<Node> {
+    let counters = Counters::default();
+    let within = Wire {
+        comm: node_comm,
+        tag: 0,
+        rank: rank_in(node_comm)?,
+        size: size_of_comm(node_comm)?,
+        counters: &counters,
+    };
+    let ranks = collective::allgather(within, u64::from(wire.rank))?;
+    let ranks: Vec<Rank> = ranks.into_iter().map(|rank| Rank(rank as u32)).collect();
+    // Each rank names its leader; the distinct names in order are the leaders.
+    let mut leaders = collective::allgather(wire, u64::from(ranks[0].0))?;
+    leaders.sort_unstable();
+    leaders.dedup();
+    let leaders: Vec<Rank> = leaders.into_iter().map(|rank| Rank(rank as u32)).collect();
+    let index = leaders.binary_search(&ranks[0]).map_err(|_| Error::Disagreement { what: "the nodes" })?;
+    Ok(Node { place: within.rank as usize, ranks, index, leaders })
+}

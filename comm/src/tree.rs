@@ -1,0 +1,69 @@
+//! The binomial tree over `size` ranks with root 0: pure arithmetic.
+//!
+//! The parent of `v` is `v` without its lowest set bit; the subtree of `v` is the range `v..v + lowest bit`. So the ranks
+//! below a rank are contiguous, and the depth is the number of bits of `size - 1`.
+
+/// The parent of a rank; the root has none.
+pub(crate) fn parent(rank: u32) -> Option<u32> {
+    (rank != 0).then(|| rank & (rank - 1))
+}
+
+/// The children of a rank, smallest subtree first.
+pub(crate) fn children(rank: u32, size: u32) -> impl DoubleEndedIterator<Item = u32> + Clone {
+    let bits = if rank == 0 { u32::BITS - 1 } else { rank.trailing_zeros() };
+    let count =
+        (0..bits).take_while(|bit| rank.checked_add(1 << bit).is_some_and(|child| child < size)).count();
+    (0..count as u32).map(move |bit| rank + (1 << bit))
+}
+
+/// One past the last rank of the subtree of `rank`.
+pub(crate) fn subtree_end(rank: u32, size: u32) -> u32 {
+    if rank == 0 { size } else { rank.saturating_add(1 << rank.trailing_zeros()).min(size) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rank_has_one_parent_that_has_it_as_a_child() {
+        for size in 1..200 {
+            let mut messages = 0;
+            for rank in 0..size {
+                for child in children(rank, size) {
+                    assert_eq!(parent(child), Some(rank), "size {size}");
+                    messages += 1;
+                }
+            }
+            assert_eq!(messages, size - 1);
+        }
+    }
+
+    #[test]
+    fn subtrees_are_contiguous_and_in_order() {
+        for size in 1..200 {
+            for rank in 0..size {
+                let mut next = rank + 1;
+                for child in children(rank, size) {
+                    assert_eq!(child, next, "size {size} rank {rank}");
+                    next = subtree_end(child, size);
+                }
+                assert_eq!(next, subtree_end(rank, size), "size {size} rank {rank}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_depth_is_logarithmic() {
+        let depth = |mut rank: u32| {
+            let mut depth = 0;
+            while let Some(parent) = parent(rank) {
+                rank = parent;
+                depth += 1;
+            }
+            depth
+        };
+        assert_eq!((0..1024).map(depth).max(), Some(10));
+        assert_eq!((0..7).map(depth).max(), Some(2));
+    }
+}

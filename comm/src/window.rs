@@ -1,0 +1,189 @@
+//! Shared windows of a node, found by number.
+//!
+//! Memory ordering: whoever reads what another rank wrote does so after a [`NodeShared::barrier`], or after an acquiring
+//! load of a slot that the writer stored with release. No call of MPI is needed then: the windows have the unified memory
+//! model, and a passive epoch is open on them all the time (MPI-4.0 sections 12.4 and 12.5.4).
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::fmt::Debug;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::class::ErrorClass;
+use crate::collective;
+use crate::error::{Error, Result};
+use crate::group::Group;
+pub(crate) use crate::memory::Lot;
+use crate::memory::Memory;
+
+/// Memory that the ranks of a node share: per rank a data part, a map of bytes, and a few published numbers.
+///
+/// Ranks are numbered within the node, from 0. Methods that take a rank panic if there is no such rank on the node.
+pub trait NodeShared: Debug + Send + Sync {
+    /// This rank's number on the node.
+    fn place(&self) -> usize;
+
+    /// How many ranks share the window.
+    fn ranks(&self) -> usize;
+
+    /// Bytes of the data part of each rank: at least what was asked for, a power of two.
+    fn bytes(&self) -> usize;
+
+    /// The data part of a rank, page-aligned, as this process sees it. Valid as long as the window.
+    ///
+    /// To use it is up to the caller: no two ranks may access a byte at the same time if one of them writes.
+    fn data(&self, rank: usize) -> *mut u8;
+
+    /// The map of a rank: bit `i % 64` of word `i / 64` belongs to byte `i` of its data part. Zero when the window is new.
+    fn map(&self, rank: usize) -> &[AtomicU64];
+
+    /// Numbers that a rank publishes, at least 8. Zero when the window is new.
+    fn slots(&self, rank: usize) -> &[AtomicU64];
+
+    /// Returns when all ranks of the node have called it. Stores before it are seen after it by all. Sleeps while it waits,
+    /// never more than 1 ms at a time, and drives MPI after every sleep.
+    ///
+    /// # Errors
+    /// If another rank is known to have failed (simulated ranks only).
+    fn barrier(&self) -> Result<()>;
+}
+
+/// A shared window of MPI's. Made by [`Group::node_window`]; holds its group.
+#[derive(Debug)]
+pub struct NodeWindow {
+    memory: Arc<Memory>,
+    group: Arc<Group>,
+}
+
+impl NodeShared for NodeWindow {
+    fn place(&self) -> usize {
+        self.memory.place()
+    }
+
+    fn ranks(&self) -> usize {
+        self.memory.ranks()
+    }
+
+    fn bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    fn data(&self, rank: usize) -> *mut u8 {
+        self.memory.data(rank)
+    }
+
+    fn map(&self, rank: usize) -> &[AtomicU64] {
+        self.memory.map(rank)
+    }
+
+    fn slots(&self, rank: usize) -> &[AtomicU64] {
+        self.memory.control(rank).slots()
+    }
+
+    fn barrier(&self) -> Result<()> {
+        self.memory.leader().barrier(self.memory.ranks() as u32, || self.group.progress());
+        Ok(())
+    }
+}
+
+/// What is known under one number.
+#[derive(Debug, Default)]
+struct Slot {
+    current: Option<Arc<Memory>>,
+    /// Smaller windows that were replaced. They stay until the group ends: someone may still look at them, and all of
+    /// them together are not larger than the current one.
+    outgrown: Vec<Arc<Memory>>,
+    /// A size that could not be had, so that it is not tried at every operation.
+    refused_bytes: Option<usize>,
+}
+
+/// The windows of a group on this node.
+#[derive(Debug, Default)]
+pub(crate) struct Windows {
+    slots: Mutex<BTreeMap<u32, Slot>>,
+    /// Held while a window is made: see [`Windows::make`].
+    making: Mutex<()>,
+}
+
+impl Windows {
+    pub(crate) fn get(&self, group: &Arc<Group>, slot: u32, bytes: usize) -> Result<Option<Arc<NodeWindow>>> {
+        {
+            let slots = self.lock();
+            let known = slots.get(&slot);
+            if let Some(memory) = known.and_then(|slot| slot.current.as_ref())
+                && memory.bytes() >= bytes
+            {
+                return Ok(Some(window(memory, group)));
+            }
+            if known.and_then(|slot| slot.refused_bytes).is_some_and(|refused| bytes >= refused) {
+                return Ok(None);
+            }
+        }
+        let made = self.make(group, slot, bytes)?.map(Arc::new);
+        let mut slots = self.lock();
+        let slot = slots.entry(slot).or_default();
+        match made {
+            None => {
+                slot.refused_bytes = Some(bytes);
+                Ok(None)
+            }
+            Some(memory) => {
+                slot.outgrown.extend(slot.current.replace(Arc::clone(&memory)));
+                Ok(Some(window(&memory, group)))
+            }
+        }
+    }
+
+    /// Makes a window: collective over the node.
+    ///
+    /// Threads that make windows of one node for two files at the same time must do so in one order on all ranks. The
+    /// leader's order holds: it makes one at a time and calls the others to each, under the tag of its slot. A rank that
+    /// is called holds the lock until it is through, and the leader calls to the next only after all are.
+    fn make(&self, group: &Arc<Group>, slot: u32, bytes: usize) -> Result<Option<Memory>> {
+        let tag = c_int::try_from(slot).ok().and_then(|slot| slot.checked_add(1));
+        let tag = tag.filter(|tag| *tag <= group.tag_max());
+        let Some(tag) = tag else {
+            return Err(Error::invalid(ErrorClass::Arg, format!("there is no window slot {slot}")));
+        };
+        let wire = group.node_wire(tag);
+        let mut call = Vec::new();
+        let _making = if wire.rank == 0 {
+            let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+            collective::broadcast(wire, 0, &mut call)?;
+            making
+        } else {
+            collective::broadcast(wire, 0, &mut call)?;
+            self.making.lock().unwrap_or_else(PoisonError::into_inner)
+        };
+        Memory::allocate(group.node_comm(), wire, bytes)
+    }
+
+    /// Frees the windows of one number: collective over the node.
+    pub(crate) fn free_slot(&self, slot: u32) {
+        let found = self.lock().remove(&slot);
+        for memory in found.into_iter().flat_map(Slot::into_windows) {
+            Lot::new(memory).free();
+        }
+    }
+
+    /// Takes all windows out, in the same order on all ranks.
+    pub(crate) fn take_all(&self) -> Vec<Lot> {
+        let slots = std::mem::take(&mut *self.lock());
+        slots.into_values().flat_map(Slot::into_windows).map(Lot::new).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slot {
+    fn into_windows(self) -> impl Iterator<Item = Arc<Memory>> {
+        self.outgrown.into_iter().chain(self.current)
+    }
+}
+
+fn window(memory: &Arc<Memory>, group: &Arc<Group>) -> Arc<NodeWindow> {
+    Arc::new(NodeWindow { memory: Arc::clone(memory), group: Arc::clone(group) })
+}
