@@ -1,0 +1,143 @@
+//! `capulet run` on Python programs: Debian's mpi4py, and the wheels, which choose their MPI while they are imported.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::{Bench, Outcome, PYTHON, clean, environment, launcher, outcome, source, write_script};
+
+/// Pythons, with what serves them and a part of the path of the one MPI library that they may load.
+fn pythons() -> [(PathBuf, &'static str, &'static str); 3] {
+    [
+        (PathBuf::from(PYTHON), "openmpi", "/x86_64-linux-gnu/libmpi.so.40"),
+        (environment("mpich5").join("bin/python"), "mpich5", "/mpich5/lib/libmpi.so.12"),
+        (environment("openmpi5").join("bin/python"), "openmpi", "/openmpi5/lib/libmpi.so.40"),
+    ]
+}
+
+fn check(done: &Outcome, library: &str, ranks: usize) {
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(done.values("interposed"), vec!["yes"; ranks], "{done:?}");
+    assert_eq!(done.values("child"), vec!["0"; ranks], "{done:?}");
+    assert_eq!(done.values("size"), vec![ranks.to_string(); ranks], "{done:?}");
+    for path in done.mapped() {
+        assert!(path.contains(library), "no second MPI library: {path} in {done:?}");
+    }
+    assert!(!done.mapped().is_empty(), "{done:?}");
+}
+
+#[test]
+fn each_python_keeps_its_own_mpi() {
+    let bench = Bench::get();
+    for (python, mpi, library) in pythons() {
+        let script = source("version.py");
+        let plan = bench.run(&[Path::new("--dry-run"), &python, &script]);
+        assert_eq!(plan.values("mpi"), [mpi], "{plan:?}");
+        let done = bench.run(&[&python, &script, Path::new("--stats")]);
+        check(&done, library, 1);
+        assert_eq!(done.values("argument"), ["--stats"]);
+    }
+}
+
+#[test]
+fn ranks_of_a_launcher_are_one_job() {
+    let bench = Bench::get();
+    for ((python, _, library), launching) in pythons().into_iter().zip(["openmpi", "mpich5", "openmpi5"]) {
+        let done = outcome(
+            launcher(launching, 2)
+                .env("CAPULET_LIBDIR", bench.libraries())
+                .args([env!("CARGO_BIN_EXE_capulet"), "run", "--"])
+                .arg(python)
+                .arg(source("version.py")),
+        );
+        check(&done, library, 2);
+    }
+}
+
+#[test]
+fn the_launcher_of_another_mpi_is_refused() {
+    let bench = Bench::get();
+    for (launching, python) in
+        [("mpich", PathBuf::from(PYTHON)), ("openmpi", environment("mpich5").join("bin/python"))]
+    {
+        let done = outcome(
+            launcher(launching, 1)
+                .env("CAPULET_LIBDIR", bench.libraries())
+                .args([env!("CARGO_BIN_EXE_capulet"), "run"])
+                .arg(python)
+                .arg(source("version.py")),
+        );
+        assert_eq!(done.code, Some(65), "{done:?}");
+        assert!(done.values("size").is_empty(), "the program was not started: {done:?}");
+    }
+}
+
+#[test]
+fn scripts_name_their_python_themselves() {
+    let bench = Bench::get();
+    let text = std::fs::read_to_string(source("version.py")).expect("readable");
+    let python = environment("mpich5").join("bin/python");
+    let direct = bench.path("direct");
+    write_script(&direct, &format!("#!{} -u\n{text}", python.display()));
+    let by_path = bench.path("by_path");
+    write_script(&by_path, &format!("#!/usr/bin/env python\n{text}"));
+    let split = bench.path("split");
+    write_script(&split, &format!("#!/usr/bin/env -S LANG=C python -u\n{text}"));
+    let path = format!("{}:/usr/bin:/bin", environment("mpich5").join("bin").display());
+    for script in [direct, by_path, split] {
+        let done = outcome(bench.capulet().env("PATH", &path).arg("run").arg(&script));
+        check(&done, "/mpich5/lib/libmpi.so.12", 1);
+    }
+}
+
+#[test]
+fn modules_and_commands_are_run_as_python_does() {
+    let bench = Bench::get();
+    let python = environment("mpich5").join("bin/python");
+    let script = source("version.py");
+    let done = bench.run(&[&python, Path::new("-m"), Path::new("mpi4py"), &script]);
+    check(&done, "/mpich5/lib/libmpi.so.12", 1);
+    let command =
+        "from mpi4py import MPI; print('interposed', 'yes' if MPI.Get_version()[1] >= 1000 else 'no')";
+    let done = bench.run(&[&python, Path::new("-uc"), Path::new(command)]);
+    assert_eq!(done.values("interposed"), ["yes"], "{done:?}");
+}
+
+#[test]
+fn a_python_without_mpi4py_is_refused_with_the_reason() {
+    let bench = Bench::get();
+    // -S leaves out the folder of Debian's modules.
+    let done = bench.run(&[Path::new(PYTHON), Path::new("-S"), &source("version.py")]);
+    assert_eq!(done.code, Some(64), "{done:?}");
+    assert!(done.complaints.contains("No module named 'mpi4py'"), "{}", done.complaints);
+}
+
+#[test]
+fn a_module_beside_the_script_is_the_one_that_is_asked() {
+    let bench = Bench::get();
+    let folder = bench.path("beside");
+    std::fs::create_dir_all(folder.join("mpi4py")).expect("new folders");
+    std::fs::write(folder.join("mpi4py/__init__.py"), "class rc: pass\n").expect("written");
+    std::fs::write(folder.join("mpi4py/MPI.py"), "import ctypes\nctypes.CDLL('libmpich.so.12')\n")
+        .expect("written");
+    std::fs::write(folder.join("program.py"), "from mpi4py import MPI\n").expect("written");
+    let done = bench.run(&[Path::new("--dry-run"), Path::new(PYTHON), &folder.join("program.py")]);
+    assert_eq!(done.values("mpi"), ["mpich"], "{done:?}");
+    // The folder in which the command stands is none of a script's.
+    let mut command = bench.capulet();
+    command.current_dir(&folder).args(["run", "--dry-run", PYTHON]).arg(source("version.py"));
+    assert_eq!(outcome(&mut command).values("mpi"), ["openmpi"]);
+}
+
+#[test]
+fn without_the_library_by_its_path_the_wrong_mpi_would_be_loaded() {
+    // What `capulet run` guards against, shown: the preload alone brings the system's Open MPI into a Python whose wheel
+    // has its own, and the program runs on it without a word.
+    let bench = Bench::get();
+    let mut command = std::process::Command::new(environment("openmpi5").join("bin/python"));
+    clean(&mut command)
+        .env("LD_PRELOAD", bench.libraries().join("libcapulet_openmpi.so"))
+        .arg(source("version.py"));
+    let done = outcome(&mut command);
+    assert!(done.mapped().iter().any(|path| path.contains("/x86_64-linux-gnu/")), "{done:?}");
+}
