@@ -1,0 +1,278 @@
+//! The checked constructors (MPI 4.1, 5.1.2). Each checks its arguments, and that sizes and bounds fit in 64 bits, in
+//! time linear in its own arguments; from then on positions of bytes are plain `i64`.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::bounds::{self, Bounds, Collector, Marks, Span};
+use crate::error::{Result, TypeError, overflow};
+use crate::named::Named;
+use crate::order::Order;
+use crate::signature::Signature;
+use crate::tree::{Combiner, DEPTH_MAX, Datatype, Node};
+
+/// Blocks of one old type: what all constructors but `struct` and the array ones come down to.
+struct Parts<'a> {
+    old: &'a Datatype,
+    collector: Collector,
+    order: Order,
+    copies: u64,
+}
+
+impl<'a> Parts<'a> {
+    fn of(old: &'a Datatype) -> Self {
+        Self { old, collector: Collector::new(), order: Order::Empty, copies: 0 }
+    }
+
+    /// Adds `count` blocks of `blocklength` old elements, the first at `displacement`, `stride` bytes apart.
+    fn blocks(&mut self, displacement: i64, count: u64, blocklength: u64, stride: i64) -> Result<()> {
+        let old = &self.old.0;
+        if count == 0 || blocklength == 0 || old.marks == Marks::Empty {
+            return Ok(());
+        }
+        let span = Span::at(displacement)
+            .repeated(blocklength, old.bounds.extent())?
+            .repeated(count, if count == 1 { 0 } else { stride })?;
+        self.collector.add(&old.bounds, old.marks, old.align, self.old.size() > 0, span);
+        let block = old.order.repeated(blocklength, old.bounds.extent());
+        self.order = self.order.then(block.repeated(count, stride).shifted(displacement));
+        let copies = count.checked_mul(blocklength).and_then(|copies| self.copies.checked_add(copies));
+        self.copies = copies.map_or_else(|| overflow("the number of elements"), Ok)?;
+        Ok(())
+    }
+
+    fn finish(self, combiner: Combiner) -> Result<Datatype> {
+        let (bounds, marks) = self.collector.finish()?;
+        let signature = repeated(self.old.signature(), self.copies)?;
+        finish(combiner, bounds, marks, self.old.0.align, self.old.0.depth, self.order, signature)
+    }
+}
+
+/// The signature `n` times over, if its bytes fit.
+pub(crate) fn repeated(signature: &Signature, n: u64) -> Result<Signature> {
+    match signature.bytes().checked_mul(n) {
+        Some(bytes) if i64::try_from(bytes).is_ok() => Ok(signature.repeated(n)),
+        _ => overflow("the size"),
+    }
+}
+
+/// Puts the node together. Orders of types without data are those of no element.
+pub(crate) fn finish(
+    combiner: Combiner,
+    bounds: Bounds,
+    marks: Marks,
+    align: u64,
+    depth_below: u32,
+    order: Order,
+    signature: Signature,
+) -> Result<Datatype> {
+    if depth_below >= DEPTH_MAX {
+        return Err(TypeError::TooDeep { limit: DEPTH_MAX });
+    }
+    let depth = depth_below + 1;
+    let layout = OnceLock::new();
+    Ok(Datatype(Arc::new(Node { combiner, bounds, marks, align, depth, order, signature, layout })))
+}
+
+pub(crate) fn same_length(what: &'static str, found: usize, expected: usize) -> Result<()> {
+    if found == expected { Ok(()) } else { Err(TypeError::LengthMismatch { what, expected, found }) }
+}
+
+/// `displacement` old elements, in bytes.
+fn in_bytes(displacement: i64, extent: i64) -> Result<i64> {
+    displacement.checked_mul(extent).map_or_else(|| overflow("a displacement"), Ok)
+}
+
+impl Datatype {
+    /// A predefined type.
+    pub fn named(named: Named) -> Self {
+        let mut order = Order::Empty;
+        let signature = Signature::concatenated(named.elements().map(|(at, prim)| {
+            let here = if prim.bytes == 0 { Order::Empty } else { Order::Rising { first: 0, last: 0 } };
+            order = order.then(here.shifted(at as i64));
+            Signature::of(prim)
+        }));
+        let (extent, true_ub) = (named.extent() as i64, named.true_extent() as i64);
+        let bounds = Bounds { lb: 0, ub: extent, true_lb: 0, true_ub };
+        let marks = if signature.bytes() == 0 { Marks::Empty } else { Marks::Natural };
+        Self(Arc::new(Node {
+            combiner: Combiner::Named(named),
+            bounds,
+            marks,
+            align: named.align(),
+            depth: 1,
+            order,
+            signature,
+            layout: OnceLock::new(),
+        }))
+    }
+
+    /// `MPI_Type_dup`: the same type under another name.
+    ///
+    /// # Errors
+    /// [`TypeError::TooDeep`].
+    pub fn dup(old: &Self) -> Result<Self> {
+        let Node { bounds, marks, align, depth, order, signature, .. } = &*old.0;
+        let combiner = Combiner::Dup { old: old.clone() };
+        finish(combiner, *bounds, *marks, *align, *depth, *order, signature.clone())
+    }
+
+    /// `MPI_Type_contiguous`: `count` elements, one extent apart.
+    ///
+    /// # Errors
+    /// [`TypeError::Overflow`], [`TypeError::TooDeep`].
+    pub fn contiguous(count: u64, old: &Self) -> Result<Self> {
+        let mut parts = Parts::of(old);
+        parts.blocks(0, 1, count, 0)?;
+        parts.finish(Combiner::Contiguous { count, old: old.clone() })
+    }
+
+    /// `MPI_Type_vector`: `count` blocks of `blocklength` elements, `stride` extents apart.
+    ///
+    /// # Errors
+    /// [`TypeError::Overflow`], [`TypeError::TooDeep`].
+    pub fn vector(count: u64, blocklength: u64, stride: i64, old: &Self) -> Result<Self> {
+        let stride_bytes = if count > 1 && blocklength > 0 { in_bytes(stride, old.extent())? } else { 0 };
+        let mut parts = Parts::of(old);
+        parts.blocks(0, count, blocklength, stride_bytes)?;
+        parts.finish(Combiner::Vector { count, blocklength, stride, old: old.clone() })
+    }
+
+    /// `MPI_Type_create_hvector`: as [`Datatype::vector`], with the stride in bytes.
+    ///
+    /// # Errors
+    /// [`TypeError::Overflow`], [`TypeError::TooDeep`].
+    pub fn hvector(count: u64, blocklength: u64, stride_bytes: i64, old: &Self) -> Result<Self> {
+        let mut parts = Parts::of(old);
+        parts.blocks(0, count, blocklength, stride_bytes)?;
+        parts.finish(Combiner::Hvector { count, blocklength, stride_bytes, old: old.clone() })
+    }
+
+    /// `MPI_Type_indexed`: blocks of their own lengths, at displacements in extents.
+    ///
+    /// # Errors
+    /// [`TypeError::LengthMismatch`], [`TypeError::Overflow`], [`TypeError::TooDeep`].
+    pub fn indexed(blocklengths: &[u64], displacements: &[i64], old: &Self) -> Result<Self> {
+        same_length("displacements", displacements.len(), blocklengths.len())?;
+        let mut parts = Parts::of(old);
+        for (&blocklength, &displacement) in blocklengths.iter().zip(displacements) {
+            if blocklength > 0 {
+                parts.blocks(in_bytes(displacement, old.extent())?, 1, blocklength, 0)?;
+            }
+        }
+        let (blocklengths, displacements) = (blocklengths.into(), displacements.into());
+        parts.finish(Combiner::Indexed { blocklengths, displacements, old: old.clone() })
+    }
+
+    /// `MPI_Type_create_hindexed`: blocks of their own lengths, at displacements in bytes.
+    ///
+    /// # Errors
+    /// [`TypeError::LengthMismatch`], [`TypeError::Overflow`], [`TypeError::TooDeep`].
+    pub fn hindexed(blocklengths: &[u64], displacements_bytes: &[i64], old: &Self) -> Result<Self> {
+        same_length("displacements", displacements_bytes.len(), blocklengths.len())?;
+        let mut parts = Parts::of(old);
+        for (&blocklength, &displacement) in blocklengths.iter().zip(displacements_bytes) {
+            parts.blocks(displacement, 1, blocklength, 0)?;
+        }
+        let (blocklengths, displacements_bytes) = (blocklengths.into(), displacements_bytes.into());
+        parts.finish(Combiner::Hindexed { blocklengths, displacements_bytes, old: old.clone() })
+    }
+
+    /// `MPI_Type_create_indexed_block`: blocks of one length, at displacements in extents.
+    ///
+    /// # Errors
+    /// [`TypeError::Overflow`], [`TypeError::TooDeep`].
+    pub fn indexed_block(blocklength: u64, displacements: &[i64], old: &Self) -> Result<Self> {
+        let mut parts = Parts::of(old);
+        if blocklength > 0 {
+            for &displacement in displacements {
+                parts.blocks(in_bytes(displacement, old.extent())?, 1, blocklength, 0)?;
+            }
+        }
+        let displacements = displacements.into();
+        parts.finish(Combiner::IndexedBlock { blocklength, displacements, old: old.clone() })
+    }
+
+    /// `MPI_Type_create_hindexed_block`: blocks of one length, at displacements in bytes.
+    ///
+    /// # Errors
+    /// [`TypeError::Overflow`], [`TypeError::TooDeep`].
+    pub fn hindexed_block(blocklength: u64, displacements_bytes: &[i64], old: &Self) -> Result<Self> {
+        let mut parts = Parts::of(old);
+        for &displacement in displacements_bytes {
+            parts.blocks(displacement, 1, blocklength, 0)?;
+        }
+        let displacements_bytes = displacements_bytes.into();
+        parts.finish(Combiner::HindexedBlock { blocklength, displacements_bytes, old: old.clone() })
+    }
+
+    /// `MPI_Type_create_struct`: blocks of their own types and lengths, at displacements in bytes. The upper bound is
+    /// padded to the strictest alignment of an element, unless a bound below is explicit.
+    ///
+    /// # Errors
+    /// [`TypeError::LengthMismatch`], [`TypeError::Overflow`], [`TypeError::TooDeep`].
+    pub fn structure(blocklengths: &[u64], displacements_bytes: &[i64], types: &[Self]) -> Result<Self> {
+        same_length("displacements", displacements_bytes.len(), blocklengths.len())?;
+        same_length("types", types.len(), blocklengths.len())?;
+        let (mut collector, mut order, mut signatures) = (Collector::new(), Order::Empty, Vec::new());
+        let (mut align, mut depth, mut bytes) = (1, 0, 0_u64);
+        for ((&n, &displacement), old) in blocklengths.iter().zip(displacements_bytes).zip(types) {
+            depth = depth.max(old.0.depth);
+            if n == 0 || old.0.marks == Marks::Empty {
+                continue;
+            }
+            let span = Span::at(displacement).repeated(n, old.extent())?;
+            let has_data = old.size() > 0;
+            collector.add(&old.0.bounds, old.0.marks, old.0.align, has_data, span);
+            if has_data {
+                align = align.max(old.0.align);
+                order = order.then(old.0.order.repeated(n, old.extent()).shifted(displacement));
+                let signature = repeated(old.signature(), n)?;
+                bytes = bytes.saturating_add(signature.bytes());
+                signatures.push(signature);
+            }
+        }
+        if i64::try_from(bytes).is_err() {
+            return overflow("the size");
+        }
+        let (bounds, marks) = collector.finish()?;
+        let combiner = Combiner::Struct {
+            blocklengths: blocklengths.into(),
+            displacements_bytes: displacements_bytes.into(),
+            types: types.into(),
+        };
+        finish(combiner, bounds, marks, align, depth, order, Signature::concatenated(signatures))
+    }
+
+    /// `MPI_Type_create_resized`: the same data with explicit bounds, in bytes.
+    ///
+    /// # Errors
+    /// [`TypeError::Overflow`], [`TypeError::TooDeep`].
+    pub fn resized(lb: i64, extent: i64, old: &Self) -> Result<Self> {
+        let bounds = forced(old, lb, extent)?;
+        let Node { align, depth, order, signature, .. } = &*old.0;
+        let combiner = Combiner::Resized { lb, extent, old: old.clone() };
+        finish(combiner, bounds, Marks::Explicit, *align, *depth, *order, signature.clone())
+    }
+
+    /// The same node with the lower bound and extent that another MPI library reports for it. Unlike
+    /// [`Datatype::resized`] this is no constructor and leaves no trace in the tree: libraries differ in the bounds of
+    /// some types (those without data, mostly), and those of the library in use must hold for what is built on it.
+    ///
+    /// # Errors
+    /// [`TypeError::Overflow`].
+    pub fn with_bounds(&self, lb: i64, extent: i64) -> Result<Self> {
+        if self.lb() == lb && self.extent() == extent {
+            return Ok(self.clone());
+        }
+        let bounds = forced(self, lb, extent)?;
+        let marks = if self.0.marks == Marks::Empty { Marks::Explicit } else { self.0.marks };
+        Ok(Self(Arc::new(Node { bounds, marks, layout: OnceLock::new(), ..(*self.0).clone() })))
+    }
+}
+
+fn forced(old: &Datatype, lb: i64, extent: i64) -> Result<Bounds> {
+    let Some(ub) = lb.checked_add(extent) else { return overflow("the upper bound") };
+    let bounds = Bounds { lb, ub, ..old.bounds() };
+    bounds::check(&bounds)?;
+    Ok(bounds)
+}

@@ -1,0 +1,201 @@
+//! Order-preserving rewriting into the canonical form.
+//!
+//! | rule | from | to |
+//! |---|---|---|
+//! | once | one repetition | the thing itself |
+//! | dense | a run repeated at its own length | a longer run |
+//! | merge | repetition of a repetition at `n * stride` | one repetition |
+//! | join | runs that touch, in type-map order | a longer run |
+//! | progress | a list with equal differences | a repetition |
+//! | grid | a list of equal progressions that itself can be rewritten | nested repetitions |
+//! | equal | neighboring pieces of one shape | a list of one body, rewritten further |
+//! | extend | a repetition followed by more of it | a longer repetition |
+//! | small | anything of at most `SMALL_BLOCKS` runs | the list of its runs, rewritten |
+//!
+//! The order of the type map never changes. All rules together take time linear in the description, and what they make
+//! is at most a constant factor larger than it. *small* makes the form of small types unique.
+
+use crate::piece::{Dim, Leaf, Piece};
+use crate::walk::Walker;
+
+/// Anything with at most so many runs is written as the list of its runs, rewritten.
+pub(crate) const SMALL_BLOCKS: u64 = 32;
+/// Inside of a sequence, pieces with at most so many runs join the list of their neighbors.
+const LISTED_BLOCKS: u64 = 8;
+
+/// The piece, `by` bytes further.
+pub(crate) fn shift(mut piece: Piece, by: i64) -> Piece {
+    // Displacements come from arguments and need not fit on their own; the place of a byte does.
+    piece.base = piece.base.wrapping_add(by);
+    piece
+}
+
+/// The piece `n` times, `stride` bytes apart; nothing for `n` of 0.
+pub(crate) fn repeat(mut piece: Piece, n: u64, stride: i64) -> Option<Piece> {
+    if n < 2 {
+        return (n == 1).then_some(piece);
+    }
+    let unit = piece.facts.size;
+    if piece.as_block().is_some_and(|bytes| i64::try_from(bytes) == Ok(stride)) {
+        return Some(Piece::block(piece.base, unit * n));
+    }
+    piece.facts = piece.facts.repeated(n, stride);
+    match piece.dims.last_mut() {
+        Some(dim) if i128::from(dim.n) * i128::from(dim.stride) == i128::from(stride) => dim.n *= n,
+        _ => piece.dims.push(Dim { n, stride, unit }),
+    }
+    Some(piece)
+}
+
+/// A list of runs under construction; empty runs vanish, and runs that touch in order join.
+#[derive(Default)]
+pub(crate) struct RunList {
+    offsets: Vec<i64>,
+    lengths: Vec<u64>,
+}
+
+impl RunList {
+    pub(crate) fn push(&mut self, offset: i64, length: u64) {
+        if length == 0 {
+            return;
+        }
+        if let (Some(last), Some(bytes)) = (self.offsets.last(), self.lengths.last_mut())
+            && *last + *bytes as i64 == offset
+        {
+            *bytes += length;
+            return;
+        }
+        self.offsets.push(offset);
+        self.lengths.push(length);
+    }
+
+    pub(crate) fn into_piece(self) -> Option<Piece> {
+        let &bytes = self.lengths.first()?;
+        if self.lengths.iter().all(|&length| length == bytes) {
+            return list(self.offsets, Piece::block(0, bytes));
+        }
+        Some(Piece::var_index(self.offsets, self.lengths))
+    }
+}
+
+/// `body` at each displacement. If the body is a run, neighbors must not touch.
+pub(crate) fn list(mut displacements: Vec<i64>, mut body: Piece) -> Option<Piece> {
+    // Move the base first: only sums of displacement and base are places of bytes, and their differences fit.
+    for displacement in &mut displacements {
+        *displacement = displacement.wrapping_add(body.base);
+    }
+    body.base = 0;
+    loop {
+        let &first = displacements.first()?;
+        if displacements.len() == 1 {
+            return Some(shift(body, first));
+        }
+        let stride = displacements[1] - first;
+        let progresses = |row: &[i64]| row.windows(2).all(|pair| pair[1] - pair[0] == stride);
+        let row = 1 + displacements.windows(2).take_while(|pair| pair[1] - pair[0] == stride).count();
+        if displacements.len() % row != 0 || !displacements.chunks_exact(row).all(progresses) {
+            return Some(Piece::index(displacements, body));
+        }
+        body = repeat(body, row as u64, stride)?;
+        displacements = displacements.into_iter().step_by(row).collect();
+    }
+}
+
+/// Adds the runs of a piece to a list.
+fn spell(piece: &Piece, runs: &mut RunList) {
+    let mut walker = Walker::new(piece, 0, piece.facts.size);
+    while let Some(span) = walker.next_span() {
+        span.for_each(|offset, length| runs.push(offset, length));
+    }
+}
+
+/// The unique form of a piece with few runs; others stay as they are.
+///
+/// A walk before joining meets at most twice as many runs as there are after: repeating a body of `b > 1` joined runs
+/// keeps the ratio of raw runs to joined runs less one, and bodies of one run are settled.
+pub(crate) fn settle(piece: Piece) -> Piece {
+    let settled = match &piece.leaf {
+        Leaf::Block(_) => piece.facts.blocks == piece.facts.size / piece.leaf_bytes(),
+        Leaf::Index(index) => piece.dims.is_empty() && index.body.as_block().is_some(),
+        Leaf::VarIndex(_) => piece.dims.is_empty(),
+        Leaf::Sequence(_) => false,
+    };
+    if settled || piece.facts.blocks > SMALL_BLOCKS {
+        return piece;
+    }
+    let mut runs = RunList::default();
+    spell(&piece, &mut runs);
+    runs.into_piece().unwrap_or(piece)
+}
+
+/// Pieces one after the other.
+pub(crate) fn sequence(pieces: Vec<Piece>) -> Option<Piece> {
+    let blocks = pieces.iter().fold(0_u64, |sum, piece| sum.saturating_add(piece.facts.blocks));
+    if pieces.len() < 2 {
+        return pieces.into_iter().next();
+    }
+    let one_shape = pieces.windows(2).all(|pair| pair[0].same_shape(&pair[1]));
+    if one_shape && blocks > SMALL_BLOCKS && pieces[0].as_block().is_none() {
+        return equal(&pieces);
+    }
+    let mut joined: Vec<Piece> = Vec::new();
+    let mut runs = RunList::default();
+    for piece in flattened(pieces) {
+        if blocks <= SMALL_BLOCKS || piece.facts.blocks <= LISTED_BLOCKS {
+            spell(&piece, &mut runs);
+        } else {
+            append(&mut joined, std::mem::take(&mut runs).into_piece());
+            append(&mut joined, Some(piece));
+        }
+    }
+    append(&mut joined, runs.into_piece());
+    let mut grouped: Vec<Piece> = joined.chunk_by(Piece::same_shape).filter_map(equal).collect();
+    if grouped.len() < 2 { grouped.pop() } else { Some(Piece::sequence(grouped)) }
+}
+
+/// Neighbors of one shape as a list of that shape.
+fn equal(pieces: &[Piece]) -> Option<Piece> {
+    let mut body = pieces.first()?.clone();
+    body.base = 0;
+    list(pieces.iter().map(|piece| piece.base).collect(), body)
+}
+
+/// Takes one level of nesting off where that does not make the description longer.
+fn flattened(pieces: Vec<Piece>) -> Vec<Piece> {
+    let mut flat = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        match &piece.leaf {
+            Leaf::Sequence(inner) if piece.dims.is_empty() && inner.pieces.len() as u64 <= LISTED_BLOCKS => {
+                flat.extend(inner.pieces.iter().map(|part| shift(part.clone(), piece.base)));
+            }
+            _ => flat.push(piece),
+        }
+    }
+    flat
+}
+
+fn append(joined: &mut Vec<Piece>, next: Option<Piece>) {
+    let Some(next) = next else { return };
+    if !joined.last_mut().is_some_and(|last| extend(last, &next)) {
+        joined.push(next);
+    }
+}
+
+/// Appends `next` to `last` if it goes on where the outermost repetition of `last` ends.
+fn extend(last: &mut Piece, next: &Piece) -> bool {
+    let Some((&Dim { n, stride, .. }, inner)) = last.dims.split_last() else { return false };
+    let more = match next.dims.len().checked_sub(inner.len()) {
+        Some(0) => 1,
+        Some(1) if next.dims[inner.len()].stride == stride => next.dims[inner.len()].n,
+        _ => return false,
+    };
+    let at = i128::from(n) * i128::from(stride);
+    let goes_on = i128::from(last.base) + at == i128::from(next.base);
+    if !goes_on || next.dims[..inner.len()] != *inner || last.leaf_shape() != next.leaf_shape() {
+        return false;
+    }
+    last.facts = last.facts.then(&next.facts, at as i64);
+    let outermost = inner.len();
+    last.dims[outermost].n += more;
+    true
+}

@@ -1,0 +1,96 @@
+//! The innermost loops: equal blocks from places to places, with block sizes that the compiler knows where they are small.
+//!
+//! Only the bytes of the blocks are written, each once; nothing between them is touched.
+
+/// Where the blocks of one side lie, in bytes from its base address.
+pub(super) trait Places: Copy {
+    /// The offset of block `i`.
+    fn at(self, i: usize) -> i64;
+}
+
+/// Blocks at a constant distance.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Progression {
+    pub(super) offset: i64,
+    pub(super) stride: i64,
+}
+
+impl Places for Progression {
+    #[inline(always)]
+    fn at(self, i: usize) -> i64 {
+        self.offset.wrapping_add(self.stride.wrapping_mul(i as i64))
+    }
+}
+
+/// Blocks at listed places.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Listed<'a> {
+    pub(super) origin: i64,
+    pub(super) displacements: &'a [i64],
+}
+
+impl Places for Listed<'_> {
+    #[inline(always)]
+    fn at(self, i: usize) -> i64 {
+        self.origin.wrapping_add(self.displacements[i])
+    }
+}
+
+/// The address `offset` bytes from a base, which may be null where offsets are addresses (`MPI_BOTTOM`).
+#[inline(always)]
+pub(super) fn source_at(base: *const u8, offset: i64) -> *const u8 {
+    base.wrapping_offset(offset as isize)
+}
+
+/// As [`source_at`], for writing.
+#[inline(always)]
+pub(super) fn target_at(base: *mut u8, offset: i64) -> *mut u8 {
+    base.wrapping_offset(offset as isize)
+}
+
+/// Copies `count` blocks of `bytes` bytes.
+///
+/// # Safety
+/// For every `i < count`, `bytes` bytes must be readable at place `i` of the source and writable at place `i` of the
+/// target, and no byte that is read may be among those that are written.
+pub(super) unsafe fn blocks<S: Places, T: Places>(
+    (source, from): (*const u8, S),
+    (target, to): (*mut u8, T),
+    bytes: u64,
+    count: usize,
+) {
+    // SAFETY: the caller's promise, handed on unchanged; each arm copies `bytes` bytes per block.
+    unsafe {
+        match bytes {
+            1 => fixed::<1, S, T>((source, from), (target, to), count),
+            2 => fixed::<2, S, T>((source, from), (target, to), count),
+            4 => fixed::<4, S, T>((source, from), (target, to), count),
+            8 => fixed::<8, S, T>((source, from), (target, to), count),
+            12 => fixed::<12, S, T>((source, from), (target, to), count),
+            16 => fixed::<16, S, T>((source, from), (target, to), count),
+            24 => fixed::<24, S, T>((source, from), (target, to), count),
+            32 => fixed::<32, S, T>((source, from), (target, to), count),
+            64 => fixed::<64, S, T>((source, from), (target, to), count),
+            _ => {
+                for i in 0..count {
+                    source_at(source, from.at(i))
+                        .copy_to_nonoverlapping(target_at(target, to.at(i)), bytes as usize);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`blocks`], with `bytes` of `N`.
+#[inline(always)]
+unsafe fn fixed<const N: usize, S: Places, T: Places>(
+    (source, from): (*const u8, S),
+    (target, to): (*mut u8, T),
+    count: usize,
+) {
+    for i in 0..count {
+        // SAFETY: the caller promises `N` readable and `N` writable bytes at place `i`, apart from each other.
+        unsafe { source_at(source, from.at(i)).copy_to_nonoverlapping(target_at(target, to.at(i)), N) };
+    }
+}

@@ -1,0 +1,127 @@
+//! One side of a copy: the span at hand, how far it is done, and the walker behind it.
+
+use super::kernel::{Listed, Progression};
+use crate::piece::Piece;
+use crate::walk::{Span, Walker};
+
+/// Where the next equal blocks of a side lie.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Front<'a> {
+    Progression(Progression),
+    Listed(Listed<'a>),
+}
+
+#[derive(Debug)]
+pub(super) struct Side<'a> {
+    walker: Walker<'a>,
+    span: Span<'a>,
+    /// Bytes of the first run of the span that are done.
+    done: u64,
+}
+
+const NOTHING: Span<'static> = Span::Strided { offset: 0, block: 0, count: 0, stride: 0 };
+
+impl<'a> Side<'a> {
+    pub(super) fn new(root: &'a Piece, start: u64, bytes: u64) -> Self {
+        Self { walker: Walker::new(root, start, bytes), span: NOTHING, done: 0 }
+    }
+
+    /// Bytes left of the run at hand, from the next span if need be; 0 at the end.
+    #[inline]
+    pub(super) fn run_bytes(&mut self) -> u64 {
+        loop {
+            match self.span {
+                Span::Strided { block, count, .. } if count > 0 => return block - self.done,
+                Span::Index { displacements, block, .. } if !displacements.is_empty() => {
+                    return block - self.done;
+                }
+                Span::VarIndex { lengths: [first, ..], .. } => return first - self.done,
+                _ => match self.walker.next_span() {
+                    Some(span) => self.span = span,
+                    None => return 0,
+                },
+            }
+        }
+    }
+
+    /// How many blocks of `bytes` can be taken at once; `bytes` is at most the rest of the run.
+    #[inline]
+    pub(super) fn blocks_of(&self, run_bytes: u64, bytes: u64) -> u64 {
+        match self.span {
+            _ if run_bytes > bytes => run_bytes / bytes,
+            _ if self.done > 0 => 1,
+            Span::Strided { count, .. } => count,
+            Span::Index { displacements, .. } => displacements.len() as u64,
+            Span::VarIndex { .. } => 1,
+        }
+    }
+
+    /// Where these blocks lie.
+    #[inline]
+    pub(super) fn front(&self, run_bytes: u64, bytes: u64) -> Front<'a> {
+        let inside = |offset: i64| {
+            Front::Progression(Progression {
+                offset: offset.wrapping_add(self.done as i64),
+                stride: bytes as i64,
+            })
+        };
+        let whole = run_bytes == bytes && self.done == 0;
+        match self.span {
+            Span::Strided { offset, stride, .. } if whole => {
+                Front::Progression(Progression { offset, stride })
+            }
+            Span::Index { origin, displacements, .. } if whole => {
+                Front::Listed(Listed { origin, displacements })
+            }
+            Span::Strided { offset, .. } => inside(offset),
+            Span::Index { origin, displacements, .. } | Span::VarIndex { origin, displacements, .. } => {
+                inside(origin.wrapping_add(displacements.first().copied().unwrap_or(0)))
+            }
+        }
+    }
+
+    /// Leaves `count` blocks of `bytes`, as counted by [`Side::blocks_of`], behind.
+    #[inline]
+    pub(super) fn take(&mut self, run_bytes: u64, bytes: u64, count: u64) {
+        if run_bytes > bytes || self.done > 0 {
+            self.done += bytes * count;
+            if bytes * count < run_bytes {
+                return;
+            }
+            self.done = 0;
+            self.leave_runs(1);
+        } else {
+            self.leave_runs(count);
+        }
+    }
+
+    fn leave_runs(&mut self, runs: u64) {
+        match &mut self.span {
+            Span::Strided { offset, count, stride, .. } => {
+                *offset = offset.wrapping_add(stride.wrapping_mul(runs as i64));
+                *count -= runs;
+            }
+            Span::Index { displacements, .. } => *displacements = &displacements[runs as usize..],
+            Span::VarIndex { displacements, lengths, .. } => {
+                *displacements = &displacements[runs as usize..];
+                *lengths = &lengths[runs as usize..];
+            }
+        }
+    }
+
+    /// The rest of the span, if it is a list of runs of their own lengths and the first is untouched.
+    #[inline]
+    pub(super) fn var_runs(&self) -> Option<(i64, &'a [i64], &'a [u64])> {
+        match self.span {
+            Span::VarIndex { origin, displacements, lengths } if self.done == 0 => {
+                Some((origin, displacements, lengths))
+            }
+            _ => None,
+        }
+    }
+
+    /// Leaves whole runs of a list behind.
+    pub(super) fn take_runs(&mut self, runs: usize) {
+        self.leave_runs(runs as u64);
+    }
+}

@@ -1,0 +1,217 @@
+//! A position in a tiled layout (the *segment* of `MPITypes`), and the runs that follow it.
+
+use std::ops::ControlFlow;
+
+use crate::layout::Run;
+use crate::tiled::Tiled;
+use crate::walk::{Span, Walker};
+
+/// Runs held ready for [`Cursor::next_run`].
+const AHEAD: usize = 32;
+
+/// Walks the runs of a tiled layout from any position, in stream order.
+///
+/// Runs that touch in memory, in order, are merged. Nothing is allocated per run. A seek costs O(depth + log n), and so
+/// does the start of each call of [`Cursor::for_each_run`].
+///
+/// ```
+/// use capulet_datatype::{Cursor, Datatype, Named, Run, Tiled};
+/// let int = Datatype::named(Named::Int);
+/// let pairs = Datatype::vector(3, 2, 4, &int)?;
+/// let mut cursor = Cursor::new(Tiled::new(pairs.layout().clone(), 1)?);
+/// cursor.seek(4);
+/// assert_eq!(cursor.next_run(u64::MAX), Some(Run { offset: 4, len: 4 }));
+/// assert_eq!(cursor.next_run(6), Some(Run { offset: 16, len: 6 }));
+/// assert_eq!((cursor.position(), cursor.remaining()), (14, 10));
+/// # Ok::<(), capulet_datatype::TypeError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Cursor {
+    tiled: Tiled,
+    position: u64,
+    ahead: Ahead,
+}
+
+/// Runs that follow the position, merged; the last one may go on behind `end`.
+#[derive(Debug, Clone)]
+struct Ahead {
+    runs: [Run; AHEAD],
+    first: usize,
+    len: usize,
+    /// Stream position behind the last run held.
+    end: u64,
+    /// How many runs to fetch at the next refill: few after a seek, more when walking on.
+    fetch: usize,
+}
+
+impl Ahead {
+    const fn at(position: u64) -> Self {
+        Self { runs: [Run { offset: 0, len: 0 }; AHEAD], first: 0, len: 0, end: position, fetch: 2 }
+    }
+}
+
+impl Cursor {
+    /// A cursor at the start of the stream.
+    pub fn new(tiled: Tiled) -> Self {
+        Self { tiled, position: 0, ahead: Ahead::at(0) }
+    }
+
+    /// What the cursor walks.
+    pub fn tiled(&self) -> &Tiled {
+        &self.tiled
+    }
+
+    /// The stream position, in bytes.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Stream bytes from the position to the end.
+    pub fn remaining(&self) -> u64 {
+        self.tiled.size() - self.position
+    }
+
+    /// Goes to a stream position, forward or back; positions behind the end mean the end.
+    pub fn seek(&mut self, stream: u64) {
+        let stream = stream.min(self.tiled.size());
+        if stream != self.position {
+            self.position = stream;
+            self.ahead = Ahead::at(stream);
+        }
+    }
+
+    /// The run at the position, as long as it goes on; `None` at the end.
+    pub fn peek(&mut self) -> Option<Run> {
+        self.refill();
+        (self.ahead.len > 0).then(|| self.ahead.runs[self.ahead.first])
+    }
+
+    /// The run at the position, at most `max_bytes` of it; the position moves behind what is returned. `None` at the end,
+    /// and for `max_bytes` of 0. Amortized O(1).
+    pub fn next_run(&mut self, max_bytes: u64) -> Option<Run> {
+        if max_bytes == 0 {
+            return None;
+        }
+        let run = self.peek()?;
+        let len = run.len.min(max_bytes);
+        self.position += len;
+        let ahead = &mut self.ahead;
+        if len == run.len {
+            ahead.first += 1;
+            ahead.len -= 1;
+        } else {
+            ahead.runs[ahead.first] = Run { offset: run.offset + len as i64, len: run.len - len };
+        }
+        Some(Run { offset: run.offset, len })
+    }
+
+    /// Makes the first run held complete: either another run follows it, or the stream ends.
+    fn refill(&mut self) {
+        let ahead = &mut self.ahead;
+        let left = self.tiled.size() - ahead.end;
+        if ahead.len >= 2 || left == 0 {
+            return;
+        }
+        let Some(root) = self.tiled.root() else { return };
+        ahead.runs[0] = ahead.runs[ahead.first.min(AHEAD - 1)];
+        ahead.first = 0;
+        let (mut held, mut taken, wanted) = (ahead.len, 0, ahead.fetch);
+        let mut merger = Merger::default();
+        if held == 1 {
+            merger.pending = ahead.runs[0];
+            held = 0;
+        }
+        let start = merger.pending.len;
+        let runs = &mut ahead.runs;
+        let _ = walk(&mut Walker::new(root, ahead.end, left), &mut merger, &mut |run| {
+            runs[held] = run;
+            held += 1;
+            taken += run.len;
+            if held == wanted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        ahead.len = held;
+        ahead.end += taken - start;
+        ahead.fetch = (wanted * 2).min(AHEAD);
+    }
+
+    /// Visits the runs of the next `bytes` stream bytes (or of all that remain, if these are fewer), in order; the first
+    /// and the last one may be parts of runs. The position moves behind the last run that was visited: to the end of the
+    /// bytes, or, when `visit` breaks, behind the run it broke at.
+    pub fn for_each_run<B>(
+        &mut self,
+        bytes: u64,
+        mut visit: impl FnMut(Run) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let bytes = bytes.min(self.remaining());
+        let Some(root) = self.tiled.root() else { return ControlFlow::Continue(()) };
+        let mut done = 0;
+        let flow = walk(&mut Walker::new(root, self.position, bytes), &mut Merger::default(), &mut |run| {
+            done += run.len;
+            visit(run)
+        });
+        self.seek(self.position + done);
+        flow
+    }
+}
+
+/// Holds back the last run until it is known that the next one does not touch it.
+#[derive(Debug, Default)]
+struct Merger {
+    pending: Run,
+}
+
+impl Default for Run {
+    /// A run of no bytes.
+    fn default() -> Self {
+        Self { offset: 0, len: 0 }
+    }
+}
+
+impl Merger {
+    /// Adds a run; passes on the one before if the two do not touch.
+    #[inline(always)]
+    fn push<B>(&mut self, run: Run, visit: &mut impl FnMut(Run) -> ControlFlow<B>) -> ControlFlow<B> {
+        if self.pending.offset.wrapping_add(self.pending.len as i64) == run.offset && self.pending.len > 0 {
+            self.pending.len += run.len;
+            return ControlFlow::Continue(());
+        }
+        let ready = std::mem::replace(&mut self.pending, run);
+        if ready.len > 0 { visit(ready) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// Visits all runs of a walker, merged.
+fn walk<B>(
+    walker: &mut Walker<'_>,
+    merger: &mut Merger,
+    visit: &mut impl FnMut(Run) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    while let Some(span) = walker.next_span() {
+        match span {
+            Span::Strided { offset, block, count, stride } => {
+                merger.push(Run { offset, len: block }, visit)?;
+                if count > 1 {
+                    // Within a row, runs never touch.
+                    visit(merger.pending)?;
+                    let mut run = Run { offset: offset.wrapping_add(stride), len: block };
+                    for _ in 2..count {
+                        visit(run)?;
+                        run.offset = run.offset.wrapping_add(stride);
+                    }
+                    merger.pending = run;
+                }
+            }
+            Span::Index { origin, displacements, block } => {
+                for displacement in displacements {
+                    merger.push(Run { offset: origin + displacement, len: block }, visit)?;
+                }
+            }
+            Span::VarIndex { origin, displacements, lengths } => {
+                for (displacement, &len) in displacements.iter().zip(lengths) {
+                    merger.push(Run { offset: origin + displacement, len }, visit)?;
+                }
+            }
+        }
+    }
+    if merger.pending.len > 0 { visit(merger.pending) } else { ControlFlow::Continue(()) }
+}

@@ -1,0 +1,146 @@
+//! The canonical layout of a type.
+
+use std::collections::HashSet;
+use std::mem::{size_of, size_of_val};
+use std::sync::{Arc, OnceLock};
+
+use crate::bounds::Bounds;
+use crate::canon::settle;
+use crate::lower::lower;
+use crate::overlap::overlaps;
+use crate::piece::{Leaf, Piece};
+use crate::tree::Datatype;
+
+/// Neighboring bytes: in memory, or in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Run {
+    /// First byte, in bytes from the base address.
+    pub offset: i64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+impl Run {
+    /// End of the last byte, in bytes from the base address.
+    pub fn end(&self) -> i64 {
+        self.offset + self.len as i64
+    }
+}
+
+/// The canonical, order-preserving form of a type: where its bytes lie, in the order of the type map.
+///
+/// Symbolic: memory follows the description of the type, never the number of its runs. Two layouts are equal if they were
+/// rewritten to the same form; types of up to 32 runs with the same runs always are.
+///
+/// ```
+/// use capulet_datatype::{Datatype, Named};
+/// let float = Datatype::named(Named::Float);
+/// let huge = Datatype::vector(100_000_000, 1, 2, &float)?;
+/// assert_eq!(huge.layout().block_count(), 100_000_000);
+/// assert!(huge.layout().is_monotone() && huge.layout().heap_bytes() < 1024);
+/// # Ok::<(), capulet_datatype::TypeError>(())
+/// ```
+#[derive(Debug)]
+pub struct Layout {
+    root: Option<Piece>,
+    bounds: Bounds,
+    overlap: OnceLock<bool>,
+}
+
+impl PartialEq for Layout {
+    fn eq(&self, other: &Self) -> bool {
+        let same_bytes = match (&self.root, &other.root) {
+            (Some(left), Some(right)) => left.base == right.base && left.same_shape(right),
+            (None, None) => true,
+            _ => false,
+        };
+        same_bytes && self.bounds == other.bounds
+    }
+}
+
+impl Eq for Layout {}
+
+impl Layout {
+    pub(crate) fn of(datatype: &Datatype) -> Self {
+        Self { root: lower(datatype).map(settle), bounds: datatype.bounds(), overlap: OnceLock::new() }
+    }
+
+    pub(crate) fn root(&self) -> Option<&Piece> {
+        self.root.as_ref()
+    }
+
+    /// Bytes of data in one instance.
+    pub fn size(&self) -> u64 {
+        self.root.as_ref().map_or(0, |root| root.facts.size)
+    }
+
+    /// The distance between two consecutive instances, in bytes; may be negative.
+    pub fn extent(&self) -> i64 {
+        self.bounds.extent()
+    }
+
+    /// Lower bound, in bytes.
+    pub fn lb(&self) -> i64 {
+        self.bounds.lb
+    }
+
+    /// Lowest byte of data; 0 without data.
+    pub fn true_lb(&self) -> i64 {
+        self.bounds.true_lb
+    }
+
+    /// End of the highest byte of data; 0 without data.
+    pub fn true_ub(&self) -> i64 {
+        self.bounds.true_ub
+    }
+
+    /// Whether an instance is one run as long as the extent, so that any number of instances is one run.
+    pub fn is_dense(&self) -> bool {
+        let block = self.root.as_ref().and_then(Piece::as_block);
+        block.is_some_and(|bytes| i64::try_from(bytes) == Ok(self.extent()))
+    }
+
+    /// Whether each byte of an instance lies behind all bytes that precede it in the stream: offsets rise and nothing
+    /// overlaps. Exact; O(1).
+    pub fn is_monotone(&self) -> bool {
+        self.root.as_ref().is_none_or(|root| root.facts.monotone)
+    }
+
+    /// Whether two bytes of one instance may lie at one place. Exact for monotone layouts (`false`), for one strided
+    /// dimension, for index lists of runs, and for up to 65,536 runs; beyond that, some interleaved layouts without
+    /// overlap are said to have one. Computed at the first call, and kept.
+    pub fn has_overlap(&self) -> bool {
+        *self.overlap.get_or_init(|| self.root.as_ref().is_some_and(overlaps))
+    }
+
+    /// The exact number of maximal runs of one instance: neighbors in the stream that touch in memory count as one.
+    /// O(1).
+    pub fn block_count(&self) -> u64 {
+        self.root.as_ref().map_or(0, |root| root.facts.blocks)
+    }
+
+    /// Memory that the layout holds, itself included, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        let mut seen = HashSet::new();
+        size_of::<Self>() + self.root.as_ref().map_or(0, |root| heap_bytes(root, &mut seen))
+    }
+}
+
+/// Heap memory of a piece; parts that are shared count once.
+fn heap_bytes(piece: &Piece, seen: &mut HashSet<usize>) -> usize {
+    let dims = if piece.dims.spilled() { size_of_val(piece.dims.as_slice()) } else { 0 };
+    let mut first = |address: usize| seen.insert(address);
+    dims + match &piece.leaf {
+        Leaf::Block(_) => 0,
+        Leaf::Index(index) if first(Arc::as_ptr(index).addr()) => {
+            size_of_val(&**index) + size_of_val(&*index.displacements) + heap_bytes(&index.body, seen)
+        }
+        Leaf::VarIndex(index) if first(Arc::as_ptr(index).addr()) => index.heap_bytes(),
+        Leaf::Sequence(sequence) if first(Arc::as_ptr(sequence).addr()) => {
+            let own =
+                size_of_val(&**sequence) + size_of_val(&*sequence.pieces) + size_of_val(&*sequence.starts);
+            own + sequence.pieces.iter().map(|piece| heap_bytes(piece, seen)).sum::<usize>()
+        }
+        _ => 0,
+    }
+}

@@ -1,0 +1,135 @@
+//! From the constructor tree to the canonical pieces: one case per combiner, in type-map order.
+//!
+//! All places of bytes were checked when the tree was built, so displacements are summed with wrapping arithmetic: the sum
+//! that counts, the place of a byte, is exact.
+
+use crate::arrays::{Axis, axes, darray_choice, subarray_choice};
+use crate::canon::{RunList, list, repeat, sequence, shift};
+use crate::named::Named;
+use crate::piece::Piece;
+use crate::tree::{Combiner, Datatype};
+
+/// The pieces of one instance; `None` if it has no data.
+pub(crate) fn lower(datatype: &Datatype) -> Option<Piece> {
+    if datatype.size() == 0 {
+        return None;
+    }
+    match datatype.combiner() {
+        Combiner::Named(named) => lower_named(*named),
+        Combiner::Dup { old } | Combiner::Resized { old, .. } => body(old),
+        Combiner::Contiguous { count, old } => repeat(body(old)?, *count, old.extent()),
+        Combiner::Vector { count, blocklength, stride, old } => {
+            let stride_bytes = stride.wrapping_mul(old.extent());
+            repeat(block(old, *blocklength)?, *count, stride_bytes)
+        }
+        Combiner::Hvector { count, blocklength, stride_bytes, old } => {
+            repeat(block(old, *blocklength)?, *count, *stride_bytes)
+        }
+        Combiner::Indexed { blocklengths, displacements, old } => {
+            blocks(old, blocklengths, displacements, old.extent())
+        }
+        Combiner::Hindexed { blocklengths, displacements_bytes, old } => {
+            blocks(old, blocklengths, displacements_bytes, 1)
+        }
+        Combiner::IndexedBlock { blocklength, displacements, old } => {
+            equal_blocks(block(old, *blocklength)?, displacements, old.extent())
+        }
+        Combiner::HindexedBlock { blocklength, displacements_bytes, old } => {
+            equal_blocks(block(old, *blocklength)?, displacements_bytes, 1)
+        }
+        Combiner::Struct { blocklengths, displacements_bytes, types } => {
+            lower_struct(blocklengths, displacements_bytes, types)
+        }
+        Combiner::Subarray { sizes, subsizes, starts, order, old } => {
+            lower_array(body(old)?, &axes(sizes, subarray_choice(subsizes, starts), *order, old.extent()))
+        }
+        Combiner::Darray { rank, gsizes, distributions, psizes, order, old } => {
+            let chosen = darray_choice(*rank, gsizes, distributions, psizes);
+            lower_array(body(old)?, &axes(gsizes, chosen, *order, old.extent()))
+        }
+    }
+}
+
+/// The pieces of one old instance.
+fn body(old: &Datatype) -> Option<Piece> {
+    old.layout().root().cloned()
+}
+
+/// `n` old instances, an extent apart.
+fn block(old: &Datatype, n: u64) -> Option<Piece> {
+    repeat(body(old)?, n, old.extent())
+}
+
+fn lower_named(named: Named) -> Option<Piece> {
+    let mut runs = RunList::default();
+    named.elements().for_each(|(at, prim)| runs.push(at as i64, prim.bytes.into()));
+    runs.into_piece()
+}
+
+fn lower_struct(blocklengths: &[u64], displacements: &[i64], types: &[Datatype]) -> Option<Piece> {
+    let fields = || blocklengths.iter().zip(displacements).zip(types);
+    let is_run = |(n, old): (u64, &Datatype)| {
+        let block = old.layout().root().map(Piece::as_block);
+        n == 0 || block.is_none_or(|block| block.is_some() && (n == 1 || old.layout().is_dense()))
+    };
+    if !fields().all(|((&n, _), old)| is_run((n, old))) {
+        return sequence(fields().filter_map(|((&n, &at), old)| Some(shift(block(old, n)?, at))).collect());
+    }
+    let mut runs = RunList::default();
+    for ((&n, &at), old) in fields() {
+        if let Some(root) = old.layout().root() {
+            runs.push(at.wrapping_add(root.base), n * root.facts.size);
+        }
+    }
+    runs.into_piece()
+}
+
+/// Blocks of one length.
+fn equal_blocks(block: Piece, displacements: &[i64], unit: i64) -> Option<Piece> {
+    let places = displacements.iter().map(|displacement| displacement.wrapping_mul(unit));
+    match block.as_block() {
+        Some(bytes) => {
+            let mut runs = RunList::default();
+            places.for_each(|place| runs.push(place.wrapping_add(block.base), bytes));
+            runs.into_piece()
+        }
+        None => list(places.collect(), block),
+    }
+}
+
+/// Blocks of their own lengths.
+fn blocks(old: &Datatype, blocklengths: &[u64], displacements: &[i64], unit: i64) -> Option<Piece> {
+    let body = body(old)?;
+    let present = || blocklengths.iter().zip(displacements).filter(|(n, _)| **n > 0);
+    let place = |displacement: i64| displacement.wrapping_mul(unit);
+    if body.as_block().is_some_and(|bytes| i64::try_from(bytes) == Ok(old.extent())) {
+        let mut runs = RunList::default();
+        for (&n, &displacement) in present() {
+            runs.push(place(displacement).wrapping_add(body.base), n * body.facts.size);
+        }
+        return runs.into_piece();
+    }
+    let (&first, _) = present().next()?;
+    if present().all(|(&n, _)| n == first) {
+        let displacements: Vec<i64> = present().map(|(_, &displacement)| displacement).collect();
+        return equal_blocks(repeat(body, first, old.extent())?, &displacements, unit);
+    }
+    let parts =
+        present().filter_map(|(&n, &at)| Some(shift(repeat(body.clone(), n, old.extent())?, place(at))));
+    sequence(parts.collect())
+}
+
+/// The chosen elements of an array, the fastest axis innermost.
+fn lower_array(mut piece: Piece, axes: &[Axis]) -> Option<Piece> {
+    for Axis { chosen, stride } in axes {
+        let at = |index: u64| stride.wrapping_mul(index as i64);
+        let block = repeat(piece.clone(), chosen.block, *stride);
+        let rest = repeat(piece, chosen.rest, *stride);
+        let period = at(chosen.period);
+        let mut parts = Vec::with_capacity(2);
+        parts.extend(block.and_then(|block| repeat(block, chosen.blocks, period)));
+        parts.extend(rest.map(|rest| shift(rest, period.wrapping_mul(chosen.blocks as i64))));
+        piece = shift(sequence(parts)?, at(chosen.first));
+    }
+    Some(piece)
+}

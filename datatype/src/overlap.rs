@@ -1,0 +1,73 @@
+//! Whether two bytes of a piece lie at one place.
+
+use crate::piece::{Leaf, Piece};
+use crate::walk::Walker;
+
+/// Up to so many runs are compared one by one.
+const LISTED_RUNS: u64 = 65_536;
+
+/// Leaves nested deeper are not looked into: shared parts would be visited once per path.
+const NESTING_MAX: u32 = 8;
+
+/// Exact for monotone pieces and for those of few runs; conservative (`true`) for what interleaves otherwise.
+pub(crate) fn overlaps(piece: &Piece) -> bool {
+    overlaps_inside(piece, 0)
+}
+
+fn overlaps_inside(piece: &Piece, nesting: u32) -> bool {
+    if piece.facts.monotone {
+        return false;
+    }
+    if nesting == 0 && piece.facts.blocks <= LISTED_RUNS {
+        return runs_overlap(piece);
+    }
+    nesting == NESTING_MAX || leaf_overlaps(&piece.leaf, nesting + 1) || dims_overlap(piece)
+}
+
+fn runs_overlap(piece: &Piece) -> bool {
+    let mut runs = Vec::with_capacity(piece.facts.blocks as usize);
+    let mut walker = Walker::new(piece, 0, piece.facts.size);
+    while let Some(span) = walker.next_span() {
+        span.for_each(|offset, bytes| runs.push((offset, offset + bytes as i64)));
+    }
+    any_overlap(runs)
+}
+
+fn any_overlap(mut hulls: Vec<(i64, i64)>) -> bool {
+    hulls.sort_unstable();
+    hulls.windows(2).any(|pair| pair[0].1 > pair[1].0)
+}
+
+fn leaf_overlaps(leaf: &Leaf, nesting: u32) -> bool {
+    match leaf {
+        Leaf::Block(_) => false,
+        Leaf::Index(index) => {
+            let (low, high) = (index.body.facts.low, index.body.facts.high);
+            let hulls = index.displacements.iter().map(|at| (at + low, at + high)).collect();
+            overlaps_inside(&index.body, nesting) || any_overlap(hulls)
+        }
+        Leaf::VarIndex(index) => {
+            let runs = index.displacements.iter().zip(&index.lengths);
+            any_overlap(runs.map(|(&at, &bytes)| (at, at + bytes as i64)).collect())
+        }
+        Leaf::Sequence(sequence) => {
+            let hull = |piece: &Piece| (piece.base + piece.facts.low, piece.base + piece.facts.high);
+            sequence.pieces.iter().any(|piece| overlaps_inside(piece, nesting))
+                || any_overlap(sequence.pieces.iter().map(hull).collect())
+        }
+    }
+}
+
+/// Repetitions are apart if each stride spans all that smaller strides reach.
+fn dims_overlap(piece: &Piece) -> bool {
+    let reach = |dim: &crate::piece::Dim| u128::from(dim.stride.unsigned_abs()) * u128::from(dim.n - 1);
+    let hull = piece.facts.high.abs_diff(piece.facts.low);
+    let mut span = u128::from(hull) - piece.dims.iter().map(reach).sum::<u128>();
+    let mut dims: Vec<_> = piece.dims.iter().collect();
+    dims.sort_unstable_by_key(|dim| dim.stride.unsigned_abs());
+    dims.into_iter().any(|dim| {
+        let meets = u128::from(dim.stride.unsigned_abs()) < span;
+        span += reach(dim);
+        meets
+    })
+}

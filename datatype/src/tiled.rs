@@ -1,0 +1,290 @@
+//! A layout laid end to end: what a view or a buffer of `count` elements is.
+
+use std::sync::Arc;
+
+use crate::canon::repeat;
+use crate::error::{Result, TypeError, overflow};
+use crate::layout::Layout;
+use crate::piece::{Leaf, Piece};
+
+/// `count` instances of a layout, instance `i` at `i` extents. Its *stream* is the data of all instances, in order.
+///
+/// Cheap to clone. The repetition is part of the canonical form: any number of instances of a dense layout is one run.
+///
+/// ```
+/// use capulet_datatype::{Datatype, Named, Tiled};
+/// let int = Datatype::named(Named::Int);
+/// let every_fourth = Datatype::resized(0, 16, &int)?;
+/// let view = Tiled::forever(every_fourth.layout().clone());
+/// assert_eq!(view.offset_of(4 * 1_000_000_000), 16_000_000_000);
+/// assert_eq!(view.bytes_below(33), 9);
+/// # Ok::<(), capulet_datatype::TypeError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Tiled {
+    layout: Arc<Layout>,
+    count: u64,
+    root: Option<Piece>,
+}
+
+impl Tiled {
+    /// `count` instances.
+    ///
+    /// # Errors
+    /// [`TypeError::Overflow`] if the bytes, or an offset, do not fit in `i64`.
+    pub fn new(layout: Arc<Layout>, count: u64) -> Result<Self> {
+        let root = match layout.root() {
+            Some(piece) if count > 0 => {
+                check(piece, count, layout.extent())?;
+                repeat(piece.clone(), count, layout.extent())
+            }
+            _ => None,
+        };
+        Ok(Self { layout, count, root })
+    }
+
+    /// As many whole instances as end at or below the offset `end`, in bytes from the base; at least 0. The extent must be
+    /// positive for more than one.
+    pub fn until(layout: Arc<Layout>, end: i64) -> Self {
+        let count = layout.root().map_or(0, |piece| count_until(piece, layout.extent(), end));
+        let root = match layout.root() {
+            Some(piece) if count > 0 => repeat(piece.clone(), count, layout.extent()),
+            _ => None,
+        };
+        Self { layout, count, root }
+    }
+
+    /// As many instances as offsets can tell apart: how a file view tiles its file.
+    pub fn forever(layout: Arc<Layout>) -> Self {
+        Self::until(layout, i64::MAX)
+    }
+
+    /// The layout of one instance.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// The number of instances.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn root(&self) -> Option<&Piece> {
+        self.root.as_ref()
+    }
+
+    /// Bytes of data in all instances: the length of the stream. At most `i64::MAX`.
+    pub fn size(&self) -> u64 {
+        self.root.as_ref().map_or(0, |root| root.facts.size)
+    }
+
+    /// Lowest byte of data; 0 without data.
+    pub fn true_lb(&self) -> i64 {
+        self.root.as_ref().map_or(0, |root| root.base + root.facts.low)
+    }
+
+    /// End of the highest byte of data; 0 without data.
+    pub fn true_ub(&self) -> i64 {
+        self.root.as_ref().map_or(0, |root| root.base + root.facts.high)
+    }
+
+    /// Whether all instances together are one run (or nothing).
+    pub fn is_dense(&self) -> bool {
+        self.root.as_ref().is_none_or(|root| root.as_block().is_some())
+    }
+
+    /// Whether each byte lies behind all bytes that precede it in the stream, over all instances. Exact; O(1).
+    pub fn is_monotone(&self) -> bool {
+        self.root.as_ref().is_none_or(|root| root.facts.monotone)
+    }
+
+    /// The exact number of maximal runs of the whole stream. O(1).
+    pub fn runs(&self) -> u64 {
+        self.root.as_ref().map_or(0, |root| root.facts.blocks)
+    }
+
+    /// The offset of stream byte `stream`. At or behind the end of the stream: the end of its last byte. O(depth + log n).
+    pub fn offset_of(&self, stream: u64) -> i64 {
+        let Some(root) = &self.root else { return 0 };
+        if stream >= root.facts.size { root.base + root.facts.end } else { offset_of(root, stream) }
+    }
+
+    /// The number of stream bytes that lie at offsets below `offset`: the stream position of the first byte at or behind
+    /// it. O(depth + log n). Only for monotone layouts: for others the answer is some stream position.
+    pub fn bytes_below(&self, offset: i64) -> u64 {
+        self.root.as_ref().map_or(0, |root| bytes_below(root, offset.saturating_sub(root.base)))
+    }
+
+    /// The number of maximal runs in the stream bytes of `range`. O(depth + log n), and linear in index lists of pieces
+    /// that touch each other.
+    ///
+    /// # Errors
+    /// [`TypeError::BadRange`].
+    pub fn block_count(&self, range: std::ops::Range<u64>) -> Result<u64> {
+        self.check_range(&range)?;
+        let Some(root) = &self.root else { return Ok(0) };
+        if range.is_empty() {
+            return Ok(0);
+        }
+        Ok(1 + breaks_below(root, range.end) - breaks_below(root, range.start + 1))
+    }
+
+    /// Refuses ranges that are reversed or leave the stream.
+    pub(crate) fn check_range(&self, range: &std::ops::Range<u64>) -> Result<()> {
+        if range.start > range.end || range.end > self.size() {
+            return Err(TypeError::BadRange { start: range.start, end: range.end, size: self.size() });
+        }
+        Ok(())
+    }
+}
+
+/// The hull and the size of `count` instances must fit in `i64`, so that all offsets are plain sums.
+fn check(piece: &Piece, count: u64, extent: i64) -> Result<()> {
+    let size = u128::from(piece.facts.size) * u128::from(count);
+    let reach = i128::from(extent) * i128::from(count - 1);
+    let low = i128::from(piece.base) + i128::from(piece.facts.low) + reach.min(0);
+    let high = i128::from(piece.base) + i128::from(piece.facts.high) + reach.max(0);
+    let max = i128::from(i64::MAX);
+    if size > max as u128 {
+        return overflow("the size of all elements");
+    }
+    if low < i128::from(i64::MIN) || high > max || high - low > max || reach.abs() > max {
+        return overflow("the place of the last element");
+    }
+    Ok(())
+}
+
+/// The largest count that [`check`] accepts and that ends at or below `end`.
+fn count_until(piece: &Piece, extent: i64, end: i64) -> u64 {
+    let room = i128::from(end) - i128::from(piece.base) - i128::from(piece.facts.high);
+    if room < 0 {
+        return 0;
+    }
+    if extent <= 0 {
+        return 1;
+    }
+    let hull = i128::from(piece.facts.high) - i128::from(piece.facts.low);
+    let room = room.min(i128::from(i64::MAX) - hull);
+    let by_place = room / i128::from(extent) + 1;
+    let by_size = i128::from(i64::MAX) / i128::from(piece.facts.size);
+    // Not negative, and at most i64::MAX by the second term.
+    by_place.min(by_size) as u64
+}
+
+/// The offset of a stream byte of `piece`, relative to what its base is relative to.
+fn offset_of(mut piece: &Piece, mut position: u64) -> i64 {
+    let mut offset = 0_i64;
+    loop {
+        offset = offset.wrapping_add(piece.base);
+        for dim in piece.dims.iter().rev() {
+            offset = offset.wrapping_add(dim.stride.wrapping_mul((position / dim.unit) as i64));
+            position %= dim.unit;
+        }
+        match &piece.leaf {
+            Leaf::Block(_) => return offset.wrapping_add(position as i64),
+            Leaf::Index(index) => {
+                let entry = (position / index.body.facts.size) as usize;
+                position %= index.body.facts.size;
+                offset = offset.wrapping_add(index.displacements[entry]);
+                piece = &index.body;
+            }
+            Leaf::VarIndex(index) => {
+                let (entry, inside) = index.locate(position);
+                return offset.wrapping_add(index.displacements[entry]).wrapping_add(inside as i64);
+            }
+            Leaf::Sequence(sequence) => {
+                let (entry, inside) = sequence.locate(position);
+                (piece, position) = (&sequence.pieces[entry], inside);
+            }
+        }
+    }
+}
+
+/// Stream bytes of a monotone piece that lie less than `reach` bytes behind its first byte.
+fn bytes_below(mut piece: &Piece, mut reach: i64) -> u64 {
+    let mut below = 0;
+    loop {
+        if reach <= 0 {
+            return below;
+        }
+        if reach >= piece.facts.high && piece.dims.is_empty() {
+            return below + piece.facts.size;
+        }
+        for dim in piece.dims.iter().rev() {
+            // In a monotone piece strides are positive, and all of a repetition lies below the start of the next.
+            let place = (reach / dim.stride.max(1)).min(dim.n as i64 - 1);
+            below += place as u64 * dim.unit;
+            reach -= place * dim.stride;
+        }
+        match &piece.leaf {
+            Leaf::Block(bytes) => return below + (reach as u64).min(*bytes),
+            Leaf::Index(index) => {
+                let entry = index.displacements.partition_point(|&at| at < reach).max(1) - 1;
+                below += entry as u64 * index.body.facts.size;
+                reach -= index.displacements[entry];
+                piece = &index.body;
+            }
+            Leaf::VarIndex(index) => {
+                let entry = index.displacements.partition_point(|&at| at < reach).max(1) - 1;
+                let inside = (reach - index.displacements[entry]).max(0) as u64;
+                return below + index.start_of(entry) + inside.min(index.lengths[entry]);
+            }
+            Leaf::Sequence(sequence) => {
+                let entry = sequence.pieces.partition_point(|piece| piece.base < reach).max(1) - 1;
+                below += sequence.starts[entry];
+                reach -= sequence.pieces[entry].base;
+                piece = &sequence.pieces[entry];
+            }
+        }
+    }
+}
+
+/// The number of stream bytes at `1..position` of the piece that do not lie behind their predecessor in memory.
+fn breaks_below(piece: &Piece, mut position: u64) -> u64 {
+    let (mut breaks, mut facts_blocks) = (0, piece.facts.blocks);
+    let mut end = piece.facts.end;
+    for dim in piece.dims.iter().rev() {
+        // Undo the outermost repetition: the facts of what is inside.
+        end -= dim.stride * (dim.n as i64 - 1);
+        let touches = end == dim.stride;
+        let inside = if touches { (facts_blocks + dim.n - 1) / dim.n } else { facts_blocks / dim.n };
+        facts_blocks = inside;
+        let place = position / dim.unit;
+        position %= dim.unit;
+        let seams = if position > 0 { place } else { place.saturating_sub(1) };
+        breaks += place * (inside - 1) + if touches { 0 } else { seams };
+    }
+    breaks + leaf_breaks_below(&piece.leaf, position)
+}
+
+fn leaf_breaks_below(leaf: &Leaf, position: u64) -> u64 {
+    if position == 0 {
+        return 0;
+    }
+    match leaf {
+        Leaf::Block(_) => 0,
+        Leaf::Index(index) => {
+            let body = &index.body;
+            let (entry, inside) = ((position / body.facts.size) as usize, position % body.facts.size);
+            let seams = if inside > 0 { entry } else { entry - 1 };
+            let touching = |pair: &&[i64]| pair[0] + body.facts.end == pair[1];
+            let touches = match index.touches {
+                0 => 0,
+                _ => index.displacements[..=seams].windows(2).filter(touching).count(),
+            };
+            entry as u64 * (body.facts.blocks - 1) + (seams - touches) as u64 + breaks_below(body, inside)
+        }
+        Leaf::VarIndex(index) => {
+            let (entry, _) = index.locate(position - 1);
+            entry as u64
+        }
+        Leaf::Sequence(sequence) => {
+            let (entry, inside) = sequence.locate(position - 1);
+            let whole = &sequence.pieces[..=entry];
+            let seams =
+                whole.windows(2).filter(|pair| pair[0].base + pair[0].facts.end != pair[1].base).count();
+            let inner: u64 = whole[..entry].iter().map(|piece| piece.facts.blocks - 1).sum();
+            inner + seams as u64 + breaks_below(&whole[entry], inside + 1)
+        }
+    }
+}

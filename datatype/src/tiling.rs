@@ -1,0 +1,133 @@
+//! Whether a filetype is made of whole etypes (MPI 4.1, 14.1.1).
+
+use std::ops::ControlFlow;
+
+use crate::cursor::Cursor;
+use crate::named::PrimKind;
+use crate::tiled::Tiled;
+use crate::tree::{Combiner, Datatype};
+
+/// Types of up to so many etypes are compared etype by etype when nothing quicker decides.
+const LISTED_ETYPES: u64 = 4096;
+
+impl Datatype {
+    /// Whether this type is made of whole instances of `etype`, as a filetype must be: its signature repeats that of the
+    /// etype, and its bytes lie as whole etypes at distances that are multiples of the etype's extent, holes and extent
+    /// included. An etype of bytes fits every signature.
+    ///
+    /// Decided in symbolic time, never per run. An etype with holes is found in the constructors of this type, or etype by
+    /// etype if there are no more than 4,096; a larger type that imitates such an etype from other parts is refused.
+    pub fn is_tiling_of(&self, etype: &Self) -> bool {
+        self.repeats_signature_of(etype) && self.lies_as_whole(etype)
+    }
+
+    /// Whether the basic elements of this type are a whole number of repetitions of those of `etype`; elements of
+    /// [`PrimKind::Byte`] match any bytes. O(log n).
+    pub fn repeats_signature_of(&self, etype: &Self) -> bool {
+        if self.size() == 0 {
+            return true;
+        }
+        let (size, etype_size) = (self.size(), etype.size());
+        if etype_size == 0 || size % etype_size != 0 {
+            return false;
+        }
+        is_bytes(etype) || is_bytes(self) || self.signature().repetitions_of(etype.signature()).is_some()
+    }
+
+    /// The geometric half of [`Datatype::is_tiling_of`]: whole etypes at multiples of the etype's extent.
+    pub fn lies_as_whole(&self, etype: &Self) -> bool {
+        let extent = etype.extent();
+        let (Some(root), Some(unit)) = (self.layout().root(), etype.layout().root()) else {
+            return self.size() == 0;
+        };
+        if extent <= 0 || self.extent() % extent != 0 || self.lb() % extent != 0 {
+            return false;
+        }
+        if etype.layout().is_dense() && unit.base == 0 && root.granule().is_multiple_of(extent as u64) {
+            return true;
+        }
+        self.is_constructed_from(etype, 0) || self.holds_etypes(etype)
+    }
+
+    /// Searches the constructors for the etype. Arguments of each are multiples of its extent.
+    fn is_constructed_from(&self, etype: &Self, nesting: u32) -> bool {
+        if self.size() == 0 || self.is_equivalent(etype) {
+            return true;
+        }
+        let extent = etype.extent();
+        let whole = |bytes: i64| bytes % extent == 0;
+        let inside = |old: &Self| {
+            nesting < 16
+                && (old.size() == 0 || whole(old.extent()))
+                && old.is_constructed_from(etype, nesting + 1)
+        };
+        match self.combiner() {
+            Combiner::Named(_) => false,
+            Combiner::Dup { old }
+            | Combiner::Contiguous { old, .. }
+            | Combiner::Vector { old, .. }
+            | Combiner::Indexed { old, .. }
+            | Combiner::IndexedBlock { old, .. }
+            | Combiner::Subarray { old, .. }
+            | Combiner::Darray { old, .. } => inside(old),
+            // The extent of what is resized matters to nobody but its parent.
+            Combiner::Resized { old, .. } => nesting < 16 && old.is_constructed_from(etype, nesting + 1),
+            Combiner::Hvector { stride_bytes, old, .. } => whole(*stride_bytes) && inside(old),
+            Combiner::Hindexed { displacements_bytes, old, .. }
+            | Combiner::HindexedBlock { displacements_bytes, old, .. } => {
+                displacements_bytes.iter().copied().all(whole) && inside(old)
+            }
+            Combiner::Struct { blocklengths, displacements_bytes, types } => {
+                let mut fields = blocklengths.iter().zip(displacements_bytes).zip(types);
+                fields.all(|((&n, &at), old)| n == 0 || old.size() == 0 || (whole(at) && inside(old)))
+            }
+        }
+    }
+
+    /// Compares etype by etype, if there are few.
+    fn holds_etypes(&self, etype: &Self) -> bool {
+        let etypes = self.size() / etype.size().max(1);
+        if etypes > LISTED_ETYPES || etype.layout().block_count() > LISTED_ETYPES {
+            return false;
+        }
+        let (Ok(mine), Ok(unit)) =
+            (Tiled::new(self.layout().clone(), 1), Tiled::new(etype.layout().clone(), 1))
+        else {
+            return false;
+        };
+        let mut cursor = Cursor::new(mine);
+        for _ in 0..etypes {
+            let Some(first) = cursor.peek() else { return false };
+            let origin = i128::from(first.offset) - i128::from(unit.offset_of(0));
+            if origin % i128::from(etype.extent()) != 0 {
+                return false;
+            }
+            let flow =
+                Cursor::new(unit.clone()).for_each_run(u64::MAX, |run| match cursor.next_run(run.len) {
+                    Some(found)
+                        if found.len == run.len
+                            && i128::from(found.offset) == origin + i128::from(run.offset) =>
+                    {
+                        ControlFlow::Continue(())
+                    }
+                    _ => ControlFlow::Break(()),
+                });
+            if flow.is_break() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Whether the type has no elements but bytes of no meaning.
+fn is_bytes(datatype: &Datatype) -> bool {
+    let mut bytes_only = true;
+    let mut runs = 0;
+    let _ = datatype.signature().for_each_run(|prim, _| {
+        runs += 1;
+        bytes_only &= prim.kind == PrimKind::Byte;
+        if bytes_only && runs < 64 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    bytes_only
+}
