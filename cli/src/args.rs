@@ -65,7 +65,7 @@ pub(crate) struct RunArgs {
 
     /// Hint for every file that the program opens; may be given many times
     ///
-    /// An MPI_Info pair, as in --hint cb_buffer_size=16777216. Hints that the program sets itself come first.
+    /// An MPI_Info pair, as in --hint cb_buffer_size=16777216. It wins over what the program sets itself.
     #[arg(long = "hint", value_name = "KEY=VALUE")]
     pub(crate) hints: Vec<Hint>,
 

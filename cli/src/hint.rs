@@ -24,6 +24,9 @@ pub(crate) enum HintError {
     /// Nothing stands after the `=`.
     #[error("the value after '=' is empty; MPI knows no empty hint")]
     EmptyValue,
+    /// The variable that carries the hints cannot hold it.
+    #[error("a hint cannot contain ';', which separates hints on their way to the library")]
+    Semicolon,
     /// The environment cannot hold it.
     #[error("a hint cannot contain a NUL byte")]
     Nul,
@@ -38,6 +41,9 @@ impl FromStr for Hint {
         if text.contains('\0') {
             return Err(HintError::Nul);
         }
+        if text.contains(';') {
+            return Err(HintError::Semicolon);
+        }
         if key.is_empty() {
             return Err(HintError::EmptyKey);
         }
@@ -48,28 +54,9 @@ impl FromStr for Hint {
     }
 }
 
-/// The hints as one string: `key=value` pairs with `;` between them. A backslash or a semicolon that belongs to a key
-/// or a value has a backslash before it. The first `=` of a pair ends its key.
+/// The hints as one string: `key=value` pairs with `;` between them. The first `=` of a pair ends its key.
 pub(crate) fn encode(hints: &[Hint]) -> String {
-    let mut encoded = String::new();
-    for hint in hints {
-        if !encoded.is_empty() {
-            encoded.push(';');
-        }
-        push_escaped(&mut encoded, &hint.key);
-        encoded.push('=');
-        push_escaped(&mut encoded, &hint.value);
-    }
-    encoded
-}
-
-fn push_escaped(target: &mut String, text: &str) {
-    for character in text.chars() {
-        if matches!(character, '\\' | ';') {
-            target.push('\\');
-        }
-        target.push(character);
-    }
+    hints.iter().map(|hint| format!("{}={}", hint.key, hint.value)).collect::<Vec<_>>().join(";")
 }
 
 #[cfg(test)]
@@ -93,12 +80,12 @@ mod tests {
         assert_eq!("=2".parse::<Hint>(), Err(HintError::EmptyKey));
         assert_eq!("cb_nodes=".parse::<Hint>(), Err(HintError::EmptyValue));
         assert_eq!("a=b\0".parse::<Hint>(), Err(HintError::Nul));
+        assert_eq!("a=b;c=d".parse::<Hint>(), Err(HintError::Semicolon));
     }
 
     #[test]
-    fn separators_inside_a_value_are_escaped() {
+    fn hints_become_one_string() {
         assert_eq!(encode(&[]), "");
-        assert_eq!(encode(&[hint("a=1"), hint("b=2")]), "a=1;b=2");
-        assert_eq!(encode(&[hint(r"path=c:\x;y"), hint("b=2")]), r"path=c:\\x\;y;b=2");
+        assert_eq!(encode(&[hint("a=1"), hint(r"path=c:\x=y")]), r"a=1;path=c:\x=y");
     }
 }
