@@ -31,6 +31,8 @@ mod lock;
 pub mod mem;
 mod options;
 pub mod posix;
+mod registry;
+pub mod wrappers;
 
 pub use batch::{Batch, Direction, Segment, Transfer};
 pub use caps::{Caps, FileLayout, SystemCalls};
@@ -39,6 +41,7 @@ pub use error::{Error, ErrorKind, Operation, Result};
 pub use ext::DriverFileExt;
 pub use lock::{LockGuard, LockMode};
 pub use options::{Access, OpenOptions};
+pub use registry::Registry;
 
 use std::fmt::Debug;
 use std::ops::Range;

@@ -1,0 +1,243 @@
+//! Which driver a file name means.
+
+use crate::mem::MemDriver;
+use crate::posix::PosixDriver;
+use crate::{Driver, Error, ErrorKind, Operation, Result};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Drivers by the prefix of a file name, as in `mem:scratch`, and one for names without. A value: made once by whoever composes
+/// the library, and passed down to whoever opens files.
+///
+/// A prefix is two or more ASCII letters and digits before a colon, all small or all capital: `ufs:`, `UFS:`. Whatever else stands
+/// before a colon belongs to the name, one letter included; a file whose name begins with a prefix is reached as `./mem:x`.
+#[derive(Debug, Clone)]
+pub struct Registry {
+    drivers: BTreeMap<String, Arc<dyn Driver>>,
+    default: Arc<dyn Driver>,
+}
+
+/// Prefixes that mean a storage to ROMIO's users or to this project's, and have no driver here. A file of such a name is hardly what
+/// anybody wants.
+const KNOWN_ELSEWHERE: [&str; 20] = [
+    "bgl", "daos", "ftp", "gpfs", "gridftp", "gsiftp", "hfs", "ime", "lustre", "panfs", "pfs", "piofs",
+    "pvfs", "pvfs2", "quobyte", "rados", "sfs", "testfs", "uring", "xfs",
+];
+
+impl Registry {
+    /// No prefix, and `default` for every name.
+    pub fn new(default: Arc<dyn Driver>) -> Self {
+        Self { drivers: BTreeMap::new(), default }
+    }
+
+    /// The drivers of this crate: `posix:`, also as `ufs:` and `nfs:`, which is the default; and `mem:`, a namespace that is empty at
+    /// first and belongs to this registry and its clones.
+    pub fn standard() -> Self {
+        let posix: Arc<dyn Driver> = Arc::new(PosixDriver::new());
+        let mut registry = Self::new(Arc::clone(&posix));
+        for prefix in ["posix", "ufs", "nfs"] {
+            registry = registry.with(prefix, Arc::clone(&posix));
+        }
+        registry.with("mem", Arc::new(MemDriver::new()))
+    }
+
+    /// This registry with `driver` for names that begin with `prefix` and a colon; in place of another one, if there is.
+    ///
+    /// # Panics
+    /// If `prefix` is not two or more small ASCII letters and digits: such a prefix would never be met.
+    pub fn with(mut self, prefix: &str, driver: Arc<dyn Driver>) -> Self {
+        assert!(
+            prefix.len() >= 2
+                && prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()),
+            "`{prefix}` cannot be a prefix"
+        );
+        self.drivers.insert(prefix.to_owned(), driver);
+        self
+    }
+
+    /// This registry with the driver of `prefix` for names without one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if there is no driver of that prefix.
+    pub fn with_default(mut self, prefix: &str) -> Result<Self> {
+        let driver = self.drivers.get(prefix).ok_or_else(|| self.no_driver(prefix, OsStr::new(prefix)))?;
+        self.default = Arc::clone(driver);
+        Ok(self)
+    }
+
+    /// This registry with every driver replaced by what `wrap` makes of it. A driver of several prefixes is wrapped once, so that
+    /// what counts its calls counts all of them.
+    pub fn wrapped(self, mut wrap: impl FnMut(Arc<dyn Driver>) -> Arc<dyn Driver>) -> Self {
+        let mut done: Vec<(Arc<dyn Driver>, Arc<dyn Driver>)> = Vec::new();
+        let mut wrap_once = |driver: Arc<dyn Driver>| {
+            let same = |other: &Arc<dyn Driver>| std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(&driver));
+            if let Some((_, wrapped)) = done.iter().find(|(inner, _)| same(inner)) {
+                return Arc::clone(wrapped);
+            }
+            let wrapped = wrap(Arc::clone(&driver));
+            done.push((driver, Arc::clone(&wrapped)));
+            wrapped
+        };
+        let default = wrap_once(self.default);
+        let drivers = self.drivers.into_iter().map(|(prefix, driver)| (prefix, wrap_once(driver))).collect();
+        Self { drivers, default }
+    }
+
+    /// The prefixes that have a driver, in alphabetical order, without their colon.
+    pub fn prefixes(&self) -> impl Iterator<Item = &str> {
+        self.drivers.keys().map(String::as_str)
+    }
+
+    /// The driver for names without a prefix.
+    pub fn default_driver(&self) -> &Arc<dyn Driver> {
+        &self.default
+    }
+
+    /// The driver that a file name means, and the path for it. No system call.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for the prefix of a storage that has no driver here.
+    pub fn resolve(&self, name: impl AsRef<OsStr>) -> Result<(Arc<dyn Driver>, PathBuf)> {
+        let name = name.as_ref();
+        if let Some((prefix, path)) = split_prefix(name) {
+            if let Some(driver) = self.drivers.get(&prefix) {
+                return Ok((Arc::clone(driver), path.to_path_buf()));
+            }
+            if KNOWN_ELSEWHERE.contains(&prefix.as_str()) {
+                return Err(self.no_driver(&prefix, name));
+            }
+        }
+        Ok((Arc::clone(&self.default), PathBuf::from(name)))
+    }
+
+    fn no_driver(&self, prefix: &str, name: &OsStr) -> Error {
+        let known = self.prefixes().map(|prefix| format!("{prefix}:")).collect::<Vec<_>>().join(" ");
+        let reason = format!(
+            "no driver for `{prefix}:` is built in; there is {known} (a file of that name: ./{prefix}:...)"
+        );
+        Error::message(ErrorKind::Unsupported, Operation::Resolve, Path::new(name), reason)
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::standard()
+    }
+}
+
+/// What could be a prefix, in small letters, and the rest.
+fn split_prefix(name: &OsStr) -> Option<(String, &Path)> {
+    let bytes = name.as_bytes();
+    let colon = bytes.iter().position(|byte| !byte.is_ascii_alphanumeric())?;
+    let (prefix, rest) = bytes.split_at(colon);
+    let one_case = !(prefix.iter().any(u8::is_ascii_lowercase) && prefix.iter().any(u8::is_ascii_uppercase));
+    if rest[0] != b':' || prefix.len() < 2 || !one_case {
+        return None;
+    }
+    let prefix = std::str::from_utf8(prefix).ok()?.to_ascii_lowercase();
+    Some((prefix, Path::new(OsStr::from_bytes(&rest[1..]))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OpenOptions;
+    use crate::wrappers::{Counting, FaultPlan, Faulty, Target};
+
+    fn resolved(name: &str) -> (&'static str, String) {
+        let (driver, path) = Registry::standard().resolve(name).unwrap();
+        (driver.name(), path.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn a_prefix_chooses_and_is_taken_off() {
+        for (name, driver, path) in [
+            ("ufs:/data/a", "posix", "/data/a"),
+            ("UFS:/data/a", "posix", "/data/a"),
+            ("posix:a", "posix", "a"),
+            ("nfs:a:b", "posix", "a:b"),
+            ("mem:a", "mem", "a"),
+            ("mem:", "mem", ""),
+        ] {
+            assert_eq!(resolved(name), (driver, path.to_owned()), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_prefix_belongs_to_the_name() {
+        for name in [
+            "/data/a",
+            "a",
+            "",
+            "c:a",
+            "unheard:a",
+            "Mem:a",
+            "./mem:a",
+            "me-m:a",
+            "a/mem:b",
+            ":a",
+            "m\u{e9}m:a",
+        ] {
+            assert_eq!(resolved(name), ("posix", name.to_owned()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_storage_without_a_driver_is_refused_in_plain_words() {
+        for name in ["pvfs2:/a", "rados:a", "uring:a", "lustre:a", "gpfs:a", "RADOS:a"] {
+            let error = Registry::standard().resolve(name).unwrap_err();
+            assert_eq!(
+                (error.kind(), error.operation()),
+                (ErrorKind::Unsupported, Operation::Resolve),
+                "{name}"
+            );
+        }
+        let text = Registry::standard().resolve("rados:a").unwrap_err().to_string();
+        assert!(text.contains("`rados:`") && text.contains("mem: nfs: posix: ufs:"), "{text}");
+    }
+
+    #[test]
+    fn names_need_not_be_text() {
+        let name = OsStr::from_bytes(b"mem:\xff");
+        assert_eq!(Registry::standard().resolve(name).unwrap().1.as_os_str().as_bytes(), b"\xff");
+    }
+
+    #[test]
+    fn the_default_can_be_chosen_among_those_that_are_there() {
+        let registry = Registry::standard().with_default("mem").unwrap();
+        assert_eq!(registry.resolve("a").unwrap().0.name(), "mem");
+        assert_eq!(Registry::standard().with_default("rados").unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn clones_share_the_memory_files() {
+        let registry = Registry::standard();
+        let (driver, path) = registry.clone().resolve("mem:a").unwrap();
+        driver.open(&path, &OpenOptions::write().create(true)).unwrap();
+        registry.resolve("mem:a").unwrap().0.delete(&path).unwrap();
+    }
+
+    #[test]
+    fn one_driver_of_many_prefixes_is_wrapped_once() {
+        let mut wraps = 0;
+        let mut faulty = None;
+        let registry = Registry::standard().wrapped(|inner| {
+            wraps += 1;
+            if inner.name() == "posix" {
+                let wrapped = Faulty::new(inner, FaultPlan::parse("open@*:quota").unwrap());
+                faulty = Some(wrapped.clone());
+                return Arc::new(wrapped);
+            }
+            Arc::new(Counting::new(inner))
+        });
+        assert_eq!(wraps, 2);
+        for name in ["a", "ufs:a", "nfs:a"] {
+            let (driver, path) = registry.resolve(name).unwrap();
+            assert_eq!(driver.open(&path, &OpenOptions::read()).unwrap_err().kind(), ErrorKind::Quota);
+        }
+        assert_eq!(faulty.unwrap().calls(Target::Open), 3);
+    }
+}

@@ -1,0 +1,219 @@
+//! Fails on purpose, by a plan.
+
+use super::fault_plan::{Effect, FaultPlan, Target};
+use crate::{
+    Batch, BatchResult, Caps, Completion, Direction, Driver, DriverFile, Error, ErrorKind, FileLayout,
+    LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls,
+};
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Carries out a [`FaultPlan`]. Its clones share the plan and the count of calls.
+#[derive(Debug, Clone)]
+pub struct Faulty {
+    inner: Arc<dyn Driver>,
+    faults: Arc<Faults>,
+}
+
+#[derive(Debug)]
+struct Faults {
+    plan: FaultPlan,
+    /// Calls so far by target, in the order of `Target::NAMES`.
+    calls: [AtomicU64; Target::NAMES.len()],
+}
+
+/// What is to be done to one call.
+#[derive(Debug, Default)]
+struct Verdict {
+    delay: Duration,
+    failure: Option<(ErrorKind, u64)>,
+    short_bytes: Option<u64>,
+    piece_bytes: Option<u64>,
+}
+
+impl Faults {
+    fn count(&self, target: Target) -> &AtomicU64 {
+        &self.calls[target as usize]
+    }
+
+    /// Counts a call of `target` and tells what happens to it.
+    fn judge(&self, target: Target) -> Verdict {
+        let index = self.count(target).fetch_add(1, Relaxed);
+        let index_of_any = self.count(Target::Any).fetch_add(1, Relaxed);
+        let mut verdict = Verdict::default();
+        for fault in &self.plan.faults {
+            let applies = match fault.target {
+                Target::Any => fault.when.matches(index_of_any),
+                own => own == target && fault.when.matches(index),
+            };
+            if !applies {
+                continue;
+            }
+            match fault.effect {
+                Effect::Fail { kind, after_bytes } => {
+                    verdict.failure = verdict.failure.or(Some((kind, after_bytes)))
+                }
+                Effect::Short { bytes } => verdict.short_bytes = verdict.short_bytes.or(Some(bytes)),
+                Effect::Pieces { bytes } => verdict.piece_bytes = verdict.piece_bytes.or(Some(bytes)),
+                Effect::Delay(delay) => verdict.delay += delay,
+            }
+        }
+        std::thread::sleep(verdict.delay);
+        verdict
+    }
+
+    /// Counts a call that moves no bytes; the error if it is to fail.
+    fn admit(&self, target: Target, operation: Operation, path: &Path) -> Result<()> {
+        match self.judge(target).failure {
+            None => Ok(()),
+            Some((kind, _)) => Err(injected(kind, operation, path)),
+        }
+    }
+}
+
+impl Faulty {
+    /// Does to the calls of `inner` what `plan` says.
+    pub fn new(inner: Arc<dyn Driver>, plan: FaultPlan) -> Self {
+        let calls = std::array::from_fn(|_| AtomicU64::new(0));
+        Self { inner, faults: Arc::new(Faults { plan, calls }) }
+    }
+
+    /// Calls of `target` so far. A run without faults tells how many call numbers there are to fail at.
+    pub fn calls(&self, target: Target) -> u64 {
+        self.faults.count(target).load(Relaxed)
+    }
+}
+
+impl Driver for Faulty {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
+        self.faults.admit(Target::Open, Operation::Open, path)?;
+        let inner = self.inner.open(path, options)?;
+        Ok(Arc::new(FaultyFile { inner, path: path.to_path_buf(), faults: Arc::clone(&self.faults) }))
+    }
+
+    fn delete(&self, path: &Path) -> Result<()> {
+        self.faults.admit(Target::Delete, Operation::Delete, path)?;
+        self.inner.delete(path)
+    }
+}
+
+#[derive(Debug)]
+struct FaultyFile {
+    inner: Arc<dyn DriverFile>,
+    path: PathBuf,
+    faults: Arc<Faults>,
+}
+
+impl FaultyFile {
+    /// Moves the first `bytes` bytes of the batch in pieces, if it is to be in pieces.
+    fn move_front(&self, batch: &mut Batch<'_>, bytes: u64, piece_bytes: Option<u64>) -> BatchResult {
+        let piece_bytes = piece_bytes.unwrap_or(u64::MAX).max(1);
+        let mut moved = 0;
+        while moved < bytes {
+            let end = moved.saturating_add(piece_bytes).min(bytes);
+            let result = self.inner.submit(batch.part(moved..end)).wait();
+            let short = moved + result.bytes < end;
+            moved += result.bytes;
+            if short || result.error.is_some() {
+                return BatchResult { bytes: moved, error: result.error };
+            }
+        }
+        BatchResult::moved(moved)
+    }
+}
+
+impl DriverFile for FaultyFile {
+    fn caps(&self) -> Caps {
+        self.inner.caps()
+    }
+
+    fn layout(&self) -> FileLayout {
+        self.inner.layout()
+    }
+
+    fn submit(&self, mut batch: Batch<'_>) -> Completion {
+        let (target, operation) = match batch.direction() {
+            Direction::Read => (Target::Read, Operation::Read),
+            Direction::Write => (Target::Write, Operation::Write),
+        };
+        let verdict = self.faults.judge(target);
+        let short_kind =
+            verdict.short_bytes.filter(|bytes| *bytes < batch.bytes()).map(|bytes| (ErrorKind::Io, bytes));
+        let stop = match verdict.failure {
+            None => short_kind,
+            Some((kind, after)) if short_kind.is_none_or(|(_, bytes)| after <= bytes) => Some((kind, after)),
+            Some((kind, _)) => short_kind.map(|(_, bytes)| (kind, bytes)),
+        };
+        let Some((kind, stop_bytes)) = stop else {
+            return match verdict.piece_bytes {
+                None => self.inner.submit(batch),
+                Some(_) => {
+                    let bytes = batch.bytes();
+                    Completion::ready(self.move_front(&mut batch, bytes, verdict.piece_bytes))
+                }
+            };
+        };
+        let bytes = stop_bytes.min(batch.bytes());
+        let mut result = self.move_front(&mut batch, bytes, verdict.piece_bytes);
+        let ends_like_a_file = verdict.failure.is_none() && target == Target::Read;
+        if result.error.is_none() && !ends_like_a_file {
+            result.error = Some(injected(kind, operation, &self.path));
+        }
+        Completion::ready(result)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.faults.admit(Target::Len, Operation::Length, &self.path)?;
+        self.inner.len()
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.faults.admit(Target::SetLen, Operation::SetLength, &self.path)?;
+        self.inner.set_len(bytes)
+    }
+
+    fn preallocate(&self, bytes: u64) -> Result<()> {
+        self.faults.admit(Target::Preallocate, Operation::Preallocate, &self.path)?;
+        self.inner.preallocate(bytes)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.faults.admit(Target::Sync, Operation::Sync, &self.path)?;
+        self.inner.sync()
+    }
+
+    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
+        self.faults.admit(Target::Lock, Operation::Lock, &self.path)?;
+        self.inner.lock(range, mode)
+    }
+
+    fn system_calls(&self) -> SystemCalls {
+        self.inner.system_calls()
+    }
+}
+
+/// The error that a system would report for this kind.
+fn injected(kind: ErrorKind, operation: Operation, path: &Path) -> Error {
+    let code = match kind {
+        ErrorKind::NotFound => libc::ENOENT,
+        ErrorKind::Exists => libc::EEXIST,
+        ErrorKind::Permission => libc::EACCES,
+        ErrorKind::ReadOnly => libc::EROFS,
+        ErrorKind::NoSpace => libc::ENOSPC,
+        ErrorKind::Quota => libc::EDQUOT,
+        ErrorKind::TooLarge => libc::EFBIG,
+        ErrorKind::BadName => libc::ENAMETOOLONG,
+        ErrorKind::Busy => libc::EBUSY,
+        ErrorKind::Unsupported => libc::EOPNOTSUPP,
+        ErrorKind::Io => libc::EIO,
+    };
+    Error::new(kind, operation, path, io::Error::from_raw_os_error(code))
+}

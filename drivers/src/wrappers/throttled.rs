@@ -1,0 +1,176 @@
+//! Slows what goes through it down to the latency and bandwidth of a slower storage.
+
+use crate::{
+    Batch, Caps, Completion, Driver, DriverFile, FileLayout, LockGuard, LockMode, OpenOptions, Result,
+    SystemCalls,
+};
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How slow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Throttle {
+    /// Time that every call takes at least. Calls of several threads wait side by side.
+    pub latency: Duration,
+    /// Bytes that all files of the driver move in a second together; unlimited if none.
+    pub bytes_per_second: Option<NonZeroU64>,
+}
+
+/// Sleeps before each call: its latency, and until the bytes of earlier batches and its own have had their time.
+#[derive(Debug, Clone)]
+pub struct Throttled {
+    inner: Arc<dyn Driver>,
+    pace: Arc<Pace>,
+}
+
+#[derive(Debug)]
+struct Pace {
+    throttle: Throttle,
+    /// When the bytes that were admitted so far have had their time.
+    free_at: Mutex<Option<Instant>>,
+}
+
+impl Pace {
+    /// How long a call that moves `bytes` bytes and comes at `now` has to wait.
+    fn admit(&self, now: Instant, bytes: u64) -> Duration {
+        let Some(bytes_per_second) = self.throttle.bytes_per_second else {
+            return self.throttle.latency;
+        };
+        let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_second.get());
+        let own = Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX));
+        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = free_at.map_or(now, |free_at| free_at.max(now));
+        // A time that the clock cannot hold is never reached: the clock's end serves as well.
+        let end = start.checked_add(own).unwrap_or(start);
+        *free_at = Some(end);
+        self.throttle.latency + (end - now)
+    }
+
+    fn wait(&self, bytes: u64) {
+        std::thread::sleep(self.admit(Instant::now(), bytes));
+    }
+}
+
+impl Throttled {
+    /// Slows `inner` down.
+    pub fn new(inner: Arc<dyn Driver>, throttle: Throttle) -> Self {
+        Self { inner, pace: Arc::new(Pace { throttle, free_at: Mutex::new(None) }) }
+    }
+}
+
+impl Driver for Throttled {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
+        self.pace.wait(0);
+        let inner = self.inner.open(path, options)?;
+        Ok(Arc::new(ThrottledFile { inner, pace: Arc::clone(&self.pace) }))
+    }
+
+    fn delete(&self, path: &Path) -> Result<()> {
+        self.pace.wait(0);
+        self.inner.delete(path)
+    }
+}
+
+#[derive(Debug)]
+struct ThrottledFile {
+    inner: Arc<dyn DriverFile>,
+    pace: Arc<Pace>,
+}
+
+impl DriverFile for ThrottledFile {
+    fn caps(&self) -> Caps {
+        self.inner.caps()
+    }
+
+    fn layout(&self) -> FileLayout {
+        self.inner.layout()
+    }
+
+    fn submit(&self, batch: Batch<'_>) -> Completion {
+        self.pace.wait(batch.bytes());
+        self.inner.submit(batch)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.pace.wait(0);
+        self.inner.len()
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.pace.wait(0);
+        self.inner.set_len(bytes)
+    }
+
+    fn preallocate(&self, bytes: u64) -> Result<()> {
+        self.pace.wait(0);
+        self.inner.preallocate(bytes)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.pace.wait(0);
+        self.inner.sync()
+    }
+
+    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
+        self.pace.wait(0);
+        self.inner.lock(range, mode)
+    }
+
+    fn system_calls(&self) -> SystemCalls {
+        self.inner.system_calls()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pace(latency_ms: u64, bytes_per_second: Option<u64>) -> Pace {
+        let bytes_per_second = bytes_per_second.and_then(NonZeroU64::new);
+        let throttle = Throttle { latency: Duration::from_millis(latency_ms), bytes_per_second };
+        Pace { throttle, free_at: Mutex::new(None) }
+    }
+
+    const fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn bytes_queue_and_latency_does_not() {
+        let (pace, now) = (pace(5, Some(1000)), Instant::now());
+        assert_eq!(pace.admit(now, 100), ms(5 + 100));
+        assert_eq!(pace.admit(now, 50), ms(5 + 100 + 50));
+        assert_eq!(pace.admit(now, 0), ms(5 + 150));
+        // After a rest nothing was saved up.
+        assert_eq!(pace.admit(now + ms(400), 10), ms(5 + 10));
+    }
+
+    #[test]
+    fn without_a_bandwidth_there_is_latency_alone() {
+        assert_eq!(pace(5, None).admit(Instant::now(), u64::MAX), ms(5));
+    }
+
+    #[test]
+    fn a_time_beyond_the_clock_does_not_overflow() {
+        let pace = pace(0, Some(1));
+        pace.admit(Instant::now(), u64::MAX);
+        pace.admit(Instant::now(), u64::MAX);
+    }
+
+    #[test]
+    fn calls_take_their_time() {
+        let throttle = Throttle { latency: ms(20), bytes_per_second: None };
+        let driver = Throttled::new(Arc::new(crate::mem::MemDriver::new()), throttle);
+        let start = Instant::now();
+        let file = driver.open(Path::new("a"), &OpenOptions::write().create(true)).unwrap();
+        file.len().unwrap();
+        assert!(start.elapsed() >= ms(40));
+    }
+}

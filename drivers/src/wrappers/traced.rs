@@ -1,0 +1,211 @@
+//! Tells what goes through it, as `tracing` events under the target `capulet::driver`.
+
+use crate::{
+    Batch, Caps, Completion, Driver, DriverFile, FileLayout, LockGuard, LockMode, OpenOptions, Result,
+    SystemCalls,
+};
+use std::fmt::Debug;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use tracing::{debug, trace};
+
+const TARGET: &str = "capulet::driver";
+
+/// Events at level `debug` for opening, closing, deleting and whatever changes a whole file, at level `trace` for batches and the
+/// rest. With nobody listening a call costs one check.
+#[derive(Debug, Clone)]
+pub struct Traced {
+    inner: Arc<dyn Driver>,
+}
+
+impl Traced {
+    /// Tells what goes to `inner`.
+    pub fn new(inner: Arc<dyn Driver>) -> Self {
+        Self { inner }
+    }
+}
+
+impl Driver for Traced {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
+        let opened = self.inner.open(path, options);
+        match &opened {
+            Ok(file) => debug!(
+                target: TARGET, driver = self.name(), path = %path.display(), ?options, caps = ?file.caps(),
+                layout = ?file.layout(), "open"
+            ),
+            Err(error) => {
+                debug!(target: TARGET, driver = self.name(), path = %path.display(), ?options, %error, "open")
+            }
+        }
+        Ok(Arc::new(TracedFile { path: path.display().to_string(), inner: opened? }))
+    }
+
+    fn delete(&self, path: &Path) -> Result<()> {
+        let deleted = self.inner.delete(path);
+        debug!(target: TARGET, driver = self.name(), path = %path.display(), outcome = told(&deleted), "delete");
+        deleted
+    }
+}
+
+#[derive(Debug)]
+struct TracedFile {
+    path: String,
+    inner: Arc<dyn DriverFile>,
+}
+
+/// An outcome in words.
+fn told<T: Debug>(outcome: &Result<T>) -> String {
+    match outcome {
+        Ok(value) => format!("{value:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+impl DriverFile for TracedFile {
+    fn caps(&self) -> Caps {
+        self.inner.caps()
+    }
+
+    fn layout(&self) -> FileLayout {
+        self.inner.layout()
+    }
+
+    fn submit(&self, batch: Batch<'_>) -> Completion {
+        if !tracing::enabled!(target: TARGET, tracing::Level::TRACE) {
+            return self.inner.submit(batch);
+        }
+        let (direction, asked_bytes) = (batch.direction(), batch.bytes());
+        let (transfers, offset) =
+            (batch.transfers().len(), batch.transfers().first().map(|first| first.offset));
+        let path = self.path.clone();
+        self.inner.submit(batch).map(move |result| {
+            let error = result.error.as_ref().map(ToString::to_string);
+            trace!(
+                target: TARGET, path, ?direction, transfers, offset, asked_bytes, moved_bytes = result.bytes, error,
+                "submit"
+            );
+            result
+        })
+    }
+
+    fn len(&self) -> Result<u64> {
+        let len = self.inner.len();
+        trace!(target: TARGET, path = self.path, outcome = told(&len), "len");
+        len
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        let outcome = self.inner.set_len(bytes);
+        debug!(target: TARGET, path = self.path, bytes, outcome = told(&outcome), "set_len");
+        outcome
+    }
+
+    fn preallocate(&self, bytes: u64) -> Result<()> {
+        let outcome = self.inner.preallocate(bytes);
+        debug!(target: TARGET, path = self.path, bytes, outcome = told(&outcome), "preallocate");
+        outcome
+    }
+
+    fn sync(&self) -> Result<()> {
+        let outcome = self.inner.sync();
+        debug!(target: TARGET, path = self.path, outcome = told(&outcome), "sync");
+        outcome
+    }
+
+    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
+        let outcome = self.inner.lock(range.clone(), mode);
+        trace!(target: TARGET, path = self.path, ?range, ?mode, outcome = told(&outcome), "lock");
+        outcome
+    }
+
+    fn system_calls(&self) -> SystemCalls {
+        self.inner.system_calls()
+    }
+}
+
+impl Drop for TracedFile {
+    fn drop(&mut self) {
+        debug!(target: TARGET, path = self.path, calls = ?self.inner.system_calls(), "close");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DriverFileExt;
+    use crate::mem::MemDriver;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use tracing::field::{Field, Visit};
+    use tracing::{Event, Level, Metadata, Subscriber, span};
+
+    /// Keeps the message of each event up to a level.
+    struct Listener {
+        level: Level,
+        heard: Arc<Mutex<Vec<String>>>,
+        spans: AtomicU64,
+    }
+
+    struct Message<'a>(&'a mut String);
+
+    impl Visit for Message<'_> {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            if field.name() == "message" {
+                *self.0 = format!("{value:?}");
+            }
+        }
+    }
+
+    // Of the methods with a body only those that matter here are given.
+    #[allow(clippy::missing_trait_methods)]
+    impl Subscriber for Listener {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= self.level
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1 + self.spans.fetch_add(1, Relaxed))
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            let mut message = String::new();
+            event.record(&mut Message(&mut message));
+            assert_eq!(event.metadata().target(), TARGET);
+            self.heard.lock().unwrap().push(message);
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    fn heard_at(level: Level) -> Vec<String> {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let listener = Listener { level, heard: Arc::clone(&heard), spans: AtomicU64::new(0) };
+        tracing::subscriber::with_default(listener, || {
+            let driver = Traced::new(Arc::new(MemDriver::new()));
+            let file = driver.open(Path::new("a"), &OpenOptions::write().create(true)).unwrap();
+            file.write_all_at(0, b"x").unwrap();
+            file.sync().unwrap();
+            drop(file);
+            driver.delete(Path::new("b")).unwrap_err();
+        });
+        Arc::try_unwrap(heard).unwrap().into_inner().unwrap()
+    }
+
+    #[test]
+    fn each_call_is_told_once_at_its_level() {
+        assert_eq!(heard_at(Level::TRACE), ["open", "submit", "sync", "close", "delete"]);
+        assert_eq!(heard_at(Level::DEBUG), ["open", "sync", "close", "delete"]);
+        assert!(heard_at(Level::INFO).is_empty());
+    }
+}
