@@ -1,0 +1,102 @@
+//! Blocking data access by explicit offsets and by individual file pointers (MPI 14.4.2, 14.4.3).
+
+use std::ffi::{c_int, c_void};
+
+use capulet_adio::{Coordination, Position, UserMemory};
+use capulet_comm::status;
+use capulet_drivers::Direction;
+
+use crate::abi::{Count, MPI_Datatype, MPI_File, MPI_Status, Offset, export};
+use crate::convert::{buffer, count, datatype};
+use crate::guard::{Failure, on_file};
+
+/// The arguments that say what memory takes part.
+struct CMemory {
+    base: *mut c_void,
+    count: Count,
+    datatype: MPI_Datatype,
+}
+
+impl CMemory {
+    fn checked(self) -> Result<UserMemory, Failure> {
+        let count = count(self.count)?;
+        let imported = datatype(self.datatype)?;
+        buffer(self.base, count, &imported)?;
+        Ok(UserMemory { base: self.base.cast(), count, datatype: imported.datatype().clone() })
+    }
+}
+
+/// Runs one access. In a collective one a wrong argument is passed down, so that all ranks learn of it.
+///
+/// # Safety
+/// The memory is the caller's buffer, valid as MPI demands for the direction; `out` is the caller's status, or
+/// `MPI_STATUS_IGNORE`.
+unsafe fn access(
+    call: &'static str,
+    file: MPI_File,
+    (direction, position, coordination): (Direction, Position, Coordination),
+    memory: CMemory,
+    out: *mut MPI_Status,
+) -> c_int {
+    on_file(call, file, |entry| {
+        let memory = memory.checked();
+        // SAFETY: by the caller's promise.
+        let outcome = unsafe { entry.file.access(direction, position, coordination, memory) };
+        // SAFETY: by the caller's promise.
+        unsafe { status::set(out, outcome.bytes) }?;
+        outcome.error.map_or(Ok(()), Err)
+    })
+}
+
+/// A function with an explicit offset, for one type of count.
+macro_rules! at {
+    ($name:ident, $count:ty, $direction:ident, $coordination:ident) => {
+        export! {
+            #[doc = concat!("`MPI_", stringify!($name), "` (MPI 14.4.2). ", stringify!($coordination), "; blocks.")]
+            fn $name(
+                file: MPI_File, offset: Offset, base: *mut c_void, count: $count, datatype: MPI_Datatype,
+                status: *mut MPI_Status
+            ) -> c_int {
+                let memory = CMemory { base, count: Count::from(count), datatype };
+                let what = (Direction::$direction, Position::Explicit(offset), Coordination::$coordination);
+                // SAFETY: the caller's buffer and status.
+                unsafe { access(concat!("MPI_", stringify!($name)), file, what, memory, status) }
+            }
+        }
+    };
+}
+
+/// A function by the individual file pointer, for one type of count.
+macro_rules! individual {
+    ($name:ident, $count:ty, $direction:ident, $coordination:ident) => {
+        export! {
+            #[doc = concat!("`MPI_", stringify!($name), "` (MPI 14.4.3). ", stringify!($coordination), "; blocks.")]
+            fn $name(
+                file: MPI_File, base: *mut c_void, count: $count, datatype: MPI_Datatype, status: *mut MPI_Status
+            ) -> c_int {
+                let memory = CMemory { base, count: Count::from(count), datatype };
+                let what = (Direction::$direction, Position::Individual, Coordination::$coordination);
+                // SAFETY: the caller's buffer and status.
+                unsafe { access(concat!("MPI_", stringify!($name)), file, what, memory, status) }
+            }
+        }
+    };
+}
+
+at! { File_read_at, c_int, Read, Independent }
+at! { File_read_at_c, Count, Read, Independent }
+at! { File_read_at_all, c_int, Read, Collective }
+at! { File_read_at_all_c, Count, Read, Collective }
+at! { File_write_at, c_int, Write, Independent }
+at! { File_write_at_c, Count, Write, Independent }
+at! { File_write_at_all, c_int, Write, Collective }
+at! { File_write_at_all_c, Count, Write, Collective }
+
+individual! { File_read, c_int, Read, Independent }
+individual! { File_read_c, Count, Read, Independent }
+individual! { File_read_all, c_int, Read, Collective }
+individual! { File_read_all_c, Count, Read, Collective }
+individual! { File_write, c_int, Write, Independent }
+individual! { File_write_c, Count, Write, Independent }
+individual! { File_write_all, c_int, Write, Collective }
+individual! { File_write_all_c, Count, Write, Collective }

@@ -1,0 +1,156 @@
+//! From the arguments of C to values of Rust, each checked.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use capulet_adio::{AccessMode, Whence};
+use capulet_comm::{ErrorClass, MpiType, info};
+use mpi::ffi;
+
+use crate::abi::{Count, MPI_Datatype, MPI_Info};
+use crate::guard::{Failure, failure};
+
+/// A function pointer that the caller must give.
+pub(crate) fn pointer<F>(function: Option<F>) -> Result<F, Failure> {
+    function.ok_or_else(|| failure(ErrorClass::Arg, "a null pointer"))
+}
+
+/// Writes a result to where the caller wants it.
+///
+/// # Safety
+/// `target` is null or valid for writing one `T`.
+pub(crate) unsafe fn store<T>(target: *mut T, value: T) -> Result<(), Failure> {
+    if target.is_null() {
+        return Err(failure(ErrorClass::Arg, "a null pointer for a result"));
+    }
+    // SAFETY: not null, so valid by the caller's promise.
+    unsafe { target.write(value) };
+    Ok(())
+}
+
+/// A C string.
+///
+/// # Safety
+/// `text` is null or a string that ends with a zero byte and lives as long as the result.
+pub(crate) unsafe fn string<'a>(text: *const c_char) -> Result<&'a CStr, Failure> {
+    if text.is_null() {
+        return Err(failure(ErrorClass::Arg, "a null pointer for a string"));
+    }
+    // SAFETY: not null, so a string by the caller's promise.
+    Ok(unsafe { CStr::from_ptr(text) })
+}
+
+/// A file name.
+///
+/// # Safety
+/// As [`string`].
+pub(crate) unsafe fn file_name(name: *const c_char) -> Result<String, Failure> {
+    // SAFETY: by the caller's promise.
+    let name = unsafe { string(name) }?;
+    let name = name.to_str().map_err(|_| failure(ErrorClass::BadFile, "the file name is not UTF-8"))?;
+    Ok(name.to_owned())
+}
+
+/// The pairs of an info object; none for `MPI_INFO_NULL`.
+pub(crate) fn pairs(info: MPI_Info) -> Result<Vec<(String, String)>, Failure> {
+    // SAFETY: the caller's info object, or MPI_INFO_NULL.
+    Ok(unsafe { info::pairs_of(info) }?)
+}
+
+/// A datatype that may be used for data.
+pub(crate) fn datatype(datatype: MPI_Datatype) -> Result<MpiType, Failure> {
+    // SAFETY: the caller's datatype, or MPI_DATATYPE_NULL.
+    Ok(unsafe { MpiType::import(datatype) }?)
+}
+
+/// The access mode from this MPI's `MPI_MODE_*` bits. Unknown bits are kept, to be refused by the check at open.
+pub(crate) fn mode_from_c(bits: c_int) -> AccessMode {
+    let known = MODES.iter().fold(0, |known, (theirs, _)| known | theirs);
+    let unknown = bits as u32 & !known;
+    let ours = MODES
+        .iter()
+        .filter(|(theirs, _)| bits as u32 & theirs != 0)
+        .fold(0, |all, (_, ours)| all | ours.bits());
+    // A bit that means nothing here, above all that do, stands for those that mean nothing there.
+    AccessMode::from_bits(if unknown == 0 { ours } else { ours | 1 << 31 })
+}
+
+/// This MPI's `MPI_MODE_*` bits of an access mode.
+pub(crate) fn mode_to_c(mode: AccessMode) -> c_int {
+    MODES.iter().filter(|(_, ours)| mode.contains(*ours)).fold(0, |all, (theirs, _)| all | *theirs as c_int)
+}
+
+const MODES: [(u32, AccessMode); 9] = [
+    (ffi::MPI_MODE_CREATE, AccessMode::CREATE),
+    (ffi::MPI_MODE_RDONLY, AccessMode::READ_ONLY),
+    (ffi::MPI_MODE_WRONLY, AccessMode::WRITE_ONLY),
+    (ffi::MPI_MODE_RDWR, AccessMode::READ_WRITE),
+    (ffi::MPI_MODE_DELETE_ON_CLOSE, AccessMode::DELETE_ON_CLOSE),
+    (ffi::MPI_MODE_UNIQUE_OPEN, AccessMode::UNIQUE_OPEN),
+    (ffi::MPI_MODE_EXCL, AccessMode::EXCLUSIVE),
+    (ffi::MPI_MODE_APPEND, AccessMode::APPEND),
+    (ffi::MPI_MODE_SEQUENTIAL, AccessMode::SEQUENTIAL),
+];
+
+/// What a seek counts from.
+pub(crate) fn whence(whence: c_int) -> Result<Whence, Failure> {
+    match u32::try_from(whence) {
+        Ok(ffi::MPI_SEEK_SET) => Ok(Whence::Set),
+        Ok(ffi::MPI_SEEK_CUR) => Ok(Whence::Current),
+        Ok(ffi::MPI_SEEK_END) => Ok(Whence::End),
+        _ => Err(failure(ErrorClass::Arg, "whence is none of MPI_SEEK_SET, MPI_SEEK_CUR, MPI_SEEK_END")),
+    }
+}
+
+/// A count of items.
+pub(crate) fn count(count: Count) -> Result<u64, Failure> {
+    u64::try_from(count).map_err(|_| failure(ErrorClass::Count, format!("a negative count, {count}")))
+}
+
+/// No data lies in the first page of an address space, so an access that would begin there has a null buffer. `MPI_BOTTOM`, which is
+/// null too, comes with a type of absolute addresses.
+const FIRST_ADDRESS: i128 = 4096;
+
+/// Checks a user's buffer.
+pub(crate) fn buffer(base: *const c_void, count: u64, datatype: &MpiType) -> Result<(), Failure> {
+    let description = datatype.datatype();
+    if count == 0 || description.size() == 0 {
+        return Ok(());
+    }
+    let before_last = i128::from(count - 1) * i128::from(description.extent());
+    let lowest = base.addr() as i128 + i128::from(description.true_lb()) + before_last.min(0);
+    if lowest < FIRST_ADDRESS {
+        return Err(failure(ErrorClass::Buffer, "a null buffer"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_survive_the_way_in_and_out() {
+        for bits in 0..512 {
+            assert_eq!(mode_to_c(mode_from_c(bits)), bits);
+        }
+        assert!(mode_from_c(512 | 2).check().is_err());
+        assert!(mode_from_c(-1).check().is_err());
+    }
+
+    #[test]
+    fn only_the_three_origins_are_taken() {
+        assert_eq!(whence(ffi::MPI_SEEK_SET as c_int).ok(), Some(Whence::Set));
+        assert_eq!(whence(ffi::MPI_SEEK_CUR as c_int).ok(), Some(Whence::Current));
+        assert_eq!(whence(ffi::MPI_SEEK_END as c_int).ok(), Some(Whence::End));
+        for wrong in [0, 1, -1, c_int::MAX, c_int::MIN] {
+            assert_eq!(whence(wrong).expect_err("refused").class(), ErrorClass::Arg);
+        }
+    }
+
+    #[test]
+    fn negative_counts_are_refused() {
+        assert_eq!(count(-1).expect_err("refused").class(), ErrorClass::Count);
+        assert_eq!(count(i64::MIN).expect_err("refused").class(), ErrorClass::Count);
+        assert_eq!(count(i64::MAX).ok(), Some(i64::MAX as u64));
+    }
+}

@@ -1,0 +1,191 @@
+//! What the environment asks of this library, and the composition root: the one place that knows which drivers exist.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `CAPULET_DRIVER` | the driver for file names without a prefix |
+//! | `CAPULET_HINTS` | `key=value;key=value`: hints that win over those of the program |
+//! | `CAPULET_STATS` | `1`: print a table of counts for each file when it is closed |
+//! | `CAPULET_LOG` | what to log to standard error: `info`, `debug`, or any filter of `tracing`; unset: nothing |
+//! | `CAPULET_FAULTS` | testing only: `rank=R;PLAN` makes the storage of rank R of `MPI_COMM_WORLD` fail as PLAN says |
+//! | `ROMIO_HINTS` | a file of hints, a key and a value on each line; the hints of the program win over it |
+//!
+//! Each is read once, at the first call that reaches this library. A value that cannot be understood is reported on standard error, and
+//! every open fails: a run that was meant to be another one had better not go on. The language of PLAN is that of
+//! [`FaultPlan::parse`]; R may be `*` for all ranks.
+
+use std::env;
+use std::fmt;
+use std::io::IsTerminal;
+use std::sync::{Arc, Once, OnceLock};
+use std::time::Instant;
+
+use capulet_adio::Context;
+use capulet_comm::ErrorClass;
+use capulet_drivers::Registry;
+use capulet_drivers::wrappers::{FaultPlan, Faulty, Traced};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
+
+use crate::guard::{Failure, failure};
+use crate::report;
+
+/// Starts logging and takes over the panic message, once. Costs one atomic load after the first call.
+pub(crate) fn start() {
+    static START: Once = Once::new();
+    START.call_once(|| {
+        std::panic::set_hook(Box::new(|panic| eprintln!("capulet: internal error: {panic}")));
+        if let Some(filter) = variable("CAPULET_LOG") {
+            start_logging(&filter);
+        }
+    });
+}
+
+fn start_logging(filter: &str) {
+    match EnvFilter::try_new(filter) {
+        Ok(filter) => {
+            let subscriber = tracing_subscriber::fmt()
+                .with_env_filter(filter)
+                .with_writer(std::io::stderr)
+                .with_ansi(std::io::stderr().is_terminal())
+                .with_timer(RankAndTime { start: Instant::now() })
+                .finish();
+            // It can fail only if a subscriber is set, and nobody else sets one in this library's copy of `tracing`.
+            let _ = tracing::subscriber::set_global_default(subscriber);
+        }
+        Err(error) => eprintln!("capulet: CAPULET_LOG={filter:?} is ignored: {error}"),
+    }
+}
+
+/// Begins each line of the log with the rank and the seconds since the first call.
+struct RankAndTime {
+    start: Instant,
+}
+
+impl FormatTime for RankAndTime {
+    fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
+        write!(writer, "capulet rank {} {:.6} s", report::rank(), self.start.elapsed().as_secs_f64())
+    }
+}
+
+/// The value of a variable; `None` if it is unset, empty, or not Unicode.
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Reads `key=value;key=value`. Spaces around keys and values do not count.
+///
+/// # Errors
+/// The first part that is not of this form.
+fn parse_pairs(text: &str) -> Result<Vec<(String, String)>, String> {
+    let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
+    parts
+        .map(|part| match part.split_once('=') {
+            Some((key, value)) if !key.trim().is_empty() => {
+                Ok((key.trim().to_owned(), value.trim().to_owned()))
+            }
+            _ => Err(part.to_owned()),
+        })
+        .collect()
+}
+
+/// What the environment makes of this process: its files' context, and what it could not make sense of.
+pub(crate) struct Composition {
+    /// Drivers, hints and reporting.
+    pub(crate) context: Context,
+    wrong: Option<String>,
+}
+
+impl Composition {
+    /// Refuses an environment that could not be understood.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        match &self.wrong {
+            None => Ok(()),
+            Some(wrong) => Err(failure(ErrorClass::Arg, wrong)),
+        }
+    }
+}
+
+/// The composition of this process, made at the first call. MPI must be up.
+pub(crate) fn composition() -> &'static Composition {
+    static COMPOSITION: OnceLock<Composition> = OnceLock::new();
+    COMPOSITION.get_or_init(|| {
+        let (context, wrong) = match compose() {
+            Ok(context) => (context, None),
+            Err(wrong) => {
+                eprintln!("capulet: rank {}: no file can be opened: {wrong}", report::rank());
+                (Context::new(Registry::standard()), Some(wrong))
+            }
+        };
+        Composition { context, wrong }
+    })
+}
+
+fn compose() -> Result<Context, String> {
+    let mut registry = Registry::standard();
+    if let Some(name) = variable("CAPULET_DRIVER") {
+        registry = registry
+            .with_default(name.trim_end_matches(':'))
+            .map_err(|error| format!("CAPULET_DRIVER: {error}"))?;
+    }
+    if let Some(text) = variable("CAPULET_FAULTS") {
+        let plan = parse_faults(&text, report::rank()).map_err(|error| format!("CAPULET_FAULTS: {error}"))?;
+        if !plan.is_empty() {
+            registry = registry.wrapped(|driver| Arc::new(Faulty::new(driver, plan.clone())));
+        }
+    }
+    if variable("CAPULET_LOG").is_some() {
+        registry = registry.wrapped(|driver| Arc::new(Traced::new(driver)));
+    }
+    let hints = variable("CAPULET_HINTS").map_or(Ok(Vec::new()), |text| parse_pairs(&text));
+    let mut context = Context::new(registry);
+    context.hints = hints.map_err(|part| format!("CAPULET_HINTS: {part:?} is not of the form key=value"))?;
+    context.hint_file = variable("ROMIO_HINTS").map(Into::into);
+    context.stats = variable("CAPULET_STATS").is_some_and(|value| value != "0");
+    Ok(context)
+}
+
+/// The faults of one rank out of `rank=R;PLAN`; none if R is another.
+fn parse_faults(text: &str, rank: i32) -> Result<FaultPlan, String> {
+    let (who, plan) = text
+        .split_once(';')
+        .and_then(|(who, plan)| Some((who.trim().strip_prefix("rank=")?, plan)))
+        .ok_or_else(|| format!("{text:?} is not of the form rank=R;PLAN"))?;
+    let plan = FaultPlan::parse(plan).map_err(|error| error.to_string())?;
+    if who == "*" {
+        return Ok(plan);
+    }
+    let who: i32 = who.parse().map_err(|_| format!("{who:?} is not a rank"))?;
+    Ok(if who == rank { plan } else { FaultPlan::none() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_read() {
+        let pairs = parse_pairs(" cb_nodes=2; romio_cb_write = enable ;;").expect("well formed");
+        let expected = [("cb_nodes", "2"), ("romio_cb_write", "enable")];
+        assert_eq!(pairs, expected.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        assert_eq!(parse_pairs(""), Ok(Vec::new()));
+        assert_eq!(parse_pairs("key=a=b"), Ok(vec![("key".to_owned(), "a=b".to_owned())]));
+    }
+
+    #[test]
+    fn what_is_no_pair_is_named() {
+        assert_eq!(parse_pairs("cb_nodes=2;lonely"), Err("lonely".to_owned()));
+        assert_eq!(parse_pairs("=2"), Err("=2".to_owned()));
+    }
+
+    #[test]
+    fn faults_are_for_one_rank_or_for_all() {
+        let empty = |text, rank| parse_faults(text, rank).map(|plan| plan.is_empty());
+        assert_eq!(empty("rank=2;write@0:io", 2), Ok(false));
+        assert_eq!(empty("rank=2;write@0:io", 1), Ok(true));
+        assert_eq!(empty("rank=*;write@0:io", 1), Ok(false));
+        for wrong in ["write@0:io", "rank=two;write@0:io", "rank=0;nonsense", "2;write@0:io"] {
+            assert!(empty(wrong, 0).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The frame around every entry: nothing unwinds across the C ABI, and every failure reaches the right error handler.
+//!
+//! An entry first decides its [`Verdict`] and drops every other value, and only then calls a user's error handler: a
+//! handler that leaves by `longjmp` skips no destructor, and one that closes the file finds it unused.
+
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use capulet_comm::ErrorClass;
+
+use crate::abi::{MPI_File, SUCCESS, file_null};
+use crate::errhandler::{self, Kind};
+use crate::handle::{self, Entry};
+use crate::{environment, report};
+
+/// Why an entry failed: an error of the file layer, so that a collective call can pass it down to be agreed on.
+pub(crate) use capulet_adio::Error as Failure;
+
+/// A failure that this crate finds itself.
+pub(crate) fn failure(class: ErrorClass, what: impl Into<String>) -> Failure {
+    Failure::argument(class, what)
+}
+
+/// What an entry returns, or does last.
+#[derive(Clone, Copy)]
+pub(crate) enum Verdict {
+    /// Return this code.
+    Return(c_int),
+    /// Call this user's handler with this file and code, then return a code of ours.
+    Call { kind: Kind, file: MPI_File, code: c_int, returns: c_int },
+}
+
+impl Verdict {
+    /// Ends the entry.
+    fn deliver(self) -> c_int {
+        match self {
+            Verdict::Return(code) => code,
+            Verdict::Call { kind, file, code, returns } => {
+                errhandler::call(kind, file, code);
+                returns
+            }
+        }
+    }
+}
+
+/// Runs `body` on the file of a handle. Failures, among them a panic, go to the file's error handler; a handle that names
+/// no file is `MPI_ERR_FILE` and goes to the handler of `MPI_FILE_NULL`.
+pub(crate) fn on_file(
+    call: &'static str,
+    file: MPI_File,
+    body: impl FnOnce(&Entry) -> Result<(), Failure>,
+) -> c_int {
+    contained(call, || match handle::find(file) {
+        Some(entry) => match attempt(call, || body(&entry)) {
+            Ok(()) => Verdict::Return(SUCCESS),
+            Err(failure) => judge(call, errhandler::kind_of(&entry.handler), &entry.name, file, &failure),
+        },
+        None => judge_null(call, &no_such_handle(file)),
+    })
+}
+
+/// Takes the file of a handle out of the table and runs `body` on it. Failures go to the handler that the file had.
+pub(crate) fn on_closing(
+    call: &'static str,
+    file: MPI_File,
+    body: impl FnOnce(Arc<Entry>) -> Result<(), Failure>,
+) -> c_int {
+    contained(call, || match handle::remove(file) {
+        Some(entry) => {
+            let (kind, name) = (errhandler::kind_of(&entry.handler), entry.name.clone());
+            match attempt(call, || body(entry)) {
+                Ok(()) => Verdict::Return(SUCCESS),
+                Err(failure) => judge(call, kind, &name, file, &failure),
+            }
+        }
+        None => judge_null(call, &no_such_handle(file)),
+    })
+}
+
+/// Runs `body` where there is no file yet, or none any more. Failures go to the handler of `MPI_FILE_NULL`.
+pub(crate) fn on_no_file(call: &'static str, body: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    contained(call, || match attempt(call, body) {
+        Ok(()) => Verdict::Return(SUCCESS),
+        Err(failure) => judge_null(call, &failure),
+    })
+}
+
+/// The failure of a handle that names no file.
+pub(crate) fn no_such_handle(file: MPI_File) -> Failure {
+    let what = if file == file_null() { "MPI_FILE_NULL" } else { "a closed or foreign handle" };
+    failure(ErrorClass::File, format!("the file handle is {what}"))
+}
+
+/// Decides by the handler of `MPI_FILE_NULL`.
+pub(crate) fn judge_null(call: &'static str, failure: &Failure) -> Verdict {
+    judge(call, errhandler::kind_of_null(), "MPI_FILE_NULL", file_null(), failure)
+}
+
+fn judge(call: &'static str, kind: Kind, name: &str, file: MPI_File, failure: &Failure) -> Verdict {
+    let code = failure.class().code();
+    tracing::info!(call, file = name, code, %failure, "call failed");
+    match kind {
+        Kind::Return => Verdict::Return(code),
+        Kind::Fatal | Kind::Abort => {
+            report::abort(call, kind, name, code, &failure.to_string());
+            Verdict::Return(code)
+        }
+        Kind::C(_) | Kind::Fortran(_) | Kind::Extended(..) => {
+            Verdict::Call { kind, file, code, returns: code }
+        }
+    }
+}
+
+/// Runs `body` with a panic turned into `MPI_ERR_INTERN`.
+fn attempt(call: &'static str, body: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    // A panic may leave the file's own state half changed; its locks are poisoned then, or its later calls fail. Memory
+    // safety does not depend on it, so the assertion holds.
+    catch_unwind(AssertUnwindSafe(body))
+        .unwrap_or_else(|_| Err(failure(ErrorClass::Intern, format!("a bug in Capulet: {call} panicked"))))
+}
+
+/// The outermost frame: checks that MPI is up, and contains a panic of the machinery in this file itself.
+pub(crate) fn contained(call: &'static str, decide: impl FnOnce() -> Verdict) -> c_int {
+    let verdict = catch_unwind(AssertUnwindSafe(|| {
+        environment::start();
+        if let Err(state) = mpi_is_up() {
+            tracing::info!(call, state, "call refused");
+            return Verdict::Return(ErrorClass::Other.code());
+        }
+        decide()
+    }));
+    verdict.unwrap_or(Verdict::Return(ErrorClass::Intern.code())).deliver()
+}
+
+/// Whether MPI is between initialization and finalization; the reason if not. No error handler may be called then.
+fn mpi_is_up() -> Result<(), &'static str> {
+    let mut flag: c_int = 0;
+    // SAFETY: both functions may be called at any time (MPI 11.4.1) and write one int.
+    unsafe { mpi::ffi::MPI_Initialized(&raw mut flag) };
+    if flag == 0 {
+        return Err("MPI is not initialized");
+    }
+    // SAFETY: as above.
+    unsafe { mpi::ffi::MPI_Finalized(&raw mut flag) };
+    if flag != 0 {
+        return Err("MPI is finalized");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_internal_error() {
+        let refused = attempt("test", || panic!("on purpose")).expect_err("a panic is a failure");
+        assert_eq!(refused.class().code(), ErrorClass::Intern.code());
+    }
+
+    #[test]
+    fn before_initialization_a_call_is_refused_and_not_run() {
+        let mut ran = false;
+        let code = on_no_file("test", || {
+            ran = true;
+            Ok(())
+        });
+        assert_eq!(code, ErrorClass::Other.code());
+        assert!(!ran);
+    }
+}

@@ -1,0 +1,45 @@
+//! The last words before an abort.
+
+use std::ffi::{c_char, c_int};
+
+use mpi::ffi;
+
+use crate::abi::comm_world;
+use crate::errhandler::Kind;
+
+/// Says on standard error why, and aborts the job, as both `MPI_ERRORS_ARE_FATAL` and `MPI_ERRORS_ABORT` want where all processes
+/// were started together (MPI 9.3). Returns only if `MPI_Abort` does.
+pub(crate) fn abort(call: &str, kind: Kind, name: &str, code: c_int, detail: &str) {
+    let handler = if matches!(kind, Kind::Abort) { "MPI_ERRORS_ABORT" } else { "MPI_ERRORS_ARE_FATAL" };
+    eprintln!(
+        "capulet: rank {}: {call} failed on {name}: {}: {detail}\n\
+         capulet: the error handler is {handler}, so the program is aborted",
+        rank(),
+        text(code)
+    );
+    // SAFETY: MPI is up (`guard::contained`) and the communicator is predefined.
+    unsafe { ffi::MPI_Abort(comm_world(), code) };
+}
+
+/// The rank in `MPI_COMM_WORLD`, or -1.
+pub(crate) fn rank() -> c_int {
+    let mut rank: c_int = -1;
+    // SAFETY: MPI is up and the argument is one int.
+    unsafe { ffi::MPI_Comm_rank(comm_world(), &raw mut rank) };
+    rank
+}
+
+/// The MPI library's text for an error code.
+fn text(code: c_int) -> String {
+    let mut bytes = vec![0_u8; ffi::MPI_MAX_ERROR_STRING as usize + 1];
+    let mut length: c_int = 0;
+    // SAFETY: the buffer has the room that the standard asks for (MPI 9.3).
+    let outcome =
+        unsafe { ffi::MPI_Error_string(code, bytes.as_mut_ptr().cast::<c_char>(), &raw mut length) };
+    match usize::try_from(length) {
+        Ok(length) if outcome == 0 && length <= bytes.len() => {
+            String::from_utf8_lossy(&bytes[..length]).into_owned()
+        }
+        _ => format!("error {code}"),
+    }
+}

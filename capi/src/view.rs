@@ -1,0 +1,146 @@
+//! Views and file pointers (MPI 14.3, 14.4.3, 14.5.1).
+
+use std::ffi::{c_char, c_int};
+
+use capulet_adio::FileView;
+use capulet_comm::ErrorClass;
+use mpi::ffi;
+
+use crate::abi::{Aint, Count, MPI_Datatype, MPI_File, MPI_Info, Offset, export};
+use crate::convert::{datatype, pairs, store, string, whence};
+use crate::guard::{Failure, failure, on_file};
+use crate::handle::Entry;
+
+export! {
+    /// `MPI_File_set_view` (MPI 14.3). Collective; blocks. Every wrong argument is agreed on by all ranks.
+    fn File_set_view(
+        file: MPI_File,
+        displacement: Offset,
+        etype: MPI_Datatype,
+        filetype: MPI_Datatype,
+        representation: *const c_char,
+        info: MPI_Info
+    ) -> c_int {
+        on_file("MPI_File_set_view", file, |entry| {
+            // SAFETY: the caller's string, or null.
+            let view = unsafe { view(entry, displacement, etype, filetype, representation) };
+            // Hints may differ between ranks in being there at all, so whether to agree on them is not decided here: each call
+            // agrees once more. Only a set of hints that is null on all ranks would save that, and no rank knows it.
+            let hints = pairs(info);
+            let (view, hints) = match (view, hints) {
+                (Ok(view), hints @ Ok(_)) => (Ok(view), hints),
+                (Err(wrong), _) | (_, Err(wrong)) => (Err(wrong), Ok(Vec::new())),
+            };
+            entry.file.set_view_or(view)?;
+            entry.file.set_info(hints)
+        })
+    }
+}
+
+/// # Safety
+/// `representation` is the caller's string, or null.
+unsafe fn view(
+    entry: &Entry,
+    displacement: Offset,
+    etype: MPI_Datatype,
+    filetype: MPI_Datatype,
+    representation: *const c_char,
+) -> Result<FileView, Failure> {
+    // SAFETY: by the caller's promise.
+    let representation = unsafe { string(representation) }?;
+    let representation = representation
+        .to_str()
+        .map_err(|_| failure(ErrorClass::UnsupportedDatarep, "the data representation is not UTF-8"))?;
+    let writable = entry.file.mode().writes();
+    FileView::checked(displacement, datatype(etype)?, datatype(filetype)?, representation, writable)
+}
+
+export! {
+    /// `MPI_File_get_view` (MPI 14.3). Local. The caller frees the types that are not predefined.
+    fn File_get_view(
+        file: MPI_File,
+        displacement: *mut Offset,
+        etype: *mut MPI_Datatype,
+        filetype: *mut MPI_Datatype,
+        representation: *mut c_char
+    ) -> c_int {
+        on_file("MPI_File_get_view", file, |entry| {
+            if displacement.is_null() || etype.is_null() || filetype.is_null() || representation.is_null() {
+                return Err(failure(ErrorClass::Arg, "a null pointer for a result"));
+            }
+            let view = entry.file.view();
+            let etype_made = view.etype().duplicate()?;
+            let filetype_made = view.filetype().duplicate()?;
+            // SAFETY: the caller's pointers, to one object each.
+            unsafe {
+                displacement.write(view.displacement_bytes() as Offset);
+                etype.write(etype_made);
+                filetype.write(filetype_made);
+            }
+            // SAFETY: the caller has room for MPI_MAX_DATAREP_STRING characters, which is more than a representation has.
+            unsafe { put_string(representation, view.representation()) };
+            Ok(())
+        })
+    }
+}
+
+/// Copies a string and its final zero.
+///
+/// # Safety
+/// `target` has room for both.
+unsafe fn put_string(target: *mut c_char, text: &str) {
+    debug_assert!(text.len() < ffi::MPI_MAX_DATAREP_STRING as usize);
+    // SAFETY: by the caller's promise; a Rust string does not overlap the caller's memory.
+    unsafe {
+        target.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
+        target.add(text.len()).write(0);
+    }
+}
+
+export! {
+    /// `MPI_File_seek` (MPI 14.4.3). Local.
+    fn File_seek(file: MPI_File, offset: Offset, origin: c_int) -> c_int {
+        on_file("MPI_File_seek", file, |entry| entry.file.seek(offset, whence(origin)?))
+    }
+}
+
+export! {
+    /// `MPI_File_get_position` (MPI 14.4.3). Local; in etypes of the view.
+    fn File_get_position(file: MPI_File, offset: *mut Offset) -> c_int {
+        on_file("MPI_File_get_position", file, |entry| {
+            // SAFETY: the caller's pointer to one offset, or null.
+            unsafe { store(offset, entry.file.position()?) }
+        })
+    }
+}
+
+export! {
+    /// `MPI_File_get_byte_offset` (MPI 14.4.3). Local; from etypes of the view to bytes of the file.
+    fn File_get_byte_offset(file: MPI_File, offset: Offset, displacement: *mut Offset) -> c_int {
+        on_file("MPI_File_get_byte_offset", file, |entry| {
+            // SAFETY: the caller's pointer to one offset, or null.
+            unsafe { store(displacement, entry.file.byte_offset(offset)?) }
+        })
+    }
+}
+
+export! {
+    /// `MPI_File_get_type_extent` (MPI 14.5.1). Local; bytes.
+    fn File_get_type_extent(file: MPI_File, kind: MPI_Datatype, extent: *mut Aint) -> c_int {
+        on_file("MPI_File_get_type_extent", file, |entry| {
+            let bytes = entry.file.type_extent(&datatype(kind)?);
+            // SAFETY: the caller's pointer to one address-sized integer, or null.
+            unsafe { store(extent, bytes as Aint) }
+        })
+    }
+}
+
+export! {
+    /// `MPI_File_get_type_extent_c` (MPI 14.5.1). Local; bytes.
+    fn File_get_type_extent_c(file: MPI_File, kind: MPI_Datatype, extent: *mut Count) -> c_int {
+        on_file("MPI_File_get_type_extent_c", file, |entry| {
+            // SAFETY: the caller's pointer to one count, or null.
+            unsafe { store(extent, entry.file.type_extent(&datatype(kind)?)) }
+        })
+    }
+}

@@ -1,0 +1,95 @@
+! The module mpi_f08: open, views, collective access, error handlers, and that it is Capulet that answers.
+module handlers
+  use mpi_f08
+  implicit none
+  integer :: called = 0, last_file = -1, last_code = -1
+contains
+  subroutine note(file, code)
+    type(MPI_File) :: file
+    integer :: code
+    called = called + 1
+    last_file = file%MPI_VAL
+    last_code = code
+  end subroutine note
+end module handlers
+
+program use_mpi_f08
+  use mpi_f08
+  use handlers
+  implicit none
+  type(MPI_File) :: file
+  type(MPI_Info) :: info
+  type(MPI_Status) :: status
+  type(MPI_Datatype) :: filetype
+  type(MPI_Errhandler) :: errhandler, got
+  type(MPI_Group) :: group
+  integer :: rank, ranks, code, class, i, items, failures, all_failures
+  integer :: out(100), in(100)
+  integer(kind=MPI_OFFSET_KIND) :: bytes
+  integer(kind=MPI_ADDRESS_KIND) :: extent
+  logical :: found
+  character(len=200) :: name
+  character(len=MPI_MAX_INFO_VAL) :: text
+  call MPI_Init()
+  call MPI_Comm_rank(MPI_COMM_WORLD, rank)
+  call MPI_Comm_size(MPI_COMM_WORLD, ranks)
+  call get_command_argument(1, name)
+  failures = 0
+
+  call MPI_File_open(MPI_COMM_WORLD, trim(name), MPI_MODE_CREATE + MPI_MODE_RDWR, MPI_INFO_NULL, file, code)
+  call check(code == MPI_SUCCESS, 'open')
+  call MPI_File_get_info(file, info)
+  text = ''
+  call MPI_Info_get(info, 'romio_filesystem_type', MPI_MAX_INFO_VAL, text, found)
+  call check(found .and. text(1:7) == 'CAPULET', 'Capulet answers')
+  call MPI_Info_free(info)
+  call MPI_File_get_group(file, group)
+  call MPI_Group_size(group, items)
+  call check(items == ranks, 'group')
+  call MPI_Group_free(group)
+
+  extent = 4 * ranks
+  call MPI_Type_create_resized(MPI_INTEGER, 0_MPI_ADDRESS_KIND, extent, filetype)
+  call MPI_Type_commit(filetype)
+  bytes = 4 * rank
+  call MPI_File_set_view(file, bytes, MPI_INTEGER, filetype, 'native', MPI_INFO_NULL, code)
+  call check(code == MPI_SUCCESS, 'set_view')
+  out = [(1000 * rank + i, i = 1, 100)]
+  call MPI_File_write_all(file, out, 100, MPI_INTEGER, status, code)
+  call check(code == MPI_SUCCESS, 'write_all')
+  call MPI_Get_count(status, MPI_INTEGER, items)
+  call check(items == 100, 'count')
+  call MPI_File_read_at_all(file, 0_MPI_OFFSET_KIND, in, 100, MPI_INTEGER, MPI_STATUS_IGNORE, code)
+  call check(code == MPI_SUCCESS .and. all(in == out), 'read_at_all')
+  call MPI_Type_free(filetype)
+
+  call MPI_File_create_errhandler(note, errhandler, code)
+  call check(code == MPI_SUCCESS, 'create_errhandler')
+  call MPI_File_set_errhandler(file, errhandler, code)
+  call check(code == MPI_SUCCESS, 'set_errhandler')
+  call MPI_File_get_errhandler(file, got)
+  call check(got == errhandler, 'get_errhandler')
+  call MPI_Errhandler_free(got)
+  call MPI_Errhandler_free(errhandler)
+  call MPI_File_seek(file, -1_MPI_OFFSET_KIND, MPI_SEEK_SET, code)
+  call MPI_Error_class(code, class)
+  call check(class == MPI_ERR_ARG, 'class')
+  call check(called == 1 .and. last_file == file%MPI_VAL .and. last_code == code, 'handler')
+
+  call MPI_File_close(file, code)
+  call check(code == MPI_SUCCESS .and. file == MPI_FILE_NULL, 'close')
+
+  call MPI_Allreduce(failures, all_failures, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD)
+  if (rank == 0 .and. all_failures == 0) print '(a)', 'all checks passed'
+  call MPI_Finalize()
+  if (all_failures /= 0) stop 1
+contains
+  subroutine check(condition, what)
+    logical, intent(in) :: condition
+    character(len=*), intent(in) :: what
+    if (.not. condition) then
+      failures = failures + 1
+      write (0, '(a,i0,2a)') 'rank ', rank, ': not true: ', what
+    end if
+  end subroutine check
+end program use_mpi_f08

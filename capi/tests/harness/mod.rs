@@ -1,0 +1,136 @@
+//! Compiles a program of `tests/c` or `tests/fortran`, and runs it under `mpiexec` with the library that was just built.
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// No run takes longer, unless it hangs.
+const LIMIT: &str = "120";
+
+/// The compiler of the MPI that the library is built for.
+pub fn mpicc() -> &'static str {
+    env!("CAPULET_MPICC")
+}
+
+/// What stands beside `mpicc` under another name: `mpicc.openmpi` has `mpiexec.openmpi`.
+pub fn beside_mpicc(name: &str) -> PathBuf {
+    let mpicc = Path::new(mpicc());
+    let file = mpicc.file_name().and_then(|file| file.to_str()).expect("MPICC names a file");
+    mpicc.with_file_name(file.replacen("mpicc", name, 1))
+}
+
+/// The library under test: `$CAPULET_LIBRARY`, else the one that cargo built together with this test.
+pub fn library() -> PathBuf {
+    let built = || {
+        let test = env::current_exe().expect("this program has a path");
+        test.parent().expect("it lies in a folder").join("libcapulet.so")
+    };
+    let library = env::var_os("CAPULET_LIBRARY").map_or_else(built, PathBuf::from);
+    assert!(library.is_file(), "no library at {}", library.display());
+    library
+}
+
+/// How the library comes before the MPI library.
+#[derive(Clone, Copy, Debug)]
+pub enum Load {
+    /// By `LD_PRELOAD`, into a program that does not know it.
+    Preload,
+    /// By being linked before the MPI library.
+    Link,
+}
+
+/// A compiled test program, with a folder for its files.
+pub struct Program {
+    folder: TempDir,
+    path: PathBuf,
+    load: Load,
+}
+
+impl Program {
+    /// Compiles `tests/c/<name>.c`.
+    pub fn c(name: &str, load: Load) -> Self {
+        Self::compile(Command::new(mpicc()), "c", name, "c", load)
+    }
+
+    /// Compiles `tests/fortran/<name>.f90`.
+    pub fn fortran(name: &str) -> Self {
+        Self::compile(Command::new(beside_mpicc("mpif90")), "fortran", name, "f90", Load::Preload)
+    }
+
+    fn compile(mut compiler: Command, language: &str, name: &str, suffix: &str, load: Load) -> Self {
+        let folder = TempDir::new().expect("a folder can be made");
+        let path = folder.path().join(name);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(language);
+        compiler.current_dir(folder.path()).arg("-g").arg("-o").arg(&path);
+        compiler.arg(source.join(name).with_extension(suffix));
+        if let Load::Link = load {
+            compiler.arg(library());
+        }
+        let output = compiler.output().unwrap_or_else(|error| panic!("cannot run {compiler:?}: {error}"));
+        assert!(output.status.success(), "{compiler:?}:\n{}", text(&output));
+        Program { folder, path, load }
+    }
+
+    /// Runs it on `ranks` ranks, with a file name as its argument.
+    pub fn run(&self, ranks: u32, variables: &[(&str, &str)]) -> Output {
+        let data = self.folder.path().join(format!("data.{ranks}"));
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=5", LIMIT]).arg(beside_mpicc("mpiexec")).args(["-n", &ranks.to_string()]);
+        for variable in [
+            "OMPI_ALLOW_RUN_AS_ROOT",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+            "OMPI_MCA_rmaps_base_oversubscribe",
+            "OMPI_MCA_mpi_yield_when_idle",
+        ] {
+            command.env(variable, "1");
+        }
+        command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+        // For the program alone: mpiexec itself has no business with the library.
+        command.arg("env").arg(self.loading());
+        command.args(variables.iter().map(|(key, value)| format!("{key}={value}")));
+        command.arg(&self.path).arg(data);
+        command.output().expect("timeout can be run")
+    }
+
+    fn loading(&self) -> OsString {
+        let mut setting = OsString::new();
+        match self.load {
+            Load::Preload => {
+                setting.push("LD_PRELOAD=");
+                setting.push(library());
+            }
+            Load::Link => {
+                setting.push("LD_LIBRARY_PATH=");
+                setting.push(library().parent().expect("it lies in a folder"));
+                if let Some(path) = env::var_os("LD_LIBRARY_PATH") {
+                    setting.push(":");
+                    setting.push(path);
+                }
+            }
+        }
+        setting
+    }
+
+    /// Runs it, and fails unless every check in it holds.
+    pub fn passes(&self, ranks: u32) {
+        let output = self.run(ranks, &[]);
+        let told = text(&output);
+        let passed = output.status.success() && told.contains("all checks passed");
+        assert!(
+            passed,
+            "{} on {ranks} ranks, {:?}: {}\n{told}",
+            self.path.display(),
+            self.load,
+            output.status
+        );
+    }
+}
+
+/// All that a program said.
+pub fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}

@@ -1,0 +1,137 @@
+//! The names that the library exports: exactly those of `symbols.txt`, and all that the MPI libraries export about files.
+
+mod harness;
+
+use std::collections::BTreeSet;
+use std::env;
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use object::elf;
+use object::read::elf::{Dyn, ElfFile64, FileHeader};
+use object::{Object, ObjectSymbol};
+
+/// The names that a shared library defines for others.
+fn exported(library: &Path) -> BTreeSet<String> {
+    let bytes = fs::read(library).unwrap_or_else(|error| panic!("{}: {error}", library.display()));
+    let file = object::File::parse(&*bytes).expect("an ELF file");
+    let defined = file.dynamic_symbols().filter(|symbol| symbol.is_definition() && symbol.is_global());
+    defined.map(|symbol| symbol.name().expect("a name in ASCII").to_owned()).collect()
+}
+
+fn soname(library: &Path) -> Option<String> {
+    let bytes = fs::read(library).expect("the library can be read");
+    let file = ElfFile64::<object::Endianness>::parse(&*bytes).expect("an ELF file of 64 bits");
+    let (endian, header, sections) = (file.endian(), file.elf_header(), file.elf_section_table());
+    let _ = header.e_type(endian);
+    let (entries, strings) = sections.dynamic(endian, &*bytes).expect("readable")?;
+    let strings = sections.strings(endian, &*bytes, strings).expect("readable");
+    let entry = entries.iter().find(|entry| entry.d_tag(endian) == u64::from(elf::DT_SONAME))?;
+    let name = entry.string(endian, strings).expect("a string");
+    Some(String::from_utf8_lossy(name).into_owned())
+}
+
+fn listed() -> BTreeSet<String> {
+    let text = include_str!("../symbols.txt");
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_library_exports_what_is_listed_and_nothing_else() {
+    let (ours, listed) = (exported(&harness::library()), listed());
+    assert_eq!(listed.len(), 203, "the committed list");
+    let missing: Vec<_> = listed.difference(&ours).collect();
+    let unlisted: Vec<_> = ours.difference(&listed).collect();
+    assert!(missing.is_empty() && unlisted.is_empty(), "missing: {missing:?}; not listed: {unlisted:?}");
+}
+
+#[test]
+fn the_list_holds_what_the_standard_has() {
+    let listed = listed();
+    let of_c = |name: &&String| name.starts_with("MPI_File_") && !name.contains("errhandler_f");
+    let large = listed.iter().filter(of_c).filter(|name| name.ends_with("_c")).count();
+    let integers = listed.iter().filter(of_c).filter(|name| name.ends_with("int")).count();
+    let plain = listed.iter().filter(of_c).count() - large - integers;
+    // MPI 3.1 has 61, MPI 4.0 adds 29 large-count functions, MPI 5.0 adds two conversions to integers.
+    assert_eq!((plain, large, integers), (61, 29, 2));
+    for name in ["MPI_Register_datarep", "MPI_Register_datarep_c", "MPIX_File_create_errhandler_x"] {
+        assert!(listed.contains(name) && listed.contains(&format!("P{name}")), "{name}");
+    }
+    for name in listed.iter().filter(of_c) {
+        assert!(listed.contains(&format!("P{name}")), "P{name}");
+    }
+}
+
+#[test]
+fn the_soname_is_the_one_asked_for() {
+    assert_eq!(soname(&harness::library()).as_deref(), Some(env!("CAPULET_SONAME_BUILT")));
+}
+
+/// The MPI library that ours needs, where the loader finds it, and its Fortran libraries beside it.
+fn mpi_libraries() -> Vec<PathBuf> {
+    unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _size: usize, paths: *mut c_void) -> c_int {
+        // SAFETY: dl_iterate_phdr gives a valid description with a string, and back the pointer that it was given below.
+        let (name, paths) =
+            unsafe { (CStr::from_ptr((*info).dlpi_name), &mut *paths.cast::<Vec<PathBuf>>()) };
+        paths.push(PathBuf::from(std::ffi::OsStr::from_bytes(name.to_bytes())));
+        0
+    }
+    let ours = CString::new(harness::library().as_os_str().as_bytes()).expect("a path has no zero byte");
+    // SAFETY: loading the library runs no code of its own.
+    let handle = unsafe { libc::dlopen(ours.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+    assert!(!handle.is_null(), "the library cannot be loaded: is its MPI on the loader's path?");
+    let mut loaded: Vec<PathBuf> = Vec::new();
+    // SAFETY: the callback has the right form and gets the vector that it expects.
+    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut loaded).cast()) };
+    let is_mpi = |path: &&PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("libmpi.so") || name.starts_with("libmpich.so")
+    };
+    let main = loaded.iter().find(is_mpi).expect("our library needs an MPI library").clone();
+    let folder = main.parent().expect("it lies in a folder");
+    let is_mpich = main.to_string_lossy().contains("libmpich");
+    let fortran: &[&str] =
+        if is_mpich { &["libmpichfort.so.12"] } else { &["libmpi_mpifh.so.40", "libmpi_usempif08.so.40"] };
+    let fortran = fortran.iter().map(|name| folder.join(name)).filter(|path| path.exists());
+    let more = env::var("CAPULET_MPI_LIBRARIES").unwrap_or_default();
+    let more: Vec<PathBuf> = more.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
+    std::iter::once(main.clone()).chain(fortran).chain(more).collect()
+}
+
+/// Whether a name of an MPI library would reach that library's own files, past this one, if we did not define it too.
+fn is_ours_to_define(name: &str) -> bool {
+    let c = [
+        "MPI_File_",
+        "PMPI_File_",
+        "MPIX_File_",
+        "PMPIX_File_",
+        "MPI_Register_datarep",
+        "PMPI_Register_datarep",
+    ];
+    // The other names of the Fortran libraries call the C functions. Those with f08_ do so too, on both MPIs.
+    let fortran =
+        name.to_ascii_lowercase().contains("mpi_file_create_errhandler") && !name.ends_with("_f08_");
+    let through_c = name.ends_with("_f") || name.ends_with("_f08");
+    fortran || (c.iter().any(|start| name.starts_with(start)) && !through_c)
+}
+
+#[test]
+fn whatever_the_mpi_libraries_have_we_have() {
+    let ours = exported(&harness::library());
+    for library in mpi_libraries() {
+        let theirs = exported(&library);
+        let missing: Vec<_> =
+            theirs.iter().filter(|name| is_ours_to_define(name) && !ours.contains(*name)).collect();
+        assert!(missing.is_empty(), "{} has, and we have not: {missing:?}", library.display());
+        if !library.to_string_lossy().contains("f08") {
+            assert!(
+                theirs.iter().any(|name| is_ours_to_define(name)),
+                "{} has no such name",
+                library.display()
+            );
+        }
+    }
+}
