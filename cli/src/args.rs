@@ -57,7 +57,7 @@ pub(crate) enum Command {
 /// The preload reaches the children of the program too. Such a child runs as it would without it, apart from the time
 /// it takes to load the libraries, unless it belongs to another MPI: start that one with LD_PRELOAD unset.
 #[derive(Debug, Args)]
-#[command(after_help = RUN_EXAMPLES, after_long_help = RUN_LONG_HELP)]
+#[command(override_usage = "capulet run [OPTIONS] [--] <PROGRAM> [ARGUMENTS]...", after_help = RUN_EXAMPLES, after_long_help = RUN_LONG_HELP)]
 pub(crate) struct RunArgs {
     /// Storage driver for files that name none by a prefix such as ufs:
     #[arg(long, value_name = "NAME", value_parser = driver_name)]

@@ -4,15 +4,16 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// An MPI whose binary interface Capulet has a library for. The SONAME decides: it is what a program was linked to.
+/// The comments on the variants are help text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[expect(clippy::enum_variant_names, reason = "the name of Open MPI ends as it does")]
 pub(crate) enum Mpi {
-    /// Open MPI 4 and 5: `libmpi.so.40`.
+    /// Open MPI 4 and 5: libmpi.so.40.
     #[value(name = "openmpi")]
     OpenMpi,
-    /// MPICH as Debian names it: `libmpich.so.12`.
+    /// MPICH as Debian names it: libmpich.so.12.
     Mpich,
-    /// MPICH as it names itself, the `PyPI` wheel among others: `libmpi.so.12`.
+    /// MPICH as it names itself, the wheel among others: libmpi.so.12.
     Mpich5,
 }
 

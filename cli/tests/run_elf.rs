@@ -59,7 +59,7 @@ fn ranks_of_a_launcher_are_served() {
 }
 
 #[test]
-fn the_launcher_of_another_mpi_is_refused_on_every_rank() {
+fn the_launcher_of_another_mpi_is_refused() {
     let bench = Bench::get();
     for (launching, program) in
         [("mpich", "openmpi"), ("openmpi", "mpich"), ("openmpi", "mpich5"), ("mpich5", "openmpi")]
@@ -70,15 +70,10 @@ fn the_launcher_of_another_mpi_is_refused_on_every_rank() {
                 .args([env!("CARGO_BIN_EXE_capulet"), "run"])
                 .arg(bench.program(program)),
         );
-        // Hydra joins the codes of the ranks by "or", Open MPI gives the first one.
+        // Which of the ranks are still heard after the first one failed is up to the launcher.
         assert_eq!(done.code, Some(65), "{launching} {program}: {done:?}");
         assert!(done.values("interposed").is_empty(), "the program was not started: {done:?}");
         assert!(done.complaints.contains("was started by the launcher of"), "{}", done.complaints);
-        assert!(
-            done.complaints.contains("capulet: rank 1:") || launching.contains("openmpi"),
-            "{}",
-            done.complaints
-        );
     }
 }
 
