@@ -69,10 +69,10 @@ impl Access {
         bytes: u64,
     ) -> Result<Self, BeyondLargestOffset> {
         assert!(memory.tiled.size() >= bytes, "memory holds fewer bytes than the access moves");
-        let layout = filetype.layout.clone();
+        let layout = filetype.layout().clone();
         let tile_bytes = layout.size();
         if bytes == 0 {
-            let file = Tiled { layout, count: 0 };
+            let file = Tiled::new(layout, 0).map_err(|_| BeyondLargestOffset)?;
             return Ok(Self { file, displacement_bytes: 0, file_start: 0, memory, bytes });
         }
         assert!(tile_bytes > 0, "an empty filetype holds no bytes");
@@ -81,19 +81,12 @@ impl Access {
         // monotone even where tiles overlap (a filetype whose size exceeds its extent).
         let first_tile = start / tile_bytes;
         let count = last / tile_bytes - first_tile + 1;
-        let extent = i128::from(layout.extent());
-        let origin = i128::from(displacement_bytes) + i128::from(first_tile) * extent;
-        let reach = origin + i128::from(count - 1) * extent.max(0) + i128::from(layout.true_ub());
-        if reach > i128::from(i64::MAX) || origin > i128::from(i64::MAX) {
+        let origin = i128::from(displacement_bytes) + i128::from(first_tile) * i128::from(layout.extent());
+        let file = Tiled::new(layout, count).map_err(|_| BeyondLargestOffset)?;
+        if origin + i128::from(file.true_ub()) > i128::from(i64::MAX) || origin > i128::from(i64::MAX) {
             return Err(BeyondLargestOffset);
         }
-        Ok(Self {
-            file: Tiled { layout, count },
-            displacement_bytes: origin as i64,
-            file_start: start % tile_bytes,
-            memory,
-            bytes,
-        })
+        Ok(Self { file, displacement_bytes: origin as i64, file_start: start % tile_bytes, memory, bytes })
     }
 
     /// Bytes to move.
@@ -149,23 +142,14 @@ impl Access {
         if self.is_monotone() {
             return self.offset_of(0)..self.offset_of(self.bytes - 1) + 1;
         }
-        let layout = &self.file.layout;
-        let tiles = (self.file.count - 1) as i64 * layout.extent();
-        let low = self.displacement_bytes + layout.true_lb() + tiles.min(0);
-        let high = self.displacement_bytes + layout.true_ub() + tiles.max(0);
+        let low = self.displacement_bytes + self.file.true_lb();
+        let high = self.displacement_bytes + self.file.true_ub();
         low as u64..high as u64
     }
 
-    /// About how many runs of the file the access has: exact for whole tiles, at least 1 for any byte.
+    /// How many runs of the file the access has.
     pub fn run_count(&self) -> u64 {
-        if self.bytes == 0 {
-            return 0;
-        }
-        if self.file.layout.is_dense() {
-            return 1;
-        }
-        let blocks = u128::from(self.file.layout.block_count());
-        let runs = blocks * u128::from(self.bytes) / u128::from(self.file.layout.size());
-        u64::try_from(runs).unwrap_or(u64::MAX).max(1)
+        let stream = self.file_start..self.file_start + self.bytes;
+        self.file.block_count(stream).unwrap_or(1)
     }
 }

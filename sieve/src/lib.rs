@@ -48,6 +48,9 @@ pub enum Failure {
     /// The access could not be isolated.
     #[error(transparent)]
     Isolation(#[from] capulet_atomic::Error),
+    /// The ranks of the node could not meet.
+    #[error(transparent)]
+    Team(#[from] capulet_comm::Error),
 }
 
 /// What an executor works on: the open file and its policies.

@@ -52,7 +52,7 @@ impl<'a> NodeTeam<'a> {
     /// windows that begin at whole stripes where a window holds whole stripes. All ranks of the node must pass the
     /// same values.
     pub fn new(shared: &'a dyn NodeShared, aggregators: usize, window_bytes: u64, stripe_bytes: u64) -> Self {
-        let window_bytes = window_bytes.min(shared.data_bytes() as u64).max(1);
+        let window_bytes = window_bytes.min(shared.bytes() as u64).max(1);
         let whole = stripe_bytes > 0 && window_bytes.is_multiple_of(stripe_bytes);
         Self {
             shared,
@@ -74,7 +74,7 @@ impl<'a> NodeTeam<'a> {
     }
 
     fn publish(&self, slot: usize, value: u64) {
-        self.shared.slots(self.shared.rank())[slot].store(value, Ordering::Release);
+        self.shared.slots(self.shared.place())[slot].store(value, Ordering::Release);
     }
 }
 
@@ -93,7 +93,17 @@ pub fn run(target: Target<'_>, team: NodeTeam<'_>, access: &Access, direction: D
     assert!(access.is_monotone(), "two-phase needs offsets that never decrease");
     let mut executor = Executor::new(target, team, access, direction);
     team.publish(GOOD_END, u64::MAX);
-    while executor.round() {}
+    loop {
+        match executor.round() {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                // the ranks of the node are apart: no further round can be
+                executor.error = executor.error.or(Some(error.into()));
+                break;
+            }
+        }
+    }
     Transferred { bytes: executor.moved_bytes, error: executor.error }
 }
 
@@ -124,11 +134,11 @@ impl<'a> Executor<'a> {
     }
 
     /// One round. False when the access is over for all ranks of the node.
-    fn round(&mut self) -> bool {
+    fn round(&mut self) -> capulet_comm::Result<bool> {
         let done = self.placed_bytes == self.access.bytes();
         let next = if done { u64::MAX } else { self.access.offset_of(self.placed_bytes) };
         self.team.publish(NEXT, next);
-        self.team.shared.barrier();
+        self.team.shared.barrier()?;
         let good_end = self.team.lowest(GOOD_END);
         if self.direction == Direction::Write {
             self.settle(good_end);
@@ -136,16 +146,16 @@ impl<'a> Executor<'a> {
         let first = self.team.lowest(NEXT);
         if first == u64::MAX || good_end != u64::MAX {
             // A slot may be published again (by the next access) only when all ranks have read it.
-            self.team.shared.barrier();
-            return false;
+            self.team.shared.barrier()?;
+            return Ok(false);
         }
         Counters::add(&self.target.counters.rounds, 1);
         let base = first - first % self.team.align_bytes;
         match self.direction {
-            Direction::Write => self.write_round(base),
-            Direction::Read => self.read_round(base),
+            Direction::Write => self.write_round(base)?,
+            Direction::Read => self.read_round(base)?,
         }
-        true
+        Ok(true)
     }
 
     /// Counts what is known to be moved: the bytes that were placed, as far as they lie below `good_end`.
@@ -156,7 +166,7 @@ impl<'a> Executor<'a> {
         };
     }
 
-    fn write_round(&mut self, base: u64) {
+    fn write_round(&mut self, base: u64) -> capulet_comm::Result<()> {
         let order = self.visiting_order();
         for index in order {
             let window = self.window(base, index);
@@ -164,20 +174,21 @@ impl<'a> Executor<'a> {
             self.fill(&window, &part);
         }
         self.placed_bytes = self.part_in(&self.covered(base)).end;
-        self.team.shared.barrier();
+        self.team.shared.barrier()?;
         self.as_aggregator(base);
+        Ok(())
     }
 
-    fn read_round(&mut self, base: u64) {
+    fn read_round(&mut self, base: u64) -> capulet_comm::Result<()> {
         let order = self.visiting_order();
         for index in order.clone() {
             let window = self.window(base, index);
             let part = self.part_in(&window.file);
             self.mark(&window, &part, UNIT_BYTES);
         }
-        self.team.shared.barrier();
+        self.team.shared.barrier()?;
         self.as_aggregator(base);
-        self.team.shared.barrier();
+        self.team.shared.barrier()?;
         let good_end = self.team.lowest(GOOD_END);
         for index in order {
             let mut window = self.window(base, index);
@@ -187,12 +198,13 @@ impl<'a> Executor<'a> {
         }
         self.placed_bytes = self.part_in(&self.covered(base)).end;
         self.settle(good_end);
+        Ok(())
     }
 
     /// Each rank starts at another aggregator, so that two ranks seldom touch the same cache lines at once.
     fn visiting_order(&self) -> impl Iterator<Item = usize> + Clone + use<> {
         let aggregators = self.team.aggregators;
-        let start = self.team.shared.rank() % aggregators;
+        let start = self.team.shared.place() % aggregators;
         (0..aggregators).map(move |step| (start + step) % aggregators)
     }
 
@@ -220,7 +232,7 @@ impl<'a> Executor<'a> {
     }
 
     fn as_aggregator(&mut self, base: u64) {
-        let me = self.team.shared.rank();
+        let me = self.team.shared.place();
         let Some(index) = (0..self.team.aggregators).find(|index| self.team.rank_of(*index) == me) else { return };
         let window = self.window(base, index);
         let (good_end, error) = self.move_window(&window);
