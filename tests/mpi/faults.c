@@ -1,0 +1,110 @@
+/* A life of a file under injected faults. CAPULET_FAULTS makes one call of one rank's storage fail with an error; argv[2] is the class that it
+ * must become. Whatever fails: every rank returns, a collective call has one class on all ranks, only that class is ever seen, and the
+ * program goes on. argv[3] is 1 if the fault must be seen, 0 if it must not. */
+#include "oracle.h"
+
+static int injected_class, seen_anywhere;
+static char trail[4096];
+
+static int class_by_name(const char *name)
+{
+    static const int classes[] = { MPI_ERR_IO, MPI_ERR_NO_SPACE, MPI_ERR_ACCESS, MPI_ERR_NO_SUCH_FILE, MPI_ERR_QUOTA, MPI_ERR_READ_ONLY,
+                                   MPI_ERR_FILE_EXISTS, MPI_ERR_BAD_FILE, MPI_ERR_FILE_IN_USE, MPI_ERR_UNSUPPORTED_OPERATION };
+    for (unsigned c = 0; c < sizeof classes / sizeof *classes; c++)
+        if (strcmp(class_name(classes[c]), name) == 0) return classes[c];
+    fprintf(stderr, "no class %s\n", name);
+    exit(2);
+}
+
+/* The outcome of a collective call: one class on all ranks, and none but the injected one. */
+static int together(const char *what, int code)
+{
+    section("%s", what);
+    int class = class_of(code);
+    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN), "the class on all ranks (greatest, not least)");
+    CHECK(class == MPI_SUCCESS || class == injected_class, "%s", class_name(class));
+    if (class != MPI_SUCCESS) {
+        seen_anywhere = 1;
+        snprintf(trail + strlen(trail), sizeof trail - strlen(trail), " %s", what);
+    }
+    return class == MPI_SUCCESS;
+}
+
+/* The outcome of an independent call: the ranks that are not struck succeed. */
+static int alone(const char *what, int code)
+{
+    section("%s", what);
+    int class = class_of(code);
+    CHECK(class == MPI_SUCCESS || class == injected_class, "%s", class_name(class));
+    if (class != MPI_SUCCESS) snprintf(trail + strlen(trail), sizeof trail - strlen(trail), " %s(alone)", what);
+    seen_anywhere |= class != MPI_SUCCESS;
+    return class == MPI_SUCCESS;
+}
+
+static void check_bytes(const char *what, const unsigned char *bytes, int count, int seed)
+{
+    int wrong = 0;
+    for (int i = 0; i < count; i++) wrong += bytes[i] != (unsigned char)(seed + i);
+    CHECK(wrong == 0, "%d wrong bytes from %s, which reported success", wrong, what);
+}
+
+#define BYTES 3000
+
+static void transfers(MPI_File file)
+{
+    static unsigned char mine[BYTES], back[BYTES];
+    MPI_Status status;
+    map_t unit = map_named(MPI_BYTE), piece = map_contiguous(100, unit), filetype = map_resized(0, 100 * world_size, piece);
+    int seed = 7 * world_rank, written;
+    for (int i = 0; i < BYTES; i++) mine[i] = (unsigned char)(seed + i);
+    together("set_view", MPI_File_set_view(file, 100 * world_rank, MPI_BYTE, filetype.mpi, "native", MPI_INFO_NULL));
+    written = together("write_at_all", MPI_File_write_at_all(file, 0, mine, BYTES, MPI_BYTE, &status));
+    if (written) CHECK_EQ(count_of(&status, MPI_BYTE), BYTES, "bytes written");
+    if (together("read_at_all", MPI_File_read_at_all(file, 0, back, BYTES, MPI_BYTE, &status)) && written) {
+        CHECK_EQ(count_of(&status, MPI_BYTE), BYTES, "bytes read");
+        check_bytes("read_at_all", back, BYTES, seed);
+    }
+    written = alone("write_at", MPI_File_write_at(file, BYTES, mine, BYTES, MPI_BYTE, &status));
+    if (alone("read_at", MPI_File_read_at(file, BYTES, back, BYTES, MPI_BYTE, &status)) && written) check_bytes("read_at", back, BYTES, seed);
+    barrier();
+    together("set_view back", MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+    /* One rank moves nothing, and learns of the failure all the same. */
+    together("write_all", MPI_File_write_all(file, mine, world_rank == 0 ? 0 : BYTES, MPI_BYTE, &status));
+    together("read_all", MPI_File_read_all(file, back, world_rank == 0 ? 0 : BYTES, MPI_BYTE, &status));
+    map_free(&piece);
+    map_free(&filetype);
+}
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    if (argc < 4) return 2;
+    injected_class = class_by_name(argv[2]);
+    MPI_File file = MPI_FILE_NULL;
+    MPI_Offset size;
+    const char *path = path_of("faults");
+    if (world_rank == 0) spill(path, "start", 5);
+    barrier();
+    if (together("open", MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file))) {
+        together("set_size", MPI_File_set_size(file, 100));
+        together("preallocate", MPI_File_preallocate(file, 5000));
+        alone("get_size", MPI_File_get_size(file, &size));
+        alone("seek to the end", MPI_File_seek(file, 0, MPI_SEEK_END));
+        barrier();
+        transfers(file);
+        together("sync", MPI_File_sync(file));
+        together("close", MPI_File_close(&file));
+    }
+    CHECK(file == MPI_FILE_NULL, "a handle is left");
+    if (together("open to append", MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR | MPI_MODE_APPEND | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file)))
+        together("close and delete", MPI_File_close(&file));
+    CHECK(file == MPI_FILE_NULL, "a handle is left");
+    barrier();
+    if (world_rank == 0) unlink(path);
+    alone("delete what is not there", MPI_File_delete(path, MPI_INFO_NULL) == MPI_SUCCESS ? MPI_ERR_OTHER : MPI_SUCCESS);
+    int seen = (int)reduce_all(seen_anywhere, MPI_MAX);
+    section("the fault");
+    CHECK_EQ(seen, atoi(argv[3]), "whether the fault was seen");
+    if (trail[0]) printf("rank %d: seen at%s\n", world_rank, trail);
+    return finish();
+}

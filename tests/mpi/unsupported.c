@@ -1,0 +1,66 @@
+/* What is not built yet says so on every rank, at once, and leaves the file usable. When a later version builds one of these, its line
+ * here fails and goes. */
+#include "check.h"
+
+int main(int argc, char **argv)
+{
+    char bytes[8] = { 0 };
+    MPI_Request request;
+    MPI_Status status;
+    MPI_Offset offset;
+    MPI_File file, queue = MPI_FILE_NULL;
+    start(&argc, &argv);
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("unsupported"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+#define REFUSED(call) do { section("%s", #call); CHECK_CLASS(call, MPI_ERR_UNSUPPORTED_OPERATION); } while (0)
+#define REFUSED_REQUEST(call) do { request = (MPI_Request)0; REFUSED(call); CHECK(request == MPI_REQUEST_NULL, "%s left a request", #call); } while (0)
+    REFUSED_REQUEST(MPI_File_iread(file, bytes, 8, MPI_BYTE, &request));
+    REFUSED_REQUEST(MPI_File_iwrite(file, bytes, 8, MPI_BYTE, &request));
+    REFUSED_REQUEST(MPI_File_iread_at(file, 0, bytes, 8, MPI_BYTE, &request));
+    REFUSED_REQUEST(MPI_File_iwrite_at(file, 0, bytes, 8, MPI_BYTE, &request));
+    REFUSED_REQUEST(MPI_File_iread_all(file, bytes, 8, MPI_BYTE, &request));
+    REFUSED_REQUEST(MPI_File_iwrite_all(file, bytes, 8, MPI_BYTE, &request));
+    REFUSED_REQUEST(MPI_File_iread_at_all(file, 0, bytes, 8, MPI_BYTE, &request));
+    REFUSED_REQUEST(MPI_File_iwrite_at_all(file, 0, bytes, 8, MPI_BYTE, &request));
+    REFUSED_REQUEST(MPI_File_iread_shared(file, bytes, 8, MPI_BYTE, &request));
+    REFUSED_REQUEST(MPI_File_iwrite_shared(file, bytes, 8, MPI_BYTE, &request));
+    REFUSED(MPI_File_read_shared(file, bytes, 8, MPI_BYTE, &status));
+    REFUSED(MPI_File_write_shared(file, bytes, 8, MPI_BYTE, &status));
+    REFUSED(MPI_File_read_ordered(file, bytes, 8, MPI_BYTE, &status));
+    REFUSED(MPI_File_write_ordered(file, bytes, 8, MPI_BYTE, &status));
+    REFUSED(MPI_File_seek_shared(file, 0, MPI_SEEK_SET));
+    REFUSED(MPI_File_get_position_shared(file, &offset));
+    REFUSED(MPI_File_read_all_begin(file, bytes, 8, MPI_BYTE));
+    REFUSED(MPI_File_read_all_end(file, bytes, &status));
+    REFUSED(MPI_File_write_all_begin(file, bytes, 8, MPI_BYTE));
+    REFUSED(MPI_File_write_all_end(file, bytes, &status));
+    REFUSED(MPI_File_read_at_all_begin(file, 0, bytes, 8, MPI_BYTE));
+    REFUSED(MPI_File_read_at_all_end(file, bytes, &status));
+    REFUSED(MPI_File_write_at_all_begin(file, 0, bytes, 8, MPI_BYTE));
+    REFUSED(MPI_File_write_at_all_end(file, bytes, &status));
+    REFUSED(MPI_File_read_ordered_begin(file, bytes, 8, MPI_BYTE));
+    REFUSED(MPI_File_read_ordered_end(file, bytes, &status));
+    REFUSED(MPI_File_write_ordered_begin(file, bytes, 8, MPI_BYTE));
+    REFUSED(MPI_File_write_ordered_end(file, bytes, &status));
+    REFUSED(MPI_File_set_atomicity(file, 1));
+    int atomic = -1;
+    CHECK_OK(MPI_File_get_atomicity(file, &atomic));
+    CHECK_EQ(atomic, 0, "atomicity after it was refused");
+    section("external32");
+    CHECK_CLASS(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "external32", MPI_INFO_NULL), MPI_ERR_UNSUPPORTED_DATAREP);
+    section("the file works on");
+    MPI_Offset size = -1;
+    CHECK_OK(MPI_File_get_size(file, &size));
+    CHECK_EQ(size, 0, "size after refused writes");
+    CHECK_OK(MPI_File_write_at_all(file, world_rank, "y", 1, MPI_BYTE, &status));
+    CHECK_OK(MPI_File_get_position(file, &offset));
+    CHECK_EQ(offset, 0, "position");
+    CHECK_OK(MPI_File_close(&file));
+    section("sequential mode");
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("unsupported"), MPI_MODE_RDONLY | MPI_MODE_SEQUENTIAL, MPI_INFO_NULL, &queue));
+    REFUSED(MPI_File_read(queue, bytes, 1, MPI_BYTE, &status));
+    REFUSED(MPI_File_read_at(queue, 0, bytes, 1, MPI_BYTE, &status));
+    REFUSED(MPI_File_read_at_all(queue, 0, bytes, 1, MPI_BYTE, &status));
+    REFUSED(MPI_File_read_all(queue, bytes, 1, MPI_BYTE, &status));
+    CHECK_OK(MPI_File_close(&queue));
+    return finish();
+}
