@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds the command and the library, once for each MPI that a program may use: target/MPI/release.
+# shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
 # The library is named after its MPI, in its file name as in its SONAME, so that no loader takes one for another.

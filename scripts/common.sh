@@ -1,9 +1,11 @@
+# shellcheck shell=bash
 # Sourced by the scripts beside it: where things are, and which environment each MPI needs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
 env_dir=$root/target/env
 # Debian's Python, never one that stands before it in PATH: the Debian modules belong to it.
+# shellcheck disable=SC2034 # used by the scripts
 python=/usr/bin/python3
 
 say() { printf '== %s\n' "$*"; }

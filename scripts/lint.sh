@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Format, clippy and documentation; a warning is an error.
+# shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
 say "lint: format"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, testing and the demo need: Debian packages, two Python environments, the sources of mpi4py.
 # Does only what is missing: a second run does nothing.
+# shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
 list() { sed 's/#.*//' "$1"; }
@@ -16,19 +17,18 @@ as_root() {
 }
 
 debian_packages() {
-    command -v dpkg-query >/dev/null || fail "not a Debian system: install the counterparts of scripts/packages.txt yourself"
+    command -v dpkg-query >/dev/null ||
+        fail "not a Debian system: install the counterparts of scripts/packages.txt yourself"
     local wanted installed missing
-    wanted=$(list scripts/packages.txt | xargs -n 1 | sort)
+    mapfile -t wanted < <(list scripts/packages.txt | xargs -n 1 | sort)
     # dpkg-query fails for a package that it never heard of; its list is right all the same.
-    # shellcheck disable=SC2086
-    installed=$(dpkg-query --show --showformat '${db:Status-Status} ${Package}\n' $wanted 2>/dev/null |
+    installed=$(dpkg-query --show --showformat '${db:Status-Status} ${Package}\n' "${wanted[@]}" 2>/dev/null |
         awk '$1 == "installed" { print $2 }' | sort -u) || true
-    missing=$(comm -23 <(echo "$wanted") <(echo "$installed"))
-    [ -n "$missing" ] || return 0
-    say "setup: Debian packages:" $missing
+    mapfile -t missing < <(comm -23 <(printf '%s\n' "${wanted[@]}") <(echo "$installed"))
+    [ ${#missing[@]} -gt 0 ] || return 0
+    say "setup: Debian packages: ${missing[*]}"
     as_root apt-get update -q
-    # shellcheck disable=SC2086
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
 }
 
 # done_already NAME WHAT: whether the stamp of step NAME says that WHAT is in place.
@@ -37,24 +37,24 @@ stamp() { echo "$2" >"$env_dir/$1.stamp"; }
 
 python_environment() {
     local name=$1 wanted
-    wanted=$(pinned "$name")
-    done_already "$name" "$wanted" && return 0
-    say "setup: Python environment target/env/$name:" $wanted
+    mapfile -t wanted < <(pinned "$name")
+    done_already "$name" "${wanted[*]}" && return 0
+    say "setup: Python environment target/env/$name: ${wanted[*]}"
     rm -rf "${env_dir:?}/$name"
     "$python" -m venv "$env_dir/$name"
-    # shellcheck disable=SC2086
-    "$env_dir/$name/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --only-binary :all: $wanted
-    stamp "$name" "$wanted"
+    "$env_dir/$name/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --only-binary :all: \
+        "${wanted[@]}"
+    stamp "$name" "${wanted[*]}"
 }
 
 python_sources() {
     local wanted requirement archives
-    wanted=$(pinned src)
-    done_already src "$wanted" && return 0
+    mapfile -t wanted < <(pinned src)
+    done_already src "${wanted[*]}" && return 0
     rm -rf "$env_dir/src"
     mkdir -p "$env_dir/src"
     archives=$(mktemp -d)
-    for requirement in $wanted; do
+    for requirement in "${wanted[@]}"; do
         say "setup: sources of $requirement in target/env/src"
         # pip fetches an archive of sources only together with its metadata, which it builds; the pip of the virtual
         # environment can, whatever the system's is.
@@ -65,7 +65,7 @@ python_sources() {
         tar -xzf "$archive" -C "$env_dir/src" --no-same-owner
     done
     rm -rf "$archives"
-    stamp src "$wanted"
+    stamp src "${wanted[*]}"
 }
 
 debian_packages

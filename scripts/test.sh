@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # All tests: the crates that know no MPI once, the others on both MPIs, and then whole programs on both.
+# shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
 pure=(-p capulet-datatype -p capulet-drivers -p capulet-cli)
 on_mpi=(-p capulet-comm -p capulet-atomic -p capulet-sieve -p capulet-adio -p capulet-capi)
 
+say "test: the demo's own checks"
+PYTHONDONTWRITEBYTECODE=1 "$python" -m unittest discover -s tests/demo
 use_mpi openmpi
 say "test: the crates without MPI"
 cargo test --target-dir target/openmpi "${pure[@]}"
@@ -15,3 +18,4 @@ for mpi in openmpi mpich; do
     say "test: whole programs on $mpi"
     cargo test --target-dir "target/$mpi" -p capulet-tests
 done
+say "test: all passed"

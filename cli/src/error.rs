@@ -93,7 +93,7 @@ impl Error {
             Self::NoLibrary { .. } => {
                 "build it (`make build`), or name its folder in CAPULET_LIBDIR; `capulet doctor` lists what is served".to_owned()
             }
-            Self::UnpreloadablePath { .. } => "move it, or name it through a symbolic link in CAPULET_LIBDIR".to_owned(),
+            Self::UnpreloadablePath { .. } => "LD_PRELOAD separates its entries by both; move it to a path without them".to_owned(),
             _ => return None,
         })
     }

@@ -54,10 +54,13 @@ fn folders_beside(executable: &Path, mpi: Mpi) -> Vec<PathBuf> {
     folders.extend(above.map(|above| above.join("lib")));
     // Built as target/MPI/PROFILE: this command may have been built for another MPI than the program's.
     if let (Some(profile), Some(builds)) = (folder.file_name(), above.and_then(Path::parent)) {
-        folders.push(builds.join(mpi.name()).join(profile));
-        folders.push(builds.join(mpi.name()).join("release"));
+        let build = builds.join(mpi.name());
+        for folder in [build.join(profile), build.join("release")] {
+            if !folders.contains(&folder) {
+                folders.push(folder);
+            }
+        }
     }
-    folders.dedup();
     folders
 }
 
@@ -98,6 +101,12 @@ mod tests {
         assert!(folders.contains(&PathBuf::from("/src/target/mpich5/release")), "{folders:?}");
         let folders = folders_beside(Path::new("/src/target/openmpi/debug/capulet"), Mpi::Mpich);
         assert!(folders.contains(&PathBuf::from("/src/target/mpich/release")), "{folders:?}");
+        let folders = folders_beside(Path::new("/src/target/mpich/release/capulet"), Mpi::Mpich);
+        assert_eq!(
+            folders,
+            ["/src/target/mpich/release", "/src/target/mpich/lib"].map(PathBuf::from),
+            "none twice"
+        );
         assert!(folders_beside(Path::new("/"), Mpi::Mpich).is_empty());
     }
 
