@@ -181,7 +181,9 @@ impl<'a> Batch<'a> {
 
     fn of(direction: Direction, transfers: Vec<Transfer<'a>>) -> Self {
         let mut batch = Self { direction, list: List::Owned(Vec::new()), bytes: 0, raw: true };
-        transfers.iter().for_each(|transfer| batch.admit(transfer));
+        for transfer in &transfers {
+            batch.admit(transfer);
+        }
         batch.list = List::Owned(transfers);
         batch
     }
@@ -295,5 +297,102 @@ impl fmt::Debug for Batch<'_> {
             .field("transfers", &self.transfers().len())
             .field("bytes", &self.bytes)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATA: &[u8] = b"0123456789";
+
+    fn extents(batch: &Batch<'_>) -> Vec<(u64, usize)> {
+        batch.transfers().iter().map(|transfer| (transfer.offset, transfer.memory.bytes())).collect()
+    }
+
+    fn sample() -> Batch<'static> {
+        let piece = |offset, range: Range<usize>| Transfer::from_memory(offset, &DATA[range]);
+        Batch::write(vec![piece(100, 0..4), piece(7, 4..4), piece(50, 4..5), piece(0, 5..10)])
+    }
+
+    #[test]
+    fn parts_cut_transfers_and_keep_their_order() {
+        let mut batch = sample();
+        for (range, expected) in [
+            (0..10, vec![(100, 4), (50, 1), (0, 5)]),
+            (1..3, vec![(101, 2)]),
+            (3..7, vec![(103, 1), (50, 1), (0, 2)]),
+            (9..10, vec![(4, 1)]),
+            (4..4, vec![]),
+        ] {
+            let part = batch.part(range.clone());
+            assert_eq!((extents(&part), part.bytes()), (expected, range.end - range.start), "{range:?}");
+            let mut bytes = Vec::new();
+            for transfer in part.transfers() {
+                let mut piece = vec![0; transfer.memory.bytes()];
+                transfer.memory.copy_out(0, &mut piece);
+                bytes.extend(piece);
+            }
+            assert_eq!(bytes, DATA[range.start as usize..range.end as usize]);
+        }
+    }
+
+    #[test]
+    fn a_lent_batch_is_the_same_and_the_lender_can_go_on() {
+        let mut batch = sample();
+        let lent = batch.lend();
+        assert_eq!(
+            (extents(&lent), lent.bytes(), lent.direction()),
+            (extents(&sample()), 10, Direction::Write)
+        );
+        batch.push(Transfer::from_memory(1, DATA));
+        assert_eq!((batch.bytes(), batch.transfers().len()), (20, 5));
+        batch.clear();
+        assert_eq!((batch.bytes(), batch.transfers().len()), (0, 0));
+    }
+
+    #[test]
+    fn reuse_keeps_the_room() {
+        let mut memory = [0; 4];
+        let mut batch = sample().reuse(Direction::Read);
+        let List::Owned(transfers) = &batch.list else { unreachable!("it was not lent") };
+        assert!(transfers.capacity() >= 4);
+        batch.push(Transfer::into_memory(0, &mut memory));
+        assert_eq!((batch.bytes(), batch.direction()), (4, Direction::Read));
+        assert!(sample().lend().reuse(Direction::Write).transfers().is_empty());
+    }
+
+    #[test]
+    fn only_raw_memory_may_outlive_the_call() {
+        // SAFETY: nothing is asked of a segment of no bytes.
+        let raw = || Transfer { offset: 0, memory: unsafe { Segment::from_raw(std::ptr::null_mut(), 0) } };
+        let mut batch = Batch::write(vec![raw(), raw()]);
+        assert!(batch.may_outlive_call() && batch.part(0..0).may_outlive_call());
+        batch.push(Transfer::from_memory(0, DATA));
+        assert!(!batch.may_outlive_call() && !batch.lend().may_outlive_call());
+    }
+
+    #[test]
+    fn memory_to_be_written_from_is_never_read_into() {
+        let read = || Batch::read(vec![Transfer::from_memory(0, DATA)]);
+        assert!(std::panic::catch_unwind(read).is_err());
+        let push = || Batch::with_capacity(Direction::Read, 1).push(Transfer::from_memory(0, DATA));
+        assert!(std::panic::catch_unwind(push).is_err());
+        assert!(std::panic::catch_unwind(|| Segment::from_ref(DATA).copy_in(0, b"x")).is_err());
+    }
+
+    #[test]
+    fn copies_stay_within_the_segment() {
+        let mut memory = *b"....";
+        let segment = Segment::from_mut(&mut memory[1..3]);
+        segment.copy_in(1, b"x");
+        let mut out = [0; 2];
+        segment.copy_out(0, &mut out);
+        assert_eq!(&out, b".x");
+        for start in [1, 3, usize::MAX] {
+            let beyond = std::panic::AssertUnwindSafe(|| segment.copy_in(start, b"yz"));
+            assert!(std::panic::catch_unwind(beyond).is_err());
+        }
+        assert_eq!(&memory, b"..x.");
     }
 }

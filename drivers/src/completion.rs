@@ -141,7 +141,7 @@ mod tests {
     }
 
     fn doubled(result: BatchResult) -> BatchResult {
-        BatchResult::moved(result.bytes * 2)
+        BatchResult { bytes: result.bytes * 2, ..result }
     }
 
     #[test]

@@ -24,6 +24,8 @@
 mod batch;
 mod caps;
 mod completion;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod ext;
 mod forward;
@@ -32,6 +34,8 @@ pub mod mem;
 mod options;
 pub mod posix;
 mod registry;
+#[cfg(feature = "conformance")]
+pub mod template;
 pub mod wrappers;
 
 pub use batch::{Batch, Direction, Segment, Transfer};

@@ -43,12 +43,11 @@ impl LockDescriptors {
     /// A descriptor for one guard: an idle one, or the file opened anew.
     pub(super) fn take(self: &Arc<Self>, file: &OwnedFd, access: Access) -> Result<LockDescriptor, Errno> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let fd = match idle {
-            Some(fd) => fd,
-            None => {
-                self.counted();
-                reopen(file, access)?
-            }
+        let fd = if let Some(fd) = idle {
+            fd
+        } else {
+            self.counted();
+            reopen(file, access)?
         };
         Ok(LockDescriptor { fd, home: Arc::clone(self) })
     }

@@ -56,7 +56,7 @@ fn short_vectored_transfers_resume_inside_a_segment() {
         let batch = Batch::write(vec![pieces(0, 4), pieces(4, 5), pieces(5, 16), pieces(16, 24)]);
         let result = setting.file.submit(batch).wait();
         assert!(result.error.is_none() && result.bytes == 24);
-        let mut back = vec![0; 30];
+        let mut back = [0; 30];
         let (first, rest) = back.split_at_mut(9);
         let batch = Batch::read(vec![Transfer::into_memory(0, first), Transfer::into_memory(9, rest)]);
         let result = setting.file.submit(batch).wait();

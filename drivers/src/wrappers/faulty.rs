@@ -35,6 +35,20 @@ struct Verdict {
     piece_bytes: Option<u64>,
 }
 
+impl Verdict {
+    /// How many bytes of a batch are moved, and the error after them.
+    fn stop(&self, batch: &Batch<'_>) -> (u64, Option<ErrorKind>) {
+        let short_bytes = self.short_bytes.unwrap_or(u64::MAX).min(batch.bytes());
+        let is_short = short_bytes < batch.bytes();
+        match self.failure {
+            Some((kind, after_bytes)) => (short_bytes.min(after_bytes), Some(kind)),
+            // A read that ends early looks like the end of the file; a write that does must say so.
+            None if is_short && batch.direction() == Direction::Write => (short_bytes, Some(ErrorKind::Io)),
+            None => (short_bytes, None),
+        }
+    }
+}
+
 impl Faults {
     fn count(&self, target: Target) -> &AtomicU64 {
         &self.calls[target as usize]
@@ -55,7 +69,7 @@ impl Faults {
             }
             match fault.effect {
                 Effect::Fail { kind, after_bytes } => {
-                    verdict.failure = verdict.failure.or(Some((kind, after_bytes)))
+                    verdict.failure = verdict.failure.or(Some((kind, after_bytes)));
                 }
                 Effect::Short { bytes } => verdict.short_bytes = verdict.short_bytes.or(Some(bytes)),
                 Effect::Pieces { bytes } => verdict.piece_bytes = verdict.piece_bytes.or(Some(bytes)),
@@ -145,27 +159,13 @@ impl DriverFile for FaultyFile {
             Direction::Write => (Target::Write, Operation::Write),
         };
         let verdict = self.faults.judge(target);
-        let short_kind =
-            verdict.short_bytes.filter(|bytes| *bytes < batch.bytes()).map(|bytes| (ErrorKind::Io, bytes));
-        let stop = match verdict.failure {
-            None => short_kind,
-            Some((kind, after)) if short_kind.is_none_or(|(_, bytes)| after <= bytes) => Some((kind, after)),
-            Some((kind, _)) => short_kind.map(|(_, bytes)| (kind, bytes)),
-        };
-        let Some((kind, stop_bytes)) = stop else {
-            return match verdict.piece_bytes {
-                None => self.inner.submit(batch),
-                Some(_) => {
-                    let bytes = batch.bytes();
-                    Completion::ready(self.move_front(&mut batch, bytes, verdict.piece_bytes))
-                }
-            };
-        };
-        let bytes = stop_bytes.min(batch.bytes());
+        let (bytes, failure) = verdict.stop(&batch);
+        if bytes == batch.bytes() && failure.is_none() && verdict.piece_bytes.is_none() {
+            return self.inner.submit(batch);
+        }
         let mut result = self.move_front(&mut batch, bytes, verdict.piece_bytes);
-        let ends_like_a_file = verdict.failure.is_none() && target == Target::Read;
-        if result.error.is_none() && !ends_like_a_file {
-            result.error = Some(injected(kind, operation, &self.path));
+        if result.error.is_none() {
+            result.error = failure.map(|kind| injected(kind, operation, &self.path));
         }
         Completion::ready(result)
     }

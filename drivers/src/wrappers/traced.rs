@@ -39,7 +39,7 @@ impl Driver for Traced {
                 layout = ?file.layout(), "open"
             ),
             Err(error) => {
-                debug!(target: TARGET, driver = self.name(), path = %path.display(), ?options, %error, "open")
+                debug!(target: TARGET, driver = self.name(), path = %path.display(), ?options, %error, "open");
             }
         }
         Ok(Arc::new(TracedFile { path: path.display().to_string(), inner: opened? }))
@@ -135,6 +135,7 @@ impl Drop for TracedFile {
 }
 
 #[cfg(test)]
+#[allow(clippy::missing_trait_methods, reason = "a listener needs few of them")]
 mod tests {
     use super::*;
     use crate::DriverFileExt;
@@ -161,8 +162,6 @@ mod tests {
         }
     }
 
-    // Of the methods with a body only those that matter here are given.
-    #[allow(clippy::missing_trait_methods)]
     impl Subscriber for Listener {
         fn enabled(&self, metadata: &Metadata<'_>) -> bool {
             *metadata.level() <= self.level

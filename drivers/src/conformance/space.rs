@@ -1,0 +1,65 @@
+//! What a full storage does.
+
+use super::{Subject, content, pattern};
+use crate::{Batch, Driver, DriverFileExt, ErrorKind, OpenOptions, Transfer};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Checks a driver on a storage with at most `free_bytes` free bytes, a few blocks or more: writes that do not fit say
+/// [`ErrorKind::NoSpace`] and count what did fit, reservations keep their promise, and deleting makes room.
+///
+/// # Panics
+/// If the driver breaks its contract.
+pub fn check_full(driver: Arc<dyn Driver>, fresh_path: &dyn Fn() -> PathBuf, free_bytes: u64) {
+    let subject = Subject { driver, fresh_path };
+    // Twice: the second run finds the room that the first has given back.
+    for _ in 0..2 {
+        overflow(&subject, free_bytes);
+        reservation(&subject, free_bytes);
+    }
+}
+
+fn overflow(subject: &Subject<'_>, free_bytes: u64) {
+    let path = subject.path();
+    let file = subject.open(&path, &OpenOptions::read_write().create(true));
+    let data = pattern(free_bytes as usize + 10_000);
+    let (front, back) = data.split_at(data.len() / 3);
+    let batch = Batch::write(vec![
+        Transfer::from_memory(0, front),
+        Transfer::from_memory(front.len() as u64, back),
+        Transfer::from_memory(0, b"never"),
+    ]);
+    let result = file.submit(batch).wait();
+    let error = result.error.expect("that many bytes do not fit");
+    assert_eq!(error.kind(), ErrorKind::NoSpace);
+    assert!(result.bytes > 0 && result.bytes <= free_bytes, "{} of {free_bytes} bytes", result.bytes);
+    assert_eq!(content(&*file), data[..result.bytes as usize], "what was counted is what is there");
+    // What has its place already can still be written.
+    file.write_all_at(0, b"place").expect("no new room is needed");
+    let error = file.write_all_at(free_bytes + (1 << 20), b"x").expect_err("there is no room");
+    assert_eq!(error.kind(), ErrorKind::NoSpace);
+    drop(file);
+    subject.driver.delete(&path).expect("deleted");
+}
+
+fn reservation(subject: &Subject<'_>, free_bytes: u64) {
+    let path = subject.path();
+    let file = subject.open(&path, &OpenOptions::read_write().create(true));
+    file.write_all_at(0, b"kept").expect("there is room");
+    let error = file.preallocate(free_bytes * 2).expect_err("there is no room");
+    assert_eq!(error.kind(), ErrorKind::NoSpace);
+    assert_eq!(content(&*file)[..4], *b"kept");
+    let reserved_bytes = free_bytes / 2;
+    file.preallocate(reserved_bytes).expect("there is room");
+    // Another file takes all the rest, and the promise still holds.
+    let greedy_path = subject.path();
+    let greedy = subject.open(&greedy_path, &OpenOptions::read_write().create(true));
+    let error = greedy.write_all_at(0, &pattern(free_bytes as usize)).expect_err("half of it is taken");
+    assert_eq!(error.kind(), ErrorKind::NoSpace);
+    let data = pattern(reserved_bytes as usize);
+    file.write_all_at(0, &data).expect("it was reserved");
+    assert_eq!(content(&*file), data);
+    drop((file, greedy));
+    subject.driver.delete(&path).expect("deleted");
+    subject.driver.delete(&greedy_path).expect("deleted");
+}

@@ -1,0 +1,220 @@
+//! Bytes go where they should, and nowhere else.
+
+use super::{Case, Subject, content, pattern, read, write};
+use crate::{Batch, Direction, DriverFile, DriverFileExt, ErrorKind, Segment, Transfer};
+
+pub(super) const CASES: &[Case] = &[
+    Case { name: "contiguous bytes come back", run: contiguous },
+    Case { name: "vectored bytes come back", run: vectored },
+    Case { name: "lists of extents come back", run: lists },
+    Case { name: "a batch works in its own order", run: own_order },
+    Case { name: "reads stop at the end of the file", run: short_reads },
+    Case { name: "holes read as zeros", run: holes },
+    Case { name: "transfers of no bytes do nothing", run: no_bytes },
+    Case { name: "more segments than one system call takes", run: many_segments },
+    Case { name: "offsets beyond 4 GiB", run: large_offsets },
+    Case { name: "offsets that no file has", run: impossible_offsets },
+    Case { name: "neighbors in file and memory keep their bytes", run: neighbors },
+    Case { name: "raw memory and a batch that is used again", run: reuse },
+];
+
+fn contiguous(subject: &Subject<'_>) {
+    let file = subject.create();
+    let data = pattern(3000);
+    file.write_all_at(0, &data).expect("written");
+    file.write_all_at(3000, &data[..7]).expect("written");
+    file.write_all_at(10, b"middle").expect("written over");
+    let mut expected = data.clone();
+    expected.extend_from_slice(&data[..7]);
+    expected[10..16].copy_from_slice(b"middle");
+    assert_eq!(content(&*file), expected);
+}
+
+fn vectored(subject: &Subject<'_>) {
+    let file = subject.create();
+    let data = pattern(600);
+    write(&*file, &[(5, &data[..1]), (6, &data[1..300]), (305, &data[300..304]), (309, &data[304..])]);
+    assert_eq!(content(&*file)[5..], data);
+    let (result, memory) = read(&*file, &[(5, 299), (304, 1), (305, 300)]);
+    assert!(result.error.is_none() && result.bytes == 600);
+    assert_eq!(memory.concat(), data);
+}
+
+fn lists(subject: &Subject<'_>) {
+    let file = subject.create();
+    let data = pattern(300);
+    // Every second stretch of 10 bytes; what lies between stays a hole.
+    let pieces: Vec<_> = data.chunks(10).zip(0..).map(|(bytes, index)| (index * 20, bytes)).collect();
+    write(&*file, &pieces);
+    let whole = content(&*file);
+    assert_eq!(whole.len(), 590);
+    for (index, byte) in whole.iter().enumerate() {
+        let expected = if index % 20 < 10 { data[index / 20 * 10 + index % 20] } else { 0 };
+        assert_eq!(*byte, expected, "byte {index}");
+    }
+    let (result, memory) = read(&*file, &[(0, 10), (40, 10), (585, 5)]);
+    assert!(result.error.is_none() && result.bytes == 25);
+    assert_eq!(memory, [&data[..10], &data[20..30], &data[295..]]);
+}
+
+fn own_order(subject: &Subject<'_>) {
+    let file = subject.create();
+    // Backwards, with an overlap that the later transfer wins.
+    write(&*file, &[(6, b"666666"), (0, b"000000"), (4, b"4444")]);
+    assert_eq!(content(&*file), b"000044446666");
+    let (result, memory) = read(&*file, &[(8, 2), (0, 4), (3, 4)]);
+    assert_eq!(result.bytes, 10);
+    assert_eq!(memory.concat(), b"6600000444");
+}
+
+fn short_reads(subject: &Subject<'_>) {
+    let file = subject.create();
+    let data = pattern(100);
+    file.write_all_at(0, &data).expect("written");
+    // (pieces, bytes that come)
+    let cases: [(&[(u64, usize)], u64); 6] = [
+        (&[(0, 100)], 100),
+        (&[(0, 101)], 100),
+        (&[(90, 30)], 10),
+        (&[(100, 5)], 0),
+        (&[(1 << 40, 5)], 0),
+        (&[(40, 20), (95, 10), (200, 5)], 25),
+    ];
+    for (pieces, expected) in cases {
+        let (result, memory) = read(&*file, pieces);
+        assert!(result.error.is_none() && result.bytes == expected, "{pieces:?}: {result:?}");
+        let mut left = expected;
+        for ((offset, _), bytes) in pieces.iter().zip(memory) {
+            let came = left.min(bytes.len() as u64) as usize;
+            left -= came as u64;
+            if came > 0 {
+                assert_eq!(bytes[..came], data[*offset as usize..][..came], "{pieces:?}");
+            }
+            assert!(
+                bytes[came..].iter().all(|byte| *byte == 0xA5),
+                "{pieces:?}: memory behind the end was touched"
+            );
+        }
+    }
+    // The end stops the batch, even if a later transfer lies before it.
+    let (result, memory) = read(&*file, &[(98, 4), (0, 4)]);
+    assert!(result.error.is_none() && result.bytes == 2);
+    assert_eq!(memory, [[data[98], data[99], 0xA5, 0xA5], [0xA5; 4]]);
+    // An empty file has its end at once.
+    let (result, _) = read(&*subject.create(), &[(0, 10)]);
+    assert!(result.error.is_none() && result.bytes == 0);
+}
+
+fn holes(subject: &Subject<'_>) {
+    let file = subject.create();
+    file.write_all_at(100_000, b"x").expect("written");
+    let whole = content(&*file);
+    assert_eq!(whole.len(), 100_001);
+    assert!(whole[..100_000].iter().all(|byte| *byte == 0));
+}
+
+fn no_bytes(subject: &Subject<'_>) {
+    let file = subject.create();
+    file.write_all_at(0, b"abc").expect("written");
+    write(&*file, &[]);
+    write(&*file, &[(1000, b"")]);
+    write(&*file, &[(u64::MAX, b"")]);
+    write(&*file, &[(u64::MAX, b""), (1, b"B"), (500, b"")]);
+    assert_eq!(content(&*file), b"aBc");
+    let (result, memory) = read(&*file, &[(50, 0), (0, 2), (90, 0), (2, 1)]);
+    assert!(result.error.is_none() && result.bytes == 3);
+    assert_eq!(memory.concat(), b"aBc");
+}
+
+fn many_segments(subject: &Subject<'_>) {
+    let file = subject.create();
+    let data = pattern(2500);
+    let bytes: Vec<_> = data.chunks(1).zip(10..).map(|(byte, offset)| (offset, byte)).collect();
+    write(&*file, &bytes);
+    assert_eq!(content(&*file)[10..], data);
+    let pieces: Vec<_> = (0..2500).map(|index| (10 + index, 1)).collect();
+    let (result, memory) = read(&*file, &pieces);
+    assert!(result.error.is_none() && result.bytes == 2500);
+    assert_eq!(memory.concat(), data);
+}
+
+fn large_offsets(subject: &Subject<'_>) {
+    let file = subject.create();
+    // Across the borders of 31 and of 32 bits, and far away.
+    for border in [1_u64 << 31, 1 << 32, 1 << 40] {
+        let offset = border - 3;
+        file.write_all_at(offset, b"border").expect("written");
+        assert_eq!(file.len().expect("known"), border + 3);
+        let (result, memory) = read(&*file, &[(offset - 2, 10)]);
+        assert!(result.error.is_none() && result.bytes == 8);
+        assert_eq!(memory[0][..8], *b"\0\0border");
+    }
+    let (_, memory) = read(&*file, &[((1 << 32) - 3, 6)]);
+    assert_eq!(memory[0], b"border");
+    assert_eq!(file.read_at(0, &mut [1; 4]).expect("read"), 4);
+}
+
+fn impossible_offsets(subject: &Subject<'_>) {
+    let file = subject.create();
+    let largest = u64::try_from(i64::MAX).expect("positive");
+    for offset in [largest, largest + 1, u64::MAX - 3, u64::MAX] {
+        // The first transfer can be done, the second cannot.
+        let batch =
+            Batch::write(vec![Transfer::from_memory(0, b"ok"), Transfer::from_memory(offset, b"four")]);
+        let result = file.submit(batch).wait();
+        let error = result.error.expect("there is no such offset");
+        assert_eq!((result.bytes, error.kind()), (2, ErrorKind::TooLarge), "offset {offset}");
+        let (result, memory) = read(&*file, &[(0, 2), (offset, 4)]);
+        assert_eq!((result.bytes, &memory[0][..]), (2, &b"ok"[..]));
+        assert!(result.error.is_none_or(|error| error.kind() == ErrorKind::TooLarge));
+    }
+    assert_eq!(content(&*file), b"ok");
+}
+
+fn neighbors(subject: &Subject<'_>) {
+    let file = subject.create();
+    let canary = vec![0xEE; 20_000];
+    file.write_all_at(0, &canary).expect("written");
+    let data = pattern(40);
+    // One byte, and a few, at and around the borders of blocks.
+    let extents =
+        [(0, 1), (2, 1), (511, 2), (4095, 2), (4099, 1), (8191, 1), (8193, 40), (12_288, 1), (19_999, 1)];
+    let pieces: Vec<_> = extents.iter().map(|(offset, bytes)| (*offset, &data[..*bytes])).collect();
+    write(&*file, &pieces);
+    let mut expected = canary;
+    for (offset, bytes) in pieces {
+        expected[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+    assert_eq!(content(&*file), expected);
+    // The same for memory.
+    let mut memory = [0xA5; 100];
+    let result = file.submit(Batch::read(vec![Transfer::into_memory(8190, &mut memory[30..60])])).wait();
+    assert_eq!(result.into_result().expect("read"), 30);
+    assert!(memory[..30].iter().chain(&memory[60..]).all(|byte| *byte == 0xA5));
+    assert_eq!(memory[30..60], expected[8190..8220]);
+}
+
+fn reuse(subject: &Subject<'_>) {
+    let file: &dyn DriverFile = &*subject.create();
+    let mut memory = pattern(64);
+    let address = memory.as_mut_ptr();
+    let raw = |start: usize, bytes: usize| {
+        // SAFETY: the parts lie within `memory`, which lives to the end of this function, where every batch has completed; until
+        // then it is used through these segments alone, and the parts of one batch do not overlap.
+        unsafe { Segment::from_raw(address.add(start), bytes) }
+    };
+    let mut batch = Batch::with_capacity(Direction::Write, 2);
+    for round in 0..3 {
+        batch.clear();
+        batch.push(Transfer { offset: round * 64, memory: raw(0, 32) });
+        batch.push(Transfer { offset: round * 64 + 32, memory: raw(32, 32) });
+        assert!(batch.may_outlive_call());
+        assert_eq!(file.submit(batch.lend()).wait().into_result().expect("written"), 64);
+    }
+    let mut batch = batch.reuse(Direction::Read);
+    batch.push(Transfer { offset: 70, memory: raw(0, 8) });
+    assert_eq!(file.submit(batch).wait().into_result().expect("read"), 8);
+    let data = pattern(64);
+    assert_eq!(content(file), [&data[..], &data[..], &data[..]].concat());
+    assert_eq!(memory[..8], data[6..14]);
+}

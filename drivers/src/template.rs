@@ -1,0 +1,173 @@
+//! The smallest driver that keeps the contract: a place to begin from. It stores in ordinary files by the standard library alone.
+//!
+//! It has no locks, and reserves nothing below or above the end of a file: `preallocate` extends it, no more.
+
+use crate::{
+    Access, Batch, BatchResult, Caps, Completion, Direction, Driver, DriverFile, Error, ErrorKind,
+    FileLayout, LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls, Transfer,
+};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The factory. It has no state.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TemplateDriver;
+
+impl Driver for TemplateDriver {
+    fn name(&self) -> &'static str {
+        "template"
+    }
+
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
+        let failed = |source| Error::system(Operation::Open, path, source);
+        let mut system = File::options();
+        system.read(options.access.readable()).write(options.access.writable()).mode(options.permissions);
+        // The standard library creates files only for those who may write, so that readers create and open in two steps.
+        if options.create && !options.access.writable() {
+            let exclusive = options.exclusive;
+            File::options()
+                .write(true)
+                .create(!exclusive)
+                .create_new(exclusive)
+                .open(path)
+                .map_err(failed)?;
+        } else {
+            system.create(options.create).create_new(options.create && options.exclusive);
+        }
+        let file = system.open(path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.is_dir() {
+            return Err(failed(io::Error::from_raw_os_error(libc::EISDIR)));
+        }
+        Ok(Arc::new(TemplateFile { file, path: path.to_path_buf(), access: options.access }))
+    }
+
+    fn delete(&self, path: &Path) -> Result<()> {
+        std::fs::remove_file(path).map_err(|source| Error::system(Operation::Delete, path, source))
+    }
+}
+
+#[derive(Debug)]
+struct TemplateFile {
+    file: File,
+    path: PathBuf,
+    access: Access,
+}
+
+impl TemplateFile {
+    fn failed(&self, operation: Operation, source: io::Error) -> Error {
+        Error::system(operation, &self.path, source)
+    }
+
+    fn check(&self, operation: Operation, allowed: bool, refusal: ErrorKind) -> Result<()> {
+        if allowed {
+            return Ok(());
+        }
+        Err(Error::message(refusal, operation, &self.path, "the file was not opened for that"))
+    }
+
+    fn check_length(&self, operation: Operation, bytes: u64) -> Result<()> {
+        if i64::try_from(bytes).is_ok() {
+            return Ok(());
+        }
+        Err(self.failed(operation, io::Error::from_raw_os_error(libc::EFBIG)))
+    }
+
+    /// Moves one transfer through a buffer, piece by piece, adds to `moved`, and tells whether all of it was moved.
+    fn transfer(&self, operation: Operation, transfer: &Transfer<'_>, moved: &mut u64) -> Result<bool> {
+        const BUFFER_BYTES: usize = 16 << 10;
+        let mut buffer = [0; BUFFER_BYTES];
+        let (offset, memory) = (transfer.offset, &transfer.memory);
+        if memory.bytes() > 0 {
+            self.check_length(operation, offset.saturating_add(memory.bytes() as u64))?;
+        }
+        let mut done = 0;
+        while done < memory.bytes() {
+            let piece = &mut buffer[..BUFFER_BYTES.min(memory.bytes() - done)];
+            let at = offset + done as u64;
+            let answer = if operation == Operation::Read {
+                self.file.read_at(piece, at)
+            } else {
+                memory.copy_out(done, piece);
+                self.file.write_at(piece, at)
+            };
+            let bytes = match answer {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(self.failed(operation, error).at(at)),
+                Ok(0) if operation == Operation::Read => return Ok(false),
+                Ok(0) => return Err(self.failed(operation, io::ErrorKind::WriteZero.into()).at(at)),
+                Ok(bytes) => bytes,
+            };
+            if operation == Operation::Read {
+                memory.copy_in(done, &piece[..bytes]);
+            }
+            done += bytes;
+            *moved += bytes as u64;
+        }
+        Ok(true)
+    }
+}
+
+impl DriverFile for TemplateFile {
+    fn caps(&self) -> Caps {
+        Caps::PROCESS_SHARED | Caps::UNLINK_OPEN
+    }
+
+    fn layout(&self) -> FileLayout {
+        FileLayout::unstriped(4096)
+    }
+
+    fn submit(&self, batch: Batch<'_>) -> Completion {
+        let operation = match batch.direction() {
+            Direction::Read => Operation::Read,
+            Direction::Write => Operation::Write,
+        };
+        let allowed = match batch.direction() {
+            _ if batch.bytes() == 0 => Ok(()),
+            Direction::Read => self.check(operation, self.access.readable(), ErrorKind::Permission),
+            Direction::Write => self.check(operation, self.access.writable(), ErrorKind::ReadOnly),
+        };
+        let mut moved = 0;
+        let outcome = allowed.and_then(|()| {
+            for transfer in batch.transfers() {
+                if !self.transfer(operation, transfer, &mut moved)? {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        Completion::ready(BatchResult { bytes: moved, error: outcome.err() })
+    }
+
+    fn len(&self) -> Result<u64> {
+        let status = self.file.metadata().map_err(|source| self.failed(Operation::Length, source))?;
+        Ok(status.len())
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.check(Operation::SetLength, self.access.writable(), ErrorKind::ReadOnly)?;
+        self.check_length(Operation::SetLength, bytes)?;
+        self.file.set_len(bytes).map_err(|source| self.failed(Operation::SetLength, source))
+    }
+
+    fn preallocate(&self, bytes: u64) -> Result<()> {
+        self.check(Operation::Preallocate, self.access.writable(), ErrorKind::ReadOnly)?;
+        self.check_length(Operation::Preallocate, bytes)?;
+        if bytes > self.len()? { self.set_len(bytes) } else { Ok(()) }
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.file.sync_all().map_err(|source| self.failed(Operation::Sync, source))
+    }
+
+    fn lock(&self, _range: Range<u64>, _mode: LockMode) -> Result<LockGuard> {
+        Err(Error::message(ErrorKind::Unsupported, Operation::Lock, &self.path, "the template has no locks"))
+    }
+
+    fn system_calls(&self) -> SystemCalls {
+        SystemCalls::default()
+    }
+}

@@ -1,0 +1,39 @@
+//! What the system refuses to a user. In a program of its own, because root, who is refused nothing, becomes nobody in it.
+
+use capulet_drivers::posix::PosixDriver;
+use capulet_drivers::{Driver, ErrorKind, OpenOptions};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use tempfile::TempDir;
+
+#[test]
+fn what_a_user_may_not_do_is_a_permission_error() {
+    const NOBODY: libc::uid_t = 65_534;
+    let folder = TempDir::new().unwrap();
+    let set_mode =
+        |path: &std::path::Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    let (closed, open) = (folder.path().join("closed"), folder.path().join("open"));
+    fs::write(&closed, b"secret").unwrap();
+    fs::write(&open, b"public").unwrap();
+    set_mode(&closed, 0);
+    set_mode(&open, 0o444);
+    set_mode(folder.path(), 0o555);
+    // SAFETY: these calls take and give numbers; this is the program's only test, so that nobody counts on the other user.
+    let was_root = unsafe { libc::geteuid() } == 0;
+    if was_root {
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::seteuid(NOBODY) }, 0);
+    }
+    let driver = PosixDriver::new();
+    let kind = |path, options| driver.open(path, &options).unwrap_err().kind();
+    assert_eq!(kind(&closed, OpenOptions::read()), ErrorKind::Permission);
+    assert_eq!(kind(&open, OpenOptions::read_write()), ErrorKind::Permission);
+    assert_eq!(kind(&folder.path().join("new"), OpenOptions::write().create(true)), ErrorKind::Permission);
+    assert_eq!(driver.delete(&open).unwrap_err().kind(), ErrorKind::Permission);
+    driver.open(&open, &OpenOptions::read()).unwrap();
+    if was_root {
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::seteuid(0) }, 0);
+    }
+    set_mode(folder.path(), 0o755);
+}
