@@ -1,6 +1,7 @@
 //! Sets the shared library's SONAME and compiles the constants that bindgen cannot see.
 //!
-//! * `CAPULET_SONAME`: the SONAME, `libcapulet.so` if unset. One library is built for each MPI, each with its own.
+//! * `CAPULET_SONAME`: the SONAME, `libcapulet.so` if unset. One library is built for each MPI, each with its
+//!   own.
 //! * `MPICC`: the C compiler wrapper of the MPI to build for, `mpicc` if unset, as for `mpi-sys`.
 
 use std::env;

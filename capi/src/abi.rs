@@ -9,7 +9,8 @@ pub(crate) use mpi::ffi::{
 /// `MPI_Offset`: 64 bits on every MPI served.
 pub(crate) type Offset = i64;
 
-/// `MPI_Count`: 64 bits on every MPI served. The `_c` functions take it whether or not the MPI's header has them.
+/// `MPI_Count`: 64 bits on every MPI served. The `_c` functions take it whether or not the MPI's header has
+/// them.
 pub(crate) type Count = i64;
 
 /// `MPI_Aint`.
@@ -63,8 +64,8 @@ pub(crate) type DatarepFunction = unsafe extern "C" fn() -> c_int;
 
 /// Defines one function of the C ABI and exports it as `MPI_<name>` and as `PMPI_<name>`.
 ///
-/// Both names are needed: a profiling tool takes the first and calls the second, Open MPI's Fortran library calls only
-/// the second, and MPICH's calls either.
+/// Both names are needed: a profiling tool takes the first and calls the second, Open MPI's Fortran library
+/// calls only the second, and MPICH's calls either.
 macro_rules! export {
     ($(#[$attribute:meta])* fn $name:ident $arguments:tt -> $result:ty $body:block) => {
         $crate::abi::export_as! {

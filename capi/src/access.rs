@@ -29,8 +29,8 @@ impl CMemory {
 /// Runs one access. In a collective one a wrong argument is passed down, so that all ranks learn of it.
 ///
 /// # Safety
-/// The memory is the caller's buffer, valid as MPI demands for the direction; `out` is the caller's status, or
-/// `MPI_STATUS_IGNORE`.
+/// The memory is the caller's buffer, valid as MPI demands for the direction; `out` is the caller's status,
+/// or `MPI_STATUS_IGNORE`.
 unsafe fn access(
     call: &'static str,
     file: MPI_File,

@@ -62,7 +62,8 @@ pub(crate) fn datatype(datatype: MPI_Datatype) -> Result<MpiType, Failure> {
     Ok(unsafe { MpiType::import(datatype) }?)
 }
 
-/// The access mode from this MPI's `MPI_MODE_*` bits. Unknown bits are kept, to be refused by the check at open.
+/// The access mode from this MPI's `MPI_MODE_*` bits. Unknown bits are kept, to be refused by the check at
+/// open.
 pub(crate) fn mode_from_c(bits: c_int) -> AccessMode {
     let known = MODES.iter().fold(0, |known, (theirs, _)| known | theirs);
     let unknown = bits as u32 & !known;
@@ -106,8 +107,8 @@ pub(crate) fn count(count: Count) -> Result<u64, Failure> {
     u64::try_from(count).map_err(|_| failure(ErrorClass::Count, format!("a negative count, {count}")))
 }
 
-/// No data lies in the first page of an address space, so an access that would begin there has a null buffer. `MPI_BOTTOM`, which is
-/// null too, comes with a type of absolute addresses.
+/// No data lies in the first page of an address space, so an access that would begin there has a null buffer.
+/// `MPI_BOTTOM`, which is null too, comes with a type of absolute addresses.
 const FIRST_ADDRESS: i128 = 4096;
 
 /// Checks a user's buffer.

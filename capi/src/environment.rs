@@ -1,4 +1,5 @@
-//! What the environment asks of this library, and the composition root: the one place that knows which drivers exist.
+//! What the environment asks of this library, and the composition root: the one place that knows which
+//! drivers exist.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -9,9 +10,9 @@
 //! | `CAPULET_FAULTS` | testing only: `rank=R;PLAN` makes the storage of rank R of `MPI_COMM_WORLD` fail as PLAN says |
 //! | `ROMIO_HINTS` | a file of hints, a key and a value on each line; the hints of the program win over it |
 //!
-//! Each is read once, at the first call that reaches this library. A value that cannot be understood is reported on standard error, and
-//! every open fails: a run that was meant to be another one had better not go on. The language of PLAN is that of
-//! [`FaultPlan::parse`]; R may be `*` for all ranks.
+//! Each is read once, at the first call that reaches this library. A value that cannot be understood is
+//! reported on standard error, and every open fails: a run that was meant to be another one had better not go
+//! on. The language of PLAN is that of [`FaultPlan::parse`]; R may be `*` for all ranks.
 
 use std::env;
 use std::fmt;
@@ -50,7 +51,8 @@ fn start_logging(filter: &str) {
                 .with_ansi(std::io::stderr().is_terminal())
                 .with_timer(RankAndTime { start: Instant::now() })
                 .finish();
-            // It can fail only if a subscriber is set, and nobody else sets one in this library's copy of `tracing`.
+            // It can fail only if a subscriber is set, and nobody else sets one in this library's copy of
+            // `tracing`.
             let _ = tracing::subscriber::set_global_default(subscriber);
         }
         Err(error) => eprintln!("capulet: CAPULET_LOG={filter:?} is ignored: {error}"),

@@ -1,12 +1,14 @@
 //! Error handlers of files.
 //!
-//! The MPI library cannot keep the handler of a file that it does not know, and no public function tells what an
-//! `MPI_Errhandler` calls. So creation is interposed: the MPI library makes the handle, and a table here remembers what it calls.
+//! The MPI library cannot keep the handler of a file that it does not know, and no public function tells what
+//! an `MPI_Errhandler` calls. So creation is interposed: the MPI library makes the handle, and a table here
+//! remembers what it calls.
 //!
 //! # References
-//! An attached handler must outlive `MPI_Errhandler_free` of the user's handle, and `MPI_File_get_errhandler` hands out a
-//! handle that the user frees (MPI 9.3.4). Both need one more reference to an MPI object, for which MPI has no function. It is had by
-//! way of the MPI library's own `MPI_FILE_NULL`: attach the handler there, get it back, and attach the old one again.
+//! An attached handler must outlive `MPI_Errhandler_free` of the user's handle, and `MPI_File_get_errhandler`
+//! hands out a handle that the user frees (MPI 9.3.4). Both need one more reference to an MPI object, for
+//! which MPI has no function. It is had by way of the MPI library's own `MPI_FILE_NULL`: attach the handler
+//! there, get it back, and attach the old one again.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -44,7 +46,8 @@ pub(crate) enum Kind {
     Extended(ExtendedHandler, *mut c_void),
 }
 
-// SAFETY: the pointer is a user's own and is only passed back to the user's function, which MPI may call from any thread.
+// SAFETY: the pointer is a user's own and is only passed back to the user's function, which MPI may call from
+// any thread.
 unsafe impl Send for Kind {}
 
 /// A handler that is attached to a file, with a reference of its own.
@@ -56,10 +59,23 @@ pub(crate) struct Handler {
 // SAFETY: an MPI_Errhandler is a name that MPI accepts from any thread, and Kind is Send.
 unsafe impl Send for Handler {}
 
+impl Handler {
+    /// The default, `MPI_ERRORS_RETURN`.
+    fn returning() -> Self {
+        Handler { kind: Kind::Return, handle: errors_return() }
+    }
+
+    /// Takes a reference to `handle`, which does `kind`. Predefined handlers are for ever and need none.
+    fn attach(kind: Kind, handle: MPI_Errhandler) -> Result<Self, Failure> {
+        let handle = if is_predefined(handle) { handle } else { reference(handle)? };
+        Ok(Handler { kind, handle })
+    }
+}
+
 impl Drop for Handler {
     fn drop(&mut self) {
         if !is_predefined(self.handle) {
-            // SAFETY: `attachable` took this reference and nobody else frees it.
+            // SAFETY: `attach` took this reference and nobody else frees it.
             unsafe { MPI_Errhandler_free(&raw mut self.handle) };
         }
     }
@@ -68,7 +84,8 @@ impl Drop for Handler {
 /// What each created handle calls. A handle that MPI gives out again is overwritten by its next creation.
 static CREATED: Mutex<Option<HashMap<usize, Kind>>> = Mutex::new(None);
 
-/// The handler of `MPI_FILE_NULL`, inherited by files at open; `None` stands for the default, `MPI_ERRORS_RETURN`.
+/// The handler of `MPI_FILE_NULL`, inherited by files at open; `None` stands for the default,
+/// `MPI_ERRORS_RETURN`.
 static OF_NULL: Mutex<Option<Handler>> = Mutex::new(None);
 
 /// Held while the MPI library's `MPI_FILE_NULL` carries a handler.
@@ -92,16 +109,16 @@ fn is_predefined(handle: MPI_Errhandler) -> bool {
     handle == errors_return() || handle == errors_are_fatal() || handle == CAPULET_ERRORS_ABORT
 }
 
-/// One more reference to an error handler of kind file.
+/// One more reference to an error handler for files.
+///
+/// To a predefined one too: Open MPI counts those, and its `MPI_Errhandler_free` takes one away.
 fn reference(handle: MPI_Errhandler) -> Result<MPI_Errhandler, Failure> {
-    if is_predefined(handle) {
-        return Ok(handle);
-    }
     let real = real().ok_or_else(no_library)?;
     let _carrier = lock(&CARRIER);
     let mut referenced = CAPULET_ERRHANDLER_NULL;
-    // SAFETY: MPI is up (`contained`), the handle was made by this MPI library (`CREATED`), and all calls are made with the MPI
-    // library's own MPI_FILE_NULL, whose handler is MPI_ERRORS_RETURN whenever CARRIER is free.
+    // SAFETY: MPI is up (`contained`), the handle was made by this MPI library (`CREATED`), and all calls are
+    // made with the MPI library's own MPI_FILE_NULL, whose handler is MPI_ERRORS_RETURN whenever CARRIER is
+    // free.
     let done = unsafe {
         (real.set)(file_null(), handle) == SUCCESS && {
             let got = (real.get)(file_null(), &raw mut referenced);
@@ -130,18 +147,15 @@ fn attachable(handle: MPI_Errhandler) -> Result<Handler, Failure> {
         lock(&CREATED).as_ref().and_then(|created| created.get(&(handle.0 as usize)).copied())
     };
     let kind = kind.ok_or_else(|| failure(ErrorClass::Arg, "not an error handler for files"))?;
-    Ok(Handler { kind, handle: reference(handle)? })
+    Handler::attach(kind, handle)
 }
 
 /// The handler that a file has from `MPI_FILE_NULL` when it is opened (MPI 14.7).
 pub(crate) fn inherited() -> Handler {
     let parent = lock(&OF_NULL).as_ref().map(|handler| (handler.kind, handler.handle));
     match parent {
-        Some((kind, handle)) => match reference(handle) {
-            Ok(handle) => Handler { kind, handle },
-            Err(_) => Handler { kind: Kind::Return, handle: errors_return() },
-        },
-        None => Handler { kind: Kind::Return, handle: errors_return() },
+        Some((kind, handle)) => Handler::attach(kind, handle).unwrap_or_else(|_| Handler::returning()),
+        None => Handler::returning(),
     }
 }
 
@@ -159,16 +173,18 @@ pub(crate) fn kind_of_null() -> Kind {
 pub(crate) fn call(kind: Kind, mut file: MPI_File, mut code: c_int) {
     match kind {
         Kind::Return | Kind::Fatal | Kind::Abort => {}
-        // SAFETY: the user gave this function as a handler of this form, and both arguments live on this frame.
+        // SAFETY: the user gave this function as a handler of this form, and both arguments live on this
+        // frame.
         Kind::C(function) => unsafe {
-            function(&raw mut file, &raw mut code, std::ptr::null_mut::<c_void>())
+            function(&raw mut file, &raw mut code, std::ptr::null_mut::<c_void>());
         },
         Kind::Fortran(function) => {
             let mut number = handle::to_fortran(file);
             // SAFETY: as above.
             unsafe { function(&raw mut number, &raw mut code) }
         }
-        // SAFETY: as above; the extra argument is the one that came with the function, and is still referenced.
+        // SAFETY: as above; the extra argument is the one that came with the function, and is still
+        // referenced.
         Kind::Extended(function, extra) => unsafe { function(file, code, extra) },
     }
 }
@@ -280,7 +296,8 @@ export_as! {
     ["MPIX_File_create_errhandler_x", "PMPIX_File_create_errhandler_x"]
     /// MPICH's `MPIX_File_create_errhandler_x`, by which its Fortran and C++ bindings make theirs. Local.
     ///
-    /// Where the MPI has no such function, the destructor is never called: nothing tells when the last reference goes.
+    /// Where the MPI has no such function, the destructor is never called: nothing tells when the last
+    /// reference goes.
     fn File_create_errhandler_x(
         function: Option<ExtendedHandler>,
         destructor: Option<Destructor>,
@@ -308,7 +325,7 @@ export_as! {
 
 /// A function of another form in the dress of a C handler, for the MPI library to store.
 pub(crate) fn as_c_handler(function: *const ()) -> CHandler {
-    // SAFETY: function pointers have one size and this one is not null, being a function. The MPI library only stores it:
-    // it calls handlers of files that it opened itself, and it opens none.
+    // SAFETY: function pointers have one size and this one is not null, being a function. The MPI library
+    // only stores it: it calls handlers of files that it opened itself, and it opens none.
     unsafe { std::mem::transmute::<*const (), CHandler>(function) }
 }

@@ -1,7 +1,8 @@
 //! What Fortran programs need beyond the C functions.
 //!
-//! The Fortran libraries of the MPIs are thin and call the C functions through the dynamic linker, so they reach this library. Two
-//! things are left: handles as integers, and Open MPI's Fortran error handlers, which go past `MPI_File_create_errhandler`.
+//! The Fortran libraries of the MPIs are thin and call the C functions through the dynamic linker, so they
+//! reach this library. Two things are left: handles as integers, and Open MPI's Fortran error handlers, which
+//! go past `MPI_File_create_errhandler`.
 
 use std::ffi::c_int;
 

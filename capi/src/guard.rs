@@ -1,7 +1,9 @@
-//! The frame around every entry: nothing unwinds across the C ABI, and every failure reaches the right error handler.
+//! The frame around every entry: nothing unwinds across the C ABI, and every failure reaches the right error
+//! handler.
 //!
-//! An entry first decides its [`Verdict`] and drops every other value, and only then calls a user's error handler: a
-//! handler that leaves by `longjmp` skips no destructor, and one that closes the file finds it unused.
+//! An entry first decides its [`Verdict`] and drops every other value, and only then calls a user's error
+//! handler: a handler that leaves by `longjmp` skips no destructor, and one that closes the file finds it
+//! unused.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +16,8 @@ use crate::errhandler::{self, Kind};
 use crate::handle::{self, Entry};
 use crate::{environment, report};
 
-/// Why an entry failed: an error of the file layer, so that a collective call can pass it down to be agreed on.
+/// Why an entry failed: an error of the file layer, so that a collective call can pass it down to be agreed
+/// on.
 pub(crate) use capulet_adio::Error as Failure;
 
 /// A failure that this crate finds itself.
@@ -44,8 +47,8 @@ impl Verdict {
     }
 }
 
-/// Runs `body` on the file of a handle. Failures, among them a panic, go to the file's error handler; a handle that names
-/// no file is `MPI_ERR_FILE` and goes to the handler of `MPI_FILE_NULL`.
+/// Runs `body` on the file of a handle. Failures, among them a panic, go to the file's error handler; a
+/// handle that names no file is `MPI_ERR_FILE` and goes to the handler of `MPI_FILE_NULL`.
 pub(crate) fn on_file(
     call: &'static str,
     file: MPI_File,
@@ -60,7 +63,8 @@ pub(crate) fn on_file(
     })
 }
 
-/// Takes the file of a handle out of the table and runs `body` on it. Failures go to the handler that the file had.
+/// Takes the file of a handle out of the table and runs `body` on it. Failures go to the handler that the
+/// file had.
 pub(crate) fn on_closing(
     call: &'static str,
     file: MPI_File,
@@ -114,8 +118,8 @@ fn judge(call: &'static str, kind: Kind, name: &str, file: MPI_File, failure: &F
 
 /// Runs `body` with a panic turned into `MPI_ERR_INTERN`.
 fn attempt(call: &'static str, body: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
-    // A panic may leave the file's own state half changed; its locks are poisoned then, or its later calls fail. Memory
-    // safety does not depend on it, so the assertion holds.
+    // A panic may leave the file's own state half changed; its locks are poisoned then, or its later calls
+    // fail. Memory safety does not depend on it, so the assertion holds.
     catch_unwind(AssertUnwindSafe(body))
         .unwrap_or_else(|_| Err(failure(ErrorClass::Intern, format!("a bug in Capulet: {call} panicked"))))
 }
@@ -133,7 +137,8 @@ pub(crate) fn contained(call: &'static str, decide: impl FnOnce() -> Verdict) ->
     verdict.unwrap_or(Verdict::Return(ErrorClass::Intern.code())).deliver()
 }
 
-/// Whether MPI is between initialization and finalization; the reason if not. No error handler may be called then.
+/// Whether MPI is between initialization and finalization; the reason if not. No error handler may be called
+/// then.
 fn mpi_is_up() -> Result<(), &'static str> {
     let mut flag: c_int = 0;
     // SAFETY: both functions may be called at any time (MPI 11.4.1) and write one int.

@@ -1,9 +1,11 @@
 //! The table of open files, and the numbers that C and Fortran know them by.
 //!
-//! A handle is a small integer, cast to `MPI_File`. The same number serves C and Fortran, a stale or foreign handle is
-//! found out by a look-up instead of a crash, and a number is not given out again before two thousand million others were.
+//! A handle is a small integer, cast to `MPI_File`. The same number serves C and Fortran, a stale or foreign
+//! handle is found out by a look-up instead of a crash, and a number is not given out again before two
+//! thousand million others were.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry::Vacant;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -13,7 +15,8 @@ use crate::abi::{Fint, MPI_File, file_null};
 use crate::errhandler::Handler;
 use crate::group::OwnGroup;
 
-/// The first handle. The first page of addresses is left free: the standard ABI of MPI 5.0 keeps its constants there.
+/// The first handle. The first page of addresses is left free: the standard ABI of MPI 5.0 keeps its
+/// constants there.
 const FIRST: Fint = 4096;
 
 /// One open file.
@@ -38,8 +41,8 @@ impl Table {
         loop {
             let number = self.next;
             self.next = number.checked_add(1).unwrap_or(FIRST);
-            if !self.files.contains_key(&number) {
-                self.files.insert(number, entry);
+            if let Vacant(place) = self.files.entry(number) {
+                place.insert(entry);
                 return number;
             }
         }
@@ -78,8 +81,8 @@ fn from_number(number: Fint) -> MPI_File {
     std::ptr::without_provenance_mut(number as isize as usize)
 }
 
-/// `MPI_File_c2f`: the same number; 0 for `MPI_FILE_NULL`, as in the Fortran headers of MPICH and Open MPI. A pointer
-/// that is no handle of ours becomes -1, which names no file.
+/// `MPI_File_c2f`: the same number; 0 for `MPI_FILE_NULL`, as in the Fortran headers of MPICH and Open MPI. A
+/// pointer that is no handle of ours becomes -1, which names no file.
 pub(crate) fn to_fortran(handle: MPI_File) -> c_int {
     if handle.is_null() || handle == file_null() {
         return 0;

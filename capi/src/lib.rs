@@ -1,11 +1,13 @@
 //! The C ABI: every `MPI_File_*` function, under its `MPI_` and its `PMPI_` name, on every MPI.
 //!
-//! Loaded before the MPI library, by preloading or by being linked first, this library takes over file access in unmodified
-//! programs. It is a thin coat on [`capulet_adio::File`]: handles, conversion, error handlers, and a frame that no panic
-//! leaves. `symbols.txt` lists what is exported.
+//! Loaded before the MPI library, by preloading or by being linked first, this library takes over file access
+//! in unmodified programs. It is a thin coat on [`capulet_adio::File`]: handles, conversion, error handlers,
+//! and a frame that no panic leaves. `symbols.txt` lists what is exported.
 //!
-//! * `handle`: the table of open files; `guard`: the frame around every entry; `errhandler`: error handlers of files
-//! * `open`, `view`, `access`: the functions; `unsupported`: those that are not built yet; `fortran`: what Fortran needs
+//! * `handle`: the table of open files; `guard`: the frame around every entry; `errhandler`: error handlers
+//!   of files
+//! * `open`, `view`, `access`: the functions; `unsupported`: those that are not built yet; `fortran`: what
+//!   Fortran needs
 //! * `environment`: the variables that are read, and the drivers that exist
 
 mod abi;

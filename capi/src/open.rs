@@ -37,7 +37,8 @@ export! {
                 unsafe { open_request(name, mode, info) }
             };
             let name = request.as_ref().map(|request| request.name.clone()).unwrap_or_default();
-            // SAFETY: the caller's communicator, which stays valid during the call; of its kind the callee makes sure.
+            // SAFETY: the caller's communicator, which stays valid during the call; of its kind the callee
+            // makes sure.
             let opened = unsafe { File::open_raw(comm, request, &environment::composition().context) }?;
             // SAFETY: as above, and the callee found it to be a communicator.
             let group = unsafe { OwnGroup::of(comm) }?;
@@ -58,7 +59,8 @@ unsafe fn open_request(name: *const c_char, mode: c_int, info: MPI_Info) -> Resu
 }
 
 export! {
-    /// `MPI_File_close` (MPI 14.2.2). Collective; blocks. The handle is null and stale from here on, even after an error.
+    /// `MPI_File_close` (MPI 14.2.2). Collective; blocks. The handle is null and stale from here on, even
+    /// after an error.
     fn File_close(file: *mut MPI_File) -> c_int {
         const CALL: &str = "MPI_File_close";
         if file.is_null() {
@@ -74,7 +76,8 @@ export! {
     }
 }
 
-/// The entry itself, once the calls that other threads have on the same file are over. It is out of the table, so no new ones come.
+/// The entry itself, once the calls that other threads have on the same file are over. It is out of the
+/// table, so no new ones come.
 fn alone(mut entry: Arc<Entry>) -> Entry {
     loop {
         match Arc::try_unwrap(entry) {
@@ -176,7 +179,8 @@ export! {
 }
 
 export! {
-    /// `MPI_File_set_atomicity` (MPI 14.6.1). Collective. Atomic mode is refused on all ranks until it can be given.
+    /// `MPI_File_set_atomicity` (MPI 14.6.1). Collective. Atomic mode is refused on all ranks until it can be
+    /// given.
     fn File_set_atomicity(file: MPI_File, flag: c_int) -> c_int {
         on_file("MPI_File_set_atomicity", file, |entry| entry.file.set_atomicity(flag != 0))
     }

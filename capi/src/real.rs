@@ -1,7 +1,7 @@
 //! The functions of the MPI library behind the names that this library takes over.
 //!
-//! Only the error handler functions are needed: an `MPI_Errhandler` belongs to the MPI library, which must make it, so that its
-//! `MPI_Errhandler_free` and `MPI_Errhandler_c2f` know it.
+//! Only the error handler functions are needed: an `MPI_Errhandler` belongs to the MPI library, which must
+//! make it, so that its `MPI_Errhandler_free` and `MPI_Errhandler_c2f` know it.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::transmute_copy;
@@ -28,7 +28,8 @@ pub(crate) struct Real {
 pub(crate) fn real() -> Option<&'static Real> {
     static REAL: OnceLock<Option<Real>> = OnceLock::new();
     REAL.get_or_init(|| {
-        // SAFETY: the types are those that mpi.h declares for these names, with handles and MPI_File being one word.
+        // SAFETY: the types are those that mpi.h declares for these names, with handles and MPI_File being
+        // one word.
         unsafe {
             Some(Real {
                 create: next(c"PMPI_File_create_errhandler")?,

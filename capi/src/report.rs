@@ -7,8 +7,8 @@ use mpi::ffi;
 use crate::abi::comm_world;
 use crate::errhandler::Kind;
 
-/// Says on standard error why, and aborts the job, as both `MPI_ERRORS_ARE_FATAL` and `MPI_ERRORS_ABORT` want where all processes
-/// were started together (MPI 9.3). Returns only if `MPI_Abort` does.
+/// Says on standard error why, and aborts the job, as both `MPI_ERRORS_ARE_FATAL` and `MPI_ERRORS_ABORT` want
+/// where all processes were started together (MPI 9.3). Returns only if `MPI_Abort` does.
 pub(crate) fn abort(call: &str, kind: Kind, name: &str, code: c_int, detail: &str) {
     let handler = if matches!(kind, Kind::Abort) { "MPI_ERRORS_ABORT" } else { "MPI_ERRORS_ARE_FATAL" };
     eprintln!(

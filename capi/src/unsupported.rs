@@ -1,4 +1,5 @@
-//! The functions that are not built yet: each returns `MPI_ERR_UNSUPPORTED_OPERATION` through the error handler of the file.
+//! The functions that are not built yet: each returns `MPI_ERR_UNSUPPORTED_OPERATION` through the error
+//! handler of the file.
 //!
 //! All ranks that call one of them are refused alike and at once, so that a collective one needs no message.
 
@@ -183,8 +184,8 @@ unsafe fn register(call: &'static str, name: *const c_char) -> c_int {
 }
 
 export! {
-    /// `MPI_Register_datarep` (MPI 14.5.3). Local. User-defined data representations are not built yet; a predefined
-    /// name is `MPI_ERR_DUP_DATAREP`.
+    /// `MPI_Register_datarep` (MPI 14.5.3). Local. User-defined data representations are not built yet; a
+    /// predefined name is `MPI_ERR_DUP_DATAREP`.
     fn Register_datarep(
         name: *const c_char, _read: Option<DatarepFunction>, _write: Option<DatarepFunction>,
         _extent: Option<DatarepFunction>, _extra: *mut c_void

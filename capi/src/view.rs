@@ -24,8 +24,9 @@ export! {
         on_file("MPI_File_set_view", file, |entry| {
             // SAFETY: the caller's string, or null.
             let view = unsafe { view(entry, displacement, etype, filetype, representation) };
-            // Hints may differ between ranks in being there at all, so whether to agree on them is not decided here: each call
-            // agrees once more. Only a set of hints that is null on all ranks would save that, and no rank knows it.
+            // Hints may differ between ranks in being there at all, so whether to agree on them is not
+            // decided here: each call agrees once more. Only a set of hints that is null on all ranks would
+            // save that, and no rank knows it.
             let hints = pairs(info);
             let (view, hints) = match (view, hints) {
                 (Ok(view), hints @ Ok(_)) => (Ok(view), hints),
@@ -77,7 +78,8 @@ export! {
                 etype.write(etype_made);
                 filetype.write(filetype_made);
             }
-            // SAFETY: the caller has room for MPI_MAX_DATAREP_STRING characters, which is more than a representation has.
+            // SAFETY: the caller has room for MPI_MAX_DATAREP_STRING characters, which is more than a
+            // representation has.
             unsafe { put_string(representation, view.representation()) };
             Ok(())
         })

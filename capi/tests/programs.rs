@@ -75,7 +75,7 @@ fn the_log_speaks_when_asked() {
     assert!(told.contains("capulet rank 0 ") && told.contains("opened"), "{told}");
 }
 
-/// The PyPI wheels have no Fortran.
+/// Wheels of MPI have no Fortran.
 fn has_fortran() -> bool {
     let mpif90 = beside_mpicc("mpif90");
     let found = std::process::Command::new(&mpif90).arg("--version").output().is_ok();

@@ -1,4 +1,5 @@
-//! The names that the library exports: exactly those of `symbols.txt`, and all that the MPI libraries export about files.
+//! The names that the library exports: exactly those of `symbols.txt`, and all that the MPI libraries export
+//! about files.
 
 mod harness;
 
@@ -10,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use object::elf;
-use object::read::elf::{Dyn, ElfFile64, FileHeader};
+use object::read::elf::{Dyn, ElfFile64};
 use object::{Object, ObjectSymbol};
 
 /// The names that a shared library defines for others.
@@ -24,8 +25,7 @@ fn exported(library: &Path) -> BTreeSet<String> {
 fn soname(library: &Path) -> Option<String> {
     let bytes = fs::read(library).expect("the library can be read");
     let file = ElfFile64::<object::Endianness>::parse(&*bytes).expect("an ELF file of 64 bits");
-    let (endian, header, sections) = (file.endian(), file.elf_header(), file.elf_section_table());
-    let _ = header.e_type(endian);
+    let (endian, sections) = (file.endian(), file.elf_section_table());
     let (entries, strings) = sections.dynamic(endian, &*bytes).expect("readable")?;
     let strings = sections.strings(endian, &*bytes, strings).expect("readable");
     let entry = entries.iter().find(|entry| entry.d_tag(endian) == u64::from(elf::DT_SONAME))?;
@@ -73,7 +73,8 @@ fn the_soname_is_the_one_asked_for() {
 /// The MPI library that ours needs, where the loader finds it, and its Fortran libraries beside it.
 fn mpi_libraries() -> Vec<PathBuf> {
     unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _size: usize, paths: *mut c_void) -> c_int {
-        // SAFETY: dl_iterate_phdr gives a valid description with a string, and back the pointer that it was given below.
+        // SAFETY: dl_iterate_phdr gives a valid description with a string, and back the pointer that it was
+        // given below.
         let (name, paths) =
             unsafe { (CStr::from_ptr((*info).dlpi_name), &mut *paths.cast::<Vec<PathBuf>>()) };
         paths.push(PathBuf::from(std::ffi::OsStr::from_bytes(name.to_bytes())));
@@ -101,7 +102,8 @@ fn mpi_libraries() -> Vec<PathBuf> {
     std::iter::once(main.clone()).chain(fortran).chain(more).collect()
 }
 
-/// Whether a name of an MPI library would reach that library's own files, past this one, if we did not define it too.
+/// Whether a name of an MPI library would reach that library's own files, past this one, if we did not define
+/// it too.
 fn is_ours_to_define(name: &str) -> bool {
     let c = [
         "MPI_File_",

@@ -1,4 +1,5 @@
-//! Compiles a program of `tests/c` or `tests/fortran`, and runs it under `mpiexec` with the library that was just built.
+//! Compiles a program of `tests/c` or `tests/fortran`, and runs it under `mpiexec` with the library that was
+//! just built.
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::env;
@@ -12,19 +13,19 @@ use tempfile::TempDir;
 const LIMIT: &str = "120";
 
 /// The compiler of the MPI that the library is built for.
-pub fn mpicc() -> &'static str {
+pub(crate) fn mpicc() -> &'static str {
     env!("CAPULET_MPICC")
 }
 
 /// What stands beside `mpicc` under another name: `mpicc.openmpi` has `mpiexec.openmpi`.
-pub fn beside_mpicc(name: &str) -> PathBuf {
+pub(crate) fn beside_mpicc(name: &str) -> PathBuf {
     let mpicc = Path::new(mpicc());
     let file = mpicc.file_name().and_then(|file| file.to_str()).expect("MPICC names a file");
     mpicc.with_file_name(file.replacen("mpicc", name, 1))
 }
 
 /// The library under test: `$CAPULET_LIBRARY`, else the one that cargo built together with this test.
-pub fn library() -> PathBuf {
+pub(crate) fn library() -> PathBuf {
     let built = || {
         let test = env::current_exe().expect("this program has a path");
         test.parent().expect("it lies in a folder").join("libcapulet.so")
@@ -36,7 +37,7 @@ pub fn library() -> PathBuf {
 
 /// How the library comes before the MPI library.
 #[derive(Clone, Copy, Debug)]
-pub enum Load {
+pub(crate) enum Load {
     /// By `LD_PRELOAD`, into a program that does not know it.
     Preload,
     /// By being linked before the MPI library.
@@ -44,7 +45,7 @@ pub enum Load {
 }
 
 /// A compiled test program, with a folder for its files.
-pub struct Program {
+pub(crate) struct Program {
     folder: TempDir,
     path: PathBuf,
     load: Load,
@@ -52,12 +53,12 @@ pub struct Program {
 
 impl Program {
     /// Compiles `tests/c/<name>.c`.
-    pub fn c(name: &str, load: Load) -> Self {
+    pub(crate) fn c(name: &str, load: Load) -> Self {
         Self::compile(Command::new(mpicc()), "c", name, "c", load)
     }
 
     /// Compiles `tests/fortran/<name>.f90`.
-    pub fn fortran(name: &str) -> Self {
+    pub(crate) fn fortran(name: &str) -> Self {
         Self::compile(Command::new(beside_mpicc("mpif90")), "fortran", name, "f90", Load::Preload)
     }
 
@@ -76,7 +77,7 @@ impl Program {
     }
 
     /// Runs it on `ranks` ranks, with a file name as its argument.
-    pub fn run(&self, ranks: u32, variables: &[(&str, &str)]) -> Output {
+    pub(crate) fn run(&self, ranks: u32, variables: &[(&str, &str)]) -> Output {
         let data = self.folder.path().join(format!("data.{ranks}"));
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", LIMIT]).arg(beside_mpicc("mpiexec")).args(["-n", &ranks.to_string()]);
@@ -116,7 +117,7 @@ impl Program {
     }
 
     /// Runs it, and fails unless every check in it holds.
-    pub fn passes(&self, ranks: u32) {
+    pub(crate) fn passes(&self, ranks: u32) {
         let output = self.run(ranks, &[]);
         let told = text(&output);
         let passed = output.status.success() && told.contains("all checks passed");
@@ -131,6 +132,6 @@ impl Program {
 }
 
 /// All that a program said.
-pub fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
