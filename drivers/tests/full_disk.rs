@@ -35,7 +35,7 @@ impl Mount {
         let options = format!("size={FREE_BYTES}");
         let mounted =
             Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder.path()).output();
-        mounted.is_ok_and(|output| output.status.success()).then_some(Self(folder))
+        mounted.is_ok_and(|output| output.status.success()).then(|| Self(folder))
     }
 }
 
