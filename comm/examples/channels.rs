@@ -6,11 +6,11 @@ mod support;
 use std::sync::Arc;
 
 use capulet_comm::{Agree, Channel, ErrorClass, Group, Rank, ReduceOp};
-use support::Random;
+use support::{Random, group_of};
 
 fn main() {
     let (rank, size) = support::init();
-    let group = Group::of(support::world()).expect("a group");
+    let group = group_of(support::world()).expect("a group");
     assert_eq!((group.rank(), group.size()), (Rank(rank), size));
     let channel = group.channel().expect("a channel");
     assert_eq!(channel.id(), 1, "the first id");

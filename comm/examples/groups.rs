@@ -6,12 +6,13 @@ mod support;
 use std::sync::Arc;
 
 use capulet_comm::{Agree, ErrorClass, Group, NodeShared, Rank, ReduceOp, census, ffi};
+use support::group_of;
 
 fn main() {
     let (rank, size) = support::init();
     // A library that opens files on fresh duplicates only; MPI has far fewer than 3,000 communicators to spare.
     let first = fresh_duplicates(3000);
-    let world = Group::of(support::world()).expect("the world's group");
+    let world = group_of(support::world()).expect("the world's group");
     assert_eq!(Arc::as_ptr(&world), first, "the same processes, the same group");
     shared_by_duplicates(&world);
     outlives_its_communicator();
@@ -19,7 +20,7 @@ fn main() {
     bad_communicators(rank, size);
     nodes(&world);
     many_subsets(rank, size);
-    let own = Group::of(own_communicator()).expect("a group of one");
+    let own = group_of(own_communicator()).expect("a group of one");
     assert_eq!((own.size(), own.node().size(), own.node().node_count()), (1, 1, 1));
     support::finish("groups");
 }
@@ -33,7 +34,7 @@ fn fresh_duplicates(cycles: u32) -> *const Group {
     let mut known = std::ptr::null();
     for cycle in 0..cycles {
         let comm = support::duplicate(support::world());
-        let group = Group::of(comm).expect("a group");
+        let group = group_of(comm).expect("a group");
         let channel = group.channel().expect("a channel");
         if cycle == 0 {
             known = Arc::as_ptr(&group);
@@ -51,7 +52,7 @@ fn shared_by_duplicates(world: &Arc<Group>) {
     let copy = support::duplicate(support::world());
     let second = support::duplicate(copy);
     for comm in [copy, second] {
-        assert!(Arc::ptr_eq(world, &Group::of(comm).expect("a group")));
+        assert!(Arc::ptr_eq(world, &group_of(comm).expect("a group")));
         support::free(comm);
     }
 }
@@ -59,7 +60,7 @@ fn shared_by_duplicates(world: &Arc<Group>) {
 /// The standard lets a program free the communicator while the file is open (MPI-4.0 section 14.2.1).
 fn outlives_its_communicator() {
     let comm = support::split(support::world(), 0, support::size_of(support::world()));
-    let channel = Group::of(comm).expect("a group").channel().expect("a channel");
+    let channel = group_of(comm).expect("a group").channel().expect("a channel");
     support::free(comm);
     channel.barrier().expect("a barrier");
     drop(channel);
@@ -68,7 +69,7 @@ fn outlives_its_communicator() {
 /// The same processes in another order are another group.
 fn order_matters(rank: u32, size: u32) {
     let comm = support::split(support::world(), 0, size - rank);
-    let group = Group::of(comm).expect("a group");
+    let group = group_of(comm).expect("a group");
     assert_eq!(group.rank(), Rank(size - 1 - rank));
     let channel = group.channel().expect("a channel");
     let mut name = group.rank().0.to_string().into_bytes();
@@ -81,7 +82,7 @@ fn order_matters(rank: u32, size: u32) {
 fn bad_communicators(rank: u32, size: u32) {
     // SAFETY: a constant of mpi-sys.
     let null = unsafe { ffi::RSMPI_COMM_NULL };
-    assert_eq!(Group::of(null).expect_err("null").class(), ErrorClass::Comm);
+    assert_eq!(group_of(null).expect_err("null").class(), ErrorClass::Comm);
     if size < 2 {
         return;
     }
@@ -93,7 +94,7 @@ fn bad_communicators(rank: u32, size: u32) {
         ffi::MPI_Intercomm_create(side, 0, support::world(), remote_leader, 5, &raw mut bridge)
     };
     assert_eq!(status, 0);
-    assert_eq!(Group::of(bridge).expect_err("an inter-communicator").class(), ErrorClass::Comm);
+    assert_eq!(group_of(bridge).expect_err("an inter-communicator").class(), ErrorClass::Comm);
     support::free(bridge);
     support::free(side);
 }
@@ -120,7 +121,7 @@ fn many_subsets(rank: u32, size: u32) {
         for last in 0..size {
             let inside = rank <= last;
             let comm = support::split(support::world(), u32::from(inside), (rank * (round + 1)) % (size + 1));
-            let group = Group::of(comm).expect("a group");
+            let group = group_of(comm).expect("a group");
             let channel = group.channel().expect("a channel");
             let window = channel.node_window(100_000).expect("MPI works").expect("memory");
             window.barrier().expect("a barrier");

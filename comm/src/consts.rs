@@ -27,6 +27,12 @@ constants! {
     info_value_bytes_max = capulet_info_value_bytes_max: c_int;
     mode_nocheck = capulet_mode_nocheck: c_int;
     byte = capulet_byte: ffi::MPI_Datatype;
+    order_c = capulet_order_c: c_int;
+    order_fortran = capulet_order_fortran: c_int;
+    distribute_none = capulet_distribute_none: c_int;
+    distribute_block = capulet_distribute_block: c_int;
+    distribute_cyclic = capulet_distribute_cyclic: c_int;
+    distribute_default = capulet_distribute_default: c_int;
 }
 
 /// Declares safe readers for the handles and numbers that `mpi-sys` exports as C constants.

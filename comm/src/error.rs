@@ -2,6 +2,8 @@
 
 use std::ffi::{c_char, c_int};
 
+use capulet_datatype::TypeError;
+
 use crate::class::ErrorClass;
 use crate::ffi;
 
@@ -34,7 +36,7 @@ pub enum Error {
     },
     /// A datatype has no layout.
     #[error("datatype: {0}")]
-    Type(String),
+    Type(#[from] TypeError),
     /// The ranks of a collective call do not agree.
     #[error("the ranks disagree on {what}")]
     Disagreement {

@@ -62,7 +62,10 @@ impl Group {
     /// # Errors
     /// [`ErrorClass::Comm`] for the null communicator and for inter-communicators (MPI-4.0 section 14.2.1); otherwise if
     /// MPI fails or is not initialized.
-    pub fn of(comm: ffi::MPI_Comm) -> Result<Arc<Group>> {
+    ///
+    /// # Safety
+    /// The handle is `MPI_COMM_NULL` or a valid communicator that stays valid during the call.
+    pub unsafe fn of(comm: ffi::MPI_Comm) -> Result<Arc<Group>> {
         let process = process()?;
         if comm == consts::comm_null() {
             return Err(Error::invalid(ErrorClass::Comm, "the null communicator"));

@@ -12,12 +12,15 @@ mod consts;
 mod control;
 mod error;
 mod group;
+pub mod info;
+pub mod local;
 mod memory;
 mod message;
 mod node;
 mod process;
 mod rank;
 mod registry;
+pub mod status;
 mod tree;
 mod types;
 mod window;
@@ -37,6 +40,7 @@ pub use process::{prepare, progress};
 pub use rank::Rank;
 #[doc(hidden)]
 pub use registry::census;
+pub use types::MpiType;
 pub use window::{NodeShared, NodeWindow};
 
 /// Which MPI this crate was built for.

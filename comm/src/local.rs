@@ -1,0 +1,337 @@
+//! Ranks as threads of one process: what is built on [`Agree`] and [`NodeShared`] runs here without MPI.
+//!
+//! A rank whose end is dropped is gone: calls that would wait for it return an error on all others, so that a failing test
+//! ends instead of hanging.
+
+use std::alloc::{self, Layout};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::agree::{Agree, ReduceOp};
+use crate::class::ErrorClass;
+use crate::collective::check_lanes;
+use crate::control::SLOTS;
+use crate::error::{Error, Result};
+use crate::rank::Rank;
+use crate::window::NodeShared;
+
+const PAGE_BYTES: usize = 4096;
+
+/// Where the ranks meet. Every collective operation is one exchange: all bring bytes, all see all bytes.
+#[derive(Debug)]
+struct Meeting {
+    size: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    brought: Vec<Vec<u8>>,
+    arrived: usize,
+    /// How many exchanges are over.
+    generation: u64,
+    /// What was brought to the latest. It stays until the next is over, to which every rank must come first.
+    result: Arc<Vec<Vec<u8>>>,
+    gone: bool,
+}
+
+impl Meeting {
+    fn new(size: usize) -> Arc<Self> {
+        let state = State { brought: vec![Vec::new(); size], ..State::default() };
+        Arc::new(Meeting { size, state: Mutex::new(state), changed: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn exchange(&self, rank: usize, bytes: Vec<u8>) -> Result<Arc<Vec<Vec<u8>>>> {
+        let mut state = self.lock();
+        let generation = state.generation;
+        state.brought[rank] = bytes;
+        state.arrived += 1;
+        if state.arrived == self.size {
+            let brought = std::mem::replace(&mut state.brought, vec![Vec::new(); self.size]);
+            state.result = Arc::new(brought);
+            state.arrived = 0;
+            state.generation += 1;
+            self.changed.notify_all();
+        }
+        while state.generation == generation {
+            if state.gone {
+                return Err(Error::Elsewhere { class: ErrorClass::Other });
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(Arc::clone(&state.result))
+    }
+
+    fn leave(&self) {
+        self.lock().gone = true;
+        self.changed.notify_all();
+    }
+}
+
+/// A [`Channel`](crate::Channel) between threads.
+#[derive(Debug)]
+pub struct LocalChannel {
+    meeting: Arc<Meeting>,
+    rank: Rank,
+}
+
+impl LocalChannel {
+    /// One end per rank.
+    pub fn team(ranks: usize) -> Vec<LocalChannel> {
+        let meeting = Meeting::new(ranks);
+        (0..ranks)
+            .map(|rank| LocalChannel { meeting: Arc::clone(&meeting), rank: Rank(rank as u32) })
+            .collect()
+    }
+
+    fn exchange(&self, bytes: Vec<u8>) -> Result<Arc<Vec<Vec<u8>>>> {
+        self.meeting.exchange(self.rank.index(), bytes)
+    }
+}
+
+impl Agree for LocalChannel {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.meeting.size as u32
+    }
+
+    fn barrier(&self) -> Result<()> {
+        self.exchange(Vec::new()).map(|_| ())
+    }
+
+    fn allreduce(&self, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()> {
+        check_lanes(lanes, ops)?;
+        let all = self.exchange(lanes.iter().flat_map(|lane| lane.to_ne_bytes()).collect())?;
+        let words = |rank: usize| all[rank].as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));
+        if all.iter().any(|theirs| theirs.len() != size_of_val(lanes)) {
+            return Err(Error::Disagreement { what: "the number of values to reduce" });
+        }
+        for (lane, first) in lanes.iter_mut().zip(words(0)) {
+            *lane = first;
+        }
+        for rank in 1..all.len() {
+            for ((lane, op), value) in lanes.iter_mut().zip(ops).zip(words(rank)) {
+                *lane = op.apply(*lane, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn broadcast(&self, root: Rank, data: &mut Vec<u8>) -> Result<()> {
+        if root.0 >= self.size() {
+            return Err(Error::invalid(ErrorClass::Root, format!("root {root} of {} ranks", self.size())));
+        }
+        let mine = if root == self.rank { std::mem::take(data) } else { Vec::new() };
+        data.clone_from(&self.exchange(mine)?[root.index()]);
+        Ok(())
+    }
+
+    fn allgather(&self, value: u64) -> Result<Vec<u64>> {
+        let all = self.exchange(value.to_ne_bytes().to_vec())?;
+        let word = |bytes: &Vec<u8>| bytes.as_slice().try_into().map(u64::from_ne_bytes);
+        all.iter()
+            .map(word)
+            .collect::<std::result::Result<_, _>>()
+            .map_err(|_| Error::Disagreement { what: "the kind of a collective operation" })
+    }
+
+    fn gather(&self, data: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+        let all = self.exchange(data.to_vec())?;
+        Ok((self.rank == Rank(0)).then(|| all.to_vec()))
+    }
+}
+
+impl Drop for LocalChannel {
+    fn drop(&mut self) {
+        self.meeting.leave();
+    }
+}
+
+/// A [`NodeWindow`](crate::NodeWindow) between threads.
+#[derive(Debug)]
+pub struct LocalWindow {
+    shared: Arc<Shared>,
+    place: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    meeting: Arc<Meeting>,
+    bytes: usize,
+    parts: Vec<Part>,
+}
+
+/// What one rank shares: as in a real window, but each in an allocation of its own.
+#[derive(Debug)]
+struct Part {
+    data: Pages,
+    map: Vec<AtomicU64>,
+    slots: [AtomicU64; SLOTS],
+}
+
+/// Zeroed, page-aligned memory that threads share as raw bytes.
+#[derive(Debug)]
+struct Pages {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: only the address is given out, as a raw pointer; whoever uses it must justify the access.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    fn new(bytes: usize) -> Self {
+        let layout = Layout::from_size_align(bytes, PAGE_BYTES).expect("a size that fits in memory");
+        // SAFETY: the size is a power of two of at least a page, so not zero.
+        let start = unsafe { alloc::alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { alloc::handle_alloc_error(layout) };
+        Pages { start, layout }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout; freed once.
+        unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+impl LocalWindow {
+    /// One end per rank of a window with at least `bytes` bytes of data per rank (a power of two, as real windows).
+    ///
+    /// # Panics
+    /// If there is no memory for it.
+    pub fn team(ranks: usize, bytes: usize) -> Vec<LocalWindow> {
+        let bytes = bytes.max(PAGE_BYTES).checked_next_power_of_two().expect("a size that fits in memory");
+        let part = |_| Part {
+            data: Pages::new(bytes),
+            map: (0..bytes / 64).map(|_| AtomicU64::new(0)).collect(),
+            slots: Default::default(),
+        };
+        let parts = (0..ranks).map(part).collect();
+        let shared = Arc::new(Shared { meeting: Meeting::new(ranks), bytes, parts });
+        (0..ranks).map(|place| LocalWindow { shared: Arc::clone(&shared), place }).collect()
+    }
+}
+
+impl NodeShared for LocalWindow {
+    fn place(&self) -> usize {
+        self.place
+    }
+
+    fn ranks(&self) -> usize {
+        self.shared.parts.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.shared.bytes
+    }
+
+    fn data(&self, rank: usize) -> *mut u8 {
+        self.shared.parts[rank].data.start.as_ptr()
+    }
+
+    fn map(&self, rank: usize) -> &[AtomicU64] {
+        &self.shared.parts[rank].map
+    }
+
+    fn slots(&self, rank: usize) -> &[AtomicU64] {
+        &self.shared.parts[rank].slots
+    }
+
+    fn barrier(&self) -> Result<()> {
+        self.shared.meeting.exchange(self.place, Vec::new()).map(|_| ())
+    }
+}
+
+impl Drop for LocalWindow {
+    fn drop(&mut self) {
+        self.shared.meeting.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+    use std::thread;
+
+    use super::*;
+
+    /// Runs `rank_main` on each end, in a thread each.
+    fn on_each<T: Send, R: Send>(ends: Vec<T>, rank_main: impl Fn(T) -> R + Sync) -> Vec<R> {
+        thread::scope(|scope| {
+            let main = &rank_main;
+            let threads: Vec<_> = ends.into_iter().map(|end| scope.spawn(move || main(end))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
+        })
+    }
+
+    #[test]
+    fn collectives_give_what_the_real_ones_give() {
+        for ranks in [1, 2, 3, 7] {
+            let sums = on_each(LocalChannel::team(ranks), |channel| {
+                let me = u64::from(channel.rank().0);
+                let mut lanes = [me, me, me + 1, 1 << me];
+                let ops = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::BitOr];
+                channel.allreduce(&mut lanes, &ops).expect("a reduction");
+                let mut data = vec![me as u8; 3];
+                channel.broadcast(Rank(ranks as u32 - 1), &mut data).expect("a broadcast");
+                assert_eq!(data, [ranks as u8 - 1; 3]);
+                assert_eq!(channel.allgather(me).expect("all"), (0..ranks as u64).collect::<Vec<_>>());
+                let parts = channel.gather(&[me as u8]).expect("parts");
+                assert_eq!(parts.map(|parts| parts.len()), (me == 0).then_some(ranks));
+                let outcome =
+                    channel.agree_on_outcome((me == 0).then_some(ErrorClass::Io)).expect("agreement");
+                assert_eq!(outcome, Some(ErrorClass::Io));
+                channel.barrier().expect("a barrier");
+                lanes
+            });
+            let n = ranks as u64;
+            assert!(sums.iter().all(|lanes| *lanes == [n * (n - 1) / 2, n - 1, 1, (1 << n) - 1]));
+        }
+    }
+
+    #[test]
+    fn a_rank_that_is_gone_is_an_error_and_no_hang() {
+        let outcomes = on_each(LocalChannel::team(3), |channel| {
+            if channel.rank() == Rank(1) { Ok(()) } else { channel.barrier() }
+        });
+        assert!(outcomes[0].is_err() && outcomes[2].is_err());
+    }
+
+    #[test]
+    fn a_window_is_shared_and_ordered_by_its_barrier() {
+        let windows = LocalWindow::team(4, 5000);
+        assert_eq!((windows[0].bytes(), windows[0].map(3).len()), (8192, 128));
+        on_each(windows, |window| {
+            let me = window.place();
+            assert_eq!(window.data(me).addr() % PAGE_BYTES, 0);
+            for round in 0..200_u64 {
+                // SAFETY: between two barriers only this rank writes to its own part, and nobody reads it.
+                unsafe { window.data(me).add(5).write(round as u8 + me as u8) };
+                window.map(me)[7].store(round, Ordering::Relaxed);
+                window.slots(me)[SLOTS - 1].store(round, Ordering::Relaxed);
+                window.barrier().expect("a barrier");
+                for rank in 0..window.ranks() {
+                    // SAFETY: between these two barriers nobody writes.
+                    let seen = unsafe { window.data(rank).add(5).read() };
+                    assert_eq!(seen, round as u8 + rank as u8);
+                    assert_eq!(window.map(rank)[7].load(Ordering::Relaxed), round);
+                    assert_eq!(window.slots(rank)[SLOTS - 1].load(Ordering::Relaxed), round);
+                }
+                window.barrier().expect("a barrier");
+            }
+        });
+    }
+}

@@ -1,0 +1,130 @@
+//! The predefined types: found by comparing handles with a sorted table.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::OnceLock;
+
+use capulet_datatype::{Datatype, Named};
+
+use crate::error::Result;
+use crate::types::contents::{self, Envelope};
+use crate::{consts, ffi};
+
+#[repr(C)]
+struct CEntry {
+    handle: ffi::MPI_Datatype,
+    name: *const c_char,
+}
+
+unsafe extern "C" {
+    // The true length is capulet_named_count.
+    static capulet_named_types: [CEntry; 0];
+    static capulet_named_count: c_int;
+}
+
+#[derive(Debug)]
+struct Entry {
+    bits: usize,
+    handle: ffi::MPI_Datatype,
+    named: Named,
+    /// Made at the first use: only then is MPI asked how large the type is here.
+    described: OnceLock<Result<Datatype>>,
+}
+
+// SAFETY: the handle is a constant of MPI's.
+unsafe impl Send for Entry {}
+// SAFETY: as above; the rest is Sync.
+unsafe impl Sync for Entry {}
+
+/// A number that tells handles apart.
+fn bits(handle: ffi::MPI_Datatype) -> usize {
+    #[cfg(mpi_family = "mpich")]
+    return handle.0 as usize;
+    #[cfg(mpi_family = "openmpi")]
+    return handle.0.addr();
+}
+
+fn table() -> &'static [Entry] {
+    static TABLE: OnceLock<Vec<Entry>> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let mut entries: Vec<Entry> = c_names()
+            .filter(|(handle, _)| *handle != consts::datatype_null())
+            .filter_map(|(handle, name)| {
+                let named = Named::ALL.iter().copied().find(|named| named.name() == name)?;
+                Some(Entry { bits: bits(handle), handle, named, described: OnceLock::new() })
+            })
+            .collect();
+        entries.sort_by_key(|entry| entry.bits);
+        // Some MPIs give one handle to two names of the same type.
+        entries.dedup_by_key(|entry| entry.bits);
+        entries
+    })
+}
+
+/// The table of consts.c.
+fn c_names() -> impl Iterator<Item = (ffi::MPI_Datatype, &'static str)> {
+    // SAFETY: consts.c defines the array with exactly that many entries, never written.
+    let entries = unsafe {
+        let first = (&raw const capulet_named_types).cast::<CEntry>();
+        std::slice::from_raw_parts(first, capulet_named_count as usize)
+    };
+    entries.iter().map(|entry| {
+        // SAFETY: a string literal of consts.c.
+        let name = unsafe { CStr::from_ptr(entry.name) };
+        (entry.handle, name.to_str().unwrap_or_default())
+    })
+}
+
+fn lookup(handle: ffi::MPI_Datatype) -> Option<&'static Entry> {
+    let table = table();
+    table.binary_search_by_key(&bits(handle), |entry| entry.bits).ok().map(|index| &table[index])
+}
+
+/// The description of a predefined type that is in the table.
+pub(super) fn find(handle: ffi::MPI_Datatype) -> Option<Result<Datatype>> {
+    let entry = lookup(handle)?;
+    Some(entry.described.get_or_init(|| describe(entry.handle, entry.named)).clone())
+}
+
+/// Whether a type must not be freed: it is in the table, or MPI calls it predefined.
+pub(super) fn is_predefined(handle: ffi::MPI_Datatype) -> bool {
+    lookup(handle).is_some() || Envelope::of(handle).is_ok_and(|envelope| envelope.is_predefined())
+}
+
+/// What the table says, unless this MPI was built with another size for that name.
+fn describe(handle: ffi::MPI_Datatype, named: Named) -> Result<Datatype> {
+    let bounds = contents::Bounds::of(handle)?;
+    if named.size() == bounds.size { bounds.give_to(&Datatype::named(named)) } else { unknown(handle) }
+}
+
+/// A predefined type of which only size and bounds are known.
+pub(super) fn unknown(handle: ffi::MPI_Datatype) -> Result<Datatype> {
+    let bounds = contents::Bounds::of(handle)?;
+    bounds.give_to(&Datatype::named(Named::Opaque { bytes: bounds.size as u32 }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_of_the_table_is_known() {
+        for (_, name) in c_names() {
+            assert!(Named::ALL.iter().any(|named| named.name() == name), "{name}");
+        }
+        assert!(table().len() >= 50, "{} types", table().len());
+    }
+
+    #[test]
+    fn every_type_of_c_is_in_the_table() {
+        for named in &Named::ALL[..30] {
+            assert!(c_names().any(|(_, name)| name == named.name()), "{}", named.name());
+        }
+    }
+
+    #[test]
+    fn handles_are_found_by_their_number() {
+        let entry = lookup(consts::byte()).expect("MPI_BYTE is in the table");
+        assert_eq!(entry.named, Named::Byte);
+        assert!(lookup(consts::datatype_null()).is_none());
+    }
+}
