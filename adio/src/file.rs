@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use capulet_atomic::{Isolation, NonAtomic};
-use capulet_comm::{Agree, Channel, Group, NodeWindow};
+use capulet_comm::{Agree, Channel, Group};
 use capulet_drivers::{Driver, DriverFile};
 use capulet_sieve::{Counters, Target};
 
@@ -25,7 +25,6 @@ pub struct File {
     pub(crate) mode: AccessMode,
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) storage: Arc<dyn DriverFile>,
-    pub(crate) own_window: Option<Arc<NodeWindow>>,
     pub(crate) isolation: Box<dyn Isolation>,
     pub(crate) state: Mutex<State>,
     pub(crate) counters: Counters,
@@ -99,13 +98,13 @@ impl File {
 
     pub(crate) fn node_aggregators(&self, hints: &Hints) -> usize {
         let node = self.group.node();
-        hints.aggregators_of_node(node.size(), node.count())
+        hints.aggregators_of_node(node.size(), node.node_count())
     }
 
     fn aggregator_count(&self, hints: &Hints) -> u64 {
         let node = self.group.node();
         let all = self.group.size() as u64;
-        (self.node_aggregators(hints) as u64 * node.count() as u64).min(all)
+        (self.node_aggregators(hints) as u64 * node.node_count() as u64).min(all)
     }
 }
 

@@ -131,7 +131,7 @@ impl Hints {
     }
 
     /// The hints in force, as `MPI_File_get_info` answers them.
-    pub fn pairs(&self, force: &InForce) -> Vec<(String, String)> {
+    pub(crate) fn pairs(&self, force: &InForce) -> Vec<(String, String)> {
         let flag = |value: bool| if value { "true" } else { "false" }.to_owned();
         let mut pairs = vec![
             ("cb_buffer_size", self.window_bytes.to_string()),
@@ -166,7 +166,7 @@ fn set_flag(flag: &mut bool, value: &str) {
 
 /// What the open file adds to the hints.
 #[derive(Debug, Clone)]
-pub struct InForce {
+pub(crate) struct InForce {
     /// Aggregators over all nodes.
     pub aggregators: u64,
     /// The driver's name.
@@ -178,7 +178,7 @@ pub struct InForce {
 }
 
 /// Reads a hint file as `ROMIO_HINTS` names it: a key and a value on each line, `#` starts a comment.
-pub fn parse_hint_file(text: &str) -> Vec<(String, String)> {
+pub(crate) fn parse_hint_file(text: &str) -> Vec<(String, String)> {
     let line_pair = |line: &str| {
         let line = line.split('#').next().unwrap_or("").trim();
         let (key, value) = line.split_once(char::is_whitespace)?;

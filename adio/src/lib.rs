@@ -35,7 +35,6 @@ mod stats;
 mod transfer;
 mod typed;
 mod view;
-mod window;
 
 pub use context::Context;
 pub use error::{Error, Result, class_of_kind};

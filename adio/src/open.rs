@@ -1,12 +1,12 @@
 //! Opening, closing and deleting (MPI 4.1, 14.2.1 to 14.2.3).
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use capulet_comm::{Agree, ErrorClass, Group, Rank, ReduceOp};
 use capulet_drivers::{Access, Caps, Driver, DriverFile, OpenOptions};
 use capulet_sieve::Counters;
-use mpi::raw::AsRaw;
 use mpi::topology::Communicator;
 
 use crate::agree::{Ballot, outcome};
@@ -67,33 +67,29 @@ impl File {
     pub unsafe fn open_raw(comm: mpi::ffi::MPI_Comm, request: Result<OpenRequest>, context: &Context) -> Result<Self> {
         // SAFETY: passed on to the caller.
         let group = unsafe { Group::of(comm) }?;
-        // SAFETY: passed on to the caller.
-        let channel = unsafe { group.channel(comm) }?;
+        let channel = group.channel()?;
         let span = tracing::debug_span!("open", rank = group.rank().0);
         let _entered = span.enter();
         let hint_text = shared_hint_file(&channel, context)?;
         let name = request.as_ref().map(|request| request.name.clone()).unwrap_or_default();
-        let (prepared, hints) = agree_on_request(&channel, request, context, &hint_text)?;
+        let (prepared, hints, stats) = agree_on_request(&channel, request, context, &hint_text)?;
         let storage = open_storage(&channel, &prepared, &hints)?;
         let pointer_bytes = start_of_pointer(&channel, &prepared, storage.as_ref())?;
         tracing::info!(name, mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
-        let mut file = Self {
+        Ok(Self {
             group,
             channel,
             path: prepared.path,
             mode: prepared.mode,
             driver: prepared.driver,
             storage,
-            own_window: None,
             isolation: Self::no_isolation(),
             state: Mutex::new(State { view: Arc::new(FileView::bytes()), pointer_bytes, hints }),
             counters: Counters::default(),
             calls: Calls::default(),
-            stats: context.stats,
+            stats,
             closed: false,
-        };
-        file.prepare_window()?;
-        Ok(file)
+        })
     }
 
     /// Closes the file, and deletes it if it was opened so. Collective; blocks until all ranks have come. Data that was
@@ -147,13 +143,22 @@ fn agree_on_request(
     request: Result<OpenRequest>,
     context: &Context,
     hint_text: &str,
-) -> Result<(Prepared, Hints)> {
+) -> Result<(Prepared, Hints, bool)> {
     let prepared = request.and_then(|request| prepare(channel, request, context, hint_text));
-    let (mode, digest) = match &prepared {
-        Ok((prepared, hints)) => (u64::from(prepared.mode.bits()), hints.digest()),
-        Err(_) => (0, 0),
+    let (mode, driver, digest) = match &prepared {
+        Ok((prepared, hints)) => (u64::from(prepared.mode.bits()), digest_of(prepared.driver.name()), hints.digest()),
+        Err(_) => (0, 0, 0),
     };
-    Ok(Ballot::new(channel).same("access mode", mode).same("hints", digest).vote(prepared)?.0)
+    let ballot = Ballot::new(channel).same("access mode", mode).same("driver", driver).same("hints", digest);
+    // the table at close is collective, so whether it is printed must be agreed on; environments may differ
+    let ((prepared, hints), mut count) = ballot.reduce(u64::from(context.stats), ReduceOp::Max).vote(prepared)?;
+    Ok((prepared, hints, count.take() == 1))
+}
+
+fn digest_of(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn prepare(

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
 
-use capulet_comm::{Agree, ReduceOp};
+use capulet_comm::ReduceOp;
 use capulet_sieve::{Counters, Direction};
 
 use crate::error::Result;
@@ -51,8 +51,8 @@ impl File {
             ("system_calls", self.storage.system_calls().total()),
             ("copied_bytes", Counters::get(&counters.copied_bytes)),
         ];
-        let mut values: Vec<u64> = own.iter().map(|(_, value)| *value).collect();
-        self.agree().allreduce(&mut values, &vec![ReduceOp::Sum; values.len()])?;
+        let mut values = own.map(|(_, value)| value);
+        self.agree().allreduce(&mut values, &[ReduceOp::Sum; 7])?;
         if self.group.rank().0 == 0 {
             let names = own.iter().map(|(name, _)| *name);
             let rows: Vec<_> = names.zip(values).collect();
@@ -62,7 +62,7 @@ impl File {
     }
 }
 
-fn render(path: &str, ranks: usize, rows: &[(&str, u64)]) -> String {
+fn render(path: &str, ranks: u32, rows: &[(&str, u64)]) -> String {
     let value = |name: &str| rows.iter().find(|(row, _)| *row == name).map_or(0, |(_, value)| *value);
     let payload = value("read_bytes") + value("written_bytes");
     let copies = if payload == 0 { 0.0 } else { value("copied_bytes") as f64 / payload as f64 };

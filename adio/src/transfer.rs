@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use capulet_comm::{ErrorClass, ReduceOp};
+use capulet_comm::{ErrorClass, NodeWindow, ReduceOp};
 use capulet_datatype::{Datatype, Tiled};
 use capulet_sieve::{Access, Agreed, Direction, Memory, Plan, Summary, Transferred, choose, independent, two_phase};
 
@@ -129,7 +129,8 @@ impl File {
         if bytes > 0 && view.tiled().size() == 0 {
             return Err(refuse("the view holds no data"));
         }
-        let tiled = Tiled { layout: memory.datatype.layout().clone(), count: memory.count };
+        let tiled = Tiled::new(memory.datatype.layout().clone(), memory.count);
+        let tiled = tiled.map_err(|error| Error::argument(ErrorClass::Count, error.to_string()))?;
         // SAFETY: passed on to the caller.
         let memory = unsafe { Memory::new(memory.base, tiled) };
         let access = Access::new(view.displacement_bytes(), view.tiled(), start_bytes, memory, bytes);
@@ -199,7 +200,7 @@ impl File {
         let mut plan = choose(direction, agreed, hints.plan(), true);
         let mut window = None;
         if let Plan::TwoPhase(_) = plan {
-            window = self.window(&hints);
+            window = self.window(hints.window_bytes);
             if window.is_none() {
                 // A node without a window is no other node's business: nodes do not exchange data.
                 plan = choose(direction, agreed, hints.plan(), false);
@@ -216,6 +217,14 @@ impl File {
             (Plan::Nothing, _) => Transferred::default(),
             _ => independent::run(self.target(), access, direction),
         }
+    }
+
+    /// The shared window of this node; none if there can be none.
+    fn window(&self, bytes: u64) -> Option<Arc<NodeWindow>> {
+        self.channel.node_window(bytes as usize).unwrap_or_else(|error| {
+            tracing::warn!(%error, "no shared window");
+            None
+        })
     }
 
     /// The pointer moves on by whole etypes that were moved.

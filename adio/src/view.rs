@@ -47,7 +47,7 @@ impl FileView {
         }
         check_pair(etype.datatype(), filetype.datatype(), writable)?;
         let tiled = tile_for_ever(filetype.datatype(), displacement_bytes);
-        if tiled.count == 0 && filetype.datatype().size() > 0 {
+        if tiled.count() == 0 && filetype.datatype().size() > 0 {
             return refuse("the displacement leaves no room for the filetype");
         }
         Ok(Self { displacement_bytes, etype, filetype, representation: representation.to_owned(), tiled })
@@ -119,7 +119,7 @@ impl FileView {
             self.tiled.bytes_below(i64::try_from(inside).unwrap_or(i64::MAX))
         } else {
             // tiles that overlap: whole tiles that start below the end
-            let layout = &self.tiled.layout;
+            let layout = self.tiled.layout();
             let extent = layout.extent().max(1) as u64;
             inside.div_ceil(extent).saturating_mul(layout.size())
         };
@@ -158,15 +158,6 @@ fn check_pair(etype: &Datatype, filetype: &Datatype, writable: bool) -> Result<(
 
 /// As many tiles as fit the offsets of a file.
 fn tile_for_ever(filetype: &Datatype, displacement_bytes: u64) -> Tiled {
-    let layout = filetype.layout().clone();
-    let size = i128::from(layout.size());
-    let room = i128::from(i64::MAX) - i128::from(displacement_bytes) - i128::from(layout.true_ub());
-    let count = if size == 0 || room < 0 {
-        0
-    } else if layout.extent() <= 0 {
-        1
-    } else {
-        (room / i128::from(layout.extent()) + 1).min(i128::from(i64::MAX) / size)
-    };
-    Tiled { layout, count: count as u64 }
+    let room = i64::MAX.saturating_sub_unsigned(displacement_bytes);
+    Tiled::until(filetype.layout().clone(), room)
 }

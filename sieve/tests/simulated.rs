@@ -1,0 +1,265 @@
+//! The executors, with ranks as threads, against a file that is an array of cells with owners.
+//!
+//! Every cell of the file belongs to one rank or to nobody. Each rank's view is its cells, its memory is strided; after
+//! a write the file must hold each rank's bytes in its cells and the old bytes in all others; reading gives the same back.
+
+use std::sync::Arc;
+
+use capulet_atomic::NonAtomic;
+use capulet_comm::local::LocalWindow;
+use capulet_datatype::{Datatype, Named, Tiled};
+use capulet_drivers::mem::MemDriver;
+use capulet_drivers::wrappers::{FaultPlan, Faulty};
+use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
+use capulet_sieve::two_phase::{self, NodeTeam};
+use capulet_sieve::{Access, Counters, Memory, Target, Transferred, independent};
+use proptest::prelude::*;
+
+/// A file of cells, and what each rank does with its own.
+#[derive(Debug, Clone)]
+struct Scene {
+    ranks: usize,
+    cell_bytes: usize,
+    /// The owner of each cell of a tile; `ranks` means nobody.
+    owners: Vec<usize>,
+    /// How often the views tile.
+    tiles: usize,
+    displacement: u64,
+    aggregators: usize,
+    window_bytes: u64,
+    /// Bytes between the elements of user memory.
+    gap: i64,
+}
+
+const OLD: u8 = 0xEE;
+
+impl Scene {
+    fn file_bytes(&self) -> usize {
+        self.displacement as usize + self.tiles * self.owners.len() * self.cell_bytes
+    }
+
+    /// The cells of a rank in the first `tiles` tiles, bytes from the displacement.
+    fn cells_in(&self, rank: usize, tiles: usize) -> Vec<i64> {
+        let owned = |cell: &usize| self.owners[cell % self.owners.len()] == rank;
+        let cells = (0..tiles * self.owners.len()).filter(owned);
+        cells.map(|cell| (cell * self.cell_bytes) as i64).collect()
+    }
+
+    fn cells_of(&self, rank: usize) -> Vec<i64> {
+        self.cells_in(rank, self.tiles)
+    }
+
+    /// The view of a rank: its cells, tiled for ever.
+    fn view(&self, rank: usize) -> Tiled {
+        let byte = Datatype::named(Named::Byte);
+        let cells = Datatype::hindexed_block(self.cell_bytes as u64, &self.cells_in(rank, 1), &byte).expect("valid");
+        let cells = Datatype::resized(0, (self.owners.len() * self.cell_bytes) as i64, &cells).expect("valid");
+        Tiled::until(cells.layout().clone(), 1 << 40)
+    }
+
+    fn payload(&self, rank: usize) -> Vec<u8> {
+        let bytes = self.cells_of(rank).len() * self.cell_bytes;
+        (0..bytes).map(|at| (rank * 37 + at * 11 + 1) as u8).collect()
+    }
+
+    /// Memory: bytes with gaps.
+    fn memory_layout(&self, bytes: usize) -> Tiled {
+        let byte = Datatype::named(Named::Byte);
+        let spaced = Datatype::resized(0, 1 + self.gap, &byte).expect("valid");
+        Tiled::new(spaced.layout().clone(), bytes as u64).expect("small")
+    }
+
+    fn spread(&self, payload: &[u8]) -> Vec<u8> {
+        let step = 1 + self.gap as usize;
+        let mut memory = vec![0x55; payload.len() * step];
+        for (at, byte) in payload.iter().enumerate() {
+            memory[at * step] = *byte;
+        }
+        memory
+    }
+
+    fn expected_file(&self) -> Vec<u8> {
+        let mut file = vec![OLD; self.file_bytes()];
+        for rank in 0..self.ranks {
+            let payload = self.payload(rank);
+            for (index, cell) in self.cells_of(rank).into_iter().enumerate() {
+                let start = self.displacement as usize + cell as usize;
+                let part = &payload[index * self.cell_bytes..(index + 1) * self.cell_bytes];
+                file[start..start + self.cell_bytes].copy_from_slice(part);
+            }
+        }
+        file
+    }
+}
+
+/// One rank's access of its whole payload, from or to `memory`.
+fn access(scene: &Scene, rank: usize, memory: &mut [u8]) -> Access {
+    let bytes = scene.payload(rank).len();
+    // SAFETY: the layout reaches exactly the bytes of `memory`, which outlives the access in every caller.
+    let user = unsafe { Memory::new(memory.as_mut_ptr(), scene.memory_layout(bytes)) };
+    Access::new(scene.displacement, &scene.view(rank), 0, user, bytes as u64).expect("small offsets")
+}
+
+/// Runs all ranks at once; each gets its memory back with what came of it.
+fn together(
+    scene: &Scene,
+    files: &[Arc<dyn DriverFile>],
+    direction: Direction,
+    memories: Vec<Vec<u8>>,
+) -> Vec<(Vec<u8>, Transferred, Counters)> {
+    let windows = LocalWindow::team(scene.ranks, scene.window_bytes as usize);
+    std::thread::scope(|scope| {
+        let ranks = memories.into_iter().zip(windows).enumerate().map(|(rank, (mut memory, window))| {
+            let file = files[rank].clone();
+            scope.spawn(move || {
+                let counters = Counters::default();
+                let access = access(scene, rank, &mut memory);
+                let target = Target { file: file.as_ref(), isolation: &NonAtomic, counters: &counters };
+                let team = NodeTeam::new(&window, scene.aggregators, scene.window_bytes, 0);
+                let done = two_phase::run(target, team, &access, direction);
+                (memory, done, counters)
+            })
+        });
+        let ranks: Vec<_> = ranks.collect();
+        ranks.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
+    })
+}
+
+fn fresh_file(scene: &Scene) -> Arc<dyn DriverFile> {
+    fresh_file_of(&MemDriver::new(), scene)
+}
+
+fn fresh_file_of(driver: &dyn Driver, scene: &Scene) -> Arc<dyn DriverFile> {
+    let options = OpenOptions::read_write().create(true);
+    let file = driver.open("cells".as_ref(), &options).expect("memory opens");
+    file.write_all_at(0, &vec![OLD; scene.file_bytes()]).expect("memory writes");
+    file
+}
+
+fn contents(file: &dyn DriverFile) -> Vec<u8> {
+    let mut bytes = vec![0; file.len().expect("memory has a length") as usize];
+    let read = file.read_at(0, &mut bytes).expect("memory reads");
+    assert_eq!(read, bytes.len());
+    bytes
+}
+
+fn scenes() -> impl Strategy<Value = Scene> {
+    (1usize..5, 1usize..9, 0u64..5000, 1usize..6, 1u64..4, 0i64..4, 1usize..5).prop_flat_map(
+        |(ranks, cell_bytes, displacement, aggregators, pages, gap, tiles)| {
+            prop::collection::vec(0..=ranks, 0..2000).prop_map(move |owners| Scene {
+                ranks,
+                cell_bytes,
+                owners,
+                tiles,
+                displacement,
+                aggregators,
+                window_bytes: pages * 4096,
+                gap,
+            })
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn two_phase_moves_exactly_the_asked_bytes(scene in scenes()) {
+        let file = fresh_file(&scene);
+        let files = vec![file.clone(); scene.ranks];
+        let sources = (0..scene.ranks).map(|rank| scene.spread(&scene.payload(rank))).collect();
+        for (rank, (_, done, counters)) in together(&scene, &files, Direction::Write, sources).iter().enumerate() {
+            let bytes = scene.payload(rank).len() as u64;
+            prop_assert!(done.error.is_none());
+            prop_assert_eq!(done.bytes, bytes);
+            // one copy per byte, and no buffer in between
+            prop_assert_eq!(Counters::get(&counters.copied_bytes), bytes);
+            prop_assert_eq!(Counters::get(&counters.pack_buffer_bytes), 0);
+        }
+        prop_assert!(contents(file.as_ref()) == scene.expected_file());
+
+        let empty = (0..scene.ranks).map(|rank| scene.spread(&vec![0; scene.payload(rank).len()])).collect();
+        for (rank, (memory, done, counters)) in together(&scene, &files, Direction::Read, empty).into_iter().enumerate() {
+            prop_assert_eq!(done.bytes, scene.payload(rank).len() as u64);
+            prop_assert_eq!(Counters::get(&counters.copied_bytes), done.bytes);
+            prop_assert!(memory == scene.spread(&scene.payload(rank)));
+        }
+    }
+
+    #[test]
+    fn independent_moves_exactly_the_asked_bytes_and_copies_none(scene in scenes()) {
+        let file = fresh_file(&scene);
+        let counters = Counters::default();
+        let target = Target { file: file.as_ref(), isolation: &NonAtomic, counters: &counters };
+        for rank in 0..scene.ranks {
+            let mut memory = scene.spread(&scene.payload(rank));
+            let done = independent::run(target, &access(&scene, rank, &mut memory), Direction::Write);
+            prop_assert_eq!(done.bytes, scene.payload(rank).len() as u64);
+        }
+        prop_assert!(contents(file.as_ref()) == scene.expected_file());
+        for rank in 0..scene.ranks {
+            let mut memory = scene.spread(&vec![0; scene.payload(rank).len()]);
+            let done = independent::run(target, &access(&scene, rank, &mut memory), Direction::Read);
+            prop_assert_eq!(done.bytes, scene.payload(rank).len() as u64);
+            prop_assert!(memory == scene.spread(&scene.payload(rank)));
+        }
+        prop_assert_eq!(Counters::get(&counters.copied_bytes), 0);
+    }
+
+    #[test]
+    fn a_short_file_gives_each_rank_the_bytes_before_its_end(scene in scenes(), keep in 0usize..30_000) {
+        let file = fresh_file(&scene);
+        let keep = keep.min(scene.file_bytes());
+        let mut whole = scene.expected_file();
+        whole.truncate(keep);
+        file.set_len(0).expect("memory truncates");
+        file.write_all_at(0, &whole).expect("memory writes");
+        let files = vec![file; scene.ranks];
+        let empty = (0..scene.ranks).map(|rank| scene.spread(&vec![0; scene.payload(rank).len()])).collect();
+        for (rank, (memory, done, _)) in together(&scene, &files, Direction::Read, empty).into_iter().enumerate() {
+            let inside = |cell: i64| (keep as i64 - scene.displacement as i64 - cell).clamp(0, scene.cell_bytes as i64);
+            let bytes: i64 = scene.cells_of(rank).into_iter().map(inside).sum();
+            prop_assert!(done.error.is_none());
+            prop_assert_eq!(done.bytes, bytes as u64);
+            let mut payload = scene.payload(rank);
+            payload[bytes as usize..].fill(0);
+            prop_assert!(memory == scene.spread(&payload));
+        }
+    }
+}
+
+/// The storage of one rank fails at its n-th call, for every n: every rank comes back, the failing one with the error, and no
+/// byte that nobody asked for has changed.
+#[test]
+fn every_rank_comes_back_from_every_fault() {
+    let ranks = 3;
+    let owners = (0..12_000).map(|cell| cell % (ranks + 1)).collect();
+    let scene = Scene { ranks, cell_bytes: 4, owners, tiles: 1, displacement: 100, aggregators: 3, window_bytes: 4096, gap: 0 };
+    let expected = scene.expected_file();
+    for direction in [Direction::Write, Direction::Read] {
+        let mut seen = 0;
+        for call in 0..1000 {
+            let driver = Arc::new(MemDriver::new());
+            let file = fresh_file_of(driver.as_ref(), &scene);
+            let name = if direction == Direction::Write { "write" } else { "read" };
+            let plan = FaultPlan::parse(&format!("{name}@{call}:nospace")).expect("a plan");
+            let options = OpenOptions::read_write();
+            let faulty = Faulty::new(driver, plan).open("cells".as_ref(), &options).expect("no fault at open");
+            let files = vec![file.clone(), faulty, file.clone()];
+            let memories = (0..ranks).map(|rank| scene.spread(&scene.payload(rank))).collect();
+            let outcomes = together(&scene, &files, direction, memories);
+            let failed: Vec<_> = outcomes.iter().map(|(_, done, _)| done.error.is_some()).collect();
+            let after = contents(file.as_ref());
+            for (at, byte) in after.iter().enumerate() {
+                assert!(*byte == OLD || *byte == expected[at], "byte {at} was not asked for");
+            }
+            if failed == [false; 3] {
+                break;
+            }
+            assert_eq!(failed, [false, true, false], "only the rank whose storage failed has an error of its own");
+            assert!(outcomes[1].1.bytes < scene.payload(1).len() as u64);
+            seen += 1;
+        }
+        assert!(seen > 3, "faults were met at {seen} calls");
+    }
+}
