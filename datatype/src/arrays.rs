@@ -47,7 +47,7 @@ pub(crate) struct Axis {
 }
 
 /// The axes of a subarray or darray, fastest first. Strides of nodes that exist are known to fit.
-pub(crate) fn axes(sizes: &[u64], chosen: Vec<Chosen>, order: ArrayOrder, extent: i64) -> Vec<Axis> {
+pub(crate) fn axes(sizes: &[u64], chosen: &[Chosen], order: ArrayOrder, extent: i64) -> Vec<Axis> {
     let mut stride = extent;
     let mut axes = Vec::with_capacity(chosen.len());
     for dim in fastest_first(sizes.len(), order) {
@@ -148,7 +148,7 @@ impl Datatype {
             order,
             old: old.clone(),
         };
-        array(combiner, sizes, subarray_choice(subsizes, starts), order, old)
+        array(combiner, sizes, &subarray_choice(subsizes, starts), order, old)
     }
 
     /// `MPI_Type_create_darray`: what process `rank` holds of an array of `gsizes` elements that is dealt out to a grid
@@ -175,7 +175,7 @@ impl Datatype {
             order,
             old: old.clone(),
         };
-        array(combiner, gsizes, darray_choice(rank, gsizes, distributions, psizes), order, old)
+        array(combiner, gsizes, &darray_choice(rank, gsizes, distributions, psizes), order, old)
     }
 }
 
@@ -207,7 +207,7 @@ fn check_darray(rank: u64, gsizes: &[u64], distributions: &[Distribution], psize
 fn array(
     combiner: Combiner,
     sizes: &[u64],
-    chosen: Vec<Chosen>,
+    chosen: &[Chosen],
     order: ArrayOrder,
     old: &Datatype,
 ) -> Result<Datatype> {

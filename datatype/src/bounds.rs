@@ -73,7 +73,6 @@ impl Span {
 #[derive(Debug, Clone)]
 pub(crate) struct Collector {
     explicit: Option<(i128, i128)>,
-    natural: Option<(i128, i128)>,
     data: Option<(i128, i128)>,
     align: u64,
 }
@@ -88,17 +87,15 @@ fn narrow(value: i128) -> Result<i64> {
 
 impl Collector {
     pub(crate) fn new() -> Self {
-        Self { explicit: None, natural: None, data: None, align: 1 }
+        Self { explicit: None, data: None, align: 1 }
     }
 
     /// Adds copies of a part, placed all over `span`.
     pub(crate) fn add(&mut self, part: &Bounds, marks: Marks, align: u64, has_data: bool, span: Span) {
-        let (low, high) = (span.low + i128::from(part.lb), span.high + i128::from(part.ub));
-        // Copies of a type with a negative extent: the lower bound can lie above the upper one.
-        match marks {
-            Marks::Empty => {}
-            Marks::Natural => widen(&mut self.natural, low, high),
-            Marks::Explicit => widen(&mut self.explicit, low, high),
+        if marks == Marks::Explicit {
+            // With a negative extent, the lower bound lies above the upper one.
+            let (low, high) = (span.low + i128::from(part.lb), span.high + i128::from(part.ub));
+            widen(&mut self.explicit, low, high);
         }
         if has_data {
             widen(&mut self.data, span.low + i128::from(part.true_lb), span.high + i128::from(part.true_ub));
@@ -106,17 +103,18 @@ impl Collector {
         }
     }
 
-    /// The bounds of the whole, and how they came about.
+    /// The bounds of the whole, and how they came about. The padding of parts does not add up: by the standard, only that
+    /// of the whole type map counts.
     pub(crate) fn finish(self) -> Result<(Bounds, Marks)> {
-        let (marks, lb, ub) = match (self.explicit, self.natural) {
+        let (true_lb, true_ub) = self.data.unwrap_or((0, 0));
+        let (marks, lb, ub) = match (self.explicit, self.data) {
             (Some((lb, ub)), _) => (Marks::Explicit, lb, ub),
             (None, Some((lb, ub))) => {
                 let align = i128::from(self.align);
-                (Marks::Natural, lb, lb + (ub - lb + align - 1).div_euclid(align) * align)
+                (Marks::Natural, lb, lb + (ub - lb + align - 1) / align * align)
             }
             (None, None) => (Marks::Empty, 0, 0),
         };
-        let (true_lb, true_ub) = self.data.unwrap_or((0, 0));
         let bounds =
             Bounds { lb: narrow(lb)?, ub: narrow(ub)?, true_lb: narrow(true_lb)?, true_ub: narrow(true_ub)? };
         check(&bounds)?;

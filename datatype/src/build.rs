@@ -256,7 +256,7 @@ impl Datatype {
 
     /// The same node with the lower bound and extent that another MPI library reports for it. Unlike
     /// [`Datatype::resized`] this is no constructor and leaves no trace in the tree: libraries differ in the bounds of
-    /// some types (those without data, mostly), and those of the library in use must hold for what is built on it.
+    /// some types (those without data, mostly), and those of the library in use must hold for what is built on it. Bounds that differ from the type's own count as explicit.
     ///
     /// # Errors
     /// [`TypeError::Overflow`].
@@ -265,8 +265,12 @@ impl Datatype {
             return Ok(self.clone());
         }
         let bounds = forced(self, lb, extent)?;
-        let marks = if self.0.marks == Marks::Empty { Marks::Explicit } else { self.0.marks };
-        Ok(Self(Arc::new(Node { bounds, marks, layout: OnceLock::new(), ..(*self.0).clone() })))
+        Ok(Self(Arc::new(Node {
+            bounds,
+            marks: Marks::Explicit,
+            layout: OnceLock::new(),
+            ..(*self.0).clone()
+        })))
     }
 }
 

@@ -93,7 +93,7 @@ pub(crate) fn list(mut displacements: Vec<i64>, mut body: Piece) -> Option<Piece
         let stride = displacements[1] - first;
         let progresses = |row: &[i64]| row.windows(2).all(|pair| pair[1] - pair[0] == stride);
         let row = 1 + displacements.windows(2).take_while(|pair| pair[1] - pair[0] == stride).count();
-        if displacements.len() % row != 0 || !displacements.chunks_exact(row).all(progresses) {
+        if !displacements.len().is_multiple_of(row) || !displacements.chunks_exact(row).all(progresses) {
             return Some(Piece::index(displacements, body));
         }
         body = repeat(body, row as u64, stride)?;

@@ -169,7 +169,7 @@ impl Default for Run {
 
 impl Merger {
     /// Adds a run; passes on the one before if the two do not touch.
-    #[inline(always)]
+    #[inline]
     fn push<B>(&mut self, run: Run, visit: &mut impl FnMut(Run) -> ControlFlow<B>) -> ControlFlow<B> {
         if self.pending.offset.wrapping_add(self.pending.len as i64) == run.offset && self.pending.len > 0 {
             self.pending.len += run.len;

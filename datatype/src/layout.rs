@@ -131,7 +131,6 @@ fn heap_bytes(piece: &Piece, seen: &mut HashSet<usize>) -> usize {
     let dims = if piece.dims.spilled() { size_of_val(piece.dims.as_slice()) } else { 0 };
     let mut first = |address: usize| seen.insert(address);
     dims + match &piece.leaf {
-        Leaf::Block(_) => 0,
         Leaf::Index(index) if first(Arc::as_ptr(index).addr()) => {
             size_of_val(&**index) + size_of_val(&*index.displacements) + heap_bytes(&index.body, seen)
         }
@@ -141,6 +140,7 @@ fn heap_bytes(piece: &Piece, seen: &mut HashSet<usize>) -> usize {
                 size_of_val(&**sequence) + size_of_val(&*sequence.pieces) + size_of_val(&*sequence.starts);
             own + sequence.pieces.iter().map(|piece| heap_bytes(piece, seen)).sum::<usize>()
         }
+        // A run, or a part that was counted before.
         _ => 0,
     }
 }

@@ -41,11 +41,11 @@ pub(crate) fn lower(datatype: &Datatype) -> Option<Piece> {
             lower_struct(blocklengths, displacements_bytes, types)
         }
         Combiner::Subarray { sizes, subsizes, starts, order, old } => {
-            lower_array(body(old)?, &axes(sizes, subarray_choice(subsizes, starts), *order, old.extent()))
+            lower_array(body(old)?, &axes(sizes, &subarray_choice(subsizes, starts), *order, old.extent()))
         }
         Combiner::Darray { rank, gsizes, distributions, psizes, order, old } => {
             let chosen = darray_choice(*rank, gsizes, distributions, psizes);
-            lower_array(body(old)?, &axes(gsizes, chosen, *order, old.extent()))
+            lower_array(body(old)?, &axes(gsizes, &chosen, *order, old.extent()))
         }
     }
 }

@@ -247,7 +247,7 @@ fn breaks_below(piece: &Piece, mut position: u64) -> u64 {
         // Undo the outermost repetition: the facts of what is inside.
         end -= dim.stride * (dim.n as i64 - 1);
         let touches = end == dim.stride;
-        let inside = if touches { (facts_blocks + dim.n - 1) / dim.n } else { facts_blocks / dim.n };
+        let inside = if touches { facts_blocks.div_ceil(dim.n) } else { facts_blocks / dim.n };
         facts_blocks = inside;
         let place = position / dim.unit;
         position %= dim.unit;

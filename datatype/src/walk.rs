@@ -35,7 +35,9 @@ impl Span<'_> {
                 }
             }
             Span::Index { origin, displacements, block } => {
-                displacements.iter().for_each(|displacement| visit(origin + displacement, block));
+                for displacement in displacements {
+                    visit(origin + displacement, block);
+                }
             }
             Span::VarIndex { origin, displacements, lengths } => {
                 for (displacement, &bytes) in displacements.iter().zip(lengths) {
@@ -92,15 +94,11 @@ impl<'a> Walker<'a> {
             }
             let (entry, inside, body) = locate(piece, position);
             self.frames.push(Frame { piece, offset, places, entry });
-            match body {
-                Some((body, displacement)) => {
-                    (piece, origin, position) = (body, offset.wrapping_add(displacement), inside);
-                }
-                None => {
-                    self.skip = inside;
-                    return;
-                }
-            }
+            let Some((body, displacement)) = body else {
+                self.skip = inside;
+                return;
+            };
+            (piece, origin, position) = (body, offset.wrapping_add(displacement), inside);
         }
     }
 

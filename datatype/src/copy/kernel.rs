@@ -16,7 +16,7 @@ pub(super) struct Progression {
 }
 
 impl Places for Progression {
-    #[inline(always)]
+    #[inline]
     fn at(self, i: usize) -> i64 {
         self.offset.wrapping_add(self.stride.wrapping_mul(i as i64))
     }
@@ -30,20 +30,20 @@ pub(super) struct Listed<'a> {
 }
 
 impl Places for Listed<'_> {
-    #[inline(always)]
+    #[inline]
     fn at(self, i: usize) -> i64 {
         self.origin.wrapping_add(self.displacements[i])
     }
 }
 
 /// The address `offset` bytes from a base, which may be null where offsets are addresses (`MPI_BOTTOM`).
-#[inline(always)]
+#[inline]
 pub(super) fn source_at(base: *const u8, offset: i64) -> *const u8 {
     base.wrapping_offset(offset as isize)
 }
 
 /// As [`source_at`], for writing.
-#[inline(always)]
+#[inline]
 pub(super) fn target_at(base: *mut u8, offset: i64) -> *mut u8 {
     base.wrapping_offset(offset as isize)
 }
@@ -83,7 +83,7 @@ pub(super) unsafe fn blocks<S: Places, T: Places>(
 
 /// # Safety
 /// As [`blocks`], with `bytes` of `N`.
-#[inline(always)]
+#[inline]
 unsafe fn fixed<const N: usize, S: Places, T: Places>(
     (source, from): (*const u8, S),
     (target, to): (*mut u8, T),

@@ -1,0 +1,210 @@
+//! Wrong arguments become typed errors: no panic, no overflow, no silent wrong value.
+
+use capulet_datatype::{
+    ArrayOrder, DEPTH_MAX, Datatype, Distribution, Named, Result, Tiled, TypeError, flatten, pack, unpack,
+};
+
+const HUGE: u64 = i64::MAX as u64;
+
+fn int() -> Datatype {
+    Datatype::named(Named::Int)
+}
+
+fn overflows(result: Result<Datatype>) {
+    assert!(matches!(result, Err(TypeError::Overflow { .. })), "{result:?}");
+}
+
+#[test]
+fn sizes_and_bounds_that_do_not_fit() {
+    let i = int();
+    overflows(Datatype::contiguous(HUGE, &i));
+    overflows(Datatype::contiguous(u64::MAX, &i));
+    overflows(Datatype::vector(1 << 40, 1 << 40, 0, &i));
+    overflows(Datatype::vector(2, 1, i64::MAX, &i));
+    overflows(Datatype::vector(2, 1, i64::MIN, &i));
+    overflows(Datatype::hvector(3, 1, i64::MAX, &i));
+    overflows(Datatype::hvector(u64::MAX, u64::MAX, i64::MIN, &i));
+    overflows(Datatype::indexed(&[1], &[i64::MAX], &i));
+    overflows(Datatype::hindexed(&[1], &[i64::MAX], &i));
+    overflows(Datatype::hindexed(&[1, 1], &[i64::MIN, 0], &i));
+    overflows(Datatype::hindexed(&[u64::MAX, u64::MAX], &[0, 0], &i));
+    overflows(Datatype::indexed_block(2, &[i64::MAX / 4], &i));
+    overflows(Datatype::hindexed_block(HUGE, &[0, 0, 0, 0, 0], &i));
+    overflows(Datatype::structure(&[HUGE / 4, HUGE / 4], &[0, 0], &[i.clone(), i.clone()]));
+    overflows(Datatype::structure(&[1, 1], &[i64::MIN, i64::MAX - 4], &[i.clone(), i.clone()]));
+    overflows(Datatype::subarray(&[HUGE, HUGE], &[1, 1], &[0, 0], ArrayOrder::C, &i));
+    overflows(Datatype::subarray(&[u64::MAX; 9], &[1; 9], &[0; 9], ArrayOrder::Fortran, &i));
+    let blocks = [Distribution::Cyclic(None); 2];
+    overflows(Datatype::darray(0, &[HUGE, 2], &blocks, &[1, 1], ArrayOrder::C, &i));
+    overflows(Datatype::darray(0, &[4, 4], &blocks, &[HUGE, HUGE], ArrayOrder::C, &i));
+    overflows(Datatype::resized(i64::MAX, 1, &i));
+    overflows(Datatype::resized(i64::MIN, -1, &i));
+    overflows(int().with_bounds(i64::MAX, 1));
+    let far = Datatype::resized(0, i64::MAX, &i).expect("fits");
+    overflows(Datatype::contiguous(3, &far));
+    overflows(Datatype::vector(1, 3, 1, &far));
+    overflows(Datatype::subarray(&[3], &[1], &[0], ArrayOrder::C, &far));
+}
+
+#[test]
+fn arguments_that_do_not_matter_may_be_anything() -> Result<()> {
+    let i = int();
+    assert_eq!(Datatype::vector(1, 3, i64::MAX, &i)?.size(), 12);
+    assert_eq!(Datatype::hvector(1, 3, i64::MIN, &i)?.extent(), 12);
+    assert_eq!(Datatype::indexed(&[0, 1], &[i64::MAX, 0], &i)?.size(), 4);
+    assert_eq!(Datatype::hindexed(&[0, 1], &[i64::MIN, 0], &i)?.size(), 4);
+    assert_eq!(Datatype::structure(&[0], &[i64::MAX], &[i])?.size(), 0);
+    Ok(())
+}
+
+#[test]
+fn addresses_near_the_ends_of_memory() -> Result<()> {
+    // Displacements may be addresses: what counts is where the bytes lie.
+    let shifted = Datatype::hindexed(&[1], &[i64::MAX - 8], &int())?;
+    assert_eq!((shifted.true_lb(), shifted.true_ub()), (i64::MAX - 8, i64::MAX - 4));
+    let back = Datatype::hindexed(&[2], &[i64::MIN + 8], &shifted)?;
+    assert_eq!((back.true_lb(), back.true_ub()), (-1, 7));
+    let tiled = Tiled::new(back.layout().clone(), 1)?;
+    assert_eq!((tiled.offset_of(0), tiled.offset_of(5)), (-1, 4));
+    let low = Datatype::hindexed(&[1], &[i64::MIN], &int())?;
+    assert_eq!(low.layout().true_lb(), i64::MIN);
+    assert_eq!(Tiled::new(low.layout().clone(), 1)?.bytes_below(i64::MIN + 1), 1);
+    Ok(())
+}
+
+#[test]
+fn lists_of_different_length() {
+    let i = int();
+    let mismatch = |result: Result<Datatype>| {
+        assert!(matches!(result, Err(TypeError::LengthMismatch { .. })), "{result:?}");
+    };
+    mismatch(Datatype::indexed(&[1, 2], &[0], &i));
+    mismatch(Datatype::hindexed(&[1], &[0, 1], &i));
+    mismatch(Datatype::structure(&[1, 1], &[0, 8], &[i.clone()]));
+    mismatch(Datatype::structure(&[1], &[0, 8], &[i.clone()]));
+    mismatch(Datatype::subarray(&[4, 4], &[2], &[0, 0], ArrayOrder::C, &i));
+    mismatch(Datatype::subarray(&[4], &[2], &[0, 0], ArrayOrder::C, &i));
+    mismatch(Datatype::darray(0, &[4], &[], &[1], ArrayOrder::C, &i));
+    mismatch(Datatype::darray(0, &[4], &[Distribution::None], &[], ArrayOrder::C, &i));
+}
+
+#[test]
+fn arrays_that_are_none() {
+    let i = int();
+    for (sizes, subsizes, starts) in [
+        (vec![], vec![], vec![]),
+        (vec![4], vec![0], vec![0]),
+        (vec![4], vec![3], vec![2]),
+        (vec![4], vec![5], vec![0]),
+        (vec![4, 4], vec![4, 1], vec![0, u64::MAX]),
+    ] {
+        let result = Datatype::subarray(&sizes, &subsizes, &starts, ArrayOrder::C, &i);
+        assert!(matches!(result, Err(TypeError::BadSubarray { .. })), "{result:?}");
+    }
+    use Distribution::{Block, Cyclic, None as Whole};
+    for (rank, gsize, distribution, psize) in [
+        (1, 4, Whole, 1),
+        (0, 4, Whole, 2),
+        (0, 4, Block(Some(1)), 3),
+        (0, 4, Block(Some(0)), 3),
+        (0, 4, Cyclic(Some(0)), 3),
+        (3, 4, Cyclic(None), 3),
+        (0, 4, Cyclic(None), 0),
+        (0, 0, Block(None), 1),
+    ] {
+        let result = Datatype::darray(rank, &[gsize], &[distribution], &[psize], ArrayOrder::C, &i);
+        assert!(
+            matches!(result, Err(TypeError::BadDarray { .. })),
+            "{rank} {gsize} {distribution:?} {psize}"
+        );
+    }
+    let result = Datatype::darray(0, &[], &[], &[], ArrayOrder::C, &i);
+    assert!(matches!(result, Err(TypeError::BadDarray { .. })));
+}
+
+#[test]
+fn huge_distribution_arguments() -> Result<()> {
+    let i = int();
+    // Blocks so large that only the first process has one.
+    for (rank, size) in [(0, 40), (1, 0), (u64::MAX - 2, 0)] {
+        for distribution in [Distribution::Cyclic(Some(u64::MAX)), Distribution::Block(Some(u64::MAX))] {
+            let part = Datatype::darray(rank, &[10], &[distribution], &[u64::MAX], ArrayOrder::C, &i)?;
+            assert_eq!((part.size(), part.extent()), (size, 40));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn nesting_has_a_limit() -> Result<()> {
+    let mut datatype = int();
+    for _ in 1..DEPTH_MAX {
+        datatype = Datatype::structure(&[1, 1], &[0, 4], &[datatype.clone(), int()])?;
+    }
+    // The two innermost integers touch; each further one lies over what came before.
+    assert_eq!(datatype.layout().block_count(), u64::from(DEPTH_MAX) - 1);
+    assert!(datatype.layout().heap_bytes() < 512 * 1024);
+    assert_eq!(Datatype::dup(&datatype).err(), Some(TypeError::TooDeep { limit: DEPTH_MAX }));
+    Ok(())
+}
+
+#[test]
+fn shared_parts_do_not_blow_up() -> Result<()> {
+    // Each level holds the one below twice, differently: 2^60 runs from 60 constructors.
+    let mut datatype = Datatype::resized(0, 2, &Datatype::named(Named::Byte))?;
+    for level in 0..56 {
+        let spread = Datatype::resized(0, datatype.extent(), &datatype)?;
+        let displacements = [0, datatype.extent() + i64::from(level % 3)];
+        let pair = Datatype::structure(&[1, 1], &displacements, &[datatype, spread])?;
+        datatype = Datatype::resized(0, displacements[1] + displacements[1] / 2 * 2 + 2, &pair)?;
+        if datatype.extent() > 1 << 60 {
+            break;
+        }
+    }
+    assert!(datatype.layout().heap_bytes() < 64 * 1024);
+    assert!(datatype.layout().block_count() > 1 << 20);
+    let _ = datatype.layout().has_overlap();
+    Ok(())
+}
+
+#[test]
+fn instances_that_do_not_fit() -> Result<()> {
+    let tiled =
+        |datatype: &Datatype, count| Tiled::new(datatype.layout().clone(), count).map(|tiled| tiled.size());
+    let i = int();
+    assert!(matches!(tiled(&i, HUGE), Err(TypeError::Overflow { .. })));
+    assert!(matches!(tiled(&i, u64::MAX), Err(TypeError::Overflow { .. })));
+    let back = Datatype::resized(0, i64::MIN / 2, &i)?;
+    assert!(matches!(tiled(&back, 4), Err(TypeError::Overflow { .. })));
+    assert_eq!(tiled(&back, 1), Ok(4));
+    assert_eq!(tiled(&Datatype::contiguous(0, &i)?, u64::MAX), Ok(0));
+    Ok(())
+}
+
+#[test]
+fn ranges_and_memory_that_do_not_fit() -> Result<()> {
+    let tiled = Tiled::new(Datatype::vector(2, 1, 2, &int())?.layout().clone(), 1)?;
+    let (mut memory, mut packed) = ([0_u8; 12], [0_u8; 8]);
+    let bad_range = |result| assert!(matches!(result, Err(TypeError::BadRange { .. })));
+    bad_range(pack(&tiled, &memory, 0..9, &mut [0; 9]));
+    #[allow(clippy::reversed_empty_ranges)] // that is what is refused
+    let reversed = 5..4;
+    bad_range(unpack(&tiled, &packed, reversed.clone(), &mut memory));
+    bad_range(flatten(&tiled, 0..9, 1).map(drop));
+    bad_range(tiled.block_count(reversed).map(drop));
+    assert_eq!(
+        pack(&tiled, &memory, 0..8, &mut packed[..7]),
+        Err(TypeError::PackedLength { expected: 8, found: 7 })
+    );
+    let short = pack(&tiled, &memory[..11], 0..8, &mut packed);
+    assert_eq!(short, Err(TypeError::OutOfMemory { low: 0, high: 12, memory_bytes: 11 }));
+    // Only the bytes of the range must be there.
+    pack(&tiled, &memory[..11], 0..7, &mut packed[..7])?;
+    unpack(&tiled, &packed[..4], 0..4, &mut memory[..4])?;
+    unpack(&tiled, &[], 3..3, &mut [])?;
+    let negative = Datatype::hindexed(&[1, 1], &[4, -1], &int())?;
+    let negative = Tiled::new(negative.layout().clone(), 1)?;
+    let before = unpack(&negative, &packed, 0..8, &mut memory);
+    assert_eq!(before, Err(TypeError::OutOfMemory { low: -1, high: 8, memory_bytes: 12 }));
+    unpack(&negative, &packed[..4], 0..4, &mut memory)
+}
