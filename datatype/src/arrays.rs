@@ -270,7 +270,9 @@ mod tests {
                         let expected: Vec<u64> =
                             (0..gsize).filter(|index| index / block % processes == place).collect();
                         assert_eq!(got, expected, "cyclic({block}) {place} of {processes} over {gsize}");
-                        got.iter().for_each(|&index| owners[index as usize] += 1);
+                        for &index in &got {
+                            owners[index as usize] += 1;
+                        }
                     }
                     assert!(owners.iter().all(|&n| n == 1));
                     if block * processes >= gsize {

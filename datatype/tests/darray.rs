@@ -42,7 +42,9 @@ fn check(dims: &[Dim], order: ArrayOrder) -> u64 {
         assert_eq!(offsets(&datatype), bytes, "{dims:?} {order:?} rank {rank}");
         assert_eq!((datatype.lb(), datatype.extent()), (0, 2 * elements as i64));
         assert_eq!((datatype.true_lb(), datatype.true_ub()), (map.true_lb(), map.true_ub()));
-        bytes.iter().for_each(|&byte| owners[byte as usize] += 1);
+        for byte in bytes {
+            owners[byte as usize] += 1;
+        }
     }
     assert!(owners.iter().all(|&owners| owners == 1), "{dims:?} {order:?}: {owners:?}");
     processes

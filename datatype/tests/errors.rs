@@ -10,6 +10,7 @@ fn int() -> Datatype {
     Datatype::named(Named::Int)
 }
 
+#[allow(clippy::needless_pass_by_value)] // reads better at the calls
 fn overflows(result: Result<Datatype>) {
     assert!(matches!(result, Err(TypeError::Overflow { .. })), "{result:?}");
 }
@@ -80,8 +81,8 @@ fn lists_of_different_length() {
     };
     mismatch(Datatype::indexed(&[1, 2], &[0], &i));
     mismatch(Datatype::hindexed(&[1], &[0, 1], &i));
-    mismatch(Datatype::structure(&[1, 1], &[0, 8], &[i.clone()]));
-    mismatch(Datatype::structure(&[1], &[0, 8], &[i.clone()]));
+    mismatch(Datatype::structure(&[1, 1], &[0, 8], std::slice::from_ref(&i)));
+    mismatch(Datatype::structure(&[1], &[0, 8], std::slice::from_ref(&i)));
     mismatch(Datatype::subarray(&[4, 4], &[2], &[0, 0], ArrayOrder::C, &i));
     mismatch(Datatype::subarray(&[4], &[2], &[0, 0], ArrayOrder::C, &i));
     mismatch(Datatype::darray(0, &[4], &[], &[1], ArrayOrder::C, &i));
@@ -101,16 +102,15 @@ fn arrays_that_are_none() {
         let result = Datatype::subarray(&sizes, &subsizes, &starts, ArrayOrder::C, &i);
         assert!(matches!(result, Err(TypeError::BadSubarray { .. })), "{result:?}");
     }
-    use Distribution::{Block, Cyclic, None as Whole};
     for (rank, gsize, distribution, psize) in [
-        (1, 4, Whole, 1),
-        (0, 4, Whole, 2),
-        (0, 4, Block(Some(1)), 3),
-        (0, 4, Block(Some(0)), 3),
-        (0, 4, Cyclic(Some(0)), 3),
-        (3, 4, Cyclic(None), 3),
-        (0, 4, Cyclic(None), 0),
-        (0, 0, Block(None), 1),
+        (1, 4, Distribution::None, 1),
+        (0, 4, Distribution::None, 2),
+        (0, 4, Distribution::Block(Some(1)), 3),
+        (0, 4, Distribution::Block(Some(0)), 3),
+        (0, 4, Distribution::Cyclic(Some(0)), 3),
+        (3, 4, Distribution::Cyclic(None), 3),
+        (0, 4, Distribution::Cyclic(None), 0),
+        (0, 0, Distribution::Block(None), 1),
     ] {
         let result = Datatype::darray(rank, &[gsize], &[distribution], &[psize], ArrayOrder::C, &i);
         assert!(
