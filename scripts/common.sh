@@ -24,6 +24,7 @@ use_mpi() {
         mpich5) export MPICC=$env_dir/mpich5/bin/mpicc MPIEXEC=$env_dir/mpich5/bin/mpiexec ;;
         *) fail "unknown MPI $1" ;;
     esac
+    command -v cargo >/dev/null || fail "Rust is missing; install it with rustup"
     command -v "$MPICC" >/dev/null || fail "$MPICC is missing; run: make setup"
 }
 
