@@ -46,9 +46,19 @@ def write(comm, path, fields):
     with phase(comm, "h5-write", "write", "output", [field.values for field in fields]):
         with h5py.File(path, "w", driver="mpio", comm=comm) as file:
             for field in fields:
-                dataset = file.create_dataset(field.name, field.shape, np.float32, chunks=field.chunks)
+                dataset = create(file, field)
                 with dataset.collective:
                     dataset[field.part(comm.rank, comm.size)] = field.values
+
+
+def create(file, field):
+    """A chunked dataset without fill values: every cell is written, so that the data is what goes to the file, once."""
+    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    properties.set_chunk(field.chunks)
+    properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    space = h5py.h5s.create_simple(field.shape)
+    name = field.name.encode()
+    return h5py.Dataset(h5py.h5d.create(file.id, name, h5py.h5t.IEEE_F32LE, space, properties))
 
 
 def read_back(comm, path, fields):
