@@ -60,6 +60,9 @@ struct Frame<'a> {
     entry: usize,
 }
 
+/// Runs of a list with own lengths that are handed out at once: who wants few of them should not pay for all.
+const LISTED_AT_ONCE: usize = 128;
+
 /// Walks stream bytes `start..start + bytes` of a piece.
 #[derive(Debug)]
 pub(crate) struct Walker<'a> {
@@ -296,8 +299,11 @@ fn var_index_span<'a>(
         return (span, bytes, frame.wrap_entry(lengths.len()));
     }
     let (mut end, mut bytes) = (entry, 0);
-    while end < lengths.len() && lengths[end] <= left - bytes {
-        bytes += lengths[end];
+    for &length in lengths[entry..].iter().take(LISTED_AT_ONCE) {
+        if length > left - bytes {
+            break;
+        }
+        bytes += length;
         end += 1;
     }
     frame.entry = end;

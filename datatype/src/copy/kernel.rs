@@ -81,6 +81,23 @@ pub(super) unsafe fn blocks<S: Places, T: Places>(
     }
 }
 
+/// Copies one run.
+///
+/// # Safety
+/// `bytes` bytes must be readable at `source` and writable at `target`, apart from each other.
+#[inline]
+pub(super) unsafe fn run(source: *const u8, target: *mut u8, bytes: u64) {
+    // SAFETY: the caller's promise; each arm copies `bytes` bytes.
+    unsafe {
+        match bytes {
+            4 => source.copy_to_nonoverlapping(target, 4),
+            8 => source.copy_to_nonoverlapping(target, 8),
+            16 => source.copy_to_nonoverlapping(target, 16),
+            _ => source.copy_to_nonoverlapping(target, bytes as usize),
+        }
+    }
+}
+
 /// # Safety
 /// As [`blocks`], with `bytes` of `N`.
 #[inline]

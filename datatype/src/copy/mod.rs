@@ -13,7 +13,7 @@ use crate::error::{Result, TypeError};
 use crate::piece::Piece;
 use crate::tiled::Tiled;
 use crate::walk::{Span, Walker};
-use kernel::{Progression, source_at, target_at};
+use kernel::{Listed, Progression, source_at, target_at};
 use side::{Front, Side};
 
 /// Copies between two tiled layouts (the *transpack template* of Mir and Traeff): byte `k` of the one stream is byte `k` of
@@ -91,122 +91,122 @@ unsafe fn transfer(
     // Offsets from null are addresses: take the provenance that their memory was exposed with.
     let source_base = if source_base.is_null() { ptr::with_exposed_provenance(0) } else { source_base };
     let target_base = if target_base.is_null() { ptr::with_exposed_provenance_mut(0) } else { target_base };
-    let mut from = Side::new(source, source_start, bytes);
-    let mut to = Side::new(target, target_start, bytes);
+    // SAFETY: the caller's promise covers the bytes of both ranges. Those of a single run are the bytes from
+    // its base on.
+    unsafe {
+        if target.as_block().is_some() {
+            let at = target_at(target_base, target.base.wrapping_add(target_start as i64));
+            gather((source_base, Walker::new(source, source_start, bytes)), at);
+        } else if source.as_block().is_some() {
+            let at = source_at(source_base, source.base.wrapping_add(source_start as i64));
+            scatter(at, (target_base, Walker::new(target, target_start, bytes)));
+        } else {
+            let from = Side::new(source, source_start, bytes);
+            let to = Side::new(target, target_start, bytes);
+            exchange((source_base, from), (target_base, to));
+        }
+    }
+}
+
+/// Copies all that a walker has to consecutive bytes.
+///
+/// # Safety
+/// The bytes of the walker must be readable, as many must be writable at `target`, and the two be apart.
+unsafe fn gather((source, mut walker): (*const u8, Walker<'_>), target: *mut u8) {
+    let mut offset = 0;
+    while let Some(span) = walker.next_span() {
+        // SAFETY: each span is a part of the walker's bytes, and `offset` counts the bytes before it.
+        unsafe {
+            match span {
+                Span::Strided { offset: first, block, count, stride } => {
+                    let (from, to) =
+                        (Progression { offset: first, stride }, Progression { offset, stride: block as i64 });
+                    kernel::blocks((source, from), (target, to), block, count as usize);
+                    offset += (block * count) as i64;
+                }
+                Span::Index { origin, displacements, block } => {
+                    let (from, to) =
+                        (Listed { origin, displacements }, Progression { offset, stride: block as i64 });
+                    kernel::blocks((source, from), (target, to), block, displacements.len());
+                    offset += block as i64 * displacements.len() as i64;
+                }
+                Span::VarIndex { origin, displacements, lengths } => {
+                    for (displacement, &length) in displacements.iter().zip(lengths) {
+                        let from = source_at(source, origin.wrapping_add(*displacement));
+                        kernel::run(from, target_at(target, offset), length);
+                        offset += length as i64;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The reverse of [`gather`].
+///
+/// # Safety
+/// The bytes of the walker must be writable, as many must be readable at `source`, and the two be apart.
+unsafe fn scatter(source: *const u8, (target, mut walker): (*mut u8, Walker<'_>)) {
+    let mut offset = 0;
+    while let Some(span) = walker.next_span() {
+        // SAFETY: as in `gather`, with the sides exchanged.
+        unsafe {
+            match span {
+                Span::Strided { offset: first, block, count, stride } => {
+                    let (from, to) =
+                        (Progression { offset, stride: block as i64 }, Progression { offset: first, stride });
+                    kernel::blocks((source, from), (target, to), block, count as usize);
+                    offset += (block * count) as i64;
+                }
+                Span::Index { origin, displacements, block } => {
+                    let (from, to) =
+                        (Progression { offset, stride: block as i64 }, Listed { origin, displacements });
+                    kernel::blocks((source, from), (target, to), block, displacements.len());
+                    offset += block as i64 * displacements.len() as i64;
+                }
+                Span::VarIndex { origin, displacements, lengths } => {
+                    for (displacement, &length) in displacements.iter().zip(lengths) {
+                        let to = target_at(target, origin.wrapping_add(*displacement));
+                        kernel::run(source_at(source, offset), to, length);
+                        offset += length as i64;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Copies between two sides of several runs each: as many equal blocks at once as both have at hand.
+///
+/// # Safety
+/// The bytes of `from` must be readable, those of `to` writable, and the two be apart.
+unsafe fn exchange((source, mut from): (*const u8, Side<'_>), (target, mut to): (*mut u8, Side<'_>)) {
     loop {
         let (read, write) = (from.run_bytes(), to.run_bytes());
         if read == 0 || write == 0 {
             return;
         }
-        // SAFETY: the spans lie in the range, whose bytes are readable and writable by the caller's promise.
+        let bytes = read.min(write);
+        let count = from.blocks_of(read, bytes).min(to.blocks_of(write, bytes));
+        let n = count as usize;
+        // SAFETY: the first `count` blocks of each side are bytes of that side.
         unsafe {
-            if gather((source_base, &mut from), (target_base, &mut to), write)
-                || scatter((source_base, &mut from), (target_base, &mut to), read)
-            {
-                continue;
-            }
-            let unit = read.min(write);
-            let count = from.blocks_of(read, unit).min(to.blocks_of(write, unit));
-            let n = count as usize;
-            match (from.front(read, unit), to.front(write, unit)) {
+            match (from.front(read, bytes), to.front(write, bytes)) {
                 (Front::Progression(s), Front::Progression(t)) => {
-                    kernel::blocks((source_base, s), (target_base, t), unit, n);
+                    kernel::blocks((source, s), (target, t), bytes, n);
                 }
                 (Front::Progression(s), Front::Listed(t)) => {
-                    kernel::blocks((source_base, s), (target_base, t), unit, n);
+                    kernel::blocks((source, s), (target, t), bytes, n)
                 }
                 (Front::Listed(s), Front::Progression(t)) => {
-                    kernel::blocks((source_base, s), (target_base, t), unit, n);
+                    kernel::blocks((source, s), (target, t), bytes, n)
                 }
-                (Front::Listed(s), Front::Listed(t)) => {
-                    kernel::blocks((source_base, s), (target_base, t), unit, n);
-                }
+                (Front::Listed(s), Front::Listed(t)) => kernel::blocks((source, s), (target, t), bytes, n),
             }
-            from.take(read, unit, count);
-            to.take(write, unit, count);
         }
+        from.take(read, bytes, count);
+        to.take(write, bytes, count);
     }
-}
-
-/// Where a run that may be in use starts.
-fn run_offset(side: &Side<'_>, run_bytes: u64) -> i64 {
-    match side.front(run_bytes, run_bytes) {
-        Front::Progression(Progression { offset, .. }) => offset,
-        Front::Listed(list) => list.origin.wrapping_add(list.displacements.first().copied().unwrap_or(0)),
-    }
-}
-
-/// How many runs at the head of a list fit in `room` bytes, and their bytes.
-fn fitting(lengths: &[u64], room: u64) -> (usize, u64) {
-    let (mut runs, mut bytes) = (0, 0);
-    for &length in lengths {
-        if length > room - bytes {
-            break;
-        }
-        bytes += length;
-        runs += 1;
-    }
-    (runs, bytes)
-}
-
-/// Copies runs of their own lengths into one run of `write` bytes that holds at least one of them; whether it did.
-///
-/// # Safety
-/// As [`TypedCopy::run`], for the spans at hand.
-#[inline]
-unsafe fn gather(
-    (source_base, from): (*const u8, &mut Side<'_>),
-    (target_base, to): (*mut u8, &mut Side<'_>),
-    write: u64,
-) -> bool {
-    let Some((origin, displacements, lengths)) = from.var_runs() else { return false };
-    let (runs, bytes) = fitting(lengths, write);
-    if runs == 0 {
-        return false;
-    }
-    let mut target = run_offset(to, write);
-    for (displacement, &length) in displacements.iter().zip(&lengths[..runs]) {
-        // SAFETY: whole runs of the span, into a run of the other side that is at least as long as all of them.
-        unsafe {
-            source_at(source_base, origin.wrapping_add(*displacement))
-                .copy_to_nonoverlapping(target_at(target_base, target), length as usize);
-        }
-        target = target.wrapping_add(length as i64);
-    }
-    from.take_runs(runs);
-    to.take(write, bytes, 1);
-    true
-}
-
-/// The reverse of [`gather`]: one run of `read` bytes into runs of their own lengths.
-///
-/// # Safety
-/// As [`TypedCopy::run`], for the spans at hand.
-#[inline]
-unsafe fn scatter(
-    (source_base, from): (*const u8, &mut Side<'_>),
-    (target_base, to): (*mut u8, &mut Side<'_>),
-    read: u64,
-) -> bool {
-    let Some((origin, displacements, lengths)) = to.var_runs() else { return false };
-    let (runs, bytes) = fitting(lengths, read);
-    if runs == 0 {
-        return false;
-    }
-    let mut source = run_offset(from, read);
-    for (displacement, &length) in displacements.iter().zip(&lengths[..runs]) {
-        // SAFETY: as in `gather`, with the sides exchanged.
-        unsafe {
-            source_at(source_base, source).copy_to_nonoverlapping(
-                target_at(target_base, origin.wrapping_add(*displacement)),
-                length as usize,
-            );
-        }
-        source = source.wrapping_add(length as i64);
-    }
-    to.take_runs(runs);
-    from.take(read, bytes, 1);
-    true
 }
 
 /// Copies stream bytes `range` of `tiled`, which lies in `source` with offset 0 at its first byte, into `packed`, which must

@@ -108,20 +108,4 @@ impl<'a> Side<'a> {
             }
         }
     }
-
-    /// The rest of the span, if it is a list of runs of their own lengths and the first is untouched.
-    #[inline]
-    pub(super) fn var_runs(&self) -> Option<(i64, &'a [i64], &'a [u64])> {
-        match self.span {
-            Span::VarIndex { origin, displacements, lengths } if self.done == 0 => {
-                Some((origin, displacements, lengths))
-            }
-            _ => None,
-        }
-    }
-
-    /// Leaves whole runs of a list behind.
-    pub(super) fn take_runs(&mut self, runs: usize) {
-        self.leave_runs(runs as u64);
-    }
 }
