@@ -1,0 +1,334 @@
+//! Running a program on several ranks, with a limit in time, so that a hang is a failure and leaves nothing behind.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::mpi::Mpi;
+
+/// One job at a time: two would share the cores, and MPICH spins on them.
+static RUNNING: Mutex<()> = Mutex::new(());
+
+/// Marks the processes of a job in their environments.
+const MARK: &str = "CAPULET_TEST_JOB";
+
+/// How a program comes to its I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Through {
+    /// `capulet run`.
+    Command,
+    /// `LD_PRELOAD`, set by hand.
+    Preload,
+    /// The MPI's own.
+    Native,
+}
+
+impl Through {
+    /// `capulet run`, unless `CAPULET_TEST_IO=native` asks for the MPI's own I/O.
+    pub fn chosen() -> Self {
+        if env::var("CAPULET_TEST_IO").is_ok_and(|io| io == "native") { Self::Native } else { Self::Command }
+    }
+}
+
+/// A program to be run.
+#[derive(Debug)]
+pub struct Job {
+    mpi: Mpi,
+    ranks: usize,
+    through: Through,
+    program: Vec<OsString>,
+    run_options: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
+    as_nobody: bool,
+    limit: Duration,
+    folder: TempDir,
+}
+
+/// What became of a job.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How the launcher ended; `None` if the limit in time was reached.
+    pub status: Option<ExitStatus>,
+    /// Standard output and standard error, as they came.
+    pub text: String,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+impl Job {
+    /// `program` on `ranks` ranks. Its first argument is the job's own folder, empty at the start and removed with the job.
+    ///
+    /// # Panics
+    /// If no folder can be made.
+    pub fn new(mpi: Mpi, ranks: usize, program: impl AsRef<OsStr>) -> Self {
+        Self::bare(mpi, ranks, program, true)
+    }
+
+    /// As [`Job::new`], but arguments are given by the caller alone.
+    ///
+    /// # Panics
+    /// If no folder can be made.
+    pub fn script(mpi: Mpi, ranks: usize, interpreter: impl AsRef<OsStr>) -> Self {
+        Self::bare(mpi, ranks, interpreter, false)
+    }
+
+    fn bare(mpi: Mpi, ranks: usize, program: impl AsRef<OsStr>, pass_folder: bool) -> Self {
+        let folder = scratch_folder();
+        let mut program = vec![program.as_ref().to_owned()];
+        if pass_folder {
+            program.push(folder.path().into());
+        }
+        Self {
+            mpi,
+            ranks,
+            through: Through::chosen(),
+            program,
+            run_options: Vec::new(),
+            variables: Vec::new(),
+            as_nobody: false,
+            limit: Duration::from_secs(150),
+            folder,
+        }
+    }
+
+    /// Adds an argument of the program.
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.program.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// Adds an option of `capulet run`.
+    pub fn run_option(mut self, option: impl AsRef<OsStr>) -> Self {
+        self.run_options.push(option.as_ref().to_owned());
+        self
+    }
+
+    /// Sets a variable for the launcher and all ranks.
+    pub fn variable(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.variables.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Chooses the way to the I/O.
+    pub fn through(mut self, through: Through) -> Self {
+        self.through = through;
+        self
+    }
+
+    /// Runs it as the user `nobody`, if this is root; who is not root is unprivileged already.
+    pub fn as_nobody(mut self) -> Self {
+        self.as_nobody = true;
+        self
+    }
+
+    /// Changes the limit in time.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// The job's own folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Runs the job to its end, or to its limit, and keeps its folder for as long as the job lives.
+    ///
+    /// # Panics
+    /// If the launcher cannot be started or its output not be read.
+    pub fn run(&self) -> Outcome {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        // a test that panicked while it held the lock has ended its job
+        let _one_at_a_time = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let output = tempfile::tempfile().expect("a temporary file");
+        let mut command = self.command(&mark, &output);
+        let begun = Instant::now();
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let status = wait(&mut child, self.limit);
+        if status.is_none() {
+            end(&mut child, &mark);
+        }
+        let text = text_of(output).expect("the output of the job");
+        Outcome { status, text, elapsed: begun.elapsed() }
+    }
+
+    fn command(&self, mark: &str, output: &File) -> Command {
+        let mut command = Command::new(self.mpi.launcher());
+        command.arg("-n").arg(self.ranks.to_string());
+        match self.through {
+            Through::Command => {
+                command.arg(self.mpi.command()).arg("run").args(&self.run_options).arg("--");
+            }
+            Through::Preload => {
+                let mut preload = OsString::from("LD_PRELOAD=");
+                preload.push(self.mpi.library());
+                command.arg("env").arg(preload);
+            }
+            Through::Native => {
+                command.env("CHECK_NATIVE", "1");
+            }
+        }
+        command.args(&self.program);
+        for name in [
+            "CAPULET_DRIVER",
+            "CAPULET_FAULTS",
+            "CAPULET_HINTS",
+            "CAPULET_STATS",
+            "CAPULET_LOG",
+            "LD_PRELOAD",
+        ] {
+            command.env_remove(name);
+        }
+        command.envs(self.mpi.settings().iter().copied());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.env(MARK, mark).current_dir(self.folder.path()).process_group(0);
+        let handle = || Stdio::from(output.try_clone().expect("a second handle of the output"));
+        command.stdin(Stdio::null()).stdout(handle()).stderr(handle());
+        // SAFETY: geteuid has no arguments and cannot fail.
+        if self.as_nobody && unsafe { libc::geteuid() } == 0 {
+            command.uid(NOBODY).gid(NOBODY).env("HOME", self.folder.path());
+        }
+        command
+    }
+}
+
+/// The user that may do least, on Debian.
+pub const NOBODY: u32 = 65534;
+
+/// A folder in memory if there is one, open to every user.
+fn scratch_folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let place = if memory.is_dir() { memory.to_path_buf() } else { env::temp_dir() };
+    let folder =
+        tempfile::Builder::new().prefix("capulet-test-").tempdir_in(place).expect("a temporary folder");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))
+        .expect("permissions of a folder of ours");
+    folder
+}
+
+fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let begun = Instant::now();
+    let mut pause = Duration::from_millis(2);
+    loop {
+        if let Some(status) = child.try_wait().expect("a child of ours") {
+            return Some(status);
+        }
+        if begun.elapsed() >= limit {
+            return None;
+        }
+        sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+/// Ends a job: politely, so that the launcher ends its ranks; then by force, the ranks too, which Open MPI puts into groups of their own.
+fn end(child: &mut Child, mark: &str) {
+    let group = -(child.id() as libc::pid_t);
+    // SAFETY: kill touches no memory; the group is that of a child that has not been waited for, so the number is still its own.
+    unsafe { libc::kill(group, libc::SIGTERM) };
+    if wait(child, Duration::from_secs(5)).is_none() {
+        // SAFETY: as above.
+        unsafe { libc::kill(group, libc::SIGKILL) };
+        let _ = child.wait();
+    }
+    for process in marked(mark) {
+        // SAFETY: kill touches no memory; the mark in its environment says that the process belongs to this job.
+        unsafe { libc::kill(process, libc::SIGKILL) };
+    }
+}
+
+/// The processes that carry the mark of a job.
+fn marked(mark: &str) -> Vec<libc::pid_t> {
+    let wanted = format!("{MARK}={mark}").into_bytes();
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let carries = |process: &libc::pid_t| {
+        let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
+    };
+    numbers.filter(carries).collect()
+}
+
+fn text_of(mut output: File) -> io::Result<String> {
+    use std::io::{Read, Seek, SeekFrom};
+    let mut bytes = Vec::new();
+    output.seek(SeekFrom::Start(0))?;
+    output.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+impl Outcome {
+    /// Whether the job ended by itself, with success.
+    pub fn succeeded(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// What happened, in a line.
+    fn fate(&self) -> String {
+        match self.status {
+            None => format!("hung: ended after {:.0} s", self.elapsed.as_secs_f64()),
+            Some(status) => match status.signal() {
+                Some(signal) => format!("was ended by signal {signal}"),
+                None => format!("exited with {}", status.code().unwrap_or(-1)),
+            },
+        }
+    }
+
+    /// Fails the test unless the job succeeded.
+    ///
+    /// # Panics
+    /// If it did not.
+    pub fn expect_success(&self, what: &str) {
+        assert!(self.succeeded(), "{what} {}\n{}", self.fate(), shortened(&self.text));
+    }
+
+    /// Fails the test unless the job succeeded and says that it has checked something: `N checks passed, 0 failed`.
+    ///
+    /// # Panics
+    /// If it did not.
+    pub fn expect_checks(&self, what: &str) {
+        self.expect_success(what);
+        let said = self
+            .text
+            .lines()
+            .find_map(|line| line.strip_suffix(" checks passed, 0 failed")?.trim().parse::<u64>().ok());
+        assert!(said.is_some_and(|checks| checks > 0), "{what} says of no checks\n{}", shortened(&self.text));
+    }
+}
+
+/// The head and the tail of a long output.
+fn shortened(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    if lines.len() <= 80 {
+        return text.to_owned();
+    }
+    format!(
+        "{}\n[{} lines left out]\n{}",
+        lines[..50].join("\n"),
+        lines.len() - 80,
+        lines[lines.len() - 30..].join("\n")
+    )
+}
+
+/// A program and our library, copied to where any user can read them: the tree may lie in a folder that others may not enter.
+///
+/// # Panics
+/// If they cannot be copied.
+pub fn copied_for_all(folder: &Path, file: &Path) -> PathBuf {
+    let copy = folder.join(file.file_name().expect("a file has a name"));
+    fs::copy(file, &copy).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("permissions of a file of ours");
+    copy
+}

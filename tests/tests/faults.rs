@@ -1,0 +1,108 @@
+//! A failure of one rank, injected at every call that it makes of its storage: all ranks return, a collective call has one class on all of
+//! them, and nothing hangs. (Failures of arguments, at open and at `set_view` are in `errors.c`.)
+
+use std::time::Duration;
+
+use capulet_tests::{Job, Mpi, Through, compile};
+
+/// Runs `faults.c` with a plan for one rank; `seen` says whether the fault must come to light.
+fn strike(ranks: usize, plan: &str, class: &str, seen: bool) -> capulet_tests::Outcome {
+    let mpi = Mpi::chosen();
+    let job = Job::new(mpi, ranks, compile::c(mpi, "faults")).arg(class).arg(if seen { "1" } else { "0" });
+    job.variable("CAPULET_FAULTS", plan).limit(Duration::from_secs(60)).run()
+}
+
+/// How many calls a rank makes of its storage: one fault at a time from `first` on, until none is seen any more.
+fn strike_every_call(ranks: usize, struck: usize) {
+    let mut call = 0;
+    loop {
+        let plan = format!("rank={struck};any@{call}:io");
+        let outcome = strike(ranks, &plan, "MPI_ERR_IO", true);
+        if !outcome.succeeded()
+            && outcome.text.contains("whether the fault was seen is 0, not 1")
+            && !outcome.text.contains("hung")
+        {
+            break;
+        }
+        outcome.expect_checks(&format!("{plan} on {ranks} ranks"));
+        call += 1;
+        assert!(call < 500, "a program of some twenty calls makes {call} calls of its storage");
+    }
+    assert!(call >= 10, "only {call} calls of the storage were struck on {ranks} ranks");
+    // the fault that was not seen came too late; were it swallowed instead, the next ones would be seen
+    for beyond in call..call + 4 {
+        strike(ranks, &format!("rank={struck};any@{beyond}:io"), "MPI_ERR_IO", false).expect_checks(
+            &format!("call {beyond} of rank {struck} on {ranks} ranks, which makes {call} calls"),
+        );
+    }
+}
+
+fn native() -> bool {
+    Through::chosen() == Through::Native
+}
+
+#[test]
+fn at_every_call_of_one_rank() {
+    if !native() {
+        strike_every_call(1, 0);
+    }
+}
+
+#[test]
+fn at_every_call_of_the_first_of_three() {
+    if !native() {
+        strike_every_call(3, 0);
+    }
+}
+
+#[test]
+fn at_every_call_of_the_last_of_three() {
+    if !native() {
+        strike_every_call(3, 2);
+    }
+}
+
+/// Every kind of error that a storage knows becomes the class that the standard names for it, on all ranks.
+#[test]
+fn every_kind_has_its_class() {
+    if native() {
+        return;
+    }
+    let kinds = [
+        ("notfound", "MPI_ERR_NO_SUCH_FILE"),
+        ("exists", "MPI_ERR_FILE_EXISTS"),
+        ("permission", "MPI_ERR_ACCESS"),
+        ("readonly", "MPI_ERR_READ_ONLY"),
+        ("nospace", "MPI_ERR_NO_SPACE"),
+        ("quota", "MPI_ERR_QUOTA"),
+        ("badname", "MPI_ERR_BAD_FILE"),
+        ("busy", "MPI_ERR_FILE_IN_USE"),
+        ("unsupported", "MPI_ERR_UNSUPPORTED_OPERATION"),
+        ("io", "MPI_ERR_IO"),
+    ];
+    for (kind, class) in kinds {
+        for target in ["open@0", "write@*", "sync@0"] {
+            let plan = format!("rank=1;{target}:{kind}");
+            strike(4, &plan, class, true).expect_checks(&plan);
+        }
+    }
+}
+
+/// A write that the storage breaks off in the middle is an error on all ranks, however far it came.
+#[test]
+fn broken_writes() {
+    if native() {
+        return;
+    }
+    for plan in ["rank=0;write@*:short=10", "rank=1;write@0+:io=1000", "rank=1;write@1:short=0"] {
+        strike(2, plan, "MPI_ERR_IO", true).expect_checks(plan);
+    }
+}
+
+/// One slow rank makes nobody fail.
+#[test]
+fn a_slow_rank() {
+    if !native() {
+        strike(3, "rank=1;any@*:delay=20ms", "MPI_ERR_IO", false).expect_checks("a slow rank");
+    }
+}

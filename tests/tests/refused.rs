@@ -1,0 +1,113 @@
+//! What is refused: by the system to an ordinary user, by a full disk, and by `capulet run` to a program of another MPI.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::process::Command;
+
+use capulet_tests::launch::{NOBODY, copied_for_all};
+use capulet_tests::{Job, Mpi, RANKS, Through, compile};
+
+fn mode(path: &Path, bits: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(bits)).expect("permissions of a file of ours");
+}
+
+/// The files that `unprivileged.c` is refused. They belong to the user that it runs as, so that modes alone decide.
+fn prepare_refusals(folder: &Path) {
+    let locked = folder.join("locked");
+    fs::create_dir(&locked).expect("a folder of ours");
+    for (path, bits) in [
+        (folder.join("unreadable"), 0o000),
+        (folder.join("unwritable"), 0o444),
+        (locked.join("inside"), 0o644),
+    ] {
+        fs::write(&path, "content").expect("a file of ours");
+        // fails, and need not succeed, where this is not root
+        let _ = chown(&path, Some(NOBODY), Some(NOBODY));
+        mode(&path, bits);
+    }
+    let _ = chown(&locked, Some(NOBODY), Some(NOBODY));
+    mode(&locked, 0o555);
+}
+
+#[test]
+fn to_an_ordinary_user() {
+    let mpi = Mpi::chosen();
+    for ranks in RANKS {
+        let tools = tempfile::tempdir().expect("a temporary folder");
+        mode(tools.path(), 0o755);
+        let program = copied_for_all(tools.path(), &compile::c(mpi, "unprivileged"));
+        let mut job = Job::script(mpi, ranks, "env");
+        if Through::chosen() != Through::Native {
+            let library = copied_for_all(tools.path(), &mpi.library());
+            job = job.arg(format!("LD_PRELOAD={}", library.display()));
+        }
+        let folder = job.folder().to_path_buf();
+        prepare_refusals(&folder);
+        let job = job.arg(program).arg(&folder).through(Through::Native).as_nobody();
+        job.run().expect_checks(&format!("an ordinary user on {ranks} ranks"));
+        mode(&folder.join("locked"), 0o755);
+    }
+}
+
+/// A file system of 2 MiB, unmounted when dropped.
+struct SmallDisk {
+    folder: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// `None` if this user may not mount; then `/dev/full`, in the other programs, is all there is.
+    fn mount() -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let done = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=2m,mode=777", "none"])
+            .arg(folder.path())
+            .output();
+        done.is_ok_and(|done| done.status.success()).then_some(Self { folder })
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.folder.path()).status();
+    }
+}
+
+#[test]
+fn by_a_full_file_system() {
+    let mpi = Mpi::chosen();
+    let Some(disk) = SmallDisk::mount() else {
+        println!("this user may not mount: a full disk is tested on /dev/full alone");
+        return;
+    };
+    for ranks in [1, 2, 4] {
+        let job = Job::new(mpi, ranks, compile::c(mpi, "full_disk")).arg(disk.folder.path());
+        job.run().expect_checks(&format!("a full file system on {ranks} ranks"));
+    }
+}
+
+/// A program of one MPI under the launcher of the other would run as so many programs of one rank, or worse.
+#[test]
+fn to_a_program_of_another_family() {
+    if Through::chosen() == Through::Native {
+        return;
+    }
+    let mpi = Mpi::chosen();
+    let other = if mpi.is_open_mpi() { Mpi::Mpich } else { Mpi::OpenMpi };
+    let outcome = Job::new(mpi, 2, compile::c(other, "sizes")).run();
+    assert!(
+        !outcome.succeeded(),
+        "a program of {} ran under the launcher of {}:\n{}",
+        other.name(),
+        mpi.name(),
+        outcome.text
+    );
+    assert!(outcome.status.is_some(), "it hung:\n{}", outcome.text);
+    assert!(!outcome.text.contains("checks passed"), "the program was started:\n{}", outcome.text);
+    let text = outcome.text.to_lowercase();
+    assert!(
+        text.contains("mpich") && text.contains("open mpi"),
+        "the message does not name both families:\n{}",
+        outcome.text
+    );
+}
