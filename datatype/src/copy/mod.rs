@@ -196,10 +196,10 @@ unsafe fn exchange((source, mut from): (*const u8, Side<'_>), (target, mut to): 
                     kernel::blocks((source, s), (target, t), bytes, n);
                 }
                 (Front::Progression(s), Front::Listed(t)) => {
-                    kernel::blocks((source, s), (target, t), bytes, n)
+                    kernel::blocks((source, s), (target, t), bytes, n);
                 }
                 (Front::Listed(s), Front::Progression(t)) => {
-                    kernel::blocks((source, s), (target, t), bytes, n)
+                    kernel::blocks((source, s), (target, t), bytes, n);
                 }
                 (Front::Listed(s), Front::Listed(t)) => kernel::blocks((source, s), (target, t), bytes, n),
             }
