@@ -11,14 +11,15 @@ use crate::convert::{buffer, count, datatype};
 use crate::guard::{Failure, on_file};
 
 /// The arguments that say what memory takes part.
-struct CMemory {
-    base: *mut c_void,
-    count: Count,
-    datatype: MPI_Datatype,
+pub(crate) struct CMemory {
+    pub(crate) base: *mut c_void,
+    pub(crate) count: Count,
+    pub(crate) datatype: MPI_Datatype,
 }
 
 impl CMemory {
-    fn checked(self) -> Result<UserMemory, Failure> {
+    /// What they say, checked.
+    pub(crate) fn checked(self) -> Result<UserMemory, Failure> {
         let count = count(self.count)?;
         let imported = datatype(self.datatype)?;
         buffer(self.base, count, &imported)?;

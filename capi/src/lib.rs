@@ -6,8 +6,8 @@
 //!
 //! * `handle`: the table of open files; `guard`: the frame around every entry; `errhandler`: error handlers
 //!   of files
-//! * `open`, `view`, `access`: the functions; `unsupported`: those that are not built yet; `fortran`: what
-//!   Fortran needs
+//! * `open`, `view`, `access`, `nonblocking`: the functions; `unsupported`: those that are not built yet;
+//!   `fortran`: what Fortran needs
 //! * `environment`: the variables that are read, and the drivers that exist
 
 mod abi;
@@ -19,6 +19,7 @@ mod fortran;
 mod group;
 mod guard;
 mod handle;
+mod nonblocking;
 mod open;
 mod real;
 mod report;

@@ -117,8 +117,6 @@ twins! { blocking:
 }
 
 twins! { nonblocking:
-    File_iread, File_iread_c;
-    File_iwrite, File_iwrite_c;
     File_iread_all, File_iread_all_c;
     File_iwrite_all, File_iwrite_all_c;
     File_iread_shared, File_iread_shared_c;
@@ -126,8 +124,6 @@ twins! { nonblocking:
 }
 
 twins! { nonblocking_at:
-    File_iread_at, File_iread_at_c;
-    File_iwrite_at, File_iwrite_at_c;
     File_iread_at_all, File_iread_at_all_c;
     File_iwrite_at_all, File_iwrite_at_all_c;
 }

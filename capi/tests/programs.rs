@@ -38,6 +38,11 @@ fn wrong_arguments_on_one_rank() {
 }
 
 #[test]
+fn requests() {
+    c("requests");
+}
+
+#[test]
 fn what_is_not_built_is_refused() {
     c("unsupported");
 }

@@ -128,6 +128,45 @@ static void closing(const char *name)
     CHECK_CLASS(MPI_ERR_FILE, MPI_File_seek(again, 0, MPI_SEEK_SET));
 }
 
+/* MPICH 4.2 and later have this one, and its Fortran and C++ bindings use it. */
+#pragma weak MPIX_File_create_errhandler_x
+extern int MPIX_File_create_errhandler_x(void (*)(MPI_File, int, void *), void (*)(void *), void *, MPI_Errhandler *);
+
+static int destroyed;
+
+static void extended(MPI_File file, int code, void *extra)
+{
+    last_file = file;
+    last_code = code;
+    ++*(int *)extra;
+}
+
+static void destroy(void *extra)
+{
+    (void)extra;
+    destroyed++;
+}
+
+static void with_extra(MPI_File file)
+{
+    MPI_Errhandler made;
+    static int count;
+    CHECK(MPIX_File_create_errhandler_x != NULL);
+    if (!MPIX_File_create_errhandler_x)
+        return;
+    CHECK_OK(MPIX_File_create_errhandler_x(extended, destroy, &count, &made));
+    CHECK_OK(MPI_File_set_errhandler(file, made));
+    MPI_Errhandler_free(&made);
+    /* The file still refers to it, so its extra argument is not destroyed. */
+    CHECK(destroyed == 0);
+    CHECK_CLASS(MPI_ERR_ARG, MPI_File_seek(file, -1, MPI_SEEK_SET));
+    CHECK(count == 1 && last_file == file && class_of(last_code) == MPI_ERR_ARG);
+    CHECK_OK(MPI_File_set_errhandler(file, MPI_ERRORS_RETURN));
+#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40200000
+    CHECK(destroyed == 1);
+#endif
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -136,6 +175,7 @@ int main(int argc, char **argv)
     on_null(argv[1]);
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
     on_file(file);
+    with_extra(file);
     CHECK_OK(MPI_File_close(&file));
     closing(argv[1]);
     return finish();

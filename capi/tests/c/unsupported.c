@@ -29,10 +29,6 @@ static int calls;
 static void requests(MPI_File file, int *value)
 {
     MPI_Request request;
-    REFUSED_REQUEST(MPI_File_iread(file, value, 1, MPI_INT, &request));
-    REFUSED_REQUEST(MPI_File_iwrite(file, value, 1, MPI_INT, &request));
-    REFUSED_REQUEST(MPI_File_iread_at(file, 0, value, 1, MPI_INT, &request));
-    REFUSED_REQUEST(MPI_File_iwrite_at(file, 0, value, 1, MPI_INT, &request));
     REFUSED_REQUEST(MPI_File_iread_all(file, value, 1, MPI_INT, &request));
     REFUSED_REQUEST(MPI_File_iwrite_all(file, value, 1, MPI_INT, &request));
     REFUSED_REQUEST(MPI_File_iread_at_all(file, 0, value, 1, MPI_INT, &request));
