@@ -119,6 +119,32 @@ fn order_is_kept() -> Result<()> {
 }
 
 #[test]
+fn only_more_of_the_same_extends_a_repetition() -> Result<()> {
+    let f = float();
+    let rows = |n, bytes| {
+        Datatype::hvector(3, 1, 1000, &Datatype::hvector(n, bytes, 8, &Datatype::named(Named::Byte))?)
+    };
+    let first = rows(40, 4)?;
+    // Each goes on where the three rows end, but is another row.
+    let longer = Datatype::vector(41, 1, 2, &f)?;
+    let wider = Datatype::hvector(40, 1, 12, &f)?;
+    let thinner = rows(40, 3)?;
+    for next in [&longer, &wider, &thinner] {
+        let both = Datatype::structure(&[1, 1], &[0, 3000], &[first.clone(), next.clone()])?;
+        let mut expected = runs(&first);
+        expected.extend(runs(next).into_iter().map(|(offset, len)| (offset + 3000, len)));
+        assert_eq!(runs(&both), expected);
+        assert_eq!(both.layout().size(), first.size() + next.size());
+    }
+    let same = Datatype::structure(&[1, 1], &[0, 3000], &[first, Datatype::vector(40, 1, 2, &f)?])?;
+    let four = Datatype::hvector(4, 1, 1000, &Datatype::vector(40, 1, 2, &f)?)?;
+    assert_eq!(same.layout().block_count(), 160);
+    assert_eq!(runs(&same), runs(&four));
+    assert!(same.layout().heap_bytes() == four.layout().heap_bytes());
+    Ok(())
+}
+
+#[test]
 fn empty_parts_leave_no_trace() -> Result<()> {
     let f = float();
     let none = Datatype::contiguous(0, &f)?;
