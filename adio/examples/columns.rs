@@ -5,7 +5,7 @@
 use capulet_adio::{AccessMode, Context, File};
 use capulet_comm::MpiType;
 use mpi::raw::AsRaw;
-use mpi::traits::*;
+use mpi::traits::{Communicator, Equivalence};
 
 const ROWS: usize = 64;
 const COLUMNS_EACH: usize = 16;

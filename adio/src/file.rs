@@ -103,7 +103,7 @@ impl File {
 
     fn aggregator_count(&self, hints: &Hints) -> u64 {
         let node = self.group.node();
-        let all = self.group.size() as u64;
+        let all = u64::from(self.group.size());
         (self.node_aggregators(hints) as u64 * node.node_count() as u64).min(all)
     }
 }

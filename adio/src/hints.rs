@@ -199,7 +199,12 @@ mod tests {
 
     #[test]
     fn bad_values_keep_the_default() {
-        let bad = [("cb_buffer_size", "-5"), ("cb_buffer_size", "many"), ("romio_cb_read", "maybe"), ("cb_nodes", "")];
+        let bad = [
+            ("cb_buffer_size", "-5"),
+            ("cb_buffer_size", "many"),
+            ("romio_cb_read", "maybe"),
+            ("cb_nodes", ""),
+        ];
         assert_eq!(hints(&bad), Hints::default());
         assert_eq!(hints(&[("no_such_key", "1")]), Hints::default());
         assert_eq!(hints(&[("file_perm", "9")]).permissions, 0o666);

@@ -34,7 +34,9 @@ impl File {
     /// # Errors
     /// As [`File::set_size`], and `MPI_ERR_NO_SPACE`.
     pub fn preallocate(&self, bytes: i64) -> Result<()> {
-        self.on_root("size to preallocate", bytes, |bytes| self.storage.preallocate(bytes).map_err(Error::from))
+        self.on_root("size to preallocate", bytes, |bytes| {
+            self.storage.preallocate(bytes).map_err(Error::from)
+        })
     }
 
     /// Rank 0 acts with a size on which all agree.
@@ -47,7 +49,8 @@ impl File {
     }
 
     fn check_resize(&self, bytes: i64) -> Result<u64> {
-        let bytes = u64::try_from(bytes).map_err(|_| Error::argument(ErrorClass::Arg, "a size must not be negative"))?;
+        let bytes = u64::try_from(bytes)
+            .map_err(|_| Error::argument(ErrorClass::Arg, "a size must not be negative"))?;
         self.refuse_sequential("resize")?;
         self.check_writable("resize")?;
         Ok(bytes)
@@ -68,7 +71,8 @@ impl File {
         // all writes have been handed over before the first process of a node syncs for the whole node
         outcome(self.agree(), Ok(()))?;
         let leads = self.group.node().is_leader();
-        let synced = if leads && self.mode.writes() { self.storage.sync().map_err(Error::from) } else { Ok(()) };
+        let synced =
+            if leads && self.mode.writes() { self.storage.sync().map_err(Error::from) } else { Ok(()) };
         outcome(self.agree(), synced)
     }
 
@@ -79,7 +83,9 @@ impl File {
     /// As [`FileView::checked`]; `MPI_ERR_NOT_SAME`. The view is unchanged on all ranks then.
     pub fn set_view_or(&self, request: Result<FileView>) -> Result<()> {
         let request = match request {
-            Ok(_) if self.mode.contains(AccessMode::SEQUENTIAL) => Err(Error::Unsupported { what: "views in sequential mode" }),
+            Ok(_) if self.mode.contains(AccessMode::SEQUENTIAL) => {
+                Err(Error::Unsupported { what: "views in sequential mode" })
+            }
             request => request,
         };
         let (representation, extent) = match &request {
@@ -100,7 +106,13 @@ impl File {
     ///
     /// # Errors
     /// As [`File::set_view_or`].
-    pub fn set_view(&self, displacement: i64, etype: MpiType, filetype: MpiType, representation: &str) -> Result<()> {
+    pub fn set_view(
+        &self,
+        displacement: i64,
+        etype: MpiType,
+        filetype: MpiType,
+        representation: &str,
+    ) -> Result<()> {
         let writable = self.mode.writes();
         self.set_view_or(FileView::checked(displacement, etype, filetype, representation, writable))
     }
@@ -120,7 +132,7 @@ impl File {
             hints.apply(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())));
             hints
         });
-        let digest = hints.as_ref().map(crate::Hints::digest).unwrap_or(0);
+        let digest = hints.as_ref().map_or(0, crate::Hints::digest);
         let (hints, _) = Ballot::new(self.agree()).same("hints", digest).vote(hints)?;
         self.state().hints = hints;
         Ok(())

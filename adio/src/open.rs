@@ -64,7 +64,11 @@ impl File {
     ///
     /// # Errors
     /// As [`File::open`].
-    pub unsafe fn open_raw(comm: mpi::ffi::MPI_Comm, request: Result<OpenRequest>, context: &Context) -> Result<Self> {
+    pub unsafe fn open_raw(
+        comm: mpi::ffi::MPI_Comm,
+        request: Result<OpenRequest>,
+        context: &Context,
+    ) -> Result<Self> {
         // SAFETY: passed on to the caller.
         let group = unsafe { Group::of(comm) }?;
         let channel = group.channel()?;
@@ -100,7 +104,8 @@ impl File {
     /// One class on all ranks. The file is closed all the same.
     pub fn close(mut self) -> Result<()> {
         self.closed = true;
-        let synced = if self.state().hints.sync_on_close && self.mode.writes() { self.sync() } else { Ok(()) };
+        let synced =
+            if self.state().hints.sync_on_close && self.mode.writes() { self.sync() } else { Ok(()) };
         if self.stats {
             self.print_stats()?;
         }
@@ -144,14 +149,17 @@ fn agree_on_request(
     context: &Context,
     hint_text: &str,
 ) -> Result<(Prepared, Hints, bool)> {
-    let prepared = request.and_then(|request| prepare(channel, request, context, hint_text));
+    let prepared = request.and_then(|request| prepare(channel, &request, context, hint_text));
     let (mode, driver, digest) = match &prepared {
-        Ok((prepared, hints)) => (u64::from(prepared.mode.bits()), digest_of(prepared.driver.name()), hints.digest()),
+        Ok((prepared, hints)) => {
+            (u64::from(prepared.mode.bits()), digest_of(prepared.driver.name()), hints.digest())
+        }
         Err(_) => (0, 0, 0),
     };
     let ballot = Ballot::new(channel).same("access mode", mode).same("driver", driver).same("hints", digest);
     // the table at close is collective, so whether it is printed must be agreed on; environments may differ
-    let ((prepared, hints), mut count) = ballot.reduce(u64::from(context.stats), ReduceOp::Max).vote(prepared)?;
+    let ((prepared, hints), mut count) =
+        ballot.reduce(u64::from(context.stats), ReduceOp::Max).vote(prepared)?;
     Ok((prepared, hints, count.take() == 1))
 }
 
@@ -163,7 +171,7 @@ fn digest_of(name: &str) -> u64 {
 
 fn prepare(
     channel: &dyn Agree,
-    request: OpenRequest,
+    request: &OpenRequest,
     context: &Context,
     hint_text: &str,
 ) -> Result<(Prepared, Hints)> {

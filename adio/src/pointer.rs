@@ -34,7 +34,8 @@ impl File {
             Whence::End => view.end_offset(end_bytes),
         };
         let target = i64::try_from(origin).ok().and_then(|origin| origin.checked_add(offset));
-        let target = target.ok_or_else(|| Error::argument(ErrorClass::Arg, "seek beyond the largest offset"))?;
+        let target =
+            target.ok_or_else(|| Error::argument(ErrorClass::Arg, "seek beyond the largest offset"))?;
         if target < 0 {
             return Err(Error::argument(ErrorClass::Arg, "seek to before the start of the view"));
         }

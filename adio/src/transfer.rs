@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use capulet_comm::{ErrorClass, NodeWindow, ReduceOp};
 use capulet_datatype::{Datatype, Tiled};
-use capulet_sieve::{Access, Agreed, Direction, Memory, Plan, Summary, Transferred, choose, independent, two_phase};
+use capulet_sieve::{
+    Access, Agreed, Direction, Memory, Plan, Summary, Transferred, choose, independent, two_phase,
+};
 
 use crate::agree::{Ballot, outcome};
 use crate::error::{Error, Result};
@@ -93,7 +95,7 @@ impl File {
         let _entered = span.enter();
         self.calls.count(direction);
         // SAFETY: passed on to the caller.
-        let prepared = memory.and_then(|memory| unsafe { self.prepare(direction, position, memory) });
+        let prepared = memory.and_then(|memory| unsafe { self.prepare(direction, position, &memory) });
         let (outcome, start) = match coordination {
             Coordination::Independent => self.alone(direction, prepared),
             Coordination::Collective => self.together(direction, prepared),
@@ -110,7 +112,12 @@ impl File {
 
     /// # Safety
     /// As [`File::access`].
-    unsafe fn prepare(&self, direction: Direction, position: Position, memory: UserMemory) -> Result<Prepared> {
+    unsafe fn prepare(
+        &self,
+        direction: Direction,
+        position: Position,
+        memory: &UserMemory,
+    ) -> Result<Prepared> {
         self.check_direction(direction)?;
         let (view, pointer_bytes) = {
             let state = self.state();
@@ -121,8 +128,10 @@ impl File {
             Position::Individual => pointer_bytes,
         };
         let refuse = |what: &str| Error::argument(ErrorClass::Arg, what);
-        let bytes = memory.count.checked_mul(memory.datatype.size()).filter(|bytes| *bytes <= i64::MAX as u64);
-        let bytes = bytes.ok_or_else(|| Error::argument(ErrorClass::Count, "the buffer is larger than any file"))?;
+        let bytes =
+            memory.count.checked_mul(memory.datatype.size()).filter(|bytes| i64::try_from(*bytes).is_ok());
+        let bytes =
+            bytes.ok_or_else(|| Error::argument(ErrorClass::Count, "the buffer is larger than any file"))?;
         if bytes % view.etype_bytes() != 0 {
             return Err(refuse("the buffer does not hold whole etypes"));
         }
@@ -149,7 +158,11 @@ impl File {
         }
     }
 
-    fn alone(&self, direction: Direction, prepared: Result<Prepared>) -> (Outcome, Option<(Arc<FileView>, u64)>) {
+    fn alone(
+        &self,
+        direction: Direction,
+        prepared: Result<Prepared>,
+    ) -> (Outcome, Option<(Arc<FileView>, u64)>) {
         match prepared {
             Err(error) => (Outcome::failed(error), None),
             Ok(prepared) => {
@@ -160,7 +173,11 @@ impl File {
         }
     }
 
-    fn together(&self, direction: Direction, prepared: Result<Prepared>) -> (Outcome, Option<(Arc<FileView>, u64)>) {
+    fn together(
+        &self,
+        direction: Direction,
+        prepared: Result<Prepared>,
+    ) -> (Outcome, Option<(Arc<FileView>, u64)>) {
         let (prepared, agreed) = match self.sum_up(prepared) {
             Ok(agreed) => agreed,
             Err(error) => return (Outcome::failed(error), None),
@@ -174,7 +191,8 @@ impl File {
 
     /// One allreduce: extremes, amounts, and errors so far.
     fn sum_up(&self, prepared: Result<Prepared>) -> Result<(Prepared, Agreed)> {
-        let mine = prepared.as_ref().map_or_else(|_| Summary::empty(), |prepared| Summary::of(&prepared.access));
+        let mine =
+            prepared.as_ref().map_or_else(|_| Summary::empty(), |prepared| Summary::of(&prepared.access));
         let mine = Agreed::of(&[mine]);
         let ballot = Ballot::new(self.agree())
             .reduce(mine.first, ReduceOp::Min)
@@ -211,7 +229,8 @@ impl File {
             (Plan::TwoPhase(_), Some(window)) => {
                 let stripe_bytes = hints.stripe_bytes(&self.storage.layout()).unwrap_or(0);
                 let aggregators = self.node_aggregators(&hints);
-                let team = two_phase::NodeTeam::new(window.as_ref(), aggregators, hints.window_bytes, stripe_bytes);
+                let team =
+                    two_phase::NodeTeam::new(window.as_ref(), aggregators, hints.window_bytes, stripe_bytes);
                 two_phase::run(self.target(), team, access, direction)
             }
             (Plan::Nothing, _) => Transferred::default(),

@@ -70,7 +70,10 @@ fn memory_of_mut<B: BufferMut + ?Sized>(buffer: &mut B) -> Result<UserMemory> {
     describe(buffer.pointer_mut().cast(), buffer)
 }
 
-fn describe<B: mpi::traits::AsDatatype + mpi::traits::Collection + ?Sized>(base: *mut u8, buffer: &B) -> Result<UserMemory> {
+fn describe<B: mpi::traits::AsDatatype + mpi::traits::Collection + ?Sized>(
+    base: *mut u8,
+    buffer: &B,
+) -> Result<UserMemory> {
     let datatype = buffer.as_datatype();
     // SAFETY: a datatype that `mpi` hands out is valid and committed while it lives, which is to the end of this call.
     let imported = unsafe { MpiType::import(datatype.as_raw()) }?;

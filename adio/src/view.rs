@@ -20,7 +20,13 @@ impl FileView {
     pub fn bytes() -> Self {
         let byte = MpiType::byte();
         let tiled = tile_for_ever(byte.datatype(), 0);
-        Self { displacement_bytes: 0, etype: byte.clone(), filetype: byte, representation: "native".to_owned(), tiled }
+        Self {
+            displacement_bytes: 0,
+            etype: byte.clone(),
+            filetype: byte,
+            representation: "native".to_owned(),
+            tiled,
+        }
     }
 
     /// Checks the arguments of `MPI_File_set_view` as far as one rank can. `writable` files may have no overlap in the
@@ -89,8 +95,11 @@ impl FileView {
     /// `MPI_ERR_ARG` if the offset is negative or beyond the largest file offset.
     pub fn position_bytes(&self, offset: i64) -> Result<u64> {
         let bytes = u64::try_from(offset).ok().and_then(|offset| offset.checked_mul(self.etype_bytes()));
-        bytes.filter(|bytes| *bytes <= i64::MAX as u64).ok_or_else(|| {
-            Error::argument(ErrorClass::Arg, format!("offset {offset} is negative or beyond the largest file offset"))
+        bytes.filter(|bytes| i64::try_from(*bytes).is_ok()).ok_or_else(|| {
+            Error::argument(
+                ErrorClass::Arg,
+                format!("offset {offset} is negative or beyond the largest file offset"),
+            )
         })
     }
 

@@ -28,7 +28,8 @@ pub fn run(target: Target<'_>, access: &Access, direction: Direction) -> Transfe
     };
     let mut pieces = Pieces::new(access);
     let mut outcome = Transferred::default();
-    let mut transfers = Vec::with_capacity(BATCH_TRANSFERS.min(usize::try_from(access.run_count()).unwrap_or(usize::MAX)));
+    let mut transfers =
+        Vec::with_capacity(BATCH_TRANSFERS.min(usize::try_from(access.run_count()).unwrap_or(usize::MAX)));
     loop {
         let mut batch_bytes = 0;
         while transfers.len() < BATCH_TRANSFERS {

@@ -26,8 +26,8 @@ pub use counters::Counters;
 pub use plan::{Agreed, CollectiveMode, Plan, PlanHints, Reason, Summary, choose};
 
 use capulet_atomic::Isolation;
-use capulet_drivers::DriverFile;
 pub use capulet_drivers::Direction;
+use capulet_drivers::DriverFile;
 
 /// What came of one rank's part of an access.
 #[derive(Debug, Default)]

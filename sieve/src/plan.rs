@@ -177,7 +177,10 @@ mod tests {
         let strided = summary(0, 4000, 1000, 250);
         assert_eq!(plan_of(&[Summary::empty(), Summary::empty()]), Plan::Nothing);
         assert_eq!(plan_of(&[strided.clone(), strided.clone()]), Plan::TwoPhase(Reason::SmallRuns));
-        assert_eq!(plan_of(&[summary(0, 100, 100, 1), summary(100, 200, 100, 1)]), Plan::Independent(Reason::OneRunEach));
+        assert_eq!(
+            plan_of(&[summary(0, 100, 100, 1), summary(100, 200, 100, 1)]),
+            Plan::Independent(Reason::OneRunEach)
+        );
         let large = summary(0, 1 << 30, 1 << 29, 1 << 10);
         assert_eq!(plan_of(&[large.clone(), large]), Plan::Independent(Reason::LargeRuns));
         assert_eq!(plan_of(&[summary(0, 1 << 40, 800, 100)]), Plan::Independent(Reason::Sparse));

@@ -69,7 +69,8 @@ impl<'a> NodeTeam<'a> {
 
     /// The lowest value of a slot over all ranks.
     fn lowest(&self, slot: usize) -> u64 {
-        let values = (0..self.shared.ranks()).map(|rank| self.shared.slots(rank)[slot].load(Ordering::Acquire));
+        let values =
+            (0..self.shared.ranks()).map(|rank| self.shared.slots(rank)[slot].load(Ordering::Acquire));
         values.min().unwrap_or(u64::MAX)
     }
 
@@ -88,7 +89,10 @@ struct Window<'a> {
 
 /// Carries out one rank's part of a collective access, together with all ranks of its node. Every rank of the node
 /// must call it, those with nothing to move too. Blocks for the storage and the other ranks, and keeps MPI
-/// progressing while it waits. `access` must be monotone.
+/// progressing while it waits.
+///
+/// # Panics
+/// If `access` is not monotone: the planner never lets one come here.
 pub fn run(target: Target<'_>, team: NodeTeam<'_>, access: &Access, direction: Direction) -> Transferred {
     assert!(access.is_monotone(), "two-phase needs offsets that never decrease");
     let mut executor = Executor::new(target, team, access, direction);
@@ -233,7 +237,9 @@ impl<'a> Executor<'a> {
 
     fn as_aggregator(&mut self, base: u64) {
         let me = self.team.shared.place();
-        let Some(index) = (0..self.team.aggregators).find(|index| self.team.rank_of(*index) == me) else { return };
+        let Some(index) = (0..self.team.aggregators).find(|index| self.team.rank_of(*index) == me) else {
+            return;
+        };
         let window = self.window(base, index);
         let (good_end, error) = self.move_window(&window);
         if self.error.is_none() {

@@ -52,8 +52,10 @@ impl Scene {
     /// The view of a rank: its cells, tiled for ever.
     fn view(&self, rank: usize) -> Tiled {
         let byte = Datatype::named(Named::Byte);
-        let cells = Datatype::hindexed_block(self.cell_bytes as u64, &self.cells_in(rank, 1), &byte).expect("valid");
-        let cells = Datatype::resized(0, (self.owners.len() * self.cell_bytes) as i64, &cells).expect("valid");
+        let cells =
+            Datatype::hindexed_block(self.cell_bytes as u64, &self.cells_in(rank, 1), &byte).expect("valid");
+        let cells =
+            Datatype::resized(0, (self.owners.len() * self.cell_bytes) as i64, &cells).expect("valid");
         Tiled::until(cells.layout().clone(), 1 << 40)
     }
 
@@ -234,7 +236,16 @@ proptest! {
 fn every_rank_comes_back_from_every_fault() {
     let ranks = 3;
     let owners = (0..12_000).map(|cell| cell % (ranks + 1)).collect();
-    let scene = Scene { ranks, cell_bytes: 4, owners, tiles: 1, displacement: 100, aggregators: 3, window_bytes: 4096, gap: 0 };
+    let scene = Scene {
+        ranks,
+        cell_bytes: 4,
+        owners,
+        tiles: 1,
+        displacement: 100,
+        aggregators: 3,
+        window_bytes: 4096,
+        gap: 0,
+    };
     let expected = scene.expected_file();
     for direction in [Direction::Write, Direction::Read] {
         let mut seen = 0;
@@ -244,7 +255,8 @@ fn every_rank_comes_back_from_every_fault() {
             let name = if direction == Direction::Write { "write" } else { "read" };
             let plan = FaultPlan::parse(&format!("{name}@{call}:nospace")).expect("a plan");
             let options = OpenOptions::read_write();
-            let faulty = Faulty::new(driver, plan).open("cells".as_ref(), &options).expect("no fault at open");
+            let faulty =
+                Faulty::new(driver, plan).open("cells".as_ref(), &options).expect("no fault at open");
             let files = vec![file.clone(), faulty, file.clone()];
             let memories = (0..ranks).map(|rank| scene.spread(&scene.payload(rank))).collect();
             let outcomes = together(&scene, &files, direction, memories);
@@ -256,7 +268,11 @@ fn every_rank_comes_back_from_every_fault() {
             if failed == [false; 3] {
                 break;
             }
-            assert_eq!(failed, [false, true, false], "only the rank whose storage failed has an error of its own");
+            assert_eq!(
+                failed,
+                [false, true, false],
+                "only the rank whose storage failed has an error of its own"
+            );
             assert!(outcomes[1].1.bytes < scene.payload(1).len() as u64);
             seen += 1;
         }
