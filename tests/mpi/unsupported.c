@@ -13,10 +13,6 @@ int main(int argc, char **argv)
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("unsupported"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
 #define REFUSED(call) do { section("%s", #call); CHECK_CLASS(call, MPI_ERR_UNSUPPORTED_OPERATION); } while (0)
 #define REFUSED_REQUEST(call) do { request = (MPI_Request)0; REFUSED(call); CHECK(request == MPI_REQUEST_NULL, "%s left a request", #call); } while (0)
-    REFUSED_REQUEST(MPI_File_iread(file, bytes, 8, MPI_BYTE, &request));
-    REFUSED_REQUEST(MPI_File_iwrite(file, bytes, 8, MPI_BYTE, &request));
-    REFUSED_REQUEST(MPI_File_iread_at(file, 0, bytes, 8, MPI_BYTE, &request));
-    REFUSED_REQUEST(MPI_File_iwrite_at(file, 0, bytes, 8, MPI_BYTE, &request));
     REFUSED_REQUEST(MPI_File_iread_all(file, bytes, 8, MPI_BYTE, &request));
     REFUSED_REQUEST(MPI_File_iwrite_all(file, bytes, 8, MPI_BYTE, &request));
     REFUSED_REQUEST(MPI_File_iread_at_all(file, 0, bytes, 8, MPI_BYTE, &request));
