@@ -136,6 +136,15 @@ fn only_more_of_the_same_extends_a_repetition() -> Result<()> {
         assert_eq!(runs(&both), expected);
         assert_eq!(both.layout().size(), first.size() + next.size());
     }
+    // Other blocks, where one more block of the row would lie.
+    let row = Datatype::vector(40, 1, 2, &f)?;
+    let bytes = Datatype::named(Named::Byte);
+    for next in [Datatype::contiguous(7, &bytes)?, Datatype::hvector(40, 3, 8, &bytes)?] {
+        let both = Datatype::structure(&[1, 1], &[0, 320], &[row.clone(), next.clone()])?;
+        let mut expected = runs(&row);
+        expected.extend(runs(&next).into_iter().map(|(offset, len)| (offset + 320, len)));
+        assert_eq!(runs(&both), expected);
+    }
     let same = Datatype::structure(&[1, 1], &[0, 3000], &[first, Datatype::vector(40, 1, 2, &f)?])?;
     let four = Datatype::hvector(4, 1, 1000, &Datatype::vector(40, 1, 2, &f)?)?;
     assert_eq!(same.layout().block_count(), 160);
@@ -191,6 +200,9 @@ fn overlap_of_many_interleaved_runs() -> Result<()> {
     // One byte less between columns: neighbors overlap.
     let narrow = Datatype::contiguous(400, &Datatype::resized(0, 3, &column)?)?;
     assert!(narrow.layout().has_overlap());
+    // The same columns again, a row further.
+    assert!(Datatype::hvector(2, 1, 1600, &columns)?.layout().has_overlap());
+    assert!(!Datatype::hvector(2, 1, 640_000, &columns)?.layout().has_overlap());
     // A falling list of 100,000 places, and the same with one place twice.
     let mut places: Vec<i64> = (0..100_000).map(|i| (100_000 - i) * 9 + i % 3).collect();
     let falling = Datatype::indexed_block(1, &places, &f)?;
