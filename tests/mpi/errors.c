@@ -63,15 +63,16 @@ static void one_rank_misses(void)
 static void bad_views(void)
 {
     static const int falling_at[] = { 4, 0 }, ones[] = { 1, 1 };
-    static const MPI_Aint negative_at[] = { -4, 8 }, overlap_at[] = { 0, 2 };
+    static const MPI_Aint negative_at[] = { -4, 8 }, overlap_at[] = { 4, 4 };
     map_t unit = map_named(MPI_INT), three = map_contiguous(3, map_named(MPI_BYTE));
     map_t falling = map_indexed_block(2, 1, falling_at, unit), negative = map_hindexed(2, ones, negative_at, unit);
-    map_t overlap = map_hindexed(2, ones, overlap_at, unit);
+    /* The same integer twice: displacements do not fall, and yet the type overlaps itself. */
+    map_t both[] = { unit, unit }, overlap = map_struct(2, ones, overlap_at, both, 0, 8);
     const struct { const char *what; MPI_Offset displacement; MPI_Datatype etype, filetype; const char *representation; int class; } cases[] = {
         { "negative displacement", -1, MPI_BYTE, MPI_BYTE, "native", MPI_ERR_ARG },
         { "filetype that falls", 0, MPI_INT, falling.mpi, "native", MPI_ERR_ARG },
         { "filetype below zero", 0, MPI_INT, negative.mpi, "native", MPI_ERR_ARG },
-        { "filetype that overlaps", 0, MPI_BYTE, overlap.mpi, "native", MPI_ERR_ARG },
+        { "filetype that overlaps", 0, MPI_INT, overlap.mpi, "native", MPI_ERR_ARG },
         { "filetype of half an etype", 0, MPI_DOUBLE, MPI_INT, "native", MPI_ERR_ARG },
         { "filetype not made of etypes", 0, MPI_INT, three.mpi, "native", MPI_ERR_ARG },
         { "null etype", 0, MPI_DATATYPE_NULL, MPI_BYTE, "native", MPI_ERR_TYPE },
@@ -93,7 +94,7 @@ static void bad_views(void)
     CHECK_OK(MPI_File_close(&file));
     section("overlap when only reading");
     file = plain(MPI_MODE_RDONLY);
-    CHECK_OK(MPI_File_set_view(file, 0, MPI_BYTE, overlap.mpi, "native", MPI_INFO_NULL));
+    CHECK_OK(MPI_File_set_view(file, 0, MPI_INT, overlap.mpi, "native", MPI_INFO_NULL));
     CHECK_OK(MPI_File_close(&file));
     map_free(&falling); map_free(&negative); map_free(&overlap); map_free(&three);
 }
