@@ -110,9 +110,13 @@ impl Tiled {
     }
 
     /// The number of stream bytes that lie at offsets below `offset`: the stream position of the first byte at or behind
-    /// it. O(depth + log n). Only for monotone layouts: for others the answer is some stream position.
+    /// it. O(depth + log n). Only for monotone layouts; of others, bytes that lie below an offset are not those before a
+    /// stream position, and the answer is 0.
     pub fn bytes_below(&self, offset: i64) -> u64 {
-        self.root.as_ref().map_or(0, |root| bytes_below(root, offset.saturating_sub(root.base)))
+        match &self.root {
+            Some(root) if root.facts.monotone => bytes_below(root, offset.saturating_sub(root.base)),
+            _ => 0,
+        }
     }
 
     /// The number of maximal runs in the stream bytes of `range`. O(depth + log n), and linear in index lists of pieces
@@ -212,7 +216,7 @@ fn bytes_below(mut piece: &Piece, mut reach: i64) -> u64 {
         }
         for dim in piece.dims.iter().rev() {
             // In a monotone piece strides are positive, and all of a repetition lies below the start of the next.
-            let place = (reach / dim.stride.max(1)).min(dim.n as i64 - 1);
+            let place = (reach / dim.stride).min(dim.n as i64 - 1);
             below += place as u64 * dim.unit;
             reach -= place * dim.stride;
         }
