@@ -7,6 +7,7 @@ use capulet_comm::{ErrorClass, MpiType};
 use crate::agree::{Ballot, outcome};
 use crate::error::{Error, Result};
 use crate::file::File;
+use crate::hints::Hints;
 use crate::mode::AccessMode;
 use crate::view::FileView;
 
@@ -28,8 +29,8 @@ impl File {
         self.on_root("file size", bytes, |bytes| self.storage.set_len(bytes).map_err(Error::from))
     }
 
-    /// Reserves space for the first `bytes` bytes; the file grows to that size if it is shorter, and no byte changes.
-    /// Collective; blocks until it is done.
+    /// Reserves space for the first `bytes` bytes; the file grows to that size if it is shorter, and no byte
+    /// changes. Collective; blocks until it is done.
     ///
     /// # Errors
     /// As [`File::set_size`], and `MPI_ERR_NO_SPACE`.
@@ -76,12 +77,14 @@ impl File {
         outcome(self.agree(), synced)
     }
 
-    /// Sets the view and both pointers to its start (MPI 4.1, 14.3). Collective: representations and the extents of
-    /// etypes must be the same on all ranks. A rank whose arguments are wrong passes the error.
+    /// Sets the view and both pointers to its start (MPI 4.1, 14.3). Collective: representations and the
+    /// extents of etypes must be the same on all ranks. A rank whose arguments are wrong passes the error.
+    /// `pairs` are hints that change with the view, in the same agreement: programs set views often.
     ///
     /// # Errors
-    /// As [`FileView::checked`]; `MPI_ERR_NOT_SAME`. The view is unchanged on all ranks then.
-    pub fn set_view_or(&self, request: Result<FileView>) -> Result<()> {
+    /// As [`FileView::checked`]; `MPI_ERR_NOT_SAME`, for the hints as well. View and hints are unchanged on
+    /// all ranks then.
+    pub fn set_view_or(&self, request: Result<FileView>, pairs: &[(String, String)]) -> Result<()> {
         let request = match request {
             Ok(_) if self.mode.contains(AccessMode::SEQUENTIAL) => {
                 Err(Error::Unsupported { what: "views in sequential mode" })
@@ -92,13 +95,16 @@ impl File {
             Ok(view) => (view.representation() == "internal", view.etype().datatype().extent()),
             Err(_) => (false, 0),
         };
+        let hints = self.changed_hints(pairs);
         let ballot = Ballot::new(self.agree())
             .same("data representation", u64::from(representation))
-            .same("extent of the etype", extent as u64);
+            .same("extent of the etype", extent as u64)
+            .same("hints", hints.digest());
         let (view, _) = ballot.vote(request)?;
         let mut state = self.state();
         state.view = Arc::new(view);
         state.pointer_bytes = 0;
+        state.hints = hints;
         Ok(())
     }
 
@@ -114,7 +120,7 @@ impl File {
         representation: &str,
     ) -> Result<()> {
         let writable = self.mode.writes();
-        self.set_view_or(FileView::checked(displacement, etype, filetype, representation, writable))
+        self.set_view_or(FileView::checked(displacement, etype, filetype, representation, writable), &[])
     }
 
     /// The view. Local.
@@ -127,15 +133,17 @@ impl File {
     /// # Errors
     /// `MPI_ERR_NOT_SAME` if the hints in force would differ between ranks.
     pub fn set_info(&self, pairs: Result<Vec<(String, String)>>) -> Result<()> {
-        let hints = pairs.map(|pairs| {
-            let mut hints = self.state().hints.clone();
-            hints.apply(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-            hints
-        });
-        let digest = hints.as_ref().map_or(0, crate::Hints::digest);
+        let hints = pairs.map(|pairs| self.changed_hints(&pairs));
+        let digest = hints.as_ref().map_or(0, Hints::digest);
         let (hints, _) = Ballot::new(self.agree()).same("hints", digest).vote(hints)?;
         self.state().hints = hints;
         Ok(())
+    }
+
+    fn changed_hints(&self, pairs: &[(String, String)]) -> Hints {
+        let mut hints = self.state().hints.clone();
+        hints.apply(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        hints
     }
 
     /// Sets atomic or nonatomic mode (MPI 4.1, 14.6.1). Collective.

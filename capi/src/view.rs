@@ -24,16 +24,11 @@ export! {
         on_file("MPI_File_set_view", file, |entry| {
             // SAFETY: the caller's string, or null.
             let view = unsafe { view(entry, displacement, etype, filetype, representation) };
-            // Hints may differ between ranks in being there at all, so whether to agree on them is not
-            // decided here: each call agrees once more. Only a set of hints that is null on all ranks would
-            // save that, and no rank knows it.
-            let hints = pairs(info);
-            let (view, hints) = match (view, hints) {
-                (Ok(view), hints @ Ok(_)) => (Ok(view), hints),
-                (Err(wrong), _) | (_, Err(wrong)) => (Err(wrong), Ok(Vec::new())),
+            let (view, hints) = match (view, pairs(info)) {
+                (Ok(view), Ok(hints)) => (Ok(view), hints),
+                (Err(wrong), _) | (_, Err(wrong)) => (Err(wrong), Vec::new()),
             };
-            entry.file.set_view_or(view)?;
-            entry.file.set_info(hints)
+            entry.file.set_view_or(view, &hints)
         })
     }
 }

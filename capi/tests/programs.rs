@@ -80,6 +80,34 @@ fn the_log_speaks_when_asked() {
     assert!(told.contains("capulet rank 0 ") && told.contains("opened"), "{told}");
 }
 
+#[test]
+fn the_environment_chooses_driver_hints_and_statistics() {
+    let program = Program::c("hints", Load::Preload);
+    let told = text(&program.run(2, &[]));
+    assert!(told.contains("cb_buffer_size=131072\n") && told.contains("romio_cb_write=enable\n"), "{told}");
+    assert!(told.contains("romio_filesystem_type=CAPULET posix"), "{told}");
+    assert!(!told.contains("Capulet: "), "statistics that nobody asked for: {told}");
+
+    // The environment wins over the program, which asked for 131072.
+    let told = text(&program.run(2, &[("CAPULET_HINTS", "cb_buffer_size=65536"), ("CAPULET_STATS", "1")]));
+    assert!(told.contains("cb_buffer_size=65536\n") && told.contains("romio_cb_write=enable\n"), "{told}");
+    assert!(told.contains("Capulet: ") && told.contains("data.2"), "{told}");
+
+    let told = text(&program.run(1, &[("CAPULET_DRIVER", "mem")]));
+    assert!(told.contains("romio_filesystem_type=CAPULET mem"), "{told}");
+}
+
+#[test]
+fn a_fault_on_one_rank_is_a_fault_on_all() {
+    let output = Program::c("smoke", Load::Preload).run(2, &[("CAPULET_FAULTS", "rank=1;open@0:quota")]);
+    let told = text(&output);
+    for rank in 0..2 {
+        // The class is MPI_ERR_QUOTA, whose number differs between the MPIs; what counts is that the open
+        // failed on both.
+        assert!(told.contains(&format!("rank {rank}: not true: file != MPI_FILE_NULL")), "{told}");
+    }
+}
+
 /// Wheels of MPI have no Fortran.
 fn has_fortran() -> bool {
     let mpif90 = beside_mpicc("mpif90");

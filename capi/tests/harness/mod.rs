@@ -4,6 +4,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -69,7 +70,10 @@ impl Program {
         compiler.current_dir(folder.path()).arg("-g").arg("-o").arg(&path);
         compiler.arg(source.join(name).with_extension(suffix));
         if let Load::Link = load {
-            compiler.arg(library());
+            // The loader will look for it by its SONAME, which need not be its file name.
+            let named = folder.path().join(env!("CAPULET_SONAME_BUILT"));
+            symlink(library(), &named).expect("a link can be made");
+            compiler.arg(named);
         }
         let output = compiler.output().unwrap_or_else(|error| panic!("cannot run {compiler:?}: {error}"));
         assert!(output.status.success(), "{compiler:?}:\n{}", text(&output));
@@ -106,7 +110,7 @@ impl Program {
             }
             Load::Link => {
                 setting.push("LD_LIBRARY_PATH=");
-                setting.push(library().parent().expect("it lies in a folder"));
+                setting.push(self.folder.path());
                 if let Some(path) = env::var_os("LD_LIBRARY_PATH") {
                     setting.push(":");
                     setting.push(path);
