@@ -141,7 +141,7 @@ fn check_pair(etype: &Datatype, filetype: &Datatype, writable: bool) -> Result<(
     if etype.size() == 0 {
         return refuse("an etype must hold data");
     }
-    if etype.true_lb() < 0 || !etype.layout().is_monotone() {
+    if etype.true_lb() < 0 || !etype.has_nondecreasing_displacements() {
         return refuse("displacements in the etype must not be negative and must not decrease");
     }
     if filetype.size() == 0 {
@@ -153,10 +153,10 @@ fn check_pair(etype: &Datatype, filetype: &Datatype, writable: bool) -> Result<(
     if filetype.true_lb() < 0 {
         return refuse("displacements in the filetype must not be negative");
     }
-    if !filetype.layout().is_monotone() {
+    if !filetype.has_nondecreasing_displacements() {
         return refuse("displacements in the filetype must not decrease");
     }
-    if writable && filetype.layout().has_overlap() {
+    if writable && !filetype.layout().is_monotone() {
         return refuse("the filetype of a writable file must not overlap itself");
     }
     if filetype.extent() < 0 {
