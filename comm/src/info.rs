@@ -44,7 +44,7 @@ unsafe fn key_at(info: ffi::MPI_Info, index: c_int) -> Result<CString> {
     // SAFETY: by the caller's promise; a key has at most MPI_MAX_INFO_KEY bytes with its zero (MPI-4.0 chapter 10).
     let status = unsafe { ffi::MPI_Info_get_nthkey(info, index, key.as_mut_ptr().cast::<c_char>()) };
     check("MPI_Info_get_nthkey", status)?;
-    until_zero(key)
+    until_zero(&key)
 }
 
 /// # Safety
@@ -64,11 +64,11 @@ unsafe fn value_of(info: ffi::MPI_Info, key: &CStr) -> Result<Option<String>> {
         ffi::MPI_Info_get(info, key.as_ptr(), length, target, &raw mut found)
     };
     check("MPI_Info_get", status)?;
-    Ok(Some(text_of(&until_zero(value)?)))
+    Ok(Some(text_of(&until_zero(&value)?)))
 }
 
-fn until_zero(bytes: Vec<u8>) -> Result<CString> {
-    let text = CStr::from_bytes_until_nul(&bytes).map(CStr::to_owned);
+fn until_zero(bytes: &[u8]) -> Result<CString> {
+    let text = CStr::from_bytes_until_nul(bytes).map(CStr::to_owned);
     text.map_err(|_| Error::invalid(ErrorClass::Info, "text of an info object without an end"))
 }
 

@@ -3,6 +3,9 @@
 // Each program uses a part of this.
 #![allow(dead_code)]
 
+pub(crate) mod construct;
+pub(crate) mod spec;
+
 use std::ffi::c_int;
 use std::panic;
 use std::ptr;
@@ -112,4 +115,14 @@ impl Random {
 pub(crate) fn group_of(comm: ffi::MPI_Comm) -> capulet_comm::Result<std::sync::Arc<capulet_comm::Group>> {
     // SAFETY: the programs pass valid communicators, or the null one.
     unsafe { capulet_comm::Group::of(comm) }
+}
+
+/// Makes errors of calls without a communicator return, instead of ending the program.
+pub(crate) fn return_errors() {
+    // SAFETY: MPI is initialized; constants of mpi-sys.
+    unsafe {
+        for comm in [ffi::RSMPI_COMM_WORLD, ffi::RSMPI_COMM_SELF] {
+            assert_eq!(ffi::MPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN), 0);
+        }
+    }
 }

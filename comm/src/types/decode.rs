@@ -112,7 +112,16 @@ pub(super) fn decode(
 ) -> Result<Datatype> {
     use Constructor as C;
     let mut read = Reader::new(arguments);
-    let old = children.first().ok_or_else(short)?;
+    // A struct without fields has no old type.
+    let nothing;
+    let old = match children.first() {
+        Some(old) => old,
+        None if matches!(constructor, C::Struct | C::StructInteger) => {
+            nothing = Datatype::structure(&[], &[], &[])?;
+            &nothing
+        }
+        None => return Err(short()),
+    };
     let built = match constructor {
         C::Dup => Datatype::dup(old),
         C::Contiguous => Datatype::contiguous(read.count()?, old),

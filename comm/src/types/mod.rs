@@ -102,6 +102,13 @@ impl MpiType {
         unsafe { Self::import(equivalent.as_raw()) }
     }
 
+    /// A predefined type by its name. `None` if this MPI does not have it. Local.
+    pub fn named(named: Named) -> Option<MpiType> {
+        let handle = named::handle_of(named)?;
+        let datatype = named::find(handle)?.ok()?;
+        Some(MpiType { datatype, handle: Handle::Predefined(handle) })
+    }
+
     /// `MPI_BYTE`. Local.
     pub fn byte() -> MpiType {
         MpiType { datatype: Datatype::named(Named::Byte), handle: Handle::Predefined(consts::byte()) }

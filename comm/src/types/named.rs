@@ -85,6 +85,11 @@ pub(super) fn find(handle: ffi::MPI_Datatype) -> Option<Result<Datatype>> {
     Some(entry.described.get_or_init(|| describe(entry.handle, entry.named)).clone())
 }
 
+/// The handle of a predefined type, if this MPI has it.
+pub(super) fn handle_of(named: Named) -> Option<ffi::MPI_Datatype> {
+    table().iter().find(|entry| entry.named == named).map(|entry| entry.handle)
+}
+
 /// Whether a type must not be freed: it is in the table, or MPI calls it predefined.
 pub(super) fn is_predefined(handle: ffi::MPI_Datatype) -> bool {
     lookup(handle).is_some() || Envelope::of(handle).is_ok_and(|envelope| envelope.is_predefined())

@@ -1,0 +1,282 @@
+//! Test program: single datatypes with a catch, info objects, and status objects.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::ffi::{CString, c_int};
+use std::mem::MaybeUninit;
+use std::time::Instant;
+
+use capulet_comm::{ErrorClass, MpiType, ffi, info, status};
+use capulet_datatype::Named;
+use support::construct::free;
+
+fn main() {
+    support::init();
+    support::return_errors();
+    predefined();
+    refused();
+    fortran_kinds();
+    outlives_its_origin();
+    duplicates();
+    too_deep_and_too_many();
+    cheap_when_known();
+    nothing_leaks();
+    infos();
+    statuses();
+    support::finish("objects");
+}
+
+fn null_type() -> ffi::MPI_Datatype {
+    // SAFETY: a constant of mpi-sys.
+    unsafe { ffi::RSMPI_DATATYPE_NULL }
+}
+
+fn int() -> ffi::MPI_Datatype {
+    MpiType::named(Named::Int).expect("every MPI has it").handle()
+}
+
+fn contiguous(count: c_int, old: ffi::MPI_Datatype) -> ffi::MPI_Datatype {
+    let mut handle = null_type();
+    // SAFETY: a valid type.
+    assert_eq!(unsafe { ffi::MPI_Type_contiguous(count, old, &raw mut handle) }, 0);
+    handle
+}
+
+fn commit(mut handle: ffi::MPI_Datatype) -> ffi::MPI_Datatype {
+    // SAFETY: a valid type.
+    assert_eq!(unsafe { ffi::MPI_Type_commit(&raw mut handle) }, 0);
+    handle
+}
+
+/// Every predefined type has the size and extent that MPI gives it.
+fn predefined() {
+    let mut known = 0;
+    for named in Named::ALL {
+        let Some(datatype) = MpiType::named(*named) else { continue };
+        let (mut size, mut lb, mut extent) = (0, 0, 0);
+        // SAFETY: a valid type; each call writes to the numbers that it is given.
+        unsafe {
+            ffi::MPI_Type_size_x(datatype.handle(), &raw mut size);
+            ffi::MPI_Type_get_extent_x(datatype.handle(), &raw mut lb, &raw mut extent);
+        }
+        let ours = datatype.datatype();
+        assert_eq!((ours.size() as i64, ours.lb(), ours.extent()), (size, lb, extent), "{}", named.name());
+        assert!(datatype.is_predefined());
+        assert_eq!(datatype.duplicate().expect("itself"), datatype.handle());
+        known += 1;
+    }
+    assert!(known >= 45, "{known} types");
+    assert_eq!(MpiType::byte().datatype().size(), 1);
+    assert_eq!(MpiType::of::<f64>().expect("a type").datatype().size(), 8);
+    assert_eq!(
+        MpiType::of::<i16>().expect("a type").handle(),
+        MpiType::named(Named::Int16).expect("one").handle()
+    );
+}
+
+fn refused() {
+    // SAFETY: the null type, or a valid one.
+    let class = |handle| unsafe { MpiType::import(handle) }.map(|_| ()).map_err(|error| error.class());
+    assert_eq!(class(null_type()), Err(ErrorClass::Type));
+    let uncommitted = contiguous(3, int());
+    assert_eq!(class(uncommitted), Err(ErrorClass::Type));
+    assert_eq!(class(commit(uncommitted)), Ok(()));
+    free(uncommitted);
+}
+
+fn fortran_kinds() {
+    let mut handle = null_type();
+    // SAFETY: writes one handle of a predefined type.
+    if unsafe { ffi::MPI_Type_create_f90_real(15, 307, &raw mut handle) } != 0 {
+        return;
+    }
+    // SAFETY: valid.
+    let real = unsafe { MpiType::import(handle) }.expect("a Fortran real");
+    assert_eq!((real.datatype().size(), real.datatype().extent()), (8, 8));
+    assert!(real.is_predefined(), "must not be freed");
+    let row = commit(contiguous(10, handle));
+    // SAFETY: valid.
+    let imported = unsafe { MpiType::import(row) }.expect("a row of Fortran reals");
+    assert_eq!(imported.datatype().size(), 80);
+    free(row);
+}
+
+fn outlives_its_origin() {
+    let origin = commit(contiguous(7, int()));
+    // SAFETY: valid.
+    let imported = unsafe { MpiType::import(origin) }.expect("a type");
+    let clone = imported.clone();
+    free(origin);
+    drop(imported);
+    let mut size = 0;
+    // SAFETY: the duplicate is alive as long as `clone`.
+    assert_eq!(unsafe { ffi::MPI_Type_size(clone.handle(), &raw mut size) }, 0);
+    assert_eq!(size, 28);
+}
+
+fn duplicates() {
+    let origin = commit(contiguous(7, int()));
+    // SAFETY: valid.
+    let imported = unsafe { MpiType::import(origin) }.expect("a type");
+    let given = imported.duplicate().expect("a duplicate");
+    assert_ne!(given, imported.handle());
+    free(origin);
+    drop(imported);
+    // SAFETY: ours, and still alive.
+    let again = unsafe { MpiType::import(given) }.expect("a type");
+    assert_eq!(again.datatype().size(), 28);
+    assert!(!again.is_predefined());
+    free(given);
+}
+
+/// Types that no memory or stack could hold are refused.
+fn too_deep_and_too_many() {
+    let mut tower = contiguous(1, int());
+    for _ in 0..2000 {
+        let next = contiguous(1, tower);
+        free(tower);
+        tower = next;
+    }
+    // SAFETY: valid.
+    let error = unsafe { MpiType::import(commit(tower)) }.expect_err("2,000 constructors deep");
+    assert_eq!(error.class(), ErrorClass::Type);
+    free(tower);
+
+    // Each level has the one below three times, with another type between, so that no two neighbors are the same.
+    let mut shared = contiguous(1, int());
+    for _ in 0..16 {
+        let between = contiguous(2, int());
+        let parts = [shared, between, shared, between, shared];
+        let mut next = null_type();
+        // SAFETY: valid types; the lists have five entries.
+        let status = unsafe {
+            let lengths = [1, 1, 1, 1, 1];
+            let at: [ffi::MPI_Aint; 5] = [0; 5];
+            ffi::MPI_Type_create_struct(5, lengths.as_ptr(), at.as_ptr(), parts.as_ptr(), &raw mut next)
+        };
+        assert_eq!(status, 0);
+        free(shared);
+        free(between);
+        shared = next;
+    }
+    // SAFETY: valid. Not committed: Open MPI would expand it.
+    let error = unsafe { MpiType::import(shared) }.expect_err("too many");
+    assert_eq!(error.class(), ErrorClass::Type);
+    free(shared);
+}
+
+/// The description of a known type costs tens of nanoseconds; the bound leaves room for debug builds and other load.
+fn cheap_when_known() {
+    let handle = commit(contiguous(5, contiguous_of_pairs()));
+    let cost = |handle| {
+        let mut best = u128::MAX;
+        for _ in 0..20 {
+            let start = Instant::now();
+            for _ in 0..1000 {
+                // SAFETY: valid.
+                std::hint::black_box(unsafe { MpiType::datatype_of(handle) }.expect("known"));
+            }
+            best = best.min(start.elapsed().as_nanos() / 1000);
+        }
+        best
+    };
+    let import = |handle| {
+        let start = Instant::now();
+        for _ in 0..1000 {
+            // SAFETY: valid.
+            drop(unsafe { MpiType::import(handle) }.expect("known"));
+        }
+        start.elapsed().as_nanos() / 1000
+    };
+    let (derived, predefined, kept) = (cost(handle), cost(int()), import(handle));
+    println!(
+        "description: {derived} ns derived, {predefined} ns predefined; import of a derived type {kept} ns"
+    );
+    assert!(derived < 200 && predefined < 200, "{derived} ns, {predefined} ns");
+    free(handle);
+}
+
+fn contiguous_of_pairs() -> ffi::MPI_Datatype {
+    MpiType::named(Named::DoubleInt).expect("every MPI has it").handle()
+}
+
+/// Memory that the program holds, in KiB.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line");
+    line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number")
+}
+
+/// Descriptions, children and duplicates go with their types: 20,000 types of 1,000 blocks would be 500 MB.
+fn nothing_leaks() {
+    let lengths: Vec<c_int> = (0..1000).map(|at| 1 + at % 3).collect();
+    let at: Vec<c_int> = (0..1000).map(|at| at * 5).collect();
+    let cycle = || {
+        let mut indexed = null_type();
+        // SAFETY: a valid type; the lists have 1,000 entries.
+        let status =
+            unsafe { ffi::MPI_Type_indexed(1000, lengths.as_ptr(), at.as_ptr(), int(), &raw mut indexed) };
+        assert_eq!(status, 0);
+        let handle = commit(contiguous(2, indexed));
+        free(indexed);
+        // SAFETY: valid.
+        let imported = unsafe { MpiType::import(handle) }.expect("a type");
+        let expected = 2 * 4 * lengths.iter().sum::<c_int>();
+        assert_eq!(imported.datatype().size(), expected as u64);
+        free(imported.duplicate().expect("a duplicate"));
+        free(handle);
+    };
+    (0..500).for_each(|_| cycle());
+    let before = resident_kib();
+    (0..20_000).for_each(|_| cycle());
+    let grown = resident_kib().saturating_sub(before);
+    assert!(grown < 20 << 10, "{grown} KiB more");
+}
+
+fn infos() {
+    // SAFETY: constants of mpi-sys; the objects made here are valid until freed.
+    unsafe {
+        assert_eq!(info::pairs_of(ffi::RSMPI_INFO_NULL).expect("none"), []);
+        let pairs: Vec<(String, String)> =
+            [("cb_nodes", "4"), ("romio_cb_write", "enable"), ("path", "/a b/ö")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into();
+        let mut made = info::new_info(&pairs).expect("an info object");
+        assert_eq!(info::pairs_of(made).expect("pairs"), pairs);
+        let (key, value) = (CString::new("cb_nodes").expect("text"), CString::new("16").expect("text"));
+        ffi::MPI_Info_set(made, key.as_ptr(), value.as_ptr());
+        assert!(info::pairs_of(made).expect("pairs").contains(&("cb_nodes".to_owned(), "16".to_owned())));
+        ffi::MPI_Info_free(&raw mut made);
+        let mut empty = info::new_info(&[]).expect("an info object");
+        assert_eq!(info::pairs_of(empty).expect("none"), []);
+        ffi::MPI_Info_free(&raw mut empty);
+        let too_long = [("k".repeat(4000), "v".to_owned())];
+        assert_eq!(info::new_info(&too_long).expect_err("too long").class(), ErrorClass::InfoKey);
+    }
+}
+
+fn statuses() {
+    let triple = commit(contiguous(3, int()));
+    for bytes in [0_u64, 12, 24, 5 << 30] {
+        let mut object = MaybeUninit::<ffi::MPI_Status>::zeroed();
+        let (mut count, mut elements, mut cancelled) = (-1, -1, -1);
+        // SAFETY: the status is written by `set` before it is read; STATUS_IGNORE is allowed.
+        unsafe {
+            status::set(object.as_mut_ptr(), bytes).expect("set");
+            status::set(ffi::RSMPI_STATUS_IGNORE, bytes).expect("ignored");
+            ffi::MPI_Get_elements_x(object.as_ptr(), int(), &raw mut elements);
+            ffi::MPI_Test_cancelled(object.as_ptr(), &raw mut cancelled);
+            ffi::MPI_Get_count(object.as_ptr(), triple, &raw mut count);
+        }
+        assert_eq!((elements as u64, cancelled), (bytes / 4, 0));
+        if bytes % 12 == 0 {
+            assert_eq!(count as u64, bytes / 12);
+        }
+    }
+    let mut object = MaybeUninit::<ffi::MPI_Status>::zeroed();
+    // SAFETY: valid for writing.
+    let error = unsafe { status::set(object.as_mut_ptr(), u64::MAX) }.expect_err("too many");
+    assert_eq!(error.class(), ErrorClass::Count);
+    free(triple);
+}

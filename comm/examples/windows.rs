@@ -1,0 +1,151 @@
+//! Test program: shared windows of a node: memory, barrier, growth, refusal, and that a rank asleep in the barrier still
+//! moves its messages.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use capulet_comm::{Agree, Group, NodeShared, NodeWindow, ffi};
+use support::group_of;
+
+fn main() {
+    let (rank, size) = support::init();
+    let group = group_of(support::world()).expect("a group");
+    let channel = group.channel().expect("a channel");
+    let window = channel.node_window(100_000).expect("MPI works").expect("memory");
+    assert_eq!((window.ranks(), window.place()), (group.node().size(), group.node().place));
+    memory(&*window);
+    published(&*window);
+    growth(&group);
+    refusal(&group);
+    bad_slot(&group);
+    many_barriers(&*window);
+    asleep_with_a_message(rank, size, &window);
+    channel.barrier().expect("a barrier");
+    drop(window);
+    drop(channel);
+    support::finish("windows");
+}
+
+/// Every rank writes a third of each part; all see all of it.
+fn memory(window: &dyn NodeShared) {
+    let (me, ranks) = (window.place(), window.ranks());
+    assert!(window.bytes() >= 100_000 && window.bytes().is_power_of_two());
+    let value = |owner: usize, at: usize| (owner * 31 + at * 7) as u8;
+    for owner in 0..ranks {
+        assert_eq!(window.data(owner).addr() % 4096, 0);
+        assert_eq!(window.map(owner).len() * 64, window.bytes());
+        assert!(window.map(owner).iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        for at in (me..window.bytes()).step_by(ranks) {
+            // SAFETY: inside of the part; only this rank touches these bytes before the barrier.
+            unsafe { window.data(owner).add(at).write(value(owner, at)) };
+            if at % 3 == 0 {
+                window.map(owner)[at / 64].fetch_or(1 << (at % 64), Ordering::Relaxed);
+            }
+        }
+    }
+    window.barrier().expect("a barrier");
+    for owner in 0..ranks {
+        for at in 0..window.bytes() {
+            // SAFETY: inside of the part; nobody writes between the barriers.
+            assert_eq!(unsafe { window.data(owner).add(at).read() }, value(owner, at), "{owner} {at}");
+            let marked = window.map(owner)[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 1;
+            assert_eq!(marked, at % 3 == 0);
+        }
+    }
+    window.barrier().expect("a barrier");
+}
+
+fn published(window: &dyn NodeShared) {
+    let me = window.place();
+    for round in 1..500_u64 {
+        for (index, slot) in window.slots(me).iter().enumerate() {
+            slot.store(round * 1000 + index as u64, Ordering::Release);
+        }
+        window.barrier().expect("a barrier");
+        for rank in 0..window.ranks() {
+            assert!(window.slots(rank).len() >= 8);
+            for (index, slot) in window.slots(rank).iter().enumerate() {
+                assert_eq!(slot.load(Ordering::Acquire), round * 1000 + index as u64);
+            }
+        }
+        window.barrier().expect("a barrier");
+    }
+}
+
+/// A slot keeps its window while it is large enough, and gets a larger one when asked.
+fn growth(group: &Arc<Group>) {
+    let get = |bytes| group.node_window(7, bytes).expect("MPI works").expect("memory");
+    let small = get(10_000);
+    assert_eq!(get(5_000).data(0), small.data(0));
+    assert_eq!(get(16_384).data(0), small.data(0), "as much as it has");
+    let large = get(1 << 20);
+    assert_ne!(large.data(0), small.data(0));
+    assert_eq!(get(10).data(0), large.data(0));
+    // The small one stays usable for whoever holds it.
+    small.slots(small.place())[0].store(1, Ordering::Release);
+    small.barrier().expect("a barrier");
+    assert!((0..small.ranks()).all(|rank| small.slots(rank)[0].load(Ordering::Acquire) == 1));
+}
+
+/// What cannot be had is refused on all ranks, without a crash; what is there stays.
+fn refusal(group: &Arc<Group>) {
+    for bytes in [1 << 42, usize::MAX, usize::MAX / 2] {
+        assert!(group.node_window(8, bytes).expect("MPI works").is_none());
+    }
+    assert!(group.node_window(8, 4096).expect("MPI works").is_some());
+}
+
+fn bad_slot(group: &Arc<Group>) {
+    assert!(group.node_window(u32::MAX, 4096).is_err());
+}
+
+fn many_barriers(window: &dyn NodeShared) {
+    for _ in 0..2000 {
+        window.barrier().expect("a barrier");
+    }
+}
+
+/// Rank 0 posts a large message and goes into our barrier; the receiver blocks inside MPI before it comes. Where a large
+/// message needs the sender to drive it, a barrier that only slept would never end (MPI-4.0 section 3.5: a posted send
+/// completes once it is matched, whatever the sender does).
+fn asleep_with_a_message(rank: u32, size: u32, window: &Arc<NodeWindow>) {
+    if size < 2 {
+        return;
+    }
+    for bytes in [64 << 10, 1 << 20, 8 << 20] {
+        for receiver in 1..size {
+            if rank == 0 {
+                let message = vec![receiver as u8; bytes];
+                // SAFETY: the buffer lives until the wait is over.
+                unsafe {
+                    let mut request = ffi::RSMPI_REQUEST_NULL;
+                    let start = message.as_ptr().cast::<c_void>();
+                    let (count, target) = (bytes as i32, receiver as i32);
+                    let byte = ffi::RSMPI_UINT8_T;
+                    ffi::MPI_Isend(start, count, byte, target, 3, support::world(), &raw mut request);
+                    window.barrier().expect("a barrier");
+                    ffi::MPI_Wait(&raw mut request, ffi::RSMPI_STATUS_IGNORE);
+                }
+            } else {
+                if rank == receiver {
+                    // Long enough that rank 0 sleeps in the barrier.
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    let mut message = vec![0_u8; bytes];
+                    // SAFETY: the buffer is as long as the count says.
+                    unsafe {
+                        let start = message.as_mut_ptr().cast::<c_void>();
+                        let status = ffi::RSMPI_STATUS_IGNORE;
+                        let byte = ffi::RSMPI_UINT8_T;
+                        ffi::MPI_Recv(start, bytes as i32, byte, 0, 3, support::world(), status);
+                    }
+                    assert!(message.iter().all(|byte| *byte == receiver as u8));
+                }
+                window.barrier().expect("a barrier");
+            }
+        }
+    }
+}
