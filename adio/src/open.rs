@@ -1,5 +1,6 @@
 //! Opening, closing and deleting (MPI 4.1, 14.2.1 to 14.2.3).
 
+use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -22,7 +23,7 @@ use crate::view::FileView;
 #[derive(Debug, Clone)]
 pub struct OpenRequest {
     /// The file's name, perhaps with a prefix that chooses its driver (`ufs:data.bin`).
-    pub name: String,
+    pub name: OsString,
     /// How to open it.
     pub mode: AccessMode,
     /// The program's hints.
@@ -42,8 +43,13 @@ impl File {
     /// # Errors
     /// One class on all ranks: `MPI_ERR_AMODE` for a mode that the standard forbids, `MPI_ERR_NOT_SAME` if modes or
     /// hints differ, else what the storage said (`MPI_ERR_NO_SUCH_FILE`, `MPI_ERR_FILE_EXISTS`, `MPI_ERR_ACCESS`, ...).
-    pub fn open(comm: &impl Communicator, name: &str, mode: AccessMode, context: &Context) -> Result<Self> {
-        let request = OpenRequest { name: name.to_owned(), mode, hints: Vec::new() };
+    pub fn open(
+        comm: &impl Communicator,
+        name: impl AsRef<OsStr>,
+        mode: AccessMode,
+        context: &Context,
+    ) -> Result<Self> {
+        let request = OpenRequest { name: name.as_ref().to_owned(), mode, hints: Vec::new() };
         Self::open_with(comm, request, context)
     }
 
@@ -75,11 +81,10 @@ impl File {
         let span = tracing::debug_span!("open", rank = group.rank().0);
         let _entered = span.enter();
         let hint_text = shared_hint_file(&channel, context)?;
-        let name = request.as_ref().map(|request| request.name.clone()).unwrap_or_default();
         let (prepared, hints, stats) = agree_on_request(&channel, request, context, &hint_text)?;
         let storage = open_storage(&channel, &prepared, &hints)?;
         let pointer_bytes = start_of_pointer(&channel, &prepared, storage.as_ref())?;
-        tracing::info!(name, mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
+        tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
         Ok(Self {
             group,
             channel,
@@ -126,7 +131,7 @@ impl File {
     ///
     /// # Errors
     /// `MPI_ERR_NO_SUCH_FILE`, `MPI_ERR_ACCESS` and whatever else the storage says.
-    pub fn delete(name: &str, context: &Context) -> Result<()> {
+    pub fn delete(name: impl AsRef<OsStr>, context: &Context) -> Result<()> {
         let (driver, path) = context.registry.resolve(name)?;
         driver.delete(&path)?;
         Ok(())

@@ -1,6 +1,7 @@
 //! From the arguments of C to values of Rust, each checked.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, OsString, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt as _;
 
 use capulet_adio::{AccessMode, Whence};
 use capulet_comm::{ErrorClass, MpiType, info};
@@ -43,11 +44,10 @@ pub(crate) unsafe fn string<'a>(text: *const c_char) -> Result<&'a CStr, Failure
 ///
 /// # Safety
 /// As [`string`].
-pub(crate) unsafe fn file_name(name: *const c_char) -> Result<String, Failure> {
+pub(crate) unsafe fn file_name(name: *const c_char) -> Result<OsString, Failure> {
     // SAFETY: by the caller's promise.
     let name = unsafe { string(name) }?;
-    let name = name.to_str().map_err(|_| failure(ErrorClass::BadFile, "the file name is not UTF-8"))?;
-    Ok(name.to_owned())
+    Ok(OsStr::from_bytes(name.to_bytes()).to_owned())
 }
 
 /// The pairs of an info object; none for `MPI_INFO_NULL`.

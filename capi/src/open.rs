@@ -36,7 +36,8 @@ export! {
                 // SAFETY: the caller's string.
                 unsafe { open_request(name, mode, info) }
             };
-            let name = request.as_ref().map(|request| request.name.clone()).unwrap_or_default();
+            let name = request.as_ref().map(|request| request.name.to_string_lossy().into_owned());
+            let name = name.unwrap_or_default();
             // SAFETY: the caller's communicator, which stays valid during the call; of its kind the callee
             // makes sure.
             let opened = unsafe { File::open_raw(comm, request, &environment::composition().context) }?;
