@@ -14,7 +14,7 @@ static void at_open(const char *name)
     CHECK(file == MPI_FILE_NULL);
     CHECK_CLASS(MPI_ERR_AMODE, MPI_File_open(MPI_COMM_WORLD, name, errs() ? good | 1 << 20 : good, MPI_INFO_NULL, &file));
     CHECK_CLASS(MPI_ERR_ARG, MPI_File_open(MPI_COMM_WORLD, errs() ? NULL : name, good, MPI_INFO_NULL, &file));
-    CHECK_CLASS(MPI_ERR_BAD_FILE, MPI_File_open(MPI_COMM_WORLD, errs() ? "\377" : name, good, MPI_INFO_NULL, &file));
+    CHECK_CLASS(MPI_ERR_BAD_FILE, MPI_File_open(MPI_COMM_WORLD, errs() ? "" : name, good, MPI_INFO_NULL, &file));
     CHECK_CLASS(MPI_ERR_ARG, MPI_File_open(MPI_COMM_WORLD, name, good, MPI_INFO_NULL, errs() ? NULL : &file));
     CHECK_CLASS(MPI_ERR_COMM, MPI_File_open(MPI_COMM_NULL, name, good, MPI_INFO_NULL, &file));
 }

@@ -149,6 +149,18 @@ static void what_it_is(MPI_File file, int expected_mode)
     CHECK(bytes == 200);
 }
 
+/* A name in Latin-1, which is no UTF-8. */
+static void any_name(const char *base)
+{
+    char name[4096];
+    MPI_File file = MPI_FILE_NULL;
+    snprintf(name, sizeof name, "%s caf\xe9", base);
+    int mode = MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_DELETE_ON_CLOSE;
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, name, mode, MPI_INFO_NULL, &file));
+    if (file != MPI_FILE_NULL)
+        CHECK_OK(MPI_File_close(&file));
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -171,5 +183,6 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     CHECK_CLASS(MPI_ERR_NO_SUCH_FILE, MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_RDONLY, MPI_INFO_NULL, &file));
     CHECK(file == MPI_FILE_NULL);
+    any_name(argv[1]);
     return finish();
 }
