@@ -138,6 +138,25 @@ static void bad_transfers(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
+/* Ranks that fail in different ways at once: still one class for all, and one of theirs. */
+static void different_failures(void)
+{
+    char bytes[16];
+    MPI_File file = plain(MPI_MODE_RDWR);
+    section("different failures at once");
+    int first = world_rank == 0, last = world_rank == world_size - 1;
+    int class = class_of(MPI_File_write_at_all(file, first ? -1 : 0, bytes, !first && last ? -1 : 1, MPI_BYTE, MPI_STATUS_IGNORE));
+    CHECK(class == MPI_ERR_ARG || class == MPI_ERR_COUNT, "%s", class_name(class));
+    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN), "the class on all ranks (greatest, not least)");
+    CHECK_OK(MPI_File_close(&file));
+    file = MPI_FILE_NULL;
+    const char *path = path_of(last ? "no-such-file" : "errors");
+    class = class_of(MPI_File_open(MPI_COMM_WORLD, path, first ? MPI_MODE_CREATE : MPI_MODE_RDONLY, MPI_INFO_NULL, &file));
+    CHECK(class == MPI_ERR_AMODE || class == MPI_ERR_NO_SUCH_FILE || class == MPI_ERR_NOT_SAME, "%s", class_name(class));
+    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN), "the class on all ranks (greatest, not least)");
+    CHECK(file == MPI_FILE_NULL, "a failed open gave a handle");
+}
+
 static void forbidden(void)
 {
     char bytes[16];
@@ -220,6 +239,7 @@ int main(int argc, char **argv)
     one_rank_misses();
     bad_views();
     bad_transfers();
+    different_failures();
     forbidden();
     if (!getenv("CHECK_NATIVE")) dead_handles(); /* the MPIs themselves follow a foreign handle to wherever it points */
     return finish();

@@ -113,10 +113,23 @@ static void hint_file(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
+/* `capulet run --hint cb_buffer_size=262144 --hint romio_cb_read=enable` wins over the program. */
+static void hints_of_the_command(void)
+{
+    static const char *const text[] = { "cb_buffer_size", "65536", "romio_cb_write", "disable" };
+    section("--hint");
+    MPI_File file = open_with(2, text);
+    expect(file, "cb_buffer_size", "262144");
+    expect(file, "romio_cb_read", "enable");
+    expect(file, "romio_cb_write", "disable");
+    CHECK_OK(MPI_File_close(&file));
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
     if (getenv("ROMIO_HINTS")) hint_file();
+    else if (getenv("CHECK_COMMAND_HINTS")) hints_of_the_command();
     else {
         every_file_answers();
         asked_for();

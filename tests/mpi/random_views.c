@@ -76,6 +76,6 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     int rounds = world_size <= 2 ? 160 : 48;
     for (int round = 0; round < rounds; round++)
-        run_scenario("random", random_access, round % METHODS, round / 4 % MEMORIES, round / 3 % 4, round + world_size * 1000);
+        run_scenario("random", random_access, round % METHODS, round / 4 % MEMORIES, round / 3 % HINTS, round + world_size * 1000);
     return finish();
 }

@@ -5,6 +5,7 @@
 #include "oracle.h"
 
 enum { METHOD_AT, METHOD_AT_ALL, METHOD_EACH, METHOD_ALL, METHODS };
+enum { HINTS = 6 };
 enum { MEMORY_DENSE, MEMORY_SPACED, MEMORY_VECTOR, MEMORY_BACKWARD, MEMORY_SHIFTED, MEMORIES };
 
 /* What one rank does: `bytes` bytes from etype `offset` of the view (displacement, etype, filetype) on, out of units. */
@@ -107,8 +108,11 @@ static int transfer(MPI_File file, int writing, int method, i64 offset, void *ba
 
 static MPI_Info hints_of(int variant)
 {
-    static const char *keys[][4] = { { 0 }, { "cb_buffer_size", "4096", "cb_nodes", "1" }, { "romio_cb_write", "enable", "romio_cb_read", "enable" },
-                                     { "romio_cb_write", "disable", "romio_cb_read", "disable" } };
+    static const char *keys[HINTS][4] = {
+        { 0 }, { "cb_buffer_size", "4096", "cb_nodes", "1" }, { "romio_cb_write", "enable", "romio_cb_read", "enable" },
+        { "romio_cb_write", "disable", "romio_cb_read", "disable" }, { "cb_buffer_size", "4096", "cb_nodes", "2" },
+        { "striping_unit", "5000", "romio_no_indep_rw", "true" },
+    };
     MPI_Info info;
     if (variant == 0) return MPI_INFO_NULL;
     MPI_Info_create(&info);

@@ -72,18 +72,13 @@ static access_t darray_mixed(int rank, int size, int round)
     return over(unit, file, 16, 0, file.size / 16 * 16, MPI_INT);
 }
 
-/* Every dimension cyclic, and more ranks than rows: some ranks own nothing. */
+/* Every dimension cyclic, and more ranks than rows: some ranks own nothing, and set a view that holds nothing. */
 static access_t darray_sparse(int rank, int size, int round)
 {
     int grid[] = { size, 1 }, sizes[] = { 3, 24 }, dists[] = { MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_NONE };
     int arguments[] = { 1, MPI_DISTRIBUTE_DFLT_DARG };
     (void)round;
     map_t unit = map_named(MPI_INT), file = map_darray(size, rank, 2, sizes, dists, arguments, grid, MPI_ORDER_C, unit);
-    if (file.size == 0) {
-        map_free(&file);
-        file = map_named(MPI_INT);
-        return over(unit, file, 0, 0, 0, MPI_INT);
-    }
     return over(unit, file, 0, 0, file.size * 2, MPI_INT);
 }
 
@@ -198,6 +193,17 @@ static access_t block_lists(int rank, int size, int round)
     return over(byte, file, 1, 17, 24 * 9, MPI_BYTE);
 }
 
+/* Even ranks write whole regions, odd ones through combs, in one call. */
+static access_t mixed(int rank, int size, int round)
+{
+    map_t byte = map_named(MPI_BYTE);
+    (void)round;
+    if (rank % 2 == 0) return over(byte, map_named(MPI_BYTE), 0, rank * 800, 800, MPI_BYTE);
+    map_t inner = map_hvector(10, 8, 8 * size + 8, byte), file = map_resized(0, 10 * (8 * size + 8), inner);
+    map_free(&inner);
+    return over(byte, file, 800 * size + 8 * rank, 0, 800, MPI_BYTE);
+}
+
 static const struct { const char *name; make_access_t make; } kinds[] = {
     { "contiguous", contiguous }, { "contiguous_permuted", contiguous_permuted }, { "dealt", dealt },
     { "vector_blocks", vector_blocks }, { "hvector_bytes", hvector_bytes }, { "subarray_columns", subarray_columns },
@@ -205,7 +211,7 @@ static const struct { const char *name; make_access_t make; } kinds[] = {
     { "irregular", irregular }, { "structure", structure }, { "nested", nested }, { "some_empty", some_empty },
     { "all_empty", all_empty }, { "size_over_extent", size_over_extent }, { "derived_etype", derived_etype },
     { "etype_with_holes", etype_with_holes }, { "odd_bounds", odd_bounds }, { "large_blocks", large_blocks },
-    { "far_apart", far_apart }, { "block_lists", block_lists },
+    { "far_apart", far_apart }, { "block_lists", block_lists }, { "mixed", mixed },
 };
 
 int main(int argc, char **argv)
@@ -215,9 +221,9 @@ int main(int argc, char **argv)
     /* Every kind by every method; memory layouts and hints rotate, so that neighbors in this list differ in both. */
     for (int k = 0; k < kind_count; k++)
         for (int method = 0; method < METHODS; method++) {
-            int repeats = world_size <= 2 && (method & 1) ? 4 : 1;
+            int repeats = world_size <= 2 && (method & 1) ? HINTS : 1;
             for (int h = 0; h < repeats; h++, round++)
-                run_scenario(kinds[k].name, kinds[k].make, method, (k + method + h) % MEMORIES, repeats == 4 ? h : (k + method / 2) % 4, round);
+                run_scenario(kinds[k].name, kinds[k].make, method, (k + method + h) % MEMORIES, repeats == HINTS ? h : (k + method / 2) % HINTS, round);
         }
     return finish();
 }

@@ -41,7 +41,8 @@ fn check(name: &str, ranks: usize) {
 }
 
 on_all_ranks! {
-    views random_views pointers sizes info errors not_same handlers disjoint large large_count lifetimes isend unsupported threads full_disk
+    views random_views pointers sizes info errors not_same handlers disjoint large large_count large_transfer
+    memory lifetimes manners isend unsupported threads full_disk
 }
 
 /// The same views when every transfer is cut into small pieces, which the storage may do at any time.
@@ -50,6 +51,17 @@ fn views_in_pieces() {
     for ranks in [1, 3] {
         let job = job("views", ranks).variable("CAPULET_FAULTS", "rank=*;read@*:pieces=37;write@*:pieces=11");
         job.run().expect_checks(&format!("views in pieces on {ranks} ranks"));
+    }
+}
+
+/// System calls that a timer of the user's interrupts all the time.
+#[test]
+fn interrupted() {
+    for (name, ranks) in [("views", 1), ("random_views", 3), ("isend", 4)] {
+        job(name, ranks)
+            .variable("CHECK_ALARM", "1")
+            .run()
+            .expect_checks(&format!("{name}, interrupted, on {ranks} ranks"));
     }
 }
 
@@ -99,5 +111,33 @@ fn hint_file() {
         let text = "# hints of this site\ncb_buffer_size 131072\nromio_cb_read enable # for reading\nunknown_key 5\nlonely\n\n";
         std::fs::write(&file, text).expect("a file of ours");
         job.variable("ROMIO_HINTS", &file).run().expect_checks(&format!("a hint file on {ranks} ranks"));
+    }
+}
+
+/// Hints of the command line win over the program's.
+#[test]
+fn command_hints() {
+    if Through::chosen() == Through::Native {
+        return;
+    }
+    let job = job("info", 2).variable("CHECK_COMMAND_HINTS", "1");
+    let job = job
+        .run_option("--hint")
+        .run_option("cb_buffer_size=262144")
+        .run_option("--hint")
+        .run_option("romio_cb_read=enable");
+    job.run().expect_checks("hints of the command line");
+}
+
+/// The table of `CAPULET_STATS=1`, a collective part of every close, changes nothing.
+#[test]
+fn with_statistics() {
+    if Through::chosen() == Through::Native {
+        return;
+    }
+    for ranks in [1, 3] {
+        let outcome = job("sizes", ranks).variable("CAPULET_STATS", "1").run();
+        outcome.expect_checks(&format!("sizes with statistics on {ranks} ranks"));
+        assert!(outcome.text.contains("bytes"), "no table:\n{}", outcome.text);
     }
 }
