@@ -15,6 +15,12 @@ fn main() {
     let channel = group.channel().expect("a channel");
     assert_eq!(channel.id(), 1, "the first id");
 
+    if std::env::args().nth(1).as_deref() == Some("huge") {
+        huge_broadcast(&channel);
+        drop(channel);
+        support::finish("channels");
+        return;
+    }
     reductions(&channel);
     outcomes(&channel);
     broadcasts(&channel);
@@ -72,6 +78,19 @@ fn broadcasts(channel: &Channel) {
             assert!(data.iter().enumerate().all(|(at, byte)| *byte == content(at)));
         }
     }
+}
+
+/// More bytes than an `int` counts.
+fn huge_broadcast(channel: &Channel) {
+    const BYTES: usize = (1 << 31) + 12_345;
+    let mut data = Vec::new();
+    if channel.rank() == Rank(0) {
+        data = vec![0x5A; BYTES];
+        data[BYTES - 1] = 7;
+        data[1 << 31] = 9;
+    }
+    channel.broadcast(Rank(0), &mut data).expect("a broadcast");
+    assert_eq!((data.len(), data[0], data[1 << 31], data[BYTES - 1]), (BYTES, 0x5A, 9, 7));
 }
 
 fn gathers(channel: &Channel) {

@@ -10,6 +10,12 @@ use support::group_of;
 
 fn main() {
     let (rank, size) = support::init();
+    if std::env::args().nth(1).as_deref() == Some("wrong-nodes") {
+        let error = group_of(support::world()).expect_err("not a number of nodes");
+        assert!(error.to_string().contains(capulet_comm::NODES_VARIABLE), "{error}");
+        support::finish("groups");
+        return;
+    }
     // A library that opens files on fresh duplicates only; MPI has far fewer than 3,000 communicators to spare.
     let first = fresh_duplicates(3000);
     let world = group_of(support::world()).expect("the world's group");

@@ -35,7 +35,7 @@ fn main() {
     for comm in comms {
         support::free(comm.0);
     }
-    fresh_duplicates(100);
+    fresh_duplicates(40);
     support::finish("threads");
 }
 
@@ -53,7 +53,7 @@ fn own_groups(comms: &[Comm]) {
 /// Opens, agrees and closes; each rank dawdles at other places, so that threads meet in every order.
 fn one_thread(comm: Comm, number: u64, rank: u32) {
     let mut random = Random((number + 1) * 7919 + u64::from(rank) * 104_729);
-    for round in 0..30 {
+    for round in 0..15 {
         let dawdle = random.below(4);
         if dawdle > 0 {
             thread::sleep(Duration::from_micros(dawdle * 100));
@@ -85,7 +85,7 @@ fn one_group_two_threads() {
         for (number, channel) in channels.into_iter().enumerate() {
             scope.spawn(move || {
                 for round in 0..20_u64 {
-                    if (me as usize + number) % 2 == 0 {
+                    if (me as usize + number).is_multiple_of(2) {
                         thread::sleep(Duration::from_micros(300));
                     }
                     let word = round * 2 + number as u64;

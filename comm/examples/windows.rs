@@ -34,11 +34,14 @@ fn main() {
 fn memory(window: &dyn NodeShared) {
     let (me, ranks) = (window.place(), window.ranks());
     assert!(window.bytes() >= 100_000 && window.bytes().is_power_of_two());
+    for owner in 0..ranks {
+        assert!(window.map(owner).iter().all(|word| word.load(Ordering::Relaxed) == 0));
+    }
+    window.barrier().expect("a barrier");
     let value = |owner: usize, at: usize| (owner * 31 + at * 7) as u8;
     for owner in 0..ranks {
         assert_eq!(window.data(owner).addr() % 4096, 0);
         assert_eq!(window.map(owner).len() * 64, window.bytes());
-        assert!(window.map(owner).iter().all(|word| word.load(Ordering::Relaxed) == 0));
         for at in (me..window.bytes()).step_by(ranks) {
             // SAFETY: inside of the part; only this rank touches these bytes before the barrier.
             unsafe { window.data(owner).add(at).write(value(owner, at)) };

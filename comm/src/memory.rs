@@ -22,7 +22,7 @@ use crate::{consts, ffi, process};
 
 const PAGE_BYTES: usize = 4096;
 /// How long the end of a window waits for the other ranks of the node.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The parts of one rank, as this process sees them.
 #[derive(Debug, Clone, Copy)]

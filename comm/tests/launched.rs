@@ -1,0 +1,130 @@
+//! Runs the programs of `examples/` under the `mpiexec` of the MPI that this crate was built for, at several numbers of
+//! ranks. `CAPULET_MPIEXEC` names another launcher.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
+
+use capulet_comm::NODES_VARIABLE;
+use capulet_comm::build::LAUNCHER;
+
+/// One program at a time: several would fight for the cores and only measure each other's patience.
+static ALONE: Mutex<()> = Mutex::new(());
+const SECONDS_MAX: &str = "150";
+const RANKS: [usize; 5] = [1, 2, 3, 4, 7];
+
+/// What Open MPI wants to be told before it runs as root, and with more ranks than cores.
+const ENVIRONMENT: [(&str, &str); 6] = [
+    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+    ("OMPI_MCA_mpi_yield_when_idle", "1"),
+    ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+    // Without the hardware for it, this component of Open MPI 5 complains at every window.
+    ("OMPI_MCA_osc", "^ucx"),
+];
+
+/// Cargo builds the examples into the folder above that of the tests.
+fn program(name: &str) -> PathBuf {
+    let test = env::current_exe().expect("a test has a path");
+    let profile = test.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps/<test>");
+    let path = profile.join("examples").join(name);
+    assert!(path.exists(), "{} is not built: cargo build --examples", path.display());
+    path
+}
+
+fn run(name: &str, arguments: &[&str], ranks: usize, variables: &[(&str, &str)]) -> Output {
+    let launcher = env::var("CAPULET_MPIEXEC").unwrap_or_else(|_| LAUNCHER.to_owned());
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", SECONDS_MAX, &launcher, "-n", &ranks.to_string()]);
+    command.arg(program(name)).args(arguments);
+    command.envs(ENVIRONMENT).env_remove(NODES_VARIABLE).envs(variables.iter().copied());
+    command.output().unwrap_or_else(|error| panic!("cannot start {launcher}: {error}"))
+}
+
+/// Runs a program and checks that every rank came to its end.
+fn pass_with(name: &str, arguments: &[&str], ranks: usize, variables: &[(&str, &str)]) -> String {
+    let output = {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        run(name, arguments, ranks, variables)
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+    let passed = text.lines().filter(|line| *line == format!("{name} passed")).count();
+    assert!(
+        output.status.success() && passed == ranks,
+        "{name} {arguments:?} {variables:?} at {ranks} ranks: {}, {passed} passed\n{text}\n{complaints}",
+        output.status
+    );
+    complaints
+}
+
+fn pass(name: &str, ranks: impl IntoIterator<Item = usize>) {
+    for ranks in ranks {
+        pass_with(name, &[], ranks, &[]);
+    }
+}
+
+#[test]
+fn channels_agree_and_cost_what_they_should() {
+    pass("channels", RANKS);
+}
+
+#[test]
+fn a_broadcast_may_be_longer_than_an_int_counts() {
+    pass_with("channels", &["huge"], 2, &[]);
+}
+
+#[test]
+fn groups_are_found_again_and_let_go() {
+    pass("groups", RANKS);
+}
+
+#[test]
+fn one_machine_can_look_like_several_nodes() {
+    for (ranks, nodes) in [(1, "3"), (4, "2"), (4, "4"), (7, "3")] {
+        pass_with("groups", &[], ranks, &[(NODES_VARIABLE, nodes)]);
+    }
+    for wrong in ["0", "-1", "two"] {
+        pass_with("groups", &["wrong-nodes"], 2, &[(NODES_VARIABLE, wrong)]);
+    }
+}
+
+#[test]
+fn windows_are_shared_and_their_barrier_drives_messages() {
+    pass("windows", RANKS);
+    pass_with("windows", &[], 4, &[(NODES_VARIABLE, "2")]);
+}
+
+#[test]
+fn threads_do_not_mix() {
+    pass("threads", [1, 2, 4]);
+}
+
+#[test]
+fn everything_may_end_in_any_order() {
+    for way in ["plain", "hook-before", "hook-after", "open", "lopsided"] {
+        for ranks in [1, 2, 4] {
+            let complaints = pass_with("ends", &[way], ranks, &[]);
+            let tidy = !matches!(way, "open" | "lopsided");
+            assert!(!(tidy && complaints.contains("leaked")), "{way}: {complaints}");
+        }
+    }
+}
+
+#[test]
+fn random_datatypes_are_those_of_mpi() {
+    for ranks in RANKS {
+        let complaints = pass_with("types", &[], ranks, &[]);
+        assert!(!complaints.contains("leaked"), "{complaints}");
+    }
+}
+
+#[test]
+fn datatypes_with_a_catch_and_other_objects() {
+    for ranks in [1, 2] {
+        let complaints = pass_with("objects", &[], ranks, &[]);
+        assert!(!complaints.contains("leaked"), "{complaints}");
+    }
+}
