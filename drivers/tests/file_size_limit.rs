@@ -4,29 +4,50 @@ use capulet_drivers::posix::PosixDriver;
 use capulet_drivers::{Batch, Driver, DriverFileExt, ErrorKind, OpenOptions, Transfer};
 use tempfile::TempDir;
 
+const LIMIT_BYTES: u64 = 10_000;
+
+fn limit_file_size(bytes: libc::rlim_t) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the limit is a valid value that lives through the call.
+    let set = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
+    assert_eq!(set, 0);
+}
+
+/// Lifts the limit before anything is printed: standard output may be a file that is longer already.
+struct Limited;
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        limit_file_size(libc::RLIM_INFINITY);
+    }
+}
+
 #[test]
 fn beyond_the_limit_is_too_large() {
-    const LIMIT_BYTES: u64 = 10_000;
     let folder = TempDir::new().unwrap();
     let file = PosixDriver::new()
         .open(&folder.path().join("file"), &OpenOptions::read_write().create(true))
         .unwrap();
-    let limit = libc::rlimit { rlim_cur: LIMIT_BYTES, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: a constant that ignores a signal is a valid handler; no other thread of this program uses signals.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    // SAFETY: the limit is a valid value that lives through the call.
-    let set = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
-    assert_eq!(set, 0);
+    limit_file_size(LIMIT_BYTES);
+    let limited = Limited;
     let data = vec![7; 8000];
     let batch = Batch::write(vec![Transfer::from_memory(0, &data), Transfer::from_memory(8000, &data)]);
     let result = file.submit(batch).wait();
+    let length = file.len();
+    let longer = file.set_len(LIMIT_BYTES + 1);
+    let reserved = file.preallocate(LIMIT_BYTES * 2);
+    let last = file.write_all_at(LIMIT_BYTES - 1, b"x");
+    drop(limited);
+
     let error = result.error.unwrap();
     assert_eq!(
         (result.bytes, error.kind(), error.offset()),
         (LIMIT_BYTES, ErrorKind::TooLarge, Some(LIMIT_BYTES))
     );
-    assert_eq!(file.len().unwrap(), LIMIT_BYTES);
-    assert_eq!(file.set_len(LIMIT_BYTES + 1).unwrap_err().kind(), ErrorKind::TooLarge);
-    assert_eq!(file.preallocate(LIMIT_BYTES * 2).unwrap_err().kind(), ErrorKind::TooLarge);
-    file.write_all_at(LIMIT_BYTES - 1, b"x").unwrap();
+    assert_eq!(length.unwrap(), LIMIT_BYTES);
+    assert_eq!(longer.unwrap_err().kind(), ErrorKind::TooLarge);
+    assert_eq!(reserved.unwrap_err().kind(), ErrorKind::TooLarge);
+    last.unwrap();
 }
