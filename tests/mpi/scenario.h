@@ -4,7 +4,7 @@
 #define SCENARIO_H
 #include "oracle.h"
 
-enum { METHOD_AT, METHOD_AT_ALL, METHOD_EACH, METHOD_ALL, METHODS };
+enum { METHOD_AT, METHOD_AT_ALL, METHOD_EACH, METHOD_ALL, METHOD_IAT, METHOD_IEACH, METHODS };
 enum { HINTS = 6 };
 enum { MEMORY_DENSE, MEMORY_SPACED, MEMORY_VECTOR, MEMORY_BACKWARD, MEMORY_SHIFTED, MEMORIES };
 
@@ -92,18 +92,25 @@ static void access_free(access_t *access)
     map_free(&access->etype);
 }
 
+static int by_pointer(int method) { return method == METHOD_EACH || method == METHOD_ALL || method == METHOD_IEACH; }
+
 static int transfer(MPI_File file, int writing, int method, i64 offset, void *base, int count, MPI_Datatype type, MPI_Status *status)
 {
-    if (method == METHOD_EACH || method == METHOD_ALL) {
+    MPI_Request request;
+    if (by_pointer(method)) {
         int code = MPI_File_seek(file, offset, MPI_SEEK_SET);
         if (code != MPI_SUCCESS) return code;
     }
+    int code;
     switch (method) {
     case METHOD_AT: return writing ? MPI_File_write_at(file, offset, base, count, type, status) : MPI_File_read_at(file, offset, base, count, type, status);
     case METHOD_AT_ALL: return writing ? MPI_File_write_at_all(file, offset, base, count, type, status) : MPI_File_read_at_all(file, offset, base, count, type, status);
     case METHOD_EACH: return writing ? MPI_File_write(file, base, count, type, status) : MPI_File_read(file, base, count, type, status);
-    default: return writing ? MPI_File_write_all(file, base, count, type, status) : MPI_File_read_all(file, base, count, type, status);
+    case METHOD_ALL: return writing ? MPI_File_write_all(file, base, count, type, status) : MPI_File_read_all(file, base, count, type, status);
+    case METHOD_IAT: code = writing ? MPI_File_iwrite_at(file, offset, base, count, type, &request) : MPI_File_iread_at(file, offset, base, count, type, &request); break;
+    default: code = writing ? MPI_File_iwrite(file, base, count, type, &request) : MPI_File_iread(file, base, count, type, &request);
     }
+    return code == MPI_SUCCESS ? MPI_Wait(&request, status) : code;
 }
 
 static MPI_Info hints_of(int variant)
@@ -128,7 +135,7 @@ static void move_through(MPI_File file, int writing, int method, const access_t 
     CHECK_OK(transfer(file, writing, method, access->offset, buffer.base, count, type, &status));
     CHECK_EQ(elements(&status, MPI_BYTE), access->bytes, "bytes in the status");
     CHECK_EQ(count_of(&status, type), count, "count in the status");
-    if (method == METHOD_EACH || method == METHOD_ALL) {
+    if (by_pointer(method)) {
         MPI_Offset position = -1;
         CHECK_OK(MPI_File_get_position(file, &position));
         CHECK_EQ(position, access->offset + access->bytes / access->etype.size, "position after");

@@ -1,8 +1,6 @@
 """Runs modules of mpi4py's own test suite on this rank and writes what became of each test.
 
-usage: mpiexec -n N [capulet run] python3 run_modules.py VERSION TEST_FOLDER RESULT_FOLDER MODULE...
-
-Tests that expected.txt lists for one rank alone are left out on more ranks.
+usage: mpiexec -n N [capulet run] python3 run_modules.py TEST_FOLDER RESULT_FOLDER MODULE...
 
 Each rank leaves RESULT_FOLDER/rank-R.json: {test id: [outcome, detail]}, outcome one of ok, fail, error, skip. A test with sub-tests is ok
 if all of them are. Test ids leave out what differs between runs.
@@ -59,34 +57,14 @@ class Collector(unittest.TestResult):
             self.note(test, outcome, f"{subtest}: " + self._exc_info_to_string(error, test))
 
 
-def left_out(version):
-    """The tests that are run on one rank alone: on more, a refused call lets their ranks part ways for good."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "expected.txt")
-    with open(path, encoding="ascii") as listed:
-        lines = [line.split() for line in listed if not line.startswith("#")]
-    return {words[1] for words in lines if words[:1] == [version] and words[2] == "1"}
-
-
-def tests_of(suite):
-    """The single tests of a suite of suites."""
-    for item in suite:
-        if isinstance(item, unittest.TestSuite):
-            yield from tests_of(item)
-        else:
-            yield item
-
-
 def main():
-    version, folder, results, modules = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
+    folder, results, modules = sys.argv[1], sys.argv[2], sys.argv[3:]
     sys.path.insert(0, folder)
     os.chdir(results)
     from mpi4py import MPI
 
     rank = MPI.COMM_WORLD.Get_rank()
-    native = "CHECK_NATIVE" in os.environ
-    without = set() if MPI.COMM_WORLD.Get_size() == 1 or native else left_out(version)
-    loaded = unittest.TestLoader().loadTestsFromNames(modules)
-    suite = unittest.TestSuite(test for test in tests_of(loaded) if test.id() not in without)
+    suite = unittest.TestLoader().loadTestsFromNames(modules)
     count = suite.countTestCases()
     collector = Collector()
     suite.run(collector)

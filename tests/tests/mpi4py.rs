@@ -25,7 +25,7 @@ fn suite(ranks: usize) {
         MODULES.into_iter().filter(|name| tests.join(format!("{name}.py")).exists()).collect();
     // 3.1.4 has no test_handle; everything else must be there
     assert!(modules.len() >= MODULES.len() - 1, "{} has only {modules:?}; run `make setup`", tests.display());
-    let job = Job::script(mpi, ranks, mpi.python()).arg(here("run_modules.py")).arg(version).arg(&tests);
+    let job = Job::script(mpi, ranks, mpi.python()).arg(here("run_modules.py")).arg(&tests);
     let folder = job.folder().to_path_buf();
     let mut job = job.arg(&folder).limit(Duration::from_secs(400)).variable("PYTHONDONTWRITEBYTECODE", "1");
     for module in modules {
