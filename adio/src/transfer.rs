@@ -70,7 +70,8 @@ impl Outcome {
 struct Prepared {
     access: Access,
     view: Arc<FileView>,
-    start_bytes: u64,
+    /// Where in the view's stream it ends, bytes.
+    end_bytes: u64,
 }
 
 impl File {
@@ -96,12 +97,12 @@ impl File {
         self.calls.count(direction);
         // SAFETY: passed on to the caller.
         let prepared = memory.and_then(|memory| unsafe { self.prepare(direction, position, &memory) });
-        let (outcome, start) = match coordination {
+        let (outcome, end) = match coordination {
             Coordination::Independent => self.alone(direction, prepared),
             Coordination::Collective => self.together(direction, prepared),
         };
-        if let (Position::Individual, Some((view, start_bytes))) = (position, start) {
-            self.advance(&view, start_bytes, outcome.bytes);
+        if let (Position::Individual, Some((view, end_bytes))) = (position, end) {
+            self.advance(&view, end_bytes);
         }
         self.calls.moved(direction, outcome.bytes);
         if let Some(error) = &outcome.error {
@@ -144,7 +145,7 @@ impl File {
         let memory = unsafe { Memory::new(memory.base, tiled) };
         let access = Access::new(view.displacement_bytes(), view.tiled(), start_bytes, memory, bytes);
         let access = access.map_err(|error| refuse(&error.to_string()))?;
-        Ok(Prepared { access, view, start_bytes })
+        Ok(Prepared { access, view, end_bytes: start_bytes + bytes })
     }
 
     fn check_direction(&self, direction: Direction) -> Result<()> {
@@ -168,7 +169,7 @@ impl File {
             Ok(prepared) => {
                 let done = independent::run(self.target(), &prepared.access, direction);
                 let outcome = Outcome { bytes: done.bytes, error: done.error.map(Error::from) };
-                (outcome, Some((prepared.view, prepared.start_bytes)))
+                (outcome, Some((prepared.view, prepared.end_bytes)))
             }
         }
     }
@@ -186,7 +187,7 @@ impl File {
         let bytes = done.bytes;
         let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
         let error = outcome(self.agree(), own).err();
-        (Outcome { bytes, error }, Some((prepared.view, prepared.start_bytes)))
+        (Outcome { bytes, error }, Some((prepared.view, prepared.end_bytes)))
     }
 
     /// One allreduce: extremes, amounts, and errors so far.
@@ -246,12 +247,11 @@ impl File {
         })
     }
 
-    /// The pointer moves on by whole etypes that were moved.
-    fn advance(&self, view: &Arc<FileView>, start_bytes: u64, bytes: u64) {
-        let whole = bytes - bytes % view.etype_bytes();
+    /// The pointer moves on by what was asked for, also where less was there to be read (MPI 4.1, 14.4.1).
+    fn advance(&self, view: &Arc<FileView>, end_bytes: u64) {
         let mut state = self.state();
         if Arc::ptr_eq(&state.view, view) {
-            state.pointer_bytes = start_bytes + whole;
+            state.pointer_bytes = end_bytes;
         }
     }
 }
