@@ -52,7 +52,7 @@ fn main() {
     let share = SEEDS / u64::from(size);
     assert!(tally.types * 10 > share * 9 && tally.refused * 20 < share, "{tally:?}");
     assert!(tally.same_natively * 4 > share && tally.other_bounds * 4 < share, "{tally:?}");
-    assert!(tally.packed_bytes > share * 300, "{tally:?}");
+    assert!(tally.packed_bytes > share * 100, "{tally:?}");
     if rank == 0 {
         println!("{tally:?}");
     }
@@ -113,7 +113,8 @@ fn compare(case: &Case, tally: &mut Tally) {
     tally.other_bounds += u64::from(!same_bounds);
     // MPICH's packing divides by the size of a part.
     let crashes = cfg!(mpi_family = "mpich") && spec.has_part_without_data();
-    if is_small(&imported) && !crashes {
+    let misreads = !case.aligned && is_open_mpi_5();
+    if is_small(&imported) && !crashes && !misreads {
         let expected = mpi_pack(handle, &imported, count);
         assert_eq!(our_pack(&imported, count), expected, "{}", context());
         if !may_differ {
@@ -127,6 +128,15 @@ fn compare(case: &Case, tally: &mut Tally) {
     assert!(again.is_equivalent(&imported));
     tally.types += 1;
     free(handle);
+}
+
+/// Open MPI 5.0 packs other bytes than asked for where elements lie at odd addresses.
+fn is_open_mpi_5() -> bool {
+    let mut text = vec![0_u8; 8192 + 1];
+    let mut length = 0;
+    // SAFETY: room for MPI_MAX_LIBRARY_VERSION_STRING characters of every MPI.
+    unsafe { ffi::MPI_Get_library_version(text.as_mut_ptr().cast(), &raw mut length) };
+    text.starts_with(b"Open MPI v5")
 }
 
 #[derive(Debug)]
@@ -156,9 +166,14 @@ fn memory_of(datatype: &Datatype, count: u64) -> (Vec<u8>, usize) {
     let reach = (count as i64 - 1) * datatype.extent();
     let low = datatype.true_lb() + reach.min(0);
     let high = datatype.true_ub() + reach.max(0);
+    let room = (-low).max(0) as usize + 64 + high.max(0) as usize + 64 + 16;
+    let mut memory = vec![0; room];
+    // The base is aligned, so that aligned types are.
     let base = (-low).max(0) as usize + 64;
-    let memory =
-        (0..base as i64 + high.max(0) + 64).map(|at| (at.wrapping_mul(0x9E37_79B1) >> 7) as u8).collect();
+    let base = base + (16 - (memory.as_ptr().addr() + base) % 16) % 16;
+    for (at, byte) in memory.iter_mut().enumerate() {
+        *byte = ((at as i64 - base as i64).wrapping_mul(0x9E37_79B1) >> 7) as u8;
+    }
     (memory, base)
 }
 
