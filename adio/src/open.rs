@@ -111,11 +111,9 @@ impl File {
         self.closed = true;
         let synced =
             if self.state().hints.sync_on_close && self.mode.writes() { self.sync() } else { Ok(()) };
-        if self.stats {
-            self.print_stats()?;
-        }
+        let told = if self.stats { self.print_stats() } else { Ok(()) };
         let deletes = self.mode.contains(AccessMode::DELETE_ON_CLOSE);
-        let ended = outcome(&self.channel, synced);
+        let ended = outcome(&self.channel, synced.and(told));
         tracing::info!(path = %self.path.display(), "closed");
         if !deletes {
             return ended;

@@ -1,6 +1,7 @@
 //! What was done with a file, summed over its ranks, for `CAPULET_STATS=1`.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::atomic::AtomicU64;
 
 use capulet_comm::ReduceOp;
@@ -56,7 +57,9 @@ impl File {
         if self.group.rank().0 == 0 {
             let names = own.iter().map(|(name, _)| *name);
             let rows: Vec<_> = names.zip(values).collect();
-            eprint!("{}", render(&self.path.to_string_lossy(), self.group.size(), &rows));
+            let text = render(&self.path.to_string_lossy(), self.group.size(), &rows);
+            // a standard error that is gone must not fail the close
+            let _ = std::io::stderr().write_all(text.as_bytes());
         }
         Ok(())
     }

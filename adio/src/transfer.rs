@@ -69,8 +69,14 @@ impl Outcome {
 /// An access that passed its checks.
 struct Prepared {
     access: Access,
+    span: Span,
+}
+
+/// A part of a view's stream.
+#[derive(Clone)]
+struct Span {
     view: Arc<FileView>,
-    /// Where in the view's stream it ends, bytes.
+    start_bytes: u64,
     end_bytes: u64,
 }
 
@@ -96,19 +102,48 @@ impl File {
         let _entered = span.enter();
         self.calls.count(direction);
         // SAFETY: passed on to the caller.
-        let prepared = memory.and_then(|memory| unsafe { self.prepare(direction, position, &memory) });
-        let (outcome, end) = match coordination {
+        let prepared =
+            memory.and_then(|memory| unsafe { self.prepare(direction, position, coordination, &memory) });
+        let outcome = match coordination {
             Coordination::Independent => self.alone(direction, prepared),
-            Coordination::Collective => self.together(direction, prepared),
+            Coordination::Collective => self.together(direction, position, prepared),
         };
-        if let (Position::Individual, Some((view, end_bytes))) = (position, end) {
-            self.advance(&view, end_bytes);
-        }
         self.calls.moved(direction, outcome.bytes);
         if let Some(error) = &outcome.error {
             tracing::debug!(%error, "access failed");
         }
         outcome
+    }
+
+    /// Checks an access. One at the individual pointer moves it here, before any byte moves, by what was asked for (MPI 4.1,
+    /// 14.4.1), and in one step: threads that use one pointer never get the same bytes.
+    ///
+    /// # Safety
+    /// As [`File::access`].
+    unsafe fn claim(
+        &self,
+        direction: Direction,
+        position: Position,
+        memory: &UserMemory,
+    ) -> Result<Prepared> {
+        loop {
+            // SAFETY: passed on to the caller.
+            let prepared = unsafe { self.prepare(direction, position, memory) }?;
+            let Span { view, start_bytes, end_bytes } = &prepared.span;
+            if position != Position::Individual || self.move_pointer(view, *start_bytes, *end_bytes) {
+                return Ok(prepared);
+            }
+        }
+    }
+
+    /// Moves the pointer, unless another thread has moved it or set a view since.
+    fn move_pointer(&self, view: &Arc<FileView>, from_bytes: u64, to_bytes: u64) -> bool {
+        let mut state = self.state();
+        let unmoved = Arc::ptr_eq(&state.view, view) && state.pointer_bytes == from_bytes;
+        if unmoved {
+            state.pointer_bytes = to_bytes;
+        }
+        unmoved
     }
 
     /// # Safety
@@ -117,16 +152,15 @@ impl File {
         &self,
         direction: Direction,
         position: Position,
+        coordination: Coordination,
         memory: &UserMemory,
     ) -> Result<Prepared> {
         self.check_direction(direction)?;
-        let (view, pointer_bytes) = {
-            let state = self.state();
-            (state.view.clone(), state.pointer_bytes)
-        };
+        let mut state = self.state();
+        let view = state.view.clone();
         let start_bytes = match position {
             Position::Explicit(offset) => view.position_bytes(offset)?,
-            Position::Individual => pointer_bytes,
+            Position::Individual => state.pointer_bytes,
         };
         let refuse = |what: &str| Error::argument(ErrorClass::Arg, what);
         let bytes =
@@ -145,7 +179,13 @@ impl File {
         let memory = unsafe { Memory::new(memory.base, tiled) };
         let access = Access::new(view.displacement_bytes(), view.tiled(), start_bytes, memory, bytes);
         let access = access.map_err(|error| refuse(&error.to_string()))?;
-        Ok(Prepared { access, view, end_bytes: start_bytes + bytes })
+        let end_bytes = start_bytes + bytes;
+        if (position, coordination) == (Position::Individual, Coordination::Independent) {
+            // taken before anything moves, and under the lock: two threads that write at the pointer write one after the
+            // other in the file. It moves by what is asked for, also where less is there to be read (MPI 4.1, 14.4.1).
+            state.pointer_bytes = end_bytes;
+        }
+        Ok(Prepared { access, view, end_bytes })
     }
 
     fn check_direction(&self, direction: Direction) -> Result<()> {
@@ -159,43 +199,43 @@ impl File {
         }
     }
 
-    fn alone(
-        &self,
-        direction: Direction,
-        prepared: Result<Prepared>,
-    ) -> (Outcome, Option<(Arc<FileView>, u64)>) {
+    fn alone(&self, direction: Direction, prepared: Result<Prepared>) -> Outcome {
         match prepared {
-            Err(error) => (Outcome::failed(error), None),
+            Err(error) => Outcome::failed(error),
             Ok(prepared) => {
                 let done = independent::run(self.target(), &prepared.access, direction);
-                let outcome = Outcome { bytes: done.bytes, error: done.error.map(Error::from) };
-                (outcome, Some((prepared.view, prepared.end_bytes)))
+                Outcome { bytes: done.bytes, error: done.error.map(Error::from) }
             }
         }
     }
 
-    fn together(
-        &self,
-        direction: Direction,
-        prepared: Result<Prepared>,
-    ) -> (Outcome, Option<(Arc<FileView>, u64)>) {
+    fn together(&self, direction: Direction, position: Position, prepared: Result<Prepared>) -> Outcome {
+        let span = prepared.as_ref().ok().map(|prepared| prepared.span.clone());
         let (prepared, agreed) = match self.sum_up(prepared) {
             Ok(agreed) => agreed,
-            Err(error) => return (Outcome::failed(error), None),
+            Err(error) => {
+                // refused on another rank: no rank's pointer moves
+                if let (Position::Individual, Some(span)) = (position, span) {
+                    self.move_pointer(&span.view, span.end_bytes, span.start_bytes);
+                }
+                return Outcome::failed(error);
+            }
         };
         let done = self.carry_out(direction, &prepared.access, &agreed);
         let bytes = done.bytes;
         let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
         let error = outcome(self.agree(), own).err();
-        (Outcome { bytes, error }, Some((prepared.view, prepared.end_bytes)))
+        Outcome { bytes, error }
     }
 
     /// One allreduce: extremes, amounts, and errors so far.
-    fn sum_up(&self, prepared: Result<Prepared>) -> Result<(Prepared, Agreed)> {
+    fn sum_up(&self, direction: Direction, prepared: Result<Prepared>) -> Result<(Prepared, Agreed)> {
         let mine =
             prepared.as_ref().map_or_else(|_| Summary::empty(), |prepared| Summary::of(&prepared.access));
         let mine = Agreed::of(&[mine]);
+        // a rank that reads where the others write would take part in another kind of rounds
         let ballot = Ballot::new(self.agree())
+            .same("direction of the access", direction as u64)
             .reduce(mine.first, ReduceOp::Min)
             .reduce(mine.end, ReduceOp::Max)
             .reduce(mine.bytes, ReduceOp::Sum)
@@ -245,13 +285,5 @@ impl File {
             tracing::warn!(%error, "no shared window");
             None
         })
-    }
-
-    /// The pointer moves on by what was asked for, also where less was there to be read (MPI 4.1, 14.4.1).
-    fn advance(&self, view: &Arc<FileView>, end_bytes: u64) {
-        let mut state = self.state();
-        if Arc::ptr_eq(&state.view, view) {
-            state.pointer_bytes = end_bytes;
-        }
     }
 }

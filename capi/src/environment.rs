@@ -35,7 +35,7 @@ use crate::report;
 pub(crate) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
-        std::panic::set_hook(Box::new(|panic| eprintln!("capulet: internal error: {panic}")));
+        std::panic::set_hook(Box::new(|panic| report::say(format_args!("internal error: {panic}"))));
         if let Some(filter) = variable("CAPULET_LOG") {
             start_logging(&filter);
         }
@@ -55,7 +55,7 @@ fn start_logging(filter: &str) {
             // `tracing`.
             let _ = tracing::subscriber::set_global_default(subscriber);
         }
-        Err(error) => eprintln!("capulet: CAPULET_LOG={filter:?} is ignored: {error}"),
+        Err(error) => report::say(format_args!("CAPULET_LOG={filter:?} is ignored: {error}")),
     }
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn composition() -> &'static Composition {
         let (context, wrong) = match compose() {
             Ok(context) => (context, None),
             Err(wrong) => {
-                eprintln!("capulet: rank {}: no file can be opened: {wrong}", report::rank());
+                report::say(format_args!("rank {}: no file can be opened: {wrong}", report::rank()));
                 (Context::new(Registry::standard()), Some(wrong))
             }
         };

@@ -1,6 +1,7 @@
 //! The last words before an abort.
 
 use std::ffi::{c_char, c_int};
+use std::io::Write as _;
 
 use mpi::ffi;
 
@@ -11,14 +12,19 @@ use crate::errhandler::Kind;
 /// where all processes were started together (MPI 9.3). Returns only if `MPI_Abort` does.
 pub(crate) fn abort(call: &str, kind: Kind, name: &str, code: c_int, detail: &str) {
     let handler = if matches!(kind, Kind::Abort) { "MPI_ERRORS_ABORT" } else { "MPI_ERRORS_ARE_FATAL" };
-    eprintln!(
-        "capulet: rank {}: {call} failed on {name}: {}: {detail}\n\
+    say(format_args!(
+        "rank {}: {call} failed on {name}: {}: {detail}\n\
          capulet: the error handler is {handler}, so the program is aborted",
         rank(),
         text(code)
-    );
+    ));
     // SAFETY: MPI is up (`guard::contained`) and the communicator is predefined.
     unsafe { ffi::MPI_Abort(comm_world(), code) };
+}
+
+/// A line on standard error. One that cannot be written is lost: a broken pipe must not end the program.
+pub(crate) fn say(text: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "capulet: {text}");
 }
 
 /// The rank in `MPI_COMM_WORLD`, or -1.

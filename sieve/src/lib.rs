@@ -51,6 +51,9 @@ pub enum Failure {
     /// The ranks of the node could not meet.
     #[error(transparent)]
     Team(#[from] capulet_comm::Error),
+    /// The driver panicked while this rank aggregated for others: a bug, told like any failure so that no rank waits.
+    #[error("the storage driver panicked")]
+    Panicked,
 }
 
 /// What an executor works on: the open file and its policies.

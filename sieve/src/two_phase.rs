@@ -11,6 +11,7 @@
 //! leave after that round together. No rank waits in MPI: the barrier belongs to the window.
 
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use capulet_atomic::Footprint;
@@ -58,7 +59,7 @@ impl<'a> NodeTeam<'a> {
             shared,
             aggregators: aggregators.clamp(1, shared.ranks()),
             window_bytes,
-            align_bytes: if whole { stripe_bytes } else { PAGE_BYTES },
+            align_bytes: if whole { stripe_bytes } else { PAGE_BYTES.min(window_bytes) },
         }
     }
 
@@ -241,7 +242,12 @@ impl<'a> Executor<'a> {
             return;
         };
         let window = self.window(base, index);
-        let (good_end, error) = self.move_window(&window);
+        let moved = catch_unwind(AssertUnwindSafe(|| self.move_window(&window)));
+        let (good_end, error) = moved.unwrap_or_else(|_| {
+            // The others wait at the barrier, and the marks must not be taken for those of the next round.
+            take_runs(window.map, 0, |_| ());
+            (window.file.start, Some(Failure::Panicked))
+        });
         if self.error.is_none() {
             self.error = error;
         }
@@ -310,7 +316,8 @@ impl<'a> Executor<'a> {
             tracing::debug!(%error, "window not isolated");
             io.good_end = window.file.start;
         }
-        let window_bytes = window.file.end - window.file.start;
+        // the last unit of the largest file offset must not reach beyond it
+        let window_bytes = (window.file.end.min(i64::MAX as u64)).saturating_sub(window.file.start);
         match self.direction {
             Direction::Write => take_runs(window.map, 0, |run| io.push(run)),
             Direction::Read => take_runs(window.map, BRIDGE_UNITS, |units| {

@@ -44,8 +44,14 @@ int main(int argc, char **argv)
 
     section("atomicity");
     if (world_size > 1) CHECK_CLASS(MPI_File_set_atomicity(file, differs), MPI_ERR_NOT_SAME);
-    section("the file works on");
     int value = world_rank, seen = -1;
+    section("direction");
+    if (world_size > 1) {
+        CHECK_CLASS(differs ? MPI_File_write_at_all(file, 0, &value, 1, MPI_INT, MPI_STATUS_IGNORE)
+                            : MPI_File_read_at_all(file, 0, &seen, 1, MPI_INT, MPI_STATUS_IGNORE), MPI_ERR_NOT_SAME);
+        CHECK_EQ(seen, -1, "value of a refused read");
+    }
+    section("the file works on");
     CHECK_OK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
     CHECK_OK(MPI_File_write_at_all(file, world_rank, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_read_at_all(file, world_rank, &seen, 1, MPI_INT, MPI_STATUS_IGNORE));
