@@ -69,14 +69,8 @@ impl Outcome {
 /// An access that passed its checks.
 struct Prepared {
     access: Access,
-    span: Span,
-}
-
-/// A part of a view's stream.
-#[derive(Clone)]
-struct Span {
     view: Arc<FileView>,
-    start_bytes: u64,
+    /// Where in the view's stream it ends, bytes.
     end_bytes: u64,
 }
 
@@ -113,37 +107,6 @@ impl File {
             tracing::debug!(%error, "access failed");
         }
         outcome
-    }
-
-    /// Checks an access. One at the individual pointer moves it here, before any byte moves, by what was asked for (MPI 4.1,
-    /// 14.4.1), and in one step: threads that use one pointer never get the same bytes.
-    ///
-    /// # Safety
-    /// As [`File::access`].
-    unsafe fn claim(
-        &self,
-        direction: Direction,
-        position: Position,
-        memory: &UserMemory,
-    ) -> Result<Prepared> {
-        loop {
-            // SAFETY: passed on to the caller.
-            let prepared = unsafe { self.prepare(direction, position, memory) }?;
-            let Span { view, start_bytes, end_bytes } = &prepared.span;
-            if position != Position::Individual || self.move_pointer(view, *start_bytes, *end_bytes) {
-                return Ok(prepared);
-            }
-        }
-    }
-
-    /// Moves the pointer, unless another thread has moved it or set a view since.
-    fn move_pointer(&self, view: &Arc<FileView>, from_bytes: u64, to_bytes: u64) -> bool {
-        let mut state = self.state();
-        let unmoved = Arc::ptr_eq(&state.view, view) && state.pointer_bytes == from_bytes;
-        if unmoved {
-            state.pointer_bytes = to_bytes;
-        }
-        unmoved
     }
 
     /// # Safety
@@ -210,17 +173,13 @@ impl File {
     }
 
     fn together(&self, direction: Direction, position: Position, prepared: Result<Prepared>) -> Outcome {
-        let span = prepared.as_ref().ok().map(|prepared| prepared.span.clone());
-        let (prepared, agreed) = match self.sum_up(prepared) {
+        let (prepared, agreed) = match self.sum_up(direction, prepared) {
             Ok(agreed) => agreed,
-            Err(error) => {
-                // refused on another rank: no rank's pointer moves
-                if let (Position::Individual, Some(span)) = (position, span) {
-                    self.move_pointer(&span.view, span.end_bytes, span.start_bytes);
-                }
-                return Outcome::failed(error);
-            }
+            Err(error) => return Outcome::failed(error),
         };
+        if position == Position::Individual {
+            self.advance(&prepared.view, prepared.end_bytes);
+        }
         let done = self.carry_out(direction, &prepared.access, &agreed);
         let bytes = done.bytes;
         let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
@@ -285,5 +244,13 @@ impl File {
             tracing::warn!(%error, "no shared window");
             None
         })
+    }
+
+    /// The pointer moves on by what was asked for, also where less was there to be read (MPI 4.1, 14.4.1).
+    fn advance(&self, view: &Arc<FileView>, end_bytes: u64) {
+        let mut state = self.state();
+        if Arc::ptr_eq(&state.view, view) {
+            state.pointer_bytes = end_bytes;
+        }
     }
 }
