@@ -51,6 +51,10 @@ int main(int argc, char **argv)
                             : MPI_File_read_at_all(file, 0, &seen, 1, MPI_INT, MPI_STATUS_IGNORE), MPI_ERR_NOT_SAME);
         CHECK_EQ(seen, -1, "value of a refused read");
     }
+    section("direction"); /* some read while the others write: not legal, and told rather than left to hang */
+    int scratch = 0;
+    CHECK_CLASS(differs && world_size > 1 ? MPI_File_read_at_all(file, 0, &scratch, 1, MPI_INT, MPI_STATUS_IGNORE)
+                                          : MPI_File_write_at_all(file, 0, &scratch, 1, MPI_INT, MPI_STATUS_IGNORE), expected);
     section("the file works on");
     CHECK_OK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
     CHECK_OK(MPI_File_write_at_all(file, world_rank, &value, 1, MPI_INT, MPI_STATUS_IGNORE));

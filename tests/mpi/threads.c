@@ -1,5 +1,5 @@
-/* Several threads of a process, each with its own file on its own communicator and on a shared one, in collectives at the same time. Exits with
- * success at once if the MPI gives no MPI_THREAD_MULTIPLE; it says so. */
+/* Several threads of a process, each with its own file on one communicator, in collectives at the same time; and
+ * several threads at the individual pointer of one file. */
 #include "check.h"
 #include <pthread.h>
 
@@ -20,6 +20,44 @@ static void *work(void *argument)
         wrong[thread] += memcmp(values, back, sizeof values) != 0;
     }
     return NULL;
+}
+
+#define RECORDS 200
+
+static MPI_File shared;
+
+static void *append(void *argument)
+{
+    int thread = (int)(intptr_t)argument;
+    for (int r = 0; r < RECORDS; r++) {
+        int record[4] = { thread, r, ~thread, ~r };
+        wrong[thread] += MPI_File_write(shared, record, 4, MPI_INT, MPI_STATUS_IGNORE) != MPI_SUCCESS;
+    }
+    return NULL;
+}
+
+/* All threads write at the individual pointer of one file: as if one after the other, so that every record is there once. */
+static void one_pointer(void)
+{
+    pthread_t threads[THREADS];
+    char name[32];
+    static int seen[THREADS][RECORDS];
+    section("one pointer");
+    snprintf(name, sizeof name, "records-%d", world_rank);
+    CHECK_OK(MPI_File_open(MPI_COMM_SELF, path_of(name), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &shared));
+    for (int t = 0; t < THREADS; t++) pthread_create(&threads[t], NULL, append, (void *)(intptr_t)t);
+    for (int t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
+    CHECK_OK(MPI_File_close(&shared));
+    long long size;
+    int *found = (int *)slurp(path_of(name), &size), odd = 0;
+    CHECK_EQ(size, 16 * THREADS * RECORDS, "size");
+    for (long long i = 0; i + 16 <= size; i += 16) {
+        const int *record = found + i / 4;
+        int fine = record[0] == ~record[2] && record[1] == ~record[3] && record[0] >= 0 && record[0] < THREADS && record[1] >= 0 && record[1] < RECORDS;
+        odd += !fine || seen[record[0]][record[1]]++;
+    }
+    CHECK_EQ(odd, 0, "records that are torn or there twice");
+    free(found);
 }
 
 int main(int argc, char **argv)
@@ -46,5 +84,6 @@ int main(int argc, char **argv)
         CHECK_EQ(wrong[t], 0, "failures in a thread");
     }
     for (int t = 0; t < THREADS; t++) CHECK_OK(MPI_File_close(&files[t]));
+    one_pointer();
     return finish();
 }
