@@ -303,7 +303,10 @@ impl Outcome {
         let said = self
             .text
             .lines()
-            .find_map(|line| line.strip_suffix(" checks passed, 0 failed")?.trim().parse::<u64>().ok());
+            // the launcher may put it behind the start of another stream's line
+            .find_map(|line| {
+                line.strip_suffix(" checks passed, 0 failed")?.rsplit(' ').next()?.parse::<u64>().ok()
+            });
         assert!(said.is_some_and(|checks| checks > 0), "{what} says of no checks\n{}", shortened(&self.text));
     }
 }
