@@ -1,4 +1,5 @@
-/* Round trips through random views: trees of type constructors, three deep, from fixed seeds. A failure names its round. */
+/* Round trips through random views: trees of type constructors, three deep, from fixed seeds. A failure names its round.
+ * argv[2] is the number of rounds, for a longer run by hand. */
 #include "scenario.h"
 
 static uint64_t state;
@@ -74,7 +75,7 @@ static access_t random_access(int rank, int size, int round)
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
-    int rounds = world_size <= 2 ? 160 : 48;
+    int rounds = argc > 2 ? atoi(argv[2]) : world_size <= 2 ? 160 : 48;
     for (int round = 0; round < rounds; round++)
         run_scenario("random", random_access, round % METHODS, round / 4 % MEMORIES, round / 3 % HINTS, round + world_size * 1000);
     return finish();

@@ -1,0 +1,32 @@
+//! The harness itself: a hang is ended with all its processes, and a check that fails fails the test.
+
+use std::time::Duration;
+
+use capulet_tests::{Job, Mpi, Through, compile};
+
+/// Processes whose command line holds `text`.
+fn running(text: &str) -> usize {
+    let entries = std::fs::read_dir("/proc").expect("/proc");
+    let lines = entries.filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok());
+    lines.filter(|line| line.split(|byte| *byte == 0).any(|word| word == text.as_bytes())).count()
+}
+
+#[test]
+fn a_hang_is_ended_with_all_its_processes() {
+    // a duration that nobody else sleeps for
+    let seconds = format!("{}.25", 100_000 + std::process::id());
+    let job = Job::script(Mpi::chosen(), 2, "sleep").arg(&seconds).through(Through::Native);
+    let outcome = job.limit(Duration::from_secs(2)).run();
+    assert!(outcome.status.is_none() && !outcome.succeeded(), "{outcome:?}");
+    assert!(outcome.elapsed < Duration::from_secs(20), "{outcome:?}");
+    assert_eq!(running(&seconds), 0, "ranks are left");
+}
+
+#[test]
+fn a_failing_check_is_seen() {
+    let mpi = Mpi::chosen();
+    // no fault is injected, and the program is told that one must be seen
+    let outcome = Job::new(mpi, 2, compile::c(mpi, "faults")).arg("MPI_ERR_IO").arg("1").run();
+    assert!(!outcome.succeeded(), "{outcome:?}");
+    assert!(outcome.text.contains("FAILED [rank"), "{outcome:?}");
+}
