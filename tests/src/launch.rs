@@ -207,10 +207,25 @@ impl Job {
 /// The user that may do least, on Debian.
 pub const NOBODY: u32 = 65534;
 
-/// A folder in memory if there is one, open to every user.
+/// What the largest of the programs writes, with room to spare.
+const SCRATCH_BYTES: u64 = 4 << 30;
+
+/// Free bytes of the file system under `path`; none if it cannot be asked.
+fn free_bytes(path: &std::ffi::CStr) -> u64 {
+    let mut about = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: `path` ends with a NUL and `about` has room for the one structure that the call writes.
+    if unsafe { libc::statvfs(path.as_ptr(), about.as_mut_ptr()) } != 0 {
+        return 0;
+    }
+    // SAFETY: the call succeeded, so that it has filled the structure.
+    let about = unsafe { about.assume_init() };
+    about.f_bavail * about.f_frsize
+}
+
+/// A folder in memory where there is room (containers have 64 MiB there), open to every user.
 fn scratch_folder() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    let place = if memory.is_dir() { memory.to_path_buf() } else { env::temp_dir() };
+    let roomy = free_bytes(c"/dev/shm") >= SCRATCH_BYTES;
+    let place = if roomy { PathBuf::from("/dev/shm") } else { env::temp_dir() };
     let folder =
         tempfile::Builder::new().prefix("capulet-test-").tempdir_in(place).expect("a temporary folder");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))
