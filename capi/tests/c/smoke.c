@@ -168,6 +168,8 @@ int main(int argc, char **argv)
     MPI_File file = MPI_FILE_NULL;
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, argv[1], mode, MPI_INFO_NULL, &file));
     CHECK(file != MPI_FILE_NULL);
+    if (file == MPI_FILE_NULL)
+        return finish();
     is_capulet(file);
     collective(file);
     views(file);
