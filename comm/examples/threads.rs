@@ -105,9 +105,14 @@ fn one_group_two_threads() {
     });
 }
 
+/// Mappings of this process.
+fn mapping_count() -> usize {
+    std::fs::read_to_string("/proc/self/maps").expect("Linux").lines().count()
+}
+
 /// A file per fresh duplicate: what was made for it goes with it.
 fn fresh_duplicates(cycles: u32) {
-    let before = census();
+    let (before, mappings) = (census(), mapping_count());
     for _ in 0..cycles {
         let comm = support::duplicate(support::world());
         let group: Arc<Group> = group_of(comm).expect("a group");
@@ -119,6 +124,8 @@ fn fresh_duplicates(cycles: u32) {
         drop(group);
         support::free(comm);
     }
+    let grown = mapping_count().saturating_sub(mappings);
+    assert!(grown < cycles as usize / 2, "{grown} mappings more: windows leak");
     let after = census();
     assert!(after.0 <= before.0 && after.1 <= before.1 + 1, "{before:?} became {after:?}");
 }

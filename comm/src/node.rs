@@ -7,6 +7,8 @@
 use std::env;
 use std::ffi::c_int;
 
+use crate::agree::ReduceOp;
+use crate::backoff::note_crowd;
 use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result, check};
@@ -69,6 +71,7 @@ pub(crate) fn split(wire: Wire<'_>) -> Result<(ffi::MPI_Comm, Node)> {
     };
     check("MPI_Comm_split_type", status)?;
     return_errors(real)?;
+    note_crowd(is_crowded(real)?);
     let comm = match parts {
         None => real,
         Some(parts) => {
@@ -78,6 +81,23 @@ pub(crate) fn split(wire: Wire<'_>) -> Result<(ffi::MPI_Comm, Node)> {
     };
     let node = describe(wire, comm)?;
     Ok((comm, node))
+}
+
+/// Whether the ranks of a machine outnumber the cores that they may use. Collective over the machine.
+fn is_crowded(machine: ffi::MPI_Comm) -> Result<bool> {
+    /// As many cores as a `cpu_set_t` tells apart.
+    const WORDS: usize = 16;
+    let mut cores = [0_u64; WORDS];
+    // SAFETY: the mask is written for at most its size; bits beyond what the kernel knows stay zero.
+    let status = unsafe { libc::sched_getaffinity(0, size_of_val(&cores), cores.as_mut_ptr().cast()) };
+    if status != 0 {
+        cores = [u64::MAX; WORDS];
+    }
+    let counters = Counters::default();
+    let (rank, size) = (rank_in(machine)?, size_of_comm(machine)?);
+    let within = Wire { comm: machine, tag: 0, rank, size, counters: &counters };
+    collective::allreduce(within, &mut cores, &[ReduceOp::BitOr; WORDS])?;
+    Ok(size > cores.iter().map(|word| word.count_ones()).sum())
 }
 
 /// Cuts a real node by color, and frees its communicator.

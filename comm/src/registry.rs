@@ -19,7 +19,7 @@ pub(crate) type Stamp = u64;
 
 /// Idle groups that are kept, so that a library that opens every file on a fresh duplicate finds its group again. Each
 /// costs two communicators and its windows.
-const IDLE_MAX: usize = 16;
+const IDLE_MAX: usize = 8;
 
 #[derive(Debug)]
 struct Entry {
