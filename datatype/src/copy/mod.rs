@@ -3,7 +3,11 @@
 //! Budget for B bytes: every byte is read once and written once; no buffer, no allocation per run. The cost beside the
 //! copying is that of two walkers, paid per row. This is the only place of the crate with `unsafe` code.
 
+// Transpack is about to call all of them.
+#[allow(dead_code)]
 mod kernel;
+#[allow(dead_code)]
+mod nest;
 mod side;
 
 use std::ops::Range;

@@ -1,6 +1,12 @@
 //! The innermost loops: equal blocks from places to places, with block sizes that the compiler knows where they are small.
 //!
-//! Only the bytes of the blocks are written, each once; nothing between them is touched.
+//! Only the bytes of the blocks are written; nothing between them is touched, not even to write it back.
+
+mod bits;
+mod fixed;
+
+use super::nest::Nest;
+pub(super) use bits::Bits;
 
 /// Where the blocks of one side lie, in bytes from its base address.
 pub(super) trait Places: Copy {
@@ -46,6 +52,37 @@ pub(super) fn source_at(base: *const u8, offset: i64) -> *const u8 {
 #[inline]
 pub(super) fn target_at(base: *mut u8, offset: i64) -> *mut u8 {
     base.wrapping_offset(offset as isize)
+}
+
+/// Copies the blocks of a nest.
+///
+/// # Safety
+/// Every block of the nest must be readable at its place in the source and writable at its place in the target, no byte that
+/// is read may be among those that are written, and no two blocks of the target may share a byte.
+pub(super) unsafe fn nest(source: *const u8, target: *mut u8, nest: &Nest) {
+    // SAFETY: the caller's promise, handed on unchanged.
+    unsafe {
+        fixed::nest(source_at(source, nest.source), target_at(target, nest.target), nest.block, &nest.dims);
+    };
+}
+
+/// Copies to consecutive bytes of `target` the units that the bits tell of.
+///
+/// # Safety
+/// `bits.count` bits must be set from bit `bits.first` on; their units must be readable at their places in the source, and as
+/// many bytes writable at `target`, apart from each other.
+pub(super) unsafe fn gather_bits((source, bits): (*const u8, Bits<'_>), target: *mut u8) {
+    // SAFETY: the caller's promise, handed on unchanged.
+    unsafe { bits::gather((source, bits), target) };
+}
+
+/// The reverse of [`gather_bits`].
+///
+/// # Safety
+/// As [`gather_bits`], with the sides exchanged.
+pub(super) unsafe fn scatter_bits(source: *const u8, (target, bits): (*mut u8, Bits<'_>)) {
+    // SAFETY: the caller's promise, handed on unchanged.
+    unsafe { bits::scatter(source, (target, bits)) };
 }
 
 /// Copies `count` blocks of `bytes` bytes.
