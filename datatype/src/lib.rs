@@ -6,6 +6,7 @@
 //! | canonicalize | [`Layout`]: strided nests over index lists, in type-map order | O(description), once |
 //! | lay end to end | [`Tiled`]: a buffer of `count` elements, or a file view | O(depth) |
 //! | walk | [`Cursor`]: runs of bytes, from any position, seeking both ways | O(depth + log n), then O(1) per run |
+//! | visit | [`Segment`], [`visit`]: the leaves of any range, for a [`LeafVisitor`] | as walking, one call per leaf |
 //! | move | [`TypedCopy`], [`pack`], [`unpack`]: any range, one pass, no buffer | O(bytes + rows) |
 //!
 //! Counts are `u64`, displacements `i64`; sizes, bounds and true extents are checked to fit in `i64` when a type is
@@ -32,6 +33,7 @@ mod canon;
 #[allow(unsafe_code)]
 mod copy;
 mod cursor;
+mod elements;
 mod error;
 mod flatten;
 mod layout;
@@ -44,6 +46,7 @@ mod signature;
 mod tiled;
 mod tiling;
 mod tree;
+mod visit;
 mod walk;
 
 pub use bounds::Bounds;
@@ -56,3 +59,4 @@ pub use named::{Named, Prim, PrimKind};
 pub use signature::Signature;
 pub use tiled::Tiled;
 pub use tree::{ArrayOrder, Combiner, DEPTH_MAX, Datatype, Distribution};
+pub use visit::{BlockIndexed, Contig, Flow, Indexed, LeafVisitor, Segment, Vector, visit};

@@ -62,8 +62,9 @@ impl Lane {
     }
 }
 
+/// What a signature is made of. The inside of a repetition is no repetition, and nothing inside is empty.
 #[derive(Debug, Clone)]
-enum Content {
+pub(crate) enum Content {
     Empty,
     Element(Prim),
     Repeat(u64, Arc<Signature>),
@@ -145,12 +146,16 @@ impl Signature {
     }
 
     /// The element that alone, repeated, makes up the signature.
-    fn only_element(&self) -> Option<Prim> {
+    pub(crate) fn only_element(&self) -> Option<Prim> {
         match &self.content {
             Content::Element(prim) => Some(*prim),
             Content::Repeat(_, inner) => inner.only_element(),
             Content::Empty | Content::Sequence(_) => None,
         }
+    }
+
+    pub(crate) fn content(&self) -> &Content {
+        &self.content
     }
 
     fn joins(&self, next: &Self) -> bool {
