@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::bounds::Bounds;
 use crate::canon::settle;
+use crate::copy::Kept;
 use crate::lower::lower;
 use crate::overlap::overlaps;
 use crate::piece::{Leaf, Piece};
@@ -45,6 +46,7 @@ pub struct Layout {
     root: Option<Piece>,
     bounds: Bounds,
     overlap: OnceLock<bool>,
+    kept: Kept,
 }
 
 impl PartialEq for Layout {
@@ -62,11 +64,21 @@ impl Eq for Layout {}
 
 impl Layout {
     pub(crate) fn of(datatype: &Datatype) -> Self {
-        Self { root: lower(datatype).map(settle), bounds: datatype.bounds(), overlap: OnceLock::new() }
+        Self {
+            root: lower(datatype).map(settle),
+            bounds: datatype.bounds(),
+            overlap: OnceLock::new(),
+            kept: Kept::default(),
+        }
     }
 
     pub(crate) fn root(&self) -> Option<&Piece> {
         self.root.as_ref()
+    }
+
+    /// What copies keep with the layout.
+    pub(crate) fn kept(&self) -> &Kept {
+        &self.kept
     }
 
     /// Bytes of data in one instance.

@@ -1,5 +1,6 @@
 //! Whether two bytes of a piece lie at one place.
 
+use crate::layout::Layout;
 use crate::piece::{Leaf, Piece};
 use crate::walk::Walker;
 
@@ -12,6 +13,47 @@ const NESTING_MAX: u32 = 8;
 /// Exact for monotone pieces and for those of few runs; conservative (`true`) for what interleaves otherwise.
 pub(crate) fn overlaps(piece: &Piece) -> bool {
     overlaps_inside(piece, 0)
+}
+
+/// Instances of few runs are compared one by one.
+const COMPARED_RUNS: u64 = 4096;
+
+/// Whether two bytes of `root`, some instances of `layout`, may lie at one place. Conservative, and quick: for what
+/// interleaves, each run of the leaf is looked at with all its repetitions.
+pub(crate) fn meets_itself(layout: &Layout, root: &Piece) -> bool {
+    if root.facts.monotone {
+        return false;
+    }
+    if root.facts.blocks <= COMPARED_RUNS {
+        return runs_overlap(root);
+    }
+    let leaf = Piece { base: 0, dims: smallvec::SmallVec::new(), ..root.clone() };
+    let runs = root.facts.blocks.div_ceil(root.dims.iter().fold(1, |n, dim| n * dim.n));
+    (runs > COMPARED_RUNS || rows_overlap(root, leaf)) && (layout.has_overlap() || dims_overlap(root))
+}
+
+/// Whether the rows that the runs of a leaf are repeated to may overlap: in themselves, or one another.
+fn rows_overlap(root: &Piece, mut leaf: Piece) -> bool {
+    leaf.facts.size = root.leaf_bytes();
+    let (mut hulls, mut longest) = (Vec::new(), 0);
+    let (mut below, mut above) = (0, 0);
+    for dim in &root.dims {
+        let reach = dim.stride.wrapping_mul(dim.n as i64 - 1);
+        below += reach.min(0);
+        above += reach.max(0);
+    }
+    let mut walker = Walker::new(&leaf, 0, leaf.facts.size);
+    while let Some(span) = walker.next_span() {
+        span.for_each(|offset, bytes| {
+            hulls.push((offset + below, offset + bytes as i64 + above));
+            longest = longest.max(bytes);
+        });
+    }
+    let mut row = Piece::block(0, longest);
+    row.facts.low = below;
+    row.facts.high = longest as i64 + above;
+    row.dims.clone_from(&root.dims);
+    any_overlap(hulls) || dims_overlap(&row)
 }
 
 fn overlaps_inside(piece: &Piece, nesting: u32) -> bool {

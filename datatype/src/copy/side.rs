@@ -44,6 +44,18 @@ impl<'a> Side<'a> {
         }
     }
 
+    /// Where the next byte lies; there must be one.
+    #[inline]
+    pub(super) fn offset(&self) -> i64 {
+        let first = match self.span {
+            Span::Strided { offset, .. } => offset,
+            Span::Index { origin, displacements, .. } | Span::VarIndex { origin, displacements, .. } => {
+                origin.wrapping_add(displacements.first().copied().unwrap_or(0))
+            }
+        };
+        first.wrapping_add(self.done as i64)
+    }
+
     /// How many blocks of `bytes` can be taken at once; `bytes` is at most the rest of the run.
     #[inline]
     pub(super) fn blocks_of(&self, run_bytes: u64, bytes: u64) -> u64 {

@@ -5,7 +5,7 @@
 mod bits;
 mod fixed;
 
-use super::nest::Nest;
+use super::nest::{Nest, NestDim};
 pub(super) use bits::Bits;
 
 /// Where the blocks of one side lie, in bytes from its base address.
@@ -64,6 +64,15 @@ pub(super) unsafe fn nest(source: *const u8, target: *mut u8, nest: &Nest) {
     unsafe {
         fixed::nest(source_at(source, nest.source), target_at(target, nest.target), nest.block, &nest.dims);
     };
+}
+
+/// As [`nest`], from and to the pointers themselves.
+///
+/// # Safety
+/// As [`nest`], of the nest with these dimensions and no offsets.
+pub(super) unsafe fn nest_at(source: *const u8, target: *mut u8, block: u64, dims: &[NestDim]) {
+    // SAFETY: the caller's promise, handed on unchanged.
+    unsafe { fixed::nest(source, target, block, dims) };
 }
 
 /// Copies to consecutive bytes of `target` the units that the bits tell of.

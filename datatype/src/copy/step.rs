@@ -1,0 +1,130 @@
+//! What has no small program: walkers that move what one loop can, a row or a slice of a list at a time.
+
+use super::kernel::{self, Listed, Progression, source_at, target_at};
+use super::side::{Front, Side};
+use crate::walk::{Span, Walker};
+
+/// Copies all that a walker has to consecutive bytes.
+///
+/// # Safety
+/// The bytes of the walker must be readable, as many must be writable at `target`, and the two be apart.
+pub(super) unsafe fn gather((source, mut walker): (*const u8, Walker<'_>), target: *mut u8) {
+    let mut offset = 0;
+    while let Some(span) = walker.next_span() {
+        // SAFETY: each span is a part of the walker's bytes, and `offset` counts the bytes before it.
+        unsafe {
+            match span {
+                Span::Strided { offset: first, block, count, stride } => {
+                    let (from, to) =
+                        (Progression { offset: first, stride }, Progression { offset, stride: block as i64 });
+                    kernel::blocks((source, from), (target, to), block, count as usize);
+                    offset += (block * count) as i64;
+                }
+                Span::Index { origin, displacements, block } => {
+                    let (from, to) =
+                        (Listed { origin, displacements }, Progression { offset, stride: block as i64 });
+                    kernel::blocks((source, from), (target, to), block, displacements.len());
+                    offset += block as i64 * displacements.len() as i64;
+                }
+                Span::VarIndex { origin, displacements, lengths } => {
+                    for (displacement, &length) in displacements.iter().zip(lengths) {
+                        let from = source_at(source, origin.wrapping_add(*displacement));
+                        kernel::run(from, target_at(target, offset), length);
+                        offset += length as i64;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The reverse of [`gather`].
+///
+/// # Safety
+/// The bytes of the walker must be writable, as many must be readable at `source`, and the two be apart.
+pub(super) unsafe fn scatter(source: *const u8, (target, mut walker): (*mut u8, Walker<'_>)) {
+    let mut offset = 0;
+    while let Some(span) = walker.next_span() {
+        // SAFETY: as in `gather`, with the sides exchanged.
+        unsafe {
+            match span {
+                Span::Strided { offset: first, block, count, stride } => {
+                    let (from, to) =
+                        (Progression { offset, stride: block as i64 }, Progression { offset: first, stride });
+                    kernel::blocks((source, from), (target, to), block, count as usize);
+                    offset += (block * count) as i64;
+                }
+                Span::Index { origin, displacements, block } => {
+                    let (from, to) =
+                        (Progression { offset, stride: block as i64 }, Listed { origin, displacements });
+                    kernel::blocks((source, from), (target, to), block, displacements.len());
+                    offset += block as i64 * displacements.len() as i64;
+                }
+                Span::VarIndex { origin, displacements, lengths } => {
+                    for (displacement, &length) in displacements.iter().zip(lengths) {
+                        let to = target_at(target, origin.wrapping_add(*displacement));
+                        kernel::run(source_at(source, offset), to, length);
+                        offset += length as i64;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Copies between two sides of several runs each: as many equal blocks at once as both have at hand.
+///
+/// # Safety
+/// The bytes of `from` must be readable, those of `to` writable, and the two be apart.
+pub(super) unsafe fn exchange(
+    (source, mut from): (*const u8, Side<'_>),
+    (target, mut to): (*mut u8, Side<'_>),
+) {
+    loop {
+        let (read, write) = (from.run_bytes(), to.run_bytes());
+        if read == 0 || write == 0 {
+            return;
+        }
+        let bytes = read.min(write);
+        let count = from.blocks_of(read, bytes).min(to.blocks_of(write, bytes));
+        let n = count as usize;
+        // SAFETY: the first `count` blocks of each side are bytes of that side.
+        unsafe {
+            match (from.front(read, bytes), to.front(write, bytes)) {
+                (Front::Progression(s), Front::Progression(t)) => {
+                    kernel::blocks((source, s), (target, t), bytes, n);
+                }
+                (Front::Progression(s), Front::Listed(t)) => {
+                    kernel::blocks((source, s), (target, t), bytes, n);
+                }
+                (Front::Listed(s), Front::Progression(t)) => {
+                    kernel::blocks((source, s), (target, t), bytes, n);
+                }
+                (Front::Listed(s), Front::Listed(t)) => kernel::blocks((source, s), (target, t), bytes, n),
+            }
+        }
+        from.take(read, bytes, count);
+        to.take(write, bytes, count);
+    }
+}
+
+/// As [`exchange`], strictly in the order of the stream: of bytes of the target that lie at one place, the last one stays.
+///
+/// # Safety
+/// As [`exchange`], but that bytes of `to` may lie at one place.
+pub(super) unsafe fn in_order(
+    (source, mut from): (*const u8, Side<'_>),
+    (target, mut to): (*mut u8, Side<'_>),
+) {
+    loop {
+        let (read, write) = (from.run_bytes(), to.run_bytes());
+        if read == 0 || write == 0 {
+            return;
+        }
+        let bytes = read.min(write);
+        // SAFETY: the next bytes of each side follow each other there.
+        unsafe { kernel::run(source_at(source, from.offset()), target_at(target, to.offset()), bytes) };
+        from.take(read, bytes, 1);
+        to.take(write, bytes, 1);
+    }
+}

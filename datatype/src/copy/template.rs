@@ -1,0 +1,200 @@
+//! Templates: a short list of moves that is one period of both sides, and the loops that run it.
+
+use super::kernel;
+use super::nest::NestDim;
+use super::program::At;
+use super::side::Side;
+use crate::piece::{Piece, gcd};
+
+/// Longer templates are not built.
+pub(super) const MOVES_MAX: usize = 4096;
+/// Instances that change places with the list of moves: enough for a vector loop.
+const INTERCHANGED_MIN: u64 = 16;
+const INTERCHANGED_MAX: u64 = 256;
+/// What the instances that are interchanged may touch on both sides: a part of the first-level cache.
+const INTERCHANGED_BYTES: u64 = 16 * 1024;
+/// Moves of a few bytes are cut to this granule at least if that makes them equal.
+const GRANULE_MIN: u64 = 4;
+/// Cutting moves to one length may make so many of one on average.
+const CUT_MAX: u64 = 3;
+
+/// One run of bytes, from place to place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Move {
+    pub(super) source: i64,
+    pub(super) target: i64,
+    pub(super) bytes: u64,
+}
+
+/// The moves of one period, in stream order.
+#[derive(Debug)]
+pub(super) struct Template {
+    moves: Box<[Move]>,
+    /// Stream position of each move.
+    starts: Box<[u64]>,
+    /// The length of all moves, or 0.
+    equal_bytes: u64,
+}
+
+impl Template {
+    /// The moves that bring the first `bytes` bytes behind a position of the source to those of the target. `None` if they
+    /// are too many.
+    pub(super) fn new((source, start): (&Piece, u64), target: &Piece, bytes: u64) -> Option<Self> {
+        let mut from = Side::new(source, start, bytes);
+        let mut to = Side::new(target, 0, bytes);
+        let mut moves: Vec<Move> = Vec::with_capacity(16);
+        loop {
+            let (read, write) = (from.run_bytes(), to.run_bytes());
+            if read == 0 || write == 0 {
+                return Some(Self::of(moves));
+            }
+            let bytes = read.min(write);
+            let next = Move { source: from.offset(), target: to.offset(), bytes };
+            from.take(read, bytes, 1);
+            to.take(write, bytes, 1);
+            let room = moves.len() < MOVES_MAX;
+            match moves.last_mut() {
+                Some(last) if last.goes_on(&next) => last.bytes += bytes,
+                _ if room => moves.push(next),
+                _ => return None,
+            }
+        }
+    }
+
+    /// The template of moves that follow each other in the stream.
+    pub(super) fn of(moves: Vec<Move>) -> Self {
+        let moves = cut(moves);
+        let first = moves.first().map_or(0, |first| first.bytes);
+        let equal_bytes = if moves.iter().all(|next| next.bytes == first) { first } else { 0 };
+        let starts = moves.iter().scan(0, |end, next| {
+            *end += next.bytes;
+            Some(*end - next.bytes)
+        });
+        Self { starts: starts.collect(), moves: moves.into(), equal_bytes }
+    }
+
+    /// Stream bytes of one period.
+    pub(super) fn bytes(&self) -> u64 {
+        self.starts.last().zip(self.moves.last()).map_or(0, |(start, last)| start + last.bytes)
+    }
+
+    /// Instances that it pays to take together, move by move; 0 if it does not: where one move of many instances is a
+    /// row of consecutive bytes on one side, and what they touch stays in the first-level cache.
+    pub(super) fn interchanged(&self, dim: NestDim) -> u64 {
+        let reach = dim.source.unsigned_abs().saturating_add(dim.target.unsigned_abs()).max(1);
+        let instances = (INTERCHANGED_BYTES / reach).min(INTERCHANGED_MAX);
+        let is_row = |stride: i64| self.equal_bytes > 0 && u64::try_from(stride) == Ok(self.equal_bytes);
+        let pays = is_row(dim.source) || is_row(dim.target);
+        if pays && self.moves.len() > 1 && instances >= INTERCHANGED_MIN { instances } else { 0 }
+    }
+
+    /// Copies stream bytes `start..end` of one period.
+    ///
+    /// # Safety
+    /// These bytes must be readable at their places in the source, writable in the target, and apart.
+    pub(super) unsafe fn part(&self, at: At, start: u64, end: u64) {
+        let first = if start == 0 { 0 } else { self.starts.partition_point(|&begin| begin <= start) - 1 };
+        for (next, &begin) in self.moves[first..].iter().zip(&self.starts[first..]) {
+            if begin >= end {
+                return;
+            }
+            let (low, high) = (start.max(begin) - begin, (end - begin).min(next.bytes));
+            let here = at.by(next.source, next.target).by(low as i64, low as i64);
+            // SAFETY: a part of the bytes that the caller promises.
+            unsafe { kernel::run(here.source, here.target, high - low) };
+        }
+    }
+
+    /// Copies `n` periods, `dim` apart; the count of `dim` is not looked at.
+    ///
+    /// # Safety
+    /// As [`Template::part`], of all bytes of all periods; no two of them may lie at one place of the target.
+    pub(super) unsafe fn periods(&self, at: At, n: u64, dim: NestDim, interchanged: u64) {
+        // SAFETY: the caller's promise, handed on unchanged; the tables are of the length that is matched.
+        unsafe {
+            if interchanged > 0 && n >= INTERCHANGED_MIN {
+                return self.interchange(at, n, dim, interchanged);
+            }
+            match self.equal_bytes {
+                4 => self.table::<4>(at, n, dim),
+                8 => self.table::<8>(at, n, dim),
+                12 => self.table::<12>(at, n, dim),
+                16 => self.table::<16>(at, n, dim),
+                24 => self.table::<24>(at, n, dim),
+                32 => self.table::<32>(at, n, dim),
+                64 => self.table::<64>(at, n, dim),
+                _ => self.mixed(at, n, dim),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Template::periods`], and all moves must be of `N` bytes.
+    unsafe fn table<const N: usize>(&self, mut at: At, n: u64, dim: NestDim) {
+        for _ in 0..n {
+            for next in &self.moves {
+                let here = at.by(next.source, next.target);
+                // SAFETY: one move of this period.
+                unsafe { here.source.copy_to_nonoverlapping(here.target, N) };
+            }
+            at = at.by(dim.source, dim.target);
+        }
+    }
+
+    /// # Safety
+    /// As [`Template::periods`].
+    unsafe fn mixed(&self, mut at: At, n: u64, dim: NestDim) {
+        for _ in 0..n {
+            for next in &self.moves {
+                let here = at.by(next.source, next.target);
+                // SAFETY: one move of this period.
+                unsafe { kernel::run(here.source, here.target, next.bytes) };
+            }
+            at = at.by(dim.source, dim.target);
+        }
+    }
+
+    /// # Safety
+    /// As [`Template::periods`].
+    unsafe fn interchange(&self, mut at: At, n: u64, dim: NestDim, together: u64) {
+        let mut left = n;
+        while left > 0 {
+            let row = [NestDim { n: left.min(together), ..dim }];
+            for next in &self.moves {
+                let here = at.by(next.source, next.target);
+                // SAFETY: one move of each of the next periods.
+                unsafe { kernel::nest_at(here.source, here.target, next.bytes, &row) };
+            }
+            left -= row[0].n;
+            at = at.times(dim, row[0].n);
+        }
+    }
+}
+
+impl Move {
+    /// Whether `next` touches the end of this on both sides.
+    fn goes_on(&self, next: &Self) -> bool {
+        let bytes = self.bytes as i64;
+        self.source.wrapping_add(bytes) == next.source && self.target.wrapping_add(bytes) == next.target
+    }
+
+    fn part(&self, start: u64, bytes: u64) -> Self {
+        let at = start as i64;
+        Self { source: self.source.wrapping_add(at), target: self.target.wrapping_add(at), bytes }
+    }
+}
+
+/// Moves of different lengths as somewhat more moves of one length, where there is such a length.
+fn cut(moves: Vec<Move>) -> Vec<Move> {
+    let granule = moves.iter().fold(0, |granule, next| gcd(granule, next.bytes));
+    let bytes: u64 = moves.iter().map(|next| next.bytes).sum();
+    let is_cut = moves.iter().any(|next| next.bytes != granule);
+    if granule < GRANULE_MIN || !is_cut || bytes / granule > CUT_MAX * moves.len() as u64 {
+        return moves;
+    }
+    let parts = |next: &Move| {
+        let next = *next;
+        (0..next.bytes / granule).map(move |i| next.part(i * granule, granule))
+    };
+    moves.iter().flat_map(parts).collect()
+}

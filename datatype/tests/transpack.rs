@@ -1,0 +1,203 @@
+//! Typed copies by program: the thirteen pairs, ranges, overlapping targets, and plans that are kept.
+
+mod pairs;
+
+use capulet_datatype::{Datatype, Named, Result, Tiled, TypedCopy, pack, unpack};
+use pairs::pairs;
+
+const CANARY: u8 = 0xc3;
+/// Bytes around what a type may touch.
+const MARGIN: usize = 96;
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|i| (i.wrapping_mul(2_654_435_761) >> 7) as u8).collect()
+}
+
+fn memory_bytes(tiled: &Tiled) -> usize {
+    tiled.true_ub() as usize + 2 * MARGIN
+}
+
+/// What a copy must leave: byte by byte.
+fn expected(source: &Tiled, memory: &[u8], target: &Tiled, parts: &[(u64, u64, u64)]) -> Vec<u8> {
+    let mut found = vec![CANARY; memory_bytes(target)];
+    for &(read, write, bytes) in parts {
+        for i in 0..bytes {
+            let (from, to) = (source.offset_of(read + i), target.offset_of(write + i));
+            found[to as usize + MARGIN] = memory[from as usize + MARGIN];
+        }
+    }
+    found
+}
+
+/// What it does leave.
+fn found(copy: &TypedCopy, memory: &[u8], parts: &[(u64, u64, u64)]) -> Vec<u8> {
+    let mut found = vec![CANARY; memory_bytes(copy.target())];
+    for &(read, write, bytes) in parts {
+        let (from, to) = (memory[MARGIN..].as_ptr(), found[MARGIN..].as_mut_ptr());
+        // SAFETY: both memories hold their types behind the margin, and they are two vectors.
+        let copied = unsafe { copy.run(from, read, to, write, bytes) };
+        assert_eq!(copied, bytes);
+    }
+    found
+}
+
+fn check(source: &Tiled, target: &Tiled, parts: &[(u64, u64, u64)], what: &str) {
+    let memory = pattern(memory_bytes(source));
+    let copy = TypedCopy::new(source.clone(), target.clone());
+    let (found, expected) = (found(&copy, &memory, parts), expected(source, &memory, target, parts));
+    let wrong = found.iter().zip(&expected).position(|(found, expected)| found != expected);
+    assert_eq!(wrong, None, "{what}: first wrong byte, {MARGIN} of margin");
+}
+
+#[test]
+fn thirteen_pairs_at_any_count() -> Result<()> {
+    for count in [1, 2, 3, 10, 100, 1000] {
+        for pair in pairs(count)? {
+            let (source, target) = pair.tiled(count)?;
+            let bytes = source.size();
+            assert_eq!(bytes, target.size());
+            check(&source, &target, &[(0, 0, bytes)], pair.name);
+            check(&target, &source, &[(0, 0, bytes)], pair.name);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn thirteen_pairs_at_odd_ranges() -> Result<()> {
+    for pair in pairs(40)? {
+        let (source, target) = pair.tiled(40)?;
+        let bytes = source.size();
+        for (start, end) in [(1, bytes), (0, bytes - 1), (7, 9), (bytes / 3, bytes - 5), (33, 34), (5, 5)] {
+            check(&source, &target, &[(start, start, end - start)], pair.name);
+        }
+        // Starts that differ: by whole instances of a side, and by less.
+        let one = bytes / 40;
+        for (read, write) in [(one, 0), (0, 3 * one), (8, 0), (0, 4), (one + 12, 20), (3, one)] {
+            check(&source, &target, &[(read, write, bytes - read.max(write))], pair.name);
+        }
+        // Parts, one after the other.
+        for step in [1, 31, 64, one, one + 1, 5 * one] {
+            let parts: Vec<_> =
+                (0..bytes).step_by(step as usize).map(|at| (at, at, step.min(bytes - at))).collect();
+            check(&source, &target, &parts, pair.name);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn transpacking_is_packing_and_unpacking() -> Result<()> {
+    for pair in pairs(100)? {
+        let (source, target) = pair.tiled(100)?;
+        let memory = pattern(source.true_ub() as usize);
+        let mut packed = vec![0; source.size() as usize];
+        pack(&source, &memory, 0..source.size(), &mut packed)?;
+        let mut unpacked = vec![CANARY; target.true_ub() as usize];
+        unpack(&target, &packed, 0..target.size(), &mut unpacked)?;
+        let mut copied = vec![CANARY; unpacked.len()];
+        let copy = TypedCopy::new(source.clone(), target);
+        // SAFETY: both memories hold their types, and they are two vectors.
+        unsafe { copy.run(memory.as_ptr(), 0, copied.as_mut_ptr(), 0, source.size()) };
+        assert!(copied == unpacked, "{}", pair.name);
+    }
+    Ok(())
+}
+
+#[test]
+fn pairs_of_sizes_that_differ() -> Result<()> {
+    let byte = Datatype::named(Named::Byte);
+    let short = Datatype::named(Named::Short);
+    let types = [
+        Datatype::hindexed(&[1, 2, 3], &[0, 3, 9], &byte)?,
+        Datatype::hindexed(&[4, 1], &[20, 3], &byte)?,
+        Datatype::vector(3, 2, 5, &short)?,
+        Datatype::resized(0, 11, &Datatype::vector(2, 1, 3, &byte)?)?,
+        Datatype::vector(5, 1, 2, &Datatype::indexed(&[1, 2], &[0, 2], &short)?)?,
+        Datatype::hindexed_block(3, &[0, 5, 11, 40, 33, 60, 71], &byte)?,
+        Datatype::vector(200, 7, 9, &byte)?,
+    ];
+    for source in &types {
+        for target in &types {
+            for (reads, writes) in [(1, 1), (7, 90), (60, 60), (200, 3)] {
+                let source = Tiled::new(source.layout().clone(), reads)?;
+                let target = Tiled::new(target.layout().clone(), writes)?;
+                let bytes = source.size().min(target.size());
+                let half = bytes / 2;
+                check(&source, &target, &[(0, 0, bytes)], "whole");
+                check(&source, &target, &[(0, 0, half), (half, half, bytes - half)], "halves");
+                check(&source, &target, &[(bytes - half, 0, half)], "shifted");
+                check(&source, &target, &[(1, bytes - half, half - 1)], "shifted");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn where_bytes_of_the_target_meet_the_last_one_stays() -> Result<()> {
+    let double = Datatype::named(Named::Double);
+    let rows = Datatype::vector(6, 1, 2, &double)?;
+    let meeting = [
+        // In one instance, and between instances.
+        Datatype::hindexed(&[1, 1, 1], &[0, 4, 16], &double)?,
+        Datatype::resized(0, 4, &Datatype::hvector(3, 1, 16, &double)?)?,
+        Datatype::resized(0, 0, &double)?,
+        Datatype::resized(
+            0,
+            16,
+            &Datatype::hindexed(&[1, 1], &[0, 40], &Datatype::contiguous(3, &double)?)?,
+        )?,
+    ];
+    for target in &meeting {
+        for count in [1, 2, 3, 100, 3000] {
+            let target = Tiled::new(target.layout().clone(), count)?;
+            let bytes = target.size();
+            for source in [&rows, &double] {
+                let source = Tiled::new(source.layout().clone(), bytes / source.size() + 1)?;
+                check(&source, &target, &[(0, 0, bytes)], "in order");
+                check(&source, &target, &[(8, 0, bytes - 3)], "in order, shifted");
+            }
+            let packed = pattern(bytes as usize);
+            let mut memory = vec![CANARY; target.true_ub() as usize];
+            unpack(&target, &packed, 0..bytes, &mut memory)?;
+            let mut last = vec![CANARY; memory.len()];
+            (0..bytes).for_each(|i| last[target.offset_of(i) as usize] = packed[i as usize]);
+            assert!(memory == last, "unpack of {count}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn plans_follow_layouts_that_come_and_go() -> Result<()> {
+    // Layouts may get the addresses of others that are gone.
+    let byte = Datatype::named(Named::Byte);
+    for round in 0..300_u64 {
+        let source = Datatype::hvector(5, 1 + round % 7, 9 + round as i64 % 5, &byte)?;
+        let target = Datatype::hindexed(&[1 + round % 7, 3], &[0, 10 + round as i64 % 3], &byte)?;
+        let (source, target) =
+            (Tiled::new(source.layout().clone(), 8)?, Tiled::new(target.layout().clone(), 8)?);
+        let bytes = source.size().min(target.size());
+        check(&source, &target, &[(0, 0, bytes)], "kept");
+    }
+    Ok(())
+}
+
+#[test]
+fn rows_of_negative_strides() -> Result<()> {
+    let float = Datatype::named(Named::Float);
+    let back = |n: u64, block, stride: i64, at: i64| {
+        Datatype::hindexed(&[1], &[at], &Datatype::hvector(n, block, stride, &float)?)
+    };
+    let sides = [back(40, 1, -8, 400)?, back(20, 2, -20, 400)?, back(10, 4, 24, 0)?];
+    for source in &sides {
+        for target in &sides {
+            let (source, target) =
+                (Tiled::new(source.layout().clone(), 1)?, Tiled::new(target.layout().clone(), 1)?);
+            check(&source, &target, &[(0, 0, 160)], "back and forth");
+            check(&source, &target, &[(3, 3, 5), (8, 8, 77), (85, 85, 75)], "back and forth");
+        }
+    }
+    Ok(())
+}
