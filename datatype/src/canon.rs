@@ -10,12 +10,21 @@
 //! | grid | a list of equal progressions that itself can be rewritten | nested repetitions |
 //! | equal | neighboring pieces of one shape | a list of one body, rewritten further |
 //! | extend | a repetition followed by more of it | a longer repetition |
+//! | period | a list whose distances and lengths recur after at most 64 entries | a repetition, and a rest |
+//! | bitmap | a dense rising list of units of 4 or 8 bytes | one bit per unit |
 //! | small | anything of at most `SMALL_BLOCKS` runs | the list of its runs, rewritten |
 //!
 //! The order of the type map never changes. All rules together take time linear in the description, and what they make
 //! is at most a constant factor larger than it. *small* makes the form of small types unique.
+//!
+//! Lists of runs of different lengths are not cut into units of their greatest common divisor: the runs of a layout are
+//! maximal, which is what cursors, counts and I/O rely on. Where units are small and dense, *bitmap* does the same for less
+//! memory; beyond that, cutting is a matter of how to copy.
 
+use crate::lists::Place;
+use crate::period::period;
 use crate::piece::{Dim, Leaf, Piece};
+use crate::runs::RunList;
 use crate::walk::Walker;
 
 /// Anything with at most so many runs is written as the list of its runs, rewritten.
@@ -47,58 +56,54 @@ pub(crate) fn repeat(mut piece: Piece, n: u64, stride: i64) -> Option<Piece> {
     Some(piece)
 }
 
-/// A list of runs under construction; empty runs vanish, and runs that touch in order join.
-#[derive(Default)]
-pub(crate) struct RunList {
-    offsets: Vec<i64>,
-    lengths: Vec<u64>,
-}
-
-impl RunList {
-    pub(crate) fn push(&mut self, offset: i64, length: u64) {
-        if length == 0 {
-            return;
-        }
-        if let (Some(last), Some(bytes)) = (self.offsets.last(), self.lengths.last_mut())
-            && *last + *bytes as i64 == offset
-        {
-            *bytes += length;
-            return;
-        }
-        self.offsets.push(offset);
-        self.lengths.push(length);
-    }
-
-    pub(crate) fn into_piece(self) -> Option<Piece> {
-        let &bytes = self.lengths.first()?;
-        if self.lengths.iter().all(|&length| length == bytes) {
-            return list(self.offsets, Piece::block(0, bytes));
-        }
-        Some(Piece::var_index(self.offsets, self.lengths))
-    }
-}
-
 /// `body` at each displacement. If the body is a run, neighbors must not touch.
-pub(crate) fn list(mut displacements: Vec<i64>, mut body: Piece) -> Option<Piece> {
-    // Move the base first: only sums of displacement and base are places of bytes, and their differences fit.
-    for displacement in &mut displacements {
-        *displacement = displacement.wrapping_add(body.base);
-    }
+pub(crate) fn list(displacements: &[i64], mut body: Piece) -> Option<Piece> {
+    // Only sums of displacement and base are places of bytes, and their differences fit.
+    let base = displacements.first()?.wrapping_add(body.base);
+    let from = displacements[0];
     body.base = 0;
-    loop {
-        let &first = displacements.first()?;
-        if displacements.len() == 1 {
-            return Some(shift(body, first));
-        }
-        let stride = displacements[1] - first;
-        let progresses = |row: &[i64]| row.windows(2).all(|pair| pair[1] - pair[0] == stride);
-        let row = 1 + displacements.windows(2).take_while(|pair| pair[1] - pair[0] == stride).count();
+    let places = displacements.iter().map(|displacement| displacement.wrapping_sub(from));
+    let piece = if places.clone().all(|place| i32::try_from(place).is_ok()) {
+        list_of::<i32>(places.map(|place| place as i32).collect(), body)
+    } else {
+        list_of::<i64>(places.collect(), body)
+    };
+    Some(shift(piece?, base))
+}
+
+/// As [`list`]; the first displacement is 0, as is the base of the body.
+pub(crate) fn list_of<P: Place>(mut displacements: Vec<P>, mut body: Piece) -> Option<Piece> {
+    while displacements.len() > 1 {
+        let stride = displacements[1].wide();
+        let progresses = |row: &[P]| row.windows(2).all(|pair| pair[1].wide() - pair[0].wide() == stride);
+        let row = 1 + displacements.windows(2).take_while(|pair| progresses(pair)).count();
         if !displacements.len().is_multiple_of(row) || !displacements.chunks_exact(row).all(progresses) {
-            return Some(Piece::index(displacements, body));
+            return periodic(displacements, body);
         }
         body = repeat(body, row as u64, stride)?;
         displacements = displacements.into_iter().step_by(row).collect();
     }
+    Some(body)
+}
+
+/// A list of which no grid can be made.
+fn periodic<P: Place>(displacements: Vec<P>, body: Piece) -> Option<Piece> {
+    let n = displacements.len();
+    let at = |entry: usize| displacements[entry].wide();
+    let Some(period) = period(n, |entry| at(entry + 1) - at(entry)) else {
+        return Some(Piece::index(displacements, body));
+    };
+    let stride = at(period);
+    if !(0..n - period).all(|entry| at(entry + period) - at(entry) == stride) {
+        return Some(Piece::index(displacements, body));
+    }
+    let part = |from: usize, to: usize| {
+        let places = (from..to).map(|entry| P::narrowed(at(entry) - at(from))).collect();
+        Some(shift(list_of::<P>(places, body.clone())?, at(from)))
+    };
+    let whole = n / period * period;
+    let head = repeat(part(0, period)?, (n / period) as u64, stride)?;
+    Some(if whole == n { head } else { Piece::sequence(vec![head, part(whole, n)?]) })
 }
 
 /// Adds the runs of a piece to a list.
@@ -117,7 +122,7 @@ pub(crate) fn settle(piece: Piece) -> Piece {
     let settled = match &piece.leaf {
         Leaf::Block(_) => piece.facts.blocks == piece.facts.size / piece.leaf_bytes(),
         Leaf::Index(index) => piece.dims.is_empty() && index.body.as_block().is_some(),
-        Leaf::VarIndex(_) => piece.dims.is_empty(),
+        Leaf::VarIndex(_) | Leaf::Bitmap(_) => piece.dims.is_empty(),
         Leaf::Sequence(_) => false,
     };
     if settled || piece.facts.blocks > SMALL_BLOCKS {
@@ -149,15 +154,39 @@ pub(crate) fn sequence(pieces: Vec<Piece>) -> Option<Piece> {
         }
     }
     append(&mut joined, runs.into_piece());
-    let mut grouped: Vec<Piece> = joined.chunk_by(Piece::same_shape).filter_map(equal).collect();
-    if grouped.len() < 2 { grouped.pop() } else { Some(Piece::sequence(grouped)) }
+    let grouped: Vec<Piece> = joined.chunk_by(Piece::same_shape).filter_map(equal).collect();
+    recurring(grouped)
+}
+
+/// Pieces of which no neighbors have one shape.
+fn recurring(mut pieces: Vec<Piece>) -> Option<Piece> {
+    let n = pieces.len();
+    if n < 2 {
+        return pieces.pop();
+    }
+    let gap = |from: usize, to: usize| pieces[to].base.wrapping_sub(pieces[from].base);
+    let Some(period) = period(n, |entry| (gap(entry, entry + 1), pieces[entry].shape())) else {
+        return Some(Piece::sequence(pieces));
+    };
+    let stride = gap(0, period);
+    let again = |entry: usize| {
+        gap(entry, entry + period) == stride && pieces[entry].same_shape(&pieces[entry + period])
+    };
+    if !(0..n - period).all(again) {
+        return Some(Piece::sequence(pieces));
+    }
+    let rest = pieces.split_off(n / period * period);
+    pieces.truncate(period);
+    let mut all = vec![repeat(Piece::sequence(pieces), (n / period) as u64, stride)?];
+    all.extend(rest);
+    if all.len() < 2 { all.pop() } else { Some(Piece::sequence(all)) }
 }
 
 /// Neighbors of one shape as a list of that shape.
 fn equal(pieces: &[Piece]) -> Option<Piece> {
     let mut body = pieces.first()?.clone();
     body.base = 0;
-    list(pieces.iter().map(|piece| piece.base).collect(), body)
+    list(&pieces.iter().map(|piece| piece.base).collect::<Vec<_>>(), body)
 }
 
 /// Takes one level of nesting off where that does not make the description longer.

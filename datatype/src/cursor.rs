@@ -201,16 +201,7 @@ fn walk<B>(
                     merger.pending = run;
                 }
             }
-            Span::Index { origin, displacements, block } => {
-                for displacement in displacements {
-                    merger.push(Run { offset: origin + displacement, len: block }, visit)?;
-                }
-            }
-            Span::VarIndex { origin, displacements, lengths } => {
-                for (displacement, &len) in displacements.iter().zip(lengths) {
-                    merger.push(Run { offset: origin + displacement, len }, visit)?;
-                }
-            }
+            listed => listed.try_for_each(|offset, len| merger.push(Run { offset, len }, visit))?,
         }
     }
     if merger.pending.len > 0 { visit(merger.pending) } else { ControlFlow::Continue(()) }

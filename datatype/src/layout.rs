@@ -144,9 +144,14 @@ fn heap_bytes(piece: &Piece, seen: &mut HashSet<usize>) -> usize {
     let mut first = |address: usize| seen.insert(address);
     dims + match &piece.leaf {
         Leaf::Index(index) if first(Arc::as_ptr(index).addr()) => {
-            size_of_val(&**index) + size_of_val(&*index.displacements) + heap_bytes(&index.body, seen)
+            size_of_val(&**index) + index.displacements.heap_bytes() + heap_bytes(&index.body, seen)
         }
-        Leaf::VarIndex(index) if first(Arc::as_ptr(index).addr()) => index.heap_bytes(),
+        Leaf::VarIndex(index) if first(Arc::as_ptr(index).addr()) => {
+            size_of_val(&**index) + index.runs.heap_bytes()
+        }
+        Leaf::Bitmap(bitmap) if first(Arc::as_ptr(bitmap).addr()) => {
+            size_of_val(&**bitmap) + bitmap.heap_bytes()
+        }
         Leaf::Sequence(sequence) if first(Arc::as_ptr(sequence).addr()) => {
             let own =
                 size_of_val(&**sequence) + size_of_val(&*sequence.pieces) + size_of_val(&*sequence.starts);

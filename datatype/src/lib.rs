@@ -6,7 +6,7 @@
 //! | canonicalize | [`Layout`]: strided nests over index lists, in type-map order | O(description), once |
 //! | lay end to end | [`Tiled`]: a buffer of `count` elements, or a file view | O(depth) |
 //! | walk | [`Cursor`]: runs of bytes, from any position, seeking both ways | O(depth + log n), then O(1) per run |
-//! | visit | [`Segment`], [`visit`]: the leaves of any range, for a [`LeafVisitor`] | as walking, one call per leaf |
+//! | visit | [`Segment`], [`visit()`]: the leaves of any range, for a [`LeafVisitor`] | as walking, one call per leaf |
 //! | move | [`TypedCopy`], [`pack`], [`unpack`]: any range, one pass, no buffer | O(bytes + rows) |
 //!
 //! Counts are `u64`, displacements `i64`; sizes, bounds and true extents are checked to fit in `i64` when a type is
@@ -27,6 +27,7 @@
 #![deny(unsafe_code)]
 
 mod arrays;
+mod bitmap;
 mod bounds;
 mod build;
 mod canon;
@@ -35,13 +36,17 @@ mod copy;
 mod cursor;
 mod elements;
 mod error;
+mod facts;
 mod flatten;
 mod layout;
+mod lists;
 mod lower;
 mod named;
 mod order;
 mod overlap;
+mod period;
 mod piece;
+mod runs;
 mod signature;
 mod tiled;
 mod tiling;

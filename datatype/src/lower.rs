@@ -4,9 +4,10 @@
 //! that counts, the place of a byte, is exact.
 
 use crate::arrays::{Axis, axes, darray_choice, subarray_choice};
-use crate::canon::{RunList, list, repeat, sequence, shift};
+use crate::canon::{list, repeat, sequence, shift};
 use crate::named::Named;
 use crate::piece::Piece;
+use crate::runs::{RunList, piece_of_runs};
 use crate::tree::{Combiner, Datatype};
 
 /// The pieces of one instance; `None` if it has no data.
@@ -26,19 +27,19 @@ pub(crate) fn lower(datatype: &Datatype) -> Option<Piece> {
             repeat(block(old, *blocklength)?, *count, *stride_bytes)
         }
         Combiner::Indexed { blocklengths, displacements, old } => {
-            blocks(old, blocklengths, displacements, old.extent())
+            blocks(datatype, old, blocklengths, displacements, old.extent())
         }
         Combiner::Hindexed { blocklengths, displacements_bytes, old } => {
-            blocks(old, blocklengths, displacements_bytes, 1)
+            blocks(datatype, old, blocklengths, displacements_bytes, 1)
         }
         Combiner::IndexedBlock { blocklength, displacements, old } => {
-            equal_blocks(block(old, *blocklength)?, displacements, old.extent())
+            equal_blocks(datatype, block(old, *blocklength)?, displacements, old.extent())
         }
         Combiner::HindexedBlock { blocklength, displacements_bytes, old } => {
-            equal_blocks(block(old, *blocklength)?, displacements_bytes, 1)
+            equal_blocks(datatype, block(old, *blocklength)?, displacements_bytes, 1)
         }
         Combiner::Struct { blocklengths, displacements_bytes, types } => {
-            lower_struct(blocklengths, displacements_bytes, types)
+            lower_struct(datatype, blocklengths, displacements_bytes, types)
         }
         Combiner::Subarray { sizes, subsizes, starts, order, old } => {
             lower_array(body(old)?, &axes(sizes, &subarray_choice(subsizes, starts), *order, old.extent()))
@@ -66,7 +67,12 @@ fn lower_named(named: Named) -> Option<Piece> {
     runs.into_piece()
 }
 
-fn lower_struct(blocklengths: &[u64], displacements: &[i64], types: &[Datatype]) -> Option<Piece> {
+fn lower_struct(
+    datatype: &Datatype,
+    blocklengths: &[u64],
+    displacements: &[i64],
+    types: &[Datatype],
+) -> Option<Piece> {
     let fields = || blocklengths.iter().zip(displacements).zip(types);
     let is_run = |(n, old): (u64, &Datatype)| {
         let block = old.layout().root().map(Piece::as_block);
@@ -75,44 +81,54 @@ fn lower_struct(blocklengths: &[u64], displacements: &[i64], types: &[Datatype])
     if !fields().all(|((&n, _), old)| is_run((n, old))) {
         return sequence(fields().filter_map(|((&n, &at), old)| Some(shift(block(old, n)?, at))).collect());
     }
-    let mut runs = RunList::default();
-    for ((&n, &at), old) in fields() {
-        if let Some(root) = old.layout().root() {
-            runs.push(at.wrapping_add(root.base), n * root.facts.size);
-        }
-    }
-    runs.into_piece()
+    let runs = fields().filter_map(|((&n, &at), old)| {
+        let root = old.layout().root()?;
+        Some((at.wrapping_add(root.base), n.wrapping_mul(root.facts.size)))
+    });
+    list_of_runs(datatype, types.len(), runs)
+}
+
+/// All runs of a type, one after the other.
+fn list_of_runs(datatype: &Datatype, room: usize, runs: impl Iterator<Item = (i64, u64)>) -> Option<Piece> {
+    let hull = datatype.0.bounds.true_ub.wrapping_sub(datatype.0.bounds.true_lb);
+    piece_of_runs(hull as u64, datatype.size(), room, runs)
 }
 
 /// Blocks of one length.
-fn equal_blocks(block: Piece, displacements: &[i64], unit: i64) -> Option<Piece> {
+fn equal_blocks(datatype: &Datatype, block: Piece, displacements: &[i64], unit: i64) -> Option<Piece> {
     let places = displacements.iter().map(|displacement| displacement.wrapping_mul(unit));
     match block.as_block() {
         Some(bytes) => {
-            let mut runs = RunList::default();
-            places.for_each(|place| runs.push(place.wrapping_add(block.base), bytes));
-            runs.into_piece()
+            let runs = places.map(|place| (place.wrapping_add(block.base), bytes));
+            list_of_runs(datatype, displacements.len(), runs)
         }
-        None => list(places.collect(), block),
+        None => list(&places.collect::<Vec<_>>(), block),
     }
 }
 
 /// Blocks of their own lengths.
-fn blocks(old: &Datatype, blocklengths: &[u64], displacements: &[i64], unit: i64) -> Option<Piece> {
+fn blocks(
+    datatype: &Datatype,
+    old: &Datatype,
+    blocklengths: &[u64],
+    displacements: &[i64],
+    unit: i64,
+) -> Option<Piece> {
     let body = body(old)?;
     let present = || blocklengths.iter().zip(displacements).filter(|(n, _)| **n > 0);
     let place = |displacement: i64| displacement.wrapping_mul(unit);
     if body.as_block().is_some_and(|bytes| i64::try_from(bytes) == Ok(old.extent())) {
-        let mut runs = RunList::default();
-        for (&n, &displacement) in present() {
-            runs.push(place(displacement).wrapping_add(body.base), n * body.facts.size);
-        }
-        return runs.into_piece();
+        let (base, bytes) = (body.base, body.facts.size);
+        let runs = blocklengths
+            .iter()
+            .zip(displacements)
+            .map(|(&n, &displacement)| (place(displacement).wrapping_add(base), n.wrapping_mul(bytes)));
+        return list_of_runs(datatype, blocklengths.len(), runs);
     }
     let (&first, _) = present().next()?;
     if present().all(|(&n, _)| n == first) {
         let displacements: Vec<i64> = present().map(|(_, &displacement)| displacement).collect();
-        return equal_blocks(repeat(body, first, old.extent())?, &displacements, unit);
+        return equal_blocks(datatype, repeat(body, first, old.extent())?, &displacements, unit);
     }
     let parts =
         present().filter_map(|(&n, &at)| Some(shift(repeat(body.clone(), n, old.extent())?, place(at))));

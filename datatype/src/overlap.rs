@@ -82,15 +82,16 @@ fn any_overlap(mut hulls: Vec<(i64, i64)>) -> bool {
 
 fn leaf_overlaps(leaf: &Leaf, nesting: u32) -> bool {
     match leaf {
-        Leaf::Block(_) => false,
+        // The units of a bitmap rise.
+        Leaf::Block(_) | Leaf::Bitmap(_) => false,
         Leaf::Index(index) => {
             let (low, high) = (index.body.facts.low, index.body.facts.high);
-            let hulls = index.displacements.iter().map(|at| (at + low, at + high)).collect();
+            let hulls = index.displacements.as_slice().iter().map(|at| (at + low, at + high)).collect();
             overlaps_inside(&index.body, nesting) || any_overlap(hulls)
         }
         Leaf::VarIndex(index) => {
-            let runs = index.displacements.iter().zip(&index.lengths);
-            any_overlap(runs.map(|(&at, &bytes)| (at, at + bytes as i64)).collect())
+            let runs = index.runs.as_slice().iter();
+            any_overlap(runs.map(|(at, bytes)| (at, at + bytes as i64)).collect())
         }
         Leaf::Sequence(sequence) => {
             let hull = |piece: &Piece| (piece.base + piece.facts.low, piece.base + piece.facts.high);

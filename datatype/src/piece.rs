@@ -4,10 +4,14 @@
 //! to that byte. So the shape of a piece is independent of its place, all numbers in it are distances between bytes (and
 //! fit in `i64`, as constructors check that true extents do), and equal shapes are found by comparing fingerprints.
 
-use std::mem::size_of_val;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+
+use crate::bitmap::{Bitmap, bitmap_bytes};
+use crate::facts::{list_facts, list_shape, table_facts, table_shape};
+use crate::lists::{DisplacementList, Place, RunSlice, RunTable, Start, Table};
 
 /// `n > 1` repetitions of what is inside, `stride` bytes apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub(crate) enum Leaf {
     Index(Arc<Index>),
     /// Runs of their own lengths at listed displacements.
     VarIndex(Arc<VarIndex>),
+    /// Dense equal units in rising order, as one bit each.
+    Bitmap(Arc<Bitmap>),
     /// Differing pieces, one after the other.
     Sequence(Arc<Sequence>),
 }
@@ -34,7 +40,7 @@ pub(crate) enum Leaf {
 /// Equal bodies at listed displacements; the first displacement is 0, as is the base of the body.
 #[derive(Debug)]
 pub(crate) struct Index {
-    pub(crate) displacements: Box<[i64]>,
+    pub(crate) displacements: DisplacementList,
     pub(crate) body: Piece,
     /// Seams between neighboring bodies at which the runs touch.
     pub(crate) touches: u64,
@@ -44,10 +50,7 @@ pub(crate) struct Index {
 /// Runs of their own lengths; the first displacement is 0 and neighbors do not touch.
 #[derive(Debug)]
 pub(crate) struct VarIndex {
-    pub(crate) displacements: Box<[i64]>,
-    pub(crate) lengths: Box<[u64]>,
-    /// Stream position of every `PREFIX_STEP`-th run.
-    prefix: Box<[u64]>,
+    pub(crate) runs: RunTable,
     shape: u128,
 }
 
@@ -59,8 +62,6 @@ pub(crate) struct Sequence {
     pub(crate) starts: Box<[u64]>,
     shape: u128,
 }
-
-const PREFIX_STEP: usize = 32;
 
 /// What is known about a piece; offsets are relative to its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +93,10 @@ pub(crate) struct Piece {
     pub(crate) facts: Facts,
 }
 
+fn address<T>(shared: &Arc<T>) -> usize {
+    Arc::as_ptr(shared).addr()
+}
+
 pub(crate) fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
@@ -108,6 +113,25 @@ pub(crate) fn mix(state: u128, value: u64) -> u128 {
         .wrapping_mul(0xff51_afd7_ed55_8ccd);
     high ^= high >> 32;
     (u128::from(high.wrapping_add(low.rotate_left(17))) << 64) | u128::from(low.wrapping_add(high >> 7))
+}
+
+/// Bitmaps are not for short lists.
+const BITMAP_RUNS_MIN: u64 = 64;
+/// Nor for long runs, which are faster to copy as such.
+const BITMAP_UNITS_PER_RUN_MAX: u64 = 4;
+/// One place in so many must be a unit.
+const BITMAP_SPARSE_MAX: u64 = 4;
+
+/// The unit of the bitmap that is to replace a list of runs of so many bytes; `None` where the list is better.
+fn bitmap_unit(facts: &Facts, list_bytes: usize) -> Option<u64> {
+    if !facts.monotone || facts.blocks < BITMAP_RUNS_MIN {
+        return None;
+    }
+    let unit = [8, 4].into_iter().find(|&unit| facts.granule.is_multiple_of(unit))?;
+    let (places, units) = (facts.high as u64 / unit, facts.size / unit);
+    let dense = u32::try_from(places).is_ok() && units >= places.div_ceil(BITMAP_SPARSE_MAX);
+    let short = units <= facts.blocks * BITMAP_UNITS_PER_RUN_MAX;
+    (dense && short && bitmap_bytes(places) < list_bytes as u64).then_some(unit)
 }
 
 impl Facts {
@@ -151,48 +175,34 @@ impl Piece {
         Self { base, dims: SmallVec::new(), leaf: Leaf::Block(bytes), facts: Facts::block(bytes) }
     }
 
-    /// `body` at each of at least two displacements. The base of the body moves into the displacements.
-    pub(crate) fn index(mut displacements: Vec<i64>, mut body: Self) -> Self {
-        let first = displacements[0];
-        let base = first + body.base;
-        body.base = 0;
-        let mut facts = body.facts;
-        let mut touches = 0;
-        let mut shape = mix(body.shape(), 0x1d);
-        let mut previous = 0;
-        for displacement in &mut displacements {
-            *displacement -= first;
-            shape = mix(shape, *displacement as u64);
+    /// `body` at each of at least two displacements, of which the first is 0, as is the base of the body.
+    pub(crate) fn index<P: Place>(displacements: Vec<P>, body: Self) -> Self {
+        let (facts, touches) = list_facts(&displacements, &body.facts);
+        let list_bytes = size_of_val(&*displacements);
+        if let (Some(bytes), Some(unit)) = (body.as_block(), bitmap_unit(&facts, list_bytes)) {
+            let runs = displacements.iter().map(|at| (at.wide(), bytes));
+            return Self::bitmap(Bitmap::new(unit, facts.high, runs), facts);
         }
-        for &displacement in &displacements[1..] {
-            touches += u64::from(previous + body.facts.end == displacement);
-            facts = facts.then(&body.facts, displacement);
-            previous = displacement;
-        }
-        let index = Index { displacements: displacements.into(), body, touches, shape };
-        Self { base, dims: SmallVec::new(), leaf: Leaf::Index(Arc::new(index)), facts }
+        let shape = list_shape(&displacements, body.shape());
+        let index = Index { displacements: P::boxed(displacements), body, touches, shape };
+        Self { base: 0, dims: SmallVec::new(), leaf: Leaf::Index(Arc::new(index)), facts }
     }
 
-    /// At least two runs, none empty, of which no neighbors touch.
-    pub(crate) fn var_index(mut displacements: Vec<i64>, lengths: Vec<u64>) -> Self {
-        let base = displacements[0];
-        let mut facts = Facts::block(lengths[0]);
-        let mut prefix = Vec::with_capacity(lengths.len().div_ceil(PREFIX_STEP));
-        let (mut shape, mut position) = (0x7a, 0);
-        for (i, (displacement, &length)) in displacements.iter_mut().zip(&lengths).enumerate() {
-            *displacement -= base;
-            if i % PREFIX_STEP == 0 {
-                prefix.push(position);
-            }
-            if i > 0 {
-                facts = facts.then(&Facts::block(length), *displacement);
-            }
-            position += length;
-            shape = mix(mix(shape, *displacement as u64), length);
+    /// At least two runs, none empty, of which no neighbors touch, and the length of the stream behind their starts. The
+    /// first displacement is 0.
+    pub(crate) fn var_index<S: Start>(displacements: Vec<S::Place>, starts: Vec<S>) -> Self {
+        let facts = table_facts(&displacements, &starts);
+        if let Some(unit) = bitmap_unit(&facts, size_of_val(&*displacements) + size_of_val(&*starts)) {
+            let runs = RunSlice { displacements: &displacements, starts: &starts };
+            return Self::bitmap(Bitmap::new(unit, facts.high, runs.iter()), facts);
         }
-        let (displacements, lengths) = (displacements.into(), lengths.into());
-        let leaf = VarIndex { displacements, lengths, prefix: prefix.into(), shape };
-        Self { base, dims: SmallVec::new(), leaf: Leaf::VarIndex(Arc::new(leaf)), facts }
+        let shape = table_shape(&displacements, &starts);
+        let leaf = VarIndex { runs: S::boxed(Table::new(displacements, starts)), shape };
+        Self { base: 0, dims: SmallVec::new(), leaf: Leaf::VarIndex(Arc::new(leaf)), facts }
+    }
+
+    fn bitmap(bitmap: Bitmap, facts: Facts) -> Self {
+        Self { base: 0, dims: SmallVec::new(), leaf: Leaf::Bitmap(Arc::new(bitmap)), facts }
     }
 
     /// At least two pieces, one after the other.
@@ -221,6 +231,7 @@ impl Piece {
             Leaf::Block(bytes) => mix(0xb1, *bytes),
             Leaf::Index(index) => index.shape,
             Leaf::VarIndex(index) => index.shape,
+            Leaf::Bitmap(bitmap) => bitmap.shape(),
             Leaf::Sequence(sequence) => sequence.shape,
         }
     }
@@ -230,9 +241,39 @@ impl Piece {
         self.dims.iter().fold(self.leaf_shape(), |shape, dim| mix(mix(shape, dim.n), dim.stride as u64))
     }
 
-    /// Whether both pieces are the same but for their place.
+    /// Whether both pieces are the same but for their place. Exact: fingerprints only tell differing pieces apart quickly.
     pub(crate) fn same_shape(&self, other: &Self) -> bool {
-        self.facts == other.facts && self.dims == other.dims && self.shape() == other.shape()
+        self.is_like(other, &mut HashSet::new())
+    }
+
+    /// As [`Piece::same_shape`]; pairs of shared parts that were found equal before are not compared again, so that the
+    /// time is linear however often a part occurs.
+    fn is_like(&self, other: &Self, known: &mut HashSet<(usize, usize)>) -> bool {
+        if self.facts != other.facts || self.dims != other.dims {
+            return false;
+        }
+        let mut is_new = |left: usize, right: usize| left != right && known.insert((left, right));
+        match (&self.leaf, &other.leaf) {
+            (Leaf::Block(left), Leaf::Block(right)) => left == right,
+            (Leaf::Index(left), Leaf::Index(right)) => {
+                !is_new(address(left), address(right))
+                    || (left.shape == right.shape
+                        && left.displacements == right.displacements
+                        && left.body.is_like(&right.body, known))
+            }
+            (Leaf::VarIndex(left), Leaf::VarIndex(right)) => {
+                Arc::ptr_eq(left, right) || (left.shape == right.shape && left.runs == right.runs)
+            }
+            (Leaf::Bitmap(left), Leaf::Bitmap(right)) => Arc::ptr_eq(left, right) || left == right,
+            (Leaf::Sequence(left), Leaf::Sequence(right)) => {
+                let mut pairs = left.pieces.iter().zip(&right.pieces);
+                !is_new(address(left), address(right))
+                    || (left.shape == right.shape
+                        && left.pieces.len() == right.pieces.len()
+                        && pairs.all(|(left, right)| left.base == right.base && left.is_like(right, known)))
+            }
+            _ => false,
+        }
     }
 
     /// Stream bytes of the leaf alone.
@@ -251,33 +292,6 @@ impl Piece {
     /// The greatest common divisor of the offsets of all runs and of their lengths.
     pub(crate) fn granule(&self) -> u64 {
         gcd(self.facts.granule, self.base.unsigned_abs())
-    }
-}
-
-impl VarIndex {
-    /// The run that holds stream byte `position`, and the position inside of that run. O(log n).
-    pub(crate) fn locate(&self, position: u64) -> (usize, u64) {
-        let step = self.prefix.partition_point(|&start| start <= position) - 1;
-        let (mut entry, mut left) = (step * PREFIX_STEP, position - self.prefix[step]);
-        while left >= self.lengths[entry] {
-            left -= self.lengths[entry];
-            entry += 1;
-        }
-        (entry, left)
-    }
-
-    /// Memory of the lists, in bytes.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        size_of_val(self)
-            + size_of_val(&*self.displacements)
-            + size_of_val(&*self.lengths)
-            + size_of_val(&*self.prefix)
-    }
-
-    /// Stream position of a run. O(1).
-    pub(crate) fn start_of(&self, entry: usize) -> u64 {
-        let step = entry / PREFIX_STEP;
-        self.prefix[step] + self.lengths[step * PREFIX_STEP..entry].iter().sum::<u64>()
     }
 }
 

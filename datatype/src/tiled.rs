@@ -189,12 +189,17 @@ fn offset_of(mut piece: &Piece, mut position: u64) -> i64 {
             Leaf::Index(index) => {
                 let entry = (position / index.body.facts.size) as usize;
                 position %= index.body.facts.size;
-                offset = offset.wrapping_add(index.displacements[entry]);
+                offset = offset.wrapping_add(index.displacements.get(entry));
                 piece = &index.body;
             }
             Leaf::VarIndex(index) => {
-                let (entry, inside) = index.locate(position);
-                return offset.wrapping_add(index.displacements[entry]).wrapping_add(inside as i64);
+                let (entry, inside) = index.runs.locate(position);
+                let (at, _) = index.runs.as_slice().get(entry);
+                return offset.wrapping_add(at).wrapping_add(inside as i64);
+            }
+            Leaf::Bitmap(bitmap) => {
+                let place = bitmap.select(position / bitmap.unit);
+                return offset.wrapping_add((place * bitmap.unit + position % bitmap.unit) as i64);
             }
             Leaf::Sequence(sequence) => {
                 let (entry, inside) = sequence.locate(position);
@@ -223,15 +228,21 @@ fn bytes_below(mut piece: &Piece, mut reach: i64) -> u64 {
         match &piece.leaf {
             Leaf::Block(bytes) => return below + (reach as u64).min(*bytes),
             Leaf::Index(index) => {
-                let entry = index.displacements.partition_point(|&at| at < reach).max(1) - 1;
+                let entry = index.displacements.as_slice().partition_point(|at| at < reach).max(1) - 1;
                 below += entry as u64 * index.body.facts.size;
-                reach -= index.displacements[entry];
+                reach -= index.displacements.get(entry);
                 piece = &index.body;
             }
             Leaf::VarIndex(index) => {
-                let entry = index.displacements.partition_point(|&at| at < reach).max(1) - 1;
-                let inside = (reach - index.displacements[entry]).max(0) as u64;
-                return below + index.start_of(entry) + inside.min(index.lengths[entry]);
+                let entry = index.runs.partition_point(|at| at < reach).max(1) - 1;
+                let (at, bytes) = index.runs.as_slice().get(entry);
+                let inside = (reach - at).max(0) as u64;
+                return below + index.runs.start_of(entry) + inside.min(bytes);
+            }
+            Leaf::Bitmap(bitmap) => {
+                let (place, inside) = (reach as u64 / bitmap.unit, reach as u64 % bitmap.unit);
+                let torn = if bitmap.has(place) { inside } else { 0 };
+                return below + bitmap.units_below(place) * bitmap.unit + torn;
             }
             Leaf::Sequence(sequence) => {
                 let entry = sequence.pieces.partition_point(|piece| piece.base < reach).max(1) - 1;
@@ -271,17 +282,18 @@ fn leaf_breaks_below(leaf: &Leaf, position: u64) -> u64 {
             let body = &index.body;
             let (entry, inside) = ((position / body.facts.size) as usize, position % body.facts.size);
             let seams = if inside > 0 { entry } else { entry - 1 };
-            let touching = |pair: &&[i64]| pair[0] + body.facts.end == pair[1];
+            let at = |entry: usize| index.displacements.get(entry);
             let touches = match index.touches {
                 0 => 0,
-                _ => index.displacements[..=seams].windows(2).filter(touching).count(),
+                _ => (0..seams).filter(|&entry| at(entry) + body.facts.end == at(entry + 1)).count(),
             };
             entry as u64 * (body.facts.blocks - 1) + (seams - touches) as u64 + breaks_below(body, inside)
         }
         Leaf::VarIndex(index) => {
-            let (entry, _) = index.locate(position - 1);
+            let (entry, _) = index.runs.locate(position - 1);
             entry as u64
         }
+        Leaf::Bitmap(bitmap) => bitmap.runs_through(bitmap.select((position - 1) / bitmap.unit)) - 1,
         Leaf::Sequence(sequence) => {
             let (entry, inside) = sequence.locate(position - 1);
             let whole = &sequence.pieces[..=entry];

@@ -6,7 +6,8 @@
 //!
 //! Each leaf holds whole basic elements of one kind, which it names. So a leaf ends where the kind of the elements changes;
 //! an element that the range tears is handed out as bytes. Leaves come in stream order, and their bytes together are
-//! exactly the range. Neighboring leaves may touch in memory: who wants maximal runs asks a [`crate::Cursor`].
+//! exactly the range. Neighboring leaves may touch in memory: who wants maximal runs asks a [`crate::Cursor`]. Long lists
+//! come in parts.
 //!
 //! Cost: O(depth + log n) to start; then one call per leaf, and the same again per change of the kind of elements. Nothing
 //! is allocated.
@@ -265,6 +266,17 @@ pub fn visit<V: LeafVisitor + ?Sized>(
 
 const BYTE: Prim = Prim::new(PrimKind::Byte, 1);
 
+/// Listed runs come in parts of at most so many, as layouts keep their lists in a more compact form.
+const LISTED_AT_ONCE: usize = 128;
+
+fn has_whole_runs(span: Span<'_>, unit: u64) -> bool {
+    let torn = span.try_for_each(|_, bytes| match bytes % unit {
+        0 => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    });
+    torn.is_continue()
+}
+
 /// A visitor under way.
 struct Drive<'a, V: ?Sized> {
     root: &'a Piece,
@@ -304,7 +316,7 @@ impl<V: LeafVisitor + ?Sized> Drive<'_, V> {
         while let Some(span) = walker.next_span() {
             let whole = match span {
                 Span::Strided { block, .. } | Span::Index { block, .. } => block % unit == 0,
-                Span::VarIndex { lengths, .. } => unit == 1 || lengths.iter().all(|bytes| bytes % unit == 0),
+                Span::VarIndex { .. } | Span::Bitmap { .. } => unit == 1 || has_whole_runs(span, unit),
             };
             if whole && open.bytes.is_multiple_of(unit) {
                 self.run(std::mem::replace(&mut open, Contig { offset: 0, bytes: 0, element }))?;
@@ -345,14 +357,46 @@ impl<V: LeafVisitor + ?Sized> Drive<'_, V> {
                 let leaf = Vector { offset, count, block_bytes, stride_bytes, element };
                 (self.visitor.vector(leaf), leaf.bytes())
             }
-            Span::Index { origin, displacements, block: block_bytes } => {
-                let leaf = BlockIndexed { origin, displacements, block_bytes, element };
-                (self.visitor.block_indexed(leaf), leaf.bytes())
+            Span::Index { origin, .. } | Span::VarIndex { origin, .. } | Span::Bitmap { origin, .. } => {
+                return self.listed(span, origin, element);
             }
-            Span::VarIndex { origin, displacements, lengths } => {
-                let leaf = Indexed { origin, displacements, lengths, element };
-                (self.visitor.indexed(leaf), leaf.bytes())
+        };
+        self.done(flow, bytes)
+    }
+
+    /// Listed runs, a part of the list at a time.
+    fn listed(&mut self, span: Span<'_>, origin: i64, element: Prim) -> ControlFlow<V::Break> {
+        let (mut displacements, mut lengths, mut n) = ([0; LISTED_AT_ONCE], [0; LISTED_AT_ONCE], 0);
+        let equal = matches!(span, Span::Index { .. });
+        span.try_for_each(|offset, bytes| {
+            (displacements[n], lengths[n]) = (offset.wrapping_sub(origin), bytes);
+            n += 1;
+            if n < LISTED_AT_ONCE {
+                return ControlFlow::Continue(());
             }
+            n = 0;
+            self.part(origin, &displacements, &lengths, equal, element)
+        })?;
+        if n == 0 {
+            return ControlFlow::Continue(());
+        }
+        self.part(origin, &displacements[..n], &lengths[..n], equal, element)
+    }
+
+    fn part(
+        &mut self,
+        origin: i64,
+        displacements: &[i64],
+        lengths: &[u64],
+        equal: bool,
+        element: Prim,
+    ) -> ControlFlow<V::Break> {
+        let (flow, bytes) = if equal {
+            let leaf = BlockIndexed { origin, displacements, block_bytes: lengths[0], element };
+            (self.visitor.block_indexed(leaf), leaf.bytes())
+        } else {
+            let leaf = Indexed { origin, displacements, lengths, element };
+            (self.visitor.indexed(leaf), leaf.bytes())
         };
         self.done(flow, bytes)
     }
@@ -392,7 +436,7 @@ mod tests {
     #[test]
     fn elements_that_the_form_cuts_are_put_together() {
         let places = [0, 4, 100, 104, 108, 112, 8, 12];
-        let root = Piece::index(places.to_vec(), Piece::block(0, 4));
+        let root = Piece::index::<i64>(places.to_vec(), Piece::block(0, 4));
         let element = Prim::new(PrimKind::Float, 8);
         let mut visitor = Runs(Vec::new());
         let mut drive = Drive { root: &root, position: 8, visitor: &mut visitor };

@@ -5,8 +5,13 @@
 //! visitors work on spans, so the cost of the stack is paid per row and not per run. Nothing is allocated unless a type
 //! nests deeper than four leaves or four dimensions.
 
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+
 use smallvec::SmallVec;
 
+use crate::bitmap::{self, Bitmap};
+use crate::lists::{Displacements, RunTable, Runs};
 use crate::piece::{Leaf, Piece};
 
 /// Runs that one loop can visit. Offsets are relative to the base address.
@@ -15,9 +20,12 @@ pub(crate) enum Span<'a> {
     /// `count` runs of `block` bytes, the first at `offset`, `stride` bytes apart.
     Strided { offset: i64, block: u64, count: u64, stride: i64 },
     /// Runs of `block` bytes at `origin` plus each displacement.
-    Index { origin: i64, displacements: &'a [i64], block: u64 },
+    Index { origin: i64, displacements: Displacements<'a>, block: u64 },
     /// Runs of their own lengths at `origin` plus each displacement.
-    VarIndex { origin: i64, displacements: &'a [i64], lengths: &'a [u64] },
+    VarIndex { origin: i64, runs: Runs<'a> },
+    /// `count` units of `unit` bytes (4 or 8): those of the set bits from bit `first` on, which is set and below 64. The
+    /// unit of bit 0 lies at `origin`.
+    Bitmap { origin: i64, unit: u64, words: &'a [u64], first: u64, count: u64 },
 }
 
 impl Span<'_> {
@@ -26,23 +34,35 @@ impl Span<'_> {
     }
 
     /// Visits the runs as `(offset, bytes)`.
+    #[inline]
     pub(crate) fn for_each(self, mut visit: impl FnMut(i64, u64)) {
+        let ControlFlow::Continue(()) = self.try_for_each(|offset, bytes| {
+            visit(offset, bytes);
+            ControlFlow::<Infallible>::Continue(())
+        });
+    }
+
+    /// Visits the runs as `(offset, bytes)`, until `visit` breaks.
+    #[inline]
+    pub(crate) fn try_for_each<B>(self, mut visit: impl FnMut(i64, u64) -> ControlFlow<B>) -> ControlFlow<B> {
         match self {
             Span::Strided { mut offset, block, count, stride } => {
                 for _ in 0..count {
-                    visit(offset, block);
+                    visit(offset, block)?;
                     offset = offset.wrapping_add(stride);
                 }
+                ControlFlow::Continue(())
             }
-            Span::Index { origin, displacements, block } => {
-                for displacement in displacements {
-                    visit(origin + displacement, block);
-                }
+            Span::Index { origin, displacements: Displacements::Narrow(list), block } => {
+                list.iter().try_for_each(|&at| visit(origin + i64::from(at), block))
             }
-            Span::VarIndex { origin, displacements, lengths } => {
-                for (displacement, &bytes) in displacements.iter().zip(lengths) {
-                    visit(origin + displacement, bytes);
-                }
+            Span::Index { origin, displacements: Displacements::Wide(list), block } => {
+                list.iter().try_for_each(|&at| visit(origin + at, block))
+            }
+            Span::VarIndex { origin, runs } => runs.try_for_each(|at, bytes| visit(origin + at, bytes)),
+            Span::Bitmap { origin, unit, words, first, count } => {
+                let at = |place: u64| origin + (place * unit) as i64;
+                bitmap::try_for_each_run(words, first, count, |place, units| visit(at(place), units * unit))
             }
         }
     }
@@ -59,9 +79,6 @@ struct Frame<'a> {
     /// Position in the list of the leaf, if it has one.
     entry: usize,
 }
-
-/// Runs of a list with own lengths that are handed out at once: who wants few of them should not pay for all.
-const LISTED_AT_ONCE: usize = 128;
 
 /// Walks stream bytes `start..start + bytes` of a piece.
 #[derive(Debug)]
@@ -116,11 +133,10 @@ impl<'a> Walker<'a> {
             Leaf::Block(block) => strided_span(frame, *block, self.skip, self.left),
             Leaf::Index(index) => {
                 let block = index.body.facts.size;
-                index_span(frame, &index.displacements, block, self.skip, self.left)
+                index_span(frame, index.displacements.as_slice(), block, self.skip, self.left)
             }
-            Leaf::VarIndex(index) => {
-                var_index_span(frame, &index.displacements, &index.lengths, self.skip, self.left)
-            }
+            Leaf::VarIndex(index) => var_index_span(frame, &index.runs, self.skip, self.left),
+            Leaf::Bitmap(bitmap) => bitmap_span(frame, bitmap, self.skip, self.left),
             Leaf::Sequence(_) => return None,
         };
         self.skip = 0;
@@ -160,7 +176,7 @@ impl<'a> Walker<'a> {
         let piece = frame.piece;
         let below = match &piece.leaf {
             Leaf::Index(index) if index.body.as_block().is_none() => {
-                Some((&index.body, frame.offset.wrapping_add(index.displacements[frame.entry])))
+                Some((&index.body, frame.offset.wrapping_add(index.displacements.get(frame.entry))))
             }
             Leaf::Sequence(sequence) => Some((&sequence.pieces[frame.entry], frame.offset)),
             _ => None,
@@ -192,7 +208,7 @@ fn entries(piece: &Piece) -> usize {
     match &piece.leaf {
         Leaf::Index(index) => index.displacements.len(),
         Leaf::Sequence(sequence) => sequence.pieces.len(),
-        Leaf::Block(_) | Leaf::VarIndex(_) => 0,
+        Leaf::Block(_) | Leaf::VarIndex(_) | Leaf::Bitmap(_) => 0,
     }
 }
 
@@ -206,12 +222,13 @@ fn locate(piece: &Piece, position: u64) -> (usize, u64, Option<(&Piece, i64)>) {
             let (entry, inside) = if position == 0 { (0, 0) } else { (position / unit, position % unit) };
             let entry = entry as usize;
             let nests = index.body.as_block().is_none();
-            (entry, inside, nests.then(|| (&index.body, index.displacements[entry])))
+            (entry, inside, nests.then(|| (&index.body, index.displacements.get(entry))))
         }
         Leaf::VarIndex(index) => {
-            let (entry, inside) = if position == 0 { (0, 0) } else { index.locate(position) };
+            let (entry, inside) = if position == 0 { (0, 0) } else { index.runs.locate(position) };
             (entry, inside, None)
         }
+        Leaf::Bitmap(bitmap) => ((position / bitmap.unit) as usize, position % bitmap.unit, None),
         Leaf::Sequence(sequence) => {
             let (entry, inside) = if position == 0 { (0, 0) } else { sequence.locate(position) };
             (entry, inside, Some((&sequence.pieces[entry], 0)))
@@ -267,49 +284,59 @@ impl Frame<'_> {
 
 fn index_span<'a>(
     frame: &mut Frame<'a>,
-    displacements: &'a [i64],
+    displacements: Displacements<'a>,
     block: u64,
     skip: u64,
     left: u64,
 ) -> (Span<'a>, u64, bool) {
     let (origin, entry) = (frame.offset, frame.entry);
     if skip > 0 || left < block {
-        let (span, bytes, run_ends) = partial(origin + displacements[entry], block, skip, left);
+        let (span, bytes, run_ends) = partial(origin + displacements.get(entry), block, skip, left);
         frame.entry += usize::from(run_ends);
         return (span, bytes, frame.wrap_entry(displacements.len()));
     }
     let count = ((displacements.len() - entry) as u64).min(left / block) as usize;
-    let displacements_here = &displacements[entry..entry + count];
     frame.entry += count;
-    let span = Span::Index { origin, displacements: displacements_here, block };
+    let span = Span::Index { origin, displacements: displacements.part(entry, entry + count), block };
     (span, count as u64 * block, frame.wrap_entry(displacements.len()))
 }
 
 fn var_index_span<'a>(
     frame: &mut Frame<'a>,
-    displacements: &'a [i64],
-    lengths: &'a [u64],
+    table: &'a RunTable,
     skip: u64,
     left: u64,
 ) -> (Span<'a>, u64, bool) {
-    let (origin, entry) = (frame.offset, frame.entry);
-    if skip > 0 || left < lengths[entry] {
-        let (span, bytes, run_ends) = partial(origin + displacements[entry], lengths[entry], skip, left);
+    let (origin, entry, runs) = (frame.offset, frame.entry, table.as_slice());
+    let (at, length) = runs.get(entry);
+    if skip > 0 || left < length {
+        let (span, bytes, run_ends) = partial(origin + at, length, skip, left);
         frame.entry += usize::from(run_ends);
-        return (span, bytes, frame.wrap_entry(lengths.len()));
+        return (span, bytes, frame.wrap_entry(runs.len()));
     }
-    let (mut end, mut bytes) = (entry, 0);
-    for &length in lengths[entry..].iter().take(LISTED_AT_ONCE) {
-        if length > left - bytes {
-            break;
-        }
-        bytes += length;
-        end += 1;
-    }
+    let start = table.start_of(entry);
+    let end = entry + table.whole_below(entry, start.saturating_add(left));
     frame.entry = end;
-    let span =
-        Span::VarIndex { origin, displacements: &displacements[entry..end], lengths: &lengths[entry..end] };
-    (span, bytes, frame.wrap_entry(lengths.len()))
+    let span = Span::VarIndex { origin, runs: runs.part(entry, end) };
+    (span, table.start_of(end) - start, frame.wrap_entry(runs.len()))
+}
+
+fn bitmap_span<'a>(frame: &mut Frame<'a>, bitmap: &'a Bitmap, skip: u64, left: u64) -> (Span<'a>, u64, bool) {
+    let (unit, units) = (bitmap.unit, bitmap.units());
+    let entry = frame.entry as u64;
+    let place = if entry == 0 { 0 } else { bitmap.select(entry) };
+    if skip > 0 || left < unit {
+        let offset = frame.offset + (place * unit) as i64;
+        let (span, bytes, unit_ends) = partial(offset, unit, skip, left);
+        frame.entry += usize::from(unit_ends);
+        return (span, bytes, frame.wrap_entry(units as usize));
+    }
+    let count = (units - entry).min(left / unit);
+    frame.entry += count as usize;
+    let origin = frame.offset + (place / 64 * 64 * unit) as i64;
+    let words = &bitmap.words[(place / 64) as usize..];
+    let span = Span::Bitmap { origin, unit, words, first: place % 64, count };
+    (span, count * unit, frame.wrap_entry(units as usize))
 }
 
 impl Frame<'_> {

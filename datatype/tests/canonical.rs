@@ -220,3 +220,104 @@ fn instances_of_a_dense_layout_are_one_run() -> Result<()> {
     assert!(tiled.is_dense() && tiled.runs() == 1);
     Ok(())
 }
+
+/// Rising places with gaps of one to three, none of them regular.
+fn irregular(n: usize) -> Vec<i64> {
+    let mut state = 7_u64;
+    let gaps = std::iter::repeat_with(move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        2 + (state >> 61) as i64 % 3
+    });
+    gaps.scan(0, |at, gap| {
+        *at += gap;
+        Some(*at)
+    })
+    .take(n)
+    .collect()
+}
+
+#[test]
+fn dense_lists_are_bitmaps() -> Result<()> {
+    for named in [Named::Float, Named::Double] {
+        let element = Datatype::named(named);
+        let bytes = element.extent();
+        let places = irregular(10_000);
+        let scaled: Vec<i64> = places.iter().map(|place| place * bytes).collect();
+        let types = [
+            Datatype::indexed_block(1, &places, &element)?,
+            Datatype::hindexed_block(1, &scaled, &element)?,
+            Datatype::indexed(&vec![1; 10_000], &places, &element)?,
+            Datatype::structure(&vec![1; 10_000], &scaled, &vec![element.clone(); 10_000])?,
+        ];
+        same(&types)?;
+        // At most one bit per place, with a directory of one eighth of that.
+        let span = places[9_999] - places[0];
+        let layout = types[0].layout();
+        assert!(layout.heap_bytes() < span as usize / 8 * 9 / 8 + 400, "{}", layout.heap_bytes());
+        assert!(layout.is_monotone() && !layout.has_overlap() && layout.block_count() == 10_000);
+        assert_eq!(runs(&types[0]), scaled.iter().map(|&at| (at, bytes as u64)).collect::<Vec<_>>());
+    }
+    // Runs of one and two units.
+    let lengths: Vec<u64> = (0..10_000).map(|i| 1 + i % 7 % 2).collect();
+    let places: Vec<i64> = irregular(10_000).iter().zip(0..).map(|(place, i)| place + i).collect();
+    let mixed = Datatype::indexed(&lengths, &places, &float())?;
+    assert!(mixed.layout().heap_bytes() < 10_000, "{}", mixed.layout().heap_bytes());
+    assert_eq!(runs(&mixed).len(), 10_000);
+    // Sparse ones stay lists, of 4 bytes a place.
+    let sparse: Vec<i64> = irregular(10_000).iter().map(|place| place * 9).collect();
+    let sparse = Datatype::indexed_block(1, &sparse, &float())?;
+    assert!((40_000..40_500).contains(&sparse.layout().heap_bytes()));
+    Ok(())
+}
+
+#[test]
+fn lists_that_recur_are_repetitions() -> Result<()> {
+    let f = float();
+    // Distances of 2, 3, 7 and 2, 3, 7, from 5 on.
+    let place = |i: i64| 5 + i / 3 * 12 + [0, 2, 5][(i % 3) as usize];
+    let places: Vec<i64> = (0..3000).map(place).collect();
+    let body = Datatype::resized(0, 48, &Datatype::indexed_block(1, &[0, 2, 5], &f)?)?;
+    let types = [
+        Datatype::indexed_block(1, &places, &f)?,
+        Datatype::indexed(&vec![1; 3000], &places, &f)?,
+        Datatype::hindexed(&[1000], &[20], &body)?,
+        Datatype::hindexed(&[1], &[20], &Datatype::contiguous(1000, &body)?)?,
+        Datatype::hindexed(&[400, 600], &[20, 20 + 400 * 48], &body)?,
+    ];
+    same(&types)?;
+    assert!(types[0].layout().heap_bytes() < 600, "{}", types[0].layout().heap_bytes());
+    // With lengths of their own.
+    let lengths: Vec<u64> = (0..3000).map(|i| [1, 2, 1][i % 3]).collect();
+    let mixed = Datatype::indexed(&lengths, &places, &f)?;
+    let body = Datatype::resized(0, 48, &Datatype::indexed(&[1, 2, 1], &[0, 2, 5], &f)?)?;
+    same(&[mixed.clone(), Datatype::hindexed(&[1000], &[20], &body)?])?;
+    assert_eq!((mixed.layout().block_count(), mixed.size()), (3000, 16_000));
+    // A rest that does not fill a period.
+    for rest in 1..3 {
+        let n = 3000 - rest;
+        let torn = Datatype::indexed(&lengths[..n], &places[..n], &f)?;
+        assert!(torn.layout().heap_bytes() < 1500, "{}", torn.layout().heap_bytes());
+        assert_eq!(runs(&torn), runs(&mixed)[..n]);
+    }
+    // One place that is off.
+    let mut off = places.clone();
+    off[2000] += 1;
+    let off = Datatype::indexed_block(1, &off, &f)?;
+    assert_ne!(off.layout(), types[0].with_bounds(off.lb(), off.extent())?.layout());
+    assert_eq!(runs(&off)[2000].0, 4 * (place(2000) + 1));
+    Ok(())
+}
+
+#[test]
+fn structures_that_recur_are_repetitions() -> Result<()> {
+    let f = float();
+    let (row, column) = (Datatype::vector(50, 1, 2, &f)?, Datatype::vector(40, 2, 3, &f)?);
+    let fields: Vec<Datatype> =
+        (0..200).map(|i| if i % 2 == 0 { row.clone() } else { column.clone() }).collect();
+    let at: Vec<i64> = (0..200).map(|i| i / 2 * 1000 + i % 2 * 408).collect();
+    let pair = Datatype::structure(&[1, 1], &[0, 408], &[row, column])?;
+    let types = [Datatype::structure(&[1; 200], &at, &fields)?, Datatype::hvector(100, 1, 1000, &pair)?];
+    same(&types)?;
+    assert!(types[0].layout().heap_bytes() < 1200, "{}", types[0].layout().heap_bytes());
+    Ok(())
+}

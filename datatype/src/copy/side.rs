@@ -1,6 +1,8 @@
 //! One side of a copy: the span at hand, how far it is done, and the walker behind it.
 
 use super::kernel::{Listed, Progression};
+use crate::bitmap;
+use crate::lists::Displacements;
 use crate::piece::Piece;
 use crate::walk::{Span, Walker};
 
@@ -9,6 +11,7 @@ use crate::walk::{Span, Walker};
 pub(super) enum Front<'a> {
     Progression(Progression),
     Listed(Listed<'a>),
+    Narrow(Listed<'a, i32>),
 }
 
 #[derive(Debug)]
@@ -32,10 +35,13 @@ impl<'a> Side<'a> {
         loop {
             match self.span {
                 Span::Strided { block, count, .. } if count > 0 => return block - self.done,
-                Span::Index { displacements, block, .. } if !displacements.is_empty() => {
+                Span::Index { displacements, block, .. } if displacements.len() > 0 => {
                     return block - self.done;
                 }
-                Span::VarIndex { lengths: [first, ..], .. } => return first - self.done,
+                Span::VarIndex { runs, .. } if !runs.is_empty() => return runs.get(0).1 - self.done,
+                Span::Bitmap { unit, words, first, count, .. } if count > 0 => {
+                    return unit * bitmap::run_at(words, first).min(count) - self.done;
+                }
                 _ => match self.walker.next_span() {
                     Some(span) => self.span = span,
                     None => return 0,
@@ -49,9 +55,9 @@ impl<'a> Side<'a> {
     pub(super) fn offset(&self) -> i64 {
         let first = match self.span {
             Span::Strided { offset, .. } => offset,
-            Span::Index { origin, displacements, .. } | Span::VarIndex { origin, displacements, .. } => {
-                origin.wrapping_add(displacements.first().copied().unwrap_or(0))
-            }
+            Span::Index { origin, displacements, .. } => origin.wrapping_add(displacements.get(0)),
+            Span::VarIndex { origin, runs } => origin.wrapping_add(runs.get(0).0),
+            Span::Bitmap { origin, unit, first, .. } => origin.wrapping_add((first * unit) as i64),
         };
         first.wrapping_add(self.done as i64)
     }
@@ -64,31 +70,25 @@ impl<'a> Side<'a> {
             _ if self.done > 0 => 1,
             Span::Strided { count, .. } => count,
             Span::Index { displacements, .. } => displacements.len() as u64,
-            Span::VarIndex { .. } => 1,
+            Span::VarIndex { .. } | Span::Bitmap { .. } => 1,
         }
     }
 
     /// Where these blocks lie.
     #[inline]
     pub(super) fn front(&self, run_bytes: u64, bytes: u64) -> Front<'a> {
-        let inside = |offset: i64| {
-            Front::Progression(Progression {
-                offset: offset.wrapping_add(self.done as i64),
-                stride: bytes as i64,
-            })
-        };
         let whole = run_bytes == bytes && self.done == 0;
         match self.span {
             Span::Strided { offset, stride, .. } if whole => {
                 Front::Progression(Progression { offset, stride })
             }
-            Span::Index { origin, displacements, .. } if whole => {
+            Span::Index { origin, displacements: Displacements::Wide(displacements), .. } if whole => {
                 Front::Listed(Listed { origin, displacements })
             }
-            Span::Strided { offset, .. } => inside(offset),
-            Span::Index { origin, displacements, .. } | Span::VarIndex { origin, displacements, .. } => {
-                inside(origin.wrapping_add(displacements.first().copied().unwrap_or(0)))
+            Span::Index { origin, displacements: Displacements::Narrow(displacements), .. } if whole => {
+                Front::Narrow(Listed { origin, displacements })
             }
+            _ => Front::Progression(Progression { offset: self.offset(), stride: bytes as i64 }),
         }
     }
 
@@ -113,10 +113,18 @@ impl<'a> Side<'a> {
                 *offset = offset.wrapping_add(stride.wrapping_mul(runs as i64));
                 *count -= runs;
             }
-            Span::Index { displacements, .. } => *displacements = &displacements[runs as usize..],
-            Span::VarIndex { displacements, lengths, .. } => {
-                *displacements = &displacements[runs as usize..];
-                *lengths = &lengths[runs as usize..];
+            Span::Index { displacements, .. } => {
+                *displacements = displacements.part(runs as usize, displacements.len());
+            }
+            Span::VarIndex { runs: list, .. } => *list = list.part(runs as usize, list.len()),
+            Span::Bitmap { words, first, count, .. } => {
+                for _ in 0..runs {
+                    let units = bitmap::run_at(words, *first).min(*count);
+                    *count -= units;
+                    if *count > 0 {
+                        *first = bitmap::next_unit(words, *first + units);
+                    }
+                }
             }
         }
     }

@@ -1,7 +1,8 @@
 //! What has no small program: walkers that move what one loop can, a row or a slice of a list at a time.
 
-use super::kernel::{self, Listed, Progression, source_at, target_at};
+use super::kernel::{self, Bits, Listed, Progression, source_at, target_at};
 use super::side::{Front, Side};
+use crate::lists::Displacements;
 use crate::walk::{Span, Walker};
 
 /// Copies all that a walker has to consecutive bytes.
@@ -21,18 +22,28 @@ pub(super) unsafe fn gather((source, mut walker): (*const u8, Walker<'_>), targe
                     offset += (block * count) as i64;
                 }
                 Span::Index { origin, displacements, block } => {
-                    let (from, to) =
-                        (Listed { origin, displacements }, Progression { offset, stride: block as i64 });
-                    kernel::blocks((source, from), (target, to), block, displacements.len());
+                    let to = (target, Progression { offset, stride: block as i64 });
+                    match displacements {
+                        Displacements::Narrow(list) => {
+                            let from = Listed { origin, displacements: list };
+                            kernel::blocks((source, from), to, block, list.len());
+                        }
+                        Displacements::Wide(list) => {
+                            let from = Listed { origin, displacements: list };
+                            kernel::blocks((source, from), to, block, list.len());
+                        }
+                    }
                     offset += block as i64 * displacements.len() as i64;
                 }
-                Span::VarIndex { origin, displacements, lengths } => {
-                    for (displacement, &length) in displacements.iter().zip(lengths) {
-                        let from = source_at(source, origin.wrapping_add(*displacement));
-                        kernel::run(from, target_at(target, offset), length);
-                        offset += length as i64;
-                    }
+                Span::Bitmap { origin, unit, words, first, count } => {
+                    let bits = Bits { origin, unit, words, first, count };
+                    kernel::gather_bits((source, bits), target_at(target, offset));
+                    offset += (unit * count) as i64;
                 }
+                runs @ Span::VarIndex { .. } => runs.for_each(|at, length| {
+                    kernel::run(source_at(source, at), target_at(target, offset), length);
+                    offset += length as i64;
+                }),
             }
         }
     }
@@ -55,18 +66,28 @@ pub(super) unsafe fn scatter(source: *const u8, (target, mut walker): (*mut u8, 
                     offset += (block * count) as i64;
                 }
                 Span::Index { origin, displacements, block } => {
-                    let (from, to) =
-                        (Progression { offset, stride: block as i64 }, Listed { origin, displacements });
-                    kernel::blocks((source, from), (target, to), block, displacements.len());
+                    let from = (source, Progression { offset, stride: block as i64 });
+                    match displacements {
+                        Displacements::Narrow(list) => {
+                            let to = Listed { origin, displacements: list };
+                            kernel::blocks(from, (target, to), block, list.len());
+                        }
+                        Displacements::Wide(list) => {
+                            let to = Listed { origin, displacements: list };
+                            kernel::blocks(from, (target, to), block, list.len());
+                        }
+                    }
                     offset += block as i64 * displacements.len() as i64;
                 }
-                Span::VarIndex { origin, displacements, lengths } => {
-                    for (displacement, &length) in displacements.iter().zip(lengths) {
-                        let to = target_at(target, origin.wrapping_add(*displacement));
-                        kernel::run(source_at(source, offset), to, length);
-                        offset += length as i64;
-                    }
+                Span::Bitmap { origin, unit, words, first, count } => {
+                    let bits = Bits { origin, unit, words, first, count };
+                    kernel::scatter_bits(source_at(source, offset), (target, bits));
+                    offset += (unit * count) as i64;
                 }
+                runs @ Span::VarIndex { .. } => runs.for_each(|at, length| {
+                    kernel::run(source_at(source, offset), target_at(target, at), length);
+                    offset += length as i64;
+                }),
             }
         }
     }
@@ -97,10 +118,19 @@ pub(super) unsafe fn exchange(
                 (Front::Progression(s), Front::Listed(t)) => {
                     kernel::blocks((source, s), (target, t), bytes, n);
                 }
+                (Front::Progression(s), Front::Narrow(t)) => {
+                    kernel::blocks((source, s), (target, t), bytes, n);
+                }
                 (Front::Listed(s), Front::Progression(t)) => {
                     kernel::blocks((source, s), (target, t), bytes, n);
                 }
+                (Front::Narrow(s), Front::Progression(t)) => {
+                    kernel::blocks((source, s), (target, t), bytes, n);
+                }
                 (Front::Listed(s), Front::Listed(t)) => kernel::blocks((source, s), (target, t), bytes, n),
+                (Front::Listed(s), Front::Narrow(t)) => kernel::blocks((source, s), (target, t), bytes, n),
+                (Front::Narrow(s), Front::Listed(t)) => kernel::blocks((source, s), (target, t), bytes, n),
+                (Front::Narrow(s), Front::Narrow(t)) => kernel::blocks((source, s), (target, t), bytes, n),
             }
         }
         from.take(read, bytes, count);

@@ -332,9 +332,52 @@ fn growing_tree() -> impl Strategy<Value = Tree> {
     })
 }
 
+/// Long lists of elements: dense ones at random, with runs of equal and of different lengths, and ones that recur, with or
+/// without a rest.
+fn list_tree() -> impl Strategy<Value = Tree> {
+    let element =
+        || prop::sample::select(vec![Named::Short, Named::Int, Named::Double, Named::Opaque { bytes: 12 }]);
+    let old = move || element().prop_map(|named| Box::new(Tree::Named(named)));
+    let sums = |gaps: Vec<i64>| -> Vec<i64> {
+        gaps.into_iter()
+            .scan(0, |at, gap| {
+                *at += gap;
+                Some(*at)
+            })
+            .collect()
+    };
+    let dense = prop::collection::vec(2..5_i64, 66..150);
+    let mixed = prop::collection::vec((1..3_u64, 1..4_i64), 66..150);
+    let word = prop::collection::vec((1..3_u64, -3..9_i64), 2..9);
+    let placed = |list: Vec<(u64, i64)>| -> Vec<(u64, i64)> {
+        let mut at = 0;
+        list.into_iter()
+            .map(|(n, gap)| {
+                at += gap;
+                let here = (n, at);
+                at += n as i64;
+                here
+            })
+            .collect()
+    };
+    prop_oneof![
+        (dense, old()).prop_map(move |(gaps, old)| Tree::IndexedBlock(1, sums(gaps), old)),
+        (mixed, old()).prop_map(move |(list, old)| Tree::Indexed(placed(list), old)),
+        (word, 40..90_usize, old()).prop_map(move |(word, n, old)| {
+            Tree::Indexed(placed(word.into_iter().cycle().take(n).collect()), old)
+        }),
+    ]
+}
+
 /// Trees with more runs than the library writes out as a list, and at most 1,500.
 pub(crate) fn tree_of_many_runs() -> impl Strategy<Value = Tree> {
-    growing_tree().prop_filter("the number of runs", |tree| {
+    let trees = prop_oneof![
+        4 => growing_tree(),
+        2 => list_tree(),
+        1 => (2..4_u64, 1500..3000_i64, list_tree()).prop_map(|(n, stride, old)| Tree::Hvector(n, 1, stride, Box::new(old))),
+        1 => (list_tree(), 0..5000_i64, list_tree()).prop_map(|(one, at, other)| Tree::Struct(vec![(1, 0, one), (1, at, other)])),
+    ];
+    trees.prop_filter("the number of runs", |tree| {
         let many = bytes_at_most(tree) <= 20_000;
         many && (33..=1500).contains(&runs_of(&tree.type_map().bytes(1)).len())
     })

@@ -6,6 +6,7 @@ mod bits;
 mod fixed;
 
 use super::nest::{Nest, NestDim};
+use crate::lists::Place;
 pub(super) use bits::Bits;
 
 /// Where the blocks of one side lie, in bytes from its base address.
@@ -30,15 +31,15 @@ impl Places for Progression {
 
 /// Blocks at listed places.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Listed<'a> {
+pub(super) struct Listed<'a, D = i64> {
     pub(super) origin: i64,
-    pub(super) displacements: &'a [i64],
+    pub(super) displacements: &'a [D],
 }
 
-impl Places for Listed<'_> {
+impl<D: Place> Places for Listed<'_, D> {
     #[inline]
     fn at(self, i: usize) -> i64 {
-        self.origin.wrapping_add(self.displacements[i])
+        self.origin.wrapping_add(self.displacements[i].wide())
     }
 }
 

@@ -1,0 +1,250 @@
+//! Dense units of 4 or 8 bytes in rising order, as one bit each.
+
+use std::mem::size_of_val;
+use std::ops::ControlFlow;
+
+use crate::facts::bits_shape;
+
+/// Words that one entry of the directory counts up to: 512 units.
+const STEP: usize = 8;
+
+/// Units at multiples of their length from the first byte on, in rising order. Bit 0 and the highest bit are set.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Bitmap {
+    /// Bytes of a unit: 4 or 8.
+    pub(crate) unit: u64,
+    /// Bit `i % 64` of word `i / 64` tells whether unit `i` is present.
+    pub(crate) words: Box<[u64]>,
+    /// Units that are present.
+    units: u64,
+    ranks: Box<[Rank]>,
+    shape: u128,
+}
+
+/// What lies before some word.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Rank {
+    units: u32,
+    /// Runs that start there.
+    runs: u32,
+}
+
+/// Memory of a bitmap over that many places, in bytes.
+pub(crate) fn bitmap_bytes(places: u64) -> u64 {
+    let words = places.div_ceil(64);
+    words * 8 + words.div_ceil(STEP as u64) * 8
+}
+
+impl Bitmap {
+    /// The bitmap of runs given as rising `(displacement, bytes)`, multiples of `unit`, that end at `high`, at most
+    /// `u32::MAX` units behind the first byte.
+    pub(crate) fn new(unit: u64, high: i64, runs: impl Iterator<Item = (i64, u64)>) -> Self {
+        let shift = unit.trailing_zeros();
+        let mut words = vec![0_u64; (high as u64 >> shift).div_ceil(64) as usize];
+        for (at, bytes) in runs {
+            let (first, end) = (at as u64 >> shift, (at as u64 + bytes) >> shift);
+            for bit in first..end {
+                words[(bit / 64) as usize] |= 1 << (bit % 64);
+            }
+        }
+        Self::of_words(unit, words.into())
+    }
+
+    fn of_words(unit: u64, words: Box<[u64]>) -> Self {
+        let (mut units, mut runs, mut carry) = (0, 0, 0);
+        let mut ranks = Vec::with_capacity(words.len().div_ceil(STEP));
+        for block in words.chunks(STEP) {
+            ranks.push(Rank { units, runs });
+            for &word in block {
+                units += word.count_ones();
+                runs += (word & !(word << 1 | carry)).count_ones();
+                carry = word >> 63;
+            }
+        }
+        let shape = bits_shape(unit, &words);
+        Self { unit, words, units: units.into(), ranks: ranks.into(), shape }
+    }
+
+    /// The fingerprint.
+    pub(crate) fn shape(&self) -> u128 {
+        self.shape
+    }
+
+    /// The number of units.
+    pub(crate) fn units(&self) -> u64 {
+        self.units
+    }
+
+    /// The place of unit number `unit`. O(log n).
+    pub(crate) fn select(&self, unit: u64) -> u64 {
+        let block = self.ranks.partition_point(|rank| u64::from(rank.units) <= unit) - 1;
+        let (mut word, mut left) = (block * STEP, (unit - u64::from(self.ranks[block].units)) as u32);
+        loop {
+            let ones = self.words[word].count_ones();
+            if left < ones {
+                return word as u64 * 64 + u64::from(select_in(self.words[word], left));
+            }
+            left -= ones;
+            word += 1;
+        }
+    }
+
+    /// The number of units at places below `place`, which may lie behind the end. O(1).
+    pub(crate) fn units_below(&self, place: u64) -> u64 {
+        let word = (place / 64) as usize;
+        if word >= self.words.len() {
+            return self.units;
+        }
+        let block = word / STEP;
+        let before: u32 = self.words[block * STEP..word].iter().map(|word| word.count_ones()).sum();
+        let below = self.words[word] & !(!0 << (place % 64));
+        u64::from(self.ranks[block].units + before + below.count_ones())
+    }
+
+    /// Whether there is a unit at `place`.
+    pub(crate) fn has(&self, place: u64) -> bool {
+        self.words.get((place / 64) as usize).is_some_and(|word| word >> (place % 64) & 1 == 1)
+    }
+
+    /// The number of runs that start at places up to `place`, which must lie in the map. O(1).
+    pub(crate) fn runs_through(&self, place: u64) -> u64 {
+        let last = (place / 64) as usize;
+        let block = last / STEP;
+        let mut runs = self.ranks[block].runs;
+        let mut carry = if block == 0 { 0 } else { self.words[block * STEP - 1] >> 63 };
+        for &word in &self.words[block * STEP..last] {
+            runs += (word & !(word << 1 | carry)).count_ones();
+            carry = word >> 63;
+        }
+        let word = self.words[last];
+        let through = !0 >> (63 - place % 64);
+        u64::from(runs + (word & !(word << 1 | carry) & through).count_ones())
+    }
+
+    /// Memory of the map and its directory, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.words) + size_of_val(&*self.ranks)
+    }
+}
+
+/// The place of set bit number `number` of a word that has more than so many.
+fn select_in(word: u64, number: u32) -> u32 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
+    let fours = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
+    let bytes = (fours + (fours >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
+    // Byte i holds the number of set bits in bytes 0 to i.
+    let sums = bytes.wrapping_mul(ONES);
+    // 0x80 in each byte whose sum is at most `number`: the bytes before the one wanted.
+    let before = ((u64::from(number) * ONES) | (ONES << 7)).wrapping_sub(sums) & (ONES << 7);
+    let byte = before.count_ones();
+    let skipped = if byte == 0 { 0 } else { (sums >> ((byte - 1) * 8)) as u32 & 0xff };
+    let mut rest = (word >> (byte * 8)) & 0xff;
+    for _ in skipped..number {
+        rest &= rest - 1;
+    }
+    byte * 8 + rest.trailing_zeros()
+}
+
+/// Visits the runs of `count` units from bit `first` on, which is set, as `(place, units)`, until `visit` breaks. The last
+/// run ends with the last unit, the first begins with the first.
+#[inline]
+pub(crate) fn try_for_each_run<B>(
+    words: &[u64],
+    first: u64,
+    mut count: u64,
+    mut visit: impl FnMut(u64, u64) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    let mut place = first;
+    while count > 0 {
+        let run = run_at(words, place).min(count);
+        visit(place, run)?;
+        count -= run;
+        if count > 0 {
+            place = next_unit(words, place + run);
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// The number of set bits in a row from `place` on.
+#[inline]
+pub(crate) fn run_at(words: &[u64], place: u64) -> u64 {
+    let mut word = (place / 64) as usize;
+    let mut run = u64::from((words[word] >> (place % 64)).trailing_ones());
+    if place % 64 + run < 64 {
+        return run;
+    }
+    loop {
+        word += 1;
+        let more = words.get(word).map_or(0, |word| word.trailing_ones());
+        run += u64::from(more);
+        if more < 64 {
+            return run;
+        }
+    }
+}
+
+/// The first set bit at or behind `place`; there must be one.
+#[inline]
+pub(crate) fn next_unit(words: &[u64], place: u64) -> u64 {
+    let mut word = (place / 64) as usize;
+    let mut bits = words[word] & !0 << (place % 64);
+    while bits == 0 {
+        word += 1;
+        bits = words[word];
+    }
+    word as u64 * 64 + u64::from(bits.trailing_zeros())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bitmap, run_at, select_in};
+
+    /// Runs of one to three units of 4 bytes, with gaps of one to four, and now and then of hundreds.
+    fn runs(seed: u64) -> Vec<(i64, u64)> {
+        let (mut state, mut at, mut runs) = (seed, 0, Vec::new());
+        for i in 0..900 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let bytes = 4 * (1 + (state >> 60) % 3);
+            runs.push((at, bytes));
+            let gap = if i % 100 == 99 { 700 } else { 1 + (state >> 50) % 4 };
+            at += (bytes + 4 * gap) as i64;
+        }
+        runs
+    }
+
+    #[test]
+    fn questions_answered_as_by_counting() {
+        for seed in 0..if cfg!(miri) { 1 } else { 20 } {
+            let runs = runs(seed);
+            let &(at, bytes) = runs.last().expect("many");
+            let map = Bitmap::new(4, at + bytes as i64, runs.iter().copied());
+            let places: Vec<u64> =
+                runs.iter().flat_map(|&(at, bytes)| (at as u64 / 4)..(at as u64 + bytes) / 4).collect();
+            assert_eq!(map.units(), places.len() as u64);
+            for (number, &place) in places.iter().enumerate() {
+                assert_eq!(map.select(number as u64), place);
+                assert_eq!(map.units_below(place), number as u64);
+                assert!(map.has(place));
+                let starts = runs.iter().filter(|run| run.0 as u64 / 4 <= place).count();
+                assert_eq!(map.runs_through(place), starts as u64);
+            }
+            for &(at, bytes) in &runs {
+                assert_eq!(run_at(&map.words, at as u64 / 4), bytes / 4);
+                assert!(!map.has((at as u64 + bytes) / 4));
+            }
+            assert_eq!(map.units_below(u64::MAX), map.units());
+        }
+    }
+
+    #[test]
+    fn every_set_bit_of_a_word() {
+        for word in [1, !0, 1 << 63, 0x8000_0000_0000_0001, 0x00ff_0000_00f0_0000, 0x5555_5555_5555_5555] {
+            let bits = (0..64).filter(|bit| word >> bit & 1 == 1);
+            for (number, bit) in bits.enumerate() {
+                assert_eq!(select_in(word, number as u32), bit, "{number} of {word:x}");
+            }
+        }
+    }
+}

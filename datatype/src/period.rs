@@ -1,0 +1,56 @@
+//! Periods of lists.
+
+use crate::canon::SMALL_BLOCKS;
+
+/// The longest period that is looked for.
+const PERIOD_MAX: usize = 64;
+/// Fewer repetitions are not worth a dimension.
+const PERIODS_MIN: usize = 4;
+/// So many keys show any period up to the longest: two words of which one repeats the other, and a rest that is compared.
+const KEYS: usize = 3 * PERIOD_MAX;
+
+/// The only period of at most 64 that a list of `n` entries can have, by its first keys: its entries from the second period
+/// on must still be compared with those before. `key` tells what lies between an entry and the next. Periods that leave a
+/// rest are not for short lists, which keep one list as their form.
+///
+/// The smallest period of a prefix that is twice as long as the longest period divides every period of the whole (Fine
+/// and Wilf), so no other needs to be tried. It follows from the longest border of the prefix (Knuth, Morris and Pratt).
+pub(crate) fn period<K: PartialEq>(n: usize, key: impl Fn(usize) -> K) -> Option<usize> {
+    if n < 2 * PERIODS_MIN {
+        return None;
+    }
+    let keys = (n - 1).min(KEYS);
+    let mut borders = [0_usize; KEYS + 1];
+    let mut border = 0;
+    for i in 1..keys {
+        while border > 0 && key(i) != key(border) {
+            border = borders[border];
+        }
+        border += usize::from(key(i) == key(border));
+        borders[i + 1] = border;
+    }
+    let period = keys - border;
+    let fits = period <= PERIOD_MAX && n / period >= PERIODS_MIN;
+    (fits && (n.is_multiple_of(period) || n as u64 > SMALL_BLOCKS)).then_some(period)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::period;
+
+    #[test]
+    fn smallest_periods_of_prefixes() {
+        let of = |n: usize, keys: &[u32]| period(n, |i| keys[i % keys.len()]);
+        assert_eq!(of(1000, &[2, 3]), Some(2));
+        assert_eq!(of(1001, &[2, 3]), Some(2));
+        assert_eq!(of(1000, &[1, 1, 2, 1, 1, 2]), Some(3));
+        assert_eq!(of(20, &[2, 3]), Some(2));
+        assert_eq!(of(21, &[2, 3]), None, "a rest in a short list");
+        assert_eq!(of(7, &[2, 3]), None, "too short");
+        let long: Vec<u32> = (0..64).collect();
+        assert_eq!(of(256, &long), Some(64));
+        assert_eq!(of(255, &long), None, "fewer than four");
+        assert_eq!(of(1000, &(0..65).collect::<Vec<_>>()), None, "too long");
+        assert_eq!(period(1000, |i| i), None);
+    }
+}

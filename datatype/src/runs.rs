@@ -1,0 +1,90 @@
+//! From runs to the piece that holds them: one pass that joins what touches, then the rules for lists.
+
+use crate::canon::{list_of, repeat, shift};
+use crate::lists::{Place, Start, fits_narrow};
+use crate::period::period;
+use crate::piece::Piece;
+
+/// A short list of runs under construction; empty runs vanish, and runs that touch in order join.
+#[derive(Default)]
+pub(crate) struct RunList {
+    offsets: Vec<i64>,
+    lengths: Vec<u64>,
+}
+
+impl RunList {
+    pub(crate) fn push(&mut self, offset: i64, length: u64) {
+        if length > 0 {
+            self.offsets.push(offset);
+            self.lengths.push(length);
+        }
+    }
+
+    pub(crate) fn into_piece(self) -> Option<Piece> {
+        let runs = || self.offsets.iter().copied().zip(self.lengths.iter().copied());
+        let low = runs().map(|(offset, _)| offset).min()?;
+        let high = runs().map(|(offset, length)| offset.wrapping_add(length as i64)).max()?;
+        let hull = high.wrapping_sub(low) as u64;
+        piece_of_runs(hull, self.lengths.iter().sum(), self.offsets.len(), runs())
+    }
+}
+
+/// The piece of at most `room` runs `(offset, bytes)` within `hull_bytes` and with `size` bytes in all. Empty runs vanish,
+/// and runs that touch in order join.
+pub(crate) fn piece_of_runs(
+    hull_bytes: u64,
+    size: u64,
+    room: usize,
+    runs: impl Iterator<Item = (i64, u64)>,
+) -> Option<Piece> {
+    if fits_narrow(hull_bytes, size) { collect::<u32>(room, runs) } else { collect::<u64>(room, runs) }
+}
+
+fn collect<S: Start>(room: usize, mut runs: impl Iterator<Item = (i64, u64)>) -> Option<Piece> {
+    let (base, first) = runs.find(|run| run.1 > 0)?;
+    let mut displacements = vec![S::Place::narrowed(0); room];
+    let mut starts = vec![S::narrowed(0); room + 1];
+    let (mut n, mut total, mut end) = (1, first, base.wrapping_add(first as i64));
+    for (offset, length) in runs {
+        // Written ahead, and kept if it begins a run: no branch that depends on the data.
+        displacements[n] = S::Place::narrowed(offset.wrapping_sub(base));
+        starts[n] = S::narrowed(total);
+        n += usize::from(length > 0 && offset != end);
+        total += length;
+        end = if length > 0 { offset.wrapping_add(length as i64) } else { end };
+    }
+    starts[n] = S::narrowed(total);
+    displacements.truncate(n);
+    starts.truncate(n + 1);
+    let piece = if n == 1 {
+        Piece::block(0, total)
+    } else if starts.windows(2).all(|pair| pair[1].wide() - pair[0].wide() == total / n as u64) {
+        drop(starts);
+        list_of(displacements, Piece::block(0, total / n as u64))?
+    } else {
+        table(displacements, starts)?
+    };
+    Some(shift(piece, base))
+}
+
+/// Runs of their own lengths.
+fn table<S: Start>(displacements: Vec<S::Place>, starts: Vec<S>) -> Option<Piece> {
+    let n = displacements.len();
+    let at = |entry: usize| displacements[entry].wide();
+    let start = |entry: usize| starts[entry].wide();
+    let found = period(n, |entry| (at(entry + 1) - at(entry), start(entry + 1) - start(entry)));
+    let Some(period) = found else { return Some(Piece::var_index(displacements, starts)) };
+    let (stride, bytes) = (at(period), start(period));
+    let repeats = (0..n - period).all(|entry| at(entry + period) - at(entry) == stride)
+        && (0..=n - period).all(|entry| start(entry + period) - start(entry) == bytes);
+    if !repeats {
+        return Some(Piece::var_index(displacements, starts));
+    }
+    let part = |from: usize, to: usize| {
+        let runs = (from..to).map(|entry| (at(entry) - at(from), start(entry + 1) - start(entry)));
+        Some(shift(collect::<S>(to - from, runs)?, at(from)))
+    };
+    let whole = n / period * period;
+    let head = repeat(part(0, period)?, (n / period) as u64, stride)?;
+    Some(if whole == n { head } else { Piece::sequence(vec![head, part(whole, n)?]) })
+}
