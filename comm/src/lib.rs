@@ -5,6 +5,7 @@
 
 mod agree;
 mod backoff;
+mod cgroup;
 mod channel;
 mod class;
 mod collective;

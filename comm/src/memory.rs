@@ -6,7 +6,7 @@
 //! Memory: N (4 KiB + B + B / 8) for N ranks with B bytes each, rounded up to pages, made resident at once: a window that
 //! does not fit in the machine's shared memory is an error here, not a signal later.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -18,7 +18,7 @@ use crate::collective;
 use crate::control::{Control, Departure};
 use crate::error::{Result, check};
 use crate::message::Wire;
-use crate::{consts, ffi, process};
+use crate::{cgroup, consts, ffi, process};
 
 const PAGE_BYTES: usize = 4096;
 /// How long the end of a window waits for the other ranks of the node.
@@ -250,17 +250,24 @@ fn agree<const N: usize>(wire: Wire<'_>, answers: [bool; N]) -> Result<[bool; N]
     Ok(lanes.map(|lane| lane != 0))
 }
 
-/// Whether the machine's shared memory has room for so many bytes more, as far as can be told.
+/// Whether there is room for so many bytes of shared memory more, as far as can be told: in the file system that holds
+/// it, and in the control groups of this process, whose limit ends a process where the file system would say no.
 fn fits(bytes: usize) -> bool {
+    let rooms = [free_bytes(c"/dev/shm"), cgroup::room_bytes()];
+    rooms.into_iter().flatten().all(|room| room >= bytes as u64)
+}
+
+/// What a file system has left, bytes. `None` if it cannot be told.
+fn free_bytes(path: &CStr) -> Option<u64> {
     let mut facts = MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: the path is a C string; the structure is written if the call succeeds.
-    let status = unsafe { libc::statvfs(c"/dev/shm".as_ptr(), facts.as_mut_ptr()) };
+    let status = unsafe { libc::statvfs(path.as_ptr(), facts.as_mut_ptr()) };
     if status != 0 {
-        return true;
+        return None;
     }
     // SAFETY: the call succeeded.
     let facts = unsafe { facts.assume_init() };
-    facts.f_bavail.saturating_mul(facts.f_frsize) >= bytes as u64
+    Some(facts.f_bavail.saturating_mul(facts.f_frsize))
 }
 
 fn is_unified(win: ffi::MPI_Win) -> bool {

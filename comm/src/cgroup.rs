@@ -1,0 +1,115 @@
+//! How much memory the control groups of this process still allow (cgroup v2, as in the kernel's
+//! `Documentation/admin-guide/cgroup-v2.rst`).
+//!
+//! Containers and batch systems limit memory by control groups, shared memory included. A process that goes beyond is
+//! ended by a signal, so the room must be known beforehand. It is the least over the process's group and all groups
+//! around it: each has its own limit. What a group holds of files is given back when memory runs short, and counts as
+//! room.
+
+use std::fs;
+use std::path::Path;
+
+/// Where the one hierarchy of version 2 is mounted by convention.
+const MOUNT: &str = "/sys/fs/cgroup";
+
+/// Bytes that may still be taken. `None` if there is no limit, or none that can be read. Reads some small files.
+pub(crate) fn room_bytes() -> Option<u64> {
+    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+    room_below(Path::new(MOUNT), &own)
+}
+
+/// As [`room_bytes`], for the text of a `/proc/PID/cgroup` and a hierarchy mounted at `mount`.
+fn room_below(mount: &Path, own: &str) -> Option<u64> {
+    let path = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    // A group outside of the own namespace is named by a way up, which is not to be followed here.
+    let inside = path.split('/').take_while(|part| *part != "..").collect::<Vec<_>>().join("/");
+    let folder = mount.join(inside);
+    folder.ancestors().take_while(|group| group.starts_with(mount)).filter_map(room_of).min()
+}
+
+/// What one group allows. `None` without a limit: `max`, or no such file, as at the root.
+fn room_of(group: &Path) -> Option<u64> {
+    let read = |name: &str| fs::read_to_string(group.join(name)).ok();
+    let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
+    let limit_bytes = number("memory.max")?;
+    let used_bytes = number("memory.current")?;
+    let facts = read("memory.stat").unwrap_or_default();
+    let fact = |key: &str| {
+        let value = facts.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+        value.and_then(|value| value.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    // Pages of shared memory are on the lists of anonymous memory, not on these.
+    let given_back_bytes = fact("inactive_file").saturating_add(fact("active_file"));
+    Some(limit_bytes.saturating_sub(used_bytes.saturating_sub(given_back_bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A hierarchy of files, removed when dropped.
+    struct Hierarchy(tempfile::TempDir);
+
+    impl Hierarchy {
+        fn new() -> Self {
+            Hierarchy(tempfile::tempdir().expect("a temporary folder"))
+        }
+
+        fn group(self, path: &str, limit: &str, used: &str, facts: &str) -> Self {
+            let folder: PathBuf = self.0.path().join(path);
+            fs::create_dir_all(&folder).expect("a folder of ours");
+            for (name, text) in [("memory.max", limit), ("memory.current", used), ("memory.stat", facts)] {
+                fs::write(folder.join(name), format!("{text}\n")).expect("a file of ours");
+            }
+            self
+        }
+
+        fn room(&self, own: &str) -> Option<u64> {
+            room_below(self.0.path(), own)
+        }
+    }
+
+    #[test]
+    fn the_room_is_the_limit_less_what_is_used_and_not_given_back() {
+        let facts = "anon 500\nfile 900\nshmem 300\ninactive_file 100\nactive_file 50\nactive_file_x 7";
+        let tree = Hierarchy::new().group("job", "1000", "700", facts);
+        assert_eq!(tree.room("0::/job\n"), Some(1000 - 700 + 150));
+        assert_eq!(tree.room("4:memory:/other\n0::/job\n"), Some(450));
+    }
+
+    #[test]
+    fn the_groups_around_count_too() {
+        let tree = Hierarchy::new().group("a/b/c", "1000", "1", "").group("a/b", "max", "9", "");
+        let tree = tree.group("a", "500", "400", "");
+        assert_eq!(tree.room("0::/a/b/c\n"), Some(100));
+        assert_eq!(tree.room("0::/a/b\n"), Some(100));
+    }
+
+    #[test]
+    fn a_full_group_has_no_room_and_no_limit_is_no_answer() {
+        let tree = Hierarchy::new().group("full", "10", "20", "").group("free", "max", "20", "");
+        assert_eq!(tree.room("0::/full\n"), Some(0));
+        assert_eq!(tree.room("0::/free\n"), None);
+        assert_eq!(tree.room("0::/missing\n"), None);
+        assert_eq!(tree.room("0::/\n"), None);
+        assert_eq!(tree.room("4:memory:/full\n"), None);
+        assert_eq!(tree.room("nonsense"), None);
+    }
+
+    #[test]
+    fn a_container_that_sees_itself_as_the_root_finds_its_limit_there() {
+        let tree = Hierarchy::new().group("", "1000", "250", "");
+        assert_eq!(tree.room("0::/\n"), Some(750));
+        // moved out of its namespace
+        assert_eq!(tree.room("0::/../elsewhere\n"), Some(750));
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_no_limit() {
+        let tree = Hierarchy::new().group("odd", "many", "1", "").group("odder", "10", "-1", "");
+        assert_eq!(tree.room("0::/odd\n"), None);
+        assert_eq!(tree.room("0::/odder\n"), None);
+    }
+}
