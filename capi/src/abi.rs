@@ -47,6 +47,12 @@ pub(crate) fn comm_world() -> MPI_Comm {
     unsafe { mpi::ffi::RSMPI_COMM_WORLD }
 }
 
+/// `MPI_COMM_NULL`.
+pub(crate) fn comm_null() -> MPI_Comm {
+    // SAFETY: a constant that `mpi-sys` initializes at compile time and nothing writes.
+    unsafe { mpi::ffi::RSMPI_COMM_NULL }
+}
+
 /// A user's error handler for files, as C declares it: `void(MPI_File *, int *, ...)`.
 pub(crate) type CHandler = unsafe extern "C" fn(*mut MPI_File, *mut c_int, ...);
 

@@ -8,7 +8,7 @@ use capulet_drivers::Direction;
 
 use crate::abi::{Count, MPI_Datatype, MPI_File, MPI_Status, Offset, export};
 use crate::convert::{buffer, count, datatype};
-use crate::guard::{Failure, on_file};
+use crate::guard::{Failure, on_file_as};
 
 /// The arguments that say what memory takes part.
 pub(crate) struct CMemory {
@@ -39,7 +39,7 @@ unsafe fn access(
     memory: CMemory,
     out: *mut MPI_Status,
 ) -> c_int {
-    on_file(call, file, |entry| {
+    on_file_as(coordination, call, file, |entry| {
         let memory = memory.checked();
         // SAFETY: by the caller's promise.
         let outcome = unsafe { entry.file.access(direction, position, coordination, memory) };

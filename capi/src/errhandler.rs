@@ -15,6 +15,7 @@ use std::ffi::c_int;
 use std::mem::replace;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use capulet_adio::Coordination;
 use capulet_comm::ErrorClass;
 use mpi::ffi::{MPI_Errhandler_free, RSMPI_ERRORS_ARE_FATAL, RSMPI_ERRORS_RETURN};
 
@@ -258,7 +259,7 @@ export! {
     /// `MPI_File_call_errhandler` (MPI 9.5). Local. Returns success if the handler returns.
     fn File_call_errhandler(file: MPI_File, code: c_int) -> c_int {
         const CALL: &str = "MPI_File_call_errhandler";
-        contained(CALL, || {
+        contained(CALL, Coordination::Independent, || {
             let entry = handle::find(file);
             if entry.is_none() && file != file_null() {
                 return judge_null(CALL, &no_such_handle(file));

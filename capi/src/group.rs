@@ -3,7 +3,7 @@
 use capulet_comm::ErrorClass;
 use mpi::ffi;
 
-use crate::abi::{MPI_Comm, MPI_Group, SUCCESS};
+use crate::abi::{MPI_Comm, MPI_Group, SUCCESS, comm_null};
 use crate::guard::{Failure, failure};
 
 /// A process group that is freed when dropped.
@@ -15,11 +15,15 @@ unsafe impl Send for OwnGroup {}
 unsafe impl Sync for OwnGroup {}
 
 impl OwnGroup {
-    /// The group of a communicator. Local.
+    /// The group of a communicator. Local. The null communicator is refused here: MPI would call its error
+    /// handler, which may end the program.
     ///
     /// # Safety
-    /// `comm` is a communicator.
+    /// `comm` is a communicator, or null.
     pub(crate) unsafe fn of(comm: MPI_Comm) -> Result<Self, Failure> {
+        if comm == comm_null() {
+            return Err(failure(ErrorClass::Comm, "the null communicator"));
+        }
         let mut group = null();
         // SAFETY: by the caller's promise; the result is one handle.
         let code = unsafe { ffi::MPI_Comm_group(comm, &raw mut group) };

@@ -4,14 +4,19 @@
 //! An entry first decides its [`Verdict`] and drops every other value, and only then calls a user's error
 //! handler: a handler that leaves by `longjmp` skips no destructor, and one that closes the file finds it
 //! unused.
+//!
+//! A panic is a bug of ours. In a call of one rank it becomes `MPI_ERR_INTERN`. In a collective call the other
+//! ranks may already wait for what the rank that panicked will never send, so the job is aborted there, with a
+//! message that names the call. (Panics that the layers below turn into an outcome never come here.)
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use capulet_adio::Coordination;
 use capulet_comm::ErrorClass;
 
-use crate::abi::{MPI_File, SUCCESS, file_null};
+use crate::abi::{MPI_Comm, MPI_File, SUCCESS, comm_null, comm_world, file_null};
 use crate::errhandler::{self, Kind};
 use crate::handle::{self, Entry};
 use crate::{environment, report};
@@ -47,15 +52,35 @@ impl Verdict {
     }
 }
 
-/// Runs `body` on the file of a handle. Failures, among them a panic, go to the file's error handler; a
-/// handle that names no file is `MPI_ERR_FILE` and goes to the handler of `MPI_FILE_NULL`.
+/// Runs `body` on the file of a handle, in a call of this rank alone. Failures, among them a panic, go to the
+/// file's error handler; a handle that names no file is `MPI_ERR_FILE` and goes to the handler of
+/// `MPI_FILE_NULL`.
 pub(crate) fn on_file(
     call: &'static str,
     file: MPI_File,
     body: impl FnOnce(&Entry) -> Result<(), Failure>,
 ) -> c_int {
-    contained(call, || match handle::find(file) {
-        Some(entry) => match attempt(call, || body(&entry)) {
+    on_file_as(Coordination::Independent, call, file, body)
+}
+
+/// As [`on_file`], in a call that all ranks of the file make: a panic aborts if there are others.
+pub(crate) fn on_file_together(
+    call: &'static str,
+    file: MPI_File,
+    body: impl FnOnce(&Entry) -> Result<(), Failure>,
+) -> c_int {
+    on_file_as(Coordination::Collective, call, file, body)
+}
+
+/// [`on_file`] or [`on_file_together`].
+pub(crate) fn on_file_as(
+    coordination: Coordination,
+    call: &'static str,
+    file: MPI_File,
+    body: impl FnOnce(&Entry) -> Result<(), Failure>,
+) -> c_int {
+    contained(call, coordination, || match handle::find(file) {
+        Some(entry) => match attempt(call, ranks_of(coordination, &entry), || body(&entry)) {
             Ok(()) => Verdict::Return(SUCCESS),
             Err(failure) => judge(call, errhandler::kind_of(&entry.handler), &entry.name, file, &failure),
         },
@@ -63,17 +88,17 @@ pub(crate) fn on_file(
     })
 }
 
-/// Takes the file of a handle out of the table and runs `body` on it. Failures go to the handler that the
-/// file had.
+/// Takes the file of a handle out of the table and runs `body` on it, in a call that all its ranks make.
+/// Failures go to the handler that the file had.
 pub(crate) fn on_closing(
     call: &'static str,
     file: MPI_File,
     body: impl FnOnce(Arc<Entry>) -> Result<(), Failure>,
 ) -> c_int {
-    contained(call, || match handle::remove(file) {
+    contained(call, Coordination::Collective, || match handle::remove(file) {
         Some(entry) => {
             let (kind, name) = (errhandler::kind_of(&entry.handler), entry.name.clone());
-            match attempt(call, || body(entry)) {
+            match attempt(call, ranks_of(Coordination::Collective, &entry), || body(entry)) {
                 Ok(()) => Verdict::Return(SUCCESS),
                 Err(failure) => judge(call, kind, &name, file, &failure),
             }
@@ -82,12 +107,53 @@ pub(crate) fn on_closing(
     })
 }
 
-/// Runs `body` where there is no file yet, or none any more. Failures go to the handler of `MPI_FILE_NULL`.
+/// Runs `body` where there is no file yet, or none any more, in a call of this rank alone. Failures go to the
+/// handler of `MPI_FILE_NULL`.
 pub(crate) fn on_no_file(call: &'static str, body: impl FnOnce() -> Result<(), Failure>) -> c_int {
-    contained(call, || match attempt(call, body) {
+    contained(call, Coordination::Independent, || match attempt(call, 1, body) {
         Ok(()) => Verdict::Return(SUCCESS),
         Err(failure) => judge_null(call, &failure),
     })
+}
+
+/// As [`on_no_file`], in a call that all ranks of `comm` make.
+///
+/// # Safety
+/// `comm` is a communicator, or null.
+pub(crate) unsafe fn on_opening(
+    call: &'static str,
+    comm: MPI_Comm,
+    body: impl FnOnce() -> Result<(), Failure>,
+) -> c_int {
+    contained(call, Coordination::Collective, || {
+        // SAFETY: by the caller's promise; MPI is up in here.
+        let ranks = unsafe { size_of(comm) };
+        match attempt(call, ranks, body) {
+            Ok(()) => Verdict::Return(SUCCESS),
+            Err(failure) => judge_null(call, &failure),
+        }
+    })
+}
+
+/// How many ranks make a call on this file together.
+fn ranks_of(coordination: Coordination, entry: &Entry) -> u32 {
+    match coordination {
+        Coordination::Independent => 1,
+        Coordination::Collective => entry.file.group().size(),
+    }
+}
+
+/// The ranks of a communicator; 1 if it is null: then nobody takes part.
+///
+/// # Safety
+/// `comm` is a communicator, or null, and MPI is up.
+unsafe fn size_of(comm: MPI_Comm) -> u32 {
+    let mut size: c_int = 1;
+    if comm != comm_null() {
+        // SAFETY: by the caller's promise; the result is one int.
+        unsafe { mpi::ffi::MPI_Comm_size(comm, &raw mut size) };
+    }
+    u32::try_from(size).unwrap_or(1)
 }
 
 /// The failure of a handle that names no file.
@@ -116,16 +182,29 @@ fn judge(call: &'static str, kind: Kind, name: &str, file: MPI_File, failure: &F
     }
 }
 
-/// Runs `body` with a panic turned into `MPI_ERR_INTERN`.
-fn attempt(call: &'static str, body: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+/// Runs `body`. A panic becomes `MPI_ERR_INTERN`, or ends the job if other ranks may wait for this one: `ranks`
+/// make the call together.
+fn attempt(
+    call: &'static str,
+    ranks: u32,
+    body: impl FnOnce() -> Result<(), Failure>,
+) -> Result<(), Failure> {
     // A panic may leave the file's own state half changed; its locks are poisoned then, or its later calls
     // fail. Memory safety does not depend on it, so the assertion holds.
-    catch_unwind(AssertUnwindSafe(body))
-        .unwrap_or_else(|_| Err(failure(ErrorClass::Intern, format!("a bug in Capulet: {call} panicked"))))
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+        if ranks > 1 {
+            report::abort_after_panic(call);
+        }
+        Err(failure(ErrorClass::Intern, format!("a bug in Capulet: {call} panicked")))
+    })
 }
 
 /// The outermost frame: checks that MPI is up, and contains a panic of the machinery in this file itself.
-pub(crate) fn contained(call: &'static str, decide: impl FnOnce() -> Verdict) -> c_int {
+pub(crate) fn contained(
+    call: &'static str,
+    coordination: Coordination,
+    decide: impl FnOnce() -> Verdict,
+) -> c_int {
     let verdict = catch_unwind(AssertUnwindSafe(|| {
         environment::start();
         if let Err(state) = mpi_is_up() {
@@ -134,7 +213,16 @@ pub(crate) fn contained(call: &'static str, decide: impl FnOnce() -> Verdict) ->
         }
         decide()
     }));
-    verdict.unwrap_or(Verdict::Return(ErrorClass::Intern.code())).deliver()
+    let verdict = verdict.unwrap_or_else(|_| {
+        // Of which file is not known any more; somebody may wait if there is anybody else at all.
+        // SAFETY: asked only if MPI is up; `MPI_COMM_WORLD` is a communicator.
+        let others = mpi_is_up().is_ok() && unsafe { size_of(comm_world()) } > 1;
+        if others && coordination == Coordination::Collective {
+            report::abort_after_panic(call);
+        }
+        Verdict::Return(ErrorClass::Intern.code())
+    });
+    verdict.deliver()
 }
 
 /// Whether MPI is between initialization and finalization; the reason if not. No error handler may be called
@@ -160,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_an_internal_error() {
-        let refused = attempt("test", || panic!("on purpose")).expect_err("a panic is a failure");
+        let refused = attempt("test", 1, || panic!("on purpose")).expect_err("a panic is a failure");
         assert_eq!(refused.class().code(), ErrorClass::Intern.code());
     }
 

@@ -10,7 +10,7 @@ use capulet_comm::{ErrorClass, info};
 use crate::abi::{MPI_Comm, MPI_File, MPI_Group, MPI_Info, Offset, export, file_null};
 use crate::convert::{file_name, mode_from_c, mode_to_c, pairs, store};
 use crate::group::OwnGroup;
-use crate::guard::{Failure, failure, on_closing, on_file, on_no_file};
+use crate::guard::{Failure, failure, on_closing, on_file, on_file_together, on_no_file, on_opening};
 use crate::handle::{self, Entry};
 use crate::{environment, errhandler};
 
@@ -25,7 +25,7 @@ export! {
         info: MPI_Info,
         file: *mut MPI_File
     ) -> c_int {
-        on_no_file("MPI_File_open", || {
+        let body = || {
             if !file.is_null() {
                 // SAFETY: the caller's pointer to one handle.
                 unsafe { file.write(file_null()) };
@@ -36,17 +36,26 @@ export! {
                 // SAFETY: the caller's string.
                 unsafe { open_request(name, mode, info) }
             };
+            // SAFETY: the caller's communicator, which stays valid during the call.
+            let group = unsafe { OwnGroup::of(comm) };
+            // Whatever can fail on this rank alone comes before the open, which tells the others.
+            let (request, group) = match (request, group) {
+                (Ok(request), Ok(group)) => (Ok(request), Some(group)),
+                (Err(wrong), _) | (_, Err(wrong)) => (Err(wrong), None),
+            };
             let name = request.as_ref().map(|request| request.name.to_string_lossy().into_owned());
             let name = name.unwrap_or_default();
-            // SAFETY: the caller's communicator, which stays valid during the call; of its kind the callee
-            // makes sure.
+            // SAFETY: as above; of its kind the callee makes sure.
             let opened = unsafe { File::open_raw(comm, request, &environment::composition().context) }?;
-            // SAFETY: as above, and the callee found it to be a communicator.
-            let group = unsafe { OwnGroup::of(comm) }?;
+            let Some(group) = group else {
+                return Err(failure(ErrorClass::Intern, "a file was opened without a request"));
+            };
             let entry = Entry { file: opened, group, name, handler: Mutex::new(errhandler::inherited()) };
             // SAFETY: the request was good, so the pointer is not null.
             unsafe { store(file, handle::insert(Arc::new(entry))) }
-        })
+        };
+        // SAFETY: the caller's communicator.
+        unsafe { on_opening("MPI_File_open", comm, body) }
     }
 }
 
@@ -125,7 +134,7 @@ export! {
 export! {
     /// `MPI_File_set_info` (MPI 14.2.8). Collective; blocks.
     fn File_set_info(file: MPI_File, info: MPI_Info) -> c_int {
-        on_file("MPI_File_set_info", file, |entry| entry.file.set_info(pairs(info)))
+        on_file_together("MPI_File_set_info", file, |entry| entry.file.set_info(pairs(info)))
     }
 }
 
@@ -161,21 +170,21 @@ fn offset(bytes: u64) -> Result<Offset, Failure> {
 export! {
     /// `MPI_File_set_size` (MPI 14.2.4). Collective; blocks.
     fn File_set_size(file: MPI_File, bytes: Offset) -> c_int {
-        on_file("MPI_File_set_size", file, |entry| entry.file.set_size(bytes))
+        on_file_together("MPI_File_set_size", file, |entry| entry.file.set_size(bytes))
     }
 }
 
 export! {
     /// `MPI_File_preallocate` (MPI 14.2.5). Collective; blocks.
     fn File_preallocate(file: MPI_File, bytes: Offset) -> c_int {
-        on_file("MPI_File_preallocate", file, |entry| entry.file.preallocate(bytes))
+        on_file_together("MPI_File_preallocate", file, |entry| entry.file.preallocate(bytes))
     }
 }
 
 export! {
     /// `MPI_File_sync` (MPI 14.6.1). Collective; blocks for the device.
     fn File_sync(file: MPI_File) -> c_int {
-        on_file("MPI_File_sync", file, |entry| entry.file.sync())
+        on_file_together("MPI_File_sync", file, |entry| entry.file.sync())
     }
 }
 
@@ -183,7 +192,7 @@ export! {
     /// `MPI_File_set_atomicity` (MPI 14.6.1). Collective. Atomic mode is refused on all ranks until it can be
     /// given.
     fn File_set_atomicity(file: MPI_File, flag: c_int) -> c_int {
-        on_file("MPI_File_set_atomicity", file, |entry| entry.file.set_atomicity(flag != 0))
+        on_file_together("MPI_File_set_atomicity", file, |entry| entry.file.set_atomicity(flag != 0))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::io::Write as _;
 
+use capulet_comm::ErrorClass;
 use mpi::ffi;
 
 use crate::abi::comm_world;
@@ -20,6 +21,18 @@ pub(crate) fn abort(call: &str, kind: Kind, name: &str, code: c_int, detail: &st
     ));
     // SAFETY: MPI is up (`guard::contained`) and the communicator is predefined.
     unsafe { ffi::MPI_Abort(comm_world(), code) };
+}
+
+/// Says on standard error that a collective call panicked here, and aborts the job: the other ranks may wait for
+/// this one, and would for ever. Returns only if `MPI_Abort` does.
+pub(crate) fn abort_after_panic(call: &str) {
+    say(format_args!(
+        "rank {}: a bug in Capulet: {call} panicked\n\
+         capulet: the other ranks may wait for this one, so the program is aborted",
+        rank()
+    ));
+    // SAFETY: MPI is up, as both callers in `guard` made sure, and the communicator is predefined.
+    unsafe { ffi::MPI_Abort(comm_world(), ErrorClass::Intern.code()) };
 }
 
 /// A line on standard error. One that cannot be written is lost: a broken pipe must not end the program.

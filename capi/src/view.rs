@@ -8,7 +8,7 @@ use mpi::ffi;
 
 use crate::abi::{Aint, Count, MPI_Datatype, MPI_File, MPI_Info, Offset, export};
 use crate::convert::{datatype, pairs, store, string, whence};
-use crate::guard::{Failure, failure, on_file};
+use crate::guard::{Failure, failure, on_file, on_file_together};
 use crate::handle::Entry;
 
 export! {
@@ -21,7 +21,7 @@ export! {
         representation: *const c_char,
         info: MPI_Info
     ) -> c_int {
-        on_file("MPI_File_set_view", file, |entry| {
+        on_file_together("MPI_File_set_view", file, |entry| {
             // SAFETY: the caller's string, or null.
             let view = unsafe { view(entry, displacement, etype, filetype, representation) };
             let (view, hints) = match (view, pairs(info)) {

@@ -108,6 +108,55 @@ fn a_fault_on_one_rank_is_a_fault_on_all() {
     }
 }
 
+/// The end of a run in which the storage of one rank panics as `plan` says.
+fn panicking(ranks: u32, plan: &str) -> (bool, String) {
+    let output = Program::c("panics", Load::Preload).run(ranks, &[("CAPULET_FAULTS", plan)]);
+    (output.status.code() == Some(124), text(&output))
+}
+
+#[test]
+fn a_panic_in_a_collective_call_aborts_before_anybody_waits_for_ever() {
+    let plans = [
+        ("rank=1;open@0:panic", "MPI_File_open"),
+        ("rank=0;sync@0:panic", "MPI_File_sync"),
+        ("rank=0;set_len@0:panic", "MPI_File_set_size"),
+        ("rank=0;delete@0:panic", "MPI_File_close"),
+    ];
+    for (plan, call) in plans {
+        let (hung, told) = panicking(3, plan);
+        assert!(!hung && !told.contains("the end"), "{plan}: {told}");
+        assert!(told.contains(&format!("a bug in Capulet: {call} panicked")), "{plan}: {told}");
+    }
+}
+
+#[test]
+fn a_panic_that_nobody_waits_for_is_an_error_of_the_call() {
+    for (ranks, plan, call) in [
+        (3, "rank=1;write@0:panic", "rank 1: write_at: intern"),
+        (1, "rank=0;open@0:panic", "rank 0: open: intern"),
+        (1, "rank=0;sync@0:panic", "rank 0: sync: intern"),
+    ] {
+        let (hung, told) = panicking(ranks, plan);
+        assert!(!hung && told.contains(call) && told.contains("the end"), "{plan}: {told}");
+        assert_eq!(told.matches(": intern\n").count(), 1, "{plan}: {told}");
+    }
+}
+
+#[test]
+fn a_panic_of_the_storage_in_a_two_phase_write_is_an_outcome() {
+    // all of it fits in the window of the first aggregator
+    let (hung, told) = panicking(3, "rank=0;write@1:panic");
+    assert!(!hung && told.contains("the end"), "{told}");
+    for rank in 0..3 {
+        assert!(told.contains(&format!("rank {rank}: write_at_all: intern")), "{told}");
+    }
+}
+
+#[test]
+fn a_group_that_one_rank_cannot_have_is_a_failure_of_all() {
+    c("group_failure");
+}
+
 /// Wheels of MPI have no Fortran.
 fn has_fortran() -> bool {
     let mpif90 = beside_mpicc("mpif90");

@@ -89,6 +89,8 @@ pub enum Effect {
     },
     /// It begins that much later.
     Delay(Duration),
+    /// It panics, as a driver with a bug would.
+    Panic,
 }
 
 /// One entry of a plan.
@@ -105,7 +107,8 @@ pub(super) struct Fault {
 /// * TARGET: `open delete read write len set_len preallocate sync lock`, or `any` for all of them counted together;
 /// * WHEN: `3` for the fourth call, `3+` for it and all that follow, `*` for all;
 /// * EFFECT: an error, `notfound exists permission readonly nospace quota toolarge badname busy unsupported io`, and `=BYTES` after it
-///   if that many bytes of a batch are moved first; `short=BYTES`; `pieces=BYTES`; `delay=TIME` with TIME in `us`, `ms` or `s`.
+///   if that many bytes of a batch are moved first; `short=BYTES`; `pieces=BYTES`; `delay=TIME` with TIME in `us`, `ms` or `s`;
+///   `panic`.
 ///
 /// ```
 /// use capulet_drivers::{ErrorKind, wrappers::{Effect, FaultPlan, Target, When}};
@@ -136,7 +139,7 @@ pub enum FaultPlanError {
     #[error("`{0}` is not a call number such as 3, 3+ or *")]
     When(String),
     /// No such effect.
-    #[error("`{0}` is neither an error kind nor short=BYTES, pieces=BYTES or delay=TIME")]
+    #[error("`{0}` is neither an error kind nor short=BYTES, pieces=BYTES, delay=TIME or panic")]
     Effect(String),
     /// Not a number of bytes, or one of which nothing can come.
     #[error("`{0}` is not a number of bytes that this effect can have")]
@@ -194,7 +197,7 @@ fn parse_fault(entry: &str) -> Result<Fault, FaultPlanError> {
     let counts_bytes = match fault.effect {
         Effect::Fail { after_bytes, .. } => after_bytes > 0,
         Effect::Short { .. } | Effect::Pieces { .. } => true,
-        Effect::Delay(_) => false,
+        Effect::Delay(_) | Effect::Panic => false,
     };
     if counts_bytes && !fault.target.transfers() {
         return Err(FaultPlanError::MovesNothing(target.to_owned()));
@@ -223,6 +226,7 @@ fn parse_effect(text: &str) -> Result<Effect, FaultPlanError> {
             bytes => Ok(Effect::Pieces { bytes }),
         },
         ("delay", Some(value)) => parse_time(value).map(Effect::Delay),
+        ("panic", None) => Ok(Effect::Panic),
         _ => {
             let kind = parse_kind(name).ok_or_else(|| FaultPlanError::Effect(text.to_owned()))?;
             Ok(Effect::Fail { kind, after_bytes: value.map_or(Ok(0), parse_bytes)? })
@@ -276,8 +280,9 @@ mod tests {
             .with(Target::Open, When::Nth(0), fail(ErrorKind::Permission))
             .with(Target::Any, When::From(5), fail(ErrorKind::Io))
             .with(Target::Read, When::From(0), Effect::Short { bytes: 7 })
-            .with(Target::Sync, When::Nth(1), Effect::Delay(Duration::from_millis(50)));
-        let text = "open@0:permission;any@5+:io; read@*:short=7;sync@1:delay=50ms;";
+            .with(Target::Sync, When::Nth(1), Effect::Delay(Duration::from_millis(50)))
+            .with(Target::Len, When::Nth(2), Effect::Panic);
+        let text = "open@0:permission;any@5+:io; read@*:short=7;sync@1:delay=50ms;len@2:panic;";
         assert_eq!(FaultPlan::parse(text), Ok(expected));
         assert!(FaultPlan::parse(" ; ").unwrap().is_empty());
     }
