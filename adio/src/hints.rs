@@ -30,6 +30,8 @@ pub struct Hints {
     pub no_independent: bool,
     /// `capulet_sync_on_close`: force the data to the device at close.
     pub sync_on_close: bool,
+    /// `capulet_exclusive_pages`: the user promises that no two nodes write to one page of the file while it is open.
+    pub exclusive_pages: bool,
     /// `file_perm`: permission bits of a created file, octal.
     pub permissions: u32,
 }
@@ -61,6 +63,7 @@ impl Default for Hints {
             stripe_bytes: 0,
             no_independent: false,
             sync_on_close: false,
+            exclusive_pages: false,
             permissions: 0o666,
         }
     }
@@ -94,6 +97,7 @@ impl Hints {
             "striping_unit" => self.stripe_bytes = number.unwrap_or(self.stripe_bytes),
             "romio_no_indep_rw" => set_flag(&mut self.no_independent, value),
             "capulet_sync_on_close" => set_flag(&mut self.sync_on_close, value),
+            "capulet_exclusive_pages" => set_flag(&mut self.exclusive_pages, value),
             "file_perm" => {
                 let bits = u32::from_str_radix(value.trim_start_matches("0o"), 8).ok();
                 self.permissions = bits.filter(|bits| *bits <= 0o777).unwrap_or(self.permissions);
@@ -145,6 +149,7 @@ impl Hints {
             ("romio_visibility_immediate", flag(force.caps.contains(Caps::IMMEDIATE_VISIBILITY))),
             ("romio_filesystem_type", format!("CAPULET {}", force.driver_name)),
             ("capulet_sync_on_close", flag(self.sync_on_close)),
+            ("capulet_exclusive_pages", flag(self.exclusive_pages)),
         ];
         if let Some(stripe_bytes) = self.stripe_bytes(&force.layout) {
             pairs.push(("striping_unit", stripe_bytes.to_string()));

@@ -82,7 +82,7 @@ impl File {
         let _entered = span.enter();
         let hint_text = shared_hint_file(&channel, context)?;
         let (prepared, hints, stats) = agree_on_request(&channel, request, context, &hint_text)?;
-        let storage = open_storage(&channel, &prepared, &hints)?;
+        let storage = open_storage(&channel, group.node().node_count(), &prepared, &hints)?;
         let pointer_bytes = start_of_pointer(&channel, &prepared, storage.as_ref())?;
         tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
         Ok(Self {
@@ -192,8 +192,25 @@ fn prepare(
     Ok((Prepared { driver, path, mode: request.mode }, hints))
 }
 
+/// Refuses a file that several nodes write to where each of them caches pages and writes whole ones back (NFS, SMB): a
+/// page to which two of them write would lose the bytes of one, and nobody would be told.
+fn check_writers(caps: Caps, nodes: usize, mode: AccessMode, hints: &Hints) -> Result<()> {
+    if !mode.writes() || nodes < 2 || caps.contains(Caps::BYTE_WRITES) || hints.exclusive_pages {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        what: "writing from several nodes to a file system that writes whole pages back, without the promise \
+               `capulet_exclusive_pages=true` that no two nodes write to one page",
+    })
+}
+
 /// Rank 0 creates, then the others open, so that `EXCL` means what it says and no rank finds the file missing.
-fn open_storage(channel: &dyn Agree, prepared: &Prepared, hints: &Hints) -> Result<Arc<dyn DriverFile>> {
+fn open_storage(
+    channel: &dyn Agree,
+    nodes: usize,
+    prepared: &Prepared,
+    hints: &Hints,
+) -> Result<Arc<dyn DriverFile>> {
     let mode = prepared.mode;
     let access = match (mode.reads(), mode.writes()) {
         (true, false) => Access::Read,
@@ -206,6 +223,7 @@ fn open_storage(channel: &dyn Agree, prepared: &Prepared, hints: &Hints) -> Resu
         if channel.size() > 1 && !file.caps().contains(Caps::PROCESS_SHARED) {
             return Err(Error::Unsupported { what: "a storage inside one process, opened by several" });
         }
+        check_writers(file.caps(), nodes, mode, hints)?;
         Ok(file)
     };
     if !mode.contains(AccessMode::CREATE) {

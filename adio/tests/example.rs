@@ -1,8 +1,10 @@
-//! The example of the README runs, at every number of ranks, under the MPI that this was built for.
+//! The examples run, at every number of ranks, under the MPI that this was built for.
 
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use capulet_comm::NODES_VARIABLE;
 use capulet_comm::build::LAUNCHER;
 
 /// Where cargo puts the examples: beside the folder of this test's own program.
@@ -13,30 +15,43 @@ fn example(name: &str) -> std::path::PathBuf {
     path.join("examples").join(name)
 }
 
+/// What an example says, on `ranks` ranks that look like `nodes` nodes. It must succeed, and not hang.
+fn run(name: &str, file: &Path, ranks: usize, nodes: usize) -> String {
+    let mut command = Command::new(LAUNCHER);
+    command.args(["-n", &ranks.to_string()]).arg(example(name)).arg(file);
+    command.env(NODES_VARIABLE, nodes.to_string()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("mpiexec is installed");
+    let limit = Instant::now() + Duration::from_secs(120);
+    while child.try_wait().expect("a child of ours").is_none() {
+        if Instant::now() > limit {
+            let _ = child.kill();
+            panic!("{name}: {ranks} ranks did not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = child.wait_with_output().expect("it has ended");
+    assert!(output.status.success(), "{name}: {ranks} ranks failed");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 #[test]
 fn columns() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for ranks in [1, 2, 3, 4, 7] {
         let file = folder.path().join("columns.bin");
-        let mut child = Command::new(LAUNCHER)
-            .args(["-n", &ranks.to_string()])
-            .arg(example("columns"))
-            .arg(&file)
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .expect("mpiexec is installed");
-        let limit = Instant::now() + Duration::from_secs(120);
-        while child.try_wait().expect("a child of ours").is_none() {
-            if Instant::now() > limit {
-                let _ = child.kill();
-                panic!("{ranks} ranks did not end");
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let output = child.wait_with_output().expect("it has ended");
-        assert!(output.status.success(), "{ranks} ranks failed");
-        let text = String::from_utf8_lossy(&output.stdout);
+        let text = run("columns", &file, ranks, 1);
         assert!(text.starts_with(&format!("{} bytes", ranks * 8 * 1024)), "{text}");
         assert!(!file.exists(), "deleted on close");
+    }
+}
+
+#[test]
+fn several_nodes_write_where_pages_are_cached_only_by_a_promise() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (ranks, nodes) in [(1, 1), (3, 1), (2, 2), (4, 2), (7, 3)] {
+        let text = run("pages", &folder.path().join("pages.bin"), ranks, nodes);
+        let (refused, why) = if nodes > 1 { (ranks, "capulet_exclusive_pages=true") } else { (0, "opened") };
+        assert!(text.starts_with(&format!("{nodes} nodes, {refused} ranks refused: ")), "{text}");
+        assert!(text.contains(why), "{text}");
     }
 }

@@ -1,0 +1,126 @@
+//! Several nodes and a storage that writes whole pages back: writing is refused on all ranks, unless the user promises
+//! that no two nodes write to one page; reading is not.
+//!
+//! Run with `mpiexec -n 4 -x CAPULET_NODES=2 target/openmpi/debug/examples/pages FILE`. Prints one line on rank 0.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use capulet_adio::{AccessMode, Context, File, OpenRequest};
+use capulet_comm::ErrorClass;
+use capulet_drivers::posix::PosixDriver;
+use capulet_drivers::{
+    Batch, Caps, Completion, Driver, DriverFile, FileLayout, LockGuard, LockMode, OpenOptions, Registry,
+    Result, SystemCalls,
+};
+use mpi::collective::SystemOperation;
+use mpi::traits::{Communicator, CommunicatorCollectives as _};
+
+/// The posix driver on a file system that keeps its word for whole pages only.
+#[derive(Debug)]
+struct PageDriver(PosixDriver);
+
+impl Driver for PageDriver {
+    fn name(&self) -> &'static str {
+        "pages"
+    }
+
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
+        Ok(Arc::new(PageFile(self.0.open(path, options)?)))
+    }
+
+    fn delete(&self, path: &Path) -> Result<()> {
+        self.0.delete(path)
+    }
+}
+
+#[derive(Debug)]
+struct PageFile(Arc<dyn DriverFile>);
+
+impl DriverFile for PageFile {
+    fn caps(&self) -> Caps {
+        let caps = [Caps::LOCKS, Caps::LIST_IO, Caps::PROCESS_SHARED, Caps::UNLINK_OPEN];
+        let kept = caps.into_iter().filter(|cap| self.0.caps().contains(*cap));
+        kept.fold(Caps::PROCESS_SHARED, Caps::union)
+    }
+
+    fn layout(&self) -> FileLayout {
+        self.0.layout()
+    }
+
+    fn submit(&self, batch: Batch<'_>) -> Completion {
+        self.0.submit(batch)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.0.len()
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    fn preallocate(&self, bytes: u64) -> Result<()> {
+        self.0.preallocate(bytes)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.0.sync()
+    }
+
+    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
+        self.0.lock(range, mode)
+    }
+
+    fn system_calls(&self) -> SystemCalls {
+        self.0.system_calls()
+    }
+}
+
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let universe = mpi::initialize().ok_or("MPI is running already")?;
+    let world = universe.world();
+    let rank = u64::try_from(world.rank())?;
+    let name = std::env::args().nth(1).ok_or("a file name is needed")?;
+    let context = Context::new(Registry::new(Arc::new(PageDriver(PosixDriver::new()))));
+    let open = |mode: AccessMode, promise: &str| {
+        let hints = vec![("capulet_exclusive_pages".to_owned(), promise.to_owned())];
+        let request = OpenRequest { name: name.clone().into(), mode, hints };
+        File::open_with(&world, request, &context)
+    };
+
+    // with the promise: each rank writes a page of its own
+    let mode = AccessMode::CREATE | AccessMode::READ_WRITE;
+    let file = open(mode, "true")?;
+    assert!(file.info().contains(&("capulet_exclusive_pages".to_owned(), "true".to_owned())));
+    let nodes = file.group().node().node_count();
+    let mine = [rank; 512];
+    let bytes = file.write_at_all(i64::try_from(rank)? * 4096, &mine[..])?;
+    assert_eq!(bytes, 4096);
+    file.close()?;
+
+    // without: on one node only
+    let outcome = match open(mode, "false") {
+        Ok(file) => {
+            file.close()?;
+            "opened".to_owned()
+        }
+        // all ranks: the one that found out says why, the others that it was refused elsewhere
+        Err(error) if error.class() == ErrorClass::UnsupportedOperation => error.to_string(),
+        Err(error) => return Err(error.into()),
+    };
+
+    // reading is for all
+    let file = open(AccessMode::READ_ONLY | AccessMode::DELETE_ON_CLOSE, "false")?;
+    let mut back = [0_u64; 512];
+    assert_eq!(file.read_at_all(i64::try_from(rank)? * 4096, &mut back[..])?, 4096);
+    assert_eq!(back, mine);
+    file.close()?;
+    let mut refusals = 0_u64;
+    world.all_reduce_into(&u64::from(outcome != "opened"), &mut refusals, SystemOperation::sum());
+    if rank == 0 {
+        println!("{nodes} nodes, {refusals} ranks refused: {outcome}");
+    }
+    Ok(())
+}
