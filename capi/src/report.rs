@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 use std::io::Write as _;
+use std::time::Duration;
 
 use capulet_comm::ErrorClass;
 use mpi::ffi;
@@ -19,8 +20,7 @@ pub(crate) fn abort(call: &str, kind: Kind, name: &str, code: c_int, detail: &st
         rank(),
         text(code)
     ));
-    // SAFETY: MPI is up (`guard::contained`) and the communicator is predefined.
-    unsafe { ffi::MPI_Abort(comm_world(), code) };
+    end_all(code);
 }
 
 /// Says on standard error that a collective call panicked here, and aborts the job: the other ranks may wait for
@@ -31,8 +31,15 @@ pub(crate) fn abort_after_panic(call: &str) {
          capulet: the other ranks may wait for this one, so the program is aborted",
         rank()
     ));
-    // SAFETY: MPI is up, as both callers in `guard` made sure, and the communicator is predefined.
-    unsafe { ffi::MPI_Abort(comm_world(), ErrorClass::Intern.code()) };
+    end_all(ErrorClass::Intern.code());
+}
+
+/// Aborts the job, a moment later: launchers, MPICH's above all, drop what they have not passed on when they end it.
+fn end_all(code: c_int) {
+    const MOMENT: Duration = Duration::from_millis(200);
+    std::thread::sleep(MOMENT);
+    // SAFETY: MPI is up, as all callers in `guard` made sure, and the communicator is predefined.
+    unsafe { ffi::MPI_Abort(comm_world(), code) };
 }
 
 /// A line on standard error. One that cannot be written is lost: a broken pipe must not end the program.
