@@ -70,7 +70,9 @@ pub(crate) fn finish(
     }
     let depth = depth_below + 1;
     let layout = OnceLock::new();
-    Ok(Datatype(Arc::new(Node { combiner, bounds, marks, align, depth, order, signature, layout })))
+    let bounds_are_forced = false;
+    let node = Node { combiner, bounds, bounds_are_forced, marks, align, depth, order, signature, layout };
+    Ok(Datatype(Arc::new(node)))
 }
 
 pub(crate) fn same_length(what: &'static str, found: usize, expected: usize) -> Result<()> {
@@ -97,6 +99,7 @@ impl Datatype {
         Self(Arc::new(Node {
             combiner: Combiner::Named(named),
             bounds,
+            bounds_are_forced: false,
             marks,
             align: named.align(),
             depth: 1,
@@ -264,9 +267,15 @@ impl Datatype {
         if self.lb() == lb && self.extent() == extent {
             return Ok(self.clone());
         }
+        self.forced(lb, extent)
+    }
+
+    /// As [`Datatype::with_bounds`], also where the bounds are those of the type already: they are explicit then.
+    pub(crate) fn forced(&self, lb: i64, extent: i64) -> Result<Self> {
         let bounds = forced(self, lb, extent)?;
         Ok(Self(Arc::new(Node {
             bounds,
+            bounds_are_forced: true,
             marks: Marks::Explicit,
             layout: OnceLock::new(),
             ..(*self.0).clone()

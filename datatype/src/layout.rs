@@ -81,6 +81,13 @@ impl Layout {
         &self.kept
     }
 
+    /// Numbers that equal layouts share, and differing ones do not; bounds apart.
+    pub(crate) fn fingerprint(&self) -> [u64; 4] {
+        let Some(root) = &self.root else { return [0; 4] };
+        let shape = root.shape();
+        [root.base as u64, root.facts.size, shape as u64, (shape >> 64) as u64]
+    }
+
     /// Bytes of data in one instance.
     pub fn size(&self) -> u64 {
         self.root.as_ref().map_or(0, |root| root.facts.size)

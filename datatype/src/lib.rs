@@ -53,6 +53,7 @@ mod tiling;
 mod tree;
 mod visit;
 mod walk;
+mod wire;
 
 pub use bounds::Bounds;
 pub use copy::{TypedCopy, pack, unpack};
@@ -65,3 +66,4 @@ pub use signature::Signature;
 pub use tiled::Tiled;
 pub use tree::{ArrayOrder, Combiner, DEPTH_MAX, Datatype, Distribution};
 pub use visit::{BlockIndexed, Contig, Flow, Indexed, LeafVisitor, Segment, Vector, visit};
+pub use wire::WireError;

@@ -1,5 +1,8 @@
 //! Whether two bytes of a piece lie at one place.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use crate::layout::Layout;
 use crate::piece::{Leaf, Piece};
 use crate::walk::Walker;
@@ -7,12 +10,12 @@ use crate::walk::Walker;
 /// Up to so many runs are compared one by one.
 const LISTED_RUNS: u64 = 65_536;
 
-/// Leaves nested deeper are not looked into: shared parts would be visited once per path.
-const NESTING_MAX: u32 = 8;
-
 /// Exact for monotone pieces and for those of few runs; conservative (`true`) for what interleaves otherwise.
 pub(crate) fn overlaps(piece: &Piece) -> bool {
-    overlaps_inside(piece, 0)
+    if piece.facts.blocks <= LISTED_RUNS && !piece.facts.monotone {
+        return runs_overlap(piece);
+    }
+    overlaps_inside(piece, &mut HashSet::new())
 }
 
 /// Instances of few runs are compared one by one.
@@ -56,14 +59,12 @@ fn rows_overlap(root: &Piece, mut leaf: Piece) -> bool {
     any_overlap(hulls) || dims_overlap(&row)
 }
 
-fn overlaps_inside(piece: &Piece, nesting: u32) -> bool {
+/// `apart` holds the addresses of leaves in which nothing overlaps: leaves are shared, and each is looked into once.
+fn overlaps_inside(piece: &Piece, apart: &mut HashSet<usize>) -> bool {
     if piece.facts.monotone {
         return false;
     }
-    if nesting == 0 && piece.facts.blocks <= LISTED_RUNS {
-        return runs_overlap(piece);
-    }
-    nesting == NESTING_MAX || leaf_overlaps(&piece.leaf, nesting + 1) || dims_overlap(piece)
+    leaf_overlaps(&piece.leaf, apart) || dims_overlap(piece)
 }
 
 fn runs_overlap(piece: &Piece) -> bool {
@@ -80,14 +81,23 @@ fn any_overlap(mut hulls: Vec<(i64, i64)>) -> bool {
     hulls.windows(2).any(|pair| pair[0].1 > pair[1].0)
 }
 
-fn leaf_overlaps(leaf: &Leaf, nesting: u32) -> bool {
-    match leaf {
+fn leaf_overlaps(leaf: &Leaf, apart: &mut HashSet<usize>) -> bool {
+    let address = match leaf {
         // The units of a bitmap rise.
+        Leaf::Block(_) | Leaf::Bitmap(_) => return false,
+        Leaf::Index(index) => Arc::as_ptr(index).addr(),
+        Leaf::VarIndex(index) => Arc::as_ptr(index).addr(),
+        Leaf::Sequence(sequence) => Arc::as_ptr(sequence).addr(),
+    };
+    if apart.contains(&address) {
+        return false;
+    }
+    let overlap = match leaf {
         Leaf::Block(_) | Leaf::Bitmap(_) => false,
         Leaf::Index(index) => {
             let (low, high) = (index.body.facts.low, index.body.facts.high);
             let hulls = index.displacements.as_slice().iter().map(|at| (at + low, at + high)).collect();
-            overlaps_inside(&index.body, nesting) || any_overlap(hulls)
+            overlaps_inside(&index.body, apart) || any_overlap(hulls)
         }
         Leaf::VarIndex(index) => {
             let runs = index.runs.as_slice().iter();
@@ -95,10 +105,14 @@ fn leaf_overlaps(leaf: &Leaf, nesting: u32) -> bool {
         }
         Leaf::Sequence(sequence) => {
             let hull = |piece: &Piece| (piece.base + piece.facts.low, piece.base + piece.facts.high);
-            sequence.pieces.iter().any(|piece| overlaps_inside(piece, nesting))
+            sequence.pieces.iter().any(|piece| overlaps_inside(piece, apart))
                 || any_overlap(sequence.pieces.iter().map(hull).collect())
         }
+    };
+    if !overlap {
+        apart.insert(address);
     }
+    overlap
 }
 
 /// Repetitions are apart if each stride spans all that smaller strides reach.

@@ -5,6 +5,7 @@
 //! fit in `i64`, as constructors check that true extents do), and equal shapes are found by comparing fingerprints.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -55,12 +56,22 @@ pub(crate) struct VarIndex {
 }
 
 /// Differing pieces; the base of the first is 0.
-#[derive(Debug)]
 pub(crate) struct Sequence {
     pub(crate) pieces: Box<[Piece]>,
     /// Stream position of each piece.
     pub(crate) starts: Box<[u64]>,
     shape: u128,
+}
+
+/// Some pieces of some levels: as parts are shared, there is no end to a layout that is written out. The levels that are
+/// left pass through the precision, which no number here has.
+impl fmt::Debug for Sequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let levels = f.precision().unwrap_or(3);
+        write!(f, "Sequence of {} pieces, shape {:#x}", self.pieces.len(), self.shape)?;
+        let shown = if levels == 0 { 0 } else { 8 };
+        self.pieces.iter().take(shown).try_for_each(|piece| write!(f, ", {piece:.*?}", levels - 1))
+    }
 }
 
 /// What is known about a piece; offsets are relative to its first byte.

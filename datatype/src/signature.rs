@@ -5,6 +5,7 @@
 //! fingerprint is a polynomial hash modulo 2^61 - 1 under two bases (a chance of about 2^-120 that two differing
 //! sequences are taken for equal), and concatenation and repetition are arithmetic on it.
 
+use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -63,7 +64,7 @@ impl Lane {
 }
 
 /// What a signature is made of. The inside of a repetition is no repetition, and nothing inside is empty.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) enum Content {
     Empty,
     Element(Prim),
@@ -73,12 +74,22 @@ pub(crate) enum Content {
 
 /// The sequence of basic elements of a type, by representation: `MPI_INT` and `MPI_INT32_T` are the same element where
 /// they have the same size.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Signature {
     elements: u64,
     bytes: u64,
     lanes: [Lane; 2],
     content: Content,
+}
+
+/// What makes two signatures equal. The elements are not written out: parts are shared, so there may be no end to them.
+impl fmt::Debug for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { elements, bytes, lanes, .. } = self;
+        let mut signature = f.debug_struct("Signature");
+        signature.field("elements", elements).field("bytes", bytes).field("only", &self.only_element());
+        signature.field("lanes", lanes).finish()
+    }
 }
 
 impl PartialEq for Signature {
@@ -152,6 +163,11 @@ impl Signature {
             Content::Repeat(_, inner) => inner.only_element(),
             Content::Empty | Content::Sequence(_) => None,
         }
+    }
+
+    /// Numbers that equal signatures share, and differing ones do not.
+    pub(crate) fn fingerprint(&self) -> [u64; 4] {
+        [self.elements, self.bytes, self.lanes[0].hash, self.lanes[1].hash]
     }
 
     pub(crate) fn content(&self) -> &Content {

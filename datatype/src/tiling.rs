@@ -1,6 +1,8 @@
 //! Whether a filetype is made of whole etypes (MPI 4.1, 14.1.1).
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use crate::cursor::Cursor;
 use crate::named::PrimKind;
@@ -46,20 +48,30 @@ impl Datatype {
         if etype.layout().is_dense() && unit.base == 0 && root.granule().is_multiple_of(extent as u64) {
             return true;
         }
-        self.is_constructed_from(etype, 0) || self.holds_etypes(etype)
+        self.is_constructed_from(etype, 0, &mut HashSet::new()) || self.holds_etypes(etype)
     }
 
-    /// Searches the constructors for the etype. Arguments of each are multiples of its extent.
-    fn is_constructed_from(&self, etype: &Self, nesting: u32) -> bool {
-        if self.size() == 0 || self.is_equivalent(etype) {
+    /// Searches the constructors for the etype. Arguments of each are multiples of its extent. `found` holds the addresses of
+    /// nodes that are made of the etype: nodes are shared, and each is searched once.
+    fn is_constructed_from(&self, etype: &Self, nesting: u32, found: &mut HashSet<usize>) -> bool {
+        let address = Arc::as_ptr(&self.0).addr();
+        if self.size() == 0 || found.contains(&address) {
             return true;
         }
+        let constructed = self.is_equivalent(etype) || self.is_over(etype, nesting, found);
+        if constructed {
+            found.insert(address);
+        }
+        constructed
+    }
+
+    fn is_over(&self, etype: &Self, nesting: u32, found: &mut HashSet<usize>) -> bool {
         let extent = etype.extent();
         let whole = |bytes: i64| bytes % extent == 0;
-        let inside = |old: &Self| {
+        let mut inside = |old: &Self| {
             nesting < 16
                 && (old.size() == 0 || whole(old.extent()))
-                && old.is_constructed_from(etype, nesting + 1)
+                && old.is_constructed_from(etype, nesting + 1, found)
         };
         match self.combiner() {
             Combiner::Named(_) => false,
@@ -71,7 +83,9 @@ impl Datatype {
             | Combiner::Subarray { old, .. }
             | Combiner::Darray { old, .. } => inside(old),
             // The extent of what is resized matters to nobody but its parent.
-            Combiner::Resized { old, .. } => nesting < 16 && old.is_constructed_from(etype, nesting + 1),
+            Combiner::Resized { old, .. } => {
+                nesting < 16 && old.is_constructed_from(etype, nesting + 1, found)
+            }
             Combiner::Hvector { stride_bytes, old, .. } => whole(*stride_bytes) && inside(old),
             Combiner::Hindexed { displacements_bytes, old, .. }
             | Combiner::HindexedBlock { displacements_bytes, old, .. } => {

@@ -1,11 +1,13 @@
 //! The exact constructor tree of a type, immutable and shared, with the facts about each node.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::bounds::{Bounds, Marks};
 use crate::layout::Layout;
 use crate::named::Named;
 use crate::order::Order;
+use crate::piece::mix;
 use crate::signature::Signature;
 
 /// The deepest nesting of constructors that is accepted.
@@ -81,19 +83,51 @@ pub enum Combiner {
 /// assert_eq!((column.size(), column.extent()), (800, 99 * 64 + 8));
 /// # Ok::<(), capulet_datatype::TypeError>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Datatype(pub(crate) Arc<Node>);
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Node {
     pub(crate) combiner: Combiner,
     pub(crate) bounds: Bounds,
+    /// Whether the bounds are those of [`Datatype::with_bounds`].
+    pub(crate) bounds_are_forced: bool,
     pub(crate) marks: Marks,
     pub(crate) align: u64,
     pub(crate) depth: u32,
     pub(crate) order: Order,
     pub(crate) signature: Signature,
     pub(crate) layout: OnceLock<Arc<Layout>>,
+}
+
+/// The facts of the outermost constructor. The tree is not written out: nodes are shared, so there may be no end to it.
+impl fmt::Debug for Datatype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut datatype = f.debug_struct("Datatype");
+        datatype.field("built_by", &format_args!("{}", self.combiner().name())).field("size", &self.size());
+        datatype.field("bounds", &self.bounds()).field("depth", &self.0.depth).finish_non_exhaustive()
+    }
+}
+
+impl Combiner {
+    /// The name of the constructor in the standard.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Named(named) => named.name(),
+            Self::Dup { .. } => "MPI_Type_dup",
+            Self::Contiguous { .. } => "MPI_Type_contiguous",
+            Self::Vector { .. } => "MPI_Type_vector",
+            Self::Hvector { .. } => "MPI_Type_create_hvector",
+            Self::Indexed { .. } => "MPI_Type_indexed",
+            Self::Hindexed { .. } => "MPI_Type_create_hindexed",
+            Self::IndexedBlock { .. } => "MPI_Type_create_indexed_block",
+            Self::HindexedBlock { .. } => "MPI_Type_create_hindexed_block",
+            Self::Struct { .. } => "MPI_Type_create_struct",
+            Self::Subarray { .. } => "MPI_Type_create_subarray",
+            Self::Darray { .. } => "MPI_Type_create_darray",
+            Self::Resized { .. } => "MPI_Type_create_resized",
+        }
+    }
 }
 
 impl Datatype {
@@ -152,6 +186,17 @@ impl Datatype {
     /// The canonical layout; made at the first call, in time linear in the description, and kept.
     pub fn layout(&self) -> &Arc<Layout> {
         self.0.layout.get_or_init(|| Arc::new(Layout::of(self)))
+    }
+
+    /// A name for what the type means to a file or a buffer: types that are equivalent (as [`Datatype::is_equivalent`] says)
+    /// have the same hash, on every machine that runs this version, and others a different one but for a chance of about
+    /// 2^-100. No protection from somebody who seeks two types with one hash. O(1) once the layout is made.
+    pub fn content_hash(&self) -> u128 {
+        let Bounds { lb, ub, true_lb, true_ub } = self.bounds();
+        let bounds = [lb, ub, true_lb, true_ub].map(|bound| bound as u64);
+        let layout = self.layout().fingerprint();
+        let numbers = bounds.into_iter().chain(layout).chain(self.signature().fingerprint());
+        numbers.fold(0xca, mix)
     }
 
     /// Whether both types have the same bounds, signature and canonical layout. For types of up to 32 runs this is
