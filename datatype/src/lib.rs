@@ -8,6 +8,7 @@
 //! | walk | [`Cursor`]: runs of bytes, from any position, seeking both ways | O(depth + log n), then O(1) per run |
 //! | visit | [`Segment`], [`visit()`]: the leaves of any range, for a [`LeafVisitor`] | as walking, one call per leaf |
 //! | move | [`TypedCopy`], [`pack`], [`unpack`]: any range, one pass, no buffer | O(bytes + rows) |
+//! | translate | [`Translation`]: to and from netCDF's types and `external32`, as part of the copy | as moving |
 //!
 //! Counts are `u64`, displacements `i64`; sizes, bounds and true extents are checked to fit in `i64` when a type is
 //! built, so what follows cannot overflow. Memory follows the description of a type, never the number of its pieces.
@@ -50,6 +51,8 @@ mod runs;
 mod signature;
 mod tiled;
 mod tiling;
+#[allow(unsafe_code)]
+mod translate;
 mod tree;
 mod visit;
 mod walk;
@@ -64,6 +67,7 @@ pub use layout::{Layout, Run};
 pub use named::{Named, Prim, PrimKind};
 pub use signature::Signature;
 pub use tiled::Tiled;
+pub use translate::{NetcdfFormat, NetcdfType, OutOfRange, TranslateError, Translation};
 pub use tree::{ArrayOrder, Combiner, DEPTH_MAX, Datatype, Distribution};
 pub use visit::{BlockIndexed, Contig, Flow, Indexed, LeafVisitor, Segment, Vector, visit};
 pub use wire::WireError;

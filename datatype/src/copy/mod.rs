@@ -72,8 +72,13 @@ fn check(tiled: &Tiled, memory_bytes: usize, range: &Range<u64>, packed_bytes: u
     if packed_bytes as u64 != expected {
         return Err(TypeError::PackedLength { expected, found: packed_bytes });
     }
+    check_memory(tiled, memory_bytes, range)
+}
+
+/// Refuses stream bytes, which the layout must have, that do not lie in memory of `memory_bytes` bytes.
+pub(crate) fn check_memory(tiled: &Tiled, memory_bytes: usize, range: &Range<u64>) -> Result<()> {
     let fits = |low: i64, high: i64| low >= 0 && high as u64 <= memory_bytes as u64;
-    if expected == 0 || fits(tiled.true_lb(), tiled.true_ub()) {
+    if range.is_empty() || fits(tiled.true_lb(), tiled.true_ub()) {
         return Ok(());
     }
     let (low, high) = touched(tiled, range);

@@ -1,0 +1,397 @@
+//! Conversions along the walk of a layout: one pass from places in memory to the packed form, or back.
+//!
+//! Elements of one kind go straight through a kernel, row by row; of a strided nest two dimensions at a time, for rows are
+//! often too short for the cost of a step of the walk. What is mixed, or lies in lists of short runs, passes through a stage
+//! that fits into the first-level cache, in parts: gathered by the copy programs, then converted in one loop.
+
+use std::mem::MaybeUninit;
+use std::ops::{ControlFlow, Range};
+use std::ptr;
+
+use smallvec::SmallVec;
+
+use crate::copy::TypedCopy;
+use crate::error::Result;
+use crate::named::Named;
+use crate::piece::{Leaf, Piece};
+use crate::tiled::Tiled;
+use crate::translate::kernel::{Grid, Kernel};
+use crate::translate::netcdf::Fill;
+use crate::translate::script::{Both, Script};
+use crate::translate::unit::{Change, Unit};
+use crate::tree::Datatype;
+use crate::walk::{Span, Walker};
+
+/// Bytes of the stage.
+const STAGE_BYTES: usize = 16 * 1024;
+/// From this mean length on, runs of a list are converted one by one: a call each costs less than the way through the stage.
+const LONG_RUN_BYTES: u64 = 128;
+
+/// Elements that did not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Misfits {
+    /// The first of them, counted from the start of the stream.
+    pub(super) first: Option<u64>,
+    pub(super) count: u64,
+}
+
+/// Where the two sides are. One of them is only read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sides {
+    /// Base address of the tiled layout; null where offsets are addresses.
+    pub(super) memory: *mut u8,
+    /// First byte of the packed range.
+    pub(super) packed: *mut u8,
+}
+
+/// The stream of a layout to consecutive bytes, and back.
+#[derive(Debug, Clone)]
+pub(super) struct Copies {
+    pack: TypedCopy,
+    unpack: TypedCopy,
+}
+
+impl Copies {
+    pub(super) fn of(tiled: &Tiled) -> Result<Self> {
+        let byte = Datatype::named(Named::Byte);
+        let flat = Tiled::new(byte.layout().clone(), tiled.size())?;
+        let unpack = TypedCopy::new(flat.clone(), tiled.clone());
+        Ok(Self { pack: TypedCopy::new(tiled.clone(), flat), unpack })
+    }
+}
+
+/// One call: what is converted, from where to where, and what did not fit.
+pub(super) struct Job<'a> {
+    pub(super) tiled: &'a Tiled,
+    pub(super) copies: &'a Copies,
+    pub(super) script: &'a Script,
+    pub(super) units: &'a [Unit],
+    pub(super) fill: Option<Fill>,
+    pub(super) sides: Sides,
+    pub(super) misfits: Misfits,
+}
+
+/// The elements of a call that all take one conversion.
+#[derive(Clone, Copy)]
+struct Uniform<'a> {
+    kernel: &'a Kernel,
+    /// Bytes of a part of an element that the kernel converts.
+    part: Both,
+    /// Parts per element.
+    parts: u64,
+    /// Stream bytes before the range.
+    start: u64,
+}
+
+impl Job<'_> {
+    /// Converts the elements of `range`, which the script must have: memory to packed, or back.
+    ///
+    /// # Safety
+    /// The elements must lie in memory where the layout has them from its base address on, the packed side must have their
+    /// bytes, the side that is written must be writable, and the two be apart.
+    pub(super) unsafe fn run<const ENCODE: bool>(&mut self, range: Range<u64>) {
+        let Some(root) = self.tiled.root().filter(|_| !range.is_empty()) else { return };
+        if self.sides.memory.is_null() {
+            // Offsets from null are addresses: take the provenance that their memory was exposed with.
+            self.sides.memory = ptr::with_exposed_provenance_mut(0);
+        }
+        let Some(step) = self.script.only_step() else {
+            // SAFETY: the caller's promise.
+            return unsafe { self.run_staged::<ENCODE>(range) };
+        };
+        let unit = &self.units[usize::from(step)];
+        let (start, end) = (range.start * unit.bytes.memory, range.end * unit.bytes.memory);
+        if unit.change == Change::Swap(1) {
+            // SAFETY: the caller's promise, for bytes that are the same on both sides.
+            return unsafe { self.copy::<ENCODE>(self.sides.packed, start..end) };
+        }
+        let kernel = if ENCODE { &unit.encode } else { &unit.decode };
+        let part = Both { memory: unit.bytes.memory / unit.parts, packed: unit.bytes.packed / unit.parts };
+        let uniform = Uniform { kernel, part, parts: unit.parts, start };
+        // SAFETY: the caller's promise, for the bytes of the range.
+        unsafe { self.run_uniform::<ENCODE>(root, uniform, start..end) };
+    }
+
+    /// Converts the stream bytes of `bytes`, with whole planes of a nest at once.
+    ///
+    /// # Safety
+    /// As [`Job::run`].
+    unsafe fn run_uniform<const ENCODE: bool>(
+        &mut self,
+        root: &Piece,
+        uniform: Uniform<'_>,
+        bytes: Range<u64>,
+    ) {
+        let (mut head, mut tail) = (bytes.clone(), bytes.end..bytes.end);
+        let mut whole = None;
+        if let (Leaf::Block(block), [inner, outer, ..]) = (&root.leaf, root.dims.as_slice())
+            && block.is_multiple_of(uniform.part.memory)
+        {
+            let plane = outer.unit * outer.n;
+            let planes = bytes.start.div_ceil(plane)..bytes.end / plane;
+            if !planes.is_empty() {
+                head.end = planes.start * plane;
+                tail.start = planes.end * plane;
+                let grid = Grid {
+                    block: (block / uniform.part.memory) as usize,
+                    count: inner.n as usize,
+                    stride: inner.stride as isize,
+                    rows: outer.n as usize,
+                    row_stride: outer.stride as isize,
+                };
+                whole = Some((grid, planes));
+            }
+        }
+        // SAFETY: the caller's promise: the planes lie in the range, and so do the bytes before and behind them.
+        unsafe {
+            self.run_walk::<ENCODE>(root, uniform, head);
+            if let Some((grid, planes)) = whole {
+                self.run_planes::<ENCODE>(root, uniform, &grid, planes);
+            }
+            self.run_walk::<ENCODE>(root, uniform, tail);
+        }
+    }
+
+    /// Converts planes of a nest over blocks: its two inner dimensions, at each place of the others.
+    ///
+    /// # Safety
+    /// As [`Job::run`], for these planes, which `grid` describes.
+    unsafe fn run_planes<const ENCODE: bool>(
+        &mut self,
+        root: &Piece,
+        uniform: Uniform<'_>,
+        grid: &Grid,
+        planes: Range<u64>,
+    ) {
+        let (plane, outer) = (root.dims[1].unit * root.dims[1].n, &root.dims[2..]);
+        let mut places: SmallVec<[u64; 4]> = SmallVec::from_elem(0, outer.len());
+        let (mut offset, mut left) = (root.base, planes.start * plane);
+        for (place, dim) in places.iter_mut().zip(outer).rev() {
+            *place = left / dim.unit;
+            left %= dim.unit;
+            offset = offset.wrapping_add(dim.stride.wrapping_mul(*place as i64));
+        }
+        for i in planes {
+            // SAFETY: the plane at this offset holds the stream bytes from `i * plane` on.
+            unsafe { self.run_grid::<ENCODE>(uniform, offset, i * plane, grid) };
+            for (place, dim) in places.iter_mut().zip(outer) {
+                *place += 1;
+                offset = offset.wrapping_add(dim.stride);
+                if *place < dim.n {
+                    break;
+                }
+                *place = 0;
+                offset = offset.wrapping_sub(dim.stride.wrapping_mul(dim.n as i64));
+            }
+        }
+    }
+
+    /// Converts the stream bytes of `bytes` span by span.
+    ///
+    /// # Safety
+    /// As [`Job::run`].
+    unsafe fn run_walk<const ENCODE: bool>(&mut self, root: &Piece, uniform: Uniform<'_>, bytes: Range<u64>) {
+        let part = uniform.part.memory;
+        let lists_are_long = root.facts.size / root.facts.blocks >= LONG_RUN_BYTES;
+        let mut position = bytes.start;
+        let mut walker = Walker::new(root, bytes.start, bytes.end - bytes.start);
+        while let Some(span) = walker.next_span() {
+            let flow = match span {
+                Span::Strided { offset, block, count, stride } if block.is_multiple_of(part) => {
+                    let grid = Grid {
+                        count: count as usize,
+                        stride: stride as isize,
+                        ..Grid::dense((block / part) as usize)
+                    };
+                    // SAFETY: the span holds the stream bytes from `position` on, and lies in the range.
+                    unsafe { self.run_grid::<ENCODE>(uniform, offset, position, &grid) };
+                    position += block * count;
+                    ControlFlow::Continue(())
+                }
+                lists if lists_are_long => lists.try_for_each(|offset, length| {
+                    if !length.is_multiple_of(part) {
+                        return ControlFlow::Break(());
+                    }
+                    let grid = Grid::dense((length / part) as usize);
+                    // SAFETY: as above, run by run.
+                    unsafe { self.run_grid::<ENCODE>(uniform, offset, position, &grid) };
+                    position += length;
+                    ControlFlow::Continue(())
+                }),
+                _ => ControlFlow::Break(()),
+            };
+            if flow.is_break() {
+                // SAFETY: the caller's promise, for the rest of the range.
+                return unsafe { self.run_rest::<ENCODE>(uniform, position..bytes.end) };
+            }
+        }
+    }
+
+    /// Converts the end of the stream bytes of a call through the stage.
+    ///
+    /// # Safety
+    /// As [`Job::run`].
+    unsafe fn run_rest<const ENCODE: bool>(&mut self, uniform: Uniform<'_>, bytes: Range<u64>) {
+        // What was converted of a torn element is converted once more, to the same.
+        let element = uniform.part.memory * uniform.parts;
+        let start = bytes.start / element * element;
+        let packed = self.sides.packed;
+        self.sides.packed = self.packed_at(uniform, start);
+        // SAFETY: the caller's promise; the packed address is that of the first element.
+        unsafe { self.run_staged::<ENCODE>(start / element..bytes.end / element) };
+        self.sides.packed = packed;
+    }
+
+    /// The addresses that a kernel reads and writes.
+    fn ends<const ENCODE: bool>(memory: *mut u8, packed: *mut u8) -> (*const u8, *mut u8) {
+        if ENCODE { (memory, packed) } else { (packed, memory) }
+    }
+
+    /// The packed form of stream byte `position`.
+    fn packed_at(&self, uniform: Uniform<'_>, position: u64) -> *mut u8 {
+        let parts = (position - uniform.start) / uniform.part.memory;
+        self.sides.packed.wrapping_add((parts * uniform.part.packed) as usize)
+    }
+
+    /// # Safety
+    /// As [`Job::run`], for the blocks of the grid, whose first one lies at `offset` and holds the stream bytes from
+    /// `position` on.
+    #[inline]
+    unsafe fn run_grid<const ENCODE: bool>(
+        &mut self,
+        uniform: Uniform<'_>,
+        offset: i64,
+        position: u64,
+        grid: &Grid,
+    ) {
+        let memory = self.sides.memory.wrapping_offset(offset as isize);
+        let packed = self.packed_at(uniform, position);
+        let (from, to) = Self::ends::<ENCODE>(memory, packed);
+        // SAFETY: the caller's promise.
+        if unsafe { uniform.kernel.grid(from, to, grid) } {
+            let mut element = position / uniform.part.memory;
+            let mut packed = packed;
+            for row in 0..grid.rows {
+                for i in 0..grid.count {
+                    let stride = grid.stride.wrapping_mul(i as isize);
+                    let place = grid.row_stride.wrapping_mul(row as isize).wrapping_add(stride);
+                    let memory = memory.wrapping_offset(place);
+                    // SAFETY: the blocks of the grid, one after the other.
+                    unsafe {
+                        self.note::<ENCODE>(uniform.kernel, (memory, packed), grid.block, |i| {
+                            (element + i) / uniform.parts
+                        });
+                    }
+                    element += grid.block as u64;
+                    packed = packed.wrapping_add(grid.block * uniform.part.packed as usize);
+                }
+            }
+        }
+    }
+
+    /// Looks through converted elements for those that did not fit: counts them, and stores what they are to become.
+    ///
+    /// # Safety
+    /// As [`Job::run`], for `elements` consecutive elements at both addresses.
+    #[cold]
+    unsafe fn note<const ENCODE: bool>(
+        &mut self,
+        kernel: &Kernel,
+        (memory, packed): (*mut u8, *mut u8),
+        elements: usize,
+        index: impl Fn(u64) -> u64,
+    ) {
+        let (from, to) = Self::ends::<ENCODE>(memory, packed);
+        for i in 0..elements {
+            // SAFETY: element `i` of both sides; a fill value is as long as an element that is written.
+            unsafe {
+                if kernel.misfits(from.wrapping_add(i * kernel.from_bytes)) {
+                    self.misfits.count += 1;
+                    self.misfits.first.get_or_insert(index(i as u64));
+                    if let Some(fill) = self.fill {
+                        let bytes = fill.bytes();
+                        to.wrapping_add(i * kernel.to_bytes)
+                            .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Converts the elements of `range`, whose packed form begins at the packed address, in parts through the stage.
+    ///
+    /// # Safety
+    /// As [`Job::run`].
+    unsafe fn run_staged<const ENCODE: bool>(&mut self, range: Range<u64>) {
+        let mut stage = [MaybeUninit::<u8>::uninit(); STAGE_BYTES];
+        let stage = stage.as_mut_ptr().cast::<u8>();
+        let largest = self.units.iter().map(|unit| unit.bytes.memory).max().unwrap_or(1);
+        let at_once = (STAGE_BYTES as u64 / largest).max(1);
+        let first = self.script.bytes_before(range.start);
+        let (mut start, mut before) = (range.start, first);
+        while start < range.end {
+            let end = range.end.min(start + at_once);
+            let after = self.script.bytes_before(end);
+            let packed = self.sides.packed.wrapping_add((before.packed - first.packed) as usize);
+            let bytes = before.memory..after.memory;
+            // SAFETY: these elements are part of the range. The largest element fits `at_once` times into the stage, and
+            // the stage holds them in stream order, written by the copy before they are read, or by the kernels.
+            unsafe {
+                if ENCODE {
+                    self.copy::<true>(stage, bytes.clone());
+                }
+                self.run_steps::<ENCODE>((stage, packed), start..end);
+                if !ENCODE {
+                    self.copy::<false>(stage, bytes);
+                }
+            }
+            (start, before) = (end, after);
+        }
+    }
+
+    /// Converts elements between two dense sides, run by run.
+    ///
+    /// # Safety
+    /// As [`Job::run`], with the stage as memory.
+    unsafe fn run_steps<const ENCODE: bool>(
+        &mut self,
+        (mut stage, mut packed): (*mut u8, *mut u8),
+        range: Range<u64>,
+    ) {
+        let (script, units) = (self.script, self.units);
+        let mut element = range.start;
+        let _ = script.for_each_run(range, &mut |step, elements| {
+            let unit = &units[usize::from(step)];
+            let kernel = if ENCODE { &unit.encode } else { &unit.decode };
+            let (from, to) = Self::ends::<ENCODE>(stage, packed);
+            let parts = (elements * unit.parts) as usize;
+            // SAFETY: run by run these are the elements of the range, on both sides.
+            unsafe {
+                if kernel.grid(from, to, &Grid::dense(parts)) {
+                    self.note::<ENCODE>(kernel, (stage, packed), parts, |i| element + i / unit.parts);
+                }
+            }
+            let bytes = unit.bytes.times(elements);
+            stage = stage.wrapping_add(bytes.memory as usize);
+            packed = packed.wrapping_add(bytes.packed as usize);
+            element += elements;
+            ControlFlow::<()>::Continue(())
+        });
+    }
+
+    /// Copies stream bytes between memory and a dense place, unchanged.
+    ///
+    /// # Safety
+    /// As [`Job::run`], for these bytes.
+    unsafe fn copy<const ENCODE: bool>(&self, dense: *mut u8, bytes: Range<u64>) {
+        let (start, length) = (bytes.start, bytes.end - bytes.start);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if ENCODE {
+                self.copies.pack.run(self.sides.memory, start, dense, 0, length);
+            } else {
+                self.copies.unpack.run(dense, 0, self.sides.memory, start, length);
+            }
+        }
+    }
+}
