@@ -6,7 +6,7 @@
 setup:
 	@scripts/setup.sh
 
-# target/{openmpi,mpich}/release/capulet and target/{openmpi,mpich,mpich5}/release/libcapulet_*.so
+# target/{openmpi,mpich}/release/capulet, target/{openmpi,mpich,mpich5}/release/libcapulet_*.so, and the benches of all MPIs
 build: setup
 	@scripts/build.sh
 
@@ -18,13 +18,13 @@ demo: build
 test: lint build
 	@scripts/test.sh
 
-# Timings against the MPIs' own I/O.
-bench:
-	@scripts/bench.sh
+# Timings of the datatype engine against four MPIs, few and short.
+bench: build
+	@scripts/bench.sh quick
 
 lint: setup
 	@scripts/lint.sh
 
 # Keeps target/env, which is not built here but fetched.
 clean:
-	rm -rf target/openmpi target/mpich target/mpich5
+	rm -rf target/openmpi target/openmpi5 target/mpich target/mpich5 target/bench

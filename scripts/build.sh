@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the command and the library, once for each MPI that a program may use: target/MPI/release.
+# Builds the command, the library and the benches, once for each MPI that a program may use: target/MPI/release.
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
@@ -8,7 +8,7 @@ for mpi in openmpi mpich mpich5; do
     use_mpi "$mpi"
     out=target/$mpi/release
     say "build: $out (MPICC=$(basename "$MPICC"))"
-    cargo build --release --target-dir "target/$mpi" -p capulet-capi -p capulet-cli
+    cargo build --release --target-dir "target/$mpi" -p capulet-capi -p capulet-cli -p capulet-benches
     library=$out/$CAPULET_SONAME
     # Replaced by a rename: a program that has the old file mapped keeps it whole.
     if ! cmp -s "$out/libcapulet.so" "$library"; then
@@ -16,3 +16,8 @@ for mpi in openmpi mpich mpich5; do
         mv "$library.new" "$library"
     fi
 done
+
+# One library serves both versions of Open MPI; the benches measure each by itself.
+use_mpi openmpi5
+say "build: benches in target/openmpi5/release"
+cargo build --release --target-dir target/openmpi5 -p capulet-benches

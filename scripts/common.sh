@@ -21,6 +21,7 @@ use_mpi() {
     case $1 in
         openmpi) export MPICC=mpicc.openmpi MPIEXEC=mpiexec.openmpi ;;
         mpich) export MPICC=mpicc.mpich MPIEXEC=mpiexec.mpich ;;
+        openmpi5) export MPICC=$env_dir/openmpi5/bin/mpicc MPIEXEC=$env_dir/openmpi5/bin/mpiexec ;;
         mpich5) export MPICC=$env_dir/mpich5/bin/mpicc MPIEXEC=$env_dir/mpich5/bin/mpiexec ;;
         *) fail "unknown MPI $1" ;;
     esac

@@ -3,8 +3,8 @@
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
-pure=(-p capulet-datatype -p capulet-drivers -p capulet-cli)
-on_mpi=(-p capulet-comm -p capulet-atomic -p capulet-sieve -p capulet-adio -p capulet-capi)
+pure=(-p capulet-datatype -p capulet-drivers -p capulet-bench-report -p capulet-cli)
+on_mpi=(-p capulet-comm -p capulet-atomic -p capulet-sieve -p capulet-adio -p capulet-capi -p capulet-benches)
 
 say "test: the demo's own checks"
 PYTHONDONTWRITEBYTECODE=1 "$python" -m unittest discover -s tests/demo

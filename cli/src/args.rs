@@ -42,6 +42,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Run(RunArgs),
     Doctor(DoctorArgs),
+    Bench(BenchArgs),
 }
 
 /// Run a program with its MPI-IO on Capulet
@@ -99,6 +100,52 @@ pub(crate) struct DoctorArgs {
     /// A file or folder whose file system is to be named
     #[arg(default_value = ".")]
     pub(crate) path: PathBuf,
+}
+
+/// Measure the datatype engine against the MPIs
+///
+/// Runs the measuring program of each MPI, one after the other: Open MPI and MPICH, Debian's and those from PyPI, as far as
+/// `make build` has built them. Each is one process, in which ours, that MPI, loops written by hand and memcpy do the same
+/// by turns; before that, their results are compared byte by byte. A ratio says how many times faster Capulet is, as the
+/// median over samples taken side by side; the best MPI of a row is the one with the lowest ratio. Times are those of the
+/// thread, so that other load counts less, but memory and caches are shared: measure on an idle machine.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// What to measure
+    pub(crate) bench: BenchName,
+
+    /// Print the rows as JSON, not as a table
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Also write the rows as JSON to a file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+
+    /// Samples of each contender in each row
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) runs: u16,
+
+    /// Only rows with this text in their suite, case, element and operation
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) case: Option<String>,
+
+    /// Only this MPI; may be given many times
+    #[arg(long = "mpi", value_name = "MPI", value_parser = ["openmpi", "openmpi5", "mpich", "mpich5"])]
+    pub(crate) mpis: Vec<String>,
+
+    /// Few and short samples, to see that everything works
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
+
+/// What can be measured. The comments on the variants are help text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchName {
+    /// Packing, unpacking and encoding, against MPI_Pack and MPI_Unpack; small calls, seeking, making types
+    Datatype,
+    /// Copies from one type to another, against MPI_Pack and MPI_Unpack
+    Transpack,
 }
 
 /// How much the library says.
@@ -173,7 +220,7 @@ mod tests {
         let words = ["capulet", "run"].iter().chain(line);
         match Cli::try_parse_from(words)?.command {
             Command::Run(args) => Ok(args),
-            Command::Doctor(_) => panic!("run was asked for"),
+            Command::Doctor(_) | Command::Bench(_) => panic!("run was asked for"),
         }
     }
 

@@ -1,8 +1,9 @@
-//! The `capulet` command: `run` starts a program on Capulet, `doctor` says what is installed.
+//! The `capulet` command: `run` starts a program on Capulet, `doctor` says what is installed, `bench` measures.
 //!
 //! It knows of the library its file name and the variables that the library reads, and it is linked to no MPI.
 
 mod args;
+mod bench;
 mod doctor;
 mod elf;
 mod error;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
             Err(error) => complain(&error),
         },
         Command::Doctor(args) => doctor::report(&args.path),
+        Command::Bench(args) => bench::run(&args),
     }
 }
 

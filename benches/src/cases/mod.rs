@@ -1,0 +1,87 @@
+//! What is measured: the cases of the two papers on datatype processing, and those of applications.
+
+mod applications;
+mod flash;
+mod table1;
+pub(crate) mod transpack;
+
+use bytemuck::Pod;
+
+use crate::hand::{Loops, Nest};
+use crate::spec::Spec;
+
+/// What is done with a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ops {
+    /// Pack, unpack, and both.
+    Move,
+    /// Pack, unpack, and encode for a netCDF file: doubles to big-endian doubles and to big-endian floats.
+    Encode,
+}
+
+/// A type, and the loops that do the same.
+pub(crate) struct Body {
+    pub(crate) spec: Spec,
+    pub(crate) loops: Box<dyn Loops>,
+    /// The rows of doubles, for loops that encode as they go.
+    pub(crate) encoded: Option<Nest>,
+    /// Where offset 0 of the type lies in memory, in bytes.
+    pub(crate) origin: usize,
+}
+
+impl Body {
+    fn new(spec: Spec, loops: impl Loops + 'static) -> Self {
+        Self { spec, loops: Box::new(loops), encoded: None, origin: 0 }
+    }
+}
+
+/// A case that is not built yet: its memory may be large.
+pub(crate) struct Case {
+    pub(crate) suite: &'static str,
+    pub(crate) name: String,
+    pub(crate) element: &'static str,
+    pub(crate) ops: Ops,
+    pub(crate) build: Box<dyn Fn() -> Body>,
+}
+
+impl Case {
+    fn new(
+        suite: &'static str,
+        name: impl Into<String>,
+        element: &'static str,
+        build: impl Fn() -> Body + 'static,
+    ) -> Self {
+        Self { suite, name: name.into(), element, ops: Ops::Move, build: Box::new(build) }
+    }
+}
+
+/// All cases that are packed and unpacked.
+pub(crate) fn all() -> Vec<Case> {
+    let mut cases = table1::cases();
+    cases.extend(flash::cases());
+    cases.extend(applications::cases());
+    cases
+}
+
+/// An element of a case.
+trait Element: Pod {
+    const NAME: &'static str;
+    const BYTES: i64 = size_of::<Self>() as i64;
+    fn spec() -> Spec;
+}
+
+impl Element for f32 {
+    const NAME: &'static str = "float";
+
+    fn spec() -> Spec {
+        Spec::float()
+    }
+}
+
+impl Element for f64 {
+    const NAME: &'static str = "double";
+
+    fn spec() -> Spec {
+        Spec::double()
+    }
+}

@@ -1,0 +1,65 @@
+//! What can go wrong: two ways to do the same thing, with different outcomes.
+
+use std::io;
+
+use capulet_datatype::TypeError;
+
+/// Why a bench ended early.
+#[derive(Debug)]
+pub enum BenchError {
+    /// Two contenders disagree; about what.
+    Disagree(String),
+    /// A type cannot be built, or a range is wrong.
+    Type(TypeError),
+    /// The rows cannot be written.
+    Output(io::Error),
+}
+
+impl std::fmt::Display for BenchError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BenchError::Disagree(what) => write!(formatter, "{what} differ"),
+            BenchError::Type(error) => write!(formatter, "{error}"),
+            BenchError::Output(error) => write!(formatter, "cannot write the rows: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for BenchError {}
+
+impl From<TypeError> for BenchError {
+    fn from(error: TypeError) -> Self {
+        Self::Type(error)
+    }
+}
+
+impl From<io::Error> for BenchError {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// Compares byte by byte.
+///
+/// # Errors
+/// [`BenchError::Disagree`], with the first byte that differs.
+pub(crate) fn agree(found: &[u8], expected: &[u8], what: impl Fn() -> String) -> Result<(), BenchError> {
+    if found == expected {
+        return Ok(());
+    }
+    let at = found.iter().zip(expected).position(|(a, b)| a != b).unwrap_or(found.len().min(expected.len()));
+    Err(BenchError::Disagree(format!("{}, at byte {at},", what())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_byte_that_differs_is_named() {
+        assert!(agree(b"abc", b"abc", String::new).is_ok());
+        let error = agree(b"abcd", b"abXd", || "images".into()).expect_err("they differ");
+        assert_eq!(error.to_string(), "images, at byte 2, differ");
+        assert!(agree(b"ab", b"abc", String::new).is_err(), "one is longer");
+    }
+}

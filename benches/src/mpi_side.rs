@@ -1,0 +1,289 @@
+//! MPI as the peer: types built by its constructors, and its ways to move them. The only module that calls it.
+
+use std::ffi::{c_char, c_int};
+use std::ptr;
+
+use capulet_comm::{MpiType, ffi};
+use capulet_datatype::{ArrayOrder, Datatype};
+
+use crate::spec::Spec;
+
+/// MPI, initialized in this process alone; finalized at the end.
+#[derive(Debug)]
+pub struct Mpi(());
+
+impl Mpi {
+    /// Initializes MPI. To be called once.
+    ///
+    /// # Panics
+    /// If MPI fails.
+    pub fn start() -> Self {
+        // SAFETY: called once, before any other call of MPI; no arguments are passed.
+        check(unsafe { ffi::MPI_Init(ptr::null_mut(), ptr::null_mut()) });
+        Self(())
+    }
+
+    /// What the library says it is, in a line.
+    ///
+    /// # Panics
+    /// If MPI fails.
+    pub fn library(&self) -> String {
+        let mut text = vec![0_u8; ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize];
+        let mut len: c_int = 0;
+        // SAFETY: the buffer has the length that MPI asks for.
+        check(unsafe { ffi::MPI_Get_library_version(text.as_mut_ptr().cast::<c_char>(), &raw mut len) });
+        let text = String::from_utf8_lossy(&text[..len.max(0) as usize]).into_owned();
+        let words = text.split_whitespace().map(|word| word.trim_matches(','));
+        let words: Vec<&str> = words.collect();
+        match words[..] {
+            // "Open MPI v4.1.4, package: ...", "MPICH Version: 4.0.2 MPICH Release date: ..."
+            ["Open", "MPI", version, ..] => format!("Open MPI {}", version.trim_start_matches('v')),
+            ["MPICH", "Version:", version, ..] => format!("MPICH {version}"),
+            _ => words.join(" "),
+        }
+    }
+}
+
+/// Blocks of a type, as MPI takes them.
+#[derive(Debug)]
+pub(crate) struct Lists {
+    lengths: Vec<c_int>,
+    places: Vec<c_int>,
+}
+
+impl Lists {
+    pub(crate) fn new(lengths: &[u64], places: &[i64]) -> Self {
+        assert_eq!(lengths.len(), places.len(), "as many lengths as places");
+        Self { lengths: ints(lengths), places: ints(places) }
+    }
+}
+
+impl Drop for Mpi {
+    fn drop(&mut self) {
+        // SAFETY: initialized by `start`; all types were freed, as they borrow this value.
+        check(unsafe { ffi::MPI_Finalize() });
+    }
+}
+
+/// Errors end the program in MPI itself; anything else is a broken library.
+fn check(status: c_int) {
+    assert_eq!(status, 0, "MPI failed");
+}
+
+fn comm_self() -> ffi::MPI_Comm {
+    // SAFETY: a constant of mpi-sys.
+    unsafe { ffi::RSMPI_COMM_SELF }
+}
+
+/// A committed MPI type, freed at the end.
+#[derive(Debug)]
+pub(crate) struct PeerType<'a> {
+    handle: ffi::MPI_Datatype,
+    derived: bool,
+    room: Room,
+    _mpi: &'a Mpi,
+}
+
+/// What a type needs of memory, so that calls can be checked.
+#[derive(Debug, Clone, Copy, Default)]
+struct Room {
+    size: u64,
+    true_lb: i64,
+    true_ub: i64,
+    extent: i64,
+}
+
+impl Room {
+    fn of(datatype: &Datatype) -> Self {
+        Self {
+            size: datatype.size(),
+            true_lb: datatype.true_lb(),
+            true_ub: datatype.true_ub(),
+            extent: datatype.extent(),
+        }
+    }
+
+    /// Panics unless `count` instances lie in so many bytes, and have so many.
+    fn check(self, count: u64, memory_bytes: usize, image_bytes: usize) {
+        let last = count.saturating_sub(1) as i64 * self.extent;
+        let (low, high) = (self.true_lb + last.min(0), self.true_ub + last.max(0));
+        assert!(low >= 0 && high <= memory_bytes as i64, "the type lies in the memory");
+        assert_eq!(count * self.size, image_bytes as u64, "the image has the size of the data");
+    }
+}
+
+impl Drop for PeerType<'_> {
+    fn drop(&mut self) {
+        if self.derived {
+            // SAFETY: made by a constructor, and not used again.
+            check(unsafe { ffi::MPI_Type_free(&raw mut self.handle) });
+        }
+    }
+}
+
+impl<'a> PeerType<'a> {
+    /// Builds and commits a type.
+    pub(crate) fn new(mpi: &'a Mpi, spec: &Spec) -> Self {
+        let mut made = Self::build(mpi, spec);
+        // SAFETY: a valid handle; predefined types may be committed too.
+        check(unsafe { ffi::MPI_Type_commit(&raw mut made.handle) });
+        made.room = Room::of(&made.import());
+        made
+    }
+
+    /// A committed indexed type of doubles, and nothing else: what is timed.
+    pub(crate) fn indexed_doubles(mpi: &'a Mpi, lists: &Lists) -> Self {
+        let Lists { lengths, places } = lists;
+        let double = Self::build(mpi, &Spec::double());
+        // SAFETY: a constant of mpi-sys.
+        let mut handle = unsafe { ffi::RSMPI_DATATYPE_NULL };
+        let out = &raw mut handle;
+        // SAFETY: both lists have the length that is passed, and live during the call; the handles are valid.
+        check(unsafe {
+            ffi::MPI_Type_indexed(int(places.len()), lengths.as_ptr(), places.as_ptr(), double.handle, out)
+        });
+        // SAFETY: the type was just made.
+        check(unsafe { ffi::MPI_Type_commit(out) });
+        Self { handle, derived: true, room: Room::default(), _mpi: mpi }
+    }
+
+    fn build(mpi: &'a Mpi, spec: &Spec) -> Self {
+        if let Spec::Named(named) = spec {
+            let named = MpiType::named(*named).expect("every MPI has the types of the cases");
+            return Self { handle: named.handle(), derived: false, room: Room::default(), _mpi: mpi };
+        }
+        // SAFETY: a constant of mpi-sys.
+        let mut handle = unsafe { ffi::RSMPI_DATATYPE_NULL };
+        let out = &raw mut handle;
+        let part = |old: &Spec| Self::build(mpi, old);
+        // SAFETY: all handles are valid; lists are as long as the counts say, and live during the call.
+        check(unsafe {
+            match spec {
+                Spec::Named(_) => unreachable!("returned above"),
+                Spec::Contiguous(count, old) => ffi::MPI_Type_contiguous(int(*count), part(old).handle, out),
+                Spec::Vector(count, length, stride, old) => {
+                    ffi::MPI_Type_vector(int(*count), int(*length), int(*stride), part(old).handle, out)
+                }
+                Spec::Hvector(count, length, stride, old) => {
+                    let stride = *stride as ffi::MPI_Aint;
+                    ffi::MPI_Type_create_hvector(int(*count), int(*length), stride, part(old).handle, out)
+                }
+                Spec::Indexed(lengths, at, old) => {
+                    let (lengths, at) = (ints(lengths), ints(at));
+                    let count = int(lengths.len());
+                    ffi::MPI_Type_indexed(count, lengths.as_ptr(), at.as_ptr(), part(old).handle, out)
+                }
+                Spec::IndexedBlock(length, at, old) => {
+                    let (at, old) = (ints(at), part(old));
+                    let (count, length) = (int(at.len()), int(*length));
+                    ffi::MPI_Type_create_indexed_block(count, length, at.as_ptr(), old.handle, out)
+                }
+                Spec::Struct(at, parts) => {
+                    let at: Vec<_> = at.iter().map(|at| *at as ffi::MPI_Aint).collect();
+                    let lengths = vec![1; at.len()];
+                    let parts: Vec<Self> = parts.iter().map(part).collect();
+                    let handles: Vec<_> = parts.iter().map(|part| part.handle).collect();
+                    let (lengths, handles) = (lengths.as_ptr(), handles.as_ptr());
+                    ffi::MPI_Type_create_struct(int(at.len()), lengths, at.as_ptr(), handles, out)
+                }
+                Spec::Subarray(sizes, subsizes, starts, order, old) => {
+                    let (sizes, subsizes, starts) = (ints(sizes), ints(subsizes), ints(starts));
+                    let order = match order {
+                        ArrayOrder::C => ffi::MPI_ORDER_C,
+                        ArrayOrder::Fortran => ffi::MPI_ORDER_FORTRAN,
+                    };
+                    let (dims, old) = (int(sizes.len()), part(old));
+                    let (sizes, subsizes, starts) = (sizes.as_ptr(), subsizes.as_ptr(), starts.as_ptr());
+                    let order = order as c_int;
+                    ffi::MPI_Type_create_subarray(dims, sizes, subsizes, starts, order, old.handle, out)
+                }
+                Spec::Resized(lb, extent, old) => {
+                    let (lb, extent) = (*lb as ffi::MPI_Aint, *extent as ffi::MPI_Aint);
+                    ffi::MPI_Type_create_resized(part(old).handle, lb, extent, out)
+                }
+            }
+        });
+        Self { handle, derived: true, room: Room::default(), _mpi: mpi }
+    }
+
+    /// The same type as ours, taken from MPI.
+    pub(crate) fn import(&self) -> Datatype {
+        // SAFETY: a valid, committed type.
+        unsafe { MpiType::datatype_of(self.handle) }.expect("the types of the cases can be described")
+    }
+
+    /// `MPI_Pack` of `count` instances that lie in `memory` from offset 0 on. Fills `image`.
+    pub(crate) fn pack(&self, memory: &[u8], count: u64, image: &mut [u8]) {
+        self.room.check(count, memory.len(), image.len());
+        let mut position: c_int = 0;
+        // SAFETY: a committed type; as just checked, its instances lie in the memory and the image holds their data.
+        check(unsafe {
+            ffi::MPI_Pack(
+                memory.as_ptr().cast(),
+                int(count),
+                self.handle,
+                image.as_mut_ptr().cast(),
+                int(image.len()),
+                &raw mut position,
+                comm_self(),
+            )
+        });
+    }
+
+    /// `MPI_Unpack`, the reverse of [`PeerType::pack`].
+    pub(crate) fn unpack(&self, image: &[u8], count: u64, memory: &mut [u8]) {
+        self.room.check(count, memory.len(), image.len());
+        let mut position: c_int = 0;
+        // SAFETY: as in `pack`.
+        check(unsafe {
+            ffi::MPI_Unpack(
+                image.as_ptr().cast(),
+                int(image.len()),
+                &raw mut position,
+                memory.as_mut_ptr().cast(),
+                int(count),
+                self.handle,
+                comm_self(),
+            )
+        });
+    }
+
+    /// `MPI_Sendrecv` to this process itself, from one type to another.
+    pub(crate) fn send_to_self(
+        &self,
+        memory: &[u8],
+        count: u64,
+        target: &Self,
+        into: &mut [u8],
+        into_count: u64,
+    ) {
+        let bytes = (count * self.room.size) as usize;
+        self.room.check(count, memory.len(), bytes);
+        target.room.check(into_count, into.len(), bytes);
+        // SAFETY: as in `pack`, for both types.
+        check(unsafe {
+            ffi::MPI_Sendrecv(
+                memory.as_ptr().cast(),
+                int(count),
+                self.handle,
+                0,
+                0,
+                into.as_mut_ptr().cast(),
+                int(into_count),
+                target.handle,
+                0,
+                0,
+                comm_self(),
+                ffi::RSMPI_STATUS_IGNORE,
+            )
+        });
+    }
+}
+
+fn int<T: TryInto<c_int>>(value: T) -> c_int {
+    value.try_into().unwrap_or_else(|_| panic!("the numbers of the cases are small"))
+}
+
+fn ints<T: Copy + TryInto<c_int>>(values: &[T]) -> Vec<c_int> {
+    values.iter().map(|value| int(*value)).collect()
+}

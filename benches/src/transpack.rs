@@ -1,0 +1,132 @@
+//! Rows of copies from one type to another: ours in one pass; MPI by `MPI_Pack` and `MPI_Unpack` through an image, and by
+//! `MPI_Sendrecv` to itself. With our set-up charged, types, layouts and program are made anew for every copy.
+
+use capulet_bench_report::{Measured, Peer, Unit};
+use capulet_datatype::{Tiled, TypeError, TypedCopy};
+
+use crate::cases::transpack::Pair;
+use crate::error::{BenchError, agree};
+use crate::mpi_side::{Mpi, PeerType};
+use crate::sample::{Effort, compare, repeated};
+use crate::spec::Spec;
+use crate::stage::Buffer;
+
+pub(crate) const SUITE: &str = "transpack";
+/// The ops of a pair at a count: against pack and unpack; against sending to oneself; with our set-up charged.
+pub(crate) const OPS: [&str; 3] = ["copy", "sendrecv", "setup+copy"];
+const CANARY: u8 = 0xA5;
+
+struct Stage {
+    source: Buffer,
+    target: Buffer,
+    image: Buffer,
+}
+
+/// A copy whose memory has been seen to suffice.
+struct OurCopy {
+    copy: TypedCopy,
+    source_bytes: usize,
+    target_bytes: usize,
+}
+
+impl OurCopy {
+    fn new(source: &Spec, target: &Spec, count: u64) -> Result<Self, TypeError> {
+        let source = Tiled::new(source.native()?.layout().clone(), count)?;
+        let target = Tiled::new(target.native()?.layout().clone(), count)?;
+        let room = |tiled: &Tiled| {
+            assert!(tiled.true_lb() >= 0, "no pair begins below its base");
+            tiled.true_ub() as usize
+        };
+        let (source_bytes, target_bytes) = (room(&source), room(&target));
+        Ok(Self { copy: TypedCopy::new(source, target), source_bytes, target_bytes })
+    }
+
+    fn run(&self, source: &[u8], target: &mut [u8]) {
+        assert!(
+            source.len() >= self.source_bytes && target.len() >= self.target_bytes,
+            "they hold the types"
+        );
+        // SAFETY: all data of both layouts lies between offset 0 and their upper ends, which, as just checked, lie within the
+        // slices. A shared and a unique borrow do not overlap.
+        unsafe { self.copy.run(source.as_ptr(), 0, target.as_mut_ptr(), 0, u64::MAX) };
+    }
+}
+
+/// A pair at a count: its name in the rows.
+pub(crate) fn name(pair: &Pair, count: u64) -> String {
+    format!("{} x{count}", pair.name)
+}
+
+/// Measures the rows of a pair at a count that are `wanted`.
+///
+/// # Errors
+/// If the copies differ.
+pub(crate) fn rows(
+    mpi: &Mpi,
+    pair: &Pair,
+    count: u64,
+    effort: Effort,
+    wanted: impl Fn(&str) -> bool,
+    mut report: impl FnMut(Measured),
+) -> Result<(), BenchError> {
+    let (source, target) = ((pair.source)(count), (pair.target)(count));
+    let (from, to) = (PeerType::new(mpi, &source), PeerType::new(mpi, &target));
+    let ours = OurCopy::new(&source, &target, count)?;
+    let bytes = ours.copy.source().size();
+    let mut stage = Stage {
+        source: Buffer::doubles(ours.source_bytes.next_multiple_of(8).max(bytes as usize), 11),
+        target: Buffer::filled(ours.target_bytes.max(bytes as usize), CANARY),
+        image: Buffer::filled(bytes as usize, 0),
+    };
+    let name = name(pair, count);
+    let pack_unpack = |stage: &mut Stage| {
+        from.pack(stage.source.as_ref(), count, stage.image.as_mut());
+        to.unpack(stage.image.as_ref(), count, stage.target.as_mut());
+    };
+    let send = |stage: &mut Stage| {
+        from.send_to_self(stage.source.as_ref(), count, &to, stage.target.as_mut(), count);
+    };
+    let ours_warm = |stage: &mut Stage| ours.run(stage.source.as_ref(), stage.target.as_mut());
+    let ours_anew = |stage: &mut Stage| {
+        let copy = OurCopy::new(&source, &target, count).expect("made before");
+        copy.run(stage.source.as_ref(), stage.target.as_mut());
+    };
+    let memcpy = |stage: &mut Stage| {
+        let (from, to) = (stage.source.as_ref(), stage.target.as_mut());
+        to[..bytes as usize].copy_from_slice(&from[..bytes as usize]);
+    };
+
+    pack_unpack(&mut stage);
+    let expected = stage.target.as_ref().to_vec();
+    let mut check = |what: &str, call: &dyn Fn(&mut Stage)| {
+        stage.target.as_mut().fill(CANARY);
+        call(&mut stage);
+        agree(stage.target.as_ref(), &expected, || format!("{name}: the memory after {what}"))
+    };
+    check("our copy", &ours_warm)?;
+    check("our copy, made anew", &ours_anew)?;
+    check("sendrecv", &send)?;
+
+    for op in OPS.into_iter().filter(|op| wanted(op)) {
+        let (ours, others) = match op {
+            "copy" => {
+                let others = vec![(Peer::Mpi, repeated(pack_unpack)), (Peer::Memcpy, repeated(memcpy))];
+                compare(effort, &mut stage, repeated(ours_warm), others)
+            }
+            "sendrecv" => compare(effort, &mut stage, repeated(ours_warm), vec![(Peer::Mpi, repeated(send))]),
+            _ => compare(effort, &mut stage, repeated(ours_anew), vec![(Peer::Mpi, repeated(pack_unpack))]),
+        };
+        report(Measured {
+            suite: SUITE.to_owned(),
+            case: name.clone(),
+            element: pair.element.to_owned(),
+            op: op.to_owned(),
+            unit: Unit::GigabytesPerSecond,
+            bytes,
+            count,
+            ours,
+            others,
+        });
+    }
+    Ok(())
+}

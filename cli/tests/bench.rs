@@ -1,0 +1,141 @@
+//! `capulet bench`, with programs that stand in for the measuring ones.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A row as the measuring program prints it: ours takes 1 s, the MPI's `mpi` s.
+fn row(case: &str, mpi: f64) -> String {
+    format!(
+        r#"{{"line":"row","suite":"table1","case":"{case}","element":"double","op":"pack","unit":"GB/s","bytes":2000000000,
+"count":1,"ours":{{"median":1.0,"best":0.5}},"others":[{{"peer":"mpi","times":{{"median":{mpi},"best":{mpi}}},"ratio":{mpi}}},
+{{"peer":"memcpy","times":{{"median":0.5,"best":0.5}},"ratio":0.5}}]}}"#
+    )
+    .replace('\n', "")
+}
+
+struct Builds(TempDir);
+
+impl Builds {
+    fn new() -> Self {
+        let builds = Self(tempfile::tempdir().expect("a temporary folder"));
+        let command = builds.path("openmpi", "capulet");
+        fs::create_dir_all(command.parent().expect("it has one")).expect("created");
+        fs::copy(env!("CARGO_BIN_EXE_capulet"), command).expect("copied");
+        builds
+    }
+
+    fn path(&self, mpi: &str, name: &str) -> PathBuf {
+        self.0.path().join(mpi).join("release").join(name)
+    }
+
+    /// A program that prints `lines` and what it was started with, and ends with `code`.
+    fn program(&self, mpi: &str, lines: &[String], code: u8) {
+        let path = self.path(mpi, "capulet-bench-types");
+        fs::create_dir_all(path.parent().expect("it has one")).expect("created");
+        let start = format!(r#"{{"line":"start","library":"Stand-in {mpi}","rows":{}}}"#, lines.len());
+        let text = format!(
+            "#!/bin/sh\necho \"$@\" >\"$0.words\"\ncat <<'END'\n{start}\n{}\nEND\nexit {code}\n",
+            lines.join("\n")
+        );
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("made executable");
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(self.path("openmpi", "capulet"));
+        command.arg("bench").args(words).output().expect("it runs")
+    }
+
+    fn words_of(&self, mpi: &str) -> String {
+        let path = self.path(mpi, "capulet-bench-types.words");
+        fs::read_to_string(path).expect("it was started").trim().to_owned()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn json(path: &Path) -> serde_json::Value {
+    serde_json::from_slice(&fs::read(path).expect("read")).expect("JSON")
+}
+
+#[test]
+fn rows_of_several_mpis_become_one_table() {
+    let builds = Builds::new();
+    builds.program("openmpi", &[row("Vector", 3.0), row("Contig", 0.9)], 0);
+    builds.program("mpich5", &[row("Vector", 2.0), row("Contig", 1.1)], 0);
+    let saved = builds.0.path().join("rows.json");
+    let words =
+        ["datatype", "--runs", "7", "--case", "table1 ", "--save", saved.to_str().expect("a plain path")];
+    let output = builds.run(&words);
+    let (table, complaints) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{complaints}");
+    let vector = table.lines().find(|line| line.contains("Vector")).expect("a row");
+    assert!(vector.contains("mpich5") && vector.contains("2.00"), "{vector}");
+    let contig = table.lines().find(|line| line.contains("Contig")).expect("a row");
+    assert!(contig.contains("openmpi") && contig.contains("0.90"), "{contig}");
+    assert!(
+        table.contains("1.34 x the best MPI (geometric mean of 2 rows), worst 0.90, 1 below 0.95"),
+        "{table}"
+    );
+    for missing in ["openmpi5:", "mpich:"] {
+        assert!(complaints.contains(missing), "what is not built is named: {complaints}");
+    }
+    assert_eq!(builds.words_of("mpich5"), "datatype --runs 7 --case table1");
+    assert_eq!(json(&saved)[0]["peer_name"], "mpich5");
+}
+
+#[test]
+fn rows_are_printed_as_json() {
+    let builds = Builds::new();
+    builds.program("mpich", &[row("Vector", 4.0)], 0);
+    let output = builds.run(&["transpack", "--json", "--quick"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let row = &rows[0];
+    for (key, value) in [("ours", 2.0), ("peer", 0.5), ("ratio", 4.0), ("memcpy_ratio", 0.5)] {
+        assert_eq!(row[key], value, "{key} in {row}");
+    }
+    for (key, value) in [("suite", "table1"), ("element", "double"), ("op", "pack"), ("unit", "GB/s")] {
+        assert_eq!(row[key], value, "{key} in {row}");
+    }
+    assert_eq!(builds.words_of("mpich"), "transpack --runs 15 --quick");
+}
+
+#[test]
+fn one_mpi_can_be_chosen() {
+    let builds = Builds::new();
+    builds.program("mpich", &[row("Vector", 4.0)], 0);
+    builds.program("mpich5", &[row("Vector", 2.0)], 0);
+    let output = builds.run(&["datatype", "--mpi", "mpich"]);
+    assert!(output.status.success() && !text(&output.stdout).contains("mpich5"), "{}", text(&output.stdout));
+    assert_eq!(builds.run(&["datatype", "--mpi", "lam"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_program_that_fails_fails_the_command() {
+    let builds = Builds::new();
+    builds.program("mpich", &[row("Vector", 4.0)], 0);
+    builds.program("mpich5", &[row("Vector", 2.0)], 3);
+    let output = builds.run(&["datatype"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("exit status: 3"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("mpich"), "the rows of the other are shown");
+    builds.program("mpich5", &["no row".to_owned()], 0);
+    let output = builds.run(&["datatype"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("what is no row"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn without_any_program_it_says_what_to_do() {
+    let builds = Builds::new();
+    let output = builds.run(&["datatype"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("make build"), "{}", text(&output.stderr));
+}
