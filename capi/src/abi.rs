@@ -89,7 +89,7 @@ macro_rules! export_as {
         ///
         /// # Safety
         /// The arguments are what the MPI standard demands of the caller of this function.
-        #[allow(non_snake_case)]
+        #[allow(non_snake_case, clippy::too_many_arguments, reason = "the signature is C's")]
         unsafe fn $name $arguments -> $result $body
 
         $($crate::abi::export_one! { $exported, $name, $arguments, $result })*

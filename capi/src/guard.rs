@@ -156,6 +156,28 @@ unsafe fn size_of(comm: MPI_Comm) -> u32 {
     u32::try_from(size).unwrap_or(1)
 }
 
+/// Runs `body` where failures are returned and reach no error handler: there is no MPI object to which one could
+/// be attached.
+pub(crate) fn returning(call: &'static str, body: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    contained(call, Coordination::Independent, || Verdict::Return(returned(call, body)))
+}
+
+/// As [`returning`], for what needs no MPI: it works before initialization and after finalization, too.
+pub(crate) fn returning_at_any_time(call: &'static str, body: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    catch_unwind(AssertUnwindSafe(|| returned(call, body))).unwrap_or(ErrorClass::Intern.code())
+}
+
+fn returned(call: &'static str, body: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    match attempt(call, 1, body) {
+        Ok(()) => SUCCESS,
+        Err(failure) => {
+            let code = failure.class().code();
+            tracing::debug!(call, code, %failure, "call failed");
+            code
+        }
+    }
+}
+
 /// The failure of a handle that names no file.
 pub(crate) fn no_such_handle(file: MPI_File) -> Failure {
     let what = if file == file_null() { "MPI_FILE_NULL" } else { "a closed or foreign handle" };

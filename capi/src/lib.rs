@@ -8,6 +8,7 @@
 //!   of files
 //! * `open`, `view`, `access`, `nonblocking`: the functions; `unsupported`: those that are not built yet;
 //!   `fortran`: what Fortran needs
+//! * `toolkit`: the functions of `include/capulet_types.h`, on datatypes alone
 //! * `environment`: the variables that are read, and the drivers that exist
 
 mod abi;
@@ -23,5 +24,6 @@ mod nonblocking;
 mod open;
 mod real;
 mod report;
+mod toolkit;
 mod unsupported;
 mod view;

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::time::Instant;
 
 use capulet_comm::{ErrorClass, MpiType, ffi, info, status};
-use capulet_datatype::Named;
+use capulet_datatype::{Datatype, Named, Prim, PrimKind};
 use support::construct::free;
 
 fn main() {
@@ -64,8 +64,16 @@ fn predefined() {
         assert_eq!((ours.size() as i64, ours.lb(), ours.extent()), (size, lb, extent), "{}", named.name());
         assert!(datatype.is_predefined());
         assert_eq!(datatype.duplicate().expect("itself"), datatype.handle());
+        assert_eq!(MpiType::build(ours).expect("itself").handle(), datatype.handle());
         known += 1;
     }
+    let element = Prim::new(PrimKind::Float, 8);
+    let double = MpiType::of_element(element).expect("every MPI has it");
+    assert_eq!(double.handle(), MpiType::named(Named::Double).expect("one").handle());
+    assert!(MpiType::of_element(Prim::new(PrimKind::Signed, 5)).is_none());
+    // What no MPI has a name for, is bytes.
+    let opaque = MpiType::build(&Datatype::named(Named::Opaque { bytes: 5 })).expect("five bytes");
+    assert!(!opaque.is_predefined() && opaque.datatype().size() == 5);
     assert!(known >= 45, "{known} types");
     assert_eq!(MpiType::byte().datatype().size(), 1);
     assert_eq!(MpiType::of::<f64>().expect("a type").datatype().size(), 8);

@@ -121,6 +121,13 @@ fn compare(case: &Case, tally: &mut Tally) {
             tally.same_natively += 1;
             assert_eq!(our_pack(&native, count), expected, "built by us: {}", context());
         }
+        // Built again from its description, by the same constructors.
+        let built = MpiType::build(&imported).unwrap_or_else(|e| panic!("{e}: {}", context()));
+        assert_eq!(MpiBounds::of(built.handle()), theirs, "built again: {}", context());
+        assert_eq!(mpi_pack(built.handle(), &imported, count), expected, "built again: {}", context());
+        // SAFETY: valid.
+        let known = unsafe { MpiType::known_datatype_of(built.handle()) }.expect("valid").expect("described");
+        assert!(known.is_equivalent(&imported));
         tally.packed_bytes += expected.len() as u64;
     }
     // SAFETY: valid; the description is cached now, and must be the same.
@@ -139,7 +146,7 @@ fn is_open_mpi_5() -> bool {
     text.starts_with(b"Open MPI v5")
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct MpiBounds {
     size: i64,
     lb: i64,

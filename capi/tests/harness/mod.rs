@@ -18,6 +18,11 @@ pub(crate) fn mpicc() -> &'static str {
     env!("CAPULET_MPICC")
 }
 
+/// A path in this crate.
+pub(crate) fn in_crate(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
 /// What stands beside `mpicc` under another name: `mpicc.openmpi` has `mpiexec.openmpi`.
 pub(crate) fn beside_mpicc(name: &str) -> PathBuf {
     let mpicc = Path::new(mpicc());
@@ -55,20 +60,27 @@ pub(crate) struct Program {
 impl Program {
     /// Compiles `tests/c/<name>.c`.
     pub(crate) fn c(name: &str, load: Load) -> Self {
-        Self::compile(Command::new(mpicc()), "c", name, "c", load)
+        let source = in_crate("tests/c").join(name).with_extension("c");
+        Self::compile(Command::new(mpicc()), &source, load)
+    }
+
+    /// Compiles a C program that uses the toolkit, wherever it lies.
+    pub(crate) fn toolkit(source: &Path) -> Self {
+        let mut compiler = Command::new(mpicc());
+        compiler.args(["-pthread", "-Wall", "-Wextra", "-I"]).arg(in_crate("include"));
+        Self::compile(compiler, source, Load::Link)
     }
 
     /// Compiles `tests/fortran/<name>.f90`.
     pub(crate) fn fortran(name: &str) -> Self {
-        Self::compile(Command::new(beside_mpicc("mpif90")), "fortran", name, "f90", Load::Preload)
+        let source = in_crate("tests/fortran").join(name).with_extension("f90");
+        Self::compile(Command::new(beside_mpicc("mpif90")), &source, Load::Preload)
     }
 
-    fn compile(mut compiler: Command, language: &str, name: &str, suffix: &str, load: Load) -> Self {
+    fn compile(mut compiler: Command, source: &Path, load: Load) -> Self {
         let folder = TempDir::new().expect("a folder can be made");
-        let path = folder.path().join(name);
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(language);
-        compiler.current_dir(folder.path()).arg("-g").arg("-o").arg(&path);
-        compiler.arg(source.join(name).with_extension(suffix));
+        let path = folder.path().join(source.file_stem().expect("a source has a name"));
+        compiler.current_dir(folder.path()).arg("-g").arg("-o").arg(&path).arg(source);
         if let Load::Link = load {
             // The loader will look for it by its SONAME, which need not be its file name.
             let named = folder.path().join(env!("CAPULET_SONAME_BUILT"));

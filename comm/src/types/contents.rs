@@ -286,9 +286,14 @@ impl Bounds {
         Ok(Bounds { size, lb, extent })
     }
 
+    /// Whether the type has these bounds.
+    pub(super) fn are_those_of(&self, datatype: &Datatype) -> bool {
+        (datatype.lb(), datatype.extent()) == (self.lb, self.extent)
+    }
+
     /// The same type with these bounds.
     pub(super) fn give_to(self, datatype: &Datatype) -> Result<Datatype> {
-        if (datatype.lb(), datatype.extent()) != (self.lb, self.extent) {
+        if !self.are_those_of(datatype) {
             let (lb, extent) = (datatype.lb(), datatype.extent());
             tracing::debug!(
                 lb,

@@ -7,17 +7,19 @@
 //! The attribute owns the description only, never a handle: a duplicate of a type keeps the type alive, so that a type
 //! whose attribute held a duplicate of it would never end.
 
+mod construct;
 mod contents;
 mod decode;
+mod encode;
 mod handle;
 mod named;
 
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use capulet_datatype::{Datatype, Named};
+use capulet_datatype::{Datatype, Named, Prim};
 use mpi::raw::AsRaw;
 use mpi::traits::Equivalence;
 
@@ -41,6 +43,15 @@ pub struct MpiType {
 enum Handle {
     Predefined(ffi::MPI_Datatype),
     Derived(Arc<OwnedType>),
+}
+
+impl Handle {
+    fn raw(&self) -> ffi::MPI_Datatype {
+        match self {
+            Handle::Predefined(handle) => *handle,
+            Handle::Derived(owned) => owned.raw(),
+        }
+    }
 }
 
 // SAFETY: a predefined handle is a constant; for the other variant see `OwnedType`.
@@ -88,8 +99,34 @@ impl MpiType {
         }
         refuse_uncommitted(process, datatype)?;
         let described = contents::describe(datatype)?;
-        cache(process, datatype, described.clone())?;
-        Ok(described)
+        cache(process, datatype, described)
+    }
+
+    /// The description of a type that [`MpiType::datatype_of`] knows already: a predefined one, or one that was described
+    /// before. `None` for others. Local.
+    ///
+    /// # Errors
+    /// As [`MpiType::import`], of a predefined type.
+    ///
+    /// # Safety
+    /// As [`MpiType::import`].
+    pub unsafe fn known_datatype_of(datatype: ffi::MPI_Datatype) -> Result<Option<Datatype>> {
+        if datatype == consts::datatype_null() {
+            return Err(Error::invalid(ErrorClass::Type, "the null datatype"));
+        }
+        match named::find(datatype) {
+            Some(known) => known.map(Some),
+            None => cached(process()?, datatype),
+        }
+    }
+
+    /// A type of this MPI that is described like `datatype`: the predefined type itself, or a committed one that
+    /// [`MpiType::datatype_of`] knows. Local.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Count`] if this MPI cannot express a count of it; what MPI says otherwise.
+    pub fn build(datatype: &Datatype) -> Result<MpiType> {
+        encode::build(datatype)
     }
 
     /// The type of Rust's `T`. Local.
@@ -109,6 +146,12 @@ impl MpiType {
         Some(MpiType { datatype, handle: Handle::Predefined(handle) })
     }
 
+    /// A predefined type of one basic element of that representation, such as `MPI_DOUBLE` for a float of 8 bytes. `None`
+    /// if this MPI has none. Local.
+    pub fn of_element(element: Prim) -> Option<MpiType> {
+        Self::named(named::of_element(element)?)
+    }
+
     /// `MPI_BYTE`. Local.
     pub fn byte() -> MpiType {
         MpiType { datatype: Datatype::named(Named::Byte), handle: Handle::Predefined(consts::byte()) }
@@ -121,10 +164,7 @@ impl MpiType {
 
     /// The handle. It is valid as long as this value or a clone of it, and must not be freed.
     pub fn handle(&self) -> ffi::MPI_Datatype {
-        match &self.handle {
-            Handle::Predefined(handle) => *handle,
-            Handle::Derived(owned) => owned.raw(),
-        }
+        self.handle.raw()
     }
 
     /// Whether the type is predefined: then [`MpiType::duplicate`] gives the type itself, which must not be freed.
@@ -184,14 +224,22 @@ fn cached(process: &Process, datatype: ffi::MPI_Datatype) -> Result<Option<Datat
     Ok(Some(unsafe { (*value.cast_const().cast::<Datatype>()).clone() }))
 }
 
-fn cache(process: &Process, datatype: ffi::MPI_Datatype, described: Datatype) -> Result<()> {
-    let value = Box::into_raw(Box::new(described));
+/// Attaches a description to a type, unless another thread has done so meanwhile. An attribute is never replaced: that
+/// would delete what a third thread may be reading.
+fn cache(process: &Process, datatype: ffi::MPI_Datatype, described: Datatype) -> Result<Datatype> {
+    static CACHING: Mutex<()> = Mutex::new(());
+    let _caching = CACHING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(first) = cached(process, datatype)? {
+        return Ok(first);
+    }
+    let value = Box::into_raw(Box::new(described.clone()));
     // SAFETY: the type is valid and the key is ours; the box passes to the attribute.
     let status = unsafe { ffi::MPI_Type_set_attr(datatype, process.type_key, value.cast::<c_void>()) };
     check("MPI_Type_set_attr", status).inspect_err(|_| {
         // SAFETY: the attribute was not set, so the box is still ours.
         drop(unsafe { Box::from_raw(value) });
-    })
+    })?;
+    Ok(described)
 }
 
 /// Makes the key under which types know their descriptions.

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
 
-use capulet_datatype::{Datatype, Named};
+use capulet_datatype::{Datatype, Named, Prim};
 
 use crate::error::Result;
 use crate::types::contents::{self, Envelope};
@@ -88,6 +88,15 @@ pub(super) fn find(handle: ffi::MPI_Datatype) -> Option<Result<Datatype>> {
 /// The handle of a predefined type, if this MPI has it.
 pub(super) fn handle_of(named: Named) -> Option<ffi::MPI_Datatype> {
     table().iter().find(|entry| entry.named == named).map(|entry| entry.handle)
+}
+
+/// The first predefined type of this MPI that is one such element. C's types come before Fortran's.
+pub(super) fn of_element(element: Prim) -> Option<Named> {
+    let is_it = |named: &Named| {
+        let mut elements = named.elements();
+        elements.next() == Some((0, element)) && elements.next().is_none()
+    };
+    Named::ALL.iter().copied().find(|named| is_it(named) && handle_of(*named).is_some())
 }
 
 /// Whether a type must not be freed: it is in the table, or MPI calls it predefined.

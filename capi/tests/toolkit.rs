@@ -1,0 +1,93 @@
+//! The toolkit of `include/capulet_types.h`: C programs that are linked with the library.
+
+mod harness;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use harness::{Program, in_crate, mpicc, text};
+
+/// Runs a program of `tests/c` on 1 and 2 ranks.
+fn c(name: &str) {
+    let program = Program::toolkit(&in_crate("tests/c").join(name).with_extension("c"));
+    for ranks in [1, 2] {
+        program.passes(ranks);
+    }
+}
+
+#[test]
+fn copies_and_lists_of_regions() {
+    c("toolkit_copy");
+}
+
+#[test]
+fn segments_and_leaf_functions() {
+    c("toolkit_segment");
+}
+
+#[test]
+fn wrong_arguments() {
+    c("toolkit_arguments");
+}
+
+#[test]
+fn types_that_come_and_go_in_any_order() {
+    let program = Program::toolkit(&in_crate("tests/c/toolkit_lifetime.c"));
+    for ranks in [1, 2] {
+        let told = text(&program.run(ranks, &[]));
+        for rank in 0..ranks {
+            assert!(told.contains(&format!("rank {rank}: all checks passed")), "{told}");
+        }
+    }
+}
+
+#[test]
+fn threads() {
+    c("toolkit_threads");
+}
+
+#[test]
+fn the_example() {
+    let program = Program::toolkit(&in_crate("../examples/memcpy_from_leaves.c"));
+    for ranks in [1, 2] {
+        program.passes(ranks);
+    }
+}
+
+/// The folder of this MPI's `mpi.h`, as the preprocessor finds it.
+fn folder_of_mpi_h(folder: &Path) -> PathBuf {
+    let probe = folder.join("probe.c");
+    fs::write(&probe, "#include <mpi.h>\n").expect("the folder can be written");
+    let output = Command::new(mpicc()).arg("-M").arg(&probe).output().expect("mpicc can be run");
+    let told = text(&output);
+    let header = told.split_whitespace().find(|word| word.ends_with("/mpi.h"));
+    let header = header.unwrap_or_else(|| panic!("no mpi.h: {told}"));
+    Path::new(header).parent().expect("it lies in a folder").to_owned()
+}
+
+/// What is wrong in `mpi.h` by an old standard is not the header's fault: that folder is the system's.
+#[test]
+fn the_header_is_c_of_1989_and_cpp() {
+    let folder = tempfile::TempDir::new().expect("a folder can be made");
+    let system = folder_of_mpi_h(folder.path());
+    for (compiler, standard, suffix) in
+        [("cc", "c89", "c"), ("cc", "c11", "c"), ("c++", "c++98", "cc"), ("c++", "c++17", "cc")]
+    {
+        let source = folder.path().join("header").with_extension(suffix);
+        let program = "#include <capulet_types.h>\n#include <capulet_types.h>\n\
+                       int used(MPI_Datatype type);\n\
+                       int used(MPI_Datatype type) { return MPIT_Type_init(type) + MPIT_MEMCPY_TO_USERBUF; }\n";
+        fs::write(&source, program).expect("the folder can be written");
+        let output = Command::new(compiler)
+            .arg(format!("-std={standard}"))
+            .args(["-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"])
+            .arg(in_crate("include"))
+            .arg("-isystem")
+            .arg(&system)
+            .arg(&source)
+            .output()
+            .expect("the compiler can be run");
+        assert!(output.status.success(), "{standard}: {}", text(&output));
+    }
+}

@@ -1,0 +1,249 @@
+//! MPI's constructors for one of ours, in both conventions.
+//!
+//! The old convention is used where the numbers fit in it: what is asked about a type by the old functions is an error
+//! when the type was made with large counts (MPI-4.0 section 5.1.13).
+
+use std::ffi::c_int;
+
+use capulet_datatype::{ArrayOrder, Combiner, Distribution};
+
+use crate::class::ErrorClass;
+use crate::error::{Error, Result, check};
+use crate::types::handle::OwnedType;
+use crate::{consts, ffi};
+
+/// A number in the type that a convention has for it.
+fn number<T, N: Copy + TryInto<T> + std::fmt::Display>(number: N) -> Result<T> {
+    number.try_into().map_err(|_| {
+        Error::invalid(
+            ErrorClass::Count,
+            format!("this MPI cannot express the number {number} of a datatype"),
+        )
+    })
+}
+
+fn numbers<T, N: Copy + TryInto<T> + std::fmt::Display>(list: &[N]) -> Result<Vec<T>> {
+    list.iter().map(|value| number(*value)).collect()
+}
+
+fn order_of(order: ArrayOrder) -> c_int {
+    match order {
+        ArrayOrder::C => consts::order_c(),
+        ArrayOrder::Fortran => consts::order_fortran(),
+    }
+}
+
+fn kind_and_argument(distribution: Distribution) -> Result<(c_int, c_int)> {
+    let argument = |block: Option<u64>| block.map_or(Ok(consts::distribute_default()), number);
+    Ok(match distribution {
+        Distribution::None => (consts::distribute_none(), consts::distribute_default()),
+        Distribution::Block(block) => (consts::distribute_block(), argument(block)?),
+        Distribution::Cyclic(block) => (consts::distribute_cyclic(), argument(block)?),
+    })
+}
+
+/// Calls the constructor of `combiner` with one old type, which must be valid. Not of a predefined type or a struct.
+pub(super) fn of_one_part(combiner: &Combiner, old: ffi::MPI_Datatype) -> Result<OwnedType> {
+    match small::of_one_part(combiner, old) {
+        #[cfg(has_large_counts)]
+        Err(error) if error.class() == ErrorClass::Count => large::of_one_part(combiner, old),
+        made => made,
+    }
+}
+
+/// A struct of valid types.
+pub(super) fn structure(blocks: &[u64], places: &[i64], types: &[ffi::MPI_Datatype]) -> Result<OwnedType> {
+    match small::structure(blocks, places, types) {
+        #[cfg(has_large_counts)]
+        Err(error) if error.class() == ErrorClass::Count => large::structure(blocks, places, types),
+        made => made,
+    }
+}
+
+/// A valid type with other bounds.
+pub(super) fn resized(lb: i64, extent: i64, old: ffi::MPI_Datatype) -> Result<OwnedType> {
+    made("MPI_Type_create_resized", |new| {
+        // SAFETY: the old type is valid; writes one handle.
+        unsafe { ffi::MPI_Type_create_resized(old, lb as ffi::MPI_Aint, extent as ffi::MPI_Aint, new) }
+    })
+}
+
+/// As many consecutive bytes.
+pub(super) fn bytes(count: u32) -> Result<OwnedType> {
+    let count: c_int = number(count)?;
+    made("MPI_Type_contiguous", |new| {
+        // SAFETY: the old type is predefined; writes one handle.
+        unsafe { ffi::MPI_Type_contiguous(count, consts::byte(), new) }
+    })
+}
+
+/// Takes over the handle that `construct` writes.
+fn made(call: &'static str, construct: impl FnOnce(*mut ffi::MPI_Datatype) -> c_int) -> Result<OwnedType> {
+    let mut handle = consts::datatype_null();
+    check(call, construct(&raw mut handle))?;
+    Ok(OwnedType::take(handle))
+}
+
+/// The constructors of one convention: its functions, its type for counts, and that for bytes.
+macro_rules! convention {
+    (
+        $module:ident, $length:ty, $bytes:ty,
+        $contiguous:ident, $vector:ident, $hvector:ident, $indexed:ident, $hindexed:ident, $indexed_block:ident,
+        $hindexed_block:ident, $structure:ident, $subarray:ident, $darray:ident
+    ) => {
+        mod $module {
+            use super::*;
+
+            type Length = $length;
+            type Bytes = $bytes;
+
+            pub(super) fn structure(
+                blocks: &[u64],
+                places: &[i64],
+                types: &[ffi::MPI_Datatype],
+            ) -> Result<OwnedType> {
+                let (blocks, places) = (numbers::<Length, _>(blocks)?, numbers::<Bytes, _>(places)?);
+                let count: Length = number(types.len())?;
+                made(stringify!($structure), |new| {
+                    // SAFETY: three lists of `count` entries, the types valid; writes one handle.
+                    unsafe { ffi::$structure(count, blocks.as_ptr(), places.as_ptr(), types.as_ptr(), new) }
+                })
+            }
+
+            pub(super) fn of_one_part(combiner: &Combiner, old: ffi::MPI_Datatype) -> Result<OwnedType> {
+                match combiner {
+                    Combiner::Indexed { .. }
+                    | Combiner::Hindexed { .. }
+                    | Combiner::IndexedBlock { .. }
+                    | Combiner::HindexedBlock { .. } => listed(combiner, old),
+                    Combiner::Subarray { .. } | Combiner::Darray { .. } => array(combiner, old),
+                    _ => regular(combiner, old),
+                }
+            }
+
+            fn regular(combiner: &Combiner, old: ffi::MPI_Datatype) -> Result<OwnedType> {
+                match *combiner {
+                    Combiner::Dup { .. } => OwnedType::duplicate_of(old),
+                    Combiner::Resized { lb, extent, .. } => resized(lb, extent, old),
+                    Combiner::Contiguous { count, .. } => {
+                        let count: Length = number(count)?;
+                        // SAFETY: the old type is valid; writes one handle.
+                        made(stringify!($contiguous), |new| unsafe { ffi::$contiguous(count, old, new) })
+                    }
+                    Combiner::Vector { count, blocklength, stride, .. } => {
+                        let (count, block): (Length, Length) = (number(count)?, number(blocklength)?);
+                        let stride: Length = number(stride)?;
+                        // SAFETY: as above.
+                        made(stringify!($vector), |new| unsafe {
+                            ffi::$vector(count, block, stride, old, new)
+                        })
+                    }
+                    Combiner::Hvector { count, blocklength, stride_bytes, .. } => {
+                        let (count, block): (Length, Length) = (number(count)?, number(blocklength)?);
+                        let stride: Bytes = number(stride_bytes)?;
+                        // SAFETY: as above.
+                        made(stringify!($hvector), |new| unsafe {
+                            ffi::$hvector(count, block, stride, old, new)
+                        })
+                    }
+                    _ => Err(Error::invalid(ErrorClass::Type, "a constructor that MPI does not have")),
+                }
+            }
+
+            fn listed(combiner: &Combiner, old: ffi::MPI_Datatype) -> Result<OwnedType> {
+                match combiner {
+                    Combiner::Indexed { blocklengths, displacements, .. } => {
+                        let (blocks, places) =
+                            (numbers::<Length, _>(blocklengths)?, numbers::<Length, _>(displacements)?);
+                        let count: Length = number(blocks.len())?;
+                        // SAFETY: two lists of `count` entries, a valid type; writes one handle.
+                        made(stringify!($indexed), |new| unsafe {
+                            ffi::$indexed(count, blocks.as_ptr(), places.as_ptr(), old, new)
+                        })
+                    }
+                    Combiner::Hindexed { blocklengths, displacements_bytes, .. } => {
+                        let (blocks, places) =
+                            (numbers::<Length, _>(blocklengths)?, numbers::<Bytes, _>(displacements_bytes)?);
+                        let count: Length = number(blocks.len())?;
+                        // SAFETY: as above.
+                        made(stringify!($hindexed), |new| unsafe {
+                            ffi::$hindexed(count, blocks.as_ptr(), places.as_ptr(), old, new)
+                        })
+                    }
+                    Combiner::IndexedBlock { blocklength, displacements, .. } => {
+                        let (block, places): (Length, Vec<Length>) =
+                            (number(*blocklength)?, numbers(displacements)?);
+                        let count: Length = number(places.len())?;
+                        // SAFETY: a list of `count` entries, a valid type; writes one handle.
+                        made(stringify!($indexed_block), |new| unsafe {
+                            ffi::$indexed_block(count, block, places.as_ptr(), old, new)
+                        })
+                    }
+                    Combiner::HindexedBlock { blocklength, displacements_bytes, .. } => {
+                        let (block, places): (Length, Vec<Bytes>) =
+                            (number(*blocklength)?, numbers(displacements_bytes)?);
+                        let count: Length = number(places.len())?;
+                        // SAFETY: as above.
+                        made(stringify!($hindexed_block), |new| unsafe {
+                            ffi::$hindexed_block(count, block, places.as_ptr(), old, new)
+                        })
+                    }
+                    _ => Err(Error::invalid(ErrorClass::Type, "a constructor without lists")),
+                }
+            }
+
+            fn array(combiner: &Combiner, old: ffi::MPI_Datatype) -> Result<OwnedType> {
+                match combiner {
+                    // The standard knows no empty part of an array (MPI-4.0 section 5.1.3).
+                    Combiner::Subarray { subsizes, .. } if subsizes.contains(&0) => bytes(0),
+                    Combiner::Subarray { sizes, subsizes, starts, order, .. } => {
+                        let dims: c_int = number(sizes.len())?;
+                        let sizes: Vec<Length> = numbers(sizes)?;
+                        let (parts, starts): (Vec<Length>, Vec<Length>) =
+                            (numbers(subsizes)?, numbers(starts)?);
+                        let order = order_of(*order);
+                        // SAFETY: three lists of `dims` entries, a valid type; writes one handle.
+                        made(stringify!($subarray), |new| unsafe {
+                            let (sizes, parts) = (sizes.as_ptr(), parts.as_ptr());
+                            ffi::$subarray(dims, sizes, parts, starts.as_ptr(), order, old, new)
+                        })
+                    }
+                    Combiner::Darray { rank, gsizes, distributions, psizes, order, .. } => {
+                        let processes = psizes.iter().product::<u64>();
+                        let (processes, rank): (c_int, c_int) = (number(processes)?, number(*rank)?);
+                        let dims: c_int = number(gsizes.len())?;
+                        let (sizes, grid): (Vec<Length>, Vec<c_int>) = (numbers(gsizes)?, numbers(psizes)?);
+                        let pairs = distributions.iter().map(|dim| kind_and_argument(*dim));
+                        let (kinds, arguments): (Vec<_>, Vec<_>) =
+                            pairs.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+                        let order = order_of(*order);
+                        // SAFETY: four lists of `dims` entries, a valid type; writes one handle.
+                        made(stringify!($darray), |new| unsafe {
+                            let (sizes, kinds) = (sizes.as_ptr(), kinds.as_ptr());
+                            let (arguments, grid) = (arguments.as_ptr(), grid.as_ptr());
+                            ffi::$darray(
+                                processes, rank, dims, sizes, kinds, arguments, grid, order, old, new,
+                            )
+                        })
+                    }
+                    _ => Err(Error::invalid(ErrorClass::Type, "a constructor of no array")),
+                }
+            }
+        }
+    };
+}
+
+convention! {
+    small, c_int, ffi::MPI_Aint,
+    MPI_Type_contiguous, MPI_Type_vector, MPI_Type_create_hvector, MPI_Type_indexed, MPI_Type_create_hindexed,
+    MPI_Type_create_indexed_block, MPI_Type_create_hindexed_block, MPI_Type_create_struct, MPI_Type_create_subarray,
+    MPI_Type_create_darray
+}
+
+#[cfg(has_large_counts)]
+convention! {
+    large, ffi::MPI_Count, ffi::MPI_Count,
+    MPI_Type_contiguous_c, MPI_Type_vector_c, MPI_Type_create_hvector_c, MPI_Type_indexed_c,
+    MPI_Type_create_hindexed_c, MPI_Type_create_indexed_block_c, MPI_Type_create_hindexed_block_c,
+    MPI_Type_create_struct_c, MPI_Type_create_subarray_c, MPI_Type_create_darray_c
+}

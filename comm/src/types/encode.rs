@@ -1,0 +1,106 @@
+//! From one of our types to one of this MPI's: the inverse of `contents` and `decode`.
+//!
+//! The constructor is called that the description names, so that envelope and contents of the new type say what those of
+//! the original said. Where this MPI gives other bounds than the description has, the type is resized. A part that occurs
+//! more than once is built once.
+
+use std::collections::HashMap;
+use std::ptr;
+use std::sync::Arc;
+
+use capulet_datatype::{Combiner, Datatype, Named};
+
+use crate::class::ErrorClass;
+use crate::error::{Error, Result, check};
+use crate::ffi;
+use crate::process::process;
+use crate::types::contents::Bounds;
+use crate::types::handle::OwnedType;
+use crate::types::{Handle, MpiType, cache, construct, named};
+
+/// A committed type that has `datatype` as its description.
+pub(super) fn build(datatype: &Datatype) -> Result<MpiType> {
+    let handle = Builder::default().build(datatype)?;
+    if let Handle::Derived(owned) = &handle {
+        let mut raw = owned.raw();
+        // SAFETY: the type is ours and valid; the handle is read, and written back unchanged.
+        check("MPI_Type_commit", unsafe { ffi::MPI_Type_commit(&raw mut raw) })?;
+        cache(process()?, raw, datatype.clone())?;
+    }
+    Ok(MpiType { datatype: datatype.clone(), handle })
+}
+
+/// What has been built so far, by the place of the description, which lives as long as the whole type.
+#[derive(Default)]
+struct Builder {
+    built: HashMap<*const Combiner, Handle>,
+}
+
+impl Builder {
+    fn build(&mut self, datatype: &Datatype) -> Result<Handle> {
+        let key = ptr::from_ref(datatype.combiner());
+        if let Some(handle) = self.built.get(&key) {
+            return Ok(handle.clone());
+        }
+        let made = match datatype.combiner() {
+            Combiner::Named(named) => predefined(*named)?,
+            combiner => Handle::Derived(Arc::new(self.derived(combiner)?)),
+        };
+        let handle = with_bounds_of(datatype, made)?;
+        self.built.insert(key, handle.clone());
+        Ok(handle)
+    }
+
+    fn derived(&mut self, combiner: &Combiner) -> Result<OwnedType> {
+        match combiner {
+            Combiner::Struct { blocklengths, displacements_bytes, types } => {
+                let parts = types.iter().map(|part| self.build(part)).collect::<Result<Vec<_>>>()?;
+                let raw: Vec<_> = parts.iter().map(Handle::raw).collect();
+                construct::structure(blocklengths, displacements_bytes, &raw)
+            }
+            Combiner::Dup { old }
+            | Combiner::Contiguous { old, .. }
+            | Combiner::Vector { old, .. }
+            | Combiner::Hvector { old, .. }
+            | Combiner::Indexed { old, .. }
+            | Combiner::Hindexed { old, .. }
+            | Combiner::IndexedBlock { old, .. }
+            | Combiner::HindexedBlock { old, .. }
+            | Combiner::Subarray { old, .. }
+            | Combiner::Darray { old, .. }
+            | Combiner::Resized { old, .. } => {
+                let old = self.build(old)?;
+                construct::of_one_part(combiner, old.raw())
+            }
+            _ => Err(Error::invalid(ErrorClass::Type, "a constructor that MPI does not have")),
+        }
+    }
+}
+
+/// A predefined type of this MPI: of that name, else of that representation, else as many bytes.
+fn predefined(wanted: Named) -> Result<Handle> {
+    let by_name = named::handle_of(wanted);
+    let mut elements = wanted.elements();
+    let by_element = || match (elements.next(), elements.next()) {
+        (Some((0, element)), None) => named::of_element(element).and_then(named::handle_of),
+        _ => None,
+    };
+    match by_name.or_else(by_element) {
+        Some(handle) if Bounds::of(handle)?.size == wanted.size() => Ok(Handle::Predefined(handle)),
+        _ => Ok(Handle::Derived(Arc::new(construct::bytes(wanted.size() as u32)?))),
+    }
+}
+
+/// `made`, resized if its bounds are not those of `datatype`.
+fn with_bounds_of(datatype: &Datatype, made: Handle) -> Result<Handle> {
+    let bounds = Bounds::of(made.raw())?;
+    if bounds.size != datatype.size() {
+        let reason = format!("{} bytes of data, MPI makes {}", datatype.size(), bounds.size);
+        return Err(Error::invalid(ErrorClass::Type, reason));
+    }
+    if bounds.are_those_of(datatype) {
+        return Ok(made);
+    }
+    let resized = construct::resized(datatype.lb(), datatype.extent(), made.raw())?;
+    Ok(Handle::Derived(Arc::new(resized)))
+}
