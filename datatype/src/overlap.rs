@@ -27,12 +27,15 @@ pub(crate) fn meets_itself(layout: &Layout, root: &Piece) -> bool {
     if root.facts.monotone {
         return false;
     }
-    if root.facts.blocks <= COMPARED_RUNS {
-        return runs_overlap(root);
+    if !dims_overlap(root) {
+        return layout.has_overlap();
     }
     let leaf = Piece { base: 0, dims: smallvec::SmallVec::new(), ..root.clone() };
     let runs = root.facts.blocks.div_ceil(root.dims.iter().fold(1, |n, dim| n * dim.n));
-    (runs > COMPARED_RUNS || rows_overlap(root, leaf)) && (layout.has_overlap() || dims_overlap(root))
+    if runs <= COMPARED_RUNS && !rows_overlap(root, leaf) {
+        return false;
+    }
+    root.facts.blocks > COMPARED_RUNS || runs_overlap(root)
 }
 
 /// Whether the rows that the runs of a leaf are repeated to may overlap: in themselves, or one another.
@@ -120,7 +123,7 @@ fn dims_overlap(piece: &Piece) -> bool {
     let reach = |dim: &crate::piece::Dim| u128::from(dim.stride.unsigned_abs()) * u128::from(dim.n - 1);
     let hull = piece.facts.high.abs_diff(piece.facts.low);
     let mut span = u128::from(hull) - piece.dims.iter().map(reach).sum::<u128>();
-    let mut dims: Vec<_> = piece.dims.iter().collect();
+    let mut dims: smallvec::SmallVec<[&crate::piece::Dim; 4]> = piece.dims.iter().collect();
     dims.sort_unstable_by_key(|dim| dim.stride.unsigned_abs());
     dims.into_iter().any(|dim| {
         let meets = u128::from(dim.stride.unsigned_abs()) < span;

@@ -18,6 +18,9 @@ mod align;
 mod kernel;
 #[allow(dead_code)]
 mod nest;
+mod permute;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod permute_x86;
 mod plan;
 mod program;
 mod side;

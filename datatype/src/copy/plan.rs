@@ -15,7 +15,7 @@ use crate::tiled::Tiled;
 #[derive(Debug)]
 pub(super) struct Plan {
     /// `None`: by walkers.
-    pub(super) program: Option<Box<Program>>,
+    pub(super) program: Option<Program>,
 }
 
 /// Whether a tiled layout has a repetition for its count; programs of one instance and of many differ in that.
@@ -35,16 +35,17 @@ fn dense() -> Piece {
 }
 
 /// The plan of two patterns.
+#[cold]
 fn plan(patterns: Option<(Piece, Piece)>, phase: u64) -> Plan {
     let program = patterns.and_then(|(source, target)| Program::new(&source, &target, phase));
-    Plan { program: program.map(Box::new) }
+    Plan { program }
 }
 
 /// What a layout keeps: its plans against consecutive bytes, and which counts of it overlap.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    packing: [OnceLock<Plan>; 2],
-    unpacking: [OnceLock<Plan>; 2],
+    packing: [OnceLock<Box<Plan>>; 2],
+    unpacking: [OnceLock<Box<Plan>>; 2],
     /// The largest count that is known not to overlap itself, and the least one that does, less one and inverted so that
     /// 0 says nothing.
     apart: AtomicU64,
@@ -56,14 +57,14 @@ impl Kept {
     #[inline]
     pub(super) fn packing(&self, tiled: &Tiled) -> &Plan {
         self.packing[usize::from(is_many(tiled))]
-            .get_or_init(|| plan(pattern(tiled).map(|own| (own, dense())), 0))
+            .get_or_init(|| Box::new(plan(pattern(tiled).map(|own| (own, dense())), 0)))
     }
 
     /// The plan to copy consecutive bytes to `tiled`.
     #[inline]
     pub(super) fn unpacking(&self, tiled: &Tiled) -> &Plan {
         self.unpacking[usize::from(is_many(tiled))]
-            .get_or_init(|| plan(pattern(tiled).map(|own| (dense(), own)), 0))
+            .get_or_init(|| Box::new(plan(pattern(tiled).map(|own| (dense(), own)), 0)))
     }
 
     /// Whether two bytes of `tiled` may lie at one place. Asked again, O(1).

@@ -3,13 +3,24 @@
 //! A program is made once per pair of canonical forms and knows no counts: a range of the stream is one program run from
 //! byte `start` to byte `end`. The repetitions that the ends of a range tear are entered, those between run whole.
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use smallvec::SmallVec;
 
 use super::align::{Aligned, AlignedBody, align};
 use super::kernel::{self, source_at, target_at};
 use super::nest::NestDim;
-use super::template::Template;
+use super::permute::Permute;
+use super::template::{Move, Template};
 use crate::piece::Piece;
+
+/// Rows that are shorter are written out as moves, so that no loop is paid for them.
+const ROW_MIN: u64 = 16;
+/// Moves that rows are written out to.
+const WRITTEN_MAX: u64 = 64;
+/// A program is worth a permute program when it has moved so many bytes.
+const PERMUTED_FROM_BYTES: u64 = 128 * 1024;
 
 /// A place on each side.
 #[derive(Debug, Clone, Copy)]
@@ -42,35 +53,40 @@ pub(super) struct Program {
     /// Offset of the first byte of the body on each side.
     source: i64,
     target: i64,
-    body: Body,
+    /// Bytes of a body that is a block.
+    block: u64,
+    /// A body that is not.
+    table: Option<Table>,
 }
 
+/// A template and how it is run.
 #[derive(Debug)]
-enum Body {
-    Block(u64),
-    Template { template: Template, interchanged: u64 },
+struct Table {
+    template: Template,
+    interchanged: u64,
+    /// Bytes moved so far, about: until there is an answer to whether it can be permuted.
+    moved_bytes: AtomicU64,
+    permute: OnceLock<Option<Permute>>,
 }
 
 impl Program {
     /// The program of two pieces, where stream byte 0 of the target meets byte `phase` of the source; `None` where two
     /// walkers do as well. O(description) time and memory, and at most 4,096 moves.
     pub(super) fn new(source: &Piece, target: &Piece, phase: u64) -> Option<Self> {
-        let Aligned { dims, body } = align(source, target, phase)?;
+        let Aligned { dims, body } = written_out(align(source, target, phase)?);
         let innermost = *dims.first()?;
-        let (source, target, body, bytes) = match body {
-            AlignedBody::Block { bytes, source, target } => (source, target, Body::Block(bytes), bytes),
-            AlignedBody::Template(template) => {
-                let (bytes, interchanged) = (template.bytes(), template.interchanged(innermost));
-                (0, 0, Body::Template { template, interchanged }, bytes)
-            }
+        let (source, target, block, table) = match body {
+            AlignedBody::Block { bytes, source, target } => (source, target, bytes, None),
+            AlignedBody::Template(template) => (0, 0, 0, Some(Table::new(template, innermost))),
         };
+        let bytes = table.as_ref().map_or(block, |table| table.template.bytes());
         let mut units = SmallVec::with_capacity(dims.len());
         let mut unit = bytes;
         for dim in &dims {
             units.push(unit);
             unit = unit.wrapping_mul(dim.n);
         }
-        Some(Self { dims, units, source, target, body })
+        Some(Self { dims, units, source, target, block, table })
     }
 
     /// Copies stream bytes `start..end`, which may be empty.
@@ -122,12 +138,11 @@ impl Program {
     unsafe fn part(&self, at: At, start: u64, end: u64) {
         // SAFETY: the caller's promise; the bytes of a block follow each other on both sides.
         unsafe {
-            match &self.body {
-                Body::Block(_) => {
-                    let here = at.by(start as i64, start as i64);
-                    kernel::run(here.source, here.target, end - start);
-                }
-                Body::Template { template, .. } => template.part(at, start, end),
+            if let Some(table) = &self.table {
+                table.template.part(at, start, end);
+            } else {
+                let here = at.by(start as i64, start as i64);
+                kernel::run(here.source, here.target, end - start);
             }
         }
     }
@@ -137,35 +152,91 @@ impl Program {
     /// # Safety
     /// As [`Program::range`].
     unsafe fn whole(&self, level: usize, at: At, n: u64) {
-        match &self.body {
-            Body::Block(bytes) => {
-                let mut dims: SmallVec<[NestDim; 4]> = SmallVec::from_slice(&self.dims[..level]);
-                dims[level - 1].n = n;
-                let dims = if n == 1 { &dims[..level - 1] } else { &dims[..] };
-                // SAFETY: the caller's promise.
-                unsafe { kernel::nest_at(at.source, at.target, *bytes, dims) };
-            }
+        if let Some(table) = &self.table {
             // SAFETY: the caller's promise.
-            Body::Template { template, interchanged } => unsafe {
-                self.rows(level, at, n, (template, *interchanged));
-            },
+            return unsafe { self.rows(level, at, n, table) };
         }
+        let mut dims: SmallVec<[NestDim; 4]> = SmallVec::from_slice(&self.dims[..level]);
+        dims[level - 1].n = n;
+        let dims = if n == 1 { &dims[..level - 1] } else { &dims[..] };
+        // SAFETY: the caller's promise.
+        unsafe { kernel::nest_at(at.source, at.target, self.block, dims) };
     }
 
     /// As [`Program::whole`], of a template.
     ///
     /// # Safety
     /// As [`Program::range`].
-    unsafe fn rows(&self, level: usize, mut at: At, n: u64, (template, interchanged): (&Template, u64)) {
+    unsafe fn rows(&self, level: usize, mut at: At, n: u64, table: &Table) {
         let dim = self.dims[level - 1];
         if level == 1 {
             // SAFETY: the caller's promise.
-            return unsafe { template.periods(at, n, dim, interchanged) };
+            return unsafe { table.periods(at, n, dim) };
         }
         for _ in 0..n {
             // SAFETY: one of the repetitions that the caller promises.
-            unsafe { self.rows(level - 1, at, self.dims[level - 2].n, (template, interchanged)) };
+            unsafe { self.rows(level - 1, at, self.dims[level - 2].n, table) };
             at = at.by(dim.source, dim.target);
         }
     }
+}
+
+impl Table {
+    fn new(template: Template, dim: NestDim) -> Self {
+        let interchanged = template.interchanged(dim);
+        Self { template, interchanged, moved_bytes: AtomicU64::new(0), permute: OnceLock::new() }
+    }
+
+    /// Copies `n` periods.
+    ///
+    /// # Safety
+    /// As [`Program::run`], of all their bytes.
+    unsafe fn periods(&self, mut at: At, mut n: u64, dim: NestDim) {
+        let permute = self.permute.get().map_or_else(|| self.count(n, dim), Option::as_ref);
+        if let Some(permute) = permute {
+            let groups = n / permute.fused_periods();
+            // SAFETY: the caller's promise, of the first periods.
+            unsafe { permute.run(at, groups) };
+            n -= groups * permute.fused_periods();
+            at = at.times(dim, groups * permute.fused_periods());
+        }
+        if n > 0 {
+            // SAFETY: the caller's promise, of the rest.
+            unsafe { self.template.periods(at, n, dim, self.interchanged) };
+        }
+    }
+
+    /// Counts towards a permute program; threads may lose counts of each other.
+    fn count(&self, n: u64, dim: NestDim) -> Option<&Permute> {
+        let moved = self.moved_bytes.load(Relaxed).saturating_add(self.template.bytes().saturating_mul(n));
+        self.moved_bytes.store(moved, Relaxed);
+        if moved < PERMUTED_FROM_BYTES {
+            return None;
+        }
+        self.permute.get_or_init(|| Permute::new(self.template.moves(), dim)).as_ref()
+    }
+}
+
+/// Short rows of blocks as a template.
+fn written_out(aligned: Aligned) -> Aligned {
+    let Aligned { dims, body } = aligned;
+    let AlignedBody::Block { bytes, source, target } = body else { return Aligned { dims, body } };
+    let (mut inside, mut count) = (0, 1);
+    while inside + 1 < dims.len() && dims[inside].n * count <= WRITTEN_MAX {
+        count *= dims[inside].n;
+        inside += 1;
+    }
+    if dims[0].n >= ROW_MIN || inside == 0 {
+        return Aligned { dims, body };
+    }
+    let mut moves = vec![Move { start: 0, source, target, bytes }];
+    for dim in &dims[..inside] {
+        let row = moves.clone();
+        for i in 1..dim.n as i64 {
+            let (from, to) = (dim.source.wrapping_mul(i), dim.target.wrapping_mul(i));
+            moves.extend(row.iter().map(|next| next.by(from, to)));
+        }
+    }
+    let dims = dims[inside..].iter().copied().collect();
+    Aligned { dims, body: AlignedBody::Template(Template::of(moves)) }
 }

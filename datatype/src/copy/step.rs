@@ -1,15 +1,19 @@
 //! What has no small program: walkers that move what one loop can, a row or a slice of a list at a time.
 
 use super::kernel::{self, Bits, Listed, Progression, source_at, target_at};
+use super::program::At;
 use super::side::{Front, Side};
 use crate::lists::Displacements;
+use crate::piece::Piece;
 use crate::walk::{Span, Walker};
 
-/// Copies all that a walker has to consecutive bytes.
+/// Copies stream bytes `start..start + bytes` of a piece to consecutive bytes.
 ///
 /// # Safety
-/// The bytes of the walker must be readable, as many must be writable at `target`, and the two be apart.
-pub(super) unsafe fn gather((source, mut walker): (*const u8, Walker<'_>), target: *mut u8) {
+/// The bytes must be readable from the source of `at`, as many must be writable at its target, and the two be apart.
+#[inline(never)]
+pub(super) unsafe fn gather(at: At, root: &Piece, start: u64, bytes: u64) {
+    let (At { source, target }, mut walker) = (at, Walker::new(root, start, bytes));
     let mut offset = 0;
     while let Some(span) = walker.next_span() {
         // SAFETY: each span is a part of the walker's bytes, and `offset` counts the bytes before it.
@@ -52,8 +56,10 @@ pub(super) unsafe fn gather((source, mut walker): (*const u8, Walker<'_>), targe
 /// The reverse of [`gather`].
 ///
 /// # Safety
-/// The bytes of the walker must be writable, as many must be readable at `source`, and the two be apart.
-pub(super) unsafe fn scatter(source: *const u8, (target, mut walker): (*mut u8, Walker<'_>)) {
+/// As [`gather`], with the sides exchanged.
+#[inline(never)]
+pub(super) unsafe fn scatter(at: At, root: &Piece, start: u64, bytes: u64) {
+    let (At { source, target }, mut walker) = (at, Walker::new(root, start, bytes));
     let mut offset = 0;
     while let Some(span) = walker.next_span() {
         // SAFETY: as in `gather`, with the sides exchanged.

@@ -21,6 +21,8 @@ const CUT_MAX: u64 = 3;
 /// One run of bytes, from place to place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Move {
+    /// Stream position in the period.
+    pub(super) start: u64,
     pub(super) source: i64,
     pub(super) target: i64,
     pub(super) bytes: u64,
@@ -29,9 +31,7 @@ pub(super) struct Move {
 /// The moves of one period, in stream order.
 #[derive(Debug)]
 pub(super) struct Template {
-    moves: Box<[Move]>,
-    /// Stream position of each move.
-    starts: Box<[u64]>,
+    moves: Vec<Move>,
     /// The length of all moves, or 0.
     equal_bytes: u64,
 }
@@ -49,7 +49,7 @@ impl Template {
                 return Some(Self::of(moves));
             }
             let bytes = read.min(write);
-            let next = Move { source: from.offset(), target: to.offset(), bytes };
+            let next = Move { start: 0, source: from.offset(), target: to.offset(), bytes };
             from.take(read, bytes, 1);
             to.take(write, bytes, 1);
             let room = moves.len() < MOVES_MAX;
@@ -63,19 +63,24 @@ impl Template {
 
     /// The template of moves that follow each other in the stream.
     pub(super) fn of(moves: Vec<Move>) -> Self {
-        let moves = cut(moves);
+        let mut moves = cut(moves);
         let first = moves.first().map_or(0, |first| first.bytes);
         let equal_bytes = if moves.iter().all(|next| next.bytes == first) { first } else { 0 };
-        let starts = moves.iter().scan(0, |end, next| {
-            *end += next.bytes;
-            Some(*end - next.bytes)
-        });
-        Self { starts: starts.collect(), moves: moves.into(), equal_bytes }
+        let mut end = 0;
+        for next in &mut moves {
+            next.start = end;
+            end += next.bytes;
+        }
+        Self { moves, equal_bytes }
+    }
+
+    pub(super) fn moves(&self) -> &[Move] {
+        &self.moves
     }
 
     /// Stream bytes of one period.
     pub(super) fn bytes(&self) -> u64 {
-        self.starts.last().zip(self.moves.last()).map_or(0, |(start, last)| start + last.bytes)
+        self.moves.last().map_or(0, |last| last.start + last.bytes)
     }
 
     /// Instances that it pays to take together, move by move; 0 if it does not: where one move of many instances is a
@@ -93,8 +98,9 @@ impl Template {
     /// # Safety
     /// These bytes must be readable at their places in the source, writable in the target, and apart.
     pub(super) unsafe fn part(&self, at: At, start: u64, end: u64) {
-        let first = if start == 0 { 0 } else { self.starts.partition_point(|&begin| begin <= start) - 1 };
-        for (next, &begin) in self.moves[first..].iter().zip(&self.starts[first..]) {
+        let first = if start == 0 { 0 } else { self.moves.partition_point(|next| next.start <= start) - 1 };
+        for next in &self.moves[first..] {
+            let begin = next.start;
             if begin >= end {
                 return;
             }
@@ -178,9 +184,15 @@ impl Move {
         self.source.wrapping_add(bytes) == next.source && self.target.wrapping_add(bytes) == next.target
     }
 
+    /// The move so many bytes further.
+    pub(super) fn by(&self, source: i64, target: i64) -> Self {
+        let (source, target) = (self.source.wrapping_add(source), self.target.wrapping_add(target));
+        Self { source, target, ..*self }
+    }
+
     fn part(&self, start: u64, bytes: u64) -> Self {
         let at = start as i64;
-        Self { source: self.source.wrapping_add(at), target: self.target.wrapping_add(at), bytes }
+        Self { bytes, ..self.by(at, at) }
     }
 }
 

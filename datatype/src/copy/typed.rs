@@ -9,7 +9,6 @@ use super::side::Side;
 use super::step;
 use crate::piece::Piece;
 use crate::tiled::Tiled;
-use crate::walk::Walker;
 
 /// Copies between two tiled layouts (the *transpack template* of Mir and Traeff): byte `k` of the one stream is byte `k` of
 /// the other. The streams may differ in length; bytes have no type here.
@@ -135,14 +134,22 @@ impl TypedCopy {
                 Some(program) if !route.meets => {
                     program.run(at.by(meeting.source, meeting.target), meeting.start, meeting.start + bytes);
                 }
-                _ => {
-                    let from = (at.source, Side::new(read.root, read.start, bytes));
-                    let to = (at.target, Side::new(write.root, write.start, bytes));
-                    if route.meets { step::in_order(from, to) } else { step::exchange(from, to) }
-                }
+                _ => walk(at, read, write, bytes, route.meets),
             }
         }
     }
+}
+
+/// Between any two sides, without a program.
+///
+/// # Safety
+/// As [`TypedCopy::run`], for `bytes` that both streams have; bytes of the target may lie at one place if it `meets`.
+#[inline(never)]
+unsafe fn walk(at: At, read: Part<'_>, write: Part<'_>, bytes: u64, meets: bool) {
+    let from = (at.source, Side::new(read.root, read.start, bytes));
+    let to = (at.target, Side::new(write.root, write.start, bytes));
+    // SAFETY: the caller's promise, handed on unchanged.
+    unsafe { if meets { step::in_order(from, to) } else { step::exchange(from, to) } }
 }
 
 /// The bytes of a side from some position of its stream on.
@@ -220,7 +227,7 @@ pub(super) unsafe fn gather(at: At, from: Part<'_>, bytes: u64) {
         } else if let Some(program) = &tiled.layout().kept().packing(tiled).program {
             program.run(at.by(0, (start as i64).wrapping_neg()), start, start + bytes);
         } else {
-            step::gather((at.source, Walker::new(root, start, bytes)), at.target);
+            step::gather(at, root, start, bytes);
         }
     }
 }
@@ -239,12 +246,11 @@ pub(super) unsafe fn scatter(at: At, to: Part<'_>, bytes: u64) {
             here.source.copy_to_nonoverlapping(here.target, bytes as usize);
         } else if tiled.layout().kept().is_meeting(tiled, root) {
             let dense = Piece::block(0, bytes);
-            let from = (at.source, Side::new(&dense, 0, bytes));
-            step::in_order(from, (at.target, Side::new(root, start, bytes)));
+            walk(at, Part { root: &dense, start: 0, ..to }, to, bytes, true);
         } else if let Some(program) = &tiled.layout().kept().unpacking(tiled).program {
             program.run(at.by((start as i64).wrapping_neg(), 0), start, start + bytes);
         } else {
-            step::scatter(at.source, (at.target, Walker::new(root, start, bytes)));
+            step::scatter(at, root, start, bytes);
         }
     }
 }
