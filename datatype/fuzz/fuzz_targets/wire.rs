@@ -1,0 +1,28 @@
+//! Messages from anyone: the bytes are the nodes of a message, with a header and a checksum that fit. What is accepted is
+//! asked everything that a type can be asked, and sent again.
+//!
+//! `cargo +nightly fuzz run wire -- -max_len=1024 -timeout=10`, in the folder `datatype`. The corpus holds a message of each
+//! constructor; what is found is kept there by `cargo +nightly fuzz cmin wire`.
+
+#![no_main]
+
+#[path = "../../tests/wire/questions.rs"]
+mod questions;
+
+use capulet_datatype::Datatype;
+use libfuzzer_sys::{Corpus, fuzz_target};
+
+fuzz_target!(|nodes: &[u8]| -> Corpus {
+    let mut message = [b"CDT\x01", nodes].concat();
+    let checksum = crc32fast::hash(&message);
+    message.extend(checksum.to_le_bytes());
+    let Ok(datatype) = Datatype::from_wire(&message) else { return Corpus::Keep };
+    questions::interrogate(&datatype);
+    for again in [datatype.to_wire(), datatype.layout_to_wire()] {
+        let again = Datatype::from_wire(&again).expect("our own message");
+        assert_eq!(again.bounds(), datatype.bounds());
+        assert_eq!(again.layout(), datatype.layout());
+    }
+    questions::assert_equal(&Datatype::from_wire(&datatype.to_wire()).expect("our own message"), &datatype);
+    Corpus::Keep
+});
