@@ -1,5 +1,6 @@
 //! The wire form: what is sent arrives, and nothing else is taken for a type.
 
+mod corpus;
 mod format;
 #[path = "../oracle/mod.rs"]
 mod oracle;

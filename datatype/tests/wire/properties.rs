@@ -113,7 +113,7 @@ fn changed(mut bytes: Vec<u8>, other: &[u8], changes: &[Change]) -> Vec<u8> {
 }
 
 /// Whatever the answer is, it is one; and a type that is accepted is a type.
-fn decode_and_use(message: &[u8]) {
+pub(crate) fn decode_and_use(message: &[u8]) {
     match Datatype::from_wire(message) {
         Ok(datatype) => {
             interrogate(&datatype);

@@ -1,0 +1,21 @@
+//! The corpus that fuzzing starts from: a message of each constructor, and whatever was found to be wrong once.
+
+use std::fs;
+use std::path::Path;
+
+use capulet_datatype::Datatype;
+
+use crate::nodes;
+use crate::properties::decode_and_use;
+
+#[test]
+fn the_corpus_of_the_fuzz_target() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/wire");
+    let mut accepted = 0;
+    for entry in fs::read_dir(folder).expect("the corpus") {
+        let message = nodes(&fs::read(entry.expect("a file").path()).expect("a file"));
+        decode_and_use(&message);
+        accepted += u32::from(Datatype::from_wire(&message).is_ok());
+    }
+    assert!(accepted >= 20, "{accepted} types");
+}
