@@ -13,10 +13,7 @@
 //! of the crate with `unsafe` code.
 
 mod align;
-// Bitmaps are about to be leaves.
-#[allow(dead_code)]
 mod kernel;
-#[allow(dead_code)]
 mod nest;
 mod permute;
 #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -44,10 +44,10 @@ pub(super) unsafe fn gather(at: At, root: &Piece, start: u64, bytes: u64) {
                     kernel::gather_bits((source, bits), target_at(target, offset));
                     offset += (unit * count) as i64;
                 }
-                runs @ Span::VarIndex { .. } => runs.for_each(|at, length| {
-                    kernel::run(source_at(source, at), target_at(target, offset), length);
-                    offset += length as i64;
-                }),
+                Span::VarIndex { origin, runs } => {
+                    let (from, to) = (source_at(source, origin), target_at(target, offset));
+                    offset += kernel::gather_runs(from, to, runs) as i64;
+                }
             }
         }
     }
@@ -90,10 +90,10 @@ pub(super) unsafe fn scatter(at: At, root: &Piece, start: u64, bytes: u64) {
                     kernel::scatter_bits(source_at(source, offset), (target, bits));
                     offset += (unit * count) as i64;
                 }
-                runs @ Span::VarIndex { .. } => runs.for_each(|at, length| {
-                    kernel::run(source_at(source, offset), target_at(target, at), length);
-                    offset += length as i64;
-                }),
+                Span::VarIndex { origin, runs } => {
+                    let (from, to) = (source_at(source, offset), target_at(target, origin));
+                    offset += kernel::scatter_runs(from, to, runs) as i64;
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Bitmaps: dense units of 4 or 8 bytes, one bit each.
 
+use super::isa::Isa;
 use super::{source_at, target_at};
 
 /// Units of which some are present.
@@ -18,56 +19,102 @@ pub(crate) struct Bits<'a> {
 }
 
 impl Bits<'_> {
-    /// Visits the offsets of the units, each with its number among them.
-    #[inline]
-    fn for_each(self, mut visit: impl FnMut(i64, usize)) {
-        let (mut number, count) = (0, self.count as usize);
-        let mut place = (self.first / 64) as usize;
-        let mut skip = !0 << (self.first % 64);
-        while number < count && place < self.words.len() {
-            let mut word = self.words[place] & skip;
-            while word != 0 && number < count {
-                let bit = place as u64 * 64 + u64::from(word.trailing_zeros());
-                visit(self.origin.wrapping_add((bit * self.unit) as i64), number);
-                number += 1;
-                word &= word - 1;
+    /// Visits the words that have units to copy, without the bits of others: the offset of the unit of the word's first
+    /// bit, the units before the word, and the word.
+    #[inline(always)]
+    fn for_each_word(self, mut visit: impl FnMut(i64, u64, u64)) {
+        let mut done = 0;
+        let mut keep = !0 << (self.first % 64);
+        let start = (self.first / 64) as usize;
+        for (place, word) in self.words.iter().enumerate().skip(start) {
+            let left = self.count - done;
+            if left == 0 {
+                return;
             }
-            place += 1;
-            skip = !0;
+            let mut word = word & keep;
+            keep = !0;
+            while u64::from(word.count_ones()) > left {
+                word &= !(1 << word.ilog2());
+            }
+            if word != 0 {
+                let offset = self.origin.wrapping_add((place as u64 * 64 * self.unit) as i64);
+                visit(offset, done, word);
+                done += u64::from(word.count_ones());
+            }
         }
+    }
+}
+
+/// Visits the set bits of a word, each with its number among them.
+#[inline(always)]
+fn for_each_bit(mut word: u64, mut visit: impl FnMut(usize, usize)) {
+    let mut number = 0;
+    while word != 0 {
+        visit(word.trailing_zeros() as usize, number);
+        word &= word - 1;
+        number += 1;
     }
 }
 
 /// # Safety
 /// As [`super::gather_bits`].
-pub(super) unsafe fn gather((source, bits): (*const u8, Bits<'_>), target: *mut u8) {
-    bits.for_each(|offset, number| {
-        let (from, to) = (source_at(source, offset), target.wrapping_add(number * bits.unit as usize));
-        // SAFETY: the caller promises the units of the set bits in the source, and as many in a row in the target.
-        unsafe { copy_unit(from, to, bits.unit) };
-    });
+#[inline(always)]
+pub(super) unsafe fn gather<I: Isa>(source: *const u8, target: *mut u8, bits: Bits<'_>) {
+    // SAFETY: the caller's promise; `U` is the unit.
+    unsafe {
+        match bits.unit {
+            4 => gather_units::<I, 4>(source, target, bits),
+            _ => gather_units::<I, 8>(source, target, bits),
+        }
+    }
 }
 
 /// # Safety
 /// As [`super::scatter_bits`].
-pub(super) unsafe fn scatter(source: *const u8, (target, bits): (*mut u8, Bits<'_>)) {
-    bits.for_each(|offset, number| {
-        let (from, to) = (source.wrapping_add(number * bits.unit as usize), target_at(target, offset));
-        // SAFETY: as in `gather`, with the sides exchanged.
-        unsafe { copy_unit(from, to, bits.unit) };
+#[inline(always)]
+pub(super) unsafe fn scatter<I: Isa>(source: *const u8, target: *mut u8, bits: Bits<'_>) {
+    // SAFETY: the caller's promise; `U` is the unit.
+    unsafe {
+        match bits.unit {
+            4 => scatter_units::<I, 4>(source, target, bits),
+            _ => scatter_units::<I, 8>(source, target, bits),
+        }
+    }
+}
+
+/// # Safety
+/// As [`super::gather_bits`], with units of `U` bytes.
+#[inline(always)]
+unsafe fn gather_units<I: Isa, const U: usize>(source: *const u8, target: *mut u8, bits: Bits<'_>) {
+    bits.for_each_word(|offset, done, word| {
+        let (from, to) = (source_at(source, offset), target.wrapping_add(done as usize * U));
+        // SAFETY: the caller promises the units of the set bits in the source, and `bits.count` of them in the target: room
+        // for a whole word where 64 of them are still to come, which also overwrite what the word leaves behind its own.
+        unsafe {
+            if bits.count - done >= 64 && I::gather_word::<U>(from, to, word) {
+                return;
+            }
+            for_each_bit(word, |bit, number| {
+                from.wrapping_add(bit * U).copy_to_nonoverlapping(to.wrapping_add(number * U), U);
+            });
+        }
     });
 }
 
 /// # Safety
-/// `unit` bytes must be readable at `from` and writable at `to`, apart from each other.
-#[inline]
-unsafe fn copy_unit(from: *const u8, to: *mut u8, unit: u64) {
-    // SAFETY: the caller's promise; 8 bytes only where the unit is that large.
-    unsafe {
-        match unit {
-            8 => from.copy_to_nonoverlapping(to, 8),
-            4 => from.copy_to_nonoverlapping(to, 4),
-            _ => from.copy_to_nonoverlapping(to, unit as usize),
+/// As [`super::scatter_bits`], with units of `U` bytes.
+#[inline(always)]
+unsafe fn scatter_units<I: Isa, const U: usize>(source: *const u8, target: *mut u8, bits: Bits<'_>) {
+    bits.for_each_word(|offset, done, word| {
+        let (from, to) = (source.wrapping_add(done as usize * U), target_at(target, offset));
+        // SAFETY: the caller promises the units of the set bits in the target, and as many in a row in the source.
+        unsafe {
+            if I::scatter_word::<U>(from, to, word) {
+                return;
+            }
+            for_each_bit(word, |bit, number| {
+                from.wrapping_add(number * U).copy_to_nonoverlapping(to.wrapping_add(bit * U), U);
+            });
         }
-    }
+    });
 }

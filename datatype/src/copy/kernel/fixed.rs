@@ -1,19 +1,133 @@
-//! Nests of blocks whose size the compiler knows.
+//! Movers: how one block is copied, by the class of its size.
+//!
+//! Sizes that the compiler knows become a few moves of registers. Any other size up to twice a register is two moves that
+//! overlap in the middle of the block, so that no size costs a call, a mask or a byte outside of the block.
 
-use super::super::nest::NestDim;
+/// Copies one block.
+pub(super) trait Mover: Copy {
+    /// Bytes of the block.
+    fn bytes(self) -> usize;
 
-/// # Safety
-/// As [`super::nest`], with the pointers at the first byte of each side.
-pub(super) unsafe fn nest(source: *const u8, target: *mut u8, block: u64, dims: &[NestDim]) {
-    let Some((outer, inner)) = dims.split_last() else {
-        // SAFETY: the one block of the nest.
-        return unsafe { source.copy_to_nonoverlapping(target, block as usize) };
-    };
-    let (mut source, mut target) = (source, target);
-    for _ in 0..outer.n {
-        // SAFETY: this repetition of the outer dimension is a part of the caller's nest.
-        unsafe { nest(source, target, block, inner) };
-        source = source.wrapping_offset(outer.source as isize);
-        target = target.wrapping_offset(outer.target as isize);
+    /// # Safety
+    /// [`Mover::bytes`] bytes must be readable at `source` and writable at `target`, apart from each other.
+    unsafe fn copy(self, source: *const u8, target: *mut u8);
+}
+
+/// Exactly `N` bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Exact<const N: usize>;
+
+impl<const N: usize> Mover for Exact<N> {
+    #[inline(always)]
+    fn bytes(self) -> usize {
+        N
+    }
+
+    #[inline(always)]
+    unsafe fn copy(self, source: *const u8, target: *mut u8) {
+        // SAFETY: the caller's promise for `N` bytes.
+        unsafe { source.copy_to_nonoverlapping(target, N) };
     }
 }
+
+/// From `W` to `2 * W` bytes: the first `W` and the last `W`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pair<const W: usize>(pub(super) usize);
+
+impl<const W: usize> Mover for Pair<W> {
+    #[inline(always)]
+    fn bytes(self) -> usize {
+        self.0
+    }
+
+    #[inline(always)]
+    unsafe fn copy(self, source: *const u8, target: *mut u8) {
+        let last = self.0 - W;
+        // SAFETY: `W <= self.0 <= 2 * W`, so both parts lie in the block; the caller promises all of its bytes.
+        unsafe {
+            source.copy_to_nonoverlapping(target, W);
+            source.add(last).copy_to_nonoverlapping(target.add(last), W);
+        }
+    }
+}
+
+/// `W` bytes or more: whole pieces of `W`, then the last `W` bytes, which may overlap the piece before.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Many<const W: usize>(pub(super) usize);
+
+impl<const W: usize> Mover for Many<W> {
+    #[inline(always)]
+    fn bytes(self) -> usize {
+        self.0
+    }
+
+    #[inline(always)]
+    unsafe fn copy(self, source: *const u8, target: *mut u8) {
+        let last = self.0 - W;
+        let mut at = 0;
+        // SAFETY: every piece starts at or before `last`, so it ends in the block; the caller promises all of its bytes.
+        unsafe {
+            while at < last {
+                source.add(at).copy_to_nonoverlapping(target.add(at), W);
+                at += W;
+            }
+            source.add(last).copy_to_nonoverlapping(target.add(last), W);
+        }
+    }
+}
+
+/// Any number of bytes, by the C library.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Library(pub(super) usize);
+
+impl Mover for Library {
+    #[inline(always)]
+    fn bytes(self) -> usize {
+        self.0
+    }
+
+    #[inline(always)]
+    unsafe fn copy(self, source: *const u8, target: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { source.copy_to_nonoverlapping(target, self.0) };
+    }
+}
+
+/// Runs `$body` with `$mover` bound to the mover of `$bytes` bytes: once per class, so that each is compiled on its own.
+macro_rules! with_mover {
+    ($bytes:expr, $mover:ident => $body:expr) => {{
+        use $crate::copy::kernel::fixed::{Exact, Library, Many, Pair};
+        macro_rules! arm {
+            ($value:expr) => {{
+                let $mover = $value;
+                $body
+            }};
+        }
+        match $bytes as usize {
+            0 => {}
+            1 => arm!(Exact::<1>),
+            2 => arm!(Exact::<2>),
+            4 => arm!(Exact::<4>),
+            8 => arm!(Exact::<8>),
+            12 => arm!(Exact::<12>),
+            16 => arm!(Exact::<16>),
+            20 => arm!(Exact::<20>),
+            24 => arm!(Exact::<24>),
+            28 => arm!(Exact::<28>),
+            32 => arm!(Exact::<32>),
+            40 => arm!(Exact::<40>),
+            48 => arm!(Exact::<48>),
+            56 => arm!(Exact::<56>),
+            64 => arm!(Exact::<64>),
+            bytes @ 3 => arm!(Pair::<2>(bytes)),
+            bytes @ 5..8 => arm!(Pair::<4>(bytes)),
+            bytes @ 9..16 => arm!(Pair::<8>(bytes)),
+            bytes @ 17..32 => arm!(Pair::<16>(bytes)),
+            bytes @ 33..64 => arm!(Pair::<32>(bytes)),
+            bytes @ 65..=128 => arm!(Pair::<64>(bytes)),
+            bytes @ 129..=512 => arm!(Many::<64>(bytes)),
+            bytes => arm!(Library(bytes)),
+        }
+    }};
+}
+pub(super) use with_mover;

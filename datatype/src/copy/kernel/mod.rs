@@ -2,17 +2,52 @@
 //!
 //! Only the bytes of the blocks are written; nothing between them is touched, not even to write it back.
 
+// The bodies of the loops must be compiled within functions that have the instructions switched on; only inlining does that.
+#![allow(clippy::inline_always)]
+// A file of intrinsics is written in them.
+#![allow(clippy::wildcard_imports)]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod bits;
 mod fixed;
+mod index;
+mod isa;
+mod level;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod rows;
+mod scalar;
+mod schedule;
+mod stream;
+#[cfg(target_arch = "x86_64")]
+mod strided;
+#[cfg(test)]
+mod tests;
+mod tile;
+#[cfg(target_arch = "x86_64")]
+mod transpose;
 
-use super::nest::{Nest, NestDim};
-use crate::lists::Place;
+use super::nest::NestDim;
+use crate::lists::{Displacements, Runs};
 pub(super) use bits::Bits;
 
 /// Where the blocks of one side lie, in bytes from its base address.
 pub(super) trait Places: Copy {
     /// The offset of block `i`.
     fn at(self, i: usize) -> i64;
+    /// What kind of places these are.
+    fn kind(&self) -> Kind<'_>;
+}
+
+/// The kinds of [`Places`].
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind<'a> {
+    Progression(Progression),
+    /// An origin, and a displacement from it for each block.
+    Listed(i64, Displacements<'a>),
 }
 
 /// Blocks at a constant distance.
@@ -27,6 +62,11 @@ impl Places for Progression {
     fn at(self, i: usize) -> i64 {
         self.offset.wrapping_add(self.stride.wrapping_mul(i as i64))
     }
+
+    #[inline]
+    fn kind(&self) -> Kind<'_> {
+        Kind::Progression(*self)
+    }
 }
 
 /// Blocks at listed places.
@@ -36,10 +76,27 @@ pub(super) struct Listed<'a, D = i64> {
     pub(super) displacements: &'a [D],
 }
 
-impl<D: Place> Places for Listed<'_, D> {
+impl Places for Listed<'_, i64> {
     #[inline]
     fn at(self, i: usize) -> i64 {
-        self.origin.wrapping_add(self.displacements[i].wide())
+        self.origin.wrapping_add(self.displacements[i])
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind<'_> {
+        Kind::Listed(self.origin, Displacements::Wide(self.displacements))
+    }
+}
+
+impl Places for Listed<'_, i32> {
+    #[inline]
+    fn at(self, i: usize) -> i64 {
+        self.origin.wrapping_add(self.displacements[i].into())
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind<'_> {
+        Kind::Listed(self.origin, Displacements::Narrow(self.displacements))
     }
 }
 
@@ -55,25 +112,15 @@ pub(super) fn target_at(base: *mut u8, offset: i64) -> *mut u8 {
     base.wrapping_offset(offset as isize)
 }
 
-/// Copies the blocks of a nest.
+/// Copies the blocks of a nest, from and to the first byte of each side. Dimensions are innermost first.
 ///
 /// # Safety
 /// Every block of the nest must be readable at its place in the source and writable at its place in the target, no byte that
 /// is read may be among those that are written, and no two blocks of the target may share a byte.
-pub(super) unsafe fn nest(source: *const u8, target: *mut u8, nest: &Nest) {
-    // SAFETY: the caller's promise, handed on unchanged.
-    unsafe {
-        fixed::nest(source_at(source, nest.source), target_at(target, nest.target), nest.block, &nest.dims);
-    };
-}
-
-/// As [`nest`], from and to the pointers themselves.
-///
-/// # Safety
-/// As [`nest`], of the nest with these dimensions and no offsets.
+#[inline]
 pub(super) unsafe fn nest_at(source: *const u8, target: *mut u8, block: u64, dims: &[NestDim]) {
     // SAFETY: the caller's promise, handed on unchanged.
-    unsafe { fixed::nest(source, target, block, dims) };
+    unsafe { schedule::nest(level::table(), source, target, block, dims) };
 }
 
 /// Copies to consecutive bytes of `target` the units that the bits tell of.
@@ -83,7 +130,7 @@ pub(super) unsafe fn nest_at(source: *const u8, target: *mut u8, block: u64, dim
 /// many bytes writable at `target`, apart from each other.
 pub(super) unsafe fn gather_bits((source, bits): (*const u8, Bits<'_>), target: *mut u8) {
     // SAFETY: the caller's promise, handed on unchanged.
-    unsafe { bits::gather((source, bits), target) };
+    unsafe { (level::table().gather_bits)(source, target, bits) };
 }
 
 /// The reverse of [`gather_bits`].
@@ -92,7 +139,25 @@ pub(super) unsafe fn gather_bits((source, bits): (*const u8, Bits<'_>), target: 
 /// As [`gather_bits`], with the sides exchanged.
 pub(super) unsafe fn scatter_bits(source: *const u8, (target, bits): (*mut u8, Bits<'_>)) {
     // SAFETY: the caller's promise, handed on unchanged.
-    unsafe { bits::scatter(source, (target, bits)) };
+    unsafe { (level::table().scatter_bits)(source, target, bits) };
+}
+
+/// Copies runs at their displacements from `source` to consecutive bytes of `target`, and returns how many bytes.
+///
+/// # Safety
+/// The runs must be readable, and as many bytes writable at `target`, apart from each other.
+pub(super) unsafe fn gather_runs(source: *const u8, target: *mut u8, runs: Runs<'_>) -> u64 {
+    // SAFETY: the caller's promise, handed on unchanged.
+    unsafe { (level::table().gather_runs)(source, target, runs) }
+}
+
+/// The reverse of [`gather_runs`], in the order of the list.
+///
+/// # Safety
+/// As [`gather_runs`], with the sides exchanged.
+pub(super) unsafe fn scatter_runs(source: *const u8, target: *mut u8, runs: Runs<'_>) -> u64 {
+    // SAFETY: the caller's promise, handed on unchanged.
+    unsafe { (level::table().scatter_runs)(source, target, runs) }
 }
 
 /// Copies `count` blocks of `bytes` bytes.
@@ -100,30 +165,32 @@ pub(super) unsafe fn scatter_bits(source: *const u8, (target, bits): (*mut u8, B
 /// # Safety
 /// For every `i < count`, `bytes` bytes must be readable at place `i` of the source and writable at place `i` of the
 /// target, and no byte that is read may be among those that are written.
+#[inline]
 pub(super) unsafe fn blocks<S: Places, T: Places>(
     (source, from): (*const u8, S),
     (target, to): (*mut u8, T),
     bytes: u64,
     count: usize,
 ) {
-    // SAFETY: the caller's promise, handed on unchanged; each arm copies `bytes` bytes per block.
+    let dense = bytes as i64;
+    // SAFETY: the caller's promise, handed on unchanged: `count` places of each side are its first ones, and a stride of
+    // `bytes` makes consecutive blocks.
     unsafe {
-        match bytes {
-            1 => fixed::<1, S, T>((source, from), (target, to), count),
-            2 => fixed::<2, S, T>((source, from), (target, to), count),
-            4 => fixed::<4, S, T>((source, from), (target, to), count),
-            8 => fixed::<8, S, T>((source, from), (target, to), count),
-            12 => fixed::<12, S, T>((source, from), (target, to), count),
-            16 => fixed::<16, S, T>((source, from), (target, to), count),
-            24 => fixed::<24, S, T>((source, from), (target, to), count),
-            32 => fixed::<32, S, T>((source, from), (target, to), count),
-            64 => fixed::<64, S, T>((source, from), (target, to), count),
-            _ => {
-                for i in 0..count {
-                    source_at(source, from.at(i))
-                        .copy_to_nonoverlapping(target_at(target, to.at(i)), bytes as usize);
-                }
+        match (from.kind(), to.kind()) {
+            (Kind::Progression(s), Kind::Progression(t)) => {
+                let dims = [NestDim { n: count as u64, source: s.stride, target: t.stride }];
+                let (source, target) = (source_at(source, s.offset), target_at(target, t.offset));
+                schedule::nest(level::table(), source, target, bytes, &dims);
             }
+            (Kind::Listed(origin, list), Kind::Progression(t)) if t.stride == dense => {
+                let (source, target) = (source_at(source, origin), target_at(target, t.offset));
+                (level::table().gather)(source, target, bytes, list.part(0, count));
+            }
+            (Kind::Progression(s), Kind::Listed(origin, list)) if s.stride == dense => {
+                let (source, target) = (source_at(source, s.offset), target_at(target, origin));
+                (level::table().scatter)(source, target, bytes, list.part(0, count));
+            }
+            _ => index::exchange((source, from), (target, to), bytes, count),
         }
     }
 }
@@ -134,27 +201,12 @@ pub(super) unsafe fn blocks<S: Places, T: Places>(
 /// `bytes` bytes must be readable at `source` and writable at `target`, apart from each other.
 #[inline]
 pub(super) unsafe fn run(source: *const u8, target: *mut u8, bytes: u64) {
-    // SAFETY: the caller's promise; each arm copies `bytes` bytes.
+    // SAFETY: the caller's promise.
     unsafe {
-        match bytes {
-            4 => source.copy_to_nonoverlapping(target, 4),
-            8 => source.copy_to_nonoverlapping(target, 8),
-            16 => source.copy_to_nonoverlapping(target, 16),
-            _ => source.copy_to_nonoverlapping(target, bytes as usize),
+        if bytes <= index::SHORT_MAX_BYTES {
+            index::short(source, target, bytes as usize);
+        } else {
+            (level::table().copy)(source, target, bytes as usize);
         }
-    }
-}
-
-/// # Safety
-/// As [`blocks`], with `bytes` of `N`.
-#[inline]
-unsafe fn fixed<const N: usize, S: Places, T: Places>(
-    (source, from): (*const u8, S),
-    (target, to): (*mut u8, T),
-    count: usize,
-) {
-    for i in 0..count {
-        // SAFETY: the caller promises `N` readable and `N` writable bytes at place `i`, apart from each other.
-        unsafe { source_at(source, from.at(i)).copy_to_nonoverlapping(target_at(target, to.at(i)), N) };
     }
 }

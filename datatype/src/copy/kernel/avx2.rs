@@ -1,0 +1,145 @@
+//! Kernels for processors with AVX2, BMI1 and BMI2.
+
+use std::arch::x86_64::*;
+
+use super::isa::Isa;
+use super::strided::{self, Lanes};
+
+/// Whether the processor has the instructions.
+pub(super) fn is_available() -> bool {
+    !cfg!(miri)
+        && is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("popcnt")
+}
+
+struct Avx2;
+
+super::level::kernels!(Avx2, "avx2,bmi1,bmi2,popcnt");
+
+/// 8 units of 4 bytes.
+struct Lanes4;
+/// 4 units of 8 bytes, permuted as pairs of 4.
+struct Lanes8;
+
+/// All ones in the lanes of 4 bytes whose bits are set.
+#[inline(always)]
+unsafe fn mask4(bits: u32) -> __m256i {
+    // SAFETY: registers only.
+    unsafe {
+        let bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+        _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(bits as i32), bit), bit)
+    }
+}
+
+/// All ones in the lanes of 8 bytes whose bits are set.
+#[inline(always)]
+unsafe fn mask8(bits: u32) -> __m256i {
+    // SAFETY: registers only.
+    unsafe {
+        let bit = _mm256_setr_epi64x(1, 2, 4, 8);
+        _mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x(i64::from(bits)), bit), bit)
+    }
+}
+
+macro_rules! lanes {
+    ($name:ident, $unit:literal, $mask:ident, $load_masked:ident, $store_masked:ident, $index:expr) => {
+        impl Lanes for $name {
+            const UNIT: usize = $unit;
+            type Vector = __m256i;
+            type Index = __m256i;
+            type Mask = __m256i;
+
+            #[inline(always)]
+            unsafe fn index(lanes: &[u8; 16]) -> __m256i {
+                let index: fn(&[u8; 16], usize) -> i32 = $index;
+                let at = |i| index(lanes, i);
+                // SAFETY: registers only.
+                unsafe { _mm256_setr_epi32(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)) }
+            }
+            #[inline(always)]
+            unsafe fn mask(bits: u32) -> __m256i {
+                // SAFETY: the caller has the instructions, as everywhere in this block.
+                unsafe { $mask(bits) }
+            }
+            #[inline(always)]
+            unsafe fn load(from: *const u8) -> __m256i {
+                // SAFETY: the caller promises 32 readable bytes.
+                unsafe { _mm256_loadu_si256(from.cast()) }
+            }
+            #[inline(always)]
+            unsafe fn load_masked(from: *const u8, mask: __m256i) -> __m256i {
+                // SAFETY: the caller promises the lanes of the mask; the others are not read.
+                unsafe { $load_masked(from.cast(), mask) }
+            }
+            #[inline(always)]
+            unsafe fn store(to: *mut u8, vector: __m256i) {
+                // SAFETY: the caller promises 32 writable bytes.
+                unsafe { _mm256_storeu_si256(to.cast(), vector) };
+            }
+            #[inline(always)]
+            unsafe fn store_masked(to: *mut u8, mask: __m256i, vector: __m256i) {
+                // SAFETY: the caller promises the lanes of the mask; the others are not written.
+                unsafe { $store_masked(to.cast(), mask, vector) };
+            }
+            #[inline(always)]
+            unsafe fn permute(index: __m256i, vector: __m256i) -> __m256i {
+                // SAFETY: registers only.
+                unsafe { _mm256_permutevar8x32_epi32(vector, index) }
+            }
+            #[inline(always)]
+            unsafe fn merge(into: __m256i, mask: __m256i, index: __m256i, vector: __m256i) -> __m256i {
+                // SAFETY: registers only.
+                unsafe { _mm256_blendv_epi8(into, _mm256_permutevar8x32_epi32(vector, index), mask) }
+            }
+        }
+    };
+}
+lanes!(Lanes4, 4, mask4, _mm256_maskload_epi32, _mm256_maskstore_epi32, |lanes, i| i32::from(lanes[i]));
+lanes!(Lanes8, 8, mask8, _mm256_maskload_epi64, _mm256_maskstore_epi64, |lanes, i| {
+    i32::from(lanes[i / 2]) * 2 + i as i32 % 2
+});
+
+impl Isa for Avx2 {
+    #[inline(always)]
+    unsafe fn pack<const U: usize, const K: usize>(source: *const u8, target: *mut u8, n: usize) -> usize {
+        // SAFETY: the caller's promise; the lanes are those of the unit.
+        unsafe {
+            if U == 4 {
+                strided::pack::<Lanes4, 8, K>(source, target, n);
+            } else {
+                strided::pack::<Lanes8, 4, K>(source, target, n);
+            }
+        }
+        n
+    }
+
+    #[inline(always)]
+    unsafe fn unpack<const U: usize, const K: usize>(source: *const u8, target: *mut u8, n: usize) -> usize {
+        // SAFETY: the caller's promise; the lanes are those of the unit.
+        unsafe {
+            if U == 4 {
+                strided::unpack::<Lanes4, 8, K>(source, target, n);
+            } else {
+                strided::unpack::<Lanes8, 4, K>(source, target, n);
+            }
+        }
+        n
+    }
+
+    const STREAM_BYTES: usize = 32;
+
+    #[inline(always)]
+    unsafe fn stream(source: *const u8, target: *mut u8, pieces: usize) {
+        // SAFETY: piece `i` of both sides, the target a multiple of 32. The fence orders these stores before whatever the
+        // caller does next, as plain stores would be.
+        unsafe {
+            for i in 0..pieces {
+                let piece = _mm256_loadu_si256(source.add(i * 32).cast());
+                _mm256_stream_si256(target.add(i * 32).cast(), piece);
+            }
+            _mm_sfence();
+        }
+    }
+}

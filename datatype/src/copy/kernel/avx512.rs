@@ -1,0 +1,258 @@
+//! Kernels for processors with AVX-512 F, BW and VL.
+
+use std::arch::x86_64::*;
+
+use super::super::nest::NestDim;
+use super::isa::Isa;
+use super::strided::{self, Lanes};
+use super::transpose::{self, Square};
+
+/// Whether the processor has the instructions.
+pub(super) fn is_available() -> bool {
+    !cfg!(miri)
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("popcnt")
+}
+
+struct Avx512;
+
+super::level::kernels!(Avx512, "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,popcnt");
+
+/// 16 units of 4 bytes.
+struct Lanes4;
+/// 8 units of 8 bytes.
+struct Lanes8;
+
+macro_rules! lanes {
+    ($name:ident, $unit:literal, $mask:ty, $widen:ident, $load_masked:ident, $store_masked:ident, $permute:ident, $merge:ident) => {
+        impl Lanes for $name {
+            const UNIT: usize = $unit;
+            type Vector = __m512i;
+            type Index = __m512i;
+            type Mask = $mask;
+
+            #[inline(always)]
+            unsafe fn index(lanes: &[u8; 16]) -> __m512i {
+                // SAFETY: the caller has the instructions, as everywhere in this block; 16 bytes are loaded from 16.
+                unsafe { $widen(_mm_loadu_si128(lanes.as_ptr().cast())) }
+            }
+            #[inline(always)]
+            unsafe fn mask(bits: u32) -> $mask {
+                bits as $mask
+            }
+            #[inline(always)]
+            unsafe fn load(from: *const u8) -> __m512i {
+                // SAFETY: the caller promises 64 readable bytes.
+                unsafe { _mm512_loadu_si512(from.cast()) }
+            }
+            #[inline(always)]
+            unsafe fn load_masked(from: *const u8, mask: $mask) -> __m512i {
+                // SAFETY: the caller promises the lanes of the mask; the others are not read.
+                unsafe { $load_masked(mask, from.cast()) }
+            }
+            #[inline(always)]
+            unsafe fn store(to: *mut u8, vector: __m512i) {
+                // SAFETY: the caller promises 64 writable bytes.
+                unsafe { _mm512_storeu_si512(to.cast(), vector) };
+            }
+            #[inline(always)]
+            unsafe fn store_masked(to: *mut u8, mask: $mask, vector: __m512i) {
+                // SAFETY: the caller promises the lanes of the mask; the others are not written.
+                unsafe { $store_masked(to.cast(), mask, vector) };
+            }
+            #[inline(always)]
+            unsafe fn permute(index: __m512i, vector: __m512i) -> __m512i {
+                // SAFETY: registers only.
+                unsafe { $permute(index, vector) }
+            }
+            #[inline(always)]
+            unsafe fn merge(into: __m512i, mask: $mask, index: __m512i, vector: __m512i) -> __m512i {
+                // SAFETY: registers only.
+                unsafe { $merge(into, mask, index, vector) }
+            }
+        }
+    };
+}
+lanes!(
+    Lanes4,
+    4,
+    __mmask16,
+    _mm512_cvtepu8_epi32,
+    _mm512_maskz_loadu_epi32,
+    _mm512_mask_storeu_epi32,
+    _mm512_permutexvar_epi32,
+    _mm512_mask_permutexvar_epi32
+);
+lanes!(
+    Lanes8,
+    8,
+    __mmask8,
+    _mm512_cvtepu8_epi64,
+    _mm512_maskz_loadu_epi64,
+    _mm512_mask_storeu_epi64,
+    _mm512_permutexvar_epi64,
+    _mm512_mask_permutexvar_epi64
+);
+
+/// Units of 16 bytes as pairs of lanes of 8 bytes.
+struct Lanes16;
+
+/// Lane `i` of the first register after [`Square::mix`], lanes of the second register counted on from those of the first;
+/// the second register has the lanes `distance` further on.
+const fn mixed(lanes: usize, distance: usize) -> [u8; 16] {
+    let mut from = [0; 16];
+    let mut lane = 0;
+    while lane < lanes {
+        from[lane] = if lane & distance == 0 { lane } else { lanes + lane - distance } as u8;
+        lane += 1;
+    }
+    from
+}
+
+macro_rules! square {
+    ($name:ident, $lanes:literal, $index:ident, $register_lanes:literal, $per_unit:literal, $permute:ident) => {
+        impl Square<$lanes> for $name {
+            type Vector = __m512i;
+
+            #[inline(always)]
+            unsafe fn load(from: *const u8) -> __m512i {
+                // SAFETY: the caller promises 64 readable bytes.
+                unsafe { _mm512_loadu_si512(from.cast()) }
+            }
+            #[inline(always)]
+            unsafe fn store(to: *mut u8, vector: __m512i) {
+                // SAFETY: the caller promises 64 writable bytes.
+                unsafe { _mm512_storeu_si512(to.cast(), vector) };
+            }
+            #[inline(always)]
+            unsafe fn mix(distance: usize, a: __m512i, b: __m512i) -> (__m512i, __m512i) {
+                // SAFETY: registers only.
+                unsafe {
+                    let first = $index::index(&mixed($register_lanes, distance * $per_unit));
+                    let step = $index::index(&[(distance * $per_unit) as u8; 16]);
+                    let second = _mm512_add_epi32(first, step);
+                    ($permute(a, first, b), $permute(a, second, b))
+                }
+            }
+        }
+    };
+}
+square!(Lanes4, 16, Lanes4, 16, 1, _mm512_permutex2var_epi32);
+square!(Lanes8, 8, Lanes8, 8, 1, _mm512_permutex2var_epi64);
+square!(Lanes16, 4, Lanes8, 8, 2, _mm512_permutex2var_epi64);
+
+impl Isa for Avx512 {
+    #[inline(always)]
+    unsafe fn transpose<const U: usize>(
+        source: *const u8,
+        target: *mut u8,
+        p: &NestDim,
+        q: &NestDim,
+    ) -> [u64; 2] {
+        // SAFETY: the caller's promise; the squares are of units of `U` bytes.
+        unsafe {
+            match U {
+                4 => transpose::plane::<Lanes4, 16>(source, target, p, q),
+                8 => transpose::plane::<Lanes8, 8>(source, target, p, q),
+                _ => transpose::plane::<Lanes16, 4>(source, target, p, q),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn pack<const U: usize, const K: usize>(source: *const u8, target: *mut u8, n: usize) -> usize {
+        // SAFETY: the caller's promise; the lanes are those of the unit.
+        unsafe {
+            if U == 4 {
+                strided::pack::<Lanes4, 16, K>(source, target, n);
+            } else {
+                strided::pack::<Lanes8, 8, K>(source, target, n);
+            }
+        }
+        n
+    }
+
+    #[inline(always)]
+    unsafe fn unpack<const U: usize, const K: usize>(source: *const u8, target: *mut u8, n: usize) -> usize {
+        // SAFETY: the caller's promise; the lanes are those of the unit.
+        unsafe {
+            if U == 4 {
+                strided::unpack::<Lanes4, 16, K>(source, target, n);
+            } else {
+                strided::unpack::<Lanes8, 8, K>(source, target, n);
+            }
+        }
+        n
+    }
+
+    #[inline(always)]
+    unsafe fn gather_word<const U: usize>(source: *const u8, target: *mut u8, word: u64) -> bool {
+        let mut to = target;
+        for step in 0..U {
+            // SAFETY: only the units of the set bits are read. At most `step * LANES` units were stored before this
+            // vector, which therefore ends within the 64 units that the caller promises to be writable.
+            unsafe {
+                if U == 4 {
+                    let mask = (word >> (16 * step)) as __mmask16;
+                    let units = _mm512_maskz_loadu_epi32(mask, source.wrapping_add(64 * step).cast());
+                    _mm512_storeu_si512(to.cast(), _mm512_maskz_compress_epi32(mask, units));
+                    to = to.wrapping_add(mask.count_ones() as usize * U);
+                } else {
+                    let mask = (word >> (8 * step)) as __mmask8;
+                    let units = _mm512_maskz_loadu_epi64(mask, source.wrapping_add(64 * step).cast());
+                    _mm512_storeu_si512(to.cast(), _mm512_maskz_compress_epi64(mask, units));
+                    to = to.wrapping_add(mask.count_ones() as usize * U);
+                }
+            }
+        }
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn scatter_word<const U: usize>(source: *const u8, target: *mut u8, word: u64) -> bool {
+        let mut from = source;
+        for step in 0..U {
+            // SAFETY: an expanding load reads as many units as the mask has bits, and only these lanes are stored.
+            unsafe {
+                if U == 4 {
+                    let mask = (word >> (16 * step)) as __mmask16;
+                    let units = _mm512_maskz_expand_epi32(
+                        mask,
+                        _mm512_maskz_loadu_epi32(_bzhi_u32(!0, mask.count_ones()) as __mmask16, from.cast()),
+                    );
+                    _mm512_mask_storeu_epi32(target.wrapping_add(64 * step).cast(), mask, units);
+                    from = from.wrapping_add(mask.count_ones() as usize * U);
+                } else {
+                    let mask = (word >> (8 * step)) as __mmask8;
+                    let units = _mm512_maskz_expand_epi64(
+                        mask,
+                        _mm512_maskz_loadu_epi64(_bzhi_u32(!0, mask.count_ones()) as __mmask8, from.cast()),
+                    );
+                    _mm512_mask_storeu_epi64(target.wrapping_add(64 * step).cast(), mask, units);
+                    from = from.wrapping_add(mask.count_ones() as usize * U);
+                }
+            }
+        }
+        true
+    }
+
+    const STREAM_BYTES: usize = 64;
+
+    #[inline(always)]
+    unsafe fn stream(source: *const u8, target: *mut u8, pieces: usize) {
+        // SAFETY: piece `i` of both sides, the target a multiple of 64. The fence orders these stores before whatever the
+        // caller does next, as plain stores would be.
+        unsafe {
+            for i in 0..pieces {
+                let piece = _mm512_loadu_si512(source.add(i * 64).cast());
+                _mm512_stream_si512(target.add(i * 64).cast(), piece);
+            }
+            _mm_sfence();
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What an instruction set does better than plain moves. By default: nothing.
+//!
+//! Methods that return a number say how many units they did, from the first on; the caller does the others by plain moves.
+//! Every one of them needs its instructions to be there, besides what it says.
+
+use super::super::nest::NestDim;
+
+/// An instruction set.
+pub(super) trait Isa {
+    /// Units of `U` bytes, `K` units apart, to consecutive ones.
+    ///
+    /// # Safety
+    /// `n` units must be readable from `source` on, `K * U` bytes apart, and `n * U` bytes writable at `target`.
+    #[inline(always)]
+    unsafe fn pack<const U: usize, const K: usize>(_source: *const u8, _target: *mut u8, _n: usize) -> usize {
+        0
+    }
+
+    /// The reverse of [`Isa::pack`].
+    ///
+    /// # Safety
+    /// As [`Isa::pack`], with the sides exchanged. The bytes between the units of the target must not be written.
+    #[inline(always)]
+    unsafe fn unpack<const U: usize, const K: usize>(
+        _source: *const u8,
+        _target: *mut u8,
+        _n: usize,
+    ) -> usize {
+        0
+    }
+
+    /// Whole squares of units of `U` bytes (4, 8 or 16) of a plane that is consecutive in the source along `p`, in the target
+    /// along `q`. Returns how much of each dimension that was.
+    ///
+    /// # Safety
+    /// All units of the plane must be readable in the source and writable in the target, apart from each other.
+    #[inline(always)]
+    unsafe fn transpose<const U: usize>(
+        _source: *const u8,
+        _target: *mut u8,
+        _p: &NestDim,
+        _q: &NestDim,
+    ) -> [u64; 2] {
+        [0, 0]
+    }
+
+    /// The units of `U` bytes of the set bits of one word, to consecutive ones.
+    ///
+    /// # Safety
+    /// The units of the set bits must be readable from `source` on, and 64 units be writable at `target`; the bytes
+    /// behind those of the set bits may be written there, with anything.
+    #[inline(always)]
+    unsafe fn gather_word<const U: usize>(_source: *const u8, _target: *mut u8, _word: u64) -> bool {
+        false
+    }
+
+    /// Consecutive units of `U` bytes to those of the set bits of one word.
+    ///
+    /// # Safety
+    /// As many units as there are set bits must be readable at `source`, and writable at the places of the bits from
+    /// `target` on, where nothing else may be written.
+    #[inline(always)]
+    unsafe fn scatter_word<const U: usize>(_source: *const u8, _target: *mut u8, _word: u64) -> bool {
+        false
+    }
+
+    /// Bytes of the pieces of [`Isa::stream`]; 0 if there is none.
+    const STREAM_BYTES: usize = 0;
+
+    /// Copies pieces past the caches.
+    ///
+    /// # Safety
+    /// `pieces * STREAM_BYTES` bytes must be readable at `source` and writable at `target`, which must be a multiple of
+    /// [`Isa::STREAM_BYTES`].
+    #[inline(always)]
+    unsafe fn stream(_source: *const u8, _target: *mut u8, _pieces: usize) {}
+}

@@ -1,0 +1,177 @@
+//! Which instructions the processor has, and the kernels made for them.
+
+use std::sync::OnceLock;
+
+use super::super::nest::NestDim;
+use super::bits::Bits;
+use crate::lists::{Displacements, Runs};
+
+/// A set of instructions that kernels are compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Level {
+    /// What every processor of the target has.
+    Scalar,
+    /// AVX2 with BMI1 and BMI2.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 F, BW and VL.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// Advanced SIMD, which every 64-bit Arm processor has.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+}
+
+/// The kernels of one level. Their contracts are those of the functions of the same names in [`super`].
+#[derive(Debug)]
+pub(super) struct Table {
+    /// Blocks of so many bytes in three dimensions.
+    pub(super) nest: unsafe fn(*const u8, *mut u8, u64, &[NestDim; 3]),
+    /// Whole squares of a plane of units of so many bytes, consecutive in the source along the first dimension and in the
+    /// target along the second. Returns how much of each dimension it did.
+    pub(super) transpose: unsafe fn(*const u8, *mut u8, u64, &NestDim, &NestDim) -> [u64; 2],
+    /// One run of so many bytes, large enough for a call.
+    pub(super) copy: unsafe fn(*const u8, *mut u8, usize),
+    /// Blocks of so many bytes at listed places, to consecutive bytes.
+    pub(super) gather: unsafe fn(*const u8, *mut u8, u64, Displacements<'_>),
+    /// Consecutive bytes to blocks of so many bytes at listed places.
+    pub(super) scatter: unsafe fn(*const u8, *mut u8, u64, Displacements<'_>),
+    /// Runs at listed places with a length each, to consecutive bytes; returns how many.
+    pub(super) gather_runs: unsafe fn(*const u8, *mut u8, Runs<'_>) -> u64,
+    /// Consecutive bytes to runs at listed places with a length each; returns how many.
+    pub(super) scatter_runs: unsafe fn(*const u8, *mut u8, Runs<'_>) -> u64,
+    /// See [`super::gather_bits`].
+    pub(super) gather_bits: unsafe fn(*const u8, *mut u8, Bits<'_>),
+    /// See [`super::scatter_bits`].
+    pub(super) scatter_bits: unsafe fn(*const u8, *mut u8, Bits<'_>),
+}
+
+/// The kernels of a level, if the processor has its instructions.
+pub(super) fn table_of(level: Level) -> Option<&'static Table> {
+    match level {
+        Level::Scalar => Some(&super::scalar::TABLE),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => super::avx2::is_available().then_some(&super::avx2::TABLE),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => super::avx512::is_available().then_some(&super::avx512::TABLE),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => Some(&super::neon::TABLE),
+    }
+}
+
+/// All levels, the best first.
+pub(super) const LEVELS: &[Level] = &[
+    #[cfg(target_arch = "x86_64")]
+    Level::Avx512,
+    #[cfg(target_arch = "x86_64")]
+    Level::Avx2,
+    #[cfg(target_arch = "aarch64")]
+    Level::Neon,
+    Level::Scalar,
+];
+
+/// The kernels of the best level that the processor has; chosen once.
+#[inline]
+pub(super) fn table() -> &'static Table {
+    static TABLE: OnceLock<&'static Table> = OnceLock::new();
+    TABLE.get_or_init(|| LEVELS.iter().find_map(|level| table_of(*level)).unwrap_or(&super::scalar::TABLE))
+}
+
+/// Compiles the kernels of one level, each as a function of its own with the instructions `$feature` switched on.
+macro_rules! kernels {
+    ($isa:ty $(, $feature:literal)?) => {
+        pub(super) static TABLE: $crate::copy::kernel::level::Table = {
+            use $crate::{copy::nest::NestDim, lists::{Displacements, Runs}};
+            use $crate::copy::kernel::{bits::{self, Bits}, isa::Isa as _, fixed::{Exact, Mover, with_mover}, index, level::Table, rows, stream};
+
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn nest(source: *const u8, target: *mut u8, block: u64, dims: &[NestDim; 3]) {
+                // SAFETY: the caller's promise, with the mover of the block's size.
+                unsafe {
+                    match block {
+                        4 => unit_rows::<Exact<4>, 4>(Exact, source, target, dims),
+                        8 => unit_rows::<Exact<8>, 8>(Exact, source, target, dims),
+                        _ => with_mover!(block, mover => rows(mover, source, target, dims)),
+                    }
+                }
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn rows<M: Mover>(mover: M, source: *const u8, target: *mut u8, dims: &[NestDim; 3]) {
+                // SAFETY: the caller's promise.
+                unsafe { rows::rows::<$isa, M>(mover, source, target, dims) };
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn unit_rows<M: Mover, const U: usize>(
+                mover: M,
+                source: *const u8,
+                target: *mut u8,
+                dims: &[NestDim; 3],
+            ) {
+                // SAFETY: the caller's promise.
+                unsafe { rows::unit_rows::<$isa, M, U>(mover, source, target, dims) };
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn transpose(source: *const u8, target: *mut u8, block: u64, p: &NestDim, q: &NestDim) -> [u64; 2] {
+                // SAFETY: the caller's promise, with the size of the units.
+                unsafe {
+                    match block {
+                        4 => <$isa>::transpose::<4>(source, target, p, q),
+                        8 => <$isa>::transpose::<8>(source, target, p, q),
+                        16 => <$isa>::transpose::<16>(source, target, p, q),
+                        _ => [0, 0],
+                    }
+                }
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn copy(source: *const u8, target: *mut u8, bytes: usize) {
+                // SAFETY: the caller's promise.
+                unsafe { stream::copy::<$isa>(source, target, bytes) };
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn gather(source: *const u8, target: *mut u8, block: u64, list: Displacements<'_>) {
+                // SAFETY: the caller's promise, with the mover of the block's size.
+                unsafe {
+                    with_mover!(block, mover => index::gather(mover, source, target, list));
+                }
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn scatter(source: *const u8, target: *mut u8, block: u64, list: Displacements<'_>) {
+                // SAFETY: the caller's promise, with the mover of the block's size.
+                unsafe { with_mover!(block, mover => index::scatter(mover, source, target, list)) };
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn gather_runs(source: *const u8, target: *mut u8, runs: Runs<'_>) -> u64 {
+                // SAFETY: the caller's promise.
+                unsafe { index::gather_runs(source, target, runs) }
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn scatter_runs(source: *const u8, target: *mut u8, runs: Runs<'_>) -> u64 {
+                // SAFETY: the caller's promise.
+                unsafe { index::scatter_runs(source, target, runs) }
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn gather_bits(source: *const u8, target: *mut u8, bits: Bits<'_>) {
+                // SAFETY: the caller's promise.
+                unsafe { bits::gather::<$isa>(source, target, bits) };
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn scatter_bits(source: *const u8, target: *mut u8, bits: Bits<'_>) {
+                // SAFETY: the caller's promise.
+                unsafe { bits::scatter::<$isa>(source, target, bits) };
+            }
+
+            Table { nest, transpose, copy, gather, scatter, gather_runs, scatter_runs, gather_bits, scatter_bits }
+        };
+    };
+}
+pub(super) use kernels;

@@ -1,0 +1,167 @@
+//! Rows of equal blocks: up to three dimensions in one loop nest, so that a short row costs no call.
+
+use super::super::nest::NestDim;
+use super::fixed::Mover;
+use super::isa::Isa;
+
+/// Rows shorter than this many units are copied by plain moves.
+const UNITS_MIN: usize = 8;
+
+/// # Safety
+/// As [`super::nest_at`] and blocks of `mover.bytes()` bytes.
+#[inline(always)]
+pub(super) unsafe fn rows<I: Isa, M: Mover>(
+    mover: M,
+    source: *const u8,
+    target: *mut u8,
+    dims: &[NestDim; 3],
+) {
+    let [inner, outer @ ..] = dims;
+    let (n, bytes) = (inner.n as usize, mover.bytes());
+    // SAFETY: every row is a part of the nest that the caller promises, with the strides of its innermost dimension.
+    unsafe {
+        if inner.target == bytes as i64 {
+            each_row(source, target, outer, |s, t| pack_row(mover, s, t, n, inner.source));
+        } else if inner.source == bytes as i64 {
+            each_row(source, target, outer, |s, t| unpack_row(mover, s, t, n, inner.target));
+        } else {
+            each_row(source, target, outer, |s, t| exchange_row(mover, s, t, inner));
+        }
+    }
+}
+
+/// As [`rows`], for units of `U` bytes (4 or 8), some strides of which have vector code.
+///
+/// # Safety
+/// As [`rows`], with blocks of `U` bytes.
+#[inline(always)]
+pub(super) unsafe fn unit_rows<I: Isa, M: Mover, const U: usize>(
+    mover: M,
+    source: *const u8,
+    target: *mut u8,
+    dims: &[NestDim; 3],
+) {
+    let [inner, outer @ ..] = dims;
+    let (n, unit) = (inner.n as usize, U as i64);
+    // SAFETY: every row is a part of the nest that the caller promises, with the strides of its innermost dimension: `n`
+    // units of `U` bytes, consecutive on the one side and 2, 3 or 4 units apart on the other.
+    unsafe {
+        if n < UNITS_MIN {
+            rows::<I, M>(mover, source, target, dims);
+        } else if inner.target == unit {
+            match inner.source {
+                s if s == 2 * unit => {
+                    each_row(source, target, outer, |s, t| pack_units::<I, U, 2>(s, t, n));
+                }
+                s if s == 3 * unit => {
+                    each_row(source, target, outer, |s, t| pack_units::<I, U, 3>(s, t, n));
+                }
+                s if s == 4 * unit => {
+                    each_row(source, target, outer, |s, t| pack_units::<I, U, 4>(s, t, n));
+                }
+                stride => each_row(source, target, outer, |s, t| {
+                    pack_row(mover, s, t, n, stride);
+                }),
+            }
+        } else if inner.source == unit {
+            match inner.target {
+                s if s == 2 * unit => {
+                    each_row(source, target, outer, |s, t| unpack_units::<I, U, 2>(s, t, n));
+                }
+                s if s == 3 * unit => {
+                    each_row(source, target, outer, |s, t| unpack_units::<I, U, 3>(s, t, n));
+                }
+                s if s == 4 * unit => {
+                    each_row(source, target, outer, |s, t| unpack_units::<I, U, 4>(s, t, n));
+                }
+                stride => each_row(source, target, outer, |s, t| unpack_row(mover, s, t, n, stride)),
+            }
+        } else {
+            each_row(source, target, outer, |s, t| exchange_row(mover, s, t, inner));
+        }
+    }
+}
+
+/// # Safety
+/// As [`Isa::pack`].
+#[inline(always)]
+unsafe fn pack_units<I: Isa, const U: usize, const K: usize>(source: *const u8, target: *mut u8, n: usize) {
+    // SAFETY: the caller's promise.
+    let done = unsafe { I::pack::<U, K>(source, target, n) };
+    for i in done..n {
+        // SAFETY: unit `i` of both sides.
+        unsafe { source.add(i * U * K).copy_to_nonoverlapping(target.add(i * U), U) };
+    }
+}
+
+/// # Safety
+/// As [`Isa::unpack`].
+#[inline(always)]
+unsafe fn unpack_units<I: Isa, const U: usize, const K: usize>(source: *const u8, target: *mut u8, n: usize) {
+    // SAFETY: the caller's promise.
+    let done = unsafe { I::unpack::<U, K>(source, target, n) };
+    for i in done..n {
+        // SAFETY: unit `i` of both sides.
+        unsafe { source.add(i * U).copy_to_nonoverlapping(target.add(i * U * K), U) };
+    }
+}
+
+/// A row of `n` blocks that are consecutive in the target.
+///
+/// # Safety
+/// The blocks must be readable `stride` bytes apart and writable one after the other.
+#[inline(always)]
+unsafe fn pack_row<M: Mover>(mover: M, source: *const u8, target: *mut u8, n: usize, stride: i64) {
+    let mut from = source;
+    for i in 0..n {
+        // SAFETY: block `i` of both sides.
+        unsafe { mover.copy(from, target.add(i * mover.bytes())) };
+        from = from.wrapping_offset(stride as isize);
+    }
+}
+
+/// A row of `n` blocks that are consecutive in the source.
+///
+/// # Safety
+/// As [`pack_row`], with the sides exchanged.
+#[inline(always)]
+unsafe fn unpack_row<M: Mover>(mover: M, source: *const u8, target: *mut u8, n: usize, stride: i64) {
+    let mut to = target;
+    for i in 0..n {
+        // SAFETY: block `i` of both sides.
+        unsafe { mover.copy(source.add(i * mover.bytes()), to) };
+        to = to.wrapping_offset(stride as isize);
+    }
+}
+
+/// A row with a stride on each side.
+///
+/// # Safety
+/// The blocks of the row must be readable and writable at their places.
+#[inline(always)]
+unsafe fn exchange_row<M: Mover>(mover: M, source: *const u8, target: *mut u8, dim: &NestDim) {
+    let (mut from, mut to) = (source, target);
+    for _ in 0..dim.n {
+        // SAFETY: this block of both sides.
+        unsafe { mover.copy(from, to) };
+        from = from.wrapping_offset(dim.source as isize);
+        to = to.wrapping_offset(dim.target as isize);
+    }
+}
+
+/// Visits the first byte of each row of two outer dimensions, inner one first.
+#[inline(always)]
+fn each_row(source: *const u8, target: *mut u8, outer: &[NestDim], mut row: impl FnMut(*const u8, *mut u8)) {
+    let [middle, last] = outer else { return };
+    let (mut plane_source, mut plane_target) = (source, target);
+    for _ in 0..last.n {
+        let (mut from, mut to) = (plane_source, plane_target);
+        for _ in 0..middle.n {
+            row(from, to);
+            from = from.wrapping_offset(middle.source as isize);
+            to = to.wrapping_offset(middle.target as isize);
+        }
+        plane_source = plane_source.wrapping_offset(last.source as isize);
+        plane_target = plane_target.wrapping_offset(last.target as isize);
+    }
+}

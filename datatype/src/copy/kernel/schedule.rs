@@ -1,0 +1,125 @@
+//! In which order the blocks of a nest are copied. The stream does not care, the caches do.
+
+use smallvec::SmallVec;
+
+use super::super::nest::NestDim;
+use super::level::Table;
+use super::tile;
+
+/// A dimension that is not there.
+const ONCE: NestDim = NestDim { n: 1, source: 0, target: 0 };
+
+/// # Safety
+/// As [`super::nest_at`]; the processor must have the instructions of the
+/// table.
+#[inline]
+pub(super) unsafe fn nest(table: &Table, source: *const u8, target: *mut u8, block: u64, dims: &[NestDim]) {
+    let (mut block, mut dims) = (block, dims);
+    while let [inner, rest @ ..] = dims
+        && (inner.n == 1 || (inner.source == block as i64 && inner.target == block as i64))
+    {
+        block *= inner.n;
+        dims = rest;
+    }
+    // SAFETY: the same blocks, those that touch on both sides taken together.
+    unsafe {
+        match dims {
+            [] => super::run(source, target, block),
+            [_] => straight(table, source, target, block, dims),
+            [inner, outer @ ..] if outer.iter().all(|outer| is_within(inner, outer)) => {
+                straight(table, source, target, block, dims);
+            }
+            _ => reordered(table, source, target, block, dims),
+        }
+    }
+}
+
+/// A stride as a distance; that of a dimension that stays in place is no reason to go along it.
+fn distance(stride: i64) -> u64 {
+    stride.unsigned_abs().wrapping_sub(1)
+}
+
+/// Whether the inner dimension takes the smaller steps on both sides.
+fn is_within(inner: &NestDim, outer: &NestDim) -> bool {
+    distance(inner.source) <= distance(outer.source) && distance(inner.target) <= distance(outer.target)
+}
+
+/// In the order of the dimensions.
+///
+/// # Safety
+/// As [`nest`].
+unsafe fn straight(table: &Table, source: *const u8, target: *mut u8, block: u64, dims: &[NestDim]) {
+    // SAFETY: the caller's promise. Where there are more dimensions than one kernel loops over, each repetition of the
+    // outermost one is a part of the nest.
+    unsafe {
+        match *dims {
+            [] => super::run(source, target, block),
+            [inner] => (table.nest)(source, target, block, &[inner, ONCE, ONCE]),
+            [inner, middle] => (table.nest)(source, target, block, &[inner, middle, ONCE]),
+            [inner, middle, outer] => (table.nest)(source, target, block, &[inner, middle, outer]),
+            [ref inner @ .., outer] => {
+                each(source, target, &outer, |from, to| straight(table, from, to, block, inner));
+            }
+        }
+    }
+}
+
+/// With the dimension of the smallest steps inside, or in tiles where the sides disagree about which one that is.
+///
+/// # Safety
+/// As [`nest`], with two dimensions or more.
+unsafe fn reordered(table: &Table, source: *const u8, target: *mut u8, block: u64, dims: &[NestDim]) {
+    let smallest = |stride: fn(&NestDim) -> i64| (0..dims.len()).min_by_key(|&i| distance(stride(&dims[i])));
+    let (Some(p), Some(q)) = (smallest(|dim| dim.source), smallest(|dim| dim.target)) else { return };
+    let mut others: SmallVec<[NestDim; 4]> =
+        (0..dims.len()).filter(|&i| i != p && i != q).map(|i| dims[i]).collect();
+    // SAFETY: the caller's promise, for the same blocks in another order.
+    unsafe {
+        if p == q {
+            others.insert(0, dims[p]);
+            if p > 0 {
+                // What is inside now may touch, or the next dimension be out of place too.
+                nest(table, source, target, block, &others);
+            } else {
+                straight(table, source, target, block, dims);
+            }
+        } else if tile::pays(block, &dims[p], &dims[q]) {
+            planes(table, source, target, block, [dims[p], dims[q]], &others);
+        } else {
+            straight(table, source, target, block, dims);
+        }
+    }
+}
+
+/// A plane for every repetition of the other dimensions.
+///
+/// # Safety
+/// As [`nest`], with all these dimensions.
+unsafe fn planes(
+    table: &Table,
+    source: *const u8,
+    target: *mut u8,
+    block: u64,
+    plane: [NestDim; 2],
+    others: &[NestDim],
+) {
+    // SAFETY: each repetition of the outermost dimension is a part of the nest.
+    unsafe {
+        match others {
+            [] => tile::plane(table, source, target, block, plane[0], plane[1]),
+            [inner @ .., outer] => {
+                each(source, target, outer, |from, to| planes(table, from, to, block, plane, inner));
+            }
+        }
+    }
+}
+
+/// Visits the first byte of every repetition of a dimension.
+fn each(source: *const u8, target: *mut u8, dim: &NestDim, mut visit: impl FnMut(*const u8, *mut u8)) {
+    let (mut from, mut to) = (source, target);
+    for _ in 0..dim.n {
+        visit(from, to);
+        from = from.wrapping_offset(dim.source as isize);
+        to = to.wrapping_offset(dim.target as isize);
+    }
+}

@@ -1,0 +1,218 @@
+//! Units at a distance of a few units, by registers: whole vectors are loaded and their units selected (pack), or units are
+//! spread over vectors and stored under a mask (unpack). Written once for every instruction set that has masked moves.
+
+// An iterator adaptor that is not inlined would run without the instructions.
+#![allow(clippy::needless_range_loop)]
+
+/// A register of at most 16 units, and what can be done with it.
+pub(super) trait Lanes {
+    /// Bytes of a unit.
+    const UNIT: usize;
+    /// The register.
+    type Vector: Copy;
+    /// Which lane goes where.
+    type Index: Copy;
+    /// Some of the lanes.
+    type Mask: Copy;
+
+    /// Lane `i` is to come from lane `lanes[i]`.
+    ///
+    /// # Safety
+    /// The processor must have the instructions; so for every function of this trait.
+    unsafe fn index(lanes: &[u8; 16]) -> Self::Index;
+    /// The lanes of the set bits.
+    ///
+    /// # Safety
+    /// As [`Lanes::index`].
+    unsafe fn mask(bits: u32) -> Self::Mask;
+    /// # Safety
+    /// A whole register must be readable at `from`.
+    unsafe fn load(from: *const u8) -> Self::Vector;
+    /// Zero in the other lanes, whose bytes are not read.
+    ///
+    /// # Safety
+    /// The lanes of the mask must be readable from `from` on.
+    unsafe fn load_masked(from: *const u8, mask: Self::Mask) -> Self::Vector;
+    /// # Safety
+    /// A whole register must be writable at `to`.
+    unsafe fn store(to: *mut u8, vector: Self::Vector);
+    /// The bytes of the other lanes are not written.
+    ///
+    /// # Safety
+    /// The lanes of the mask must be writable from `to` on.
+    unsafe fn store_masked(to: *mut u8, mask: Self::Mask, vector: Self::Vector);
+    /// # Safety
+    /// As [`Lanes::index`].
+    unsafe fn permute(index: Self::Index, vector: Self::Vector) -> Self::Vector;
+    /// `into`, with the lanes of the mask replaced by those of the permuted `vector`.
+    ///
+    /// # Safety
+    /// As [`Lanes::index`].
+    unsafe fn merge(
+        into: Self::Vector,
+        mask: Self::Mask,
+        index: Self::Index,
+        vector: Self::Vector,
+    ) -> Self::Vector;
+}
+
+/// For `K` vectors of `LANES` lanes that hold every `K`-th unit of a vector: lane `o` of the dense one is unit `o * K`.
+struct Pattern<const LANES: usize, const K: usize>;
+
+/// Bits below `n`, at most 32 of them.
+#[inline(always)]
+fn low(n: usize) -> u32 {
+    ((1_u64 << n.min(32)) - 1) as u32
+}
+
+/// The lane that dense lane `o` comes from, in whichever of the vectors that is.
+const fn pack_lanes(lanes: usize, k: usize) -> [u8; 16] {
+    let mut from = [0; 16];
+    let mut o = 0;
+    while o < lanes {
+        from[o] = (o * k % lanes) as u8;
+        o += 1;
+    }
+    from
+}
+
+/// The dense lanes that come from vector `j`.
+const fn pack_mask(lanes: usize, k: usize, j: usize) -> u32 {
+    let (mut mask, mut o) = (0, 0);
+    while o < lanes {
+        if o * k / lanes == j {
+            mask |= 1 << o;
+        }
+        o += 1;
+    }
+    mask
+}
+
+/// The dense lane that each lane of vector `j` comes from.
+const fn unpack_lanes(lanes: usize, k: usize, j: usize) -> [u8; 16] {
+    let mut from = [0; 16];
+    let mut lane = 0;
+    while lane < lanes {
+        from[lane] = ((j * lanes + lane) / k) as u8;
+        lane += 1;
+    }
+    from
+}
+
+/// The lanes of vector `j` that hold a unit.
+const fn unpack_mask(lanes: usize, k: usize, j: usize) -> u32 {
+    let (mut mask, mut lane) = (0, 0);
+    while lane < lanes {
+        if (j * lanes + lane).is_multiple_of(k) {
+            mask |= 1 << lane;
+        }
+        lane += 1;
+    }
+    mask
+}
+
+impl<const LANES: usize, const K: usize> Pattern<LANES, K> {
+    const PACK_LANES: [u8; 16] = pack_lanes(LANES, K);
+    const PACK_MASKS: [u32; 4] =
+        [pack_mask(LANES, K, 0), pack_mask(LANES, K, 1), pack_mask(LANES, K, 2), pack_mask(LANES, K, 3)];
+    const UNPACK_LANES: [[u8; 16]; 4] = [
+        unpack_lanes(LANES, K, 0),
+        unpack_lanes(LANES, K, 1),
+        unpack_lanes(LANES, K, 2),
+        unpack_lanes(LANES, K, 3),
+    ];
+    const UNPACK_MASKS: [u32; 4] = [
+        unpack_mask(LANES, K, 0),
+        unpack_mask(LANES, K, 1),
+        unpack_mask(LANES, K, 2),
+        unpack_mask(LANES, K, 3),
+    ];
+}
+
+/// Units `K` units apart (2 to 4) to consecutive ones. `LANES` is that of `L`.
+///
+/// # Safety
+/// `n` units must be readable from `source` on, `K` units apart, and writable one after the other at `target`; the
+/// processor must have the instructions of `L`.
+#[inline(always)]
+pub(super) unsafe fn pack<L: Lanes, const LANES: usize, const K: usize>(
+    source: *const u8,
+    target: *mut u8,
+    n: usize,
+) {
+    let vector = LANES * L::UNIT;
+    // SAFETY: constants of the instruction set that the caller promises.
+    let index = unsafe { L::index(&Pattern::<LANES, K>::PACK_LANES) };
+    let masks = Pattern::<LANES, K>::PACK_MASKS;
+    let mut i = 0;
+    while i + LANES < n {
+        let (from, to) = (source.wrapping_add(i * K * L::UNIT), target.wrapping_add(i * L::UNIT));
+        // SAFETY: unit `i + LANES` exists and lies behind the `K` vectors, which begin with unit `i`; so these lie between
+        // bytes of the source, less than `K` vectors apart. The target has `n > i + LANES` units.
+        unsafe {
+            let mut dense = L::permute(index, L::load(from));
+            for j in 1..K {
+                dense = L::merge(dense, L::mask(masks[j]), index, L::load(from.wrapping_add(j * vector)));
+            }
+            L::store(to, dense);
+        }
+        i += LANES;
+    }
+    let rest = n - i;
+    if rest == 0 {
+        return;
+    }
+    let (from, to) = (source.wrapping_add(i * K * L::UNIT), target.wrapping_add(i * L::UNIT));
+    let reach = (rest - 1) * K + 1;
+    // SAFETY: as above, with no lane read behind the last unit (`reach` lanes from unit `i` on) and none written there.
+    unsafe {
+        let mut dense = L::permute(index, L::load_masked(from, L::mask(low(reach.min(LANES)))));
+        for j in 1..K {
+            let lanes = reach.saturating_sub(j * LANES).min(LANES);
+            let loaded = L::load_masked(from.wrapping_add(j * vector), L::mask(low(lanes)));
+            dense = L::merge(dense, L::mask(masks[j]), index, loaded);
+        }
+        L::store_masked(to, L::mask(low(rest)), dense);
+    }
+}
+
+/// The reverse of [`pack`].
+///
+/// # Safety
+/// As [`pack`], with the sides exchanged.
+#[inline(always)]
+pub(super) unsafe fn unpack<L: Lanes, const LANES: usize, const K: usize>(
+    source: *const u8,
+    target: *mut u8,
+    n: usize,
+) {
+    let vector = LANES * L::UNIT;
+    let (lanes, masks) = (&Pattern::<LANES, K>::UNPACK_LANES, Pattern::<LANES, K>::UNPACK_MASKS);
+    let mut i = 0;
+    while i + LANES <= n {
+        let (from, to) = (source.wrapping_add(i * L::UNIT), target.wrapping_add(i * K * L::UNIT));
+        // SAFETY: units `i..i + LANES` exist on both sides; the masks have only lanes of units.
+        unsafe {
+            let dense = L::load(from);
+            for j in 0..K {
+                let spread = L::permute(L::index(&lanes[j]), dense);
+                L::store_masked(to.wrapping_add(j * vector), L::mask(masks[j]), spread);
+            }
+        }
+        i += LANES;
+    }
+    let rest = n - i;
+    if rest == 0 {
+        return;
+    }
+    let (from, to) = (source.wrapping_add(i * L::UNIT), target.wrapping_add(i * K * L::UNIT));
+    // SAFETY: as above, for the `rest` units that are left: lanes from `rest * K` on are masked out.
+    unsafe {
+        let dense = L::load_masked(from, L::mask(low(rest)));
+        for j in 0..K {
+            let here = masks[j] & low((rest * K).saturating_sub(j * LANES));
+            let spread = L::permute(L::index(&lanes[j]), dense);
+            L::store_masked(to.wrapping_add(j * vector), L::mask(here), spread);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Memory between two pages that must not be touched.
+
+/// Bytes with a forbidden page right before and right after.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    start: *mut u8,
+    len: usize,
+}
+
+#[cfg(not(miri))]
+impl Guarded {
+    const PAGE: usize = 64 << 10;
+
+    /// At least `len` bytes.
+    pub(super) fn new(len: usize) -> Self {
+        use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
+        use std::num::NonZeroUsize;
+        let len = len.next_multiple_of(Self::PAGE);
+        let all = NonZeroUsize::new(len + 2 * Self::PAGE).expect("not zero");
+        // SAFETY: a fresh mapping of its own; the inner pages are a part of it.
+        let start = unsafe {
+            let map = mmap_anonymous(None, all, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE).expect("memory");
+            let inner = map.byte_add(Self::PAGE);
+            mprotect(inner, len, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE).expect("own pages");
+            inner.cast().as_ptr()
+        };
+        Self { start, len }
+    }
+}
+
+#[cfg(not(miri))]
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let map = std::ptr::NonNull::new(self.start.wrapping_sub(Self::PAGE).cast()).expect("mapped");
+        // SAFETY: the mapping that `new` made, which nothing borrows any more.
+        unsafe { nix::sys::mman::munmap(map, self.len + 2 * Self::PAGE).expect("mapped") };
+    }
+}
+
+/// Miri watches the bounds by itself.
+#[cfg(miri)]
+impl Guarded {
+    pub(super) fn new(len: usize) -> Self {
+        Self { start: Box::leak(vec![0; len].into_boxed_slice()).as_mut_ptr(), len }
+    }
+}
+
+#[cfg(miri)]
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: the box that `new` leaked.
+        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.start, self.len)) });
+    }
+}
+
+impl Guarded {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The first of the bytes, good for all of them.
+    pub(super) fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.start
+    }
+
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is readable and writable over `len` bytes, initialized by the system, and borrowed uniquely.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}

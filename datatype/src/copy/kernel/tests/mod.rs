@@ -1,0 +1,97 @@
+//! Every kernel of every level that the processor has, against a list of moves, between guard pages.
+
+mod lists;
+mod memory;
+mod nests;
+mod race;
+
+use super::level::{LEVELS, Level, Table, table_of};
+use memory::Guarded;
+
+/// A block: its offsets in the source and the target, relative to the same bases as those of the others, and its bytes.
+type Move = (i64, i64, usize);
+
+/// The kernels of all levels that the processor has.
+fn tables() -> impl Iterator<Item = (Level, &'static Table)> {
+    LEVELS.iter().filter_map(|level| Some((*level, table_of(*level)?)))
+}
+
+/// Where the bytes of a side are put.
+#[derive(Debug, Clone, Copy)]
+enum Placement {
+    /// So many bytes after the guard page before them.
+    Start(usize),
+    /// Up to the guard page behind them.
+    End,
+}
+
+/// A source and a target between guard pages, and what the target has to become.
+struct Arena {
+    source: Guarded,
+    target: Guarded,
+    expected: Vec<u8>,
+}
+
+/// Bytes around those of a case that are checked too.
+const MARGIN: usize = 160;
+
+impl Arena {
+    fn new(len: usize) -> Self {
+        let (mut source, mut target) = (Guarded::new(len), Guarded::new(len));
+        for (i, byte) in source.bytes().iter_mut().enumerate() {
+            *byte = (i as u32).wrapping_mul(0x9e37_79b1).to_be_bytes()[0];
+        }
+        target.bytes().fill(0);
+        let expected = vec![0; target.len()];
+        Self { source, target, expected }
+    }
+
+    /// Runs `kernel`, given the bases of both sides, and checks that it did `moves` and nothing else.
+    fn check(&mut self, moves: &[Move], at: Placement, case: &str, kernel: impl FnOnce(*const u8, *mut u8)) {
+        let Some((from, _)) = hull(moves.iter().map(|m| (m.0, m.2))).map(|h| place(h, self.source.len(), at))
+        else {
+            kernel(self.source.as_mut_ptr(), self.target.as_mut_ptr());
+            return;
+        };
+        let hull = hull(moves.iter().map(|m| (m.1, m.2))).expect("as many as in the source");
+        let (to, first) = place(hull, self.target.len(), at);
+        let end = first + (hull.1 - hull.0) as usize;
+        let window = first.saturating_sub(MARGIN)..(end + MARGIN).min(self.target.len());
+        for (i, byte) in window.clone().zip(&mut self.target.bytes()[window.clone()]) {
+            *byte = !(i as u8);
+        }
+        let (source, target) = (self.source.bytes(), self.target.bytes());
+        self.expected[window.clone()].copy_from_slice(&target[window.clone()]);
+        for (s, t, bytes) in moves {
+            let (s, t) = ((from + s) as usize, (to + t) as usize);
+            self.expected[t..t + bytes].copy_from_slice(&source[s..s + bytes]);
+        }
+        let base = self.source.as_mut_ptr().wrapping_offset(from as isize);
+        kernel(base, self.target.as_mut_ptr().wrapping_offset(to as isize));
+        let found = &self.target.bytes()[window.clone()];
+        let expected = &self.expected[window.clone()];
+        let differs = found.iter().zip(expected).position(|(f, e)| f != e);
+        assert!(
+            differs.is_none(),
+            "{case}, {at:?}: byte {:?} of the target differs",
+            differs.map(|d| d + window.start)
+        );
+    }
+}
+
+/// The first byte and the end of all bytes.
+fn hull(mut runs: impl Iterator<Item = (i64, usize)>) -> Option<(i64, i64)> {
+    let first = runs.next()?;
+    let first = (first.0, first.0 + first.1 as i64);
+    Some(runs.fold(first, |(low, high), (at, bytes)| (low.min(at), high.max(at + bytes as i64))))
+}
+
+/// The offset of the base in the buffer, and that of the first byte.
+fn place((low, high): (i64, i64), len: usize, at: Placement) -> (i64, usize) {
+    let first = match at {
+        Placement::Start(misalignment) => misalignment,
+        Placement::End => len - (high - low) as usize,
+    };
+    assert!(first as i64 + high - low <= len as i64, "the arena is too small");
+    (first as i64 - low, first)
+}

@@ -1,0 +1,171 @@
+use super::super::super::nest::NestDim;
+use super::super::schedule;
+use super::{Arena, Move, Placement, tables};
+
+/// Sizes of blocks: every class and its borders.
+const BLOCKS: &[u64] = &[
+    1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16, 17, 20, 24, 28, 29, 31, 32, 33, 40, 48, 56, 57, 63, 64, 65, 96,
+    127, 128, 129, 192, 250, 512, 513, 700,
+];
+
+fn moves(block: u64, dims: &[NestDim]) -> Vec<Move> {
+    let mut all = vec![(0, 0, block as usize)];
+    for dim in dims {
+        let inner = std::mem::take(&mut all);
+        for i in 0..dim.n as i64 {
+            all.extend(inner.iter().map(|m| (m.0 + i * dim.source, m.1 + i * dim.target, m.2)));
+        }
+    }
+    all
+}
+
+fn check(arena: &mut Arena, block: u64, dims: &[NestDim], at: Placement) {
+    let moves = moves(block, dims);
+    for (level, table) in tables() {
+        let case = format!("{level:?}, blocks of {block} in {dims:?}");
+        arena.check(&moves, at, &case, |source, target| {
+            // SAFETY: the arena has the bytes of all moves, which are those of the nest; its sides are apart.
+            unsafe { schedule::nest(table, source, target, block, dims) };
+        });
+    }
+}
+
+/// Strides of one side, for blocks of `block` bytes.
+fn strides(block: i64) -> [i64; 8] {
+    [block, 2 * block, 3 * block, 4 * block, -2 * block, block + 1, 24 * block, -(block + 3)]
+}
+
+#[test]
+fn rows_of_every_block_size_stride_and_length() {
+    let mut arena = Arena::new(2 << 20);
+    let lengths: &[u64] =
+        if cfg!(miri) { &[0, 1, 9] } else { &[0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 18, 31, 33, 47, 64, 65] };
+    let mut turn = 0;
+    for &block in BLOCKS {
+        let size = block as i64;
+        let pairs = strides(size).into_iter().flat_map(|s| [(s, size), (size, s), (s, 3 * size)]);
+        for (source, target) in pairs {
+            for &n in lengths {
+                turn = (turn + 1) % 64;
+                let dims = [NestDim { n, source, target }];
+                check(&mut arena, block, &dims, Placement::Start(turn));
+                check(&mut arena, block, &dims, Placement::End);
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_of_units_of_every_length_and_misalignment() {
+    let mut arena = Arena::new(1 << 16);
+    let step = if cfg!(miri) { 43 } else { 1 };
+    for block in [4_u64, 8] {
+        let size = block as i64;
+        for k in [2, 3, 4, 5] {
+            for (source, target) in [(k * size, size), (size, k * size)] {
+                for n in (0..=130).step_by(step) {
+                    let dims = [NestDim { n, source, target }];
+                    check(&mut arena, block, &dims, Placement::Start(n as usize % 64));
+                    check(&mut arena, block, &dims, Placement::End);
+                }
+                for misalignment in (0..64).step_by(step) {
+                    let dims = [NestDim { n: 35, source, target }];
+                    check(&mut arena, block, &dims, Placement::Start(misalignment));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn source_blocks_may_be_read_more_than_once() {
+    let mut arena = Arena::new(1 << 16);
+    for block in [1, 4, 8, 12, 64] {
+        for n in [1, 9, 40] {
+            let dims = [NestDim { n, source: 0, target: block }];
+            check(&mut arena, block as u64, &dims, Placement::End);
+        }
+    }
+}
+
+/// Dimensions with these counts, dense in the target in the order given, and in the source in the order of `places`, with
+/// `gap` bytes behind every block of it.
+fn array(block: i64, counts: &[u64], places: &[usize], gap: i64) -> Vec<NestDim> {
+    let mut dims: Vec<NestDim> = counts.iter().map(|&n| NestDim { n, source: 0, target: 0 }).collect();
+    let mut stride = block;
+    for dim in &mut dims {
+        dim.target = stride;
+        stride *= dim.n as i64;
+    }
+    let mut stride = block + gap;
+    for &place in places {
+        dims[place].source = stride;
+        stride *= dims[place].n as i64;
+    }
+    dims
+}
+
+fn reversed(dims: &[NestDim]) -> Vec<NestDim> {
+    dims.iter().map(|d| NestDim { n: d.n, source: d.target, target: d.source }).collect()
+}
+
+#[test]
+fn planes_and_volumes_in_every_order_of_dimensions() {
+    const ORDERS: &[&[usize]] = &[
+        &[0, 1],
+        &[1, 0],
+        &[0, 1, 2],
+        &[2, 1, 0],
+        &[1, 0, 2],
+        &[1, 2, 0],
+        &[2, 0, 1],
+        &[3, 1, 0, 2],
+        &[0, 1, 2, 3],
+    ];
+    let mut arena = Arena::new(1 << 20);
+    let counts: &[&[u64]] = if cfg!(miri) {
+        &[&[3, 2, 2, 1]]
+    } else {
+        &[&[8, 8, 4, 2], &[3, 17, 5, 3], &[33, 9, 2, 1], &[16, 40, 3, 2], &[1, 5, 1, 4]]
+    };
+    for counts in counts {
+        for order in ORDERS {
+            for block in [1, 4, 8, 12, 16, 24, 32, 80] {
+                for gap in [0, block, 5] {
+                    let dims = array(block, &counts[..order.len()], order, gap);
+                    for dims in [&dims, &reversed(&dims)] {
+                        check(&mut arena, block as u64, dims, Placement::Start(7 * order.len()));
+                        check(&mut arena, block as u64, dims, Placement::End);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "megabytes")]
+fn matrices_of_both_shapes_are_transposed() {
+    let mut arena = Arena::new(4 << 20);
+    for block in [2, 4, 8, 16, 24] {
+        for (rows, columns) in [(100, 257), (257, 100), (64, 64), (8, 1000), (1000, 7), (65, 129)] {
+            for gap in [0, 8] {
+                let dims = array(block, &[rows, columns], &[1, 0], gap);
+                for dims in [&dims, &reversed(&dims)] {
+                    check(&mut arena, block as u64, dims, Placement::End);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "megabytes")]
+fn long_runs_are_whole() {
+    let mut arena = Arena::new(20 << 20);
+    let long = super::super::stream::STREAM_MIN_BYTES as u64;
+    for (block, misalignment) in [(long, 0), (long + 77, 13), (long - 1, 5), (2 * long + 64, 63)] {
+        check(&mut arena, block, &[], Placement::Start(misalignment));
+        check(&mut arena, block, &[], Placement::End);
+    }
+}

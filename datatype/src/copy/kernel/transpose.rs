@@ -1,0 +1,96 @@
+//! Squares of units transposed in registers: a line of every row is read, and a line of every column written, at once.
+
+use super::super::nest::NestDim;
+
+/// A register of units, two of which can be mixed.
+pub(super) trait Square<const L: usize> {
+    /// The register; `L` units.
+    type Vector: Copy;
+
+    /// # Safety
+    /// A register must be readable at `from`; so must the processor have the instructions, here and below.
+    unsafe fn load(from: *const u8) -> Self::Vector;
+    /// # Safety
+    /// A register must be writable at `to`.
+    unsafe fn store(to: *mut u8, vector: Self::Vector);
+    /// Exchanges the upper half of each group of `2 * distance` units of `a` with the lower half of that of `b`.
+    ///
+    /// # Safety
+    /// The processor must have the instructions.
+    unsafe fn mix(distance: usize, a: Self::Vector, b: Self::Vector) -> (Self::Vector, Self::Vector);
+}
+
+/// Squares that lie side by side along `p` are done before the next along `q`: then pages and half lines are met again soon.
+const SQUARES_ABREAST: usize = 4;
+
+/// Transposes the whole squares of a plane whose source is consecutive along `p` and whose target along `q`. Returns how
+/// much of each dimension that was.
+///
+/// # Safety
+/// All units of the plane must be readable in the source and writable in the target, the sides apart, and the processor have
+/// the instructions of `S`.
+#[inline(always)]
+pub(super) unsafe fn plane<S: Square<L>, const L: usize>(
+    source: *const u8,
+    target: *mut u8,
+    p: &NestDim,
+    q: &NestDim,
+) -> [u64; 2] {
+    let (squares_p, squares_q) = (p.n as usize / L, q.n as usize / L);
+    let place = |i: usize, j: usize| {
+        let (i, j) = ((i * L) as i64, (j * L) as i64);
+        let from = i.wrapping_mul(p.source).wrapping_add(j.wrapping_mul(q.source));
+        let to = i.wrapping_mul(p.target).wrapping_add(j.wrapping_mul(q.target));
+        (source.wrapping_offset(from as isize), target.wrapping_offset(to as isize))
+    };
+    let mut first = 0;
+    while first < squares_p {
+        let end = (first + SQUARES_ABREAST).min(squares_p);
+        for j in 0..squares_q {
+            for i in first..end {
+                let (from, to) = place(i, j);
+                // SAFETY: square `(i, j)` is a part of the plane: `L` registers of the source `q.source` bytes apart, and
+                // `L` of the target `p.target` bytes apart.
+                unsafe { square::<S, L>(from, q.source, to, p.target) };
+            }
+        }
+        first = end;
+    }
+    [(squares_p * L) as u64, (squares_q * L) as u64]
+}
+
+/// # Safety
+/// `L` registers must be readable `source_stride` bytes apart, and writable `target_stride` bytes apart.
+#[inline(always)]
+unsafe fn square<S: Square<L>, const L: usize>(
+    source: *const u8,
+    source_stride: i64,
+    target: *mut u8,
+    target_stride: i64,
+) {
+    // SAFETY: register `i` of both sides; mixing does not touch memory.
+    unsafe {
+        let mut rows = [S::load(source); L];
+        let mut i = 1;
+        while i < L {
+            rows[i] = S::load(source.wrapping_offset((source_stride * i as i64) as isize));
+            i += 1;
+        }
+        let mut distance = 1;
+        while distance < L {
+            let mut i = 0;
+            while i < L {
+                if i & distance == 0 {
+                    (rows[i], rows[i + distance]) = S::mix(distance, rows[i], rows[i + distance]);
+                }
+                i += 1;
+            }
+            distance *= 2;
+        }
+        let mut i = 0;
+        while i < L {
+            S::store(target.wrapping_offset((target_stride * i as i64) as isize), rows[i]);
+            i += 1;
+        }
+    }
+}
