@@ -20,6 +20,7 @@
  *                   its end, memory that is too small
  *   MPI_ERR_OTHER   not everything was processed: the stream, or the caller's array, ended before the range did. What
  *                   there was has been processed. Also: MPI is not initialized, or is finalized.
+ *   MPI_ERR_COUNT, MPI_ERR_CONVERSION   where a function says so
  *   MPI_ERR_NO_MEM  out of memory
  *   MPI_ERR_INTERN  a bug in Capulet
  *
@@ -82,6 +83,32 @@ int MPIT_Type_transpack(const void *sourcebuf, MPI_Count sourcecount, MPI_Dataty
 int MPIT_Type_transpack_range(const void *sourcebuf, MPI_Count sourcecount, MPI_Datatype sourcetype,
                               MPI_Offset sourcestart, void *targetbuf, MPI_Count targetcount, MPI_Datatype targettype,
                               MPI_Offset targetstart, MPI_Offset bytes);
+
+/* Writes a datatype to memory, so that it can be sent or stored: some tens of bytes for types without lists, the same on
+ * every machine and every MPI. *bytesp: the bytes of the message. With a null buf and 0 bufbytes nothing else happens;
+ * otherwise MPI_ERR_ARG if that is more than bufbytes. */
+int MPIT_Type_serialize(MPI_Datatype type, void *buf, MPI_Aint bufbytes, MPI_Aint *bytesp);
+
+/* Makes a datatype from such a message of exactly `bytes` bytes: of the same constructors (a predefined datatype is
+ * duplicated), with the same type map and bounds; committed and initialized. To be freed with MPI_Type_free. A message may
+ * come from anyone: what is not one, or has been changed, is MPI_ERR_TYPE. MPI_ERR_COUNT if this MPI cannot express a
+ * count of it. (The type can be a thousand times as large as its message: limit the length of what strangers send.) */
+int MPIT_Type_deserialize(const void *buf, MPI_Aint bytes, MPI_Datatype *newtype);
+
+/* Converts elements between a typed buffer and the form that they have in a netCDF file: byte order, and the type of the
+ * numbers, in one pass. The elements of the datatype must be of one basic type.
+ *   ncbuf, ncbytes  the data of the file, from element `start` on, and the room there
+ *   nctype          the type in the file: NC_BYTE (1) to NC_UINT64 (11) of netcdf.h
+ *   ncformat        the version of the file format, which decides on the types that there are: 1, 2 or 5
+ *   direction       MPIT_MEMCPY_FROM_USERBUF to encode, MPIT_MEMCPY_TO_USERBUF to decode
+ *   start, end      the elements to convert, counted in the order of the type map over all `count`
+ *   rangep, firstp  how many of these the other type cannot hold, and the first such element (-1 if none); may be null
+ * As with netCDF, where elements are out of range (NC_ERANGE) all the same all are converted, those to what netCDF-C makes
+ * of them; it is reported by MPI_ERR_CONVERSION. MPI_ERR_TYPE if the datatype is of several basic types, or of one that
+ * does not convert to nctype (text and numbers do not). */
+int MPIT_Type_netcdf_translate(void *typebuf, MPI_Count count, MPI_Datatype type, void *ncbuf, MPI_Count ncbytes,
+                               int nctype, int ncformat, int direction, MPI_Count start, MPI_Count end,
+                               MPI_Count *rangep, MPI_Count *firstp);
 
 /* Prints on standard error how the datatype was made, and what is known about it. */
 int MPIT_Type_debug(MPI_Datatype type);

@@ -91,3 +91,13 @@ fn the_header_is_c_of_1989_and_cpp() {
         assert!(output.status.success(), "{standard}: {}", text(&output));
     }
 }
+
+#[test]
+fn types_as_messages() {
+    c("toolkit_message");
+}
+
+#[test]
+fn conversion_to_netcdf() {
+    c("toolkit_netcdf");
+}

@@ -10,9 +10,9 @@ use crate::toolkit::arguments::{Part, buffer, bytes, elements, not_null, wrong};
 use capulet_comm::ErrorClass;
 
 /// `MPIT_MEMCPY_TO_USERBUF`
-const TO_USERBUF: c_int = 0;
+pub(super) const TO_USERBUF: c_int = 0;
 /// `MPIT_MEMCPY_FROM_USERBUF`
-const FROM_USERBUF: c_int = 1;
+pub(super) const FROM_USERBUF: c_int = 1;
 
 /// Copies a range of a stream to or from contiguous memory.
 ///

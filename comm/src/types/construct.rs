@@ -33,8 +33,12 @@ fn order_of(order: ArrayOrder) -> c_int {
     }
 }
 
-fn kind_and_argument(distribution: Distribution) -> Result<(c_int, c_int)> {
-    let argument = |block: Option<u64>| block.map_or(Ok(consts::distribute_default()), number);
+fn kind_and_argument((distribution, processes): (Distribution, u64)) -> Result<(c_int, c_int)> {
+    let argument = |block: Option<u64>| match block {
+        None => Ok(consts::distribute_default()),
+        // MPIs multiply the two, in `int`.
+        Some(block) => number::<c_int, _>(block.saturating_mul(processes)).and_then(|_| number(block)),
+    };
     Ok(match distribution {
         Distribution::None => (consts::distribute_none(), consts::distribute_default()),
         Distribution::Block(block) => (consts::distribute_block(), argument(block)?),
@@ -213,7 +217,8 @@ macro_rules! convention {
                         let (processes, rank): (c_int, c_int) = (number(processes)?, number(*rank)?);
                         let dims: c_int = number(gsizes.len())?;
                         let (sizes, grid): (Vec<Length>, Vec<c_int>) = (numbers(gsizes)?, numbers(psizes)?);
-                        let pairs = distributions.iter().map(|dim| kind_and_argument(*dim));
+                        let pairs =
+                            distributions.iter().copied().zip(psizes.iter().copied()).map(kind_and_argument);
                         let (kinds, arguments): (Vec<_>, Vec<_>) =
                             pairs.collect::<Result<Vec<_>>>()?.into_iter().unzip();
                         let order = order_of(*order);

@@ -120,6 +120,24 @@ impl MpiType {
         }
     }
 
+    /// A handle for someone else, who frees it whatever the type is: of a predefined type this is a duplicate. Local.
+    ///
+    /// # Errors
+    /// If MPI fails.
+    pub fn into_handle(self) -> Result<ffi::MPI_Datatype> {
+        let owned = match self.handle {
+            Handle::Predefined(handle) => OwnedType::duplicate_of(handle)?,
+            Handle::Derived(shared) => match Arc::try_unwrap(shared) {
+                Ok(owned) => owned,
+                Err(shared) => OwnedType::duplicate_of(shared.raw())?,
+            },
+        };
+        if cached(process()?, owned.raw())?.is_none() {
+            cache(process()?, owned.raw(), self.datatype)?;
+        }
+        Ok(owned.give_away())
+    }
+
     /// A type of this MPI that is described like `datatype`: the predefined type itself, or a committed one that
     /// [`MpiType::datatype_of`] knows. Local.
     ///

@@ -1,0 +1,98 @@
+//! Conversion between memory and the types of netCDF's classic files.
+
+use std::ffi::{c_int, c_void};
+
+use capulet_comm::ErrorClass;
+use capulet_datatype::{NetcdfFormat, NetcdfType, TranslateError, Translation};
+
+use crate::abi::{Count, MPI_Datatype, export_as};
+use crate::guard::{Failure, failure, returning};
+use crate::toolkit::arguments::{Part, buffer, initialized, not_null, wrong};
+use crate::toolkit::copy::{FROM_USERBUF, TO_USERBUF};
+
+export_as! {
+    ["MPIT_Type_netcdf_translate"]
+    /// Converts elements to or from the form of a netCDF file. Local.
+    fn Type_netcdf_translate(
+        base: *mut c_void, count: Count, datatype: MPI_Datatype, packed: *mut c_void, room: Count, external: c_int,
+        format: c_int, direction: c_int, start: Count, end: Count, misfits: *mut Count, first: *mut Count
+    ) -> c_int {
+        returning("MPIT_Type_netcdf_translate", || {
+            let translation = compile(count, datatype, external, format)?;
+            if direction != TO_USERBUF && direction != FROM_USERBUF {
+                return Err(wrong(format!("{direction} is no direction")));
+            }
+            let part = Part::of(translation.elements(), start, end)?;
+            let bytes = translation.packed_bytes(part.range.clone()).map_err(|error| refused(&error))?;
+            if u64::try_from(room).map_err(|_| wrong(format!("a negative size, {room}")))? < bytes {
+                return Err(wrong(format!("{room} bytes for {bytes} bytes of the file")));
+            }
+            if bytes > 0 {
+                buffer(base, translation.tiled(), bytes)?;
+                not_null(packed, "the data of the file")?;
+            }
+            let range = part.range.clone();
+            // SAFETY: the caller's buffers: the elements of the range are among those of the one, and the other has the
+            // room that they take.
+            let outcome = unsafe {
+                if direction == FROM_USERBUF {
+                    translation.encode_raw(base.cast(), range, packed.cast())
+                } else {
+                    translation.decode_raw(packed.cast(), range, base.cast())
+                }
+            };
+            // SAFETY: the caller's numbers.
+            unsafe { report(&outcome, misfits, first) };
+            outcome.map_err(|error| refused(&error))?;
+            part.finish()
+        })
+    }
+}
+
+fn compile(
+    count: Count,
+    datatype: MPI_Datatype,
+    external: c_int,
+    format: c_int,
+) -> Result<Translation, Failure> {
+    let described = initialized(datatype)?;
+    let count = u64::try_from(count).map_err(|_| wrong(format!("a negative count, {count}")))?;
+    let external =
+        NetcdfType::from_number(external).ok_or_else(|| wrong(format!("{external} is no type of netCDF")))?;
+    let format = match format {
+        1 => NetcdfFormat::Cdf1,
+        2 => NetcdfFormat::Cdf2,
+        5 => NetcdfFormat::Cdf5,
+        _ => return Err(wrong(format!("{format} is no version of the format"))),
+    };
+    Translation::netcdf(&described, count, external, format).map_err(|error| refused(&error))
+}
+
+/// The failure of a translation.
+fn refused(error: &TranslateError) -> Failure {
+    let class = match error {
+        TranslateError::OutOfRange { .. } => ErrorClass::Conversion,
+        TranslateError::Mixed | TranslateError::Unsupported { .. } | TranslateError::TextAndNumbers => {
+            ErrorClass::Type
+        }
+        _ => ErrorClass::Arg,
+    };
+    failure(class, error.to_string())
+}
+
+/// Tells how many elements were out of range, and which was the first.
+///
+/// # Safety
+/// Each pointer is null or valid for writing.
+unsafe fn report(outcome: &Result<(), TranslateError>, misfits: *mut Count, first: *mut Count) {
+    let (number, place) = match outcome {
+        Err(TranslateError::OutOfRange { first, count }) => (*count as Count, *first as Count),
+        _ => (0, -1),
+    };
+    for (target, value) in [(misfits, number), (first, place)] {
+        if !target.is_null() {
+            // SAFETY: not null, so valid by the caller's promise.
+            unsafe { target.write(value) };
+        }
+    }
+}

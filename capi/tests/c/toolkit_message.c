@@ -1,0 +1,148 @@
+/* Types as messages: what comes back is the same type, on every rank; what is no message is refused. */
+#include "capulet_types.h"
+#include "types.h"
+
+static unsigned char memory[ROOM], packed[ROOM], again[ROOM];
+static char message[100000];
+
+static void same_bounds(MPI_Datatype left, MPI_Datatype right)
+{
+    MPI_Aint lb, extent, other_lb, other_extent;
+    MPI_Type_get_extent(left, &lb, &extent);
+    MPI_Type_get_extent(right, &other_lb, &other_extent);
+    CHECK(lb == other_lb && extent == other_extent);
+    MPI_Type_get_true_extent(left, &lb, &extent);
+    MPI_Type_get_true_extent(right, &other_lb, &other_extent);
+    CHECK(lb == other_lb && extent == other_extent);
+}
+
+static void same_constructor(MPI_Datatype left, MPI_Datatype right, int derived)
+{
+    int ints, addresses, types, combiner, other[4];
+    MPI_Type_get_envelope(left, &ints, &addresses, &types, &combiner);
+    MPI_Type_get_envelope(right, &other[0], &other[1], &other[2], &other[3]);
+    if (derived)
+        CHECK(ints == other[0] && addresses == other[1] && types == other[2] && combiner == other[3]);
+    else
+        CHECK(other[3] == MPI_COMBINER_DUP);
+}
+
+static void there_and_back(void)
+{
+    for (int i = 0; i < sample_count; i++) {
+        MPI_Datatype type = samples[i].type, made = MPI_DATATYPE_NULL;
+        MPI_Aint bytes = -1, asked = -1;
+        CHECK_OK(MPIT_Type_init(type));
+        CHECK_OK(MPIT_Type_serialize(type, NULL, 0, &asked));
+        CHECK_OK(MPIT_Type_serialize(type, message, asked, &bytes));
+        CHECK(bytes == asked && bytes > 0 && bytes < 120);
+        CHECK_OK(MPIT_Type_deserialize(message, bytes, &made));
+        CHECK(MPIT_Type_is_initialized(made));
+        same_bounds(type, made);
+        same_constructor(type, made, samples[i].derived);
+        int length = pack(memory + BEFORE, 3, type, packed);
+        CHECK(pack(memory + BEFORE, 3, made, again) == length && memcmp(packed, again, length) == 0);
+        CHECK_OK(MPIT_Type_memcpy(memory + BEFORE, 3, made, again, MPIT_MEMCPY_FROM_USERBUF, 0, length));
+        CHECK(memcmp(packed, again, length) == 0);
+        MPI_Type_free(&made);
+    }
+}
+
+/* The last rank gets a type of rank 0, and receives with it. */
+static void to_another_rank(void)
+{
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+    MPI_Aint bytes = 0;
+    double values[200] = {0};
+    if (rank == 0) {
+        MPI_Datatype column;
+        MPI_Type_vector(10, 1, 10, MPI_DOUBLE, &column);
+        MPI_Type_create_resized(column, 0, sizeof(double), &type);
+        MPI_Type_free(&column);
+        MPI_Type_commit(&type);
+        CHECK_OK(MPIT_Type_init(type));
+        CHECK_OK(MPIT_Type_serialize(type, message, sizeof message, &bytes));
+    }
+    MPI_Bcast(&bytes, 1, MPI_AINT, 0, MPI_COMM_WORLD);
+    MPI_Bcast(message, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+    if (rank != 0)
+        CHECK_OK(MPIT_Type_deserialize(message, bytes, &type));
+    if (size > 1 && rank == 0) {
+        for (int i = 0; i < 100; i++)
+            values[i] = i;
+        MPI_Send(values, 3, type, size - 1, 0, MPI_COMM_WORLD);
+    }
+    if (size > 1 && rank == size - 1) {
+        MPI_Recv(values, 3, type, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (int i = 0; i < 100; i++)
+            CHECK(values[i] == (i % 10 < 3 ? i : 0));
+    }
+    MPI_Type_free(&type);
+}
+
+static void what_is_no_message(void)
+{
+    MPI_Datatype rows, made = MPI_INT;
+    MPI_Aint bytes = 77, needed;
+    MPI_Type_vector(10, 1, 2, MPI_INT, &rows);
+    CHECK_CLASS(MPI_ERR_TYPE, MPIT_Type_serialize(MPI_DATATYPE_NULL, message, 1000, &bytes));
+    CHECK_CLASS(MPI_ERR_TYPE, MPIT_Type_serialize(rows, message, 1000, &bytes));
+    MPI_Type_commit(&rows);
+    CHECK_OK(MPIT_Type_init(rows));
+    CHECK_CLASS(MPI_ERR_ARG, MPIT_Type_serialize(rows, message, -1, &bytes));
+    CHECK_CLASS(MPI_ERR_ARG, MPIT_Type_serialize(rows, message, 1000, NULL));
+    CHECK(bytes == 77);
+    CHECK_CLASS(MPI_ERR_ARG, MPIT_Type_serialize(rows, NULL, 1000, &bytes));
+    CHECK_OK(MPIT_Type_serialize(rows, NULL, 0, &needed));
+    memset(message, 0x55, sizeof message);
+    CHECK_CLASS(MPI_ERR_ARG, MPIT_Type_serialize(rows, message, needed - 1, &bytes));
+    CHECK(bytes == needed && message[0] == 0x55);
+    CHECK_OK(MPIT_Type_serialize(rows, message, needed, &bytes));
+    CHECK_CLASS(MPI_ERR_ARG, MPIT_Type_deserialize(NULL, bytes, &made));
+    CHECK_CLASS(MPI_ERR_ARG, MPIT_Type_deserialize(message, -1, &made));
+    CHECK_CLASS(MPI_ERR_ARG, MPIT_Type_deserialize(message, bytes, NULL));
+    for (MPI_Aint length = 0; length < bytes; length++)
+        CHECK_CLASS(MPI_ERR_TYPE, MPIT_Type_deserialize(message, length, &made));
+    CHECK_CLASS(MPI_ERR_TYPE, MPIT_Type_deserialize(message, bytes + 1, &made));
+    for (MPI_Aint at = 0; at < 8 * bytes; at++) {
+        message[at / 8] ^= (char)(1 << at % 8);
+        CHECK_CLASS(MPI_ERR_TYPE, MPIT_Type_deserialize(message, bytes, &made));
+        message[at / 8] ^= (char)(1 << at % 8);
+    }
+    CHECK(made == MPI_INT);
+    CHECK_OK(MPIT_Type_deserialize(message, bytes, &made));
+    MPI_Type_free(&made);
+    MPI_Type_free(&rows);
+}
+
+/* 2^50 bytes in 20 bytes of message. */
+static void large(void)
+{
+    MPI_Datatype type, next, made;
+    MPI_Aint bytes;
+    MPI_Count size = 0;
+    MPI_Type_contiguous(1 << 25, MPI_BYTE, &type);
+    MPI_Type_vector(1 << 25, 1, 2, type, &next);
+    MPI_Type_commit(&next);
+    CHECK_OK(MPIT_Type_init(next));
+    CHECK_OK(MPIT_Type_serialize(next, message, 100, &bytes));
+    CHECK_OK(MPIT_Type_deserialize(message, bytes, &made));
+    MPI_Type_size_x(made, &size);
+    CHECK(size == (MPI_Count)1 << 50);
+    MPI_Type_free(&type);
+    MPI_Type_free(&next);
+    MPI_Type_free(&made);
+}
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    make_samples();
+    number(memory);
+    there_and_back();
+    to_another_rank();
+    what_is_no_message();
+    large();
+    free_samples();
+    return finish();
+}
