@@ -1,7 +1,7 @@
 /* Figure 2 of "Processing MPI Datatypes Outside MPI" (Ross, Latham, Gropp, Lusk and Thakur, 2009), complete: a memcpy between
  * a typed buffer and a contiguous one, built from leaf functions.
  *
- *   mpicc -I capi/include examples/memcpy_from_leaves.c -o memcpy_from_leaves target/openmpi/release/libcapulet_openmpi.so
+ *   mpicc -I target/openmpi/release examples/memcpy_from_leaves.c -o memcpy_from_leaves target/openmpi/release/libcapulet_openmpi.so
  *   LD_LIBRARY_PATH=target/openmpi/release mpiexec -n 2 ./memcpy_from_leaves
  *
  * (with mpicc and the library of the same MPI). It packs and unpacks the inner cells of a plate, a list of particles and a

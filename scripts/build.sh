@@ -15,6 +15,7 @@ for mpi in openmpi mpich mpich5; do
         cp "$out/libcapulet.so" "$library.new"
         mv "$library.new" "$library"
     fi
+    cp capi/include/capulet_types.h "$out/"
 done
 
 # One library serves both versions of Open MPI; the benches measure each by itself.
