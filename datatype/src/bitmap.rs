@@ -7,6 +7,8 @@ use crate::facts::bits_shape;
 
 /// Words that one entry of the directory counts up to: 512 units.
 const STEP: usize = 8;
+/// Units that one entry of the directory of blocks counts up to.
+const UNITS_PER_ENTRY: u64 = 512;
 
 /// Units at multiples of their length from the first byte on, in rising order. Bit 0 and the highest bit are set.
 #[derive(Debug, PartialEq)]
@@ -18,6 +20,8 @@ pub(crate) struct Bitmap {
     /// Units that are present.
     units: u64,
     ranks: Box<[Rank]>,
+    /// The block of `STEP` words that holds every 512th unit, and the last block.
+    blocks: Box<[u32]>,
     shape: u128,
 }
 
@@ -32,7 +36,8 @@ struct Rank {
 /// Memory of a bitmap over that many places, in bytes.
 pub(crate) fn bitmap_bytes(places: u64) -> u64 {
     let words = places.div_ceil(64);
-    words * 8 + words.div_ceil(STEP as u64) * 8
+    // The directory of places, and at most as much for that of units.
+    words * 8 + words.div_ceil(STEP as u64) * (8 + 4) + 16
 }
 
 impl Bitmap {
@@ -61,8 +66,17 @@ impl Bitmap {
                 carry = word >> 63;
             }
         }
+        let mut blocks = Vec::with_capacity(units as usize / UNITS_PER_ENTRY as usize + 2);
+        for (block, rank) in ranks.iter().enumerate().skip(1) {
+            while (blocks.len() as u64) * UNITS_PER_ENTRY < rank.units.into() {
+                blocks.push(block as u32 - 1);
+            }
+        }
+        while (blocks.len() as u64) * UNITS_PER_ENTRY < u64::from(units) + UNITS_PER_ENTRY {
+            blocks.push(ranks.len() as u32 - 1);
+        }
         let shape = bits_shape(unit, &words);
-        Self { unit, words, units: units.into(), ranks: ranks.into(), shape }
+        Self { unit, words, units: units.into(), ranks: ranks.into(), blocks: blocks.into(), shape }
     }
 
     /// The fingerprint.
@@ -75,9 +89,13 @@ impl Bitmap {
         self.units
     }
 
-    /// The place of unit number `unit`. O(log n).
+    /// The place of unit number `unit`. O(log n) at worst, O(1) where units are spread evenly.
+    #[inline]
     pub(crate) fn select(&self, unit: u64) -> u64 {
-        let block = self.ranks.partition_point(|rank| u64::from(rank.units) <= unit) - 1;
+        let entry = (unit / UNITS_PER_ENTRY) as usize;
+        let (first, last) = (self.blocks[entry] as usize, self.blocks[entry + 1] as usize);
+        let block =
+            first + self.ranks[first + 1..=last].partition_point(|rank| u64::from(rank.units) <= unit);
         let (mut word, mut left) = (block * STEP, (unit - u64::from(self.ranks[block].units)) as u32);
         loop {
             let ones = self.words[word].count_ones();
@@ -123,7 +141,7 @@ impl Bitmap {
 
     /// Memory of the map and its directory, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
-        size_of_val(&*self.words) + size_of_val(&*self.ranks)
+        size_of_val(&*self.words) + size_of_val(&*self.ranks) + size_of_val(&*self.blocks)
     }
 }
 
@@ -155,14 +173,30 @@ pub(crate) fn try_for_each_run<B>(
     mut count: u64,
     mut visit: impl FnMut(u64, u64) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
-    let mut place = first;
+    let mut word = (first / 64) as usize;
+    let mut bits = words[word] & !0 << (first % 64);
     while count > 0 {
-        let run = run_at(words, place).min(count);
+        while bits == 0 {
+            word += 1;
+            bits = words[word];
+        }
+        let begin = bits.trailing_zeros();
+        let end = begin + (bits >> begin).trailing_ones();
+        let (place, mut run) = (word as u64 * 64 + u64::from(begin), u64::from(end - begin));
+        bits = if end < 64 { bits & !0 << end } else { 0 };
+        // A run that goes on in the next words.
+        while end == 64 && bits == 0 && run < count {
+            word += 1;
+            let more = words.get(word).map_or(0, |word| word.trailing_ones());
+            run += u64::from(more);
+            if more < 64 {
+                bits = words.get(word).map_or(0, |bits| bits & !0 << more);
+                break;
+            }
+        }
+        let run = run.min(count);
         visit(place, run)?;
         count -= run;
-        if count > 0 {
-            place = next_unit(words, place + run);
-        }
     }
     ControlFlow::Continue(())
 }

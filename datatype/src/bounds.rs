@@ -48,6 +48,10 @@ impl Span {
         Self { low: displacement.into(), high: displacement.into() }
     }
 
+    pub(crate) fn between(low: i64, high: i64) -> Self {
+        Self { low: low.into(), high: high.into() }
+    }
+
     /// The span of `n > 0` copies of this one, `stride` bytes apart.
     pub(crate) fn repeated(self, n: u64, stride: i64) -> Result<Self> {
         self.ranged(0, n - 1, stride)

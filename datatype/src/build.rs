@@ -40,10 +40,77 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
+    /// Adds a list of blocks, each of `length(i)` old elements at `displacements[i]` times `unit` bytes.
+    fn list(&mut self, length: impl Fn(usize) -> u64, displacements: &[i64], unit: i64) -> Result<()> {
+        let old = &self.old.0;
+        if old.marks != Marks::Empty
+            && let Some(placed) = Placed::list(self.old, &length, displacements, unit)
+        {
+            if placed.copies > 0 {
+                self.collector.add(&old.bounds, old.marks, old.align, self.old.size() > 0, placed.span);
+            }
+            self.order = self.order.then(placed.order);
+            self.copies = placed.copies;
+            return Ok(());
+        }
+        for (i, &displacement) in displacements.iter().enumerate() {
+            if length(i) > 0 {
+                self.blocks(in_bytes(displacement, unit)?, 1, length(i), 0)?;
+            }
+        }
+        Ok(())
+    }
+
     fn finish(self, combiner: Combiner) -> Result<Datatype> {
         let (bounds, marks) = self.collector.finish()?;
         let signature = repeated(self.old.signature(), self.copies)?;
         finish(combiner, bounds, marks, self.old.0.align, self.old.0.depth, self.order, signature)
+    }
+}
+
+/// Blocks of one old type, taken together.
+struct Placed {
+    /// Where copies lie; of no meaning if there are none.
+    span: Span,
+    order: Order,
+    copies: u64,
+}
+
+impl Placed {
+    /// Blocks of `length(i)` old elements at `displacements[i]` times `unit` bytes, in one pass of plain arithmetic; `None` if
+    /// that overflows, which says nothing yet about the type.
+    fn list(old: &Datatype, length: impl Fn(usize) -> u64, displacements: &[i64], unit: i64) -> Option<Self> {
+        let extent = old.extent();
+        // What an element reaches from its displacement to the first and last of its basic elements.
+        let (first, last) = match old.0.order {
+            Order::Rising { first, last } => (first, last),
+            Order::Empty | Order::Falling => (0, 0),
+        };
+        let repeats = old.0.order.repeated(2, extent).is_nondecreasing();
+        let (mut low, mut high, mut copies, mut longest) = (i64::MAX, i64::MIN, 0_u64, 0_u64);
+        let (mut rising, mut seam, mut start) = (true, i64::MIN, None);
+        for (i, displacement) in displacements.iter().enumerate() {
+            let n = length(i);
+            if n == 0 {
+                continue;
+            }
+            let from = displacement.checked_mul(unit)?;
+            let to = i64::try_from(n - 1).ok()?.checked_mul(extent)?.checked_add(from)?;
+            copies = copies.checked_add(n)?;
+            longest = longest.max(n);
+            (low, high) = (low.min(from).min(to), high.max(from).max(to));
+            rising &= seam <= from.checked_add(first)?;
+            seam = to.checked_add(last)?;
+            start = start.or(Some(from));
+        }
+        let order = match (old.0.order, start) {
+            (Order::Empty, _) | (_, None) => Order::Empty,
+            (Order::Rising { .. }, Some(start)) if rising && (longest < 2 || repeats) => {
+                Order::Rising { first: start + first, last: seam }
+            }
+            _ => Order::Falling,
+        };
+        Some(Self { span: Span::between(low, high), order, copies })
     }
 }
 
@@ -157,11 +224,7 @@ impl Datatype {
     pub fn indexed(blocklengths: &[u64], displacements: &[i64], old: &Self) -> Result<Self> {
         same_length("displacements", displacements.len(), blocklengths.len())?;
         let mut parts = Parts::of(old);
-        for (&blocklength, &displacement) in blocklengths.iter().zip(displacements) {
-            if blocklength > 0 {
-                parts.blocks(in_bytes(displacement, old.extent())?, 1, blocklength, 0)?;
-            }
-        }
+        parts.list(|i| blocklengths[i], displacements, old.extent())?;
         let (blocklengths, displacements) = (blocklengths.into(), displacements.into());
         parts.finish(Combiner::Indexed { blocklengths, displacements, old: old.clone() })
     }
@@ -173,9 +236,7 @@ impl Datatype {
     pub fn hindexed(blocklengths: &[u64], displacements_bytes: &[i64], old: &Self) -> Result<Self> {
         same_length("displacements", displacements_bytes.len(), blocklengths.len())?;
         let mut parts = Parts::of(old);
-        for (&blocklength, &displacement) in blocklengths.iter().zip(displacements_bytes) {
-            parts.blocks(displacement, 1, blocklength, 0)?;
-        }
+        parts.list(|i| blocklengths[i], displacements_bytes, 1)?;
         let (blocklengths, displacements_bytes) = (blocklengths.into(), displacements_bytes.into());
         parts.finish(Combiner::Hindexed { blocklengths, displacements_bytes, old: old.clone() })
     }
@@ -186,11 +247,7 @@ impl Datatype {
     /// [`TypeError::Overflow`], [`TypeError::TooDeep`].
     pub fn indexed_block(blocklength: u64, displacements: &[i64], old: &Self) -> Result<Self> {
         let mut parts = Parts::of(old);
-        if blocklength > 0 {
-            for &displacement in displacements {
-                parts.blocks(in_bytes(displacement, old.extent())?, 1, blocklength, 0)?;
-            }
-        }
+        parts.list(|_| blocklength, displacements, old.extent())?;
         let displacements = displacements.into();
         parts.finish(Combiner::IndexedBlock { blocklength, displacements, old: old.clone() })
     }
@@ -201,9 +258,7 @@ impl Datatype {
     /// [`TypeError::Overflow`], [`TypeError::TooDeep`].
     pub fn hindexed_block(blocklength: u64, displacements_bytes: &[i64], old: &Self) -> Result<Self> {
         let mut parts = Parts::of(old);
-        for &displacement in displacements_bytes {
-            parts.blocks(displacement, 1, blocklength, 0)?;
-        }
+        parts.list(|_| blocklength, displacements_bytes, 1)?;
         let displacements_bytes = displacements_bytes.into();
         parts.finish(Combiner::HindexedBlock { blocklength, displacements_bytes, old: old.clone() })
     }
@@ -217,22 +272,24 @@ impl Datatype {
         same_length("displacements", displacements_bytes.len(), blocklengths.len())?;
         same_length("types", types.len(), blocklengths.len())?;
         let (mut collector, mut order, mut signatures) = (Collector::new(), Order::Empty, Vec::new());
-        let (mut align, mut depth, mut bytes) = (1, 0, 0_u64);
-        for ((&n, &displacement), old) in blocklengths.iter().zip(displacements_bytes).zip(types) {
+        let (mut align, mut depth, mut bytes, mut from) = (1, 0, 0_u64, 0);
+        // Neighbors of one type are taken together.
+        for group in types.chunk_by(|left, right| Arc::ptr_eq(&left.0, &right.0)) {
+            let (old, to) = (&group[0], from + group.len());
             depth = depth.max(old.0.depth);
-            if n == 0 || old.0.marks == Marks::Empty {
-                continue;
+            if old.0.marks != Marks::Empty {
+                let mut parts = Parts { old, collector, order: Order::Empty, copies: 0 };
+                parts.list(|i| blocklengths[from + i], &displacements_bytes[from..to], 1)?;
+                collector = parts.collector;
+                if old.size() > 0 && parts.copies > 0 {
+                    align = align.max(old.0.align);
+                    order = order.then(parts.order);
+                    let signature = repeated(old.signature(), parts.copies)?;
+                    bytes = bytes.saturating_add(signature.bytes());
+                    signatures.push(signature);
+                }
             }
-            let span = Span::at(displacement).repeated(n, old.extent())?;
-            let has_data = old.size() > 0;
-            collector.add(&old.0.bounds, old.0.marks, old.0.align, has_data, span);
-            if has_data {
-                align = align.max(old.0.align);
-                order = order.then(old.0.order.repeated(n, old.extent()).shifted(displacement));
-                let signature = repeated(old.signature(), n)?;
-                bytes = bytes.saturating_add(signature.bytes());
-                signatures.push(signature);
-            }
+            from = to;
         }
         if i64::try_from(bytes).is_err() {
             return overflow("the size");

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::layout::Run;
+use crate::locate::certain_run;
 use crate::tiled::Tiled;
 use crate::walk::{Span, Walker};
 
@@ -42,11 +43,24 @@ struct Ahead {
     end: u64,
     /// How many runs to fetch at the next refill: few after a seek, more when walking on.
     fetch: usize,
+    /// Whether the only run held is known to end where it is said to.
+    complete: bool,
 }
 
 impl Ahead {
     const fn at(position: u64) -> Self {
-        Self { runs: [Run { offset: 0, len: 0 }; AHEAD], first: 0, len: 0, end: position, fetch: 2 }
+        Self {
+            runs: [Run { offset: 0, len: 0 }; AHEAD],
+            first: 0,
+            len: 0,
+            end: position,
+            fetch: 1,
+            complete: false,
+        }
+    }
+
+    fn restart(&mut self, position: u64) {
+        (self.first, self.len, self.end, self.fetch, self.complete) = (0, 0, position, 1, false);
     }
 }
 
@@ -76,7 +90,7 @@ impl Cursor {
         let stream = stream.min(self.tiled.size());
         if stream != self.position {
             self.position = stream;
-            self.ahead = Ahead::at(stream);
+            self.ahead.restart(stream);
         }
     }
 
@@ -109,10 +123,20 @@ impl Cursor {
     fn refill(&mut self) {
         let ahead = &mut self.ahead;
         let left = self.tiled.size() - ahead.end;
-        if ahead.len >= 2 || left == 0 {
+        if ahead.len >= 2 || left == 0 || (ahead.complete && ahead.len > 0) {
             return;
         }
         let Some(root) = self.tiled.root() else { return };
+        if ahead.fetch == 1 {
+            ahead.fetch = 2;
+            // After a seek, most often one run is asked for: the walker is for those who go on.
+            if let Some(run) = certain_run(root, ahead.end) {
+                (ahead.runs[0], ahead.len, ahead.complete) = (run, 1, true);
+                ahead.end += run.len;
+                return;
+            }
+        }
+        ahead.complete = false;
         ahead.runs[0] = ahead.runs[ahead.first.min(AHEAD - 1)];
         ahead.first = 0;
         let (mut held, mut taken, wanted) = (ahead.len, 0, ahead.fetch);

@@ -41,6 +41,7 @@ mod facts;
 mod flatten;
 mod layout;
 mod lists;
+mod locate;
 mod lower;
 mod named;
 mod order;

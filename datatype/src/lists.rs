@@ -178,35 +178,63 @@ impl PartialEq for DisplacementList {
     }
 }
 
-/// One in so many starts is kept once more, close together, so that a search stays in few cache lines.
-const COARSE_STEP: usize = 128;
+/// So many runs share an entry of the directory, on average.
+const RUNS_PER_ENTRY: usize = 128;
 
 /// Displacements and starts of runs; one more start than runs, the last being the length of the stream.
 #[derive(Debug)]
 pub(crate) struct Table<S: Start> {
     displacements: Box<[S::Place]>,
     starts: Box<[S]>,
-    coarse: Box<[S]>,
+    /// The run that holds every stream position that is a multiple of 2 to the power of `shift`, and the last run.
+    directory: Box<[u32]>,
+    shift: u32,
 }
 
 impl<S: Start> Table<S> {
     pub(crate) fn new(displacements: Vec<S::Place>, starts: Vec<S>) -> Self {
-        debug_assert_eq!(displacements.len() + 1, starts.len());
-        let coarse = starts[..displacements.len()].iter().step_by(COARSE_STEP).copied().collect();
-        Self { displacements: displacements.into(), starts: starts.into(), coarse }
+        let n = displacements.len();
+        debug_assert_eq!(n + 1, starts.len());
+        let size = starts[n].wide();
+        // A search in a directory by position is one look-up, then a few steps in few cache lines.
+        let shift = (size / n.div_ceil(RUNS_PER_ENTRY) as u64).max(1).ilog2();
+        let entries = if u32::try_from(n).is_ok() { (size - 1) >> shift } else { 0 };
+        let mut directory = Vec::with_capacity(entries as usize + 2);
+        let mut run = 0;
+        for entry in 0..=entries {
+            run = gallop(&starts[..n], run, S::narrowed(entry << shift));
+            directory.push(run as u32);
+        }
+        directory.push((n - 1) as u32);
+        let directory = if entries > 0 { directory.into() } else { Box::default() };
+        Self { displacements: displacements.into(), starts: starts.into(), directory, shift }
     }
 
+    #[inline]
     fn locate(&self, position: u64) -> (usize, u64) {
+        let entry = (position >> self.shift) as usize;
+        let (from, to) = match self.directory.get(entry..entry + 2) {
+            Some(&[from, to]) => (from as usize, to as usize),
+            _ => (0, self.displacements.len() - 1),
+        };
         let position = S::narrowed(position);
-        let from = (self.coarse.partition_point(|&start| start <= position) - 1) * COARSE_STEP;
-        let to = (from + COARSE_STEP).min(self.displacements.len());
-        let entry = from + self.starts[from..to].partition_point(|&start| start <= position) - 1;
-        (entry, position.wide() - self.starts[entry].wide())
+        let run = from + self.starts[from + 1..=to].partition_point(|&start| start <= position);
+        (run, position.wide() - self.starts[run].wide())
     }
 
     fn heap_bytes(&self) -> usize {
-        size_of_val(&*self.displacements) + size_of_val(&*self.starts) + size_of_val(&*self.coarse)
+        size_of_val(&*self.displacements) + size_of_val(&*self.starts) + size_of_val(&*self.directory)
     }
+}
+
+/// The last of the rising `starts` that is not above `position`, at or behind entry `from`, in steps that double.
+fn gallop<S: Start>(starts: &[S], from: usize, position: S) -> usize {
+    let mut step = RUNS_PER_ENTRY;
+    while from + step < starts.len() && starts[from + step] <= position {
+        step *= 2;
+    }
+    let to = (from + step).min(starts.len());
+    from + starts[from..to].partition_point(|&start| start <= position) - 1
 }
 
 /// An owned list of runs.

@@ -3,6 +3,8 @@
 //! All places of bytes were checked when the tree was built, so displacements are summed with wrapping arithmetic: the sum
 //! that counts, the place of a byte, is exact.
 
+use std::sync::Arc;
+
 use crate::arrays::{Axis, axes, darray_choice, subarray_choice};
 use crate::canon::{list, repeat, sequence, shift};
 use crate::named::Named;
@@ -74,16 +76,28 @@ fn lower_struct(
     types: &[Datatype],
 ) -> Option<Piece> {
     let fields = || blocklengths.iter().zip(displacements).zip(types);
-    let is_run = |(n, old): (u64, &Datatype)| {
-        let block = old.layout().root().map(Piece::as_block);
-        n == 0 || block.is_none_or(|block| block.is_some() && (n == 1 || old.layout().is_dense()))
-    };
-    if !fields().all(|((&n, _), old)| is_run((n, old))) {
+    let same = |left: &Datatype, right: &Datatype| Arc::ptr_eq(&left.0, &right.0);
+    let mut lengths = blocklengths;
+    let mut all_runs = types.chunk_by(same).map(|group| {
+        let (here, rest) = lengths.split_at(group.len());
+        lengths = rest;
+        let layout = group[0].layout();
+        match layout.root().map(|root| root.as_block().is_some()) {
+            None => true,
+            Some(is_run) => here.iter().all(|&n| n == 0 || (is_run && (n == 1 || layout.is_dense()))),
+        }
+    });
+    if !all_runs.all(|is_run| is_run) {
         return sequence(fields().filter_map(|((&n, &at), old)| Some(shift(block(old, n)?, at))).collect());
     }
-    let runs = fields().filter_map(|((&n, &at), old)| {
-        let root = old.layout().root()?;
-        Some((at.wrapping_add(root.base), n.wrapping_mul(root.facts.size)))
+    // First byte and length of the type before; the same type is not looked at again.
+    let (mut last, mut base, mut bytes) = (None, 0, 0);
+    let runs = fields().map(|((&n, &at), old)| {
+        if !last.is_some_and(|last| same(last, old)) {
+            (base, bytes) = old.layout().root().map_or((0, 0), |root| (root.base, root.facts.size));
+            last = Some(old);
+        }
+        (at.wrapping_add(base), n.wrapping_mul(bytes))
     });
     list_of_runs(datatype, types.len(), runs)
 }

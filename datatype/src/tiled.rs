@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::canon::repeat;
 use crate::error::{Result, TypeError, overflow};
 use crate::layout::Layout;
+use crate::locate::{bytes_below, offset_of};
 use crate::piece::{Leaf, Piece};
 
 /// `count` instances of a layout, instance `i` at `i` extents. Its *stream* is the data of all instances, in order.
@@ -173,85 +174,6 @@ fn count_until(piece: &Piece, extent: i64, end: i64) -> u64 {
     let by_size = i128::from(i64::MAX) / i128::from(piece.facts.size);
     // Not negative, and at most i64::MAX by the second term.
     by_place.min(by_size) as u64
-}
-
-/// The offset of a stream byte of `piece`, relative to what its base is relative to.
-fn offset_of(mut piece: &Piece, mut position: u64) -> i64 {
-    let mut offset = 0_i64;
-    loop {
-        offset = offset.wrapping_add(piece.base);
-        for dim in piece.dims.iter().rev() {
-            offset = offset.wrapping_add(dim.stride.wrapping_mul((position / dim.unit) as i64));
-            position %= dim.unit;
-        }
-        match &piece.leaf {
-            Leaf::Block(_) => return offset.wrapping_add(position as i64),
-            Leaf::Index(index) => {
-                let entry = (position / index.body.facts.size) as usize;
-                position %= index.body.facts.size;
-                offset = offset.wrapping_add(index.displacements.get(entry));
-                piece = &index.body;
-            }
-            Leaf::VarIndex(index) => {
-                let (entry, inside) = index.runs.locate(position);
-                let (at, _) = index.runs.as_slice().get(entry);
-                return offset.wrapping_add(at).wrapping_add(inside as i64);
-            }
-            Leaf::Bitmap(bitmap) => {
-                let place = bitmap.select(position / bitmap.unit);
-                return offset.wrapping_add((place * bitmap.unit + position % bitmap.unit) as i64);
-            }
-            Leaf::Sequence(sequence) => {
-                let (entry, inside) = sequence.locate(position);
-                (piece, position) = (&sequence.pieces[entry], inside);
-            }
-        }
-    }
-}
-
-/// Stream bytes of a monotone piece that lie less than `reach` bytes behind its first byte.
-fn bytes_below(mut piece: &Piece, mut reach: i64) -> u64 {
-    let mut below = 0;
-    loop {
-        if reach <= 0 {
-            return below;
-        }
-        if reach >= piece.facts.high && piece.dims.is_empty() {
-            return below + piece.facts.size;
-        }
-        for dim in piece.dims.iter().rev() {
-            // In a monotone piece strides are positive, and all of a repetition lies below the start of the next.
-            let place = (reach / dim.stride).min(dim.n as i64 - 1);
-            below += place as u64 * dim.unit;
-            reach -= place * dim.stride;
-        }
-        match &piece.leaf {
-            Leaf::Block(bytes) => return below + (reach as u64).min(*bytes),
-            Leaf::Index(index) => {
-                let entry = index.displacements.as_slice().partition_point(|at| at < reach).max(1) - 1;
-                below += entry as u64 * index.body.facts.size;
-                reach -= index.displacements.get(entry);
-                piece = &index.body;
-            }
-            Leaf::VarIndex(index) => {
-                let entry = index.runs.partition_point(|at| at < reach).max(1) - 1;
-                let (at, bytes) = index.runs.as_slice().get(entry);
-                let inside = (reach - at).max(0) as u64;
-                return below + index.runs.start_of(entry) + inside.min(bytes);
-            }
-            Leaf::Bitmap(bitmap) => {
-                let (place, inside) = (reach as u64 / bitmap.unit, reach as u64 % bitmap.unit);
-                let torn = if bitmap.has(place) { inside } else { 0 };
-                return below + bitmap.units_below(place) * bitmap.unit + torn;
-            }
-            Leaf::Sequence(sequence) => {
-                let entry = sequence.pieces.partition_point(|piece| piece.base < reach).max(1) - 1;
-                below += sequence.starts[entry];
-                reach -= sequence.pieces[entry].base;
-                piece = &sequence.pieces[entry];
-            }
-        }
-    }
 }
 
 /// The number of stream bytes at `1..position` of the piece that do not lie behind their predecessor in memory.

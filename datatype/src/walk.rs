@@ -295,7 +295,8 @@ fn index_span<'a>(
         frame.entry += usize::from(run_ends);
         return (span, bytes, frame.wrap_entry(displacements.len()));
     }
-    let count = ((displacements.len() - entry) as u64).min(left / block) as usize;
+    let rest = displacements.len() - entry;
+    let count = if rest as u64 * block <= left { rest } else { (left / block) as usize };
     frame.entry += count;
     let span = Span::Index { origin, displacements: displacements.part(entry, entry + count), block };
     (span, count as u64 * block, frame.wrap_entry(displacements.len()))
@@ -308,6 +309,10 @@ fn var_index_span<'a>(
     left: u64,
 ) -> (Span<'a>, u64, bool) {
     let (origin, entry, runs) = (frame.offset, frame.entry, table.as_slice());
+    let whole = table.start_of(runs.len());
+    if entry == 0 && skip == 0 && whole <= left {
+        return (Span::VarIndex { origin, runs }, whole, true);
+    }
     let (at, length) = runs.get(entry);
     if skip > 0 || left < length {
         let (span, bytes, run_ends) = partial(origin + at, length, skip, left);

@@ -51,7 +51,10 @@ proptest! {
 
     #[test]
     fn any_two_types(filetype in any_tree(600), etype in tree_of_bytes(1, 40)) {
-        let expected = tiles(&filetype.type_map(), &etype.type_map());
+        let (filetype_map, etype_map) = (filetype.type_map(), etype.type_map());
+        // Beyond so many etypes, those that lie right by chance are refused.
+        prop_assume!(filetype_map.bytes(1).len() <= 4096 * etype_map.bytes(1).len());
+        let expected = tiles(&filetype_map, &etype_map);
         prop_assert_eq!(filetype.datatype().expect("small").is_tiling_of(&etype.datatype().expect("small")), expected);
     }
 
