@@ -169,9 +169,9 @@ pub(super) fn displacements(reader: &mut Reader<'_>) -> Result<Vec<i64>> {
     let mut list = Vec::with_capacity(n as usize);
     list.push(first);
     let mut place = first;
-    terms(reader, form, shift, n as usize - 1, |term| {
+    terms(reader, form, shift, n as usize - 1, &mut list, |term| {
         place = place.wrapping_add(term);
-        list.push(place);
+        place
     })?;
     Ok(list)
 }
@@ -191,7 +191,7 @@ pub(super) fn values_of(reader: &mut Reader<'_>, n: usize) -> Result<Vec<u64>> {
         return bad(position, "values are no bitmap");
     }
     let mut list = Vec::with_capacity(n.min(reader.left()));
-    terms(reader, form, shift, n, |term| list.push(term as u64))?;
+    terms(reader, form, shift, n, &mut list, |term| term as u64)?;
     Ok(list)
 }
 
@@ -200,25 +200,34 @@ fn form(reader: &mut Reader<'_>) -> Result<(u8, u32)> {
     Ok((byte & 7, u32::from(byte >> 3)))
 }
 
-/// Reads `n` terms and hands each on.
-fn terms(reader: &mut Reader<'_>, form: u8, shift: u32, n: usize, mut each: impl FnMut(i64)) -> Result<()> {
+/// Reads `n` terms, and appends what `each` makes of them.
+fn terms<T>(
+    reader: &mut Reader<'_>,
+    form: u8,
+    shift: u32,
+    n: usize,
+    list: &mut Vec<T>,
+    mut each: impl FnMut(i64) -> T,
+) -> Result<()> {
     let position = reader.position();
     match form {
         0..=PACKED_MAX => {
             let low = reader.signed()?;
             let Some(bytes) = n.checked_mul(1 << form) else { return bad(position, "a list is too long") };
             let bytes = reader.bytes(bytes)?;
-            let mut put = |above: u64| each(low.wrapping_add(above as i64) << shift);
+            let mut term = |above: u64| each(low.wrapping_add(above as i64) << shift);
             match form {
-                0 => bytes.iter().for_each(|byte| put((*byte).into())),
-                1 => bytes.as_chunks().0.iter().for_each(|term| put(u16::from_le_bytes(*term).into())),
-                2 => bytes.as_chunks().0.iter().for_each(|term| put(u32::from_le_bytes(*term).into())),
-                _ => bytes.as_chunks().0.iter().for_each(|term| put(u64::from_le_bytes(*term))),
+                0 => list.extend(bytes.iter().map(|byte| term((*byte).into()))),
+                1 => list
+                    .extend(bytes.as_chunks().0.iter().map(|bytes| term(u16::from_le_bytes(*bytes).into()))),
+                2 => list
+                    .extend(bytes.as_chunks().0.iter().map(|bytes| term(u32::from_le_bytes(*bytes).into()))),
+                _ => list.extend(bytes.as_chunks().0.iter().map(|bytes| term(u64::from_le_bytes(*bytes)))),
             }
         }
         VARINT => {
             for _ in 0..n {
-                each(unzigzag(reader.number()?) << shift);
+                list.push(each(unzigzag(reader.number()?) << shift));
             }
         }
         _ => return bad(position, "a list has an unknown form"),
