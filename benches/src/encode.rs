@@ -1,11 +1,12 @@
 //! Rows of encoding for a netCDF file, as `PnetCDF` does it: doubles to big-endian doubles, or to big-endian floats. The MPI
-//! packs, and then a pass over the image encodes it; loops encode as they go.
+//! packs, and then a pass over the image encodes it; ours and the loops encode as they go.
 
 use capulet_bench_report::{Measured, Peer};
+use capulet_datatype::{NetcdfFormat, NetcdfType, Translation};
 
 use crate::error::{BenchError, agree};
 use crate::hand::{Nest, natively};
-use crate::moves::{Stage, Subject, Ways, ours_pack, timed};
+use crate::moves::{Stage, Subject, Ways, timed};
 use crate::sample::{Calls, repeated};
 use crate::stage::Buffer;
 
@@ -15,6 +16,7 @@ type Encode<'a> = Box<dyn Fn(&[u8], &mut [u8], &mut [u8]) + 'a>;
 /// One value, to what stands in the file.
 trait Encoding: Copy + 'static {
     type External: bytemuck::Pod;
+    const NETCDF: NetcdfType;
     fn encode(double: f64) -> Self::External;
 }
 
@@ -28,6 +30,7 @@ struct Narrow;
 
 impl Encoding for Swap {
     type External = u64;
+    const NETCDF: NetcdfType = NetcdfType::Double;
 
     #[inline]
     fn encode(double: f64) -> u64 {
@@ -37,6 +40,7 @@ impl Encoding for Swap {
 
 impl Encoding for Narrow {
     type External = u32;
+    const NETCDF: NetcdfType = NetcdfType::Float;
 
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the conversion is the point")]
@@ -79,14 +83,15 @@ pub(crate) fn row(subject: &Subject<'_>, stage: &mut Stage, op: &str) -> Result<
 }
 
 fn row_of<E: Encoding>(subject: &Subject<'_>, stage: &mut Stage, op: &str) -> Result<Measured, BenchError> {
-    let Subject { case, tiled, peer, encoded: nest, .. } = subject;
+    let Subject { case, datatype, peer, encoded: nest, .. } = subject;
+    let translation = Translation::netcdf(datatype, 1, E::NETCDF, NetcdfFormat::Cdf5)?;
+    let elements = translation.elements();
     let by_mpi: Encode<'_> = Box::new(|memory, image, encoded| {
         peer.pack(memory, 1, image);
         pass::<E>(image, encoded);
     });
-    let by_us: Encode<'_> = Box::new(|memory, image, encoded| {
-        ours_pack(tiled, memory, image);
-        pass::<E>(image, encoded);
+    let by_us: Encode<'_> = Box::new(|memory, _, encoded| {
+        translation.encode(memory, 0..elements, encoded).expect("all doubles are between 1 and 2");
     });
     let nest =
         nest.ok_or_else(|| BenchError::Disagree(format!("{}: its rows and its encodings", case.name)))?;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use capulet_datatype::TypeError;
+use capulet_datatype::{TranslateError, TypeError};
 
 /// Why a bench ended early.
 #[derive(Debug)]
@@ -11,6 +11,8 @@ pub enum BenchError {
     Disagree(String),
     /// A type cannot be built, or a range is wrong.
     Type(TypeError),
+    /// A type cannot be translated.
+    Translate(TranslateError),
     /// The rows cannot be written.
     Output(io::Error),
 }
@@ -20,6 +22,7 @@ impl std::fmt::Display for BenchError {
         match self {
             BenchError::Disagree(what) => write!(formatter, "{what} differ"),
             BenchError::Type(error) => write!(formatter, "{error}"),
+            BenchError::Translate(error) => write!(formatter, "{error}"),
             BenchError::Output(error) => write!(formatter, "cannot write the rows: {error}"),
         }
     }
@@ -30,6 +33,12 @@ impl std::error::Error for BenchError {}
 impl From<TypeError> for BenchError {
     fn from(error: TypeError) -> Self {
         Self::Type(error)
+    }
+}
+
+impl From<TranslateError> for BenchError {
+    fn from(error: TranslateError) -> Self {
+        Self::Translate(error)
     }
 }
 

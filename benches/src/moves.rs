@@ -118,7 +118,7 @@ pub(crate) fn timed(
 }
 
 /// Panics cannot happen here: [`check`] has made the same call.
-pub(crate) fn ours_pack(tiled: &Tiled, memory: &[u8], image: &mut [u8]) {
+fn ours_pack(tiled: &Tiled, memory: &[u8], image: &mut [u8]) {
     pack(tiled, memory, 0..tiled.size(), image).expect("checked before");
 }
 

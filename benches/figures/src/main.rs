@@ -1,0 +1,141 @@
+//! Draws the figures of Ross, Latham, Gropp, Lusk, Thakur, "Processing MPI Datatypes Outside MPI" (`EuroPVM/MPI` 2009) from rows
+//! that `capulet bench --save` has written: Table 1 as bars, Figures 3 and 4 as lines; and the application patterns.
+
+mod bars;
+mod error;
+mod figures;
+mod lines;
+mod style;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use capulet_bench_report::Row;
+use clap::Parser;
+
+use crate::error::Error;
+
+/// Figures from rows of `capulet bench`.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Files that `capulet bench --save` has written.
+    #[arg(required = true)]
+    rows: Vec<PathBuf>,
+    /// The folder for the figures; made if it is missing.
+    #[arg(long, value_name = "FOLDER")]
+    out: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match draw(&options) {
+        Ok(paths) => {
+            for path in paths {
+                println!("{}", path.display());
+            }
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("capulet-bench-figures: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn draw(options: &Options) -> Result<Vec<PathBuf>, Error> {
+    let mut rows: Vec<Row> = Vec::new();
+    for path in &options.rows {
+        let bytes = fs::read(path).map_err(|cause| Error::File { path: path.clone(), cause })?;
+        let more: Vec<Row> =
+            serde_json::from_slice(&bytes).map_err(|cause| Error::Rows { path: path.clone(), cause })?;
+        rows.extend(more);
+    }
+    fs::create_dir_all(&options.out).map_err(|cause| Error::File { path: options.out.clone(), cause })?;
+    style::use_own_font()?;
+    figures::draw_all(&rows, &options.out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use capulet_bench_report::{Competitor, Unit};
+
+    fn row(suite: &str, case: &str, op: &str, count: u64) -> Row {
+        let mpi = |name: &str, value| Competitor { name: name.into(), value, ratio: 20.0 / value };
+        Row {
+            suite: suite.into(),
+            case: case.into(),
+            element: "double".into(),
+            op: op.into(),
+            unit: Unit::GigabytesPerSecond,
+            count,
+            bytes: 1 << 20,
+            ours: 20.0,
+            ours_best: 21.0,
+            peer: Some(10.0),
+            peer_name: Some("mpich5".into()),
+            ratio: Some(2.0 + count as f64),
+            best_ratio: Some(2.0),
+            hand: Some(15.0),
+            hand_ratio: Some(1.3),
+            memcpy: Some(40.0),
+            memcpy_ratio: Some(0.5),
+            mpis: vec![mpi("mpich5", 10.0), mpi("openmpi", 2.0)],
+        }
+    }
+
+    fn all_suites() -> Vec<Row> {
+        let mut rows =
+            vec![row("table1", "Vector", "pair", 1), row("applications", "MILC_su3_zd", "pair", 1)];
+        for op in ["pack", "swap", "d2f"] {
+            rows.extend(
+                ["FLASH-1v-10b", "FLASH-1v-500b", "FLASH-4v-10b"].map(|case| row("flash", case, op, 1)),
+            );
+        }
+        for op in ["copy", "setup+copy"] {
+            rows.push(row("transpack", "X1 a>b x1", op, 1));
+            rows.push(row("transpack", "X1 a>b x10", op, 10));
+        }
+        rows
+    }
+
+    fn options(rows: Vec<PathBuf>, out: PathBuf) -> Options {
+        Options { rows, out }
+    }
+
+    #[test]
+    fn rows_of_all_suites_give_all_figures() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("rows.json");
+        fs::write(&path, serde_json::to_vec(&all_suites()).expect("JSON")).expect("written");
+        let drawn = draw(&options(vec![path], folder.path().join("new/figures"))).expect("drawn");
+        let names: Vec<_> = drawn.iter().filter_map(|path| path.file_name()?.to_str()).collect();
+        assert_eq!(names, ["table1.png", "applications.png", "figure3-flash.png", "figure4-transpack.png"]);
+        for path in &drawn {
+            let bytes = fs::read(path).expect("it is there");
+            assert_eq!(bytes[..8], *b"\x89PNG\r\n\x1a\n", "{}", path.display());
+            // A blank figure of this size is much smaller.
+            assert!(bytes.len() > 10_000, "{}: {} bytes", path.display(), bytes.len());
+        }
+    }
+
+    #[test]
+    fn without_rows_nothing_is_drawn() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("rows.json");
+        fs::write(&path, "[]").expect("written");
+        assert!(draw(&options(vec![path], folder.path().to_owned())).expect("nothing to draw").is_empty());
+    }
+
+    #[test]
+    fn what_is_no_file_of_rows_is_told() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let missing = folder.path().join("missing.json");
+        let error = draw(&options(vec![missing.clone()], folder.path().to_owned())).expect_err("missing");
+        assert!(error.to_string().contains("missing.json"), "{error}");
+        fs::write(&missing, "{}").expect("written");
+        let error = draw(&options(vec![missing], folder.path().to_owned())).expect_err("no rows");
+        assert!(matches!(error, Error::Rows { .. }), "{error}");
+    }
+}

@@ -1,0 +1,56 @@
+//! One look for all figures: who has which color, and the font.
+
+use plotters::coord::Shift;
+use plotters::prelude::{BitMapBackend, Color, DrawingArea, FontStyle, RGBColor, ShapeStyle};
+use plotters::style::register_font;
+
+use crate::error::Error;
+
+pub(crate) type Area<'a> = DrawingArea<BitMapBackend<'a>, Shift>;
+
+pub(crate) const TITLE: (&str, u32) = ("sans-serif", 30);
+pub(crate) const LABEL: (&str, u32) = ("sans-serif", 20);
+pub(crate) const SMALL: (&str, u32) = ("sans-serif", 16);
+pub(crate) const GRAY: RGBColor = RGBColor(150, 150, 150);
+pub(crate) const FAINT: RGBColor = RGBColor(225, 225, 225);
+
+/// The name of our own series.
+pub(crate) const OURS: &str = "Capulet";
+
+/// Makes the font that every text here asks for.
+pub(crate) fn use_own_font() -> Result<(), Error> {
+    register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular()).map_err(|_| Error::Font)
+}
+
+/// The color of a contender, from the Okabe-Ito palette, which color-blind readers can tell apart.
+pub(crate) fn color(name: &str) -> RGBColor {
+    match name {
+        OURS => RGBColor(213, 94, 0),
+        "openmpi" => RGBColor(86, 180, 233),
+        "openmpi5" => RGBColor(0, 114, 178),
+        "mpich" => RGBColor(120, 200, 150),
+        "mpich5" => RGBColor(0, 158, 115),
+        "loops" => RGBColor(204, 121, 167),
+        _ => GRAY,
+    }
+}
+
+/// What lines that differ by their place in a list look like.
+pub(crate) fn nth_color(n: usize) -> RGBColor {
+    const COLORS: [RGBColor; 8] = [
+        RGBColor(213, 94, 0),
+        RGBColor(0, 114, 178),
+        RGBColor(0, 158, 115),
+        RGBColor(204, 121, 167),
+        RGBColor(230, 159, 0),
+        RGBColor(86, 180, 233),
+        RGBColor(90, 90, 90),
+        RGBColor(140, 86, 75),
+    ];
+    COLORS[n % COLORS.len()]
+}
+
+/// A line; our own is broad.
+pub(crate) fn line(color: RGBColor, is_ours: bool) -> ShapeStyle {
+    color.stroke_width(if is_ours { 4 } else { 2 })
+}
