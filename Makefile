@@ -1,5 +1,5 @@
 # Thin on purpose: each target is one script, to be read in scripts/.
-.PHONY: setup build demo test bench lint clean
+.PHONY: setup build demo test bench bench-datatype lint clean
 .DEFAULT_GOAL := build
 
 # Debian packages, two Python environments and test sources in target/env. Idempotent.
@@ -21,6 +21,10 @@ test: lint build
 # Timings of the datatype engine against four MPIs, few and short.
 bench: build
 	@scripts/bench.sh quick
+
+# The same with full samples, and the figures of the MPITypes paper: target/bench/*.png. To be run on an idle machine.
+bench-datatype: build
+	@scripts/bench.sh datatype
 
 lint: setup
 	@scripts/lint.sh

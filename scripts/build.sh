@@ -18,6 +18,10 @@ for mpi in openmpi mpich mpich5; do
     cp capi/include/capulet_types.h "$out/"
 done
 
+say "build: figures in target/openmpi/release"
+use_mpi openmpi
+cargo build --release --target-dir target/openmpi -p capulet-bench-figures
+
 # One library serves both versions of Open MPI; the benches measure each by itself.
 use_mpi openmpi5
 say "build: benches in target/openmpi5/release"

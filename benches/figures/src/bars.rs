@@ -22,12 +22,12 @@ pub(crate) struct BarChart<'a> {
 }
 
 impl BarChart<'_> {
-    /// The least and the largest value, with room around them.
+    /// The least and the largest value, with room around them; on the right for the legend.
     fn range(&self) -> Option<(f64, f64)> {
         let values = || self.bars.iter().flat_map(|bars| bars.values.iter().flatten().copied());
         let low = values().fold(f64::INFINITY, f64::min);
         let high = values().fold(0.0, f64::max);
-        (low > 0.0 && low.is_finite()).then_some((low * 0.7, high * 1.2))
+        (low > 0.0 && low.is_finite()).then_some((low * 0.7, high * 3.0))
     }
 
     /// Draws it; the first group on top. Nothing without values.
@@ -73,7 +73,7 @@ impl BarChart<'_> {
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
+            .position(SeriesLabelPosition::MiddleRight)
             .background_style(WHITE.mix(0.85))
             .border_style(FAINT)
             .label_font(SMALL.into_font())

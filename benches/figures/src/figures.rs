@@ -139,7 +139,7 @@ fn encode_narrow<'a>(rows: &[&Row]) -> LineChart<'a> {
 
 fn times(title: &str, lines: Vec<Line>) -> LineChart<'_> {
     let legend = SeriesLabelPosition::LowerRight;
-    LineChart { title, x: "FLASH blocks", y: "ms", lines, level: None, legend }
+    LineChart { title, x: "FLASH blocks", y: "ms", lines, level: None, legend, room: 1.1 }
 }
 
 /// How many times faster than pack and unpack of the best MPI, over the number of instances.
@@ -162,6 +162,7 @@ fn speed_ups<'a>(title: &'a str, rows: &[&Row], op: &str) -> LineChart<'a> {
         y: "x pack + unpack of the best MPI",
         lines,
         level: Some(1.0),
-        legend: SeriesLabelPosition::UpperRight,
+        legend: SeriesLabelPosition::MiddleRight,
+        room: 3_000.0,
     }
 }

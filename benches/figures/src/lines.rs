@@ -25,6 +25,8 @@ pub(crate) struct LineChart<'a> {
     /// Where a level is marked.
     pub(crate) level: Option<f64>,
     pub(crate) legend: SeriesLabelPosition,
+    /// How far the axis goes on behind the last point, as a factor: room for the legend.
+    pub(crate) room: f64,
 }
 
 impl LineChart<'_> {
@@ -39,11 +41,18 @@ impl LineChart<'_> {
             .x_label_area_size(50)
             .y_label_area_size(70)
             .build_cartesian_2d(
-                (left * 0.9..right * 1.1).log_scale(),
+                (left * 0.9..right * self.room).log_scale(),
                 (low * 0.8..high * 1.25).log_scale(),
             )?;
+        // Labels only where points are: counts are powers of nothing in particular.
+        let label = |x: &f64| {
+            let near = |point: &(f64, f64)| (point.0 / x - 1.0).abs() < 1e-6;
+            let is_point = self.lines.iter().any(|line| line.points.iter().any(near));
+            if is_point { format!("{x:.0}") } else { String::new() }
+        };
         chart
             .configure_mesh()
+            .x_label_formatter(&label)
             .light_line_style(WHITE)
             .bold_line_style(FAINT)
             .label_style(SMALL)
