@@ -8,9 +8,9 @@ use crate::translate::quad::{extended_of_quad, overflows_extended, quad_of_exten
 /// A conversion of single elements. Total, so that a kernel can convert first and ask what did not fit afterwards.
 pub(super) trait Convert {
     /// The bits that are read, in the byte order of their side.
-    type From: Copy;
+    type From: Bits;
     /// The bits that are written.
-    type To: Copy;
+    type To: Bits;
     /// Whether kernels are made for every short block: worth it for the conversions that simulations use most.
     const HOT: bool = false;
 

@@ -138,6 +138,7 @@ impl Job<'_> {
                     stride: inner.stride as isize,
                     rows: outer.n as usize,
                     row_stride: outer.stride as isize,
+                    next: root.dims.get(2).map_or(0, |dim| dim.stride as isize),
                 };
                 whole = Some((grid, planes));
             }

@@ -1,5 +1,7 @@
 //! The numbers of both sides, and how each becomes each other.
 
+use std::ops::BitOr;
+
 use crate::named::{Prim, PrimKind};
 
 /// The numbers that netCDF has, in memory or in a file.
@@ -46,17 +48,28 @@ impl NumberKind {
 }
 
 /// Bits whose bytes can be put in the order of the other side.
-pub(super) trait Bits: Copy {
+pub(super) trait Bits: Copy + PartialEq + BitOr<Output = Self> {
+    /// No bit.
+    const ZERO: Self;
+
     /// Native to big-endian order, and back.
     fn reordered(self) -> Self;
+
+    /// All bits, or none: a comparison as wide as what was compared, as vector units have it.
+    fn mask(all: bool) -> Self;
 }
 
 macro_rules! bits {
     ($($bits:ty)*) => {$(
         impl Bits for $bits {
+            const ZERO: Self = 0;
             #[inline(always)]
             fn reordered(self) -> Self {
                 self.to_be()
+            }
+            #[inline(always)]
+            fn mask(all: bool) -> Self {
+                if all { Self::MAX } else { 0 }
             }
         }
     )*};
