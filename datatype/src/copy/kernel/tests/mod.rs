@@ -38,8 +38,10 @@ const MARGIN: usize = 160;
 impl Arena {
     fn new(len: usize) -> Self {
         let (mut source, mut target) = (Guarded::new(len), Guarded::new(len));
-        for (i, byte) in source.bytes().iter_mut().enumerate() {
-            *byte = (i as u32).wrapping_mul(0x9e37_79b1).to_be_bytes()[0];
+        // A length that no stride of the tests is a multiple of.
+        let pattern: Vec<u8> = (0..1021_u32).map(|i| i.wrapping_mul(0x9e37_79b1).to_be_bytes()[0]).collect();
+        for piece in source.bytes().chunks_mut(pattern.len()) {
+            piece.copy_from_slice(&pattern[..piece.len()]);
         }
         target.bytes().fill(0);
         let expected = vec![0; target.len()];

@@ -41,9 +41,12 @@ fn rows_of_every_block_size_stride_and_length() {
     let lengths: &[u64] =
         if cfg!(miri) { &[0, 1, 9] } else { &[0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 18, 31, 33, 47, 64, 65] };
     let mut turn = 0;
-    for &block in BLOCKS {
+    // Miri is slow; it sees every class once.
+    let blocks = if cfg!(miri) { &[1, 3, 7, 12, 17, 33, 70, 130] } else { BLOCKS };
+    for &block in blocks {
         let size = block as i64;
-        let pairs = strides(size).into_iter().flat_map(|s| [(s, size), (size, s), (s, 3 * size)]);
+        let strides = if cfg!(miri) { vec![2 * size, -(size + 3)] } else { strides(size).to_vec() };
+        let pairs = strides.into_iter().flat_map(|s| [(s, size), (size, s), (s, 3 * size)]);
         for (source, target) in pairs {
             for &n in lengths {
                 turn = (turn + 1) % 64;
@@ -58,7 +61,7 @@ fn rows_of_every_block_size_stride_and_length() {
 #[test]
 fn rows_of_units_of_every_length_and_misalignment() {
     let mut arena = Arena::new(1 << 16);
-    let step = if cfg!(miri) { 43 } else { 1 };
+    let step = if cfg!(miri) { 63 } else { 1 };
     for block in [4_u64, 8] {
         let size = block as i64;
         for k in [2, 3, 4, 5] {
@@ -130,7 +133,7 @@ fn planes_and_volumes_in_every_order_of_dimensions() {
     };
     for counts in counts {
         for order in ORDERS {
-            for block in [1, 4, 8, 12, 16, 24, 32, 80] {
+            for block in if cfg!(miri) { vec![8, 12] } else { vec![1, 4, 8, 12, 16, 24, 32, 80] } {
                 for gap in [0, block, 5] {
                     let dims = array(block, &counts[..order.len()], order, gap);
                     for dims in [&dims, &reversed(&dims)] {
