@@ -23,6 +23,8 @@ mod program;
 mod side;
 mod step;
 mod template;
+#[cfg(test)]
+mod tests;
 mod typed;
 
 use std::ops::Range;

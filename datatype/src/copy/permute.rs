@@ -95,6 +95,13 @@ impl Permute {
         best
     }
 
+    /// A program whatever it costs, if the machine can run it and the moves are of such units.
+    #[cfg(test)]
+    pub(super) fn forced(moves: &[Move], dim: NestDim, unit: Unit, fused: u64) -> Option<Self> {
+        let suits = machine::has(unit) && (unit == Unit::Byte || unit_of(moves, dim) == unit);
+        if suits { Self::fused(moves, dim, unit, fused) } else { None }
+    }
+
     /// Tenths of a cycle per period of the template.
     fn cost(&self) -> u64 {
         (self.ops.len() as u64 * OP_COST).div_ceil(self.fused)
