@@ -194,11 +194,10 @@ impl Table {
     unsafe fn periods(&self, mut at: At, mut n: u64, dim: NestDim) {
         let permute = self.permute.get().map_or_else(|| self.count(n, dim), Option::as_ref);
         if let Some(permute) = permute {
-            let groups = n / permute.fused_periods();
-            // SAFETY: the caller's promise, of the first periods.
-            unsafe { permute.run(at, groups) };
-            n -= groups * permute.fused_periods();
-            at = at.times(dim, groups * permute.fused_periods());
+            // SAFETY: the caller's promise.
+            let done = unsafe { permute.run(at, n) };
+            n -= done;
+            at = at.times(dim, done);
         }
         if n > 0 {
             // SAFETY: the caller's promise, of the rest.
