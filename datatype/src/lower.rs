@@ -9,7 +9,7 @@ use crate::arrays::{Axis, axes, darray_choice, subarray_choice};
 use crate::canon::{list, repeat, sequence, shift};
 use crate::named::Named;
 use crate::piece::Piece;
-use crate::runs::{RunList, piece_of_runs};
+use crate::runs::{RunList, piece_of_equal_runs, piece_of_runs};
 use crate::tree::{Combiner, Datatype};
 
 /// The pieces of one instance; `None` if it has no data.
@@ -104,8 +104,12 @@ fn lower_struct(
 
 /// All runs of a type, one after the other.
 fn list_of_runs(datatype: &Datatype, room: usize, runs: impl Iterator<Item = (i64, u64)>) -> Option<Piece> {
-    let hull = datatype.0.bounds.true_ub.wrapping_sub(datatype.0.bounds.true_lb);
-    piece_of_runs(hull as u64, datatype.size(), room, runs)
+    piece_of_runs(hull_bytes(datatype), datatype.size(), room, runs)
+}
+
+/// From the lowest byte of the data to the end of the highest.
+fn hull_bytes(datatype: &Datatype) -> u64 {
+    datatype.0.bounds.true_ub.wrapping_sub(datatype.0.bounds.true_lb) as u64
 }
 
 /// Blocks of one length.
@@ -113,8 +117,8 @@ fn equal_blocks(datatype: &Datatype, block: Piece, displacements: &[i64], unit: 
     let places = displacements.iter().map(|displacement| displacement.wrapping_mul(unit));
     match block.as_block() {
         Some(bytes) => {
-            let runs = places.map(|place| (place.wrapping_add(block.base), bytes));
-            list_of_runs(datatype, displacements.len(), runs)
+            let places = places.map(|place| place.wrapping_add(block.base));
+            piece_of_equal_runs(hull_bytes(datatype), datatype.size(), bytes, places)
         }
         None => list(&places.collect::<Vec<_>>(), block),
     }
@@ -131,7 +135,9 @@ fn blocks(
     let body = body(old)?;
     let present = || blocklengths.iter().zip(displacements).filter(|(n, _)| **n > 0);
     let place = |displacement: i64| displacement.wrapping_mul(unit);
-    if body.as_block().is_some_and(|bytes| i64::try_from(bytes) == Ok(old.extent())) {
+    let first = *blocklengths.first()?;
+    let is_dense = body.as_block().is_some_and(|bytes| i64::try_from(bytes) == Ok(old.extent()));
+    if is_dense && (first == 0 || blocklengths.iter().any(|&n| n != first)) {
         let (base, bytes) = (body.base, body.facts.size);
         let runs = blocklengths
             .iter()

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::layout::Layout;
-use crate::piece::{Leaf, Piece};
+use crate::piece::{Dim, Leaf, Piece};
 use crate::walk::Walker;
 
 /// Up to so many runs are compared one by one.
@@ -118,9 +118,35 @@ fn leaf_overlaps(leaf: &Leaf, apart: &mut HashSet<usize>) -> bool {
     overlap
 }
 
+/// Whether runs of `bytes` in two dimensions meet; `None` if both dimensions are too long to tell. Exact: for each distance
+/// in the shorter dimension, the nearest one in the longer dimension is tried.
+fn two_dims_meet(one: &Dim, other: &Dim, bytes: u64) -> Option<bool> {
+    let (short, long) = if one.n < other.n { (one, other) } else { (other, one) };
+    if short.n > LISTED_RUNS {
+        return None;
+    }
+    let (stride, last) = (i128::from(long.stride), i128::from(long.n) - 1);
+    let near = |distance: i128| distance.unsigned_abs() < u128::from(bytes);
+    if near(stride) {
+        return Some(true);
+    }
+    // Not 0, as it would have been near.
+    let meets = |steps: u64| {
+        let distance = i128::from(steps) * i128::from(short.stride);
+        let below = distance.div_euclid(stride);
+        [below, below + 1].into_iter().any(|steps| near(distance - steps.clamp(-last, last) * stride))
+    };
+    Some((1..short.n).any(meets))
+}
+
 /// Repetitions are apart if each stride spans all that smaller strides reach.
 fn dims_overlap(piece: &Piece) -> bool {
-    let reach = |dim: &crate::piece::Dim| u128::from(dim.stride.unsigned_abs()) * u128::from(dim.n - 1);
+    if let (Leaf::Block(bytes), [one, other]) = (&piece.leaf, &piece.dims[..])
+        && let Some(meet) = two_dims_meet(one, other, *bytes)
+    {
+        return meet;
+    }
+    let reach = |dim: &Dim| u128::from(dim.stride.unsigned_abs()) * u128::from(dim.n - 1);
     let hull = piece.facts.high.abs_diff(piece.facts.low);
     let mut span = u128::from(hull) - piece.dims.iter().map(reach).sum::<u128>();
     let mut dims: smallvec::SmallVec<[&crate::piece::Dim; 4]> = piece.dims.iter().collect();

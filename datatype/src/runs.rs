@@ -40,6 +40,36 @@ pub(crate) fn piece_of_runs(
     if fits_narrow(hull_bytes, size) { collect::<u32>(room, runs) } else { collect::<u64>(room, runs) }
 }
 
+/// The piece of runs of `bytes > 0` at each place, within `hull_bytes` and with `size` bytes in all; runs that touch in order
+/// join.
+pub(crate) fn piece_of_equal_runs(
+    hull_bytes: u64,
+    size: u64,
+    bytes: u64,
+    places: impl ExactSizeIterator<Item = i64> + Clone,
+) -> Option<Piece> {
+    let base = places.clone().next()?;
+    let apart = places.clone().map(|place| place.wrapping_sub(base));
+    let piece = if fits_narrow(hull_bytes, size) {
+        equal_list::<i32>(bytes, apart)
+    } else {
+        equal_list::<i64>(bytes, apart)
+    };
+    match piece {
+        Some(piece) => Some(shift(piece, base)),
+        None => piece_of_runs(hull_bytes, size, places.len(), places.map(|place| (place, bytes))),
+    }
+}
+
+/// `None` if runs touch.
+fn equal_list<P: Place>(bytes: u64, places: impl Iterator<Item = i64>) -> Option<Piece> {
+    let list: Vec<P> = places.map(P::narrowed).collect();
+    // No early end: the loop without one runs in vectors.
+    let touches =
+        list.windows(2).fold(false, |found, pair| found | (pair[1].wide() - pair[0].wide() == bytes as i64));
+    if touches { None } else { list_of(list, Piece::block(0, bytes)) }
+}
+
 fn collect<S: Start>(room: usize, mut runs: impl Iterator<Item = (i64, u64)>) -> Option<Piece> {
     let (base, first) = runs.find(|run| run.1 > 0)?;
     let mut displacements = vec![S::Place::narrowed(0); room];

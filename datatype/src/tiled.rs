@@ -226,3 +226,36 @@ fn leaf_breaks_below(leaf: &Leaf, position: u64) -> u64 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Tiled;
+    use crate::error::Result;
+    use crate::named::Named;
+    use crate::tree::Datatype;
+
+    #[test]
+    fn a_count_is_the_outermost_dimension() -> Result<()> {
+        let f = Datatype::named(Named::Float);
+        let types = [
+            f.clone(),
+            Datatype::resized(0, 12, &f)?,
+            Datatype::resized(0, 1600, &Datatype::vector(200, 1, 2, &f)?)?,
+            Datatype::vector(200, 2, -3, &f)?,
+            Datatype::resized(0, 4, &Datatype::vector(50, 1, 100, &f)?)?,
+            Datatype::resized(0, 4000, &Datatype::indexed(&[1, 2, 3, 1], &[0, 7, 11, 500], &f)?)?,
+        ];
+        for datatype in types {
+            for count in [1, 2, 1000] {
+                let tiled = Tiled::new(datatype.layout().clone(), count)?;
+                let all = Datatype::contiguous(count, &datatype)?;
+                // Short lists are written out in a layout.
+                let (Some(left), Some(right)) = (tiled.root(), all.layout().root()) else { panic!("data") };
+                if left.facts.blocks > 32 {
+                    assert!(left.base == right.base && left.same_shape(right), "{count} of {datatype:?}");
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -203,6 +203,14 @@ fn overlap_of_many_interleaved_runs() -> Result<()> {
     // The same columns again, a row further.
     assert!(Datatype::hvector(2, 1, 1600, &columns)?.layout().has_overlap());
     assert!(!Datatype::hvector(2, 1, 640_000, &columns)?.layout().has_overlap());
+    // 1,000 by 300 elements whose strides share no factor: 7 and 5,000 bytes, and then 7 and 3,500.
+    let skewed = |apart| Datatype::hvector(300, 1, apart, &Datatype::hvector(1000, 1, 7, &f)?);
+    assert!(!skewed(7000)?.layout().has_overlap());
+    assert!(skewed(5001)?.layout().has_overlap(), "5001 = 714 * 7 + 3");
+    let comb = |apart| Datatype::hvector(2, 1, apart, &Datatype::hvector(40_000, 1, 12, &f)?);
+    for (apart, meets) in [(4, false), (8, false), (3, true), (9, true), (-12_008, false), (12_001, true)] {
+        assert_eq!(comb(apart)?.layout().has_overlap(), meets, "{apart} bytes apart");
+    }
     // A falling list of 100,000 places, and the same with one place twice.
     let mut places: Vec<i64> = (0..100_000).map(|i| (100_000 - i) * 9 + i % 3).collect();
     let falling = Datatype::indexed_block(1, &places, &f)?;
@@ -320,4 +328,32 @@ fn structures_that_recur_are_repetitions() -> Result<()> {
     same(&types)?;
     assert!(types[0].layout().heap_bytes() < 1200, "{}", types[0].layout().heap_bytes());
     Ok(())
+}
+
+#[test]
+fn structures_of_one_shape_are_one_more_dimension() -> Result<()> {
+    let f = float();
+    let inner = Datatype::subarray(&[20, 30], &[10, 7], &[3, 4], ArrayOrder::C, &f)?;
+    let at: Vec<i64> = (0..6).map(|i| i * 5000).collect();
+    let back: Vec<i64> = at.iter().rev().copied().collect();
+    same(&[
+        Datatype::structure(&[1; 6], &at, &vec![inner.clone(); 6])?,
+        Datatype::hvector(6, 1, 5000, &inner)?,
+        Datatype::hindexed_block(1, &at, &inner)?,
+        Datatype::contiguous(6, &Datatype::resized(0, 5000, &inner)?)?,
+        Datatype::structure(&[2, 4], &[0, 10_000], &vec![Datatype::resized(0, 5000, &inner)?; 2])?,
+        // The same shape from another constructor.
+        {
+            let rows = Datatype::hindexed(&[1], &[4 * 94], &Datatype::vector(10, 7, 30, &f)?)?;
+            Datatype::structure(
+                &[1; 6],
+                &at,
+                &[rows, inner.clone(), inner.clone(), inner.clone(), inner.clone(), inner.clone()],
+            )?
+        },
+    ])?;
+    same(&[
+        Datatype::structure(&[1; 6], &back, &vec![inner.clone(); 6])?,
+        Datatype::hindexed(&[1], &[25_000], &Datatype::hvector(6, 1, -5000, &inner)?)?,
+    ])
 }

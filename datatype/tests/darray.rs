@@ -14,7 +14,7 @@ fn ways(gsize: u64) -> Vec<Dim> {
     for processes in 1..=4 {
         ways.push((gsize, Distribution::Block(None), processes));
         ways.push((gsize, Distribution::Cyclic(None), processes));
-        for k in 1..=3 {
+        for k in 1..=4 {
             ways.push((gsize, Distribution::Cyclic(Some(k)), processes));
             if k * processes >= gsize {
                 ways.push((gsize, Distribution::Block(Some(k)), processes));
@@ -53,18 +53,19 @@ fn check(dims: &[Dim], order: ArrayOrder) -> u64 {
 #[test]
 fn one_dimension() {
     let mut ranks = 0;
-    for gsize in 1..=6 {
+    for gsize in 1..=if cfg!(miri) { 2 } else { 8 } {
         for way in ways(gsize) {
             ranks += check(&[way], ArrayOrder::C) + check(&[way], ArrayOrder::Fortran);
         }
     }
-    assert!(ranks > 500, "{ranks} ranks");
+    assert!(cfg!(miri) || ranks > 1000, "{ranks} ranks");
 }
 
 #[test]
 fn two_dimensions() {
     let mut ranks = 0;
-    for (rows, columns) in (1..=6).flat_map(|rows| (1..=6).map(move |columns| (rows, columns))) {
+    let most = if cfg!(miri) { 1 } else { 6 };
+    for (rows, columns) in (1..=most).flat_map(|rows| (1..=most).map(move |columns| (rows, columns))) {
         for row in ways(rows) {
             for column in ways(columns) {
                 // The grids of up to four processes.
@@ -75,7 +76,7 @@ fn two_dimensions() {
             }
         }
     }
-    assert!(ranks > 10_000, "{ranks} ranks");
+    assert!(cfg!(miri) || ranks > 10_000, "{ranks} ranks");
 }
 
 #[test]

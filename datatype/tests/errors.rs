@@ -74,6 +74,34 @@ fn addresses_near_the_ends_of_memory() -> Result<()> {
 }
 
 #[test]
+fn lists_that_end_at_the_limits() -> Result<()> {
+    let i = int();
+    let most = i64::MAX / 4;
+    // One more element would reach beyond the last offset.
+    overflows(Datatype::indexed(&[1], &[most], &i));
+    overflows(Datatype::indexed(&[1, 2], &[0, most - 1], &i));
+    overflows(Datatype::indexed_block(1, &[0, most], &i));
+    overflows(Datatype::hindexed(&[1, 1], &[0, i64::MAX - 3], &i));
+    overflows(Datatype::hindexed_block(1, &[-8, i64::MAX - 8], &i));
+    overflows(Datatype::structure(&[1, 1], &[-8, i64::MAX - 8], &[i.clone(), i.clone()]));
+    for datatype in [
+        Datatype::indexed(&[1, 1], &[0, most - 1], &i)?,
+        Datatype::indexed_block(1, &[0, most - 1], &i)?,
+        Datatype::hindexed(&[1, 1], &[0, 4 * (most - 1)], &i)?,
+        Datatype::structure(&[1, 1], &[0, 4 * (most - 1)], &[i.clone(), i.clone()])?,
+    ] {
+        assert_eq!((datatype.true_lb(), datatype.true_ub(), datatype.size()), (0, 4 * most, 8));
+        let tiled = Tiled::new(datatype.layout().clone(), 1)?;
+        assert_eq!((tiled.offset_of(4), tiled.bytes_below(i64::MAX)), (4 * (most - 1), 8));
+    }
+    let low = Datatype::indexed_block(1, &[i64::MIN / 4, i64::MIN / 4 + 2], &i)?;
+    assert_eq!((low.true_lb(), low.true_ub()), (i64::MIN, i64::MIN + 12));
+    // An empty block may be said to lie anywhere.
+    assert_eq!(Datatype::indexed(&[0, 1], &[i64::MAX, 3], &i)?.true_lb(), 12);
+    Ok(())
+}
+
+#[test]
 fn lists_of_different_length() {
     let i = int();
     let mismatch = |result: Result<Datatype>| {

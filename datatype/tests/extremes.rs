@@ -77,7 +77,7 @@ fn interrogate(datatype: &Datatype, counts: &[u64], places: &[i64]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 6000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 2 } else { 6000 }, ..ProptestConfig::default() })]
 
     #[test]
     fn types_or_errors(

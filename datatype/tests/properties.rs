@@ -11,7 +11,10 @@ use proptest::prelude::*;
 const CANARY: u8 = 0xa5;
 
 fn config() -> ProptestConfig {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400);
+    let cases = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(if cfg!(miri) { 2 } else { 400 });
     ProptestConfig {
         failure_persistence: None,
         cases,
@@ -267,6 +270,24 @@ proptest! {
             prop_assert_eq!(datatype.layout(), flat.layout());
         }
         prop_assert!(datatype.is_tiling_of(&byte));
+    }
+
+    #[test]
+    fn one_of_a_type_is_the_type(tree in any_tree(2000)) {
+        let datatype = tree.datatype().expect("small");
+        let (layout, one) = (datatype.layout(), std::slice::from_ref(&datatype));
+        let again = [
+            Datatype::contiguous(1, &datatype),
+            Datatype::hvector(1, 1, 77, &datatype),
+            Datatype::hindexed(&[1], &[0], &datatype),
+            Datatype::hindexed_block(1, &[0], &datatype),
+            Datatype::structure(&[1], &[0], one),
+            Datatype::dup(&datatype),
+        ];
+        for again in again {
+            let again = again.expect("small").with_bounds(layout.lb(), layout.extent()).expect("small");
+            prop_assert_eq!(again.layout(), layout);
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ fn over(etype: Tree) -> impl Strategy<Value = Tree> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 600, max_local_rejects: 10_000_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 2 } else { 600 }, max_local_rejects: 10_000_000, ..ProptestConfig::default() })]
 
     #[test]
     fn any_two_types(filetype in any_tree(600), etype in tree_of_bytes(1, 40)) {
