@@ -99,9 +99,33 @@ static void between(const Sample *from, const Sample *to)
     CHECK(memcmp(other, expected, ROOM) == 0);
 }
 
+/* A region longer than an int can say comes in parts; nothing of it is touched. */
+static void long_region(void)
+{
+    MPI_Datatype ints;
+    MPI_Aint places[4], blocks = 0, gib = (MPI_Aint)1 << 30;
+    MPI_Count large[4], regions = 4;
+    int lengths[4], length = 4;
+    MPI_Type_contiguous(1 << 29, MPI_INT, &ints);
+    MPI_Type_commit(&ints);
+    CHECK_OK(MPIT_Type_init(ints));
+    CHECK_OK(MPIT_Type_flatten(NULL, 3, ints, 4, 3 * gib + 10, places, lengths, &length));
+    CHECK(length == 4 && places[0] == 4 && places[1] == gib + 4 && places[3] == 3 * gib + 4);
+    CHECK(lengths[0] == gib && lengths[2] == gib && lengths[3] == 6);
+    CHECK_OK(MPIT_Type_flatten_c(NULL, 3, ints, 4, 3 * gib + 10, places, large, &regions));
+    CHECK(regions == 1 && places[0] == 4 && large[0] == 3 * gib + 6);
+    CHECK_OK(MPIT_Type_blockct(3, ints, 0, 6 * gib, &blocks));
+    CHECK(blocks == 1);
+    length = 2;
+    CHECK_CLASS(MPI_ERR_OTHER, MPIT_Type_flatten(NULL, 3, ints, 4, 3 * gib + 10, places, lengths, &length));
+    CHECK(length == 2 && lengths[1] == gib);
+    MPI_Type_free(&ints);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
+    long_region();
     make_samples();
     number(memory);
     for (int i = 0; i < sample_count; i++) {
