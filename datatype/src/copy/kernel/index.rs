@@ -3,13 +3,47 @@
 //! Gather instructions were measured and are not used: 8-byte units in L2 took 23 GB/s by them and 28 by plain moves, 4-byte
 //! units 12 and 16. Nor did masked moves of runs of different lengths gain on two moves that overlap.
 
-use super::fixed::{Mover, with_mover};
+use super::fixed::{Exact, Mover, with_mover};
 use super::{Places, source_at, target_at};
 use crate::lists::{Displacements, Runs};
 
 /// Longest run, in bytes, that [`short`] copies without a call.
 pub(super) const SHORT_MAX_BYTES: u64 = 512;
 const SHORT_MAX: usize = SHORT_MAX_BYTES as usize;
+
+/// Runs `$body` for each of `$runs`, with `$usual` bound to the mover of the length that most runs have. Lists of blocks of
+/// which a few touch have runs of nearly always one length: it is guessed from the first runs, and then costs one branch
+/// that is foreseen; no run has the length 0, which stands for no guess. One loop per kind of list and length: a closure that several loops share is called, which costs as much as a
+/// short run does.
+macro_rules! for_each_run {
+    ($runs:expr, ($displacement:ident, $bytes:ident), $usual:ident => $body:expr) => {{
+        macro_rules! each {
+            ($slice:expr, $mover:expr) => {{
+                let $usual = $mover;
+                for ($displacement, bytes) in $slice.iter() {
+                    let $bytes = bytes as usize;
+                    $body
+                }
+            }};
+        }
+        macro_rules! by_usual {
+            ($slice:expr) => {
+                match $slice.iter().take(4).map(|(_, bytes)| bytes).min() {
+                    Some(4) => each!($slice, Exact::<4>),
+                    Some(8) => each!($slice, Exact::<8>),
+                    Some(12) => each!($slice, Exact::<12>),
+                    Some(16) => each!($slice, Exact::<16>),
+                    Some(24) => each!($slice, Exact::<24>),
+                    _ => each!($slice, Exact::<0>),
+                }
+            };
+        }
+        match $runs {
+            Runs::Narrow(slice) => by_usual!(slice),
+            Runs::Wide(slice) => by_usual!(slice),
+        }
+    }};
+}
 
 /// Blocks at listed places, to consecutive bytes.
 ///
@@ -61,15 +95,11 @@ pub(super) unsafe fn scatter<M: Mover>(
 #[inline(always)]
 pub(super) unsafe fn gather_runs(source: *const u8, target: *mut u8, runs: Runs<'_>) -> u64 {
     let mut to = target;
-    let mut next = |(displacement, bytes): (i64, u64)| {
+    for_each_run!(runs, (displacement, bytes), usual => {
         // SAFETY: this run of both sides.
-        unsafe { short(source_at(source, displacement), to, bytes as usize) };
-        to = to.wrapping_add(bytes as usize);
-    };
-    match runs {
-        Runs::Narrow(runs) => runs.iter().for_each(&mut next),
-        Runs::Wide(runs) => runs.iter().for_each(&mut next),
-    }
+        unsafe { mostly(usual, source_at(source, displacement), to, bytes) };
+        to = to.wrapping_add(bytes);
+    });
     (to.addr() - target.addr()) as u64
 }
 
@@ -80,16 +110,22 @@ pub(super) unsafe fn gather_runs(source: *const u8, target: *mut u8, runs: Runs<
 #[inline(always)]
 pub(super) unsafe fn scatter_runs(source: *const u8, target: *mut u8, runs: Runs<'_>) -> u64 {
     let mut from = source;
-    let mut next = |(displacement, bytes): (i64, u64)| {
+    for_each_run!(runs, (displacement, bytes), usual => {
         // SAFETY: this run of both sides.
-        unsafe { short(from, target_at(target, displacement), bytes as usize) };
-        from = from.wrapping_add(bytes as usize);
-    };
-    match runs {
-        Runs::Narrow(runs) => runs.iter().for_each(&mut next),
-        Runs::Wide(runs) => runs.iter().for_each(&mut next),
-    }
+        unsafe { mostly(usual, from, target_at(target, displacement), bytes) };
+        from = from.wrapping_add(bytes);
+    });
     (from.addr() - source.addr()) as u64
+}
+
+/// Copies one run, which most often has the bytes of the mover.
+///
+/// # Safety
+/// As [`short`].
+#[inline(always)]
+unsafe fn mostly<M: Mover>(mover: M, source: *const u8, target: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise; the mover copies as many bytes.
+    unsafe { if bytes == mover.bytes() { mover.copy(source, target) } else { short(source, target, bytes) } }
 }
 
 /// Copies one run by plain moves, without a call up to 512 bytes.
@@ -98,7 +134,7 @@ pub(super) unsafe fn scatter_runs(source: *const u8, target: *mut u8, runs: Runs
 /// `bytes` bytes must be readable at `source` and writable at `target`, apart from each other.
 #[inline(always)]
 pub(super) unsafe fn short(source: *const u8, target: *mut u8, bytes: usize) {
-    use super::fixed::{Exact, Library, Many, Pair};
+    use super::fixed::{Library, Many, Pair};
     // SAFETY: each mover copies `bytes` bytes, within the sizes that it is made for.
     unsafe {
         match bytes {
