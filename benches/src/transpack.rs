@@ -1,8 +1,12 @@
 //! Rows of copies from one type to another: ours in one pass; MPI by `MPI_Pack` and `MPI_Unpack` through an image, and by
-//! `MPI_Sendrecv` to itself. With our set-up charged, types, layouts and program are made anew for every copy.
+//! `MPI_Sendrecv` to itself. Ours has its program at hand (`copy`); or is made from the layouts for each copy, as a call of
+//! `MPIT_Type_transpack` does, which finds the program of the pair kept (`new+copy`); or starts from nothing: both types, their
+//! layouts and the program are made for each copy (`setup+copy`). The MPI's types are committed in any case.
+
+use std::sync::Arc;
 
 use capulet_bench_report::{Measured, Peer, Unit};
-use capulet_datatype::{Tiled, TypeError, TypedCopy};
+use capulet_datatype::{Layout, Tiled, TypeError, TypedCopy};
 
 use crate::cases::transpack::Pair;
 use crate::error::{BenchError, agree};
@@ -12,8 +16,9 @@ use crate::spec::Spec;
 use crate::stage::Buffer;
 
 pub(crate) const SUITE: &str = "transpack";
-/// The ops of a pair at a count: against pack and unpack; against sending to oneself; with our set-up charged.
-pub(crate) const OPS: [&str; 3] = ["copy", "sendrecv", "setup+copy"];
+/// The ops of a pair at a count: against pack and unpack; against sending to oneself; with our set-up charged in part, and
+/// in full.
+pub(crate) const OPS: [&str; 4] = ["copy", "sendrecv", "new+copy", "setup+copy"];
 const CANARY: u8 = 0xA5;
 
 struct Stage {
@@ -31,8 +36,12 @@ struct OurCopy {
 
 impl OurCopy {
     fn new(source: &Spec, target: &Spec, count: u64) -> Result<Self, TypeError> {
-        let source = Tiled::new(source.native()?.layout().clone(), count)?;
-        let target = Tiled::new(target.native()?.layout().clone(), count)?;
+        Self::between(source.native()?.layout(), target.native()?.layout(), count)
+    }
+
+    fn between(source: &Arc<Layout>, target: &Arc<Layout>, count: u64) -> Result<Self, TypeError> {
+        let source = Tiled::new(source.clone(), count)?;
+        let target = Tiled::new(target.clone(), count)?;
         let room = |tiled: &Tiled| {
             assert!(tiled.true_lb() >= 0, "no pair begins below its base");
             tiled.true_ub() as usize
@@ -87,6 +96,11 @@ pub(crate) fn rows(
         from.send_to_self(stage.source.as_ref(), count, &to, stage.target.as_mut(), count);
     };
     let ours_warm = |stage: &mut Stage| ours.run(stage.source.as_ref(), stage.target.as_mut());
+    let layouts = [ours.copy.source(), ours.copy.target()].map(|tiled| tiled.layout().clone());
+    let ours_new = |stage: &mut Stage| {
+        let copy = OurCopy::between(&layouts[0], &layouts[1], count).expect("made before");
+        copy.run(stage.source.as_ref(), stage.target.as_mut());
+    };
     let ours_anew = |stage: &mut Stage| {
         let copy = OurCopy::new(&source, &target, count).expect("made before");
         copy.run(stage.source.as_ref(), stage.target.as_mut());
@@ -104,6 +118,7 @@ pub(crate) fn rows(
         agree(stage.target.as_ref(), &expected, || format!("{name}: the memory after {what}"))
     };
     check("our copy", &ours_warm)?;
+    check("our copy, new", &ours_new)?;
     check("our copy, made anew", &ours_anew)?;
     check("sendrecv", &send)?;
 
@@ -114,6 +129,9 @@ pub(crate) fn rows(
                 compare(effort, &mut stage, repeated(ours_warm), others)
             }
             "sendrecv" => compare(effort, &mut stage, repeated(ours_warm), vec![(Peer::Mpi, repeated(send))]),
+            "new+copy" => {
+                compare(effort, &mut stage, repeated(ours_new), vec![(Peer::Mpi, repeated(pack_unpack))])
+            }
             _ => compare(effort, &mut stage, repeated(ours_anew), vec![(Peer::Mpi, repeated(pack_unpack))]),
         };
         report(Measured {

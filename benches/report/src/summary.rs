@@ -39,7 +39,8 @@ pub fn summary(rows: &[Row]) -> String {
         put(&mut text, format_args!("  {ratio:6.2}  {suite} {case} {element} {op}  ({name})\n"));
     }
     by_count(&mut text, rows);
-    break_even(&mut text, rows);
+    break_even(&mut text, rows, "new+copy", "with kept programs");
+    break_even(&mut text, rows, "setup+copy", "with types, layouts and programs made anew");
     text
 }
 
@@ -96,10 +97,9 @@ fn by_count(text: &mut String, rows: &[Row]) {
     }
 }
 
-/// Transpacking with its set-up charged: the first count at which it is not behind.
-fn break_even(text: &mut String, rows: &[Row]) {
-    let charged: Vec<&Row> =
-        rows.iter().filter(|row| row.suite == "transpack" && row.op == "setup+copy").collect();
+/// Transpacking with a set-up charged, as `op` does: the first count at which it is not behind.
+fn break_even(text: &mut String, rows: &[Row], op: &str, how: &str) {
+    let charged: Vec<&Row> = rows.iter().filter(|row| row.suite == "transpack" && row.op == op).collect();
     let mut seen: Vec<&str> = Vec::new();
     let mut found: Vec<String> = Vec::new();
     for row in &charged {
@@ -121,7 +121,7 @@ fn break_even(text: &mut String, rows: &[Row]) {
     }
     if !found.is_empty() {
         let found = found.join(", ");
-        put(text, format_args!("transpack, set-up charged: break-even at so many instances: {found}\n"));
+        put(text, format_args!("transpack {how}: break-even at so many instances: {found}\n"));
     }
 }
 
