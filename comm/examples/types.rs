@@ -1,26 +1,39 @@
-//! Test program: random datatypes, built by MPI and by us, have the same bounds and pack to the same bytes.
+//! Test program: random datatypes, built by MPI and by us, have the same bounds; packing, unpacking and copying from one
+//! type to another move the same bytes as MPI does, whole and in part, and touch no other.
 //!
-//! Rank r of P takes the seeds that leave r when divided by P: together the ranks see the same types at any P.
+//! `types [CASES]`. Rank r of P takes the cases that leave r when divided by P: together the ranks see the same types at any
+//! P. `CAPULET_TEST_SEED` is the seed of the first case; it is printed, and a failure prints its own.
 
 #[path = "support/mod.rs"]
 mod support;
 
-use std::ffi::{c_int, c_void};
+use std::env;
+use std::panic;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use capulet_comm::{MpiType, ffi};
-use capulet_datatype::{Cursor, Datatype, Tiled};
+use capulet_datatype::Datatype;
 use support::Random;
 use support::construct::{construct, free};
+use support::packing::{Map, Pair, is_open_mpi_5};
 use support::spec::Spec;
 
-const SEEDS: u64 = 6000;
-/// Types that span more than this are not packed here.
+const CASES: u64 = 6000;
+const DEPTH_MAX: u64 = 5;
+/// Types that hold or span more than this are not packed here.
+const SIZE_BYTES_MAX: u64 = 1 << 16;
 const SPAN_BYTES_MAX: i64 = 1 << 20;
 
 #[derive(Debug, Default)]
 struct Tally {
     types: u64,
+    packed: u64,
     packed_bytes: u64,
+    /// Types that MPI unpacked too.
+    unpacked: u64,
+    /// Typed copies from one type to the next.
+    copies: u64,
     /// Types that this MPI does not make, or makes wrong.
     refused: u64,
     /// Types that are not aligned or have parts without data, whose bounds this MPI sees differently.
@@ -32,118 +45,228 @@ struct Tally {
 fn main() {
     let (rank, size) = support::init();
     support::return_errors();
-    let mut tally = Tally::default();
-    for seed in (0..SEEDS).filter(|seed| seed % u64::from(size) == u64::from(rank)) {
-        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        for _ in 0..5 {
-            random.next();
-        }
-        let depth = 1 + random.below(4) as u32;
-        // Aligned types must have the same bounds everywhere; MPIs pad the others each in its own way.
-        let grain = if random.below(2) == 0 { 16 } else { 1 };
-        let spec = Spec::random(&mut random, depth, grain);
-        if spec.native().is_ok_and(|native| is_small(&native)) {
-            let count = 1 + random.below(3);
-            let large = random.below(2) == 1;
-            compare(&Case { spec, seed, count, large, aligned: grain == 16 }, &mut tally);
-        }
+    let number = |text: String| text.parse::<u64>().unwrap_or_else(|_| panic!("{text} is not a number"));
+    let first = env::var("CAPULET_TEST_SEED").map_or(0, number);
+    let cases = env::args().nth(1).map_or(CASES, number);
+    if rank == 0 {
+        println!("types: {cases} cases, CAPULET_TEST_SEED={first}");
     }
-    // Each rank has about its share.
-    let share = SEEDS / u64::from(size);
-    assert!(tally.types * 10 > share * 9 && tally.refused * 20 < share, "{tally:?}");
-    assert!(tally.same_natively * 4 > share && tally.other_bounds * 4 < share, "{tally:?}");
-    assert!(tally.packed_bytes > share * 100, "{tally:?}");
+    say_which_case_fails();
+    let mut tally = Tally::default();
+    for seed in (first..first + cases).filter(|seed| seed % u64::from(size) == u64::from(rank)) {
+        CURRENT.store(seed, Relaxed);
+        let case = Case::new(seed);
+        if cases == 1 {
+            println!("{case:#?}");
+        }
+        run(case, &mut tally);
+    }
+    if cases >= CASES {
+        tally.judge(cases / u64::from(size));
+    }
     if rank == 0 {
         println!("{tally:?}");
     }
     support::finish("types");
 }
 
-fn is_small(datatype: &Datatype) -> bool {
-    let span = datatype.true_ub() - datatype.true_lb() + 3 * datatype.extent().abs();
-    datatype.size() < 1 << 16 && span < SPAN_BYTES_MAX && datatype.lb().abs() < SPAN_BYTES_MAX
+/// The case that runs.
+static CURRENT: AtomicU64 = AtomicU64::new(0);
+
+/// Puts before the message of a panic how to run its case alone.
+fn say_which_case_fails() {
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        eprintln!("to see this case: CAPULET_TEST_SEED={} mpiexec -n 1 types 1", CURRENT.load(Relaxed));
+        report(info);
+    }));
 }
 
-/// Shown when it fails.
+impl Tally {
+    /// Each rank has about its share, and what it is there for was seen often enough.
+    fn judge(&self, share: u64) {
+        assert!(self.types * 10 > share * 8 && self.refused * 20 < share, "{self:?}");
+        assert!(self.same_natively * 4 > share && self.other_bounds * 4 < share, "{self:?}");
+        assert!(self.packed * 4 > share && self.packed_bytes > share * 100, "{self:?}");
+        assert!(self.unpacked * 5 > share && self.copies * 5 > share, "{self:?}");
+    }
+}
+
+fn is_small(datatype: &Datatype) -> bool {
+    let span = datatype.true_ub() - datatype.true_lb() + 3 * datatype.extent().abs();
+    datatype.size() < SIZE_BYTES_MAX && span < SPAN_BYTES_MAX && datatype.lb().abs() < SPAN_BYTES_MAX
+}
+
+/// A type and what is done with it. Shown when it fails.
 #[derive(Debug)]
-#[allow(dead_code)]
 struct Case {
-    spec: Spec,
     seed: u64,
+    spec: Spec,
     count: u64,
     large: bool,
     aligned: bool,
 }
 
-fn compare(case: &Case, tally: &mut Tally) {
-    let Case { ref spec, mut count, large, .. } = *case;
-    if cfg!(mpi_family = "openmpi") && spec.has_part_without_data() {
-        // Open MPI takes some of these for contiguous, and then packs instances at their size instead of their extent.
-        count = 1;
+impl Case {
+    fn new(seed: u64) -> Self {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        for _ in 0..5 {
+            random.next();
+        }
+        let depth = 1 + random.below(DEPTH_MAX) as u32;
+        // Aligned types must have the same bounds everywhere; MPIs pad the others each in its own way.
+        let grain = if random.below(2) == 0 { 16 } else { 1 };
+        let spec = Spec::random(&mut random, depth, grain);
+        let count = if random.below(8) == 0 { 8 + random.below(60) } else { 1 + random.below(3) };
+        Case { seed, spec, count, large: random.below(2) == 1, aligned: grain == 16 }
     }
-    if cfg!(mpi_family = "openmpi") && spec.has_stride_of_minus_one_byte() {
-        tally.refused += 1;
+
+    /// Where in the stream parts begin, and what the bytes are.
+    fn random(&self) -> Random {
+        Random(self.seed.wrapping_mul(0xD134_2543_DE82_EF95) | 1)
+    }
+
+    /// As many instances of the type as this MPI gets right and as are quickly packed.
+    fn count_of(&self, datatype: &Datatype, wanted: u64) -> u64 {
+        if cfg!(mpi_family = "openmpi") && self.spec.has_part_without_data() {
+            // Open MPI takes some of these for contiguous, and then packs instances at their size instead of their extent.
+            return 1;
+        }
+        let span = (SPAN_BYTES_MAX / datatype.extent().abs().max(1)) as u64;
+        wanted.min(span).min(SIZE_BYTES_MAX / datatype.size().max(1)).max(1)
+    }
+
+    /// Whether this MPI can be asked to pack the type.
+    fn is_packed(&self) -> bool {
+        // MPICH's packing divides by the size of a part.
+        let crashes = cfg!(mpi_family = "mpich") && self.spec.has_part_without_data();
+        !crashes && (self.aligned || !is_open_mpi_5())
+    }
+}
+
+/// A type as this MPI has it, freed when dropped.
+struct Made {
+    case: Case,
+    pair: Pair,
+}
+
+impl Made {
+    /// `None` if this MPI cannot make it, or not right.
+    fn of(case: Case) -> Option<Self> {
+        if cfg!(mpi_family = "openmpi") && case.spec.has_stride_of_minus_one_byte() {
+            return None;
+        }
+        let handle = construct(&case.spec, case.large)?;
+        // SAFETY: valid and committed.
+        let datatype = unsafe { MpiType::datatype_of(handle) }.unwrap_or_else(|e| panic!("{e}: {case:?}"));
+        Some(Made { case, pair: Pair { handle, datatype } })
+    }
+
+    /// Whether its bytes can be compared with what this MPI makes of them.
+    fn is_packed(&self) -> bool {
+        self.case.is_packed() && self.pair.datatype.size() > 0 && is_small(&self.pair.datatype)
+    }
+
+    fn map(&self, wanted: u64) -> Map<'_> {
+        Map::learn(&self.pair, self.case.count_of(&self.pair.datatype, wanted))
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        free(self.pair.handle);
+    }
+}
+
+fn run(case: Case, tally: &mut Tally) {
+    if !case.spec.native().is_ok_and(|native| is_small(&native)) {
         return;
     }
-    let Some(handle) = construct(spec, large) else {
+    let Some(made) = Made::of(case) else {
         tally.refused += 1;
         return;
     };
-    // SAFETY: valid and committed.
-    let imported = unsafe { MpiType::datatype_of(handle) }.unwrap_or_else(|e| panic!("{e}: {case:?}"));
-    let native = spec.native().expect("checked by the caller");
-    let theirs = MpiBounds::of(handle);
-    let context = || format!("{case:?}\nMPI {theirs:?}\nimported {:?}", imported.bounds());
+    tally.types += 1;
+    let same_natively = compare_bounds(&made, tally);
+    // SAFETY: valid; the description is cached now, and must be the same.
+    let again = unsafe { MpiType::datatype_of(made.pair.handle) }.expect("cached");
+    assert!(again.is_equivalent(&made.pair.datatype));
+    if made.is_packed() {
+        compare_bytes(&made, same_natively, tally);
+        if cfg!(mpi_family = "openmpi") {
+            compare_built(&made);
+        }
+        compare_copy(&made, tally);
+    }
+}
 
-    assert_eq!(imported.size() as i64, theirs.size, "{}", context());
-    assert_eq!((imported.lb(), imported.extent()), (theirs.lb, theirs.extent), "{}", context());
-    let same_bounds = native.bounds() == imported.bounds();
-    if imported.size() > 0 {
-        let true_bounds = (imported.true_lb(), imported.true_ub() - imported.true_lb());
-        if cfg!(mpi_family = "mpich") && (spec.has_darray() || spec.has_part_without_data()) {
+/// Compares the bounds with MPI's. Returns whether ours would be the same without MPI.
+fn compare_bounds(made: &Made, tally: &mut Tally) -> bool {
+    let Made { case, pair: Pair { handle, datatype } } = made;
+    let native = case.spec.native().expect("checked by the caller");
+    let theirs = MpiBounds::of(*handle);
+    let context = || format!("{case:?}\nMPI {theirs:?}\nimported {:?}", datatype.bounds());
+
+    assert_eq!(datatype.size() as i64, theirs.size, "{}", context());
+    assert_eq!((datatype.lb(), datatype.extent()), (theirs.lb, theirs.extent), "{}", context());
+    if datatype.size() > 0 {
+        let true_bounds = (datatype.true_lb(), datatype.true_ub() - datatype.true_lb());
+        if cfg!(mpi_family = "mpich") && (case.spec.has_darray() || case.spec.has_part_without_data()) {
             // MPICH counts the bounds of distributed arrays, and of parts without data, as data.
             assert!(true_bounds.1 <= theirs.true_extent, "{}", context());
         } else {
             assert_eq!(true_bounds, (theirs.true_lb, theirs.true_extent), "{}", context());
         }
     }
-    let mixed = cfg!(mpi_family = "mpich") && spec.has_mixed_bounds();
-    let may_differ = !case.aligned || spec.has_part_without_data() || mixed;
+    let mixed = cfg!(mpi_family = "mpich") && case.spec.has_mixed_bounds();
+    let padded = case.spec.has_struct_at_odd_address();
+    let may_differ = !case.aligned || case.spec.has_part_without_data() || mixed || padded;
+    let same_bounds = native.bounds() == datatype.bounds();
     assert!(same_bounds || may_differ, "ours {:?}: {}", native.bounds(), context());
     tally.other_bounds += u64::from(!same_bounds);
-    // MPICH's packing divides by the size of a part.
-    let crashes = cfg!(mpi_family = "mpich") && spec.has_part_without_data();
-    let misreads = !case.aligned && is_open_mpi_5();
-    if is_small(&imported) && !crashes && !misreads {
-        let expected = mpi_pack(handle, &imported, count);
-        assert_eq!(our_pack(&imported, count), expected, "{}", context());
-        if !may_differ {
-            tally.same_natively += 1;
-            assert_eq!(our_pack(&native, count), expected, "built by us: {}", context());
-        }
-        // Built again from its description, by the same constructors.
-        let built = MpiType::build(&imported).unwrap_or_else(|e| panic!("{e}: {}", context()));
-        assert_eq!(MpiBounds::of(built.handle()), theirs, "built again: {}", context());
-        assert_eq!(mpi_pack(built.handle(), &imported, count), expected, "built again: {}", context());
-        // SAFETY: valid.
-        let known = unsafe { MpiType::known_datatype_of(built.handle()) }.expect("valid").expect("described");
-        assert!(known.is_equivalent(&imported));
-        tally.packed_bytes += expected.len() as u64;
-    }
-    // SAFETY: valid; the description is cached now, and must be the same.
-    let again = unsafe { MpiType::datatype_of(handle) }.expect("cached");
-    assert!(again.is_equivalent(&imported));
-    tally.types += 1;
-    free(handle);
+    same_bounds && !may_differ
 }
 
-/// Open MPI 5.0 packs other bytes than asked for where elements lie at odd addresses.
-fn is_open_mpi_5() -> bool {
-    let mut text = vec![0_u8; 8192 + 1];
-    let mut length = 0;
-    // SAFETY: room for MPI_MAX_LIBRARY_VERSION_STRING characters of every MPI.
-    unsafe { ffi::MPI_Get_library_version(text.as_mut_ptr().cast(), &raw mut length) };
-    text.starts_with(b"Open MPI v5")
+/// Compares the bytes that are moved with those that MPI moves.
+fn compare_bytes(made: &Made, same_natively: bool, tally: &mut Tally) {
+    let Made { case, pair } = made;
+    let mut random = case.random();
+    let map = made.map(case.count);
+    map.check_walks(&mut random);
+    map.check_pack(&mut random);
+    tally.unpacked += u64::from(map.check_unpack(&mut random));
+    tally.packed += 1;
+    tally.packed_bytes += map.bytes() as u64;
+    if same_natively {
+        let native = Pair { handle: pair.handle, datatype: case.spec.native().expect("checked") };
+        Map::learn(&native, case.count_of(&pair.datatype, case.count)).check_pack(&mut random);
+        tally.same_natively += 1;
+    }
+}
+
+/// Builds the type again from its description, by the constructors that it names, and compares.
+fn compare_built(made: &Made) {
+    let Made { case, pair } = made;
+    let built = MpiType::build(&pair.datatype).unwrap_or_else(|e| panic!("{e}: {case:?}"));
+    assert_eq!(MpiBounds::of(built.handle()), MpiBounds::of(pair.handle), "built again: {case:?}");
+    // SAFETY: valid.
+    let known = unsafe { MpiType::known_datatype_of(built.handle()) }.expect("valid").expect("described");
+    assert!(known.is_equivalent(&pair.datatype));
+    let again = Pair { handle: built.handle(), datatype: pair.datatype.clone() };
+    Map::learn(&again, case.count_of(&pair.datatype, case.count)).check_pack(&mut case.random());
+}
+
+/// Compares the typed copy between the type and another one, in both directions.
+fn compare_copy(made: &Made, tally: &mut Tally) {
+    let mut random = made.case.random();
+    let other = Case::new(random.next());
+    let Some(other) = Made::of(other).filter(Made::is_packed) else { return };
+    for (from, to) in [(made, &other), (&other, made)] {
+        let source = from.map(from.case.count);
+        let target = to.map(source.bytes() as u64 / to.pair.datatype.size());
+        source.check_copy(&target, &mut random);
+        tally.copies += 1;
+    }
 }
 
 #[derive(Debug, PartialEq)]
@@ -166,53 +289,4 @@ impl MpiBounds {
         }
         bounds
     }
-}
-
-/// Memory that holds `count` instances, and where in it the base address lies.
-fn memory_of(datatype: &Datatype, count: u64) -> (Vec<u8>, usize) {
-    let reach = (count as i64 - 1) * datatype.extent();
-    let low = datatype.true_lb() + reach.min(0);
-    let high = datatype.true_ub() + reach.max(0);
-    let room = (-low).max(0) as usize + 64 + high.max(0) as usize + 64 + 16;
-    let mut memory = vec![0; room];
-    // The base is aligned, so that aligned types are.
-    let base = (-low).max(0) as usize + 64;
-    let base = base + (16 - (memory.as_ptr().addr() + base) % 16) % 16;
-    for (at, byte) in memory.iter_mut().enumerate() {
-        *byte = ((at as i64 - base as i64).wrapping_mul(0x9E37_79B1) >> 7) as u8;
-    }
-    (memory, base)
-}
-
-fn mpi_pack(handle: ffi::MPI_Datatype, datatype: &Datatype, count: u64) -> Vec<u8> {
-    let (memory, base) = memory_of(datatype, count);
-    let mut packed = vec![0; (datatype.size() * count) as usize + 64];
-    let mut position: c_int = 0;
-    // SAFETY: every byte of `count` instances lies in `memory`, see `memory_of`; the target is long enough.
-    let status = unsafe {
-        ffi::MPI_Pack(
-            memory.as_ptr().add(base).cast::<c_void>(),
-            count as c_int,
-            handle,
-            packed.as_mut_ptr().cast::<c_void>(),
-            packed.len() as c_int,
-            &raw mut position,
-            support::world(),
-        )
-    };
-    assert_eq!(status, 0);
-    packed.truncate(position as usize);
-    packed
-}
-
-fn our_pack(datatype: &Datatype, count: u64) -> Vec<u8> {
-    let (memory, base) = memory_of(datatype, count);
-    let tiled = Tiled::new(datatype.layout().clone(), count).expect("small");
-    let mut cursor = Cursor::new(tiled);
-    let mut packed = Vec::new();
-    while let Some(run) = cursor.next_run(u64::MAX) {
-        let start = (base as i64 + run.offset) as usize;
-        packed.extend_from_slice(&memory[start..start + run.len as usize]);
-    }
-    packed
 }

@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod construct;
+pub(crate) mod packing;
 pub(crate) mod spec;
 
 use std::ffi::c_int;

@@ -143,6 +143,14 @@ impl Spec {
         here || self.parts().into_iter().any(Spec::has_mixed_bounds)
     }
 
+    /// Whether a struct begins at an address that is not aligned: MPIs pad its parts, and then what they make together
+    /// (MPI-4.0 section 5.1 pads once).
+    pub(crate) fn has_struct_at_odd_address(&self) -> bool {
+        let is_odd = |datatype: Datatype| datatype.lb() % 16 != 0;
+        let here = matches!(self, Spec::Struct(..)) && self.native().is_ok_and(is_odd);
+        here || self.parts().into_iter().any(Spec::has_struct_at_odd_address)
+    }
+
     /// Whether blocks lie one byte apart, backwards: Open MPI 4.1 lays them end to end, forwards.
     pub(crate) fn has_stride_of_minus_one_byte(&self) -> bool {
         let here = match self {
