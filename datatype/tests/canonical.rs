@@ -208,7 +208,16 @@ fn overlap_of_many_interleaved_runs() -> Result<()> {
     assert!(!skewed(7000)?.layout().has_overlap());
     assert!(skewed(5001)?.layout().has_overlap(), "5001 = 714 * 7 + 3");
     let comb = |apart| Datatype::hvector(2, 1, apart, &Datatype::hvector(40_000, 1, 12, &f)?);
-    for (apart, meets) in [(4, false), (8, false), (3, true), (9, true), (-12_008, false), (12_001, true)] {
+    for (apart, meets) in [
+        (4, false),
+        (8, false),
+        (3, true),
+        (9, true),
+        (-12_008, false),
+        (12_001, true),
+        (-480_001, false),
+        (-479_990, true),
+    ] {
         assert_eq!(comb(apart)?.layout().has_overlap(), meets, "{apart} bytes apart");
     }
     // A falling list of 100,000 places, and the same with one place twice.
@@ -307,6 +316,14 @@ fn lists_that_recur_are_repetitions() -> Result<()> {
         assert!(torn.layout().heap_bytes() < 1500, "{}", torn.layout().heap_bytes());
         assert_eq!(runs(&torn), runs(&mixed)[..n]);
     }
+    // One place that is off, far behind the first periods, where lengths go on to recur.
+    let mut torn = places.clone();
+    torn[2500..].iter_mut().for_each(|place| *place += 1);
+    let torn = Datatype::indexed(&lengths, &torn, &f)?;
+    assert_eq!(
+        runs(&torn)[2499..2502],
+        [(4 * place(2499), 4), (4 * (place(2500) + 1), 8), (4 * (place(2501) + 1), 4)]
+    );
     // One place that is off.
     let mut off = places.clone();
     off[2000] += 1;
