@@ -169,6 +169,10 @@ fn has_fortran() -> bool {
 #[test]
 fn fortran() {
     if !has_fortran() {
+        // Straight to the stream: what a test that passes prints is not shown.
+        let reason = "skipped: fortran: the wheels of MPI have no Fortran";
+        std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{reason}\n"))
+            .expect("the stream of errors is there");
         return;
     }
     for name in ["use_mpi", "use_mpi_f08"] {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use capulet_tests::{Job, Mpi, Through, compile};
+use capulet_tests::{Job, Mpi, compile};
 
 /// Runs `faults.c` with a plan for one rank; `seen` says whether the fault must come to light.
 fn strike(ranks: usize, plan: &str, class: &str, seen: bool) -> capulet_tests::Outcome {
@@ -37,37 +37,28 @@ fn strike_every_call(ranks: usize, struck: usize) {
     }
 }
 
-fn native() -> bool {
-    Through::chosen() == Through::Native
-}
-
 #[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn at_every_call_of_one_rank() {
-    if !native() {
-        strike_every_call(1, 0);
-    }
+    strike_every_call(1, 0);
 }
 
 #[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn at_every_call_of_the_first_of_three() {
-    if !native() {
-        strike_every_call(3, 0);
-    }
+    strike_every_call(3, 0);
 }
 
 #[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn at_every_call_of_the_last_of_three() {
-    if !native() {
-        strike_every_call(3, 2);
-    }
+    strike_every_call(3, 2);
 }
 
 /// Every kind of error that a storage knows becomes the class that the standard names for it, on all ranks.
 #[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn every_kind_has_its_class() {
-    if native() {
-        return;
-    }
     let kinds = [
         ("notfound", "MPI_ERR_NO_SUCH_FILE"),
         ("exists", "MPI_ERR_FILE_EXISTS"),
@@ -91,10 +82,8 @@ fn every_kind_has_its_class() {
 
 /// A write that the storage breaks off in the middle is an error on all ranks, however far it came.
 #[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn broken_writes() {
-    if native() {
-        return;
-    }
     for plan in ["rank=0;write@*:short=10", "rank=1;write@0+:io=1000", "rank=1;write@1:short=0"] {
         strike(2, plan, "MPI_ERR_IO", true).expect_checks(plan);
     }
@@ -102,8 +91,7 @@ fn broken_writes() {
 
 /// One slow rank makes nobody fail.
 #[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn a_slow_rank() {
-    if !native() {
-        strike(3, "rank=1;any@*:delay=20ms", "MPI_ERR_IO", false).expect_checks("a slow rank");
-    }
+    strike(3, "rank=1;any@*:delay=20ms", "MPI_ERR_IO", false).expect_checks("a slow rank");
 }

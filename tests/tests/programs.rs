@@ -67,10 +67,8 @@ fn interrupted() {
 
 /// `LD_PRELOAD` alone, without the command.
 #[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn preloaded() {
-    if Through::chosen() == Through::Native {
-        return;
-    }
     job("lifetimes", 2).through(Through::Preload).run().expect_checks("lifetimes, preloaded");
 }
 
@@ -116,10 +114,8 @@ fn hint_file() {
 
 /// Hints of the command line win over the program's.
 #[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn command_hints() {
-    if Through::chosen() == Through::Native {
-        return;
-    }
     let job = job("info", 2).variable("CHECK_COMMAND_HINTS", "1");
     let job = job
         .run_option("--hint")
@@ -131,10 +127,8 @@ fn command_hints() {
 
 /// The table of `CAPULET_STATS=1`, a collective part of every close, changes nothing.
 #[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn with_statistics() {
-    if Through::chosen() == Through::Native {
-        return;
-    }
     for ranks in [1, 3] {
         let outcome = job("sizes", ranks).variable("CAPULET_STATS", "1").run();
         outcome.expect_checks(&format!("sizes with statistics on {ranks} ranks"));
