@@ -188,7 +188,25 @@ pub(super) unsafe fn unpack<L: Lanes, const LANES: usize, const K: usize>(
 ) {
     let vector = LANES * L::UNIT;
     let (lanes, masks) = (&Pattern::<LANES, K>::UNPACK_LANES, Pattern::<LANES, K>::UNPACK_MASKS);
-    let mut i = 0;
+    // Units `i..i + count` of both sides, with `count <= LANES`.
+    let part = |i: usize, count: usize| {
+        let (from, to) = (source.wrapping_add(i * L::UNIT), target.wrapping_add(i * K * L::UNIT));
+        // SAFETY: these units exist on both sides; the masks have only lanes of units, and none from `count * K` on.
+        unsafe {
+            let dense = L::load_masked(from, L::mask(low(count)));
+            for j in 0..K {
+                let here = masks[j] & low((count * K).saturating_sub(j * LANES));
+                let spread = L::permute(L::index(&lanes[j]), dense);
+                L::store_masked(to.wrapping_add(j * vector), L::mask(here), spread);
+            }
+        }
+    };
+    // A masked store that crosses a line costs several times one that does not. Short rows are not worth the search.
+    let is_on_line = |i: &usize| target.wrapping_add(i * K * L::UNIT).addr().is_multiple_of(vector);
+    let mut i = if n < 8 * LANES { 0 } else { (0..LANES).find(is_on_line).unwrap_or(0) };
+    if i > 0 {
+        part(0, i);
+    }
     while i + LANES <= n {
         let (from, to) = (source.wrapping_add(i * L::UNIT), target.wrapping_add(i * K * L::UNIT));
         // SAFETY: units `i..i + LANES` exist on both sides; the masks have only lanes of units.
@@ -201,18 +219,7 @@ pub(super) unsafe fn unpack<L: Lanes, const LANES: usize, const K: usize>(
         }
         i += LANES;
     }
-    let rest = n - i;
-    if rest == 0 {
-        return;
-    }
-    let (from, to) = (source.wrapping_add(i * L::UNIT), target.wrapping_add(i * K * L::UNIT));
-    // SAFETY: as above, for the `rest` units that are left: lanes from `rest * K` on are masked out.
-    unsafe {
-        let dense = L::load_masked(from, L::mask(low(rest)));
-        for j in 0..K {
-            let here = masks[j] & low((rest * K).saturating_sub(j * LANES));
-            let spread = L::permute(L::index(&lanes[j]), dense);
-            L::store_masked(to.wrapping_add(j * vector), L::mask(here), spread);
-        }
+    if i < n {
+        part(i, n - i);
     }
 }
