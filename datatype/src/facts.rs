@@ -54,6 +54,32 @@ pub(crate) fn table_facts<S: Start>(displacements: &[S::Place], starts: &[S]) ->
     }
 }
 
+/// Shorter lists of runs are not cut.
+const CUT_RUNS_MIN: usize = 64;
+/// Runs that tell of what length most are.
+const CUT_SAMPLE: usize = 16;
+/// Nor are longer runs, which cost more to copy than to tell apart.
+const CUT_BYTES_MAX: u64 = 64;
+/// Nor lists of which a run has more parts: what asks for a run steps over its parts.
+const CUT_PARTS_MAX: u64 = 8;
+
+/// The bytes of the equal parts into which runs of nearly always one length fall, if these are at most a quarter more than
+/// there are runs: what comes of a list of blocks of which a few touch. Depends on the runs alone.
+pub(crate) fn common_part<S: Start>(starts: &[S]) -> Option<u64> {
+    let n = starts.len() - 1;
+    let lengths = || starts.windows(2).map(|pair| pair[1].wide() - pair[0].wide());
+    let size = starts[n].wide();
+    let part = lengths().take(CUT_SAMPLE).min()?;
+    if n < CUT_RUNS_MIN || part > CUT_BYTES_MAX || size / part > n as u64 / 4 * 5 {
+        return None;
+    }
+    let (longest, bits) = lengths()
+        .zip(starts)
+        .fold((0, size), |(longest, bits), (length, start)| (length.max(longest), bits | start.wide()));
+    let is_common = common_divisor(part, bits, starts.iter().map(|start| start.wide())) == part;
+    (is_common && longest <= part * CUT_PARTS_MAX).then_some(part)
+}
+
 /// The greatest common divisor of `first > 0` and of all numbers, of which `bits` is the union of the set bits.
 fn common_divisor(first: u64, bits: u64, numbers: impl Iterator<Item = u64>) -> u64 {
     let twos = first.trailing_zeros().min(bits.trailing_zeros());

@@ -157,7 +157,8 @@ fn heap_bytes(piece: &Piece, seen: &mut HashSet<usize>) -> usize {
     let mut first = |address: usize| seen.insert(address);
     dims + match &piece.leaf {
         Leaf::Index(index) if first(Arc::as_ptr(index).addr()) => {
-            size_of_val(&**index) + index.displacements.heap_bytes() + heap_bytes(&index.body, seen)
+            let list = index.displacements.heap_bytes() + index.touches.heap_bytes();
+            size_of_val(&**index) + list + heap_bytes(&index.body, seen)
         }
         Leaf::VarIndex(index) if first(Arc::as_ptr(index).addr()) => {
             size_of_val(&**index) + index.runs.heap_bytes()

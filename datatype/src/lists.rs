@@ -270,6 +270,16 @@ impl<'a, S: Start> RunSlice<'a, S> {
         Self { displacements: &self.displacements[from..to], starts: &self.starts[from..=to] }
     }
 
+    /// The places of the parts of `part` bytes that all runs fall into.
+    pub(crate) fn cut(self, part: u64) -> Vec<S::Place> {
+        let mut places = Vec::with_capacity((self.starts[self.displacements.len()].wide() / part) as usize);
+        for (at, bytes) in self.iter() {
+            let inside = (0..bytes).step_by(part as usize);
+            places.extend(inside.map(|inside| S::Place::narrowed(at + inside as i64)));
+        }
+        places
+    }
+
     /// All runs as `(displacement, bytes)`.
     #[inline]
     pub(crate) fn iter(self) -> impl Iterator<Item = (i64, u64)> + Clone + 'a {

@@ -89,7 +89,7 @@ pub(crate) fn certain_run(mut piece: &Piece, mut position: u64) -> Option<Run> {
     let mut offset = 0_i64;
     loop {
         offset = offset.wrapping_add(piece.base);
-        // Runs of a row, and runs of a list, never touch.
+        // Runs of a row never touch, nor do runs of a list that was not cut.
         let mut more = false;
         for dim in piece.dims.iter().rev() {
             let place = position / dim.unit;
@@ -109,7 +109,12 @@ pub(crate) fn certain_run(mut piece: &Piece, mut position: u64) -> Option<Run> {
                     piece = &index.body;
                     continue;
                 }
-                (entry + 1 < index.displacements.len(), at + position as i64, unit - position)
+                let (mut last, n) = (entry, index.displacements.len());
+                while last + 1 < n && index.touches_behind(last) {
+                    last += 1;
+                }
+                let bytes = (last - entry + 1) as u64 * unit - position;
+                (last + 1 < n, at + position as i64, bytes)
             }
             Leaf::VarIndex(index) => {
                 let (entry, inside) = index.runs.locate(position);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::bitmap::{Bitmap, bitmap_bytes};
-use crate::facts::{list_facts, list_shape, table_facts, table_shape};
+use crate::facts::{common_part, list_facts, list_shape, table_facts, table_shape};
 use crate::lists::{DisplacementList, Place, RunSlice, RunTable, Start, Table};
 
 /// `n > 1` repetitions of what is inside, `stride` bytes apart.
@@ -38,14 +38,70 @@ pub(crate) enum Leaf {
     Sequence(Arc<Sequence>),
 }
 
-/// Equal bodies at listed displacements; the first displacement is 0, as is the base of the body.
+/// Equal bodies at listed displacements; the first displacement is 0, as is the base of the body. A body that is a run touches its
+/// neighbors only where a list of runs was cut.
 #[derive(Debug)]
 pub(crate) struct Index {
     pub(crate) displacements: DisplacementList,
     pub(crate) body: Piece,
-    /// Seams between neighboring bodies at which the runs touch.
-    pub(crate) touches: u64,
+    pub(crate) touches: Touches,
     shape: u128,
+}
+
+/// The seams between neighboring bodies of a list at which the runs touch.
+#[derive(Debug)]
+pub(crate) struct Touches {
+    /// How many there are before every `TOUCHES_STEP`th seam; empty if there are none at all.
+    before: Box<[u64]>,
+}
+
+const TOUCHES_STEP: usize = 256;
+
+impl Touches {
+    /// Those of bodies that end `end` bytes behind their displacements; `count` is how many there are.
+    fn new<P: Place>(displacements: &[P], end: i64, count: u64) -> Self {
+        if count == 0 {
+            return Self { before: Box::default() };
+        }
+        let (mut sum, mut before) = (0, Vec::with_capacity(displacements.len() / TOUCHES_STEP + 1));
+        for (seam, pair) in displacements.windows(2).enumerate() {
+            if seam.is_multiple_of(TOUCHES_STEP) {
+                before.push(sum);
+            }
+            sum += u64::from(pair[0].wide() + end == pair[1].wide());
+        }
+        if (displacements.len() - 1).is_multiple_of(TOUCHES_STEP) {
+            before.push(sum);
+        }
+        Self { before: before.into() }
+    }
+
+    /// Whether there are any.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        !self.before.is_empty()
+    }
+
+    /// Memory, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.before)
+    }
+}
+
+impl Index {
+    /// Whether the runs touch at the seam behind `entry`, which must not be the last.
+    #[inline]
+    pub(crate) fn touches_behind(&self, entry: usize) -> bool {
+        let at = |entry: usize| self.displacements.get(entry);
+        self.touches.any() && at(entry) + self.body.facts.end == at(entry + 1)
+    }
+
+    /// At how many of the first `seams` seams the runs touch. O(1).
+    pub(crate) fn touches_in(&self, seams: usize) -> u64 {
+        let Some(before) = self.touches.before.get(seams / TOUCHES_STEP) else { return 0 };
+        let from = seams / TOUCHES_STEP * TOUCHES_STEP;
+        before + (from..seams).filter(|&entry| self.touches_behind(entry)).count() as u64
+    }
 }
 
 /// Runs of their own lengths; the first displacement is 0 and neighbors do not touch.
@@ -194,6 +250,12 @@ impl Piece {
             let runs = displacements.iter().map(|at| (at.wide(), bytes));
             return Self::bitmap(Bitmap::new(unit, facts.high, runs), facts);
         }
+        Self::listed(displacements, body, (facts, touches))
+    }
+
+    /// As [`Piece::index`], whose facts and touching seams are known, and certainly as a list.
+    fn listed<P: Place>(displacements: Vec<P>, body: Self, (facts, touches): (Facts, u64)) -> Self {
+        let touches = Touches::new(&displacements, body.facts.end, touches);
         let shape = list_shape(&displacements, body.shape());
         let index = Index { displacements: P::boxed(displacements), body, touches, shape };
         Self { base: 0, dims: SmallVec::new(), leaf: Leaf::Index(Arc::new(index)), facts }
@@ -206,6 +268,12 @@ impl Piece {
         if let Some(unit) = bitmap_unit(&facts, size_of_val(&*displacements) + size_of_val(&*starts)) {
             let runs = RunSlice { displacements: &displacements, starts: &starts };
             return Self::bitmap(Bitmap::new(unit, facts.high, runs.iter()), facts);
+        }
+        if let Some(part) = common_part(&starts) {
+            let cut = RunSlice::<S> { displacements: &displacements, starts: &starts }.cut(part);
+            let body = Self::block(0, part);
+            let known = list_facts(&cut, &body.facts);
+            return Self::listed(cut, body, known);
         }
         let shape = table_shape(&displacements, &starts);
         let leaf = VarIndex { runs: S::boxed(Table::new(displacements, starts)), shape };

@@ -120,8 +120,7 @@ impl Tiled {
         }
     }
 
-    /// The number of maximal runs in the stream bytes of `range`. O(depth + log n), and linear in index lists of pieces
-    /// that touch each other.
+    /// The number of maximal runs in the stream bytes of `range`. O(depth + log n).
     ///
     /// # Errors
     /// [`TypeError::BadRange`].
@@ -204,12 +203,8 @@ fn leaf_breaks_below(leaf: &Leaf, position: u64) -> u64 {
             let body = &index.body;
             let (entry, inside) = ((position / body.facts.size) as usize, position % body.facts.size);
             let seams = if inside > 0 { entry } else { entry - 1 };
-            let at = |entry: usize| index.displacements.get(entry);
-            let touches = match index.touches {
-                0 => 0,
-                _ => (0..seams).filter(|&entry| at(entry) + body.facts.end == at(entry + 1)).count(),
-            };
-            entry as u64 * (body.facts.blocks - 1) + (seams - touches) as u64 + breaks_below(body, inside)
+            entry as u64 * (body.facts.blocks - 1) + seams as u64 - index.touches_in(seams)
+                + breaks_below(body, inside)
         }
         Leaf::VarIndex(index) => {
             let (entry, _) = index.runs.locate(position - 1);
