@@ -11,15 +11,16 @@
 //! | equal | neighboring pieces of one shape | a list of one body, rewritten further |
 //! | extend | a repetition followed by more of it | a longer repetition |
 //! | period | a list whose distances and lengths recur after at most 64 entries | a repetition, and a rest |
+//! | part | short runs of nearly always one length, a few of them multiples of it | a list of equal parts |
 //! | bitmap | a dense rising list of units of 4 or 8 bytes | one bit per unit |
 //! | small | anything of at most `SMALL_BLOCKS` runs | the list of its runs, rewritten |
 //!
 //! The order of the type map never changes. All rules together take time linear in the description, and what they make
 //! is at most a constant factor larger than it. *small* makes the form of small types unique.
 //!
-//! Lists of runs of different lengths are not cut into units of their greatest common divisor: the runs of a layout are
-//! maximal, which is what cursors, counts and I/O rely on. Where units are small and dense, *bitmap* does the same for less
-//! memory; beyond that, cutting is a matter of how to copy.
+//! The runs that cursors and counts tell of are maximal. A list holds them as they are, but for *bitmap* and *part*, which know
+//! where neighbors touch: both copy faster and take less memory. Lists of runs of really different lengths are not cut into
+//! units of their greatest common divisor.
 
 use crate::lists::Place;
 use crate::period::period;

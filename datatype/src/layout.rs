@@ -141,10 +141,11 @@ impl Layout {
 
     /// Memory that the layout holds, itself included, in bytes; what it shares with other layouts counts too.
     ///
-    /// At most some hundred bytes and, for each listed run: 4 bytes if all are of one length and lie within 2 GiB, or 8;
-    /// with lengths of their own 8, or 16, and a directory of 4 bytes for every 128 runs. Dense lists take a bit and a half
-    /// for each place or less, and what is strided or recurs takes nothing. So a list is never larger here than the
-    /// arguments of 4 or 8 bytes that it was made from, but for the directory.
+    /// At most some hundred bytes and, for each listed run: 4 bytes if all are of one length and lie within 2 GiB, or 8 (and so
+    /// for each part of a run, if nearly all are of one length); with lengths of their own 8, or 16, and a directory of 4
+    /// bytes for every 128 runs. Dense lists take a bit and a half for each place or less, and what is strided or recurs
+    /// takes nothing. So a list is never larger here than the arguments of 4 or 8 bytes that it was made from, but for the
+    /// directory.
     pub fn heap_bytes(&self) -> usize {
         let mut seen = HashSet::new();
         size_of::<Self>() + self.root.as_ref().map_or(0, |root| heap_bytes(root, &mut seen))
