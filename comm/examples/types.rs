@@ -193,9 +193,7 @@ fn run(case: Case, tally: &mut Tally) {
     assert!(again.is_equivalent(&made.pair.datatype));
     if made.is_packed() {
         compare_bytes(&made, same_natively, tally);
-        if cfg!(mpi_family = "openmpi") {
-            compare_built(&made);
-        }
+        compare_built(&made);
         compare_copy(&made, tally);
     }
 }
