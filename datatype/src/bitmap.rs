@@ -257,7 +257,7 @@ mod tests {
             let places: Vec<u64> =
                 runs.iter().flat_map(|&(at, bytes)| (at as u64 / 4)..(at as u64 + bytes) / 4).collect();
             assert_eq!(map.units(), places.len() as u64);
-            for (number, &place) in places.iter().enumerate() {
+            for (number, &place) in places.iter().enumerate().step_by(if cfg!(miri) { 41 } else { 1 }) {
                 assert_eq!(map.select(number as u64), place);
                 assert_eq!(map.units_below(place), number as u64);
                 assert!(map.has(place));

@@ -191,6 +191,7 @@ fn alignment_pads_and_explicit_bounds_stick() -> Result<()> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "lists of thousands")]
 fn overlap_of_many_interleaved_runs() -> Result<()> {
     let f = float();
     // 400 x 400 elements visited by columns: not monotone, but apart.
@@ -254,6 +255,7 @@ fn irregular(n: usize) -> Vec<i64> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "lists of thousands")]
 fn dense_lists_are_bitmaps() -> Result<()> {
     for named in [Named::Float, Named::Double] {
         let element = Datatype::named(named);
@@ -288,6 +290,7 @@ fn dense_lists_are_bitmaps() -> Result<()> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "lists of thousands")]
 fn lists_that_recur_are_repetitions() -> Result<()> {
     let f = float();
     // Distances of 2, 3, 7 and 2, 3, 7, from 5 on.

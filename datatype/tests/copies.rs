@@ -24,9 +24,9 @@ fn pattern(bytes: usize) -> Vec<u8> {
 
 #[test]
 fn every_block_size_and_stride() -> Result<()> {
-    for bytes in 1..=130 {
+    for bytes in (1..=130).step_by(if cfg!(miri) { 43 } else { 1 }) {
         for gap in [0, 1, 2, 7, 64] {
-            for n in [1, 2, 3, 5, 40] {
+            for n in if cfg!(miri) { vec![3, 9] } else { vec![1, 2, 3, 5, 40] } {
                 for tiled in [blocks(n, bytes, (bytes + gap) as i64)?, listed(n, bytes)?] {
                     let memory = pattern(tiled.true_ub() as usize);
                     let offsets: Vec<usize> =
@@ -61,7 +61,7 @@ fn lists_rows_and_unequal_blocks_meet() -> Result<()> {
             let mut expected = vec![CANARY; target.true_ub() as usize];
             unpack(target, &packed, 0..240, &mut expected)?;
             let copy = TypedCopy::new(source.clone(), target.clone());
-            for chunk in [1, 2, 3, 5, 7, 31, 239, 240] {
+            for chunk in if cfg!(miri) { vec![7, 31, 240] } else { vec![1, 2, 3, 5, 7, 31, 239, 240] } {
                 let mut found = vec![CANARY; expected.len()];
                 for start in (0..240).step_by(chunk as usize) {
                     // SAFETY: both memories hold their types, and they are two vectors.

@@ -164,6 +164,7 @@ fn huge_distribution_arguments() -> Result<()> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of constructors")]
 fn nesting_has_a_limit() -> Result<()> {
     let mut datatype = int();
     for _ in 1..DEPTH_MAX {

@@ -1,25 +1,17 @@
 //! `external32` against an element-by-element oracle, the table of the standard (MPI 4.1, 14.5.2), and bytes that MPI
 //! libraries packed.
 
+mod cases;
 mod oracle;
 mod translate_oracle;
 
 use capulet_datatype::{Datatype, Named, Prim, PrimKind, Tiled, TranslateError, Translation, TypeError};
+use cases::cases;
 use oracle::{Tree, any_tree};
 use proptest::prelude::*;
 use translate_oracle::{Memory, Outcome, outcome, with_leaves};
 
 const CANARY: u8 = 0x5a;
-
-fn config() -> ProptestConfig {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(300);
-    ProptestConfig {
-        failure_persistence: None,
-        cases,
-        max_local_rejects: 10_000_000,
-        ..ProptestConfig::default()
-    }
-}
 
 /// Elements that are told apart by kind and size, where 8-byte integers are all `long`, or none is.
 const WITH_LONG: [Named; 16] = [
@@ -208,7 +200,7 @@ fn elements(tree: &Tree, count: u64) -> Vec<(Prim, i64)> {
 
 #[cfg(target_arch = "x86_64")]
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(cases(300, 2))]
 
     #[test]
     fn any_type_any_range(
@@ -238,7 +230,7 @@ fn long_mixed_streams() {
         [(3, 0, Named::Char), (1, 4, Named::Long), (2, 16, Named::LongDouble), (1, 49, Named::Wchar)];
     let fields: Vec<_> = fields.into_iter().map(|(n, at, named)| (n, at, Tree::Named(named))).collect();
     let mixed = Tree::Resized(0, 57, Box::new(Tree::Struct(fields)));
-    for count in [1, 300, 1000] {
+    for count in if cfg!(miri) { vec![1, 20] } else { vec![1, 300, 1000] } {
         let elements = elements(&mixed, count);
         let n = elements.len();
         for range in [0..n, 3..n - 2, n / 2..n] {

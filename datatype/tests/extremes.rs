@@ -1,9 +1,12 @@
 //! Arguments from the ends of their ranges: a type or an error, and then an answer to every question; never a panic (these
 //! tests run with overflow checks) and never a loop over runs that nobody asked for.
 
+mod cases;
+
 use std::sync::Arc;
 
 use capulet_datatype::{ArrayOrder, Cursor, Datatype, Distribution, Named, Result, Tiled, flatten};
+use cases::cases;
 use proptest::prelude::*;
 
 fn count() -> impl Strategy<Value = u64> {
@@ -77,7 +80,7 @@ fn interrogate(datatype: &Datatype, counts: &[u64], places: &[i64]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 2 } else { 6000 }, ..ProptestConfig::default() })]
+    #![proptest_config(cases(6000, 10))]
 
     #[test]
     fn types_or_errors(

@@ -1,27 +1,16 @@
 //! Random types against the naive oracle: everything that the library says about a type, and everything it does with it.
 
+mod cases;
 mod oracle;
 
 use std::ops::ControlFlow;
 
 use capulet_datatype::{Cursor, Datatype, Prim, Run, Tiled, TypedCopy, flatten, pack, unpack};
+use cases::cases;
 use oracle::{TypeMap, any_tree, runs_of, tree, tree_of_bytes, tree_of_many_runs};
 use proptest::prelude::*;
 
 const CANARY: u8 = 0xa5;
-
-fn config() -> ProptestConfig {
-    let cases = std::env::var("PROPTEST_CASES")
-        .ok()
-        .and_then(|cases| cases.parse().ok())
-        .unwrap_or(if cfg!(miri) { 2 } else { 400 });
-    ProptestConfig {
-        failure_persistence: None,
-        cases,
-        max_local_rejects: 10_000_000,
-        ..ProptestConfig::default()
-    }
-}
 
 fn pairs(runs: &[Run]) -> Vec<(i64, u64)> {
     runs.iter().map(|run| (run.offset, run.len)).collect()
@@ -85,7 +74,7 @@ fn check_facts(datatype: &Datatype, map: &TypeMap) {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(cases(400, 2))]
 
     #[test]
     fn bounds_size_signature_and_flags(tree in prop_oneof![tree_of_bytes(0, 4000), tree_of_many_runs()]) {

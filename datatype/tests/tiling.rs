@@ -1,8 +1,10 @@
 //! Filetypes made of whole etypes, against the definition written out.
 
+mod cases;
 mod oracle;
 
 use capulet_datatype::{ArrayOrder, Datatype, Named, Prim, PrimKind, Result};
+use cases::cases;
 use oracle::{Tree, TypeMap, any_tree, tree_of_bytes};
 use proptest::prelude::*;
 
@@ -47,7 +49,7 @@ fn over(etype: Tree) -> impl Strategy<Value = Tree> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 2 } else { 600 }, max_local_rejects: 10_000_000, ..ProptestConfig::default() })]
+    #![proptest_config(cases(600, 2))]
 
     #[test]
     fn any_two_types(filetype in any_tree(600), etype in tree_of_bytes(1, 40)) {

@@ -1,5 +1,6 @@
 //! Leaf functions against the naive oracle: every leaf of any range of any type, and visitors that stop.
 
+mod cases;
 mod oracle;
 
 use std::ops::{ControlFlow, Range};
@@ -8,6 +9,7 @@ use capulet_datatype::{
     BlockIndexed, Contig, Datatype, Flow, Indexed, LeafVisitor, Named, Prim, PrimKind, Segment, Tiled,
     TypeError, Vector, visit,
 };
+use cases::cases;
 use oracle::{TypeMap, any_tree};
 use proptest::prelude::*;
 
@@ -96,17 +98,8 @@ fn expected(map: &TypeMap, count: u64, range: Range<u64>) -> Vec<Byte> {
     bytes
 }
 
-fn config() -> ProptestConfig {
-    ProptestConfig {
-        failure_persistence: None,
-        cases: 400,
-        max_local_rejects: 10_000_000,
-        ..ProptestConfig::default()
-    }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(cases(400, 2))]
 
     #[test]
     fn leaves_of_any_range(tree in any_tree(500), count in 1..4_u64, a in any::<u64>(), b in any::<u64>()) {
@@ -142,6 +135,7 @@ proptest! {
         let mut segment = Segment::new(&datatype, count).expect("small");
         let size = segment.tiled().size();
         let mut steps = steps.iter().cycle();
+        let all = map.bytes(count);
         while segment.position() < size {
             let start = segment.position();
             let most = *steps.next().expect("endless");
@@ -159,7 +153,7 @@ proptest! {
             prop_assert_eq!(flow, Ok(because));
             prop_assert_eq!(segment.position(), if stopped { start + most } else { size });
             let places: Vec<i64> = recorder.bytes.iter().map(|byte| byte.0).collect();
-            prop_assert_eq!(&places[..], &map.bytes(count)[start as usize..segment.position() as usize]);
+            prop_assert_eq!(&places[..], &all[start as usize..segment.position() as usize]);
         }
     }
 }

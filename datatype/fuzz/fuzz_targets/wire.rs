@@ -1,8 +1,7 @@
 //! Messages from anyone: the bytes are the nodes of a message, with a header and a checksum that fit. What is accepted is
 //! asked everything that a type can be asked, and sent again.
 //!
-//! `cargo +nightly fuzz run wire -- -max_len=1024 -timeout=10`, in the folder `datatype`. The corpus holds a message of each
-//! constructor; what is found is kept there by `cargo +nightly fuzz cmin wire`.
+//! `scripts/fuzz.sh` runs it. The corpus holds a message of each constructor.
 
 #![no_main]
 

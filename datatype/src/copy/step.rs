@@ -56,7 +56,8 @@ pub(super) unsafe fn gather(at: At, root: &Piece, start: u64, bytes: u64) {
 /// The reverse of [`gather`].
 ///
 /// # Safety
-/// As [`gather`], with the sides exchanged.
+/// As [`gather`], with the sides exchanged, and no two bytes of the range may lie at one place of the target: see
+/// [`in_order`] for those.
 #[inline(never)]
 pub(super) unsafe fn scatter(at: At, root: &Piece, start: u64, bytes: u64) {
     let (At { source, target }, mut walker) = (at, Walker::new(root, start, bytes));
@@ -102,7 +103,8 @@ pub(super) unsafe fn scatter(at: At, root: &Piece, start: u64, bytes: u64) {
 /// Copies between two sides of several runs each: as many equal blocks at once as both have at hand.
 ///
 /// # Safety
-/// The bytes of `from` must be readable, those of `to` writable, and the two be apart.
+/// The bytes of `from` must be readable, those of `to` writable, the two be apart, and no two bytes of `to` may lie at one
+/// place.
 pub(super) unsafe fn exchange(
     (source, mut from): (*const u8, Side<'_>),
     (target, mut to): (*mut u8, Side<'_>),

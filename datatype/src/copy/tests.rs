@@ -133,7 +133,7 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 4 } else { 300 }, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 4 } else { ProptestConfig::default().cases.max(300) }, ..ProptestConfig::default() })]
 
     #[test]
     fn templates_by_every_executor(case in cases()) {
@@ -144,7 +144,7 @@ proptest! {
 #[test]
 fn interleaved_periods() {
     // Records to arrays and back: targets of one period lie between those of others.
-    for n in [1, 7, 16, 33] {
+    for n in if cfg!(miri) { vec![3] } else { vec![1, 7, 16, 33] } {
         let to = (0..3).map(|field| Move { start: 0, source: field * 16, target: field * 3200, bytes: 8 });
         Case { moves: to.collect(), dim: NestDim { n, source: 48, target: 8 } }.check_all();
         let back = (0..3).map(|field| Move { start: 0, source: field * 3200, target: field * 8, bytes: 8 });
@@ -152,12 +152,13 @@ fn interleaved_periods() {
     }
 }
 
-/// Bytes between two pages that may not be touched; as many as whole pages have.
+/// Bytes between two pages that may not be touched; as many as whole pages have, but under Miri.
 struct Guarded {
     start: *mut u8,
     len: usize,
 }
 
+#[cfg(not(miri))]
 const PAGE_BYTES: usize = 4096;
 
 #[cfg(not(miri))]
@@ -191,11 +192,11 @@ impl Drop for Guarded {
     }
 }
 
-/// Miri watches the bounds by itself.
+/// Miri watches the bounds by itself, to the byte.
 #[cfg(miri)]
 impl Guarded {
     fn new(bytes: usize) -> Self {
-        let len = bytes.next_multiple_of(PAGE_BYTES);
+        let len = bytes.max(1);
         Self { start: Box::leak(vec![0_u8; len].into_boxed_slice()).as_mut_ptr(), len }
     }
 

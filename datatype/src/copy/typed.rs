@@ -76,6 +76,10 @@ impl TypedCopy {
     /// Every byte of the range must be readable at its place in the source and writable at its place in the target, and no
     /// byte that is read may be among those that are written. With a null base, the memory must have been exposed, as
     /// memory from C has.
+    ///
+    /// Bytes *between* those of the source may be read too, with vector loads, but only on pages that hold a byte of the
+    /// range, so that no access faults which the range itself would not; what they hold is thrown away. Another thread may
+    /// write to them meanwhile. Of the target, nothing but the bytes of the range is ever written or read.
     pub unsafe fn run(
         &self,
         source_base: *const u8,

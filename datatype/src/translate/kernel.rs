@@ -387,8 +387,8 @@ mod tests {
     ) {
         let (source_bytes, target_bytes) = (size_of::<C::From>(), size_of::<C::To>());
         let placed_bytes = if GATHER { source_bytes } else { target_bytes };
-        for block in (1..=10).chain([16, 37]) {
-            for count in [1, 2, 3, 8, 9, 33] {
+        for block in if cfg!(miri) { vec![1, 3] } else { (1..=10).chain([16, 37]).collect() } {
+            for count in if cfg!(miri) { vec![2, 9] } else { vec![1, 2, 3, 8, 9, 33] } {
                 for (gap, rows) in [(0, 1), (1, 3), (160, 2)] {
                     let stride = block * placed_bytes + gap;
                     let row_stride = count * stride + 5;

@@ -282,7 +282,7 @@ mod tests {
         let mut reader = Reader::new(&out, 0);
         assert_eq!(displacements(&mut reader).as_deref(), Ok(list));
         assert_eq!(reader.left(), 0);
-        for cut in 0..out.len() {
+        for cut in (0..out.len()).step_by(if cfg!(miri) { 29 } else { 1 }) {
             assert!(displacements(&mut Reader::new(&out[..cut], 0)).is_err(), "{cut} of {} bytes", out.len());
         }
         out.len()
@@ -304,7 +304,9 @@ mod tests {
         assert_eq!(bytes_of(&[]), 1);
         assert_eq!(bytes_of(&[i64::MIN]), 11);
         assert!(bytes_of(&squares(100)) <= 100 + head, "one byte each, shifted by three");
-        assert!(bytes_of(&squares(1000)) <= 2 * 1000 + head);
+        if !cfg!(miri) {
+            assert!(bytes_of(&squares(1000)) <= 2 * 1000 + head);
+        }
         let mut jump: Vec<i64> = (0..100).map(|i| i * (i % 3) * 4).collect();
         jump[50] = 1 << 50;
         assert!(bytes_of(&jump) < 250, "varints");

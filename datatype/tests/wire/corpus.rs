@@ -9,6 +9,7 @@ use crate::nodes;
 use crate::properties::decode_and_use;
 
 #[test]
+#[cfg_attr(miri, ignore = "reads a folder")]
 fn the_corpus_of_the_fuzz_target() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/wire");
     let mut accepted = 0;

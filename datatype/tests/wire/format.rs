@@ -13,6 +13,7 @@ fn flash() -> Datatype {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "messages of megabytes")]
 fn types_take_tens_of_bytes() {
     let double = Datatype::named(Named::Double);
     let nested = [3, 20, 300, 4000]
@@ -121,6 +122,7 @@ fn numbers_of_predefined_types_stay() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "messages of megabytes")]
 fn what_is_wrong_is_said() {
     let refused = |message: &[u8]| Datatype::from_wire(message).expect_err("no type");
     let int = nodes(&[0, 5]);
@@ -203,6 +205,7 @@ fn tower(levels: usize, fields: usize, base: &Datatype, far: impl Fn(usize, i64)
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of constructors")]
 fn shared_parts_are_never_written_out() {
     let double = Datatype::named(Named::Double);
     let nothing = Datatype::contiguous(0, &double).expect("small");

@@ -1,7 +1,11 @@
 //! The wire form: what is sent arrives, and nothing else is taken for a type.
 
+#[path = "../cases/mod.rs"]
+mod cases;
+mod copying;
 mod corpus;
 mod format;
+mod naive;
 #[path = "../oracle/mod.rs"]
 mod oracle;
 mod properties;

@@ -3,18 +3,11 @@
 use capulet_datatype::{Datatype, Named, TypeError};
 use proptest::prelude::*;
 
+use crate::cases::cases;
+use crate::copying::{Known, check_one, check_two};
 use crate::oracle::{Tree, any_tree, tree, tree_of_many_runs};
 use crate::questions::{assert_equal, interrogate};
 use crate::{body, nodes, sealed};
-
-fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        failure_persistence: None,
-        cases,
-        max_local_rejects: 10_000_000,
-        ..ProptestConfig::default()
-    }
-}
 
 /// What is put on top of a random tree: forced bounds, and parts that are shared.
 #[derive(Debug, Clone)]
@@ -125,7 +118,7 @@ pub(crate) fn decode_and_use(message: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(config(1500))]
+    #![proptest_config(cases(1500, 2))]
 
     #[test]
     fn what_is_sent_arrives(tree in prop_oneof![tree(), tree_of_many_runs()], tops in prop::collection::vec(top(), 0..4)) {
@@ -160,6 +153,22 @@ proptest! {
         if bytes != message {
             prop_assert!(Datatype::from_wire(&bytes).is_err());
         }
+    }
+
+    #[test]
+    fn bytes_move_as_received_types_say(
+        trees in (any_tree(600), any_tree(600)), counts in (0..5_u64, 0..5_u64), changes in prop::collection::vec(change(), 0..3),
+        numbers in any::<[u16; 4]>(),
+    ) {
+        let [one, other] = [&trees.0, &trees.1].map(|tree| tree.datatype().expect("small").to_wire());
+        let one = changed(body(&one).to_vec(), body(&other), &changes);
+        let [Some(from), Some(to)] = [(sealed(one), counts.0), (other, counts.1)].map(|(message, count)| {
+            Known::of(&Datatype::from_wire(&message).ok()?, count)
+        }) else { return Ok(()) };
+        let [a, b, c, d] = numbers;
+        check_one(&from, [a, b]);
+        check_two(&from, &to, [a, b, c, d]);
+        check_two(&to, &from, [c, d, a, b]);
     }
 
     #[test]

@@ -136,7 +136,7 @@ pub(super) unsafe fn gather_bits((source, bits): (*const u8, Bits<'_>), target: 
 /// The reverse of [`gather_bits`].
 ///
 /// # Safety
-/// As [`gather_bits`], with the sides exchanged.
+/// As [`gather_bits`], with the sides exchanged. Places that bits tell of never share a byte.
 pub(super) unsafe fn scatter_bits(source: *const u8, (target, bits): (*mut u8, Bits<'_>)) {
     // SAFETY: the caller's promise, handed on unchanged.
     unsafe { (level::table().scatter_bits)(source, target, bits) };
@@ -154,7 +154,7 @@ pub(super) unsafe fn gather_runs(source: *const u8, target: *mut u8, runs: Runs<
 /// The reverse of [`gather_runs`], in the order of the list.
 ///
 /// # Safety
-/// As [`gather_runs`], with the sides exchanged.
+/// As [`gather_runs`], with the sides exchanged, and no two runs of the target may share a byte.
 pub(super) unsafe fn scatter_runs(source: *const u8, target: *mut u8, runs: Runs<'_>) -> u64 {
     // SAFETY: the caller's promise, handed on unchanged.
     unsafe { (level::table().scatter_runs)(source, target, runs) }
@@ -164,7 +164,8 @@ pub(super) unsafe fn scatter_runs(source: *const u8, target: *mut u8, runs: Runs
 ///
 /// # Safety
 /// For every `i < count`, `bytes` bytes must be readable at place `i` of the source and writable at place `i` of the
-/// target, and no byte that is read may be among those that are written.
+/// target, no byte that is read may be among those that are written, and no two blocks of the target may share a byte: the
+/// order in which blocks are written is the kernel's choice.
 #[inline]
 pub(super) unsafe fn blocks<S: Places, T: Places>(
     (source, from): (*const u8, S),

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# The tests of capulet-datatype under Miri, on the scalar kernels: every access within its object, initialized, aligned
+# as its type asks, and through a pointer that may make it. A quarter of an hour on one core.
+#   miri.sh [ARGUMENT]...   as of `cargo test`: `--lib`, `--test transpack`, ... instead of everything
+# shellcheck source=scripts/common.sh
+source "$(dirname "$0")/common.sh"
+
+cargo +nightly miri --version >/dev/null 2>&1 ||
+    fail "Miri is missing; run: rustup toolchain install nightly --component miri,rust-src"
+cd datatype
+miri() { cargo +nightly miri test --target-dir "$root/target/miri" "$@"; }
+
+if [ $# -gt 0 ]; then
+    MIRIFLAGS=-Zmiri-strict-provenance miri "$@"
+    exit
+fi
+say "miri: the crate and its tests, with strict provenance"
+MIRIFLAGS=-Zmiri-strict-provenance miri --lib --tests --examples -- --skip null_base
+say "miri: absolute addresses, whose provenance is what was exposed"
+MIRIFLAGS=-Zmiri-permissive-provenance miri --test copies --test translate -- null_base
