@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use super::isa::Isa;
 use super::strided::{self, Lanes};
+use super::x86;
 
 /// Whether the processor has the instructions.
 pub(super) fn is_available() -> bool {
@@ -116,16 +117,36 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn unpack<const U: usize, const K: usize>(source: *const u8, target: *mut u8, n: usize) -> usize {
+    unsafe fn unpack<const U: usize, const K: usize>(
+        source: *const u8,
+        target: *mut u8,
+        n: usize,
+        is_far: bool,
+    ) -> usize {
+        if strided::PLAIN_UNITS_BYTES <= U && 2 < K && !is_far {
+            return 0;
+        }
         // SAFETY: the caller's promise; the lanes are those of the unit.
         unsafe {
             if U == 4 {
-                strided::unpack::<Lanes4, 8, K>(source, target, n);
+                strided::unpack::<Lanes4, 8, K>(source, target, n, is_far);
             } else {
-                strided::unpack::<Lanes8, 4, K>(source, target, n);
+                strided::unpack::<Lanes8, 4, K>(source, target, n, is_far);
             }
         }
         n
+    }
+
+    const LOOP_MAX_BYTES: usize = 4 << 10;
+
+    #[inline(always)]
+    unsafe fn move_string(source: *const u8, target: *mut u8, bytes: usize) -> bool {
+        let is_there = x86::moves_strings();
+        if is_there {
+            // SAFETY: the caller's promise.
+            unsafe { x86::move_string(source, target, bytes) };
+        }
+        is_there
     }
 
     const STREAM_BYTES: usize = 32;

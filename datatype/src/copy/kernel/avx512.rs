@@ -6,6 +6,7 @@ use super::super::nest::NestDim;
 use super::isa::Isa;
 use super::strided::{self, Lanes};
 use super::transpose::{self, Square};
+use super::x86;
 
 /// Whether the processor has the instructions.
 pub(super) fn is_available() -> bool {
@@ -183,13 +184,21 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn unpack<const U: usize, const K: usize>(source: *const u8, target: *mut u8, n: usize) -> usize {
+    unsafe fn unpack<const U: usize, const K: usize>(
+        source: *const u8,
+        target: *mut u8,
+        n: usize,
+        is_far: bool,
+    ) -> usize {
+        if strided::PLAIN_UNITS_BYTES <= U && 2 < K && !is_far {
+            return 0;
+        }
         // SAFETY: the caller's promise; the lanes are those of the unit.
         unsafe {
             if U == 4 {
-                strided::unpack::<Lanes4, 16, K>(source, target, n);
+                strided::unpack::<Lanes4, 16, K>(source, target, n, is_far);
             } else {
-                strided::unpack::<Lanes8, 8, K>(source, target, n);
+                strided::unpack::<Lanes8, 8, K>(source, target, n, is_far);
             }
         }
         n
@@ -247,6 +256,18 @@ impl Isa for Avx512 {
             }
         }
         true
+    }
+
+    const LOOP_MAX_BYTES: usize = 16 << 10;
+
+    #[inline(always)]
+    unsafe fn move_string(source: *const u8, target: *mut u8, bytes: usize) -> bool {
+        let is_there = x86::moves_strings();
+        if is_there {
+            // SAFETY: the caller's promise.
+            unsafe { x86::move_string(source, target, bytes) };
+        }
+        is_there
     }
 
     const STREAM_BYTES: usize = 64;

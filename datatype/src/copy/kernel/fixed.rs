@@ -94,8 +94,12 @@ impl Mover for Library {
 }
 
 /// Runs `$body` with `$mover` bound to the mover of `$bytes` bytes: once per class, so that each is compiled on its own.
+/// Blocks of more than `$loop_max_bytes` bytes, 512 unless told, are left to the C library.
 macro_rules! with_mover {
-    ($bytes:expr, $mover:ident => $body:expr) => {{
+    ($bytes:expr, $mover:ident => $body:expr) => {
+        with_mover!($bytes, 512, $mover => $body)
+    };
+    ($bytes:expr, $loop_max_bytes:expr, $mover:ident => $body:expr) => {{
         use $crate::copy::kernel::fixed::{Exact, Library, Many, Pair};
         macro_rules! arm {
             ($value:expr) => {{
@@ -125,7 +129,7 @@ macro_rules! with_mover {
             bytes @ 17..32 => arm!(Pair::<16>(bytes)),
             bytes @ 33..64 => arm!(Pair::<32>(bytes)),
             bytes @ 65..=128 => arm!(Pair::<64>(bytes)),
-            bytes @ 129..=512 => arm!(Many::<64>(bytes)),
+            bytes if bytes <= $loop_max_bytes => arm!(Many::<64>(bytes)),
             bytes => arm!(Library(bytes)),
         }
     }};

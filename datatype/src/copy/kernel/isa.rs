@@ -16,7 +16,7 @@ pub(super) trait Isa {
         0
     }
 
-    /// The reverse of [`Isa::pack`].
+    /// The reverse of [`Isa::pack`]. `is_far` tells that most of the target is not expected in a cache of the core.
     ///
     /// # Safety
     /// As [`Isa::pack`], with the sides exchanged. The bytes between the units of the target must not be written.
@@ -25,6 +25,7 @@ pub(super) trait Isa {
         _source: *const u8,
         _target: *mut u8,
         _n: usize,
+        _is_far: bool,
     ) -> usize {
         0
     }
@@ -61,6 +62,19 @@ pub(super) trait Isa {
     /// `target` on, where nothing else may be written.
     #[inline(always)]
     unsafe fn scatter_word<const U: usize>(_source: *const u8, _target: *mut u8, _word: u64) -> bool {
+        false
+    }
+
+    /// Longest run or row, in bytes, that a loop of plain moves copies better than the C library does. The library begins
+    /// with the end of a run, which is the wrong line to ask for where rows lie apart.
+    const LOOP_MAX_BYTES: usize = 512;
+
+    /// Copies a run of many pages by an instruction for that, if there is one; else returns false.
+    ///
+    /// # Safety
+    /// `bytes` bytes must be readable at `source` and writable at `target`, apart from each other.
+    #[inline(always)]
+    unsafe fn move_string(_source: *const u8, _target: *mut u8, _bytes: usize) -> bool {
         false
     }
 

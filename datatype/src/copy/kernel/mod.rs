@@ -29,6 +29,8 @@ mod tests;
 mod tile;
 #[cfg(target_arch = "x86_64")]
 mod transpose;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 use super::nest::NestDim;
 use crate::lists::{Displacements, Runs};

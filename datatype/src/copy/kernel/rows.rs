@@ -7,6 +7,13 @@ use super::isa::Isa;
 /// Rows shorter than this many units are copied by plain moves.
 const UNITS_MIN: usize = 8;
 
+/// Targets of more bytes than a second-level cache has (1 or 2 MiB) are taken for far. Those that are in the third level
+/// after all lose a tenth by it, others gain as much again.
+const FAR_MIN_BYTES: u64 = 1 << 20;
+
+/// Units that plain moves spread at a time: the loop has a branch for so many.
+const SPREAD: usize = 8;
+
 /// # Safety
 /// As [`super::nest_at`] and blocks of `mover.bytes()` bytes.
 #[inline(always)]
@@ -43,6 +50,8 @@ pub(super) unsafe fn unit_rows<I: Isa, M: Mover, const U: usize>(
 ) {
     let [inner, outer @ ..] = dims;
     let (n, unit) = (inner.n as usize, U as i64);
+    let units = outer.iter().fold(inner.n, |units, dim| units.saturating_mul(dim.n));
+    let is_far = units.saturating_mul(inner.target.unsigned_abs()) >= FAR_MIN_BYTES;
     // SAFETY: every row is a part of the nest that the caller promises, with the strides of its innermost dimension: `n`
     // units of `U` bytes, consecutive on the one side and 2, 3 or 4 units apart on the other.
     unsafe {
@@ -66,13 +75,13 @@ pub(super) unsafe fn unit_rows<I: Isa, M: Mover, const U: usize>(
         } else if inner.source == unit {
             match inner.target {
                 s if s == 2 * unit => {
-                    each_row(source, target, outer, |s, t| unpack_units::<I, U, 2>(s, t, n));
+                    each_row(source, target, outer, |s, t| unpack_units::<I, U, 2>(s, t, n, is_far));
                 }
                 s if s == 3 * unit => {
-                    each_row(source, target, outer, |s, t| unpack_units::<I, U, 3>(s, t, n));
+                    each_row(source, target, outer, |s, t| unpack_units::<I, U, 3>(s, t, n, is_far));
                 }
                 s if s == 4 * unit => {
-                    each_row(source, target, outer, |s, t| unpack_units::<I, U, 4>(s, t, n));
+                    each_row(source, target, outer, |s, t| unpack_units::<I, U, 4>(s, t, n, is_far));
                 }
                 stride => each_row(source, target, outer, |s, t| unpack_row(mover, s, t, n, stride)),
             }
@@ -97,9 +106,24 @@ unsafe fn pack_units<I: Isa, const U: usize, const K: usize>(source: *const u8, 
 /// # Safety
 /// As [`Isa::unpack`].
 #[inline(always)]
-unsafe fn unpack_units<I: Isa, const U: usize, const K: usize>(source: *const u8, target: *mut u8, n: usize) {
+unsafe fn unpack_units<I: Isa, const U: usize, const K: usize>(
+    source: *const u8,
+    target: *mut u8,
+    n: usize,
+    is_far: bool,
+) {
     // SAFETY: the caller's promise.
-    let done = unsafe { I::unpack::<U, K>(source, target, n) };
+    let mut done = unsafe { I::unpack::<U, K>(source, target, n, is_far) };
+    while done + SPREAD <= n {
+        // SAFETY: units `done..done + SPREAD` of both sides.
+        unsafe {
+            let units = source.add(done * U).cast::<[[u8; U]; SPREAD]>().read();
+            for (i, unit) in units.into_iter().enumerate() {
+                target.add((done + i) * U * K).cast::<[u8; U]>().write(unit);
+            }
+        }
+        done += SPREAD;
+    }
     for i in done..n {
         // SAFETY: unit `i` of both sides.
         unsafe { source.add(i * U).copy_to_nonoverlapping(target.add(i * U * K), U) };

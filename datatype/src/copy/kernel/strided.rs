@@ -4,6 +4,8 @@
 // An iterator adaptor that is not inlined would run without the instructions.
 #![allow(clippy::needless_range_loop)]
 
+use super::x86;
+
 /// A register of at most 16 units, and what can be done with it.
 pub(super) trait Lanes {
     /// Bytes of a unit.
@@ -176,7 +178,18 @@ pub(super) unsafe fn pack<L: Lanes, const LANES: usize, const K: usize>(
     }
 }
 
-/// The reverse of [`pack`].
+/// Units of so many bytes, 3 or more of their size apart, are unpacked by plain moves as long as the target is in a cache
+/// near by: 34 to 55 GB/s by them, 23 to 33 under masks.
+pub(super) const PLAIN_UNITS_BYTES: usize = 8;
+
+/// How far ahead of the stores lines are asked for, in bytes: at 8-byte units 2 apart 30 GB/s with it and 18 without, of
+/// the distances from 256 to 8192 the best or close to it at every stride.
+const AHEAD_BYTES: usize = 4096;
+
+const LINE_BYTES: usize = 64;
+
+/// The reverse of [`pack`]. Where the target `is_far` from the core, its lines are asked for ahead: a masked store waits for
+/// its line, where plain ones of whole lines would not.
 ///
 /// # Safety
 /// As [`pack`], with the sides exchanged.
@@ -185,6 +198,7 @@ pub(super) unsafe fn unpack<L: Lanes, const LANES: usize, const K: usize>(
     source: *const u8,
     target: *mut u8,
     n: usize,
+    is_far: bool,
 ) {
     let vector = LANES * L::UNIT;
     let (lanes, masks) = (&Pattern::<LANES, K>::UNPACK_LANES, Pattern::<LANES, K>::UNPACK_MASKS);
@@ -207,16 +221,31 @@ pub(super) unsafe fn unpack<L: Lanes, const LANES: usize, const K: usize>(
     if i > 0 {
         part(0, i);
     }
-    while i + LANES <= n {
+    // Units `i..i + LANES` of both sides.
+    let whole = |i: usize, asks: bool| {
         let (from, to) = (source.wrapping_add(i * L::UNIT), target.wrapping_add(i * K * L::UNIT));
-        // SAFETY: units `i..i + LANES` exist on both sides; the masks have only lanes of units.
+        // SAFETY: these units exist on both sides; the masks have only lanes of units.
         unsafe {
             let dense = L::load(from);
             for j in 0..K {
+                if asks && (j * vector).is_multiple_of(LINE_BYTES) {
+                    x86::ask_to_write(to.wrapping_add(j * vector + AHEAD_BYTES));
+                }
                 let spread = L::permute(L::index(&lanes[j]), dense);
                 L::store_masked(to.wrapping_add(j * vector), L::mask(masks[j]), spread);
             }
         }
+    };
+    if is_far {
+        // No line behind the row is asked for: it may be another core's.
+        let ahead = (AHEAD_BYTES + K * vector).div_ceil(K * L::UNIT);
+        while i + ahead <= n {
+            whole(i, true);
+            i += LANES;
+        }
+    }
+    while i + LANES <= n {
+        whole(i, false);
         i += LANES;
     }
     if i < n {

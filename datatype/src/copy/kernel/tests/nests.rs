@@ -164,11 +164,80 @@ fn matrices_of_both_shapes_are_transposed() {
 
 #[test]
 #[cfg_attr(miri, ignore = "megabytes")]
+fn rows_of_units_in_targets_beyond_the_caches() {
+    let mut arena = Arena::new(2 << 20);
+    for block in [4_u64, 8] {
+        for k in [2, 3, 4] {
+            let target = k * block as i64;
+            for misalignment in (0..64).step_by(4).chain([1, 7, 63]) {
+                let n = ((1_u64 << 20) / target as u64 + 1) + misalignment as u64 % 17;
+                let dims = [NestDim { n, source: block as i64, target }];
+                check(&mut arena, block, &dims, Placement::Start(misalignment));
+                check(&mut arena, block, &dims, Placement::End);
+            }
+            // Rows near the length from which on lines are asked for, many of them.
+            for row in [4096, 4096 + 64, 4096 + 512, 6000, 9000] {
+                let n = row / target as u64;
+                let outer =
+                    NestDim { n: (1_u64 << 20) / row + 2, source: (n * block) as i64, target: row as i64 };
+                let dims = [NestDim { n, source: block as i64, target }, outer];
+                check(&mut arena, block, &dims, Placement::Start(8));
+                check(&mut arena, block, &dims, Placement::End);
+            }
+        }
+    }
+}
+
+/// Around the sizes at which rows and runs go over to another way of copying.
+const LONG_BLOCKS: &[u64] = &[1000, 1024, 2048 + 8, 4095, 4096, 4097, 9999, 16383, 16384, 16385, 40_000];
+
+#[test]
+fn rows_of_long_blocks() {
+    let mut arena = Arena::new(1 << 18);
+    for &block in LONG_BLOCKS {
+        let size = block as i64;
+        for (source, target) in [(size + 24, size), (size, size + 24), (-(size + 1), size), (size, 2 * size)]
+        {
+            for misalignment in if cfg!(miri) { vec![9] } else { (0..64).step_by(3).collect() } {
+                let dims = [NestDim { n: 3, source, target }];
+                check(&mut arena, block, &dims, Placement::Start(misalignment));
+                check(&mut arena, block, &dims, Placement::End);
+            }
+        }
+    }
+}
+
+fn check_run(arena: &mut Arena, bytes: usize, at: Placement) {
+    for (level, table) in tables() {
+        arena.check(&[(0, 0, bytes)], at, &format!("{level:?}, a run of {bytes}"), |source, target| {
+            // SAFETY: the arena has the bytes of the run on both sides, which are apart.
+            unsafe { (table.copy)(source, target, bytes) };
+        });
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "megabytes")]
 fn long_runs_are_whole() {
-    let mut arena = Arena::new(20 << 20);
-    let long = super::super::stream::STREAM_MIN_BYTES as u64;
-    for (block, misalignment) in [(long, 0), (long + 77, 13), (long - 1, 5), (2 * long + 64, 63)] {
-        check(&mut arena, block, &[], Placement::Start(misalignment));
-        check(&mut arena, block, &[], Placement::End);
+    use super::super::stream::{STREAM_MIN_BYTES, STRING_MIN_BYTES};
+    let mut arena = Arena::new(68 << 20);
+    for bytes in [STRING_MIN_BYTES, STREAM_MIN_BYTES] {
+        for (bytes, misalignment) in [(bytes, 0), (bytes + 77, 13), (bytes - 1, 5), (2 * bytes + 64, 63)] {
+            check_run(&mut arena, bytes, Placement::Start(misalignment));
+            check_run(&mut arena, bytes, Placement::End);
+        }
+    }
+}
+
+#[test]
+fn runs_of_every_size_class_and_misalignment() {
+    let mut arena = Arena::new(1 << 18);
+    let step = if cfg!(miri) { 31 } else { 1 };
+    for bytes in [1, 63, 64, 65, 513, 700].into_iter().chain(LONG_BLOCKS.iter().map(|bytes| *bytes as usize))
+    {
+        check_run(&mut arena, bytes, Placement::End);
+        for misalignment in (0..64).step_by(step) {
+            check_run(&mut arena, bytes, Placement::Start(misalignment));
+        }
     }
 }

@@ -8,22 +8,28 @@ use super::{Table, tables};
 
 /// Units in the target; those at multiples of the stride are the kernel's.
 const UNITS: usize = 512;
-/// How often the bytes between are counted up.
-const ROUNDS: u8 = 200;
+/// Units in a target that is too large for the caches near the core.
+const FAR_UNITS: usize = (1 << 18) + 11;
 
-/// Runs `kernel` with a target of `UNITS` units of `unit` bytes, those that are a multiple of `k` being its own.
-fn check(unit: usize, k: usize, case: &str, kernel: impl Fn(*const u8, *mut u8)) {
-    let source = [7_u8; UNITS * 8];
-    let target: Vec<AtomicU8> = (0..UNITS * 8).map(|_| AtomicU8::new(0)).collect();
-    let gaps = || (0..UNITS * unit).filter(|byte| !(byte / unit).is_multiple_of(k));
+/// Runs `kernel` with a target of `units` units of `unit` bytes, those that are a multiple of `k` being its own. The bytes
+/// between are counted up `last_round` times.
+fn check(
+    (units, last_round): (usize, u8),
+    (unit, k): (usize, usize),
+    case: &str,
+    kernel: impl Fn(*const u8, *mut u8),
+) {
+    let source = vec![7_u8; units * 8];
+    let target: Vec<AtomicU8> = (0..units * 8).map(|_| AtomicU8::new(0)).collect();
+    let gaps = || (0..units * unit).filter(|byte| !(byte / unit).is_multiple_of(k));
     let rounds = AtomicU8::new(0);
     let counted = std::thread::scope(|scope| {
         let counting = scope.spawn(|| {
-            for round in 1..=ROUNDS {
+            for round in 1..=last_round {
                 gaps().for_each(|byte| target[byte].store(round, Ordering::Relaxed));
                 // What the kernel wrote back in between is seen as an old count.
                 if gaps().any(|byte| target[byte].load(Ordering::Relaxed) != round) {
-                    rounds.store(ROUNDS, Ordering::Relaxed);
+                    rounds.store(last_round, Ordering::Relaxed);
                     return false;
                 }
                 rounds.store(round, Ordering::Relaxed);
@@ -32,14 +38,14 @@ fn check(unit: usize, k: usize, case: &str, kernel: impl Fn(*const u8, *mut u8))
         });
         loop {
             kernel(source.as_ptr(), target.as_ptr().cast_mut().cast());
-            if rounds.load(Ordering::Relaxed) == ROUNDS {
+            if rounds.load(Ordering::Relaxed) == last_round {
                 break;
             }
         }
         counting.join().expect("it only counts")
     });
     assert!(counted, "{case}: a byte between the blocks was written");
-    let own = (0..UNITS * unit).filter(|byte| (byte / unit).is_multiple_of(k));
+    let own = (0..units * unit).filter(|byte| (byte / unit).is_multiple_of(k));
     assert!(
         own.into_iter().all(|byte| target[byte].load(Ordering::Relaxed) == 7),
         "{case}: a block is missing"
@@ -54,14 +60,20 @@ fn bytes_between_blocks_are_left_to_others() {
             for k in [2, 3, 4] {
                 let n = UNITS.div_ceil(k);
                 let case = format!("{level:?}, units of {unit}, {k} apart");
-                check(unit, k, &case, |source, target| unpack(table, source, target, unit, k, n));
+                check((UNITS, 200), (unit, k), &case, |source, target| {
+                    unpack(table, source, target, unit, k, n);
+                });
+                let case = format!("{case}, far");
+                check((FAR_UNITS, 3), (unit, k), &case, |source, target| {
+                    unpack(table, source, target, unit, k, FAR_UNITS.div_ceil(k));
+                });
                 let words: Vec<u64> = (0..UNITS / 64)
                     .map(|word| {
                         (0..64).filter(|bit| (word * 64 + bit) % k == 0).fold(0, |w, bit| w | 1 << bit)
                     })
                     .collect();
                 let bits = Bits { origin: 0, unit: unit as u64, words: &words, first: 0, count: n as u64 };
-                check(unit, k, &case, |source, target| {
+                check((UNITS, 200), (unit, k), &case, |source, target| {
                     // SAFETY: `n` units are readable, and every unit of the target may be written.
                     unsafe { (table.scatter_bits)(source, target, bits) };
                 });
