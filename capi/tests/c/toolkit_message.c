@@ -115,6 +115,56 @@ static void what_is_no_message(void)
     MPI_Type_free(&rows);
 }
 
+/* A message with these nodes, and a checksum that fits (CRC-32 of IEEE 802.3): what somebody would send who means harm. */
+static MPI_Aint sealed(const unsigned char *nodes, int count)
+{
+    unsigned crc = ~0u;
+    memcpy(message, "CDT\1", 4);
+    memcpy(message + 4, nodes, count);
+    for (int i = 0; i < 4 + count; i++) {
+        crc ^= (unsigned char)message[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+    }
+    for (int i = 0; i < 4; i++)
+        message[4 + count + i] = (char)(~crc >> 8 * i);
+    return 8 + count;
+}
+
+#define HOSTILE(...) \
+    do { \
+        static const unsigned char nodes[] = {__VA_ARGS__}; \
+        CHECK_CLASS(MPI_ERR_TYPE, MPIT_Type_deserialize(message, sealed(nodes, sizeof nodes), &made)); \
+        CHECK(made == MPI_DATATYPE_NULL); \
+    } while (0)
+
+static void made_up_to_hurt(void)
+{
+    static const unsigned char good[] = {0, 5, 6, 3, 1}, int_node[] = {0, 5};
+    unsigned char deep[2 + 2 * 600];
+    MPI_Datatype made = MPI_DATATYPE_NULL;
+    int bytes = 0;
+    HOSTILE(0, 5, 6, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1); /* its size overflows */
+    HOSTILE(0, 5, 6, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1); /* 2^64 - 1 int */
+    HOSTILE(0, 5, 11, 1, 120, 0, 0, 0, 1); /* a list longer than the message */
+    HOSTILE(0, 5, 6, 3, 9); /* a part that there is not */
+    HOSTILE(0, 5, 6, 3, 0); /* a part of itself */
+    HOSTILE(17); /* no constructor */
+    HOSTILE(0, 100); /* no predefined type */
+    HOSTILE(0, 5, 14, 2, 4, 0, 0, 1); /* an empty part of an array */
+    HOSTILE(0x80, 5, 2, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1); /* bounds that overflow */
+    memcpy(deep, int_node, 2);
+    for (int i = 2; i < (int)sizeof deep; i += 2)
+        deep[i] = 5, deep[i + 1] = 1; /* a duplicate of the node before */
+    CHECK_CLASS(MPI_ERR_TYPE, MPIT_Type_deserialize(message, sealed(deep, sizeof deep), &made));
+    CHECK(made == MPI_DATATYPE_NULL);
+    /* The same way, a type that is one. */
+    CHECK_OK(MPIT_Type_deserialize(message, sealed(good, sizeof good), &made));
+    MPI_Type_size(made, &bytes);
+    CHECK(bytes == 3 * (int)sizeof(int));
+    MPI_Type_free(&made);
+}
+
 /* 2^50 bytes in 20 bytes of message. */
 static void large(void)
 {
@@ -142,6 +192,7 @@ int main(int argc, char **argv)
     there_and_back();
     to_another_rank();
     what_is_no_message();
+    made_up_to_hurt();
     large();
     free_samples();
     return finish();
