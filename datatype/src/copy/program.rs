@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::align::{Aligned, AlignedBody, align};
 use super::kernel::{self, source_at, target_at};
 use super::nest::NestDim;
-use super::permute::Permute;
+use super::permute::{Permute, WINDOW_BYTES};
 use super::template::{Move, Template};
 use crate::piece::Piece;
 
@@ -65,6 +65,8 @@ pub(super) struct Program {
 struct Table {
     template: Template,
     interchanged: u64,
+    /// Whether all rows of the template lie alike in the lines of a target.
+    keeps_lines: bool,
     /// Bytes moved so far, about: until there is an answer to whether it can be permuted.
     moved_bytes: AtomicU64,
     permute: OnceLock<Option<Permute>>,
@@ -75,10 +77,9 @@ impl Program {
     /// walkers do as well. O(description) time and memory, and at most 4,096 moves.
     pub(super) fn new(source: &Piece, target: &Piece, phase: u64) -> Option<Self> {
         let Aligned { dims, body } = written_out(align(source, target, phase)?);
-        let innermost = *dims.first()?;
         let (source, target, block, table) = match body {
             AlignedBody::Block { bytes, source, target } => (source, target, bytes, None),
-            AlignedBody::Template(template) => (0, 0, 0, Some(Table::new(template, innermost))),
+            AlignedBody::Template(template) => (0, 0, 0, Some(Table::new(template, &dims))),
         };
         let bytes = table.as_ref().map_or(block, |table| table.template.bytes());
         let mut units = SmallVec::with_capacity(dims.len());
@@ -183,9 +184,10 @@ impl Program {
 }
 
 impl Table {
-    fn new(template: Template, dim: NestDim) -> Self {
-        let interchanged = template.interchanged(dim);
-        Self { template, interchanged, moved_bytes: AtomicU64::new(0), permute: OnceLock::new() }
+    fn new(template: Template, dims: &[NestDim]) -> Self {
+        let interchanged = template.interchanged(dims[0]);
+        let keeps_lines = dims[1..].iter().all(|dim| dim.target % WINDOW_BYTES == 0);
+        Self { template, interchanged, keeps_lines, moved_bytes: AtomicU64::new(0), permute: OnceLock::new() }
     }
 
     /// Copies `n` periods.
@@ -193,27 +195,32 @@ impl Table {
     /// # Safety
     /// As [`Program::run`], of all their bytes.
     unsafe fn periods(&self, mut at: At, mut n: u64, dim: NestDim) {
-        let permute = self.permute.get().map_or_else(|| self.count(n, dim), Option::as_ref);
-        if let Some(permute) = permute {
-            // SAFETY: the caller's promise.
-            let done = unsafe { permute.run(at, n) };
-            n -= done;
-            at = at.times(dim, done);
-        }
-        if n > 0 {
-            // SAFETY: the caller's promise, of the rest.
-            unsafe { self.template.periods(at, n, dim, self.interchanged) };
+        let permute = self.permute.get().map_or_else(|| self.count(at, n, dim), Option::as_ref);
+        // SAFETY: the caller's promise; what is done is left behind.
+        unsafe {
+            if let Some(permute) = permute {
+                let before = permute.periods_before(at.target, n);
+                if before > 0 {
+                    self.template.periods(at, before, dim, self.interchanged);
+                    (n, at) = (n - before, at.times(dim, before));
+                }
+                let done = permute.run(at, n);
+                (n, at) = (n - done, at.times(dim, done));
+            }
+            if n > 0 {
+                self.template.periods(at, n, dim, self.interchanged);
+            }
         }
     }
 
     /// Counts towards a permute program; threads may lose counts of each other.
-    fn count(&self, n: u64, dim: NestDim) -> Option<&Permute> {
+    fn count(&self, at: At, n: u64, dim: NestDim) -> Option<&Permute> {
         let moved = self.moved_bytes.load(Relaxed).saturating_add(self.template.bytes().saturating_mul(n));
         self.moved_bytes.store(moved, Relaxed);
         if moved < PERMUTED_FROM_BYTES {
             return None;
         }
-        self.permute.get_or_init(|| Permute::new(self.template.moves(), dim)).as_ref()
+        self.permute.get_or_init(|| Permute::new(self.template.moves(), dim, self.keeps_lines, at)).as_ref()
     }
 }
 

@@ -84,16 +84,34 @@ impl Case {
     }
 
     fn check_permuted(&self, template: &Template, fused: u64) {
-        for unit in [Unit::Word, Unit::Byte] {
-            let Some(permute) = Permute::forced(template.moves(), self.dim, unit, fused) else { continue };
-            self.check(&format!("permuted by {unit:?}, {fused} at once"), |at, n| {
+        let cases = [(Unit::Byte, false, 1), (Unit::Word, false, 16), (Unit::Word, true, 16)];
+        for (unit, on_lines, places) in cases {
+            for place in (0..places).map(|place| place * 4) {
+                // As the sides do not lie when it runs, or as one of them does.
+                let target = std::ptr::without_provenance_mut(place);
+                let at = At { source: std::ptr::without_provenance(60 - place + 2 * fused as usize), target };
+                let by = (at, on_lines);
+                let Some(permute) = Permute::forced(template.moves(), self.dim, unit, fused, by) else {
+                    return;
+                };
+                let what = format!("permuted by {unit:?}, {fused} at once, lines: {on_lines} at {place}");
                 // SAFETY: as above.
-                unsafe {
-                    let done = permute.run(at, n);
-                    assert_eq!(done, n / fused * fused);
-                    template.periods(at.times(self.dim, done), n - done, self.dim, 0);
-                }
-            });
+                self.check(&what, |at, n| unsafe { self.permute(template, &permute, at, n) });
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Template::periods`].
+    unsafe fn permute(&self, template: &Template, permute: &Permute, at: At, n: u64) {
+        // SAFETY: the caller's promise, of parts that follow each other.
+        unsafe {
+            let before = permute.periods_before(at.target, n);
+            assert!(before < n);
+            template.periods(at, before, self.dim, 0);
+            let at = at.times(self.dim, before);
+            let done = permute.run(at, n - before);
+            template.periods(at.times(self.dim, done), n - before - done, self.dim, 0);
         }
     }
 }
