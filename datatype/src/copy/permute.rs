@@ -36,6 +36,9 @@ const BYTES_MAX: u64 = 2048;
 const OPS_MAX: usize = 64;
 /// Fused periods in a row for which it pays to begin at a line.
 const ROW_GROUPS_MIN: u64 = 4;
+/// Bytes of the target that are sent for at once, and how far ahead.
+const FETCHED_BYTES: u64 = 1024;
+const FETCHED_AHEAD: i64 = 1280;
 /// Operations whose results may be put together before they are stored.
 pub(super) const CHAIN_MAX: usize = 4;
 /// What an operation costs on one window, or two; what more if its index does not stay in a register; what more for each
@@ -228,6 +231,38 @@ impl Permute {
         (1..self.fused).find(is_at).unwrap_or(0)
     }
 
+    /// As [`Permute::run`], of a long copy: lines of the target that stores will not take whole are sent for before. Masked
+    /// stores to any address do not do that by themselves.
+    ///
+    /// # Safety
+    /// As [`Permute::run`].
+    pub(super) unsafe fn run_far(&self, mut at: At, n: u64) -> u64 {
+        let stride = self.step.target;
+        if self.is_on_lines(at) || stride.unsigned_abs() > FETCHED_BYTES {
+            // SAFETY: the caller's promise.
+            return unsafe { self.run(at, n) };
+        }
+        let groups = FETCHED_BYTES / stride.unsigned_abs().max(LINE);
+        let mut done = 0;
+        while n - done >= self.fused {
+            let periods = (groups * self.fused).min(n - done);
+            let bytes = stride.unsigned_abs() * periods.div_ceil(self.fused);
+            let ahead = stride.signum() * FETCHED_AHEAD;
+            let low = ahead - if stride < 0 { bytes as i64 } else { 0 };
+            machine::fetch(at.by(0, low).target, bytes);
+            // SAFETY: the caller's promise, of the next periods.
+            let moved = unsafe { self.run(at, periods) };
+            at = at.times(self.step, moved / self.fused);
+            done += moved;
+        }
+        done
+    }
+
+    /// Whether windows of a target are lines.
+    fn is_on_lines(&self, at: At) -> bool {
+        self.lines_at.is_some_and(|place| at.target.addr() as u64 % LINE == place)
+    }
+
     /// Copies the first of `n` periods, and returns how many these were: whole fused ones.
     ///
     /// # Safety
@@ -235,7 +270,7 @@ impl Permute {
     pub(super) unsafe fn run(&self, at: At, n: u64) -> u64 {
         let groups = n / self.fused;
         // The step is a whole number of lines, and so is the way from there to each window.
-        let on_lines = self.lines_at.is_some_and(|place| at.target.addr() as u64 % LINE == place);
+        let on_lines = self.is_on_lines(at);
         // SAFETY: the machine had the instructions when this was made; the rest is the caller's promise.
         unsafe { machine::run(&self.ops, self.form, on_lines, at, groups, self.step) };
         groups * self.fused
@@ -430,6 +465,8 @@ mod machine {
     pub(super) fn has(_: Unit) -> bool {
         false
     }
+
+    pub(super) fn fetch(_: *const u8, _: u64) {}
 
     /// # Safety
     /// None: nothing is done.

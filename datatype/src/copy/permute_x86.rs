@@ -1,8 +1,8 @@
 //! Permute programs by AVX-512: bytes with VBMI, words without.
 
 use std::arch::x86_64::{
-    __m512i, _mm512_load_si512, _mm512_loadu_si512, _mm512_mask_store_epi32, _mm512_mask_storeu_epi8,
-    _mm512_mask_storeu_epi32, _mm512_maskz_loadu_epi8, _mm512_maskz_loadu_epi32,
+    __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_load_si512, _mm512_loadu_si512, _mm512_mask_store_epi32,
+    _mm512_mask_storeu_epi8, _mm512_mask_storeu_epi32, _mm512_maskz_loadu_epi8, _mm512_maskz_loadu_epi32,
     _mm512_maskz_permutex2var_epi8, _mm512_maskz_permutex2var_epi32, _mm512_or_si512,
     _mm512_permutex2var_epi8, _mm512_permutex2var_epi32, _mm512_permutexvar_epi8, _mm512_permutexvar_epi32,
     _mm512_setzero_si512,
@@ -16,6 +16,14 @@ use super::program::At;
 pub(super) fn has(unit: Unit) -> bool {
     let words = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
     words && (unit == Unit::Word || is_x86_feature_detected!("avx512vbmi"))
+}
+
+/// Sends for the lines of so many bytes, which need not exist.
+pub(super) fn fetch(target: *const u8, bytes: u64) {
+    for line in (0..bytes as usize).step_by(64) {
+        // SAFETY: a hint for any address, and an instruction that every processor of the architecture has.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(target.wrapping_add(line).cast()) };
+    }
 }
 
 /// Runs all operations `n` times, a step apart.

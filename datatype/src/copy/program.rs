@@ -22,6 +22,8 @@ const ROW_MIN: u64 = 8;
 const WRITTEN_MAX: u64 = 64;
 /// A program is worth a permute program when it has moved so many bytes.
 const PERMUTED_FROM_BYTES: u64 = 128 * 1024;
+/// What is at least as long does not stay in the second-level cache.
+const FAR_BYTES: u64 = 1024 * 1024;
 
 /// A place on each side.
 #[derive(Debug, Clone, Copy)]
@@ -155,8 +157,9 @@ impl Program {
     /// As [`Program::range`].
     unsafe fn whole(&self, level: usize, at: At, n: u64) {
         if let Some(table) = &self.table {
+            let is_far = self.units[level - 1].saturating_mul(n) >= FAR_BYTES;
             // SAFETY: the caller's promise.
-            return unsafe { self.rows(level, at, n, table) };
+            return unsafe { self.rows(level, at, n, (table, is_far)) };
         }
         let mut dims: SmallVec<[NestDim; 4]> = SmallVec::from_slice(&self.dims[..level]);
         dims[level - 1].n = n;
@@ -169,15 +172,15 @@ impl Program {
     ///
     /// # Safety
     /// As [`Program::range`].
-    unsafe fn rows(&self, level: usize, mut at: At, n: u64, table: &Table) {
+    unsafe fn rows(&self, level: usize, mut at: At, n: u64, (table, is_far): (&Table, bool)) {
         let dim = self.dims[level - 1];
         if level == 1 {
             // SAFETY: the caller's promise.
-            return unsafe { table.periods(at, n, dim) };
+            return unsafe { table.periods(at, n, dim, is_far) };
         }
         for _ in 0..n {
             // SAFETY: one of the repetitions that the caller promises.
-            unsafe { self.rows(level - 1, at, self.dims[level - 2].n, table) };
+            unsafe { self.rows(level - 1, at, self.dims[level - 2].n, (table, is_far)) };
             at = at.by(dim.source, dim.target);
         }
     }
@@ -190,11 +193,11 @@ impl Table {
         Self { template, interchanged, keeps_lines, moved_bytes: AtomicU64::new(0), permute: OnceLock::new() }
     }
 
-    /// Copies `n` periods.
+    /// Copies `n` periods, of a copy that is long if it `is_far`.
     ///
     /// # Safety
     /// As [`Program::run`], of all their bytes.
-    unsafe fn periods(&self, mut at: At, mut n: u64, dim: NestDim) {
+    unsafe fn periods(&self, mut at: At, mut n: u64, dim: NestDim, is_far: bool) {
         let permute = self.permute.get().map_or_else(|| self.count(at, n, dim), Option::as_ref);
         // SAFETY: the caller's promise; what is done is left behind.
         unsafe {
@@ -204,7 +207,7 @@ impl Table {
                     self.template.periods(at, before, dim, self.interchanged);
                     (n, at) = (n - before, at.times(dim, before));
                 }
-                let done = permute.run(at, n);
+                let done = if is_far { permute.run_far(at, n) } else { permute.run(at, n) };
                 (n, at) = (n - done, at.times(dim, done));
             }
             if n > 0 {

@@ -110,7 +110,8 @@ impl Case {
             assert!(before < n);
             template.periods(at, before, self.dim, 0);
             let at = at.times(self.dim, before);
-            let done = permute.run(at, n - before);
+            let far = n % 2 == 1;
+            let done = if far { permute.run_far(at, n - before) } else { permute.run(at, n - before) };
             template.periods(at.times(self.dim, done), n - before - done, self.dim, 0);
         }
     }
