@@ -46,12 +46,23 @@ impl Bitmap {
     pub(crate) fn new(unit: u64, high: i64, runs: impl Iterator<Item = (i64, u64)>) -> Self {
         let shift = unit.trailing_zeros();
         let mut words = vec![0_u64; (high as u64 >> shift).div_ceil(64) as usize];
+        // The word at hand is kept apart from the others: bits set in memory one by one wait for each other.
+        let (mut place, mut word) = (0, 0);
         for (at, bytes) in runs {
-            let (first, end) = (at as u64 >> shift, (at as u64 + bytes) >> shift);
-            for bit in first..end {
-                words[(bit / 64) as usize] |= 1 << (bit % 64);
+            let (first, mut left) = (at as u64 >> shift, bytes >> shift);
+            if (first / 64) as usize != place {
+                words[place] |= word;
+                (place, word) = ((first / 64) as usize, 0);
             }
+            let mut bit = first % 64;
+            while bit + left > 64 {
+                words[place] |= word | !0 << bit;
+                left -= 64 - bit;
+                (place, word, bit) = (place + 1, 0, 0);
+            }
+            word |= !0 >> (64 - left) << bit;
         }
+        words[place] |= word;
         Self::of_words(unit, words.into())
     }
 
@@ -269,6 +280,28 @@ mod tests {
                 assert!(!map.has((at as u64 + bytes) / 4));
             }
             assert_eq!(map.units_below(u64::MAX), map.units());
+        }
+    }
+
+    #[test]
+    fn runs_across_words() {
+        for first in [1, 62, 63, 64, 65] {
+            for units in [1, 2, 62, 63, 64, 65, 127, 128, 129, 300] {
+                // A unit, the run after a gap, and a unit some words on.
+                let (end, last) = (1 + first + units, 1 + first + units + 130);
+                let runs = [(0, 1), (1 + first, units), (last, 1)];
+                let map = Bitmap::new(
+                    4,
+                    4 * (last as i64 + 1),
+                    runs.into_iter().map(|(at, n)| (4 * at as i64, 4 * n)),
+                );
+                let expected = |place: u64| place == 0 || (1 + first..end).contains(&place) || place == last;
+                assert!(
+                    (0..last + 70).all(|place| map.has(place) == expected(place)),
+                    "{units} from {first}"
+                );
+                assert_eq!(map.units(), units + 2);
+            }
         }
     }
 
