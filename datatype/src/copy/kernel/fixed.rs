@@ -3,6 +3,9 @@
 //! Sizes that the compiler knows become a few moves of registers. Any other size up to twice a register is two moves that
 //! overlap in the middle of the block, so that no size costs a call, a mask or a byte outside of the block.
 
+/// Longest block, in bytes, that is always worth a loop.
+pub(super) const LONG_BYTES: usize = 512;
+
 /// Copies one block.
 pub(super) trait Mover: Copy {
     /// Bytes of the block.
@@ -94,10 +97,10 @@ impl Mover for Library {
 }
 
 /// Runs `$body` with `$mover` bound to the mover of `$bytes` bytes: once per class, so that each is compiled on its own.
-/// Blocks of more than `$loop_max_bytes` bytes, 512 unless told, are left to the C library.
+/// Blocks of more than `$loop_max_bytes` bytes, [`LONG_BYTES`] unless told, are left to the C library.
 macro_rules! with_mover {
     ($bytes:expr, $mover:ident => $body:expr) => {
-        with_mover!($bytes, 512, $mover => $body)
+        with_mover!($bytes, $crate::copy::kernel::fixed::LONG_BYTES, $mover => $body)
     };
     ($bytes:expr, $loop_max_bytes:expr, $mover:ident => $body:expr) => {{
         use $crate::copy::kernel::fixed::{Exact, Library, Many, Pair};

@@ -65,8 +65,7 @@ pub(super) trait Isa {
         false
     }
 
-    /// Longest run or row, in bytes, that a loop of plain moves copies better than the C library does. The library begins
-    /// with the end of a run, which is the wrong line to ask for where rows lie apart.
+    /// Longest run, in bytes, that a loop of plain moves copies better than the C library does.
     const LOOP_MAX_BYTES: usize = 512;
 
     /// Copies a run of many pages by an instruction for that, if there is one; else returns false.

@@ -93,7 +93,10 @@ macro_rules! kernels {
                     match block {
                         4 => unit_rows::<Exact<4>, 4>(Exact, source, target, dims),
                         8 => unit_rows::<Exact<8>, 8>(Exact, source, target, dims),
-                        _ => with_mover!(block, <$isa>::LOOP_MAX_BYTES, mover => rows(mover, source, target, dims)),
+                        _ => {
+                            let longest = rows::loop_max_bytes::<$isa>(block, &dims[0]);
+                            with_mover!(block, longest, mover => rows(mover, source, target, dims));
+                        }
                     }
                 }
             }
@@ -138,14 +141,14 @@ macro_rules! kernels {
             unsafe fn gather(source: *const u8, target: *mut u8, block: u64, list: Displacements<'_>) {
                 // SAFETY: the caller's promise, with the mover of the block's size.
                 unsafe {
-                    with_mover!(block, <$isa>::LOOP_MAX_BYTES, mover => index::gather(mover, source, target, list));
+                    with_mover!(block, mover => index::gather(mover, source, target, list));
                 }
             }
 
             $(#[target_feature(enable = $feature)])?
             unsafe fn scatter(source: *const u8, target: *mut u8, block: u64, list: Displacements<'_>) {
                 // SAFETY: the caller's promise, with the mover of the block's size.
-                unsafe { with_mover!(block, <$isa>::LOOP_MAX_BYTES, mover => index::scatter(mover, source, target, list)) };
+                unsafe { with_mover!(block, mover => index::scatter(mover, source, target, list)) };
             }
 
             $(#[target_feature(enable = $feature)])?

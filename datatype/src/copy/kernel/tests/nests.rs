@@ -189,7 +189,8 @@ fn rows_of_units_in_targets_beyond_the_caches() {
 }
 
 /// Around the sizes at which rows and runs go over to another way of copying.
-const LONG_BLOCKS: &[u64] = &[1000, 1024, 2048 + 8, 4095, 4096, 4097, 9999, 16383, 16384, 16385, 40_000];
+const LONG_BLOCKS: &[u64] =
+    &[513, 1000, 1024, 2047, 2048, 2049, 4095, 4096, 4097, 9999, 16383, 16384, 16385, 40_000];
 
 #[test]
 fn rows_of_long_blocks() {
