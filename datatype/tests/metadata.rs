@@ -1,0 +1,130 @@
+//! What a layout keeps is no more than what describes the type, the arguments of its constructors: but for a few nodes, and
+//! the directory of long lists.
+
+use capulet_datatype::{ArrayOrder, Combiner, Datatype, Distribution, Named, Result};
+
+/// A layout is a node with pointers even where it says next to nothing.
+const NODE_BYTES: usize = 1280;
+
+/// Bytes of the arguments of all constructors of a type, each part counted once for each place where it is named.
+fn description_bytes(datatype: &Datatype) -> usize {
+    let number = size_of::<i64>();
+    match datatype.combiner() {
+        Combiner::Named(_) => number,
+        Combiner::Dup { old } => number + description_bytes(old),
+        Combiner::Contiguous { old, .. } => 2 * number + description_bytes(old),
+        Combiner::Vector { old, .. } | Combiner::Hvector { old, .. } => 4 * number + description_bytes(old),
+        Combiner::Indexed { displacements: list, old, .. }
+        | Combiner::Hindexed { displacements_bytes: list, old, .. } => {
+            2 * number * (1 + list.len()) + description_bytes(old)
+        }
+        Combiner::IndexedBlock { displacements: list, old, .. }
+        | Combiner::HindexedBlock { displacements_bytes: list, old, .. } => {
+            number * (2 + list.len()) + description_bytes(old)
+        }
+        Combiner::Struct { types, .. } => {
+            number * (1 + 2 * types.len()) + types.iter().map(description_bytes).sum::<usize>()
+        }
+        Combiner::Subarray { sizes, old, .. } => number * (2 + 3 * sizes.len()) + description_bytes(old),
+        Combiner::Darray { gsizes, old, .. } => number * (3 + 4 * gsizes.len()) + description_bytes(old),
+        Combiner::Resized { old, .. } => 3 * number + description_bytes(old),
+        other => panic!("{} is not known here", other.name()),
+    }
+}
+
+fn check(datatype: &Datatype, what: &str) {
+    let (kept, given) = (datatype.layout().heap_bytes(), description_bytes(datatype));
+    // A directory of 4 bytes finds its way in 128 runs whose lengths differ.
+    assert!(kept <= given + given / 256 + NODE_BYTES, "{what}: {kept} bytes kept, {given} bytes given");
+}
+
+/// Numbers that follow no rule.
+fn noise(n: usize, below: i64) -> Vec<i64> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as i64 % below
+    };
+    (0..n).map(|_| next()).collect()
+}
+
+fn sums(gaps: &[i64]) -> Vec<i64> {
+    let mut at = 0;
+    let mut places = Vec::with_capacity(gaps.len());
+    for gap in gaps {
+        places.push(at);
+        at += gap;
+    }
+    places
+}
+
+/// Lists of `n` entries: rising and not, near and far, dense and sparse, recurring and not.
+fn lists(n: usize) -> [(&'static str, Vec<i64>); 7] {
+    let offset = |list: Vec<i64>, by: i64| list.into_iter().map(|entry| entry + by).collect::<Vec<_>>();
+    [
+        ("dense", sums(&offset(noise(n, 3), 3))),
+        ("sparse", sums(&offset(noise(n, 1000), 10))),
+        ("far", sums(&offset(noise(n, 1 << 30), 1 << 28))),
+        ("in no order", noise(n, 1 << 40)),
+        ("falling", sums(&offset(noise(n, 50), 4)).into_iter().rev().collect()),
+        ("recurring", (0..n as i64).map(|i| i / 5 * 40 + [0, 3, 4, 11, 20][i as usize % 5]).collect()),
+        ("often at one place", noise(n, 7)),
+    ]
+}
+
+#[test]
+fn lists_take_no_more_than_they_were_given_as() -> Result<()> {
+    let large = if cfg!(miri) { 40 } else { 30_000 };
+    for named in [Named::Byte, Named::Short, Named::Int, Named::Double, Named::DoubleInt] {
+        let old = Datatype::named(named);
+        for n in [1, 2, 3, 9, 33, 70, large] {
+            let lengths: Vec<u64> = noise(n, 3).into_iter().map(|length| 1 + length as u64).collect();
+            for (what, places) in lists(n) {
+                check(&Datatype::indexed_block(1, &places, &old)?, what);
+                check(&Datatype::indexed_block(2, &places, &old)?, what);
+                check(&Datatype::hindexed_block(1, &places, &old)?, what);
+                check(&Datatype::indexed(&vec![1; n], &places, &old)?, what);
+                check(&Datatype::indexed(&lengths, &places, &old)?, what);
+                check(&Datatype::hindexed(&lengths, &places, &old)?, what);
+                check(&Datatype::structure(&lengths, &places, &vec![old.clone(); n])?, what);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_lies_on_lists_adds_no_copies_of_them() -> Result<()> {
+    let n = if cfg!(miri) { 40 } else { 5_000 };
+    for (what, places) in lists(n) {
+        let listed = Datatype::indexed_block(1, &places, &Datatype::named(Named::Float))?;
+        let spread = Datatype::resized(0, listed.extent().abs() + 12, &listed)?;
+        check(&Datatype::contiguous(1000, &spread)?, what);
+        check(&Datatype::vector(100, 3, 7, &spread)?, what);
+        check(&Datatype::hindexed(&[1, 2, 1], &[5, 1 << 45, -(1 << 45)], &spread)?, what);
+        check(&Datatype::subarray(&[9, 8, 7], &[5, 4, 3], &[1, 2, 3], ArrayOrder::C, &spread)?, what);
+        let pair = [spread.clone(), Datatype::named(Named::Char)];
+        check(&Datatype::structure(&[2, 3], &[0, 1 << 46], &pair)?, what);
+    }
+    Ok(())
+}
+
+#[test]
+fn regular_types_take_next_to_nothing() -> Result<()> {
+    let double = Datatype::named(Named::Double);
+    let mut nested = double.clone();
+    for level in 1..8_i64 {
+        nested = Datatype::hvector(9, 1, 100 << (5 * level), &nested)?;
+        check(&nested, "nested vectors");
+    }
+    let n = 1 << 30;
+    for order in [ArrayOrder::C, ArrayOrder::Fortran] {
+        check(&Datatype::subarray(&[n, 4, n / 8], &[7, 3, n / 16], &[1, 1, 5], order, &double)?, "subarray");
+        for way in [Distribution::Block(None), Distribution::Cyclic(None), Distribution::Cyclic(Some(3))] {
+            for rank in [0, 1, 5] {
+                check(&Datatype::darray(rank, &[n, 1001], &[way; 2], &[2, 3], order, &double)?, "darray");
+            }
+        }
+    }
+    Ok(())
+}
