@@ -200,7 +200,8 @@ impl File {
             .reduce(mine.bytes, ReduceOp::Sum)
             .reduce(mine.runs, ReduceOp::Sum)
             .reduce(mine.active_ranks, ReduceOp::Sum)
-            .reduce(u64::from(mine.monotone), ReduceOp::Min);
+            .reduce(u64::from(mine.monotone), ReduceOp::Min)
+            .reduce(mine.grain, ReduceOp::BitOr);
         let (prepared, mut count) = ballot.vote(prepared)?;
         let agreed = Agreed {
             first: count.take(),
@@ -209,6 +210,7 @@ impl File {
             runs: count.take(),
             active_ranks: count.take(),
             monotone: count.take() == 1,
+            grain: count.take(),
         };
         Ok((prepared, agreed))
     }
@@ -218,7 +220,8 @@ impl File {
         let mut plan = choose(direction, agreed, hints.plan(), true);
         let mut window = None;
         if let Plan::TwoPhase(_) = plan {
-            window = self.window(hints.window_bytes);
+            // Two windows for each aggregator: one is filled while the other is written.
+            window = self.window(hints.window_bytes.saturating_mul(2));
             if window.is_none() {
                 // A node without a window is no other node's business: nodes do not exchange data.
                 plan = choose(direction, agreed, hints.plan(), false);
@@ -229,9 +232,14 @@ impl File {
             (Plan::TwoPhase(_), Some(window)) => {
                 let stripe_bytes = hints.stripe_bytes(&self.storage.layout()).unwrap_or(0);
                 let aggregators = self.node_aggregators(&hints);
-                let team =
-                    two_phase::NodeTeam::new(window.as_ref(), aggregators, hints.window_bytes, stripe_bytes);
-                two_phase::run(self.target(), team, access, direction)
+                let team = two_phase::NodeTeam::new(
+                    window.as_ref(),
+                    aggregators,
+                    hints.window_bytes,
+                    stripe_bytes,
+                    agreed.grain,
+                );
+                two_phase::run(self.target(), team, access, direction, agreed.first)
             }
             (Plan::Nothing, _) => Transferred::default(),
             _ => independent::run(self.target(), access, direction),

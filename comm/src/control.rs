@@ -50,9 +50,14 @@ impl Control {
         &self.slots.0
     }
 
-    /// Returns when all `size` ranks have called it on the same page. `progress` is called after every sleep. Stores
-    /// before the barrier on any rank are seen by loads after it on every rank.
-    pub(crate) fn barrier(&self, size: u32, progress: impl Fn()) {
+    /// How many barriers are over. It cannot change while this rank has not come to the next one.
+    pub(crate) fn barriers(&self) -> u32 {
+        self.generation.0.load(Ordering::Acquire)
+    }
+
+    /// Comes to the next barrier of `size` ranks and returns its number, without waiting. Stores before it are seen, on
+    /// every rank, by loads after the barrier.
+    pub(crate) fn arrive(&self, size: u32) -> u32 {
         // This rank has not arrived yet, so the generation cannot change under it.
         let generation = self.generation.0.load(Ordering::Relaxed);
         if self.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == size {
@@ -61,8 +66,12 @@ impl Control {
             if self.sleepers.0.load(Ordering::SeqCst) > 0 {
                 futex_wake_all(&self.generation.0);
             }
-            return;
         }
+        generation
+    }
+
+    /// Returns when all ranks have come to the barrier of this number. `progress` is called after every sleep.
+    pub(crate) fn wait(&self, generation: u32, progress: impl Fn()) {
         let mut backoff = Backoff::new();
         while self.generation.0.load(Ordering::Acquire) == generation {
             match backoff.next_sleep() {
@@ -146,6 +155,12 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
+
+    impl Control {
+        fn barrier(&self, size: u32, progress: impl Fn()) {
+            self.wait(self.arrive(size), progress);
+        }
+    }
 
     #[test]
     fn no_rank_leaves_a_barrier_before_all_have_come() {

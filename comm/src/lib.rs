@@ -42,7 +42,7 @@ pub use rank::Rank;
 #[doc(hidden)]
 pub use registry::census;
 pub use types::MpiType;
-pub use window::{NodeShared, NodeWindow};
+pub use window::{Barriers, NodeShared, NodeWindow};
 
 /// Which MPI this crate was built for.
 pub mod build {

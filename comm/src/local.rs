@@ -14,7 +14,7 @@ use crate::collective::check_lanes;
 use crate::control::SLOTS;
 use crate::error::{Error, Result};
 use crate::rank::Rank;
-use crate::window::NodeShared;
+use crate::window::{Barriers, NodeShared};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -48,6 +48,24 @@ impl Meeting {
     }
 
     fn exchange(&self, rank: usize, bytes: Vec<u8>) -> Result<Arc<Vec<Vec<u8>>>> {
+        let generation = self.arrive(rank, bytes);
+        Ok(Arc::clone(&self.await_end(generation as u32)?.result))
+    }
+
+    /// Waits for the end of an exchange.
+    fn await_end(&self, generation: u32) -> Result<MutexGuard<'_, State>> {
+        let mut state = self.lock();
+        while state.generation as u32 == generation {
+            if state.gone {
+                return Err(Error::Elsewhere { class: ErrorClass::Other });
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(state)
+    }
+
+    /// Brings bytes and does not wait for those of the others. Returns the number of the exchange.
+    fn arrive(&self, rank: usize, bytes: Vec<u8>) -> u64 {
         let mut state = self.lock();
         let generation = state.generation;
         state.brought[rank] = bytes;
@@ -59,13 +77,7 @@ impl Meeting {
             state.generation += 1;
             self.changed.notify_all();
         }
-        while state.generation == generation {
-            if state.gone {
-                return Err(Error::Elsewhere { class: ErrorClass::Other });
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        Ok(Arc::clone(&state.result))
+        generation
     }
 
     fn leave(&self) {
@@ -250,8 +262,22 @@ impl NodeShared for LocalWindow {
         &self.shared.parts[rank].slots
     }
 
-    fn barrier(&self) -> Result<()> {
-        self.shared.meeting.exchange(self.place, Vec::new()).map(|_| ())
+    fn barriers(&self) -> Barriers {
+        Barriers(self.shared.meeting.lock().generation as u32)
+    }
+
+    fn arrive(&self) -> Result<Barriers> {
+        Ok(Barriers(self.shared.meeting.arrive(self.place, Vec::new()) as u32))
+    }
+
+    fn is_over(&self, barrier: Barriers) -> Result<bool> {
+        let state = self.shared.meeting.lock();
+        let over = state.generation as u32 != barrier.0;
+        if state.gone && !over { Err(Error::Elsewhere { class: ErrorClass::Other }) } else { Ok(over) }
+    }
+
+    fn wait(&self, barrier: Barriers) -> Result<()> {
+        self.shared.meeting.await_end(barrier.0).map(|_| ())
     }
 }
 

@@ -41,12 +41,48 @@ pub trait NodeShared: Debug + Send + Sync {
     /// Numbers that a rank publishes, at least 8. Zero when the window is new.
     fn slots(&self, rank: usize) -> &[AtomicU64];
 
-    /// Returns when all ranks of the node have called it. Stores before it are seen after it by all. Sleeps while it waits,
-    /// never more than 1 ms at a time, and drives MPI after every sleep.
+    /// How many barriers of this window are over: the same number on all ranks that are between the same two barriers. Not
+    /// to be asked between [`NodeShared::arrive`] and the end of that barrier.
+    fn barriers(&self) -> Barriers;
+
+    /// Comes to the next barrier and does not wait there. Stores before it are seen by every rank after the barrier. Each
+    /// rank comes to a barrier once, and to the next only when the last is over.
     ///
     /// # Errors
     /// If another rank is known to have failed (simulated ranks only).
-    fn barrier(&self) -> Result<()>;
+    fn arrive(&self) -> Result<Barriers>;
+
+    /// Whether the barrier that [`NodeShared::arrive`] returned is over: all ranks of the node have come to it. Does not block.
+    ///
+    /// # Errors
+    /// As [`NodeShared::arrive`].
+    fn is_over(&self, barrier: Barriers) -> Result<bool>;
+
+    /// Waits until that barrier is over. Sleeps while it waits, never more than 1 ms at a time, and drives MPI after every
+    /// sleep.
+    ///
+    /// # Errors
+    /// As [`NodeShared::arrive`].
+    fn wait(&self, barrier: Barriers) -> Result<()>;
+
+    /// Returns when all ranks of the node have called it.
+    ///
+    /// # Errors
+    /// As [`NodeShared::arrive`].
+    fn barrier(&self) -> Result<()> {
+        self.wait(self.arrive()?)
+    }
+}
+
+/// A number of barriers, which also names the barrier that comes after them. Wraps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Barriers(pub(crate) u32);
+
+impl Barriers {
+    /// 0 or 1 by turns, from barrier to barrier.
+    pub fn parity(self) -> usize {
+        (self.0 % 2) as usize
+    }
 }
 
 /// A shared window of MPI's. Made by [`Group::node_window`]; holds its group.
@@ -81,8 +117,20 @@ impl NodeShared for NodeWindow {
         self.memory.control(rank).slots()
     }
 
-    fn barrier(&self) -> Result<()> {
-        self.memory.leader().barrier(self.memory.ranks() as u32, || self.group.progress());
+    fn barriers(&self) -> Barriers {
+        Barriers(self.memory.leader().barriers())
+    }
+
+    fn arrive(&self) -> Result<Barriers> {
+        Ok(Barriers(self.memory.leader().arrive(self.memory.ranks() as u32)))
+    }
+
+    fn is_over(&self, barrier: Barriers) -> Result<bool> {
+        Ok(self.memory.leader().barriers() != barrier.0)
+    }
+
+    fn wait(&self, barrier: Barriers) -> Result<()> {
+        self.memory.leader().wait(barrier.0, || self.group.progress());
         Ok(())
     }
 }

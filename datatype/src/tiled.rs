@@ -104,6 +104,11 @@ impl Tiled {
         self.root.as_ref().map_or(0, |root| root.facts.blocks)
     }
 
+    /// A number that divides the offset and the length of every maximal run; 0 without data. O(1).
+    pub fn granule(&self) -> u64 {
+        self.root.as_ref().map_or(0, Piece::granule)
+    }
+
     /// The offset of stream byte `stream`. At or behind the end of the stream: the end of its last byte. O(depth + log n).
     pub fn offset_of(&self, stream: u64) -> i64 {
         let Some(root) = &self.root else { return 0 };

@@ -147,6 +147,18 @@ impl Access {
         low as u64..high as u64
     }
 
+    /// A number in which every bit is set that the file offset or the length of any run has: a power of two that divides it
+    /// divides them all. 0 for an access of 0 bytes.
+    pub fn grain(&self) -> u64 {
+        if self.bytes == 0 {
+            return 0;
+        }
+        // Runs lie at multiples of the granule, but for those that the ends of the access tear.
+        let first = self.file_start > 0 || self.bytes < self.file.size();
+        let torn = if first { self.offset_of(0) | (self.offset_of(self.bytes - 1) + 1) } else { 0 };
+        self.file.granule() | self.displacement_bytes as u64 | torn
+    }
+
     /// How many runs of the file the access has.
     pub fn run_count(&self) -> u64 {
         let stream = self.file_start..self.file_start + self.bytes;

@@ -9,12 +9,20 @@ pub struct Marker<'a> {
     words: &'a [AtomicU64],
     index: usize,
     mask: u64,
+    overlap: bool,
 }
 
 impl<'a> Marker<'a> {
     /// A marker on `words`. What it marks is complete when it is dropped.
     pub fn new(words: &'a [AtomicU64]) -> Self {
-        Self { words, index: 0, mask: 0 }
+        Self { words, index: 0, mask: 0, overlap: false }
+    }
+
+    /// Completes what was marked. True if some of it had been marked before, by whomever: of two ranks that mark one unit,
+    /// exactly one learns of it.
+    pub fn finish(mut self) -> bool {
+        self.flush();
+        self.overlap
     }
 
     /// Marks the units of `units`.
@@ -38,15 +46,11 @@ impl<'a> Marker<'a> {
     }
 
     fn flush(&mut self) {
-        match self.mask {
-            0 => {}
-            // a full word needs no read: other ranks can only add bits that are set already
-            u64::MAX => self.words[self.index].store(u64::MAX, Ordering::Relaxed),
-            mask => {
-                self.words[self.index].fetch_or(mask, Ordering::Relaxed);
-            }
+        if self.mask != 0 {
+            let before = self.words[self.index].fetch_or(self.mask, Ordering::Relaxed);
+            self.overlap |= before & self.mask != 0;
+            self.mask = 0;
         }
-        self.mask = 0;
     }
 }
 

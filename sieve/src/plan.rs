@@ -46,6 +46,8 @@ pub struct Summary {
     pub runs: u64,
     /// Whether offsets never decrease.
     pub monotone: bool,
+    /// What [`Access::grain`] says.
+    pub grain: u64,
 }
 
 impl Summary {
@@ -58,12 +60,13 @@ impl Summary {
             bytes: access.bytes(),
             runs: access.run_count(),
             monotone: access.is_monotone(),
+            grain: access.grain(),
         }
     }
 
     /// The summary of a rank that moves nothing.
     pub fn empty() -> Self {
-        Self { first: 0, end: 0, bytes: 0, runs: 0, monotone: true }
+        Self { first: 0, end: 0, bytes: 0, runs: 0, monotone: true, grain: 0 }
     }
 }
 
@@ -82,6 +85,8 @@ pub struct Agreed {
     pub active_ranks: u64,
     /// Whether every rank's offsets never decrease.
     pub monotone: bool,
+    /// The bits of all ranks' grains.
+    pub grain: u64,
 }
 
 impl Agreed {
@@ -95,6 +100,7 @@ impl Agreed {
             runs: active().fold(0, |sum, summary| sum.saturating_add(summary.runs)),
             active_ranks: active().count() as u64,
             monotone: summaries.iter().all(|summary| summary.monotone),
+            grain: active().fold(0, |bits, summary| bits | summary.grain),
         }
     }
 }
@@ -165,7 +171,7 @@ mod tests {
     use super::*;
 
     fn summary(first: u64, end: u64, bytes: u64, runs: u64) -> Summary {
-        Summary { first, end, bytes, runs, monotone: true }
+        Summary { first, end, bytes, runs, monotone: true, grain: 1 }
     }
 
     fn plan_of(summaries: &[Summary]) -> Plan {

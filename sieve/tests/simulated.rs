@@ -12,7 +12,7 @@ use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{FaultPlan, Faulty};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
 use capulet_sieve::two_phase::{self, NodeTeam};
-use capulet_sieve::{Access, Counters, Memory, Target, Transferred, independent};
+use capulet_sieve::{Access, Agreed, Counters, Memory, Summary, Target, Transferred, independent};
 use proptest::prelude::*;
 
 /// A file of cells, and what each rank does with its own.
@@ -102,6 +102,12 @@ fn access(scene: &Scene, rank: usize, memory: &mut [u8]) -> Access {
     Access::new(scene.displacement, &scene.view(rank), 0, user, bytes as u64).expect("small offsets")
 }
 
+/// What the ranks would agree on.
+fn agreed(scene: &Scene) -> Agreed {
+    let summary = |rank| Summary::of(&access(scene, rank, &mut scene.spread(&scene.payload(rank))));
+    Agreed::of(&(0..scene.ranks).map(summary).collect::<Vec<_>>())
+}
+
 /// Runs all ranks at once; each gets its memory back with what came of it.
 fn together(
     scene: &Scene,
@@ -109,7 +115,8 @@ fn together(
     direction: Direction,
     memories: Vec<Vec<u8>>,
 ) -> Vec<(Vec<u8>, Transferred, Counters)> {
-    let windows = LocalWindow::team(scene.ranks, scene.window_bytes as usize);
+    let windows = LocalWindow::team(scene.ranks, 2 * scene.window_bytes as usize);
+    let agreed = agreed(scene);
     std::thread::scope(|scope| {
         let ranks = memories.into_iter().zip(windows).enumerate().map(|(rank, (mut memory, window))| {
             let file = files[rank].clone();
@@ -117,8 +124,8 @@ fn together(
                 let counters = Counters::default();
                 let access = access(scene, rank, &mut memory);
                 let target = Target { file: file.as_ref(), isolation: &NonAtomic, counters: &counters };
-                let team = NodeTeam::new(&window, scene.aggregators, scene.window_bytes, 0);
-                let done = two_phase::run(target, team, &access, direction);
+                let team = NodeTeam::new(&window, scene.aggregators, scene.window_bytes, 0, agreed.grain);
+                let done = two_phase::run(target, team, &access, direction, agreed.first);
                 (memory, done, counters)
             })
         });

@@ -1,0 +1,118 @@
+//! One rank's bytes in one window of a round: marked, copied in, copied out.
+
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+
+use capulet_datatype::{Cursor, TypedCopy};
+use capulet_drivers::Direction;
+
+use super::NodeTeam;
+use crate::access::Access;
+use crate::marks::Marker;
+
+/// One aggregator's window in one round.
+#[derive(Debug, Clone)]
+pub(super) struct Window<'a> {
+    /// The bytes of the file that it is for.
+    pub(super) file: Range<u64>,
+    /// Where they are gathered.
+    pub(super) data: *mut u8,
+    /// Which of them are asked for.
+    pub(super) map: &'a [AtomicU64],
+}
+
+impl<'a> NodeTeam<'a> {
+    /// The window of aggregator `index` in the round at `base`, with the data and the map of these turns.
+    pub(super) fn window(&self, base: u64, index: usize, data_turn: usize, map_turn: usize) -> Window<'a> {
+        let rank = self.rank_of(index);
+        let start = base.saturating_add(self.window_bytes * index as u64);
+        let map = self.shared.map(rank);
+        let (first, second) = map.split_at(map.len() / 2);
+        Window {
+            file: start..start.saturating_add(self.window_bytes),
+            data: self.shared.data(rank).wrapping_add(data_turn * (self.shared.bytes() / 2)),
+            map: if map_turn == 0 { first } else { second },
+        }
+    }
+
+    /// The bytes of the file that the round at `base` covers.
+    pub(super) fn covered(&self, base: u64) -> Range<u64> {
+        base..base.saturating_add(self.round_bytes())
+    }
+
+    /// Each rank starts at another aggregator, so that two ranks seldom touch the same cache lines at once.
+    pub(super) fn visiting_order(&self) -> impl Iterator<Item = usize> + use<> {
+        let aggregators = self.aggregators;
+        let start = self.shared.place() % aggregators;
+        (0..aggregators).map(move |step| (start + step) % aggregators)
+    }
+}
+
+/// One rank's part of an access, and how its bytes get to windows and back.
+pub(super) struct Part<'a> {
+    pub(super) access: &'a Access,
+    direction: Direction,
+    copy: TypedCopy,
+    cursor: Cursor,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn new(access: &'a Access, direction: Direction) -> Self {
+        let memory = access.memory().tiled().clone();
+        let file = access.file().clone();
+        let copy = match direction {
+            Direction::Read => TypedCopy::new(file.clone(), memory),
+            Direction::Write => TypedCopy::new(memory, file.clone()),
+        };
+        Self { access, direction, copy, cursor: Cursor::new(file) }
+    }
+
+    /// The file offset of byte `at` of the access, `u64::MAX` if there is none.
+    pub(super) fn offset_of(&self, at: u64) -> u64 {
+        if at < self.access.bytes() { self.access.offset_of(at) } else { u64::MAX }
+    }
+
+    /// The bytes of the access, counted from its start, that lie in `file` and at or after byte `from`.
+    pub(super) fn within(&self, file: &Range<u64>, from: u64) -> Range<u64> {
+        let start = self.access.bytes_below(file.start).max(from);
+        start..self.access.bytes_below(file.end).max(start)
+    }
+
+    /// Marks the units of the window that hold bytes of `part`. True if another rank had marked one of them.
+    pub(super) fn mark(&mut self, window: &Window<'_>, part: &Range<u64>, unit_bytes: u64) -> bool {
+        let shift = unit_bytes.trailing_zeros();
+        let origin = self.access.displacement_bytes() - window.file.start as i64;
+        let mut marker = Marker::new(window.map);
+        self.cursor.seek(self.access.file_start() + part.start);
+        let mut left_bytes = part.end - part.start;
+        while left_bytes > 0 {
+            let Some(run) = self.cursor.next_run(left_bytes) else { break };
+            let start = (origin + run.offset) as u64;
+            marker.mark(start >> shift..((start + run.len - 1) >> shift) + 1);
+            left_bytes -= run.len;
+        }
+        marker.finish()
+    }
+
+    /// Copies the bytes of `part` between user memory and the window, in the direction of the access.
+    ///
+    /// # Safety
+    /// All bytes of `part` must lie in `window.file`; nobody else may write their places in the window's data at the
+    /// same time, nor read them if the access is a write.
+    pub(super) unsafe fn copy(&self, window: &Window<'_>, part: &Range<u64>) {
+        let bytes = part.end - part.start;
+        let file_start = self.access.file_start() + part.start;
+        // Where offset 0 of the access's file layout would lie, were the window the file.
+        let shift = self.access.displacement_bytes().wrapping_sub(window.file.start as i64);
+        let file = window.data.wrapping_offset(shift as isize);
+        let memory = self.access.memory().base();
+        // SAFETY: the bytes in user memory are valid until the access is over (`Memory::new`); the others lie in the window's
+        // data, which is as long as `window.file`, and are this rank's alone by the caller's promise.
+        unsafe {
+            match self.direction {
+                Direction::Write => self.copy.run(memory, part.start, file, file_start, bytes),
+                Direction::Read => self.copy.run(file, file_start, memory, part.start, bytes),
+            }
+        };
+    }
+}

@@ -1,0 +1,243 @@
+//! Two-phase operations, polled by one thread in the order of a seeded schedule: ranks run ahead and fall behind, operations
+//! follow each other on one window without a pause, and several ranks write the same bytes.
+//!
+//! The oracle is an array: the operations one after the other, and in each write the ranks in their order.
+
+use std::sync::Arc;
+
+use capulet_atomic::NonAtomic;
+use capulet_comm::local::LocalWindow;
+use capulet_datatype::{Datatype, Named, Tiled};
+use capulet_drivers::mem::MemDriver;
+use capulet_drivers::wrappers::{FaultPlan, Faulty};
+use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
+use capulet_sieve::two_phase::{NodeTeam, Operation};
+use capulet_sieve::{Access, Agreed, Counters, Memory, Summary, Target};
+use proptest::prelude::*;
+
+const FILE_BYTES: usize = 40_000;
+
+/// One collective access: the runs of each rank, in units, in order and apart.
+#[derive(Debug, Clone)]
+struct Call {
+    direction: Direction,
+    unit: usize,
+    runs: Vec<Vec<(usize, usize)>>,
+}
+
+#[derive(Debug, Clone)]
+struct Scene {
+    ranks: usize,
+    aggregators: usize,
+    window_bytes: u64,
+    calls: Vec<Call>,
+    /// Which rank comes next; starts again at its end.
+    schedule: Vec<usize>,
+}
+
+impl Call {
+    fn bytes_of(&self, rank: usize) -> impl Iterator<Item = usize> + '_ {
+        let runs = self.runs[rank].iter();
+        runs.flat_map(|&(start, len)| start * self.unit..((start + len) * self.unit).min(FILE_BYTES))
+    }
+
+    fn access(&self, rank: usize, memory: &mut [u8]) -> Access {
+        let byte = Datatype::named(Named::Byte);
+        let clip = |at: usize| (at * self.unit).min(FILE_BYTES);
+        let runs = self.runs[rank].iter().map(|&(start, len)| (clip(start), clip(start + len)));
+        let (displacements, lengths): (Vec<i64>, Vec<u64>) =
+            runs.map(|(start, end)| (start as i64, (end - start) as u64)).unzip();
+        let filetype = Datatype::hindexed(&lengths, &displacements, &byte).expect("valid");
+        let tiled = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("small");
+        // SAFETY: as many bytes as `memory` has, which lives as long as the scene.
+        let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
+        let view = Tiled::until(filetype.layout().clone(), 1 << 40);
+        Access::new(0, &view, 0, user, memory.len() as u64).expect("small offsets")
+    }
+}
+
+fn value(call: usize, rank: usize, at: usize) -> u8 {
+    (call * 101 + rank * 29 + at * 7 + at / 256) as u8
+}
+
+/// The buffers before, and what they and the file are after each call.
+fn expected(scene: &Scene) -> (Vec<Vec<Vec<u8>>>, Vec<Vec<Vec<u8>>>, Vec<u8>) {
+    let mut file: Vec<u8> = (0..FILE_BYTES).map(|at| (at * 3) as u8).collect();
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for (number, call) in scene.calls.iter().enumerate() {
+        let bytes = |rank: usize| call.bytes_of(rank).count();
+        match call.direction {
+            Direction::Write => {
+                let buffers: Vec<Vec<u8>> = (0..scene.ranks)
+                    .map(|rank| (0..bytes(rank)).map(|at| value(number, rank, at)).collect())
+                    .collect();
+                for (rank, buffer) in buffers.iter().enumerate() {
+                    for (at, byte) in call.bytes_of(rank).zip(buffer) {
+                        file[at] = *byte;
+                    }
+                }
+                before.push(buffers.clone());
+                after.push(buffers);
+            }
+            Direction::Read => {
+                before.push((0..scene.ranks).map(|rank| vec![0xAA; bytes(rank)]).collect());
+                after.push(
+                    (0..scene.ranks).map(|rank| call.bytes_of(rank).map(|at| file[at]).collect()).collect(),
+                );
+            }
+        }
+    }
+    (before, after, file)
+}
+
+/// What came of one call on one rank: bytes, and whether it had an error.
+type Ends = Vec<Vec<(u64, bool)>>;
+
+/// Runs the scene; `files` has one handle for each rank.
+fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut [Vec<Vec<u8>>]) -> (Ends, Vec<Counters>) {
+    let windows = LocalWindow::team(scene.ranks, 2 * scene.window_bytes as usize);
+    let counters: Vec<_> = (0..scene.ranks).map(|_| Counters::default()).collect();
+    let accesses: Vec<Vec<Access>> = scene
+        .calls
+        .iter()
+        .zip(buffers)
+        .map(|(call, buffers)| {
+            buffers.iter_mut().enumerate().map(|(rank, buffer)| call.access(rank, buffer)).collect()
+        })
+        .collect();
+    let agreed: Vec<Agreed> = accesses
+        .iter()
+        .map(|ranks| Agreed::of(&ranks.iter().map(Summary::of).collect::<Vec<_>>()))
+        .collect();
+    let start = |rank: usize, call: usize| {
+        let target =
+            Target { file: files[rank].as_ref(), isolation: &NonAtomic, counters: &counters[rank] };
+        let team =
+            NodeTeam::new(&windows[rank], scene.aggregators, scene.window_bytes, 0, agreed[call].grain);
+        Operation::start(target, team, &accesses[call][rank], scene.calls[call].direction, agreed[call].first)
+    };
+    let mut ends: Ends = vec![Vec::new(); scene.ranks];
+    let mut under_way: Vec<_> = (0..scene.ranks).map(|rank| Some(start(rank, 0))).collect();
+    let turns = scene.schedule.iter().copied().cycle();
+    let mut idle = 0;
+    for rank in turns.map(|rank| rank % scene.ranks) {
+        idle += 1;
+        assert!(idle < 1_000_000, "the operations stand still");
+        let Some(operation) = &mut under_way[rank] else {
+            if under_way.iter().all(Option::is_none) {
+                break;
+            }
+            // a schedule may leave a rank out; then the others get its turn
+            if let Some(operation) = under_way.iter_mut().flatten().next() {
+                operation.poll();
+            }
+            continue;
+        };
+        if operation.poll() {
+            let done = under_way[rank].take().expect("under way").outcome();
+            ends[rank].push((done.bytes, done.error.is_some()));
+            let next = ends[rank].len();
+            under_way[rank] = (next < scene.calls.len()).then(|| start(rank, next));
+        }
+    }
+    drop(under_way);
+    (ends, counters)
+}
+
+fn file_of(driver: &dyn Driver) -> Arc<dyn DriverFile> {
+    let file = driver.open("scene".as_ref(), &OpenOptions::read_write().create(true)).expect("memory opens");
+    file.write_all_at(0, &(0..FILE_BYTES).map(|at| (at * 3) as u8).collect::<Vec<_>>()).expect("memory writes");
+    file
+}
+
+fn contents(file: &dyn DriverFile) -> Vec<u8> {
+    let mut bytes = vec![0; file.len().expect("memory has a length") as usize];
+    assert_eq!(file.read_at(0, &mut bytes).expect("memory reads"), bytes.len());
+    bytes
+}
+
+/// Runs of one rank: gaps and lengths by turns, in units.
+fn runs() -> impl Strategy<Value = Vec<(usize, usize)>> {
+    prop::collection::vec((1usize..200, 1usize..120), 0..60).prop_map(|pairs| {
+        let mut at = 0;
+        pairs
+            .into_iter()
+            .map(|(gap, len)| {
+                let start = at + gap;
+                at = start + len;
+                (start, len)
+            })
+            .collect()
+    })
+}
+
+fn calls(ranks: usize) -> impl Strategy<Value = Vec<Call>> {
+    let call = (any::<bool>(), prop::sample::select(vec![1usize, 4, 8, 64]), prop::collection::vec(runs(), ranks))
+        .prop_map(|(reads, unit, mut runs)| {
+            for rank in &mut runs {
+                rank.retain(|(start, _)| start * unit < FILE_BYTES);
+            }
+            Call { direction: if reads { Direction::Read } else { Direction::Write }, unit, runs }
+        });
+    prop::collection::vec(call, 1..5)
+}
+
+fn scenes() -> impl Strategy<Value = Scene> {
+    (1usize..6, 1usize..6, 0u32..4).prop_flat_map(|(ranks, aggregators, size)| {
+        (calls(ranks), prop::collection::vec(0usize..ranks, 1..40)).prop_map(move |(calls, mut schedule)| {
+            schedule.extend(0..ranks);
+            Scene { ranks, aggregators, window_bytes: 1024 << size, calls, schedule }
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn operations_are_as_if_one_after_the_other_and_ranks_in_their_order(scene in scenes()) {
+        let file = file_of(&MemDriver::new());
+        let (mut buffers, after, expected) = expected(&scene);
+        let (ends, _) = play(&scene, &vec![file.clone(); scene.ranks], &mut buffers);
+        for (rank, ends) in ends.iter().enumerate() {
+            for (call, (bytes, failed)) in ends.iter().enumerate() {
+                prop_assert!(!failed);
+                prop_assert_eq!(*bytes, after[call][rank].len() as u64);
+            }
+        }
+        prop_assert!(contents(file.as_ref()) == expected);
+        prop_assert!(buffers == after);
+    }
+
+    #[test]
+    fn a_fault_ends_an_operation_on_all_ranks_and_harms_no_other(scene in scenes(), at in 0u32..40, where_ in 0usize..6) {
+        let driver = Arc::new(MemDriver::new());
+        let file = file_of(driver.as_ref());
+        let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io")).expect("a plan");
+        let faulty = Faulty::new(driver, plan).open("scene".as_ref(), &OpenOptions::read_write()).expect("opens");
+        let mut files = vec![file.clone(); scene.ranks];
+        files[where_ % scene.ranks] = faulty;
+        let (mut buffers, after, expected) = expected(&scene);
+        let (ends, _) = play(&scene, &files, &mut buffers);
+        let failed = |call: usize| ends.iter().any(|ends| ends[call].1);
+        for (rank, ends) in ends.iter().enumerate() {
+            prop_assert_eq!(ends.len(), scene.calls.len());
+            for (call, (bytes, own_failure)) in ends.iter().enumerate() {
+                prop_assert!(!own_failure || rank == where_ % scene.ranks);
+                prop_assert!(*bytes <= after[call][rank].len() as u64);
+                prop_assert!(failed(call) || *bytes == after[call][rank].len() as u64);
+            }
+        }
+        // a byte that no write covers is as it was
+        let after = contents(file.as_ref());
+        let mut asked = vec![false; FILE_BYTES];
+        for call in scene.calls.iter().filter(|call| call.direction == Direction::Write) {
+            for rank in 0..scene.ranks {
+                call.bytes_of(rank).for_each(|at| asked[at] = true);
+            }
+        }
+        for at in 0..FILE_BYTES {
+            prop_assert!(asked[at] || after[at] == expected[at]);
+        }
+    }
+}
