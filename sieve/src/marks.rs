@@ -29,20 +29,48 @@ impl<'a> Marker<'a> {
     ///
     /// # Panics
     /// If the map has fewer units.
+    #[inline]
     pub fn mark(&mut self, units: Range<u64>) {
         let mut unit = units.start;
         while unit < units.end {
-            let index = (unit / 64) as usize;
             let low = unit % 64;
             let high = (units.end - (unit - low)).min(64);
-            let mask = (u64::MAX >> (64 - (high - low))) << low;
-            if index != self.index {
-                self.flush();
-                self.index = index;
-            }
-            self.mask |= mask;
+            self.add((unit / 64) as usize, (u64::MAX >> (64 - (high - low))) << low);
             unit += high - low;
         }
+    }
+
+    /// Marks `count > 0` runs of `len` units, `stride >= len > 0` units apart, the first at `first`. A word of the map at a
+    /// time where runs are near to each other.
+    ///
+    /// # Panics
+    /// If the map has fewer units.
+    pub fn mark_row(&mut self, first: u64, count: u64, len: u64, stride: u64) {
+        if stride > 64 {
+            return (0..count).for_each(|run| self.mark(first + run * stride..first + run * stride + len));
+        }
+        let end = first + (count - 1) * stride + len;
+        let run = if len == 64 { u64::MAX } else { (1 << len) - 1 };
+        // As many runs as begin in two words: a word of the row is 64 bits of it, from the place in the period on.
+        let row = (0..128).step_by(stride as usize).fold(0_u128, |row, at| row | u128::from(run) << at);
+        let mut word = first / 64;
+        self.add(word as usize, ((row as u64) << (first % 64)) & below(end, word));
+        let mut phase = (64 - first % 64) % stride;
+        while (word + 1) * 64 < end {
+            word += 1;
+            self.add(word as usize, ((row >> phase) as u64) & below(end, word));
+            phase = (phase + 64) % stride;
+        }
+    }
+
+    /// Adds marks to a word.
+    #[inline]
+    fn add(&mut self, index: usize, mask: u64) {
+        if index != self.index {
+            self.flush();
+            self.index = index;
+        }
+        self.mask |= mask;
     }
 
     fn flush(&mut self) {
@@ -52,6 +80,12 @@ impl<'a> Marker<'a> {
             self.mask = 0;
         }
     }
+}
+
+/// The bits of word `word` that belong to units below `end`.
+fn below(end: u64, word: u64) -> u64 {
+    let bits = end - word * 64;
+    if bits < 64 { (1 << bits) - 1 } else { u64::MAX }
 }
 
 impl Drop for Marker<'_> {
@@ -123,6 +157,24 @@ mod tests {
                 prop_assert!(bridge > 0 || expected[unit] == seen[unit]);
             }
             prop_assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        }
+
+        #[test]
+        fn a_row_is_its_runs(first in 0u64..200, count in 1u64..30, len in 1u64..70, gap in 0u64..70) {
+            let (row, runs) = (map(8192), map(8192));
+            let stride = len + gap;
+            let mut marker = Marker::new(&row);
+            marker.mark_row(first, count, len, stride);
+            prop_assert!(!marker.finish());
+            let mut marker = Marker::new(&runs);
+            (0..count).for_each(|run| marker.mark(first + run * stride..first + run * stride + len));
+            drop(marker);
+            for (row, runs) in row.iter().zip(&runs) {
+                prop_assert_eq!(row.load(Ordering::Relaxed), runs.load(Ordering::Relaxed));
+            }
+            let mut again = Marker::new(&row);
+            again.mark(first + (count - 1) * stride..first + (count - 1) * stride + len);
+            prop_assert!(again.finish());
         }
 
         #[test]

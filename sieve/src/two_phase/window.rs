@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
-use capulet_datatype::{Cursor, TypedCopy};
+use std::convert::Infallible;
+
+use capulet_datatype::{BlockIndexed, Contig, Flow, Indexed, LeafVisitor, TypedCopy, Vector, visit};
 use capulet_drivers::Direction;
 
 use super::NodeTeam;
@@ -53,7 +55,6 @@ pub(super) struct Part<'a> {
     pub(super) access: &'a Access,
     direction: Direction,
     copy: TypedCopy,
-    cursor: Cursor,
 }
 
 impl<'a> Part<'a> {
@@ -61,10 +62,10 @@ impl<'a> Part<'a> {
         let memory = access.memory().tiled().clone();
         let file = access.file().clone();
         let copy = match direction {
-            Direction::Read => TypedCopy::new(file.clone(), memory),
-            Direction::Write => TypedCopy::new(memory, file.clone()),
+            Direction::Read => TypedCopy::new(file, memory),
+            Direction::Write => TypedCopy::new(memory, file),
         };
-        Self { access, direction, copy, cursor: Cursor::new(file) }
+        Self { access, direction, copy }
     }
 
     /// The file offset of byte `at` of the access, `u64::MAX` if there is none.
@@ -79,19 +80,13 @@ impl<'a> Part<'a> {
     }
 
     /// Marks the units of the window that hold bytes of `part`. True if another rank had marked one of them.
-    pub(super) fn mark(&mut self, window: &Window<'_>, part: &Range<u64>, unit_bytes: u64) -> bool {
-        let shift = unit_bytes.trailing_zeros();
+    pub(super) fn mark(&self, window: &Window<'_>, part: &Range<u64>, unit_bytes: u64) -> bool {
+        let stream = self.access.file_start() + part.start..self.access.file_start() + part.end;
         let origin = self.access.displacement_bytes() - window.file.start as i64;
-        let mut marker = Marker::new(window.map);
-        self.cursor.seek(self.access.file_start() + part.start);
-        let mut left_bytes = part.end - part.start;
-        while left_bytes > 0 {
-            let Some(run) = self.cursor.next_run(left_bytes) else { break };
-            let start = (origin + run.offset) as u64;
-            marker.mark(start >> shift..((start + run.len - 1) >> shift) + 1);
-            left_bytes -= run.len;
-        }
-        marker.finish()
+        let mut marks = Marks { marker: Marker::new(window.map), origin, unit_bytes };
+        let visited = visit(self.access.file(), stream, &mut marks);
+        debug_assert!(visited.is_ok(), "the part lies in the view");
+        marks.marker.finish()
     }
 
     /// Copies the bytes of `part` between user memory and the window, in the direction of the access.
@@ -114,5 +109,57 @@ impl<'a> Part<'a> {
                 Direction::Read => self.copy.run(file, file_start, memory, part.start, bytes),
             }
         };
+    }
+}
+
+/// Marks leaves. Each begins at or after `-origin`.
+struct Marks<'a> {
+    marker: Marker<'a>,
+    /// What offsets of the view lie in the window.
+    origin: i64,
+    /// A power of two.
+    unit_bytes: u64,
+}
+
+impl Marks<'_> {
+    #[inline]
+    fn mark(&mut self, offset: i64, bytes: u64) {
+        let start = (self.origin + offset) as u64;
+        let shift = self.unit_bytes.trailing_zeros();
+        self.marker.mark(start >> shift..((start + bytes - 1) >> shift) + 1);
+    }
+}
+
+impl LeafVisitor for Marks<'_> {
+    type Break = Infallible;
+
+    fn contig(&mut self, leaf: Contig) -> Flow<Infallible> {
+        self.mark(leaf.offset, leaf.bytes);
+        Flow::Continue
+    }
+
+    fn vector(&mut self, leaf: Vector) -> Flow<Infallible> {
+        let (stride, block) = (leaf.stride_bytes as u64, leaf.block_bytes);
+        let unit = self.unit_bytes;
+        let start = (self.origin + leaf.offset) as u64;
+        if leaf.stride_bytes > 0 && stride < block + unit && stride >= block {
+            // Gaps are less than a unit: there is a byte in each.
+            self.mark(leaf.offset, (leaf.count - 1) * stride + block);
+        } else if leaf.stride_bytes > 0 && stride >= block && (start | stride | block).is_multiple_of(unit) {
+            self.marker.mark_row(start / unit, leaf.count, block / unit, stride / unit);
+        } else {
+            leaf.runs().for_each(|run| self.mark(run.offset, run.bytes));
+        }
+        Flow::Continue
+    }
+
+    fn block_indexed(&mut self, leaf: BlockIndexed<'_>) -> Flow<Infallible> {
+        leaf.displacements.iter().for_each(|at| self.mark(leaf.origin + at, leaf.block_bytes));
+        Flow::Continue
+    }
+
+    fn indexed(&mut self, leaf: Indexed<'_>) -> Flow<Infallible> {
+        leaf.displacements.iter().zip(leaf.lengths).for_each(|(at, bytes)| self.mark(leaf.origin + at, *bytes));
+        Flow::Continue
     }
 }
