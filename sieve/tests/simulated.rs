@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn independent_moves_exactly_the_asked_bytes_and_copies_none(scene in scenes()) {
+    fn independent_moves_exactly_the_asked_bytes_and_copies_none_to_write(scene in scenes()) {
         let file = fresh_file(&scene);
         let counters = Counters::default();
         let target = Target { file: file.as_ref(), isolation: &NonAtomic, counters: &counters };
@@ -206,13 +206,15 @@ proptest! {
             prop_assert_eq!(done.bytes, scene.payload(rank).len() as u64);
         }
         prop_assert!(contents(file.as_ref()) == scene.expected_file());
+        prop_assert_eq!(Counters::get(&counters.copied_bytes), 0);
         for rank in 0..scene.ranks {
             let mut memory = scene.spread(&vec![0; scene.payload(rank).len()]);
             let done = independent::run(target, &access(&scene, rank, &mut memory), Direction::Read);
             prop_assert_eq!(done.bytes, scene.payload(rank).len() as u64);
             prop_assert!(memory == scene.spread(&scene.payload(rank)));
         }
-        prop_assert_eq!(Counters::get(&counters.copied_bytes), 0);
+        let payload: usize = (0..scene.ranks).map(|rank| scene.payload(rank).len()).sum();
+        prop_assert!(Counters::get(&counters.copied_bytes) <= payload as u64);
     }
 
     #[test]
@@ -223,9 +225,17 @@ proptest! {
         whole.truncate(keep);
         file.set_len(0).expect("memory truncates");
         file.write_all_at(0, &whole).expect("memory writes");
-        let files = vec![file; scene.ranks];
+        let alone = |rank: usize| {
+            let counters = Counters::default();
+            let target = Target { file: file.as_ref(), isolation: &NonAtomic, counters: &counters };
+            let mut memory = scene.spread(&vec![0; scene.payload(rank).len()]);
+            let done = independent::run(target, &access(&scene, rank, &mut memory), Direction::Read);
+            (memory, done, counters)
+        };
+        let files = vec![file.clone(); scene.ranks];
         let empty = (0..scene.ranks).map(|rank| scene.spread(&vec![0; scene.payload(rank).len()])).collect();
-        for (rank, (memory, done, _)) in together(&scene, &files, Direction::Read, empty).into_iter().enumerate() {
+        let together = together(&scene, &files, Direction::Read, empty).into_iter().enumerate();
+        for (rank, (memory, done, _)) in together.chain((0..scene.ranks).map(|rank| (rank, alone(rank)))) {
             let inside = |cell: i64| (keep as i64 - scene.displacement as i64 - cell).clamp(0, scene.cell_bytes as i64);
             let bytes: i64 = scene.cells_of(rank).into_iter().map(inside).sum();
             prop_assert!(done.error.is_none());

@@ -5,7 +5,7 @@ use std::ops::Range;
 use capulet_drivers::{Batch, Direction, Segment, Transfer};
 
 use crate::counters::Counters;
-use crate::independent::BATCH_TRANSFERS;
+use crate::independent::list::BATCH_TRANSFERS;
 use crate::{Failure, Target};
 
 /// The transfers of one window, in batches.

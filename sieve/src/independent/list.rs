@@ -8,24 +8,12 @@ use capulet_drivers::Direction;
 use crate::access::Access;
 use crate::counters::Counters;
 use crate::{Target, Transferred};
-use capulet_atomic::Footprint;
 
 /// Transfers in one batch. The driver joins what touches, so this is also what bounds memory.
 pub const BATCH_TRANSFERS: usize = 1024;
 
-/// Carries `access` out on this rank alone. Blocks for the storage; makes no MPI call.
-///
-/// `bytes` of the outcome counts the bytes from the start of the access that were moved: short without an error where a
-/// read meets the end of the file.
-pub fn run(target: Target<'_>, access: &Access, direction: Direction) -> Transferred {
-    if access.bytes() == 0 {
-        return Transferred::default();
-    }
-    let footprint = Footprint { span: access.span(), writes: direction == Direction::Write };
-    let guard = match target.isolation.enter(&footprint) {
-        Ok(guard) => guard,
-        Err(error) => return Transferred { bytes: 0, error: Some(error.into()) },
-    };
+/// Carries `access` out, piece by piece.
+pub(super) fn run(target: Target<'_>, access: &Access, direction: Direction) -> Transferred {
     let mut pieces = Pieces::new(access);
     let mut outcome = Transferred::default();
     let mut transfers =
@@ -38,7 +26,7 @@ pub fn run(target: Target<'_>, access: &Access, direction: Direction) -> Transfe
             transfers.push(piece.transfer(access));
         }
         if transfers.is_empty() {
-            break;
+            return outcome;
         }
         Counters::add(&target.counters.pieces, transfers.len() as u64);
         Counters::add(&target.counters.batches, 1);
@@ -51,11 +39,9 @@ pub fn run(target: Target<'_>, access: &Access, direction: Direction) -> Transfe
         outcome.bytes += result.bytes;
         outcome.error = result.error.map(Into::into);
         if outcome.error.is_some() || result.bytes < batch_bytes {
-            break;
+            return outcome;
         }
     }
-    drop(guard);
-    outcome
 }
 
 /// Bytes that touch both in the file and in memory.
