@@ -6,11 +6,13 @@
 //!
 //! # Budget
 //! For `B` payload bytes in `f` file runs and `m` memory runs:
-//! * independent: 0 bytes copied; one system call for each file run (runs that touch are one) and 1,024 memory runs;
+//! * independent, list I/O: 0 bytes copied; one system call for each file run (runs that touch are one) and 1,024 memory runs;
 //!   memory for 1,024 transfers.
+//! * independent, a read through a window of `V` bytes: `B` bytes copied, once; at most `ceil(span / V)` system calls and as
+//!   many more as there are gaps of more than `V` bytes; memory `V`.
 //! * two-phase on a node with `A` aggregators and windows of `W` bytes: `B` bytes copied, once, from user memory to the
-//!   window that is written (or back); rounds at most `ceil(touched span / (A W))`, 2 node barriers a round for a write and 3
-//!   for a read; no message carries data; shared memory `A W (1 + 1/8)`.
+//!   window that is written (or back); rounds at most `ceil(touched span / (A W))`, and one node barrier more than rounds; no
+//!   message carries data; shared memory `2 N W (1 + 1/8)` for `N` ranks.
 //!
 //! No write reads and writes back: the bytes that the ranks asked to write are written, and no other byte.
 
