@@ -15,6 +15,7 @@ pub fn check_full(driver: Arc<dyn Driver>, fresh_path: &dyn Fn() -> PathBuf, fre
     // Twice: the second run finds the room that the first has given back.
     for _ in 0..2 {
         overflow(&subject, free_bytes);
+        overflow_in_small_pieces(&subject, free_bytes);
         reservation(&subject, free_bytes);
     }
 }
@@ -38,6 +39,34 @@ fn overflow(subject: &Subject<'_>, free_bytes: u64) {
     file.write_all_at(0, b"place").expect("no new room is needed");
     let error = file.write_all_at(free_bytes + (1 << 20), b"x").expect_err("there is no room");
     assert_eq!(error.kind(), ErrorKind::NoSpace);
+    drop(file);
+    subject.driver.delete(&path).expect("deleted");
+}
+
+/// Pieces that lie near each other, which a driver may store in ways of its own.
+fn overflow_in_small_pieces(subject: &Subject<'_>, free_bytes: u64) {
+    const PIECES: usize = 256;
+    let path = subject.path();
+    let file = subject.open(&path, &OpenOptions::read_write().create(true));
+    let data = pattern(8 * PIECES);
+    let mut counted = 0;
+    // A batch covers 64 KiB, and takes at least as many blocks as it has pieces far enough from each other.
+    for start in (0..free_bytes * 4).step_by(PIECES * 256) {
+        let piece = |at: usize| Transfer::from_memory(start + at as u64 * 256, &data[at * 8..at * 8 + 8]);
+        let result = file.submit(Batch::write((0..PIECES).map(piece).collect())).wait();
+        counted += result.bytes;
+        if let Some(error) = result.error {
+            assert_eq!(error.kind(), ErrorKind::NoSpace);
+            assert!(result.bytes < data.len() as u64);
+            break;
+        }
+        assert_eq!(result.bytes, data.len() as u64);
+    }
+    let held = content(&*file);
+    for at in 0..counted as usize / 8 {
+        let place = at / PIECES * PIECES * 256 + at % PIECES * 256;
+        assert_eq!(held[place..place + 8], data[at % PIECES * 8..at % PIECES * 8 + 8], "piece {at} was counted");
+    }
     drop(file);
     subject.driver.delete(&path).expect("deleted");
 }

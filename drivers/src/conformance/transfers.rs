@@ -15,6 +15,7 @@ pub(super) const CASES: &[Case] = &[
     Case { name: "offsets beyond 4 GiB", run: large_offsets },
     Case { name: "offsets that no file has", run: impossible_offsets },
     Case { name: "neighbors in file and memory keep their bytes", run: neighbors },
+    Case { name: "many small pieces near each other", run: small_pieces },
     Case { name: "raw memory and a batch that is used again", run: reuse },
 ];
 
@@ -192,6 +193,29 @@ fn neighbors(subject: &Subject<'_>) {
     assert_eq!(result.into_result().expect("read"), 30);
     assert!(memory[..30].iter().chain(&memory[60..]).all(|byte| *byte == 0xA5));
     assert_eq!(memory[30..60], expected[8190..8220]);
+}
+
+/// Pieces of a few bytes over bytes that must stay, at places that no page begins at, up to and beyond the end of the file.
+fn small_pieces(subject: &Subject<'_>) {
+    for (first, period, bytes, old_bytes) in
+        [(0, 16, 8, 0), (5, 24, 8, 10_000), (70_001, 100, 13, 100_000), (4095, 2, 1, 6000), (130_000, 2048, 2048, 0)]
+    {
+        let file = subject.create();
+        let old = pattern(old_bytes);
+        file.write_all_at(0, &old).expect("written");
+        let count = 500;
+        let data = pattern(count * bytes);
+        let pieces: Vec<_> =
+            data.chunks(bytes).zip(0..).map(|(piece, index)| (first + index * period, piece)).collect();
+        write(&*file, &pieces);
+        let end = (first as usize + (count - 1) * period as usize + bytes).max(old_bytes);
+        let mut expected = old;
+        expected.resize(end, 0);
+        for (at, piece) in &pieces {
+            expected[*at as usize..*at as usize + bytes].copy_from_slice(piece);
+        }
+        assert!(content(&*file) == expected, "pieces of {bytes} bytes every {period} from {first} on");
+    }
 }
 
 fn reuse(subject: &Subject<'_>) {

@@ -3,6 +3,7 @@
 use super::filesystem::{self, FilesystemKind};
 use super::io::{SystemIo, persistent, uninterrupted};
 use super::lock::LockDescriptors;
+use super::mapped::{self, Mapping};
 use super::system_error;
 use super::transfer::{CallCounts, Transferring, operation};
 use crate::{
@@ -16,7 +17,7 @@ use nix::unistd::{Whence, ftruncate, lseek};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// An open file: its descriptor and what was learned at open.
@@ -31,6 +32,8 @@ pub(super) struct PosixFile {
     block_bytes: u64,
     counts: Arc<CallCounts>,
     locks: Arc<LockDescriptors>,
+    /// Whether a mapping was tried in vain.
+    unmappable: AtomicBool,
     /// The first failure of a sync. Linux forgets it with the pages that it dropped, and would call the next sync a success.
     lost: OnceLock<Error>,
 }
@@ -66,6 +69,7 @@ impl PosixFile {
             block_bytes: u64::try_from(status.st_blksize).unwrap_or(1),
             locks: Arc::new(LockDescriptors::new(Arc::clone(&counts))),
             counts,
+            unmappable: AtomicBool::new(false),
             lost: OnceLock::new(),
         })
     }
@@ -98,8 +102,28 @@ impl PosixFile {
     }
 
     fn transfer(&self, batch: &Batch<'_>) -> BatchResult {
+        if let Some(mapping) = self.mapping_for(batch) {
+            return BatchResult::moved(mapping.store(batch));
+        }
         let Self { io, fd, path, counts, .. } = self;
         Transferring { io: io.as_ref(), fd: fd.as_fd(), path, counts }.run(batch)
+    }
+
+    /// The mapping through which a batch is better stored than written, if there can be one.
+    fn mapping_for(&self, batch: &Batch<'_>) -> Option<Mapping> {
+        let can_be = self.access == Access::ReadWrite && self.kind.is_local() && !self.is_block_device;
+        if !can_be || self.unmappable.load(Relaxed) {
+            return None;
+        }
+        let range = mapped::range_of(batch)?;
+        // fallocate, mmap, madvise, munmap
+        self.counts.other.fetch_add(4, Relaxed);
+        let mapping = self.io.map(self.fd.as_fd(), &range);
+        if mapping.is_none() {
+            // It will be so the next time, or the storage is full and calls tell how far it goes.
+            self.unmappable.store(true, Relaxed);
+        }
+        mapping
     }
 
     /// Reserves storage where the file system cannot, by writing zeros behind the end: there no byte of anyone can be lost, and a

@@ -1,9 +1,11 @@
 //! The system calls whose failures are many-sided: behind a trait, so that tests can script them.
 
+use super::mapped::Mapping;
 use nix::errno::Errno;
 use nix::fcntl::FallocateFlags;
 use std::fmt::Debug;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -23,6 +25,9 @@ pub(super) trait SystemIo: Debug + Send + Sync {
 
     /// Reserves storage for the first `bytes` bytes.
     fn reserve(&self, fd: BorrowedFd<'_>, bytes: i64) -> Result<(), Errno>;
+
+    /// Reserves and maps bytes of a file; `None` if that cannot be.
+    fn map(&self, fd: BorrowedFd<'_>, range: &Range<u64>) -> Option<Mapping>;
 
     /// Brings everything to stable storage.
     fn sync(&self, fd: BorrowedFd<'_>) -> Result<(), Errno>;
@@ -58,6 +63,10 @@ impl SystemIo for RealIo {
 
     fn reserve(&self, fd: BorrowedFd<'_>, bytes: i64) -> Result<(), Errno> {
         nix::fcntl::fallocate(fd, FallocateFlags::empty(), 0, bytes)
+    }
+
+    fn map(&self, fd: BorrowedFd<'_>, range: &Range<u64>) -> Option<Mapping> {
+        Mapping::new(fd, range)
     }
 
     fn sync(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {

@@ -1,9 +1,11 @@
 //! A system that does what a script says, over the real one.
 
 use super::io::{RealIo, SystemIo};
+use super::mapped::Mapping;
 use nix::errno::Errno;
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -118,6 +120,11 @@ impl SystemIo for ScriptedIo {
 
     fn reserve(&self, fd: BorrowedFd<'_>, bytes: i64) -> Result<(), Errno> {
         self.answer().and_then(|()| RealIo.reserve(fd, bytes))
+    }
+
+    /// Scripts are about calls.
+    fn map(&self, _fd: BorrowedFd<'_>, _range: &Range<u64>) -> Option<Mapping> {
+        None
     }
 
     fn sync(&self, _fd: BorrowedFd<'_>) -> Result<(), Errno> {

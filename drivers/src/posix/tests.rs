@@ -293,3 +293,27 @@ fn an_open_costs_four_calls_and_a_batch_in_one_stretch_one() {
     assert_eq!(setting.file.submit(batch.lend()).wait().into_result().unwrap(), 4);
     assert_eq!(setting.file.system_calls().total(), 5);
 }
+
+#[test]
+fn many_small_pieces_are_stored_and_not_written() {
+    let folder = TempDir::new().unwrap();
+    let open = |access: OpenOptions| PosixDriver::new().open(&folder.path().join("file"), &access.create(true)).unwrap();
+    let data = pattern(8 * 100);
+    let pieces = |period: u64| {
+        let piece = |at: usize| Transfer::from_memory(at as u64 * period, &data[at * 8..at * 8 + 8]);
+        Batch::write((0..100).map(piece).collect())
+    };
+    let calls = |file: &dyn DriverFile, batch: Batch<'_>| {
+        let before = file.system_calls();
+        let result = file.submit(batch).wait();
+        assert!(result.error.is_none() && result.bytes == 800);
+        let after = file.system_calls();
+        (after.writes - before.writes, after.other - before.other)
+    };
+    let file = open(OpenOptions::read_write());
+    assert_eq!(calls(&*file, pieces(64)), (0, 4));
+    assert_eq!(file.len().unwrap(), 99 * 64 + 8);
+    assert_eq!(calls(&*file, pieces(8)), (1, 0), "pieces that touch are one call");
+    assert_eq!(calls(&*file, pieces(1 << 20)), (100, 0), "pages would be nearly empty");
+    assert_eq!(calls(&*open(OpenOptions::write()), pieces(64)), (100, 0), "a mapping needs to read");
+}
