@@ -60,8 +60,11 @@ fn value(call: usize, rank: usize, at: usize) -> u8 {
     (call * 101 + rank * 29 + at * 7 + at / 256) as u8
 }
 
+/// The buffers of each call, by rank.
+type Buffers = Vec<Vec<Vec<u8>>>;
+
 /// The buffers before, and what they and the file are after each call.
-fn expected(scene: &Scene) -> (Vec<Vec<Vec<u8>>>, Vec<Vec<Vec<u8>>>, Vec<u8>) {
+fn expected(scene: &Scene) -> (Buffers, Buffers, Vec<u8>) {
     let mut file: Vec<u8> = (0..FILE_BYTES).map(|at| (at * 3) as u8).collect();
     let (mut before, mut after) = (Vec::new(), Vec::new());
     for (number, call) in scene.calls.iter().enumerate() {
@@ -90,11 +93,11 @@ fn expected(scene: &Scene) -> (Vec<Vec<Vec<u8>>>, Vec<Vec<Vec<u8>>>, Vec<u8>) {
     (before, after, file)
 }
 
-/// What came of one call on one rank: bytes, and whether it had an error.
+/// What came of the calls of each rank: bytes, and whether there was an error.
 type Ends = Vec<Vec<(u64, bool)>>;
 
 /// Runs the scene; `files` has one handle for each rank.
-fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut [Vec<Vec<u8>>]) -> (Ends, Vec<Counters>) {
+fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> Ends {
     let windows = LocalWindow::team(scene.ranks, 2 * scene.window_bytes as usize);
     let counters: Vec<_> = (0..scene.ranks).map(|_| Counters::default()).collect();
     let accesses: Vec<Vec<Access>> = scene
@@ -105,13 +108,10 @@ fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut [Vec<Vec<u8>
             buffers.iter_mut().enumerate().map(|(rank, buffer)| call.access(rank, buffer)).collect()
         })
         .collect();
-    let agreed: Vec<Agreed> = accesses
-        .iter()
-        .map(|ranks| Agreed::of(&ranks.iter().map(Summary::of).collect::<Vec<_>>()))
-        .collect();
+    let agreed: Vec<Agreed> =
+        accesses.iter().map(|ranks| Agreed::of(&ranks.iter().map(Summary::of).collect::<Vec<_>>())).collect();
     let start = |rank: usize, call: usize| {
-        let target =
-            Target { file: files[rank].as_ref(), isolation: &NonAtomic, counters: &counters[rank] };
+        let target = Target { file: files[rank].as_ref(), isolation: &NonAtomic, counters: &counters[rank] };
         let team =
             NodeTeam::new(&windows[rank], scene.aggregators, scene.window_bytes, 0, agreed[call].grain);
         Operation::start(target, team, &accesses[call][rank], scene.calls[call].direction, agreed[call].first)
@@ -140,13 +140,13 @@ fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut [Vec<Vec<u8>
             under_way[rank] = (next < scene.calls.len()).then(|| start(rank, next));
         }
     }
-    drop(under_way);
-    (ends, counters)
+    ends
 }
 
 fn file_of(driver: &dyn Driver) -> Arc<dyn DriverFile> {
     let file = driver.open("scene".as_ref(), &OpenOptions::read_write().create(true)).expect("memory opens");
-    file.write_all_at(0, &(0..FILE_BYTES).map(|at| (at * 3) as u8).collect::<Vec<_>>()).expect("memory writes");
+    file.write_all_at(0, &(0..FILE_BYTES).map(|at| (at * 3) as u8).collect::<Vec<_>>())
+        .expect("memory writes");
     file
 }
 
@@ -172,13 +172,14 @@ fn runs() -> impl Strategy<Value = Vec<(usize, usize)>> {
 }
 
 fn calls(ranks: usize) -> impl Strategy<Value = Vec<Call>> {
-    let call = (any::<bool>(), prop::sample::select(vec![1usize, 4, 8, 64]), prop::collection::vec(runs(), ranks))
-        .prop_map(|(reads, unit, mut runs)| {
-            for rank in &mut runs {
-                rank.retain(|(start, _)| start * unit < FILE_BYTES);
-            }
-            Call { direction: if reads { Direction::Read } else { Direction::Write }, unit, runs }
-        });
+    let call =
+        (any::<bool>(), prop::sample::select(vec![1usize, 4, 8, 64]), prop::collection::vec(runs(), ranks))
+            .prop_map(|(reads, unit, mut runs)| {
+                for rank in &mut runs {
+                    rank.retain(|(start, _)| start * unit < FILE_BYTES);
+                }
+                Call { direction: if reads { Direction::Read } else { Direction::Write }, unit, runs }
+            });
     prop::collection::vec(call, 1..5)
 }
 
@@ -198,7 +199,7 @@ proptest! {
     fn operations_are_as_if_one_after_the_other_and_ranks_in_their_order(scene in scenes()) {
         let file = file_of(&MemDriver::new());
         let (mut buffers, after, expected) = expected(&scene);
-        let (ends, _) = play(&scene, &vec![file.clone(); scene.ranks], &mut buffers);
+        let ends = play(&scene, &vec![file.clone(); scene.ranks], &mut buffers);
         for (rank, ends) in ends.iter().enumerate() {
             for (call, (bytes, failed)) in ends.iter().enumerate() {
                 prop_assert!(!failed);
@@ -218,7 +219,7 @@ proptest! {
         let mut files = vec![file.clone(); scene.ranks];
         files[where_ % scene.ranks] = faulty;
         let (mut buffers, after, expected) = expected(&scene);
-        let (ends, _) = play(&scene, &files, &mut buffers);
+        let ends = play(&scene, &files, &mut buffers);
         let failed = |call: usize| ends.iter().any(|ends| ends[call].1);
         for (rank, ends) in ends.iter().enumerate() {
             prop_assert_eq!(ends.len(), scene.calls.len());

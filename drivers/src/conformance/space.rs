@@ -65,7 +65,11 @@ fn overflow_in_small_pieces(subject: &Subject<'_>, free_bytes: u64) {
     let held = content(&*file);
     for at in 0..counted as usize / 8 {
         let place = at / PIECES * PIECES * 256 + at % PIECES * 256;
-        assert_eq!(held[place..place + 8], data[at % PIECES * 8..at % PIECES * 8 + 8], "piece {at} was counted");
+        assert_eq!(
+            held[place..place + 8],
+            data[at % PIECES * 8..at % PIECES * 8 + 8],
+            "piece {at} was counted"
+        );
     }
     drop(file);
     subject.driver.delete(&path).expect("deleted");

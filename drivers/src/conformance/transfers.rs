@@ -197,9 +197,13 @@ fn neighbors(subject: &Subject<'_>) {
 
 /// Pieces of a few bytes over bytes that must stay, at places that no page begins at, up to and beyond the end of the file.
 fn small_pieces(subject: &Subject<'_>) {
-    for (first, period, bytes, old_bytes) in
-        [(0, 16, 8, 0), (5, 24, 8, 10_000), (70_001, 100, 13, 100_000), (4095, 2, 1, 6000), (130_000, 2048, 2048, 0)]
-    {
+    for (first, period, bytes, old_bytes) in [
+        (0, 16, 8, 0),
+        (5, 24, 8, 10_000),
+        (70_001, 100, 13, 100_000),
+        (4095, 2, 1, 6000),
+        (130_000, 2048, 2048, 0),
+    ] {
         let file = subject.create();
         let old = pattern(old_bytes);
         file.write_all_at(0, &old).expect("written");

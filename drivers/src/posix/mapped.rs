@@ -79,7 +79,8 @@ impl Mapping {
     /// Makes the pages of the range resident and writable. False where a store would raise a signal.
     fn populate(&self, range: &Range<u64>) -> bool {
         // SAFETY: sysconf(3) only answers.
-        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(PAGE_BYTES as usize);
+        let page =
+            usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(PAGE_BYTES as usize);
         let lead = (range.start - self.offset) as usize;
         let first = lead - lead % page;
         // SAFETY: within the mapping, from the start of a page on; the call changes no byte (madvise(2)).

@@ -297,7 +297,9 @@ fn an_open_costs_four_calls_and_a_batch_in_one_stretch_one() {
 #[test]
 fn many_small_pieces_are_stored_and_not_written() {
     let folder = TempDir::new().unwrap();
-    let open = |access: OpenOptions| PosixDriver::new().open(&folder.path().join("file"), &access.create(true)).unwrap();
+    let open = |access: OpenOptions| {
+        PosixDriver::new().open(&folder.path().join("file"), &access.create(true)).unwrap()
+    };
     let data = pattern(8 * 100);
     let pieces = |period: u64| {
         let piece = |at: usize| Transfer::from_memory(at as u64 * period, &data[at * 8..at * 8 + 8]);

@@ -201,16 +201,20 @@ impl<'a> Operation<'a> {
             if part.is_empty() {
                 continue;
             }
-            match self.direction {
-                Direction::Read => _ = self.part.mark(&window, &part, self.read_unit_bytes()),
-                Direction::Write if self.part.mark(&window, &part, self.team.unit_bytes) => self.overlap = true,
-                Direction::Write => {
-                    // SAFETY: the part lies in the window; this rank was the first to mark each of its bytes, and no other rank
-                    // fills a window where it was not. The aggregator reads only after the next barrier.
-                    unsafe { self.part.copy(&window, &part) };
-                    Counters::add(&self.target.counters.copied_bytes, part.end - part.start);
-                }
+            let is_write = self.direction == Direction::Write;
+            let unit_bytes = if is_write { self.team.unit_bytes } else { self.read_unit_bytes() };
+            let is_marked_twice = self.part.mark(&window, &part, unit_bytes);
+            if !is_write {
+                continue;
             }
+            if is_marked_twice {
+                self.overlap = true;
+                continue;
+            }
+            // SAFETY: the part lies in the window; this rank was the first to mark each of its bytes, and no other rank fills
+            // a window where it was not. The aggregator reads only after the next barrier.
+            unsafe { self.part.copy(&window, &part) };
+            Counters::add(&self.target.counters.copied_bytes, part.end - part.start);
         }
         self.marked_bytes = self.part.within(&self.team.covered(base), self.marked_bytes).end;
         if self.direction == Direction::Write {
@@ -320,7 +324,9 @@ impl<'a> Operation<'a> {
         };
         // the last unit of the largest file offset must not reach beyond it
         let window_bytes = (window.file.end.min(i64::MAX as u64)).saturating_sub(window.file.start);
-        take_runs(window.map, bridge, |units| io.push(units.start * unit..(units.end * unit).min(window_bytes)));
+        take_runs(window.map, bridge, |units| {
+            io.push(units.start * unit..(units.end * unit).min(window_bytes));
+        });
         io.flush();
         (io.good_end, guard.err().map(Into::into).or(io.error))
     }

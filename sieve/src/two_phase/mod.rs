@@ -55,12 +55,23 @@ impl<'a> NodeTeam<'a> {
     ) -> Self {
         let largest = (shared.bytes() as u64 / 2).max(1);
         let window_bytes = window_bytes.clamp(1, largest);
-        let window_bytes = if window_bytes < PAGE_BYTES { 1 << window_bytes.ilog2() } else { window_bytes - window_bytes % PAGE_BYTES };
+        let window_bytes = if window_bytes < PAGE_BYTES {
+            1 << window_bytes.ilog2()
+        } else {
+            window_bytes - window_bytes % PAGE_BYTES
+        };
         let whole = stripe_bytes > 0 && window_bytes.is_multiple_of(stripe_bytes);
         let align_bytes = if whole { stripe_bytes } else { PAGE_BYTES.min(window_bytes) };
         // Windows begin at whole units, so that a unit is in one window.
-        let unit_bytes = (1_u64 << (grain | align_bytes | PAGE_BYTES | window_bytes).trailing_zeros()).min(window_bytes);
-        Self { shared, aggregators: aggregators.clamp(1, shared.ranks()), window_bytes, align_bytes, unit_bytes }
+        let unit_bytes =
+            (1_u64 << (grain | align_bytes | PAGE_BYTES | window_bytes).trailing_zeros()).min(window_bytes);
+        Self {
+            shared,
+            aggregators: aggregators.clamp(1, shared.ranks()),
+            window_bytes,
+            align_bytes,
+            unit_bytes,
+        }
     }
 
     /// The rank of the node that is aggregator `index`.

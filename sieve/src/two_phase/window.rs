@@ -159,7 +159,10 @@ impl LeafVisitor for Marks<'_> {
     }
 
     fn indexed(&mut self, leaf: Indexed<'_>) -> Flow<Infallible> {
-        leaf.displacements.iter().zip(leaf.lengths).for_each(|(at, bytes)| self.mark(leaf.origin + at, *bytes));
+        leaf.displacements
+            .iter()
+            .zip(leaf.lengths)
+            .for_each(|(at, bytes)| self.mark(leaf.origin + at, *bytes));
         Flow::Continue
     }
 }
