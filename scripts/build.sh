@@ -18,6 +18,13 @@ for mpi in openmpi mpich mpich5; do
     cp capi/include/capulet_types.h "$out/"
 done
 
+# The measuring program of files is C on MPI alone: the same binary runs on Capulet and on the MPI's own I/O.
+for mpi in openmpi mpich; do
+    use_mpi "$mpi"
+    say "build: capulet-bench-io in target/$mpi/release"
+    "$MPICC" -std=c11 -O2 -g -Wall -Wextra -Werror -o "target/$mpi/release/capulet-bench-io" benches/io/*.c -lm
+done
+
 say "build: figures in target/openmpi/release"
 use_mpi openmpi
 cargo build --release --target-dir target/openmpi -p capulet-bench-figures

@@ -1,0 +1,205 @@
+/* One row: prepare, access, judge; and beside it the limit of the machine. */
+#include "bench_io.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FULL_BYTES ((int64_t)32 << 20)
+#define FULL_OPENS 50
+#define PATH_BYTES 4096
+
+typedef struct {
+    const bench_row *row;
+    const access_plan *plan;
+    MPI_File file;
+    unsigned char *memory;
+    char *fault;
+} session;
+
+static void access_at(const session *session, unsigned char *memory)
+{
+    const access_plan *plan = session->plan;
+    MPI_Status status;
+    int code;
+    if (session->row->reading)
+        code = (session->row->collective ? MPI_File_read_at_all : MPI_File_read_at)(session->file, 0, memory, plan->count,
+                                                                                   plan->memory_type, &status);
+    else
+        code = (session->row->collective ? MPI_File_write_at_all : MPI_File_write_at)(session->file, 0, memory, plan->count,
+                                                                                     plan->memory_type, &status);
+    note_mpi(session->fault, session->row->reading ? "read" : "write", code);
+}
+
+static void set_view(const session *session, MPI_Offset displacement, MPI_Datatype filetype)
+{
+    note_mpi(session->fault, "set_view", MPI_File_set_view(session->file, displacement, MPI_BYTE, filetype, "native", MPI_INFO_NULL));
+}
+
+/* As PnetCDF: a type, a view of it, the access, and the view of bytes again. */
+static void access_by_requests(const session *session)
+{
+    const access_plan *plan = session->plan;
+    const size_t pieces = plan->in_file.count / (size_t)plan->requests;
+    int *lengths = malloc(pieces * sizeof *lengths);
+    MPI_Aint *places = malloc(pieces * sizeof *places);
+    if (lengths == NULL || places == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
+    for (int request = 0; request < plan->requests; request++) {
+        const run *runs = plan->in_file.runs + (size_t)request * pieces;
+        for (size_t at = 0; at < pieces; at++) {
+            lengths[at] = (int)runs[at].bytes;
+            places[at] = runs[at].offset;
+        }
+        MPI_Datatype type;
+        MPI_Type_create_hindexed((int)pieces, lengths, places, MPI_BYTE, &type);
+        MPI_Type_commit(&type);
+        set_view(session, 0, type);
+        access_at(session, session->memory + (int64_t)request * plan->count);
+        MPI_Type_free(&type);
+        set_view(session, 0, MPI_BYTE);
+    }
+    free(lengths);
+    free(places);
+}
+
+/* The access alone is timed; the view is, apart from it, unless the row is about views. */
+static void timed_access(const session *session, measurement *result)
+{
+    const access_plan *plan = session->plan;
+    double begin = now_seconds();
+    if (plan->requests == 0) set_view(session, plan->displacement, plan->filetype);
+    result->view_seconds = team_span(begin, now_seconds());
+    team_barrier();
+    begin = now_seconds();
+    if (plan->requests == 0)
+        access_at(session, session->memory);
+    else
+        access_by_requests(session);
+    const double end = now_seconds();
+    result->seconds = team_span(begin, end);
+}
+
+static int mode_of(const bench_row *row)
+{
+    if (row->reading) return MPI_MODE_RDONLY;
+    return row->state == FRESH ? MPI_MODE_CREATE | MPI_MODE_RDWR : MPI_MODE_RDWR;
+}
+
+/* Opens, accesses and closes. What the file system does for a single rank alone must not keep the others waiting. */
+static void run_session(session *session, const char *path, measurement *result)
+{
+    note_mpi(result->fault, "open", MPI_File_open(MPI_COMM_WORLD, path, mode_of(session->row), MPI_INFO_NULL, &session->file));
+    if (team_fault(result->fault)) return;
+    timed_access(session, result);
+    note_mpi(result->fault, "close", MPI_File_close(&session->file));
+}
+
+static void judge_memory(const session *session, char fault[FAULT_BYTES])
+{
+    const access_plan *plan = session->plan;
+    int64_t strangers;
+    if (!memory_is_filled(session->memory, &plan->in_memory, &plan->in_file)) note_fault(fault, "wrong bytes were read");
+    const int64_t cells = count_cells(session->memory, plan->memory_bytes, FILL_BYTE, &strangers);
+    if (cells != plan->in_memory.bytes || strangers != 0) note_fault(fault, "bytes between the asked ones were written");
+}
+
+static void measure_access(const bench_row *row, const char *path, double scale, measurement *result)
+{
+    const demand asked = { (int64_t)(scale * (double)FULL_BYTES), row->piece_bytes, row->reading };
+    access_plan plan = { 0 };
+    row->build(&asked, &plan);
+    const int64_t file_bytes = team_max(end_of(&plan.in_file));
+    result->bytes = team_sum(plan.in_file.bytes);
+    result->pieces = team_sum((int64_t)plan.in_file.count);
+    result->operations = plan.requests == 0 ? 1 : plan.requests;
+    session session = { row, &plan, MPI_FILE_NULL, malloc((size_t)plan.memory_bytes), result->fault };
+    if (session.memory == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
+    memset(session.memory, FILL_BYTE, (size_t)plan.memory_bytes);
+    if (!row->reading) fill_memory(session.memory, &plan.in_memory, &plan.in_file);
+    if (plan.in_memory.bytes != plan.in_file.bytes) note_fault(result->fault, "the case is wrong: memory and file differ in size");
+    prepare_file(path, row->state, file_bytes, result->fault);
+    if (!team_fault(result->fault)) run_session(&session, path, result);
+    if (!team_fault(result->fault)) {
+        if (row->reading)
+            judge_memory(&session, result->fault);
+        else
+            result->hash = judge_file(path, row->state, file_bytes, &plan.in_file, &result->strays, result->fault);
+    }
+    remove_file(path);
+    if (!team_fault(result->fault))
+        result->limit_seconds = limit_seconds(path, row->state, row->reading, session.memory, plan.in_file.bytes, result->fault);
+    free(session.memory);
+    free_plan(&plan);
+}
+
+static void measure_opens(const bench_row *row, const char *path, double scale, measurement *result)
+{
+    MPI_File file;
+    result->operations = scale * FULL_OPENS < 1 ? 1 : (int)(scale * FULL_OPENS);
+    prepare_file(path, row->state, 1, result->fault);
+    team_barrier();
+    const double begin = now_seconds();
+    for (int at = 0; at < result->operations && result->fault[0] == '\0'; at++) {
+        note_mpi(result->fault, "open", MPI_File_open(MPI_COMM_WORLD, path, mode_of(row), MPI_INFO_NULL, &file));
+        if (result->fault[0] == '\0') note_mpi(result->fault, "close", MPI_File_close(&file));
+    }
+    const double end = now_seconds();
+    result->seconds = team_span(begin, end);
+    result->limit_seconds = limit_of_opens(path, result->operations, result->fault);
+    remove_file(path);
+}
+
+void measure(const bench_row *row, const char *folder, double scale, measurement *result)
+{
+    char path[PATH_BYTES];
+    memset(result, 0, sizeof *result);
+    snprintf(path, sizeof path, "%s/row-%d", folder, row->id);
+    if (row->build == NULL)
+        measure_opens(row, path, scale, result);
+    else
+        measure_access(row, path, scale, result);
+    team_fault(result->fault);
+}
+
+/* The name of the layer that serves the files, by what is mapped: Open MPI maps no component that it was told not to use. */
+static const char *layer_of_process(void)
+{
+    static const char *const marks[][2] = {
+        { "/libcapulet_", "capulet" }, { "/mca_io_ompio", "ompio" }, { "/mca_io_romio", "romio" }, { "/libmpich.", "romio" },
+    };
+    enum { MARKS = sizeof marks / sizeof *marks };
+    char line[PATH_BYTES];
+    size_t found = MARKS;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+        for (size_t at = 0; at < found; at++)
+            if (strstr(line, marks[at][0]) != NULL) found = at;
+    if (maps != NULL) fclose(maps);
+    return found < MARKS ? marks[found][1] : "unknown";
+}
+
+const char *warm_up(const char *folder, char fault[FAULT_BYTES])
+{
+    enum { PIECES = 4096, PIECE_BYTES = 64 };
+    static unsigned char memory[PIECES * PIECE_BYTES];
+    char path[PATH_BYTES];
+    MPI_File file;
+    MPI_Datatype type;
+    snprintf(path, sizeof path, "%s/warm-up", folder);
+    fault[0] = '\0';
+    remove_file(path);
+    note_mpi(fault, "open", MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    if (team_fault(fault)) return "none";
+    const char *layer = layer_of_process();
+    MPI_Type_vector(PIECES, PIECE_BYTES, PIECE_BYTES * team_size, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    note_mpi(fault, "set_view",
+             MPI_File_set_view(file, (MPI_Offset)team_rank * PIECE_BYTES, MPI_BYTE, type, "native", MPI_INFO_NULL));
+    note_mpi(fault, "write", MPI_File_write_at_all(file, 0, memory, sizeof memory, MPI_BYTE, MPI_STATUS_IGNORE));
+    note_mpi(fault, "read", MPI_File_read_at_all(file, 0, memory, sizeof memory, MPI_BYTE, MPI_STATUS_IGNORE));
+    MPI_Type_free(&type);
+    note_mpi(fault, "close", MPI_File_close(&file));
+    remove_file(path);
+    team_fault(fault);
+    return layer;
+}
