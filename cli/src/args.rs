@@ -102,13 +102,19 @@ pub(crate) struct DoctorArgs {
     pub(crate) path: PathBuf,
 }
 
-/// Measure the datatype engine against the MPIs
+/// Measure Capulet against the MPIs
 ///
-/// Runs the measuring program of each MPI, one after the other: Open MPI and MPICH, Debian's and those from PyPI, as far as
-/// `make build` has built them. Each is one process, in which ours, that MPI, loops written by hand and memcpy do the same
+/// Runs the measuring program of each MPI, one after the other, as far as `make build` has built them.
+///
+/// For datatypes these are Open MPI and MPICH, Debian's and those from PyPI. Each is one process, in which ours, that MPI, loops written by hand and memcpy do the same
 /// by turns; before that, their results are compared byte by byte. A ratio says how many times faster Capulet is, as the
 /// median over samples taken side by side; the best MPI of a row is the one with the lowest ratio. Times are those of the
 /// thread, so that other load counts less, but memory and caches are shared: measure on an idle machine.
+///
+/// For files these are Debian's Open MPI, with its OMPIO and its ROMIO, and Debian's MPICH with its ROMIO. One C program is launched on
+/// Capulet and on each of them by turns, and every byte of every row is checked. A ratio is the median over runs of the times of one run;
+/// the peer of a row is the faster one. The limit of a row is the same payload moved by the same ranks in one pwrite or pread each. A
+/// peer that fails in a row is left out there; the command fails where Capulet does.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     /// What to measure
@@ -130,6 +136,18 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "PATTERN")]
     pub(crate) case: Option<String>,
 
+    /// Ranks, for files; may be given many times
+    #[arg(long, value_name = "N", default_values_t = [4_u32], value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) ranks: Vec<u32>,
+
+    /// Where the files lie, for files
+    #[arg(long, value_name = "WHERE", default_value = "both")]
+    pub(crate) storage: Storage,
+
+    /// The folder for the files, in place of --storage; a new one is made in it
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) dir: Option<PathBuf>,
+
     /// Only this MPI; may be given many times
     #[arg(long = "mpi", value_name = "MPI", value_parser = ["openmpi", "openmpi5", "mpich", "mpich5"])]
     pub(crate) mpis: Vec<String>,
@@ -146,6 +164,21 @@ pub(crate) enum BenchName {
     Datatype,
     /// Copies from one type to another, against MPI_Pack and MPI_Unpack
     Transpack,
+    /// Collective reading and writing of files, against OMPIO and ROMIO
+    Collective,
+    /// Independent reading and writing of files, against OMPIO and ROMIO
+    Independent,
+}
+
+/// Where files are measured. The comments on the variants are help text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Storage {
+    /// Memory: /dev/shm
+    Tmpfs,
+    /// A disk, through the page cache: /var/tmp
+    Disk,
+    /// One after the other
+    Both,
 }
 
 /// How much the library says.

@@ -1,5 +1,5 @@
 //! `capulet bench`: runs the measuring program of every MPI that there is one for, one after the other, and puts their rows
-//! together.
+//! together. Files are measured by `bench_files`.
 
 use std::env;
 use std::fs;
@@ -11,6 +11,7 @@ use capulet_bench_report::{Line, Measured, Row, merge, summary, table};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{BAD, BenchArgs, BenchName, GOOD, HEAD};
+use crate::bench_files;
 use crate::launcher;
 
 const PROGRAM: &str = "capulet-bench-types";
@@ -35,17 +36,24 @@ enum Failure {
 
 /// Runs the benches and prints their rows. Success if at least one MPI was measured and none failed.
 pub(crate) fn run(args: &BenchArgs) -> ExitCode {
+    let bench = match args.bench {
+        BenchName::Datatype => "datatype",
+        BenchName::Transpack => "transpack",
+        BenchName::Collective => return bench_files::run(args, "collective"),
+        BenchName::Independent => return bench_files::run(args, "independent"),
+    };
     let executable = env::current_exe().unwrap_or_default();
     let mut runs: Vec<(String, Vec<Measured>)> = Vec::new();
     let mut failed = false;
     for build in
         BUILDS.into_iter().filter(|build| args.mpis.is_empty() || args.mpis.iter().any(|mpi| mpi == build))
     {
-        let Some(program) = candidates(&executable, build).into_iter().find(|path| path.is_file()) else {
+        let Some(program) = candidates(&executable, build, PROGRAM).into_iter().find(|path| path.is_file())
+        else {
             anstream::eprintln!("{HEAD}{build}:{HEAD:#} not measured, as {PROGRAM} is not built for it");
             continue;
         };
-        match measure(&program, build, args) {
+        match measure(&program, build, bench, args) {
             Ok(rows) => runs.push((build.to_owned(), rows)),
             Err(error) => {
                 failed = true;
@@ -68,21 +76,18 @@ pub(crate) fn run(args: &BenchArgs) -> ExitCode {
 }
 
 /// Where the program for a build may lie: the builds are neighbors, as target/MPI/PROFILE.
-fn candidates(executable: &Path, build: &str) -> Vec<PathBuf> {
+pub(crate) fn candidates(executable: &Path, build: &str, program: &str) -> Vec<PathBuf> {
     let Some(profile) = executable.parent() else { return Vec::new() };
     let Some(builds) = profile.parent().and_then(Path::parent) else { return Vec::new() };
     let mut profiles: Vec<_> = profile.file_name().into_iter().collect();
     profiles.push("release".as_ref());
-    profiles.into_iter().map(|profile| builds.join(build).join(profile).join(PROGRAM)).collect()
+    profiles.into_iter().map(|profile| builds.join(build).join(profile).join(program)).collect()
 }
 
 /// Runs one program to its end.
-fn measure(program: &Path, build: &str, args: &BenchArgs) -> Result<Vec<Measured>, Failure> {
+fn measure(program: &Path, build: &str, bench: &str, args: &BenchArgs) -> Result<Vec<Measured>, Failure> {
     let mut command = Command::new(program);
-    command.arg(match args.bench {
-        BenchName::Datatype => "datatype",
-        BenchName::Transpack => "transpack",
-    });
+    command.arg(bench);
     command.args(["--runs", &args.runs.to_string()]);
     command.args(args.case.iter().flat_map(|case| ["--case", case]));
     command.args(args.quick.then_some("--quick"));
@@ -148,9 +153,9 @@ mod tests {
 
     #[test]
     fn programs_of_other_mpis_are_neighbors() {
-        let found = candidates(Path::new("/src/target/openmpi/debug/capulet"), "mpich5");
+        let found = candidates(Path::new("/src/target/openmpi/debug/capulet"), "mpich5", PROGRAM);
         let expected = ["debug", "release"].map(|profile| format!("/src/target/mpich5/{profile}/{PROGRAM}"));
         assert_eq!(found, expected.map(PathBuf::from));
-        assert!(candidates(Path::new("/"), "mpich").is_empty());
+        assert!(candidates(Path::new("/"), "mpich", PROGRAM).is_empty());
     }
 }

@@ -4,6 +4,7 @@
 
 mod args;
 mod bench;
+mod bench_files;
 mod doctor;
 mod elf;
 mod error;

@@ -7,10 +7,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -19,9 +17,6 @@ use crate::mpi::Mpi;
 
 /// One job at a time: two would share the cores, and MPICH spins on them.
 static RUNNING: Mutex<()> = Mutex::new(());
-
-/// Marks the processes of a job in their environments.
-const MARK: &str = "CAPULET_TEST_JOB";
 
 /// How a program comes to its I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,23 +143,21 @@ impl Job {
     /// # Panics
     /// If the launcher cannot be started or its output not be read.
     pub fn run(&self) -> Outcome {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         // a test that panicked while it held the lock has ended its job
         let _one_at_a_time = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let output = tempfile::tempfile().expect("a temporary file");
-        let mut command = self.command(&mark, &output);
         let begun = Instant::now();
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let status = wait(&mut child, self.limit);
+        let mut job = capulet_job::Job::start(self.command(&output))
+            .unwrap_or_else(|error| panic!("{self:?}: {error}"));
+        let status = job.wait(self.limit).expect("a child of ours");
         if status.is_none() {
-            end(&mut child, &mark);
+            job.end();
         }
         let text = text_of(output).expect("the output of the job");
         Outcome { status, text, elapsed: begun.elapsed() }
     }
 
-    fn command(&self, mark: &str, output: &File) -> Command {
+    fn command(&self, output: &File) -> Command {
         let mut command = Command::new(self.mpi.launcher());
         command.arg("-n").arg(self.ranks.to_string());
         match self.through {
@@ -193,7 +186,7 @@ impl Job {
         }
         command.envs(self.mpi.settings().iter().copied());
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        command.env(MARK, mark).current_dir(self.folder.path()).process_group(0);
+        command.current_dir(self.folder.path());
         let handle = || Stdio::from(output.try_clone().expect("a second handle of the output"));
         command.stdin(Stdio::null()).stdout(handle()).stderr(handle());
         // SAFETY: geteuid has no arguments and cannot fail.
@@ -231,49 +224,6 @@ fn scratch_folder() -> TempDir {
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))
         .expect("permissions of a folder of ours");
     folder
-}
-
-fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
-    let begun = Instant::now();
-    let mut pause = Duration::from_millis(2);
-    loop {
-        if let Some(status) = child.try_wait().expect("a child of ours") {
-            return Some(status);
-        }
-        if begun.elapsed() >= limit {
-            return None;
-        }
-        sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
-    }
-}
-
-/// Ends a job: politely, so that the launcher ends its ranks; then by force, the ranks too, which Open MPI puts into groups of their own.
-fn end(child: &mut Child, mark: &str) {
-    let group = -(child.id() as libc::pid_t);
-    // SAFETY: kill touches no memory; the group is that of a child that has not been waited for, so the number is still its own.
-    unsafe { libc::kill(group, libc::SIGTERM) };
-    if wait(child, Duration::from_secs(5)).is_none() {
-        // SAFETY: as above.
-        unsafe { libc::kill(group, libc::SIGKILL) };
-        let _ = child.wait();
-    }
-    for process in marked(mark) {
-        // SAFETY: kill touches no memory; the mark in its environment says that the process belongs to this job.
-        unsafe { libc::kill(process, libc::SIGKILL) };
-    }
-}
-
-/// The processes that carry the mark of a job.
-fn marked(mark: &str) -> Vec<libc::pid_t> {
-    let wanted = format!("{MARK}={mark}").into_bytes();
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let carries = |process: &libc::pid_t| {
-        let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
-    };
-    numbers.filter(carries).collect()
 }
 
 fn text_of(mut output: File) -> io::Result<String> {

@@ -6,9 +6,13 @@
 //! | all MPIs | [`Row`]: ours against the best MPI of the row | [`merge`], in the command |
 //! | to be read | [`table`], [`summary`] | the command |
 //!
+//! [`files`] does the same for file layers, each of which runs in processes of its own: there, samples are paired that were taken one
+//! after the other.
+//!
 //! A ratio is always *how many times faster we are*: the other's time by ours, as the median over samples that were taken
-//! side by side in one process. Times of different processes are never divided.
+//! side by side, in one process where both can be in one.
 
+pub mod files;
 mod measured;
 mod merge;
 mod summary;

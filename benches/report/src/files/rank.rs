@@ -1,0 +1,52 @@
+//! Which peers need no more runs.
+
+use super::median;
+use super::merge::Contender;
+
+/// A peer that is so many times slower than another one is not the faster one, whatever more runs would say.
+const FAR_BEHIND: f64 = 3.0;
+
+/// The numbers of the rows in which `peer` cannot become the faster of the peers: its best run is far behind another's median.
+pub fn hopeless(peer: &Contender, peers: &[Contender]) -> Vec<u32> {
+    let mut ids: Vec<u32> = peer.runs.iter().flatten().map(|sample| sample.head.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let good = |one: &Contender, id| -> Vec<f64> {
+        one.samples(id)
+            .filter(|(_, sample)| sample.fault.is_none())
+            .map(|(_, sample)| sample.seconds)
+            .collect()
+    };
+    ids.retain(|&id| {
+        let best = good(peer, id).into_iter().fold(f64::INFINITY, f64::min);
+        peers.iter().any(|other| {
+            other.fault(id).is_none()
+                && median(&mut good(other, id)).is_some_and(|seconds| best > FAR_BEHIND * seconds)
+        })
+    });
+    ids
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::canned::{contender, sample};
+    use super::*;
+
+    #[test]
+    fn only_who_is_far_behind_is_hopeless() {
+        let slow = contender("a", &[&[sample(1, 9.0), sample(2, 2.0)], &[sample(1, 4.0), sample(2, 9.0)]]);
+        let fast = contender("b", &[&[sample(1, 1.0), sample(2, 1.0)]]);
+        let both = [slow.clone(), fast.clone()];
+        assert_eq!(hopeless(&slow, &both), [1], "its best run counts");
+        assert!(hopeless(&fast, &both).is_empty());
+        assert!(hopeless(&slow, std::slice::from_ref(&slow)).is_empty());
+    }
+
+    #[test]
+    fn a_peer_that_fails_beats_nobody() {
+        let mut wrong = sample(1, 0.1);
+        wrong.fault = Some("wrong".into());
+        let peers = [contender("a", &[&[sample(1, 9.0)]]), contender("b", &[&[wrong]])];
+        assert!(hopeless(&peers[0], &peers).is_empty());
+    }
+}

@@ -1,0 +1,98 @@
+//! What the rows say together.
+
+use std::fmt::Write as _;
+
+use super::merge::Row;
+
+/// For each MPI, storage, number of ranks and suite: the geometric mean of the ratios and the rows below 1, worst first; rows that
+/// were left out, and rows in which we failed.
+pub fn summary(rows: &[Row]) -> String {
+    let mut text = String::new();
+    let mut parts: Vec<[&str; 4]> = Vec::new();
+    let ranks: Vec<String> = rows.iter().map(|row| row.ranks.to_string()).collect();
+    let names: Vec<[&str; 4]> = rows
+        .iter()
+        .zip(&ranks)
+        .map(|(row, ranks)| [row.mpi.as_str(), row.storage.as_str(), ranks.as_str(), row.head.suite.as_str()])
+        .collect();
+    for name in &names {
+        if !parts.contains(name) {
+            parts.push(*name);
+        }
+    }
+    for part in parts {
+        let of_part: Vec<&Row> =
+            rows.iter().zip(&names).filter(|(_, name)| **name == part).map(|(row, _)| row).collect();
+        let [mpi, storage, ranks, suite] = part;
+        put(&mut text, format_args!("{mpi}, {storage}, {ranks} ranks, {suite}: "));
+        describe(&mut text, &of_part);
+    }
+    text
+}
+
+fn describe(text: &mut String, rows: &[&Row]) {
+    let mut compared: Vec<(&Row, f64)> =
+        rows.iter().filter_map(|row| row.ratio.map(|ratio| (*row, ratio))).collect();
+    compared.sort_by(|a, b| a.1.total_cmp(&b.1));
+    if let Some((_, worst)) = compared.first() {
+        let mean = (compared.iter().map(|(_, ratio)| ratio.ln()).sum::<f64>() / compared.len() as f64).exp();
+        let below = compared.iter().filter(|(_, ratio)| *ratio < 1.0).count();
+        let count = compared.len();
+        put(
+            text,
+            format_args!(
+                "{mean:.2} x the faster peer (geometric mean of {count} rows), worst {worst:.2}, {below} below 1.0\n"
+            ),
+        );
+    } else {
+        text.push_str("no row has a peer\n");
+    }
+    for (row, ratio) in compared.iter().filter(|(_, ratio)| *ratio < 1.0) {
+        let share = row.limit_share.map_or(String::new(), |share| format!(", {share:.2} of the limit"));
+        let peer = row.peer.as_deref().unwrap_or("-");
+        put(text, format_args!("  {ratio:6.2}  {}  ({peer}{share})\n", title(row)));
+    }
+    for row in rows {
+        if let Some(fault) = &row.fault {
+            put(text, format_args!("  FAILED  {}: {fault}\n", title(row)));
+        } else if row.ratio.is_none() {
+            put(text, format_args!("  alone   {}: no peer did it\n", title(row)));
+        }
+    }
+}
+
+fn title(row: &Row) -> String {
+    let head = &row.head;
+    format!("{} {} {}", head.case, head.op, head.state)
+}
+
+fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = text.write_fmt(arguments);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::canned::{contender, group, sample};
+    use super::super::merge;
+    use super::*;
+
+    #[test]
+    fn means_and_rows_below_one_are_told() {
+        let ours: Vec<_> = (1..=4).map(|id| sample(id, 1.0)).collect();
+        let theirs = [sample(1, 0.5), sample(2, 2.0), sample(3, 8.0)];
+        let mut group = group(contender("capulet", &[&ours]), vec![contender("romio", &[&theirs])]);
+        let text = summary(&merge(&group));
+        let expected = "openmpi, tmpfs, 4 ranks, collective: 2.00 x the faster peer (geometric mean of 3 rows), worst 0.50, 1 below 1.0";
+        assert!(text.contains(expected), "{text}");
+        assert!(text.contains("    0.50  case 1 write fresh  (romio, 0.50 of the limit)"), "{text}");
+        assert!(text.contains("alone   case 4 write fresh"), "{text}");
+        group.ours.runs[0][3].fault = Some("bad".into());
+        assert!(summary(&merge(&group)).contains("FAILED  case 4 write fresh: bad"));
+    }
+
+    #[test]
+    fn nothing_is_said_of_nothing() {
+        assert_eq!(summary(&[]), "");
+    }
+}

@@ -1,0 +1,118 @@
+//! Rows as a table for people.
+
+use comfy_table::presets::ASCII_MARKDOWN;
+use comfy_table::{CellAlignment, Table};
+
+use super::merge::Row;
+
+const HEADER: [&str; 14] = [
+    "mpi",
+    "storage",
+    "ranks",
+    "suite",
+    "case",
+    "op",
+    "file",
+    "unit",
+    "ours",
+    "peer",
+    "best peer",
+    "x peer",
+    "of limit",
+    "remarks",
+];
+const NUMBERS: [usize; 5] = [2, 8, 9, 11, 12];
+
+/// The table. `x peer` says how many times faster we are than the faster of the peers, `of limit` what part of the speed of the
+/// system's own contiguous calls we reach.
+pub fn table(rows: &[Row]) -> String {
+    let mut table = Table::new();
+    table.load_preset(ASCII_MARKDOWN).set_header(HEADER);
+    for row in rows {
+        table.add_row(cells(row));
+    }
+    for at in NUMBERS {
+        if let Some(column) = table.column_mut(at) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string()
+}
+
+/// Rows of many operations are about the time of one, the others about the rate.
+fn figure(row: &Row, seconds: Option<f64>) -> String {
+    let Some(seconds) = seconds else { return "-".to_owned() };
+    if row.operations > 1 {
+        format!("{:.1}", 1e6 * seconds / row.operations as f64)
+    } else {
+        format!("{:.0}", row.bytes as f64 / seconds / 1e6)
+    }
+}
+
+fn cells(row: &Row) -> [String; 14] {
+    let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+    [
+        row.mpi.clone(),
+        row.storage.clone(),
+        row.ranks.to_string(),
+        row.head.suite.clone(),
+        row.head.case.clone(),
+        row.head.op.clone(),
+        row.head.state.clone(),
+        if row.operations > 1 { "us/op" } else { "MB/s" }.to_owned(),
+        figure(row, row.seconds),
+        figure(row, row.best_peer().and_then(|peer| peer.seconds)),
+        row.peer.clone().unwrap_or_else(|| "-".to_owned()),
+        number(row.ratio),
+        number(row.limit_share),
+        remarks(row),
+    ]
+}
+
+/// What was counted, and what is wrong with whom.
+fn remarks(row: &Row) -> String {
+    let mut remarks = Vec::new();
+    if let Some(fault) = &row.fault {
+        remarks.push(format!("FAILED: {fault}"));
+    }
+    if let Some(counts) = &row.counts {
+        let of = |name: &str| counts.get(name).copied().unwrap_or(0);
+        let copies = if row.bytes == 0 { 0.0 } else { of("copied_bytes") as f64 / row.bytes as f64 };
+        remarks.push(format!("{copies:.2} copies/B, {} calls", of("system_calls")));
+    }
+    for peer in &row.peers {
+        if let Some(fault) = &peer.fault {
+            remarks.push(format!("{} left out: {fault}", peer.name));
+        } else if peer.strays > 0 {
+            remarks.push(format!("{}: {} bytes in holes", peer.name, peer.strays));
+        }
+    }
+    remarks.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::canned::{contender, group, sample};
+    use super::super::{Sample, merge};
+    use super::*;
+
+    #[test]
+    fn rates_times_and_remarks_are_shown() {
+        let many = |id, seconds| Sample { operations: 100, ..sample(id, seconds) };
+        let ours = contender("capulet", &[&[sample(1, 1.0), many(2, 0.01)]]);
+        let strays = Sample { strays: 5, ..sample(1, 2.0) };
+        let mut group = group(ours, vec![contender("romio", &[&[strays, many(2, 0.03)]])]);
+        let counts = [("copied_bytes", 500_000), ("system_calls", 12)];
+        group.counts.insert(1, counts.map(|(name, value)| (name.to_owned(), value)).into());
+        let text = table(&merge(&group));
+        let line = |id: u32| {
+            text.lines().find(|line| line.contains(&format!("case {id}"))).expect("a row").to_owned()
+        };
+        for expected in ["MB/s", " 2.00 ", " 0.50 ", "0.50 copies/B, 12 calls", "romio: 5 bytes in holes"] {
+            assert!(line(1).contains(expected), "{expected} in {}", line(1));
+        }
+        for expected in ["us/op", " 100.0 ", " 300.0 ", " 3.00 "] {
+            assert!(line(2).contains(expected), "{expected} in {}", line(2));
+        }
+    }
+}

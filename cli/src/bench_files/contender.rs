@@ -1,0 +1,111 @@
+//! Who is measured on which MPI, and how each is started.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use crate::launcher;
+
+/// An MPI whose own file layers are peers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mpi {
+    /// The name of its build.
+    pub(super) name: &'static str,
+    /// Its launcher.
+    launcher: &'static str,
+    /// Its layers.
+    pub(super) peers: &'static [Layer],
+}
+
+/// A file layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layer {
+    /// As the measuring program names it.
+    pub(super) name: &'static str,
+    /// What makes the MPI choose it.
+    variables: &'static [(&'static str, &'static str)],
+}
+
+/// Ours.
+pub(super) const CAPULET: Layer = Layer { name: "capulet", variables: &[] };
+
+/// The MPIs, in the order of their measurement.
+pub(super) const MPIS: [Mpi; 2] = [
+    Mpi {
+        name: "openmpi",
+        launcher: "mpiexec.openmpi",
+        peers: &[
+            Layer { name: "ompio", variables: &[("OMPI_MCA_io", "ompio")] },
+            Layer { name: "romio", variables: &[("OMPI_MCA_io", "romio321")] },
+        ],
+    },
+    Mpi { name: "mpich", launcher: "mpiexec.mpich", peers: &[Layer { name: "romio", variables: &[] }] },
+];
+
+/// Ranks may outnumber the cores and belong to root; Open MPI refuses both unless told, and spins unless told.
+const SETTINGS: [(&str, &str); 4] = [
+    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+    ("OMPI_MCA_mpi_yield_when_idle", "1"),
+];
+
+/// Variables that would make a contender another one.
+const FOREIGN: [&str; 7] = [
+    "CAPULET_DRIVER",
+    "CAPULET_FAULTS",
+    "CAPULET_HINTS",
+    "CAPULET_LOG",
+    "CAPULET_STATS",
+    "LD_PRELOAD",
+    "ROMIO_HINTS",
+];
+
+impl Mpi {
+    /// The command that runs `program` with `words` on `ranks` ranks through `layer`; for ours, `capulet` is this command, and it may
+    /// count.
+    pub(super) fn command(
+        &self,
+        layer: &Layer,
+        ranks: u32,
+        program: &Path,
+        words: &[OsString],
+        counting: bool,
+    ) -> Command {
+        let mut command = Command::new(self.launcher);
+        command.arg("-n").arg(ranks.to_string());
+        if *layer == CAPULET {
+            command.arg(env::current_exe().unwrap_or_else(|_| "capulet".into())).arg("run");
+            command.args(counting.then_some("--stats")).arg("--");
+        }
+        command.arg(program).args(words);
+        for name in launcher::variables().chain(FOREIGN.map(OsString::from)) {
+            command.env_remove(name);
+        }
+        command.envs(SETTINGS).envs(layer.variables.iter().copied());
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(command: &Command) -> Vec<String> {
+        command.get_args().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn peers_get_the_program_itself_and_ours_the_command() {
+        let [openmpi, mpich] = MPIS;
+        let program = Path::new("/x/bench");
+        let romio = openmpi.command(&openmpi.peers[1], 4, program, &["--suite".into()], false);
+        assert_eq!(words(&romio), ["-n", "4", "/x/bench", "--suite"]);
+        assert!(romio.get_envs().any(|set| set == ("OMPI_MCA_io".as_ref(), Some("romio321".as_ref()))));
+        let ours = mpich.command(&CAPULET, 2, program, &[], true);
+        assert_eq!(words(&ours)[3..], ["run", "--stats", "--", "/x/bench"]);
+        assert_eq!(ours.get_program(), "mpiexec.mpich");
+        assert!(ours.get_envs().any(|set| set == ("CAPULET_HINTS".as_ref(), None)));
+    }
+}

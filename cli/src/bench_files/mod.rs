@@ -1,0 +1,241 @@
+//! `capulet bench collective` and `capulet bench independent`: the same program on Capulet and on the MPI's own file layers, by turns.
+
+mod contender;
+mod launch;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use capulet_bench_report::files::{Contender, Group, Lost, Row, Sample, hopeless, merge, summary, table};
+use capulet_drivers::posix::filesystem_kind;
+use indicatif::{ProgressBar, ProgressStyle};
+use tempfile::TempDir;
+
+use self::contender::{CAPULET, Layer, MPIS, Mpi};
+use self::launch::{Failure, Launched, launch};
+use crate::args::{BAD, BenchArgs, GOOD, HEAD, Storage};
+use crate::bench::candidates;
+
+const PROGRAM: &str = "capulet-bench-io";
+/// Where memory and where a disk is found on every Linux: what lies in the second outlives a restart, so that it is no memory.
+const MEMORY_FOLDER: &str = "/dev/shm";
+const DISK_FOLDER: &str = "/var/tmp";
+/// Part of the full size with `--quick`.
+const QUICK_SCALE: &str = "0.02";
+const QUICK_RUNS: u16 = 2;
+/// After so many runs a peer that is far behind another one in a row is not asked for that row again.
+const RUNS_TO_JUDGE: usize = 3;
+
+/// What keeps a group from being measured.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("no folder can be made in {place}: {cause}", place = place.display())]
+    Folder { place: PathBuf, cause: io::Error },
+    #[error("{layer}: {failure}")]
+    Launch { layer: &'static str, failure: Failure },
+    #[error("{expected} was asked for, and the files were served by {found}")]
+    Layer { expected: &'static str, found: String },
+}
+
+/// Measures and prints. Success if there are rows and ours failed in none of them.
+pub(crate) fn run(args: &BenchArgs, suite: &str) -> ExitCode {
+    let executable = env::current_exe().unwrap_or_default();
+    let mut rows = Vec::new();
+    let mut failed = false;
+    for mpi in MPIS.iter().filter(|mpi| args.mpis.is_empty() || args.mpis.iter().any(|name| name == mpi.name))
+    {
+        let Some(program) =
+            candidates(&executable, mpi.name, PROGRAM).into_iter().find(|path| path.is_file())
+        else {
+            anstream::eprintln!("{HEAD}{}:{HEAD:#} not measured, as {PROGRAM} is not built for it", mpi.name);
+            continue;
+        };
+        for ranks in &args.ranks {
+            for (storage, place) in places(args) {
+                match measure(mpi, &program, *ranks, (&storage, &place), suite, args) {
+                    Ok(group) => rows.extend(merge(&group)),
+                    Err(trouble) => {
+                        failed = true;
+                        anstream::eprintln!("{BAD}{}, {storage}, {ranks} ranks:{BAD:#} {trouble}", mpi.name);
+                    }
+                }
+            }
+        }
+    }
+    if rows.is_empty() {
+        anstream::eprintln!(
+            "{BAD}capulet:{BAD:#} nothing was measured; `make build` builds the benches, --case may fit no row"
+        );
+        return ExitCode::FAILURE;
+    }
+    failed |= rows.iter().any(|row| row.fault.is_some());
+    match write(&rows, args) {
+        Ok(()) if !failed => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::FAILURE,
+        Err(error) => {
+            anstream::eprintln!("{BAD}capulet:{BAD:#} the rows cannot be written: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The storages to measure on: a name and a folder.
+fn places(args: &BenchArgs) -> Vec<(String, PathBuf)> {
+    if let Some(folder) = &args.dir {
+        let name = filesystem_kind(folder).map_or_else(|_| "folder".to_owned(), |kind| kind.to_string());
+        return vec![(name, folder.clone())];
+    }
+    let tmpfs = ("tmpfs".to_owned(), PathBuf::from(MEMORY_FOLDER));
+    let disk = ("disk".to_owned(), PathBuf::from(DISK_FOLDER));
+    match args.storage {
+        Storage::Tmpfs => vec![tmpfs],
+        Storage::Disk => vec![disk],
+        Storage::Both => vec![tmpfs, disk],
+    }
+}
+
+/// A series of launches with the same program, ranks and folder.
+struct Series<'a> {
+    mpi: &'a Mpi,
+    program: &'a Path,
+    ranks: u32,
+    words: Vec<OsString>,
+    progress: ProgressBar,
+}
+
+fn measure(
+    mpi: &Mpi,
+    program: &Path,
+    ranks: u32,
+    (storage, place): (&str, &Path),
+    suite: &str,
+    args: &BenchArgs,
+) -> Result<Group, Trouble> {
+    let folder = tempfile::Builder::new().prefix("capulet-bench-").tempdir_in(place);
+    let folder = folder.map_err(|cause| Trouble::Folder { place: place.to_owned(), cause })?;
+    let progress = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{prefix}: {wide_bar} {pos}/{len}, {eta} left, {msg}") {
+        progress.set_style(style);
+    }
+    progress.set_prefix(format!("{}, {storage}, {ranks} ranks", mpi.name));
+    let series = Series { mpi, program, ranks, words: words(suite, &folder, args), progress };
+    let mut group = Group {
+        mpi: mpi.name.to_owned(),
+        storage: storage.to_owned(),
+        ranks,
+        ours: Contender { name: CAPULET.name.to_owned(), ..Contender::default() },
+        peers: mpi
+            .peers
+            .iter()
+            .map(|peer| Contender { name: peer.name.to_owned(), ..Contender::default() })
+            .collect(),
+        counts: BTreeMap::new(),
+    };
+    // A launch of its own: counting is told at close, which is part of some rows.
+    let counted = series.once(&CAPULET, &[], 0, true)?;
+    group.counts = counted.counts;
+    let runs = if args.quick { args.runs.min(QUICK_RUNS) } else { args.runs };
+    if let Some(start) = &counted.start {
+        anstream::eprintln!(
+            "{GOOD}{}:{GOOD:#} {}, {storage}, {} rows on {ranks} ranks",
+            mpi.name,
+            start.library,
+            start.rows
+        );
+        series.progress.set_length(start.rows * u64::from(runs) * (1 + mpi.peers.len() as u64));
+    }
+    for run in 0..usize::from(runs) {
+        series.run(run, &mut group)?;
+    }
+    series.progress.finish_and_clear();
+    Ok(group)
+}
+
+fn words(suite: &str, folder: &TempDir, args: &BenchArgs) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["--suite".into(), suite.into(), "--dir".into(), folder.path().into()];
+    if let Some(case) = &args.case {
+        words.extend(["--case".into(), case.into()]);
+    }
+    if args.quick {
+        words.extend(["--scale".into(), QUICK_SCALE.into()]);
+    }
+    words
+}
+
+impl Series<'_> {
+    /// One launch of each contender, another one first each time.
+    fn run(&self, run: usize, group: &mut Group) -> Result<(), Trouble> {
+        let count = 1 + self.mpi.peers.len();
+        for turn in 0..count {
+            let at = (run + turn) % count;
+            let (layer, contender) = match at.checked_sub(1) {
+                None => (CAPULET, &group.ours),
+                Some(peer) => (self.mpi.peers[peer], &group.peers[peer]),
+            };
+            let mut skipped: Vec<u32> = contender.lost.iter().map(|lost| lost.head.id).collect();
+            if at > 0 && run >= RUNS_TO_JUDGE {
+                skipped.extend(hopeless(contender, &group.peers));
+            }
+            self.progress.set_message(layer.name);
+            let (samples, lost) = self.whole(&layer, skipped)?;
+            let contender = if at == 0 { &mut group.ours } else { &mut group.peers[at - 1] };
+            contender.runs.push(samples);
+            contender.lost.extend(lost);
+        }
+        Ok(())
+    }
+
+    /// All rows but the skipped ones; after a row that a launch did not survive, the next ones in another launch.
+    fn whole(&self, layer: &Layer, mut skipped: Vec<u32>) -> Result<(Vec<Sample>, Vec<Lost>), Trouble> {
+        let (mut samples, mut all_lost, mut first) = (Vec::new(), Vec::new(), 0);
+        loop {
+            let launched = self.once(layer, &skipped, first, false)?;
+            samples.extend(launched.samples);
+            let Some(lost) = launched.lost else { return Ok((samples, all_lost)) };
+            skipped.push(lost.head.id);
+            first = lost.head.id + 1;
+            all_lost.push(lost);
+        }
+    }
+
+    fn once(&self, layer: &Layer, skipped: &[u32], first: u32, counting: bool) -> Result<Launched, Trouble> {
+        let mut words = self.words.clone();
+        words.extend(["--first".into(), first.to_string().into()]);
+        if !skipped.is_empty() {
+            let list: Vec<String> = skipped.iter().map(u32::to_string).collect();
+            words.extend(["--skip".into(), list.join(",").into()]);
+        }
+        let command = self.mpi.command(layer, self.ranks, self.program, &words, counting);
+        let launched = launch(command, |_| {
+            if !counting {
+                self.progress.inc(1);
+            }
+        })
+        .map_err(|failure| Trouble::Launch { layer: layer.name, failure })?;
+        match &launched.start {
+            Some(start) if start.layer != layer.name => {
+                Err(Trouble::Layer { expected: layer.name, found: start.layer.clone() })
+            }
+            _ => Ok(launched),
+        }
+    }
+}
+
+fn write(rows: &[Row], args: &BenchArgs) -> io::Result<()> {
+    let json = || serde_json::to_vec_pretty(rows).map_err(io::Error::from);
+    if let Some(path) = &args.save {
+        fs::write(path, json()?)?;
+    }
+    let mut output = io::stdout().lock();
+    if args.json {
+        output.write_all(&json()?)?;
+        writeln!(output)
+    } else {
+        writeln!(output, "{}\n{}", table(rows), summary(rows).trim_end())
+    }
+}

@@ -1,0 +1,71 @@
+//! `capulet bench collective` and `capulet bench independent`, small: all rows are there, and ours are right in each. Not how fast.
+
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use capulet_tests::Mpi;
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// The command with its rows as JSON, two small runs on two ranks, on the MPI of these tests.
+fn bench(words: &[&str]) -> Output {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mpi = Mpi::chosen();
+    let mut command = Command::new("timeout");
+    command
+        .args(["--kill-after=5", &LIMIT.as_secs().to_string()])
+        .arg(mpi.command())
+        .arg("bench")
+        .args(words);
+    command.args(["--quick", "--json", "--ranks", "2", "--mpi", mpi.name(), "--dir"]).arg(folder.path());
+    let output = command.stdin(Stdio::null()).output().expect("timeout is there");
+    let left = folder.path().read_dir().expect("the folder").count();
+    assert_eq!(left, 0, "nothing is left behind");
+    output
+}
+
+fn rows(words: &[&str]) -> Vec<serde_json::Value> {
+    let output = bench(words);
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {}\n{complaints}", output.status);
+    serde_json::from_slice(&output.stdout).expect("JSON and nothing else")
+}
+
+/// How many of these rows there are, each with a peer that did it, or with the reason why none did.
+fn check(suite: &str, cases: usize) {
+    let rows = rows(&[suite]);
+    assert_eq!(rows.len(), 3 * cases, "two ways to write and one to read");
+    for row in &rows {
+        assert_eq!(row["suite"], suite);
+        assert!(row["fault"].is_null(), "{row}");
+        assert!(row["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{row}");
+        assert!(row["counts"]["reads"].is_u64(), "what was counted is there: {row}");
+        let peers = row["peers"].as_array().expect("peers");
+        assert!(!peers.is_empty());
+        assert!(row["ratio"].is_f64() || peers.iter().all(|peer| peer["fault"].is_string()), "{row}");
+    }
+}
+
+#[test]
+fn collective_rows_are_right() {
+    check("collective", 19);
+}
+
+#[test]
+fn independent_rows_are_right() {
+    check("independent", 18);
+}
+
+#[test]
+fn a_case_can_be_chosen() {
+    let rows = rows(&["collective", "--case", "FLASH write"]);
+    let states: Vec<_> = rows.iter().filter_map(|row| row["state"].as_str()).collect();
+    assert_eq!(states, ["fresh", "existing"]);
+}
+
+#[test]
+fn a_case_that_there_is_not_is_a_failure() {
+    let output = bench(&["collective", "--case", "no such case"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nothing was measured"));
+}
