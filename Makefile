@@ -1,5 +1,5 @@
 # Thin on purpose: each target is one script, to be read in scripts/.
-.PHONY: setup build demo test bench bench-datatype lint clean
+.PHONY: setup build demo test bench bench-datatype bench-files lint clean
 .DEFAULT_GOAL := build
 
 # Debian packages, two Python environments and test sources in target/env. Idempotent.
@@ -18,13 +18,17 @@ demo: build
 test: lint build
 	@scripts/test.sh
 
-# Timings of the datatype engine against four MPIs, few and short.
+# Timings of the datatype engine and of files against the MPIs, few and short.
 bench: build
 	@scripts/bench.sh quick
 
 # The same with full samples, and the figures of the MPITypes paper: target/bench/*.png. To be run on an idle machine.
 bench-datatype: build
 	@scripts/bench.sh datatype
+
+# Files against OMPIO and ROMIO, in memory and on a disk, full samples. To be run on an idle machine; takes hours.
+bench-files: build
+	@scripts/bench.sh files
 
 lint: setup
 	@scripts/lint.sh

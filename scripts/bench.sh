@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Timings of the datatype engine against the MPIs, each in a process of its own. Rows go to target/bench.
+# Timings against the MPIs. Rows go to target/bench.
 #   bench.sh quick      few and short samples of everything
 #   bench.sh datatype   full samples, and the figures of the paper
+#   bench.sh files      files against the MPIs' own layers, full samples on 4 and 2 ranks
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
@@ -10,11 +11,12 @@ release=target/openmpi/release
 SECONDS=0
 mkdir -p target/bench
 case ${1:-} in
-    quick) options=(--quick) suffix=-quick ;;
-    datatype) options=() suffix= ;;
-    *) fail "usage: scripts/bench.sh quick|datatype" ;;
+    quick) benches=(datatype transpack collective independent) options=(--quick) suffix=-quick ;;
+    datatype) benches=(datatype transpack) options=() suffix= ;;
+    files) benches=(collective independent) options=(--ranks 4 --ranks 2) suffix= ;;
+    *) fail "usage: scripts/bench.sh quick|datatype|files" ;;
 esac
-for bench in datatype transpack; do
+for bench in "${benches[@]}"; do
     say "bench: capulet bench $bench ${options[*]}"
     "$release/capulet" bench "$bench" "${options[@]}" --save "target/bench/$bench$suffix.json"
 done

@@ -28,8 +28,6 @@ const DISK_FOLDER: &str = "/var/tmp";
 /// Part of the full size with `--quick`.
 const QUICK_SCALE: &str = "0.02";
 const QUICK_RUNS: u16 = 2;
-/// After so many runs a peer that is far behind another one in a row is not asked for that row again.
-const RUNS_TO_JUDGE: usize = 3;
 
 /// What keeps a group from being measured.
 #[derive(Debug, thiserror::Error)]
@@ -178,7 +176,8 @@ impl Series<'_> {
                 Some(peer) => (self.mpi.peers[peer], &group.peers[peer]),
             };
             let mut skipped: Vec<u32> = contender.lost.iter().map(|lost| lost.head.id).collect();
-            if at > 0 && run >= RUNS_TO_JUDGE {
+            if at > 0 {
+                // What is far behind another peer already is not the row's peer, and may take most of the time.
                 skipped.extend(hopeless(contender, &group.peers));
             }
             self.progress.set_message(layer.name);

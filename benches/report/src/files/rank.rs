@@ -3,8 +3,8 @@
 use super::median;
 use super::merge::Contender;
 
-/// A peer that is so many times slower than another one is not the faster one, whatever more runs would say.
-const FAR_BEHIND: f64 = 3.0;
+/// A peer that is so many times slower than another one after so many runs is not the faster one, whatever more runs would say.
+const FAR_BEHIND: [(usize, f64); 2] = [(3, 3.0), (1, 10.0)];
 
 /// The numbers of the rows in which `peer` cannot become the faster of the peers: its best run is far behind another's median.
 pub fn hopeless(peer: &Contender, peers: &[Contender]) -> Vec<u32> {
@@ -18,10 +18,14 @@ pub fn hopeless(peer: &Contender, peers: &[Contender]) -> Vec<u32> {
             .collect()
     };
     ids.retain(|&id| {
-        let best = good(peer, id).into_iter().fold(f64::INFINITY, f64::min);
+        let own = good(peer, id);
+        let best = own.iter().copied().fold(f64::INFINITY, f64::min);
+        let Some((_, far)) = FAR_BEHIND.into_iter().find(|(runs, _)| own.len() >= *runs) else {
+            return false;
+        };
         peers.iter().any(|other| {
             other.fault(id).is_none()
-                && median(&mut good(other, id)).is_some_and(|seconds| best > FAR_BEHIND * seconds)
+                && median(&mut good(other, id)).is_some_and(|seconds| best > far * seconds)
         })
     });
     ids
@@ -34,10 +38,14 @@ mod tests {
 
     #[test]
     fn only_who_is_far_behind_is_hopeless() {
-        let slow = contender("a", &[&[sample(1, 9.0), sample(2, 2.0)], &[sample(1, 4.0), sample(2, 9.0)]]);
-        let fast = contender("b", &[&[sample(1, 1.0), sample(2, 1.0)]]);
+        let slow_run = [sample(1, 4.0), sample(2, 2.0), sample(3, 11.0)];
+        let slow_later = [sample(1, 9.0), sample(2, 9.0)];
+        let fast = contender("b", &[&[sample(1, 1.0), sample(2, 1.0), sample(3, 1.0)]]);
+        let once = contender("a", &[&slow_run]);
+        assert_eq!(hopeless(&once, &[once.clone(), fast.clone()]), [3], "one run has to be far worse");
+        let slow = contender("a", &[&slow_run, &slow_later, &slow_later]);
         let both = [slow.clone(), fast.clone()];
-        assert_eq!(hopeless(&slow, &both), [1], "its best run counts");
+        assert_eq!(hopeless(&slow, &both), [1, 3], "its best run counts");
         assert!(hopeless(&fast, &both).is_empty());
         assert!(hopeless(&slow, std::slice::from_ref(&slow)).is_empty());
     }

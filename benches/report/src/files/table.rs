@@ -39,11 +39,15 @@ pub fn table(rows: &[Row]) -> String {
     table.to_string()
 }
 
-/// Rows of many operations are about the time of one, the others about the rate.
+/// Rows of many operations, or of no payload, are about the time of one, the others about the rate.
+fn is_about_time(row: &Row) -> bool {
+    row.operations > 1 || row.bytes == 0
+}
+
 fn figure(row: &Row, seconds: Option<f64>) -> String {
     let Some(seconds) = seconds else { return "-".to_owned() };
-    if row.operations > 1 {
-        format!("{:.1}", 1e6 * seconds / row.operations as f64)
+    if is_about_time(row) {
+        format!("{:.1}", 1e6 * seconds / row.operations.max(1) as f64)
     } else {
         format!("{:.0}", row.bytes as f64 / seconds / 1e6)
     }
@@ -59,7 +63,7 @@ fn cells(row: &Row) -> [String; 14] {
         row.head.case.clone(),
         row.head.op.clone(),
         row.head.state.clone(),
-        if row.operations > 1 { "us/op" } else { "MB/s" }.to_owned(),
+        if is_about_time(row) { "us/op" } else { "MB/s" }.to_owned(),
         figure(row, row.seconds),
         figure(row, row.best_peer().and_then(|peer| peer.seconds)),
         row.peer.clone().unwrap_or_else(|| "-".to_owned()),
