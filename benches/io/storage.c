@@ -72,7 +72,8 @@ static int64_t judge_holes(const unsigned char *bytes, int64_t size, file_state 
     const int64_t cells = count_cells(bytes, size, before == EXISTING ? FILL_BYTE : 0, &strangers);
     const int64_t changed = cells + strangers - all_written;
     if (changed != 0 && before == EXISTING) note_fault(fault, "%lld bytes that nobody wrote have changed", (long long)changed);
-    return changed;
+    /* Below 0 where written bytes are wrong, which is told elsewhere. */
+    return changed > 0 ? changed : 0;
 }
 
 static void judge_runs(const unsigned char *bytes, const run_list *written, char fault[FAULT_BYTES])
