@@ -49,11 +49,13 @@ impl File {
             ("read_bytes", Counters::get(&calls.read_bytes)),
             ("written_bytes", Counters::get(&calls.written_bytes)),
             ("pieces", Counters::get(&counters.pieces)),
+            ("rounds", Counters::get(&counters.rounds)),
             ("system_calls", self.storage.system_calls().total()),
             ("copied_bytes", Counters::get(&counters.copied_bytes)),
+            ("messages", self.channel.counters().messages_sent()),
         ];
         let mut values = own.map(|(_, value)| value);
-        self.agree().allreduce(&mut values, &[ReduceOp::Sum; 7])?;
+        self.agree().allreduce(&mut values, &[ReduceOp::Sum; 9])?;
         if self.group.rank().0 == 0 {
             let names = own.iter().map(|(name, _)| *name);
             let rows: Vec<_> = names.zip(values).collect();

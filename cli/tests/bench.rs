@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
 
@@ -17,11 +18,18 @@ fn row(case: &str, mpi: f64) -> String {
     .replace('\n', "")
 }
 
-struct Builds(TempDir);
+/// What is written here is started here, and no other test may fork meanwhile: its child would hold the file open for writing until it
+/// turns into another program, and the system starts no such file.
+static ALONE: Mutex<()> = Mutex::new(());
+
+struct Builds(TempDir, MutexGuard<'static, ()>);
 
 impl Builds {
     fn new() -> Self {
-        let builds = Self(tempfile::tempdir().expect("a temporary folder"));
+        let builds = Self(
+            tempfile::tempdir().expect("a temporary folder"),
+            ALONE.lock().unwrap_or_else(PoisonError::into_inner),
+        );
         let command = builds.path("openmpi", "capulet");
         fs::create_dir_all(command.parent().expect("it has one")).expect("created");
         fs::copy(env!("CARGO_BIN_EXE_capulet"), command).expect("copied");

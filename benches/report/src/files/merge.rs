@@ -70,6 +70,8 @@ pub struct PeerRow {
     pub name: String,
     /// The median of its seconds; none if it has no good sample.
     pub seconds: Option<f64>,
+    /// The median of the limit's seconds beside it: far from the one beside ours, the machine was not the same for both.
+    pub limit_seconds: Option<f64>,
     /// The median over the runs of its seconds by ours: how many times faster we are.
     pub ratio: Option<f64>,
     /// Runs that the ratio is of.
@@ -182,6 +184,7 @@ fn peer_row(ours: &Contender, peer: &Contender, id: u32) -> PeerRow {
     PeerRow {
         name: peer.name.clone(),
         seconds: median(&mut good().map(|(_, sample)| sample.seconds).collect::<Vec<_>>()),
+        limit_seconds: median(&mut good().map(|(_, sample)| sample.limit_seconds).collect::<Vec<_>>()),
         ratio: median(&mut ratios),
         runs: ratios.len(),
         fault: peer.fault(id),
