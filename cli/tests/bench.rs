@@ -22,14 +22,15 @@ fn row(case: &str, mpi: f64) -> String {
 /// turns into another program, and the system starts no such file.
 static ALONE: Mutex<()> = Mutex::new(());
 
-struct Builds(TempDir, MutexGuard<'static, ()>);
+struct Builds {
+    folder: TempDir,
+    _alone: MutexGuard<'static, ()>,
+}
 
 impl Builds {
     fn new() -> Self {
-        let builds = Self(
-            tempfile::tempdir().expect("a temporary folder"),
-            ALONE.lock().unwrap_or_else(PoisonError::into_inner),
-        );
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let builds = Self { folder, _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner) };
         let command = builds.path("openmpi", "capulet");
         fs::create_dir_all(command.parent().expect("it has one")).expect("created");
         fs::copy(env!("CARGO_BIN_EXE_capulet"), command).expect("copied");
@@ -37,7 +38,7 @@ impl Builds {
     }
 
     fn path(&self, mpi: &str, name: &str) -> PathBuf {
-        self.0.path().join(mpi).join("release").join(name)
+        self.folder.path().join(mpi).join("release").join(name)
     }
 
     /// A program that prints `lines` and what it was started with, and ends with `code`.
@@ -77,7 +78,7 @@ fn rows_of_several_mpis_become_one_table() {
     let builds = Builds::new();
     builds.program("openmpi", &[row("Vector", 3.0), row("Contig", 0.9)], 0);
     builds.program("mpich5", &[row("Vector", 2.0), row("Contig", 1.1)], 0);
-    let saved = builds.0.path().join("rows.json");
+    let saved = builds.folder.path().join("rows.json");
     let words =
         ["datatype", "--runs", "7", "--case", "table1 ", "--save", saved.to_str().expect("a plain path")];
     let output = builds.run(&words);
