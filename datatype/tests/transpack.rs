@@ -90,6 +90,28 @@ fn thirteen_pairs_at_odd_ranges() -> Result<()> {
     Ok(())
 }
 
+/// Rows of few periods, which a warm copy takes whole rows of at once: with the ends of a range within them.
+#[test]
+fn short_rows_of_a_warm_copy() -> Result<()> {
+    let float = Datatype::named(Named::Float);
+    for (rows, gap) in [(32, 4), (16, 5), (8, 7), (64, 4)] {
+        let source = Datatype::vector(rows, 3, gap, &float)?;
+        let target = Datatype::vector(rows * 3 / 2, 2, 3, &float)?;
+        let count = if cfg!(miri) { 3 } else { 256 * 1024 / (rows * 12) };
+        let source = Tiled::new(source.layout().clone(), count)?;
+        let target = Tiled::new(target.layout().clone(), count)?;
+        let (bytes, one) = (source.size(), rows * 12);
+        for (start, end) in
+            [(0, 0), (0, 0), (4, 4), (one, 0), (one + 24, one - 24), (7, 3 * one - 5), (one - 1, 1)]
+        {
+            let moved = bytes - start - end;
+            check(&source, &target, &[(start, start, moved)], &format!("{rows} rows, {start} to {end}"));
+        }
+        check(&source, &target, &[(one + 8, 2 * one + 8, bytes - 3 * one)], "rows apart");
+    }
+    Ok(())
+}
+
 #[test]
 fn transpacking_is_packing_and_unpacking() -> Result<()> {
     let count = if cfg!(miri) { 5 } else { 100 };

@@ -22,6 +22,8 @@ const ROW_MIN: u64 = 8;
 const WRITTEN_MAX: u64 = 64;
 /// A program is worth a permute program when it has moved so many bytes.
 const PERMUTED_FROM_BYTES: u64 = 128 * 1024;
+/// What it costs to enter a permute program for a row, in hundredths of a nanosecond.
+const ROW_COST: u64 = 500;
 /// What is at least as long does not stay in the second-level cache.
 const FAR_BYTES: u64 = 1024 * 1024;
 
@@ -67,11 +69,19 @@ pub(super) struct Program {
 struct Table {
     template: Template,
     interchanged: u64,
-    /// Whether all rows of the template lie alike in the lines of a target.
-    keeps_lines: bool,
     /// Bytes moved so far, about: until there is an answer to whether it can be permuted.
     moved_bytes: AtomicU64,
-    permute: OnceLock<Option<Permute>>,
+    /// With the level that it repeats: 1, or 2 where rows are short.
+    permute: OnceLock<Option<(usize, Permute)>>,
+}
+
+/// How the repetitions of a template are run by one call.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    table: &'a Table,
+    permute: Option<&'a (usize, Permute)>,
+    /// Whether the copy is long.
+    is_far: bool,
 }
 
 impl Program {
@@ -157,9 +167,11 @@ impl Program {
     /// As [`Program::range`].
     unsafe fn whole(&self, level: usize, at: At, n: u64) {
         if let Some(table) = &self.table {
-            let is_far = self.units[level - 1].saturating_mul(n) >= FAR_BYTES;
+            let bytes = self.units[level - 1].saturating_mul(n);
+            let run =
+                Run { table, permute: table.permute(at, &self.dims, bytes), is_far: bytes >= FAR_BYTES };
             // SAFETY: the caller's promise.
-            return unsafe { self.rows(level, at, n, (table, is_far)) };
+            return unsafe { self.rows(level, at, n, run) };
         }
         let mut dims: SmallVec<[NestDim; 4]> = SmallVec::from_slice(&self.dims[..level]);
         dims[level - 1].n = n;
@@ -172,16 +184,29 @@ impl Program {
     ///
     /// # Safety
     /// As [`Program::range`].
-    unsafe fn rows(&self, level: usize, mut at: At, n: u64, (table, is_far): (&Table, bool)) {
+    unsafe fn rows(&self, level: usize, mut at: At, mut n: u64, run: Run<'_>) {
         let dim = self.dims[level - 1];
-        if level == 1 {
-            // SAFETY: the caller's promise.
-            return unsafe { table.periods(at, n, dim, is_far) };
-        }
-        for _ in 0..n {
-            // SAFETY: one of the repetitions that the caller promises.
-            unsafe { self.rows(level - 1, at, self.dims[level - 2].n, (table, is_far)) };
-            at = at.by(dim.source, dim.target);
+        // SAFETY: repetitions of those that the caller promises; what is done is left behind.
+        unsafe {
+            if let Some((_, permute)) = run.permute.filter(|(its, _)| *its == level) {
+                let before = permute.periods_before(at.target, n);
+                if before > 0 {
+                    self.rows(level, at, before, Run { permute: None, ..run });
+                    (n, at) = (n - before, at.times(dim, before));
+                }
+                let done = if run.is_far { permute.run_far(at, n) } else { permute.run(at, n) };
+                (n, at) = (n - done, at.times(dim, done));
+            }
+            if level == 1 {
+                if n > 0 {
+                    run.table.template.periods(at, n, dim, run.table.interchanged);
+                }
+                return;
+            }
+            for _ in 0..n {
+                self.rows(level - 1, at, self.dims[level - 2].n, run);
+                at = at.by(dim.source, dim.target);
+            }
         }
     }
 }
@@ -189,42 +214,49 @@ impl Program {
 impl Table {
     fn new(template: Template, dims: &[NestDim]) -> Self {
         let interchanged = template.interchanged(dims[0]);
-        let keeps_lines = dims[1..].iter().all(|dim| dim.target % WINDOW_BYTES == 0);
-        Self { template, interchanged, keeps_lines, moved_bytes: AtomicU64::new(0), permute: OnceLock::new() }
+        Self { template, interchanged, moved_bytes: AtomicU64::new(0), permute: OnceLock::new() }
     }
 
-    /// Copies `n` periods, of a copy that is long if it `is_far`.
-    ///
-    /// # Safety
-    /// As [`Program::run`], of all their bytes.
-    unsafe fn periods(&self, mut at: At, mut n: u64, dim: NestDim, is_far: bool) {
-        let permute = self.permute.get().map_or_else(|| self.count(at, n, dim), Option::as_ref);
-        // SAFETY: the caller's promise; what is done is left behind.
-        unsafe {
-            if let Some(permute) = permute {
-                let before = permute.periods_before(at.target, n);
-                if before > 0 {
-                    self.template.periods(at, before, dim, self.interchanged);
-                    (n, at) = (n - before, at.times(dim, before));
-                }
-                let done = if is_far { permute.run_far(at, n) } else { permute.run(at, n) };
-                (n, at) = (n - done, at.times(dim, done));
-            }
-            if n > 0 {
-                self.template.periods(at, n, dim, self.interchanged);
-            }
+    /// The permute program and the level that it repeats, once it pays: counts `bytes` that are about to be moved towards
+    /// it; threads may lose counts of each other.
+    fn permute(&self, at: At, dims: &[NestDim], bytes: u64) -> Option<&(usize, Permute)> {
+        if let Some(known) = self.permute.get() {
+            return known.as_ref();
         }
-    }
-
-    /// Counts towards a permute program; threads may lose counts of each other.
-    fn count(&self, at: At, n: u64, dim: NestDim) -> Option<&Permute> {
-        let moved = self.moved_bytes.load(Relaxed).saturating_add(self.template.bytes().saturating_mul(n));
+        let moved = self.moved_bytes.load(Relaxed).saturating_add(bytes);
         self.moved_bytes.store(moved, Relaxed);
         if moved < PERMUTED_FROM_BYTES {
             return None;
         }
-        self.permute.get_or_init(|| Permute::new(self.template.moves(), dim, self.keeps_lines, at)).as_ref()
+        self.permute.get_or_init(|| self.permuted(at, dims)).as_ref()
     }
+
+    /// The cheapest permute program of the template, or of short rows of it at once, so that none is entered by itself.
+    fn permuted(&self, at: At, dims: &[NestDim]) -> Option<(usize, Permute)> {
+        let moves = self.template.moves();
+        let keeps_lines = |outside: &[NestDim]| outside.iter().all(|dim| dim.target % WINDOW_BYTES == 0);
+        let single = Permute::new(moves, dims[0], keeps_lines(&dims[1..]), at);
+        if let [row, outside, ..] = dims
+            && row.n.saturating_mul(moves.len() as u64) <= WRITTEN_MAX
+        {
+            let whole = repeated(moves, *row);
+            let rows = Permute::new(&whole, *outside, keeps_lines(&dims[2..]), at);
+            let single_cost = single.as_ref().map_or(u64::MAX, |(cost, _)| cost * row.n + ROW_COST);
+            if let Some((cost, permute)) = rows
+                && cost < single_cost
+            {
+                return Some((2, permute));
+            }
+        }
+        single.map(|(_, permute)| (1, permute))
+    }
+}
+
+/// The moves of all repetitions.
+fn repeated(moves: &[Move], dim: NestDim) -> Vec<Move> {
+    let far = |i: i64| (dim.source.wrapping_mul(i), dim.target.wrapping_mul(i));
+    let row = |i: i64| moves.iter().map(move |next| next.by(far(i).0, far(i).1));
+    (0..dim.n as i64).flat_map(row).collect()
 }
 
 /// Short rows of blocks as a template.
@@ -241,11 +273,7 @@ fn written_out(aligned: Aligned) -> Aligned {
     }
     let mut moves = vec![Move { start: 0, source, target, bytes }];
     for dim in &dims[..inside] {
-        let row = moves.clone();
-        for i in 1..dim.n as i64 {
-            let (from, to) = (dim.source.wrapping_mul(i), dim.target.wrapping_mul(i));
-            moves.extend(row.iter().map(|next| next.by(from, to)));
-        }
+        moves = repeated(&moves, *dim);
     }
     let dims = dims[inside..].iter().copied().collect();
     Aligned { dims, body: AlignedBody::Template(Template::of(moves)) }
