@@ -27,6 +27,11 @@ const STAGE_BYTES: usize = 16 * 1024;
 /// From this mean length on, runs of a list are converted one by one: a call each costs less than the way through the stage.
 const LONG_RUN_BYTES: u64 = 128;
 
+/// Bytes that a block at least takes in a cache.
+const LINE_BYTES: u64 = 64;
+/// Bytes in a second-level cache.
+const NEAR_BYTES: u64 = 1 << 20;
+
 /// Elements that did not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Misfits {
@@ -139,6 +144,8 @@ impl Job<'_> {
                     rows: outer.n as usize,
                     row_stride: outer.stride as isize,
                     next: root.dims.get(2).map_or(0, |dim| dim.stride as isize),
+                    is_far: (planes.end - planes.start).saturating_mul(plane / block * LINE_BYTES)
+                        > NEAR_BYTES,
                 };
                 whole = Some((grid, planes));
             }

@@ -14,7 +14,7 @@
 //!
 //! Bytes that several ranks write in one operation are those of the highest rank. Whoever finds a byte marked already leaves
 //! the window alone and says so; if any rank did, the ranks fill the windows of that round again, one after the other
-//! ([`turns`]). That costs one barrier for each rank, and only where ranks overlap.
+//! by turns. That costs one barrier for each rank, and only where ranks overlap.
 
 mod executor;
 mod io;
