@@ -131,6 +131,15 @@ impl<'a> PeerType<'a> {
         made
     }
 
+    /// This type of `spec` built and committed once more, with nothing looked up of it.
+    pub(crate) fn again(&self, mpi: &'a Mpi, spec: &Spec) -> Self {
+        let mut made = Self::build(mpi, spec);
+        // SAFETY: a valid handle, as in `new`.
+        check(unsafe { ffi::MPI_Type_commit(&raw mut made.handle) });
+        made.room = self.room;
+        made
+    }
+
     /// A committed indexed type of doubles, and nothing else: what is timed.
     pub(crate) fn indexed_doubles(mpi: &'a Mpi, lists: &Lists) -> Self {
         let Lists { lengths, places } = lists;

@@ -1,7 +1,8 @@
 //! Rows of copies from one type to another: ours in one pass; MPI by `MPI_Pack` and `MPI_Unpack` through an image, and by
 //! `MPI_Sendrecv` to itself. Ours has its program at hand (`copy`); or is made from the layouts for each copy, as a call of
-//! `MPIT_Type_transpack` does, which finds the program of the pair kept (`new+copy`); or starts from nothing: both types, their
-//! layouts and the program are made for each copy (`setup+copy`). The MPI's types are committed in any case.
+//! `MPIT_Type_transpack` does, which finds the program of the pair kept (`new+copy`), or with its program compiled for each copy
+//! (`fresh+copy`): what transpacking needs beyond types that are committed, as the MPI's are. Or both start from nothing for
+//! each copy: types, layouts and the program here; constructors, commit and free there (`setup+copy`).
 
 use std::sync::Arc;
 
@@ -16,9 +17,9 @@ use crate::spec::Spec;
 use crate::stage::Buffer;
 
 pub(crate) const SUITE: &str = "transpack";
-/// The ops of a pair at a count: against pack and unpack; against sending to oneself; with our set-up charged in part, and
-/// in full.
-pub(crate) const OPS: [&str; 4] = ["copy", "sendrecv", "new+copy", "setup+copy"];
+/// The ops of a pair at a count: against pack and unpack; against sending to oneself; with our set-up charged as
+/// the calls of one program find it, as the first one does; and with the types of both charged too.
+pub(crate) const OPS: [&str; 5] = ["copy", "sendrecv", "new+copy", "fresh+copy", "setup+copy"];
 const CANARY: u8 = 0xA5;
 
 struct Stage {
@@ -36,10 +37,15 @@ struct OurCopy {
 
 impl OurCopy {
     fn new(source: &Spec, target: &Spec, count: u64) -> Result<Self, TypeError> {
-        Self::between(source.native()?.layout(), target.native()?.layout(), count)
+        Self::between(source.native()?.layout(), target.native()?.layout(), count, TypedCopy::new)
     }
 
-    fn between(source: &Arc<Layout>, target: &Arc<Layout>, count: u64) -> Result<Self, TypeError> {
+    fn between(
+        source: &Arc<Layout>,
+        target: &Arc<Layout>,
+        count: u64,
+        copy: impl FnOnce(Tiled, Tiled) -> TypedCopy,
+    ) -> Result<Self, TypeError> {
         let source = Tiled::new(source.clone(), count)?;
         let target = Tiled::new(target.clone(), count)?;
         let room = |tiled: &Tiled| {
@@ -47,7 +53,7 @@ impl OurCopy {
             tiled.true_ub() as usize
         };
         let (source_bytes, target_bytes) = (room(&source), room(&target));
-        Ok(Self { copy: TypedCopy::new(source, target), source_bytes, target_bytes })
+        Ok(Self { copy: copy(source, target), source_bytes, target_bytes })
     }
 
     fn run(&self, source: &[u8], target: &mut [u8]) {
@@ -98,8 +104,17 @@ pub(crate) fn rows(
     let ours_warm = |stage: &mut Stage| ours.run(stage.source.as_ref(), stage.target.as_mut());
     let layouts = [ours.copy.source(), ours.copy.target()].map(|tiled| tiled.layout().clone());
     let ours_new = |stage: &mut Stage| {
-        let copy = OurCopy::between(&layouts[0], &layouts[1], count).expect("made before");
+        let copy = OurCopy::between(&layouts[0], &layouts[1], count, TypedCopy::new).expect("made before");
         copy.run(stage.source.as_ref(), stage.target.as_mut());
+    };
+    let ours_fresh = |stage: &mut Stage| {
+        let copy = OurCopy::between(&layouts[0], &layouts[1], count, TypedCopy::fresh).expect("made before");
+        copy.run(stage.source.as_ref(), stage.target.as_mut());
+    };
+    let peer_anew = |stage: &mut Stage| {
+        let (from, to) = (from.again(mpi, &source), to.again(mpi, &target));
+        from.pack(stage.source.as_ref(), count, stage.image.as_mut());
+        to.unpack(stage.image.as_ref(), count, stage.target.as_mut());
     };
     let ours_anew = |stage: &mut Stage| {
         let copy = OurCopy::new(&source, &target, count).expect("made before");
@@ -119,7 +134,9 @@ pub(crate) fn rows(
     };
     check("our copy", &ours_warm)?;
     check("our copy, new", &ours_new)?;
+    check("our copy, fresh", &ours_fresh)?;
     check("our copy, made anew", &ours_anew)?;
+    check("pack and unpack, made anew", &peer_anew)?;
     check("sendrecv", &send)?;
 
     for op in OPS.into_iter().filter(|op| wanted(op)) {
@@ -132,7 +149,10 @@ pub(crate) fn rows(
             "new+copy" => {
                 compare(effort, &mut stage, repeated(ours_new), vec![(Peer::Mpi, repeated(pack_unpack))])
             }
-            _ => compare(effort, &mut stage, repeated(ours_anew), vec![(Peer::Mpi, repeated(pack_unpack))]),
+            "fresh+copy" => {
+                compare(effort, &mut stage, repeated(ours_fresh), vec![(Peer::Mpi, repeated(pack_unpack))])
+            }
+            _ => compare(effort, &mut stage, repeated(ours_anew), vec![(Peer::Mpi, repeated(peer_anew))]),
         };
         report(Measured {
             suite: SUITE.to_owned(),

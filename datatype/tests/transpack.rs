@@ -44,7 +44,10 @@ fn found(copy: &TypedCopy, memory: &[u8], parts: &[(u64, u64, u64)]) -> Vec<u8> 
 fn check(source: &Tiled, target: &Tiled, parts: &[(u64, u64, u64)], what: &str) {
     let memory = pattern(memory_bytes(source));
     let copy = TypedCopy::new(source.clone(), target.clone());
-    let (found, expected) = (found(&copy, &memory, parts), expected(source, &memory, target, parts));
+    let fresh = TypedCopy::fresh(source.clone(), target.clone());
+    let (once, again) = (found(&fresh, &memory, parts), found(&copy, &memory, parts));
+    assert!(once == again, "{what}: a fresh copy differs");
+    let (found, expected) = (again, expected(source, &memory, target, parts));
     let wrong = found.iter().zip(&expected).position(|(found, expected)| found != expected);
     assert_eq!(wrong, None, "{what}: first wrong byte, {MARGIN} of margin");
 }

@@ -42,7 +42,7 @@ pub(crate) fn draw_all(rows: &[Row], folder: &Path) -> Result<Vec<PathBuf>, Erro
         drawn.push(figure(folder, "figure4-transpack.png", (1_800, 900), |area| {
             let panels = area.split_evenly((1, 2));
             let charged = "Figure 4: transpack, set-up charged";
-            speed_ups(charged, &transpack, "setup+copy").draw(&panels[0])?;
+            speed_ups(charged, &transpack, "fresh+copy").draw(&panels[0])?;
             speed_ups("Transpack with the program at hand", &transpack, "copy").draw(&panels[1])
         })?);
     }

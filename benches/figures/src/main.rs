@@ -93,7 +93,7 @@ mod tests {
                 ["FLASH-1v-10b", "FLASH-1v-500b", "FLASH-4v-10b"].map(|case| row("flash", case, op, 1)),
             );
         }
-        for op in ["copy", "setup+copy"] {
+        for op in ["copy", "fresh+copy"] {
             rows.push(row("transpack", "X1 a>b x1", op, 1));
             rows.push(row("transpack", "X1 a>b x10", op, 10));
         }

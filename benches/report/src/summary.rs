@@ -40,7 +40,8 @@ pub fn summary(rows: &[Row]) -> String {
     }
     by_count(&mut text, rows);
     break_even(&mut text, rows, "new+copy", "with kept programs");
-    break_even(&mut text, rows, "setup+copy", "with types, layouts and programs made anew");
+    break_even(&mut text, rows, "fresh+copy", "with programs made anew");
+    break_even(&mut text, rows, "setup+copy", "with types, layouts and programs made anew on both sides");
     text
 }
 

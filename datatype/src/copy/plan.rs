@@ -128,6 +128,11 @@ fn slot(source: &Tiled, target: &Tiled, phase: u64) -> usize {
     (mixed >> 48) as usize % PAIRS
 }
 
+/// A plan of a pair that is not kept.
+pub(super) fn fresh(source: &Tiled, target: &Tiled, phase: u64) -> Arc<Plan> {
+    Arc::new(plan(pattern(source).zip(pattern(target)), phase))
+}
+
 /// The plan of a pair, of which neither is a single run: kept by this thread, or made.
 pub(super) fn of_pair(source: &Tiled, target: &Tiled, phase: u64) -> Arc<Plan> {
     let slot = slot(source, target, phase);
@@ -139,7 +144,7 @@ pub(super) fn of_pair(source: &Tiled, target: &Tiled, phase: u64) -> Arc<Plan> {
     if let Ok(Some(plan)) = found {
         return plan;
     }
-    let plan = Arc::new(plan(pattern(source).zip(pattern(target)), phase));
+    let plan = fresh(source, target, phase);
     let pair = Pair {
         source: Arc::downgrade(source.layout()),
         target: Arc::downgrade(target.layout()),

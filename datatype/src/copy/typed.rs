@@ -38,6 +38,8 @@ use crate::tiled::Tiled;
 pub struct TypedCopy {
     source: Tiled,
     target: Tiled,
+    /// Whether programs of this thread are found, and kept.
+    is_kept: bool,
     route: OnceLock<Route>,
 }
 
@@ -54,7 +56,13 @@ struct Route {
 impl TypedCopy {
     /// A copy from `source` to `target`.
     pub fn new(source: Tiled, target: Tiled) -> Self {
-        Self { source, target, route: OnceLock::new() }
+        Self { source, target, is_kept: true, route: OnceLock::new() }
+    }
+
+    /// As [`TypedCopy::new`], with a program that is compiled for this copy at its first call even if the thread keeps one of
+    /// the pair, and not kept by the thread: for a pair that is copied once among many, and to measure what a program costs.
+    pub fn fresh(source: Tiled, target: Tiled) -> Self {
+        Self { is_kept: false, ..Self::new(source, target) }
     }
 
     /// The layout that is read.
@@ -114,6 +122,11 @@ impl TypedCopy {
         bytes
     }
 
+    fn plan(&self, phase: u64) -> Arc<Plan> {
+        let plan_of = if self.is_kept { plan::of_pair } else { plan::fresh };
+        plan_of(&self.source, &self.target, phase)
+    }
+
     /// Between two sides of several runs each.
     ///
     /// # Safety
@@ -122,14 +135,14 @@ impl TypedCopy {
         let meeting = Meeting::of(&read, &write);
         let route = self.route.get_or_init(|| Route {
             phase: meeting.phase,
-            plan: plan::of_pair(&self.source, &self.target, meeting.phase),
+            plan: self.plan(meeting.phase),
             meets: self.target.layout().kept().is_meeting(&self.target, write.root),
         });
         let other;
         let plan = if route.phase == meeting.phase {
             &route.plan
         } else {
-            other = plan::of_pair(&self.source, &self.target, meeting.phase);
+            other = self.plan(meeting.phase);
             &other
         };
         // SAFETY: the caller's promise; the program is that of the phase, and is not used where bytes may meet.
