@@ -159,6 +159,11 @@ impl Access {
         self.file.granule() | self.displacement_bytes as u64 | torn
     }
 
+    /// How many runs of user memory the access has.
+    pub fn memory_run_count(&self) -> u64 {
+        self.memory.tiled.block_count(0..self.bytes).unwrap_or(1)
+    }
+
     /// How many runs of the file the access has.
     pub fn run_count(&self) -> u64 {
         let stream = self.file_start..self.file_start + self.bytes;

@@ -1,11 +1,14 @@
 //! One rank's access, carried out by that rank alone.
 //!
-//! Two ways, chosen by what they are estimated to cost ([`choose`]):
+//! Three ways, chosen by what they are estimated to cost ([`choose`]):
 //! * [list I/O](list): each run of the file goes straight between the file and user memory. Nothing is copied.
+//! * [packed](packed): user memory of many small runs is gathered in a window that stays in the cache, so that a run of the
+//!   file is one piece; or scattered from there.
 //! * [a sieve window](window): a read of many small runs that lie near each other reads the span window by window and copies
 //!   the runs out. Writes never do: the bytes between the runs would be written back.
 
 pub mod list;
+pub mod packed;
 pub mod window;
 
 use capulet_atomic::Footprint;
@@ -14,34 +17,47 @@ use capulet_drivers::Direction;
 use crate::access::Access;
 use crate::{Target, Transferred};
 
-/// What a system call costs that reads no byte, in picoseconds: measured with `pread` of 8 bytes of a file in memory.
+/// What a system call costs that moves no byte, in picoseconds: measured with `pread` of 8 bytes of a file in memory.
 const CALL_PS: u64 = 350_000;
-/// What reading a byte costs, in picoseconds: 10 GB/s.
-const READ_PS: u64 = 100;
-/// What copying a byte out of a window costs that lies in the second-level cache, in picoseconds: 20 GB/s.
+/// What one more piece of memory costs in a vectored call, in picoseconds.
+const PIECE_PS: u64 = 30_000;
+/// What moving a byte to or from the file costs, in picoseconds: 10 GB/s.
+const MOVE_PS: u64 = 100;
+/// What copying a byte to or from a window costs that lies in the second-level cache, in picoseconds: 20 GB/s.
 const COPY_PS: u64 = 50;
+
+/// Bytes of a window: with what it is copied from or to, half of a second-level cache.
+const WINDOW_BYTES: u64 = 256 * 1024;
 
 /// How one rank's access is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// Piece by piece.
     List,
-    /// Through a window.
+    /// Run of the file by run of the file, gathered from or scattered to memory.
+    Packed,
+    /// Window by window, of the whole span.
     Window,
 }
 
-/// The way that costs less. With r runs of b bytes in a span of s bytes: piece by piece takes r calls and reads b bytes,
-/// a window takes few calls, reads s bytes and copies b. Pure.
+/// The way that costs least. With b bytes in f runs of the file, in a span of s bytes, and m runs of memory: list I/O takes f calls
+/// with f + m pieces and moves b bytes; packed, f calls with f pieces, and copies b; a window takes few calls, moves s bytes
+/// and copies b. Pure.
 pub fn choose(access: &Access, direction: Direction) -> Way {
     let (bytes, span) = (access.bytes(), access.span());
-    let runs = access.run_count();
-    if direction == Direction::Write || !access.is_monotone() || runs < 4 {
-        return Way::List;
-    }
+    let (file_runs, memory_runs) = (access.run_count(), access.memory_run_count());
     let cost = |count: u64, each: u64| u128::from(count) * u128::from(each);
-    let list = cost(runs, CALL_PS) + cost(bytes, READ_PS);
-    let window = cost(span.end - span.start, READ_PS) + cost(bytes, COPY_PS);
-    if window < list { Way::Window } else { Way::List }
+    let runs = cost(file_runs, CALL_PS + PIECE_PS) + cost(bytes, MOVE_PS);
+    let copy = cost(bytes, COPY_PS);
+    let (list, packed) = (runs + cost(memory_runs, PIECE_PS), runs + copy);
+    let window = cost(span.end - span.start, MOVE_PS) + copy;
+    if direction == Direction::Read && access.is_monotone() && file_runs > 3 && window < list.min(packed) {
+        Way::Window
+    } else if packed < list {
+        Way::Packed
+    } else {
+        Way::List
+    }
 }
 
 /// Carries `access` out on this rank alone. Blocks for the storage; makes no MPI call.
@@ -59,6 +75,7 @@ pub fn run(target: Target<'_>, access: &Access, direction: Direction) -> Transfe
     };
     match choose(access, direction) {
         Way::List => list::run(target, access, direction),
+        Way::Packed => packed::run(target, access, direction),
         Way::Window => window::read(target, access),
     }
 }

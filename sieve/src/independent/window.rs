@@ -5,22 +5,27 @@ use std::cell::RefCell;
 use capulet_datatype::TypedCopy;
 use capulet_drivers::{Batch, Transfer};
 
+use super::WINDOW_BYTES;
 use crate::access::Access;
 use crate::counters::Counters;
 use crate::{Target, Transferred};
-
-/// Bytes of a window: with what it is copied to, half of a second-level cache.
-pub const WINDOW_BYTES: u64 = 256 * 1024;
 
 thread_local! {
     /// The window of this thread. Kept, as new memory would be zeroed by the system page by page.
     static WINDOW: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Reads a monotone access.
-pub(super) fn read(target: Target<'_>, access: &Access) -> Transferred {
+/// Calls with this thread's window, of [`WINDOW_BYTES`].
+pub(super) fn with_window<T>(call: impl FnOnce(&mut [u8]) -> T) -> T {
     WINDOW.with_borrow_mut(|window| {
         window.resize(WINDOW_BYTES as usize, 0);
+        call(window)
+    })
+}
+
+/// Reads a monotone access.
+pub(super) fn read(target: Target<'_>, access: &Access) -> Transferred {
+    with_window(|window| {
         let copy = TypedCopy::new(access.file().clone(), access.memory().tiled().clone());
         let mut outcome = Transferred::default();
         while outcome.bytes < access.bytes() && fill(target, access, &copy, window, &mut outcome) {}

@@ -1,0 +1,104 @@
+//! Runs of the file as one piece each: user memory is gathered in a window, or scattered from it.
+
+use capulet_datatype::{Cursor, Datatype, Named, Run, Tiled, TypedCopy};
+use capulet_drivers::{Batch, Direction, Segment, Transfer};
+
+use super::WINDOW_BYTES;
+use super::list::BATCH_TRANSFERS;
+use super::window::with_window;
+use crate::access::Access;
+use crate::counters::Counters;
+use crate::{Target, Transferred};
+
+/// Carries `access` out, window by window.
+pub(super) fn run(target: Target<'_>, access: &Access, direction: Direction) -> Transferred {
+    let byte = Datatype::named(Named::Byte);
+    let Ok(flat) = Tiled::new(byte.layout().clone(), access.bytes()) else {
+        return super::list::run(target, access, direction);
+    };
+    let memory = access.memory().tiled().clone();
+    let copy = match direction {
+        Direction::Read => TypedCopy::new(flat, memory),
+        Direction::Write => TypedCopy::new(memory, flat),
+    };
+    let mut file = Cursor::new(access.file().clone());
+    file.seek(access.file_start());
+    with_window(|window| {
+        let mut packed =
+            Packed { target, access, direction, copy, file, window, outcome: Transferred::default() };
+        while packed.outcome.bytes < access.bytes() && packed.next_window() {}
+        packed.outcome
+    })
+}
+
+struct Packed<'a> {
+    target: Target<'a>,
+    access: &'a Access,
+    direction: Direction,
+    copy: TypedCopy,
+    file: Cursor,
+    window: &'a mut [u8],
+    outcome: Transferred,
+}
+
+impl Packed<'_> {
+    /// Moves the next bytes of the access. False if the access is over.
+    fn next_window(&mut self) -> bool {
+        let start = self.outcome.bytes;
+        let bytes = WINDOW_BYTES.min(self.access.bytes() - start);
+        let memory = self.access.memory().base();
+        let window = self.window.as_mut_ptr();
+        if self.direction == Direction::Write {
+            // SAFETY: bytes `start..start + bytes` of user memory are valid until the access is over (`Memory::new`), and the
+            // window has room for as many.
+            unsafe { self.copy.run(memory, start, window, 0, bytes) };
+        }
+        let moved = self.move_runs(window, bytes);
+        if self.direction == Direction::Read {
+            // SAFETY: as above, with the sides exchanged; the first `moved` bytes of the window were read.
+            unsafe { self.copy.run(window, 0, memory, start, moved) };
+        }
+        Counters::add(&self.target.counters.copied_bytes, moved);
+        self.outcome.bytes += moved;
+        moved == bytes
+    }
+
+    /// Moves the next `bytes` bytes of the file between the file and the window, and returns how many were moved.
+    fn move_runs(&mut self, window: *mut u8, bytes: u64) -> u64 {
+        let (mut placed, mut moved) = (0, 0);
+        while placed < bytes {
+            let mut transfers = Vec::new();
+            let first = placed;
+            while transfers.len() < BATCH_TRANSFERS
+                && placed < bytes
+                && let Some(run) = self.file.next_run(bytes - placed)
+            {
+                transfers.push(self.transfer(window, placed, run));
+                placed += run.len;
+            }
+            if transfers.is_empty() {
+                return moved;
+            }
+            Counters::add(&self.target.counters.pieces, transfers.len() as u64);
+            Counters::add(&self.target.counters.batches, 1);
+            let batch = match self.direction {
+                Direction::Read => Batch::read(transfers),
+                Direction::Write => Batch::write(transfers),
+            };
+            let result = self.target.file.submit(batch).wait();
+            moved += result.bytes;
+            self.outcome.error = result.error.map(Into::into);
+            if self.outcome.error.is_some() || result.bytes < placed - first {
+                return moved;
+            }
+        }
+        moved
+    }
+
+    fn transfer<'t>(&self, window: *mut u8, at: u64, run: Run) -> Transfer<'t> {
+        // SAFETY: the run's bytes lie in the window from `at` on, for `at` counts the bytes before them and the window holds
+        // all; the batch that the segment goes into is waited for before the window is used again.
+        let memory = unsafe { Segment::from_raw(window.wrapping_add(at as usize), run.len as usize) };
+        Transfer { offset: (self.access.displacement_bytes() + run.offset) as u64, memory }
+    }
+}
