@@ -8,6 +8,7 @@
 //! For `B` payload bytes in `f` file runs and `m` memory runs:
 //! * independent, list I/O: 0 bytes copied; one system call for each file run (runs that touch are one) and 1,024 memory runs;
 //!   memory for 1,024 transfers.
+//! * independent, packed: `B` bytes copied, once; one system call for each file run and 256 KiB; memory 256 KiB.
 //! * independent, a read through a window of `V` bytes: `B` bytes copied, once; at most `ceil(span / V)` system calls and as
 //!   many more as there are gaps of more than `V` bytes; memory `V`.
 //! * two-phase on a node with `A` aggregators and windows of `W` bytes: `B` bytes copied, once, from user memory to the
