@@ -25,9 +25,9 @@ pub struct File {
     pub(crate) mode: AccessMode,
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) storage: Arc<dyn DriverFile>,
-    pub(crate) isolation: Box<dyn Isolation>,
+    pub(crate) isolation: Arc<dyn Isolation>,
     pub(crate) state: Mutex<State>,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) calls: Calls,
     pub(crate) stats: bool,
     pub(crate) closed: bool,
@@ -88,12 +88,16 @@ impl File {
         &self.channel
     }
 
-    pub(crate) fn target(&self) -> Target<'_> {
-        Target { file: self.storage.as_ref(), isolation: self.isolation.as_ref(), counters: &self.counters }
+    pub(crate) fn target(&self) -> Target {
+        Target {
+            file: Arc::clone(&self.storage),
+            isolation: Arc::clone(&self.isolation),
+            counters: Arc::clone(&self.counters),
+        }
     }
 
-    pub(crate) fn no_isolation() -> Box<dyn Isolation> {
-        Box::new(NonAtomic)
+    pub(crate) fn no_isolation() -> Arc<dyn Isolation> {
+        Arc::new(NonAtomic)
     }
 
     pub(crate) fn node_aggregators(&self, hints: &Hints) -> usize {

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 
 use capulet_comm::{Agree, ErrorClass, Group, Rank, ReduceOp};
 use capulet_drivers::{Access, Caps, Driver, DriverFile, OpenOptions};
-use capulet_sieve::Counters;
 use mpi::topology::Communicator;
 
 use crate::agree::{Ballot, outcome};
@@ -94,7 +93,7 @@ impl File {
             storage,
             isolation: Self::no_isolation(),
             state: Mutex::new(State { view: Arc::new(FileView::bytes()), pointer_bytes, hints }),
-            counters: Counters::default(),
+            counters: Arc::default(),
             calls: Calls::default(),
             stats,
             closed: false,

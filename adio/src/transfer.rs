@@ -166,7 +166,7 @@ impl File {
         match prepared {
             Err(error) => Outcome::failed(error),
             Ok(prepared) => {
-                let done = independent::run(self.target(), &prepared.access, direction);
+                let done = independent::run(&self.target(), &prepared.access, direction);
                 Outcome { bytes: done.bytes, error: done.error.map(Error::from) }
             }
         }
@@ -180,7 +180,7 @@ impl File {
         if position == Position::Individual {
             self.advance(&prepared.view, prepared.end_bytes);
         }
-        let done = self.carry_out(direction, &prepared.access, &agreed);
+        let done = self.carry_out(direction, prepared.access, &agreed);
         let bytes = done.bytes;
         let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
         let error = outcome(self.agree(), own).err();
@@ -215,7 +215,7 @@ impl File {
         Ok((prepared, agreed))
     }
 
-    fn carry_out(&self, direction: Direction, access: &Access, agreed: &Agreed) -> Transferred {
+    fn carry_out(&self, direction: Direction, access: Access, agreed: &Agreed) -> Transferred {
         let hints = self.state().hints.clone();
         let mut plan = choose(direction, agreed, hints.plan(), true);
         let mut window = None;
@@ -233,7 +233,7 @@ impl File {
                 let stripe_bytes = hints.stripe_bytes(&self.storage.layout()).unwrap_or(0);
                 let aggregators = self.node_aggregators(&hints);
                 let team = two_phase::NodeTeam::new(
-                    window.as_ref(),
+                    window,
                     aggregators,
                     hints.window_bytes,
                     stripe_bytes,
@@ -242,7 +242,7 @@ impl File {
                 two_phase::run(self.target(), team, access, direction, agreed.first)
             }
             (Plan::Nothing, _) => Transferred::default(),
-            _ => independent::run(self.target(), access, direction),
+            _ => independent::run(&self.target(), &access, direction),
         }
     }
 

@@ -28,6 +28,8 @@ pub use access::{Access, Memory};
 pub use counters::Counters;
 pub use plan::{Agreed, CollectiveMode, Plan, PlanHints, Reason, Summary, choose};
 
+use std::sync::Arc;
+
 use capulet_atomic::Isolation;
 pub use capulet_drivers::Direction;
 use capulet_drivers::DriverFile;
@@ -59,13 +61,13 @@ pub enum Failure {
     Panicked,
 }
 
-/// What an executor works on: the open file and its policies.
-#[derive(Debug, Clone, Copy)]
-pub struct Target<'a> {
+/// What an executor works on: the open file and its policies. Shared, so that an operation can outlive the call that began it.
+#[derive(Debug, Clone)]
+pub struct Target {
     /// The open file.
-    pub file: &'a dyn DriverFile,
+    pub file: Arc<dyn DriverFile>,
     /// Who lets accesses in.
-    pub isolation: &'a dyn Isolation,
+    pub isolation: Arc<dyn Isolation>,
     /// What is counted.
-    pub counters: &'a Counters,
+    pub counters: Arc<Counters>,
 }

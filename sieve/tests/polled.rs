@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use capulet_atomic::NonAtomic;
+use capulet_comm::NodeShared;
 use capulet_comm::local::LocalWindow;
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
@@ -99,7 +100,8 @@ type Ends = Vec<Vec<(u64, bool)>>;
 /// Runs the scene; `files` has one handle for each rank.
 fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> Ends {
     let windows = LocalWindow::team(scene.ranks, 2 * scene.window_bytes as usize);
-    let counters: Vec<_> = (0..scene.ranks).map(|_| Counters::default()).collect();
+    let windows: Vec<Arc<dyn NodeShared>> = windows.into_iter().map(|window| Arc::new(window) as _).collect();
+    let counters: Vec<Arc<Counters>> = (0..scene.ranks).map(|_| Arc::default()).collect();
     let accesses: Vec<Vec<Access>> = scene
         .calls
         .iter()
@@ -111,10 +113,22 @@ fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> 
     let agreed: Vec<Agreed> =
         accesses.iter().map(|ranks| Agreed::of(&ranks.iter().map(Summary::of).collect::<Vec<_>>())).collect();
     let start = |rank: usize, call: usize| {
-        let target = Target { file: files[rank].as_ref(), isolation: &NonAtomic, counters: &counters[rank] };
-        let team =
-            NodeTeam::new(&windows[rank], scene.aggregators, scene.window_bytes, 0, agreed[call].grain);
-        Operation::start(target, team, &accesses[call][rank], scene.calls[call].direction, agreed[call].first)
+        let (file, counters) = (files[rank].clone(), counters[rank].clone());
+        let target = Target { file, isolation: Arc::new(NonAtomic), counters };
+        let team = NodeTeam::new(
+            windows[rank].clone(),
+            scene.aggregators,
+            scene.window_bytes,
+            0,
+            agreed[call].grain,
+        );
+        Operation::start(
+            target,
+            team,
+            accesses[call][rank].clone(),
+            scene.calls[call].direction,
+            agreed[call].first,
+        )
     };
     let mut ends: Ends = vec![Vec::new(); scene.ranks];
     let mut under_way: Vec<_> = (0..scene.ranks).map(|rank| Some(start(rank, 0))).collect();

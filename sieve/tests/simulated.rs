@@ -114,18 +114,20 @@ fn together(
     files: &[Arc<dyn DriverFile>],
     direction: Direction,
     memories: Vec<Vec<u8>>,
-) -> Vec<(Vec<u8>, Transferred, Counters)> {
+) -> Vec<(Vec<u8>, Transferred, Arc<Counters>)> {
     let windows = LocalWindow::team(scene.ranks, 2 * scene.window_bytes as usize);
     let agreed = agreed(scene);
     std::thread::scope(|scope| {
         let ranks = memories.into_iter().zip(windows).enumerate().map(|(rank, (mut memory, window))| {
             let file = files[rank].clone();
             scope.spawn(move || {
-                let counters = Counters::default();
+                let counters = Arc::new(Counters::default());
                 let access = access(scene, rank, &mut memory);
-                let target = Target { file: file.as_ref(), isolation: &NonAtomic, counters: &counters };
-                let team = NodeTeam::new(&window, scene.aggregators, scene.window_bytes, 0, agreed.grain);
-                let done = two_phase::run(target, team, &access, direction, agreed.first);
+                let target =
+                    Target { file: file.clone(), isolation: Arc::new(NonAtomic), counters: counters.clone() };
+                let team =
+                    NodeTeam::new(Arc::new(window), scene.aggregators, scene.window_bytes, 0, agreed.grain);
+                let done = two_phase::run(target, team, access, direction, agreed.first);
                 (memory, done, counters)
             })
         });
@@ -198,11 +200,11 @@ proptest! {
     #[test]
     fn independent_moves_exactly_the_asked_bytes_and_copies_none_twice(scene in scenes()) {
         let file = fresh_file(&scene);
-        let counters = Counters::default();
-        let target = Target { file: file.as_ref(), isolation: &NonAtomic, counters: &counters };
+        let counters = Arc::new(Counters::default());
+        let target = Target { file: file.clone(), isolation: Arc::new(NonAtomic), counters: counters.clone() };
         for rank in 0..scene.ranks {
             let mut memory = scene.spread(&scene.payload(rank));
-            let done = independent::run(target, &access(&scene, rank, &mut memory), Direction::Write);
+            let done = independent::run(&target, &access(&scene, rank, &mut memory), Direction::Write);
             prop_assert_eq!(done.bytes, scene.payload(rank).len() as u64);
         }
         prop_assert!(contents(file.as_ref()) == scene.expected_file());
@@ -210,7 +212,7 @@ proptest! {
         prop_assert!(Counters::get(&counters.copied_bytes) <= payload);
         for rank in 0..scene.ranks {
             let mut memory = scene.spread(&vec![0; scene.payload(rank).len()]);
-            let done = independent::run(target, &access(&scene, rank, &mut memory), Direction::Read);
+            let done = independent::run(&target, &access(&scene, rank, &mut memory), Direction::Read);
             prop_assert_eq!(done.bytes, scene.payload(rank).len() as u64);
             prop_assert!(memory == scene.spread(&scene.payload(rank)));
         }
@@ -226,10 +228,10 @@ proptest! {
         file.set_len(0).expect("memory truncates");
         file.write_all_at(0, &whole).expect("memory writes");
         let alone = |rank: usize| {
-            let counters = Counters::default();
-            let target = Target { file: file.as_ref(), isolation: &NonAtomic, counters: &counters };
+            let counters = Arc::new(Counters::default());
+            let target = Target { file: file.clone(), isolation: Arc::new(NonAtomic), counters: counters.clone() };
             let mut memory = scene.spread(&vec![0; scene.payload(rank).len()]);
-            let done = independent::run(target, &access(&scene, rank, &mut memory), Direction::Read);
+            let done = independent::run(&target, &access(&scene, rank, &mut memory), Direction::Read);
             (memory, done, counters)
         };
         let files = vec![file.clone(); scene.ranks];

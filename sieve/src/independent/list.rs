@@ -13,7 +13,7 @@ use crate::{Target, Transferred};
 pub const BATCH_TRANSFERS: usize = 1024;
 
 /// Carries `access` out, piece by piece.
-pub(super) fn run(target: Target<'_>, access: &Access, direction: Direction) -> Transferred {
+pub(super) fn run(target: &Target, access: &Access, direction: Direction) -> Transferred {
     let mut pieces = Pieces::new(access);
     let mut outcome = Transferred::default();
     let mut transfers =

@@ -64,7 +64,7 @@ pub fn choose(access: &Access, direction: Direction) -> Way {
 ///
 /// `bytes` of the outcome counts the bytes from the start of the access that were moved: short without an error where a
 /// read meets the end of the file.
-pub fn run(target: Target<'_>, access: &Access, direction: Direction) -> Transferred {
+pub fn run(target: &Target, access: &Access, direction: Direction) -> Transferred {
     if access.bytes() == 0 {
         return Transferred::default();
     }

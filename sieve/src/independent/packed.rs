@@ -11,7 +11,7 @@ use crate::counters::Counters;
 use crate::{Target, Transferred};
 
 /// Carries `access` out, window by window.
-pub(super) fn run(target: Target<'_>, access: &Access, direction: Direction) -> Transferred {
+pub(super) fn run(target: &Target, access: &Access, direction: Direction) -> Transferred {
     let byte = Datatype::named(Named::Byte);
     let Ok(flat) = Tiled::new(byte.layout().clone(), access.bytes()) else {
         return super::list::run(target, access, direction);
@@ -32,7 +32,7 @@ pub(super) fn run(target: Target<'_>, access: &Access, direction: Direction) -> 
 }
 
 struct Packed<'a> {
-    target: Target<'a>,
+    target: &'a Target,
     access: &'a Access,
     direction: Direction,
     copy: TypedCopy,

@@ -24,7 +24,7 @@ pub(super) fn with_window<T>(call: impl FnOnce(&mut [u8]) -> T) -> T {
 }
 
 /// Reads a monotone access.
-pub(super) fn read(target: Target<'_>, access: &Access) -> Transferred {
+pub(super) fn read(target: &Target, access: &Access) -> Transferred {
     with_window(|window| {
         let copy = TypedCopy::new(access.file().clone(), access.memory().tiled().clone());
         let mut outcome = Transferred::default();
@@ -35,7 +35,7 @@ pub(super) fn read(target: Target<'_>, access: &Access) -> Transferred {
 
 /// Reads the next window and copies its runs out. False if the access is over.
 fn fill(
-    target: Target<'_>,
+    target: &Target,
     access: &Access,
     copy: &TypedCopy,
     window: &mut [u8],

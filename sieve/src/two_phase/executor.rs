@@ -38,11 +38,11 @@ enum Phase {
 /// are copied out while those of the next are read and those after that marked. Before barrier `g` the maps of turn `g % 2`
 /// are marked, and for a write the data of turn `g % 2` filled; after it, a read fills the data of the other turn. So what is
 /// in use after a barrier is never what the next access fills first, and accesses need no barrier between them.
-pub struct Operation<'a> {
-    target: Target<'a>,
-    team: NodeTeam<'a>,
+pub struct Operation {
+    target: Target,
+    team: NodeTeam,
     direction: Direction,
-    part: Part<'a>,
+    part: Part,
     phase: Phase,
     barrier: Option<Barriers>,
     /// The round whose windows are marked (and for a write filled) before the barrier that is waited for.
@@ -59,18 +59,12 @@ pub struct Operation<'a> {
     error: Option<Failure>,
 }
 
-impl<'a> Operation<'a> {
+impl Operation {
     /// Begins, without waiting for anybody. See [`super::run`] for the arguments.
     ///
     /// # Panics
     /// If `access` is not monotone.
-    pub fn start(
-        target: Target<'a>,
-        team: NodeTeam<'a>,
-        access: &'a Access,
-        direction: Direction,
-        first: u64,
-    ) -> Self {
+    pub fn start(target: Target, team: NodeTeam, access: Access, direction: Direction, first: u64) -> Self {
         assert!(access.is_monotone(), "two-phase needs offsets that never decrease");
         let mut operation = Self {
             target,
@@ -90,7 +84,7 @@ impl<'a> Operation<'a> {
         };
         if first != u64::MAX {
             operation.phase = Phase::Round;
-            let buffer = team.shared.barriers().parity();
+            let buffer = operation.team.shared.barriers().parity();
             operation.begin_round(first, buffer);
             operation.come();
         }
@@ -131,7 +125,7 @@ impl<'a> Operation<'a> {
         self.barrier = None;
         match self.phase {
             Phase::Round => {
-                let told = heard(self.team.shared, barrier);
+                let told = heard(self.team.shared.as_ref(), barrier);
                 match self.direction {
                     Direction::Write if told.overlap && told.good_end == u64::MAX => {
                         self.take_turn(0, told, barrier.parity());
@@ -261,7 +255,7 @@ impl<'a> Operation<'a> {
     }
 
     fn tell(&mut self, told: Told) {
-        match tell(self.team.shared, told) {
+        match tell(self.team.shared.as_ref(), told) {
             Ok(barrier) => self.barrier = Some(barrier),
             Err(error) => self.fail(error.into()),
         }
@@ -312,7 +306,7 @@ impl<'a> Operation<'a> {
         let span = window.file.clone();
         let footprint = Footprint { span, writes: self.direction == Direction::Write };
         let guard = self.target.isolation.enter(&footprint);
-        let mut io = WindowIo::new(self.target, self.direction, window.file.start, window.data);
+        let mut io = WindowIo::new(&self.target, self.direction, window.file.start, window.data);
         if let Err(error) = &guard {
             // nothing is moved, but the marks must be cleared all the same
             tracing::debug!(%error, "window not isolated");

@@ -10,7 +10,7 @@ use crate::{Failure, Target};
 
 /// The transfers of one window, in batches.
 pub(super) struct WindowIo<'a> {
-    target: Target<'a>,
+    target: &'a Target,
     direction: Direction,
     file_start: u64,
     data: *mut u8,
@@ -21,7 +21,7 @@ pub(super) struct WindowIo<'a> {
 }
 
 impl<'a> WindowIo<'a> {
-    pub(super) fn new(target: Target<'a>, direction: Direction, file_start: u64, data: *mut u8) -> Self {
+    pub(super) fn new(target: &'a Target, direction: Direction, file_start: u64, data: *mut u8) -> Self {
         Self { target, direction, file_start, data, runs: Vec::new(), good_end: u64::MAX, error: None }
     }
 

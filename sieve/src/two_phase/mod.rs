@@ -21,6 +21,8 @@ mod io;
 mod slots;
 mod window;
 
+use std::sync::Arc;
+
 use capulet_comm::NodeShared;
 
 use crate::access::Access;
@@ -32,22 +34,22 @@ pub use executor::Operation;
 pub const PAGE_BYTES: u64 = 4096;
 
 /// The ranks of a node and how they share the work.
-#[derive(Debug, Clone, Copy)]
-pub struct NodeTeam<'a> {
-    shared: &'a dyn NodeShared,
+#[derive(Debug, Clone)]
+pub struct NodeTeam {
+    shared: Arc<dyn NodeShared>,
     aggregators: usize,
     window_bytes: u64,
     align_bytes: u64,
     unit_bytes: u64,
 }
 
-impl<'a> NodeTeam<'a> {
+impl NodeTeam {
     /// A team on `shared`, with at most `aggregators` of its ranks as aggregators, windows of at most `window_bytes` (two of
     /// them must fit in `shared`), and windows that begin at whole stripes where a window holds whole stripes. `grain` has
     /// every bit that any rank's file offsets or run lengths have: it tells in which units bytes can be marked. All ranks
     /// of the node must pass the same values.
     pub fn new(
-        shared: &'a dyn NodeShared,
+        shared: Arc<dyn NodeShared>,
         aggregators: usize,
         window_bytes: u64,
         stripe_bytes: u64,
@@ -66,8 +68,8 @@ impl<'a> NodeTeam<'a> {
         let unit_bytes =
             (1_u64 << (grain | align_bytes | PAGE_BYTES | window_bytes).trailing_zeros()).min(window_bytes);
         Self {
-            shared,
             aggregators: aggregators.clamp(1, shared.ranks()),
+            shared,
             window_bytes,
             align_bytes,
             unit_bytes,
@@ -97,12 +99,6 @@ impl<'a> NodeTeam<'a> {
 ///
 /// # Panics
 /// If `access` is not monotone: the planner never lets one come here.
-pub fn run(
-    target: Target<'_>,
-    team: NodeTeam<'_>,
-    access: &Access,
-    direction: Direction,
-    first: u64,
-) -> Transferred {
+pub fn run(target: Target, team: NodeTeam, access: Access, direction: Direction, first: u64) -> Transferred {
     Operation::start(target, team, access, direction, first).wait()
 }

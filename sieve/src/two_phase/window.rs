@@ -23,9 +23,9 @@ pub(super) struct Window<'a> {
     pub(super) map: &'a [AtomicU64],
 }
 
-impl<'a> NodeTeam<'a> {
+impl NodeTeam {
     /// The window of aggregator `index` in the round at `base`, with the data and the map of these turns.
-    pub(super) fn window(&self, base: u64, index: usize, data_turn: usize, map_turn: usize) -> Window<'a> {
+    pub(super) fn window(&self, base: u64, index: usize, data_turn: usize, map_turn: usize) -> Window<'_> {
         let rank = self.rank_of(index);
         let start = base.saturating_add(self.window_bytes * index as u64);
         let map = self.shared.map(rank);
@@ -51,14 +51,14 @@ impl<'a> NodeTeam<'a> {
 }
 
 /// One rank's part of an access, and how its bytes get to windows and back.
-pub(super) struct Part<'a> {
-    pub(super) access: &'a Access,
+pub(super) struct Part {
+    pub(super) access: Access,
     direction: Direction,
     copy: TypedCopy,
 }
 
-impl<'a> Part<'a> {
-    pub(super) fn new(access: &'a Access, direction: Direction) -> Self {
+impl Part {
+    pub(super) fn new(access: Access, direction: Direction) -> Self {
         let memory = access.memory().tiled().clone();
         let file = access.file().clone();
         let copy = match direction {
