@@ -8,7 +8,7 @@ use plotters::prelude::{BitMapBackend, IntoDrawingArea, SeriesLabelPosition, WHI
 use crate::bars::{BarChart, Bars};
 use crate::error::Error;
 use crate::lines::{Line, LineChart};
-use crate::style::{Area, OURS, nth_color};
+use crate::style::{Area, OURS, nth_look};
 
 const MPIS: [&str; 4] = ["openmpi", "openmpi5", "mpich", "mpich5"];
 
@@ -111,14 +111,12 @@ fn flash_lines(rows: &[&Row], op: &str, variables: u64, name: &str, at: usize) -
     [
         Line {
             name: format!("{OURS}: {name}"),
-            color: nth_color(2 * at),
-            is_ours: true,
+            look: nth_look(2 * at, true),
             points: points(|row| Some(row.ours)),
         },
         Line {
             name: format!("best MPI: {name}"),
-            color: nth_color(2 * at + 1),
-            is_ours: false,
+            look: nth_look(2 * at + 1, false),
             points: points(|row| row.peer),
         },
     ]
@@ -152,8 +150,8 @@ fn speed_ups<'a>(title: &'a str, rows: &[&Row], op: &str) -> LineChart<'a> {
         if let Some(line) = lines.iter_mut().find(|line| line.name == pair) {
             line.points.push(point);
         } else {
-            let color = nth_color(lines.len());
-            lines.push(Line { name: pair.to_owned(), color, is_ours: lines.len() < 8, points: vec![point] });
+            let look = nth_look(lines.len(), false);
+            lines.push(Line { name: pair.to_owned(), look, points: vec![point] });
         }
     }
     LineChart {

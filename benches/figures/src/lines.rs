@@ -1,18 +1,20 @@
 //! Lines over a logarithmic axis of counts.
 
 use plotters::prelude::{
-    ChartBuilder, Circle, Color, IntoFont, IntoLogRange, LineSeries, PathElement, RGBColor,
-    SeriesLabelPosition, WHITE,
+    ChartBuilder, Circle, Color, IntoFont, IntoLogRange, LineSeries, PathElement, SeriesLabelPosition,
+    TriangleMarker, WHITE,
 };
 
 use crate::error::Error;
-use crate::style::{Area, FAINT, GRAY, LABEL, SMALL, TITLE, line};
+use crate::style::{Area, FAINT, GRAY, LABEL, Look, Mark, SMALL, TITLE, line};
+
+/// The radius of a mark, in pixels.
+const MARK: i32 = 3;
 
 /// A line: points by increasing count.
 pub(crate) struct Line {
     pub(crate) name: String,
-    pub(crate) color: RGBColor,
-    pub(crate) is_ours: bool,
+    pub(crate) look: Look,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
@@ -50,9 +52,11 @@ impl LineChart<'_> {
             let is_point = self.lines.iter().any(|line| line.points.iter().any(near));
             if is_point { format!("{x:.0}") } else { String::new() }
         };
+        let level_label = |y: &f64| level_label(*y);
         chart
             .configure_mesh()
             .x_label_formatter(&label)
+            .y_label_formatter(&level_label)
             .light_line_style(WHITE)
             .bold_line_style(FAINT)
             .label_style(SMALL)
@@ -63,13 +67,20 @@ impl LineChart<'_> {
         if let Some(level) = self.level {
             chart.draw_series(LineSeries::new([(left, level), (right, level)], GRAY.stroke_width(2)))?;
         }
-        for Line { name, color, is_ours, points } in &self.lines {
-            let style = line(*color, *is_ours);
+        for Line { name, look, points } in &self.lines {
+            let look = *look;
             chart
-                .draw_series(LineSeries::new(points.iter().copied(), style))?
+                .draw_series(LineSeries::new(points.iter().copied(), line(look)))?
                 .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-            chart.draw_series(points.iter().map(|point| Circle::new(*point, 3, color.filled())))?;
+                .legend(move |at| sample(at, look));
+            let points = points.iter().copied();
+            let fill = look.color.filled();
+            match look.mark {
+                Mark::Circle => chart.draw_series(points.map(|point| Circle::new(point, MARK, fill)))?,
+                Mark::Triangle => {
+                    chart.draw_series(points.map(|point| TriangleMarker::new(point, 2 * MARK, fill)))?
+                }
+            };
         }
         chart
             .configure_series_labels()
@@ -82,10 +93,51 @@ impl LineChart<'_> {
     }
 }
 
+/// The sample of a line in the legend: with the mark that stands at its points, unless that is the usual one.
+fn sample((x, y): (i32, i32), look: Look) -> PathElement<(i32, i32)> {
+    let bump: &[(i32, i32)] = match look.mark {
+        Mark::Circle => &[],
+        Mark::Triangle => &[(3, 0), (9, -8), (15, 0), (3, 0)],
+    };
+    let path = [&[(0, 0)], bump, &[(18, 0)]].concat();
+    PathElement::new(path.into_iter().map(|(dx, dy)| (x + dx, y + dy)).collect::<Vec<_>>(), line(look))
+}
+
+/// A label of a logarithmic axis: at 1, 2 and 5 of each power of ten, for more would run into each other; without the
+/// digits that a sum of tenths brings in.
+fn level_label(y: f64) -> String {
+    let exponent = y.log10().floor() as i32;
+    let digits = y / 10_f64.powi(exponent);
+    let near = |wanted: f64| (digits - wanted).abs() < 1e-6;
+    if [1.0, 2.0, 5.0, 10.0].into_iter().any(near) {
+        format!("{y:.*}", usize::try_from(-exponent).unwrap_or(0))
+    } else {
+        String::new()
+    }
+}
+
 /// The least and the largest value, of positive ones.
 fn hull(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.filter(|value| value.is_finite() && *value > 0.0).fold(None, |hull, value| match hull {
         None => Some((value, value)),
         Some((low, high)) => Some((f64::min(low, value), f64::max(high, value))),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::level_label;
+
+    #[test]
+    fn labels_stand_at_1_2_and_5_and_are_short() {
+        // As the axis makes them: a power of ten and its multiples, by sums.
+        let marks = |power: f64| (0..=9).map(move |i| power * (1.0 + f64::from(i)));
+        let labels: Vec<String> = [0.01, 0.1, 1.0, 100.0]
+            .into_iter()
+            .flat_map(marks)
+            .map(level_label)
+            .filter(|l| !l.is_empty())
+            .collect();
+        assert_eq!(labels.join(" "), "0.01 0.02 0.05 0.1 0.1 0.2 0.5 1 1 2 5 10 100 200 500 1000");
+    }
 }

@@ -35,8 +35,23 @@ pub(crate) fn color(name: &str) -> RGBColor {
     }
 }
 
-/// What lines that differ by their place in a list look like.
-pub(crate) fn nth_color(n: usize) -> RGBColor {
+/// What a line looks like.
+#[derive(Clone, Copy)]
+pub(crate) struct Look {
+    pub(crate) color: RGBColor,
+    pub(crate) mark: Mark,
+    pub(crate) is_broad: bool,
+}
+
+/// What stands at the points of a line.
+#[derive(Clone, Copy)]
+pub(crate) enum Mark {
+    Circle,
+    Triangle,
+}
+
+/// What lines that differ by their place in a list look like: where the colors are used up they return with another mark.
+pub(crate) fn nth_look(n: usize, is_broad: bool) -> Look {
     const COLORS: [RGBColor; 8] = [
         RGBColor(213, 94, 0),
         RGBColor(0, 114, 178),
@@ -47,10 +62,11 @@ pub(crate) fn nth_color(n: usize) -> RGBColor {
         RGBColor(90, 90, 90),
         RGBColor(140, 86, 75),
     ];
-    COLORS[n % COLORS.len()]
+    let mark = if n < COLORS.len() { Mark::Circle } else { Mark::Triangle };
+    Look { color: COLORS[n % COLORS.len()], mark, is_broad }
 }
 
 /// A line; our own is broad.
-pub(crate) fn line(color: RGBColor, is_ours: bool) -> ShapeStyle {
-    color.stroke_width(if is_ours { 4 } else { 2 })
+pub(crate) fn line(look: Look) -> ShapeStyle {
+    look.color.stroke_width(if look.is_broad { 4 } else { 2 })
 }
