@@ -141,11 +141,14 @@ impl Layout {
 
     /// Memory that the layout holds, itself included, in bytes; what it shares with other layouts counts too.
     ///
-    /// At most some hundred bytes and, for each listed run: 4 bytes if all are of one length and lie within 2 GiB, or 8 (and so
-    /// for each part of a run, if nearly all are of one length); with lengths of their own 8, or 16, and a directory of 4
-    /// bytes for every 128 runs. Dense lists take a bit and a half for each place or less, and what is strided or recurs
-    /// takes nothing. So a list is never larger here than the arguments of 4 or 8 bytes that it was made from, but for the
-    /// directory.
+    /// At most some hundred bytes (1,280 where nodes nest) and, for each listed run: 4 bytes if all are of one length and lie
+    /// within 2 GiB, or 8 (and so for each part of a run, if nearly all are of one length); with lengths of their own 8 within
+    /// 2 GiB and as many bytes of data, or 16, and a directory of 4 bytes for every 64 runs or more. Dense lists take a bit and a
+    /// half for each place or less, and what is strided or recurs takes nothing.
+    ///
+    /// So a list is never larger here than its arguments of 8 bytes, but for the nodes and the directory. Nor than
+    /// arguments of 4 bytes each, an MPI program's `int`s, where the runs lie within 2 GiB: an `int` counts elements, and what
+    /// lies further apart takes twice the `int`s.
     pub fn heap_bytes(&self) -> usize {
         let mut seen = HashSet::new();
         size_of::<Self>() + self.root.as_ref().map_or(0, |root| heap_bytes(root, &mut seen))
