@@ -369,7 +369,12 @@ fn list_tree() -> impl Strategy<Value = Tree> {
     ]
 }
 
-/// Trees with more runs than the library writes out as a list, and at most 1,500.
+/// What the oracle writes out at most, in bytes, and the runs of trees with many. Under Miri all takes a thousand times as
+/// long: the trees are smaller there, but lists are as long as lists are.
+const BYTES_MAX: u64 = if cfg!(miri) { 2_500 } else { 20_000 };
+const RUNS_MAX: usize = if cfg!(miri) { 200 } else { 1_500 };
+
+/// Trees with more runs than the library writes out as a list.
 pub(crate) fn tree_of_many_runs() -> impl Strategy<Value = Tree> {
     let trees = prop_oneof![
         4 => growing_tree(),
@@ -378,8 +383,8 @@ pub(crate) fn tree_of_many_runs() -> impl Strategy<Value = Tree> {
         1 => (list_tree(), 0..5000_i64, list_tree()).prop_map(|(one, at, other)| Tree::Struct(vec![(1, 0, one), (1, at, other)])),
     ];
     trees.prop_filter("the number of runs", |tree| {
-        let many = bytes_at_most(tree) <= 20_000;
-        many && (33..=1500).contains(&runs_of(&tree.type_map().bytes(1)).len())
+        let many = bytes_at_most(tree) <= BYTES_MAX;
+        many && (33..=RUNS_MAX).contains(&runs_of(&tree.type_map().bytes(1)).len())
     })
 }
 
@@ -391,7 +396,7 @@ pub(crate) fn any_tree(bytes_max: usize) -> impl Strategy<Value = Tree> {
 /// Trees whose stream has between `low` and `high` bytes.
 pub(crate) fn tree_of_bytes(low: usize, high: usize) -> impl Strategy<Value = Tree> {
     tree().prop_filter("the size of the stream", move |tree| {
-        bytes_at_most(tree) <= 20_000 && (low..=high).contains(&tree.type_map().bytes(1).len())
+        bytes_at_most(tree) <= BYTES_MAX && (low..=high).contains(&tree.type_map().bytes(1).len())
     })
 }
 
