@@ -22,6 +22,8 @@
 //! where neighbors touch: both copy faster and take less memory. Lists of runs of really different lengths are not cut into
 //! units of their greatest common divisor.
 
+use smallvec::SmallVec;
+
 use crate::lists::Place;
 use crate::period::period;
 use crate::piece::{Dim, Leaf, Piece};
@@ -45,16 +47,52 @@ pub(crate) fn repeat(mut piece: Piece, n: u64, stride: i64) -> Option<Piece> {
     if n < 2 {
         return (n == 1).then_some(piece);
     }
+    if touches_at(&piece, stride) {
+        return Some(Piece::block(piece.base, piece.facts.size * n));
+    }
     let unit = piece.facts.size;
-    if piece.as_block().is_some_and(|bytes| i64::try_from(bytes) == Ok(stride)) {
-        return Some(Piece::block(piece.base, unit * n));
-    }
     piece.facts = piece.facts.repeated(n, stride);
-    match piece.dims.last_mut() {
-        Some(dim) if i128::from(dim.n) * i128::from(dim.stride) == i128::from(stride) => dim.n *= n,
-        _ => piece.dims.push(Dim { n, stride, unit }),
-    }
+    lengthen(&mut piece.dims, Dim { n, stride, unit });
     Some(piece)
+}
+
+/// As [`repeat`], for `n` of at least 1, of a piece that is not given away.
+#[inline]
+pub(crate) fn instances(piece: &Piece, n: u64, stride: i64) -> Piece {
+    let Piece { base, facts, .. } = *piece;
+    if n > 1 && touches_at(piece, stride) {
+        return Piece::block(base, facts.size * n);
+    }
+    let next = Dim { n, stride, unit: facts.size };
+    // Few dimensions are written as they are: moving them is what takes the time here.
+    let dims = match &piece.dims[..] {
+        [] => SmallVec::from_buf_and_len([next; 2], usize::from(n > 1)),
+        [one] if n == 1 => SmallVec::from_buf_and_len([*one; 2], 1),
+        [one] if !one.is_gone_on_with(stride) => SmallVec::from_buf([*one, next]),
+        some => {
+            let mut dims = SmallVec::from_slice(some);
+            if n > 1 {
+                lengthen(&mut dims, next);
+            }
+            dims
+        }
+    };
+    let facts = if n == 1 { facts } else { facts.repeated(n, stride) };
+    Piece { base, dims, leaf: piece.leaf.clone(), facts }
+}
+
+/// Whether the piece is a run that repetitions at `stride` make longer.
+fn touches_at(piece: &Piece, stride: i64) -> bool {
+    piece.as_block().is_some_and(|bytes| i64::try_from(bytes) == Ok(stride))
+}
+
+/// Adds an outer repetition; one that goes on where the one inside ends makes that longer.
+#[inline]
+fn lengthen(dims: &mut SmallVec<[Dim; 2]>, next: Dim) {
+    match dims.last_mut() {
+        Some(dim) if dim.is_gone_on_with(next.stride) => dim.n *= next.n,
+        _ => dims.push(next),
+    }
 }
 
 /// `body` at each displacement. If the body is a run, neighbors must not touch.

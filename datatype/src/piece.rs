@@ -164,7 +164,18 @@ fn address<T>(shared: &Arc<T>) -> usize {
     Arc::as_ptr(shared).addr()
 }
 
+impl Dim {
+    /// Whether repetitions of this that are `stride` bytes apart make it longer.
+    pub(crate) fn is_gone_on_with(&self, stride: i64) -> bool {
+        i128::from(self.n) * i128::from(self.stride) == i128::from(stride)
+    }
+}
+
 pub(crate) fn gcd(mut a: u64, mut b: u64) -> u64 {
+    // What most sizes are, and divisions are slow.
+    if a.is_power_of_two() {
+        return 1 << a.trailing_zeros().min(b.trailing_zeros());
+    }
     while b != 0 {
         (a, b) = (b, a % b);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::canon::repeat;
+use crate::canon::instances;
 use crate::error::{Result, TypeError, overflow};
 use crate::layout::Layout;
 use crate::locate::{bytes_below, offset_of};
@@ -34,10 +34,11 @@ impl Tiled {
     /// # Errors
     /// [`TypeError::Overflow`] if the bytes, or an offset, do not fit in `i64`.
     pub fn new(layout: Arc<Layout>, count: u64) -> Result<Self> {
+        let extent = layout.extent();
         let root = match layout.root() {
             Some(piece) if count > 0 => {
-                check(piece, count, layout.extent())?;
-                repeat(piece.clone(), count, layout.extent())
+                check(piece, count, extent)?;
+                Some(instances(piece, count, extent))
             }
             _ => None,
         };
@@ -49,7 +50,7 @@ impl Tiled {
     pub fn until(layout: Arc<Layout>, end: i64) -> Self {
         let count = layout.root().map_or(0, |piece| count_until(piece, layout.extent(), end));
         let root = match layout.root() {
-            Some(piece) if count > 0 => repeat(piece.clone(), count, layout.extent()),
+            Some(piece) if count > 0 => Some(instances(piece, count, layout.extent())),
             _ => None,
         };
         Self { layout, count, root }

@@ -67,6 +67,43 @@ fn thirteen_pairs_at_any_count() -> Result<()> {
     Ok(())
 }
 
+/// Programs that are made for one copy each, at every range: nothing outside of it is written.
+#[test]
+fn every_range_of_small_pairs() -> Result<()> {
+    for count in if cfg!(miri) { vec![2] } else { vec![1, 5, 6] } {
+        for pair in pairs(count)? {
+            let (source, target) = pair.tiled(count)?;
+            let bytes = source.size() as usize;
+            if bytes > if cfg!(miri) { 32 } else { 400 } {
+                continue;
+            }
+            let memory = pattern(memory_bytes(&source));
+            let place = |tiled: &Tiled, at: usize| tiled.offset_of(at as u64) as usize + MARGIN;
+            let places: Vec<_> = (0..bytes).map(|at| (place(&source, at), place(&target, at))).collect();
+            let kept = TypedCopy::fresh(source.clone(), target.clone());
+            let mut found = vec![CANARY; memory_bytes(&target)];
+            for start in 0..bytes {
+                for end in start + 1..=bytes {
+                    // A program for each range would take its time: for some.
+                    let fresh = TypedCopy::fresh(source.clone(), target.clone());
+                    let copy = if (start + end) % 8 == 0 { &fresh } else { &kept };
+                    found.fill(CANARY);
+                    let (from, to) = (memory[MARGIN..].as_ptr(), found[MARGIN..].as_mut_ptr());
+                    // SAFETY: both memories hold their types behind the margin, and they are two vectors.
+                    unsafe { copy.run(from, start as u64, to, start as u64, (end - start) as u64) };
+                    for &(from, to) in &places[start..end] {
+                        assert_eq!(found[to], memory[from], "{} {start}..{end}", pair.name);
+                        found[to] = CANARY;
+                    }
+                    let written = found.iter().position(|byte| *byte != CANARY);
+                    assert_eq!(written, None, "{} {start}..{end}: outside of the range", pair.name);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn thirteen_pairs_at_odd_ranges() -> Result<()> {
     let count = if cfg!(miri) { 5 } else { 40 };

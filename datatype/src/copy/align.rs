@@ -2,8 +2,11 @@
 //!
 //! The outermost repetition of a side has no end here, as a copy never leaves its range: so one program serves all counts.
 
-use smallvec::{SmallVec, smallvec};
+use std::mem;
 
+use smallvec::SmallVec;
+
+use super::listing::Listing;
 use super::nest::NestDim;
 use super::template::{MOVES_MAX, Template};
 use crate::piece::{Dim, Leaf, Piece, gcd};
@@ -13,18 +16,11 @@ const UNBOUNDED: u64 = u64::MAX;
 /// A list against consecutive bytes is walked as fast as a template runs; only short ones, repeated, gain.
 const LISTED_MOVES_MAX: u64 = 64;
 
-type Dims = SmallVec<[NestDim; 4]>;
-type Reps = SmallVec<[Dim; 4]>;
+pub(super) type Dims = SmallVec<[NestDim; 4]>;
 
-/// Common repetitions over a body.
+/// What common repetitions are repetitions of.
 #[derive(Debug)]
-pub(super) struct Aligned {
-    pub(super) dims: Dims,
-    pub(super) body: AlignedBody,
-}
-
-#[derive(Debug)]
-pub(super) enum AlignedBody {
+pub(super) enum Body {
     /// A run, and where the first one lies on each side.
     Block {
         bytes: u64,
@@ -34,23 +30,46 @@ pub(super) enum AlignedBody {
     Template(Template),
 }
 
+/// What a side repeats without end: a piece, or instances of one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pattern<'a> {
+    pub(super) piece: &'a Piece,
+    /// The distance of two instances, in bytes, if there is more than one.
+    pub(super) extent: Option<i64>,
+}
+
 /// One side: repetitions of a unit, innermost first. Never without one; the last is unbounded.
 struct Side<'a> {
     root: &'a Piece,
-    reps: Reps,
+    reps: SmallVec<[Dim; 4]>,
     /// A single run, however long.
     is_dense: bool,
 }
 
+/// Repetitions of a side, innermost first: one of its own, if any, inside of some of the side.
+type Reps<'a> = (Option<Dim>, &'a [Dim]);
+
 impl<'a> Side<'a> {
-    fn new(root: &'a Piece) -> Self {
-        let mut reps: Reps = root.dims.iter().copied().collect();
-        match reps.last_mut() {
-            Some(outermost) => outermost.n = UNBOUNDED,
-            // A single instance: there is no second one to place.
-            None => reps.push(Dim { n: UNBOUNDED, stride: 0, unit: root.facts.size }),
+    /// Not a side yet: see [`Side::set`]. Its list is made where it stays, as moving it would take as long.
+    fn unset(root: &'a Piece) -> Self {
+        Self { root, reps: SmallVec::new(), is_dense: false }
+    }
+
+    fn set(&mut self, Pattern { piece: root, extent }: Pattern<'a>) {
+        let reps = &mut self.reps;
+        for dim in &root.dims {
+            reps.push(*dim);
         }
-        Self { root, reps, is_dense: root.as_block().is_some() }
+        let block = root.as_block().and_then(|bytes| i64::try_from(bytes).ok());
+        self.is_dense = block.is_some() && (extent.is_none() || extent == block);
+        let unit = root.facts.size;
+        match (reps.last_mut(), extent) {
+            (Some(outermost), None) => outermost.n = UNBOUNDED,
+            (Some(outermost), Some(extent)) if outermost.is_gone_on_with(extent) => outermost.n = UNBOUNDED,
+            (_, Some(extent)) if !self.is_dense => reps.push(Dim { n: UNBOUNDED, stride: extent, unit }),
+            // A single instance: there is no second one to place.
+            _ => reps.push(Dim { n: UNBOUNDED, stride: 0, unit }),
+        }
     }
 
     /// Stream bytes of the leaf.
@@ -59,30 +78,30 @@ impl<'a> Side<'a> {
     }
 
     /// The repetitions of a side of consecutive bytes, which suits any unit.
-    fn dense_reps(unit: u64) -> Reps {
-        smallvec![Dim { n: UNBOUNDED, stride: unit as i64, unit }]
+    fn dense_reps(unit: u64) -> Reps<'static> {
+        (Some(Dim { n: UNBOUNDED, stride: unit as i64, unit }), &[])
     }
 
     /// The repetitions around blocks of `granule` bytes, into which the leaf, a block, falls.
-    fn reps_of(&self, granule: u64) -> Reps {
+    fn reps_of(&self, granule: u64) -> Reps<'_> {
         if self.is_dense {
             return Self::dense_reps(granule);
         }
-        let mut reps = self.reps.clone();
         let inside = self.leaf_bytes() / granule;
-        if inside > 1 {
-            reps.insert(0, Dim { n: inside, stride: granule as i64, unit: granule });
-        }
-        reps
+        let own = (inside > 1).then_some(Dim { n: inside, stride: granule as i64, unit: granule });
+        (own, &self.reps)
     }
 
     /// The repetitions from `level` on, around a unit of `unit` bytes; `None` if the unit is cut by the end of a row.
-    fn reps_above(&self, level: usize, unit: u64) -> Option<Reps> {
+    fn reps_above(&self, level: usize, unit: u64) -> Option<Reps<'_>> {
         if self.is_dense {
             return Some(Self::dense_reps(unit));
         }
-        let mut reps: Reps = self.reps[level..].iter().copied().collect();
-        let rep = &mut reps[0];
+        let mut rep = self.reps[level];
+        let rest = &self.reps[level + 1..];
+        if rep.unit == unit {
+            return Some((Some(rep), rest));
+        }
         let inside = unit / rep.unit;
         if rep.n != UNBOUNDED {
             if !rep.n.is_multiple_of(inside) {
@@ -92,10 +111,7 @@ impl<'a> Side<'a> {
         }
         rep.stride = rep.stride.wrapping_mul(inside as i64);
         rep.unit = unit;
-        if rep.n == 1 {
-            reps.remove(0);
-        }
-        Some(reps)
+        Some(((rep.n != 1).then_some(rep), rest))
     }
 
     /// At most so many runs in one unit of `level`.
@@ -103,17 +119,19 @@ impl<'a> Side<'a> {
         if self.is_dense {
             return 0;
         }
-        let outside =
-            self.root.dims.iter().skip(level).fold(1_u64, |product, dim| product.saturating_mul(dim.n));
-        self.root.facts.blocks.div_ceil(outside)
+        let outside = self.root.dims.iter().skip(level);
+        match outside.fold(1_u64, |product, dim| product.saturating_mul(dim.n)) {
+            1 => self.root.facts.blocks,
+            outside => self.root.facts.blocks.div_ceil(outside),
+        }
     }
 
-    /// The first `bytes` bytes behind `phase` as a piece: whole units of `level`.
+    /// The first `bytes` bytes as a piece: whole units of `level`.
     fn cut(&self, level: usize, bytes: u64) -> Piece {
-        let mut piece = self.root.clone();
         if self.is_dense {
-            return Piece::block(piece.base, bytes);
+            return Piece::block(self.root.base, bytes);
         }
+        let mut piece = self.root.clone();
         let rep = self.reps[level];
         let n = bytes.div_ceil(rep.unit);
         piece.dims.truncate(level);
@@ -123,25 +141,41 @@ impl<'a> Side<'a> {
         piece.facts.size = rep.unit.saturating_mul(n);
         piece
     }
+
+    /// The runs of units of `level`, without end, where they can be listed without walkers.
+    fn listed(&self, level: usize) -> Option<Listing<'_>> {
+        if self.is_dense {
+            return Some(Listing::consecutive(self.root.base));
+        }
+        Listing::new(self.root, &self.reps[..=level])
+    }
 }
 
-/// Both sides as one nest, where stream byte 0 of the target meets byte `phase` of the source; `None` where the body would
-/// be long, so that two walkers do as well. O(description), and O(moves) for a template.
-pub(super) fn align(source: &Piece, target: &Piece, phase: u64) -> Option<Aligned> {
-    let (from, to) = (Side::new(source), Side::new(target));
+/// Both sides as one nest, where stream byte 0 of the target meets byte `phase` of the source: common repetitions, put in
+/// `dims`, of what is returned. `None` where the body would be long, so that two walkers do as well. O(description), and
+/// O(moves) for a template.
+pub(super) fn align(source: Pattern<'_>, target: Pattern<'_>, phase: u64, dims: &mut Dims) -> Option<Body> {
+    let (mut from, mut to) = (Side::unset(source.piece), Side::unset(target.piece));
+    from.set(source);
+    to.set(target);
     if phase == 0
-        && let Some(aligned) = align_blocks(&from, &to)
+        && let Some(block) = align_blocks(&from, &to, dims)
     {
-        return Some(aligned);
+        return Some(block);
     }
-    let fit = best_fit(&from, &to, phase)?;
-    let (from, to) = (from.cut(fit.source_level, phase + fit.unit), to.cut(fit.target_level, fit.unit));
-    let template = Template::new((&from, phase), &to, fit.unit)?;
-    Some(Aligned { dims: fit.dims, body: AlignedBody::Template(template) })
+    let Fit { source_level, target_level, unit } = best_fit(&from, &to, phase, dims)?;
+    if phase == 0
+        && let Some(mut from) = from.listed(source_level)
+        && let Some(mut to) = to.listed(target_level)
+    {
+        return Template::merged(&mut from, &mut to, unit).map(Body::Template);
+    }
+    let (from, to) = (from.cut(source_level, phase + unit), to.cut(target_level, unit));
+    Template::new((&from, phase), &to, unit).map(Body::Template)
 }
 
 /// Where both leaves are blocks: blocks of the greatest length that divides both.
-fn align_blocks(from: &Side<'_>, to: &Side<'_>) -> Option<Aligned> {
+fn align_blocks(from: &Side<'_>, to: &Side<'_>, dims: &mut Dims) -> Option<Body> {
     let is_block = |side: &Side<'_>| matches!(side.root.leaf, Leaf::Block(_));
     if !is_block(from) || !is_block(to) {
         return None;
@@ -151,9 +185,8 @@ fn align_blocks(from: &Side<'_>, to: &Side<'_>) -> Option<Aligned> {
         (true, false) => to.leaf_bytes(),
         (false, false) => gcd(from.leaf_bytes(), to.leaf_bytes()),
     };
-    let dims = common(&from.reps_of(bytes), &to.reps_of(bytes))?;
-    let body = AlignedBody::Block { bytes, source: from.root.base, target: to.root.base };
-    Some(Aligned { dims, body })
+    let is_one = common(from.reps_of(bytes), to.reps_of(bytes), dims);
+    is_one.then_some(Body::Block { bytes, source: from.root.base, target: to.root.base })
 }
 
 /// A template that could be.
@@ -162,15 +195,15 @@ struct Fit {
     target_level: usize,
     /// Stream bytes of the template.
     unit: u64,
-    dims: Dims,
 }
 
-/// The shortest template around which the repetitions of both sides are the same.
-fn best_fit(from: &Side<'_>, to: &Side<'_>, phase: u64) -> Option<Fit> {
+/// The shortest template around which the repetitions of both sides are the same, which are put in `dims`.
+fn best_fit(from: &Side<'_>, to: &Side<'_>, phase: u64, dims: &mut Dims) -> Option<Fit> {
     let levels = |side: &Side<'_>| if side.is_dense { 1 } else { side.reps.len() };
     // Behind a phase, only the unbounded repetition is one that has no seam.
     let first = if phase > 0 { levels(from) - 1 } else { 0 };
     let mut best: Option<Fit> = None;
+    let mut found = Dims::new();
     for source_level in first..levels(from) {
         for target_level in 0..levels(to) {
             let Some(unit) = common_unit(from, to, (source_level, target_level)) else { continue };
@@ -179,8 +212,9 @@ fn best_fit(from: &Side<'_>, to: &Side<'_>, phase: u64) -> Option<Fit> {
             }
             let reps = (from.reps_above(source_level, unit), to.reps_above(target_level, unit));
             let (Some(source_reps), Some(target_reps)) = reps else { continue };
-            if let Some(dims) = common(&source_reps, &target_reps) {
-                best = Some(Fit { source_level, target_level, unit, dims });
+            if common(source_reps, target_reps, &mut found) {
+                best = Some(Fit { source_level, target_level, unit });
+                mem::swap(dims, &mut found);
             }
         }
     }
@@ -193,35 +227,42 @@ fn common_unit(from: &Side<'_>, to: &Side<'_>, levels: (usize, usize)) -> Option
     let unit = match (from.is_dense, to.is_dense) {
         (_, true) => a,
         (true, false) => b,
+        (false, false) if a == b => a,
         (false, false) => (a / gcd(a, b)).checked_mul(b)?,
     };
-    let runs =
-        |side: &Side<'_>, level: usize, own: u64| side.runs_at(level).checked_mul(unit / own.min(unit));
+    let runs = |side: &Side<'_>, level: usize, own: u64| {
+        let inside = if own >= unit { 1 } else { unit / own };
+        side.runs_at(level).checked_mul(inside)
+    };
     let moves = runs(from, levels.0, a)?.checked_add(runs(to, levels.1, b)?)?;
     let max = if from.is_dense || to.is_dense { LISTED_MOVES_MAX } else { MOVES_MAX as u64 };
     (moves <= max && i64::try_from(unit).is_ok()).then_some(unit)
 }
 
-/// The repetitions that two sides with one unit share: counts are split until both have the same.
-fn common(source: &[Dim], target: &[Dim]) -> Option<Dims> {
-    let (mut sources, mut targets) = (source.iter().copied(), target.iter().copied());
-    let (mut from, mut to) = (sources.next()?, targets.next()?);
-    let mut dims = Dims::new();
+/// Whether two sides with one unit share their repetitions, which are put in `dims`: counts are split until both have the
+/// same.
+fn common(source: Reps<'_>, target: Reps<'_>, dims: &mut Dims) -> bool {
+    let mut sources = source.0.into_iter().chain(source.1.iter().copied());
+    let mut targets = target.0.into_iter().chain(target.1.iter().copied());
+    dims.clear();
+    let (Some(mut from), Some(mut to)) = (sources.next(), targets.next()) else { return false };
     loop {
         let n = match (from.n, to.n) {
             (UNBOUNDED, n) | (n, UNBOUNDED) => n,
+            (a, b) if a == b => a,
             (a, b) => gcd(a, b),
         };
         if n == 1 {
-            return None;
+            return false;
         }
-        push(&mut dims, NestDim { n, source: from.stride, target: to.stride });
+        push(dims, NestDim { n, source: from.stride, target: to.stride });
         if n == UNBOUNDED {
-            return Some(dims);
+            return true;
         }
         for (side, rest) in [(&mut from, &mut sources), (&mut to, &mut targets)] {
             if side.n == n {
-                *side = rest.next()?;
+                let Some(next) = rest.next() else { return false };
+                *side = next;
             } else {
                 side.stride = side.stride.wrapping_mul(n as i64);
                 side.n = if side.n == UNBOUNDED { UNBOUNDED } else { side.n / n };

@@ -14,6 +14,7 @@
 
 mod align;
 mod kernel;
+mod listing;
 mod nest;
 mod permute;
 #[cfg(all(target_arch = "x86_64", not(miri)))]

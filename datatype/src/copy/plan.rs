@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 
+use super::align::Pattern;
 use super::program::Program;
-use crate::canon::repeat;
 use crate::layout::Layout;
 use crate::overlap::meets_itself;
 use crate::piece::Piece;
@@ -24,9 +24,9 @@ pub(super) fn is_many(tiled: &Tiled) -> bool {
 }
 
 /// What a tiled layout repeats, whatever its count: `None` without data.
-fn pattern(tiled: &Tiled) -> Option<Piece> {
-    let piece = tiled.layout().root()?.clone();
-    if is_many(tiled) { repeat(piece, 2, tiled.layout().extent()) } else { Some(piece) }
+fn pattern(tiled: &Tiled) -> Option<Pattern<'_>> {
+    let extent = is_many(tiled).then(|| tiled.layout().extent());
+    Some(Pattern { piece: tiled.layout().root()?, extent })
 }
 
 /// Any number of consecutive bytes.
@@ -36,9 +36,16 @@ fn dense() -> Piece {
 
 /// The plan of two patterns.
 #[cold]
-fn plan(patterns: Option<(Piece, Piece)>, phase: u64) -> Plan {
-    let program = patterns.and_then(|(source, target)| Program::new(&source, &target, phase));
-    Plan { program }
+fn plan(source: Option<Pattern<'_>>, target: Option<Pattern<'_>>, phase: u64) -> Plan {
+    let patterns = source.zip(target);
+    Plan { program: patterns.and_then(|(source, target)| Program::new(source, target, phase)) }
+}
+
+/// The plan between a pattern and consecutive bytes: to them, or from them.
+fn dense_plan(own: Option<Pattern<'_>>, is_packing: bool) -> Box<Plan> {
+    let dense = dense();
+    let other = Some(Pattern { piece: &dense, extent: None });
+    Box::new(if is_packing { plan(own, other, 0) } else { plan(other, own, 0) })
 }
 
 /// What a layout keeps: its plans against consecutive bytes, and which counts of it overlap.
@@ -56,15 +63,13 @@ impl Kept {
     /// The plan to copy from `tiled`, of this layout and with data, to consecutive bytes.
     #[inline]
     pub(super) fn packing(&self, tiled: &Tiled) -> &Plan {
-        self.packing[usize::from(is_many(tiled))]
-            .get_or_init(|| Box::new(plan(pattern(tiled).map(|own| (own, dense())), 0)))
+        self.packing[usize::from(is_many(tiled))].get_or_init(|| dense_plan(pattern(tiled), true))
     }
 
     /// The plan to copy consecutive bytes to `tiled`.
     #[inline]
     pub(super) fn unpacking(&self, tiled: &Tiled) -> &Plan {
-        self.unpacking[usize::from(is_many(tiled))]
-            .get_or_init(|| Box::new(plan(pattern(tiled).map(|own| (dense(), own)), 0)))
+        self.unpacking[usize::from(is_many(tiled))].get_or_init(|| dense_plan(pattern(tiled), false))
     }
 
     /// Whether two bytes of `tiled` may lie at one place. Asked again, O(1).
@@ -130,7 +135,7 @@ fn slot(source: &Tiled, target: &Tiled, phase: u64) -> usize {
 
 /// A plan of a pair that is not kept.
 pub(super) fn fresh(source: &Tiled, target: &Tiled, phase: u64) -> Arc<Plan> {
-    Arc::new(plan(pattern(source).zip(pattern(target)), phase))
+    Arc::new(plan(pattern(source), pattern(target), phase))
 }
 
 /// The plan of a pair, of which neither is a single run: kept by this thread, or made.

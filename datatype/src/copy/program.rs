@@ -8,18 +8,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use smallvec::SmallVec;
 
-use super::align::{Aligned, AlignedBody, align};
+use super::align::{Body, Dims, Pattern, align};
 use super::kernel::{self, source_at, target_at};
 use super::nest::NestDim;
 use super::permute::{Permute, WINDOW_BYTES};
 use super::template::{Move, Template};
-use crate::piece::Piece;
 
 /// Rows that are shorter are written out as moves, so that no loop is paid for them. Rows of 8 run faster by the kernels of nests
 /// (FLASH blocks 1.2 to 2 times, transposing 8 x 8 doubles 3 times), rows of 4 slower (by a quarter).
 const ROW_MIN: u64 = 8;
 /// Moves that rows are written out to.
 const WRITTEN_MAX: u64 = 64;
+/// As many moves are written out without allocating.
+const WRITTEN: usize = 16;
 /// A program is worth a permute program when it has moved so many bytes.
 const PERMUTED_FROM_BYTES: u64 = 128 * 1024;
 /// What it costs to enter a permute program for a row, in hundredths of a nanosecond.
@@ -52,7 +53,7 @@ impl At {
 #[derive(Debug)]
 pub(super) struct Program {
     /// Innermost first; never empty, and the outermost is as long as a range asks for.
-    dims: SmallVec<[NestDim; 4]>,
+    dims: Dims,
     /// Stream bytes of one repetition of each dimension.
     units: SmallVec<[u64; 4]>,
     /// Offset of the first byte of the body on each side.
@@ -72,7 +73,7 @@ struct Table {
     /// Bytes moved so far, about: until there is an answer to whether it can be permuted.
     moved_bytes: AtomicU64,
     /// With the level that it repeats: 1, or 2 where rows are short.
-    permute: OnceLock<Option<(usize, Permute)>>,
+    permute: OnceLock<Option<Box<(usize, Permute)>>>,
 }
 
 /// How the repetitions of a template are run by one call.
@@ -85,17 +86,17 @@ struct Run<'a> {
 }
 
 impl Program {
-    /// The program of two pieces, where stream byte 0 of the target meets byte `phase` of the source; `None` where two
+    /// The program of two patterns, where stream byte 0 of the target meets byte `phase` of the source; `None` where two
     /// walkers do as well. O(description) time and memory, and at most 4,096 moves.
-    pub(super) fn new(source: &Piece, target: &Piece, phase: u64) -> Option<Self> {
-        let Aligned { dims, body } = written_out(align(source, target, phase)?);
-        let (source, target, block, table) = match body {
-            AlignedBody::Block { bytes, source, target } => (source, target, bytes, None),
-            AlignedBody::Template(template) => (0, 0, 0, Some(Table::new(template, &dims))),
+    pub(super) fn new(source: Pattern<'_>, target: Pattern<'_>, phase: u64) -> Option<Self> {
+        let mut dims = Dims::new();
+        let body = align(source, target, phase, &mut dims)?;
+        let (source, target, block, table) = match written_out(body, &mut dims) {
+            Body::Block { bytes, source, target } => (source, target, bytes, None),
+            Body::Template(template) => (0, 0, 0, Some(Table::new(template, &dims))),
         };
-        let bytes = table.as_ref().map_or(block, |table| table.template.bytes());
-        let mut units = SmallVec::with_capacity(dims.len());
-        let mut unit = bytes;
+        let mut units = SmallVec::new();
+        let mut unit = table.as_ref().map_or(block, |table| table.template.bytes());
         for dim in &dims {
             units.push(unit);
             unit = unit.wrapping_mul(dim.n);
@@ -221,14 +222,14 @@ impl Table {
     /// it; threads may lose counts of each other.
     fn permute(&self, at: At, dims: &[NestDim], bytes: u64) -> Option<&(usize, Permute)> {
         if let Some(known) = self.permute.get() {
-            return known.as_ref();
+            return known.as_deref();
         }
         let moved = self.moved_bytes.load(Relaxed).saturating_add(bytes);
         self.moved_bytes.store(moved, Relaxed);
         if moved < PERMUTED_FROM_BYTES {
             return None;
         }
-        self.permute.get_or_init(|| self.permuted(at, dims)).as_ref()
+        self.permute.get_or_init(|| self.permuted(at, dims).map(Box::new)).as_deref()
     }
 
     /// The cheapest permute program of the template, or of short rows of it at once, so that none is entered by itself.
@@ -239,7 +240,8 @@ impl Table {
         if let [row, outside, ..] = dims
             && row.n.saturating_mul(moves.len() as u64) <= WRITTEN_MAX
         {
-            let whole = repeated(moves, *row);
+            let mut whole = SmallVec::from_slice(moves);
+            repeat(&mut whole, *row);
             let rows = Permute::new(&whole, *outside, keeps_lines(&dims[2..]), at);
             let single_cost = single.as_ref().map_or(u64::MAX, |(cost, _)| cost * row.n + ROW_COST);
             if let Some((cost, permute)) = rows
@@ -252,29 +254,36 @@ impl Table {
     }
 }
 
-/// The moves of all repetitions.
-fn repeated(moves: &[Move], dim: NestDim) -> Vec<Move> {
-    let far = |i: i64| (dim.source.wrapping_mul(i), dim.target.wrapping_mul(i));
-    let row = |i: i64| moves.iter().map(move |next| next.by(far(i).0, far(i).1));
-    (0..dim.n as i64).flat_map(row).collect()
+/// Makes moves those of all repetitions.
+fn repeat(moves: &mut SmallVec<[Move; WRITTEN]>, dim: NestDim) {
+    let one = moves.len();
+    for i in 1..dim.n as i64 {
+        let (source, target) = (dim.source.wrapping_mul(i), dim.target.wrapping_mul(i));
+        for of in 0..one {
+            moves.push(moves[of].by(source, target));
+        }
+    }
 }
 
-/// Short rows of blocks as a template.
-fn written_out(aligned: Aligned) -> Aligned {
-    let Aligned { dims, body } = aligned;
-    let AlignedBody::Block { bytes, source, target } = body else { return Aligned { dims, body } };
+/// Short rows of blocks as a template, whose repetitions are left in `dims`.
+fn written_out(body: Body, dims: &mut Dims) -> Body {
+    let Body::Block { bytes, source, target } = body else { return body };
     let (mut inside, mut count) = (0, 1);
     while inside + 1 < dims.len() && dims[inside].n * count <= WRITTEN_MAX {
         count *= dims[inside].n;
         inside += 1;
     }
     if dims[0].n >= ROW_MIN || inside == 0 {
-        return Aligned { dims, body };
+        return body;
     }
-    let mut moves = vec![Move { start: 0, source, target, bytes }];
+    let mut moves: SmallVec<[Move; WRITTEN]> = SmallVec::new();
+    moves.push(Move { start: 0, source, target, bytes });
     for dim in &dims[..inside] {
-        moves = repeated(&moves, *dim);
+        repeat(&mut moves, *dim);
     }
-    let dims = dims[inside..].iter().copied().collect();
-    Aligned { dims, body: AlignedBody::Template(Template::of(moves)) }
+    for outside in inside..dims.len() {
+        dims[outside - inside] = dims[outside];
+    }
+    dims.truncate(dims.len() - inside);
+    Body::Template(Template::of(&moves))
 }

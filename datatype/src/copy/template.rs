@@ -1,6 +1,9 @@
 //! Templates: a short list of moves that is one period of both sides, and the loops that run it.
 
+use smallvec::SmallVec;
+
 use super::kernel;
+use super::listing::Listing;
 use super::nest::NestDim;
 use super::program::At;
 use super::side::Side;
@@ -8,11 +11,15 @@ use crate::piece::{Piece, gcd};
 
 /// Longer templates are not built.
 pub(super) const MOVES_MAX: usize = 4096;
+/// As many moves are listed without allocating.
+const LISTED: usize = 16;
 /// Instances that change places with the list of moves: enough for a vector loop.
 const INTERCHANGED_MIN: u64 = 16;
 const INTERCHANGED_MAX: u64 = 256;
 /// What the instances that are interchanged may touch on both sides: a part of the first-level cache.
 const INTERCHANGED_BYTES: u64 = 16 * 1024;
+/// Periods that a table of equal moves is run for at once.
+const TOGETHER: u64 = 4;
 /// Moves of a few bytes are cut to this granule at least if that makes them equal.
 const GRANULE_MIN: u64 = 4;
 /// Cutting moves to one length may make so many of one on average.
@@ -46,7 +53,7 @@ impl Template {
         loop {
             let (read, write) = (from.run_bytes(), to.run_bytes());
             if read == 0 || write == 0 {
-                return Some(Self::of(moves));
+                return Some(Self::of(&moves));
             }
             let bytes = read.min(write);
             let next = Move { start: 0, source: from.offset(), target: to.offset(), bytes };
@@ -61,17 +68,47 @@ impl Template {
         }
     }
 
-    /// The template of moves that follow each other in the stream.
-    pub(super) fn of(moves: Vec<Move>) -> Self {
-        let mut moves = cut(moves);
-        let first = moves.first().map_or(0, |first| first.bytes);
-        let equal_bytes = if moves.iter().all(|next| next.bytes == first) { first } else { 0 };
-        let mut end = 0;
-        for next in &mut moves {
-            next.start = end;
-            end += next.bytes;
+    /// As [`Template::new`], by two lists of runs.
+    pub(super) fn merged(from: &mut Listing<'_>, to: &mut Listing<'_>, bytes: u64) -> Option<Self> {
+        let mut moves: SmallVec<[Move; LISTED]> = SmallVec::new();
+        let mut left = bytes;
+        while left > 0 {
+            let ((source, read), (target, write)) = (from.run(), to.run());
+            let bytes = read.min(write).min(left);
+            let next = Move { start: 0, source, target, bytes };
+            let room = moves.len() < MOVES_MAX;
+            match moves.last_mut() {
+                Some(last) if last.goes_on(&next) => last.bytes += bytes,
+                _ if room => moves.push(next),
+                _ => return None,
+            }
+            from.take(bytes);
+            to.take(bytes);
+            left -= bytes;
         }
-        Self { moves, equal_bytes }
+        Some(Self::of(&moves))
+    }
+
+    /// The template of moves that follow each other in the stream.
+    pub(super) fn of(moves: &[Move]) -> Self {
+        let mut end = 0;
+        let mut at = |next: Move| {
+            let start = end;
+            end += next.bytes;
+            Move { start, ..next }
+        };
+        let (granule, count) = cut(moves);
+        if count == moves.len() as u64 {
+            let equal_bytes = if moves.iter().all(|next| next.bytes == granule) { granule } else { 0 };
+            return Self { moves: moves.iter().map(|next| at(*next)).collect(), equal_bytes };
+        }
+        let mut parts = Vec::with_capacity(count as usize);
+        for next in moves {
+            for start in (0..next.bytes).step_by(granule as usize) {
+                parts.push(at(next.part(start, granule)));
+            }
+        }
+        Self { moves: parts, equal_bytes: granule }
     }
 
     pub(super) fn moves(&self) -> &[Move] {
@@ -137,7 +174,19 @@ impl Template {
     /// # Safety
     /// As [`Template::periods`], and all moves must be of `N` bytes.
     unsafe fn table<const N: usize>(&self, mut at: At, n: u64, dim: NestDim) {
-        for _ in 0..n {
+        // What a move needs from the table is loaded once for several periods.
+        for _ in 0..n / TOGETHER {
+            let periods = [0, 1, 2, 3].map(|i| at.times(dim, i));
+            for &Move { source, target, .. } in &self.moves {
+                for at in periods {
+                    let here = at.by(source, target);
+                    // SAFETY: one move of one of these periods.
+                    unsafe { here.source.copy_to_nonoverlapping(here.target, N) };
+                }
+            }
+            at = at.times(dim, TOGETHER);
+        }
+        for _ in 0..n % TOGETHER {
             for next in &self.moves {
                 let here = at.by(next.source, next.target);
                 // SAFETY: one move of this period.
@@ -196,17 +245,17 @@ impl Move {
     }
 }
 
-/// Moves of different lengths as somewhat more moves of one length, where there is such a length.
-fn cut(moves: Vec<Move>) -> Vec<Move> {
+/// The length to cut moves of different lengths to, where that makes somewhat more moves of one length; and how many moves
+/// there are then: as many as before if they are not cut.
+fn cut(moves: &[Move]) -> (u64, u64) {
+    let (count, first) = (moves.len() as u64, moves.first().map_or(0, |first| first.bytes));
+    if moves.iter().all(|next| next.bytes == first) {
+        return (first, count);
+    }
     let granule = moves.iter().fold(0, |granule, next| gcd(granule, next.bytes));
     let bytes: u64 = moves.iter().map(|next| next.bytes).sum();
-    let is_cut = moves.iter().any(|next| next.bytes != granule);
-    if granule < GRANULE_MIN || !is_cut || bytes / granule > CUT_MAX * moves.len() as u64 {
-        return moves;
+    if granule < GRANULE_MIN || bytes / granule > CUT_MAX * count {
+        return (0, count);
     }
-    let parts = |next: &Move| {
-        let next = *next;
-        (0..next.bytes / granule).map(move |i| next.part(i * granule, granule))
-    };
-    moves.iter().flat_map(parts).collect()
+    (granule, bytes / granule)
 }

@@ -64,7 +64,7 @@ impl Case {
     }
 
     fn check_all(&self) {
-        let template = Template::of(self.moves.clone());
+        let template = Template::of(&self.moves);
         let bytes = template.bytes();
         // SAFETY: both sides are mapped between the lowest and the highest byte, and apart; targets do not meet.
         unsafe {

@@ -55,14 +55,16 @@ struct Route {
 
 impl TypedCopy {
     /// A copy from `source` to `target`.
+    #[inline]
     pub fn new(source: Tiled, target: Tiled) -> Self {
         Self { source, target, is_kept: true, route: OnceLock::new() }
     }
 
     /// As [`TypedCopy::new`], with a program that is compiled for this copy at its first call even if the thread keeps one of
     /// the pair, and not kept by the thread: for a pair that is copied once among many, and to measure what a program costs.
+    #[inline]
     pub fn fresh(source: Tiled, target: Tiled) -> Self {
-        Self { is_kept: false, ..Self::new(source, target) }
+        Self { source, target, is_kept: false, route: OnceLock::new() }
     }
 
     /// The layout that is read.

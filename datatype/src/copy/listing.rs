@@ -1,0 +1,171 @@
+//! The runs of repetitions of a simple leaf, one after the other: what a walker does for any piece, where setting one up would
+//! take longer than the few runs that a template has.
+
+use crate::lists::{Displacements, Runs};
+use crate::piece::{Dim, Leaf, Piece};
+
+/// More dimensions are left to walkers.
+const DIMS_MAX: usize = 4;
+
+/// Runs without end: the outermost dimension is repeated as often as it takes.
+#[derive(Debug)]
+pub(super) struct Listing<'a> {
+    entries: Entries<'a>,
+    /// The entry of the run at hand, and how many there are.
+    entry: usize,
+    count: usize,
+    /// Offset of the repetition of the leaf.
+    origin: i64,
+    /// Innermost first.
+    dims: &'a [Dim],
+    places: [u64; DIMS_MAX],
+    /// Where what is left of the run at hand lies, and how many bytes that are; never 0.
+    at: i64,
+    left: u64,
+}
+
+/// The runs of a leaf.
+#[derive(Debug, Clone, Copy)]
+enum Entries<'a> {
+    Block(u64),
+    Equal(Displacements<'a>, u64),
+    Runs(Runs<'a>),
+}
+
+impl<'a> Listing<'a> {
+    /// The runs of the leaf of `piece`, repeated by `dims`, of which the last has no end; `None` of what is left to walkers:
+    /// leaves that nest or are bitmaps, and many dimensions.
+    pub(super) fn new(piece: &'a Piece, dims: &'a [Dim]) -> Option<Self> {
+        let (entries, count) = match &piece.leaf {
+            Leaf::Block(bytes) => (Entries::Block(*bytes), 1),
+            Leaf::Index(index) => {
+                let displacements = index.displacements.as_slice();
+                (Entries::Equal(displacements, index.body.as_block()?), displacements.len())
+            }
+            Leaf::VarIndex(index) => {
+                let runs = index.runs.as_slice();
+                (Entries::Runs(runs), runs.len())
+            }
+            Leaf::Bitmap(_) | Leaf::Sequence(_) => return None,
+        };
+        if dims.len() > DIMS_MAX {
+            return None;
+        }
+        let places = [0; DIMS_MAX];
+        let (at, left) = entries.get(0);
+        let (origin, at) = (piece.base, piece.base.wrapping_add(at));
+        Some(Self { entries, entry: 0, count, origin, dims, places, at, left })
+    }
+
+    /// Bytes one after the other from `base` on.
+    pub(super) fn consecutive(base: i64) -> Self {
+        let left = i64::MAX as u64;
+        let entries = Entries::Block(left);
+        Self { entries, entry: 0, count: 1, origin: base, dims: &[], places: [0; DIMS_MAX], at: base, left }
+    }
+
+    /// Where the next bytes lie, and how many follow each other there.
+    #[inline]
+    pub(super) fn run(&self) -> (i64, u64) {
+        (self.at, self.left)
+    }
+
+    /// Leaves so many bytes of the run behind.
+    #[inline]
+    pub(super) fn take(&mut self, bytes: u64) {
+        if bytes < self.left {
+            self.at = self.at.wrapping_add(bytes as i64);
+            self.left -= bytes;
+            return;
+        }
+        self.entry += 1;
+        if self.entry == self.count {
+            self.entry = 0;
+            self.turn();
+        }
+        let (at, left) = self.entries.get(self.entry);
+        (self.at, self.left) = (self.origin.wrapping_add(at), left);
+    }
+
+    /// The next repetition of the leaf.
+    #[inline]
+    fn turn(&mut self) {
+        let (last, inner) = (self.dims.len().saturating_sub(1), self.dims);
+        for (level, (place, dim)) in self.places.iter_mut().zip(inner).enumerate() {
+            *place += 1;
+            if *place < dim.n || level == last {
+                self.origin = self.origin.wrapping_add(dim.stride);
+                return;
+            }
+            *place = 0;
+            self.origin = self.origin.wrapping_sub(dim.stride.wrapping_mul(dim.n as i64 - 1));
+        }
+    }
+}
+
+impl Entries<'_> {
+    #[inline]
+    fn get(&self, entry: usize) -> (i64, u64) {
+        match *self {
+            Self::Block(bytes) => (0, bytes),
+            Self::Equal(displacements, bytes) => (displacements.get(entry), bytes),
+            Self::Runs(runs) => runs.get(entry),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::template::Template;
+    use super::Listing;
+    use crate::error::Result;
+    use crate::named::Named;
+    use crate::tiled::Tiled;
+    use crate::tree::Datatype;
+
+    /// Types whose leaves can be listed, of up to three dimensions, in any direction.
+    fn types() -> impl Strategy<Value = Tiled> {
+        let runs = prop::collection::vec((1..4_u64, 0..3_i64), 1..9);
+        let equal = prop::collection::vec(-20..20_i64, 1..9);
+        let leaf = prop_oneof![
+            (1..5_u64).prop_map(|n| Datatype::contiguous(n, &Datatype::named(Named::Short))),
+            runs.prop_map(|runs| {
+                let mut end = 0;
+                let at = |(length, gap): &(u64, i64)| {
+                    let at = end + gap;
+                    end = at + *length as i64;
+                    at
+                };
+                let (places, lengths): (Vec<i64>, Vec<u64>) =
+                    (runs.iter().map(at).collect(), runs.iter().map(|run| run.0).collect());
+                Datatype::indexed(&lengths, &places, &Datatype::named(Named::Short))
+            }),
+            equal.prop_map(|places| Datatype::hindexed_block(1, &places, &Datatype::named(Named::Short))),
+        ];
+        let vector = (1..5_u64, 1..3_u64, -9..9_i64);
+        (leaf, vector, 1..4_u64).prop_filter_map("not a type", |(leaf, (n, block, stride), count)| {
+            let tiled = |leaf: Datatype| -> Result<Tiled> {
+                Tiled::new(Datatype::vector(n, block, stride, &leaf)?.layout().clone(), count)
+            };
+            leaf.and_then(tiled).ok()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 8 } else { ProptestConfig::default().cases.max(500) }, ..ProptestConfig::default() })]
+
+        #[test]
+        fn lists_are_what_walkers_find(source in types(), target in types()) {
+            let (Some(from), Some(to)) = (source.root(), target.root()) else { return Ok(()) };
+            let bytes = from.facts.size.min(to.facts.size);
+            let walked = Template::new((from, 0), to, bytes).expect("few moves");
+            let lists = Listing::new(from, &from.dims).zip(Listing::new(to, &to.dims));
+            // What nests is not listed.
+            let Some((mut from, mut to)) = lists else { return Ok(()) };
+            let merged = Template::merged(&mut from, &mut to, bytes).expect("few moves");
+            prop_assert_eq!(merged.moves(), walked.moves());
+        }
+    }
+}
