@@ -26,7 +26,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
 fn every_block_size_and_stride() -> Result<()> {
     for bytes in (1..=130).step_by(if cfg!(miri) { 43 } else { 1 }) {
         for gap in [0, 1, 2, 7, 64] {
-            for n in if cfg!(miri) { vec![3, 9] } else { vec![1, 2, 3, 5, 40] } {
+            for n in if cfg!(miri) { vec![9] } else { vec![1, 2, 3, 5, 40] } {
                 for tiled in [blocks(n, bytes, (bytes + gap) as i64)?, listed(n, bytes)?] {
                     let memory = pattern(tiled.true_ub() as usize);
                     let offsets: Vec<usize> =

@@ -74,10 +74,11 @@ fn lists(n: usize) -> [(&'static str, Vec<i64>); 7] {
 
 #[test]
 fn lists_take_no_more_than_they_were_given_as() -> Result<()> {
-    let large = if cfg!(miri) { 40 } else { 30_000 };
-    for named in [Named::Byte, Named::Short, Named::Int, Named::Double, Named::DoubleInt] {
-        let old = Datatype::named(named);
-        for n in [1, 2, 3, 9, 33, 70, large] {
+    let all = [Named::Int, Named::DoubleInt, Named::Byte, Named::Short, Named::Double];
+    let counts: &[usize] = if cfg!(miri) { &[3, 40] } else { &[1, 2, 3, 9, 33, 70, 30_000] };
+    for named in &all[..if cfg!(miri) { 1 } else { 5 }] {
+        let old = Datatype::named(*named);
+        for &n in counts {
             let lengths: Vec<u64> = noise(n, 3).into_iter().map(|length| 1 + length as u64).collect();
             for (what, places) in lists(n) {
                 check(&Datatype::indexed_block(1, &places, &old)?, what);
@@ -114,8 +115,8 @@ fn lists_within_two_gigabytes_take_no_more_than_ints() -> Result<()> {
         }
         Ok(())
     };
-    for named in [Named::Byte, Named::Int, Named::Double] {
-        let old = Datatype::named(named);
+    for named in &[Named::Int, Named::Byte, Named::Double][..if cfg!(miri) { 1 } else { 3 }] {
+        let old = Datatype::named(*named);
         let near = noise(n, (1 << 31) / old.extent() - 8);
         check(&near, &old, [4, 8], "near")?;
         for (what, places) in lists(n) {
