@@ -16,7 +16,8 @@
 //! | small | anything of at most `SMALL_BLOCKS` runs | the list of its runs, rewritten |
 //!
 //! The order of the type map never changes. All rules together take time linear in the description, and what they make
-//! is at most a constant factor larger than it. *small* makes the form of small types unique.
+//! is at most a constant factor larger than it. *small* makes the form of small types unique, and is applied to every part that
+//! others are made of, so that a canonical form, described by constructors and rewritten, is itself.
 //!
 //! The runs that cursors and counts tell of are maximal. A list holds them as they are, but for *bitmap* and *part*, which know
 //! where neighbors touch: both copy faster and take less memory. Lists of runs of really different lengths are not cut into
@@ -49,6 +50,9 @@ pub(crate) fn repeat(mut piece: Piece, n: u64, stride: i64) -> Option<Piece> {
     }
     if touches_at(&piece, stride) {
         return Some(Piece::block(piece.base, piece.facts.size * n));
+    }
+    if !piece.dims.last().is_some_and(|dim| dim.is_gone_on_with(stride)) {
+        piece = settle(piece);
     }
     let unit = piece.facts.size;
     piece.facts = piece.facts.repeated(n, stride);
@@ -127,6 +131,7 @@ pub(crate) fn list_of<P: Place>(mut displacements: Vec<P>, mut body: Piece) -> O
 
 /// A list of which no grid can be made.
 fn periodic<P: Place>(displacements: Vec<P>, body: Piece) -> Option<Piece> {
+    let body = settle(body);
     let n = displacements.len();
     let at = |entry: usize| displacements[entry].wide();
     let Some(period) = period(n, |entry| at(entry + 1) - at(entry)) else {
@@ -193,7 +198,12 @@ pub(crate) fn sequence(pieces: Vec<Piece>) -> Option<Piece> {
         }
     }
     append(&mut joined, runs.into_piece());
-    let grouped: Vec<Piece> = joined.chunk_by(Piece::same_shape).filter_map(equal).collect();
+    // What is settled may go on where what was not did not.
+    let mut settled = Vec::with_capacity(joined.len());
+    for piece in joined {
+        append(&mut settled, Some(settle(piece)));
+    }
+    let grouped: Vec<Piece> = settled.chunk_by(Piece::same_shape).filter_map(equal).map(settle).collect();
     recurring(grouped)
 }
 

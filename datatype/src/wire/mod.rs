@@ -106,7 +106,7 @@ impl Datatype {
         let exact = self.to_wire();
         let Ok(canonical) = view::over_bytes(self.layout()) else { return exact };
         let shorter = Some(canonical.to_wire()).filter(|message| message.len() < exact.len());
-        // Rewriting what has been rewritten gives the same in all but a few cases, and those few are known here.
+        // Rewriting what has been rewritten gives the same. Nobody has to rely on it here.
         shorter.filter(|_| canonical.layout() == self.layout()).unwrap_or(exact)
     }
 

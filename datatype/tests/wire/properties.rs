@@ -117,6 +117,19 @@ pub(crate) fn decode_and_use(message: &[u8]) {
     }
 }
 
+/// The type with so many parts that have no data that any description without them is shorter.
+fn with_empty_parts(datatype: &Datatype) -> Datatype {
+    let parts = if cfg!(miri) { 500 } else { 4000 };
+    let mut displacements: Vec<i64> =
+        (0..parts).map(|i: i64| i.wrapping_mul(0x2545_f491_4f6c_dd1d)).collect();
+    displacements[0] = 0;
+    let mut lengths = vec![0; parts as usize];
+    lengths[0] = 1;
+    let types = vec![datatype.clone(); parts as usize];
+    let long = Datatype::structure(&lengths, &displacements, &types).expect("as one part");
+    long.with_bounds(datatype.lb(), datatype.extent()).expect("bounds that there were")
+}
+
 proptest! {
     #![proptest_config(cases(1500, 2))]
 
@@ -137,6 +150,18 @@ proptest! {
         let received = Datatype::from_wire(&message).expect("our own message");
         prop_assert_eq!(received.bounds(), sent.bounds());
         prop_assert_eq!(received.layout(), sent.layout());
+    }
+
+    /// A layout goes as its canonical form only if that, as constructors, is rewritten to itself.
+    #[test]
+    fn canonical_forms_are_rewritten_to_themselves(tree in any_tree(2000)) {
+        let datatype = tree.datatype().expect("small");
+        let long = with_empty_parts(&datatype);
+        prop_assert_eq!(long.layout(), datatype.layout());
+        let message = long.layout_to_wire();
+        prop_assert!(message.len() < long.to_wire().len(), "{:?}", long.layout());
+        let received = Datatype::from_wire(&message).expect("our own message");
+        prop_assert_eq!(received.layout(), long.layout());
     }
 
     #[test]
