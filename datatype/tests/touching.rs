@@ -43,7 +43,8 @@ fn once(datatype: &Datatype) -> Tiled {
 
 #[test]
 fn both_descriptions_are_one_layout_of_runs() -> Result<()> {
-    for (named, length) in [(Named::Double, 1), (Named::Double, 3), (Named::Float, 1), (Named::Char, 5)] {
+    let all = [(Named::Double, 3), (Named::Double, 1), (Named::Float, 1), (Named::Char, 5)];
+    for &(named, length) in &all[..if cfg!(miri) { 1 } else { 4 }] {
         let element = Datatype::named(named);
         let unit = element.extent();
         let places = places(900, 30, length);
@@ -82,7 +83,7 @@ fn runs_are_whole_from_everywhere() -> Result<()> {
         let (mut begin, mut before) = (0, 0);
         for run in &all {
             let end = begin + run.len;
-            for position in begin..end {
+            for position in (begin..end).step_by(if cfg!(miri) { 17 } else { 1 }) {
                 let inside = position - begin;
                 assert_eq!(tiled.offset_of(position), run.offset + inside as i64);
                 cursor.seek(position);

@@ -91,7 +91,7 @@ fn every_length_of_a_block() {
         (Number::U8, NetcdfType::Ubyte),
     ];
     for (memory, external) in pairs {
-        for block in (1..=40_u64).step_by(if cfg!(miri) { 39 } else { 1 }) {
+        for block in if cfg!(miri) { vec![1, 9] } else { (1..=40_u64).collect() } {
             for n in if cfg!(miri) { vec![3] } else { vec![1, 2, 5, 17] } {
                 let named = Datatype::named(named_of(memory));
                 let places: Vec<i64> = (0..n as i64).map(|i| i * (block as i64 + 2) + i * i % 3).collect();
