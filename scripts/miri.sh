@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests of capulet-datatype under Miri, on the scalar kernels: every access within its object, initialized, aligned
-# as its type asks, and through a pointer that may make it. Half an hour to an hour on one core, as the random types fall out.
+# as its type asks, and through a pointer that may make it. A quarter to half an hour on one core, as the random types fall out.
 #   miri.sh [ARGUMENT]...   as of `cargo test`: `--lib`, `--test transpack`, ... instead of everything
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"

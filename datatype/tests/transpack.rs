@@ -137,7 +137,7 @@ fn short_rows_of_a_warm_copy() -> Result<()> {
     for (rows, gap) in [(32, 4), (16, 5), (8, 7), (64, 4)] {
         let source = Datatype::vector(rows, 3, gap, &float)?;
         let target = Datatype::vector(rows * 3 / 2, 2, 3, &float)?;
-        let count = if cfg!(miri) { 3 } else { 256 * 1024 / (rows * 12) };
+        let count = if cfg!(miri) { 4 } else { 256 * 1024 / (rows * 12) };
         let source = Tiled::new(source.layout().clone(), count)?;
         let target = Tiled::new(target.layout().clone(), count)?;
         let (bytes, one) = (source.size(), rows * 12);
