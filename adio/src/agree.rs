@@ -1,6 +1,6 @@
 //! How the ranks of a file agree: one allreduce, after which all ranks know the same.
 
-use capulet_comm::{Agree, ErrorClass, ReduceOp};
+use capulet_comm::{Agree, ErrorClass, Pending, ReduceOp, Track};
 
 use crate::error::{Error, Result};
 
@@ -14,8 +14,10 @@ pub(crate) struct Ballot<'a> {
 }
 
 /// What came of a ballot.
+#[derive(Debug)]
 pub(crate) struct Count {
     values: Vec<u64>,
+    same: Vec<(&'static str, usize)>,
     next: usize,
 }
 
@@ -48,6 +50,35 @@ impl<'a> Ballot<'a> {
             self.values[0] = error.class().to_wire();
         }
         self.channel.allreduce(&mut self.values, &self.ops)?;
+        Count { values: self.values, same: self.same, next: 0 }.settle(own)
+    }
+
+    /// Votes without waiting; see [`Agree::start_allreduce`]. `own` is this rank's error.
+    pub(crate) fn begin(mut self, track: Track, own: Option<&Error>) -> Result<Vote> {
+        self.values[0] = own.map_or(0, |error| error.class().to_wire());
+        let pending = self.channel.start_allreduce(track, &self.values, &self.ops)?;
+        Ok(Vote { pending, same: self.same })
+    }
+}
+
+/// A ballot under way.
+#[derive(Debug)]
+pub(crate) struct Vote {
+    pending: Box<dyn Pending>,
+    same: Vec<(&'static str, usize)>,
+}
+
+impl Vote {
+    /// Goes on without waiting. What came of it, once.
+    pub(crate) fn poll(&mut self) -> Result<Option<Count>> {
+        let values = self.pending.poll()?;
+        Ok(values.map(|values| Count { values, same: std::mem::take(&mut self.same), next: 0 }))
+    }
+}
+
+impl Count {
+    /// The outcome of all ranks, and the values that were reduced: see [`Ballot::vote`].
+    pub(crate) fn settle<T>(mut self, own: Result<T>) -> Result<(T, Count)> {
         if let Some(class) = ErrorClass::from_wire(self.values[0]) {
             return Err(match own {
                 Err(error) if error.class() == class => error,
@@ -62,12 +93,10 @@ impl<'a> Ballot<'a> {
             return Err(Error::NotSame { what });
         }
         let own = own?;
-        let skip = 1 + 2 * self.same.len();
-        Ok((own, Count { values: self.values, next: skip }))
+        self.next = 1 + 2 * self.same.len();
+        Ok((own, self))
     }
-}
 
-impl Count {
     /// The next reduced value, in the order of the calls of [`Ballot::reduce`].
     pub(crate) fn take(&mut self) -> u64 {
         let value = self.values[self.next];

@@ -1,6 +1,7 @@
 //! An open file.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use capulet_atomic::{Isolation, NonAtomic};
@@ -8,6 +9,7 @@ use capulet_comm::{Agree, Channel, Group};
 use capulet_drivers::{Driver, DriverFile};
 use capulet_sieve::{Counters, Target};
 
+use crate::collective::Queue;
 use crate::hints::{Hints, InForce};
 use crate::mode::AccessMode;
 use crate::stats::Calls;
@@ -20,7 +22,11 @@ use crate::view::FileView;
 #[derive(Debug)]
 pub struct File {
     pub(crate) group: Arc<Group>,
-    pub(crate) channel: Channel,
+    pub(crate) channel: Arc<Channel>,
+    /// What is under way on this file's window.
+    pub(crate) queue: Arc<Queue>,
+    /// Collective accesses so far.
+    pub(crate) operations: AtomicU64,
     pub(crate) path: PathBuf,
     pub(crate) mode: AccessMode,
     pub(crate) driver: Arc<dyn Driver>,
@@ -85,7 +91,7 @@ impl File {
     }
 
     pub(crate) fn agree(&self) -> &dyn Agree {
-        &self.channel
+        self.channel.as_ref()
     }
 
     pub(crate) fn target(&self) -> Target {

@@ -23,6 +23,7 @@
 //! ([`Error::class`]), and none waits for a rank that has left. Waits sleep and keep MPI progressing.
 
 mod agree;
+mod collective;
 mod context;
 mod error;
 mod file;
@@ -36,6 +37,7 @@ mod transfer;
 mod typed;
 mod view;
 
+pub use collective::Request;
 pub use context::Context;
 pub use error::{Error, Result, class_of_kind};
 pub use file::File;

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use capulet_comm::{Agree, ErrorClass, Group, Rank, ReduceOp};
@@ -10,6 +11,7 @@ use capulet_drivers::{Access, Caps, Driver, DriverFile, OpenOptions};
 use mpi::topology::Communicator;
 
 use crate::agree::{Ballot, outcome};
+use crate::collective::queue_of;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::file::{File, State};
@@ -84,9 +86,11 @@ impl File {
         let storage = open_storage(&channel, group.node().node_count(), &prepared, &hints)?;
         let pointer_bytes = start_of_pointer(&channel, &prepared, storage.as_ref())?;
         tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
-        Ok(Self {
+        let file = Self {
+            queue: queue_of(&channel),
+            operations: AtomicU64::new(0),
             group,
-            channel,
+            channel: Arc::new(channel),
             path: prepared.path,
             mode: prepared.mode,
             driver: prepared.driver,
@@ -97,7 +101,12 @@ impl File {
             calls: Calls::default(),
             stats,
             closed: false,
-        })
+        };
+        if file.group.is_shared() {
+            // Nonblocking operations cannot make a window. All files of the group use it, so it is made once.
+            file.make_window(file.state().hints.window_bytes);
+        }
+        Ok(file)
     }
 
     /// Closes the file, and deletes it if it was opened so. Collective; blocks until all ranks have come. Data that was
@@ -108,11 +117,13 @@ impl File {
     /// One class on all ranks. The file is closed all the same.
     pub fn close(mut self) -> Result<()> {
         self.closed = true;
+        // The program should have waited (MPI 4.1, 14.2.2). All ranks have begun what is under way.
+        self.queue.drain(self.channel.id());
         let synced =
             if self.state().hints.sync_on_close && self.mode.writes() { self.sync() } else { Ok(()) };
         let told = if self.stats { self.print_stats() } else { Ok(()) };
         let deletes = self.mode.contains(AccessMode::DELETE_ON_CLOSE);
-        let ended = outcome(&self.channel, synced.and(told));
+        let ended = outcome(self.agree(), synced.and(told));
         tracing::info!(path = %self.path.display(), "closed");
         if !deletes {
             return ended;
@@ -120,7 +131,7 @@ impl File {
         // all ranks are past their last access now
         let is_root = self.group.rank().0 == 0;
         let deleted = if is_root { self.driver.delete(&self.path).map_err(Error::from) } else { Ok(()) };
-        let deleted = outcome(&self.channel, deleted);
+        let deleted = outcome(self.agree(), deleted);
         ended.and(deleted)
     }
 

@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use capulet_comm::{ErrorClass, NodeWindow, ReduceOp};
+use capulet_comm::ErrorClass;
 use capulet_datatype::{Datatype, Tiled};
-use capulet_sieve::{
-    Access, Agreed, Direction, Memory, Plan, Summary, Transferred, choose, independent, two_phase,
-};
+use capulet_sieve::{Access, Direction, Memory, independent};
 
-use crate::agree::{Ballot, outcome};
 use crate::error::{Error, Result};
 use crate::file::File;
 use crate::view::FileView;
@@ -53,7 +50,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    fn failed(error: Error) -> Self {
+    pub(crate) fn failed(error: Error) -> Self {
         Self { bytes: 0, error: Some(error) }
     }
 
@@ -67,11 +64,11 @@ impl Outcome {
 }
 
 /// An access that passed its checks.
-struct Prepared {
-    access: Access,
-    view: Arc<FileView>,
+pub(crate) struct Prepared {
+    pub(crate) access: Access,
+    pub(crate) view: Arc<FileView>,
     /// Where in the view's stream it ends, bytes.
-    end_bytes: u64,
+    pub(crate) end_bytes: u64,
 }
 
 impl File {
@@ -95,9 +92,10 @@ impl File {
         let span = tracing::debug_span!("access", ?direction, ?position, ?coordination);
         let _entered = span.enter();
         self.calls.count(direction);
+        let is_alone = coordination == Coordination::Independent;
         // SAFETY: passed on to the caller.
         let prepared =
-            memory.and_then(|memory| unsafe { self.prepare(direction, position, coordination, &memory) });
+            memory.and_then(|memory| unsafe { self.prepare(direction, position, is_alone, &memory) });
         let outcome = match coordination {
             Coordination::Independent => self.alone(direction, prepared),
             Coordination::Collective => self.together(direction, position, prepared),
@@ -109,13 +107,15 @@ impl File {
         outcome
     }
 
+    /// Checks an access. `moves_on`: an individual pointer moves on at once, and not when the ranks have agreed.
+    ///
     /// # Safety
     /// As [`File::access`].
-    unsafe fn prepare(
+    pub(crate) unsafe fn prepare(
         &self,
         direction: Direction,
         position: Position,
-        coordination: Coordination,
+        moves_on: bool,
         memory: &UserMemory,
     ) -> Result<Prepared> {
         self.check_direction(direction)?;
@@ -143,7 +143,7 @@ impl File {
         let access = Access::new(view.displacement_bytes(), view.tiled(), start_bytes, memory, bytes);
         let access = access.map_err(|error| refuse(&error.to_string()))?;
         let end_bytes = start_bytes + bytes;
-        if (position, coordination) == (Position::Individual, Coordination::Independent) {
+        if position == Position::Individual && moves_on {
             // taken before anything moves, and under the lock: two threads that write at the pointer write one after the
             // other in the file. It moves by what is asked for, also where less is there to be read (MPI 4.1, 14.4.1).
             state.pointer_bytes = end_bytes;
@@ -169,96 +169,6 @@ impl File {
                 let done = independent::run(&self.target(), &prepared.access, direction);
                 Outcome { bytes: done.bytes, error: done.error.map(Error::from) }
             }
-        }
-    }
-
-    fn together(&self, direction: Direction, position: Position, prepared: Result<Prepared>) -> Outcome {
-        let (prepared, agreed) = match self.sum_up(direction, prepared) {
-            Ok(agreed) => agreed,
-            Err(error) => return Outcome::failed(error),
-        };
-        if position == Position::Individual {
-            self.advance(&prepared.view, prepared.end_bytes);
-        }
-        let done = self.carry_out(direction, prepared.access, &agreed);
-        let bytes = done.bytes;
-        let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
-        let error = outcome(self.agree(), own).err();
-        Outcome { bytes, error }
-    }
-
-    /// One allreduce: extremes, amounts, and errors so far.
-    fn sum_up(&self, direction: Direction, prepared: Result<Prepared>) -> Result<(Prepared, Agreed)> {
-        let mine =
-            prepared.as_ref().map_or_else(|_| Summary::empty(), |prepared| Summary::of(&prepared.access));
-        let mine = Agreed::of(&[mine]);
-        // a rank that reads where the others write would take part in another kind of rounds
-        let ballot = Ballot::new(self.agree())
-            .same("direction of the access", direction as u64)
-            .reduce(mine.first, ReduceOp::Min)
-            .reduce(mine.end, ReduceOp::Max)
-            .reduce(mine.bytes, ReduceOp::Sum)
-            .reduce(mine.runs, ReduceOp::Sum)
-            .reduce(mine.active_ranks, ReduceOp::Sum)
-            .reduce(u64::from(mine.monotone), ReduceOp::Min)
-            .reduce(mine.grain, ReduceOp::BitOr);
-        let (prepared, mut count) = ballot.vote(prepared)?;
-        let agreed = Agreed {
-            first: count.take(),
-            end: count.take(),
-            bytes: count.take(),
-            runs: count.take(),
-            active_ranks: count.take(),
-            monotone: count.take() == 1,
-            grain: count.take(),
-        };
-        Ok((prepared, agreed))
-    }
-
-    fn carry_out(&self, direction: Direction, access: Access, agreed: &Agreed) -> Transferred {
-        let hints = self.state().hints.clone();
-        let mut plan = choose(direction, agreed, hints.plan(), true);
-        let mut window = None;
-        if let Plan::TwoPhase(_) = plan {
-            // Two windows for each aggregator: one is filled while the other is written.
-            window = self.window(hints.window_bytes.saturating_mul(2));
-            if window.is_none() {
-                // A node without a window is no other node's business: nodes do not exchange data.
-                plan = choose(direction, agreed, hints.plan(), false);
-            }
-        }
-        tracing::debug!(?plan, ?agreed, "planned");
-        match (plan, window) {
-            (Plan::TwoPhase(_), Some(window)) => {
-                let stripe_bytes = hints.stripe_bytes(&self.storage.layout()).unwrap_or(0);
-                let aggregators = self.node_aggregators(&hints);
-                let team = two_phase::NodeTeam::new(
-                    window,
-                    aggregators,
-                    hints.window_bytes,
-                    stripe_bytes,
-                    agreed.grain,
-                );
-                two_phase::run(self.target(), team, access, direction, agreed.first)
-            }
-            (Plan::Nothing, _) => Transferred::default(),
-            _ => independent::run(&self.target(), &access, direction),
-        }
-    }
-
-    /// The shared window of this node; none if there can be none.
-    fn window(&self, bytes: u64) -> Option<Arc<NodeWindow>> {
-        self.channel.node_window(bytes as usize).unwrap_or_else(|error| {
-            tracing::warn!(%error, "no shared window");
-            None
-        })
-    }
-
-    /// The pointer moves on by what was asked for, also where less was there to be read (MPI 4.1, 14.4.1).
-    fn advance(&self, view: &Arc<FileView>, end_bytes: u64) {
-        let mut state = self.state();
-        if Arc::ptr_eq(&state.view, view) {
-            state.pointer_bytes = end_bytes;
         }
     }
 }

@@ -14,6 +14,7 @@ use capulet_adio::File;
 use crate::abi::{Fint, MPI_File, file_null};
 use crate::errhandler::Handler;
 use crate::group::OwnGroup;
+use crate::split::Begun;
 
 /// The first handle. The first page of addresses is left free: the standard ABI of MPI 5.0 keeps its
 /// constants there.
@@ -27,6 +28,8 @@ pub(crate) struct Entry {
     pub(crate) group: OwnGroup,
     /// The name it was opened by, for messages.
     pub(crate) name: String,
+    /// The split collective access that is under way.
+    pub(crate) split: Mutex<Option<Begun>>,
     /// The error handler attached to the file.
     pub(crate) handler: Mutex<Handler>,
 }

@@ -24,6 +24,7 @@ mod nonblocking;
 mod open;
 mod real;
 mod report;
+mod split;
 mod toolkit;
 mod unsupported;
 mod view;

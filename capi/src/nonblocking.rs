@@ -1,24 +1,24 @@
-//! Nonblocking independent data access (MPI 14.4.2, 14.4.3): the access is done inside the call, and the
-//! request that comes back is complete.
+//! Nonblocking data access (MPI 14.4.2, 14.4.3). The requests are generalized ones (MPI 13.2), which every MPI has and which
+//! its own `MPI_Wait`, `MPI_Test` and `MPI_Request_free` take.
 //!
-//! That is legal for independent access, which needs no other rank. The request is a generalized one (MPI
-//! 13.2), which every MPI has and which its own `MPI_Wait`, `MPI_Test` and `MPI_Request_free` take. An access
-//! that fails does so in the call and leaves a null request.
+//! An independent access is done inside the call, which is legal, for it needs no other rank, and the request that comes back is
+//! complete. One that fails does so in the call and leaves a null request.
+//!
+//! A collective access goes on after the call. One that fails does so where it is waited for: `MPI_Wait` returns the error on
+//! all ranks, with the error handler that MPI uses for generalized requests, not the file's.
 
 use std::ffi::{c_int, c_void};
-use std::ptr;
+use std::sync::Arc;
 
 use capulet_adio::{Coordination, Position};
-use capulet_comm::{ErrorClass, status};
+use capulet_comm::ErrorClass;
+use capulet_comm::request::{Completion, Request};
 use capulet_drivers::Direction;
-use mpi::ffi;
 
-use crate::abi::{
-    Count, MPI_Datatype, MPI_File, MPI_Request, MPI_Status, Offset, SUCCESS, export, request_null,
-};
+use crate::abi::{Count, MPI_Datatype, MPI_File, MPI_Request, Offset, export, request_null};
 use crate::access::CMemory;
 use crate::convert::store;
-use crate::guard::{Failure, failure, on_file};
+use crate::guard::{on_file, on_file_together};
 
 /// Runs one access and gives a request that is complete.
 ///
@@ -40,49 +40,54 @@ unsafe fn start(
         // SAFETY: by the caller's promise.
         let outcome = unsafe { entry.file.access(direction, position, Coordination::Independent, memory) };
         let bytes = outcome.into_result()?;
+        let complete = Request::start(Arc::new(Moved(bytes)))?;
         // SAFETY: by the caller's promise.
-        unsafe { store(request, complete(bytes)?) }
+        unsafe { store(request, complete.handle()) }?;
+        complete.complete();
+        Ok(())
     })
 }
 
-/// A request that is complete, and whose status counts `bytes` bytes. Local.
-fn complete(bytes: u64) -> Result<MPI_Request, Failure> {
-    let mut request = request_null();
-    // The count travels in the place of a pointer, so that nothing is to be freed.
-    let extra = ptr::without_provenance_mut(bytes as usize);
-    // SAFETY: the callbacks have the forms that MPI wants and never read through the pointer; the request is
-    // one handle.
-    let code = unsafe {
-        let started = ffi::MPI_Grequest_start(Some(query), Some(free), Some(cancel), extra, &raw mut request);
-        if started == SUCCESS { ffi::MPI_Grequest_complete(request) } else { started }
-    };
-    if code == SUCCESS { Ok(request) } else { Err(failure(ErrorClass::from_code(code), "the request")) }
-}
+/// An access that is over, with its bytes.
+#[derive(Debug)]
+struct Moved(u64);
 
-/// Fills in the status of a complete request.
-unsafe extern "C" fn query(extra: *mut c_void, out: *mut MPI_Status) -> c_int {
-    // SAFETY: MPI passes a status to write to.
-    match unsafe { status::set(out, extra.addr() as u64) } {
-        Ok(()) => SUCCESS,
-        Err(error) => error.class().code(),
+impl Completion for Moved {
+    fn completion(&self) -> Option<(u64, Option<ErrorClass>)> {
+        Some((self.0, None))
     }
 }
 
-/// Frees what a request holds: nothing.
-unsafe extern "C" fn free(_extra: *mut c_void) -> c_int {
-    SUCCESS
-}
-
-/// Cancels a request that is complete already: nothing happens, as the standard wants.
-unsafe extern "C" fn cancel(_extra: *mut c_void, _is_complete: c_int) -> c_int {
-    SUCCESS
+/// Begins a collective access. A wrong argument is passed down, so that all ranks learn of it.
+///
+/// # Safety
+/// As [`start`], until the request is complete.
+unsafe fn start_together(
+    call: &'static str,
+    file: MPI_File,
+    direction: Direction,
+    position: Position,
+    memory: CMemory,
+    request: *mut MPI_Request,
+) -> c_int {
+    on_file_together(call, file, |entry| {
+        // SAFETY: by the caller's promise.
+        unsafe { store(request, request_null()) }?;
+        // SAFETY: by the caller's promise.
+        let access = unsafe { entry.file.start(direction, position, memory.checked()) };
+        let started = Request::start(access.as_completion())?;
+        // SAFETY: by the caller's promise.
+        unsafe { store(request, started.handle()) }?;
+        access.on_completion(move || started.complete());
+        Ok(())
+    })
 }
 
 /// A function with an explicit offset, for one type of count.
 macro_rules! at {
-    ($name:ident, $count:ty, $direction:ident) => {
+    ($name:ident, $count:ty, $direction:ident, $start:ident, $about:literal) => {
         export! {
-            #[doc = concat!("`MPI_", stringify!($name), "` (MPI 14.4.2). Independent; the access is done on return.")]
+            #[doc = concat!("`MPI_", stringify!($name), "` (MPI 14.4.2). ", $about)]
             fn $name(
                 file: MPI_File, offset: Offset, base: *mut c_void, count: $count, datatype: MPI_Datatype,
                 request: *mut MPI_Request
@@ -90,7 +95,7 @@ macro_rules! at {
                 let memory = CMemory { base, count: Count::from(count), datatype };
                 let (call, position) = (concat!("MPI_", stringify!($name)), Position::Explicit(offset));
                 // SAFETY: the caller's buffer and request.
-                unsafe { start(call, file, Direction::$direction, position, memory, request) }
+                unsafe { $start(call, file, Direction::$direction, position, memory, request) }
             }
         }
     };
@@ -98,27 +103,37 @@ macro_rules! at {
 
 /// A function by the individual file pointer, for one type of count.
 macro_rules! individual {
-    ($name:ident, $count:ty, $direction:ident) => {
+    ($name:ident, $count:ty, $direction:ident, $start:ident, $about:literal) => {
         export! {
-            #[doc = concat!("`MPI_", stringify!($name), "` (MPI 14.4.3). Independent; the access is done on return.")]
+            #[doc = concat!("`MPI_", stringify!($name), "` (MPI 14.4.3). ", $about)]
             fn $name(
                 file: MPI_File, base: *mut c_void, count: $count, datatype: MPI_Datatype, request: *mut MPI_Request
             ) -> c_int {
                 let memory = CMemory { base, count: Count::from(count), datatype };
                 let (call, position) = (concat!("MPI_", stringify!($name)), Position::Individual);
                 // SAFETY: the caller's buffer and request.
-                unsafe { start(call, file, Direction::$direction, position, memory, request) }
+                unsafe { $start(call, file, Direction::$direction, position, memory, request) }
             }
         }
     };
 }
 
-at! { File_iread_at, c_int, Read }
-at! { File_iread_at_c, Count, Read }
-at! { File_iwrite_at, c_int, Write }
-at! { File_iwrite_at_c, Count, Write }
+at! { File_iread_at, c_int, Read, start, "Independent; the access is done on return." }
+at! { File_iread_at_c, Count, Read, start, "Independent; the access is done on return." }
+at! { File_iwrite_at, c_int, Write, start, "Independent; the access is done on return." }
+at! { File_iwrite_at_c, Count, Write, start, "Independent; the access is done on return." }
 
-individual! { File_iread, c_int, Read }
-individual! { File_iread_c, Count, Read }
-individual! { File_iwrite, c_int, Write }
-individual! { File_iwrite_c, Count, Write }
+individual! { File_iread, c_int, Read, start, "Independent; the access is done on return." }
+individual! { File_iread_c, Count, Read, start, "Independent; the access is done on return." }
+individual! { File_iwrite, c_int, Write, start, "Independent; the access is done on return." }
+individual! { File_iwrite_c, Count, Write, start, "Independent; the access is done on return." }
+
+at! { File_iread_at_all, c_int, Read, start_together, "Collective; does not block." }
+at! { File_iread_at_all_c, Count, Read, start_together, "Collective; does not block." }
+at! { File_iwrite_at_all, c_int, Write, start_together, "Collective; does not block." }
+at! { File_iwrite_at_all_c, Count, Write, start_together, "Collective; does not block." }
+
+individual! { File_iread_all, c_int, Read, start_together, "Collective; does not block." }
+individual! { File_iread_all_c, Count, Read, start_together, "Collective; does not block." }
+individual! { File_iwrite_all, c_int, Write, start_together, "Collective; does not block." }
+individual! { File_iwrite_all_c, Count, Write, start_together, "Collective; does not block." }

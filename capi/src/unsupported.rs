@@ -65,32 +65,10 @@ macro_rules! refused {
             }
         }
     };
-    (nonblocking_at, $name:ident, $count:ty) => {
-        export! {
-            /// Not built yet.
-            fn $name(
-                file: MPI_File, _offset: Offset, _buffer: *mut c_void, _count: $count, _datatype: MPI_Datatype,
-                request: *mut MPI_Request
-            ) -> c_int {
-                // SAFETY: the caller's pointer.
-                unsafe { refuse_request(concat!("MPI_", stringify!($name)), file, request) }
-            }
-        }
-    };
     (begin, $name:ident, $count:ty) => {
         export! {
             /// Not built yet.
             fn $name(file: MPI_File, _buffer: *mut c_void, _count: $count, _datatype: MPI_Datatype) -> c_int {
-                refuse(concat!("MPI_", stringify!($name)), file)
-            }
-        }
-    };
-    (begin_at, $name:ident, $count:ty) => {
-        export! {
-            /// Not built yet.
-            fn $name(
-                file: MPI_File, _offset: Offset, _buffer: *mut c_void, _count: $count, _datatype: MPI_Datatype
-            ) -> c_int {
                 refuse(concat!("MPI_", stringify!($name)), file)
             }
         }
@@ -117,34 +95,16 @@ twins! { blocking:
 }
 
 twins! { nonblocking:
-    File_iread_all, File_iread_all_c;
-    File_iwrite_all, File_iwrite_all_c;
     File_iread_shared, File_iread_shared_c;
     File_iwrite_shared, File_iwrite_shared_c;
 }
 
-twins! { nonblocking_at:
-    File_iread_at_all, File_iread_at_all_c;
-    File_iwrite_at_all, File_iwrite_at_all_c;
-}
-
 twins! { begin:
-    File_read_all_begin, File_read_all_begin_c;
-    File_write_all_begin, File_write_all_begin_c;
     File_read_ordered_begin, File_read_ordered_begin_c;
     File_write_ordered_begin, File_write_ordered_begin_c;
 }
 
-twins! { begin_at:
-    File_read_at_all_begin, File_read_at_all_begin_c;
-    File_write_at_all_begin, File_write_at_all_begin_c;
-}
-
 ends! {
-    File_read_all_end;
-    File_write_all_end;
-    File_read_at_all_end;
-    File_write_at_all_end;
     File_read_ordered_end;
     File_write_ordered_end;
 }

@@ -43,6 +43,17 @@ fn requests() {
 }
 
 #[test]
+fn nonblocking_collectives() {
+    c("nonblocking");
+    Program::c("nonblocking", Load::Preload).passes(3);
+}
+
+#[test]
+fn split_collectives() {
+    c("split");
+}
+
+#[test]
 fn what_is_not_built_is_refused() {
     c("unsupported");
 }

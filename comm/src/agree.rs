@@ -34,6 +34,32 @@ impl ReduceOp {
     }
 }
 
+/// A line of its own for reductions: those of one track follow one another, and those of different tracks do not care about
+/// each other. Track 0 belongs to the calls that wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Track(pub(crate) u32);
+
+impl Track {
+    /// The track of the calls that wait.
+    pub const WAITING: Self = Self(0);
+    /// How many tracks there are beside it.
+    pub const SPARE: u32 = 7;
+
+    /// The track of operation `number`, counted from 0: the spare ones by turns.
+    pub const fn of(number: u64) -> Self {
+        Self(1 + (number % Self::SPARE as u64) as u32)
+    }
+}
+
+/// A reduction under way.
+pub trait Pending: Debug + Send {
+    /// Goes on as far as it can without waiting. The result, once: when this rank's part is over.
+    ///
+    /// # Errors
+    /// If MPI fails.
+    fn poll(&mut self) -> Result<Option<Vec<u64>>>;
+}
+
 /// A group of ranks that can agree. Every method except `rank` and `size` is collective: all ranks call the same methods
 /// in the same order, with the same number of lanes and the same root. Methods wait for other ranks, but sleep instead of
 /// spinning, and drive MPI while they wait. At most one thread of a rank may be in a method at a time.
@@ -55,6 +81,13 @@ pub trait Agree: Debug + Send + Sync {
     /// # Errors
     /// If there are not as many operations as lanes, or MPI fails.
     fn allreduce(&self, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()>;
+
+    /// As [`Agree::allreduce`], but does not wait: the result comes from [`Pending::poll`]. Each rank starts the reductions of
+    /// one track in the same order, and the next only when its part of the last is over.
+    ///
+    /// # Errors
+    /// If there are not as many operations as lanes, or MPI fails.
+    fn start_allreduce(&self, track: Track, lanes: &[u64], ops: &[ReduceOp]) -> Result<Box<dyn Pending>>;
 
     /// Every rank gets the bytes of `root`. What the others held is dropped.
     ///

@@ -6,13 +6,14 @@
 use std::ffi::c_int;
 use std::sync::{Arc, PoisonError};
 
-use crate::agree::{Agree, ReduceOp};
+use crate::agree::{Agree, Pending, ReduceOp, Track};
 use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::message::{Counters, Wire};
 use crate::rank::Rank;
+use crate::reduction::Reduction;
 use crate::window::NodeWindow;
 
 /// The ids in use on this rank. Id 0 is never given: its tag belongs to the opening of channels.
@@ -72,7 +73,7 @@ impl Ids {
 pub struct Channel {
     group: Arc<Group>,
     id: u32,
-    counters: Counters,
+    counters: Arc<Counters>,
 }
 
 impl Channel {
@@ -89,9 +90,9 @@ impl Channel {
             }
             wanted = lanes[1] as u32;
         };
-        if c_int::try_from(id).is_ok_and(|tag| tag <= group.tag_max()) {
+        if id < group.channels_max() {
             group.ids().lock().unwrap_or_else(PoisonError::into_inner).take(id);
-            Ok(Channel { group, id, counters: Counters::default() })
+            Ok(Channel { group, id, counters: Arc::default() })
         } else {
             Err(Error::invalid(ErrorClass::Other, "every message tag is taken by an open file"))
         }
@@ -119,12 +120,54 @@ impl Channel {
     /// # Errors
     /// As [`Group::node_window`].
     pub fn node_window(&self, bytes: usize) -> Result<Option<Arc<NodeWindow>>> {
-        let slot = if self.group.is_shared() { 0 } else { self.id };
-        self.group.node_window(slot, bytes)
+        self.group.node_window(self.slot(), bytes)
+    }
+
+    /// As [`Channel::node_window`], but only if the window is there already. Local.
+    pub fn existing_window(&self) -> Option<Arc<NodeWindow>> {
+        self.group.existing_window(self.slot())
+    }
+
+    /// What those above keep with the window of this channel's operations: the same value for all channels that share the
+    /// window, while one of them holds it. Local.
+    ///
+    /// # Panics
+    /// If it was asked for as another type.
+    pub fn kept<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        self.group.kept(self.slot(), make)
+    }
+
+    /// The number of the window that operations on this channel use.
+    fn slot(&self) -> u32 {
+        if self.group.is_shared() { 0 } else { self.id }
     }
 
     fn wire(&self) -> Wire<'_> {
         self.group.wire(self.id as c_int, &self.counters)
+    }
+}
+
+/// Tags have at least 15 bits (MPI-4.0 section 9.1.2): 3 say which track of a channel, the others which channel.
+pub(crate) const TRACK_BITS: u32 = (Track::SPARE + 1).ilog2();
+
+/// A reduction on a channel.
+#[derive(Debug)]
+struct ChannelReduction {
+    group: Arc<Group>,
+    counters: Arc<Counters>,
+    tag: c_int,
+    /// Taken when it is over.
+    reduction: Option<Reduction>,
+}
+
+impl Pending for ChannelReduction {
+    fn poll(&mut self) -> Result<Option<Vec<u64>>> {
+        let wire = self.group.wire(self.tag, &self.counters);
+        let Some(reduction) = &mut self.reduction else { return Ok(None) };
+        if !reduction.poll(wire)? {
+            return Ok(None);
+        }
+        Ok(self.reduction.take().map(Reduction::result))
     }
 }
 
@@ -143,6 +186,14 @@ impl Agree for Channel {
 
     fn allreduce(&self, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()> {
         collective::allreduce(self.wire(), lanes, ops)
+    }
+
+    fn start_allreduce(&self, track: Track, lanes: &[u64], ops: &[ReduceOp]) -> Result<Box<dyn Pending>> {
+        let tag = (self.id + (track.0 * self.group.channels_max())) as c_int;
+        let wire = self.group.wire(tag, &self.counters);
+        let reduction = Some(Reduction::start(wire, lanes, ops)?);
+        let (group, counters) = (Arc::clone(&self.group), Arc::clone(&self.counters));
+        Ok(Box::new(ChannelReduction { group, counters, tag, reduction }))
     }
 
     fn broadcast(&self, root: Rank, data: &mut Vec<u8>) -> Result<()> {

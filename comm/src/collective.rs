@@ -7,10 +7,12 @@
 use std::sync::Arc;
 
 use crate::agree::ReduceOp;
+use crate::backoff::Backoff;
 use crate::class::ErrorClass;
 use crate::error::{Error, Result};
 use crate::message::{Flight, MESSAGE_BYTES_MAX, Wire};
-use crate::tree;
+use crate::reduction::Reduction;
+use crate::{tree, work};
 
 /// A broadcast of at most this many bytes takes one message per rank.
 const INLINE_BYTES: usize = 4096;
@@ -27,26 +29,14 @@ pub(crate) fn barrier(wire: Wire<'_>) -> Result<()> {
 
 /// Reduces each lane over all ranks with its own operation; every rank gets the result.
 pub(crate) fn allreduce(wire: Wire<'_>, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()> {
-    check_lanes(lanes, ops)?;
-    let bytes = size_of_val(lanes);
-    let mut flight = Flight::default();
-    let mut arrivals = Vec::new();
-    for child in tree::children(wire.rank, wire.size) {
-        arrivals.push(wire.start_receive(child, bytes, &mut flight)?);
+    let mut reduction = Reduction::start(wire, lanes, ops)?;
+    let mut backoff = Backoff::new();
+    while !reduction.poll(wire)? {
+        backoff.pause();
+        work::advance();
     }
-    flight.land(wire.counters)?;
-    for index in arrivals {
-        let theirs = words_of(&flight.take(index), lanes.len())?;
-        for ((lane, op), value) in lanes.iter_mut().zip(ops).zip(theirs) {
-            *lane = op.apply(*lane, value);
-        }
-    }
-    if let Some(parent) = tree::parent(wire.rank) {
-        wire.send(parent, &bytes_of(lanes))?;
-        let result = words_of(&wire.receive(parent, bytes)?, lanes.len())?;
-        lanes.copy_from_slice(&result);
-    }
-    send_to_children(wire, 0, &Arc::from(bytes_of(lanes)))
+    lanes.copy_from_slice(&reduction.result());
+    Ok(())
 }
 
 pub(crate) fn check_lanes(lanes: &[u64], ops: &[ReduceOp]) -> Result<()> {
@@ -194,12 +184,12 @@ pub(crate) fn allgather(wire: Wire<'_>, value: u64) -> Result<Vec<u64>> {
     words_of(&all, wire.size as usize)
 }
 
-fn bytes_of(words: &[u64]) -> Vec<u8> {
+pub(crate) fn bytes_of(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
 /// The words of a message that must have exactly `count` of them.
-fn words_of(bytes: &[u8], count: usize) -> Result<Vec<u64>> {
+pub(crate) fn words_of(bytes: &[u8], count: usize) -> Result<Vec<u64>> {
     let (words, rest) = bytes.as_chunks::<LENGTH_BYTES>();
     if words.len() != count || !rest.is_empty() {
         return Err(Error::Disagreement { what: "the number of values to reduce" });

@@ -10,13 +10,15 @@
 //! same time, in one order on one rank and in the other order on another. Opens on one communicator are ordered by the
 //! standard; opens on two are not, and a shared group would mix their messages.
 
+use std::any::Any;
+use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::backoff::Backoff;
-use crate::channel::{Channel, Ids};
+use crate::channel::{Channel, Ids, TRACK_BITS};
 use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result, check};
@@ -44,6 +46,8 @@ pub struct Group {
     counters: Counters,
     ids: Mutex<Ids>,
     windows: Windows,
+    /// What those above keep with each window.
+    kept: Mutex<HashMap<u32, Weak<dyn Any + Send + Sync>>>,
 }
 
 // SAFETY: the handles are names that any thread may use which the thread level allows to call MPI at all (MPI-4.0
@@ -110,6 +114,7 @@ impl Group {
             counters,
             ids: Mutex::new(Ids::new()),
             windows: Windows::default(),
+            kept: Mutex::default(),
         });
         registry::enter(&group);
         Ok(group)
@@ -151,6 +156,26 @@ impl Group {
         self.windows.get(self, slot, bytes)
     }
 
+    /// The shared window of this node that has the number `slot`, if there is one already. Local.
+    pub fn existing_window(self: &Arc<Self>, slot: u32) -> Option<Arc<NodeWindow>> {
+        self.windows.existing(self, slot)
+    }
+
+    /// What is kept with the window of number `slot`: the same value for all who ask while one of them holds it. Local.
+    ///
+    /// # Panics
+    /// If it was asked for as another type.
+    pub(crate) fn kept<T: Send + Sync + 'static>(&self, slot: u32, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = kept.get(&slot).and_then(Weak::upgrade) {
+            return value.downcast().expect("one type is kept");
+        }
+        let value = Arc::new(make());
+        let any: Arc<dyn Any + Send + Sync> = value.clone();
+        kept.insert(slot, Arc::downgrade(&any));
+        value
+    }
+
     /// Whether duplicates of the communicator share this group: exactly if MPI runs below `MPI_THREAD_MULTIPLE`.
     pub fn is_shared(&self) -> bool {
         self.shared
@@ -173,6 +198,12 @@ impl Group {
 
     pub(crate) fn tag_max(&self) -> c_int {
         self.tag_max
+    }
+
+    /// How many channels there can be: as many as tags, shared out among the tracks.
+    pub(crate) fn channels_max(&self) -> u32 {
+        let bits = (self.tag_max as u32).saturating_add(1).ilog2();
+        1 << bits.saturating_sub(TRACK_BITS)
     }
 
     pub(crate) fn ids(&self) -> &Mutex<Ids> {

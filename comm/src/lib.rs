@@ -20,16 +20,19 @@ mod message;
 mod node;
 mod process;
 mod rank;
+mod reduction;
 mod registry;
+pub mod request;
 pub mod status;
 mod tree;
 mod types;
 mod window;
+pub mod work;
 
 pub use mpi;
 pub use mpi::ffi;
 
-pub use agree::{Agree, ReduceOp};
+pub use agree::{Agree, Pending, ReduceOp, Track};
 pub use backoff::Backoff;
 pub use channel::Channel;
 pub use class::ErrorClass;

@@ -8,9 +8,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::agree::{Agree, ReduceOp};
+use crate::agree::{Agree, Pending, ReduceOp, Track};
 use crate::class::ErrorClass;
-use crate::collective::check_lanes;
+use crate::collective::{bytes_of, check_lanes, words_of};
 use crate::control::SLOTS;
 use crate::error::{Error, Result};
 use crate::rank::Rank;
@@ -80,6 +80,13 @@ impl Meeting {
         generation
     }
 
+    /// Whether an exchange is over.
+    fn is_over(&self, generation: u32) -> Result<bool> {
+        let state = self.lock();
+        let over = state.generation as u32 != generation;
+        if state.gone && !over { Err(Error::Elsewhere { class: ErrorClass::Other }) } else { Ok(over) }
+    }
+
     fn leave(&self) {
         self.lock().gone = true;
         self.changed.notify_all();
@@ -90,6 +97,8 @@ impl Meeting {
 #[derive(Debug)]
 pub struct LocalChannel {
     meeting: Arc<Meeting>,
+    /// Where the ranks meet for the reductions of each spare track.
+    spare: Vec<Arc<Meeting>>,
     rank: Rank,
 }
 
@@ -97,9 +106,13 @@ impl LocalChannel {
     /// One end per rank.
     pub fn team(ranks: usize) -> Vec<LocalChannel> {
         let meeting = Meeting::new(ranks);
-        (0..ranks)
-            .map(|rank| LocalChannel { meeting: Arc::clone(&meeting), rank: Rank(rank as u32) })
-            .collect()
+        let spare: Vec<_> = (0..Track::SPARE).map(|_| Meeting::new(ranks)).collect();
+        let channel = |rank| LocalChannel {
+            meeting: Arc::clone(&meeting),
+            spare: spare.clone(),
+            rank: Rank(rank as u32),
+        };
+        (0..ranks).map(channel).collect()
     }
 
     fn exchange(&self, bytes: Vec<u8>) -> Result<Arc<Vec<Vec<u8>>>> {
@@ -122,20 +135,21 @@ impl Agree for LocalChannel {
 
     fn allreduce(&self, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()> {
         check_lanes(lanes, ops)?;
-        let all = self.exchange(lanes.iter().flat_map(|lane| lane.to_ne_bytes()).collect())?;
-        let words = |rank: usize| all[rank].as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));
-        if all.iter().any(|theirs| theirs.len() != size_of_val(lanes)) {
-            return Err(Error::Disagreement { what: "the number of values to reduce" });
-        }
-        for (lane, first) in lanes.iter_mut().zip(words(0)) {
-            *lane = first;
-        }
-        for rank in 1..all.len() {
-            for ((lane, op), value) in lanes.iter_mut().zip(ops).zip(words(rank)) {
-                *lane = op.apply(*lane, value);
-            }
-        }
+        let all = self.exchange(bytes_of(lanes))?;
+        lanes.copy_from_slice(&reduce(&all, ops)?);
         Ok(())
+    }
+
+    fn start_allreduce(&self, track: Track, lanes: &[u64], ops: &[ReduceOp]) -> Result<Box<dyn Pending>> {
+        check_lanes(lanes, ops)?;
+        let meeting = if track == Track::WAITING { &self.meeting } else { &self.spare[track.0 as usize - 1] };
+        let generation = meeting.arrive(self.rank.index(), bytes_of(lanes)) as u32;
+        Ok(Box::new(LocalReduction {
+            meeting: Arc::clone(meeting),
+            generation,
+            ops: ops.to_vec(),
+            over: false,
+        }))
     }
 
     fn broadcast(&self, root: Rank, data: &mut Vec<u8>) -> Result<()> {
@@ -165,7 +179,39 @@ impl Agree for LocalChannel {
 impl Drop for LocalChannel {
     fn drop(&mut self) {
         self.meeting.leave();
+        self.spare.iter().for_each(|meeting| meeting.leave());
     }
+}
+
+/// A reduction between threads.
+#[derive(Debug)]
+struct LocalReduction {
+    meeting: Arc<Meeting>,
+    generation: u32,
+    ops: Vec<ReduceOp>,
+    over: bool,
+}
+
+impl Pending for LocalReduction {
+    fn poll(&mut self) -> Result<Option<Vec<u64>>> {
+        if self.over || !self.meeting.is_over(self.generation)? {
+            return Ok(None);
+        }
+        self.over = true;
+        let all = Arc::clone(&self.meeting.lock().result);
+        reduce(&all, &self.ops).map(Some)
+    }
+}
+
+/// What the lanes that all ranks brought become.
+fn reduce(all: &[Vec<u8>], ops: &[ReduceOp]) -> Result<Vec<u64>> {
+    let mut lanes = words_of(&all[0], ops.len())?;
+    for theirs in &all[1..] {
+        for ((lane, op), value) in lanes.iter_mut().zip(ops).zip(words_of(theirs, ops.len())?) {
+            *lane = op.apply(*lane, value);
+        }
+    }
+    Ok(lanes)
 }
 
 /// A [`NodeWindow`](crate::NodeWindow) between threads.
@@ -271,9 +317,7 @@ impl NodeShared for LocalWindow {
     }
 
     fn is_over(&self, barrier: Barriers) -> Result<bool> {
-        let state = self.shared.meeting.lock();
-        let over = state.generation as u32 != barrier.0;
-        if state.gone && !over { Err(Error::Elsewhere { class: ErrorClass::Other }) } else { Ok(over) }
+        self.shared.meeting.is_over(barrier.0)
     }
 
     fn wait(&self, barrier: Barriers) -> Result<()> {

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::backoff::Backoff;
 use crate::error::{Result, check};
-use crate::{consts, ffi};
+use crate::{consts, ffi, work};
 
 /// What went over one channel so far. Exact on any machine.
 #[derive(Debug, Default)]
@@ -137,6 +137,10 @@ enum Memory {
     Received { buffer: Box<[u8]> },
 }
 
+// SAFETY: the request is a handle, which any thread may use that the thread level allows to call MPI at all (MPI-4.0 section
+// 11.6); the buffers are owned.
+unsafe impl Send for Part {}
+
 #[derive(Debug)]
 struct Part {
     request: ffi::MPI_Request,
@@ -181,19 +185,23 @@ impl Flight {
     /// Waits until everything has arrived or has been sent: tests, and sleeps in between.
     pub(crate) fn land(&mut self, counters: &Counters) -> Result<()> {
         let mut backoff = Backoff::new();
-        loop {
-            let mut open = 0;
-            for part in &mut self.parts {
-                if !part.is_done() {
-                    part.test(counters)?;
-                    open += usize::from(!part.is_done());
-                }
-            }
-            if open == 0 {
-                return Ok(());
-            }
+        while !self.test(counters)? {
             backoff.pause();
+            work::advance();
         }
+        Ok(())
+    }
+
+    /// Whether everything has arrived or has been sent. Does not wait.
+    pub(crate) fn test(&mut self, counters: &Counters) -> Result<bool> {
+        let mut open = 0;
+        for part in &mut self.parts {
+            if !part.is_done() {
+                part.test(counters)?;
+                open += usize::from(!part.is_done());
+            }
+        }
+        Ok(open == 0)
     }
 
     /// Takes the bytes of a receive that has landed.

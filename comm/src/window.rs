@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 pub(crate) use crate::memory::Lot;
 use crate::memory::Memory;
+use crate::work;
 
 /// Memory that the ranks of a node share: per rank a data part, a map of bytes, and a few published numbers.
 ///
@@ -38,7 +39,7 @@ pub trait NodeShared: Debug + Send + Sync {
     /// The map of a rank: bit `i % 64` of word `i / 64` belongs to byte `i` of its data part. Zero when the window is new.
     fn map(&self, rank: usize) -> &[AtomicU64];
 
-    /// Numbers that a rank publishes, at least 8. Zero when the window is new.
+    /// Numbers that a rank publishes, at least 16. Zero when the window is new.
     fn slots(&self, rank: usize) -> &[AtomicU64];
 
     /// How many barriers of this window are over: the same number on all ranks that are between the same two barriers. Not
@@ -130,7 +131,10 @@ impl NodeShared for NodeWindow {
     }
 
     fn wait(&self, barrier: Barriers) -> Result<()> {
-        self.memory.leader().wait(barrier.0, || self.group.progress());
+        self.memory.leader().wait(barrier.0, || {
+            self.group.progress();
+            work::advance();
+        });
         Ok(())
     }
 }
@@ -181,6 +185,11 @@ impl Windows {
                 Ok(Some(window(&memory, group)))
             }
         }
+    }
+
+    pub(crate) fn existing(&self, group: &Arc<Group>, slot: u32) -> Option<Arc<NodeWindow>> {
+        let slots = self.lock();
+        Some(window(slots.get(&slot)?.current.as_ref()?, group))
     }
 
     /// Makes a window: collective over the node.

@@ -148,7 +148,7 @@ fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> 
             continue;
         };
         if operation.poll() {
-            let done = under_way[rank].take().expect("under way").outcome();
+            let done = under_way[rank].take().expect("under way").take_outcome();
             ends[rank].push((done.bytes, done.error.is_some()));
             let next = ends[rank].len();
             under_way[rank] = (next < scene.calls.len()).then(|| start(rank, next));

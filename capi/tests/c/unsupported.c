@@ -29,10 +29,6 @@ static int calls;
 static void requests(MPI_File file, int *value)
 {
     MPI_Request request;
-    REFUSED_REQUEST(MPI_File_iread_all(file, value, 1, MPI_INT, &request));
-    REFUSED_REQUEST(MPI_File_iwrite_all(file, value, 1, MPI_INT, &request));
-    REFUSED_REQUEST(MPI_File_iread_at_all(file, 0, value, 1, MPI_INT, &request));
-    REFUSED_REQUEST(MPI_File_iwrite_at_all(file, 0, value, 1, MPI_INT, &request));
     REFUSED_REQUEST(MPI_File_iread_shared(file, value, 1, MPI_INT, &request));
     REFUSED_REQUEST(MPI_File_iwrite_shared(file, value, 1, MPI_INT, &request));
 }
@@ -47,14 +43,6 @@ static void others(MPI_File file, int *value)
     REFUSED(MPI_File_write_ordered(file, value, 1, MPI_INT, ignore));
     REFUSED(MPI_File_seek_shared(file, 0, MPI_SEEK_SET));
     REFUSED(MPI_File_get_position_shared(file, &offset));
-    REFUSED(MPI_File_read_at_all_begin(file, 0, value, 1, MPI_INT));
-    REFUSED(MPI_File_read_at_all_end(file, value, ignore));
-    REFUSED(MPI_File_write_at_all_begin(file, 0, value, 1, MPI_INT));
-    REFUSED(MPI_File_write_at_all_end(file, value, ignore));
-    REFUSED(MPI_File_read_all_begin(file, value, 1, MPI_INT));
-    REFUSED(MPI_File_read_all_end(file, value, ignore));
-    REFUSED(MPI_File_write_all_begin(file, value, 1, MPI_INT));
-    REFUSED(MPI_File_write_all_end(file, value, ignore));
     REFUSED(MPI_File_read_ordered_begin(file, value, 1, MPI_INT));
     REFUSED(MPI_File_read_ordered_end(file, value, ignore));
     REFUSED(MPI_File_write_ordered_begin(file, value, 1, MPI_INT));

@@ -111,13 +111,13 @@ impl Operation {
                 Err(error) => self.fail(error.into()),
             }
         }
-        self.outcome()
+        self.take_outcome()
     }
 
-    /// What came of it, once it is over.
-    pub fn outcome(self) -> Transferred {
+    /// What came of it, once it is over. To be asked once: the error is given away.
+    pub fn take_outcome(&mut self) -> Transferred {
         debug_assert!(self.phase == Phase::Done, "the operation is over");
-        Transferred { bytes: self.moved_bytes, error: self.error }
+        Transferred { bytes: self.moved_bytes, error: self.error.take() }
     }
 
     /// After a barrier.

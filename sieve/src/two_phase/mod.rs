@@ -29,6 +29,7 @@ use crate::access::Access;
 use crate::{Direction, Target, Transferred};
 
 pub use executor::Operation;
+pub use slots::TURN_SLOT;
 
 /// Windows begin at multiples of this many bytes of the file, or of a stripe.
 pub const PAGE_BYTES: u64 = 4096;

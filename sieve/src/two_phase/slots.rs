@@ -7,6 +7,10 @@ use std::sync::atomic::Ordering;
 
 use capulet_comm::{Barriers, NodeShared, Result};
 
+/// The slot of the first rank of a node that says whose turn on the window it is, for those who have several operations under
+/// way. Nothing in here touches it.
+pub const TURN_SLOT: usize = 15;
+
 /// Slots of one barrier.
 const STRIDE: usize = 4;
 const NEXT: usize = 0;

@@ -1,0 +1,152 @@
+//! Collective data access (MPI 4.1, 14.4): blocking, nonblocking and split, by one kind of [operation](operation::Operation).
+//!
+//! A blocking access waits where the ranks meet as long as nothing else is under way on any rank. Otherwise it takes its place
+//! in the [queue](queue::Queue) like all others.
+
+mod operation;
+mod queue;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use capulet_comm::work::{self, Work};
+use capulet_comm::{Channel, NodeShared, NodeWindow, ReduceOp};
+use capulet_sieve::{Access, Agreed, Direction, Plan, Transferred, choose, independent, two_phase};
+
+use crate::agree::outcome;
+use crate::error::{Error, Result};
+use crate::file::File;
+use crate::transfer::{Outcome, Position, Prepared, UserMemory};
+use crate::view::FileView;
+
+use operation::{Operation, Tools};
+pub(crate) use queue::Queue;
+pub use queue::Request;
+
+/// The operations on the window of a channel.
+pub(crate) fn queue_of(channel: &Channel) -> Arc<Queue> {
+    let mut is_new = false;
+    let queue = channel.kept(|| {
+        is_new = true;
+        Queue::default()
+    });
+    if is_new {
+        let work: Arc<dyn Work> = queue.clone();
+        work::register(Arc::downgrade(&work));
+    }
+    queue
+}
+
+impl File {
+    /// Begins a collective read or write (`MPI_File_iread_all`, `MPI_File_iwrite_at_all` and their kin, and the first half of split
+    /// collectives). Collective, but waits for no other rank. The individual file pointer moves on at once (MPI 4.1, 14.4.5).
+    ///
+    /// Operations may be waited for in any order. They go on in every call of this crate that waits, and in MPI's own where MPI
+    /// allows ([`capulet_comm::request`]). A failure, also of an argument of one rank, is in the outcome on all ranks.
+    ///
+    /// # Safety
+    /// As [`File::access`], until the operation is over.
+    pub unsafe fn start(
+        &self,
+        direction: Direction,
+        position: Position,
+        memory: Result<UserMemory>,
+    ) -> Request {
+        self.calls.count(direction);
+        // SAFETY: passed on to the caller.
+        let prepared = memory.and_then(|memory| unsafe { self.prepare(direction, position, true, &memory) });
+        let number = self.next_number();
+        let access = prepared.map(|prepared| prepared.access);
+        self.queue.push(Operation::new(self.tools(), number, direction, access))
+    }
+
+    pub(crate) fn together(
+        &self,
+        direction: Direction,
+        position: Position,
+        prepared: Result<Prepared>,
+    ) -> Outcome {
+        let number = self.next_number();
+        let access = prepared.as_ref().ok().map(|prepared| &prepared.access);
+        let ballot = operation::ballot(self.agree(), direction, access)
+            .reduce(u64::from(self.queue.is_busy()), ReduceOp::Max);
+        let (prepared, mut count) = match ballot.vote(prepared) {
+            Ok(counted) => counted,
+            Err(error) => return Outcome::failed(error),
+        };
+        let agreed = operation::agreed(&mut count);
+        if position == Position::Individual {
+            self.move_on(&prepared.view, prepared.end_bytes);
+        }
+        let is_busy = count.take() == 1;
+        if is_busy {
+            let operation = Operation::agreed(self.tools(), number, direction, prepared.access, agreed);
+            return self.queue.push(operation).wait();
+        }
+        let done = self.carry_out(direction, prepared.access, &agreed);
+        let bytes = done.bytes;
+        let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
+        let error = outcome(self.agree(), own).err();
+        Outcome { bytes, error }
+    }
+
+    fn carry_out(&self, direction: Direction, access: Access, agreed: &Agreed) -> Transferred {
+        let tools = self.tools();
+        let mut plan = choose(direction, agreed, tools.hints, true);
+        let mut window = None;
+        if let Plan::TwoPhase(_) = plan {
+            window = self.make_window(tools.window_bytes);
+            if window.is_none() {
+                // A node without a window is no other node's business: nodes do not exchange data.
+                plan = choose(direction, agreed, tools.hints, false);
+            }
+        }
+        tracing::debug!(?plan, ?agreed, "planned");
+        match (plan, window) {
+            (Plan::TwoPhase(_), Some(window)) => {
+                let team = tools.team(window, agreed);
+                two_phase::run(tools.target, team, access, direction, agreed.first)
+            }
+            (Plan::Nothing, _) => Transferred::default(),
+            _ => independent::run(&tools.target, &access, direction),
+        }
+    }
+
+    /// The shared window of this node; none if there can be none. Collective over the node, while nothing is under way on it.
+    pub(crate) fn make_window(&self, window_bytes: u64) -> Option<Arc<NodeWindow>> {
+        // Two windows for each aggregator: one is filled while the other is written.
+        let bytes = window_bytes.saturating_mul(2) as usize;
+        self.channel.node_window(bytes).unwrap_or_else(|error| {
+            tracing::warn!(%error, "no shared window");
+            None
+        })
+    }
+
+    fn tools(&self) -> Tools {
+        let hints = self.state().hints.clone();
+        let channel = Arc::clone(&self.channel);
+        Tools {
+            agree: self.channel.clone(),
+            line: self.channel.id(),
+            window: Arc::new(move || channel.existing_window().map(|window| window as Arc<dyn NodeShared>)),
+            target: self.target(),
+            hints: hints.plan(),
+            window_bytes: hints.window_bytes,
+            stripe_bytes: hints.stripe_bytes(&self.storage.layout()).unwrap_or(0),
+            aggregators: self.node_aggregators(&hints),
+        }
+    }
+
+    /// Collective accesses are numbered alike on all ranks.
+    fn next_number(&self) -> u64 {
+        self.operations.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The pointer moves on by what was asked for, also where less was there to be read (MPI 4.1, 14.4.1).
+    fn move_on(&self, view: &Arc<FileView>, end_bytes: u64) {
+        let mut state = self.state();
+        if Arc::ptr_eq(&state.view, view) {
+            state.pointer_bytes = end_bytes;
+        }
+    }
+}

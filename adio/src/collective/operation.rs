@@ -1,0 +1,236 @@
+//! One rank's part of a collective data access as a value that is advanced: it agrees, moves bytes, and agrees on what came of
+//! it. Nothing here waits for another rank.
+
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+
+use capulet_comm::{Agree, NodeShared, ReduceOp, Track};
+use capulet_sieve::{
+    Access, Agreed, Direction, Plan, PlanHints, Summary, Target, Transferred, choose, independent, two_phase,
+};
+
+use crate::agree::{Ballot, Count, Vote};
+use crate::error::{Error, Result};
+use crate::transfer::Outcome;
+
+/// What an operation works with: the open file, and what was in force when the operation began.
+#[derive(Clone)]
+pub(crate) struct Tools {
+    pub(crate) agree: Arc<dyn Agree>,
+    /// The number of the file among those whose operations use the same window.
+    pub(crate) line: u32,
+    /// The window of the node as it is now.
+    pub(crate) window: Arc<dyn Fn() -> Option<Arc<dyn NodeShared>> + Send + Sync>,
+    pub(crate) target: Target,
+    pub(crate) hints: PlanHints,
+    pub(crate) window_bytes: u64,
+    pub(crate) stripe_bytes: u64,
+    pub(crate) aggregators: usize,
+}
+
+impl fmt::Debug for Tools {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Tools").field("line", &self.line).finish_non_exhaustive()
+    }
+}
+
+impl Tools {
+    /// The ranks of the node on a window.
+    pub(crate) fn team(&self, window: Arc<dyn NodeShared>, agreed: &Agreed) -> two_phase::NodeTeam {
+        two_phase::NodeTeam::new(window, self.aggregators, self.window_bytes, self.stripe_bytes, agreed.grain)
+    }
+}
+
+/// The first ballot of a data access: extremes, amounts, and errors so far.
+pub(crate) fn ballot<'a>(agree: &'a dyn Agree, direction: Direction, access: Option<&Access>) -> Ballot<'a> {
+    let mine = Agreed::of(&[access.map_or_else(Summary::empty, Summary::of)]);
+    // a rank that reads where the others write would take part in another kind of rounds
+    Ballot::new(agree)
+        .same("direction of the access", direction as u64)
+        .reduce(mine.first, ReduceOp::Min)
+        .reduce(mine.end, ReduceOp::Max)
+        .reduce(mine.bytes, ReduceOp::Sum)
+        .reduce(mine.runs, ReduceOp::Sum)
+        .reduce(mine.active_ranks, ReduceOp::Sum)
+        .reduce(u64::from(mine.monotone), ReduceOp::Min)
+        .reduce(mine.grain, ReduceOp::BitOr)
+}
+
+/// What came of [`ballot`].
+pub(crate) fn agreed(count: &mut Count) -> Agreed {
+    Agreed {
+        first: count.take(),
+        end: count.take(),
+        bytes: count.take(),
+        runs: count.take(),
+        active_ranks: count.take(),
+        monotone: count.take() == 1,
+        grain: count.take(),
+    }
+}
+
+/// Where an operation stands.
+enum Stage {
+    /// An earlier operation of the file still uses its track.
+    Waiting(Result<Access>),
+    /// The ranks agree on what is to be done.
+    Agreeing(Vote, Result<Access>),
+    /// All ranks have begun it; it waits for its turn on the window.
+    Queued(Access, Agreed),
+    Moving(Box<two_phase::Operation>),
+    /// The ranks agree on what came of it.
+    Settling(Vote, u64, Result<()>),
+    Done(Outcome),
+}
+
+pub(crate) struct Operation {
+    tools: Tools,
+    number: u64,
+    direction: Direction,
+    stage: Stage,
+}
+
+impl fmt::Debug for Operation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Operation").field("key", &self.key()).finish_non_exhaustive()
+    }
+}
+
+impl Operation {
+    /// Operation `number` of its file. Nothing is sent yet.
+    pub(crate) fn new(tools: Tools, number: u64, direction: Direction, access: Result<Access>) -> Self {
+        Self { tools, number, direction, stage: Stage::Waiting(access) }
+    }
+
+    /// An operation on which the ranks have agreed already.
+    pub(crate) fn agreed(
+        tools: Tools,
+        number: u64,
+        direction: Direction,
+        access: Access,
+        agreed: Agreed,
+    ) -> Self {
+        let mut operation = Self { tools, number, direction, stage: Stage::Done(Outcome::default()) };
+        operation.stage = operation.plan(access, agreed);
+        operation
+    }
+
+    /// What the ranks of the node know it by: never 0, and no two that are under way have the same.
+    pub(crate) fn key(&self) -> u64 {
+        u64::from(self.tools.line) << 32 | u64::from(self.number as u32)
+    }
+
+    /// The file and the track of its ballots. Operations that have both in common follow each other.
+    pub(crate) fn track(&self) -> (u32, Track) {
+        (self.tools.line, Track::of(self.number))
+    }
+
+    pub(crate) fn window(&self) -> Option<Arc<dyn NodeShared>> {
+        (self.tools.window)()
+    }
+
+    pub(crate) fn is_queued(&self) -> bool {
+        matches!(self.stage, Stage::Queued(..))
+    }
+
+    pub(crate) fn is_moving(&self) -> bool {
+        matches!(self.stage, Stage::Moving(_))
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Done(_))
+    }
+
+    /// What came of it, once it is done.
+    pub(crate) fn outcome(self) -> Outcome {
+        match self.stage {
+            Stage::Done(outcome) => outcome,
+            _ => Outcome::failed(Error::Unsupported { what: "the outcome of an operation under way" }),
+        }
+    }
+
+    /// Goes on if it can. True if something happened. `has_track`: no earlier operation uses its track.
+    pub(crate) fn advance(&mut self, has_track: bool) -> bool {
+        let next = match &mut self.stage {
+            Stage::Waiting(access) if has_track => {
+                let access = mem::replace(access, Err(Error::Unsupported { what: "an access that is gone" }));
+                self.agree(access)
+            }
+            Stage::Agreeing(vote, access) => match vote.poll() {
+                Ok(None) => return false,
+                Ok(Some(count)) => {
+                    let access =
+                        mem::replace(access, Err(Error::Unsupported { what: "an access that is gone" }));
+                    match count.settle(access) {
+                        Ok((access, mut count)) => self.plan(access, agreed(&mut count)),
+                        Err(error) => Stage::Done(Outcome::failed(error)),
+                    }
+                }
+                Err(error) => Stage::Done(Outcome::failed(error)),
+            },
+            Stage::Moving(operation) => {
+                if !operation.poll() {
+                    return false;
+                }
+                let done = operation.take_outcome();
+                self.settle(done)
+            }
+            Stage::Settling(vote, bytes, own) => match vote.poll() {
+                Ok(None) => return false,
+                Ok(Some(count)) => {
+                    let error = count.settle(mem::replace(own, Ok(()))).err();
+                    Stage::Done(Outcome { bytes: *bytes, error })
+                }
+                Err(error) => Stage::Done(Outcome { bytes: *bytes, error: Some(error) }),
+            },
+            Stage::Waiting(_) | Stage::Queued(..) | Stage::Done(_) => return false,
+        };
+        self.stage = next;
+        true
+    }
+
+    /// Its turn on the window.
+    pub(crate) fn admit(&mut self, window: Arc<dyn NodeShared>) {
+        let stage = mem::replace(&mut self.stage, Stage::Done(Outcome::default()));
+        self.stage = match stage {
+            Stage::Queued(access, agreed) => {
+                let team = self.tools.team(window, &agreed);
+                let target = self.tools.target.clone();
+                let moving = two_phase::Operation::start(target, team, access, self.direction, agreed.first);
+                Stage::Moving(Box::new(moving))
+            }
+            other => other,
+        };
+    }
+
+    fn agree(&self, access: Result<Access>) -> Stage {
+        let ballot = ballot(self.tools.agree.as_ref(), self.direction, access.as_ref().ok());
+        match ballot.begin(Track::of(self.number), access.as_ref().err()) {
+            Ok(vote) => Stage::Agreeing(vote, access),
+            Err(error) => Stage::Done(Outcome::failed(error)),
+        }
+    }
+
+    fn plan(&self, access: Access, agreed: Agreed) -> Stage {
+        // Whether there is a window is the same on all ranks of the node: one is made only when nothing is under way.
+        let plan = choose(self.direction, &agreed, self.tools.hints, self.window().is_some());
+        tracing::debug!(?plan, ?agreed, number = self.number, "planned");
+        match plan {
+            Plan::TwoPhase(_) => Stage::Queued(access, agreed),
+            Plan::Nothing => self.settle(Transferred::default()),
+            Plan::Independent(_) => {
+                self.settle(independent::run(&self.tools.target, &access, self.direction))
+            }
+        }
+    }
+
+    fn settle(&self, done: Transferred) -> Stage {
+        let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
+        let ballot = Ballot::new(self.tools.agree.as_ref());
+        match ballot.begin(Track::of(self.number), own.as_ref().err()) {
+            Ok(vote) => Stage::Settling(vote, done.bytes, own),
+            Err(error) => Stage::Done(Outcome { bytes: done.bytes, error: Some(error) }),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+/* Nonblocking collective access: several in flight, waited for in any order, mixed with blocking calls and messages. */
+#include "check.h"
+
+enum { CELLS = 3000, IN_FLIGHT = 9 };
+
+static int value(int operation, int who, int cell)
+{
+    return (operation * 1000003 + who) * CELLS + cell;
+}
+
+/* Cells of 4 bytes dealt out to the ranks by turns: many small runs, so that the ranks gather. */
+static MPI_File open_dealt(const char *name)
+{
+    MPI_File file;
+    MPI_Datatype dealt, resized;
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    MPI_Type_contiguous(1, MPI_INT, &dealt);
+    MPI_Type_create_resized(dealt, 0, (MPI_Aint)size * 4, &resized);
+    MPI_Type_commit(&resized);
+    CHECK_OK(MPI_File_set_view(file, 4 * rank, MPI_INT, resized, "native", MPI_INFO_NULL));
+    MPI_Type_free(&dealt);
+    MPI_Type_free(&resized);
+    return file;
+}
+
+static void fill(int *cells, int operation)
+{
+    for (int i = 0; i < CELLS; i++)
+        cells[i] = value(operation, rank, i);
+}
+
+static int is_full(const int *cells, int operation)
+{
+    for (int i = 0; i < CELLS; i++)
+        if (cells[i] != value(operation, rank, i))
+            return 0;
+    return 1;
+}
+
+static void wait_for(MPI_Request *request)
+{
+    MPI_Status status;
+    int count;
+    CHECK_OK(MPI_Wait(request, &status));
+    CHECK(*request == MPI_REQUEST_NULL);
+    MPI_Get_count(&status, MPI_INT, &count);
+    CHECK(count == CELLS);
+}
+
+/* Ranks wait in orders of their own. */
+static void wait_in_own_order(MPI_Request *requests, int count)
+{
+    switch (rank % 4) {
+    case 0:
+        for (int i = 0; i < count; i++)
+            wait_for(&requests[i]);
+        break;
+    case 1:
+        for (int i = count - 1; i >= 0; i--)
+            wait_for(&requests[i]);
+        break;
+    case 2:
+        CHECK_OK(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE));
+        break;
+    default:
+        for (int left = count; left > 0;) {
+            int index, flag = 0;
+            CHECK_OK(MPI_Testany(count, requests, &index, &flag, MPI_STATUS_IGNORE));
+            left -= flag && index != MPI_UNDEFINED;
+        }
+    }
+}
+
+static int cells[IN_FLIGHT][CELLS];
+
+static void many_in_flight(MPI_File file)
+{
+    MPI_Request requests[IN_FLIGHT];
+    for (int i = 0; i < IN_FLIGHT; i++) {
+        fill(cells[i], i);
+        CHECK_OK(MPI_File_iwrite_at_all(file, (MPI_Offset)i * CELLS, cells[i], CELLS, MPI_INT, &requests[i]));
+    }
+    wait_in_own_order(requests, IN_FLIGHT);
+    memset(cells, 0, sizeof cells);
+    CHECK_OK(MPI_File_seek(file, 0, MPI_SEEK_SET));
+    for (int i = 0; i < IN_FLIGHT; i++) {
+        MPI_Offset offset;
+        CHECK_OK(MPI_File_iread_all(file, cells[i], CELLS, MPI_INT, &requests[i]));
+        MPI_File_get_position(file, &offset);
+        CHECK(offset == (MPI_Offset)(i + 1) * CELLS);
+    }
+    wait_in_own_order(requests, IN_FLIGHT);
+    for (int i = 0; i < IN_FLIGHT; i++)
+        CHECK(is_full(cells[i], i));
+}
+
+/* Two files: ranks begin in different orders and wait in different orders. */
+static void two_files(MPI_File *files)
+{
+    MPI_Request requests[2];
+    for (int i = 0; i < 2; i++) {
+        int which = (i + rank) % 2;
+        fill(cells[which], 20 + which);
+        CHECK_OK(MPI_File_iwrite_at_all(files[which], 0, cells[which], CELLS, MPI_INT, &requests[which]));
+    }
+    int first = rank / 2 % 2;
+    wait_for(&requests[first]);
+    wait_for(&requests[1 - first]);
+    memset(cells, 0, sizeof cells);
+    for (int which = 0; which < 2; which++) {
+        CHECK_OK(MPI_File_read_at_all(files[which], 0, cells[which], CELLS, MPI_INT, MPI_STATUS_IGNORE));
+        CHECK(is_full(cells[which], 20 + which));
+    }
+}
+
+/* A blocking access to one file, while some ranks have begun one on another file and some have not. */
+static void with_a_blocking_one(MPI_File *files)
+{
+    MPI_Request request;
+    MPI_Status status;
+    int count;
+    fill(cells[0], 30);
+    fill(cells[1], 31);
+    if (rank % 2 == 0)
+        CHECK_OK(MPI_File_iwrite_at_all(files[1], 0, cells[1], CELLS, MPI_INT, &request));
+    CHECK_OK(MPI_File_write_at_all(files[0], 0, cells[0], CELLS, MPI_INT, &status));
+    MPI_Get_count(&status, MPI_INT, &count);
+    CHECK(count == CELLS);
+    CHECK_OK(MPI_File_sync(files[0]));
+    if (rank % 2 == 1)
+        CHECK_OK(MPI_File_iwrite_at_all(files[1], 0, cells[1], CELLS, MPI_INT, &request));
+    CHECK_OK(MPI_File_read_at_all(files[0], 0, cells[2], CELLS, MPI_INT, MPI_STATUS_IGNORE));
+    CHECK(is_full(cells[2], 30));
+    wait_for(&request);
+    CHECK_OK(MPI_File_read_at_all(files[1], 0, cells[2], CELLS, MPI_INT, MPI_STATUS_IGNORE));
+    CHECK(is_full(cells[2], 31));
+}
+
+/* Messages of the program's own that are too long to be sent before they are received. */
+static void with_messages(MPI_File file)
+{
+    enum { BYTES = 1 << 22 };
+    char *out = malloc(BYTES), *in = malloc(BYTES);
+    MPI_Request requests[3];
+    int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+    memset(out, rank + 1, BYTES);
+    MPI_Isend(out, BYTES, MPI_CHAR, next, 7, MPI_COMM_WORLD, &requests[0]);
+    fill(cells[0], 40);
+    CHECK_OK(MPI_File_iwrite_at_all(file, 0, cells[0], CELLS, MPI_INT, &requests[1]));
+    if (rank % 2 == 0) {
+        wait_for(&requests[1]);
+        MPI_Recv(in, BYTES, MPI_CHAR, previous, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    } else {
+        MPI_Irecv(in, BYTES, MPI_CHAR, previous, 7, MPI_COMM_WORLD, &requests[2]);
+        CHECK_OK(MPI_Waitall(3, requests, MPI_STATUSES_IGNORE));
+    }
+    CHECK(in[0] == previous + 1 && in[BYTES - 1] == previous + 1);
+    free(out);
+    free(in);
+}
+
+#ifdef OPEN_MPI
+/* A rank waits for a message that another sends only when the access is over. MPICH 4 calls nobody while it waits so. */
+static void inside_a_receive(MPI_File file)
+{
+    MPI_Request request;
+    int token = 0;
+    fill(cells[0], 50);
+    CHECK_OK(MPI_File_iwrite_at_all(file, 0, cells[0], CELLS, MPI_INT, &request));
+    if (rank == 0) {
+        for (int from = 1; from < size; from++)
+            MPI_Recv(&token, 1, MPI_INT, from, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        wait_for(&request);
+    } else {
+        wait_for(&request);
+        MPI_Send(&token, 1, MPI_INT, 0, 8, MPI_COMM_WORLD);
+    }
+}
+#endif
+
+/* Wrong on one rank: an error on all, where it is waited for, and the next access works. */
+static void wrong_on_one_rank(MPI_File file)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    int bad = size - 1;
+    fill(cells[0], 60);
+    CHECK_OK(MPI_File_iwrite_at_all(file, 0, cells[0], rank == bad ? -1 : CELLS, MPI_INT, &request));
+    CHECK_CLASS(MPI_ERR_COUNT, MPI_Wait(&request, MPI_STATUS_IGNORE));
+    CHECK_OK(MPI_File_iwrite_at_all(file, rank == bad ? -1 : 0, cells[0], CELLS, MPI_INT, &request));
+    MPI_Status status;
+    CHECK_CLASS(MPI_ERR_ARG, MPI_Wait(&request, &status));
+    CHECK_OK(MPI_File_iwrite_at_all(file, 0, cells[0], CELLS, MPI_INT, &request));
+    wait_for(&request);
+    CHECK_CLASS(MPI_ERR_FILE, MPI_File_iwrite_all(MPI_FILE_NULL, cells[0], CELLS, MPI_INT, &request));
+}
+
+/* Freed before it is over: it goes on, and closing waits for it. */
+static void freed(const char *name)
+{
+    MPI_File file = open_dealt(name);
+    MPI_Request request;
+    fill(cells[0], 70);
+    CHECK_OK(MPI_File_iwrite_all(file, cells[0], CELLS, MPI_INT, &request));
+    MPI_Request_free(&request);
+    CHECK_OK(MPI_File_close(&file));
+    file = open_dealt(name);
+    CHECK_OK(MPI_File_read_all(file, cells[1], CELLS, MPI_INT, MPI_STATUS_IGNORE));
+    CHECK(is_full(cells[1], 70));
+    CHECK_OK(MPI_File_close(&file));
+}
+
+/* Nothing, and large contiguous blocks: other plans than gathering. */
+static void other_plans(const char *name)
+{
+    MPI_File file;
+    MPI_Request requests[2];
+    int zero = 0, count = -1;
+    MPI_Status status;
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_iwrite_all(file, &zero, 0, MPI_INT, &requests[0]));
+    fill(cells[0], 80);
+    CHECK_OK(MPI_File_iwrite_at_all(file, (MPI_Offset)rank * sizeof cells[0], cells[0], CELLS, MPI_INT, &requests[1]));
+    CHECK_OK(MPI_Wait(&requests[0], &status));
+    MPI_Get_count(&status, MPI_INT, &count);
+    CHECK(count == 0);
+    wait_for(&requests[1]);
+    CHECK_OK(MPI_File_iread_at_all(file, (MPI_Offset)rank * sizeof cells[0], cells[1], CELLS, MPI_INT, &requests[0]));
+    wait_for(&requests[0]);
+    CHECK(is_full(cells[1], 80));
+    CHECK_OK(MPI_File_close(&file));
+}
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    char second[4096];
+    snprintf(second, sizeof second, "%s.second", argv[1]);
+    MPI_File files[2] = {open_dealt(argv[1]), open_dealt(second)};
+    many_in_flight(files[0]);
+    two_files(files);
+    with_a_blocking_one(files);
+    with_messages(files[0]);
+#ifdef OPEN_MPI
+    inside_a_receive(files[1]);
+#endif
+    wrong_on_one_rank(files[0]);
+    CHECK_OK(MPI_File_close(&files[0]));
+    CHECK_OK(MPI_File_close(&files[1]));
+    freed(argv[1]);
+    other_plans(second);
+    return finish();
+}

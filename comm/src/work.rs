@@ -1,0 +1,76 @@
+//! Work that goes on while a rank waits for something else: nonblocking collective operations on files.
+//!
+//! Whoever has such work registers it. Every wait of this crate advances it, and so does MPI where it can be made to: Open
+//! MPI while it waits for anything at all, MPICH while it waits for one of our requests (see [`request`](crate::request)).
+
+use std::cell::Cell;
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, Weak};
+
+use crate::process;
+
+/// Work that can be advanced a little.
+pub trait Work: Debug + Send + Sync {
+    /// Goes on as far as it can without waiting. May make MPI calls. Never called while it is already being advanced on the
+    /// same thread.
+    fn advance(&self);
+}
+
+static WORK: Mutex<Vec<Weak<dyn Work>>> = Mutex::new(Vec::new());
+/// How many operations are under way, so that a wait without any costs one load.
+static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static ADVANCING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes work known. It is forgotten when it is dropped.
+pub fn register(work: Weak<dyn Work>) {
+    let mut all = WORK.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|known| known.strong_count() > 0);
+    all.push(work);
+}
+
+/// An operation under way. While one lives, waits advance the work.
+#[derive(Debug)]
+pub struct UnderWay(());
+
+impl UnderWay {
+    /// One more operation.
+    #[allow(clippy::new_without_default, reason = "it counts")]
+    pub fn new() -> Self {
+        UNDER_WAY.fetch_add(1, Ordering::Relaxed);
+        Self(())
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Advances all work. Does not wait; returns at once inside of itself, and where MPI cannot be called.
+pub fn advance() {
+    if UNDER_WAY.load(Ordering::Relaxed) == 0 || ADVANCING.get() || !process::is_usable() {
+        return;
+    }
+    ADVANCING.set(true);
+    let _reset = Reset;
+    let all: Vec<_> = {
+        let all = WORK.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter_map(Weak::upgrade).collect()
+    };
+    for work in all {
+        work.advance();
+    }
+}
+
+struct Reset;
+
+impl Drop for Reset {
+    fn drop(&mut self) {
+        ADVANCING.set(false);
+    }
+}
