@@ -1,0 +1,289 @@
+//! Operations of several files on one window, begun and polled in the order of a seeded schedule by one thread.
+
+use std::sync::Arc;
+
+use capulet_atomic::NonAtomic;
+use capulet_comm::local::{LocalChannel, LocalWindow};
+use capulet_comm::work::Work;
+use capulet_comm::{Agree, ErrorClass, NodeShared};
+use capulet_datatype::{Datatype, Named, Tiled};
+use capulet_drivers::mem::MemDriver;
+use capulet_drivers::wrappers::{FaultPlan, Faulty};
+use capulet_drivers::{Driver, DriverFile, DriverFileExt, OpenOptions};
+use capulet_sieve::{Access, Direction, Memory, PlanHints, Target};
+use proptest::prelude::*;
+
+use super::operation::{Operation, Tools};
+use super::queue::{Queue, Request};
+use crate::error::{Error, Result};
+use crate::transfer::Outcome;
+
+const CELLS: usize = 300;
+const CELL: usize = 8;
+
+/// The ranks of a node, some files, and a queue for each rank.
+struct Stage {
+    ranks: usize,
+    channels: Vec<Vec<Arc<dyn Agree>>>,
+    files: Vec<Vec<Arc<dyn DriverFile>>>,
+    windows: Vec<Arc<dyn NodeShared>>,
+    queues: Vec<Queue>,
+    begun: Vec<Vec<u64>>,
+}
+
+impl Stage {
+    fn new(ranks: usize, files: &[Arc<dyn DriverFile>]) -> Self {
+        let channels = |_: &Arc<dyn DriverFile>| {
+            LocalChannel::team(ranks).into_iter().map(|end| Arc::new(end) as Arc<dyn Agree>).collect()
+        };
+        let windows = LocalWindow::team(ranks, 8192).into_iter();
+        Self {
+            ranks,
+            channels: files.iter().map(channels).collect(),
+            files: files.iter().map(|file| vec![file.clone(); ranks]).collect(),
+            windows: windows.map(|window| Arc::new(window) as Arc<dyn NodeShared>).collect(),
+            queues: (0..ranks).map(|_| Queue::default()).collect(),
+            begun: vec![vec![0; files.len()]; ranks],
+        }
+    }
+
+    fn begin(&mut self, rank: usize, file: usize, direction: Direction, access: Result<Access>) -> Request {
+        let window = self.windows[rank].clone();
+        let tools = Tools {
+            agree: self.channels[file][rank].clone(),
+            line: file as u32 + 1,
+            window: Arc::new(move || Some(window.clone())),
+            target: Target {
+                file: self.files[file][rank].clone(),
+                isolation: Arc::new(NonAtomic),
+                counters: Arc::default(),
+            },
+            hints: PlanHints::default(),
+            window_bytes: 4096,
+            stripe_bytes: 0,
+            aggregators: self.ranks,
+        };
+        let number = self.begun[rank][file];
+        self.begun[rank][file] += 1;
+        self.queues[rank].push(Operation::new(tools, number, direction, access))
+    }
+
+    fn poll(&self, rank: usize) {
+        self.queues[rank].advance();
+    }
+}
+
+/// The cells of `rank` in place `place` of a file: dealt out to the ranks by turns.
+fn access(ranks: usize, rank: usize, place: usize, memory: &mut [u8]) -> Access {
+    let byte = Datatype::named(Named::Byte);
+    let block = Datatype::contiguous(CELL as u64, &byte).expect("small");
+    let dealt = Datatype::resized(0, (CELL * ranks) as i64, &block).expect("small");
+    let tiled = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("small");
+    // SAFETY: as many bytes as `memory` has, which outlives the operation in every caller.
+    let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
+    let start = (place * CELLS * CELL * ranks + rank * CELL) as u64;
+    Access::new(start, &Tiled::until(dealt.layout().clone(), 1 << 40), 0, user, memory.len() as u64)
+        .expect("small")
+}
+
+fn value(file: usize, place: usize, rank: usize, at: usize) -> u8 {
+    (file * 67 + place * 31 + rank * 7 + at * 3 + at / 256) as u8
+}
+
+fn new_file(driver: &dyn Driver, name: &str) -> Arc<dyn DriverFile> {
+    driver.open(name.as_ref(), &OpenOptions::read_write().create(true)).expect("memory opens")
+}
+
+fn ended(request: &Request) -> bool {
+    request.as_completion().completion().is_some()
+}
+
+/// Takes the outcome of an operation that is over.
+fn outcome(request: Request) -> Outcome {
+    assert!(ended(&request), "the operation is over");
+    request.wait()
+}
+
+#[test]
+fn none_waits_for_an_operation_that_a_rank_has_not_begun() {
+    let driver = MemDriver::new();
+    let files = [new_file(&driver, "a"), new_file(&driver, "b")];
+    let mut stage = Stage::new(2, &files);
+    let mut memory = vec![vec![vec![1_u8; CELLS * CELL]; 2]; 2];
+    let mut begin = |stage: &mut Stage, rank: usize, file: usize| {
+        let access = access(2, rank, 0, &mut memory[rank][file]);
+        stage.begin(rank, file, Direction::Write, Ok(access))
+    };
+    let turns = |stage: &Stage| {
+        for turn in 0..200 {
+            stage.poll(turn % 2);
+        }
+    };
+    let first = begin(&mut stage, 0, 0);
+    let second = [begin(&mut stage, 0, 1), begin(&mut stage, 1, 1)];
+    turns(&stage);
+    assert!(!ended(&first) && second.iter().all(ended));
+    let late = begin(&mut stage, 1, 0);
+    turns(&stage);
+    assert!(ended(&first) && ended(&late));
+    for request in second.into_iter().chain([first, late]) {
+        assert_eq!(outcome(request).into_result().expect("no error"), (CELLS * CELL) as u64);
+    }
+}
+
+#[test]
+fn an_error_of_one_rank_is_one_of_all_and_harms_no_other_operation() {
+    let files = [new_file(&MemDriver::new(), "a")];
+    let mut stage = Stage::new(3, &files);
+    let mut memory = vec![vec![7_u8; CELLS * CELL]; 6];
+    let mut requests = Vec::new();
+    for (at, memory) in memory.iter_mut().enumerate() {
+        let (number, rank) = (at / 3, at % 3);
+        let wrong = number == 0 && rank == 1;
+        let access = if wrong {
+            Err(Error::argument(ErrorClass::Count, "on purpose"))
+        } else {
+            Ok(access(3, rank, 0, memory))
+        };
+        requests.push(stage.begin(rank, 0, Direction::Write, access));
+    }
+    (0..600).for_each(|turn| stage.poll(turn % 3));
+    for (at, request) in requests.into_iter().enumerate() {
+        let outcome = outcome(request);
+        match at / 3 {
+            0 => {
+                assert_eq!(outcome.bytes, 0);
+                assert_eq!(outcome.error.map(|error| error.class()), Some(ErrorClass::Count));
+            }
+            _ => assert_eq!(outcome.into_result().expect("no error"), (CELLS * CELL) as u64),
+        }
+    }
+}
+
+/// What happens: a rank begins its next operation on a file, or polls.
+#[derive(Debug, Clone)]
+struct Scene {
+    ranks: usize,
+    files: usize,
+    /// Operations on each file: whether each reads.
+    operations: Vec<Vec<bool>>,
+    /// Rank, file, and how many polls of random ranks follow.
+    begins: Vec<(usize, usize, Vec<usize>)>,
+}
+
+fn scenes() -> impl Strategy<Value = Scene> {
+    (1usize..5, 1usize..4).prop_flat_map(|(ranks, files)| {
+        let operations = prop::collection::vec(prop::collection::vec(any::<bool>(), 1..12), files);
+        let step = (0..ranks, 0..files, prop::collection::vec(0..ranks, 0..12));
+        (operations, prop::collection::vec(step, 0..200)).prop_map(move |(operations, begins)| Scene {
+            ranks,
+            files,
+            operations,
+            begins,
+        })
+    })
+}
+
+/// Where each rank's memory is, by file and operation.
+type Buffers = Vec<Vec<Vec<Vec<u8>>>>;
+
+/// Plays a scene: in its order, then everything that has not begun, then in turns until all is over.
+fn play(scene: &Scene, stage: &mut Stage, buffers: &mut Buffers) -> Vec<(usize, usize, usize, Request)> {
+    let mut requests = Vec::new();
+    let rest = (0..scene.ranks)
+        .flat_map(|rank| (0..scene.files).map(move |file| (rank, file)))
+        .flat_map(|(rank, file)| scene.operations[file].iter().map(move |_| (rank, file, Vec::new())));
+    for (rank, file, polls) in scene.begins.iter().cloned().chain(rest) {
+        let number = stage.begun[rank][file] as usize;
+        if let Some(reads) = scene.operations[file].get(number) {
+            let direction = if *reads { Direction::Read } else { Direction::Write };
+            let access = access(scene.ranks, rank, number, &mut buffers[rank][file][number]);
+            requests.push((rank, file, number, stage.begin(rank, file, direction, Ok(access))));
+        }
+        polls.iter().for_each(|rank| stage.poll(*rank));
+    }
+    let mut turn = 0;
+    while !requests.iter().all(|(.., request)| ended(request)) {
+        stage.poll(turn % scene.ranks);
+        turn += 1;
+        assert!(turn < 1_000_000, "the operations stand still");
+    }
+    requests
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn operations_in_any_order_move_their_bytes(scene in scenes()) {
+        let driver = MemDriver::new();
+        let files: Vec<_> = (0..scene.files).map(|at| new_file(&driver, &at.to_string())).collect();
+        let bytes_of = |file: usize, place: usize, rank: usize| -> Vec<u8> {
+            (0..CELLS * CELL).map(|at| value(file, place, rank, at)).collect()
+        };
+        let mut buffers: Buffers = Vec::new();
+        for rank in 0..scene.ranks {
+            buffers.push(Vec::new());
+            for (file, operations) in scene.operations.iter().enumerate() {
+                let of = |(place, reads): (usize, &bool)| {
+                    if *reads { vec![0; CELLS * CELL] } else { bytes_of(file, place, rank) }
+                };
+                buffers[rank].push(operations.iter().enumerate().map(of).collect());
+            }
+        }
+        let cell_of = |file: usize, place: usize, cell: usize, rank: usize| {
+            (cell * CELL..(cell + 1) * CELL).map(move |at| value(file, place, rank, at))
+        };
+        let mut expected = Vec::new();
+        for (file, operations) in scene.operations.iter().enumerate() {
+            let cells = (0..operations.len()).flat_map(|place| (0..CELLS).map(move |cell| (place, cell)));
+            let whole: Vec<u8> = cells
+                .flat_map(|(place, cell)| (0..scene.ranks).flat_map(move |rank| cell_of(file, place, cell, rank)))
+                .collect();
+            // places that are read are there before, places that are written are not
+            let place_bytes = CELLS * CELL * scene.ranks;
+            for (place, reads) in operations.iter().enumerate() {
+                let span = place * place_bytes..(place + 1) * place_bytes;
+                let before = if *reads { whole[span.clone()].to_vec() } else { vec![0xEE; place_bytes] };
+                files[file].write_all_at(span.start as u64, &before).expect("memory writes");
+            }
+            expected.push(whole);
+        }
+        let mut stage = Stage::new(scene.ranks, &files);
+        let requests = play(&scene, &mut stage, &mut buffers);
+        prop_assert_eq!(requests.len(), scene.ranks * scene.operations.iter().map(Vec::len).sum::<usize>());
+        for (rank, file, place, request) in requests {
+            let outcome = outcome(request);
+            prop_assert!(outcome.error.is_none());
+            prop_assert_eq!(outcome.bytes, (CELLS * CELL) as u64);
+            prop_assert!(buffers[rank][file][place] == bytes_of(file, place, rank));
+        }
+        for (file, expected) in files.iter().zip(expected) {
+            let mut found = vec![0; expected.len()];
+            prop_assert_eq!(file.read_at(0, &mut found).expect("memory reads"), found.len());
+            prop_assert!(found == expected);
+        }
+        prop_assert!(stage.queues.iter().all(|queue| !queue.is_busy()));
+    }
+
+    #[test]
+    fn a_fault_is_an_error_of_its_operation_on_all_ranks(scene in scenes(), at in 0u32..30, which in 0usize..4) {
+        let driver = Arc::new(MemDriver::new());
+        let files: Vec<_> = (0..scene.files).map(|at| new_file(driver.as_ref(), &at.to_string())).collect();
+        let mut stage = Stage::new(scene.ranks, &files);
+        let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io")).expect("a plan");
+        let faulty = Faulty::new(driver, plan).open("0".as_ref(), &OpenOptions::read_write()).expect("opens");
+        let failing = which % scene.ranks;
+        stage.files[0][failing] = faulty;
+        let mut buffers: Buffers = (0..scene.ranks)
+            .map(|_| scene.operations.iter().map(|all| vec![vec![0; CELLS * CELL]; all.len()]).collect())
+            .collect();
+        let mut classes = std::collections::BTreeMap::new();
+        for (rank, file, place, request) in play(&scene, &mut stage, &mut buffers) {
+            let class = outcome(request).error.map(|error| error.class());
+            let of_all = classes.entry((file, place)).or_insert(class);
+            prop_assert_eq!(*of_all, class, "rank {}", rank);
+            prop_assert!(file == 0 || class.is_none());
+        }
+    }
+}
