@@ -137,16 +137,16 @@ enum Memory {
     Received { buffer: Box<[u8]> },
 }
 
-// SAFETY: the request is a handle, which any thread may use that the thread level allows to call MPI at all (MPI-4.0 section
-// 11.6); the buffers are owned.
-unsafe impl Send for Part {}
-
 #[derive(Debug)]
 struct Part {
     request: ffi::MPI_Request,
     memory: Memory,
     received_bytes: usize,
 }
+
+// SAFETY: the request is a handle, which any thread may use that the thread level allows to call MPI at all (MPI-4.0 section
+// 11.6); the buffers are owned.
+unsafe impl Send for Part {}
 
 impl Part {
     fn is_done(&self) -> bool {

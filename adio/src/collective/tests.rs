@@ -200,7 +200,9 @@ fn play(scene: &Scene, stage: &mut Stage, buffers: &mut Buffers) -> Vec<(usize, 
             let access = access(scene.ranks, rank, number, &mut buffers[rank][file][number]);
             requests.push((rank, file, number, stage.begin(rank, file, direction, Ok(access))));
         }
-        polls.iter().for_each(|rank| stage.poll(*rank));
+        for rank in polls {
+            stage.poll(rank);
+        }
     }
     let mut turn = 0;
     while !requests.iter().all(|(.., request)| ended(request)) {
