@@ -3,6 +3,7 @@
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
+use super::kernel;
 use super::plan::{self, Plan};
 use super::program::At;
 use super::side::Side;
@@ -241,12 +242,27 @@ pub(super) unsafe fn gather(at: At, from: Part<'_>, bytes: u64) {
     // SAFETY: the caller's promise. A program counts both sides from byte 0 of the stream.
     unsafe {
         if root.as_block().is_some() {
-            let here = at.by(root.base.wrapping_add(start as i64), 0);
-            here.source.copy_to_nonoverlapping(here.target, bytes as usize);
+            run(at.by(root.base.wrapping_add(start as i64), 0), bytes);
         } else if let Some(program) = &tiled.layout().kept().packing(tiled).program {
             program.run(at.by(0, (start as i64).wrapping_neg()), start, start + bytes);
         } else {
             step::gather(at, root, start, bytes);
+        }
+    }
+}
+
+/// Copies one run, by a call of the C library where that is as good.
+///
+/// # Safety
+/// `bytes` bytes must be readable at the source of `at` and writable at its target, apart from each other.
+#[inline]
+unsafe fn run(at: At, bytes: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if bytes < kernel::LONG_RUN_BYTES {
+            at.source.copy_to_nonoverlapping(at.target, bytes as usize);
+        } else {
+            kernel::run(at.source, at.target, bytes);
         }
     }
 }
@@ -261,8 +277,7 @@ pub(super) unsafe fn scatter(at: At, to: Part<'_>, bytes: u64) {
     // SAFETY: as in `gather`. Where bytes of the target may lie at one place, all go in order.
     unsafe {
         if root.as_block().is_some() {
-            let here = at.by(0, root.base.wrapping_add(start as i64));
-            here.source.copy_to_nonoverlapping(here.target, bytes as usize);
+            run(at.by(0, root.base.wrapping_add(start as i64)), bytes);
         } else if tiled.layout().kept().is_meeting(tiled, root) {
             let dense = Piece::block(0, bytes);
             walk(at, Part { root: &dense, start: 0, ..to }, to, bytes, true);

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::super::nest::NestDim;
-use super::isa::Isa;
+use super::isa::{Isa, Strings};
 use super::strided::{self, Lanes};
 use super::transpose::{self, Square};
 use super::x86;
@@ -261,13 +261,25 @@ impl Isa for Avx512 {
     const LOOP_MAX_BYTES: usize = 16 << 10;
 
     #[inline(always)]
-    unsafe fn move_string(source: *const u8, target: *mut u8, bytes: usize) -> bool {
-        let is_there = x86::moves_strings();
-        if is_there {
-            // SAFETY: the caller's promise.
-            unsafe { x86::move_string(source, target, bytes) };
-        }
-        is_there
+    fn moves_strings() -> Strings {
+        x86::moves_strings()
+    }
+
+    #[inline(always)]
+    unsafe fn move_string(source: *const u8, target: *mut u8, bytes: usize) {
+        // SAFETY: the caller's promise; every processor of the architecture has the instruction.
+        unsafe { x86::move_string(source, target, bytes) };
+    }
+
+    #[inline(always)]
+    fn ask_to_write(target: *mut u8) {
+        x86::ask_to_write(target);
+    }
+
+    #[inline(always)]
+    fn ask_to_read(source: *const u8) {
+        // SAFETY: a hint, which touches nothing and does not fault, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(source.cast()) };
     }
 
     const STREAM_BYTES: usize = 64;

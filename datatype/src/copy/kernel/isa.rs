@@ -5,6 +5,15 @@
 
 use super::super::nest::NestDim;
 
+/// What an instruction that copies strings does better than loops and the C library.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Strings {
+    /// Runs of many pages.
+    pub(super) are_long: bool,
+    /// Rows of a kilobyte too: it begins without delay.
+    pub(super) are_short: bool,
+}
+
 /// An instruction set.
 pub(super) trait Isa {
     /// Units of `U` bytes, `K` units apart, to consecutive ones.
@@ -68,14 +77,29 @@ pub(super) trait Isa {
     /// Longest run, in bytes, that a loop of plain moves copies better than the C library does.
     const LOOP_MAX_BYTES: usize = 512;
 
-    /// Copies a run of many pages by an instruction for that, if there is one; else returns false.
+    /// What the instruction that copies strings is good for.
+    #[inline(always)]
+    fn moves_strings() -> Strings {
+        Strings::default()
+    }
+
+    /// Copies a run by that instruction; by the C library, where there is none.
     ///
     /// # Safety
     /// `bytes` bytes must be readable at `source` and writable at `target`, apart from each other.
     #[inline(always)]
-    unsafe fn move_string(_source: *const u8, _target: *mut u8, _bytes: usize) -> bool {
-        false
+    unsafe fn move_string(source: *const u8, target: *mut u8, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { source.copy_to_nonoverlapping(target, bytes) };
     }
+
+    /// Asks for the line of `target`, to be written.
+    #[inline(always)]
+    fn ask_to_write(_target: *mut u8) {}
+
+    /// Asks for the line of `source`, to be read.
+    #[inline(always)]
+    fn ask_to_read(_source: *const u8) {}
 
     /// Bytes of the pieces of [`Isa::stream`]; 0 if there is none.
     const STREAM_BYTES: usize = 0;

@@ -93,6 +93,10 @@ macro_rules! kernels {
                     match block {
                         4 => unit_rows::<Exact<4>, 4>(Exact, source, target, dims),
                         8 => unit_rows::<Exact<8>, 8>(Exact, source, target, dims),
+                        _ if rows::are_strings::<$isa>(block, &dims[0]) => {
+                            let mover = rows::StringMove::<$isa>(block as usize, std::marker::PhantomData);
+                            rows(mover, source, target, dims);
+                        }
                         _ => {
                             let longest = rows::loop_max_bytes::<$isa>(block, &dims[0]);
                             with_mover!(block, longest, mover => rows(mover, source, target, dims));

@@ -36,6 +36,9 @@ use super::nest::NestDim;
 use crate::lists::{Displacements, Runs};
 pub(super) use bits::Bits;
 
+/// Runs of at least so many bytes are copied otherwise than by the C library.
+pub(super) const LONG_RUN_BYTES: u64 = stream::STRING_MIN_BYTES as u64;
+
 /// Where the blocks of one side lie, in bytes from its base address.
 pub(super) trait Places: Copy {
     /// The offset of block `i`.

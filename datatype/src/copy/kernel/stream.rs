@@ -42,7 +42,9 @@ pub(super) unsafe fn copy<I: Isa>(source: *const u8, target: *mut u8, bytes: usi
         return unsafe {
             source.copy_to_nonoverlapping(target, head);
             let (source, target, bytes) = (source.add(head), target.add(head), bytes - head);
-            if !I::move_string(source, target, bytes) {
+            if I::moves_strings().are_long {
+                I::move_string(source, target, bytes);
+            } else {
                 source.copy_to_nonoverlapping(target, bytes);
             }
         };

@@ -1,6 +1,10 @@
 //! Instructions of x86 processors that no library has as functions.
 
 use std::arch::asm;
+use std::arch::x86_64::__cpuid_count;
+use std::sync::OnceLock;
+
+use super::isa::Strings;
 
 /// Asks for the line of `target`, to be written: a store under a mask that has to wait for its line costs several times
 /// one that does not. The hint of the standard library to this end is compiled to one for reading.
@@ -11,9 +15,16 @@ pub(super) fn ask_to_write(target: *mut u8) {
     unsafe { asm!("prefetchw [{}]", in(reg) target.addr(), options(nostack, preserves_flags, nomem)) };
 }
 
-/// Whether the processor says that it moves strings by lines.
-pub(super) fn moves_strings() -> bool {
-    is_x86_feature_detected!("ermsb")
+/// Whether the processor says that it moves strings by lines, and short ones without delay. Asked once: in a virtual machine
+/// an answer takes microseconds.
+pub(super) fn moves_strings() -> Strings {
+    static STRINGS: OnceLock<Strings> = OnceLock::new();
+    *STRINGS.get_or_init(|| {
+        let are_long = is_x86_feature_detected!("ermsb");
+        // Fast short `rep movsb`, which the standard library has no name for: in the leaf that tells of the long one too.
+        let are_short = are_long && __cpuid_count(7, 0).edx & 1 << 4 != 0;
+        Strings { are_long, are_short }
+    })
 }
 
 /// Copies a run by the one instruction for it, which knows how much is to come: whole lines of the target need not be read

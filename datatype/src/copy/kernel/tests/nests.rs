@@ -188,9 +188,23 @@ fn rows_of_units_in_targets_beyond_the_caches() {
     }
 }
 
+#[test]
+#[cfg_attr(miri, ignore = "megabytes")]
+fn units_scattered_over_more_than_caches_hold() {
+    let mut arena = Arena::new(66 << 20);
+    for (block, stride, misalignment) in [(4_u64, 1024_i64, 3), (8, -2048, 60), (8, 4088, 8)] {
+        let n = (64 << 20) / stride.unsigned_abs() + 3;
+        let dims = [NestDim { n, source: stride, target: block as i64 }];
+        check(&mut arena, block, &dims, Placement::Start(misalignment));
+        check(&mut arena, block, &reversed(&dims), Placement::Start(misalignment));
+        check(&mut arena, block, &reversed(&dims), Placement::End);
+    }
+}
+
 /// Around the sizes at which rows and runs go over to another way of copying.
-const LONG_BLOCKS: &[u64] =
-    &[513, 1000, 1024, 2047, 2048, 2049, 4095, 4096, 4097, 9999, 16383, 16384, 16385, 40_000];
+const LONG_BLOCKS: &[u64] = &[
+    513, 1000, 1023, 1024, 1535, 1536, 2047, 2048, 2049, 4095, 4096, 4097, 9999, 16383, 16384, 16385, 40_000,
+];
 
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes; rows and runs of the same movers are checked above")]
