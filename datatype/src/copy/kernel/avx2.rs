@@ -155,12 +155,6 @@ impl Isa for Avx2 {
         x86::ask_to_write(target);
     }
 
-    #[inline(always)]
-    fn ask_to_read(source: *const u8) {
-        // SAFETY: a hint, which touches nothing and does not fault, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(source.cast()) };
-    }
-
     const STREAM_BYTES: usize = 32;
 
     #[inline(always)]

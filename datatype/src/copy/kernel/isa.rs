@@ -97,10 +97,6 @@ pub(super) trait Isa {
     #[inline(always)]
     fn ask_to_write(_target: *mut u8) {}
 
-    /// Asks for the line of `source`, to be read.
-    #[inline(always)]
-    fn ask_to_read(_source: *const u8) {}
-
     /// Bytes of the pieces of [`Isa::stream`]; 0 if there is none.
     const STREAM_BYTES: usize = 0;
 
