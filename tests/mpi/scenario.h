@@ -4,7 +4,7 @@
 #define SCENARIO_H
 #include "oracle.h"
 
-enum { METHOD_AT, METHOD_AT_ALL, METHOD_EACH, METHOD_ALL, METHOD_IAT, METHOD_IEACH, METHODS };
+enum { METHOD_AT, METHOD_AT_ALL, METHOD_EACH, METHOD_ALL, METHOD_IAT, METHOD_IEACH, METHOD_IAT_ALL, METHOD_IALL, METHOD_SPLIT_AT, METHOD_SPLIT, METHODS };
 enum { HINTS = 6 };
 enum { MEMORY_DENSE, MEMORY_SPACED, MEMORY_VECTOR, MEMORY_BACKWARD, MEMORY_SHIFTED, MEMORIES };
 
@@ -92,7 +92,24 @@ static void access_free(access_t *access)
     map_free(&access->etype);
 }
 
-static int by_pointer(int method) { return method == METHOD_EACH || method == METHOD_ALL || method == METHOD_IEACH; }
+static int by_pointer(int method)
+{
+    return method == METHOD_EACH || method == METHOD_ALL || method == METHOD_IEACH || method == METHOD_IALL || method == METHOD_SPLIT;
+}
+
+/* The two halves of a split collective access. */
+static int transfer_split(MPI_File file, int writing, int method, i64 offset, void *base, int count, MPI_Datatype type, MPI_Status *status)
+{
+    int code;
+    if (method == METHOD_SPLIT_AT) {
+        code = writing ? MPI_File_write_at_all_begin(file, offset, base, count, type) : MPI_File_read_at_all_begin(file, offset, base, count, type);
+        if (code != MPI_SUCCESS) return code;
+        return writing ? MPI_File_write_at_all_end(file, base, status) : MPI_File_read_at_all_end(file, base, status);
+    }
+    code = writing ? MPI_File_write_all_begin(file, base, count, type) : MPI_File_read_all_begin(file, base, count, type);
+    if (code != MPI_SUCCESS) return code;
+    return writing ? MPI_File_write_all_end(file, base, status) : MPI_File_read_all_end(file, base, status);
+}
 
 static int transfer(MPI_File file, int writing, int method, i64 offset, void *base, int count, MPI_Datatype type, MPI_Status *status)
 {
@@ -108,7 +125,10 @@ static int transfer(MPI_File file, int writing, int method, i64 offset, void *ba
     case METHOD_EACH: return writing ? MPI_File_write(file, base, count, type, status) : MPI_File_read(file, base, count, type, status);
     case METHOD_ALL: return writing ? MPI_File_write_all(file, base, count, type, status) : MPI_File_read_all(file, base, count, type, status);
     case METHOD_IAT: code = writing ? MPI_File_iwrite_at(file, offset, base, count, type, &request) : MPI_File_iread_at(file, offset, base, count, type, &request); break;
-    default: code = writing ? MPI_File_iwrite(file, base, count, type, &request) : MPI_File_iread(file, base, count, type, &request);
+    case METHOD_IEACH: code = writing ? MPI_File_iwrite(file, base, count, type, &request) : MPI_File_iread(file, base, count, type, &request); break;
+    case METHOD_IAT_ALL: code = writing ? MPI_File_iwrite_at_all(file, offset, base, count, type, &request) : MPI_File_iread_at_all(file, offset, base, count, type, &request); break;
+    case METHOD_IALL: code = writing ? MPI_File_iwrite_all(file, base, count, type, &request) : MPI_File_iread_all(file, base, count, type, &request); break;
+    default: return transfer_split(file, writing, method, offset, base, count, type, status);
     }
     return code == MPI_SUCCESS ? MPI_Wait(&request, status) : code;
 }
