@@ -11,6 +11,7 @@ use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result};
 use crate::group::Group;
+use crate::leaders::{ChannelLeaders, Leaders};
 use crate::message::{Counters, Wire};
 use crate::rank::Rank;
 use crate::reduction::Reduction;
@@ -145,10 +146,24 @@ impl Channel {
     fn wire(&self) -> Wire<'_> {
         self.group.wire(self.id as c_int, &self.counters)
     }
+
+    fn tag_of(&self, track: Track) -> c_int {
+        (self.id + (track.0 * self.group.channels_max())) as c_int
+    }
+
+    /// The line between the leaders of the nodes: at the leader of a node, `None` at the others. Local. One operation at a time
+    /// can use it on a channel.
+    pub fn leaders(&self) -> Option<Arc<dyn Leaders>> {
+        let is_leader = self.group.node().is_leader();
+        is_leader.then(|| {
+            let (group, counters) = (Arc::clone(&self.group), Arc::clone(&self.counters));
+            Arc::new(ChannelLeaders::new(group, counters, self.tag_of(Track::LEADERS))) as Arc<dyn Leaders>
+        })
+    }
 }
 
 /// Tags have at least 15 bits (MPI-4.0 section 9.1.2): 3 say which track of a channel, the others which channel.
-pub(crate) const TRACK_BITS: u32 = (Track::SPARE + 1).ilog2();
+pub(crate) const TRACK_BITS: u32 = (Track::LEADERS.0 + 1).ilog2();
 
 /// A reduction on a channel.
 #[derive(Debug)]
@@ -189,7 +204,7 @@ impl Agree for Channel {
     }
 
     fn start_allreduce(&self, track: Track, lanes: &[u64], ops: &[ReduceOp]) -> Result<Box<dyn Pending>> {
-        let tag = (self.id + (track.0 * self.group.channels_max())) as c_int;
+        let tag = self.tag_of(track);
         let wire = self.group.wire(tag, &self.counters);
         let reduction = Some(Reduction::start(wire, lanes, ops)?);
         let (group, counters) = (Arc::clone(&self.group), Arc::clone(&self.counters));

@@ -3,6 +3,8 @@
 //! A rank whose end is dropped is gone: calls that would wait for it return an error on all others, so that a failing test
 //! ends instead of hanging.
 
+mod leaders;
+
 use std::alloc::{self, Layout};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -15,6 +17,8 @@ use crate::control::SLOTS;
 use crate::error::{Error, Result};
 use crate::rank::Rank;
 use crate::window::{Barriers, NodeShared};
+
+pub use leaders::LocalLeaders;
 
 const PAGE_BYTES: usize = 4096;
 

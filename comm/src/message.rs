@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use smallvec::SmallVec;
 
 use crate::backoff::Backoff;
-use crate::error::{Result, check};
+use crate::class::ErrorClass;
+use crate::error::{Error, Result, check};
 use crate::{consts, ffi, work};
 
 /// What went over one channel so far. Exact on any machine.
@@ -92,6 +93,78 @@ impl Wire<'_> {
         Ok(())
     }
 
+    /// As [`Wire::start_send`], for bytes of one receiver.
+    pub(crate) fn start_send_owned(&self, target: u32, bytes: Vec<u8>, flight: &mut Flight) -> Result<()> {
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            let reason = format!("a message of {} bytes", bytes.len());
+            return Err(Error::invalid(ErrorClass::Arg, reason));
+        }
+        let mut request = consts::request_null();
+        // SAFETY: as in `start_send`; the heap block of the vector is moved into the flight (the address stays).
+        let status = unsafe {
+            ffi::MPI_Isend(
+                bytes.as_ptr().cast::<c_void>(),
+                bytes.len() as c_int,
+                consts::byte(),
+                target as c_int,
+                self.tag,
+                self.comm,
+                &raw mut request,
+            )
+        };
+        check("MPI_Isend", status)?;
+        self.counters.count_sent(bytes.len());
+        flight.parts.push(Part { request, memory: Memory::Owned { _bytes: bytes }, received_bytes: 0 });
+        Ok(())
+    }
+
+    /// Starts to receive a message that has come, from whomever, as a flight of its own. The rank that it is from; `None` if
+    /// no message has come.
+    pub(crate) fn start_receive_any(&self) -> Result<Option<(u32, Flight)>> {
+        let mut found: c_int = 0;
+        let mut message = mem::MaybeUninit::<ffi::MPI_Message>::uninit();
+        let mut status = mem::MaybeUninit::<ffi::MPI_Status>::uninit();
+        // SAFETY: the communicator is ours; MPI writes the flag, and message and status if it is set (MPI-4.0 section 3.8.2).
+        let code = unsafe {
+            ffi::MPI_Improbe(
+                consts::any_source(),
+                self.tag,
+                self.comm,
+                &raw mut found,
+                message.as_mut_ptr(),
+                status.as_mut_ptr(),
+            )
+        };
+        check("MPI_Improbe", code)?;
+        if found == 0 {
+            return Ok(None);
+        }
+        let mut count: c_int = 0;
+        // SAFETY: a message was found, so MPI_Improbe has initialized the status.
+        let (code, status) = unsafe {
+            (ffi::MPI_Get_count(status.as_ptr(), consts::byte(), &raw mut count), status.assume_init())
+        };
+        check("MPI_Get_count", code)?;
+        let bytes = usize::try_from(count).unwrap_or(0);
+        let mut buffer = vec![0_u8; bytes].into_boxed_slice();
+        let mut request = consts::request_null();
+        // SAFETY: the message was found above and is received once; the buffer is as long as the message, and its heap block is
+        // moved into a flight, which drops it only after completion and else leaks it (MPI-4.0 section 3.8.3).
+        let code = unsafe {
+            ffi::MPI_Imrecv(
+                buffer.as_mut_ptr().cast::<c_void>(),
+                count,
+                consts::byte(),
+                message.as_mut_ptr(),
+                &raw mut request,
+            )
+        };
+        check("MPI_Imrecv", code)?;
+        let mut flight = Flight::default();
+        flight.parts.push(Part { request, memory: Memory::Received { buffer }, received_bytes: 0 });
+        Ok(Some((status.MPI_SOURCE as u32, flight)))
+    }
+
     /// Starts to receive a message of at most `bytes` bytes. The index finds it in the flight.
     pub(crate) fn start_receive(&self, source: u32, bytes: usize, flight: &mut Flight) -> Result<usize> {
         assert!(bytes <= MESSAGE_BYTES_MAX, "messages are cut into chunks before they come here");
@@ -134,6 +207,7 @@ impl Wire<'_> {
 #[derive(Debug)]
 enum Memory {
     Sent { _bytes: Arc<[u8]> },
+    Owned { _bytes: Vec<u8> },
     Received { buffer: Box<[u8]> },
 }
 
@@ -204,6 +278,13 @@ impl Flight {
         Ok(open == 0)
     }
 
+    /// As [`Flight::test`], and lets go of what is done. For flights of sends alone: places in it change.
+    pub(crate) fn sweep(&mut self, counters: &Counters) -> Result<bool> {
+        let is_over = self.test(counters)?;
+        self.parts.retain(|part| !part.is_done());
+        Ok(is_over)
+    }
+
     /// Takes the bytes of a receive that has landed.
     pub(crate) fn take(&mut self, index: usize) -> Vec<u8> {
         let part = &mut self.parts[index];
@@ -214,7 +295,7 @@ impl Flight {
                 bytes.truncate(part.received_bytes);
                 bytes
             }
-            Memory::Sent { .. } => Vec::new(),
+            Memory::Sent { .. } | Memory::Owned { .. } => Vec::new(),
         }
     }
 }

@@ -31,6 +31,12 @@ pub struct Node {
     pub index: usize,
     /// The first rank of each node, ascending.
     pub leaders: Vec<Rank>,
+    /// How many ranks each node has, in the order of `leaders`.
+    pub sizes: Vec<u32>,
+    /// All ranks of the group are this many blocks of consecutive ranks of one node each.
+    pub block_count: u32,
+    /// The block of each rank in `ranks`, from 0.
+    pub blocks: Vec<u32>,
 }
 
 impl Node {
@@ -147,11 +153,48 @@ fn describe(wire: Wire<'_>, node_comm: ffi::MPI_Comm) -> Result<Node> {
     };
     let ranks = collective::allgather(within, u64::from(wire.rank))?;
     let ranks: Vec<Rank> = ranks.into_iter().map(|rank| Rank(rank as u32)).collect();
-    // Each rank names its leader; the distinct names in order are the leaders.
-    let mut leaders = collective::allgather(wire, u64::from(ranks[0].0))?;
+    // Each rank names its leader.
+    let leader_of = collective::allgather(wire, u64::from(ranks[0].0))?;
+    Ok(Node { place: within.rank as usize, ..whole(ranks, &leader_of)? })
+}
+
+/// The node of `ranks`, if these are the leaders of all ranks of the group.
+fn whole(ranks: Vec<Rank>, leader_of: &[u64]) -> Result<Node> {
+    // The distinct names in order are the leaders.
+    let mut leaders = leader_of.to_vec();
     leaders.sort_unstable();
     leaders.dedup();
+    let disagreement = Error::Disagreement { what: "the nodes" };
+    let mut sizes = vec![0; leaders.len()];
+    for leader in leader_of {
+        sizes[leaders.binary_search(leader).map_err(|_| disagreement.clone())?] += 1;
+    }
+    let mut block = 0;
+    let block_of: Vec<u32> = (0..leader_of.len())
+        .map(|rank| {
+            block += u32::from(rank > 0 && leader_of[rank] != leader_of[rank - 1]);
+            block
+        })
+        .collect();
+    let blocks = ranks.iter().map(|rank| block_of.get(rank.index()).copied()).collect::<Option<_>>();
+    let blocks = blocks.ok_or_else(|| disagreement.clone())?;
     let leaders: Vec<Rank> = leaders.into_iter().map(|rank| Rank(rank as u32)).collect();
-    let index = leaders.binary_search(&ranks[0]).map_err(|_| Error::Disagreement { what: "the nodes" })?;
-    Ok(Node { place: within.rank as usize, ranks, index, leaders })
+    let index = leaders.binary_search(&ranks[0]).map_err(|_| disagreement)?;
+    Ok(Node { place: 0, ranks, index, leaders, sizes, block_count: block + 1, blocks })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_knows_the_others_by_size_and_its_ranks_by_block() {
+        let ranks = |list: &[u32]| list.iter().map(|rank| Rank(*rank)).collect::<Vec<_>>();
+        let node = whole(ranks(&[1, 2, 5]), &[0, 1, 1, 0, 4, 1]).expect("nodes");
+        assert_eq!((node.index, node.leaders, node.sizes), (1, ranks(&[0, 1, 4]), vec![2, 3, 1]));
+        assert_eq!((node.blocks, node.block_count), (vec![1, 1, 4], 5));
+        let alone = whole(ranks(&[0]), &[0]).expect("a node");
+        assert_eq!((alone.sizes, alone.blocks, alone.block_count), (vec![1], vec![0], 1));
+        assert!(whole(ranks(&[1]), &[0, 0]).is_err());
+    }
 }

@@ -4,12 +4,12 @@
 //! below a rank are contiguous, and the depth is the number of bits of `size - 1`.
 
 /// The parent of a rank; the root has none.
-pub(crate) fn parent(rank: u32) -> Option<u32> {
+pub fn parent(rank: u32) -> Option<u32> {
     (rank != 0).then(|| rank & (rank - 1))
 }
 
 /// The children of a rank, smallest subtree first.
-pub(crate) fn children(rank: u32, size: u32) -> impl DoubleEndedIterator<Item = u32> + Clone {
+pub fn children(rank: u32, size: u32) -> impl DoubleEndedIterator<Item = u32> + Clone {
     let bits = if rank == 0 { u32::BITS - 1 } else { rank.trailing_zeros() };
     let count =
         (0..bits).take_while(|bit| rank.checked_add(1 << bit).is_some_and(|child| child < size)).count();
@@ -17,7 +17,7 @@ pub(crate) fn children(rank: u32, size: u32) -> impl DoubleEndedIterator<Item = 
 }
 
 /// One past the last rank of the subtree of `rank`.
-pub(crate) fn subtree_end(rank: u32, size: u32) -> u32 {
+pub fn subtree_end(rank: u32, size: u32) -> u32 {
     if rank == 0 { size } else { rank.saturating_add(1 << rank.trailing_zeros()).min(size) }
 }
 

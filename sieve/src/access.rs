@@ -1,5 +1,7 @@
 //! One rank's part of an access: which bytes of the file, which bytes of memory, in which order.
 
+use std::ops::Range;
+
 use capulet_datatype::Tiled;
 
 /// User memory: a layout at an address.
@@ -42,14 +44,82 @@ impl Memory {
 #[error("the access reaches beyond the largest file offset")]
 pub struct BeyondLargestOffset;
 
-/// One rank's part of an access.
+/// Where the bytes of an access lie in the file.
 #[derive(Debug, Clone)]
-pub struct Access {
+pub(crate) struct FileSide {
     file: Tiled,
     displacement_bytes: i64,
     file_start: u64,
-    memory: Memory,
     bytes: u64,
+}
+
+impl FileSide {
+    /// `bytes` bytes from byte `file_start` of the stream of `file` on, whose offsets count from `displacement_bytes`. None
+    /// if that is not a stream of places of a file, in order.
+    pub(crate) fn new(file: Tiled, displacement_bytes: i64, file_start: u64, bytes: u64) -> Option<Self> {
+        let lowest = i128::from(displacement_bytes) + i128::from(file.true_lb());
+        let end = i128::from(displacement_bytes) + i128::from(file.true_ub());
+        let fits = file_start.checked_add(bytes).is_some_and(|end| end <= file.size());
+        let is_file = lowest >= 0 && end <= i128::from(i64::MAX);
+        (fits && is_file && file.is_monotone()).then_some(Self {
+            file,
+            displacement_bytes,
+            file_start,
+            bytes,
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn file(&self) -> &Tiled {
+        &self.file
+    }
+
+    pub(crate) fn displacement_bytes(&self) -> i64 {
+        self.displacement_bytes
+    }
+
+    pub(crate) fn file_start(&self) -> u64 {
+        self.file_start
+    }
+
+    pub(crate) fn offset_of(&self, at: u64) -> u64 {
+        debug_assert!(at < self.bytes);
+        (self.displacement_bytes + self.file.offset_of(self.file_start + at)) as u64
+    }
+
+    pub(crate) fn bytes_below(&self, offset: u64) -> u64 {
+        let relative = i128::from(offset) - i128::from(self.displacement_bytes);
+        let Ok(relative) = i64::try_from(relative) else {
+            return if relative > 0 { self.bytes } else { 0 };
+        };
+        self.file.bytes_below(relative).saturating_sub(self.file_start).min(self.bytes)
+    }
+
+    /// The bytes of the access, counted from its start, that lie in `file` and at or after byte `from`.
+    pub(crate) fn within(&self, file: &Range<u64>, from: u64) -> Range<u64> {
+        let start = self.bytes_below(file.start).max(from);
+        start..self.bytes_below(file.end).max(start)
+    }
+
+    pub(crate) fn grain(&self) -> u64 {
+        if self.bytes == 0 {
+            return 0;
+        }
+        // Runs lie at multiples of the granule, but for those that the ends of the access tear.
+        let first = self.file_start > 0 || self.bytes < self.file.size();
+        let torn = if first { self.offset_of(0) | (self.offset_of(self.bytes - 1) + 1) } else { 0 };
+        self.file.granule() | self.displacement_bytes as u64 | torn
+    }
+}
+
+/// One rank's part of an access.
+#[derive(Debug, Clone)]
+pub struct Access {
+    side: FileSide,
+    memory: Memory,
 }
 
 impl Access {
@@ -73,7 +143,8 @@ impl Access {
         let tile_bytes = layout.size();
         if bytes == 0 {
             let file = Tiled::new(layout, 0).map_err(|_| BeyondLargestOffset)?;
-            return Ok(Self { file, displacement_bytes: 0, file_start: 0, memory, bytes });
+            let side = FileSide { file, displacement_bytes: 0, file_start: 0, bytes };
+            return Ok(Self { side, memory });
         }
         assert!(tile_bytes > 0, "an empty filetype holds no bytes");
         let last = start.checked_add(bytes - 1).ok_or(BeyondLargestOffset)?;
@@ -86,12 +157,19 @@ impl Access {
         if origin + i128::from(file.true_ub()) > i128::from(i64::MAX) || origin > i128::from(i64::MAX) {
             return Err(BeyondLargestOffset);
         }
-        Ok(Self { file, displacement_bytes: origin as i64, file_start: start % tile_bytes, memory, bytes })
+        let side =
+            FileSide { file, displacement_bytes: origin as i64, file_start: start % tile_bytes, bytes };
+        Ok(Self { side, memory })
+    }
+
+    /// Where its bytes lie in the file.
+    pub(crate) fn side(&self) -> &FileSide {
+        &self.side
     }
 
     /// Bytes to move.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.side.bytes
     }
 
     /// User memory.
@@ -101,72 +179,62 @@ impl Access {
 
     /// The part of the view that the access lies in. Its offsets count from [`Self::displacement_bytes`].
     pub fn file(&self) -> &Tiled {
-        &self.file
+        &self.side.file
     }
 
     /// Where the offsets of [`Self::file`] count from, in bytes of the file.
     pub fn displacement_bytes(&self) -> i64 {
-        self.displacement_bytes
+        self.side.displacement_bytes
     }
 
     /// Where the access starts in the stream of [`Self::file`], bytes.
     pub fn file_start(&self) -> u64 {
-        self.file_start
+        self.side.file_start
     }
 
     /// Whether the file offsets of the access never decrease.
     pub fn is_monotone(&self) -> bool {
-        self.bytes == 0 || self.file.is_monotone()
+        self.side.bytes == 0 || self.side.file.is_monotone()
     }
 
     /// The file offset of byte `at` of the access (`at < bytes`).
     pub fn offset_of(&self, at: u64) -> u64 {
-        debug_assert!(at < self.bytes);
-        (self.displacement_bytes + self.file.offset_of(self.file_start + at)) as u64
+        self.side.offset_of(at)
     }
 
     /// How many bytes of the access lie below the file offset `offset`. Monotone accesses only.
     pub fn bytes_below(&self, offset: u64) -> u64 {
-        let relative = i128::from(offset) - i128::from(self.displacement_bytes);
-        let Ok(relative) = i64::try_from(relative) else {
-            return if relative > 0 { self.bytes } else { 0 };
-        };
-        self.file.bytes_below(relative).saturating_sub(self.file_start).min(self.bytes)
+        self.side.bytes_below(offset)
     }
 
     /// First file offset and one past the last; empty for an access of 0 bytes.
-    pub fn span(&self) -> std::ops::Range<u64> {
-        if self.bytes == 0 {
+    pub fn span(&self) -> Range<u64> {
+        let side = &self.side;
+        if side.bytes == 0 {
             return 0..0;
         }
         if self.is_monotone() {
-            return self.offset_of(0)..self.offset_of(self.bytes - 1) + 1;
+            return side.offset_of(0)..side.offset_of(side.bytes - 1) + 1;
         }
-        let low = self.displacement_bytes + self.file.true_lb();
-        let high = self.displacement_bytes + self.file.true_ub();
+        let low = side.displacement_bytes + side.file.true_lb();
+        let high = side.displacement_bytes + side.file.true_ub();
         low as u64..high as u64
     }
 
     /// A number in which every bit is set that the file offset or the length of any run has: a power of two that divides it
     /// divides them all. 0 for an access of 0 bytes.
     pub fn grain(&self) -> u64 {
-        if self.bytes == 0 {
-            return 0;
-        }
-        // Runs lie at multiples of the granule, but for those that the ends of the access tear.
-        let first = self.file_start > 0 || self.bytes < self.file.size();
-        let torn = if first { self.offset_of(0) | (self.offset_of(self.bytes - 1) + 1) } else { 0 };
-        self.file.granule() | self.displacement_bytes as u64 | torn
+        self.side.grain()
     }
 
     /// How many runs of user memory the access has.
     pub fn memory_run_count(&self) -> u64 {
-        self.memory.tiled.block_count(0..self.bytes).unwrap_or(1)
+        self.memory.tiled.block_count(0..self.bytes()).unwrap_or(1)
     }
 
     /// How many runs of the file the access has.
     pub fn run_count(&self) -> u64 {
-        let stream = self.file_start..self.file_start + self.bytes;
-        self.file.block_count(stream).unwrap_or(1)
+        let stream = self.side.file_start..self.side.file_start + self.side.bytes;
+        self.side.file.block_count(stream).unwrap_or(1)
     }
 }

@@ -11,6 +11,10 @@ pub struct Counters {
     pub pieces: AtomicU64,
     /// Batches handed to the driver.
     pub batches: AtomicU64,
+    /// Bytes that this rank, as leader of its node, sent to other nodes: data, and where they go.
+    pub exchanged_bytes: AtomicU64,
+    /// Messages with them.
+    pub exchange_messages: AtomicU64,
     /// Rounds of two-phase.
     pub rounds: AtomicU64,
     /// Bytes of buffers allocated to hold packed user data. Nothing allocates one; a test asserts that it stays 0.

@@ -14,6 +14,9 @@
 //! * two-phase on a node with `A` aggregators and windows of `W` bytes: `B` bytes copied, once, from user memory to the
 //!   window that is written (or back); rounds at most `ceil(touched span / (A W))`, and one node barrier more than rounds; no
 //!   message carries data; shared memory `2 N W (1 + 1/8)` for `N` ranks.
+//! * two-phase between `k` nodes with `A` aggregators each: what is for another node is copied twice more, by the leaders; rounds at
+//!   most `ceil(touched span / (k A W))`; for a round `2 (k - 1)` messages, and two (a read: three) for each pair of nodes that
+//!   meet; shared memory `4 N W (1 + 1/8)` for the `N` ranks of a node.
 //!
 //! No write reads and writes back: the bytes that the ranks asked to write are written, and no other byte.
 

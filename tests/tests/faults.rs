@@ -7,17 +7,27 @@ use capulet_tests::{Job, Mpi, compile};
 
 /// Runs `faults.c` with a plan for one rank; `seen` says whether the fault must come to light.
 fn strike(ranks: usize, plan: &str, class: &str, seen: bool) -> capulet_tests::Outcome {
+    strike_on((ranks, 1), plan, class, seen)
+}
+
+/// The same with so many ranks on a machine that looks like so many nodes.
+fn strike_on((ranks, nodes): (usize, usize), plan: &str, class: &str, seen: bool) -> capulet_tests::Outcome {
     let mpi = Mpi::chosen();
     let job = Job::new(mpi, ranks, compile::c(mpi, "faults")).arg(class).arg(if seen { "1" } else { "0" });
+    let job = if nodes > 1 { job.variable("CAPULET_NODES", nodes.to_string()) } else { job };
     job.variable("CAPULET_FAULTS", plan).limit(Duration::from_secs(60)).run()
 }
 
 /// How many calls a rank makes of its storage: one fault at a time from `first` on, until none is seen any more.
 fn strike_every_call(ranks: usize, struck: usize) {
+    strike_every_call_on((ranks, 1), struck);
+}
+
+fn strike_every_call_on((ranks, nodes): (usize, usize), struck: usize) {
     let mut call = 0;
     loop {
         let plan = format!("rank={struck};any@{call}:io");
-        let outcome = strike(ranks, &plan, "MPI_ERR_IO", true);
+        let outcome = strike_on((ranks, nodes), &plan, "MPI_ERR_IO", true);
         if !outcome.succeeded()
             && outcome.text.contains("whether the fault was seen is 0, not 1")
             && !outcome.text.contains("hung")
@@ -31,9 +41,10 @@ fn strike_every_call(ranks: usize, struck: usize) {
     assert!(call >= 10, "only {call} calls of the storage were struck on {ranks} ranks");
     // the fault that was not seen came too late; were it swallowed instead, the next ones would be seen
     for beyond in call..call + 4 {
-        strike(ranks, &format!("rank={struck};any@{beyond}:io"), "MPI_ERR_IO", false).expect_checks(
-            &format!("call {beyond} of rank {struck} on {ranks} ranks, which makes {call} calls"),
-        );
+        let plan = format!("rank={struck};any@{beyond}:io");
+        strike_on((ranks, nodes), &plan, "MPI_ERR_IO", false).expect_checks(&format!(
+            "call {beyond} of rank {struck} on {ranks} ranks, which makes {call} calls"
+        ));
     }
 }
 
@@ -53,6 +64,12 @@ fn at_every_call_of_the_first_of_three() {
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn at_every_call_of_the_last_of_three() {
     strike_every_call(3, 2);
+}
+
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn at_every_call_of_one_of_two_nodes() {
+    strike_every_call_on((4, 2), 2);
 }
 
 /// Every kind of error that a storage knows becomes the class that the standard names for it, on all ranks.

@@ -54,6 +54,34 @@ fn views_in_pieces() {
     }
 }
 
+/// One machine that looks like several nodes, whose leaders exchange what their ranks have for each other. Rank r of P is on
+/// node floor(r k / P).
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn several_nodes() {
+    for name in ["views", "random_views", "pointers", "disjoint", "isend", "large_transfer", "threads"] {
+        for (ranks, nodes) in [(2, "2"), (4, "2"), (4, "3"), (6, "3"), (7, "2")] {
+            let job = job(name, ranks).variable("CAPULET_NODES", nodes);
+            job.run().expect_checks(&format!("{name} on {ranks} ranks on {nodes} nodes"));
+        }
+    }
+}
+
+/// What the ranks of one node have for the other goes there, and only that: `random_views` has the ranks take turns.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn nodes_exchange() {
+    let exchanged = |nodes: &str| -> u64 {
+        let job = job("random_views", 4).variable("CAPULET_NODES", nodes).variable("CAPULET_STATS", "1");
+        let outcome = job.run();
+        outcome.expect_checks(&format!("random_views with statistics on {nodes} nodes"));
+        let words = outcome.text.split_whitespace();
+        words.filter_map(|word| word.strip_prefix("exchange_messages=")?.parse::<u64>().ok()).sum()
+    };
+    assert_eq!(exchanged("1"), 0);
+    assert!(exchanged("2") > 0);
+}
+
 /// System calls that a timer of the user's interrupts all the time.
 #[test]
 fn interrupted() {

@@ -13,6 +13,8 @@ use std::sync::atomic::Ordering;
 
 use capulet_comm::work::{self, Work};
 use capulet_comm::{Channel, NodeShared, NodeWindow, ReduceOp};
+use capulet_drivers::Caps;
+use capulet_sieve::two_phase::{Between, Nodes};
 use capulet_sieve::{Access, Agreed, Direction, Plan, Transferred, choose, independent, two_phase};
 
 use crate::agree::outcome;
@@ -85,28 +87,36 @@ impl File {
             let operation = Operation::agreed(self.tools(), number, direction, prepared.access, agreed);
             return self.queue.push(operation).wait();
         }
-        let done = self.carry_out(direction, prepared.access, &agreed);
+        let done = self.carry_out(direction, prepared.access, &agreed, number);
         let bytes = done.bytes;
         let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
         let error = outcome(self.agree(), own).err();
         Outcome { bytes, error }
     }
 
-    fn carry_out(&self, direction: Direction, access: Access, agreed: &Agreed) -> Transferred {
+    fn carry_out(&self, direction: Direction, access: Access, agreed: &Agreed, number: u64) -> Transferred {
         let tools = self.tools();
         let mut plan = choose(direction, agreed, tools.hints, true);
         let mut window = None;
+        let between = self.between(number);
         if let Plan::TwoPhase(_) = plan {
             window = self.make_window(tools.window_bytes);
             if window.is_none() {
-                // A node without a window is no other node's business: nodes do not exchange data.
+                // The other nodes need to know: they exchange nothing then.
+                let told = between.as_ref().map_or(Ok(()), two_phase::decline);
+                if let Err(error) = told {
+                    return Transferred { bytes: 0, error: Some(error) };
+                }
                 plan = choose(direction, agreed, tools.hints, false);
             }
         }
         tracing::debug!(?plan, ?agreed, "planned");
         match (plan, window) {
             (Plan::TwoPhase(_), Some(window)) => {
-                let team = tools.team(window, agreed);
+                let team = match between {
+                    Some(between) => tools.team_among(between, window, agreed),
+                    None => tools.team(window, agreed),
+                };
                 two_phase::run(tools.target, team, access, direction, agreed.first)
             }
             (Plan::Nothing, _) => Transferred::default(),
@@ -114,10 +124,34 @@ impl File {
         }
     }
 
+    /// How the ranks of this node reach those of the others in an operation; `None` if there are no others.
+    fn between(&self, number: u64) -> Option<Between> {
+        let node = self.group.node();
+        if node.node_count() == 1 {
+            return None;
+        }
+        let hints = self.state().hints.clone();
+        let aggregators: Vec<usize> = node
+            .sizes
+            .iter()
+            .map(|ranks| hints.aggregators_of_node(*ranks as usize, node.node_count()))
+            .collect();
+        let nodes = Nodes::new(node.index, &aggregators, node.blocks.clone(), node.block_count);
+        Some(Between {
+            nodes: Arc::new(nodes),
+            leaders: self.channel.leaders(),
+            // Where nodes cache pages, a node sees its own bytes, and none but its own come to its pages.
+            may_exchange: self.storage.caps().contains(Caps::BYTE_WRITES | Caps::IMMEDIATE_VISIBILITY),
+            operation: number as u32,
+        })
+    }
+
     /// The shared window of this node; none if there can be none. Collective over the node, while nothing is under way on it.
     pub(crate) fn make_window(&self, window_bytes: u64) -> Option<Arc<NodeWindow>> {
-        // Two windows for each aggregator: one is filled while the other is written.
-        let bytes = window_bytes.saturating_mul(2) as usize;
+        // Two windows for each aggregator: one is filled while the other is written. Among several nodes as much again, for
+        // what ranks send and receive.
+        let windows = if self.group.node().node_count() > 1 { 4 } else { 2 };
+        let bytes = window_bytes.saturating_mul(windows) as usize;
         self.channel.node_window(bytes).unwrap_or_else(|error| {
             tracing::warn!(%error, "no shared window");
             None

@@ -42,6 +42,19 @@ impl Tools {
     }
 }
 
+impl Tools {
+    /// The ranks of the node on a window, among several nodes.
+    pub(crate) fn team_among(
+        &self,
+        between: two_phase::Between,
+        window: Arc<dyn NodeShared>,
+        agreed: &Agreed,
+    ) -> two_phase::NodeTeam {
+        let (window_bytes, stripe_bytes) = (self.window_bytes, self.stripe_bytes);
+        two_phase::NodeTeam::among(between, window, window_bytes, stripe_bytes, agreed.grain)
+    }
+}
+
 /// The first ballot of a data access: extremes, amounts, and errors so far.
 pub(crate) fn ballot<'a>(agree: &'a dyn Agree, direction: Direction, access: Option<&Access>) -> Ballot<'a> {
     let mine = Agreed::of(&[access.map_or_else(Summary::empty, Summary::of)]);

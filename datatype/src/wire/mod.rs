@@ -41,6 +41,8 @@ mod view;
 
 pub use error::WireError;
 
+use crate::error::Result;
+use crate::layout::Layout;
 use crate::tree::Datatype;
 
 const MAGIC: [u8; 3] = *b"CDT";
@@ -115,7 +117,27 @@ impl Datatype {
     /// # Errors
     /// Any [`WireError`]: the message must be complete, have nothing behind its end, and describe a type whose size and
     /// bounds fit in 64 bits.
-    pub fn from_wire(message: &[u8]) -> Result<Self, WireError> {
+    pub fn from_wire(message: &[u8]) -> std::result::Result<Self, WireError> {
         decode::decode(message)
+    }
+}
+
+impl Layout {
+    /// A message of which [`Datatype::from_wire`] makes a type of bytes with the same runs in the same order, and the same
+    /// bounds. Its layout is equal to this one in all but a few cases, where the same runs are written in another form.
+    ///
+    /// # Errors
+    /// As the constructors, if the canonical form nests deeper than they accept.
+    ///
+    /// ```
+    /// use capulet_datatype::{Datatype, Named};
+    /// let column = Datatype::vector(1000, 1, 1000, &Datatype::named(Named::Double))?;
+    /// let message = column.layout().to_wire()?;
+    /// assert!(message.len() < 32);
+    /// assert_eq!(Datatype::from_wire(&message)?.layout(), column.layout());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn to_wire(&self) -> Result<Vec<u8>> {
+        view::over_bytes(self).map(|datatype| datatype.to_wire())
     }
 }

@@ -1,62 +1,105 @@
-//! The operation as a value that can be polled: it waits at one barrier, or is over.
+//! The operation as a value that can be polled: it waits for the ranks of the node, or for the other nodes, or is over.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ops::Range;
+use std::sync::Arc;
 
-use capulet_atomic::Footprint;
-use capulet_comm::Barriers;
+use capulet_comm::{Backoff, Barriers, Error, work};
 use capulet_drivers::Direction;
 
 use super::NodeTeam;
-use super::io::WindowIo;
-use super::slots::{Told, heard, tell};
-use super::window::{Part, Window};
+use super::between::{Lanes, Outgoing, Post, Step, Survey, told_of};
+use super::rounds::{Filled, Read};
+use super::slots::{Told, first_turn, heard, heard_from, note_turn, tell};
+use super::window::Part;
 use crate::access::Access;
-use crate::counters::Counters;
-use crate::marks::take_runs;
 use crate::{Failure, Target, Transferred};
-
-/// Reads are asked for in units of at least this many bytes.
-const READ_UNIT_BYTES: u64 = 512;
-/// Gaps of up to this many bytes are read through, into the window and never into user memory.
-const BRIDGE_BYTES: u64 = 4096;
 
 /// What the ranks do between the last barrier and the one that is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    /// The nodes find out whether they have bytes for each other.
+    Survey {
+        /// The first offset of this node. At its leader.
+        own_first: u64,
+    },
     /// A round: windows are filled (write), or marked and read (read).
     Round,
-    /// The ranks fill the windows of a round again, one after the other; it is the turn of this one. What was told
-    /// before is kept.
-    Turns { turn: usize, told: Told, buffer: usize },
+    /// The ranks fill the windows of a round again, one after the other.
+    Turns(Turn),
     /// Over.
     Done,
 }
 
-/// One rank's part of a collective access on its node, under way.
+/// Whose turn it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    /// Of consecutive ranks of one node: which of them. The nodes go from block to block together.
+    block: u32,
+    /// The rank of this node, if it has ranks in the block.
+    place: usize,
+    /// How often the block has been gone through before. Again, if not all that is for other nodes could be packed.
+    pass: u32,
+    /// Whether a rank before this one could not pack all.
+    is_held: bool,
+    /// What was told before the turns began.
+    told: Told,
+}
+
+/// For whom an operation waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    /// Nobody: it is over.
+    Nobody,
+    /// The ranks of the node.
+    Node(Barriers),
+    /// The ranks of the node; after that, their leader goes to the other leaders.
+    NodeFirst(Barriers),
+    /// The other leaders. Leaders only.
+    Leaders,
+    /// The leader of the node.
+    Leader(Barriers),
+}
+
+/// One rank's part of a collective access, under way.
 ///
 /// Between two barriers: for a write, windows of one round are written while those of the next are filled; for a read, they
-/// are copied out while those of the next are read and those after that marked. Before barrier `g` the maps of turn `g % 2`
-/// are marked, and for a write the data of turn `g % 2` filled; after it, a read fills the data of the other turn. So what is
-/// in use after a barrier is never what the next access fills first, and accesses need no barrier between them.
+/// are copied out while those of the next are read and those after that marked. Windows are used by turns: in turn `t` the maps
+/// of turn `t` are marked, and for a write the data of turn `t` filled; after it, a read fills the data of the other turn. So what
+/// is in use after a barrier is never what the next access fills first, and accesses need no barrier between them.
+///
+/// Among several nodes the ranks of a node come to one barrier, their leader exchanges with the others, and all come to a
+/// second one: what it heard is told there.
 pub struct Operation {
-    target: Target,
-    team: NodeTeam,
-    direction: Direction,
-    part: Part,
+    pub(super) target: Target,
+    pub(super) team: NodeTeam,
+    pub(super) direction: Direction,
+    pub(super) part: Part,
     phase: Phase,
-    barrier: Option<Barriers>,
-    /// The round whose windows are marked (and for a write filled) before the barrier that is waited for.
-    marked: Option<u64>,
-    /// The round whose windows are read before it, and the turn of their data. Reads only.
-    read: Option<(u64, usize)>,
-    /// Bytes of the access, from its start, that were marked.
-    marked_bytes: u64,
+    awaited: Awaited,
+    /// Whether the nodes exchange bytes.
+    is_together: bool,
+    /// What this rank has for other nodes.
+    pub(super) outgoing: Option<Outgoing>,
+    /// This leader's line to the others.
+    post: Option<Box<Post>>,
+    /// The turn of the windows that are filled or marked.
+    pub(super) turn: usize,
+    /// The latest round that was begun.
+    pub(super) round: Option<u64>,
+    /// What is marked (and for a write filled) before the barrier that is waited for.
+    pub(super) filled: Option<Filled>,
+    /// What is read before it. Reads only.
+    pub(super) read: Option<Read>,
+    /// Bytes of this rank's area that are in use.
+    pub(super) packed_bytes: usize,
+    /// Bytes of the access, from its start, that were marked or packed.
+    pub(super) marked_bytes: u64,
     /// Bytes of the access, from its start, that went through windows.
-    placed_bytes: u64,
+    pub(super) placed_bytes: u64,
     moved_bytes: u64,
-    good_end: u64,
-    overlap: bool,
-    error: Option<Failure>,
+    pub(super) good_end: u64,
+    pub(super) overlap: bool,
+    pub(super) error: Option<Failure>,
 }
 
 impl Operation {
@@ -66,15 +109,22 @@ impl Operation {
     /// If `access` is not monotone.
     pub fn start(target: Target, team: NodeTeam, access: Access, direction: Direction, first: u64) -> Self {
         assert!(access.is_monotone(), "two-phase needs offsets that never decrease");
+        let turn = first_turn(team.shared.as_ref());
         let mut operation = Self {
             target,
             team,
             direction,
             part: Part::new(access, direction),
             phase: Phase::Done,
-            barrier: None,
-            marked: None,
+            awaited: Awaited::Nobody,
+            is_together: false,
+            outgoing: None,
+            post: None,
+            turn,
+            round: None,
+            filled: None,
             read: None,
+            packed_bytes: 0,
             marked_bytes: 0,
             placed_bytes: 0,
             moved_bytes: 0,
@@ -83,32 +133,62 @@ impl Operation {
             error: None,
         };
         if first != u64::MAX {
-            operation.phase = Phase::Round;
-            let buffer = operation.team.shared.barriers().parity();
-            operation.begin_round(first, buffer);
-            operation.come();
+            operation.begin(first);
         }
         operation
     }
 
+    fn begin(&mut self, first: u64) {
+        let Some(between) = self.team.between.clone() else {
+            self.phase = Phase::Round;
+            self.begin_round(first);
+            return self.come();
+        };
+        let leaders = between.leaders.as_ref().filter(|_| self.team.shared.place() == 0);
+        self.post = leaders
+            .map(|leaders| Box::new(Post::new(Arc::clone(leaders), between.operation, self.direction)));
+        self.phase = Phase::Survey { own_first: u64::MAX };
+        self.is_together = true;
+        let span = self.part.access.span();
+        let first = if span.is_empty() { u64::MAX } else { span.start };
+        // The largest end is the smallest complement.
+        self.meet_all(Told { next: first, good_end: !span.end, ..Told::NOTHING });
+    }
+
     /// Goes on as far as it can without waiting for others. True when the operation is over.
     pub fn poll(&mut self) -> bool {
-        while let Some(barrier) = self.barrier {
-            match self.team.shared.is_over(barrier) {
+        loop {
+            let is_over = match self.awaited {
+                Awaited::Nobody => return true,
+                Awaited::Leaders => Ok(self.poll_leaders()),
+                Awaited::Node(barrier) | Awaited::NodeFirst(barrier) | Awaited::Leader(barrier) => {
+                    self.poll_barrier(barrier)
+                }
+            };
+            match is_over {
+                Ok(true) => {}
                 Ok(false) => return false,
-                Ok(true) => self.step(barrier),
                 Err(error) => self.fail(error.into()),
             }
         }
-        true
     }
 
     /// Goes on to the end, waiting for the other ranks.
     pub fn wait(mut self) -> Transferred {
-        while let Some(barrier) = self.barrier {
-            match self.team.shared.wait(barrier) {
-                Ok(()) => self.step(barrier),
-                Err(error) => self.fail(error.into()),
+        let mut backoff = Backoff::new();
+        while !self.poll() {
+            match self.awaited {
+                Awaited::Nobody => {}
+                Awaited::Leaders => {
+                    backoff.pause();
+                    work::advance();
+                }
+                Awaited::Node(barrier) | Awaited::NodeFirst(barrier) | Awaited::Leader(barrier) => {
+                    backoff.reset();
+                    if let Err(error) = self.team.shared.wait(barrier) {
+                        self.fail(error.into());
+                    }
+                }
             }
         }
         self.take_outcome()
@@ -120,208 +200,241 @@ impl Operation {
         Transferred { bytes: self.moved_bytes, error: self.error.take() }
     }
 
-    /// After a barrier.
-    fn step(&mut self, barrier: Barriers) {
-        self.barrier = None;
-        match self.phase {
-            Phase::Round => {
-                let told = heard(self.team.shared.as_ref(), barrier);
-                match self.direction {
-                    Direction::Write if told.overlap && told.good_end == u64::MAX => {
-                        self.take_turn(0, told, barrier.parity());
-                    }
-                    Direction::Write => self.after_fill(told, barrier.parity()),
-                    Direction::Read => self.after_mark(told, barrier.parity()),
-                }
+    /// True if the ranks of the node have come to the barrier; then all has been done that comes after it.
+    fn poll_barrier(&mut self, barrier: Barriers) -> capulet_comm::Result<bool> {
+        let is_over = self.team.shared.is_over(barrier)?;
+        if is_over {
+            self.after_barrier(barrier);
+        }
+        Ok(is_over)
+    }
+
+    /// The ranks of the node have come to the barrier that was waited for.
+    fn after_barrier(&mut self, barrier: Barriers) {
+        let shared = self.team.shared.as_ref();
+        match std::mem::replace(&mut self.awaited, Awaited::Nobody) {
+            Awaited::Node(_) => self.step(heard(shared, barrier), barrier),
+            Awaited::Leader(_) => self.step(heard_from(shared, barrier, 0), barrier),
+            Awaited::NodeFirst(_) if self.post.is_some() => self.go_to_leaders(barrier),
+            Awaited::NodeFirst(_) => match shared.arrive() {
+                Ok(barrier) => self.awaited = Awaited::Leader(barrier),
+                Err(error) => self.fail(error.into()),
+            },
+            Awaited::Nobody | Awaited::Leaders => {}
+        }
+    }
+
+    /// As leader: begins a step with the other leaders.
+    fn go_to_leaders(&mut self, barrier: Barriers) {
+        let told = heard(self.team.shared.as_ref(), barrier);
+        let Some(post) = &mut self.post else { return };
+        self.awaited = Awaited::Leaders;
+        if matches!(self.phase, Phase::Survey { .. }) {
+            self.phase = Phase::Survey { own_first: told.next };
+            let (first, end) = (told.next, if told.next == u64::MAX { 0 } else { !told.good_end });
+            let able = self.team.between.as_ref().is_some_and(|between| between.may_exchange);
+            return post.begin_survey(Survey { first, end, ascending: true, able });
+        }
+        let step = Step {
+            told,
+            parity: barrier.parity(),
+            marked: self.filled.map(|filled| (filled.base, filled.turn)),
+            read: self.read.map(|read| (read.base, read.turn)),
+            over: matches!(self.phase, Phase::Turns(_)),
+        };
+        if let Err(error) = post.begin(&self.team, step, &self.target.counters) {
+            self.give_up(error);
+        }
+    }
+
+    /// As leader: goes on with the other leaders. True when what they told has been passed on to the ranks of the node.
+    fn poll_leaders(&mut self) -> bool {
+        let Some(post) = &mut self.post else { return false };
+        match post.poll(&self.team) {
+            Ok(None) => return false,
+            Ok(Some(lanes)) => self.pass_on(lanes),
+            Err(error) => self.give_up(error),
+        }
+        true
+    }
+
+    /// Tells the ranks of the node what the leaders found out.
+    fn pass_on(&mut self, lanes: Lanes) {
+        let told = match self.phase {
+            Phase::Survey { own_first } => surveyed(own_first, lanes),
+            _ => told_of(lanes),
+        };
+        if let Some(reason) = self.post.as_mut().and_then(|post| post.take_refused()) {
+            tracing::error!(reason, "what another node sent makes no sense");
+            let failure = Failure::Team(Error::Disagreement { what: reason });
+            self.error = self.error.take().or(Some(failure));
+        }
+        self.tell(told, Awaited::Leader);
+    }
+
+    /// As leader: no more can be had of the other nodes, and they are told so.
+    fn give_up(&mut self, error: Error) {
+        tracing::error!(%error, "the nodes cannot meet");
+        if let Some(post) = &mut self.post {
+            post.abort();
+        }
+        self.error = self.error.take().or(Some(error.into()));
+        // Nothing is known of what the others did before.
+        self.tell(Told { good_end: 0, ..Told::NOTHING }, Awaited::Leader);
+    }
+
+    /// After the ranks, and the nodes if they exchange anything, have heard from each other.
+    fn step(&mut self, mut told: Told, barrier: Barriers) {
+        if let Some(filled) = self.filled.filter(|_| told.is_refused) {
+            told.good_end = told.good_end.min(filled.base);
+        }
+        match (self.phase, self.direction) {
+            (Phase::Survey { .. }, _) => self.after_survey(told),
+            (Phase::Turns(turn), _) => self.after_turn(turn, told, barrier),
+            (Phase::Round, Direction::Read) => self.after_mark(told),
+            (Phase::Round, Direction::Write) if told.good_end == u64::MAX && told.overlap => {
+                self.begin_block(0, told);
             }
-            Phase::Turns { turn, told, buffer } => self.take_turn(turn + 1, told, buffer),
-            Phase::Done => {}
+            (Phase::Round, Direction::Write) if told.good_end == u64::MAX && told.more => {
+                self.pack();
+                self.come();
+            }
+            (Phase::Round, Direction::Write) => self.after_fill(told),
+            (Phase::Done, _) => {}
         }
     }
 
-    /// Turn by turn, each rank fills the windows of the round again, the highest rank last. The turns are even in number, so
-    /// that the buffers go on by turns with the barriers.
-    fn take_turn(&mut self, turn: usize, told: Told, buffer: usize) {
-        if turn == self.team.shared.ranks().next_multiple_of(2) {
-            self.phase = Phase::Round;
-            return self.after_fill(told, buffer);
-        }
-        if let Some(base) = self.marked.filter(|_| turn == self.team.shared.place()) {
-            self.refill(base, buffer);
-        }
-        self.phase = Phase::Turns { turn, told, buffer };
-        self.tell(Told::NOTHING);
-    }
-
-    /// All ranks have filled the windows of a round.
-    fn after_fill(&mut self, told: Told, buffer: usize) {
-        let Some(base) = self.marked.take() else { return self.finish(told.good_end) };
-        if told.good_end != u64::MAX {
-            self.forget_marks(base, buffer);
+    fn after_survey(&mut self, told: Told) {
+        self.is_together = told.more;
+        if told.next == u64::MAX || told.good_end != u64::MAX {
             return self.finish(told.good_end);
         }
-        self.as_aggregator(base, buffer, buffer);
-        if told.next != u64::MAX {
-            self.begin_round(told.next, 1 - buffer);
+        if self.is_together {
+            self.team.spread();
+            self.outgoing = Some(Outgoing::new(&self.part.access, self.direction, &self.team));
+        } else {
+            self.post = None;
         }
+        self.phase = Phase::Round;
+        self.begin_round(told.next);
         self.come();
     }
 
-    /// All ranks have marked what they want of a round, and the round before has been read.
-    fn after_mark(&mut self, told: Told, turn: usize) {
-        if let Some((base, buffer)) = self.read.take() {
-            self.drain(base, buffer, told.good_end);
-        }
-        let Some(base) = self.marked.take() else { return self.finish(told.good_end) };
-        if told.good_end != u64::MAX {
-            self.forget_marks(base, turn);
-            return self.finish(told.good_end);
-        }
-        self.as_aggregator(base, 1 - turn, turn);
-        self.read = Some((base, 1 - turn));
-        if told.next != u64::MAX {
-            self.begin_round(told.next, 1 - turn);
-        }
-        self.come();
-    }
-
-    /// Marks, and for a write fills, the windows of the round in which `next` is the first byte that is needed.
-    fn begin_round(&mut self, next: u64, turn: usize) {
-        Counters::add(&self.target.counters.rounds, 1);
-        let base = next - next % self.team.align_bytes;
-        for index in self.team.visiting_order() {
-            let window = self.team.window(base, index, turn, turn);
-            let part = self.part.within(&window.file, self.marked_bytes);
-            if part.is_empty() {
-                continue;
-            }
-            let is_write = self.direction == Direction::Write;
-            let unit_bytes = if is_write { self.team.unit_bytes } else { self.read_unit_bytes() };
-            let is_marked_twice = self.part.mark(&window, &part, unit_bytes);
-            if !is_write {
-                continue;
-            }
-            if is_marked_twice {
-                self.overlap = true;
-                continue;
-            }
-            // SAFETY: the part lies in the window; this rank was the first to mark each of its bytes, and no other rank fills
-            // a window where it was not. The aggregator reads only after the next barrier.
-            unsafe { self.part.copy(&window, &part) };
-            Counters::add(&self.target.counters.copied_bytes, part.end - part.start);
-        }
-        self.marked_bytes = self.part.within(&self.team.covered(base), self.marked_bytes).end;
-        if self.direction == Direction::Write {
-            self.placed_bytes = self.marked_bytes;
-        }
-        self.marked = Some(base);
-    }
-
-    /// Fills the windows of a round again, when no other rank does.
-    fn refill(&mut self, base: u64, turn: usize) {
-        for index in self.team.visiting_order() {
-            let window = self.team.window(base, index, turn, turn);
-            let part = self.part.within(&window.file, 0);
-            if !part.is_empty() {
-                // SAFETY: the part lies in the window; between the barriers before and after this turn only this rank touches
-                // the data of the round.
-                unsafe { self.part.copy(&window, &part) };
-                Counters::add(&self.target.counters.copied_bytes, part.end - part.start);
-            }
-        }
-    }
-
-    /// Copies out what was read of a round, as far as it is good.
-    fn drain(&mut self, base: u64, turn: usize, good_end: u64) {
-        for index in self.team.visiting_order() {
-            let mut window = self.team.window(base, index, turn, turn);
-            window.file.end = window.file.end.min(good_end).max(window.file.start);
-            let part = self.part.within(&window.file, self.placed_bytes);
-            if !part.is_empty() {
-                // SAFETY: the part lies in the window; its aggregator filled it before the last barrier, and nobody writes to
-                // the data of this turn before the next.
-                unsafe { self.part.copy(&window, &part) };
-                Counters::add(&self.target.counters.copied_bytes, part.end - part.start);
-            }
-        }
-        self.placed_bytes = self.part.within(&self.team.covered(base), self.placed_bytes).end;
-    }
-
-    /// Tells what the other ranks need to know, and comes to the next barrier.
-    fn come(&mut self) {
-        let next = if self.marked.is_some() { self.part.offset_of(self.marked_bytes) } else { u64::MAX };
+    /// After a fill, or a mark: tells what the other ranks need to know.
+    pub(super) fn come(&mut self) {
+        let more = self.has_more();
+        let next = match self.filled {
+            None => u64::MAX,
+            // The next round of a read has the rest of this one.
+            Some(filled) if more && self.direction == Direction::Read => filled.base,
+            Some(_) => self.part.offset_of(self.marked_bytes),
+        };
         let overlap = std::mem::take(&mut self.overlap);
-        self.tell(Told { next, good_end: self.good_end, overlap });
+        let told = Told { next, good_end: self.good_end, overlap, more, ..Told::NOTHING };
+        if self.is_together { self.meet_all(told) } else { self.meet_node(told) }
     }
 
-    fn tell(&mut self, told: Told) {
-        match tell(self.team.shared.as_ref(), told) {
-            Ok(barrier) => self.barrier = Some(barrier),
+    /// Comes to a barrier of the ranks of the node.
+    fn meet_node(&mut self, told: Told) {
+        self.tell(told, Awaited::Node);
+    }
+
+    /// Comes to a meeting of the ranks of all nodes.
+    fn meet_all(&mut self, told: Told) {
+        self.tell(told, Awaited::NodeFirst);
+    }
+
+    fn tell(&mut self, told: Told, awaited: fn(Barriers) -> Awaited) {
+        // What is packed goes to the leader when it meets the other ones.
+        let packed_bytes = match awaited(self.team.shared.barriers()) {
+            Awaited::NodeFirst(_) => std::mem::take(&mut self.packed_bytes),
+            _ => 0,
+        };
+        match tell(self.team.shared.as_ref(), told, packed_bytes) {
+            Ok(barrier) => self.awaited = awaited(barrier),
             Err(error) => self.fail(error.into()),
         }
     }
 
     /// All ranks know that the operation is over, and up to which offset its bytes are good.
-    fn finish(&mut self, good_end: u64) {
+    pub(super) fn finish(&mut self, good_end: u64) {
         self.moved_bytes = match good_end {
             u64::MAX => self.placed_bytes,
             end => self.part.access.bytes_below(end).min(self.placed_bytes),
         };
+        note_turn(self.team.shared.as_ref(), 1 - self.turn);
         self.phase = Phase::Done;
     }
 
     /// The ranks of the node are apart: no further round can be.
     fn fail(&mut self, failure: Failure) {
-        self.barrier = None;
+        self.awaited = Awaited::Nobody;
+        if let Some(post) = &mut self.post {
+            post.abort();
+        }
         self.error = self.error.take().or(Some(failure));
         self.finish(0);
     }
 
-    /// Marks of a round that is not carried out must not be taken for those of a later one.
-    fn forget_marks(&self, base: u64, turn: usize) {
-        if let Some(index) = self.team.own_index() {
-            take_runs(self.team.window(base, index, turn, turn).map, 0, |_| ());
+    // Turns: the ranks fill the windows of a round again, one after the other.
+
+    /// The places of this node's ranks that are in a block.
+    fn places_in(&self, block: u32) -> Range<usize> {
+        match self.team.between.as_ref().filter(|_| self.is_together) {
+            Some(between) => between.nodes.places_in(block),
+            None => 0..self.team.shared.ranks(),
         }
     }
 
-    fn as_aggregator(&mut self, base: u64, data_turn: usize, map_turn: usize) {
-        let Some(index) = self.team.own_index() else { return };
-        let window = self.team.window(base, index, data_turn, map_turn);
-        let moved = catch_unwind(AssertUnwindSafe(|| self.move_window(&window)));
-        let (good_end, error) = moved.unwrap_or_else(|_| {
-            // The others wait at the barrier, and the marks must not be taken for those of a later round.
-            take_runs(window.map, 0, |_| ());
-            (window.file.start, Some(Failure::Panicked))
-        });
-        self.error = self.error.take().or(error);
-        self.good_end = self.good_end.min(good_end);
+    fn block_count(&self) -> u32 {
+        let between = self.team.between.as_ref().filter(|_| self.is_together);
+        between.map_or(1, |between| between.nodes.block_count())
     }
 
-    fn read_unit_bytes(&self) -> u64 {
-        self.team.unit_bytes.max(READ_UNIT_BYTES.min(self.team.window_bytes))
-    }
-
-    /// Moves the marked bytes of this aggregator's window between window and file, and clears the marks.
-    fn move_window(&self, window: &Window<'_>) -> (u64, Option<Failure>) {
-        let span = window.file.clone();
-        let footprint = Footprint { span, writes: self.direction == Direction::Write };
-        let guard = self.target.isolation.enter(&footprint);
-        let mut io = WindowIo::new(&self.target, self.direction, window.file.start, window.data);
-        if let Err(error) = &guard {
-            // nothing is moved, but the marks must be cleared all the same
-            tracing::debug!(%error, "window not isolated");
-            io.good_end = window.file.start;
+    /// Begins with a block, the highest ranks last; or ends the turns.
+    fn begin_block(&mut self, block: u32, told: Told) {
+        if block == self.block_count() {
+            self.phase = Phase::Round;
+            return self.after_fill(told);
         }
-        let (unit, bridge) = match self.direction {
-            Direction::Write => (self.team.unit_bytes, 0),
-            Direction::Read => (self.read_unit_bytes(), BRIDGE_BYTES / self.read_unit_bytes()),
-        };
-        // the last unit of the largest file offset must not reach beyond it
-        let window_bytes = (window.file.end.min(i64::MAX as u64)).saturating_sub(window.file.start);
-        take_runs(window.map, bridge, |units| {
-            io.push(units.start * unit..(units.end * unit).min(window_bytes));
-        });
-        io.flush();
-        (io.good_end, guard.err().map(Into::into).or(io.error))
+        let place = self.places_in(block).start;
+        self.take_turn(Turn { block, place, pass: 0, is_held: false, told });
     }
+
+    fn take_turn(&mut self, turn: Turn) {
+        let places = self.places_in(turn.block);
+        let me = self.team.shared.place();
+        let is_in_block = places.contains(&me);
+        if is_in_block && turn.place == me {
+            self.fill_again(turn.pass == 0, turn.is_held);
+        }
+        self.phase = Phase::Turns(turn);
+        // A rank whose turn is yet to come begins the round anew then.
+        let told = Told { more: is_in_block && self.has_more(), ..Told::NOTHING };
+        let is_last = turn.place + 1 >= places.end;
+        if is_last && self.is_together { self.meet_all(told) } else { self.meet_node(told) }
+    }
+
+    fn after_turn(&mut self, turn: Turn, told: Told, barrier: Barriers) {
+        if told.good_end != u64::MAX {
+            self.phase = Phase::Round;
+            return self.after_fill(told);
+        }
+        let places = self.places_in(turn.block);
+        if turn.place + 1 < places.end {
+            let is_held = turn.is_held || heard_from(self.team.shared.as_ref(), barrier, turn.place).more;
+            self.take_turn(Turn { place: turn.place + 1, is_held, ..turn });
+        } else if told.more {
+            self.take_turn(Turn { place: places.start, pass: turn.pass + 1, is_held: false, ..turn });
+        } else {
+            self.begin_block(turn.block + 1, turn.told);
+        }
+    }
+}
+
+/// What comes of the survey: `more` if the nodes have bytes for each other.
+fn surveyed(own_first: u64, lanes: Lanes) -> Told {
+    let survey = Survey::of_lanes(lanes);
+    let next = if survey.is_together() { survey.first } else { own_first };
+    Told { next, more: survey.is_together(), ..Told::NOTHING }
 }

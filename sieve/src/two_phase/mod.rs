@@ -1,4 +1,5 @@
-//! Two-phase on one node: all ranks of the node gather in shared windows, and aggregators move full windows.
+//! Two-phase: all ranks of a node gather in shared windows, and aggregators move full windows. Nodes whose bytes lie among those of
+//! others exchange what they have for each other's windows (`between`).
 //!
 //! A round covers `aggregators x window` bytes of the file, from the lowest byte that any rank of the node still needs. Each
 //! aggregator has two windows, used by turns, so that the ranks fill one while the other is being written:
@@ -15,9 +16,14 @@
 //! Bytes that several ranks write in one operation are those of the highest rank. Whoever finds a byte marked already leaves
 //! the window alone and says so; if any rank did, the ranks fill the windows of that round again, one after the other
 //! by turns. That costs one barrier for each rank, and only where ranks overlap.
+//!
+//! Among several nodes a round covers the windows of all of them, and there is a second barrier a round: between the two, the
+//! leaders of the nodes exchange what their ranks have packed for other nodes, and agree on what the ranks tell each other.
 
+mod between;
 mod executor;
 mod io;
+mod rounds;
 mod slots;
 mod window;
 
@@ -28,11 +34,14 @@ use capulet_comm::NodeShared;
 use crate::access::Access;
 use crate::{Direction, Target, Transferred};
 
+pub use between::{Between, Nodes, decline};
 pub use executor::Operation;
 pub use slots::TURN_SLOT;
 
 /// Windows begin at multiples of this many bytes of the file, or of a stripe.
 pub const PAGE_BYTES: u64 = 4096;
+/// Reads are asked for in units of at least this many bytes.
+const READ_UNIT_BYTES: u64 = 512;
 
 /// The ranks of a node and how they share the work.
 #[derive(Debug, Clone)]
@@ -42,6 +51,13 @@ pub struct NodeTeam {
     window_bytes: u64,
     align_bytes: u64,
     unit_bytes: u64,
+    /// From one of an aggregator's two windows to the other.
+    buffer_bytes: usize,
+    between: Option<Between>,
+    /// The windows of a round that lie before those of this node.
+    windows_before: u64,
+    /// All windows of a round.
+    windows: u64,
 }
 
 impl NodeTeam {
@@ -56,7 +72,47 @@ impl NodeTeam {
         stripe_bytes: u64,
         grain: u64,
     ) -> Self {
-        let largest = (shared.bytes() as u64 / 2).max(1);
+        let aggregators = aggregators.clamp(1, shared.ranks());
+        let buffer_bytes = shared.bytes() / 2;
+        let team = Self {
+            shared,
+            aggregators,
+            window_bytes: 0,
+            align_bytes: 0,
+            unit_bytes: 0,
+            buffer_bytes,
+            between: None,
+            windows_before: 0,
+            windows: aggregators as u64,
+        };
+        team.with_windows(window_bytes, stripe_bytes, grain)
+    }
+
+    /// A team of one of several nodes, that exchanges with the others where their bytes meet. As [`NodeTeam::new`], but four
+    /// windows must fit in `shared` (two are for what is sent and received), the nodes have the numbers of
+    /// aggregators, and the ranks of all nodes must pass the same window, stripe and grain.
+    pub fn among(
+        between: Between,
+        shared: Arc<dyn NodeShared>,
+        window_bytes: u64,
+        stripe_bytes: u64,
+        grain: u64,
+    ) -> Self {
+        let aggregators = between.nodes.own_aggregators();
+        debug_assert!(aggregators <= shared.ranks(), "every aggregator is a rank");
+        let buffer_bytes = shared.bytes() / 4;
+        let team = Self {
+            aggregators,
+            buffer_bytes,
+            between: Some(between),
+            windows: aggregators as u64,
+            ..Self::new(shared, aggregators, window_bytes, stripe_bytes, grain)
+        };
+        team.with_windows(window_bytes, stripe_bytes, grain)
+    }
+
+    fn with_windows(mut self, window_bytes: u64, stripe_bytes: u64, grain: u64) -> Self {
+        let largest = (self.buffer_bytes as u64).max(1);
         let window_bytes = window_bytes.clamp(1, largest);
         let window_bytes = if window_bytes < PAGE_BYTES {
             1 << window_bytes.ilog2()
@@ -68,13 +124,8 @@ impl NodeTeam {
         // Windows begin at whole units, so that a unit is in one window.
         let unit_bytes =
             (1_u64 << (grain | align_bytes | PAGE_BYTES | window_bytes).trailing_zeros()).min(window_bytes);
-        Self {
-            aggregators: aggregators.clamp(1, shared.ranks()),
-            shared,
-            window_bytes,
-            align_bytes,
-            unit_bytes,
-        }
+        (self.window_bytes, self.align_bytes, self.unit_bytes) = (window_bytes, align_bytes, unit_bytes);
+        self
     }
 
     /// The rank of the node that is aggregator `index`.
@@ -87,15 +138,14 @@ impl NodeTeam {
         (0..self.aggregators).find(|index| self.rank_of(*index) == self.shared.place())
     }
 
-    /// Bytes of the file that one round covers.
-    fn round_bytes(&self) -> u64 {
-        self.window_bytes * self.aggregators as u64
+    fn read_unit_bytes(&self) -> u64 {
+        self.unit_bytes.max(READ_UNIT_BYTES.min(self.window_bytes))
     }
 }
 
 /// Carries out one rank's part of a collective access, together with all ranks of its node. Every rank of the node
 /// must call it, those with nothing to move too. `first` is the lowest file offset that any rank of the node needs,
-/// `u64::MAX` if none does, the same on all of them. Blocks for the storage and the other ranks, and keeps MPI
+/// `u64::MAX` if none does, the same on all of them; among several nodes, that any rank of all of them needs. Blocks for the storage and the other ranks, and keeps MPI
 /// progressing while it waits.
 ///
 /// # Panics

@@ -9,7 +9,8 @@ use capulet_datatype::{BlockIndexed, Contig, Flow, Indexed, LeafVisitor, TypedCo
 use capulet_drivers::Direction;
 
 use super::NodeTeam;
-use crate::access::Access;
+use super::between::Area;
+use crate::access::{Access, FileSide};
 use crate::marks::Marker;
 
 /// One aggregator's window in one round.
@@ -24,22 +25,61 @@ pub(super) struct Window<'a> {
 }
 
 impl NodeTeam {
-    /// The window of aggregator `index` in the round at `base`, with the data and the map of these turns.
+    /// The window of aggregator `index` of this node in the round at `base`, with the data and the map of these turns.
     pub(super) fn window(&self, base: u64, index: usize, data_turn: usize, map_turn: usize) -> Window<'_> {
         let rank = self.rank_of(index);
-        let start = base.saturating_add(self.window_bytes * index as u64);
+        let start = self.own(base).start.saturating_add(self.window_bytes * index as u64);
         let map = self.shared.map(rank);
         let (first, second) = map.split_at(map.len() / 2);
         Window {
             file: start..start.saturating_add(self.window_bytes),
-            data: self.shared.data(rank).wrapping_add(data_turn * (self.shared.bytes() / 2)),
+            data: self.shared.data(rank).wrapping_add(data_turn * self.buffer_bytes),
             map: if map_turn == 0 { first } else { second },
         }
     }
 
+    /// The bytes of the file that the windows of this node cover in the round at `base`.
+    pub(super) fn own(&self, base: u64) -> Range<u64> {
+        let start = base.saturating_add(self.window_bytes * self.windows_before);
+        start..start.saturating_add(self.window_bytes * self.aggregators as u64)
+    }
+
     /// The bytes of the file that the round at `base` covers.
     pub(super) fn covered(&self, base: u64) -> Range<u64> {
-        base..base.saturating_add(self.round_bytes())
+        base..base.saturating_add(self.window_bytes * self.windows)
+    }
+
+    /// From now on rounds cover the windows of all nodes.
+    pub(super) fn spread(&mut self) {
+        if let Some(between) = &self.between {
+            self.windows_before = between.nodes.own_windows_before();
+            self.windows = between.nodes.windows();
+        }
+    }
+
+    /// How many nodes there are.
+    pub(super) fn nodes(&self) -> usize {
+        self.between.as_ref().map_or(1, |between| between.nodes.count())
+    }
+
+    /// The node in whose windows an offset of the round at `base` lies, and what of the file they cover.
+    pub(super) fn domain_at(&self, base: u64, offset: u64) -> (usize, Range<u64>) {
+        let window = (offset - base) / self.window_bytes;
+        let at = |window: u64| base.saturating_add(window * self.window_bytes);
+        let (node, windows) = match &self.between {
+            Some(between) => between.nodes.owner_of(window),
+            None => (0, 0..self.windows),
+        };
+        (node, at(windows.start)..at(windows.end))
+    }
+
+    /// What of the shared memory a rank packs into, in a turn: after its windows. A write has no more than one turn under
+    /// way, and so all of it.
+    pub(super) fn area(&self, place: usize, turn: usize, direction: Direction) -> Area {
+        let turn = if direction == Direction::Read { turn } else { 0 };
+        let start = self.shared.data(place).wrapping_add((2 + turn) * self.buffer_bytes);
+        let turns = if direction == Direction::Read { 1 } else { 2 };
+        Area { start, bytes: turns * self.buffer_bytes }
     }
 
     /// Each rank starts at another aggregator, so that two ranks seldom touch the same cache lines at once.
@@ -48,6 +88,22 @@ impl NodeTeam {
         let start = self.shared.place() % aggregators;
         (0..aggregators).map(move |step| (start + step) % aggregators)
     }
+}
+
+/// Where byte 0 of the offsets of `side` would lie, were the window the file.
+pub(super) fn place_in(side: &FileSide, window: &Window<'_>) -> *mut u8 {
+    let shift = side.displacement_bytes().wrapping_sub(window.file.start as i64);
+    window.data.wrapping_offset(shift as isize)
+}
+
+/// Marks the units of the window that hold bytes of `part`, which lies in it. True if another had marked one of them.
+pub(super) fn mark_in(side: &FileSide, window: &Window<'_>, part: &Range<u64>, unit_bytes: u64) -> bool {
+    let stream = side.file_start() + part.start..side.file_start() + part.end;
+    let origin = side.displacement_bytes() - window.file.start as i64;
+    let mut marks = Marks { marker: Marker::new(window.map), origin, unit_bytes };
+    let visited = visit(side.file(), stream, &mut marks);
+    debug_assert!(visited.is_ok(), "the part lies in the view");
+    marks.marker.finish()
 }
 
 /// One rank's part of an access, and how its bytes get to windows and back.
@@ -75,18 +131,12 @@ impl Part {
 
     /// The bytes of the access, counted from its start, that lie in `file` and at or after byte `from`.
     pub(super) fn within(&self, file: &Range<u64>, from: u64) -> Range<u64> {
-        let start = self.access.bytes_below(file.start).max(from);
-        start..self.access.bytes_below(file.end).max(start)
+        self.access.side().within(file, from)
     }
 
     /// Marks the units of the window that hold bytes of `part`. True if another rank had marked one of them.
     pub(super) fn mark(&self, window: &Window<'_>, part: &Range<u64>, unit_bytes: u64) -> bool {
-        let stream = self.access.file_start() + part.start..self.access.file_start() + part.end;
-        let origin = self.access.displacement_bytes() - window.file.start as i64;
-        let mut marks = Marks { marker: Marker::new(window.map), origin, unit_bytes };
-        let visited = visit(self.access.file(), stream, &mut marks);
-        debug_assert!(visited.is_ok(), "the part lies in the view");
-        marks.marker.finish()
+        mark_in(self.access.side(), window, part, unit_bytes)
     }
 
     /// Copies the bytes of `part` between user memory and the window, in the direction of the access.
@@ -97,9 +147,7 @@ impl Part {
     pub(super) unsafe fn copy(&self, window: &Window<'_>, part: &Range<u64>) {
         let bytes = part.end - part.start;
         let file_start = self.access.file_start() + part.start;
-        // Where offset 0 of the access's file layout would lie, were the window the file.
-        let shift = self.access.displacement_bytes().wrapping_sub(window.file.start as i64);
-        let file = window.data.wrapping_offset(shift as isize);
+        let file = place_in(self.access.side(), window);
         let memory = self.access.memory().base();
         // SAFETY: the bytes in user memory are valid until the access is over (`Memory::new`); the others lie in the window's
         // data, which is as long as `window.file`, and are this rank's alone by the caller's promise.

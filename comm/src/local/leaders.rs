@@ -1,0 +1,146 @@
+//! Leaders of nodes as threads: messages are delivered in an order that a seed decides.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::class::ErrorClass;
+use crate::error::{Error, Result};
+use crate::leaders::Leaders;
+
+/// The line between the leaders of nodes, between threads. Messages of one sender keep their order; whose message comes
+/// next, and after how many vain attempts, is up to the seed.
+#[derive(Debug)]
+pub struct LocalLeaders {
+    post: Arc<Mutex<Post>>,
+    node: usize,
+    nodes: usize,
+}
+
+/// Messages under way.
+#[derive(Debug)]
+struct Post {
+    /// By receiver, then by sender.
+    queues: Vec<Vec<VecDeque<Vec<u8>>>>,
+    gone: bool,
+    random: u64,
+    sent: u64,
+}
+
+impl Post {
+    /// A number below `bound`, from the seed (splitmix64: Steele, Lea, Flood, OOPSLA 2014).
+    fn draw(&mut self, bound: usize) -> usize {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) % bound as u64) as usize
+    }
+}
+
+impl LocalLeaders {
+    /// One end per node.
+    pub fn team(nodes: usize, seed: u64) -> Vec<LocalLeaders> {
+        let queues = vec![vec![VecDeque::new(); nodes]; nodes];
+        let post = Arc::new(Mutex::new(Post { queues, gone: false, random: seed, sent: 0 }));
+        (0..nodes).map(|node| LocalLeaders { post: Arc::clone(&post), node, nodes }).collect()
+    }
+
+    /// How many messages all leaders have sent.
+    pub fn messages_sent(&self) -> u64 {
+        self.lock().sent
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Post> {
+        self.post.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Leaders for LocalLeaders {
+    fn node(&self) -> usize {
+        self.node
+    }
+
+    fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    fn send(&self, node: usize, message: Vec<u8>) -> Result<()> {
+        let mut post = self.lock();
+        post.sent += 1;
+        post.queues[node][self.node].push_back(message);
+        Ok(())
+    }
+
+    fn try_receive(&self) -> Result<Option<(usize, Vec<u8>)>> {
+        let mut post = self.lock();
+        let waiting: Vec<usize> =
+            (0..self.nodes).filter(|from| !post.queues[self.node][*from].is_empty()).collect();
+        if waiting.is_empty() {
+            return if post.gone { Err(Error::Elsewhere { class: ErrorClass::Other }) } else { Ok(None) };
+        }
+        // One attempt in three is in vain.
+        let drawn = post.draw(waiting.len() * 3 / 2 + 1);
+        let Some(from) = waiting.get(drawn).copied() else { return Ok(None) };
+        Ok(post.queues[self.node][from].pop_front().map(|message| (from, message)))
+    }
+
+    fn is_sent(&self) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+impl Drop for LocalLeaders {
+    fn drop(&mut self) {
+        self.lock().gone = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_a_sender_keep_their_order_and_others_come_between() {
+        let mut orders = Vec::new();
+        for seed in 0..20 {
+            let ends = LocalLeaders::team(3, seed);
+            for number in 0..10 {
+                ends[0].send(2, vec![0, number]).expect("sent");
+                ends[1].send(2, vec![1, number]).expect("sent");
+            }
+            let mut got: [Vec<u8>; 2] = [Vec::new(), Vec::new()];
+            let mut order = Vec::new();
+            while got.iter().any(|numbers| numbers.len() < 10) {
+                if let Some((from, message)) = ends[2].try_receive().expect("nobody is gone") {
+                    assert_eq!(from, usize::from(message[0]));
+                    got[from].push(message[1]);
+                    order.push(from);
+                }
+            }
+            assert!(got.iter().all(|numbers| numbers.is_sorted()));
+            orders.push(order);
+        }
+        orders.sort();
+        orders.dedup();
+        assert!(orders.len() > 10, "seeds give many orders");
+        let ends = LocalLeaders::team(2, 0);
+        assert_eq!(ends[0].try_receive().expect("nobody is gone"), None);
+    }
+
+    #[test]
+    fn a_leader_that_is_gone_is_an_error_once_its_messages_are_read() {
+        let mut ends = LocalLeaders::team(2, 7);
+        let other = ends.pop().expect("two ends");
+        other.send(0, vec![1]).expect("sent");
+        drop(other);
+        let first = loop {
+            match ends[0].try_receive() {
+                Ok(Some((_, message))) => break message,
+                Ok(None) => {}
+                Err(error) => panic!("a message is there: {error}"),
+            }
+        };
+        assert_eq!(first, [1]);
+        assert!(ends[0].try_receive().is_err());
+    }
+}

@@ -1,0 +1,339 @@
+//! The steps that leaders take together: messages with a step and a kind, and one reduction over all leaders a step.
+//!
+//! A leader enters the reduction of a step when every request that it sent in the step is answered. So when the reduction is
+//! over, nothing of the step is under way, however many leaders met, and nobody counted messages for anybody. Cost
+//! of a reduction over k nodes: 2 (k - 1) messages in all, 2 ceil(log2 k) deep, on the binomial tree.
+
+use std::sync::Arc;
+
+use capulet_comm::{Error, ErrorClass, Leaders, Result, tree};
+
+/// The values of a reduction.
+pub(in crate::two_phase) type Lanes = [u64; 3];
+
+const LANE_BYTES: usize = size_of::<Lanes>();
+/// Bytes of a message before its body.
+pub(super) const HEAD_BYTES: usize = 12;
+
+/// What a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Towards the root of the tree: the lanes of a subtree.
+    Up = 1,
+    /// Away from it: the lanes of all.
+    Down = 2,
+    /// Sections that the receiver is to lay down, or to read.
+    Request = 3,
+    /// What became of a request.
+    Receipt = 4,
+    /// The bytes that the request of the last step asked for.
+    Reply = 5,
+    /// The sender gives the operation up.
+    Abort = 6,
+}
+
+#[derive(Debug)]
+struct Message {
+    from: usize,
+    kind: Kind,
+    /// With its head.
+    bytes: Vec<u8>,
+}
+
+/// A request, a receipt or a reply of this step.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    pub(super) from: usize,
+    pub(super) kind: Kind,
+    bytes: Vec<u8>,
+}
+
+impl Parcel {
+    pub(super) fn body(&self) -> &[u8] {
+        &self.bytes[HEAD_BYTES..]
+    }
+}
+
+/// How two neighboring parts of the nodes, the lower ones on the left, become one. Associative.
+pub(super) type Combine = fn(Lanes, Lanes) -> Lanes;
+
+/// One leader's end of the steps of one operation.
+#[derive(Debug)]
+pub(super) struct Line {
+    leaders: Arc<dyn Leaders>,
+    operation: u32,
+    step: u32,
+    /// What others sent who are a step ahead.
+    early: Vec<Message>,
+    own: Lanes,
+    combine: Combine,
+    /// The nodes right below this one in the tree, and what they brought.
+    children: Vec<(usize, Option<Lanes>)>,
+    is_up: bool,
+    result: Option<Lanes>,
+    /// Another leader gave up, and has told all.
+    is_aborted: bool,
+}
+
+impl Line {
+    pub(super) fn new(leaders: Arc<dyn Leaders>, operation: u32) -> Self {
+        let below = tree::children(leaders.node() as u32, leaders.nodes() as u32);
+        let children = below.map(|child| (child as usize, None)).collect();
+        Self {
+            leaders,
+            operation,
+            step: 0,
+            early: Vec::new(),
+            own: Lanes::default(),
+            combine: |left, _| left,
+            children,
+            is_up: true,
+            result: None,
+            is_aborted: false,
+        }
+    }
+
+    /// Begins the next step.
+    pub(super) fn begin(&mut self, own: Lanes, combine: Combine) {
+        self.step += 1;
+        (self.own, self.combine) = (own, combine);
+        self.children.iter_mut().for_each(|(_, lanes)| *lanes = None);
+        (self.is_up, self.result) = (false, None);
+    }
+
+    /// This leader's values in the reduction. Only before it is entered.
+    pub(super) fn own(&mut self) -> &mut Lanes {
+        debug_assert!(!self.is_up, "the reduction is not entered yet");
+        &mut self.own
+    }
+
+    /// A message to fill and to [`Line::send`].
+    pub(super) fn message(&self, kind: Kind) -> Vec<u8> {
+        let head = [self.operation, self.step, kind as u32];
+        head.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    pub(super) fn send(&self, node: usize, message: Vec<u8>) -> Result<()> {
+        self.leaders.send(node, message)
+    }
+
+    /// The next request, receipt or reply of this step, if one has come. Takes part in the reduction meanwhile.
+    pub(super) fn receive(&mut self) -> Result<Option<Parcel>> {
+        loop {
+            let Some(message) = self.next()? else { return Ok(None) };
+            let body = &message.bytes[HEAD_BYTES..];
+            match message.kind {
+                Kind::Up => {
+                    let lanes = lanes_of(body)?;
+                    let child = self.children.iter_mut().find(|(child, _)| *child == message.from);
+                    let empty = child.filter(|(_, lanes)| lanes.is_none());
+                    empty.ok_or(DISAGREE)?.1 = Some(lanes);
+                }
+                Kind::Down => {
+                    let lanes = lanes_of(body)?;
+                    let parent = tree::parent(self.leaders.node() as u32);
+                    if parent != Some(message.from as u32) || !self.is_up || self.result.is_some() {
+                        return Err(DISAGREE);
+                    }
+                    self.spread(lanes)?;
+                }
+                Kind::Abort => {
+                    self.is_aborted = true;
+                    return Err(Error::Elsewhere { class: ErrorClass::Other });
+                }
+                Kind::Request | Kind::Receipt | Kind::Reply => {
+                    return Ok(Some(Parcel { from: message.from, kind: message.kind, bytes: message.bytes }));
+                }
+            }
+        }
+    }
+
+    /// The next message of this step.
+    fn next(&mut self) -> Result<Option<Message>> {
+        let step = self.step;
+        if let Some(index) = self.early.iter().position(|message| step_of(&message.bytes) == step) {
+            return Ok(Some(self.early.remove(index)));
+        }
+        while let Some((from, bytes)) = self.leaders.try_receive()? {
+            let kind = kind_of(&bytes).ok_or(DISAGREE)?;
+            if word(&bytes, 0) != self.operation {
+                // Of an operation that was given up.
+                continue;
+            }
+            let message = Message { from, kind, bytes };
+            match step_of(&message.bytes) {
+                _ if message.kind == Kind::Abort => return Ok(Some(message)),
+                theirs if theirs == step => return Ok(Some(message)),
+                theirs if theirs == step + 1 => self.early.push(message),
+                _ => return Err(DISAGREE),
+            }
+        }
+        Ok(None)
+    }
+
+    /// What all leaders brought, once it is known and all that was sent is gone. `ready`: every request that was sent in
+    /// this step is answered.
+    pub(super) fn advance(&mut self, ready: bool) -> Result<Option<Lanes>> {
+        if ready && !self.is_up && self.children.iter().all(|(_, lanes)| lanes.is_some()) {
+            let below = self.children.iter().filter_map(|(_, lanes)| *lanes);
+            let lanes = below.fold(self.own, self.combine);
+            self.is_up = true;
+            match tree::parent(self.leaders.node() as u32) {
+                None => self.spread(lanes)?,
+                Some(parent) => self.send_lanes(Kind::Up, parent as usize, lanes)?,
+            }
+        }
+        let gone = self.leaders.is_sent()?;
+        Ok(self.result.filter(|_| gone))
+    }
+
+    fn spread(&mut self, lanes: Lanes) -> Result<()> {
+        self.result = Some(lanes);
+        // The largest subtree first: it has the longest way.
+        for index in (0..self.children.len()).rev() {
+            self.send_lanes(Kind::Down, self.children[index].0, lanes)?;
+        }
+        Ok(())
+    }
+
+    fn send_lanes(&self, kind: Kind, node: usize, lanes: Lanes) -> Result<()> {
+        let mut message = self.message(kind);
+        message.extend(lanes.iter().flat_map(|lane| lane.to_le_bytes()));
+        self.send(node, message)
+    }
+
+    /// Tells all leaders that this one gives up. They do so too, wherever they are in the operation.
+    pub(super) fn abort(&mut self) {
+        if std::mem::replace(&mut self.is_aborted, true) {
+            return;
+        }
+        for node in (0..self.leaders.nodes()).filter(|node| *node != self.leaders.node()) {
+            // Who cannot be told is lost already.
+            let _ = self.leaders.send(node, self.message(Kind::Abort));
+        }
+    }
+}
+
+pub(super) const DISAGREE: Error = Error::Disagreement { what: "the messages between nodes" };
+
+fn word(message: &[u8], index: usize) -> u32 {
+    let bytes = message.get(index * 4..index * 4 + 4).and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(0, u32::from_le_bytes)
+}
+
+fn step_of(message: &[u8]) -> u32 {
+    word(message, 1)
+}
+
+fn kind_of(message: &[u8]) -> Option<Kind> {
+    let kinds = [Kind::Up, Kind::Down, Kind::Request, Kind::Receipt, Kind::Reply, Kind::Abort];
+    kinds.into_iter().find(|kind| word(message, 2) == *kind as u32)
+}
+
+fn lanes_of(body: &[u8]) -> Result<Lanes> {
+    let (words, rest) = body.as_chunks::<8>();
+    if body.len() != LANE_BYTES || !rest.is_empty() {
+        return Err(DISAGREE);
+    }
+    let mut lanes = Lanes::default();
+    for (lane, word) in lanes.iter_mut().zip(words) {
+        *lane = u64::from_le_bytes(*word);
+    }
+    Ok(lanes)
+}
+
+#[cfg(test)]
+mod tests {
+    use capulet_comm::local::LocalLeaders;
+
+    use super::*;
+
+    /// Sums, and whether the parts came in order: lane 0 is the sum, 1 the first and 2 the last node.
+    fn join(left: Lanes, right: Lanes) -> Lanes {
+        assert_eq!(left[2] + 1, right[1], "neighbors, the lower ones on the left");
+        [left[0] + right[0], left[1], right[2]]
+    }
+
+    #[test]
+    fn every_leader_gets_what_all_brought_step_by_step() {
+        for nodes in 1..12 {
+            let ends: Vec<Arc<LocalLeaders>> =
+                LocalLeaders::team(nodes, nodes as u64).into_iter().map(Arc::new).collect();
+            let mut lines: Vec<_> = ends.iter().map(|end| Line::new(end.clone(), 5)).collect();
+            let mut steps = vec![0_u64; nodes];
+            let begin = |line: &mut Line, node: usize, step: u64| {
+                line.begin([step * 100 + node as u64, node as u64, node as u64], join);
+            };
+            lines.iter_mut().enumerate().for_each(|(node, line)| begin(line, node, 0));
+            let mut order = (0..nodes).cycle();
+            while steps.iter().any(|step| *step < 20) {
+                let node = order.next().expect("endless");
+                if steps[node] == 20 {
+                    continue;
+                }
+                assert!(lines[node].receive().expect("valid").is_none());
+                if let Some(lanes) = lines[node].advance(true).expect("valid") {
+                    let all = nodes as u64;
+                    let sum = steps[node] * 100 * all + all * (all - 1) / 2;
+                    assert_eq!(lanes, [sum, 0, all - 1]);
+                    steps[node] += 1;
+                    begin(&mut lines[node], node, steps[node]);
+                }
+            }
+            assert_eq!(ends[0].messages_sent(), 20 * 2 * (nodes as u64 - 1));
+        }
+    }
+
+    #[test]
+    fn who_is_not_ready_holds_everybody_and_an_abort_frees_them() {
+        let ends: Vec<Arc<LocalLeaders>> = LocalLeaders::team(3, 1).into_iter().map(Arc::new).collect();
+        let mut lines: Vec<_> = ends.iter().map(|end| Line::new(end.clone(), 0)).collect();
+        for line in &mut lines {
+            line.begin([0; 3], |left, _| left);
+        }
+        for _ in 0..100 {
+            for (node, line) in lines.iter_mut().enumerate() {
+                assert!(line.receive().expect("valid").is_none());
+                assert_eq!(line.advance(node != 2).expect("valid"), None);
+            }
+        }
+        lines[2].abort();
+        for line in &mut lines[..2] {
+            assert!((0..100).any(|_| line.receive().is_err()));
+        }
+    }
+
+    #[test]
+    fn messages_that_make_no_sense_are_errors() {
+        let whole = |words: [u32; 3], body: &[u8]| {
+            let head = words.iter().flat_map(|word| word.to_le_bytes());
+            head.chain(body.iter().copied()).collect::<Vec<u8>>()
+        };
+        let lanes = [0; LANE_BYTES];
+        let bad = [
+            vec![],
+            whole([9, 1, 1], &lanes)[..HEAD_BYTES - 1].to_vec(),
+            whole([9, 1, 99], &[]),
+            whole([9, 1, 1], &lanes[1..]),
+            whole([9, 1, 2], &lanes),
+            whole([9, 0, 1], &lanes),
+            whole([9, 3, 1], &lanes),
+        ];
+        for message in bad {
+            let ends: Vec<Arc<LocalLeaders>> = LocalLeaders::team(2, 1).into_iter().map(Arc::new).collect();
+            let mut line = Line::new(ends[0].clone(), 9);
+            line.begin([0; 3], |left, _| left);
+            ends[1].send(0, message.clone()).expect("sent");
+            assert!((0..100).any(|_| line.receive().is_err()), "{message:?}");
+        }
+        let ends: Vec<Arc<LocalLeaders>> = LocalLeaders::team(2, 1).into_iter().map(Arc::new).collect();
+        let mut line = Line::new(ends[0].clone(), 9);
+        line.begin([0; 3], |left, _| left);
+        // Of an operation that is over; then twice from one child.
+        ends[1].send(0, whole([8, 1, 6], &[])).expect("sent");
+        ends[1].send(0, whole([9, 1, 1], &lanes)).expect("sent");
+        assert!((0..100).all(|_| line.receive().is_ok()));
+        ends[1].send(0, whole([9, 1, 1], &lanes)).expect("sent");
+        assert!((0..100).any(|_| line.receive().is_err()));
+    }
+}

@@ -1,0 +1,214 @@
+//! What nodes exchange in a collective access: the windows of a round belong to aggregators of all nodes, so the same bytes
+//! meet in one place wherever they come from.
+//!
+//! Ranks copy what lies in windows of their own node there, as ever. What lies in windows of another node they pack into their
+//! area ([`outgoing`]), in sections that tell where the bytes go ([`section`]); the leaders exchange the sections
+//! ([`post`]) and lay them down ([`guests`]), in steps that they take together ([`mod@line`]).
+
+mod guests;
+mod line;
+mod outgoing;
+mod post;
+mod section;
+
+use std::sync::Arc;
+
+use capulet_comm::{Backoff, Leaders, work};
+
+pub(super) use line::Lanes;
+pub(super) use outgoing::{Area, Outgoing};
+pub(super) use post::{Post, Step};
+
+use super::slots::Told;
+use crate::{Direction, Failure};
+
+/// The nodes of a group and what each does in a round, as the ranks of one of them see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nodes {
+    /// The number of this node.
+    node: usize,
+    /// The windows of a round that belong to the nodes before each node; at last, all.
+    windows_before: Vec<u64>,
+    /// Which block of consecutive ranks of one node each rank of this node is in, by place.
+    blocks: Vec<u32>,
+    block_count: u32,
+}
+
+impl Nodes {
+    /// This is node `node`; each node has `aggregators` of that many windows in a round. The ranks of the group, in their order,
+    /// are `block_count` blocks of ranks of one node each; `blocks` has those that the ranks of this node are in, by place.
+    ///
+    /// # Panics
+    /// If a node has no aggregator, or there is no such node.
+    pub fn new(node: usize, aggregators: &[usize], blocks: Vec<u32>, block_count: u32) -> Self {
+        assert!(node < aggregators.len() && aggregators.iter().all(|count| *count > 0));
+        let mut windows_before = vec![0];
+        for count in aggregators {
+            windows_before.push(windows_before[windows_before.len() - 1] + *count as u64);
+        }
+        Self { node, windows_before, blocks, block_count }
+    }
+
+    /// How many nodes there are.
+    pub fn count(&self) -> usize {
+        self.windows_before.len() - 1
+    }
+
+    pub(super) fn own_aggregators(&self) -> usize {
+        (self.windows_before[self.node + 1] - self.windows_before[self.node]) as usize
+    }
+
+    pub(super) fn own_windows_before(&self) -> u64 {
+        self.windows_before[self.node]
+    }
+
+    pub(super) fn windows(&self) -> u64 {
+        self.windows_before[self.count()]
+    }
+
+    /// The node that a window of a round belongs to, and its windows.
+    pub(super) fn owner_of(&self, window: u64) -> (usize, std::ops::Range<u64>) {
+        let node = self.windows_before.partition_point(|before| *before <= window) - 1;
+        (node, self.windows_before[node]..self.windows_before[node + 1])
+    }
+
+    /// The places of this node's ranks that are in a block.
+    pub(super) fn places_in(&self, block: u32) -> std::ops::Range<usize> {
+        let start = self.blocks.partition_point(|theirs| *theirs < block);
+        start..self.blocks.partition_point(|theirs| *theirs <= block)
+    }
+
+    pub(super) fn block_count(&self) -> u32 {
+        self.block_count
+    }
+}
+
+/// How the ranks of a node reach those of the others.
+#[derive(Debug, Clone)]
+pub struct Between {
+    /// The nodes.
+    pub nodes: Arc<Nodes>,
+    /// The line between their leaders, at the first rank of each node.
+    pub leaders: Option<Arc<dyn Leaders>>,
+    /// Whether a node may move bytes of the file for another. If one may not, none does.
+    pub may_exchange: bool,
+    /// A number that the operation has on all nodes, and that no other one of this line had shortly before.
+    pub operation: u32,
+}
+
+/// Where the bytes of a part of the nodes lie: whether there is anything to exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Survey {
+    /// The first offset, `u64::MAX` if there are no bytes.
+    pub(super) first: u64,
+    /// One past the last.
+    pub(super) end: u64,
+    /// Whether each node's bytes lie behind all of those of the nodes before it.
+    pub(super) ascending: bool,
+    /// Whether every node has windows.
+    pub(super) able: bool,
+}
+
+impl Survey {
+    /// Of a node that has no windows.
+    const UNABLE: Self = Self { first: u64::MAX, end: 0, ascending: true, able: false };
+
+    fn lanes(self) -> Lanes {
+        [self.first, self.end, u64::from(self.ascending) | u64::from(self.able) << 1]
+    }
+
+    pub(super) fn of_lanes([first, end, flags]: Lanes) -> Self {
+        Self { first, end, ascending: flags & 1 != 0, able: flags & 2 != 0 }
+    }
+
+    /// Two neighboring parts, the lower nodes on the left.
+    fn join(left: Lanes, right: Lanes) -> Lanes {
+        let (left, right) = (Self::of_lanes(left), Self::of_lanes(right));
+        let apart = left.first == u64::MAX || right.first == u64::MAX || left.end <= right.first;
+        let joined = Self {
+            first: left.first.min(right.first),
+            end: left.end.max(right.end),
+            ascending: left.ascending && right.ascending && apart,
+            able: left.able && right.able,
+        };
+        joined.lanes()
+    }
+
+    /// Whether the nodes have bytes for each other, and windows to meet in.
+    pub(super) fn is_together(self) -> bool {
+        self.able && !self.ascending
+    }
+}
+
+pub(super) fn told_of([next, good_end, flags]: Lanes) -> Told {
+    Told::new(next, good_end, flags)
+}
+
+fn join_told(left: Lanes, right: Lanes) -> Lanes {
+    let told = told_of(left).and(told_of(right));
+    [told.next, told.good_end, told.flags()]
+}
+
+/// Tells the other nodes that this one has no shared window: no node exchanges anything then, and those that have windows
+/// gather each for itself. For the leader of such a node, in place of an [`Operation`](super::Operation). Blocks until the
+/// other leaders have come too.
+///
+/// # Errors
+/// If MPI fails.
+pub fn decline(between: &Between) -> Result<(), Failure> {
+    let Some(leaders) = &between.leaders else { return Ok(()) };
+    let mut post = Post::new(Arc::clone(leaders), between.operation, Direction::Write);
+    post.begin_survey(Survey::UNABLE);
+    let mut backoff = Backoff::new();
+    loop {
+        if post.line.receive()?.is_some() {
+            return Err(line::DISAGREE.into());
+        }
+        if post.line.advance(true)?.is_some() {
+            return Ok(());
+        }
+        backoff.pause();
+        work::advance();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn survey(first: u64, end: u64) -> Lanes {
+        Survey { first, end, ascending: true, able: true }.lanes()
+    }
+
+    #[test]
+    fn nodes_whose_bytes_follow_each_other_have_nothing_to_exchange() {
+        let none = survey(u64::MAX, 0);
+        let joined = |all: &[Lanes]| {
+            let whole = all.iter().copied().reduce(Survey::join).expect("nodes");
+            // however they are grouped
+            for cut in 1..all.len() {
+                let part = |part: &[Lanes]| part.iter().copied().reduce(Survey::join).expect("nodes");
+                assert_eq!(Survey::join(part(&all[..cut]), part(&all[cut..])), whole);
+            }
+            Survey::of_lanes(whole)
+        };
+        assert!(!joined(&[survey(0, 10), survey(10, 20), none, survey(25, 30)]).is_together());
+        assert!(!joined(&[none, survey(3, 9), none]).is_together());
+        assert!(joined(&[survey(0, 11), survey(10, 20)]).is_together());
+        assert!(joined(&[survey(10, 20), none, survey(0, 10)]).is_together());
+        assert!(!joined(&[survey(0, 11), Survey::UNABLE.lanes(), survey(10, 20)]).is_together());
+        assert_eq!(joined(&[survey(4, 11), survey(2, 20)]).first, 2);
+    }
+
+    #[test]
+    fn windows_and_blocks_have_their_owners() {
+        let nodes = Nodes::new(1, &[2, 3, 1], vec![1, 1, 4], 6);
+        assert_eq!((nodes.count(), nodes.windows(), nodes.own_aggregators()), (3, 6, 3));
+        assert_eq!(nodes.owner_of(0), (0, 0..2));
+        assert_eq!(nodes.owner_of(2), (1, 2..5));
+        assert_eq!(nodes.owner_of(4), (1, 2..5));
+        assert_eq!(nodes.owner_of(5), (2, 5..6));
+        assert_eq!((nodes.places_in(1), nodes.places_in(4)), (0..2, 2..3));
+        assert!(nodes.places_in(0).is_empty() && nodes.places_in(5).is_empty());
+    }
+}

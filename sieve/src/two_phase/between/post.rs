@@ -1,0 +1,241 @@
+//! One step of an operation between the nodes, as their leaders take it.
+//!
+//! A leader sends one request to each node that its ranks meet, made of what they packed; takes in the requests that come, and
+//! sends a receipt for each; for a read it answers the requests of the step before, whose windows have been read
+//! meanwhile. With all receipts and replies there it enters the reduction.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use capulet_comm::{Leaders, Result};
+use capulet_drivers::Direction;
+
+use super::guests::{Domain, Guests, Laid, Treatment};
+use super::line::{DISAGREE, HEAD_BYTES, Kind, Lanes, Line, Parcel};
+use super::outgoing::ENTRY_BYTES;
+use super::section::{HEADER_BYTES, Header, Malformed};
+use super::{Survey, join_told};
+use crate::counters::Counters;
+use crate::two_phase::NodeTeam;
+use crate::two_phase::slots::{Told, packed_bytes_of};
+
+/// What a step is about.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::two_phase) struct Step {
+    /// What the ranks of this node told.
+    pub(in crate::two_phase) told: Told,
+    /// The parity of the slots in which they told it.
+    pub(in crate::two_phase) parity: usize,
+    /// The round whose windows are filled or marked, and their turn.
+    pub(in crate::two_phase) marked: Option<(u64, usize)>,
+    /// The round whose windows have been read, and the turn in which it was marked. Their data have the other one.
+    pub(in crate::two_phase) read: Option<(u64, usize)>,
+    /// Whether bytes are laid over those that are there, without a word.
+    pub(in crate::two_phase) over: bool,
+}
+
+/// Where bytes that were asked for come to lie.
+#[derive(Debug, Clone, Copy)]
+struct Spot {
+    place: usize,
+    at: usize,
+    bytes: usize,
+}
+
+/// A leader's part of the steps of one operation.
+#[derive(Debug)]
+pub(in crate::two_phase) struct Post {
+    pub(super) line: Line,
+    guests: Guests,
+    direction: Direction,
+    step: Option<Step>,
+    receipts_due: usize,
+    replies_due: usize,
+    /// What was asked for in the last step, and in this one, by node.
+    asked: BTreeMap<usize, Vec<Spot>>,
+    asking: BTreeMap<usize, Vec<Spot>>,
+    /// Requests that are to be answered in the next step.
+    held: Vec<Parcel>,
+    /// What another node sent that made no sense.
+    refused: Option<&'static str>,
+}
+
+impl Post {
+    pub(in crate::two_phase) fn new(leaders: Arc<dyn Leaders>, operation: u32, direction: Direction) -> Self {
+        Self {
+            line: Line::new(leaders, operation),
+            guests: Guests::new(),
+            direction,
+            step: None,
+            receipts_due: 0,
+            replies_due: 0,
+            asked: BTreeMap::new(),
+            asking: BTreeMap::new(),
+            held: Vec::new(),
+            refused: None,
+        }
+    }
+
+    /// Begins the next step. All ranks of the node have come to a barrier, and wait for what this leader makes of it.
+    pub(in crate::two_phase) fn begin(
+        &mut self,
+        team: &NodeTeam,
+        step: Step,
+        counters: &Counters,
+    ) -> Result<()> {
+        self.line.begin([step.told.next, step.told.good_end, step.told.flags()], join_told);
+        self.step = Some(step);
+        self.asked = std::mem::take(&mut self.asking);
+        self.replies_due = self.asked.len();
+        self.answer_held(team, step, counters)?;
+        for (node, message) in self.collect(team, step)? {
+            Counters::add(&counters.exchanged_bytes, (message.len() - HEAD_BYTES) as u64);
+            Counters::add(&counters.exchange_messages, 1);
+            self.receipts_due += 1;
+            self.line.send(node, message)?;
+        }
+        Ok(())
+    }
+
+    /// Answers the requests of the last step.
+    fn answer_held(&mut self, team: &NodeTeam, step: Step, counters: &Counters) -> Result<()> {
+        for request in std::mem::take(&mut self.held) {
+            let (base, turn) = step.read.ok_or(DISAGREE)?;
+            let domain = Domain { team, base, data_turn: 1 - turn, map_turn: turn };
+            let mut reply = self.line.message(Kind::Reply);
+            let answered = self.guests.answer(domain, request.from, request.body(), &mut reply);
+            answered.map_err(|_| DISAGREE)?;
+            Counters::add(&counters.exchanged_bytes, (reply.len() - HEAD_BYTES) as u64);
+            Counters::add(&counters.exchange_messages, 1);
+            self.line.send(request.from, reply)?;
+        }
+        Ok(())
+    }
+
+    /// What the ranks of this node have packed, by the node that it is for, in the order of the ranks.
+    fn collect(&mut self, team: &NodeTeam, step: Step) -> Result<BTreeMap<usize, Vec<u8>>> {
+        let mut messages = BTreeMap::new();
+        for place in 0..team.shared.ranks() {
+            let used = packed_bytes_of(team.shared.as_ref(), place, step.parity) as usize;
+            let Some((_, turn)) = step.marked.filter(|_| used > 0) else { continue };
+            let area = team.area(place, turn, self.direction);
+            let used = used.min(area.bytes);
+            // SAFETY: the area is as long, and its rank waits for this leader since it came to the barrier.
+            let entries = unsafe { std::slice::from_raw_parts(area.start, used) };
+            let mut at = 0;
+            while at < used {
+                let (node, section) = entry_at(entries, at).ok_or(DISAGREE)?;
+                let message = messages.entry(node).or_insert_with(|| self.line.message(Kind::Request));
+                message.extend_from_slice(section);
+                at += ENTRY_BYTES + section.len();
+                if self.direction == Direction::Read {
+                    let header = section.first_chunk::<HEADER_BYTES>().ok_or(DISAGREE)?;
+                    let bytes = Header::decode(header).map_err(|_| DISAGREE)?.bytes as usize;
+                    self.asking.entry(node).or_default().push(Spot { place, at, bytes });
+                    at += bytes;
+                }
+            }
+        }
+        Ok(messages)
+    }
+
+    /// Goes on as far as it can. What all nodes told, when the step is over.
+    pub(in crate::two_phase) fn poll(&mut self, team: &NodeTeam) -> Result<Option<Lanes>> {
+        while let Some(parcel) = self.line.receive()? {
+            match parcel.kind {
+                Kind::Request => self.take_request(team, parcel)?,
+                Kind::Receipt => self.take_receipt(&parcel)?,
+                Kind::Reply => self.take_reply(team, &parcel)?,
+                Kind::Up | Kind::Down | Kind::Abort => return Err(DISAGREE),
+            }
+        }
+        let ready = self.receipts_due == 0 && self.replies_due == 0;
+        self.line.advance(ready)
+    }
+
+    /// Takes in what another node's ranks have in the windows of this one. A request that makes no sense ends the
+    /// operation on all ranks, by way of its receipt.
+    fn take_request(&mut self, team: &NodeTeam, parcel: Parcel) -> Result<()> {
+        let step = self.step.ok_or(DISAGREE)?;
+        let treatment = match self.direction {
+            Direction::Write if step.over => Treatment::LayOver,
+            Direction::Write => Treatment::Lay,
+            Direction::Read => Treatment::Mark { unit_bytes: team.read_unit_bytes() },
+        };
+        let taken = step.marked.map(|(base, turn)| {
+            let domain = Domain { team, base, data_turn: turn, map_turn: turn };
+            self.guests.take_in(domain, parcel.from, parcel.body(), treatment)
+        });
+        let told = match taken {
+            Some(Ok(Laid::Whole)) => Told::NOTHING,
+            Some(Ok(Laid::Overlap)) => Told { overlap: true, ..Told::NOTHING },
+            Some(Err(Malformed(reason))) => {
+                self.refused = Some(reason);
+                Told { is_refused: true, ..Told::NOTHING }
+            }
+            None => {
+                self.refused = Some("a request without a round");
+                Told { is_refused: true, ..Told::NOTHING }
+            }
+        };
+        let mut receipt = self.line.message(Kind::Receipt);
+        receipt.push(told.flags() as u8);
+        self.line.send(parcel.from, receipt)?;
+        if self.direction == Direction::Read && !told.is_refused {
+            self.held.push(parcel);
+        }
+        Ok(())
+    }
+
+    fn take_receipt(&mut self, parcel: &Parcel) -> Result<()> {
+        let [flags] = parcel.body() else { return Err(DISAGREE) };
+        self.receipts_due = self.receipts_due.checked_sub(1).ok_or(DISAGREE)?;
+        let told = Told::new(u64::MAX, u64::MAX, u64::from(*flags));
+        let told = Told { more: false, ..told };
+        let [_, _, own] = self.line.own();
+        *own |= told.flags();
+        Ok(())
+    }
+
+    fn take_reply(&mut self, team: &NodeTeam, parcel: &Parcel) -> Result<()> {
+        let (_, turn) = self.step.and_then(|step| step.read).ok_or(DISAGREE)?;
+        let spots = self.asked.remove(&parcel.from).ok_or(DISAGREE)?;
+        let mut rest = parcel.body();
+        for spot in spots {
+            let (bytes, left) = rest.split_at_checked(spot.bytes).ok_or(DISAGREE)?;
+            rest = left;
+            let area = team.area(spot.place, turn, self.direction);
+            assert!(spot.at + spot.bytes <= area.bytes, "what was asked for fits");
+            // SAFETY: within the area, whose rank waits for this leader.
+            unsafe { area.start.add(spot.at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        }
+        if !rest.is_empty() {
+            return Err(DISAGREE);
+        }
+        self.replies_due -= 1;
+        Ok(())
+    }
+
+    /// Begins the first step: where the nodes' bytes lie.
+    pub(in crate::two_phase) fn begin_survey(&mut self, survey: Survey) {
+        self.line.begin(survey.lanes(), Survey::join);
+    }
+
+    /// What another node sent in this step that made no sense, if anything.
+    pub(in crate::two_phase) fn take_refused(&mut self) -> Option<&'static str> {
+        self.refused.take()
+    }
+
+    /// Gives the operation up for all nodes.
+    pub(in crate::two_phase) fn abort(&mut self) {
+        self.line.abort();
+    }
+}
+
+/// The node and the section of an entry.
+fn entry_at(entries: &[u8], at: usize) -> Option<(usize, &[u8])> {
+    let (node, rest) = entries[at..].split_first_chunk::<4>()?;
+    let (bytes, rest) = rest.split_first_chunk::<4>()?;
+    let section = rest.get(..u32::from_le_bytes(*bytes) as usize)?;
+    Some((u32::from_le_bytes(*node) as usize, section))
+}

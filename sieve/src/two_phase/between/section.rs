@@ -1,0 +1,470 @@
+//! What one rank has in the windows of another node, as bytes: pure encoding and decoding.
+//!
+//! ```text
+//! section      place (u32), form (u32), description bytes (u32), start (u64), bytes (u64), description, payload
+//! description  view:  displacement (i64), first stream byte (u64), access bytes (u64), tiles (u64), layout (wire form)
+//!              known: nothing
+//!              runs:  per run its distance from the end of the last one, then its length, in units, 7 bits a byte
+//! ```
+//! Numbers are little endian. `place` is that of the rank on its node; `start` counts from the start of its access. A write has
+//! the payload, a read asks for it. What comes out of [`Sections`] is consistent with itself; whether it lies in the windows
+//! is for the reader to check.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use capulet_datatype::{Datatype, Layout, Tiled};
+
+use crate::access::FileSide;
+
+/// Bytes of a section before its description.
+pub(super) const HEADER_BYTES: usize = 28;
+/// Bytes of a view's description before its layout.
+const VIEW_HEAD_BYTES: usize = 32;
+/// The longest description of a view. Decoding may take a thousand times its memory.
+pub(super) const VIEW_BYTES_MAX: usize = 4096;
+/// The longest encoding of one run.
+pub(super) const RUN_BYTES_MAX: usize = 20;
+
+/// What is wrong with a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Malformed(pub(super) &'static str);
+
+/// How a section tells where its bytes lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// By the view of the rank, which follows.
+    View = 0,
+    /// By the view of the rank, which has been sent before.
+    Known = 1,
+    /// Run by run.
+    Runs = 2,
+}
+
+/// What a section begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    /// The place of the rank on its node.
+    pub(super) place: u32,
+    pub(super) form: Form,
+    pub(super) description_bytes: u32,
+    /// The first byte, counted from the start of the rank's access.
+    pub(super) start: u64,
+    pub(super) bytes: u64,
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut encoded = [0; HEADER_BYTES];
+        encoded[..4].copy_from_slice(&self.place.to_le_bytes());
+        encoded[4..8].copy_from_slice(&(self.form as u32).to_le_bytes());
+        encoded[8..12].copy_from_slice(&self.description_bytes.to_le_bytes());
+        encoded[12..20].copy_from_slice(&self.start.to_le_bytes());
+        encoded[20..].copy_from_slice(&self.bytes.to_le_bytes());
+        encoded
+    }
+
+    pub(super) fn decode(encoded: &[u8; HEADER_BYTES]) -> Result<Self, Malformed> {
+        let mut rest = &encoded[..];
+        let (place, form, description_bytes) =
+            (take_u32(&mut rest)?, take_u32(&mut rest)?, take_u32(&mut rest)?);
+        let (start, bytes) = (take_u64(&mut rest)?, take_u64(&mut rest)?);
+        let form = match form {
+            0 => Form::View,
+            1 => Form::Known,
+            2 => Form::Runs,
+            _ => return Err(Malformed("the form of a section")),
+        };
+        if bytes == 0 || start.checked_add(bytes).is_none() {
+            return Err(Malformed("the range of a section"));
+        }
+        Ok(Self { place, form, description_bytes, start, bytes })
+    }
+}
+
+/// A section of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Section<'a> {
+    pub(super) header: Header,
+    pub(super) description: &'a [u8],
+    /// As many bytes as the header says; none if the section asks for them.
+    pub(super) payload: &'a [u8],
+}
+
+/// The sections of a message, one after the other. Ends at the first that is not whole.
+#[derive(Debug, Clone)]
+pub(super) struct Sections<'a> {
+    rest: &'a [u8],
+    has_payload: bool,
+}
+
+impl<'a> Sections<'a> {
+    pub(super) fn new(message: &'a [u8], has_payload: bool) -> Self {
+        Self { rest: message, has_payload }
+    }
+
+    fn take(&mut self) -> Result<Section<'a>, Malformed> {
+        let torn = Malformed("the length of a message");
+        let (header, rest) = self.rest.split_first_chunk::<HEADER_BYTES>().ok_or(torn)?;
+        let header = Header::decode(header)?;
+        let (description, rest) = rest.split_at_checked(header.description_bytes as usize).ok_or(torn)?;
+        let payload_bytes = if self.has_payload { header.bytes } else { 0 };
+        let payload_bytes = usize::try_from(payload_bytes).map_err(|_| torn)?;
+        let (payload, rest) = rest.split_at_checked(payload_bytes).ok_or(torn)?;
+        self.rest = rest;
+        Ok(Section { header, description, payload })
+    }
+}
+
+impl<'a> Iterator for Sections<'a> {
+    type Item = Result<Section<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let section = self.take();
+        if section.is_err() {
+            self.rest = &[];
+        }
+        Some(section)
+    }
+}
+
+/// The description of a view. None if it is longer than `bytes_max`: then runs are sent where they are needed.
+pub(super) fn encode_view(side: &FileSide, bytes_max: usize) -> Option<Vec<u8>> {
+    let layout = side.file().layout();
+    // A long list is not even written down.
+    if layout.heap_bytes() > 8 * bytes_max {
+        return None;
+    }
+    let layout = layout.to_wire().ok()?;
+    let mut encoded = Vec::with_capacity(VIEW_HEAD_BYTES + layout.len());
+    encoded.extend_from_slice(&side.displacement_bytes().to_le_bytes());
+    for number in [side.file_start(), side.bytes(), side.file().count()] {
+        encoded.extend_from_slice(&number.to_le_bytes());
+    }
+    encoded.extend_from_slice(&layout);
+    (encoded.len() <= bytes_max).then_some(encoded)
+}
+
+/// The view of a description, and the wire form of its layout. `layout_of` decodes the layout, or finds it.
+pub(super) fn decode_view(
+    description: &[u8],
+    layout_of: impl FnOnce(&[u8]) -> Result<Arc<Layout>, Malformed>,
+) -> Result<FileSide, Malformed> {
+    if description.len() > VIEW_BYTES_MAX {
+        return Err(Malformed("the length of a view"));
+    }
+    let mut rest = description;
+    let displacement_bytes = take_u64(&mut rest)?.cast_signed();
+    let (file_start, bytes, tiles) = (take_u64(&mut rest)?, take_u64(&mut rest)?, take_u64(&mut rest)?);
+    let tiled = Tiled::new(layout_of(rest)?, tiles).map_err(|_| Malformed("the tiles of a view"))?;
+    FileSide::new(tiled, displacement_bytes, file_start, bytes).ok_or(Malformed("the places of a view"))
+}
+
+/// The layout of a wire form, from anyone.
+pub(super) fn decode_layout(wire: &[u8]) -> Result<Arc<Layout>, Malformed> {
+    let datatype = Datatype::from_wire(wire).map_err(|_| Malformed("the layout of a view"))?;
+    Ok(datatype.layout().clone())
+}
+
+/// Writes runs down, in units from `origin` on.
+#[derive(Debug)]
+pub(super) struct RunWriter {
+    encoded: Vec<u8>,
+    /// Where the last run ends, and whether it can be longer.
+    end: u64,
+    open: Option<(u64, u64)>,
+    unit_bytes: u64,
+}
+
+impl RunWriter {
+    pub(super) fn new(origin: u64, unit_bytes: u64) -> Self {
+        Self { encoded: Vec::new(), end: origin, open: None, unit_bytes }
+    }
+
+    /// How long the description may be with one run more.
+    pub(super) fn bytes_with_one_more(&self) -> usize {
+        self.encoded.len() + 2 * RUN_BYTES_MAX
+    }
+
+    /// Adds a run of the file. Runs come in order.
+    pub(super) fn push(&mut self, offset: u64, bytes: u64) {
+        match &mut self.open {
+            Some((start, len)) if *start + *len == offset => *len += bytes,
+            _ => {
+                self.close();
+                self.open = Some((offset, bytes));
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some((offset, bytes)) = self.open.take() {
+            push_number(&mut self.encoded, (offset - self.end) / self.unit_bytes);
+            push_number(&mut self.encoded, bytes / self.unit_bytes);
+            self.end = offset + bytes;
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        self.close();
+        self.encoded
+    }
+}
+
+/// The runs of a description, as ranges of the file. Ends at the first that is not within `domain`.
+#[derive(Debug, Clone)]
+pub(super) struct Runs<'a> {
+    rest: &'a [u8],
+    at: u64,
+    end: u64,
+    unit_bytes: u64,
+}
+
+impl<'a> Runs<'a> {
+    /// The runs of a section that has `bytes` bytes in `domain`.
+    ///
+    /// # Errors
+    /// If they are not all there, or leave the domain, or are another number of bytes.
+    pub(super) fn checked(
+        description: &'a [u8],
+        domain: &Range<u64>,
+        unit_bytes: u64,
+        bytes: u64,
+    ) -> Result<Self, Malformed> {
+        let runs = Self { rest: description, at: domain.start, end: domain.end, unit_bytes };
+        let mut check = runs.clone();
+        let mut left = bytes;
+        while !check.rest.is_empty() {
+            let run = check.next_run().ok_or(Malformed("a run"))?;
+            left = left.checked_sub(run.end - run.start).ok_or(Malformed("the bytes of runs"))?;
+        }
+        if left == 0 { Ok(runs) } else { Err(Malformed("the bytes of runs")) }
+    }
+
+    fn next_run(&mut self) -> Option<Range<u64>> {
+        let gap = take_number(&mut self.rest)?.checked_mul(self.unit_bytes)?;
+        let bytes = take_number(&mut self.rest)?.checked_mul(self.unit_bytes)?;
+        let start = self.at.checked_add(gap)?;
+        let end = start.checked_add(bytes).filter(|end| *end <= self.end && bytes > 0)?;
+        self.at = end;
+        Some(start..end)
+    }
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Range<u64>;
+
+    fn next(&mut self) -> Option<Range<u64>> {
+        self.next_run()
+    }
+}
+
+fn push_number(encoded: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        encoded.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    encoded.push(number as u8);
+}
+
+fn take_number(rest: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, left) = rest.split_first()?;
+        *rest = left;
+        let bits = u64::from(byte & 0x7F);
+        if (bits << shift) >> shift != bits {
+            return None;
+        }
+        number |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+fn take_u32(rest: &mut &[u8]) -> Result<u32, Malformed> {
+    let (number, left) = rest.split_first_chunk::<4>().ok_or(Malformed("a number"))?;
+    *rest = left;
+    Ok(u32::from_le_bytes(*number))
+}
+
+fn take_u64(rest: &mut &[u8]) -> Result<u64, Malformed> {
+    let (number, left) = rest.split_first_chunk::<8>().ok_or(Malformed("a number"))?;
+    *rest = left;
+    Ok(u64::from_le_bytes(*number))
+}
+
+#[cfg(test)]
+mod tests {
+    use capulet_datatype::Named;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn side(runs: &[(i64, u64)], tiles: u64, extent: i64, displacement: i64, start: u64) -> FileSide {
+        let byte = Datatype::named(Named::Byte);
+        let (places, lengths): (Vec<i64>, Vec<u64>) = runs.iter().copied().unzip();
+        let listed = Datatype::hindexed(&lengths, &places, &byte).expect("valid");
+        let tile = Datatype::resized(0, extent, &listed).expect("valid");
+        let tiled = Tiled::new(tile.layout().clone(), tiles).expect("small");
+        let bytes = tiled.size() - start;
+        FileSide::new(tiled, displacement, start, bytes).expect("a file side")
+    }
+
+    fn runs() -> impl Strategy<Value = Vec<(i64, u64)>> {
+        prop::collection::vec((1i64..50, 1u64..30), 1..20).prop_map(|pairs| {
+            let mut at = 0;
+            let run = |(gap, len): (i64, u64)| {
+                let start = at + gap;
+                at = start + len as i64;
+                (start, len)
+            };
+            pairs.into_iter().map(run).collect()
+        })
+    }
+
+    fn headers() -> impl Strategy<Value = Header> {
+        let form = prop::sample::select(vec![Form::View, Form::Known, Form::Runs]);
+        (any::<u32>(), form, 0u32..40, any::<u64>(), 1u64..60).prop_map(
+            |(place, form, description_bytes, start, bytes)| Header {
+                place,
+                form,
+                description_bytes,
+                start: start.min(u64::MAX - bytes),
+                bytes,
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn sections_come_back_as_they_were(headers in prop::collection::vec(headers(), 0..8), has_payload: bool) {
+            let mut message = Vec::new();
+            for (number, header) in headers.iter().enumerate() {
+                message.extend_from_slice(&header.encode());
+                message.extend(std::iter::repeat_n(number as u8, header.description_bytes as usize));
+                let payload_bytes = if has_payload { header.bytes as usize } else { 0 };
+                message.extend(std::iter::repeat_n(!(number as u8), payload_bytes));
+            }
+            let sections = Sections::new(&message, has_payload).collect::<Result<Vec<_>, _>>().expect("whole");
+            prop_assert_eq!(sections.len(), headers.len());
+            for (number, (section, header)) in sections.iter().zip(&headers).enumerate() {
+                prop_assert_eq!(section.header, *header);
+                prop_assert_eq!(section.description.len(), header.description_bytes as usize);
+                prop_assert!(section.description.iter().all(|byte| *byte == number as u8));
+                prop_assert!(section.payload.iter().all(|byte| *byte == !(number as u8)));
+            }
+            // Whatever is cut off is missed, except between two sections.
+            for cut in 0..message.len() {
+                let whole = Sections::new(&message[..cut], has_payload).collect::<Result<Vec<_>, _>>();
+                if let Ok(sections) = whole {
+                    let length = |header: &Header| {
+                        let payload = if has_payload { header.bytes as usize } else { 0 };
+                        HEADER_BYTES + header.description_bytes as usize + payload
+                    };
+                    prop_assert_eq!(headers[..sections.len()].iter().map(length).sum::<usize>(), cut);
+                }
+            }
+        }
+
+        #[test]
+        fn views_come_back_as_they_were(runs in runs(), tiles in 1u64..5, pad in 0i64..9, displacement in 0i64..1 << 40) {
+            let last = runs.last().expect("a run");
+            let extent = last.0 + last.1 as i64 + pad;
+            let sent = side(&runs, tiles, extent, displacement, 1.min(runs[0].1 - 1));
+            let wire = encode_view(&sent, VIEW_BYTES_MAX).expect("short");
+            let got = decode_view(&wire, decode_layout).expect("valid");
+            prop_assert_eq!((sent.bytes(), sent.file_start()), (got.bytes(), got.file_start()));
+            for at in 0..sent.bytes() {
+                prop_assert_eq!(sent.offset_of(at), got.offset_of(at));
+            }
+        }
+
+        #[test]
+        fn runs_come_back_as_they_were(runs in runs(), unit in prop::sample::select(vec![1u64, 8, 64]), origin in 0u64..1 << 40) {
+            let places: Vec<_> = runs
+                .iter()
+                .map(|(start, len)| origin + *start as u64 * unit..origin + (*start as u64 + len) * unit)
+                .collect();
+            let mut writer = RunWriter::new(origin, unit);
+            for run in &places {
+                prop_assert!(writer.bytes_with_one_more() >= writer.encoded.len() + 2);
+                // in two parts, as a cursor may give them
+                writer.push(run.start, unit);
+                if run.end > run.start + unit {
+                    writer.push(run.start + unit, run.end - run.start - unit);
+                }
+            }
+            let encoded = writer.finish();
+            let bytes: u64 = places.iter().map(|run| run.end - run.start).sum();
+            let domain = origin..places.last().expect("a run").end;
+            let read = Runs::checked(&encoded, &domain, unit, bytes).expect("valid");
+            prop_assert_eq!(read.collect::<Vec<_>>(), places);
+            let shorter = domain.start..domain.end - 1;
+            prop_assert!(Runs::checked(&encoded, &shorter, unit, bytes).is_err());
+            prop_assert!(Runs::checked(&encoded, &domain, unit, bytes + unit).is_err());
+            prop_assert!(Runs::checked(&encoded, &domain, unit, bytes - unit).is_err());
+            prop_assert!(Runs::checked(&encoded[..encoded.len() - 1], &domain, unit, bytes).is_err());
+        }
+
+        #[test]
+        fn nothing_that_comes_is_believed(bytes in prop::collection::vec(any::<u8>(), 0..200), unit in 0u32..13, total in any::<u64>()) {
+            for section in Sections::new(&bytes, true).flatten() {
+                prop_assert_eq!(section.payload.len() as u64, section.header.bytes);
+            }
+            let _ = Sections::new(&bytes, false).count();
+            let _ = decode_view(&bytes, decode_layout);
+            let domain = 100..1 << 62;
+            if let Ok(runs) = Runs::checked(&bytes, &domain, 1 << unit, total) {
+                prop_assert!(runs.map(|run| run.end - run.start).sum::<u64>() == total);
+            }
+        }
+
+        #[test]
+        fn a_view_that_was_tampered_with_is_refused_or_lies_in_a_file(
+            runs in runs(), at in 0usize..200, bit in 0u8..8, numbers in prop::array::uniform4(any::<u64>())
+        ) {
+            let last = runs.last().expect("a run");
+            let sent = side(&runs, 3, last.0 + last.1 as i64, 1 << 20, 0);
+            let mut wire = encode_view(&sent, VIEW_BYTES_MAX).expect("short");
+            let at = at % wire.len();
+            wire[at] ^= 1 << bit;
+            let mut other = wire.clone();
+            for (place, number) in numbers.iter().enumerate().filter(|(_, number)| **number % 2 == 0) {
+                other[place * 8..place * 8 + 8].copy_from_slice(&(number >> (number % 64)).to_le_bytes());
+            }
+            for wire in [wire, other] {
+                let Ok(got) = decode_view(&wire, decode_layout) else { continue };
+                if got.bytes() > 0 {
+                    prop_assert!(got.offset_of(0) <= got.offset_of(got.bytes() - 1));
+                    prop_assert!(got.offset_of(got.bytes() - 1) < i64::MAX as u64);
+                    prop_assert_eq!(got.bytes_below(u64::MAX), got.bytes());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_are_refused() {
+        let mut longest: &[u8] = &[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1];
+        assert_eq!(take_number(&mut longest), Some(u64::MAX));
+        let mut beyond: &[u8] = &[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2];
+        assert_eq!(take_number(&mut beyond), None);
+        let mut endless: &[u8] = &[0x80; 11];
+        assert_eq!(take_number(&mut endless), None);
+    }
+
+    #[test]
+    fn a_long_list_is_no_view() {
+        let runs: Vec<_> =
+            (0..10_000_i64).map(|at| (at * 20 + ((at * 2_654_435_761) >> 9) % 11, 3)).collect();
+        assert!(encode_view(&side(&runs, 1, 1 << 30, 0, 0), VIEW_BYTES_MAX).is_none());
+    }
+}

@@ -1,0 +1,247 @@
+//! What a rank does in a round: windows are filled, marked, moved, copied out.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use capulet_atomic::Footprint;
+use capulet_drivers::Direction;
+
+use super::between::Outgoing;
+use super::executor::Operation;
+use super::io::WindowIo;
+use super::slots::Told;
+use super::window::Window;
+use crate::Failure;
+use crate::counters::Counters;
+use crate::marks::take_runs;
+
+/// Gaps of up to this many bytes are read through, into the window and never into user memory.
+const BRIDGE_BYTES: u64 = 4096;
+
+/// Windows that are marked, and for a write filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Filled {
+    pub(super) base: u64,
+    pub(super) turn: usize,
+    /// Whether the windows of this node were marked too. Not when a read comes back for the rest of what it has for others.
+    is_first: bool,
+    /// Bytes of the access, from its start, that are through with this.
+    end_bytes: u64,
+}
+
+/// Windows that are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Read {
+    pub(super) base: u64,
+    /// In which they were marked. Their data have the other one.
+    pub(super) turn: usize,
+    is_first: bool,
+    end_bytes: u64,
+}
+
+impl Operation {
+    /// All ranks have filled the windows of a round.
+    pub(super) fn after_fill(&mut self, told: Told) {
+        let Some(filled) = self.filled.take() else { return self.finish(told.good_end) };
+        if told.good_end != u64::MAX {
+            self.forget_marks(filled);
+            return self.finish(told.good_end);
+        }
+        self.as_aggregator(filled.base, filled.turn, filled.turn);
+        self.turn = 1 - filled.turn;
+        if told.next != u64::MAX {
+            self.begin_round(told.next);
+        }
+        self.come();
+    }
+
+    /// All ranks have marked what they want of a round, and the round before has been read.
+    pub(super) fn after_mark(&mut self, told: Told) {
+        let read = self.read.take();
+        if let Some(read) = read {
+            self.drain(read, told.good_end);
+        }
+        let Some(filled) = self.filled.take() else { return self.finish(told.good_end) };
+        // What is good ends with what was read; the rest of the same round may lie before that.
+        let is_rest = read.is_some_and(|read| read.base == filled.base) && told.good_end > filled.base;
+        if told.good_end != u64::MAX && !is_rest {
+            self.forget_marks(filled);
+            return self.finish(told.good_end);
+        }
+        let Filled { base, turn, is_first, end_bytes } = filled;
+        self.as_aggregator(base, 1 - turn, turn);
+        self.read = Some(Read { base, turn, is_first, end_bytes });
+        self.turn = 1 - turn;
+        if told.next != u64::MAX && (told.good_end == u64::MAX || told.next == base) {
+            self.begin_round(told.next);
+        }
+        self.come();
+    }
+
+    /// Marks, and for a write fills, the windows of the round in which `next` is the first byte that is needed; or goes on with
+    /// the round that was begun before.
+    pub(super) fn begin_round(&mut self, next: u64) {
+        let base = next - next % self.team.align_bytes;
+        let is_first = self.round != Some(base);
+        if is_first {
+            Counters::add(&self.target.counters.rounds, 1);
+            self.round = Some(base);
+            self.fill_own(base);
+            if let Some(outgoing) = &mut self.outgoing {
+                outgoing.begin(&self.part.access, &self.team, base);
+            }
+        }
+        if self.direction == Direction::Write {
+            // What is still to be packed is packed before the round is over.
+            self.marked_bytes = self.part.within(&self.team.covered(base), self.marked_bytes).end;
+            self.placed_bytes = self.marked_bytes;
+        }
+        self.filled = Some(Filled { base, turn: self.turn, is_first, end_bytes: self.marked_bytes });
+        self.pack();
+    }
+
+    /// Marks, and for a write fills, the windows of this node.
+    fn fill_own(&mut self, base: u64) {
+        let turn = self.turn;
+        let is_write = self.direction == Direction::Write;
+        let unit_bytes = if is_write { self.team.unit_bytes } else { self.team.read_unit_bytes() };
+        for index in self.team.visiting_order() {
+            let window = self.team.window(base, index, turn, turn);
+            let part = self.part.within(&window.file, self.marked_bytes);
+            if part.is_empty() {
+                continue;
+            }
+            let is_marked_twice = self.part.mark(&window, &part, unit_bytes);
+            if !is_write {
+                continue;
+            }
+            if is_marked_twice {
+                self.overlap = true;
+                continue;
+            }
+            // SAFETY: the part lies in the window; this rank was the first to mark each of its bytes, and no other rank fills
+            // a window where it was not. The aggregator reads only after the next barrier.
+            unsafe { self.part.copy(&window, &part) };
+            Counters::add(&self.target.counters.copied_bytes, part.end - part.start);
+        }
+    }
+
+    /// Packs what the round has for other nodes, as far as there is room.
+    pub(super) fn pack(&mut self) {
+        let Some(filled) = &mut self.filled else { return };
+        if let Some(outgoing) = &mut self.outgoing {
+            let area = self.team.area(self.team.shared.place(), filled.turn, self.direction);
+            // SAFETY: between two meetings of all nodes the area is this rank's; what it asked for in this turn before has
+            // been copied out. User memory is valid by `Memory::new`.
+            let (used, copied_bytes) =
+                unsafe { outgoing.pack(&self.part.access, &self.team, area, filled.turn) };
+            self.packed_bytes = used;
+            Counters::add(&self.target.counters.copied_bytes, copied_bytes);
+        }
+        let is_done = self.outgoing.as_ref().is_none_or(Outgoing::is_done);
+        if is_done && self.direction == Direction::Read {
+            self.marked_bytes = self.part.within(&self.team.covered(filled.base), self.marked_bytes).end;
+            filled.end_bytes = self.marked_bytes;
+        }
+    }
+
+    /// Whether the round has more for other nodes than was packed.
+    pub(super) fn has_more(&self) -> bool {
+        self.outgoing.as_ref().is_some_and(|outgoing| !outgoing.is_done())
+    }
+
+    /// Fills the windows of a round again, when no other rank does: those of this node at first, and those of others unless a
+    /// rank that comes before has to be waited for.
+    pub(super) fn fill_again(&mut self, is_first: bool, is_held: bool) {
+        let Some(Filled { base, turn, .. }) = self.filled else { return };
+        if is_first {
+            self.fill_own_again(base, turn);
+            if let Some(outgoing) = &mut self.outgoing {
+                outgoing.begin(&self.part.access, &self.team, base);
+            }
+        }
+        if !is_held {
+            self.pack();
+        }
+    }
+
+    fn fill_own_again(&self, base: u64, turn: usize) {
+        for index in self.team.visiting_order() {
+            let window = self.team.window(base, index, turn, turn);
+            let part = self.part.within(&window.file, 0);
+            if !part.is_empty() {
+                // SAFETY: the part lies in the window; between the barriers before and after this turn only this rank touches
+                // the data of the round.
+                unsafe { self.part.copy(&window, &part) };
+                Counters::add(&self.target.counters.copied_bytes, part.end - part.start);
+            }
+        }
+    }
+
+    /// Copies out what was read of a round, as far as it is good.
+    fn drain(&mut self, read: Read, good_end: u64) {
+        let (data_turn, counters) = (1 - read.turn, &self.target.counters);
+        for index in self.team.visiting_order().filter(|_| read.is_first) {
+            let mut window = self.team.window(read.base, index, data_turn, data_turn);
+            window.file.end = window.file.end.min(good_end).max(window.file.start);
+            let part = self.part.within(&window.file, self.placed_bytes);
+            if !part.is_empty() {
+                // SAFETY: the part lies in the window; its aggregator filled it before the last barrier, and nobody writes to
+                // the data of this turn before the next.
+                unsafe { self.part.copy(&window, &part) };
+                Counters::add(&counters.copied_bytes, part.end - part.start);
+            }
+        }
+        if let Some(outgoing) = &mut self.outgoing {
+            let area = self.team.area(self.team.shared.place(), read.turn, self.direction);
+            // SAFETY: the leader has put there what came, before the last barrier, and touches it no more.
+            let copied_bytes = unsafe { outgoing.unpack(&self.part.access, area, read.turn, good_end) };
+            Counters::add(&counters.copied_bytes, copied_bytes);
+        }
+        self.placed_bytes = self.placed_bytes.max(read.end_bytes);
+    }
+
+    /// Marks of a round that is not carried out must not be taken for those of a later one.
+    fn forget_marks(&self, filled: Filled) {
+        if let Some(index) = self.team.own_index() {
+            take_runs(self.team.window(filled.base, index, filled.turn, filled.turn).map, 0, |_| ());
+        }
+    }
+
+    fn as_aggregator(&mut self, base: u64, data_turn: usize, map_turn: usize) {
+        let Some(index) = self.team.own_index() else { return };
+        let window = self.team.window(base, index, data_turn, map_turn);
+        let moved = catch_unwind(AssertUnwindSafe(|| self.move_window(&window)));
+        let (good_end, error) = moved.unwrap_or_else(|_| {
+            // The others wait at the barrier, and the marks must not be taken for those of a later round.
+            take_runs(window.map, 0, |_| ());
+            (window.file.start, Some(Failure::Panicked))
+        });
+        self.error = self.error.take().or(error);
+        self.good_end = self.good_end.min(good_end);
+    }
+
+    /// Moves the marked bytes of this aggregator's window between window and file, and clears the marks.
+    fn move_window(&self, window: &Window<'_>) -> (u64, Option<Failure>) {
+        let span = window.file.clone();
+        let footprint = Footprint { span, writes: self.direction == Direction::Write };
+        let guard = self.target.isolation.enter(&footprint);
+        let mut io = WindowIo::new(&self.target, self.direction, window.file.start, window.data);
+        if let Err(error) = &guard {
+            // nothing is moved, but the marks must be cleared all the same
+            tracing::debug!(%error, "window not isolated");
+            io.good_end = window.file.start;
+        }
+        let read_unit_bytes = self.team.read_unit_bytes();
+        let (unit, bridge) = match self.direction {
+            Direction::Write => (self.team.unit_bytes, 0),
+            Direction::Read => (read_unit_bytes, BRIDGE_BYTES / read_unit_bytes),
+        };
+        // the last unit of the largest file offset must not reach beyond it
+        let window_bytes = (window.file.end.min(i64::MAX as u64)).saturating_sub(window.file.start);
+        take_runs(window.map, bridge, |units| {
+            io.push(units.start * unit..(units.end * unit).min(window_bytes));
+        });
+        io.flush();
+        (io.good_end, guard.err().map(Into::into).or(io.error))
+    }
+}

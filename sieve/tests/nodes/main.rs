@@ -1,0 +1,311 @@
+//! Two-phase operations among several nodes, polled by one thread in the order of a seeded schedule; messages between nodes
+//! come in an order that another seed decides.
+//!
+//! The oracle is an array: the operations one after the other, and in each write the ranks in their order.
+
+mod meddler;
+mod scene;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use capulet_comm::Leaders;
+use capulet_comm::local::LocalLeaders;
+use capulet_drivers::mem::MemDriver;
+use capulet_drivers::wrappers::{FaultPlan, Faulty};
+use capulet_drivers::{Direction, Driver, OpenOptions};
+use capulet_sieve::Counters;
+use proptest::prelude::*;
+
+use meddler::{Meddler, Meddling};
+use scene::{Call, FILE_BYTES, Scene, Shape, contents, expected, file_of, first_contents, plain, play};
+
+/// Runs of one rank: gaps and lengths by turns, in units.
+fn runs() -> impl Strategy<Value = Vec<(usize, usize)>> {
+    prop::collection::vec((1usize..150, 1usize..120), 0..80).prop_map(|pairs| {
+        let mut at = 0;
+        let run = |(gap, len): (usize, usize)| {
+            let start = at + gap;
+            at = start + len;
+            (start, len)
+        };
+        pairs.into_iter().map(run).collect()
+    })
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    let row = (0usize..2000, 0usize..200, 1usize..20, 0usize..60)
+        .prop_map(|(start, count, len, gap)| Shape::Row { start, count, len, stride: len + gap });
+    prop_oneof![runs().prop_map(Shape::Runs), row]
+}
+
+/// Shapes in which ranks do not meet: rank r has every run of a row that it is the turn of.
+fn interleaved(ranks: usize) -> impl Strategy<Value = Vec<Shape>> {
+    (0usize..500, 0usize..300, 1usize..12).prop_map(move |(start, count, len)| {
+        (0..ranks)
+            .map(|rank| Shape::Row { start: start + rank * len, count, len, stride: ranks * len })
+            .collect()
+    })
+}
+
+fn calls(ranks: usize) -> impl Strategy<Value = Vec<Call>> {
+    let shapes = prop_oneof![
+        2 => prop::collection::vec(shapes(), ranks).boxed(),
+        1 => interleaved(ranks).boxed(),
+    ];
+    let unit = prop::sample::select(vec![1usize, 1, 4, 8, 64]);
+    let call = (any::<bool>(), unit, any::<bool>(), shapes).prop_map(|(reads, unit, is_spread, shapes)| {
+        let direction = if reads { Direction::Read } else { Direction::Write };
+        Call { direction, unit, is_spread, shapes }
+    });
+    prop::collection::vec(call, 1..4)
+}
+
+/// Consecutive ranks on a node, or one by one on each, or however it falls.
+fn placements() -> impl Strategy<Value = Vec<usize>> {
+    (1usize..8).prop_flat_map(|ranks| {
+        (1..=ranks).prop_flat_map(move |nodes| {
+            let any = prop::collection::vec(0..nodes, ranks).prop_map(move |mut placement| {
+                // every node has a rank, and nodes are numbered by their first ranks
+                (0..nodes).for_each(|node| placement[node] = node);
+                placement
+            });
+            prop_oneof![
+                Just((0..ranks).map(|rank| rank * nodes / ranks).collect::<Vec<_>>()),
+                Just((0..ranks).map(|rank| rank % nodes).collect()),
+                any,
+            ]
+        })
+    })
+}
+
+fn scenes() -> impl Strategy<Value = Scene> {
+    (placements(), 1usize..5, 0u32..4, any::<u32>()).prop_flat_map(|(placement, aggregators, size, seed)| {
+        let ranks = placement.len();
+        (calls(ranks), prop::collection::vec(0..ranks, 1..40)).prop_map(move |(calls, mut schedule)| {
+            schedule.extend(0..ranks);
+            let window_bytes = 1024 << size;
+            let placement = placement.clone();
+            let may_exchange = vec![true; placement.len()];
+            Scene { placement, aggregators, window_bytes, calls, schedule, seed: seed.into(), may_exchange }
+        })
+    })
+}
+
+/// As many as `PROPTEST_CASES` says.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(600)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
+
+    #[test]
+    fn operations_are_as_if_one_after_the_other_and_ranks_in_their_order(scene in scenes()) {
+        let file = file_of(&MemDriver::new());
+        let (mut buffers, after, expected) = expected(&scene);
+        let ends = play(&scene, &vec![file.clone(); scene.ranks()], &mut buffers, &plain);
+        for (rank, ends) in ends.calls.iter().enumerate() {
+            for (call, (bytes, failed)) in ends.iter().enumerate() {
+                prop_assert!(!failed);
+                prop_assert_eq!(*bytes, scene.calls[call].bytes_of(rank).count() as u64);
+            }
+        }
+        prop_assert!(contents(file.as_ref()) == expected);
+        prop_assert!(buffers == after);
+    }
+
+    #[test]
+    fn a_fault_ends_an_operation_on_all_ranks_with_a_true_count(scene in scenes(), at in 0u32..60, where_ in 0usize..8) {
+        let scene = Scene { calls: scene.calls[..1].to_vec(), ..scene };
+        let driver = Arc::new(MemDriver::new());
+        let file = file_of(driver.as_ref());
+        let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io")).expect("a plan");
+        let faulty = Faulty::new(driver, plan).open("scene".as_ref(), &OpenOptions::read_write()).expect("opens");
+        let mut files = vec![file.clone(); scene.ranks()];
+        let where_ = where_ % scene.ranks();
+        files[where_] = faulty;
+        let (mut buffers, after, expected) = expected(&scene);
+        let ends = play(&scene, &files, &mut buffers, &plain);
+        let call = &scene.calls[0];
+        let is_fault = ends.calls[where_][0].1;
+        let written = contents(file.as_ref());
+        for rank in 0..scene.ranks() {
+            let (bytes, own_failure) = ends.calls[rank][0];
+            prop_assert!(!own_failure || rank == where_);
+            let all = call.bytes_of(rank).count() as u64;
+            prop_assert!(bytes <= all && (is_fault || bytes == all));
+            let good = bytes as usize * call.step();
+            prop_assert!(buffers[0][rank][..good] == after[0][rank][..good]);
+            for at in call.bytes_of(rank).take(bytes as usize) {
+                prop_assert_eq!(written[at], expected[at]);
+            }
+        }
+        // a byte that no write covers is as it was
+        let mut asked = vec![false; FILE_BYTES];
+        if call.direction == Direction::Write {
+            (0..scene.ranks()).for_each(|rank| call.bytes_of(rank).for_each(|at| asked[at] = true));
+        }
+        for (at, first) in first_contents().into_iter().enumerate() {
+            prop_assert!(asked[at] || written[at] == first);
+        }
+    }
+
+    #[test]
+    fn a_short_file_gives_each_rank_the_bytes_before_its_end(scene in scenes(), keep in 0usize..FILE_BYTES) {
+        let mut call = scene.calls[0].clone();
+        call.direction = Direction::Read;
+        let scene = Scene { calls: vec![call], ..scene };
+        let file = file_of(&MemDriver::new());
+        file.set_len(keep as u64).expect("memory truncates");
+        let (mut buffers, after, _) = expected(&scene);
+        let untouched = buffers.clone();
+        let ends = play(&scene, &vec![file; scene.ranks()], &mut buffers, &plain);
+        for rank in 0..scene.ranks() {
+            let call = &scene.calls[0];
+            let there = call.bytes_of(rank).filter(|at| *at < keep).count();
+            prop_assert_eq!(ends.calls[rank][0], (there as u64, false));
+            let good = there * call.step();
+            prop_assert!(buffers[0][rank][..good] == after[0][rank][..good]);
+            prop_assert!(buffers[0][rank][good..] == untouched[0][rank][good..]);
+        }
+    }
+
+    #[test]
+    fn whatever_a_request_says_all_ranks_come_back(scene in scenes(), at in 0usize..30, place in 0usize..300, with in 1u8..=255) {
+        let scene = Scene { calls: scene.calls[..1].to_vec(), ..scene };
+        let file = file_of(&MemDriver::new());
+        let (mut buffers, _, _) = expected(&scene);
+        let seen = Arc::new(AtomicUsize::new(0));
+        let wrap = |end: Arc<LocalLeaders>| -> Arc<dyn Leaders> {
+            Arc::new(Meddler { end, seen: seen.clone(), meddling: Meddling::Request { at, place, with } })
+        };
+        let ends = play(&scene, &vec![file; scene.ranks()], &mut buffers, &wrap);
+        for (rank, ends) in ends.calls.iter().enumerate() {
+            prop_assert!(ends[0].0 <= scene.calls[0].bytes_of(rank).count() as u64);
+        }
+    }
+
+    #[test]
+    fn a_line_that_breaks_is_an_error_and_no_hang(scene in scenes(), at in 0usize..60) {
+        let scene = Scene { calls: scene.calls[..1].to_vec(), ..scene };
+        let file = file_of(&MemDriver::new());
+        let (mut buffers, _, expected) = expected(&scene);
+        let seen = Arc::new(AtomicUsize::new(0));
+        let wrap = |end: Arc<LocalLeaders>| -> Arc<dyn Leaders> {
+            Arc::new(Meddler { end, seen: seen.clone(), meddling: Meddling::Break { at } })
+        };
+        let ends = play(&scene, &vec![file.clone(); scene.ranks()], &mut buffers, &wrap);
+        let is_broken = seen.load(Ordering::Relaxed) > at;
+        let failed = ends.calls.iter().any(|ends| ends[0].1);
+        prop_assert_eq!(failed, is_broken);
+        let written = contents(file.as_ref());
+        for (rank, ends) in ends.calls.iter().enumerate() {
+            for at in scene.calls[0].bytes_of(rank).take(ends[0].0 as usize) {
+                prop_assert_eq!(written[at], expected[at]);
+            }
+        }
+    }
+}
+
+/// Rows that the ranks take by turns, on `nodes` nodes of `ranks / nodes` ranks each.
+fn rows(placement: Vec<usize>, direction: Direction, count: usize) -> Scene {
+    let (ranks, len) = (placement.len(), 8);
+    let shapes = (0..ranks).map(|rank| Shape::Row { start: rank * len, count, len, stride: ranks * len });
+    let call = Call { direction, unit: 1, is_spread: false, shapes: shapes.collect() };
+    let schedule = (0..ranks).collect();
+    let (aggregators, may_exchange) = (ranks, vec![true; ranks]);
+    Scene { placement, aggregators, window_bytes: 1024, calls: vec![call], schedule, seed: 3, may_exchange }
+}
+
+#[test]
+fn one_request_for_each_pair_of_nodes_that_meet_and_round() {
+    for (placement, nodes) in [(vec![0, 0, 1, 1], 2), (vec![0, 1, 2, 0, 1, 2], 3)] {
+        for direction in [Direction::Write, Direction::Read] {
+            // Each round has the windows of all ranks, and all of them are full.
+            let (rounds, ranks) = (3_u64, placement.len());
+            let scene = rows(placement.clone(), direction, rounds as usize * 1024 / 8);
+            let file = file_of(&MemDriver::new());
+            let (mut buffers, after, expected) = expected(&scene);
+            let ends = play(&scene, &vec![file.clone(); ranks], &mut buffers, &plain);
+            assert!(contents(file.as_ref()) == expected && buffers == after);
+            let sum = |count: fn(&Counters) -> &std::sync::atomic::AtomicU64| -> u64 {
+                ends.counters.iter().map(|counters| Counters::get(count(counters))).sum()
+            };
+            let pairs = nodes * (nodes - 1);
+            let is_read = u64::from(direction == Direction::Read);
+            assert_eq!(sum(|counters| &counters.rounds), rounds * ranks as u64);
+            assert_eq!(sum(|counters| &counters.exchange_messages), rounds * pairs * (1 + is_read));
+            // Each step has a reduction, and each request a receipt. The first step is the survey.
+            let steps = 1 + rounds + 1;
+            let messages = 2 * (nodes - 1) * steps + rounds * pairs * (2 + is_read);
+            assert_eq!(ends.messages, [messages]);
+            // Each byte is copied once from user memory, wherever it goes.
+            let payload = rounds * 1024 * ranks as u64;
+            assert_eq!(sum(|counters| &counters.copied_bytes), payload);
+            let remote = payload * (nodes - 1) / nodes;
+            let exchanged = sum(|counters| &counters.exchanged_bytes);
+            assert!(exchanged >= remote && exchanged < remote + rounds * pairs * 2 * 200, "{exchanged}");
+        }
+    }
+}
+
+#[test]
+fn nodes_whose_bytes_follow_each_other_send_nothing_but_that() {
+    let mut scene = rows(vec![0, 0, 1, 1], Direction::Write, 200);
+    for (rank, shape) in scene.calls[0].shapes.iter_mut().enumerate() {
+        *shape = Shape::Row { start: (rank % 2) * 8 + (rank / 2) * 4000, count: 200, len: 8, stride: 16 };
+    }
+    let file = file_of(&MemDriver::new());
+    let (mut buffers, _, expected) = expected(&scene);
+    let ends = play(&scene, &vec![file.clone(); 4], &mut buffers, &plain);
+    assert!(contents(file.as_ref()) == expected);
+    assert_eq!(ends.messages, [2]);
+}
+
+#[test]
+fn one_node_that_may_not_move_the_bytes_of_others_is_enough() {
+    for node in 0..2 {
+        let mut scene = rows(vec![0, 1, 0, 1], Direction::Write, 300);
+        scene.may_exchange[node] = false;
+        let file = file_of(&MemDriver::new());
+        let (mut buffers, _, expected) = expected(&scene);
+        let ends = play(&scene, &vec![file.clone(); 4], &mut buffers, &plain);
+        assert!(contents(file.as_ref()) == expected);
+        assert_eq!(ends.messages, [2]);
+    }
+}
+
+#[test]
+fn all_ranks_come_back_from_a_fault_at_every_call() {
+    for direction in [Direction::Write, Direction::Read] {
+        for where_ in 0..4 {
+            let mut met = 0;
+            for at in 0.. {
+                let scene = rows(vec![0, 1, 0, 1], direction, 500);
+                let driver = Arc::new(MemDriver::new());
+                let file = file_of(driver.as_ref());
+                let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io")).expect("a plan");
+                let options = OpenOptions::read_write();
+                let mut files = vec![file.clone(); 4];
+                files[where_] = Faulty::new(driver, plan).open("scene".as_ref(), &options).expect("opens");
+                let (mut buffers, after, expected) = expected(&scene);
+                let ends = play(&scene, &files, &mut buffers, &plain);
+                let failed: Vec<usize> = (0..4).filter(|rank| ends.calls[*rank][0].1).collect();
+                if failed.is_empty() {
+                    break;
+                }
+                assert_eq!(failed, [where_]);
+                let written = contents(file.as_ref());
+                for rank in 0..4 {
+                    let bytes = ends.calls[rank][0].0 as usize;
+                    assert!(buffers[0][rank][..bytes] == after[0][rank][..bytes]);
+                    assert!(scene.calls[0].bytes_of(rank).take(bytes).all(|at| written[at] == expected[at]));
+                }
+                assert!(ends.calls.iter().any(|ends| ends[0].0 < 4000), "some rank lacks something");
+                met += 1;
+            }
+            assert!(met >= 3, "{met} calls were met");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! A line between leaders with somebody in it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use capulet_comm::Leaders;
+use capulet_comm::local::LocalLeaders;
+
+/// What is done to messages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Meddling {
+    /// The request number `at` is changed: a byte of it, or its length.
+    Request { at: usize, place: usize, with: u8 },
+    /// The message number `at` cannot be sent.
+    Break { at: usize },
+}
+
+/// A line with somebody in it.
+#[derive(Debug)]
+pub(crate) struct Meddler {
+    pub(crate) end: Arc<LocalLeaders>,
+    pub(crate) seen: Arc<AtomicUsize>,
+    pub(crate) meddling: Meddling,
+}
+
+impl Leaders for Meddler {
+    fn node(&self) -> usize {
+        self.end.node()
+    }
+
+    fn nodes(&self) -> usize {
+        self.end.nodes()
+    }
+
+    fn send(&self, node: usize, mut message: Vec<u8>) -> capulet_comm::Result<()> {
+        const HEAD_BYTES: usize = 12;
+        const REQUEST: u8 = 3;
+        match self.meddling {
+            Meddling::Break { at } => {
+                if self.seen.fetch_add(1, Ordering::Relaxed) == at {
+                    return Err(capulet_comm::Error::Disagreement { what: "a test" });
+                }
+            }
+            Meddling::Request { at, place, with } if message[8] == REQUEST => {
+                if self.seen.fetch_add(1, Ordering::Relaxed) == at {
+                    let place = HEAD_BYTES + place % (message.len() - HEAD_BYTES);
+                    if with % 5 == 0 { message.truncate(place) } else { message[place] ^= with }
+                }
+            }
+            Meddling::Request { .. } => {}
+        }
+        self.end.send(node, message)
+    }
+
+    fn try_receive(&self) -> capulet_comm::Result<Option<(usize, Vec<u8>)>> {
+        self.end.try_receive()
+    }
+
+    fn is_sent(&self) -> capulet_comm::Result<bool> {
+        self.end.is_sent()
+    }
+}

@@ -1,0 +1,299 @@
+//! Collective accesses of ranks on several nodes, played by one thread, and what must come of them.
+
+use std::sync::Arc;
+
+use capulet_atomic::NonAtomic;
+use capulet_comm::Leaders;
+use capulet_comm::local::{LocalLeaders, LocalWindow};
+use capulet_datatype::{Datatype, Named, Tiled};
+use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
+use capulet_sieve::two_phase::{Between, NodeTeam, Nodes, Operation};
+use capulet_sieve::{Access, Agreed, Counters, Memory, Summary, Target};
+
+pub(crate) const FILE_BYTES: usize = 60_000;
+/// Bytes of user memory for each byte of data.
+pub(crate) const MEMORY_STEP: usize = 3;
+
+/// What one rank has of the file: runs of units, or equal runs at equal distances.
+#[derive(Debug, Clone)]
+pub(crate) enum Shape {
+    Runs(Vec<(usize, usize)>),
+    Row { start: usize, count: usize, len: usize, stride: usize },
+}
+
+/// One collective access.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) direction: Direction,
+    pub(crate) unit: usize,
+    /// Whether user memory has gaps.
+    pub(crate) is_spread: bool,
+    pub(crate) shapes: Vec<Shape>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Scene {
+    /// The node of each rank.
+    pub(crate) placement: Vec<usize>,
+    pub(crate) aggregators: usize,
+    pub(crate) window_bytes: u64,
+    pub(crate) calls: Vec<Call>,
+    /// Which rank comes next; starts again at its end.
+    pub(crate) schedule: Vec<usize>,
+    pub(crate) seed: u64,
+    /// By node.
+    pub(crate) may_exchange: Vec<bool>,
+}
+
+impl Shape {
+    pub(crate) fn runs(&self) -> Vec<(usize, usize)> {
+        match self {
+            Shape::Runs(runs) => runs.clone(),
+            Shape::Row { start, count, len, stride } => {
+                (0..*count).map(|run| (start + run * stride, *len)).collect()
+            }
+        }
+    }
+}
+
+impl Call {
+    /// Ranges of the file, in order.
+    pub(crate) fn ranges(&self, rank: usize) -> Vec<std::ops::Range<usize>> {
+        let clip = |at: usize| (at * self.unit).min(FILE_BYTES);
+        let runs = self.shapes[rank].runs();
+        runs.iter()
+            .map(|(start, len)| clip(*start)..clip(start + len))
+            .filter(|run| !run.is_empty())
+            .collect()
+    }
+
+    pub(crate) fn bytes_of(&self, rank: usize) -> impl Iterator<Item = usize> + '_ {
+        self.ranges(rank).into_iter().flatten()
+    }
+
+    pub(crate) fn step(&self) -> usize {
+        if self.is_spread { MEMORY_STEP } else { 1 }
+    }
+
+    pub(crate) fn access(&self, rank: usize, memory: &mut [u8]) -> Access {
+        let byte = Datatype::named(Named::Byte);
+        let ranges = self.ranges(rank);
+        let filetype = match &self.shapes[rank] {
+            // a regular row is described as one, unless the end of the file cuts it
+            Shape::Row { start, count, len, stride }
+                if *count > 0 && (start + (count - 1) * stride + len) * self.unit <= FILE_BYTES =>
+            {
+                let row = Datatype::hvector(
+                    *count as u64,
+                    (len * self.unit) as u64,
+                    (stride * self.unit) as i64,
+                    &byte,
+                );
+                let row = row.expect("valid");
+                Datatype::hindexed(&[1], &[(start * self.unit) as i64], &row)
+            }
+            _ => {
+                let places: Vec<i64> = ranges.iter().map(|run| run.start as i64).collect();
+                let lengths: Vec<u64> = ranges.iter().map(|run| run.len() as u64).collect();
+                Datatype::hindexed(&lengths, &places, &byte)
+            }
+        };
+        let bytes = ranges.iter().map(std::ops::Range::len).sum::<usize>() as u64;
+        assert_eq!(memory.len(), bytes as usize * self.step());
+        let element = Datatype::resized(0, self.step() as i64, &byte).expect("valid");
+        let tiled = Tiled::new(element.layout().clone(), bytes).expect("small");
+        // SAFETY: as many bytes as `memory` has, which lives as long as the scene.
+        let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
+        let view = Tiled::until(filetype.expect("valid").layout().clone(), 1 << 40);
+        Access::new(0, &view, 0, user, bytes).expect("small offsets")
+    }
+
+    /// User memory with these bytes.
+    pub(crate) fn spread(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut memory = vec![0x5A; bytes.len() * self.step()];
+        bytes.iter().enumerate().for_each(|(at, byte)| memory[at * self.step()] = *byte);
+        memory
+    }
+}
+
+impl Scene {
+    pub(crate) fn ranks(&self) -> usize {
+        self.placement.len()
+    }
+
+    pub(crate) fn node_count(&self) -> usize {
+        self.placement.iter().max().expect("a rank") + 1
+    }
+
+    /// The ranks of a node.
+    pub(crate) fn ranks_of(&self, node: usize) -> Vec<usize> {
+        (0..self.ranks()).filter(|rank| self.placement[*rank] == node).collect()
+    }
+
+    /// What the ranks of a node know of the others.
+    pub(crate) fn nodes(&self, node: usize) -> Nodes {
+        let aggregators: Vec<usize> =
+            (0..self.node_count()).map(|node| self.ranks_of(node).len().min(self.aggregators)).collect();
+        let mut blocks = vec![0];
+        for pair in self.placement.windows(2) {
+            blocks.push(blocks[blocks.len() - 1] + u32::from(pair[0] != pair[1]));
+        }
+        let own = self.ranks_of(node).iter().map(|rank| blocks[*rank]).collect();
+        Nodes::new(node, &aggregators, own, blocks[blocks.len() - 1] + 1)
+    }
+}
+
+pub(crate) fn value(call: usize, rank: usize, at: usize) -> u8 {
+    (call * 101 + rank * 29 + at * 7 + at / 256) as u8
+}
+
+/// The buffers of each call, by rank.
+pub(crate) type Buffers = Vec<Vec<Vec<u8>>>;
+
+pub(crate) fn first_contents() -> Vec<u8> {
+    (0..FILE_BYTES).map(|at| (at * 3) as u8).collect()
+}
+
+/// The buffers before, and what they and the file are after all calls.
+pub(crate) fn expected(scene: &Scene) -> (Buffers, Buffers, Vec<u8>) {
+    let mut file = first_contents();
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for (number, call) in scene.calls.iter().enumerate() {
+        let bytes = |rank: usize| call.bytes_of(rank).count();
+        match call.direction {
+            Direction::Write => {
+                let data =
+                    |rank: usize| (0..bytes(rank)).map(|at| value(number, rank, at)).collect::<Vec<_>>();
+                for rank in 0..scene.ranks() {
+                    call.bytes_of(rank).zip(data(rank)).for_each(|(at, byte)| file[at] = byte);
+                }
+                let buffers: Vec<_> = (0..scene.ranks()).map(|rank| call.spread(&data(rank))).collect();
+                before.push(buffers.clone());
+                after.push(buffers);
+            }
+            Direction::Read => {
+                let read = |rank: usize| call.bytes_of(rank).map(|at| file[at]).collect::<Vec<_>>();
+                before.push((0..scene.ranks()).map(|rank| call.spread(&vec![0xAA; bytes(rank)])).collect());
+                after.push((0..scene.ranks()).map(|rank| call.spread(&read(rank))).collect());
+            }
+        }
+    }
+    (before, after, file)
+}
+
+/// What came of the calls.
+pub(crate) struct Ends {
+    /// By rank and call: bytes, and whether there was an error.
+    pub(crate) calls: Vec<Vec<(u64, bool)>>,
+    /// Of each rank.
+    pub(crate) counters: Vec<Arc<Counters>>,
+    /// Messages between nodes, by call.
+    pub(crate) messages: Vec<u64>,
+}
+
+/// Makes one end of a line.
+pub(crate) type Wrap<'a> = &'a dyn Fn(Arc<LocalLeaders>) -> Arc<dyn Leaders>;
+
+/// The window of each rank: one for each node.
+fn windows_of(scene: &Scene) -> Vec<Arc<LocalWindow>> {
+    let mut windows: Vec<Option<LocalWindow>> = (0..scene.ranks()).map(|_| None).collect();
+    for node in 0..scene.node_count() {
+        let ranks = scene.ranks_of(node);
+        let team = LocalWindow::team(ranks.len(), 4 * scene.window_bytes as usize);
+        ranks.into_iter().zip(team).for_each(|(rank, window)| windows[rank] = Some(window));
+    }
+    windows.into_iter().flatten().map(Arc::new).collect()
+}
+
+/// Runs the scene; `files` has one handle for each rank.
+pub(crate) fn play(
+    scene: &Scene,
+    files: &[Arc<dyn DriverFile>],
+    buffers: &mut Buffers,
+    wrap: Wrap<'_>,
+) -> Ends {
+    let windows = windows_of(scene);
+    let counters: Vec<_> = (0..scene.ranks()).map(|_| Arc::new(Counters::default())).collect();
+    let accesses: Vec<Vec<Access>> = scene
+        .calls
+        .iter()
+        .zip(buffers)
+        .map(|(call, buffers)| {
+            buffers.iter_mut().enumerate().map(|(rank, buffer)| call.access(rank, buffer)).collect()
+        })
+        .collect();
+    let agreed: Vec<Agreed> =
+        accesses.iter().map(|ranks| Agreed::of(&ranks.iter().map(Summary::of).collect::<Vec<_>>())).collect();
+    let lines: Vec<Vec<Arc<LocalLeaders>>> = (0..scene.calls.len())
+        .map(|call| LocalLeaders::team(scene.node_count(), scene.seed + call as u64))
+        .map(|team| team.into_iter().map(Arc::new).collect())
+        .collect();
+    let wrapped: Vec<Vec<Arc<dyn Leaders>>> =
+        lines.iter().map(|line| line.iter().map(|end| wrap(end.clone())).collect()).collect();
+    let start = |rank: usize, call: usize| {
+        let target = Target {
+            file: files[rank].clone(),
+            isolation: Arc::new(NonAtomic),
+            counters: counters[rank].clone(),
+        };
+        let node = scene.placement[rank];
+        let between = Between {
+            nodes: Arc::new(scene.nodes(node)),
+            leaders: (scene.ranks_of(node)[0] == rank).then(|| wrapped[call][node].clone()),
+            may_exchange: scene.may_exchange[node],
+            operation: call as u32,
+        };
+        let team = NodeTeam::among(between, windows[rank].clone(), scene.window_bytes, 0, agreed[call].grain);
+        Operation::start(
+            target,
+            team,
+            accesses[call][rank].clone(),
+            scene.calls[call].direction,
+            agreed[call].first,
+        )
+    };
+    let mut ends = vec![Vec::new(); scene.ranks()];
+    let mut under_way: Vec<_> = (0..scene.ranks()).map(|rank| Some(start(rank, 0))).collect();
+    let turns = scene.schedule.iter().copied().cycle();
+    let mut idle = 0;
+    for rank in turns.map(|rank| rank % scene.ranks()) {
+        idle += 1;
+        assert!(idle < 3_000_000, "the operations stand still");
+        let Some(operation) = &mut under_way[rank] else {
+            if under_way.iter().all(Option::is_none) {
+                break;
+            }
+            // a schedule may leave a rank out; then the others get its turn
+            under_way.iter_mut().flatten().for_each(|operation| {
+                operation.poll();
+            });
+            continue;
+        };
+        if operation.poll() {
+            let done = operation.take_outcome();
+            under_way[rank] = None;
+            ends[rank].push((done.bytes, done.error.is_some()));
+            let next = ends[rank].len();
+            under_way[rank] = (next < scene.calls.len()).then(|| start(rank, next));
+        }
+    }
+    drop(under_way);
+    let messages = lines.iter().map(|line| line[0].messages_sent()).collect();
+    Ends { calls: ends, counters, messages }
+}
+
+pub(crate) fn plain(end: Arc<LocalLeaders>) -> Arc<dyn Leaders> {
+    end
+}
+
+pub(crate) fn file_of(driver: &dyn Driver) -> Arc<dyn DriverFile> {
+    let file = driver.open("scene".as_ref(), &OpenOptions::read_write().create(true)).expect("memory opens");
+    file.write_all_at(0, &first_contents()).expect("memory writes");
+    file
+}
+
+pub(crate) fn contents(file: &dyn DriverFile) -> Vec<u8> {
+    let mut bytes = vec![0; file.len().expect("memory has a length") as usize];
+    assert_eq!(file.read_at(0, &mut bytes).expect("memory reads"), bytes.len());
+    bytes
+}
