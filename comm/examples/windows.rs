@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use capulet_comm::{Agree, Group, NodeShared, NodeWindow, ffi};
+use capulet_comm::{Agree, Channel, Group, NodeShared, NodeWindow, ReduceOp, ffi};
 use support::group_of;
 
 fn main() {
@@ -23,6 +23,7 @@ fn main() {
     refusal(&group);
     bad_slot(&group);
     many_barriers(&*window);
+    agreements(&channel);
     asleep_with_a_message(rank, size, &window);
     channel.barrier().expect("a barrier");
     drop(window);
@@ -151,4 +152,33 @@ fn asleep_with_a_message(rank: u32, size: u32, window: &Arc<NodeWindow>) {
             }
         }
     }
+}
+
+/// On one node ranks agree through the window, without a message, also between barriers of the window.
+fn agreements(channel: &Channel) {
+    let (me, size) = (u64::from(channel.rank().0), u64::from(channel.size()));
+    let is_one_node = channel.group().node().node_count() == 1;
+    let before = channel.counters().messages_sent();
+    for round in 0..300_u64 {
+        let mut lanes = [me + round, me, u64::MAX - me, 1 << me, !(1 << me), me];
+        let ops =
+            [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::BitOr, ReduceOp::BitAnd, ReduceOp::Sum];
+        channel.allreduce(&mut lanes, &ops).expect("a reduction");
+        let (sum, all) = (size * (size - 1) / 2, (1 << size) - 1);
+        assert_eq!(
+            lanes,
+            [sum + size * round, size - 1, u64::MAX - (size - 1), all, !all, sum],
+            "round {round}"
+        );
+        // one that is more than the window takes
+        let mut many = vec![me + round; 40];
+        if round % 50 == 0 {
+            channel.allreduce(&mut many, &[ReduceOp::Max; 40]).expect("a reduction");
+            assert!(many.iter().all(|lane| *lane == size - 1 + round));
+        }
+    }
+    let by_messages = 6 * 2 * (size - 1);
+    let sent = channel.counters().messages_sent() - before;
+    assert!(!is_one_node || sent <= by_messages, "{sent} messages");
+    assert!(channel.allreduce(&mut [1, 2], &[ReduceOp::Max]).is_err());
 }

@@ -80,12 +80,11 @@ pub struct Channel {
 impl Channel {
     pub(crate) fn open(group: Arc<Group>) -> Result<Self> {
         group.check_open()?;
-        let wire = group.opening_wire();
         let mut wanted = 0;
         let id = loop {
             let candidate = group.ids().lock().unwrap_or_else(PoisonError::into_inner).first_free(wanted);
             let mut lanes = [u64::from(candidate), u64::from(candidate)];
-            collective::allreduce(wire, &mut lanes, &[ReduceOp::Min, ReduceOp::Max])?;
+            group.agree_on_opening(&mut lanes, &[ReduceOp::Min, ReduceOp::Max])?;
             if lanes[0] == lanes[1] {
                 break candidate;
             }
@@ -196,11 +195,11 @@ impl Agree for Channel {
     }
 
     fn barrier(&self) -> Result<()> {
-        collective::barrier(self.wire())
+        self.allreduce(&mut [], &[])
     }
 
     fn allreduce(&self, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()> {
-        collective::allreduce(self.wire(), lanes, ops)
+        self.group.allreduce(self.slot(), self.wire(), lanes, ops)
     }
 
     fn start_allreduce(&self, track: Track, lanes: &[u64], ops: &[ReduceOp]) -> Result<Box<dyn Pending>> {

@@ -1,6 +1,6 @@
 //! Collective operations over the messages of one tag.
 //!
-//! Cost with P ranks, on a binomial tree: `barrier` and `allreduce` 2 (P - 1) messages in all, 2 ceil(log2 P) deep;
+//! Cost with P ranks, on a binomial tree: `allreduce` 2 (P - 1) messages in all, 2 ceil(log2 P) deep;
 //! `broadcast` P - 1 messages for up to [`INLINE_BYTES`], and one more per rank and MiB beyond; `gather` P - 1 messages.
 //! With one rank: none. No function blocks inside MPI.
 
@@ -21,11 +21,6 @@ const CHUNK_BYTES: usize = 1 << 20;
 const LENGTH_BYTES: usize = size_of::<u64>();
 /// In place of a length: the sender had no memory; nothing follows.
 const NO_MEMORY: u64 = u64::MAX;
-
-/// Returns when every rank has called it.
-pub(crate) fn barrier(wire: Wire<'_>) -> Result<()> {
-    allreduce(wire, &mut [], &[])
-}
 
 /// Reduces each lane over all ranks with its own operation; every rank gets the result.
 pub(crate) fn allreduce(wire: Wire<'_>, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()> {

@@ -12,6 +12,8 @@ use crate::backoff::Backoff;
 
 /// How many numbers each rank can publish.
 pub(crate) const SLOTS: usize = 16;
+/// How many numbers each rank can bring to an agreement.
+pub(crate) const LANES: usize = 32;
 
 /// One counter on cache lines of its own: two, because neighbors are prefetched in pairs.
 #[derive(Debug, Default)]
@@ -22,16 +24,28 @@ struct Line<T>(T);
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Control {
-    /// Ranks that have reached the barrier. Only the leader's page is used for this and the next three.
+    /// The barriers of operations on the window. Only the leader's page is used for this and the next two.
+    pub(crate) barrier: Barrier,
+    /// Those of agreements, which go on while operations are under way.
+    pub(crate) agreement: Barrier,
+    /// Ranks that will not use the window again; [`ABANDONED`] if one has given up waiting for the others.
+    departed: Line<AtomicU32>,
+    /// What this rank publishes.
+    slots: Line<[AtomicU64; SLOTS]>,
+    /// What this rank brings to an agreement, by turns.
+    lanes: [Line<[AtomicU64; LANES]>; 2],
+}
+
+/// A barrier of all ranks of the node.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Barrier {
+    /// Ranks that have come.
     arrived: Line<AtomicU32>,
     /// How many barriers are over. The futex word.
     generation: Line<AtomicU32>,
     /// Ranks that sleep on `generation`.
     sleepers: Line<AtomicU32>,
-    /// Ranks that will not use the window again; [`ABANDONED`] if one has given up waiting for the others.
-    departed: Line<AtomicU32>,
-    /// What this rank publishes.
-    slots: Line<[AtomicU64; SLOTS]>,
 }
 
 const ABANDONED: u32 = 1 << 31;
@@ -50,40 +64,10 @@ impl Control {
         &self.slots.0
     }
 
-    /// How many barriers are over. It cannot change while this rank has not come to the next one.
-    pub(crate) fn barriers(&self) -> u32 {
-        self.generation.0.load(Ordering::Acquire)
-    }
-
-    /// Comes to the next barrier of `size` ranks and returns its number, without waiting. Stores before it are seen, on
-    /// every rank, by loads after the barrier.
-    pub(crate) fn arrive(&self, size: u32) -> u32 {
-        // This rank has not arrived yet, so the generation cannot change under it.
-        let generation = self.generation.0.load(Ordering::Relaxed);
-        if self.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == size {
-            self.arrived.0.store(0, Ordering::Relaxed);
-            self.generation.0.store(generation.wrapping_add(1), Ordering::SeqCst);
-            if self.sleepers.0.load(Ordering::SeqCst) > 0 {
-                futex_wake_all(&self.generation.0);
-            }
-        }
-        generation
-    }
-
-    /// Returns when all ranks have come to the barrier of this number. `progress` is called after every sleep.
-    pub(crate) fn wait(&self, generation: u32, progress: impl Fn()) {
-        let mut backoff = Backoff::new();
-        while self.generation.0.load(Ordering::Acquire) == generation {
-            match backoff.next_sleep() {
-                None => thread::yield_now(),
-                Some(sleep) => {
-                    self.sleepers.0.fetch_add(1, Ordering::SeqCst);
-                    futex_wait(&self.generation.0, generation, sleep);
-                    self.sleepers.0.fetch_sub(1, Ordering::SeqCst);
-                    progress();
-                }
-            }
-        }
+    /// What this rank brings to the agreement of this number. The numbers of the next agreement lie elsewhere, so that no
+    /// rank changes what another has not read yet: none can be ahead by two.
+    pub(crate) fn lanes(&self, agreement: u32) -> &[AtomicU64; LANES] {
+        &self.lanes[(agreement % 2) as usize].0
     }
 
     /// This rank will not use the window again. To be called once per rank. True if it was the last.
@@ -124,6 +108,44 @@ impl Control {
     }
 }
 
+impl Barrier {
+    /// How many barriers are over. It cannot change while this rank has not come to the next one.
+    pub(crate) fn barriers(&self) -> u32 {
+        self.generation.0.load(Ordering::Acquire)
+    }
+
+    /// Comes to the next barrier of `size` ranks and returns its number, without waiting. Stores before it are seen, on
+    /// every rank, by loads after the barrier.
+    pub(crate) fn arrive(&self, size: u32) -> u32 {
+        // This rank has not arrived yet, so the generation cannot change under it.
+        let generation = self.generation.0.load(Ordering::Relaxed);
+        if self.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == size {
+            self.arrived.0.store(0, Ordering::Relaxed);
+            self.generation.0.store(generation.wrapping_add(1), Ordering::SeqCst);
+            if self.sleepers.0.load(Ordering::SeqCst) > 0 {
+                futex_wake_all(&self.generation.0);
+            }
+        }
+        generation
+    }
+
+    /// Returns when all ranks have come to the barrier of this number. `progress` is called after every sleep.
+    pub(crate) fn wait(&self, generation: u32, progress: impl Fn()) {
+        let mut backoff = Backoff::new();
+        while self.generation.0.load(Ordering::Acquire) == generation {
+            match backoff.next_sleep() {
+                None => thread::yield_now(),
+                Some(sleep) => {
+                    self.sleepers.0.fetch_add(1, Ordering::SeqCst);
+                    futex_wait(&self.generation.0, generation, sleep);
+                    self.sleepers.0.fetch_sub(1, Ordering::SeqCst);
+                    progress();
+                }
+            }
+        }
+    }
+}
+
 /// Sleeps until woken, at most for `timeout`, if the word still has this value. Any process that maps the word may wake.
 fn futex_wait(word: &AtomicU32, value: u32, timeout: Duration) {
     let timeout = libc::timespec {
@@ -157,8 +179,8 @@ mod tests {
     use super::*;
 
     impl Control {
-        fn barrier(&self, size: u32, progress: impl Fn()) {
-            self.wait(self.arrive(size), progress);
+        fn meet(&self, size: u32, progress: impl Fn()) {
+            self.barrier.wait(self.barrier.arrive(size), progress);
         }
     }
 
@@ -174,9 +196,9 @@ mod tests {
                 scope.spawn(move || {
                     for round in 1..=ROUNDS {
                         rounds[rank].store(round, Ordering::Relaxed);
-                        control.barrier(RANKS, || ());
+                        control.meet(RANKS, || ());
                         assert!(rounds.iter().all(|other| other.load(Ordering::Relaxed) >= round));
-                        control.barrier(RANKS, || ());
+                        control.meet(RANKS, || ());
                     }
                 });
             }
@@ -188,9 +210,9 @@ mod tests {
         let control = Control::default();
         let progress = AtomicUsize::new(0);
         thread::scope(|scope| {
-            scope.spawn(|| control.barrier(2, || _ = progress.fetch_add(1, Ordering::Relaxed)));
+            scope.spawn(|| control.meet(2, || _ = progress.fetch_add(1, Ordering::Relaxed)));
             thread::sleep(Duration::from_millis(50));
-            control.barrier(2, || ());
+            control.meet(2, || ());
         });
         let calls = progress.load(Ordering::Relaxed);
         assert!((5..1000).contains(&calls), "{calls} calls in 50 ms of sleeps up to 1 ms");

@@ -17,6 +17,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use crate::agree::ReduceOp;
 use crate::backoff::Backoff;
 use crate::channel::{Channel, Ids, TRACK_BITS};
 use crate::class::ErrorClass;
@@ -99,7 +100,7 @@ impl Group {
         // No process gives the same number twice, so the largest one with its owner is unique.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut stamp = [(u64::from(number) << 32) | u64::from(process.world_rank)];
-        collective::allreduce(wire, &mut stamp, &[crate::ReduceOp::Max])?;
+        collective::allreduce(wire, &mut stamp, &[ReduceOp::Max])?;
         let (node_comm, node) = node::split(wire)?;
         let group = Arc::new(Group {
             comm,
@@ -214,9 +215,34 @@ impl Group {
         if self.closed.load(Ordering::Acquire) { Err(Error::Finalized) } else { Ok(()) }
     }
 
-    /// The messages of the group as a whole, for the opening of channels.
-    pub(crate) fn opening_wire(&self) -> Wire<'_> {
-        self.wire(0, &self.counters)
+    /// Agrees on the opening of a channel.
+    pub(crate) fn agree_on_opening(self: &Arc<Self>, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()> {
+        let wire = self.wire(0, &self.counters);
+        // Windows of unshared groups belong to channels.
+        if self.shared {
+            self.allreduce(0, wire, lanes, ops)
+        } else {
+            collective::allreduce(wire, lanes, ops)
+        }
+    }
+
+    /// Reduces through the window of number `slot`, if all ranks share one, else by messages. Whether there is one is the same on
+    /// all ranks: windows are made by calls that all of them make in the same order as these.
+    pub(crate) fn allreduce(
+        self: &Arc<Self>,
+        slot: u32,
+        wire: Wire<'_>,
+        lanes: &mut [u64],
+        ops: &[ReduceOp],
+    ) -> Result<()> {
+        collective::check_lanes(lanes, ops)?;
+        if self.node.node_count() == 1
+            && let Some(window) = self.existing_window(slot)
+            && window.allreduce(wire.tag as u32, lanes, ops)?
+        {
+            return Ok(());
+        }
+        collective::allreduce(wire, lanes, ops)
     }
 
     pub(crate) fn wire<'a>(&self, tag: c_int, counters: &'a Counters) -> Wire<'a> {

@@ -7,11 +7,14 @@
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::fmt::Debug;
-use std::sync::atomic::AtomicU64;
+use std::iter;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::agree::ReduceOp;
 use crate::class::ErrorClass;
 use crate::collective;
+use crate::control::LANES;
 use crate::error::{Error, Result};
 use crate::group::Group;
 pub(crate) use crate::memory::Lot;
@@ -119,23 +122,59 @@ impl NodeShared for NodeWindow {
     }
 
     fn barriers(&self) -> Barriers {
-        Barriers(self.memory.leader().barriers())
+        Barriers(self.memory.leader().barrier.barriers())
     }
 
     fn arrive(&self) -> Result<Barriers> {
-        Ok(Barriers(self.memory.leader().arrive(self.memory.ranks() as u32)))
+        Ok(Barriers(self.memory.leader().barrier.arrive(self.memory.ranks() as u32)))
     }
 
     fn is_over(&self, barrier: Barriers) -> Result<bool> {
-        Ok(self.memory.leader().barriers() != barrier.0)
+        Ok(self.memory.leader().barrier.barriers() != barrier.0)
     }
 
     fn wait(&self, barrier: Barriers) -> Result<()> {
-        self.memory.leader().wait(barrier.0, || {
-            self.group.progress();
-            work::advance();
-        });
+        self.memory.leader().barrier.wait(barrier.0, || self.progress());
         Ok(())
+    }
+}
+
+impl NodeWindow {
+    /// Reduces each lane over the ranks of the node, as [`Agree::allreduce`](crate::Agree::allreduce) does, through the window:
+    /// one barrier, no message. `who` must be the same on all ranks. False if there are more lanes than it takes; nothing was
+    /// done then.
+    ///
+    /// # Errors
+    /// [`Error::Disagreement`] if ranks are in different agreements.
+    pub(crate) fn allreduce(&self, who: u32, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<bool> {
+        if lanes.len() + 1 > LANES {
+            return Ok(false);
+        }
+        // Which agreement, in one number: of what, and of how many lanes.
+        let which = u64::from(who) << 32 | lanes.len() as u64;
+        let barrier = &self.memory.leader().agreement;
+        let mine = self.memory.control(self.memory.place()).lanes(barrier.barriers());
+        for (lane, value) in mine.iter().zip(iter::once(&which).chain(&*lanes)) {
+            lane.store(*value, Ordering::Relaxed);
+        }
+        let number = barrier.arrive(self.memory.ranks() as u32);
+        barrier.wait(number, || self.progress());
+        for rank in 0..self.memory.ranks() {
+            let theirs = self.memory.control(rank).lanes(number);
+            if theirs[0].load(Ordering::Relaxed) != which {
+                return Err(Error::Disagreement { what: "the kind of a collective operation" });
+            }
+            for ((lane, op), value) in lanes.iter_mut().zip(ops).zip(&theirs[1..]) {
+                let value = value.load(Ordering::Relaxed);
+                *lane = if rank == 0 { value } else { op.apply(*lane, value) };
+            }
+        }
+        Ok(true)
+    }
+
+    fn progress(&self) {
+        self.group.progress();
+        work::advance();
     }
 }
 
