@@ -175,11 +175,15 @@ impl Operation {
 
     /// Goes on to the end, waiting for the other ranks.
     pub fn wait(mut self) -> Transferred {
-        let mut backoff = Backoff::new();
+        let (mut backoff, mut seen) = (Backoff::new(), 0);
         while !self.poll() {
             match self.awaited {
                 Awaited::Nobody => {}
                 Awaited::Leaders => {
+                    let received = self.post.as_ref().map_or(0, |post| post.messages_received());
+                    if std::mem::replace(&mut seen, received) != received {
+                        backoff.reset();
+                    }
                     backoff.pause();
                     work::advance();
                 }

@@ -87,7 +87,16 @@ fn scenes() -> impl Strategy<Value = Scene> {
             let window_bytes = 1024 << size;
             let placement = placement.clone();
             let may_exchange = vec![true; placement.len()];
-            Scene { placement, aggregators, window_bytes, calls, schedule, seed: seed.into(), may_exchange }
+            Scene {
+                placement,
+                aggregators,
+                window_bytes,
+                calls,
+                schedule,
+                seed: seed.into(),
+                without: None,
+                may_exchange,
+            }
         })
     })
 }
@@ -215,7 +224,16 @@ fn rows(placement: Vec<usize>, direction: Direction, count: usize) -> Scene {
     let call = Call { direction, unit: 1, is_spread: false, shapes: shapes.collect() };
     let schedule = (0..ranks).collect();
     let (aggregators, may_exchange) = (ranks, vec![true; ranks]);
-    Scene { placement, aggregators, window_bytes: 1024, calls: vec![call], schedule, seed: 3, may_exchange }
+    Scene {
+        placement,
+        aggregators,
+        window_bytes: 1024,
+        calls: vec![call],
+        schedule,
+        seed: 3,
+        without: None,
+        may_exchange,
+    }
 }
 
 #[test]
@@ -273,6 +291,25 @@ fn one_node_that_may_not_move_the_bytes_of_others_is_enough() {
         let ends = play(&scene, &vec![file.clone(); 4], &mut buffers, &plain);
         assert!(contents(file.as_ref()) == expected);
         assert_eq!(ends.messages, [2]);
+    }
+}
+
+/// The ranks of one node have no window: their leader says so, and the others gather each node for itself.
+#[test]
+fn a_node_without_a_window_keeps_nobody_waiting() {
+    for without in 0..3 {
+        let scene = Scene { without: Some(without), ..rows(vec![0, 1, 2, 0, 1, 2], Direction::Write, 300) };
+        let file = file_of(&MemDriver::new());
+        let (mut buffers, _, expected) = expected(&scene);
+        let ends = play(&scene, &vec![file.clone(); 6], &mut buffers, &plain);
+        let written = contents(file.as_ref());
+        for rank in 0..6 {
+            let is_without = scene.placement[rank] == without;
+            assert_eq!(ends.calls[rank][0], (if is_without { 0 } else { 2400 }, false));
+            let is_there = |at: usize| written[at] == expected[at];
+            assert!(is_without || scene.calls[0].bytes_of(rank).all(is_there));
+        }
+        assert_eq!(ends.messages, [4]);
     }
 }
 

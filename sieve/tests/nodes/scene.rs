@@ -7,7 +7,7 @@ use capulet_comm::Leaders;
 use capulet_comm::local::{LocalLeaders, LocalWindow};
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
-use capulet_sieve::two_phase::{Between, NodeTeam, Nodes, Operation};
+use capulet_sieve::two_phase::{Between, NodeTeam, Nodes, Operation, decline};
 use capulet_sieve::{Access, Agreed, Counters, Memory, Summary, Target};
 
 pub(crate) const FILE_BYTES: usize = 60_000;
@@ -43,6 +43,8 @@ pub(crate) struct Scene {
     pub(crate) seed: u64,
     /// By node.
     pub(crate) may_exchange: Vec<bool>,
+    /// A node that has no window. Scenes of one call only.
+    pub(crate) without: Option<usize>,
 }
 
 impl Shape {
@@ -230,20 +232,23 @@ pub(crate) fn play(
         .collect();
     let wrapped: Vec<Vec<Arc<dyn Leaders>>> =
         lines.iter().map(|line| line.iter().map(|end| wrap(end.clone())).collect()).collect();
+    let between = |rank: usize, call: usize| {
+        let node = scene.placement[rank];
+        Between {
+            nodes: Arc::new(scene.nodes(node)),
+            leaders: (scene.ranks_of(node)[0] == rank).then(|| wrapped[call][node].clone()),
+            may_exchange: scene.may_exchange[node],
+            operation: call as u32,
+        }
+    };
     let start = |rank: usize, call: usize| {
         let target = Target {
             file: files[rank].clone(),
             isolation: Arc::new(NonAtomic),
             counters: counters[rank].clone(),
         };
-        let node = scene.placement[rank];
-        let between = Between {
-            nodes: Arc::new(scene.nodes(node)),
-            leaders: (scene.ranks_of(node)[0] == rank).then(|| wrapped[call][node].clone()),
-            may_exchange: scene.may_exchange[node],
-            operation: call as u32,
-        };
-        let team = NodeTeam::among(between, windows[rank].clone(), scene.window_bytes, 0, agreed[call].grain);
+        let (window, between) = (windows[rank].clone(), between(rank, call));
+        let team = NodeTeam::among(between, window, scene.window_bytes, 0, agreed[call].grain);
         Operation::start(
             target,
             team,
@@ -253,7 +258,15 @@ pub(crate) fn play(
         )
     };
     let mut ends = vec![Vec::new(); scene.ranks()];
-    let mut under_way: Vec<_> = (0..scene.ranks()).map(|rank| Some(start(rank, 0))).collect();
+    let mut under_way: Vec<_> = (0..scene.ranks())
+        .map(|rank| (Some(scene.placement[rank]) != scene.without).then(|| start(rank, 0)))
+        .collect();
+    let mut declined = Vec::new();
+    for rank in (0..scene.ranks()).filter(|rank| Some(scene.placement[*rank]) == scene.without) {
+        ends[rank].push((0, false));
+        let between = between(rank, 0);
+        declined.push(std::thread::spawn(move || decline(&between).expect("nobody is gone")));
+    }
     let turns = scene.schedule.iter().copied().cycle();
     let mut idle = 0;
     for rank in turns.map(|rank| rank % scene.ranks()) {
@@ -278,6 +291,9 @@ pub(crate) fn play(
         }
     }
     drop(under_way);
+    for thread in declined {
+        thread.join().expect("the others come");
+    }
     let messages = lines.iter().map(|line| line[0].messages_sent()).collect();
     Ends { calls: ends, counters, messages }
 }

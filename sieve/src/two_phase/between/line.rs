@@ -73,6 +73,7 @@ pub(super) struct Line {
     result: Option<Lanes>,
     /// Another leader gave up, and has told all.
     is_aborted: bool,
+    pub(super) messages_received: u64,
 }
 
 impl Line {
@@ -90,6 +91,7 @@ impl Line {
             is_up: true,
             result: None,
             is_aborted: false,
+            messages_received: 0,
         }
     }
 
@@ -155,6 +157,7 @@ impl Line {
             return Ok(Some(self.early.remove(index)));
         }
         while let Some((from, bytes)) = self.leaders.try_receive()? {
+            self.messages_received += 1;
             let kind = kind_of(&bytes).ok_or(DISAGREE)?;
             if word(&bytes, 0) != self.operation {
                 // Of an operation that was given up.

@@ -13,7 +13,7 @@ use capulet_drivers::Direction;
 use super::guests::{Domain, Guests, Laid, Treatment};
 use super::line::{DISAGREE, HEAD_BYTES, Kind, Lanes, Line, Parcel};
 use super::outgoing::ENTRY_BYTES;
-use super::section::{HEADER_BYTES, Header, Malformed};
+use super::section::{HEADER_BYTES, Header, Malformed, Sections};
 use super::{Survey, join_told};
 use crate::counters::Counters;
 use crate::two_phase::NodeTeam;
@@ -103,6 +103,7 @@ impl Post {
             let (base, turn) = step.read.ok_or(DISAGREE)?;
             let domain = Domain { team, base, data_turn: 1 - turn, map_turn: turn };
             let mut reply = self.line.message(Kind::Reply);
+            reply.reserve_exact(asked_bytes(request.body())?);
             let answered = self.guests.answer(domain, request.from, request.body(), &mut reply);
             answered.map_err(|_| DISAGREE)?;
             Counters::add(&counters.exchanged_bytes, (reply.len() - HEAD_BYTES) as u64);
@@ -114,28 +115,26 @@ impl Post {
 
     /// What the ranks of this node have packed, by the node that it is for, in the order of the ranks.
     fn collect(&mut self, team: &NodeTeam, step: Step) -> Result<BTreeMap<usize, Vec<u8>>> {
-        let mut messages = BTreeMap::new();
-        for place in 0..team.shared.ranks() {
-            let used = packed_bytes_of(team.shared.as_ref(), place, step.parity) as usize;
-            let Some((_, turn)) = step.marked.filter(|_| used > 0) else { continue };
-            let area = team.area(place, turn, self.direction);
-            let used = used.min(area.bytes);
-            // SAFETY: the area is as long, and its rank waits for this leader since it came to the barrier.
-            let entries = unsafe { std::slice::from_raw_parts(area.start, used) };
-            let mut at = 0;
-            while at < used {
-                let (node, section) = entry_at(entries, at).ok_or(DISAGREE)?;
-                let message = messages.entry(node).or_insert_with(|| self.line.message(Kind::Request));
-                message.extend_from_slice(section);
-                at += ENTRY_BYTES + section.len();
-                if self.direction == Direction::Read {
-                    let header = section.first_chunk::<HEADER_BYTES>().ok_or(DISAGREE)?;
-                    let bytes = Header::decode(header).map_err(|_| DISAGREE)?.bytes as usize;
-                    self.asking.entry(node).or_default().push(Spot { place, at, bytes });
-                    at += bytes;
-                }
+        let (line, asking) = (&self.line, &mut self.asking);
+        // Lengths first, so that each message is allocated once.
+        let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
+        for_each_entry(team, step, self.direction, |entry| {
+            *lengths.entry(entry.node).or_default() += entry.section.len();
+            Ok(())
+        })?;
+        let message = |(node, bytes): (usize, usize)| {
+            let mut message = line.message(Kind::Request);
+            message.reserve_exact(bytes);
+            (node, message)
+        };
+        let mut messages: BTreeMap<usize, Vec<u8>> = lengths.into_iter().map(message).collect();
+        for_each_entry(team, step, self.direction, |entry| {
+            messages.entry(entry.node).or_default().extend_from_slice(entry.section);
+            if let Some(spot) = entry.spot {
+                asking.entry(entry.node).or_default().push(spot);
             }
-        }
+            Ok(())
+        })?;
         Ok(messages)
     }
 
@@ -221,6 +220,11 @@ impl Post {
         self.line.begin(survey.lanes(), Survey::join);
     }
 
+    /// How many messages have come so far.
+    pub(in crate::two_phase) fn messages_received(&self) -> u64 {
+        self.line.messages_received
+    }
+
     /// What another node sent in this step that made no sense, if anything.
     pub(in crate::two_phase) fn take_refused(&mut self) -> Option<&'static str> {
         self.refused.take()
@@ -230,6 +234,54 @@ impl Post {
     pub(in crate::two_phase) fn abort(&mut self) {
         self.line.abort();
     }
+}
+
+/// How many bytes a request asks for.
+fn asked_bytes(request: &[u8]) -> Result<usize> {
+    let mut bytes = 0_u64;
+    for section in Sections::new(request, false) {
+        bytes = bytes.saturating_add(section.map_err(|_| DISAGREE)?.header.bytes);
+    }
+    Ok(bytes.min(isize::MAX as u64) as usize)
+}
+
+/// What a rank has packed for a node.
+struct Entry<'a> {
+    node: usize,
+    section: &'a [u8],
+    /// Of a read.
+    spot: Option<Spot>,
+}
+
+/// All that the ranks of this node have packed, in their order.
+fn for_each_entry(
+    team: &NodeTeam,
+    step: Step,
+    direction: Direction,
+    mut call: impl FnMut(Entry<'_>) -> Result<()>,
+) -> Result<()> {
+    for place in 0..team.shared.ranks() {
+        let used = packed_bytes_of(team.shared.as_ref(), place, step.parity) as usize;
+        let Some((_, turn)) = step.marked.filter(|_| used > 0) else { continue };
+        let area = team.area(place, turn, direction);
+        let used = used.min(area.bytes);
+        // SAFETY: the area is as long, and its rank waits for this leader since it came to the barrier.
+        let entries = unsafe { std::slice::from_raw_parts(area.start, used) };
+        let mut at = 0;
+        while at < used {
+            let (node, section) = entry_at(entries, at).ok_or(DISAGREE)?;
+            at += ENTRY_BYTES + section.len();
+            let mut spot = None;
+            if direction == Direction::Read {
+                let header = section.first_chunk::<HEADER_BYTES>().ok_or(DISAGREE)?;
+                let bytes = Header::decode(header).map_err(|_| DISAGREE)?.bytes as usize;
+                spot = Some(Spot { place, at, bytes });
+                at += bytes;
+            }
+            call(Entry { node, section, spot })?;
+        }
+    }
+    Ok(())
 }
 
 /// The node and the section of an entry.
