@@ -159,13 +159,14 @@ impl Isa for Avx512 {
         target: *mut u8,
         p: &NestDim,
         q: &NestDim,
+        planes: &NestDim,
     ) -> [u64; 2] {
         // SAFETY: the caller's promise; the squares are of units of `U` bytes.
         unsafe {
             match U {
-                4 => transpose::plane::<Lanes4, 16>(source, target, p, q),
-                8 => transpose::plane::<Lanes8, 8>(source, target, p, q),
-                _ => transpose::plane::<Lanes16, 4>(source, target, p, q),
+                4 => transpose::planes::<Lanes4, 16>(source, target, p, q, planes),
+                8 => transpose::planes::<Lanes8, 8>(source, target, p, q, planes),
+                _ => transpose::planes::<Lanes16, 4>(source, target, p, q, planes),
             }
         }
     }

@@ -39,17 +39,18 @@ pub(super) trait Isa {
         0
     }
 
-    /// Whole squares of units of `U` bytes (4, 8 or 16) of a plane that is consecutive in the source along `p`, in the target
-    /// along `q`. Returns how much of each dimension that was.
+    /// Whole squares of units of `U` bytes (4, 8 or 16) of planes that are consecutive in the source along `p`, in the target
+    /// along `q`. Returns how much of each dimension of a plane that was.
     ///
     /// # Safety
-    /// All units of the plane must be readable in the source and writable in the target, apart from each other.
+    /// All units of the planes must be readable in the source and writable in the target, apart from each other.
     #[inline(always)]
     unsafe fn transpose<const U: usize>(
         _source: *const u8,
         _target: *mut u8,
         _p: &NestDim,
         _q: &NestDim,
+        _planes: &NestDim,
     ) -> [u64; 2] {
         [0, 0]
     }

@@ -27,9 +27,9 @@ pub(super) enum Level {
 pub(super) struct Table {
     /// Blocks of so many bytes in three dimensions.
     pub(super) nest: unsafe fn(*const u8, *mut u8, u64, &[NestDim; 3]),
-    /// Whole squares of a plane of units of so many bytes, consecutive in the source along the first dimension and in the
-    /// target along the second. Returns how much of each dimension it did.
-    pub(super) transpose: unsafe fn(*const u8, *mut u8, u64, &NestDim, &NestDim) -> [u64; 2],
+    /// Whole squares of planes of units of so many bytes, consecutive in the source along the first dimension and in the
+    /// target along the second; the third is that of the planes. Returns how much of the first two it did.
+    pub(super) transpose: unsafe fn(*const u8, *mut u8, u64, [&NestDim; 3]) -> [u64; 2],
     /// One run of so many bytes, large enough for a call.
     pub(super) copy: unsafe fn(*const u8, *mut u8, usize),
     /// Blocks of so many bytes at listed places, to consecutive bytes.
@@ -123,13 +123,13 @@ macro_rules! kernels {
             }
 
             $(#[target_feature(enable = $feature)])?
-            unsafe fn transpose(source: *const u8, target: *mut u8, block: u64, p: &NestDim, q: &NestDim) -> [u64; 2] {
+            unsafe fn transpose(source: *const u8, target: *mut u8, block: u64, [p, q, planes]: [&NestDim; 3]) -> [u64; 2] {
                 // SAFETY: the caller's promise, with the size of the units.
                 unsafe {
                     match block {
-                        4 => <$isa>::transpose::<4>(source, target, p, q),
-                        8 => <$isa>::transpose::<8>(source, target, p, q),
-                        16 => <$isa>::transpose::<16>(source, target, p, q),
+                        4 => <$isa>::transpose::<4>(source, target, p, q, planes),
+                        8 => <$isa>::transpose::<8>(source, target, p, q, planes),
+                        16 => <$isa>::transpose::<16>(source, target, p, q, planes),
                         _ => [0, 0],
                     }
                 }

@@ -7,7 +7,7 @@ use super::level::Table;
 use super::tile;
 
 /// A dimension that is not there.
-const ONCE: NestDim = NestDim { n: 1, source: 0, target: 0 };
+pub(super) const ONCE: NestDim = NestDim { n: 1, source: 0, target: 0 };
 
 /// # Safety
 /// As [`super::nest_at`]; the processor must have the instructions of the
@@ -85,10 +85,35 @@ unsafe fn reordered(table: &Table, source: *const u8, target: *mut u8, block: u6
             }
         } else if tile::pays(block, &dims[p], &dims[q]) {
             planes(table, source, target, block, [dims[p], dims[q]], &others);
-        } else {
+        } else if !squares(table, source, target, block, [&dims[p], &dims[q]], &others) {
             straight(table, source, target, block, dims);
         }
     }
+}
+
+/// Small planes that are whole squares, of one other dimension at most; tells whether there is a kernel that did it.
+///
+/// # Safety
+/// As [`nest`], with all these dimensions.
+unsafe fn squares(
+    table: &Table,
+    source: *const u8,
+    target: *mut u8,
+    block: u64,
+    [p, q]: [&NestDim; 2],
+    others: &[NestDim],
+) -> bool {
+    let planes = match others {
+        [] => &ONCE,
+        [planes] => planes,
+        _ => return false,
+    };
+    let span = planes.n.saturating_mul(planes.source.unsigned_abs().max(planes.target.unsigned_abs()));
+    if span >= tile::FAR_SQUARES_BYTES || !tile::are_squares(block, p, q) {
+        return false;
+    }
+    // SAFETY: the caller's promise; both sides are consecutive as the kernel needs it, and no plane has a rest.
+    unsafe { (table.transpose)(source, target, block, [p, q, planes]) == [p.n, q.n] }
 }
 
 /// A plane for every repetition of the other dimensions.

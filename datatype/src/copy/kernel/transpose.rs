@@ -23,19 +23,35 @@ pub(super) trait Square<const L: usize> {
 /// Squares that lie side by side along `p` are done before the next along `q`: then pages and half lines are met again soon.
 const SQUARES_ABREAST: usize = 4;
 
-/// Transposes the whole squares of a plane whose source is consecutive along `p` and whose target along `q`. Returns how
-/// much of each dimension that was.
+/// As [`plane`], for each plane of a dimension of them: small ones would take longer to be called for than to be transposed.
+///
+/// # Safety
+/// As [`plane`], for all planes.
+#[inline(always)]
+pub(super) unsafe fn planes<S: Square<L>, const L: usize>(
+    source: *const u8,
+    target: *mut u8,
+    p: &NestDim,
+    q: &NestDim,
+    planes: &NestDim,
+) -> [u64; 2] {
+    let (mut from, mut to) = (source, target);
+    for _ in 0..planes.n {
+        // SAFETY: one of the planes.
+        unsafe { plane::<S, L>(from, to, p, q) };
+        from = from.wrapping_offset(planes.source as isize);
+        to = to.wrapping_offset(planes.target as isize);
+    }
+    [p, q].map(|dim| dim.n - dim.n % L as u64)
+}
+
+/// Transposes the whole squares of a plane whose source is consecutive along `p` and whose target along `q`.
 ///
 /// # Safety
 /// All units of the plane must be readable in the source and writable in the target, the sides apart, and the processor have
 /// the instructions of `S`.
 #[inline(always)]
-pub(super) unsafe fn plane<S: Square<L>, const L: usize>(
-    source: *const u8,
-    target: *mut u8,
-    p: &NestDim,
-    q: &NestDim,
-) -> [u64; 2] {
+unsafe fn plane<S: Square<L>, const L: usize>(source: *const u8, target: *mut u8, p: &NestDim, q: &NestDim) {
     let (squares_p, squares_q) = (p.n as usize / L, q.n as usize / L);
     let place = |i: usize, j: usize| {
         let (i, j) = ((i * L) as i64, (j * L) as i64);
@@ -56,7 +72,6 @@ pub(super) unsafe fn plane<S: Square<L>, const L: usize>(
         }
         first = end;
     }
-    [(squares_p * L) as u64, (squares_q * L) as u64]
 }
 
 /// # Safety
