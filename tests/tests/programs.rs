@@ -1,5 +1,7 @@
 //! Every program of `tests/mpi` on 1, 2, 3, 4 and 7 ranks. Each checks itself against an oracle or a rule of the standard.
 
+use std::time::Duration;
+
 use capulet_tests::{Job, Mpi, RANKS, Through, compile};
 
 fn job(name: &str, ranks: usize) -> Job {
@@ -65,6 +67,14 @@ fn several_nodes() {
             job.run().expect_checks(&format!("{name} on {ranks} ranks on {nodes} nodes"));
         }
     }
+}
+
+/// Disjoint bytes written at the same time by two ranks, ten thousand times: the peers put stale bytes back over some of them.
+#[test]
+#[cfg_attr(native_io, ignore = "fails on the peers, which is why it is here")]
+fn disjoint_bytes_ten_thousand_times() {
+    let job = job("disjoint", 2).arg("10000").limit(Duration::from_secs(300));
+    job.run().expect_checks("disjoint bytes, ten thousand rounds");
 }
 
 /// The standard leaves open whose bytes stay; here they are those of the highest rank.
