@@ -34,7 +34,7 @@ pub struct File {
     pub(crate) isolation: Arc<dyn Isolation>,
     pub(crate) state: Mutex<State>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) calls: Calls,
+    pub(crate) calls: Arc<Calls>,
     pub(crate) stats: bool,
     pub(crate) closed: bool,
 }

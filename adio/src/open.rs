@@ -17,7 +17,6 @@ use crate::error::{Error, Result};
 use crate::file::{File, State};
 use crate::hints::{Hints, parse_hint_file};
 use crate::mode::AccessMode;
-use crate::stats::Calls;
 use crate::view::FileView;
 
 /// The arguments of one rank's open.
@@ -36,6 +35,16 @@ struct Prepared {
     driver: Arc<dyn Driver>,
     path: PathBuf,
     mode: AccessMode,
+}
+
+/// What all ranks agreed on before they touch the storage.
+struct AgreedRequest {
+    prepared: Prepared,
+    hints: Hints,
+    /// Whether statistics are printed at close.
+    stats: bool,
+    /// Whether operations on the window that the file will use are under way on any rank.
+    is_busy: bool,
 }
 
 impl File {
@@ -82,12 +91,14 @@ impl File {
         let span = tracing::debug_span!("open", rank = group.rank().0);
         let _entered = span.enter();
         let hint_text = shared_hint_file(&channel, context)?;
-        let (prepared, hints, stats) = agree_on_request(&channel, request, context, &hint_text)?;
+        let queue = queue_of(&channel);
+        let agreed = agree_on_request(&channel, request, context, &hint_text, queue.is_busy())?;
+        let AgreedRequest { prepared, hints, stats, is_busy } = agreed;
         let storage = open_storage(&channel, group.node().node_count(), &prepared, &hints)?;
         let pointer_bytes = start_of_pointer(&channel, &prepared, storage.as_ref())?;
         tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
         let file = Self {
-            queue: queue_of(&channel),
+            queue,
             operations: AtomicU64::new(0),
             group,
             channel: Arc::new(channel),
@@ -98,12 +109,13 @@ impl File {
             isolation: Self::no_isolation(),
             state: Mutex::new(State { view: Arc::new(FileView::bytes()), pointer_bytes, hints }),
             counters: Arc::default(),
-            calls: Calls::default(),
+            calls: Arc::default(),
             stats,
             closed: false,
         };
-        if file.group.is_shared() {
-            // Nonblocking operations cannot make a window. All files of the group use it, so it is made once.
+        if file.group.is_shared() && !is_busy {
+            // Nonblocking operations cannot make a window. All files of the group use it, so it is made once; while operations
+            // are under way it must stay what it is, for ranks that have come further in one than others look at it.
             file.make_window(file.state().hints.window_bytes);
         }
         Ok(file)
@@ -161,7 +173,8 @@ fn agree_on_request(
     request: Result<OpenRequest>,
     context: &Context,
     hint_text: &str,
-) -> Result<(Prepared, Hints, bool)> {
+    is_busy: bool,
+) -> Result<AgreedRequest> {
     let prepared = request.and_then(|request| prepare(channel, &request, context, hint_text));
     let (mode, driver, digest) = match &prepared {
         Ok((prepared, hints)) => {
@@ -171,9 +184,10 @@ fn agree_on_request(
     };
     let ballot = Ballot::new(channel).same("access mode", mode).same("driver", driver).same("hints", digest);
     // the table at close is collective, so whether it is printed must be agreed on; environments may differ
-    let ((prepared, hints), mut count) =
-        ballot.reduce(u64::from(context.stats), ReduceOp::Max).vote(prepared)?;
-    Ok((prepared, hints, count.take() == 1))
+    let ballot =
+        ballot.reduce(u64::from(context.stats), ReduceOp::Max).reduce(u64::from(is_busy), ReduceOp::Max);
+    let ((prepared, hints), mut count) = ballot.vote(prepared)?;
+    Ok(AgreedRequest { prepared, hints, stats: count.take() == 1, is_busy: count.take() == 1 })
 }
 
 fn digest_of(name: &str) -> u64 {

@@ -8,7 +8,7 @@
 //! all ranks, with the error handler that MPI uses for generalized requests, not the file's.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use capulet_adio::{Coordination, Position};
 use capulet_comm::ErrorClass;
@@ -18,7 +18,7 @@ use capulet_drivers::Direction;
 use crate::abi::{Count, MPI_Datatype, MPI_File, MPI_Request, Offset, export, request_null};
 use crate::access::CMemory;
 use crate::convert::store;
-use crate::guard::{on_file, on_file_together};
+use crate::guard::{failure, on_file, on_file_together};
 
 /// Runs one access and gives a request that is complete.
 ///
@@ -58,7 +58,18 @@ impl Completion for Moved {
     }
 }
 
-/// Begins a collective access. A wrong argument is passed down, so that all ranks learn of it.
+/// What a request says of an access that is begun after it.
+#[derive(Debug, Default)]
+struct Later(OnceLock<Arc<dyn Completion>>);
+
+impl Completion for Later {
+    fn completion(&self) -> Option<(u64, Option<ErrorClass>)> {
+        self.0.get()?.completion()
+    }
+}
+
+/// Begins a collective access. Whatever is wrong on this rank is passed down, so that all ranks learn of it: a wrong argument,
+/// and also a request that cannot be had. Only then is the failure returned here, for there is nothing to wait for.
 ///
 /// # Safety
 /// As [`start`], until the request is complete.
@@ -71,13 +82,20 @@ unsafe fn start_together(
     request: *mut MPI_Request,
 ) -> c_int {
     on_file_together(call, file, |entry| {
+        let later = Arc::new(Later::default());
         // SAFETY: by the caller's promise.
-        unsafe { store(request, request_null()) }?;
-        // SAFETY: by the caller's promise.
-        let access = unsafe { entry.file.start(direction, position, memory.checked()) };
-        let started = Request::start(access.as_completion())?;
+        let cleared = unsafe { store(request, request_null()) };
+        let started = cleared.and_then(|()| Ok(Request::start(later.clone())?));
+        let memory = match &started {
+            Ok(_) => memory.checked(),
+            Err(error) => Err(failure(error.class(), "no request")),
+        };
+        // SAFETY: by the caller's promise; without a request, no memory is passed on.
+        let access = unsafe { entry.file.start(direction, position, memory) };
+        let started = started?;
         // SAFETY: by the caller's promise.
         unsafe { store(request, started.handle()) }?;
+        let _ = later.0.set(access.as_completion());
         access.on_completion(move || started.complete());
         Ok(())
     })

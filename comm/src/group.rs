@@ -29,7 +29,7 @@ use crate::process::{self, Process, process, rank_in, return_errors, size_of_com
 use crate::rank::Rank;
 use crate::registry::{self, Stamp};
 use crate::window::{Lot, NodeWindow, Windows};
-use crate::{consts, ffi};
+use crate::{consts, ffi, work};
 
 /// The processes of a communicator: who they are, which of them share memory, and a private way to talk to them.
 #[derive(Debug)]
@@ -371,6 +371,8 @@ fn wait(mut request: ffi::MPI_Request) -> Result<()> {
             return Ok(());
         }
         backoff.pause();
+        // Another rank may wait for an operation that goes on here before it comes.
+        work::advance();
     }
 }
 

@@ -72,35 +72,23 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 30;
 impl Wire<'_> {
     /// Starts to send. The flight keeps the bytes.
     pub(crate) fn start_send(&self, target: u32, bytes: Arc<[u8]>, flight: &mut Flight) -> Result<()> {
-        assert!(bytes.len() <= MESSAGE_BYTES_MAX, "messages are cut into chunks before they come here");
-        let mut request = consts::request_null();
-        // SAFETY: the buffer is valid for reading for its length, which fits an int; it is moved into the flight below,
-        // which drops it only after the request has completed and else leaks it (MPI-4.0 section 3.7.2).
-        let status = unsafe {
-            ffi::MPI_Isend(
-                bytes.as_ptr().cast::<c_void>(),
-                bytes.len() as c_int,
-                consts::byte(),
-                target as c_int,
-                self.tag,
-                self.comm,
-                &raw mut request,
-            )
-        };
-        check("MPI_Isend", status)?;
-        self.counters.count_sent(bytes.len());
-        flight.parts.push(Part { request, memory: Memory::Sent { _bytes: bytes }, received_bytes: 0 });
-        Ok(())
+        self.start_send_of(target, Memory::Shared(bytes), flight)
     }
 
     /// As [`Wire::start_send`], for bytes of one receiver.
     pub(crate) fn start_send_owned(&self, target: u32, bytes: Vec<u8>, flight: &mut Flight) -> Result<()> {
+        self.start_send_of(target, Memory::Owned(bytes), flight)
+    }
+
+    fn start_send_of(&self, target: u32, memory: Memory, flight: &mut Flight) -> Result<()> {
+        let bytes = memory.bytes();
         if bytes.len() > MESSAGE_BYTES_MAX {
             let reason = format!("a message of {} bytes", bytes.len());
             return Err(Error::invalid(ErrorClass::Arg, reason));
         }
         let mut request = consts::request_null();
-        // SAFETY: as in `start_send`; the heap block of the vector is moved into the flight (the address stays).
+        // SAFETY: the buffer is valid for reading for its length, which fits an int; its heap block is moved into the flight below
+        // (the address stays), which drops it only after the request has completed and else leaks it (MPI-4.0 section 3.7.2).
         let status = unsafe {
             ffi::MPI_Isend(
                 bytes.as_ptr().cast::<c_void>(),
@@ -114,7 +102,7 @@ impl Wire<'_> {
         };
         check("MPI_Isend", status)?;
         self.counters.count_sent(bytes.len());
-        flight.parts.push(Part { request, memory: Memory::Owned { _bytes: bytes }, received_bytes: 0 });
+        flight.parts.push(Part { request, memory, received_bytes: 0 });
         Ok(())
     }
 
@@ -206,9 +194,19 @@ impl Wire<'_> {
 
 #[derive(Debug)]
 enum Memory {
-    Sent { _bytes: Arc<[u8]> },
-    Owned { _bytes: Vec<u8> },
+    Shared(Arc<[u8]>),
+    Owned(Vec<u8>),
     Received { buffer: Box<[u8]> },
+}
+
+impl Memory {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Memory::Shared(bytes) => bytes,
+            Memory::Owned(bytes) => bytes,
+            Memory::Received { buffer } => buffer,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -295,7 +293,7 @@ impl Flight {
                 bytes.truncate(part.received_bytes);
                 bytes
             }
-            Memory::Sent { .. } | Memory::Owned { .. } => Vec::new(),
+            Memory::Shared(_) | Memory::Owned(_) => Vec::new(),
         }
     }
 }

@@ -129,12 +129,15 @@ fn many_files() {
 
 /// The legal program that posts a send and receives after a collective, where the sender has to push its message by hand: without the kernel's
 /// copy between processes. (With it, it is one of the programs above.)
+///
+/// Not over TCP: there MPICH 4.0 itself hangs in `MPI_Finalize`, with its own I/O too (ranks wait in the process manager's barrier without
+/// progress for those whose connections still close; MPICH pull request 6596).
 #[test]
 fn isend_without_kernel_copy() {
     for ranks in [2, 4] {
         let job = job("isend", ranks)
             .variable("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
-            .variable("UCX_TLS", "self,tcp");
+            .variable("UCX_TLS", "self,posix");
         job.run().expect_checks(&format!("isend without the kernel's copy on {ranks} ranks"));
     }
 }

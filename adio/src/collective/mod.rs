@@ -61,7 +61,8 @@ impl File {
         let prepared = memory.and_then(|memory| unsafe { self.prepare(direction, position, true, &memory) });
         let number = self.next_number();
         let access = prepared.map(|prepared| prepared.access);
-        self.queue.push(Operation::new(self.tools(), number, direction, access))
+        let operation = Operation::new(self.tools(), number, direction, access);
+        self.queue.push(operation.counted(Arc::clone(&self.calls)))
     }
 
     pub(crate) fn together(

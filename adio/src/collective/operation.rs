@@ -12,6 +12,7 @@ use capulet_sieve::{
 
 use crate::agree::{Ballot, Count, Vote};
 use crate::error::{Error, Result};
+use crate::stats::Calls;
 use crate::transfer::Outcome;
 
 /// What an operation works with: the open file, and what was in force when the operation began.
@@ -101,6 +102,8 @@ pub(crate) struct Operation {
     tools: Tools,
     number: u64,
     direction: Direction,
+    /// Where its bytes are counted, if it does so itself.
+    calls: Option<Arc<Calls>>,
     stage: Stage,
 }
 
@@ -113,7 +116,7 @@ impl fmt::Debug for Operation {
 impl Operation {
     /// Operation `number` of its file. Nothing is sent yet.
     pub(crate) fn new(tools: Tools, number: u64, direction: Direction, access: Result<Access>) -> Self {
-        Self { tools, number, direction, stage: Stage::Waiting(access) }
+        Self { tools, number, direction, calls: None, stage: Stage::Waiting(access) }
     }
 
     /// An operation on which the ranks have agreed already.
@@ -124,9 +127,15 @@ impl Operation {
         access: Access,
         agreed: Agreed,
     ) -> Self {
-        let mut operation = Self { tools, number, direction, stage: Stage::Done(Outcome::default()) };
+        let mut operation =
+            Self { tools, number, direction, calls: None, stage: Stage::Done(Outcome::default()) };
         operation.stage = operation.plan(access, agreed);
         operation
+    }
+
+    /// The same, and its bytes are counted when it is over.
+    pub(crate) fn counted(self, calls: Arc<Calls>) -> Self {
+        Self { calls: Some(calls), ..self }
     }
 
     /// What the ranks of the node know it by: never 0, and no two that are under way have the same.
@@ -158,7 +167,15 @@ impl Operation {
     /// What came of it, once it is done.
     pub(crate) fn outcome(self) -> Outcome {
         match self.stage {
-            Stage::Done(outcome) => outcome,
+            Stage::Done(outcome) => {
+                if let Some(calls) = self.calls {
+                    calls.moved(self.direction, outcome.bytes);
+                }
+                if let Some(error) = &outcome.error {
+                    tracing::debug!(%error, number = self.number, "access failed");
+                }
+                outcome
+            }
             _ => Outcome::failed(Error::Unsupported { what: "the outcome of an operation under way" }),
         }
     }

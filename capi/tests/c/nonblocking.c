@@ -192,7 +192,42 @@ static void wrong_on_one_rank(MPI_File file)
     CHECK_CLASS(MPI_ERR_ARG, MPI_Wait(&request, &status));
     CHECK_OK(MPI_File_iwrite_at_all(file, 0, cells[0], CELLS, MPI_INT, &request));
     wait_for(&request);
+    /* nowhere to put a request, on one rank: that rank is told at once, the others where they wait */
+    int told = class_of(MPI_File_iwrite_at_all(file, 0, cells[0], CELLS, MPI_INT, rank == bad ? NULL : &request));
+    CHECK(told == (rank == bad ? MPI_ERR_ARG : MPI_SUCCESS));
+    if (rank != bad)
+        CHECK_CLASS(MPI_ERR_ARG, MPI_Wait(&request, MPI_STATUS_IGNORE));
+    CHECK_OK(MPI_File_iwrite_at_all(file, 0, cells[0], CELLS, MPI_INT, &request));
+    wait_for(&request);
     CHECK_CLASS(MPI_ERR_FILE, MPI_File_iwrite_all(MPI_FILE_NULL, cells[0], CELLS, MPI_INT, &request));
+}
+
+/* A file is opened, with larger windows, while operations are under way: by half of the ranks before they wait, by the others after. */
+static void around_an_open(MPI_File file, const char *name)
+{
+    MPI_Request requests[IN_FLIGHT];
+    MPI_File other;
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "cb_buffer_size", "4194304");
+    for (int i = 0; i < IN_FLIGHT; i++) {
+        fill(cells[i], 90 + i);
+        CHECK_OK(MPI_File_iwrite_at_all(file, (MPI_Offset)i * CELLS, cells[i], CELLS, MPI_INT, &requests[i]));
+    }
+    if (rank % 2 == 1)
+        wait_in_own_order(requests, IN_FLIGHT);
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, info, &other));
+    if (rank % 2 == 0)
+        wait_in_own_order(requests, IN_FLIGHT);
+    /* nothing is under way any more: windows grow now */
+    CHECK_OK(MPI_File_set_view(other, 4 * rank, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
+    CHECK_OK(MPI_File_write_at_all(other, 0, cells[0], 1, MPI_INT, MPI_STATUS_IGNORE));
+    CHECK_OK(MPI_File_close(&other));
+    for (int i = 0; i < IN_FLIGHT; i++) {
+        CHECK_OK(MPI_File_read_at_all(file, (MPI_Offset)i * CELLS, cells[i], CELLS, MPI_INT, MPI_STATUS_IGNORE));
+        CHECK(is_full(cells[i], 90 + i));
+    }
+    MPI_Info_free(&info);
 }
 
 /* Freed before it is over: it goes on, and closing waits for it. */
@@ -236,7 +271,7 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    char second[4096];
+    char second[4096], third[4096];
     snprintf(second, sizeof second, "%s.second", argv[1]);
     MPI_File files[2] = {open_dealt(argv[1]), open_dealt(second)};
     many_in_flight(files[0]);
@@ -247,6 +282,8 @@ int main(int argc, char **argv)
     inside_a_receive(files[1]);
 #endif
     wrong_on_one_rank(files[0]);
+    snprintf(third, sizeof third, "%s.third", argv[1]);
+    around_an_open(files[0], third);
     CHECK_OK(MPI_File_close(&files[0]));
     CHECK_OK(MPI_File_close(&files[1]));
     freed(argv[1]);

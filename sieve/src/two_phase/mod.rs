@@ -145,8 +145,8 @@ impl NodeTeam {
 
 /// Carries out one rank's part of a collective access, together with all ranks of its node. Every rank of the node
 /// must call it, those with nothing to move too. `first` is the lowest file offset that any rank of the node needs,
-/// `u64::MAX` if none does, the same on all of them; among several nodes, that any rank of all of them needs. Blocks for the storage and the other ranks, and keeps MPI
-/// progressing while it waits.
+/// `u64::MAX` if none does, the same on all of them; among several nodes, that any rank of all of them needs. Blocks for the
+/// storage and the other ranks, and keeps MPI progressing while it waits.
 ///
 /// # Panics
 /// If `access` is not monotone: the planner never lets one come here.

@@ -13,6 +13,9 @@ use super::between::Area;
 use crate::access::{Access, FileSide};
 use crate::marks::Marker;
 
+/// What the areas of a node's ranks hold in all: with its head, a message of less than 1 GiB.
+const AREAS_BYTES_MAX: usize = (1 << 30) - (1 << 16);
+
 /// One aggregator's window in one round.
 #[derive(Debug, Clone)]
 pub(super) struct Window<'a> {
@@ -79,7 +82,9 @@ impl NodeTeam {
         let turn = if direction == Direction::Read { turn } else { 0 };
         let start = self.shared.data(place).wrapping_add((2 + turn) * self.buffer_bytes);
         let turns = if direction == Direction::Read { 1 } else { 2 };
-        Area { start, bytes: turns * self.buffer_bytes }
+        // All that the ranks have may be for one node, and goes there as one message.
+        let share = AREAS_BYTES_MAX / self.shared.ranks();
+        Area { start, bytes: (turns * self.buffer_bytes).min(share) }
     }
 
     /// Each rank starts at another aggregator, so that two ranks seldom touch the same cache lines at once.
