@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use capulet_datatype::Tiled;
+pub use capulet_plan::side::{BeyondLargestOffset, FileSide};
 
 /// User memory: a layout at an address.
 ///
@@ -39,82 +40,6 @@ impl Memory {
     }
 }
 
-/// The bytes of an access do not fit the offsets of a file (2^63 - 1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the access reaches beyond the largest file offset")]
-pub struct BeyondLargestOffset;
-
-/// Where the bytes of an access lie in the file.
-#[derive(Debug, Clone)]
-pub(crate) struct FileSide {
-    file: Tiled,
-    displacement_bytes: i64,
-    file_start: u64,
-    bytes: u64,
-}
-
-impl FileSide {
-    /// `bytes` bytes from byte `file_start` of the stream of `file` on, whose offsets count from `displacement_bytes`. None
-    /// if that is not a stream of places of a file, in order.
-    pub(crate) fn new(file: Tiled, displacement_bytes: i64, file_start: u64, bytes: u64) -> Option<Self> {
-        let lowest = i128::from(displacement_bytes) + i128::from(file.true_lb());
-        let end = i128::from(displacement_bytes) + i128::from(file.true_ub());
-        let fits = file_start.checked_add(bytes).is_some_and(|end| end <= file.size());
-        let is_file = lowest >= 0 && end <= i128::from(i64::MAX);
-        (fits && is_file && file.is_monotone()).then_some(Self {
-            file,
-            displacement_bytes,
-            file_start,
-            bytes,
-        })
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    pub(crate) fn file(&self) -> &Tiled {
-        &self.file
-    }
-
-    pub(crate) fn displacement_bytes(&self) -> i64 {
-        self.displacement_bytes
-    }
-
-    pub(crate) fn file_start(&self) -> u64 {
-        self.file_start
-    }
-
-    pub(crate) fn offset_of(&self, at: u64) -> u64 {
-        debug_assert!(at < self.bytes);
-        (self.displacement_bytes + self.file.offset_of(self.file_start + at)) as u64
-    }
-
-    pub(crate) fn bytes_below(&self, offset: u64) -> u64 {
-        let relative = i128::from(offset) - i128::from(self.displacement_bytes);
-        let Ok(relative) = i64::try_from(relative) else {
-            return if relative > 0 { self.bytes } else { 0 };
-        };
-        self.file.bytes_below(relative).saturating_sub(self.file_start).min(self.bytes)
-    }
-
-    /// The bytes of the access, counted from its start, that lie in `file` and at or after byte `from`.
-    pub(crate) fn within(&self, file: &Range<u64>, from: u64) -> Range<u64> {
-        let start = self.bytes_below(file.start).max(from);
-        start..self.bytes_below(file.end).max(start)
-    }
-
-    pub(crate) fn grain(&self) -> u64 {
-        if self.bytes == 0 {
-            return 0;
-        }
-        // Runs lie at multiples of the granule, but for those that the ends of the access tear.
-        let first = self.file_start > 0 || self.bytes < self.file.size();
-        let torn = if first { self.offset_of(0) | (self.offset_of(self.bytes - 1) + 1) } else { 0 };
-        self.file.granule() | self.displacement_bytes as u64 | torn
-    }
-}
-
 /// One rank's part of an access.
 #[derive(Debug, Clone)]
 pub struct Access {
@@ -139,37 +64,18 @@ impl Access {
         bytes: u64,
     ) -> Result<Self, BeyondLargestOffset> {
         assert!(memory.tiled.size() >= bytes, "memory holds fewer bytes than the access moves");
-        let layout = filetype.layout().clone();
-        let tile_bytes = layout.size();
-        if bytes == 0 {
-            let file = Tiled::new(layout, 0).map_err(|_| BeyondLargestOffset)?;
-            let side = FileSide { file, displacement_bytes: 0, file_start: 0, bytes };
-            return Ok(Self { side, memory });
-        }
-        assert!(tile_bytes > 0, "an empty filetype holds no bytes");
-        let last = start.checked_add(bytes - 1).ok_or(BeyondLargestOffset)?;
-        // Whole tiles before the first byte go into the displacement, so that an access inside one tile is
-        // monotone even where tiles overlap (a filetype whose size exceeds its extent).
-        let first_tile = start / tile_bytes;
-        let count = last / tile_bytes - first_tile + 1;
-        let origin = i128::from(displacement_bytes) + i128::from(first_tile) * i128::from(layout.extent());
-        let file = Tiled::new(layout, count).map_err(|_| BeyondLargestOffset)?;
-        if origin + i128::from(file.true_ub()) > i128::from(i64::MAX) || origin > i128::from(i64::MAX) {
-            return Err(BeyondLargestOffset);
-        }
-        let side =
-            FileSide { file, displacement_bytes: origin as i64, file_start: start % tile_bytes, bytes };
+        let side = FileSide::of_view(displacement_bytes, filetype, start, bytes)?;
         Ok(Self { side, memory })
     }
 
     /// Where its bytes lie in the file.
-    pub(crate) fn side(&self) -> &FileSide {
+    pub fn side(&self) -> &FileSide {
         &self.side
     }
 
     /// Bytes to move.
     pub fn bytes(&self) -> u64 {
-        self.side.bytes
+        self.side.bytes()
     }
 
     /// User memory.
@@ -179,22 +85,22 @@ impl Access {
 
     /// The part of the view that the access lies in. Its offsets count from [`Self::displacement_bytes`].
     pub fn file(&self) -> &Tiled {
-        &self.side.file
+        self.side.file()
     }
 
     /// Where the offsets of [`Self::file`] count from, in bytes of the file.
     pub fn displacement_bytes(&self) -> i64 {
-        self.side.displacement_bytes
+        self.side.displacement_bytes()
     }
 
     /// Where the access starts in the stream of [`Self::file`], bytes.
     pub fn file_start(&self) -> u64 {
-        self.side.file_start
+        self.side.file_start()
     }
 
     /// Whether the file offsets of the access never decrease.
     pub fn is_monotone(&self) -> bool {
-        self.side.bytes == 0 || self.side.file.is_monotone()
+        self.side.is_monotone()
     }
 
     /// The file offset of byte `at` of the access (`at < bytes`).
@@ -209,16 +115,7 @@ impl Access {
 
     /// First file offset and one past the last; empty for an access of 0 bytes.
     pub fn span(&self) -> Range<u64> {
-        let side = &self.side;
-        if side.bytes == 0 {
-            return 0..0;
-        }
-        if self.is_monotone() {
-            return side.offset_of(0)..side.offset_of(side.bytes - 1) + 1;
-        }
-        let low = side.displacement_bytes + side.file.true_lb();
-        let high = side.displacement_bytes + side.file.true_ub();
-        low as u64..high as u64
+        self.side.span()
     }
 
     /// A number in which every bit is set that the file offset or the length of any run has: a power of two that divides it
@@ -234,7 +131,12 @@ impl Access {
 
     /// How many runs of the file the access has.
     pub fn run_count(&self) -> u64 {
-        let stream = self.side.file_start..self.side.file_start + self.side.bytes;
-        self.side.file.block_count(stream).unwrap_or(1)
+        self.side.run_count()
+    }
+}
+
+impl AsRef<FileSide> for Access {
+    fn as_ref(&self) -> &FileSide {
+        &self.side
     }
 }

@@ -23,13 +23,12 @@
 pub mod access;
 pub mod counters;
 pub mod independent;
-pub mod marks;
-pub mod plan;
 pub mod two_phase;
 
 pub use access::{Access, Memory};
+pub use capulet_plan::{Agreed, CollectiveMode, Plan, PlanHints, Reason, Summary, choose};
+pub use capulet_plan::{choice as plan, marks};
 pub use counters::Counters;
-pub use plan::{Agreed, CollectiveMode, Plan, PlanHints, Reason, Summary, choose};
 
 use std::sync::Arc;
 

@@ -4,13 +4,11 @@ use capulet_datatype::{Cursor, Run};
 use capulet_drivers::{Batch, Segment, Transfer};
 
 use capulet_drivers::Direction;
+pub use capulet_plan::way::BATCH_TRANSFERS;
 
 use crate::access::Access;
 use crate::counters::Counters;
 use crate::{Target, Transferred};
-
-/// Transfers in one batch. The driver joins what touches, so this is also what bounds memory.
-pub const BATCH_TRANSFERS: usize = 1024;
 
 /// Carries `access` out, piece by piece.
 pub(super) fn run(target: &Target, access: &Access, direction: Direction) -> Transferred {

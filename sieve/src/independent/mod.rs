@@ -13,51 +13,15 @@ pub mod window;
 
 use capulet_atomic::Footprint;
 use capulet_drivers::Direction;
+pub use capulet_plan::Way;
+use capulet_plan::way::WINDOW_BYTES;
 
 use crate::access::Access;
 use crate::{Target, Transferred};
 
-/// What a system call costs that moves no byte, in picoseconds: measured with `pread` of 8 bytes of a file in memory.
-const CALL_PS: u64 = 350_000;
-/// What one more piece of memory costs in a vectored call, in picoseconds.
-const PIECE_PS: u64 = 30_000;
-/// What moving a byte to or from the file costs, in picoseconds: 10 GB/s.
-const MOVE_PS: u64 = 100;
-/// What copying a byte to or from a window costs that lies in the second-level cache, in picoseconds: 20 GB/s.
-const COPY_PS: u64 = 50;
-
-/// Bytes of a window: with what it is copied from or to, half of a second-level cache.
-const WINDOW_BYTES: u64 = 256 * 1024;
-
-/// How one rank's access is carried out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// Piece by piece.
-    List,
-    /// Run of the file by run of the file, gathered from or scattered to memory.
-    Packed,
-    /// Window by window, of the whole span.
-    Window,
-}
-
-/// The way that costs least. With b bytes in f runs of the file, in a span of s bytes, and m runs of memory: list I/O takes f calls
-/// with f + m pieces and moves b bytes; packed, f calls with f pieces, and copies b; a window takes few calls, moves s bytes
-/// and copies b. Pure.
+/// The way that costs least ([`capulet_plan::way::choose`]). Pure.
 pub fn choose(access: &Access, direction: Direction) -> Way {
-    let (bytes, span) = (access.bytes(), access.span());
-    let (file_runs, memory_runs) = (access.run_count(), access.memory_run_count());
-    let cost = |count: u64, each: u64| u128::from(count) * u128::from(each);
-    let runs = cost(file_runs, CALL_PS + PIECE_PS) + cost(bytes, MOVE_PS);
-    let copy = cost(bytes, COPY_PS);
-    let (list, packed) = (runs + cost(memory_runs, PIECE_PS), runs + copy);
-    let window = cost(span.end - span.start, MOVE_PS) + copy;
-    if direction == Direction::Read && access.is_monotone() && file_runs > 3 && window < list.min(packed) {
-        Way::Window
-    } else if packed < list {
-        Way::Packed
-    } else {
-        Way::List
-    }
+    capulet_plan::way::choose(access.side(), access.memory_run_count(), direction)
 }
 
 /// Carries `access` out on this rank alone. Blocks for the storage; makes no MPI call.

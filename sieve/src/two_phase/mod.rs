@@ -34,14 +34,12 @@ use capulet_comm::NodeShared;
 use crate::access::Access;
 use crate::{Direction, Target, Transferred};
 
+pub use capulet_plan::grid::PAGE_BYTES;
+use capulet_plan::grid::{Grid, place_of};
+
 pub use between::{Between, Nodes, decline};
 pub use executor::Operation;
 pub use slots::TURN_SLOT;
-
-/// Windows begin at multiples of this many bytes of the file, or of a stripe.
-pub const PAGE_BYTES: u64 = 4096;
-/// Reads are asked for in units of at least this many bytes.
-const READ_UNIT_BYTES: u64 = 512;
 
 /// The ranks of a node and how they share the work.
 #[derive(Debug, Clone)]
@@ -112,25 +110,16 @@ impl NodeTeam {
     }
 
     fn with_windows(mut self, window_bytes: u64, stripe_bytes: u64, grain: u64) -> Self {
-        let largest = (self.buffer_bytes as u64).max(1);
-        let window_bytes = window_bytes.clamp(1, largest);
-        let window_bytes = if window_bytes < PAGE_BYTES {
-            1 << window_bytes.ilog2()
-        } else {
-            window_bytes - window_bytes % PAGE_BYTES
-        };
-        let whole = stripe_bytes > 0 && window_bytes.is_multiple_of(stripe_bytes);
-        let align_bytes = if whole { stripe_bytes } else { PAGE_BYTES.min(window_bytes) };
-        // Windows begin at whole units, so that a unit is in one window.
-        let unit_bytes =
-            (1_u64 << (grain | align_bytes | PAGE_BYTES | window_bytes).trailing_zeros()).min(window_bytes);
+        let largest = self.buffer_bytes as u64;
+        let grid = Grid::new(window_bytes, largest, stripe_bytes, grain);
+        let Grid { window_bytes, align_bytes, unit_bytes } = grid;
         (self.window_bytes, self.align_bytes, self.unit_bytes) = (window_bytes, align_bytes, unit_bytes);
         self
     }
 
     /// The rank of the node that is aggregator `index`.
     fn rank_of(&self, index: usize) -> usize {
-        index * self.shared.ranks() / self.aggregators
+        place_of(index, self.shared.ranks(), self.aggregators)
     }
 
     /// Which aggregator this rank is, if it is one.
@@ -138,8 +127,14 @@ impl NodeTeam {
         (0..self.aggregators).find(|index| self.rank_of(*index) == self.shared.place())
     }
 
+    /// How windows lie in the file.
+    fn grid(&self) -> Grid {
+        let Self { window_bytes, align_bytes, unit_bytes, .. } = *self;
+        Grid { window_bytes, align_bytes, unit_bytes }
+    }
+
     fn read_unit_bytes(&self) -> u64 {
-        self.unit_bytes.max(READ_UNIT_BYTES.min(self.window_bytes))
+        self.grid().read_unit_bytes()
     }
 }
 

@@ -14,9 +14,6 @@ use crate::Failure;
 use crate::counters::Counters;
 use crate::marks::take_runs;
 
-/// Gaps of up to this many bytes are read through, into the window and never into user memory.
-const BRIDGE_BYTES: u64 = 4096;
-
 /// Windows that are marked, and for a write filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Filled {
@@ -80,7 +77,7 @@ impl Operation {
     /// Marks, and for a write fills, the windows of the round in which `next` is the first byte that is needed; or goes on with
     /// the round that was begun before.
     pub(super) fn begin_round(&mut self, next: u64) {
-        let base = next - next % self.team.align_bytes;
+        let base = self.team.grid().base_of(next);
         let is_first = self.round != Some(base);
         if is_first {
             Counters::add(&self.target.counters.rounds, 1);
@@ -231,10 +228,10 @@ impl Operation {
             tracing::debug!(%error, "window not isolated");
             io.good_end = window.file.start;
         }
-        let read_unit_bytes = self.team.read_unit_bytes();
+        let grid = self.team.grid();
         let (unit, bridge) = match self.direction {
-            Direction::Write => (self.team.unit_bytes, 0),
-            Direction::Read => (read_unit_bytes, BRIDGE_BYTES / read_unit_bytes),
+            Direction::Write => (grid.unit_bytes, 0),
+            Direction::Read => (grid.read_unit_bytes(), grid.read_bridge_units()),
         };
         // the last unit of the largest file offset must not reach beyond it
         let window_bytes = (window.file.end.min(i64::MAX as u64)).saturating_sub(window.file.start);

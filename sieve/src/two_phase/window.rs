@@ -3,15 +3,13 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
-use std::convert::Infallible;
-
-use capulet_datatype::{BlockIndexed, Contig, Flow, Indexed, LeafVisitor, TypedCopy, Vector, visit};
+use capulet_datatype::TypedCopy;
 use capulet_drivers::Direction;
 
 use super::NodeTeam;
 use super::between::Area;
 use crate::access::{Access, FileSide};
-use crate::marks::Marker;
+use crate::marks::mark_side;
 
 /// What the areas of a node's ranks hold in all: with its head, a message of less than 1 GiB.
 const AREAS_BYTES_MAX: usize = (1 << 30) - (1 << 16);
@@ -103,12 +101,7 @@ pub(super) fn place_in(side: &FileSide, window: &Window<'_>) -> *mut u8 {
 
 /// Marks the units of the window that hold bytes of `part`, which lies in it. True if another had marked one of them.
 pub(super) fn mark_in(side: &FileSide, window: &Window<'_>, part: &Range<u64>, unit_bytes: u64) -> bool {
-    let stream = side.file_start() + part.start..side.file_start() + part.end;
-    let origin = side.displacement_bytes() - window.file.start as i64;
-    let mut marks = Marks { marker: Marker::new(window.map), origin, unit_bytes };
-    let visited = visit(side.file(), stream, &mut marks);
-    debug_assert!(visited.is_ok(), "the part lies in the view");
-    marks.marker.finish()
+    mark_side(side, window.map, window.file.start, part, unit_bytes)
 }
 
 /// One rank's part of an access, and how its bytes get to windows and back.
@@ -162,60 +155,5 @@ impl Part {
                 Direction::Read => self.copy.run(file, file_start, memory, part.start, bytes),
             }
         };
-    }
-}
-
-/// Marks leaves. Each begins at or after `-origin`.
-struct Marks<'a> {
-    marker: Marker<'a>,
-    /// What offsets of the view lie in the window.
-    origin: i64,
-    /// A power of two.
-    unit_bytes: u64,
-}
-
-impl Marks<'_> {
-    #[inline]
-    fn mark(&mut self, offset: i64, bytes: u64) {
-        let start = (self.origin + offset) as u64;
-        let shift = self.unit_bytes.trailing_zeros();
-        self.marker.mark(start >> shift..((start + bytes - 1) >> shift) + 1);
-    }
-}
-
-impl LeafVisitor for Marks<'_> {
-    type Break = Infallible;
-
-    fn contig(&mut self, leaf: Contig) -> Flow<Infallible> {
-        self.mark(leaf.offset, leaf.bytes);
-        Flow::Continue
-    }
-
-    fn vector(&mut self, leaf: Vector) -> Flow<Infallible> {
-        let (stride, block) = (leaf.stride_bytes as u64, leaf.block_bytes);
-        let unit = self.unit_bytes;
-        let start = (self.origin + leaf.offset) as u64;
-        if leaf.stride_bytes > 0 && stride < block + unit && stride >= block {
-            // Gaps are less than a unit: there is a byte in each.
-            self.mark(leaf.offset, (leaf.count - 1) * stride + block);
-        } else if leaf.stride_bytes > 0 && stride >= block && (start | stride | block).is_multiple_of(unit) {
-            self.marker.mark_row(start / unit, leaf.count, block / unit, stride / unit);
-        } else {
-            leaf.runs().for_each(|run| self.mark(run.offset, run.bytes));
-        }
-        Flow::Continue
-    }
-
-    fn block_indexed(&mut self, leaf: BlockIndexed<'_>) -> Flow<Infallible> {
-        leaf.displacements.iter().for_each(|at| self.mark(leaf.origin + at, leaf.block_bytes));
-        Flow::Continue
-    }
-
-    fn indexed(&mut self, leaf: Indexed<'_>) -> Flow<Infallible> {
-        leaf.displacements
-            .iter()
-            .zip(leaf.lengths)
-            .for_each(|(at, bytes)| self.mark(leaf.origin + at, *bytes));
-        Flow::Continue
     }
 }

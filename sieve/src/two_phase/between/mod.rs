@@ -14,6 +14,7 @@ mod section;
 use std::sync::Arc;
 
 use capulet_comm::{Backoff, Leaders, work};
+use capulet_plan::grid::are_in_order;
 
 pub(super) use line::Lanes;
 pub(super) use outgoing::{Area, Outgoing};
@@ -124,7 +125,7 @@ impl Survey {
     /// Two neighboring parts, the lower nodes on the left.
     fn join(left: Lanes, right: Lanes) -> Lanes {
         let (left, right) = (Self::of_lanes(left), Self::of_lanes(right));
-        let apart = left.first == u64::MAX || right.first == u64::MAX || left.end <= right.first;
+        let apart = are_in_order(&(left.first..left.end), &(right.first..right.end));
         let joined = Self {
             first: left.first.min(right.first),
             end: left.end.max(right.end),

@@ -15,16 +15,9 @@ use std::sync::Arc;
 
 use capulet_datatype::{Datatype, Layout, Tiled};
 
-use crate::access::FileSide;
+pub(super) use capulet_plan::wire::{HEADER_BYTES, RunWriter, VIEW_BYTES_MAX, encode_view};
 
-/// Bytes of a section before its description.
-pub(super) const HEADER_BYTES: usize = 28;
-/// Bytes of a view's description before its layout.
-const VIEW_HEAD_BYTES: usize = 32;
-/// The longest description of a view. Decoding may take a thousand times its memory.
-pub(super) const VIEW_BYTES_MAX: usize = 4096;
-/// The longest encoding of one run.
-pub(super) const RUN_BYTES_MAX: usize = 20;
+use crate::access::FileSide;
 
 /// What is wrong with a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,23 +124,6 @@ impl<'a> Iterator for Sections<'a> {
     }
 }
 
-/// The description of a view. None if it is longer than `bytes_max`: then runs are sent where they are needed.
-pub(super) fn encode_view(side: &FileSide, bytes_max: usize) -> Option<Vec<u8>> {
-    let layout = side.file().layout();
-    // A long list is not even written down.
-    if layout.heap_bytes() > 8 * bytes_max {
-        return None;
-    }
-    let layout = layout.to_wire().ok()?;
-    let mut encoded = Vec::with_capacity(VIEW_HEAD_BYTES + layout.len());
-    encoded.extend_from_slice(&side.displacement_bytes().to_le_bytes());
-    for number in [side.file_start(), side.bytes(), side.file().count()] {
-        encoded.extend_from_slice(&number.to_le_bytes());
-    }
-    encoded.extend_from_slice(&layout);
-    (encoded.len() <= bytes_max).then_some(encoded)
-}
-
 /// The view of a description, and the wire form of its layout. `layout_of` decodes the layout, or finds it.
 pub(super) fn decode_view(
     description: &[u8],
@@ -167,51 +143,6 @@ pub(super) fn decode_view(
 pub(super) fn decode_layout(wire: &[u8]) -> Result<Arc<Layout>, Malformed> {
     let datatype = Datatype::from_wire(wire).map_err(|_| Malformed("the layout of a view"))?;
     Ok(datatype.layout().clone())
-}
-
-/// Writes runs down, in units from `origin` on.
-#[derive(Debug)]
-pub(super) struct RunWriter {
-    encoded: Vec<u8>,
-    /// Where the last run ends, and whether it can be longer.
-    end: u64,
-    open: Option<(u64, u64)>,
-    unit_bytes: u64,
-}
-
-impl RunWriter {
-    pub(super) fn new(origin: u64, unit_bytes: u64) -> Self {
-        Self { encoded: Vec::new(), end: origin, open: None, unit_bytes }
-    }
-
-    /// How long the description may be with one run more.
-    pub(super) fn bytes_with_one_more(&self) -> usize {
-        self.encoded.len() + 2 * RUN_BYTES_MAX
-    }
-
-    /// Adds a run of the file. Runs come in order.
-    pub(super) fn push(&mut self, offset: u64, bytes: u64) {
-        match &mut self.open {
-            Some((start, len)) if *start + *len == offset => *len += bytes,
-            _ => {
-                self.close();
-                self.open = Some((offset, bytes));
-            }
-        }
-    }
-
-    fn close(&mut self) {
-        if let Some((offset, bytes)) = self.open.take() {
-            push_number(&mut self.encoded, (offset - self.end) / self.unit_bytes);
-            push_number(&mut self.encoded, bytes / self.unit_bytes);
-            self.end = offset + bytes;
-        }
-    }
-
-    pub(super) fn finish(mut self) -> Vec<u8> {
-        self.close();
-        self.encoded
-    }
 }
 
 /// The runs of a description, as ranges of the file. Ends at the first that is not within `domain`.
@@ -260,14 +191,6 @@ impl Iterator for Runs<'_> {
     fn next(&mut self) -> Option<Range<u64>> {
         self.next_run()
     }
-}
-
-fn push_number(encoded: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        encoded.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    encoded.push(number as u8);
 }
 
 fn take_number(rest: &mut &[u8]) -> Option<u64> {
@@ -395,7 +318,7 @@ mod tests {
                 .collect();
             let mut writer = RunWriter::new(origin, unit);
             for run in &places {
-                prop_assert!(writer.bytes_with_one_more() >= writer.encoded.len() + 2);
+                prop_assert!(writer.bytes_with_one_more() >= writer.encoded_bytes() + 2);
                 // in two parts, as a cursor may give them
                 writer.push(run.start, unit);
                 if run.end > run.start + unit {

@@ -1,7 +1,12 @@
 //! A map of marked units in a window: one bit for each unit, set by many ranks at once, read and cleared by one.
 
+use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use capulet_datatype::{BlockIndexed, Contig, Flow, Indexed, LeafVisitor, Vector, visit};
+
+use crate::side::FileSide;
 
 /// Sets bits of a shared map. Neighbouring marks are gathered, so that 64 units cost one atomic operation.
 #[derive(Debug)]
@@ -121,6 +126,78 @@ pub fn take_runs(words: &[AtomicU64], bridge: u64, mut found: impl FnMut(Range<u
     }
     if let Some(last) = open {
         found(last);
+    }
+}
+
+/// Marks the units, of a window that begins at `window_start` of the file, that hold bytes of `part`, which lies in it and counts
+/// from the start of the access. `unit_bytes` is a power of two. True if another had marked one of them.
+pub fn mark_side(
+    side: &FileSide,
+    words: &[AtomicU64],
+    window_start: u64,
+    part: &Range<u64>,
+    unit_bytes: u64,
+) -> bool {
+    let stream = side.file_start() + part.start..side.file_start() + part.end;
+    let origin = side.displacement_bytes() - window_start as i64;
+    let mut marks = Marks { marker: Marker::new(words), origin, unit_bytes };
+    let visited = visit(side.file(), stream, &mut marks);
+    debug_assert!(visited.is_ok(), "the part lies in the view");
+    marks.marker.finish()
+}
+
+/// Marks leaves. Each begins at or after `-origin`.
+struct Marks<'a> {
+    marker: Marker<'a>,
+    /// What offsets of the view lie in the window.
+    origin: i64,
+    /// A power of two.
+    unit_bytes: u64,
+}
+
+impl Marks<'_> {
+    #[inline]
+    fn mark(&mut self, offset: i64, bytes: u64) {
+        let start = (self.origin + offset) as u64;
+        let shift = self.unit_bytes.trailing_zeros();
+        self.marker.mark(start >> shift..((start + bytes - 1) >> shift) + 1);
+    }
+}
+
+impl LeafVisitor for Marks<'_> {
+    type Break = Infallible;
+
+    fn contig(&mut self, leaf: Contig) -> Flow<Infallible> {
+        self.mark(leaf.offset, leaf.bytes);
+        Flow::Continue
+    }
+
+    fn vector(&mut self, leaf: Vector) -> Flow<Infallible> {
+        let (stride, block) = (leaf.stride_bytes as u64, leaf.block_bytes);
+        let unit = self.unit_bytes;
+        let start = (self.origin + leaf.offset) as u64;
+        if leaf.stride_bytes > 0 && stride < block + unit && stride >= block {
+            // Gaps are less than a unit: there is a byte in each.
+            self.mark(leaf.offset, (leaf.count - 1) * stride + block);
+        } else if leaf.stride_bytes > 0 && stride >= block && (start | stride | block).is_multiple_of(unit) {
+            self.marker.mark_row(start / unit, leaf.count, block / unit, stride / unit);
+        } else {
+            leaf.runs().for_each(|run| self.mark(run.offset, run.bytes));
+        }
+        Flow::Continue
+    }
+
+    fn block_indexed(&mut self, leaf: BlockIndexed<'_>) -> Flow<Infallible> {
+        leaf.displacements.iter().for_each(|at| self.mark(leaf.origin + at, leaf.block_bytes));
+        Flow::Continue
+    }
+
+    fn indexed(&mut self, leaf: Indexed<'_>) -> Flow<Infallible> {
+        leaf.displacements
+            .iter()
+            .zip(leaf.lengths)
+            .for_each(|(at, bytes)| self.mark(leaf.origin + at, *bytes));
+        Flow::Continue
     }
 }
 

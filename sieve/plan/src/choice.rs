@@ -5,7 +5,7 @@
 
 use capulet_drivers::Direction;
 
-use crate::access::Access;
+use crate::side::FileSide;
 
 /// The average run, in bytes, from which on each rank moves its own runs: a system call costs less than a copy then.
 pub const LARGE_RUN_BYTES: u64 = 64 * 1024;
@@ -46,21 +46,22 @@ pub struct Summary {
     pub runs: u64,
     /// Whether offsets never decrease.
     pub monotone: bool,
-    /// What [`Access::grain`] says.
+    /// What [`FileSide::grain`] says.
     pub grain: u64,
 }
 
 impl Summary {
     /// Sums an access up.
-    pub fn of(access: &Access) -> Self {
-        let span = access.span();
+    pub fn of(access: &impl AsRef<FileSide>) -> Self {
+        let side = access.as_ref();
+        let span = side.span();
         Self {
             first: span.start,
             end: span.end,
-            bytes: access.bytes(),
-            runs: access.run_count(),
-            monotone: access.is_monotone(),
-            grain: access.grain(),
+            bytes: side.bytes(),
+            runs: side.run_count(),
+            monotone: side.is_monotone(),
+            grain: side.grain(),
         }
     }
 

@@ -1,0 +1,72 @@
+//! How the windows of a round lie in the file.
+
+use std::ops::Range;
+
+/// Windows begin at multiples of this many bytes of the file, or of a stripe.
+pub const PAGE_BYTES: u64 = 4096;
+/// Reads are asked for in units of at least this many bytes.
+const READ_UNIT_BYTES: u64 = 512;
+/// Gaps of up to this many bytes are read through, into the window and never into user memory.
+const BRIDGE_BYTES: u64 = 4096;
+
+/// The windows of the rounds of one access: equal, next to each other, from where the round begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grid {
+    /// Bytes of a window.
+    pub window_bytes: u64,
+    /// Rounds begin at multiples of it.
+    pub align_bytes: u64,
+    /// Bytes that one mark stands for in a write: a power of two that divides whatever a rank has.
+    pub unit_bytes: u64,
+}
+
+impl Grid {
+    /// Windows of at most `window_bytes` and `largest_bytes`, that begin at whole stripes where a window holds whole stripes.
+    /// `grain` has every bit that any rank's file offsets or run lengths have.
+    pub fn new(window_bytes: u64, largest_bytes: u64, stripe_bytes: u64, grain: u64) -> Self {
+        let window_bytes = window_bytes.clamp(1, largest_bytes.max(1));
+        let window_bytes = if window_bytes < PAGE_BYTES {
+            1 << window_bytes.ilog2()
+        } else {
+            window_bytes - window_bytes % PAGE_BYTES
+        };
+        let whole = stripe_bytes > 0 && window_bytes.is_multiple_of(stripe_bytes);
+        let align_bytes = if whole { stripe_bytes } else { PAGE_BYTES.min(window_bytes) };
+        // Windows begin at whole units, so that a unit is in one window.
+        let unit_bytes =
+            (1_u64 << (grain | align_bytes | PAGE_BYTES | window_bytes).trailing_zeros()).min(window_bytes);
+        Self { window_bytes, align_bytes, unit_bytes }
+    }
+
+    /// Where the round begins whose first byte that is needed is `next`.
+    pub fn base_of(&self, next: u64) -> u64 {
+        next - next % self.align_bytes
+    }
+
+    /// The bytes of the file that window `number` of the round at `base` is for.
+    pub fn window(&self, base: u64, number: u64) -> Range<u64> {
+        let start = base.saturating_add(self.window_bytes.saturating_mul(number));
+        start..start.saturating_add(self.window_bytes)
+    }
+
+    /// Bytes that one mark stands for in a read.
+    pub fn read_unit_bytes(&self) -> u64 {
+        self.unit_bytes.max(READ_UNIT_BYTES.min(self.window_bytes))
+    }
+
+    /// Gaps of up to so many units are read through.
+    pub fn read_bridge_units(&self) -> u64 {
+        BRIDGE_BYTES / self.read_unit_bytes()
+    }
+}
+
+/// The place of the rank, of `ranks` of a node, that is number `index` of its `aggregators`.
+pub fn place_of(index: usize, ranks: usize, aggregators: usize) -> usize {
+    index * ranks / aggregators
+}
+
+/// Whether the bytes of one part of the nodes lie before all of those of the nodes after it; so too where one has none. If it
+/// holds from the first node to the last, the nodes have nothing to exchange.
+pub fn are_in_order(before: &Range<u64>, after: &Range<u64>) -> bool {
+    before.is_empty() || after.is_empty() || before.end <= after.start
+}
