@@ -175,6 +175,10 @@ impl Program {
             // SAFETY: the caller's promise.
             return unsafe { self.rows(level, at, n, run) };
         }
+        if level == 1 {
+            // SAFETY: the caller's promise.
+            return unsafe { kernel::row(at.source, at.target, self.block, NestDim { n, ..self.dims[0] }) };
+        }
         let mut dims: SmallVec<[NestDim; 4]> = SmallVec::from_slice(&self.dims[..level]);
         dims[level - 1].n = n;
         let dims = if n == 1 { &dims[..level - 1] } else { &dims[..] };

@@ -35,9 +35,13 @@ mod x86;
 use super::nest::NestDim;
 use crate::lists::{Displacements, Runs};
 pub(super) use bits::Bits;
+use fixed::Exact;
 
 /// Runs of at least so many bytes are copied otherwise than by the C library.
 pub(super) const LONG_RUN_BYTES: u64 = stream::STRING_MIN_BYTES as u64;
+
+/// Fewer blocks of a register or less are copied faster than kernels are called.
+const FEW: u64 = 8;
 
 /// Where the blocks of one side lie, in bytes from its base address.
 pub(super) trait Places: Copy {
@@ -126,6 +130,23 @@ pub(super) fn target_at(base: *mut u8, offset: i64) -> *mut u8 {
 pub(super) unsafe fn nest_at(source: *const u8, target: *mut u8, block: u64, dims: &[NestDim]) {
     // SAFETY: the caller's promise, handed on unchanged.
     unsafe { schedule::nest(level::table(), source, target, block, dims) };
+}
+
+/// Copies the blocks of one dimension: as [`nest_at`], without a call for a few short ones.
+///
+/// # Safety
+/// As [`nest_at`].
+#[inline]
+pub(super) unsafe fn row(source: *const u8, target: *mut u8, block: u64, dim: NestDim) {
+    // SAFETY: the caller's promise, handed on unchanged; the movers are of the length that is matched.
+    unsafe {
+        match block {
+            4 if dim.n < FEW => rows::exchange_row(Exact::<4>, source, target, &dim),
+            8 if dim.n < FEW => rows::exchange_row(Exact::<8>, source, target, &dim),
+            16 if dim.n < FEW => rows::exchange_row(Exact::<16>, source, target, &dim),
+            _ => schedule::nest(level::table(), source, target, block, &[dim]),
+        }
+    }
 }
 
 /// Copies to consecutive bytes of `target` the units that the bits tell of.

@@ -257,7 +257,7 @@ unsafe fn unpack_row<M: Mover>(mover: M, source: *const u8, target: *mut u8, n: 
 /// # Safety
 /// The blocks of the row must be readable and writable at their places.
 #[inline(always)]
-unsafe fn exchange_row<M: Mover>(mover: M, source: *const u8, target: *mut u8, dim: &NestDim) {
+pub(super) unsafe fn exchange_row<M: Mover>(mover: M, source: *const u8, target: *mut u8, dim: &NestDim) {
     let (mut from, mut to) = (source, target);
     for _ in 0..dim.n {
         // SAFETY: this block of both sides.

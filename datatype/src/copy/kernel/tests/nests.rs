@@ -81,6 +81,26 @@ fn rows_of_units_of_every_length_and_misalignment() {
 }
 
 #[test]
+fn few_blocks_without_a_kernel_and_many_with_one() {
+    let mut arena = Arena::new(1 << 16);
+    for block in [1_u64, 4, 8, 12, 16, 24] {
+        let size = block as i64;
+        for (source, target) in [(2 * size, size), (size, -(size + 3)), (-3 * size, 5 * size), (0, size)] {
+            for n in 1..=10 {
+                let dim = NestDim { n, source, target };
+                for at in [Placement::Start(n as usize), Placement::End] {
+                    let case = format!("blocks of {block} in {dim:?}");
+                    arena.check(&moves(block, &[dim]), at, &case, |source, target| {
+                        // SAFETY: the arena has the bytes of all moves, which are those of the row; its sides are apart.
+                        unsafe { super::super::row(source, target, block, dim) };
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn source_blocks_may_be_read_more_than_once() {
     let mut arena = Arena::new(1 << 16);
     for block in [1, 4, 8, 12, 64] {
