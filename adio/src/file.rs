@@ -29,6 +29,8 @@ pub struct File {
     pub(crate) operations: AtomicU64,
     pub(crate) path: PathBuf,
     pub(crate) mode: AccessMode,
+    /// The processor names of the nodes' leaders, if a hint names hosts.
+    pub(crate) node_names: Vec<String>,
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) storage: Arc<dyn DriverFile>,
     pub(crate) isolation: Arc<dyn Isolation>,
@@ -68,7 +70,7 @@ impl File {
     pub fn info(&self) -> Vec<(String, String)> {
         let hints = self.state().hints.clone();
         hints.pairs(&InForce {
-            aggregators: self.aggregator_count(&hints),
+            aggregators: self.aggregators(&hints).iter().map(|count| u64::from(*count)).sum(),
             driver_name: self.driver.name(),
             caps: self.storage.caps(),
             layout: self.storage.layout(),
@@ -106,15 +108,9 @@ impl File {
         Arc::new(NonAtomic)
     }
 
-    pub(crate) fn node_aggregators(&self, hints: &Hints) -> usize {
-        let node = self.group.node();
-        hints.aggregators_of_node(node.size(), node.node_count())
-    }
-
-    fn aggregator_count(&self, hints: &Hints) -> u64 {
-        let node = self.group.node();
-        let all = u64::from(self.group.size());
-        (self.node_aggregators(hints) as u64 * node.node_count() as u64).min(all)
+    /// How many aggregators each node has when nodes exchange.
+    pub(crate) fn aggregators(&self, hints: &Hints) -> Vec<u32> {
+        hints.aggregators_by_node(&self.node_names, &self.group.node().sizes)
     }
 }
 

@@ -8,6 +8,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use capulet_drivers::{Caps, FileLayout};
 use capulet_sieve::{CollectiveMode, PlanHints};
 
+use crate::aggregators::{ConfigList, aggregators_by_node};
+
 /// Default bytes of each aggregator's window: small enough to stay in cache between copy and write.
 pub const WINDOW_BYTES: u64 = 1 << 20;
 /// The largest window that a hint can ask for. It lies in shared memory, once for each rank of a node.
@@ -18,8 +20,10 @@ pub const WINDOW_BYTES_MAX: u64 = 1 << 30;
 pub struct Hints {
     /// `cb_buffer_size`: bytes of each aggregator's window.
     pub window_bytes: u64,
-    /// `cb_nodes`: aggregators asked for, over all nodes; 0 means every rank.
+    /// `cb_nodes`: aggregators asked for, over all nodes; 0 means as many as `config_list` has.
     pub aggregators: u64,
+    /// `cb_config_list`: on which nodes, and how many on each. Fixed when the file is opened.
+    pub config_list: ConfigList,
     /// `romio_cb_read`.
     pub read: CollectiveMode,
     /// `romio_cb_write`.
@@ -58,6 +62,7 @@ impl Default for Hints {
         Self {
             window_bytes: WINDOW_BYTES,
             aggregators: 0,
+            config_list: ConfigList::default(),
             read: CollectiveMode::Automatic,
             write: CollectiveMode::Automatic,
             stripe_bytes: 0,
@@ -92,6 +97,10 @@ impl Hints {
                 }
             }
             "cb_nodes" => self.aggregators = number.unwrap_or(self.aggregators),
+            "cb_config_list" => match value.parse() {
+                Ok(list) => self.config_list = list,
+                Err(error) => tracing::debug!(value, %error, "cb_config_list ignored"),
+            },
             "romio_cb_read" => self.read = parse_mode(value).unwrap_or(self.read),
             "romio_cb_write" => self.write = parse_mode(value).unwrap_or(self.write),
             "striping_unit" => self.stripe_bytes = number.unwrap_or(self.stripe_bytes),
@@ -126,12 +135,9 @@ impl Hints {
         hasher.finish()
     }
 
-    /// How many of the `node_ranks` ranks of a node aggregate, on one of `node_count` nodes.
-    pub fn aggregators_of_node(&self, node_ranks: usize, node_count: usize) -> usize {
-        match self.aggregators {
-            0 => node_ranks,
-            asked => (asked as usize).div_ceil(node_count.max(1)).clamp(1, node_ranks),
-        }
+    /// How many aggregators each node has: see [`aggregators_by_node`].
+    pub(crate) fn aggregators_by_node(&self, names: &[String], node_ranks: &[u32]) -> Vec<u32> {
+        aggregators_by_node(self.aggregators, &self.config_list, names, node_ranks)
     }
 
     /// The hints in force, as `MPI_File_get_info` answers them.
@@ -140,7 +146,7 @@ impl Hints {
         let mut pairs = vec![
             ("cb_buffer_size", self.window_bytes.to_string()),
             ("cb_nodes", force.aggregators.to_string()),
-            ("cb_config_list", "*:*".to_owned()),
+            ("cb_config_list", self.config_list.to_string()),
             ("romio_cb_read", mode_name(self.read).to_owned()),
             ("romio_cb_write", mode_name(self.write).to_owned()),
             ("romio_ds_read", "disable".to_owned()),
@@ -224,11 +230,12 @@ mod tests {
     }
 
     #[test]
-    fn aggregators_are_shared_among_nodes() {
-        assert_eq!(hints(&[]).aggregators_of_node(4, 2), 4);
-        assert_eq!(hints(&[("cb_nodes", "3")]).aggregators_of_node(4, 2), 2);
-        assert_eq!(hints(&[("cb_nodes", "99")]).aggregators_of_node(4, 2), 4);
-        assert_eq!(hints(&[("cb_nodes", "1")]).aggregators_of_node(4, 2), 1);
+    fn a_list_that_cannot_be_read_is_ignored() {
+        let asked = hints(&[("cb_config_list", "a:2,*:1"), ("cb_config_list", "a:b"), ("cb_nodes", "1")]);
+        assert_eq!(asked.config_list.to_string(), "a:2,*:1");
+        let names = ["b", "a"].map(str::to_owned);
+        assert_eq!(asked.aggregators_by_node(&names, &[3, 3]), [0, 1]);
+        assert_eq!(hints(&[("cb_config_list", "")]), Hints::default());
     }
 
     #[test]

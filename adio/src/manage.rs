@@ -141,8 +141,11 @@ impl File {
     }
 
     fn changed_hints(&self, pairs: &[(String, String)]) -> Hints {
-        let mut hints = self.state().hints.clone();
+        let old = self.state().hints.clone();
+        let mut hints = old.clone();
         hints.apply(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        // Names of nodes are exchanged when the file is opened.
+        hints.config_list = old.config_list;
         hints
     }
 

@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use capulet_comm::{Agree, ErrorClass, Group, Rank, ReduceOp};
 use capulet_drivers::{Access, Caps, Driver, DriverFile, OpenOptions};
+use mpi::environment::processor_name;
 use mpi::topology::Communicator;
 
+use crate::aggregators::ConfigList;
 use crate::agree::{Ballot, outcome};
 use crate::collective::queue_of;
 use crate::context::Context;
@@ -93,7 +95,8 @@ impl File {
         let hint_text = shared_hint_file(&channel, context)?;
         let queue = queue_of(&channel);
         let agreed = agree_on_request(&channel, request, context, &hint_text, queue.is_busy())?;
-        let AgreedRequest { prepared, hints, stats, is_busy } = agreed;
+        let AgreedRequest { prepared, mut hints, stats, is_busy } = agreed;
+        let node_names = node_names(&channel, &group, &mut hints)?;
         let storage = open_storage(&channel, group.node().node_count(), &prepared, &hints)?;
         let pointer_bytes = start_of_pointer(&channel, &prepared, storage.as_ref())?;
         tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
@@ -104,6 +107,7 @@ impl File {
             channel: Arc::new(channel),
             path: prepared.path,
             mode: prepared.mode,
+            node_names,
             driver: prepared.driver,
             storage,
             isolation: Self::no_isolation(),
@@ -166,6 +170,27 @@ fn shared_hint_file(channel: &dyn Agree, context: &Context) -> Result<String> {
     }
     channel.broadcast(Rank(0), &mut text)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The processor names of the nodes' leaders, by node, if the hints name hosts. A list that names none of them is dropped.
+fn node_names(channel: &dyn Agree, group: &Group, hints: &mut Hints) -> Result<Vec<String>> {
+    let (node, mut names) = (group.node(), Vec::new());
+    if hints.config_list.names_hosts() {
+        // A name that cannot be had is no host's.
+        let own = if node.is_leader() { processor_name().unwrap_or_default() } else { String::new() };
+        let mut lines = Vec::new();
+        if let Some(all) = channel.gather(own.as_bytes())? {
+            let name_of = |leader: &Rank| all.get(leader.index()).map_or(&[][..], Vec::as_slice);
+            lines = node.leaders.iter().map(name_of).collect::<Vec<_>>().join(&b'\n');
+        }
+        channel.broadcast(Rank(0), &mut lines)?;
+        names = String::from_utf8_lossy(&lines).split('\n').map(str::to_owned).collect();
+    }
+    if !hints.config_list.fits(&names, &node.sizes) {
+        tracing::debug!(list = %hints.config_list, ?names, "cb_config_list leaves no aggregator, and is ignored");
+        hints.config_list = ConfigList::default();
+    }
+    Ok(names)
 }
 
 fn agree_on_request(

@@ -82,6 +82,34 @@ static void asked_for(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
+/* Which ranks aggregate: a list of hosts, of which the first that fits counts. */
+static void config_list(void)
+{
+    char host[MPI_MAX_PROCESSOR_NAME + 1] = "", named[MPI_MAX_PROCESSOR_NAME + 64], all[16], by_node[16];
+    const int nodes = getenv("CAPULET_NODES") ? atoi(getenv("CAPULET_NODES")) : 1;
+    int length = 0;
+    section("cb_config_list");
+    MPI_Get_processor_name(host, &length); /* one machine, one name */
+    snprintf(named, sizeof named, "no-such-host:3,%s:1,*:0", host);
+    snprintf(all, sizeof all, "%d", world_size);
+    snprintf(by_node, sizeof by_node, "%d", nodes < world_size ? nodes : world_size);
+    const struct { const char *list, *in_force, *nodes; } cases[] = {
+        { "*:1", "*:1", by_node }, { "*:*", "*:*", all }, { named, named, by_node }, { "no-such-host:3", "*:*", all },
+        { "nonsense:here", "*:*", all }, { "*:0", "*:*", all },
+    };
+    for (unsigned c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const char *const text[] = { "cb_config_list", cases[c].list };
+        MPI_File file = open_with(1, text);
+        expect(file, "cb_config_list", cases[c].in_force);
+        expect(file, "cb_nodes", cases[c].nodes);
+        CHECK_OK(MPI_File_close(&file));
+    }
+    const char *const both[] = { "cb_config_list", "*:*", "cb_nodes", "1" };
+    MPI_File file = open_with(2, both);
+    expect(file, "cb_nodes", "1");
+    CHECK_OK(MPI_File_close(&file));
+}
+
 static void permissions(void)
 {
     static const char *const text[] = { "file_perm", "0640" };
@@ -133,6 +161,7 @@ int main(int argc, char **argv)
     else {
         every_file_answers();
         asked_for();
+        if (getenv("CHECK_CONFIG_LIST")) config_list();
         permissions();
     }
     return finish();

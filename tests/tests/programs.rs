@@ -69,6 +69,31 @@ fn several_nodes() {
     }
 }
 
+/// Fewer aggregators than nodes: the nodes without any send and receive only.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn nodes_without_aggregators() {
+    for (ranks, nodes, hint) in [(2, "2", "cb_nodes=1"), (4, "3", "cb_nodes=1"), (6, "3", "cb_nodes=2")] {
+        for name in ["views", "random_views", "overlaps"] {
+            let mut job = job(name, ranks).variable("CAPULET_NODES", nodes);
+            for hint in [hint, "romio_cb_write=enable", "romio_cb_read=enable"] {
+                job = job.run_option("--hint").run_option(hint);
+            }
+            job.run().expect_checks(&format!("{name} on {ranks} ranks on {nodes} nodes with {hint}"));
+        }
+    }
+}
+
+/// What `cb_config_list` asks for, and what is in force.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn config_lists() {
+    for (ranks, nodes) in [(1, "1"), (3, "1"), (4, "2"), (4, "3")] {
+        let job = job("info", ranks).variable("CAPULET_NODES", nodes).variable("CHECK_CONFIG_LIST", "1");
+        job.run().expect_checks(&format!("config lists on {ranks} ranks on {nodes} nodes"));
+    }
+}
+
 /// Disjoint bytes written at the same time by two ranks, ten thousand times: the peers put stale bytes back over some of them.
 #[test]
 #[cfg_attr(native_io, ignore = "fails on the peers, which is why it is here")]

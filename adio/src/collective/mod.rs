@@ -132,11 +132,7 @@ impl File {
             return None;
         }
         let hints = self.state().hints.clone();
-        let aggregators: Vec<usize> = node
-            .sizes
-            .iter()
-            .map(|ranks| hints.aggregators_of_node(*ranks as usize, node.node_count()))
-            .collect();
+        let aggregators: Vec<usize> = self.aggregators(&hints).iter().map(|count| *count as usize).collect();
         let nodes = Nodes::new(node.index, &aggregators, node.blocks.clone(), node.block_count);
         Some(Between {
             nodes: Arc::new(nodes),
@@ -170,7 +166,8 @@ impl File {
             hints: hints.plan(),
             window_bytes: hints.window_bytes,
             stripe_bytes: hints.stripe_bytes(&self.storage.layout()).unwrap_or(0),
-            aggregators: self.node_aggregators(&hints),
+            // Without the other nodes each needs one.
+            aggregators: self.aggregators(&hints)[self.group.node().index].max(1) as usize,
         }
     }
 

@@ -265,7 +265,7 @@ impl Operation {
     /// Tells the ranks of the node what the leaders found out.
     fn pass_on(&mut self, lanes: Lanes) {
         let told = match self.phase {
-            Phase::Survey { own_first } => surveyed(own_first, lanes),
+            Phase::Survey { own_first } => surveyed(own_first, lanes, self.team.has_idle_nodes()),
             _ => told_of(lanes),
         };
         if let Some(reason) = self.post.as_mut().and_then(|post| post.take_refused()) {
@@ -437,8 +437,9 @@ impl Operation {
 }
 
 /// What comes of the survey: `more` if the nodes have bytes for each other.
-fn surveyed(own_first: u64, lanes: Lanes) -> Told {
+fn surveyed(own_first: u64, lanes: Lanes, has_idle: bool) -> Told {
     let survey = Survey::of_lanes(lanes);
-    let next = if survey.is_together() { survey.first } else { own_first };
-    Told { next, more: survey.is_together(), ..Told::NOTHING }
+    let is_together = survey.is_together(has_idle);
+    let next = if is_together { survey.first } else { own_first };
+    Told { next, more: is_together, ..Told::NOTHING }
 }

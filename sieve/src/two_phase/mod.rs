@@ -45,6 +45,7 @@ pub use slots::TURN_SLOT;
 #[derive(Debug, Clone)]
 pub struct NodeTeam {
     shared: Arc<dyn NodeShared>,
+    /// None only on a node that has no windows while the nodes exchange.
     aggregators: usize,
     window_bytes: u64,
     align_bytes: u64,
@@ -96,8 +97,9 @@ impl NodeTeam {
         stripe_bytes: u64,
         grain: u64,
     ) -> Self {
-        let aggregators = between.nodes.own_aggregators();
-        debug_assert!(aggregators <= shared.ranks(), "every aggregator is a rank");
+        debug_assert!(between.nodes.own_aggregators() <= shared.ranks(), "every aggregator is a rank");
+        // As long as the nodes do not exchange, each needs one.
+        let aggregators = between.nodes.own_aggregators().max(1);
         let buffer_bytes = shared.bytes() / 4;
         let team = Self {
             aggregators,

@@ -50,12 +50,18 @@ impl NodeTeam {
         base..base.saturating_add(self.window_bytes * self.windows)
     }
 
-    /// From now on rounds cover the windows of all nodes.
+    /// From now on rounds cover the windows of all nodes, of which this one may have none.
     pub(super) fn spread(&mut self) {
         if let Some(between) = &self.between {
+            self.aggregators = between.nodes.own_aggregators();
             self.windows_before = between.nodes.own_windows_before();
             self.windows = between.nodes.windows();
         }
+    }
+
+    /// Whether a node has no windows when the nodes exchange.
+    pub(super) fn has_idle_nodes(&self) -> bool {
+        self.between.as_ref().is_some_and(|between| between.nodes.has_idle())
     }
 
     /// How many nodes there are.
@@ -88,7 +94,7 @@ impl NodeTeam {
     /// Each rank starts at another aggregator, so that two ranks seldom touch the same cache lines at once.
     pub(super) fn visiting_order(&self) -> impl Iterator<Item = usize> + use<> {
         let aggregators = self.aggregators;
-        let start = self.shared.place() % aggregators;
+        let start = self.shared.place() % aggregators.max(1);
         (0..aggregators).map(move |step| (start + step) % aggregators)
     }
 }

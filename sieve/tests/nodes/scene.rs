@@ -35,7 +35,8 @@ pub(crate) struct Call {
 pub(crate) struct Scene {
     /// The node of each rank.
     pub(crate) placement: Vec<usize>,
-    pub(crate) aggregators: usize,
+    /// Of each node, if it has so many ranks. Some node has one.
+    pub(crate) aggregators: Vec<usize>,
     pub(crate) window_bytes: u64,
     pub(crate) calls: Vec<Call>,
     /// Which rank comes next; starts again at its end.
@@ -134,8 +135,9 @@ impl Scene {
 
     /// What the ranks of a node know of the others.
     pub(crate) fn nodes(&self, node: usize) -> Nodes {
-        let aggregators: Vec<usize> =
-            (0..self.node_count()).map(|node| self.ranks_of(node).len().min(self.aggregators)).collect();
+        let aggregators: Vec<usize> = (0..self.node_count())
+            .map(|node| self.ranks_of(node).len().min(self.aggregators[node]))
+            .collect();
         let mut blocks = vec![0];
         for pair in self.placement.windows(2) {
             blocks.push(blocks[blocks.len() - 1] + u32::from(pair[0] != pair[1]));

@@ -36,13 +36,15 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// This is node `node`; each node has `aggregators` of that many windows in a round. The ranks of the group, in their order,
-    /// are `block_count` blocks of ranks of one node each; `blocks` has those that the ranks of this node are in, by place.
+    /// This is node `node`; each node has `aggregators` of that many windows in a round. A node may have none: its ranks send
+    /// and receive only, unless the nodes cannot exchange; then one of them aggregates for its node. The ranks of the group,
+    /// in their order, are `block_count` blocks of ranks of one node each; `blocks` has those that the ranks of this node are
+    /// in, by place.
     ///
     /// # Panics
-    /// If a node has no aggregator, or there is no such node.
+    /// If no node has an aggregator, or there is no such node.
     pub fn new(node: usize, aggregators: &[usize], blocks: Vec<u32>, block_count: u32) -> Self {
-        assert!(node < aggregators.len() && aggregators.iter().all(|count| *count > 0));
+        assert!(node < aggregators.len() && aggregators.iter().any(|count| *count > 0));
         let mut windows_before = vec![0];
         for count in aggregators {
             windows_before.push(windows_before[windows_before.len() - 1] + *count as u64);
@@ -65,6 +67,11 @@ impl Nodes {
 
     pub(super) fn windows(&self) -> u64 {
         self.windows_before[self.count()]
+    }
+
+    /// Whether a node has no windows. Then its bytes must go to others, wherever they lie.
+    pub(super) fn has_idle(&self) -> bool {
+        self.windows_before.windows(2).any(|pair| pair[0] == pair[1])
     }
 
     /// The node that a window of a round belongs to, and its windows.
@@ -135,9 +142,9 @@ impl Survey {
         joined.lanes()
     }
 
-    /// Whether the nodes have bytes for each other, and windows to meet in.
-    pub(super) fn is_together(self) -> bool {
-        self.able && !self.ascending
+    /// Whether the nodes have bytes for each other, and windows to meet in. `has_idle`: as [`Nodes::has_idle`] says.
+    pub(super) fn is_together(self, has_idle: bool) -> bool {
+        self.able && (has_idle || !self.ascending)
     }
 }
 
@@ -193,11 +200,13 @@ mod tests {
             }
             Survey::of_lanes(whole)
         };
-        assert!(!joined(&[survey(0, 10), survey(10, 20), none, survey(25, 30)]).is_together());
-        assert!(!joined(&[none, survey(3, 9), none]).is_together());
-        assert!(joined(&[survey(0, 11), survey(10, 20)]).is_together());
-        assert!(joined(&[survey(10, 20), none, survey(0, 10)]).is_together());
-        assert!(!joined(&[survey(0, 11), Survey::UNABLE.lanes(), survey(10, 20)]).is_together());
+        let ascending = joined(&[survey(0, 10), survey(10, 20), none, survey(25, 30)]);
+        assert!(!ascending.is_together(false) && ascending.is_together(true));
+        assert!(!joined(&[none, survey(3, 9), none]).is_together(false));
+        assert!(joined(&[survey(0, 11), survey(10, 20)]).is_together(false));
+        assert!(joined(&[survey(10, 20), none, survey(0, 10)]).is_together(false));
+        let unable = joined(&[survey(0, 11), Survey::UNABLE.lanes(), survey(10, 20)]);
+        assert!(!unable.is_together(false) && !unable.is_together(true));
         assert_eq!(joined(&[survey(4, 11), survey(2, 20)]).first, 2);
     }
 
@@ -211,5 +220,16 @@ mod tests {
         assert_eq!(nodes.owner_of(5), (2, 5..6));
         assert_eq!((nodes.places_in(1), nodes.places_in(4)), (0..2, 2..3));
         assert!(nodes.places_in(0).is_empty() && nodes.places_in(5).is_empty());
+        assert!(!nodes.has_idle());
+    }
+
+    #[test]
+    fn a_node_without_windows_owns_none() {
+        let nodes = Nodes::new(2, &[0, 2, 0, 0, 1, 0], vec![2], 6);
+        assert_eq!((nodes.windows(), nodes.own_aggregators(), nodes.own_windows_before()), (3, 0, 2));
+        assert_eq!(nodes.owner_of(0), (1, 0..2));
+        assert_eq!(nodes.owner_of(1), (1, 0..2));
+        assert_eq!(nodes.owner_of(2), (4, 2..3));
+        assert!(nodes.has_idle());
     }
 }

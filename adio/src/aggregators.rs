@@ -1,0 +1,229 @@
+//! Which nodes hold windows of the file, and how many: `cb_nodes` and `cb_config_list`, spelled and meant as in ROMIO.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The value of `cb_config_list`: `host:n` for at most `n` aggregators on a host, `*:n` for each host that is not named before,
+/// `*` in place of `n` for all of its ranks; 1 where no number is given. Of several entries for one host the first counts,
+/// and hosts that are not in the list have no aggregator. Aggregators are given out in the order of the list.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ConfigList(Vec<Entry>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Entry {
+    /// `None` for all that no entry before it names.
+    host: Option<String>,
+    /// Aggregators on each; `None` for as many as there are ranks.
+    most: Option<u32>,
+}
+
+/// A text that is no `cb_config_list`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a list of `host:number`")]
+pub struct NoConfigList;
+
+impl Default for ConfigList {
+    /// `*:*`: every rank.
+    fn default() -> Self {
+        Self(vec![Entry { host: None, most: None }])
+    }
+}
+
+impl FromStr for ConfigList {
+    type Err = NoConfigList;
+
+    fn from_str(text: &str) -> Result<Self, NoConfigList> {
+        text.split(',').map(parse_entry).collect::<Option<_>>().map(Self).ok_or(NoConfigList)
+    }
+}
+
+fn parse_entry(text: &str) -> Option<Entry> {
+    let (host, most) = match text.split_once(':') {
+        Some((host, most)) => (host.trim(), most.trim()),
+        None => (text.trim(), "1"),
+    };
+    let is_name = !host.is_empty() && !host.contains(char::is_whitespace);
+    let host = match host {
+        "*" => None,
+        host if is_name && !host.contains('*') => Some(host.to_owned()),
+        _ => return None,
+    };
+    let is_number = !most.is_empty() && most.bytes().all(|byte| byte.is_ascii_digit());
+    let most = match most {
+        "*" => None,
+        // A number that no `u32` holds is more than there are ranks.
+        most if is_number => Some(most.parse().unwrap_or(u32::MAX)),
+        _ => return None,
+    };
+    Some(Entry { host, most })
+}
+
+impl fmt::Display for ConfigList {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, entry) in self.0.iter().enumerate() {
+            let host = entry.host.as_deref().unwrap_or("*");
+            write!(formatter, "{}{host}:", if at > 0 { "," } else { "" })?;
+            match entry.most {
+                Some(most) => write!(formatter, "{most}")?,
+                None => formatter.write_str("*")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ConfigList {
+    /// Whether it takes the names of nodes to know what it means.
+    pub fn names_hosts(&self) -> bool {
+        self.0.iter().any(|entry| entry.host.is_some())
+    }
+
+    /// Whether any of these nodes may have an aggregator. A list for which none may is not in force.
+    pub fn fits(&self, names: &[String], node_ranks: &[u32]) -> bool {
+        (0..node_ranks.len())
+            .any(|node| self.entry_of(names, node).is_some_and(|(_, entry)| entry.most != Some(0)))
+    }
+
+    /// The entry that counts for a node.
+    fn entry_of(&self, names: &[String], node: usize) -> Option<(usize, &Entry)> {
+        let is_for = |entry: &Entry| match (&entry.host, names.get(node)) {
+            (None, _) => true,
+            (Some(host), name) => Some(host) == name,
+        };
+        self.0.iter().enumerate().find(|(_, entry)| is_for(entry))
+    }
+}
+
+/// How many aggregators each node has, at least one in all. `asked` is `cb_nodes`: the most there are over all nodes, 0 for no
+/// limit. `names` are the processor names of the leaders, which `list` is compared with (none are needed unless it
+/// [names hosts](ConfigList::names_hosts)); `node_ranks` the ranks of each node, at least one. Nodes of one name count one by one.
+///
+/// The entries of the list come one after the other; the nodes of one entry get their aggregators by turns.
+pub fn aggregators_by_node(asked: u64, list: &ConfigList, names: &[String], node_ranks: &[u32]) -> Vec<u32> {
+    let everywhere = ConfigList::default();
+    let list = if list.fits(names, node_ranks) { list } else { &everywhere };
+    let mut counts = vec![0; node_ranks.len()];
+    // The nodes of each entry, and what they may have.
+    let mut entries: Vec<Vec<(usize, u32)>> = vec![Vec::new(); list.0.len()];
+    for (node, ranks) in node_ranks.iter().enumerate() {
+        if let Some((at, entry)) = list.entry_of(names, node) {
+            entries[at].push((node, entry.most.unwrap_or(u32::MAX).min(*ranks)));
+        }
+    }
+    let mut left = if asked == 0 { u64::MAX } else { asked };
+    for nodes in entries {
+        left -= give(left, &nodes, &mut counts);
+    }
+    counts
+}
+
+/// Gives `left` to the nodes by turns, to each no more than it may have. Returns how many it gave.
+fn give(left: u64, nodes: &[(usize, u32)], counts: &mut [u32]) -> u64 {
+    let with = |turns: u32| nodes.iter().map(|(_, most)| u64::from(*most.min(&turns))).sum::<u64>();
+    // The whole turns that there is enough for.
+    let (mut turns, mut beyond) =
+        (0, nodes.iter().map(|(_, most)| *most).max().unwrap_or(0).saturating_add(1));
+    while beyond - turns > 1 {
+        let middle = turns + (beyond - turns) / 2;
+        if with(middle) <= left { turns = middle } else { beyond = middle }
+    }
+    let mut given = with(turns);
+    for (node, most) in nodes {
+        counts[*node] = *most.min(&turns);
+        if *most > turns && given < left {
+            counts[*node] += 1;
+            given += 1;
+        }
+    }
+    given
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str) -> ConfigList {
+        text.parse().expect("a list")
+    }
+
+    #[test]
+    fn what_is_read_is_what_is_written() {
+        let cases = [
+            ("*:*", "*:*"),
+            ("*", "*:1"),
+            ("*:3", "*:3"),
+            ("box12:30,*:0", "box12:30,*:0"),
+            (" n01 , n11:2 ,*:* ", "n01:1,n11:2,*:*"),
+            ("a.b-c_d:99999999999999999999", "a.b-c_d:4294967295"),
+        ];
+        for (text, written) in cases {
+            assert_eq!(list(text).to_string(), written, "{text}");
+            assert_eq!(list(written), list(text), "{text}");
+        }
+        assert_eq!(list("*:*"), ConfigList::default());
+        for text in ["", ",", "a:1,", ":1", "a:", "a:x", "a:-1", "a:+1", "a:1:2", "a b:1", "a*:1", "*:1;b:2"]
+        {
+            assert_eq!(text.parse::<ConfigList>(), Err(NoConfigList), "{text}");
+        }
+    }
+
+    #[test]
+    fn aggregators_are_given_out_as_asked() {
+        let names = ["a", "b", "c", "b"].map(str::to_owned);
+        let cases: [(u64, &str, &[u32], &[u32]); 24] = [
+            // every rank, unless there is a limit
+            (0, "*:*", &[4, 2, 3], &[4, 2, 3]),
+            (99, "*:*", &[4, 2, 3], &[4, 2, 3]),
+            // by turns, where there are as many nodes and more
+            (3, "*:*", &[4, 2, 3], &[1, 1, 1]),
+            (4, "*:*", &[4, 2, 3], &[2, 1, 1]),
+            (7, "*:*", &[4, 2, 3], &[3, 2, 2]),
+            (8, "*:*", &[4, 2, 3], &[3, 2, 3]),
+            (9, "*:*", &[4, 2, 3], &[4, 2, 3]),
+            // fewer than nodes
+            (1, "*:*", &[4, 2, 3], &[1, 0, 0]),
+            (2, "*:*", &[4, 2, 3], &[1, 1, 0]),
+            (1, "*:*", &[1], &[1]),
+            // so many on each
+            (0, "*:1", &[4, 2, 3], &[1, 1, 1]),
+            (0, "*:3", &[4, 2, 3], &[3, 2, 3]),
+            (5, "*:2", &[4, 2, 3], &[2, 2, 1]),
+            // hosts; `b` is two nodes
+            (0, "b:1", &[4, 2, 3, 2], &[0, 1, 0, 1]),
+            (0, "c,a:2", &[4, 2, 3, 2], &[2, 0, 1, 0]),
+            (1, "c,a:2", &[4, 2, 3, 2], &[0, 0, 1, 0]),
+            (2, "c,a:2", &[4, 2, 3, 2], &[1, 0, 1, 0]),
+            (3, "c:*,a:2", &[4, 2, 3, 2], &[0, 0, 3, 0]),
+            (0, "c:30,*:0", &[4, 2, 3, 2], &[0, 0, 3, 0]),
+            (5, "c:*,*:*", &[4, 2, 3, 2], &[1, 1, 3, 0]),
+            // the first that fits counts
+            (0, "a:1,a:3,*:2", &[4, 2, 3, 2], &[1, 2, 2, 2]),
+            (0, "*:1,a:3", &[4, 2, 3, 2], &[1, 1, 1, 1]),
+            // none that fits: not in force
+            (0, "z:4", &[4, 2, 3, 2], &[4, 2, 3, 2]),
+            (2, "a:0,*:0", &[4, 2, 3, 2], &[1, 1, 0, 0]),
+        ];
+        for (asked, text, node_ranks, expected) in cases {
+            let found = aggregators_by_node(asked, &list(text), &names[..node_ranks.len()], node_ranks);
+            assert_eq!(found, expected, "cb_nodes {asked}, {text} on {node_ranks:?}");
+        }
+        assert!(!list("z:4,c:0").fits(&names, &[4, 2, 3, 2]) && list("b:4").fits(&names, &[4, 2]));
+        assert!(list("b:4").names_hosts() && !list("*:4").names_hosts());
+    }
+
+    #[test]
+    fn there_is_always_one_and_never_more_than_asked() {
+        for asked in 0..12 {
+            for text in ["*:*", "*:2", "*:0", "b:1", "b:*,a:0,*:1", "a:2,b:3"] {
+                for code in 0..81 {
+                    let node_ranks = [code % 3, code / 3 % 3, code / 9 % 3, code / 27].map(|ranks| ranks + 1);
+                    let names = ["a", "b", "c", "a"].map(str::to_owned);
+                    let found = aggregators_by_node(asked, &list(text), &names, &node_ranks);
+                    let sum: u64 = found.iter().map(|count| u64::from(*count)).sum();
+                    assert!(sum > 0 && (asked == 0 || sum <= asked));
+                    assert!(found.iter().zip(node_ranks).all(|(count, ranks)| *count <= ranks));
+                }
+            }
+        }
+    }
+}
