@@ -11,6 +11,13 @@ pub const VIEW_BYTES_MAX: usize = 4096;
 /// The longest encoding of one run.
 pub const RUN_BYTES_MAX: usize = 20;
 
+/// Bytes of an entry of an area before its section.
+pub const ENTRY_BYTES: usize = 8;
+/// The longest description by runs. More sections follow where it does not suffice.
+pub const RUNS_BYTES_MAX: usize = 64 << 10;
+/// What the areas of a node's ranks hold in all: with its head, a message of less than 1 GiB.
+pub const AREAS_BYTES_MAX: usize = (1 << 30) - (1 << 16);
+
 /// The description of a view. None if it is longer than `bytes_max`: then runs are sent where they are needed.
 pub fn encode_view(side: &FileSide, bytes_max: usize) -> Option<Vec<u8>> {
     let layout = side.file().layout();

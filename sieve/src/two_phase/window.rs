@@ -5,14 +5,12 @@ use std::sync::atomic::AtomicU64;
 
 use capulet_datatype::TypedCopy;
 use capulet_drivers::Direction;
+use capulet_plan::wire::AREAS_BYTES_MAX;
 
 use super::NodeTeam;
 use super::between::Area;
 use crate::access::{Access, FileSide};
 use crate::marks::mark_side;
-
-/// What the areas of a node's ranks hold in all: with its head, a message of less than 1 GiB.
-const AREAS_BYTES_MAX: usize = (1 << 30) - (1 << 16);
 
 /// One aggregator's window in one round.
 #[derive(Debug, Clone)]

@@ -9,14 +9,12 @@ use capulet_datatype::{Cursor, Datatype, Named, Tiled, TypedCopy};
 use capulet_drivers::Direction;
 use std::ops::{ControlFlow, Range};
 
+pub(super) use capulet_plan::wire::ENTRY_BYTES;
+use capulet_plan::wire::RUNS_BYTES_MAX;
+
 use super::section::{Form, HEADER_BYTES, Header, RunWriter, VIEW_BYTES_MAX, encode_view};
 use crate::access::Access;
 use crate::two_phase::NodeTeam;
-
-/// Bytes of an entry before its section.
-pub(super) const ENTRY_BYTES: usize = 8;
-/// The longest description by runs. More sections follow where it does not suffice.
-const RUNS_BYTES_MAX: usize = 64 << 10;
 
 /// A piece of shared memory, of which this rank has the use until the next barrier.
 #[derive(Debug, Clone, Copy)]

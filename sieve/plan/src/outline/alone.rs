@@ -1,0 +1,71 @@
+//! One rank by itself.
+
+use super::{Alone, Count, Part};
+use crate::way::{self, BATCH_TRANSFERS, WINDOW_BYTES};
+use crate::{Direction, FileSide, Way};
+
+/// Windows of one rank that are gone through one by one; of more the number is bounded.
+const WINDOWS_MAX: u64 = 100_000;
+
+pub(super) fn outline(part: &Part, direction: Direction) -> Alone {
+    let side = &part.side;
+    let way = way::choose(side, part.memory_runs, direction);
+    if side.bytes() == 0 {
+        let nothing = Count::exactly(0);
+        return Alone { way, pieces: nothing, batches: nothing, copied_bytes: 0, buffer_bytes: 0 };
+    }
+    let (pieces, batches) = match way {
+        Way::List => listed(side.run_count(), part.memory_runs),
+        Way::Packed => packed(side),
+        Way::Window => windows(side),
+    };
+    let is_copied = way != Way::List;
+    Alone {
+        way,
+        pieces,
+        batches,
+        copied_bytes: if is_copied { side.bytes() } else { 0 },
+        buffer_bytes: if is_copied { WINDOW_BYTES } else { 0 },
+    }
+}
+
+fn in_batches(pieces: u64) -> u64 {
+    pieces.div_ceil(BATCH_TRANSFERS as u64)
+}
+
+/// Every piece ends where a run of the file ends, or one of memory.
+fn listed(file_runs: u64, memory_runs: u64) -> (Count, Count) {
+    let (file_runs, memory_runs) = (file_runs.max(1), memory_runs.max(1));
+    let pieces = Count { least: file_runs.max(memory_runs), most: file_runs.saturating_add(memory_runs - 1) };
+    (pieces, Count { least: in_batches(pieces.least), most: in_batches(pieces.most) })
+}
+
+/// The runs of each window's worth of bytes.
+fn packed(side: &FileSide) -> (Count, Count) {
+    let windows = side.bytes().div_ceil(WINDOW_BYTES);
+    if windows > WINDOWS_MAX {
+        let runs = side.run_count();
+        let pieces = Count { least: runs, most: runs.saturating_add(windows - 1) };
+        return (pieces, Count { least: windows, most: windows.saturating_add(in_batches(pieces.most)) });
+    }
+    let (mut pieces, mut batches) = (0, 0);
+    for window in 0..windows {
+        let start = window * WINDOW_BYTES;
+        let runs = side.run_count_of(start..side.bytes().min(start + WINDOW_BYTES));
+        pieces += runs;
+        batches += in_batches(runs);
+    }
+    (Count::exactly(pieces), Count::exactly(batches))
+}
+
+/// A window begins with the first byte that is asked for and was not in the last.
+fn windows(side: &FileSide) -> (Count, Count) {
+    let (mut count, mut at) = (0, 0);
+    while at < side.bytes() && count < WINDOWS_MAX {
+        at = side.bytes_below(side.offset_of(at).saturating_add(WINDOW_BYTES));
+        count += 1;
+    }
+    let rest = if at < side.bytes() { side.span().end - side.offset_of(at) } else { 0 };
+    let count = Count { least: count, most: count + rest.div_ceil(WINDOW_BYTES) };
+    (count, count)
+}

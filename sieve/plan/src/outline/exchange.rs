@@ -1,0 +1,137 @@
+//! What ranks pack for other nodes in a round.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{ControlFlow, Range};
+
+use capulet_datatype::Cursor;
+
+use super::{Part, Setup};
+use crate::wire::{
+    AREAS_BYTES_MAX, ENTRY_BYTES, HEADER_BYTES, RUN_BYTES_MAX, RUNS_BYTES_MAX, RunWriter, VIEW_BYTES_MAX,
+    encode_view,
+};
+use crate::{Direction, FileSide, Grid};
+
+/// What one rank has in the windows of a node.
+#[derive(Debug, Clone)]
+pub(super) struct Bundle {
+    pub(super) node: usize,
+    /// Where the windows of the node begin.
+    pub(super) origin: u64,
+    /// Bytes of the access.
+    pub(super) part: Range<u64>,
+}
+
+/// What a round's sections are.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Sent {
+    /// Pairs of nodes of which one has something in windows of the other.
+    pub(super) pairs: u64,
+    /// Sections, and for a read the bytes that they ask for.
+    pub(super) bytes_least: u64,
+    pub(super) bytes_most: u64,
+    /// Whether a rank has more than its area surely holds.
+    pub(super) is_split: bool,
+}
+
+/// What the nodes know of the ranks.
+#[derive(Debug)]
+pub(super) struct Exchange<'a> {
+    setup: &'a Setup,
+    grid: Grid,
+    /// Bytes of the description of each rank's view; `None` if runs are sent in its place.
+    views: Vec<Option<usize>>,
+    known: Vec<BTreeSet<usize>>,
+    ranks_of_node: Vec<usize>,
+}
+
+impl<'a> Exchange<'a> {
+    pub(super) fn new(parts: &[Part], setup: &'a Setup, grid: Grid) -> Self {
+        let bytes_max = VIEW_BYTES_MAX.min(setup.buffer_bytes as usize / 4);
+        let view = |part: &Part| encode_view(&part.side, bytes_max).map(|view| view.len());
+        Self {
+            setup,
+            grid,
+            views: parts.iter().map(view).collect(),
+            known: vec![BTreeSet::new(); parts.len()],
+            ranks_of_node: (0..setup.nodes()).map(|node| setup.ranks_of(node).len()).collect(),
+        }
+    }
+
+    /// What a rank may pack in a step, bytes.
+    fn area_bytes(&self, rank: usize) -> u64 {
+        let turns = if self.setup.direction == Direction::Read { 1 } else { 2 };
+        let share = AREAS_BYTES_MAX / self.ranks_of_node[self.setup.node_of[rank]];
+        (turns * self.setup.buffer_bytes).min(share as u64)
+    }
+
+    /// The sections of a round. `runs_left` is how many runs may be gone through.
+    pub(super) fn round(
+        &mut self,
+        parts: &[Part],
+        bundles: &BTreeMap<usize, Vec<Bundle>>,
+        runs_left: &mut u64,
+    ) -> Sent {
+        let mut sent = Sent::default();
+        let mut pairs = BTreeSet::new();
+        for (rank, bundles) in bundles {
+            let mut used = 0;
+            for bundle in bundles {
+                pairs.insert((self.setup.node_of[*rank], bundle.node));
+                let bytes = bundle.part.end - bundle.part.start;
+                let (sections, least, most) = self.describe(*rank, &parts[*rank].side, bundle, runs_left);
+                sent.bytes_least += bytes + least;
+                sent.bytes_most += bytes + most;
+                used += bytes + most + sections * ENTRY_BYTES as u64;
+            }
+            // Where runs are written, room is kept for the longest that may follow.
+            let kept = if self.views[*rank].is_none() { 2 * RUN_BYTES_MAX as u64 } else { 0 };
+            sent.is_split |= used + kept > self.area_bytes(*rank);
+        }
+        sent.pairs = pairs.len() as u64;
+        sent
+    }
+
+    /// How many sections a bundle is, at most, and the bytes of their headers and descriptions.
+    fn describe(
+        &mut self,
+        rank: usize,
+        side: &FileSide,
+        bundle: &Bundle,
+        runs_left: &mut u64,
+    ) -> (u64, u64, u64) {
+        let header = HEADER_BYTES as u64;
+        if let Some(view) = self.views[rank] {
+            let is_new = self.known[rank].insert(bundle.node);
+            let bytes = header + if is_new { view as u64 } else { 0 };
+            return (1, bytes, bytes);
+        }
+        let runs = side.run_count_of(bundle.part.clone());
+        if runs > *runs_left {
+            let most = runs.saturating_mul(RUN_BYTES_MAX as u64);
+            let sections = 1 + most / (RUNS_BYTES_MAX as u64 / 2);
+            return (sections, header + 2 * runs, sections * header + most);
+        }
+        *runs_left -= runs;
+        let (sections, bytes) = written(side, bundle, self.grid.unit_bytes);
+        (sections, sections * header + bytes, sections * header + bytes)
+    }
+}
+
+/// The sections of a bundle that is described run by run, and the bytes of the descriptions.
+fn written(side: &FileSide, bundle: &Bundle, unit_bytes: u64) -> (u64, u64) {
+    let mut cursor = Cursor::new(side.file().clone());
+    cursor.seek(side.file_start() + bundle.part.start);
+    let mut writer = RunWriter::new(bundle.origin, unit_bytes);
+    let (mut sections, mut bytes) = (1, 0);
+    let _ = cursor.for_each_run(bundle.part.end - bundle.part.start, |run| {
+        if writer.bytes_with_one_more() > RUNS_BYTES_MAX {
+            let full = std::mem::replace(&mut writer, RunWriter::new(bundle.origin, unit_bytes));
+            bytes += full.finish().len() as u64;
+            sections += 1;
+        }
+        writer.push((side.displacement_bytes() + run.offset) as u64, run.len);
+        ControlFlow::<()>::Continue(())
+    });
+    (sections, bytes + writer.finish().len() as u64)
+}

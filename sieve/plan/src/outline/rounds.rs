@@ -1,0 +1,266 @@
+//! The rounds of nodes that go through them together.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+
+use super::exchange::{Bundle, Exchange};
+use super::{Count, Crew, Limits, Part, Setup, aggregators, span_of};
+use crate::marks::{mark_side, take_runs};
+use crate::way::BATCH_TRANSFERS;
+use crate::{Direction, Grid};
+
+/// Units of a window that are marked to count its runs; of larger maps they are bounded.
+const MAP_UNITS_MAX: u64 = 1 << 28;
+
+/// What one rank has in a window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// Whose.
+    pub rank: u32,
+    /// Bytes of its access, counted from its start.
+    pub part: Range<u64>,
+}
+
+/// One window in one round.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    /// The rank that moves it.
+    pub aggregator: u32,
+    /// The bytes of the file that it is for.
+    pub file: Range<u64>,
+    /// What ranks have in it.
+    pub shares: Vec<Share>,
+    /// Pieces handed to the driver: system calls, at most.
+    pub pieces: Count,
+    /// Batches that they are handed over in.
+    pub batches: Count,
+    /// Whether ranks write the same bytes of it.
+    pub is_overlapped: bool,
+}
+
+/// One round: the windows that somebody has bytes in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Round {
+    /// Where its windows begin.
+    pub base: u64,
+    /// By their place in the file.
+    pub windows: Vec<Window>,
+    /// Pairs of nodes of which one has bytes in windows of the other.
+    pub pairs: u64,
+}
+
+/// What rounds take in all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Rounds.
+    pub rounds: u64,
+    /// Pieces handed to the driver: system calls, at most.
+    pub pieces: Count,
+    /// Batches that they are handed over in.
+    pub batches: Count,
+    /// Bytes copied between user memory and windows, or what goes to other nodes.
+    pub copied_bytes: Count,
+    /// Bytes of them that are in windows of other nodes.
+    pub remote_bytes: u64,
+    /// Over all rounds, pairs of nodes of which one has bytes in windows of the other.
+    pub pairs: u64,
+    /// Bytes that leaders send for them: data, and where they go.
+    pub exchanged_bytes: Count,
+    /// Barriers of each rank with the others of its node.
+    pub barriers: Count,
+    /// Whether ranks write the same bytes.
+    pub is_overlapped: bool,
+    /// Whether some rank may have more for other nodes than its area holds.
+    pub is_split: bool,
+}
+
+struct Walk<'a> {
+    parts: &'a [Part],
+    setup: &'a Setup,
+    grid: Grid,
+    /// By window of a round.
+    aggregators: Vec<u32>,
+    ranks: Vec<usize>,
+    /// Bytes of each rank's access that are through.
+    through: Vec<u64>,
+    map: Vec<AtomicU64>,
+    totals: Totals,
+}
+
+/// The rounds of `nodes`, as far as `limits` go, which is what is left of them afterwards.
+pub(super) fn walk(
+    parts: &[Part],
+    setup: &Setup,
+    grid: Grid,
+    nodes: Vec<usize>,
+    exchanges: bool,
+    limits: &mut Limits,
+) -> Crew {
+    let ranks: Vec<usize> = nodes.iter().flat_map(|node| setup.ranks_of(*node)).collect();
+    let units = grid.window_bytes.div_ceil(grid.unit_bytes);
+    let map = if units > MAP_UNITS_MAX { 0 } else { units.div_ceil(64) };
+    let mut walk = Walk {
+        parts,
+        setup,
+        grid,
+        aggregators: aggregators(setup, &nodes),
+        through: vec![0; ranks.len()],
+        ranks,
+        map: (0..map).map(|_| AtomicU64::new(0)).collect(),
+        totals: Totals::default(),
+    };
+    let mut exchange = exchanges.then(|| Exchange::new(parts, setup, grid));
+    let spans = nodes.iter().map(|node| span_of(parts, setup, *node)).filter(|span| !span.is_empty());
+    let span = spans.reduce(|all, span| all.start.min(span.start)..all.end.max(span.end));
+    let mut rounds = Vec::new();
+    let mut next = walk.next();
+    while let Some(first) = next.filter(|_| limits.shares > 0) {
+        rounds.push(walk.round(grid.base_of(first), exchange.as_mut(), limits));
+        next = walk.next();
+    }
+    let is_whole = next.is_none();
+    let covered_bytes = grid.window_bytes.saturating_mul(walk.aggregators.len().max(1) as u64);
+    let rest = match (next, span) {
+        (Some(next), Some(span)) => (span.end - grid.base_of(next)).div_ceil(covered_bytes),
+        _ => 0,
+    };
+    walk.close(nodes.len(), exchanges, is_whole, rounds.is_empty());
+    let rounds_most = walk.totals.rounds.saturating_add(rest);
+    Crew { nodes, rounds, totals: walk.totals, is_whole, rounds_most }
+}
+
+impl Walk<'_> {
+    /// The lowest byte that any rank still needs.
+    fn next(&self) -> Option<u64> {
+        let offsets = self.ranks.iter().zip(&self.through).filter_map(|(rank, through)| {
+            let side = &self.parts[*rank].side;
+            (*through < side.bytes()).then(|| side.offset_of(*through))
+        });
+        offsets.min()
+    }
+
+    fn round(&mut self, base: u64, exchange: Option<&mut Exchange<'_>>, limits: &mut Limits) -> Round {
+        let shares = self.shares(base);
+        let mut windows = Vec::new();
+        for (number, shares) in &shares {
+            limits.shares = limits.shares.saturating_sub(shares.len() as u64);
+            windows.push(self.window(base, *number, shares, limits));
+        }
+        let mut pairs = 0;
+        if let Some(exchange) = exchange {
+            let bundles = self.bundles(base, &shares);
+            let sent = exchange.round(self.parts, &bundles, &mut limits.runs);
+            pairs = sent.pairs;
+            self.totals.pairs += pairs;
+            self.totals.is_split |= sent.is_split;
+            let sent = Count { least: sent.bytes_least, most: sent.bytes_most };
+            self.totals.exchanged_bytes = self.totals.exchanged_bytes + sent;
+            let remote = bundles.values().flatten().map(|bundle| bundle.part.end - bundle.part.start);
+            self.totals.remote_bytes += remote.sum::<u64>();
+        }
+        self.totals.rounds += 1;
+        Round { base, windows, pairs }
+    }
+
+    /// What the ranks have in the windows of a round.
+    fn shares(&mut self, base: u64) -> BTreeMap<u64, Vec<Share>> {
+        let mut shares: BTreeMap<u64, Vec<Share>> = BTreeMap::new();
+        for (index, rank) in self.ranks.iter().enumerate() {
+            let (side, through) = (&self.parts[*rank].side, &mut self.through[index]);
+            while *through < side.bytes() {
+                let number = (side.offset_of(*through) - base) / self.grid.window_bytes;
+                if number >= self.aggregators.len() as u64 {
+                    break;
+                }
+                let end = side.bytes_below(self.grid.window(base, number).end);
+                let share = Share { rank: *rank as u32, part: *through..end };
+                shares.entry(number).or_default().push(share);
+                *through = end;
+            }
+        }
+        shares
+    }
+
+    fn window(&mut self, base: u64, number: u64, shares: &[Share], limits: &mut Limits) -> Window {
+        let file = self.grid.window(base, number);
+        let runs = |share: &Share| self.parts[share.rank as usize].side.run_count_of(share.part.clone());
+        let runs: u64 = shares.iter().map(runs).sum();
+        let bytes: u64 = shares.iter().map(|share| share.part.end - share.part.start).sum();
+        let is_counted = !self.map.is_empty() && runs <= limits.runs;
+        let (pieces, is_overlapped) = if is_counted {
+            limits.runs -= runs;
+            self.count(&file, shares)
+        } else {
+            let units = self.grid.window_bytes.div_ceil(self.grid.unit_bytes);
+            // More bytes than the window has are surely some of them twice.
+            (Count { least: 1, most: runs.min(units) }, bytes > self.grid.window_bytes)
+        };
+        let is_overlapped = is_overlapped && self.setup.direction == Direction::Write;
+        let in_batches = |pieces: u64| pieces.div_ceil(BATCH_TRANSFERS as u64);
+        let batches = Count { least: in_batches(pieces.least), most: in_batches(pieces.most) };
+        let may_overlap = !is_counted && shares.len() > 1 && self.setup.direction == Direction::Write;
+        let copied = Count { least: bytes, most: if may_overlap { 2 * bytes } else { bytes } };
+        self.totals.is_overlapped |= is_overlapped;
+        self.totals.pieces = self.totals.pieces + pieces;
+        self.totals.batches = self.totals.batches + batches;
+        self.totals.copied_bytes = self.totals.copied_bytes + copied;
+        let aggregator = self.aggregators[number as usize];
+        Window { aggregator, file, shares: shares.to_vec(), pieces, batches, is_overlapped }
+    }
+
+    /// The runs of a window as it is moved, and whether a unit is marked twice.
+    fn count(&self, file: &Range<u64>, shares: &[Share]) -> (Count, bool) {
+        let (unit_bytes, bridge) = match self.setup.direction {
+            Direction::Write => (self.grid.unit_bytes, 0),
+            Direction::Read => (self.grid.read_unit_bytes(), self.grid.read_bridge_units()),
+        };
+        let mut is_marked_twice = false;
+        for share in shares {
+            let side = &self.parts[share.rank as usize].side;
+            is_marked_twice |= mark_side(side, &self.map, file.start, &share.part, unit_bytes);
+        }
+        let mut runs = 0;
+        take_runs(&self.map, bridge, |_| runs += 1);
+        (Count::exactly(runs), is_marked_twice)
+    }
+
+    /// What the ranks have in windows of other nodes.
+    fn bundles(&self, base: u64, shares: &BTreeMap<u64, Vec<Share>>) -> BTreeMap<usize, Vec<Bundle>> {
+        let node_of_window = |number: u64| self.setup.node_of[self.aggregators[number as usize] as usize];
+        let mut bundles: BTreeMap<usize, Vec<Bundle>> = BTreeMap::new();
+        for (number, shares) in shares {
+            let node = node_of_window(*number);
+            let first = self.setup.aggregators[..node].iter().sum::<usize>() as u64;
+            for share in shares.iter().filter(|share| self.setup.node_of[share.rank as usize] != node) {
+                let of_rank = bundles.entry(share.rank as usize).or_default();
+                match of_rank.last_mut().filter(|bundle| bundle.node == node) {
+                    Some(bundle) => bundle.part.end = share.part.end,
+                    None => of_rank.push(Bundle {
+                        node,
+                        origin: self.grid.window(base, first).start,
+                        part: share.part.clone(),
+                    }),
+                }
+            }
+        }
+        bundles
+    }
+
+    /// What is known at the end.
+    fn close(&mut self, nodes: usize, exchanges: bool, is_whole: bool, is_empty: bool) {
+        let totals = &mut self.totals;
+        let one_step = if exchanges { 2 } else { 1 };
+        let survey = if exchanges || self.setup.nodes() > nodes { 2 } else { 0 };
+        let barriers = survey + if is_empty { 0 } else { one_step * (totals.rounds + 1) };
+        let is_exact =
+            is_whole && !totals.is_overlapped && !totals.is_split && totals.copied_bytes.is_exact();
+        totals.barriers = Count { least: barriers, most: if is_exact { barriers } else { u64::MAX } };
+        if totals.is_overlapped {
+            totals.copied_bytes = Count { least: 0, most: totals.copied_bytes.most.saturating_mul(2) };
+        }
+        if totals.is_overlapped || totals.is_split {
+            totals.exchanged_bytes = Count { least: totals.remote_bytes, most: u64::MAX };
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! What is outlined is what the executors do: the same access is outlined, and carried out with counters.
+
+#[path = "nodes/scene.rs"]
+#[allow(dead_code, reason = "shared with the tests of several nodes")]
+mod scene;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use capulet_atomic::NonAtomic;
+use capulet_datatype::{Datatype, Named, Tiled};
+use capulet_drivers::mem::MemDriver;
+use capulet_plan::outline::{Count, Course, Crew, Limits, Outline, Part, Setup, Together, outline};
+use capulet_plan::{CollectiveMode, PlanHints};
+use capulet_sieve::{Access, Counters, Direction, Memory, Target, independent};
+use proptest::prelude::*;
+
+use scene::{Call, Ends, FILE_BYTES, Scene, Shape, contents, expected, file_of, plain, play};
+
+const ALWAYS: PlanHints = PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable };
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let runs = prop::collection::vec((1usize..150, 1usize..120), 0..60).prop_map(|pairs| {
+        let mut at = 0;
+        let run = |(gap, len): (usize, usize)| {
+            let start = at + gap;
+            at = start + len;
+            (start, len)
+        };
+        Shape::Runs(pairs.into_iter().map(run).collect())
+    });
+    let row = (0usize..2000, 0usize..200, 1usize..20, 0usize..60)
+        .prop_map(|(start, count, len, gap)| Shape::Row { start, count, len, stride: len + gap });
+    prop_oneof![runs, row]
+}
+
+/// Ranks that write no byte twice: by turns in a row, or each in its own part of the file.
+fn apart(ranks: usize) -> impl Strategy<Value = Vec<Shape>> {
+    let turns = (0usize..500, 0usize..300, 1usize..12).prop_map(move |(start, count, len)| {
+        let row = |rank: usize| Shape::Row { start: start + rank * len, count, len, stride: ranks * len };
+        (0..ranks).map(row).collect::<Vec<_>>()
+    });
+    let lists = prop::collection::vec((0..ranks, 0usize..30, 1usize..40), 0..300).prop_map(move |runs| {
+        let (mut at, mut lists) = (0, vec![Vec::new(); ranks]);
+        for (rank, gap, len) in runs {
+            lists[rank].push((at + gap, len));
+            at += gap + len;
+        }
+        lists.into_iter().map(Shape::Runs).collect::<Vec<_>>()
+    });
+    prop_oneof![turns, lists]
+}
+
+fn scenes(is_apart: bool) -> impl Strategy<Value = Scene> {
+    let placement = prop_oneof![
+        (1usize..4, 1usize..4).prop_map(|(nodes, each)| (0..nodes * each).map(|rank| rank / each).collect()),
+        (1usize..4, 1usize..4).prop_map(|(nodes, each)| (0..nodes * each).map(|rank| rank % nodes).collect()),
+    ];
+    let placement = placement.prop_map(|placement: Vec<usize>| placement);
+    let shapes = placement.prop_flat_map(move |placement| {
+        let ranks = placement.len();
+        let shapes =
+            if is_apart { apart(ranks).boxed() } else { prop::collection::vec(shape(), ranks).boxed() };
+        (Just(placement), shapes)
+    });
+    let unit = prop::sample::select(vec![1usize, 4, 8, 64]);
+    let window = prop::sample::select(vec![64u64, 300, 512, 4096, 12_288]);
+    (shapes, 1usize..4, window, unit, any::<bool>(), any::<bool>(), 0usize..6).prop_map(
+        |((placement, shapes), aggregators, window_bytes, unit, reads, is_spread, withheld)| {
+            let direction = if reads { Direction::Read } else { Direction::Write };
+            let ranks = placement.len();
+            let may_exchange = (0..ranks).map(|node| node != withheld).collect();
+            Scene {
+                aggregators,
+                window_bytes,
+                calls: vec![Call { direction, unit, is_spread, shapes }],
+                schedule: (0..ranks).collect(),
+                seed: 7,
+                may_exchange,
+                without: None,
+                placement,
+            }
+        },
+    )
+}
+
+/// The outline of a scene's only call.
+fn outline_of(scene: &Scene, hints: PlanHints, limits: Limits) -> Outline {
+    let call = &scene.calls[0];
+    let part = |rank: usize| {
+        let mut memory = vec![0; call.bytes_of(rank).count() * call.step()];
+        let access = call.access(rank, &mut memory);
+        Part { side: access.side().clone(), memory_runs: access.memory_run_count() }
+    };
+    let parts: Vec<Part> = (0..scene.ranks()).map(part).collect();
+    let nodes = scene.node_count();
+    let setup = Setup {
+        direction: call.direction,
+        is_collective: true,
+        hints,
+        node_of: scene.placement.clone(),
+        aggregators: (0..nodes).map(|node| scene.ranks_of(node).len().min(scene.aggregators)).collect(),
+        window_bytes: scene.window_bytes,
+        // Of four; simulated windows have a power of two of bytes, and at least a page.
+        buffer_bytes: (4 * scene.window_bytes).max(4096).next_power_of_two() / 4,
+        stripe_bytes: 0,
+        may_exchange: scene.may_exchange[..nodes].iter().all(|may| *may),
+    };
+    outline(&parts, &setup, limits)
+}
+
+fn play_out(scene: &Scene) -> Ends {
+    let file = file_of(&MemDriver::new());
+    let (mut buffers, after, expected) = expected(scene);
+    let ends = play(scene, &vec![file.clone(); scene.ranks()], &mut buffers, &plain);
+    // Nodes that may not exchange cannot lay overlaps down in the order of the ranks.
+    let is_ordered = scene.may_exchange[..scene.node_count()].iter().all(|may| *may);
+    assert!(!is_ordered || (contents(file.as_ref()) == expected && buffers == after));
+    ends
+}
+
+fn sum(ends: &Ends, count: fn(&Counters) -> &AtomicU64) -> u64 {
+    ends.counters.iter().map(|counters| Counters::get(count(counters))).sum()
+}
+
+fn together(outline: &Outline) -> Option<&Together> {
+    match &outline.course {
+        Course::Together(together) => Some(together),
+        Course::Nothing => None,
+        Course::Alone(_) => panic!("hints enable windows"),
+    }
+}
+
+fn total(together: &Together, count: fn(&Crew) -> Count) -> Count {
+    together.crews.iter().map(count).sum()
+}
+
+/// What was done is what was outlined, or within its bounds.
+fn agree(scene: &Scene, together: &Together, ends: &Ends) {
+    let ranks = |crew: &Crew| crew.nodes.iter().map(|node| scene.ranks_of(*node).len() as u64).sum::<u64>();
+    let rounds: u64 = together.crews.iter().map(|crew| crew.totals.rounds * ranks(crew)).sum();
+    assert!(together.crews.iter().all(|crew| crew.is_whole && crew.rounds_most == crew.totals.rounds));
+    let is_split = together.crews.iter().any(|crew| crew.totals.is_split);
+    let is_read = scene.calls[0].direction == Direction::Read;
+    if !(is_split && is_read) {
+        // A read that asks for the rest of a round may be told of the next one before.
+        assert_eq!(sum(ends, |counters| &counters.rounds), rounds);
+        let pieces = total(together, |crew| crew.totals.pieces);
+        let batches = total(together, |crew| crew.totals.batches);
+        assert_eq!(pieces, Count::exactly(sum(ends, |counters| &counters.pieces)));
+        assert_eq!(batches, Count::exactly(sum(ends, |counters| &counters.batches)));
+    }
+    let copied = total(together, |crew| crew.totals.copied_bytes);
+    assert!(copied.allows(sum(ends, |counters| &counters.copied_bytes)), "{copied:?}");
+    let exchanged = total(together, |crew| crew.totals.exchanged_bytes);
+    let bytes = sum(ends, |counters| &counters.exchanged_bytes);
+    assert!(exchanged.allows(bytes), "{exchanged:?} {bytes}");
+    assert!(together.messages.allows(ends.messages[0]), "{:?} {:?}", together.messages, ends.messages);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn ranks_apart_do_just_what_is_outlined(scene in scenes(true)) {
+        let outline = outline_of(&scene, ALWAYS, Limits::default());
+        let ends = play_out(&scene);
+        let Some(together) = together(&outline) else { return Ok(()) };
+        agree(&scene, together, &ends);
+        let payload: usize = (0..scene.ranks()).map(|rank| scene.calls[0].bytes_of(rank).count()).sum();
+        let is_split = together.crews.iter().any(|crew| crew.totals.is_split);
+        prop_assert_eq!(total(together, |crew| crew.totals.copied_bytes), Count::exactly(payload as u64));
+        prop_assert!(is_split || together.messages.is_exact());
+        prop_assert!(is_split || total(together, |crew| crew.totals.exchanged_bytes).is_exact());
+        let shares = together.crews.iter().flat_map(|crew| &crew.rounds).flat_map(|round| &round.windows);
+        let shares: u64 = shares.flat_map(|window| &window.shares).map(|share| share.part.end - share.part.start).sum();
+        prop_assert_eq!(shares, payload as u64);
+    }
+
+    #[test]
+    fn ranks_that_may_overlap_stay_within_the_bounds(scene in scenes(false)) {
+        let outline = outline_of(&scene, ALWAYS, Limits::default());
+        let ends = play_out(&scene);
+        if let Some(together) = together(&outline) {
+            agree(&scene, together, &ends);
+        }
+    }
+
+    #[test]
+    fn what_is_not_gone_through_is_bounded(scene in scenes(true), shares in 1u64..40, runs in 0u64..200) {
+        let whole = outline_of(&scene, ALWAYS, Limits::default());
+        let cut = outline_of(&scene, ALWAYS, Limits { shares, runs });
+        let (Some(whole), Some(cut)) = (together(&whole), together(&cut)) else { return Ok(()) };
+        for (whole, cut) in whole.crews.iter().zip(&cut.crews) {
+            prop_assert!(cut.totals.rounds <= whole.totals.rounds);
+            prop_assert!(cut.rounds_most >= whole.totals.rounds);
+            if cut.is_whole {
+                prop_assert!(cut.totals.pieces.allows(whole.totals.pieces.least));
+                prop_assert!(cut.totals.batches.allows(whole.totals.batches.least));
+                prop_assert!(cut.totals.copied_bytes.allows(whole.totals.copied_bytes.least));
+                prop_assert!(cut.totals.is_split || cut.totals.exchanged_bytes.allows(whole.totals.exchanged_bytes.least));
+            }
+        }
+        prop_assert!(cut.messages.allows(whole.messages.least));
+    }
+
+    #[test]
+    fn a_rank_alone_does_what_is_outlined(
+        shape in shape(),
+        (unit, is_spread, reads) in (prop::sample::select(vec![1usize, 8, 64]), any::<bool>(), any::<bool>()),
+    ) {
+        let direction = if reads { Direction::Read } else { Direction::Write };
+        let call = Call { direction, unit, is_spread, shapes: vec![shape] };
+        let mut memory = vec![1; call.bytes_of(0).count() * call.step()];
+        let access = call.access(0, &mut memory);
+        alone(&access, direction, FILE_BYTES as u64);
+    }
+}
+
+/// Carries an access out, and compares.
+fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent::Way {
+    let part = Part { side: access.side().clone(), memory_runs: access.memory_run_count() };
+    let setup = Setup {
+        direction,
+        is_collective: false,
+        hints: PlanHints::default(),
+        node_of: vec![0],
+        aggregators: vec![1],
+        window_bytes: 1 << 20,
+        buffer_bytes: 1 << 20,
+        stripe_bytes: 0,
+        may_exchange: true,
+    };
+    let outline = outline(&[part], &setup, Limits::default());
+    assert_eq!(outline.plan, None);
+    let Course::Alone(ranks) = &outline.course else { panic!("a rank alone") };
+    let counters = Arc::new(Counters::default());
+    let file = file_of(&MemDriver::new());
+    file.set_len(file_bytes).expect("memory grows");
+    let target = Target { file, isolation: Arc::new(NonAtomic), counters: counters.clone() };
+    let done = independent::run(&target, access, direction);
+    assert!(done.error.is_none() && done.bytes == access.bytes());
+    let [pieces, batches, copied] =
+        [&counters.pieces, &counters.batches, &counters.copied_bytes].map(Counters::get);
+    let told = &ranks[0];
+    assert!(told.pieces.allows(pieces) && told.batches.allows(batches), "{told:?}: {pieces}, {batches}");
+    assert_eq!(told.copied_bytes, copied, "{told:?}");
+    assert_eq!(told.way, independent::choose(access, direction));
+    told.way
+}
+
+/// Accesses of more than one window of each way.
+#[test]
+fn long_accesses_of_one_rank() {
+    let byte = Datatype::named(Named::Byte);
+    let mut ways = Vec::new();
+    for (count, block, stride, memory_step) in
+        [(3_000, 500, 700, 1), (60, 500, 900_000, 2), (20, 4096, 900_000, 2), (90_000, 8, 64, 1)]
+    {
+        let vector = Datatype::hvector(count, block, stride, &byte).expect("valid");
+        let view = Tiled::new(vector.layout().clone(), 1).expect("small");
+        let element = Datatype::resized(0, memory_step, &byte).expect("valid");
+        let tiled = Tiled::new(element.layout().clone(), count * block).expect("small");
+        let mut memory = vec![0; (count * block * memory_step as u64) as usize];
+        for direction in [Direction::Read, Direction::Write] {
+            // SAFETY: as many bytes as `memory` has, which lives longer than the access.
+            let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled.clone()) };
+            let access = Access::new(0, &view, 0, user, count * block).expect("small offsets");
+            ways.push(alone(&access, direction, access.span().end));
+        }
+    }
+    for way in [independent::Way::List, independent::Way::Packed, independent::Way::Window] {
+        assert!(ways.contains(&way), "{ways:?}");
+    }
+}
