@@ -71,7 +71,7 @@ fn scenes(is_apart: bool) -> impl Strategy<Value = Scene> {
             let ranks = placement.len();
             let may_exchange = (0..ranks).map(|node| node != withheld).collect();
             Scene {
-                aggregators,
+                aggregators: vec![aggregators; ranks],
                 window_bytes,
                 calls: vec![Call { direction, unit, is_spread, shapes }],
                 schedule: (0..ranks).collect(),
@@ -99,7 +99,7 @@ fn outline_of(scene: &Scene, hints: PlanHints, limits: Limits) -> Outline {
         is_collective: true,
         hints,
         node_of: scene.placement.clone(),
-        aggregators: (0..nodes).map(|node| scene.ranks_of(node).len().min(scene.aggregators)).collect(),
+        aggregators: (0..nodes).map(|node| scene.ranks_of(node).len().min(scene.aggregators[node])).collect(),
         window_bytes: scene.window_bytes,
         // Of four; simulated windows have a power of two of bytes, and at least a page.
         buffer_bytes: (4 * scene.window_bytes).max(4096).next_power_of_two() / 4,

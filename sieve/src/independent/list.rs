@@ -4,8 +4,8 @@ use capulet_datatype::{Cursor, Run};
 use capulet_drivers::{Batch, Segment, Transfer};
 
 use capulet_drivers::Direction;
-pub use capulet_plan::way::BATCH_TRANSFERS;
 
+use super::{BATCH_TRANSFERS, is_full};
 use crate::access::Access;
 use crate::counters::Counters;
 use crate::{Target, Transferred};
@@ -18,7 +18,7 @@ pub(super) fn run(target: &Target, access: &Access, direction: Direction) -> Tra
         Vec::with_capacity(BATCH_TRANSFERS.min(usize::try_from(access.run_count()).unwrap_or(usize::MAX)));
     loop {
         let mut batch_bytes = 0;
-        while transfers.len() < BATCH_TRANSFERS {
+        while !is_full(&transfers) {
             let Some(piece) = pieces.next() else { break };
             batch_bytes += piece.bytes;
             transfers.push(piece.transfer(access));

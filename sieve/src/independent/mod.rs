@@ -12,12 +12,23 @@ pub mod packed;
 pub mod window;
 
 use capulet_atomic::Footprint;
-use capulet_drivers::Direction;
+use capulet_drivers::{Direction, Transfer};
 pub use capulet_plan::Way;
-use capulet_plan::way::WINDOW_BYTES;
+use capulet_plan::way::{BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, WINDOW_BYTES};
 
 use crate::access::Access;
 use crate::{Target, Transferred};
+
+/// Bytes of the file that a batch of more than the least may span: the driver stores dense pieces through a mapping, whose pages shall
+/// be in the cache still when the pieces are stored.
+const BATCH_SPAN_BYTES: u64 = 128 * 1024;
+
+/// Whether a batch shall take no more transfers. They are in the order of the access.
+fn is_full(transfers: &[Transfer<'_>]) -> bool {
+    let (Some(first), Some(last)) = (transfers.first(), transfers.last()) else { return false };
+    transfers.len() >= BATCH_TRANSFERS
+        && (transfers.len() >= BATCH_TRANSFERS_MAX || last.offset.abs_diff(first.offset) >= BATCH_SPAN_BYTES)
+}
 
 /// The way that costs least ([`capulet_plan::way::choose`]). Pure.
 pub fn choose(access: &Access, direction: Direction) -> Way {
@@ -41,5 +52,28 @@ pub fn run(target: &Target, access: &Access, direction: Direction) -> Transferre
         Way::List => list::run(target, access, direction),
         Way::Packed => packed::run(target, access, direction),
         Way::Window => window::read(target, access),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Transfers of one byte at each multiple of `stride_bytes`.
+    fn transfers(count: usize, stride_bytes: u64) -> Vec<Transfer<'static>> {
+        (0..count as u64).map(|i| Transfer::from_memory(i * stride_bytes, &[0])).collect()
+    }
+
+    #[test]
+    fn a_batch_takes_more_than_a_call_only_of_dense_pieces() {
+        assert!(!is_full(&[]));
+        assert!(!is_full(&transfers(BATCH_TRANSFERS - 1, 1 << 20)));
+        assert!(is_full(&transfers(BATCH_TRANSFERS, 1 << 20)));
+        assert!(!is_full(&transfers(BATCH_TRANSFERS, 32)));
+        let spanning = (BATCH_SPAN_BYTES / 32) as usize + 1;
+        assert!(!is_full(&transfers(spanning - 1, 32)) && is_full(&transfers(spanning, 32)));
+        assert!(
+            !is_full(&transfers(BATCH_TRANSFERS_MAX - 1, 1)) && is_full(&transfers(BATCH_TRANSFERS_MAX, 1))
+        );
     }
 }

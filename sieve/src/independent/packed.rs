@@ -3,9 +3,8 @@
 use capulet_datatype::{Cursor, Datatype, Named, Run, Tiled, TypedCopy};
 use capulet_drivers::{Batch, Direction, Segment, Transfer};
 
-use super::WINDOW_BYTES;
-use super::list::BATCH_TRANSFERS;
 use super::window::with_window;
+use super::{WINDOW_BYTES, is_full};
 use crate::access::Access;
 use crate::counters::Counters;
 use crate::{Target, Transferred};
@@ -69,7 +68,7 @@ impl Packed<'_> {
         while placed < bytes {
             let mut transfers = Vec::new();
             let first = placed;
-            while transfers.len() < BATCH_TRANSFERS
+            while !is_full(&transfers)
                 && placed < bytes
                 && let Some(run) = self.file.next_run(bytes - placed)
             {

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use capulet_drivers::{Batch, Direction, Segment, Transfer};
+use capulet_plan::way::BATCH_TRANSFERS;
 
 use crate::counters::Counters;
-use crate::independent::list::BATCH_TRANSFERS;
 use crate::{Failure, Target};
 
 /// The transfers of one window, in batches.

@@ -1,7 +1,7 @@
 //! One rank by itself.
 
 use super::{Alone, Count, Part};
-use crate::way::{self, BATCH_TRANSFERS, WINDOW_BYTES};
+use crate::way::{self, BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, WINDOW_BYTES};
 use crate::{Direction, FileSide, Way};
 
 /// Windows of one rank that are gone through one by one; of more the number is bounded.
@@ -29,15 +29,17 @@ pub(super) fn outline(part: &Part, direction: Direction) -> Alone {
     }
 }
 
-fn in_batches(pieces: u64) -> u64 {
-    pieces.div_ceil(BATCH_TRANSFERS as u64)
+/// Fewer where the pieces are dense.
+fn in_batches(pieces: Count) -> Count {
+    let least = pieces.least.div_ceil(BATCH_TRANSFERS_MAX as u64);
+    Count { least, most: pieces.most.div_ceil(BATCH_TRANSFERS as u64) }
 }
 
 /// Every piece ends where a run of the file ends, or one of memory.
 fn listed(file_runs: u64, memory_runs: u64) -> (Count, Count) {
     let (file_runs, memory_runs) = (file_runs.max(1), memory_runs.max(1));
     let pieces = Count { least: file_runs.max(memory_runs), most: file_runs.saturating_add(memory_runs - 1) };
-    (pieces, Count { least: in_batches(pieces.least), most: in_batches(pieces.most) })
+    (pieces, in_batches(pieces))
 }
 
 /// The runs of each window's worth of bytes.
@@ -46,16 +48,17 @@ fn packed(side: &FileSide) -> (Count, Count) {
     if windows > WINDOWS_MAX {
         let runs = side.run_count();
         let pieces = Count { least: runs, most: runs.saturating_add(windows - 1) };
-        return (pieces, Count { least: windows, most: windows.saturating_add(in_batches(pieces.most)) });
+        return (pieces, Count { least: windows, most: windows.saturating_add(in_batches(pieces).most) });
     }
-    let (mut pieces, mut batches) = (0, 0);
+    let (mut pieces, mut batches) = (0, Count::exactly(0));
     for window in 0..windows {
         let start = window * WINDOW_BYTES;
         let runs = side.run_count_of(start..side.bytes().min(start + WINDOW_BYTES));
+        let more = in_batches(Count::exactly(runs));
         pieces += runs;
-        batches += in_batches(runs);
+        batches = Count { least: batches.least + more.least, most: batches.most + more.most };
     }
-    (Count::exactly(pieces), Count::exactly(batches))
+    (Count::exactly(pieces), batches)
 }
 
 /// A window begins with the first byte that is asked for and was not in the last.
