@@ -11,8 +11,8 @@ use capulet_adio::{AccessMode, Context, File, OpenRequest};
 use capulet_comm::ErrorClass;
 use capulet_drivers::posix::PosixDriver;
 use capulet_drivers::{
-    Batch, Caps, Completion, Driver, DriverFile, FileLayout, LockGuard, LockMode, OpenOptions, Registry,
-    Result, SystemCalls,
+    Batch, Caps, Completion, Driver, DriverFile, FileIdentity, FileLayout, LockGuard, LockMode, OpenOptions,
+    Registry, Result, SystemCalls,
 };
 use mpi::collective::SystemOperation;
 use mpi::traits::{Communicator, CommunicatorCollectives as _};
@@ -47,6 +47,10 @@ impl DriverFile for PageFile {
 
     fn layout(&self) -> FileLayout {
         self.0.layout()
+    }
+
+    fn identity(&self) -> Option<FileIdentity> {
+        self.0.identity()
     }
 
     fn submit(&self, batch: Batch<'_>) -> Completion {

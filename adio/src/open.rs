@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use capulet_comm::{Agree, ErrorClass, Group, Rank, ReduceOp};
+use capulet_comm::{Agree, ErrorClass, Group, Node, Rank, ReduceOp};
 use capulet_drivers::{Access, Caps, Driver, DriverFile, OpenOptions};
 use mpi::environment::processor_name;
 use mpi::topology::Communicator;
@@ -18,7 +18,10 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::file::{File, State};
 use crate::hints::{Hints, parse_hint_file};
+use crate::leaders::from_leaders;
 use crate::mode::AccessMode;
+use crate::on_demand::{Known, OnDemand, Opener};
+use crate::stats::Calls;
 use crate::view::FileView;
 
 /// The arguments of one rank's open.
@@ -96,9 +99,10 @@ impl File {
         let queue = queue_of(&channel);
         let agreed = agree_on_request(&channel, request, context, &hint_text, queue.is_busy())?;
         let AgreedRequest { prepared, mut hints, stats, is_busy } = agreed;
-        let node_names = node_names(&channel, &group, &mut hints)?;
-        let storage = open_storage(&channel, group.node().node_count(), &prepared, &hints)?;
-        let pointer_bytes = start_of_pointer(&channel, &prepared, storage.as_ref())?;
+        let calls = Arc::<Calls>::default();
+        let node_names = node_names(&channel, group.node(), &mut hints)?;
+        let storage = open_storage(&channel, group.node(), &prepared, &hints, &calls)?;
+        let pointer_bytes = start_of_pointer(&channel, group.node(), &prepared, storage.as_ref())?;
         tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
         let file = Self {
             queue,
@@ -113,7 +117,7 @@ impl File {
             isolation: Self::no_isolation(),
             state: Mutex::new(State { view: Arc::new(FileView::bytes()), pointer_bytes, hints }),
             counters: Arc::default(),
-            calls: Arc::default(),
+            calls,
             stats,
             closed: false,
         };
@@ -173,18 +177,13 @@ fn shared_hint_file(channel: &dyn Agree, context: &Context) -> Result<String> {
 }
 
 /// The processor names of the nodes' leaders, by node, if the hints name hosts. A list that names none of them is dropped.
-fn node_names(channel: &dyn Agree, group: &Group, hints: &mut Hints) -> Result<Vec<String>> {
-    let (node, mut names) = (group.node(), Vec::new());
+fn node_names(channel: &dyn Agree, node: &Node, hints: &mut Hints) -> Result<Vec<String>> {
+    let mut names = Vec::new();
     if hints.config_list.names_hosts() {
         // A name that cannot be had is no host's.
         let own = if node.is_leader() { processor_name().unwrap_or_default() } else { String::new() };
-        let mut lines = Vec::new();
-        if let Some(all) = channel.gather(own.as_bytes())? {
-            let name_of = |leader: &Rank| all.get(leader.index()).map_or(&[][..], Vec::as_slice);
-            lines = node.leaders.iter().map(name_of).collect::<Vec<_>>().join(&b'\n');
-        }
-        channel.broadcast(Rank(0), &mut lines)?;
-        names = String::from_utf8_lossy(&lines).split('\n').map(str::to_owned).collect();
+        let told = from_leaders(channel, node, own.as_bytes())?;
+        names = told.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
     }
     if !hints.config_list.fits(&names, &node.sizes) {
         tracing::debug!(list = %hints.config_list, ?names, "cb_config_list leaves no aggregator, and is ignored");
@@ -254,11 +253,15 @@ fn check_writers(caps: Caps, nodes: usize, mode: AccessMode, hints: &Hints) -> R
 }
 
 /// Rank 0 creates, then the others open, so that `EXCL` means what it says and no rank finds the file missing.
+///
+/// With the promise of `romio_no_indep_rw` one rank of each node opens, and the others when they first need the file: in it
+/// lies that the program does nothing to the file's name before they do.
 fn open_storage(
     channel: &dyn Agree,
-    nodes: usize,
+    node: &Node,
     prepared: &Prepared,
     hints: &Hints,
+    calls: &Arc<Calls>,
 ) -> Result<Arc<dyn DriverFile>> {
     let mode = prepared.mode;
     let access = match (mode.reads(), mode.writes()) {
@@ -267,31 +270,52 @@ fn open_storage(
         _ => Access::ReadWrite,
     };
     let options = OpenOptions::new(access);
+    let (driver, path) = (Arc::clone(&prepared.driver), prepared.path.clone());
+    let opener = Opener { driver, path, calls: Arc::clone(calls) };
     let open = |options: &OpenOptions| {
-        let file = prepared.driver.open(&prepared.path, options)?;
+        let file = opener.open(options)?;
         if channel.size() > 1 && !file.caps().contains(Caps::PROCESS_SHARED) {
             return Err(Error::Unsupported { what: "a storage inside one process, opened by several" });
         }
-        check_writers(file.caps(), nodes, mode, hints)?;
+        check_writers(file.caps(), node.node_count(), mode, hints)?;
         Ok(file)
     };
-    if !mode.contains(AccessMode::CREATE) {
-        return outcome(channel, open(&options));
+    let mut created = None;
+    if mode.contains(AccessMode::CREATE) {
+        let creating = options.clone().create(true).exclusive(mode.contains(AccessMode::EXCLUSIVE));
+        let creating = creating.permissions(hints.permissions);
+        let is_root = channel.rank().0 == 0;
+        created = outcome(channel, if is_root { open(&creating).map(Some) } else { Ok(None) })?;
     }
-    let creating = options.clone().create(true).exclusive(mode.contains(AccessMode::EXCLUSIVE));
-    let creating = creating.permissions(hints.permissions);
-    let is_root = channel.rank().0 == 0;
-    let created = if is_root { open(&creating).map(Some) } else { Ok(None) };
-    let created = outcome(channel, created)?;
-    outcome(channel, created.map_or_else(|| open(&options), Ok))
+    if !hints.no_independent || node.node_count() == channel.size() as usize {
+        return outcome(channel, created.map_or_else(|| open(&options), Ok));
+    }
+    let opened =
+        if node.is_leader() { created.map_or_else(|| open(&options), Ok).map(Some) } else { Ok(None) };
+    let opened = outcome(channel, opened)?;
+    let own = opened.as_deref().and_then(Known::of).map_or_else(Vec::new, Known::to_bytes);
+    let told = from_leaders(channel, node, &own)?;
+    let known: Option<Vec<Known>> = told.iter().map(|bytes| Known::from_bytes(bytes)).collect();
+    match (opened, known) {
+        (Some(file), Some(_)) => Ok(file),
+        (None, Some(known)) => Ok(Arc::new(OnDemand::new(opener, options, known[node.index]))),
+        // It could not be told later whether it is still the same file.
+        (opened, None) => outcome(channel, opened.map_or_else(|| open(&options), Ok)),
+    }
 }
 
 /// 0, or the end of the file in append mode; the same on all ranks.
-fn start_of_pointer(channel: &dyn Agree, prepared: &Prepared, storage: &dyn DriverFile) -> Result<u64> {
+fn start_of_pointer(
+    channel: &dyn Agree,
+    node: &Node,
+    prepared: &Prepared,
+    storage: &dyn DriverFile,
+) -> Result<u64> {
     if !prepared.mode.contains(AccessMode::APPEND) {
         return Ok(0);
     }
-    let len = storage.len().map_err(Error::from);
+    // All ranks of a node would be told the same.
+    let len = if node.is_leader() { storage.len().map_err(Error::from) } else { Ok(0) };
     let bytes = *len.as_ref().unwrap_or(&0);
     let (_, mut count) = Ballot::new(channel).reduce(bytes, ReduceOp::Max).vote(len)?;
     Ok(count.take())

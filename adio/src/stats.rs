@@ -17,6 +17,7 @@ pub(crate) struct Calls {
     writes: AtomicU64,
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
+    opens: AtomicU64,
 }
 
 impl Calls {
@@ -26,6 +27,15 @@ impl Calls {
             Direction::Write => &self.writes,
         };
         Counters::add(calls, 1);
+    }
+
+    /// The file is opened once more on this rank.
+    pub(crate) fn opened(&self) {
+        Counters::add(&self.opens, 1);
+    }
+
+    pub(crate) fn opens(&self) -> u64 {
+        Counters::get(&self.opens)
     }
 
     pub(crate) fn moved(&self, direction: Direction, bytes: u64) {
@@ -44,6 +54,7 @@ impl File {
         let calls = &self.calls;
         let counters = &self.counters;
         let own = [
+            ("opens", calls.opens()),
             ("reads", Counters::get(&calls.reads)),
             ("writes", Counters::get(&calls.writes)),
             ("read_bytes", Counters::get(&calls.read_bytes)),
@@ -57,7 +68,7 @@ impl File {
             ("exchanged_bytes", Counters::get(&counters.exchanged_bytes)),
         ];
         let mut values = own.map(|(_, value)| value);
-        self.agree().allreduce(&mut values, &[ReduceOp::Sum; 11])?;
+        self.agree().allreduce(&mut values, &[ReduceOp::Sum; 12])?;
         if self.group.rank().0 == 0 {
             let names = own.iter().map(|(name, _)| *name);
             let rows: Vec<_> = names.zip(values).collect();

@@ -49,6 +49,16 @@ impl Caps {
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
+
+    /// The set as a number, for another process of the same program.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The set that [`Caps::bits`] gave.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
 }
 
 impl BitOr for Caps {
@@ -75,6 +85,16 @@ pub struct FileLayout {
     pub stripe_bytes: u64,
     /// Servers over which the file is striped; 1 where nothing is striped.
     pub stripe_count: u32,
+}
+
+/// Which file an open file is. Two that are open at the same time on one machine have the same identity exactly if they are
+/// the same file; other machines may see another device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileIdentity {
+    /// The number of the file system.
+    pub device: u64,
+    /// The number of the file there.
+    pub file: u64,
 }
 
 impl FileLayout {

@@ -3,8 +3,8 @@
 #![deny(clippy::missing_trait_methods)]
 
 use crate::{
-    Batch, Caps, Completion, Driver, DriverFile, FileLayout, LockGuard, LockMode, OpenOptions, Result,
-    SystemCalls,
+    Batch, Caps, Completion, Driver, DriverFile, FileIdentity, FileLayout, LockGuard, LockMode, OpenOptions,
+    Result, SystemCalls,
 };
 use std::ops::Range;
 use std::path::Path;
@@ -33,6 +33,10 @@ macro_rules! forward {
 
             fn layout(&self) -> FileLayout {
                 (**self).layout()
+            }
+
+            fn identity(&self) -> Option<FileIdentity> {
+                (**self).identity()
             }
 
             fn submit(&self, batch: Batch<'_>) -> Completion {

@@ -39,7 +39,7 @@ pub mod template;
 pub mod wrappers;
 
 pub use batch::{Batch, Direction, Segment, Transfer};
-pub use caps::{Caps, FileLayout, SystemCalls};
+pub use caps::{Caps, FileIdentity, FileLayout, SystemCalls};
 pub use completion::{BatchResult, Completion, PendingBatch};
 pub use error::{Error, ErrorKind, Operation, Result};
 pub use ext::DriverFileExt;
@@ -89,6 +89,9 @@ pub trait DriverFile: Debug + Send + Sync {
 
     /// How the bytes lie on the storage, as a hint for alignment. Does not change while open; no system call.
     fn layout(&self) -> FileLayout;
+
+    /// Which file this is, where the storage can tell. Does not change while the file is open; no system call.
+    fn identity(&self) -> Option<FileIdentity>;
 
     /// Moves the bytes of `batch`, in its order, and reports how many of them in that order were moved.
     ///

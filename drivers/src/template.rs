@@ -4,7 +4,7 @@
 
 use crate::{
     Access, Batch, BatchResult, Caps, Completion, Direction, Driver, DriverFile, Error, ErrorKind,
-    FileLayout, LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls, Transfer,
+    FileIdentity, FileLayout, LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls, Transfer,
 };
 use std::fs::File;
 use std::io;
@@ -118,6 +118,10 @@ impl DriverFile for TemplateFile {
 
     fn layout(&self) -> FileLayout {
         FileLayout::unstriped(4096)
+    }
+
+    fn identity(&self) -> Option<FileIdentity> {
+        None
     }
 
     fn submit(&self, batch: Batch<'_>) -> Completion {

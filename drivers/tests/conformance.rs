@@ -85,8 +85,8 @@ fn the_suite_is_all_there() {
 mod mutants {
     use super::*;
     use capulet_drivers::{
-        Batch, BatchResult, Caps, DriverFile, FileLayout, LockGuard, LockMode, OpenOptions, Result,
-        SystemCalls,
+        Batch, BatchResult, Caps, DriverFile, FileIdentity, FileLayout, LockGuard, LockMode, OpenOptions,
+        Result, SystemCalls,
     };
     use std::ops::Range;
     use std::path::Path;
@@ -129,6 +129,10 @@ mod mutants {
 
         fn layout(&self) -> FileLayout {
             self.0.layout()
+        }
+
+        fn identity(&self) -> Option<FileIdentity> {
+            self.0.identity()
         }
 
         fn submit(&self, mut batch: Batch<'_>) -> Completion {

@@ -84,6 +84,29 @@ fn nodes_without_aggregators() {
     }
 }
 
+/// With the promise that all access is collective, one rank of each node opens the file, and others if they have to move bytes.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn opened_on_demand() {
+    for (ranks, nodes, promised, opens) in
+        [(4, "1", "true", 1), (4, "1", "false", 4), (4, "2", "true", 2), (3, "3", "true", 3)]
+    {
+        let job = job("on_demand", ranks).arg("once").variable("CAPULET_NODES", nodes);
+        // What is moved is less than a window, which is the first aggregator's.
+        let promise = format!("romio_no_indep_rw={promised}");
+        let job = job.variable("CAPULET_STATS", "1").run_option("--hint").run_option(&promise);
+        let outcome = job.run();
+        outcome.expect_checks(&format!("{ranks} ranks on {nodes} nodes, {promise}"));
+        let words = outcome.text.split_whitespace();
+        let counts: Vec<u64> = words.filter_map(|word| word.strip_prefix("opens=")?.parse().ok()).collect();
+        assert_eq!(counts, [opens; 2], "{ranks} ranks on {nodes} nodes, {promise}");
+    }
+    for ranks in [1, 2, 4] {
+        let job = job("on_demand", ranks).arg("gone");
+        job.run().expect_checks(&format!("a name that is taken away, on {ranks} ranks"));
+    }
+}
+
 /// What `cb_config_list` asks for, and what is in force.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]

@@ -10,7 +10,7 @@ mod range_locks;
 use self::node::{Node, Space};
 use crate::{
     Access, Batch, BatchResult, Caps, Completion, Direction, Driver, DriverFile, Error, ErrorKind,
-    FileLayout, LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls,
+    FileIdentity, FileLayout, LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls,
 };
 use nix::errno::Errno;
 use std::collections::HashMap;
@@ -188,6 +188,10 @@ impl DriverFile for MemFile {
 
     fn layout(&self) -> FileLayout {
         FileLayout::unstriped(PAGE_BYTES)
+    }
+
+    fn identity(&self) -> Option<FileIdentity> {
+        None
     }
 
     fn submit(&self, batch: Batch<'_>) -> Completion {

@@ -7,8 +7,8 @@ use super::mapped::{self, Mapping};
 use super::system_error;
 use super::transfer::{CallCounts, Transferring, operation};
 use crate::{
-    Access, Batch, BatchResult, Caps, Completion, Direction, DriverFile, Error, ErrorKind, FileLayout,
-    LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls, Transfer,
+    Access, Batch, BatchResult, Caps, Completion, Direction, DriverFile, Error, ErrorKind, FileIdentity,
+    FileLayout, LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls, Transfer,
 };
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
@@ -30,6 +30,7 @@ pub(super) struct PosixFile {
     kind: FilesystemKind,
     is_block_device: bool,
     block_bytes: u64,
+    identity: FileIdentity,
     counts: Arc<CallCounts>,
     locks: Arc<LockDescriptors>,
     /// Whether a mapping was tried in vain.
@@ -67,6 +68,7 @@ impl PosixFile {
             kind,
             is_block_device: file_type(&status) == SFlag::S_IFBLK,
             block_bytes: u64::try_from(status.st_blksize).unwrap_or(1),
+            identity: FileIdentity { device: status.st_dev, file: status.st_ino },
             locks: Arc::new(LockDescriptors::new(Arc::clone(&counts))),
             counts,
             unmappable: AtomicBool::new(false),
@@ -159,6 +161,10 @@ impl DriverFile for PosixFile {
 
     fn layout(&self) -> FileLayout {
         FileLayout::unstriped(self.block_bytes)
+    }
+
+    fn identity(&self) -> Option<FileIdentity> {
+        Some(self.identity)
     }
 
     fn submit(&self, batch: Batch<'_>) -> Completion {

@@ -1,8 +1,8 @@
 //! Counts what goes through it, exactly.
 
 use crate::{
-    Batch, BatchResult, Caps, Completion, Direction, Driver, DriverFile, FileLayout, LockGuard, LockMode,
-    OpenOptions, Result, SystemCalls,
+    Batch, BatchResult, Caps, Completion, Direction, Driver, DriverFile, FileIdentity, FileLayout, LockGuard,
+    LockMode, OpenOptions, Result, SystemCalls,
 };
 use std::ops::Range;
 use std::path::Path;
@@ -136,6 +136,10 @@ impl DriverFile for CountingFile {
 
     fn layout(&self) -> FileLayout {
         self.inner.layout()
+    }
+
+    fn identity(&self) -> Option<FileIdentity> {
+        self.inner.identity()
     }
 
     fn submit(&self, batch: Batch<'_>) -> Completion {

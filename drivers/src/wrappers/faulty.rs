@@ -2,8 +2,8 @@
 
 use super::fault_plan::{Effect, FaultPlan, Target};
 use crate::{
-    Batch, BatchResult, Caps, Completion, Direction, Driver, DriverFile, Error, ErrorKind, FileLayout,
-    LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls,
+    Batch, BatchResult, Caps, Completion, Direction, Driver, DriverFile, Error, ErrorKind, FileIdentity,
+    FileLayout, LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls,
 };
 use std::io;
 use std::ops::Range;
@@ -152,6 +152,10 @@ impl DriverFile for FaultyFile {
 
     fn layout(&self) -> FileLayout {
         self.inner.layout()
+    }
+
+    fn identity(&self) -> Option<FileIdentity> {
+        self.inner.identity()
     }
 
     fn submit(&self, mut batch: Batch<'_>) -> Completion {

@@ -1,8 +1,8 @@
 //! Slows what goes through it down to the latency and bandwidth of a slower storage.
 
 use crate::{
-    Batch, Caps, Completion, Driver, DriverFile, FileLayout, LockGuard, LockMode, OpenOptions, Result,
-    SystemCalls,
+    Batch, Caps, Completion, Driver, DriverFile, FileIdentity, FileLayout, LockGuard, LockMode, OpenOptions,
+    Result, SystemCalls,
 };
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -91,6 +91,10 @@ impl DriverFile for ThrottledFile {
 
     fn layout(&self) -> FileLayout {
         self.inner.layout()
+    }
+
+    fn identity(&self) -> Option<FileIdentity> {
+        self.inner.identity()
     }
 
     fn submit(&self, batch: Batch<'_>) -> Completion {

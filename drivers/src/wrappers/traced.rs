@@ -1,8 +1,8 @@
 //! Tells what goes through it, as `tracing` events under the target `capulet::driver`.
 
 use crate::{
-    Batch, Caps, Completion, Driver, DriverFile, FileLayout, LockGuard, LockMode, OpenOptions, Result,
-    SystemCalls,
+    Batch, Caps, Completion, Driver, DriverFile, FileIdentity, FileLayout, LockGuard, LockMode, OpenOptions,
+    Result, SystemCalls,
 };
 use std::fmt::Debug;
 use std::ops::Range;
@@ -73,6 +73,10 @@ impl DriverFile for TracedFile {
 
     fn layout(&self) -> FileLayout {
         self.inner.layout()
+    }
+
+    fn identity(&self) -> Option<FileIdentity> {
+        self.inner.identity()
     }
 
     fn submit(&self, batch: Batch<'_>) -> Completion {

@@ -1,0 +1,57 @@
+//! What the first rank of each node tells all ranks.
+
+use capulet_comm::{Agree, Node, Rank};
+
+use crate::error::Result;
+
+/// Every rank gets what the first rank of each node brings, by node; what the others bring is dropped. Collective. Rank 0 hears
+/// from all ranks, the others get what the nodes have.
+pub(crate) fn from_leaders(channel: &dyn Agree, node: &Node, own: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let own = if node.is_leader() { own } else { &[] };
+    let mut framed = Vec::new();
+    if let Some(all) = channel.gather(own)? {
+        for leader in &node.leaders {
+            let told = all.get(leader.index()).map_or(&[][..], Vec::as_slice);
+            framed.extend_from_slice(&(told.len() as u32).to_le_bytes());
+            framed.extend_from_slice(told);
+        }
+    }
+    channel.broadcast(Rank(0), &mut framed)?;
+    let mut rest = framed.as_slice();
+    Ok((0..node.node_count()).map(|_| next(&mut rest).unwrap_or_default().to_vec()).collect())
+}
+
+fn next<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, tail) = rest.split_first_chunk::<4>()?;
+    let (told, tail) = tail.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    *rest = tail;
+    Some(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use capulet_comm::local::LocalChannel;
+
+    #[test]
+    fn all_ranks_get_what_the_leaders_bring() {
+        let nodes = [[0, 2], [1, 3]];
+        let leaders = vec![Rank(0), Rank(1)];
+        let ranks = LocalChannel::team(4).into_iter().enumerate().map(|(rank, channel)| {
+            let index = rank % 2;
+            let node = Node {
+                ranks: nodes[index].map(Rank).to_vec(),
+                place: rank / 2,
+                index,
+                leaders: leaders.clone(),
+                sizes: vec![2, 2],
+                block_count: 4,
+                blocks: nodes[index].to_vec(),
+            };
+            std::thread::spawn(move || from_leaders(&channel, &node, &vec![7; rank]).expect("no error"))
+        });
+        for told in ranks.collect::<Vec<_>>() {
+            assert_eq!(told.join().expect("no panic"), [vec![], vec![7]]);
+        }
+    }
+}

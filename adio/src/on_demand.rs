@@ -1,0 +1,210 @@
+//! A file that a rank opens when it first needs it: a rank that moves no bytes never does.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use capulet_drivers::{
+    Batch, BatchResult, Caps, Completion, Driver, DriverFile, Error, ErrorKind, FileIdentity, FileLayout,
+    LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls,
+};
+
+use crate::stats::Calls;
+
+/// Opens one file, and counts how often.
+#[derive(Debug, Clone)]
+pub(crate) struct Opener {
+    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) path: PathBuf,
+    pub(crate) calls: Arc<Calls>,
+}
+
+impl Opener {
+    pub(crate) fn open(&self, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
+        self.calls.opened();
+        self.driver.open(&self.path, options)
+    }
+}
+
+/// What a rank that has the file open tells those of its node that may open it later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    identity: FileIdentity,
+    caps: Caps,
+    layout: FileLayout,
+}
+
+impl Known {
+    /// None where the storage cannot tell one file from another.
+    pub(crate) fn of(file: &dyn DriverFile) -> Option<Self> {
+        Some(Self { identity: file.identity()?, caps: file.caps(), layout: file.layout() })
+    }
+
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let FileLayout { block_bytes, stripe_bytes, stripe_count } = self.layout;
+        let FileIdentity { device, file } = self.identity;
+        let numbers = [device, file, self.caps.bits().into(), block_bytes, stripe_bytes, stripe_count.into()];
+        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (words, []) = bytes.as_chunks::<8>() else { return None };
+        let numbers: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let [device, file, caps, block_bytes, stripe_bytes, stripe_count] = *numbers.as_slice() else {
+            return None;
+        };
+        Some(Self {
+            identity: FileIdentity { device, file },
+            caps: Caps::from_bits(caps as u32),
+            layout: FileLayout { block_bytes, stripe_bytes, stripe_count: stripe_count as u32 },
+        })
+    }
+}
+
+/// The file that another rank of the node has open. Opened with the first call that needs it; whatever has its name by then
+/// must be that file. A failure is one of that call, and the next one tries again.
+#[derive(Debug)]
+pub(crate) struct OnDemand {
+    opener: Opener,
+    options: OpenOptions,
+    known: Known,
+    file: OnceLock<Arc<dyn DriverFile>>,
+    opening: Mutex<()>,
+}
+
+impl OnDemand {
+    /// `options` must not create.
+    pub(crate) fn new(mut opener: Opener, options: OpenOptions, known: Known) -> Self {
+        // The program may go to another folder before it comes to that.
+        if let Ok(path) = std::path::absolute(&opener.path) {
+            opener.path = path;
+        }
+        Self { opener, options, known, file: OnceLock::new(), opening: Mutex::new(()) }
+    }
+
+    fn file(&self) -> Result<&Arc<dyn DriverFile>> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let _alone = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let file = self.opener.open(&self.options)?;
+        if file.identity() != Some(self.known.identity) {
+            let reason = "another file has taken its name since it was opened";
+            return Err(Error::message(ErrorKind::NotFound, Operation::Open, &self.opener.path, reason));
+        }
+        tracing::debug!(path = %self.opener.path.display(), "opened on demand");
+        Ok(self.file.get_or_init(|| file))
+    }
+}
+
+impl DriverFile for OnDemand {
+    fn caps(&self) -> Caps {
+        self.known.caps
+    }
+
+    fn layout(&self) -> FileLayout {
+        self.known.layout
+    }
+
+    fn identity(&self) -> Option<FileIdentity> {
+        Some(self.known.identity)
+    }
+
+    fn submit(&self, batch: Batch<'_>) -> Completion {
+        match self.file() {
+            Ok(file) => file.submit(batch),
+            Err(error) => Completion::ready(BatchResult::failed(0, error)),
+        }
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.file()?.len()
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.file()?.set_len(bytes)
+    }
+
+    fn preallocate(&self, bytes: u64) -> Result<()> {
+        self.file()?.preallocate(bytes)
+    }
+
+    fn sync(&self) -> Result<()> {
+        // What was never opened has nothing to be forced.
+        self.file.get().map_or(Ok(()), DriverFile::sync)
+    }
+
+    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
+        self.file()?.lock(range, mode)
+    }
+
+    fn system_calls(&self) -> SystemCalls {
+        self.file.get().map(DriverFile::system_calls).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use capulet_drivers::DriverFileExt;
+    use capulet_drivers::posix::PosixDriver;
+
+    /// A file that one has open, and another may open later.
+    fn pair(folder: &tempfile::TempDir) -> (Arc<dyn DriverFile>, OnDemand) {
+        let driver: Arc<dyn Driver> = Arc::new(PosixDriver::default());
+        let opener = Opener { driver, path: folder.path().join("data"), calls: Arc::default() };
+        let options = OpenOptions::read_write();
+        let first = opener.open(&options.clone().create(true)).expect("opens");
+        let known = Known::of(first.as_ref()).expect("a file of the system has an identity");
+        assert_eq!(Known::from_bytes(&known.to_bytes()), Some(known));
+        assert_eq!(Known::from_bytes(&known.to_bytes()[1..]), None);
+        let later = Opener { calls: Arc::default(), ..opener };
+        (first, OnDemand::new(later, options, known))
+    }
+
+    fn opens(file: &OnDemand) -> u64 {
+        file.opener.calls.opens()
+    }
+
+    #[test]
+    fn it_is_opened_once_and_only_when_it_is_needed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (first, later) = pair(&folder);
+        assert_eq!((later.caps(), later.layout()), (first.caps(), first.layout()));
+        later.sync().expect("nothing to do");
+        assert_eq!((opens(&later), later.system_calls().total()), (0, 0));
+        let later = &later;
+        std::thread::scope(|scope| {
+            for at in 0..8_u8 {
+                scope.spawn(move || later.write_all_at(at.into(), &[at]).expect("writes"));
+            }
+        });
+        assert_eq!(opens(later), 1);
+        assert!(later.system_calls().writes >= 8);
+        let mut bytes = [9; 9];
+        assert_eq!(first.read_at(0, &mut bytes).expect("reads"), 8);
+        assert_eq!(bytes, [0, 1, 2, 3, 4, 5, 6, 7, 9]);
+        assert_eq!(later.len().expect("a length"), 8);
+    }
+
+    #[test]
+    fn another_file_of_the_name_is_not_touched() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (first, later) = pair(&folder);
+        let (name, aside) = (folder.path().join("data"), folder.path().join("aside"));
+        std::fs::rename(&name, &aside).expect("renames");
+        let gone = later.write_all_at(0, b"lost").expect_err("no such file");
+        assert_eq!((gone.kind(), gone.operation()), (ErrorKind::NotFound, Operation::Open));
+        std::fs::write(&name, "other").expect("writes");
+        let other = later.write_all_at(0, b"lost").expect_err("another file");
+        assert_eq!((other.kind(), other.operation()), (ErrorKind::NotFound, Operation::Open));
+        assert_eq!(later.len().expect_err("another file").kind(), ErrorKind::NotFound);
+        assert_eq!(std::fs::read(&name).expect("reads"), b"other");
+        std::fs::rename(&aside, &name).expect("renames");
+        later.write_all_at(0, b"found").expect("the file is back");
+        assert_eq!((first.len().expect("a length"), opens(&later)), (5, 4));
+    }
+}
