@@ -1,0 +1,269 @@
+//! The memory that a rank takes for an access, beside its shared window: at most 1 MiB and twice what its view takes, however
+//! many pieces there are. A leader of one of several nodes holds in addition what is sent and what arrives in one step.
+
+mod counted;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use capulet_atomic::NonAtomic;
+use capulet_comm::Leaders;
+use capulet_comm::local::{LocalLeaders, LocalWindow};
+use capulet_datatype::{Datatype, Named, Tiled};
+use capulet_drivers::mem::MemDriver;
+use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
+use capulet_sieve::two_phase::{Between, NodeTeam, Nodes, Operation};
+use capulet_sieve::{Access, Agreed, Counters, Memory, Summary, Target, independent};
+
+use counted::{as_owner, forget_peaks, held_bytes, peak_bytes};
+
+const RANKS: usize = 6;
+const WINDOW_BYTES: usize = 64 << 10;
+/// Each piece lies in a slot of its own.
+const SLOT_BYTES: usize = 16;
+const SLACK_BYTES: usize = 1 << 20;
+
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    nodes: usize,
+    /// Of each rank.
+    pieces: usize,
+    is_irregular: bool,
+    direction: Direction,
+}
+
+fn value(at: usize) -> u8 {
+    (at * 7 + at / 251) as u8
+}
+
+impl Case {
+    /// Offset and length of a piece of a rank.
+    fn piece(self, rank: usize, piece: usize) -> (usize, usize) {
+        let slot = (piece * RANKS + rank) * SLOT_BYTES;
+        if !self.is_irregular {
+            return (slot, SLOT_BYTES / 2);
+        }
+        let chance = (slot as u64 + 5).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+        let len = 1 + chance as usize % 12;
+        (slot + (chance >> 8) as usize % (SLOT_BYTES - len), len)
+    }
+
+    fn pieces_of(self, rank: usize) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.pieces).map(move |piece| self.piece(rank, piece))
+    }
+
+    fn bytes_of(self, rank: usize) -> usize {
+        self.pieces_of(rank).map(|(_, len)| len).sum()
+    }
+
+    fn view(self, rank: usize) -> Datatype {
+        let byte = Datatype::named(Named::Byte);
+        let view = if self.is_irregular {
+            let (places, lengths): (Vec<i64>, Vec<u64>) =
+                self.pieces_of(rank).map(|(at, len)| (at as i64, len as u64)).unzip();
+            Datatype::hindexed(&lengths, &places, &byte)
+        } else {
+            let stride = (RANKS * SLOT_BYTES) as i64;
+            let row =
+                Datatype::hvector(self.pieces as u64, SLOT_BYTES as u64 / 2, stride, &byte).expect("valid");
+            Datatype::hindexed(&[1], &[(rank * SLOT_BYTES) as i64], &row)
+        };
+        view.expect("valid")
+    }
+
+    fn node_of(self, rank: usize) -> usize {
+        rank * self.nodes / RANKS
+    }
+
+    fn ranks_per_node(self) -> usize {
+        RANKS / self.nodes
+    }
+
+    fn is_leader(self, rank: usize) -> bool {
+        rank.is_multiple_of(self.ranks_per_node())
+    }
+
+    /// The file before: what is to be read, or zeros. As long as it will be, so that writing takes no memory.
+    fn file(self) -> Arc<dyn DriverFile> {
+        let file =
+            MemDriver::new().open("data".as_ref(), &OpenOptions::read_write().create(true)).expect("opens");
+        let mut bytes = vec![0; self.pieces * RANKS * SLOT_BYTES];
+        if self.direction == Direction::Read {
+            bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = value(at));
+        }
+        file.write_all_at(0, &bytes).expect("memory writes");
+        file
+    }
+
+    /// The bytes of each rank in memory, before a write or after a read.
+    fn data_of(self, rank: usize) -> Vec<u8> {
+        self.pieces_of(rank).flat_map(|(at, len)| (at..at + len).map(value)).collect()
+    }
+}
+
+fn access(view: &Datatype, memory: &mut [u8]) -> Access {
+    let byte = Datatype::named(Named::Byte);
+    let bytes = memory.len() as u64;
+    let tiled = Tiled::new(byte.layout().clone(), bytes).expect("small");
+    // SAFETY: as many bytes as `memory` has, which outlives the access in every caller.
+    let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
+    Access::new(0, &Tiled::until(view.layout().clone(), 1 << 40), 0, user, bytes).expect("small offsets")
+}
+
+/// Who shares a window with whom, and how the nodes reach each other.
+struct Stage {
+    case: Case,
+    windows: Vec<Arc<LocalWindow>>,
+    lines: Vec<Arc<LocalLeaders>>,
+}
+
+impl Stage {
+    fn new(case: Case) -> Self {
+        let windows_each = if case.nodes > 1 { 4 } else { 2 };
+        let team = |_| LocalWindow::team(case.ranks_per_node(), windows_each * WINDOW_BYTES);
+        let windows = (0..case.nodes).flat_map(team).map(Arc::new).collect();
+        let lines = LocalLeaders::team(case.nodes, 1).into_iter().map(Arc::new).collect();
+        Self { case, windows, lines }
+    }
+
+    fn team(&self, rank: usize, grain: u64) -> NodeTeam {
+        let (case, window) = (self.case, self.windows[rank].clone());
+        if case.nodes == 1 {
+            return NodeTeam::new(window, RANKS, WINDOW_BYTES as u64, 0, grain);
+        }
+        let (node, ranks) = (case.node_of(rank), case.ranks_per_node());
+        let blocks = vec![node as u32; ranks];
+        let nodes = Nodes::new(node, &vec![ranks; case.nodes], blocks, case.nodes as u32);
+        let line = case.is_leader(rank).then(|| self.lines[node].clone() as Arc<dyn Leaders>);
+        let between = Between { nodes: Arc::new(nodes), leaders: line, may_exchange: true, operation: 1 };
+        NodeTeam::among(between, window, WINDOW_BYTES as u64, 0, grain)
+    }
+}
+
+/// What one rank's access took.
+#[derive(Debug)]
+struct Taken {
+    view_bytes: usize,
+    /// At most, beside the view.
+    peak_bytes: usize,
+}
+
+/// Carries a case out, together or each rank for itself, and tells what each rank took.
+fn measure(case: Case, is_together: bool) -> Vec<Taken> {
+    // The owners are the ranks of one case at a time.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (file, stage) = (case.file(), Stage::new(case));
+    let is_read = case.direction == Direction::Read;
+    let mut memory: Vec<Vec<u8>> = (0..RANKS)
+        .map(|rank| if is_read { vec![0; case.bytes_of(rank)] } else { case.data_of(rank) })
+        .collect();
+    let views: Vec<Datatype> = (0..RANKS).map(|rank| case.view(rank)).collect();
+    let before: Vec<usize> = (0..RANKS).map(held_bytes).collect();
+    forget_peaks();
+    let accesses: Vec<Access> = views
+        .iter()
+        .zip(&mut memory)
+        .enumerate()
+        .map(|(rank, (view, memory))| as_owner(rank, || access(view, memory)))
+        .collect();
+    let counters: Vec<Arc<Counters>> = (0..RANKS).map(|_| Arc::default()).collect();
+    let target = |rank: usize| Target {
+        file: file.clone(),
+        isolation: Arc::new(NonAtomic),
+        counters: counters[rank].clone(),
+    };
+    let summaries: Vec<Summary> =
+        accesses.iter().enumerate().map(|(rank, access)| as_owner(rank, || Summary::of(access))).collect();
+    let agreed = Agreed::of(&summaries);
+    if is_together {
+        let start = |(rank, access): (usize, Access)| {
+            as_owner(rank, || {
+                let team = stage.team(rank, agreed.grain);
+                Operation::start(target(rank), team, access, case.direction, agreed.first)
+            })
+        };
+        let mut under_way: Vec<Operation> = accesses.into_iter().enumerate().map(start).collect();
+        let mut left = RANKS;
+        let mut is_over = [false; RANKS];
+        for turn in 0.. {
+            let rank = turn % RANKS;
+            if !is_over[rank] && as_owner(rank, || under_way[rank].poll()) {
+                let done = under_way[rank].take_outcome();
+                assert!(done.error.is_none() && done.bytes == case.bytes_of(rank) as u64);
+                (is_over[rank], left) = (true, left - 1);
+            }
+            if left == 0 {
+                break;
+            }
+            assert!(turn < 10_000_000, "the operations stand still");
+        }
+        assert!(counters.iter().all(|counters| Counters::get(&counters.rounds) > 0));
+    } else {
+        for (rank, access) in accesses.iter().enumerate() {
+            let done = as_owner(rank, || independent::run(&target(rank), access, case.direction));
+            assert!(done.error.is_none() && done.bytes == case.bytes_of(rank) as u64);
+        }
+    }
+    let taken = (0..RANKS).map(|rank| Taken {
+        view_bytes: views[rank].layout().heap_bytes(),
+        peak_bytes: peak_bytes(rank) - before[rank],
+    });
+    let taken = taken.collect();
+    check_bytes(case, file.as_ref(), &memory);
+    taken
+}
+
+/// That the bytes were moved.
+fn check_bytes(case: Case, file: &dyn DriverFile, memory: &[Vec<u8>]) {
+    if case.direction == Direction::Read {
+        assert!((0..RANKS).all(|rank| memory[rank] == case.data_of(rank)));
+        return;
+    }
+    let mut expected = vec![0; case.pieces * RANKS * SLOT_BYTES];
+    for (at, len) in (0..RANKS).flat_map(|rank| case.pieces_of(rank)) {
+        (at..at + len).for_each(|at| expected[at] = value(at));
+    }
+    let mut found = vec![1; expected.len()];
+    assert_eq!(file.read_at(0, &mut found).expect("memory reads"), found.len());
+    assert!(found == expected);
+}
+
+fn cases() -> impl Iterator<Item = Case> {
+    let shapes = [(1, false), (1, true), (3, false), (3, true)];
+    [1_000, 10_000, 100_000, 1_000_000].into_iter().flat_map(move |pieces| {
+        shapes.into_iter().flat_map(move |(nodes, is_irregular)| {
+            [Direction::Write, Direction::Read].map(|direction| Case {
+                nodes,
+                pieces,
+                is_irregular,
+                direction,
+            })
+        })
+    })
+}
+
+#[test]
+fn a_rank_takes_a_megabyte_and_twice_its_view_at_most() {
+    for case in cases() {
+        for (rank, taken) in measure(case, true).iter().enumerate() {
+            // Of what is sent and what arrives there is at most as much as the shared memory of the node's ranks.
+            let is_between = case.nodes > 1 && case.is_leader(rank);
+            let messages_bytes = if is_between { 4 * case.ranks_per_node() * WINDOW_BYTES } else { 0 };
+            let most = SLACK_BYTES + taken.view_bytes + messages_bytes;
+            println!("{case:?} rank {rank}: {taken:?}");
+            assert!(taken.peak_bytes <= most, "{case:?}: rank {rank} took {taken:?}, more than {most}");
+            assert!(taken.peak_bytes > 0, "nothing is counted");
+        }
+    }
+}
+
+#[test]
+fn a_rank_alone_takes_no_more() {
+    for case in cases().filter(|case| case.nodes == 1) {
+        for (rank, taken) in measure(case, false).iter().enumerate() {
+            let most = SLACK_BYTES + taken.view_bytes;
+            println!("{case:?} rank {rank}: {taken:?}");
+            assert!(taken.peak_bytes <= most, "{case:?}: rank {rank} took {taken:?}, more than {most}");
+        }
+    }
+}
