@@ -60,29 +60,23 @@ pub(crate) fn repeat(mut piece: Piece, n: u64, stride: i64) -> Option<Piece> {
     Some(piece)
 }
 
-/// As [`repeat`], for `n` of at least 1, of a piece that is not given away.
-#[inline]
-pub(crate) fn instances(piece: &Piece, n: u64, stride: i64) -> Piece {
+/// As [`repeat`], for `n` of at least 1, of a piece that is not given away. The result is made where it is to stay, as moving it
+/// would take as long.
+pub(crate) fn instances(piece: &Piece, n: u64, stride: i64, result: &mut Option<Piece>) {
     let Piece { base, facts, .. } = *piece;
     if n > 1 && touches_at(piece, stride) {
-        return Piece::block(base, facts.size * n);
+        *result = Some(Piece::block(base, facts.size * n));
+        return;
     }
-    let next = Dim { n, stride, unit: facts.size };
-    // Few dimensions are written as they are: moving them is what takes the time here.
-    let dims = match &piece.dims[..] {
-        [] => SmallVec::from_buf_and_len([next; 2], usize::from(n > 1)),
-        [one] if n == 1 => SmallVec::from_buf_and_len([*one; 2], 1),
-        [one] if !one.is_gone_on_with(stride) => SmallVec::from_buf([*one, next]),
-        some => {
-            let mut dims = SmallVec::from_slice(some);
-            if n > 1 {
-                lengthen(&mut dims, next);
-            }
-            dims
-        }
-    };
-    let facts = if n == 1 { facts } else { facts.repeated(n, stride) };
-    Piece { base, dims, leaf: piece.leaf.clone(), facts }
+    let repeated = if n == 1 { facts } else { facts.repeated(n, stride) };
+    let made =
+        result.insert(Piece { base, dims: SmallVec::new(), leaf: piece.leaf.clone(), facts: repeated });
+    for dim in &piece.dims {
+        made.dims.push(*dim);
+    }
+    if n > 1 {
+        lengthen(&mut made.dims, Dim { n, stride, unit: facts.size });
+    }
 }
 
 /// Whether the piece is a run that repetitions at `stride` make longer.

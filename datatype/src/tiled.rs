@@ -33,27 +33,33 @@ impl Tiled {
     ///
     /// # Errors
     /// [`TypeError::Overflow`] if the bytes, or an offset, do not fit in `i64`.
+    #[inline]
     pub fn new(layout: Arc<Layout>, count: u64) -> Result<Self> {
-        let extent = layout.extent();
-        let root = match layout.root() {
-            Some(piece) if count > 0 => {
-                check(piece, count, extent)?;
-                Some(instances(piece, count, extent))
-            }
-            _ => None,
-        };
-        Ok(Self { layout, count, root })
+        if let Some(piece) = layout.root()
+            && count > 0
+        {
+            check(piece, count, layout.extent())?;
+        }
+        Ok(Self::of(layout, count))
+    }
+
+    /// As [`Tiled::new`], for a count that suits.
+    #[inline]
+    fn of(layout: Arc<Layout>, count: u64) -> Self {
+        let mut tiled = Self { layout, count, root: None };
+        if let Some(piece) = tiled.layout.root()
+            && count > 0
+        {
+            instances(piece, count, tiled.layout.extent(), &mut tiled.root);
+        }
+        tiled
     }
 
     /// As many whole instances as end at or below the offset `end`, in bytes from the base; at least 0. The extent must be
     /// positive for more than one.
     pub fn until(layout: Arc<Layout>, end: i64) -> Self {
         let count = layout.root().map_or(0, |piece| count_until(piece, layout.extent(), end));
-        let root = match layout.root() {
-            Some(piece) if count > 0 => Some(instances(piece, count, layout.extent())),
-            _ => None,
-        };
-        Self { layout, count, root }
+        Self::of(layout, count)
     }
 
     /// As many instances as offsets can tell apart: how a file view tiles its file.

@@ -142,12 +142,13 @@ impl<'a> Side<'a> {
         piece
     }
 
-    /// The runs of units of `level`, without end, where they can be listed without walkers.
-    fn listed(&self, level: usize) -> Option<Listing<'_>> {
+    /// Makes a list that of the runs of units of `level`, without end; tells whether they can be listed without walkers.
+    fn list<'s>(&'s self, level: usize, list: &mut Listing<'s>) -> bool {
         if self.is_dense {
-            return Some(Listing::consecutive(self.root.base));
+            *list = Listing::consecutive(self.root.base);
+            return true;
         }
-        Listing::new(self.root, &self.reps[..=level])
+        list.set(self.root, &self.reps[..=level])
     }
 }
 
@@ -164,11 +165,9 @@ pub(super) fn align(source: Pattern<'_>, target: Pattern<'_>, phase: u64, dims: 
         return Some(block);
     }
     let Fit { source_level, target_level, unit } = best_fit(&from, &to, phase, dims)?;
-    if phase == 0
-        && let Some(mut from) = from.listed(source_level)
-        && let Some(mut to) = to.listed(target_level)
-    {
-        return Template::merged(&mut from, &mut to, unit).map(Body::Template);
+    let (mut read, mut write) = (Listing::consecutive(0), Listing::consecutive(0));
+    if phase == 0 && from.list(source_level, &mut read) && to.list(target_level, &mut write) {
+        return Template::merged(&mut read, &mut write, unit).map(Body::Template);
     }
     let (from, to) = (from.cut(source_level, phase + unit), to.cut(target_level, unit));
     Template::new((&from, phase), &to, unit).map(Body::Template)
@@ -206,19 +205,33 @@ fn best_fit(from: &Side<'_>, to: &Side<'_>, phase: u64, dims: &mut Dims) -> Opti
     let mut found = Dims::new();
     for source_level in first..levels(from) {
         for target_level in 0..levels(to) {
+            let is_no_better = |best: &Fit| best.unit <= least_unit(from, to, (source_level, target_level));
+            if best.as_ref().is_some_and(is_no_better) {
+                continue;
+            }
             let Some(unit) = common_unit(from, to, (source_level, target_level)) else { continue };
             if best.as_ref().is_some_and(|best| best.unit <= unit) {
                 continue;
             }
             let reps = (from.reps_above(source_level, unit), to.reps_above(target_level, unit));
             let (Some(source_reps), Some(target_reps)) = reps else { continue };
-            if common(source_reps, target_reps, &mut found) {
-                best = Some(Fit { source_level, target_level, unit });
+            let fit = Fit { source_level, target_level, unit };
+            // The first ones are found where they stay.
+            if best.is_none() {
+                best = common(source_reps, target_reps, dims).then_some(fit);
+            } else if common(source_reps, target_reps, &mut found) {
+                best = Some(fit);
                 mem::swap(dims, &mut found);
             }
         }
     }
     best
+}
+
+/// No common multiple of the units of two levels is less; without a division.
+fn least_unit(from: &Side<'_>, to: &Side<'_>, levels: (usize, usize)) -> u64 {
+    let own = |side: &Side<'_>, level: usize| if side.is_dense { 0 } else { side.reps[level].unit };
+    own(from, levels.0).max(own(to, levels.1))
 }
 
 /// The least common multiple of the units of two levels, if it is of few moves.

@@ -33,28 +33,30 @@ enum Entries<'a> {
 }
 
 impl<'a> Listing<'a> {
-    /// The runs of the leaf of `piece`, repeated by `dims`, of which the last has no end; `None` of what is left to walkers:
-    /// leaves that nest or are bitmaps, and many dimensions.
-    pub(super) fn new(piece: &'a Piece, dims: &'a [Dim]) -> Option<Self> {
-        let (entries, count) = match &piece.leaf {
+    /// Makes this, which is consecutive, the runs of the leaf of `piece`, repeated by `dims`, of which the last has no end. Leaves it
+    /// as it is, and tells so, for what is left to walkers: leaves that nest or are bitmaps, and many dimensions. What a list
+    /// is made of is put where it stays, as moving it would take as long.
+    pub(super) fn set(&mut self, piece: &'a Piece, dims: &'a [Dim]) -> bool {
+        if dims.len() > DIMS_MAX {
+            return false;
+        }
+        (self.entries, self.count) = match &piece.leaf {
             Leaf::Block(bytes) => (Entries::Block(*bytes), 1),
             Leaf::Index(index) => {
                 let displacements = index.displacements.as_slice();
-                (Entries::Equal(displacements, index.body.as_block()?), displacements.len())
+                let Some(bytes) = index.body.as_block() else { return false };
+                (Entries::Equal(displacements, bytes), displacements.len())
             }
             Leaf::VarIndex(index) => {
                 let runs = index.runs.as_slice();
                 (Entries::Runs(runs), runs.len())
             }
-            Leaf::Bitmap(_) | Leaf::Sequence(_) => return None,
+            Leaf::Bitmap(_) | Leaf::Sequence(_) => return false,
         };
-        if dims.len() > DIMS_MAX {
-            return None;
-        }
-        let places = [0; DIMS_MAX];
-        let (at, left) = entries.get(0);
-        let (origin, at) = (piece.base, piece.base.wrapping_add(at));
-        Some(Self { entries, entry: 0, count, origin, dims, places, at, left })
+        let (at, left) = self.entries.get(0);
+        (self.origin, self.at, self.left) = (piece.base, piece.base.wrapping_add(at), left);
+        self.dims = dims;
+        true
     }
 
     /// Bytes one after the other from `base` on.
@@ -161,10 +163,12 @@ mod tests {
             let (Some(from), Some(to)) = (source.root(), target.root()) else { return Ok(()) };
             let bytes = from.facts.size.min(to.facts.size);
             let walked = Template::new((from, 0), to, bytes).expect("few moves");
-            let lists = Listing::new(from, &from.dims).zip(Listing::new(to, &to.dims));
+            let (mut read, mut write) = (Listing::consecutive(0), Listing::consecutive(0));
             // What nests is not listed.
-            let Some((mut from, mut to)) = lists else { return Ok(()) };
-            let merged = Template::merged(&mut from, &mut to, bytes).expect("few moves");
+            if !read.set(from, &from.dims) || !write.set(to, &to.dims) {
+                return Ok(());
+            }
+            let merged = Template::merged(&mut read, &mut write, bytes).expect("few moves");
             prop_assert_eq!(merged.moves(), walked.moves());
         }
     }

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | align | `align` | two canonical forms to common repetitions over a block or a template |
 //! | template | `template` | one period of an irregular pair: a list of moves, and the loops that run it |
+//! | list | `listing` | the runs of simple leaves one by one, for a template; of others walkers tell |
 //! | program | `program` | repetitions over a body, as a value; runs any range of the stream |
 //! | keep | `plan` | programs by pair of layouts (per thread), and by layout for packing |
 //! | execute | `kernel` | equal blocks in nests, lists and bitmaps, by instruction set |

@@ -3,6 +3,7 @@
 //! A program is made once per pair of canonical forms and knows no counts: a range of the stream is one program run from
 //! byte `start` to byte `end`. The repetitions that the ends of a range tear are entered, those between run whole.
 
+use std::cmp::Ordering;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -126,8 +127,7 @@ impl Program {
             return unsafe { self.part(at, start, end) };
         };
         let (dim, unit) = (self.dims[inside], self.units[inside]);
-        let (mut first, mut torn) = if start < unit { (0, start) } else { (start / unit, start % unit) };
-        let (last, rest) = if end < unit { (0, end) } else { (end / unit, end % unit) };
+        let ((mut first, mut torn), (last, rest)) = (split(start, unit), split(end, unit));
         // SAFETY: every part lies in the range; they are told apart by the repetition that they are in.
         unsafe {
             if torn > 0 {
@@ -256,6 +256,16 @@ impl Table {
             }
         }
         single.map(|(_, permute)| (1, permute))
+    }
+}
+
+/// A position as a whole number of units and the bytes behind them: at the ends of the first unit without a division.
+#[inline]
+fn split(position: u64, unit: u64) -> (u64, u64) {
+    match position.cmp(&unit) {
+        Ordering::Less => (0, position),
+        Ordering::Equal => (1, 0),
+        Ordering::Greater => (position / unit, position % unit),
     }
 }
 

@@ -214,14 +214,14 @@ impl Template {
     unsafe fn interchange(&self, mut at: At, n: u64, dim: NestDim, together: u64) {
         let mut left = n;
         while left > 0 {
-            let row = [NestDim { n: left.min(together), ..dim }];
+            let row = NestDim { n: left.min(together), ..dim };
             for next in &self.moves {
                 let here = at.by(next.source, next.target);
                 // SAFETY: one move of each of the next periods.
-                unsafe { kernel::nest_at(here.source, here.target, next.bytes, &row) };
+                unsafe { kernel::row(here.source, here.target, next.bytes, row) };
             }
-            left -= row[0].n;
-            at = at.times(dim, row[0].n);
+            left -= row.n;
+            at = at.times(dim, row.n);
         }
     }
 }

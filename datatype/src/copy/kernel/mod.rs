@@ -132,19 +132,25 @@ pub(super) unsafe fn nest_at(source: *const u8, target: *mut u8, block: u64, dim
     unsafe { schedule::nest(level::table(), source, target, block, dims) };
 }
 
-/// Copies the blocks of one dimension: as [`nest_at`], without a call for a few short ones.
+/// Copies the blocks of one dimension: as [`nest_at`], without a call for a few short ones. The dimension comes by value: where
+/// one field has just been stored, a copy of all of them would wait for that.
 ///
 /// # Safety
 /// As [`nest_at`].
 #[inline]
 pub(super) unsafe fn row(source: *const u8, target: *mut u8, block: u64, dim: NestDim) {
-    // SAFETY: the caller's promise, handed on unchanged; the movers are of the length that is matched.
+    let dense = block as i64;
+    // SAFETY: the caller's promise, handed on unchanged; the movers are of the length that is matched. Blocks that touch on
+    // both sides are one.
     unsafe {
         match block {
             4 if dim.n < FEW => rows::exchange_row(Exact::<4>, source, target, &dim),
             8 if dim.n < FEW => rows::exchange_row(Exact::<8>, source, target, &dim),
             16 if dim.n < FEW => rows::exchange_row(Exact::<16>, source, target, &dim),
-            _ => schedule::nest(level::table(), source, target, block, &[dim]),
+            _ if dim.n == 1 || (dim.source == dense && dim.target == dense) => {
+                run(source, target, block * dim.n);
+            }
+            _ => (level::table().nest)(source, target, block, &[dim, schedule::ONCE, schedule::ONCE]),
         }
     }
 }

@@ -130,8 +130,10 @@ pub(super) unsafe fn unit_rows<I: Isa, M: Mover, const U: usize>(
 ) {
     let [inner, outer @ ..] = dims;
     let (n, unit) = (inner.n as usize, U as i64);
-    let units = outer.iter().fold(inner.n, |units, dim| units.saturating_mul(dim.n));
-    let is_far = units.saturating_mul(inner.target.unsigned_abs()) >= FAR_MIN_BYTES;
+    let is_far = || {
+        let units = outer.iter().fold(inner.n, |units, dim| units.saturating_mul(dim.n));
+        units.saturating_mul(inner.target.unsigned_abs()) >= FAR_MIN_BYTES
+    };
     // SAFETY: every row is a part of the nest that the caller promises, with the strides of its innermost dimension: `n`
     // units of `U` bytes, consecutive on the one side and 2, 3 or 4 units apart on the other.
     unsafe {
@@ -153,12 +155,15 @@ pub(super) unsafe fn unit_rows<I: Isa, M: Mover, const U: usize>(
         } else if inner.source == unit {
             match inner.target {
                 s if s == 2 * unit => {
+                    let is_far = is_far();
                     each_row(source, target, outer, |s, t| unpack_units::<I, U, 2>(s, t, n, is_far));
                 }
                 s if s == 3 * unit => {
+                    let is_far = is_far();
                     each_row(source, target, outer, |s, t| unpack_units::<I, U, 3>(s, t, n, is_far));
                 }
                 s if s == 4 * unit => {
+                    let is_far = is_far();
                     each_row(source, target, outer, |s, t| unpack_units::<I, U, 4>(s, t, n, is_far));
                 }
                 stride if is_scattered(n, stride) => each_row(source, target, outer, |s, t| {
