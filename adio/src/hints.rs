@@ -6,9 +6,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use capulet_drivers::{Caps, FileLayout};
+use capulet_plan::aggregators::{ConfigList, aggregators_by_node};
 use capulet_sieve::{CollectiveMode, PlanHints};
-
-use crate::aggregators::{ConfigList, aggregators_by_node};
 
 /// Default bytes of each aggregator's window: small enough to stay in cache between copy and write.
 pub const WINDOW_BYTES: u64 = 1 << 20;

@@ -22,7 +22,6 @@
 //! rank fails, at an argument, in the storage or in MPI, all ranks return an error of one class
 //! ([`Error::class`]), and none waits for a rank that has left. Waits sleep and keep MPI progressing.
 
-mod aggregators;
 mod agree;
 mod collective;
 mod context;
@@ -40,7 +39,7 @@ mod transfer;
 mod typed;
 mod view;
 
-pub use aggregators::{ConfigList, NoConfigList, aggregators_by_node};
+pub use capulet_plan::aggregators::{ConfigList, NoConfigList, aggregators_by_node};
 pub use collective::Request;
 pub use context::Context;
 pub use error::{Error, Result, class_of_kind};

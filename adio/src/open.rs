@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use capulet_comm::{Agree, ErrorClass, Group, Node, Rank, ReduceOp};
 use capulet_drivers::{Access, Caps, Driver, DriverFile, OpenOptions};
+use capulet_plan::aggregators::ConfigList;
 use mpi::environment::processor_name;
 use mpi::topology::Communicator;
 
-use crate::aggregators::ConfigList;
 use crate::agree::{Ballot, outcome};
 use crate::collective::queue_of;
 use crate::context::Context;

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::hint::Hint;
 use crate::mpi::Mpi;
+use crate::plan::args::PlanArgs;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Yellow.on_default().bold())
@@ -43,6 +44,7 @@ pub(crate) enum Command {
     Run(RunArgs),
     Doctor(DoctorArgs),
     Bench(BenchArgs),
+    Plan(PlanArgs),
 }
 
 /// Run a program with its MPI-IO on Capulet
@@ -253,7 +255,7 @@ mod tests {
         let words = ["capulet", "run"].iter().chain(line);
         match Cli::try_parse_from(words)?.command {
             Command::Run(args) => Ok(args),
-            Command::Doctor(_) | Command::Bench(_) => panic!("run was asked for"),
+            Command::Doctor(_) | Command::Bench(_) | Command::Plan(_) => panic!("run was asked for"),
         }
     }
 

@@ -32,6 +32,16 @@ pub(crate) enum HintError {
     Nul,
 }
 
+impl Hint {
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub(crate) fn value(&self) -> &str {
+        &self.value
+    }
+}
+
 impl FromStr for Hint {
     type Err = HintError;
 

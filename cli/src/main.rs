@@ -1,4 +1,5 @@
-//! The `capulet` command: `run` starts a program on Capulet, `doctor` says what is installed, `bench` measures.
+//! The `capulet` command: `run` starts a program on Capulet, `doctor` says what is installed, `plan` how an access would be carried
+//! out, `bench` measures.
 //!
 //! It knows of the library its file name and the variables that the library reads, and it is linked to no MPI.
 
@@ -13,6 +14,7 @@ mod launcher;
 mod library;
 mod loader;
 mod mpi;
+mod plan;
 mod program;
 mod python;
 mod run;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         },
         Command::Doctor(args) => doctor::report(&args.path),
         Command::Bench(args) => bench::run(&args),
+        Command::Plan(args) => plan::run(&args),
     }
 }
 

@@ -65,13 +65,21 @@ fn scenes(is_apart: bool) -> impl Strategy<Value = Scene> {
     });
     let unit = prop::sample::select(vec![1usize, 4, 8, 64]);
     let window = prop::sample::select(vec![64u64, 300, 512, 4096, 12_288]);
-    (shapes, 1usize..4, window, unit, any::<bool>(), any::<bool>(), 0usize..6).prop_map(
+    // A node may have none, if another one has some.
+    let aggregators = (prop::collection::vec(0usize..4, 9), any::<bool>()).prop_map(|(mut counts, all)| {
+        for count in &mut counts {
+            *count = (*count).max(usize::from(all));
+        }
+        counts[0] = counts[0].max(1);
+        counts
+    });
+    (shapes, aggregators, window, unit, any::<bool>(), any::<bool>(), 0usize..6).prop_map(
         |((placement, shapes), aggregators, window_bytes, unit, reads, is_spread, withheld)| {
             let direction = if reads { Direction::Read } else { Direction::Write };
             let ranks = placement.len();
             let may_exchange = (0..ranks).map(|node| node != withheld).collect();
             Scene {
-                aggregators: vec![aggregators; ranks],
+                aggregators,
                 window_bytes,
                 calls: vec![Call { direction, unit, is_spread, shapes }],
                 schedule: (0..ranks).collect(),

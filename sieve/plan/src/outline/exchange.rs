@@ -54,7 +54,7 @@ impl<'a> Exchange<'a> {
             grid,
             views: parts.iter().map(view).collect(),
             known: vec![BTreeSet::new(); parts.len()],
-            ranks_of_node: (0..setup.nodes()).map(|node| setup.ranks_of(node).len()).collect(),
+            ranks_of_node: setup.ranks_by_node().iter().map(Vec::len).collect(),
         }
     }
 

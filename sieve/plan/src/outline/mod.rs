@@ -82,7 +82,7 @@ pub struct Setup {
     pub hints: PlanHints,
     /// The node of each rank.
     pub node_of: Vec<usize>,
-    /// How many ranks of each node are aggregators.
+    /// How many ranks of each node are aggregators. A node may have none, if another has some.
     pub aggregators: Vec<usize>,
     /// Bytes of an aggregator's window.
     pub window_bytes: u64,
@@ -100,17 +100,20 @@ impl Setup {
         self.aggregators.len()
     }
 
-    /// The ranks of a node, in order.
-    pub fn ranks_of(&self, node: usize) -> Vec<usize> {
-        (0..self.node_of.len()).filter(|rank| self.node_of[*rank] == node).collect()
+    /// The ranks of each node, in order.
+    pub fn ranks_by_node(&self) -> Vec<Vec<usize>> {
+        let mut ranks = vec![Vec::new(); self.nodes()];
+        for (rank, node) in self.node_of.iter().enumerate() {
+            ranks[*node].push(rank);
+        }
+        ranks
     }
 
-    /// Bytes of shared memory of a node for the windows of its ranks, two each, among several nodes with as much again for what
+    /// Bytes of shared memory of a node of `ranks` ranks for their windows, two each, among several nodes with as much again for what
     /// is sent and received, and the maps of the windows.
-    pub fn shared_bytes(&self, node: usize) -> u64 {
+    pub fn shared_bytes(&self, ranks: usize) -> u64 {
         let windows = if self.nodes() > 1 { 4 } else { 2 };
-        let ranks = self.ranks_of(node).len() as u64;
-        let bytes = ranks.saturating_mul(windows).saturating_mul(self.buffer_bytes);
+        let bytes = (ranks as u64).saturating_mul(windows).saturating_mul(self.buffer_bytes);
         bytes.saturating_add(bytes / 8)
     }
 }
@@ -216,19 +219,20 @@ pub fn outline(parts: &[Part], setup: &Setup, limits: Limits) -> Outline {
     Outline { agreed, plan, course }
 }
 
-/// The aggregators of the windows of a round, in their order: by rank.
-fn aggregators(setup: &Setup, nodes: &[usize]) -> Vec<u32> {
+/// The aggregators of the windows of a round, in their order: by rank. A node by itself has at least one.
+fn aggregators(setup: &Setup, ranks: &[Vec<usize>], nodes: &[usize], exchanges: bool) -> Vec<u32> {
+    let least = usize::from(!exchanges);
     let of_node = |node: &usize| {
-        let (ranks, count) = (setup.ranks_of(*node), setup.aggregators[*node]);
+        let (ranks, count) = (&ranks[*node], setup.aggregators[*node].max(least));
         let rank = move |index| ranks[place_of(index, ranks.len(), count)] as u32;
         (0..count).map(rank).collect::<Vec<_>>()
     };
     nodes.iter().flat_map(of_node).collect()
 }
 
-/// First offset of any rank of the nodes and one past the last; empty if they have nothing.
-fn span_of(parts: &[Part], setup: &Setup, node: usize) -> Range<u64> {
-    let spans = setup.ranks_of(node).into_iter().map(|rank| parts[rank].side.span());
+/// First offset of any of these ranks and one past the last; empty if they have nothing.
+fn span_of(parts: &[Part], ranks: &[usize]) -> Range<u64> {
+    let spans = ranks.iter().map(|rank| parts[*rank].side.span());
     let spans = spans.filter(|span| !span.is_empty());
     spans.reduce(|all, span| all.start.min(span.start)..all.end.max(span.end)).unwrap_or(0..0)
 }
@@ -238,20 +242,23 @@ fn together(parts: &[Part], setup: &Setup, agreed: &Agreed, limits: Limits) -> T
     let nodes = setup.nodes();
     let mut before = 0..0;
     let mut in_order = true;
-    for node in 0..nodes {
-        let span = span_of(parts, setup, node);
+    let ranks = setup.ranks_by_node();
+    for ranks in &ranks {
+        let span = span_of(parts, ranks);
         in_order &= are_in_order(&before, &span);
         if !span.is_empty() {
             before = before.start..before.end.max(span.end);
         }
     }
-    let exchanges = setup.may_exchange && !in_order;
+    // Where a node has no windows its bytes must go to others, wherever they lie.
+    let has_idle = nodes > 1 && setup.aggregators.contains(&0);
+    let exchanges = setup.may_exchange && (has_idle || !in_order);
     let crews: Vec<Vec<usize>> =
         if exchanges { vec![(0..nodes).collect()] } else { (0..nodes).map(|node| vec![node]).collect() };
     let mut left = limits;
     let crews: Vec<Crew> = crews
         .into_iter()
-        .map(|nodes| rounds::walk(parts, setup, grid, nodes, exchanges, &mut left))
+        .map(|nodes| rounds::walk(parts, setup, (grid, &ranks), nodes, exchanges, &mut left))
         .collect();
     let messages = messages(setup, exchanges, &crews);
     Together { grid, exchanges, crews, messages }

@@ -92,39 +92,37 @@ struct Walk<'a> {
 pub(super) fn walk(
     parts: &[Part],
     setup: &Setup,
-    grid: Grid,
+    (grid, ranks_by_node): (Grid, &[Vec<usize>]),
     nodes: Vec<usize>,
     exchanges: bool,
     limits: &mut Limits,
 ) -> Crew {
-    let ranks: Vec<usize> = nodes.iter().flat_map(|node| setup.ranks_of(*node)).collect();
+    let ranks: Vec<usize> = nodes.iter().flat_map(|node| ranks_by_node[*node].iter().copied()).collect();
     let units = grid.window_bytes.div_ceil(grid.unit_bytes);
     let map = if units > MAP_UNITS_MAX { 0 } else { units.div_ceil(64) };
     let mut walk = Walk {
         parts,
         setup,
         grid,
-        aggregators: aggregators(setup, &nodes),
+        aggregators: aggregators(setup, ranks_by_node, &nodes, exchanges),
         through: vec![0; ranks.len()],
         ranks,
         map: (0..map).map(|_| AtomicU64::new(0)).collect(),
         totals: Totals::default(),
     };
     let mut exchange = exchanges.then(|| Exchange::new(parts, setup, grid));
-    let spans = nodes.iter().map(|node| span_of(parts, setup, *node)).filter(|span| !span.is_empty());
-    let span = spans.reduce(|all, span| all.start.min(span.start)..all.end.max(span.end));
+    let end = span_of(parts, &walk.ranks).end;
     let mut rounds = Vec::new();
     let mut next = walk.next();
     while let Some(first) = next.filter(|_| limits.shares > 0) {
-        rounds.push(walk.round(grid.base_of(first), exchange.as_mut(), limits));
+        let base = grid.base_of(first);
+        let Some(shares) = walk.shares(base, limits) else { break };
+        rounds.push(walk.round(base, &shares, exchange.as_mut(), limits));
         next = walk.next();
     }
     let is_whole = next.is_none();
     let covered_bytes = grid.window_bytes.saturating_mul(walk.aggregators.len().max(1) as u64);
-    let rest = match (next, span) {
-        (Some(next), Some(span)) => (span.end - grid.base_of(next)).div_ceil(covered_bytes),
-        _ => 0,
-    };
+    let rest = next.map_or(0, |next| (end - grid.base_of(next)).div_ceil(covered_bytes));
     walk.close(nodes.len(), exchanges, is_whole, rounds.is_empty());
     let rounds_most = walk.totals.rounds.saturating_add(rest);
     Crew { nodes, rounds, totals: walk.totals, is_whole, rounds_most }
@@ -140,16 +138,20 @@ impl Walk<'_> {
         offsets.min()
     }
 
-    fn round(&mut self, base: u64, exchange: Option<&mut Exchange<'_>>, limits: &mut Limits) -> Round {
-        let shares = self.shares(base);
+    fn round(
+        &mut self,
+        base: u64,
+        shares: &BTreeMap<u64, Vec<Share>>,
+        exchange: Option<&mut Exchange<'_>>,
+        limits: &mut Limits,
+    ) -> Round {
         let mut windows = Vec::new();
-        for (number, shares) in &shares {
-            limits.shares = limits.shares.saturating_sub(shares.len() as u64);
+        for (number, shares) in shares {
             windows.push(self.window(base, *number, shares, limits));
         }
         let mut pairs = 0;
         if let Some(exchange) = exchange {
-            let bundles = self.bundles(base, &shares);
+            let bundles = self.bundles(base, shares);
             let sent = exchange.round(self.parts, &bundles, &mut limits.runs);
             pairs = sent.pairs;
             self.totals.pairs += pairs;
@@ -163,8 +165,11 @@ impl Walk<'_> {
         Round { base, windows, pairs }
     }
 
-    /// What the ranks have in the windows of a round.
-    fn shares(&mut self, base: u64) -> BTreeMap<u64, Vec<Share>> {
+    /// What the ranks have in the windows of a round. None if that is beyond the limits, which then are used up.
+    fn shares(&mut self, base: u64, limits: &mut Limits) -> Option<BTreeMap<u64, Vec<Share>>> {
+        // Ranks that have nothing in a round are looked at too.
+        limits.shares = limits.shares.saturating_sub(self.ranks.len() as u64 / 16);
+        let before = self.through.clone();
         let mut shares: BTreeMap<u64, Vec<Share>> = BTreeMap::new();
         for (index, rank) in self.ranks.iter().enumerate() {
             let (side, through) = (&self.parts[*rank].side, &mut self.through[index]);
@@ -174,12 +179,17 @@ impl Walk<'_> {
                     break;
                 }
                 let end = side.bytes_below(self.grid.window(base, number).end);
+                if limits.shares == 0 {
+                    self.through = before;
+                    return None;
+                }
+                limits.shares -= 1;
                 let share = Share { rank: *rank as u32, part: *through..end };
                 shares.entry(number).or_default().push(share);
                 *through = end;
             }
         }
-        shares
+        Some(shares)
     }
 
     fn window(&mut self, base: u64, number: u64, shares: &[Share], limits: &mut Limits) -> Window {
@@ -256,6 +266,13 @@ impl Walk<'_> {
         let is_exact =
             is_whole && !totals.is_overlapped && !totals.is_split && totals.copied_bytes.is_exact();
         totals.barriers = Count { least: barriers, most: if is_exact { barriers } else { u64::MAX } };
+        if !is_whole {
+            // Of the rounds that were not gone through the same is not known.
+            for count in [&mut totals.pieces, &mut totals.batches, &mut totals.exchanged_bytes] {
+                count.most = u64::MAX;
+            }
+            totals.copied_bytes.most = u64::MAX;
+        }
         if totals.is_overlapped {
             totals.copied_bytes = Count { least: 0, most: totals.copied_bytes.most.saturating_mul(2) };
         }

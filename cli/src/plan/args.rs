@@ -1,0 +1,102 @@
+//! The command line of `capulet plan`.
+#![expect(clippy::doc_markdown, reason = "the comments on arguments are the help text, read in a terminal")]
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::hint::Hint;
+
+/// The most ranks that are planned for.
+pub(crate) const RANKS_MAX: u32 = 65_536;
+
+/// Say how an access to a file would be carried out, and why
+///
+/// Takes the bytes that each rank reads or writes and prints the plan: each rank by itself or together in windows, the rounds, the
+/// calls, copies, messages and memory they take. Nothing is moved, and no MPI is needed. --svg draws it.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+pub(crate) struct PlanArgs {
+    #[command(subcommand)]
+    pub(crate) source: Source,
+
+    /// How many ranks there are, at most 65536
+    ///
+    /// 4 unless the access says it: a grid of blocks has one for each block, a file of runs as many as it names.
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
+    pub(crate) ranks: Option<u32>,
+
+    /// How many nodes they are on, consecutive ranks on each
+    #[arg(long, global = true, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
+    pub(crate) nodes: u32,
+
+    /// The ranks write; this is so without --read
+    #[arg(long, global = true, conflicts_with = "read")]
+    pub(crate) write: bool,
+
+    /// The ranks read
+    #[arg(long, global = true)]
+    pub(crate) read: bool,
+
+    /// Each rank acts for itself, as in MPI_File_write_at
+    #[arg(long, global = true)]
+    pub(crate) independent: bool,
+
+    /// A hint, as an MPI_Info pair; may be given many times
+    ///
+    /// The ones that plans depend on: cb_buffer_size, cb_config_list (for all nodes alike), cb_nodes, romio_cb_read, romio_cb_write, striping_unit, romio_no_indep_rw.
+    #[arg(long = "hint", global = true, value_name = "KEY=VALUE")]
+    pub(crate) hints: Vec<Hint>,
+
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Also draw the plan to this file
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+}
+
+/// What the ranks access. The comments on the variants are help text.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Source {
+    /// Blocks at equal distances: rank r begins r shifts into the file
+    Strided {
+        /// Bytes of a block
+        #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+        block: u64,
+        /// Bytes from one block of a rank to its next
+        #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+        stride: u64,
+        /// Blocks of each rank
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        count: u64,
+        /// Bytes from the first block of a rank to that of the next rank; a block, unless given
+        #[arg(long, value_name = "BYTES")]
+        shift: Option<u64>,
+    },
+    /// An array that is cut into blocks, one for each rank; both in row-major order
+    Blocks {
+        /// Elements of the array in each dimension, the slowest first
+        #[arg(long, value_name = "N,...", value_delimiter = ',', required = true)]
+        size: Vec<u64>,
+        /// Blocks in each dimension
+        #[arg(long, value_name = "N,...", value_delimiter = ',', required = true)]
+        grid: Vec<u64>,
+        /// Bytes of an element
+        #[arg(long, value_name = "BYTES", default_value_t = 8)]
+        element_bytes: u64,
+    },
+    /// What a file lists, one run on each line: rank,offset,length; # begins a comment
+    Runs {
+        /// The file, at most 5000000 runs; each rank's in the order in which it accesses them
+        file: PathBuf,
+    },
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  capulet plan strided --block 64 --stride 256 --ranks 4 --svg plan.svg
+  capulet plan blocks --size 256,256,256 --grid 2,2,1 --element-bytes 8 --read
+  capulet plan runs pieces.csv --nodes 2 --hint cb_nodes=2 --json";

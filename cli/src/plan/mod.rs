@@ -1,0 +1,85 @@
+//! `capulet plan`: how an access would be carried out, and why. Plans are made by the functions that the library calls.
+
+pub(crate) mod args;
+mod draw;
+mod error;
+mod json;
+mod setup;
+mod source;
+mod text;
+
+use std::fs;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use capulet_plan::outline::{Limits, Outline, Part, Setup, outline};
+use capulet_plan::{Plan, Reason, Way};
+
+use self::args::PlanArgs;
+use self::error::Error;
+use crate::args::BAD;
+
+/// An access and its plan.
+struct Planned {
+    parts: Vec<Part>,
+    setup: Setup,
+    outline: Outline,
+}
+
+/// Prints the plan, and draws it if that is asked for.
+pub(crate) fn run(args: &PlanArgs) -> ExitCode {
+    match print(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            anstream::eprintln!("{BAD}capulet:{BAD:#} {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn print(args: &PlanArgs) -> Result<(), Error> {
+    let parts = source::parts(&args.source, args.ranks)?;
+    let setup = setup::setup(args, parts.len())?;
+    let outline = outline(&parts, &setup, Limits::default());
+    let planned = Planned { parts, setup, outline };
+    let printed = if args.json { json::of(&planned) } else { text::of(&planned) };
+    if let Some(path) = &args.svg {
+        let drawn = draw::of(&planned);
+        fs::write(path, drawn).map_err(|cause| Error::Unwritable { path: path.clone(), cause })?;
+    }
+    let mut output = io::stdout().lock();
+    let written = output.write_all(printed.as_bytes()).and_then(|()| output.flush());
+    match written {
+        // Whoever read it has seen enough.
+        Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(Error::Output),
+    }
+}
+
+/// The reason of a plan.
+fn reason(plan: Plan) -> Option<Reason> {
+    match plan {
+        Plan::Nothing => None,
+        Plan::Independent(reason) | Plan::TwoPhase(reason) => Some(reason),
+    }
+}
+
+fn reason_name(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Hint => "hint",
+        Reason::NotMonotone => "not_monotone",
+        Reason::OneRunEach => "one_run_each",
+        Reason::LargeRuns => "large_runs",
+        Reason::Sparse => "sparse",
+        Reason::SmallRuns => "small_runs",
+        Reason::NoWindow => "no_window",
+    }
+}
+
+fn way_name(way: Way) -> &'static str {
+    match way {
+        Way::List => "list",
+        Way::Packed => "packed",
+        Way::Window => "window",
+    }
+}

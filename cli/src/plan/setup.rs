@@ -1,0 +1,158 @@
+//! What the access meets: nodes, and the hints that plans depend on.
+
+use capulet_plan::aggregators::{ConfigList, aggregators_by_node};
+use capulet_plan::outline::Setup;
+use capulet_plan::{CollectiveMode, Direction, PlanHints};
+
+use super::args::PlanArgs;
+use super::error::Error;
+use crate::hint::Hint;
+
+/// Bytes of a window without a hint.
+const WINDOW_BYTES: u64 = 1 << 20;
+/// The most that a hint can ask for.
+const WINDOW_BYTES_MAX: u64 = 1 << 30;
+const PAGE_BYTES: u64 = 4096;
+const KEYS: [&str; 7] = [
+    "cb_buffer_size",
+    "cb_config_list",
+    "cb_nodes",
+    "romio_cb_read",
+    "romio_cb_write",
+    "striping_unit",
+    "romio_no_indep_rw",
+];
+
+/// Hints that plans depend on, as the library understands them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Hints {
+    window_bytes: u64,
+    /// 0 for every rank.
+    aggregators: u64,
+    config_list: ConfigList,
+    plan: PlanHints,
+    stripe_bytes: u64,
+    no_independent: bool,
+}
+
+impl Hints {
+    fn of(pairs: &[Hint]) -> Result<Self, Error> {
+        let mut hints = Self {
+            window_bytes: WINDOW_BYTES,
+            aggregators: 0,
+            config_list: ConfigList::default(),
+            plan: PlanHints::default(),
+            stripe_bytes: 0,
+            no_independent: false,
+        };
+        pairs.iter().try_for_each(|pair| hints.take(pair))?;
+        if hints.no_independent {
+            hints.plan = PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable };
+        }
+        Ok(hints)
+    }
+
+    /// The library passes over what it does not understand, as MPI wants; who asks for a plan is told.
+    fn take(&mut self, hint: &Hint) -> Result<(), Error> {
+        let (key, value) = (hint.key(), hint.value());
+        let no =
+            |wanted: &'static str| Error::HintValue { key: key.to_owned(), value: value.to_owned(), wanted };
+        let number = || value.parse::<u64>().map_err(|_| no("whole number"));
+        let mode = || match value.to_ascii_lowercase().as_str() {
+            "enable" => Ok(CollectiveMode::Enable),
+            "disable" => Ok(CollectiveMode::Disable),
+            "automatic" => Ok(CollectiveMode::Automatic),
+            _ => Err(no("enable, disable or automatic")),
+        };
+        match key {
+            "cb_buffer_size" => {
+                let bytes = number()?;
+                if bytes == 0 {
+                    return Err(no("number of bytes from 1 on"));
+                }
+                self.window_bytes = bytes.min(WINDOW_BYTES_MAX).next_multiple_of(PAGE_BYTES);
+            }
+            "cb_nodes" => self.aggregators = number()?,
+            "cb_config_list" => {
+                let list: ConfigList = value.parse().map_err(|_| no("list of host:number"))?;
+                if list.names_hosts() {
+                    return Err(no("list for nodes without names, as in *:1"));
+                }
+                self.config_list = list;
+            }
+            "romio_cb_read" => self.plan.read = mode()?,
+            "romio_cb_write" => self.plan.write = mode()?,
+            "striping_unit" => self.stripe_bytes = number()?,
+            "romio_no_indep_rw" => {
+                self.no_independent = match value.to_ascii_lowercase().as_str() {
+                    "true" | "enable" => true,
+                    "false" | "disable" => false,
+                    _ => return Err(no("true or false")),
+                };
+            }
+            _ => return Err(Error::HintKey { key: key.to_owned(), known: KEYS.join(", ") }),
+        }
+        Ok(())
+    }
+}
+
+/// What `ranks` ranks meet.
+pub(crate) fn setup(args: &PlanArgs, ranks: usize) -> Result<Setup, Error> {
+    let nodes = args.nodes as usize;
+    if nodes > ranks {
+        return Err(Error::wrong(format!("{nodes} nodes are more than {ranks} ranks")));
+    }
+    let hints = Hints::of(&args.hints)?;
+    let node_of: Vec<usize> = (0..ranks).map(|rank| rank * nodes / ranks).collect();
+    let mut node_ranks = vec![0; nodes];
+    for node in &node_of {
+        node_ranks[*node] += 1;
+    }
+    let aggregators = aggregators_by_node(hints.aggregators, &hints.config_list, &[], &node_ranks);
+    Ok(Setup {
+        direction: if args.read { Direction::Read } else { Direction::Write },
+        is_collective: !args.independent,
+        hints: hints.plan,
+        aggregators: aggregators.iter().map(|count| *count as usize).collect(),
+        node_of,
+        window_bytes: hints.window_bytes,
+        buffer_bytes: hints.window_bytes,
+        stripe_bytes: hints.stripe_bytes,
+        may_exchange: true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hints(pairs: &[&str]) -> Result<Hints, String> {
+        let pairs: Vec<Hint> = pairs.iter().map(|pair| pair.parse().expect("a pair")).collect();
+        Hints::of(&pairs).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn hints_are_those_of_the_library() {
+        let told = hints(&["cb_buffer_size=5000", "cb_nodes=3", "striping_unit=65536"]).expect("known");
+        assert_eq!((told.window_bytes, told.aggregators, told.stripe_bytes), (8192, 3, 65_536));
+        let told = hints(&["romio_cb_write=disable", "romio_no_indep_rw=true"]).expect("known");
+        assert_eq!(told.plan, PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable });
+        assert_eq!(hints(&["cb_buffer_size=99999999999"]).expect("known").window_bytes, WINDOW_BYTES_MAX);
+    }
+
+    #[test]
+    fn what_the_library_would_pass_over_is_an_error() {
+        for (pair, expected) in [
+            ("no_such=1", "those are cb_buffer_size, cb_config_list, cb_nodes"),
+            ("cb_config_list=a:1", "nodes without names"),
+            ("cb_config_list=*:x", "list of host:number"),
+            ("cb_nodes=many", "hint cb_nodes: many is no whole number"),
+            ("cb_buffer_size=0", "from 1 on"),
+            ("romio_cb_read=maybe", "enable, disable or automatic"),
+            ("romio_no_indep_rw=maybe", "true or false"),
+        ] {
+            let error = hints(&[pair]).expect_err(pair);
+            assert!(error.contains(expected), "{pair}: {error}");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The plan in words.
+
+use std::fmt::Write;
+
+use capulet_plan::choice::{LARGE_RUN_BYTES, SPARSE_FACTOR};
+use capulet_plan::outline::{Alone, Count, Course, Crew, Together, Totals};
+use capulet_plan::{Direction, Plan, Reason, Way};
+use indicatif::{BinaryBytes, HumanCount};
+
+use super::Planned;
+
+/// Rounds, nodes and ranks that are listed one by one.
+const LINES_MAX: usize = 12;
+
+/// The plan in words, line by line.
+pub(crate) fn of(planned: &Planned) -> String {
+    [access(planned), choice(planned), course(planned)].concat()
+}
+
+fn number(number: u64) -> String {
+    HumanCount(number).to_string()
+}
+
+/// `one` of one, `many` of any other number.
+fn several(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", number(count), if count == 1 { one } else { many })
+}
+
+fn count(count: Count) -> String {
+    match count {
+        Count { least, most } if least == most => number(least),
+        Count { least, most: u64::MAX } => format!("{} or more", number(least)),
+        Count { least, most } => format!("{} to {}", number(least), number(most)),
+    }
+}
+
+fn pieces_in_words(pieces: Count) -> String {
+    format!("{} {}", count(pieces), if pieces == Count::exactly(1) { "piece" } else { "pieces" })
+}
+
+fn batches_in_words(batches: Count) -> String {
+    format!("{} {}", count(batches), if batches == Count::exactly(1) { "batch" } else { "batches" })
+}
+
+fn bytes(bytes: u64) -> String {
+    if bytes < 1024 { several(bytes, "byte", "bytes") } else { BinaryBytes(bytes).to_string() }
+}
+
+fn access(planned: &Planned) -> String {
+    let (agreed, setup) = (&planned.outline.agreed, &planned.setup);
+    let verb = if setup.direction == Direction::Read { "read" } else { "write" };
+    let kind = if setup.is_collective { "Collective" } else { "Independent" };
+    let ranks = several(setup.node_of.len() as u64, "rank", "ranks");
+    let nodes = several(setup.nodes() as u64, "node", "nodes");
+    let mut text = format!("Access    {kind} {verb} of {ranks} on {nodes}: ");
+    if agreed.bytes == 0 {
+        text.push_str("no byte.\n");
+        return text;
+    }
+    let runs = several(agreed.runs, "run", "runs");
+    let all = several(agreed.bytes, "byte", "bytes");
+    let mean = bytes(agreed.bytes / agreed.runs.max(1));
+    let _ = writeln!(
+        text,
+        "{all} in {runs} of {mean} on average,\n          from file offset {} up to {}.",
+        number(agreed.first),
+        number(agreed.end)
+    );
+    text
+}
+
+fn choice(planned: &Planned) -> String {
+    let Some(plan) = planned.outline.plan else {
+        return "Plan      Each rank by itself: the access is independent.\n".to_owned();
+    };
+    let how = match plan {
+        Plan::Nothing => return "Plan      Nothing is moved.\n".to_owned(),
+        Plan::Independent(_) => "Each rank by itself",
+        Plan::TwoPhase(_) => "Together, in windows",
+    };
+    let why = super::reason(plan).map_or_else(String::new, |reason| because(planned, reason));
+    format!("Plan      {how}: {why}.\n")
+}
+
+fn because(planned: &Planned, reason: Reason) -> String {
+    let agreed = &planned.outline.agreed;
+    match reason {
+        Reason::Hint => "a hint says so".to_owned(),
+        Reason::NotMonotone => {
+            "the file offsets of some rank decrease, and windows need them in order".to_owned()
+        }
+        Reason::OneRunEach => {
+            "no rank has more than one run on average, so there is nothing to gather".to_owned()
+        }
+        Reason::LargeRuns => format!(
+            "runs are large ({} or more on average), and a system call costs less than a copy then",
+            bytes(LARGE_RUN_BYTES)
+        ),
+        Reason::Sparse => format!(
+            "less than one byte in {} of the span is accessed, and windows would be nearly empty",
+            number(SPARSE_FACTOR)
+        ),
+        Reason::SmallRuns => {
+            format!("{}, each too small for a system call of its own", several(agreed.runs, "run", "runs"))
+        }
+        Reason::NoWindow => "there is no shared memory for windows".to_owned(),
+    }
+}
+
+fn course(planned: &Planned) -> String {
+    match &planned.outline.course {
+        Course::Nothing => String::new(),
+        Course::Alone(ranks) => alone(planned, ranks),
+        Course::Together(together) => gathered(planned, together),
+    }
+}
+
+/// Ranks that do the same, consecutive ones as one line.
+fn alone(planned: &Planned, ranks: &[Alone]) -> String {
+    let mut text = String::new();
+    let mut groups: Vec<(usize, usize, &Alone)> = Vec::new();
+    for (rank, alone) in ranks.iter().enumerate() {
+        match groups.last_mut().filter(|(_, _, last)| *last == alone) {
+            Some((_, end, _)) => *end = rank + 1,
+            None => groups.push((rank, rank + 1, alone)),
+        }
+    }
+    for (group, (start, end, alone)) in groups.iter().take(LINES_MAX).enumerate() {
+        let who =
+            if end - start == 1 { format!("rank {start}") } else { format!("ranks {start} to {}", end - 1) };
+        let each = if end - start == 1 { "" } else { " each" };
+        let how = match alone.way {
+            _ if alone.pieces.most == 0 => "nothing to move".to_owned(),
+            way => format!(
+                "{}; {} in {}{each}, {} copied",
+                in_words(way),
+                pieces_in_words(alone.pieces),
+                batches_in_words(alone.batches),
+                bytes(alone.copied_bytes)
+            ),
+        };
+        let _ = writeln!(text, "{}{who}: {how}", if group == 0 { "Ways      " } else { "          " });
+    }
+    if groups.len() > LINES_MAX {
+        let _ = writeln!(text, "          and so on: {} groups of ranks", number(groups.len() as u64));
+    }
+    let pieces: Count = ranks.iter().map(|rank| rank.pieces).sum();
+    let _ = writeln!(
+        text,
+        "Calls     {} pieces of the file in all, at most a system call for each",
+        count(pieces)
+    );
+    let agreements = if planned.setup.is_collective { "two agreements beside it" } else { "none" };
+    let _ = writeln!(text, "Messages  {agreements}");
+    let buffer = ranks.iter().map(|rank| rank.buffer_bytes).max().unwrap_or(0);
+    let _ = writeln!(text, "Memory    {} of buffer on each rank", bytes(buffer));
+    text
+}
+
+fn in_words(way: Way) -> &'static str {
+    match way {
+        Way::List => "straight between file and user memory",
+        Way::Packed => "run by run of the file, through a buffer",
+        Way::Window => "the span is read into a buffer, and copied out",
+    }
+}
+
+fn gathered(planned: &Planned, together: &Together) -> String {
+    let mut text = String::new();
+    let setup = &planned.setup;
+    let grid = together.grid;
+    let least = usize::from(!together.exchanges);
+    let aggregators: u64 = setup.aggregators.iter().map(|count| (*count).max(least) as u64).sum();
+    let units = if setup.direction == Direction::Read { grid.read_unit_bytes() } else { grid.unit_bytes };
+    let _ = writeln!(
+        text,
+        "Windows   {} of {} each; rounds begin at multiples of {}; one mark for {}",
+        several(aggregators, "aggregator", "aggregators"),
+        bytes(grid.window_bytes),
+        bytes(grid.align_bytes),
+        bytes(units)
+    );
+    if setup.nodes() > 1 {
+        let how = if together.exchanges {
+            "exchange: their bytes lie among each other's, and each window is the place for all"
+        } else {
+            "do not exchange: each one's bytes lie behind those of the ones before it"
+        };
+        let _ = writeln!(text, "Nodes     {how}");
+    }
+    for (at, crew) in together.crews.iter().take(LINES_MAX).enumerate() {
+        let head = if at == 0 { "Rounds    " } else { "          " };
+        let who = if together.crews.len() > 1 { format!("node {}: ", crew.nodes[0]) } else { String::new() };
+        let _ = writeln!(text, "{head}{who}{}", rounds_in_words(crew));
+        if together.crews.len() == 1 {
+            text.push_str(&rounds(crew));
+        }
+    }
+    if together.crews.len() > LINES_MAX {
+        let _ = writeln!(text, "          and so on: {} nodes", number(together.crews.len() as u64));
+    }
+    text.push_str(&costs(planned, together));
+    text
+}
+
+fn rounds_in_words(crew: &Crew) -> String {
+    if crew.is_whole {
+        return number(crew.totals.rounds);
+    }
+    let most = number(crew.rounds_most);
+    format!("{most} at most; what follows is of the first {}", number(crew.totals.rounds))
+}
+
+fn rounds(crew: &Crew) -> String {
+    let mut text = String::new();
+    for (at, round) in crew.rounds.iter().take(LINES_MAX).enumerate() {
+        let end = round.windows.last().map_or(round.base, |window| window.file.end);
+        let shares: u64 = round
+            .windows
+            .iter()
+            .flat_map(|window| &window.shares)
+            .map(|share| share.part.end - share.part.start)
+            .sum();
+        let pieces: Count = round.windows.iter().map(|window| window.pieces).sum();
+        let owners: Vec<u32> = round.windows.iter().map(|window| window.aggregator).collect();
+        let _ = writeln!(
+            text,
+            "          {:>4}  {} to {}: {}, {}, windows of {}",
+            at + 1,
+            number(round.base),
+            number(end),
+            bytes(shares),
+            pieces_in_words(pieces),
+            owners_in_words(&owners)
+        );
+    }
+    if crew.rounds.len() > LINES_MAX {
+        text.push_str("          and so on\n");
+    }
+    text
+}
+
+fn owners_in_words(owners: &[u32]) -> String {
+    match owners {
+        [] => "no rank".to_owned(),
+        [one] => format!("rank {one}"),
+        [first, .., last] => format!("{} ranks, {first} to {last}", number(owners.len() as u64)),
+    }
+}
+
+fn costs(planned: &Planned, together: &Together) -> String {
+    let mut text = String::new();
+    let setup = &planned.setup;
+    let total = |of: fn(&Totals) -> Count| together.crews.iter().map(|crew| of(&crew.totals)).sum::<Count>();
+    let (pieces, batches) = (total(|totals| totals.pieces), total(|totals| totals.batches));
+    let _ = writeln!(
+        text,
+        "Calls     {} of the file in {}, at most a system call for each piece",
+        pieces_in_words(pieces),
+        batches_in_words(batches)
+    );
+    let is_overlapped = together.crews.iter().any(|crew| crew.totals.is_overlapped);
+    let again = if is_overlapped {
+        "; ranks write the same bytes, and rounds where they do are filled again in the order of the ranks"
+    } else {
+        ""
+    };
+    let copied = total(|totals| totals.copied_bytes);
+    let _ = writeln!(text, "Copies    {} bytes from or to user memory{again}", count(copied));
+    let barriers = together.crews.iter().map(|crew| crew.totals.barriers);
+    let least = barriers.clone().map(|barriers| barriers.least).max().unwrap_or(0);
+    let most = barriers.map(|barriers| barriers.most).max().unwrap_or(0);
+    let barriers = count(Count { least, most });
+    let _ = writeln!(text, "Barriers  {barriers} on a node, and two agreements of all ranks beside them");
+    let messages = if setup.nodes() == 1 {
+        "none: the ranks of a node meet in shared memory".to_owned()
+    } else {
+        let exchanged = total(|totals| totals.exchanged_bytes);
+        format!(
+            "{} between nodes, with {} bytes of data and places",
+            count(together.messages),
+            count(exchanged)
+        )
+    };
+    let _ = writeln!(text, "Messages  {messages}");
+    let shared = setup.ranks_by_node().iter().map(|ranks| setup.shared_bytes(ranks.len())).max().unwrap_or(0);
+    let _ = writeln!(text, "Memory    {} shared on a node: windows, and maps of marks", bytes(shared));
+    text
+}

@@ -1,0 +1,180 @@
+//! `capulet plan`: what it says, what it draws, and what it refuses.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn capulet(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_capulet"));
+    command.arg("plan").args(words).output().expect("the command starts")
+}
+
+/// What it prints where all is well.
+fn said(words: &[&str]) -> String {
+    let output = capulet(words);
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{words:?}: {complaints}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn json(words: &[&str]) -> Value {
+    serde_json::from_str(&said(&[words, &["--json"]].concat())).expect("JSON")
+}
+
+const STRIDED: [&str; 7] = ["strided", "--block", "64", "--stride", "256", "--ranks", "4"];
+
+#[test]
+fn a_small_plan_in_words() {
+    let expected = "\
+Access    Collective write of 4 ranks on 2 nodes: 38,400 bytes in 600 runs of 64 bytes on average,
+          from file offset 0 up to 38,400.
+Plan      Together, in windows: 600 runs, each too small for a system call of its own.
+Windows   2 aggregators of 8.00 KiB each; rounds begin at multiples of 4.00 KiB; one mark for 64 bytes
+Nodes     exchange: their bytes lie among each other's, and each window is the place for all
+Rounds    3
+             1  0 to 16,384: 16.00 KiB, 2 pieces, windows of 2 ranks, 0 to 2
+             2  16,384 to 32,768: 16.00 KiB, 2 pieces, windows of 2 ranks, 0 to 2
+             3  32,768 to 40,960: 5.50 KiB, 1 piece, windows of rank 0
+Calls     5 pieces of the file in 5 batches, at most a system call for each piece
+Copies    38,400 bytes from or to user memory
+Barriers  10 on a node, and two agreements of all ranks beside them
+Messages  20 between nodes, with 19,688 bytes of data and places
+Memory    72.00 KiB shared on a node: windows, and maps of marks
+";
+    let more = ["--count", "150", "--nodes", "2", "--hint", "cb_buffer_size=8192", "--hint", "cb_nodes=2"];
+    assert_eq!(said(&[&STRIDED[..], &more[..]].concat()), expected);
+}
+
+#[test]
+fn every_plan_has_its_reason() {
+    let blocks = ["blocks", "--size", "64,64,64", "--grid", "2,2,1"];
+    let cases: [(&[&str], &str, &str); 6] = [
+        (&[], "together", "small_runs"),
+        (&["--hint", "romio_cb_write=disable"], "alone", "hint"),
+        (&["--hint", "romio_cb_write=disable", "--read"], "together", "small_runs"),
+        (&["--hint", "romio_no_indep_rw=true"], "together", "hint"),
+        (&["--independent"], "alone", "independent"),
+        (&["--element-bytes", "0"], "nothing", ""),
+    ];
+    for (words, kind, reason) in cases {
+        let told = json(&[&blocks[..], words].concat());
+        assert_eq!(told["plan"]["kind"], kind, "{words:?}");
+        assert_eq!(told["plan"]["reason"].as_str().unwrap_or_default(), reason, "{words:?}");
+    }
+    let told = json(&["blocks", "--size", "256,256,256", "--grid", "2,2,1"]);
+    assert_eq!((&told["plan"]["reason"], &told["ranks"]), (&"large_runs".into(), &4.into()));
+    assert_eq!(told["course"]["ranks"][3]["pieces"], 128);
+    let told = json(&["strided", "--block", "64", "--stride", "1000000"]);
+    assert_eq!(told["plan"]["reason"], "sparse");
+    let told = json(&["strided", "--block", "64", "--stride", "64", "--count", "5", "--shift", "1000"]);
+    assert_eq!(told["plan"]["reason"], "one_run_each");
+}
+
+#[test]
+fn a_list_of_runs_is_planned() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("runs.csv");
+    fs::write(&path, "# rank,offset,length\n0,0,100\n1,100,50\n0,150,50\n2,1000,8\n").expect("written");
+    let name = path.to_str().expect("text");
+    let told = json(&["runs", name, "--ranks", "4"]);
+    assert_eq!((&told["ranks"], &told["access"]["bytes"]), (&4.into(), &208.into()));
+    let windows = &told["course"]["crews"][0]["listed_rounds"][0]["windows"];
+    assert_eq!(windows[0]["bytes_by_rank"], serde_json::json!([[0, 150], [1, 50], [2, 8]]));
+    // backward
+    fs::write(&path, "0,100,10\n0,0,10\n1,50,1\n").expect("written");
+    assert_eq!(json(&["runs", name])["plan"]["reason"], "not_monotone");
+}
+
+#[test]
+fn bad_input_is_an_error_and_no_plan() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("runs.csv");
+    let name = path.to_str().expect("text");
+    for (text, expected) in [
+        ("0,1,2\n1,2\n", "line 2: 2 fields"),
+        ("0,1,x\n", "length \"x\" is no whole number"),
+        ("70000,1,1\n", "rank 70000 is beyond 65535"),
+        ("0,9223372036854775807,1\n", "beyond 2^63 - 1"),
+        ("", "no runs"),
+    ] {
+        fs::write(&path, text).expect("written");
+        let output = capulet(&["runs", name]);
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}: {complaints}");
+        assert!(complaints.contains(expected) && complaints.contains("runs.csv"), "{text}: {complaints}");
+    }
+    let missing = folder.path().join("missing");
+    for words in [
+        &["runs", missing.to_str().expect("text")][..],
+        &["strided", "--block", "0", "--stride", "1"],
+        &["strided", "--block", "8"],
+        &["strided", "--block", "8", "--stride", "16", "--ranks", "0"],
+        &["strided", "--block", "8", "--stride", "16", "--ranks", "100000"],
+        &["strided", "--block", "8", "--stride", "16", "--nodes", "5"],
+        &["strided", "--block", "8", "--stride", "16", "--hint", "cb_nodes=x"],
+        &["strided", "--block", "8", "--stride", "16", "--hint", "no_such=1"],
+        &["strided", "--block", "8", "--stride", "18446744073709551615"],
+        &["strided", "--block", "8", "--stride", "16", "--read", "--write"],
+        &["blocks", "--size", "4,4", "--grid", "2"],
+        &["blocks", "--size", "4,4", "--grid", "2,8"],
+        &["blocks", "--size", "4,4", "--grid", "2,2", "--ranks", "3"],
+        &[],
+    ] {
+        let output = capulet(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{words:?}");
+    }
+}
+
+/// The drawing, and how many elements of each kind lie under each `id`.
+fn drawing(words: &[&str]) -> (String, Vec<(String, usize)>) {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("plan.svg");
+    let _ = said(&[words, &["--svg", path.to_str().expect("text")]].concat());
+    let text = fs::read_to_string(&path).expect("drawn");
+    let tree = roxmltree::Document::parse(&text).expect("SVG is XML");
+    assert_eq!(tree.root_element().tag_name().name(), "svg");
+    let with_id = tree.descendants().filter_map(|node| Some((node.attribute("id")?.to_owned(), node)));
+    let count = |node: roxmltree::Node<'_, '_>| {
+        node.descendants().filter(|inner| ["rect", "line"].contains(&inner.tag_name().name())).count()
+    };
+    let counts = with_id.map(|(id, node)| (id, count(node))).collect();
+    (text, counts)
+}
+
+fn marks_of(counts: &[(String, usize)], id: &str) -> usize {
+    counts.iter().find(|(name, _)| name == id).map_or(0, |(_, count)| *count)
+}
+
+#[test]
+fn drawings_have_a_lane_for_each_rank_windows_and_rounds() {
+    let hint = ["--count", "100", "--hint", "cb_buffer_size=4096", "--hint", "cb_nodes=2"];
+    let (text, counts) = drawing(&[&STRIDED[..], &hint[..]].concat());
+    for rank in 0..4 {
+        // 25,600 bytes on 900 columns: each has bytes of every rank's blocks or of none
+        let marks = marks_of(&counts, &format!("lane-{rank}"));
+        assert!((100..=900).contains(&marks), "{marks} of rank {rank}");
+    }
+    assert_eq!((marks_of(&counts, "windows"), marks_of(&counts, "rounds")), (7, 4));
+    assert!(text.contains("window of rank 2") && text.contains("file offset"));
+    // alone: no windows
+    let (_, counts) = drawing(&[&STRIDED[..], &["--independent"]].concat());
+    assert!(marks_of(&counts, "lane-3") > 0 && !counts.iter().any(|(id, _)| id == "windows"));
+}
+
+#[test]
+fn drawings_and_plans_are_bounded() {
+    let huge = ["strided", "--block", "8", "--stride", "524288", "--ranks", "65536", "--count", "1000000"];
+    let more = ["--nodes", "64", "--hint", "cb_buffer_size=65536"];
+    let (text, _) = drawing(&[&huge[..], &more[..]].concat());
+    assert!(text.len() < 4 << 20, "{} bytes", text.len());
+    let told = json(&[&huge[..], &more[..]].concat());
+    assert_eq!(told["course"]["crews"][0]["whole"], false);
+    assert!(told.to_string().len() < 8 << 20);
+    let many = ["strided", "--block", "1", "--stride", "4", "--ranks", "4", "--count", "3000000"];
+    let (text, counts) = drawing(&[&many[..], &["--hint", "cb_buffer_size=4096"]].concat());
+    assert!(text.len() < 1 << 20, "{} bytes", text.len());
+    assert!(marks_of(&counts, "windows") <= 900 && marks_of(&counts, "rounds") <= 901);
+}
