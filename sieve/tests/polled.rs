@@ -121,7 +121,8 @@ fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> 
             scene.window_bytes,
             0,
             agreed[call].grain,
-        );
+        )
+        .ending_at(agreed[call].end);
         Operation::start(
             target,
             team,

@@ -126,7 +126,8 @@ fn together(
                 let target =
                     Target { file: file.clone(), isolation: Arc::new(NonAtomic), counters: counters.clone() };
                 let team =
-                    NodeTeam::new(Arc::new(window), scene.aggregators, scene.window_bytes, 0, agreed.grain);
+                    NodeTeam::new(Arc::new(window), scene.aggregators, scene.window_bytes, 0, agreed.grain)
+                        .ending_at(agreed.end);
                 let done = two_phase::run(target, team, access, direction, agreed.first);
                 (memory, done, counters)
             })

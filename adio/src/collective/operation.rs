@@ -39,7 +39,9 @@ impl fmt::Debug for Tools {
 impl Tools {
     /// The ranks of the node on a window.
     pub(crate) fn team(&self, window: Arc<dyn NodeShared>, agreed: &Agreed) -> two_phase::NodeTeam {
-        two_phase::NodeTeam::new(window, self.aggregators, self.window_bytes, self.stripe_bytes, agreed.grain)
+        let (window_bytes, stripe_bytes) = (self.window_bytes, self.stripe_bytes);
+        two_phase::NodeTeam::new(window, self.aggregators, window_bytes, stripe_bytes, agreed.grain)
+            .ending_at(agreed.end)
     }
 }
 
@@ -53,6 +55,7 @@ impl Tools {
     ) -> two_phase::NodeTeam {
         let (window_bytes, stripe_bytes) = (self.window_bytes, self.stripe_bytes);
         two_phase::NodeTeam::among(between, window, window_bytes, stripe_bytes, agreed.grain)
+            .ending_at(agreed.end)
     }
 }
 

@@ -50,6 +50,8 @@ pub struct NodeTeam {
     window_bytes: u64,
     align_bytes: u64,
     unit_bytes: u64,
+    /// No rank asks for bytes of the file from here on.
+    end: u64,
     /// From one of an aggregator's two windows to the other.
     buffer_bytes: usize,
     between: Option<Between>,
@@ -79,6 +81,7 @@ impl NodeTeam {
             window_bytes: 0,
             align_bytes: 0,
             unit_bytes: 0,
+            end: u64::MAX,
             buffer_bytes,
             between: None,
             windows_before: 0,
@@ -109,6 +112,13 @@ impl NodeTeam {
             ..Self::new(shared, aggregators, window_bytes, stripe_bytes, grain)
         };
         team.with_windows(window_bytes, stripe_bytes, grain)
+    }
+
+    /// Tells the team that no rank, of all nodes, asks for bytes of the file at `end` or after it: marks are looked for only
+    /// before it. All ranks must pass the same.
+    #[must_use]
+    pub fn ending_at(self, end: u64) -> Self {
+        Self { end, ..self }
     }
 
     fn with_windows(mut self, window_bytes: u64, stripe_bytes: u64, grain: u64) -> Self {

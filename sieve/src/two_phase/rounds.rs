@@ -200,7 +200,8 @@ impl Operation {
     /// Marks of a round that is not carried out must not be taken for those of a later one.
     fn forget_marks(&self, filled: Filled) {
         if let Some(index) = self.team.own_index() {
-            take_runs(self.team.window(filled.base, index, filled.turn, filled.turn).map, 0, |_| ());
+            let window = self.team.window(filled.base, index, filled.turn, filled.turn);
+            take_runs(self.team.marked(&window, self.units().0), 0, |_| ());
         }
     }
 
@@ -210,11 +211,20 @@ impl Operation {
         let moved = catch_unwind(AssertUnwindSafe(|| self.move_window(&window)));
         let (good_end, error) = moved.unwrap_or_else(|_| {
             // The others wait at the barrier, and the marks must not be taken for those of a later round.
-            take_runs(window.map, 0, |_| ());
+            take_runs(self.team.marked(&window, self.units().0), 0, |_| ());
             (window.file.start, Some(Failure::Panicked))
         });
         self.error = self.error.take().or(error);
         self.good_end = self.good_end.min(good_end);
+    }
+
+    /// Bytes that a mark stands for, and gaps of how many units are moved too.
+    fn units(&self) -> (u64, u64) {
+        let grid = self.team.grid();
+        match self.direction {
+            Direction::Write => (grid.unit_bytes, 0),
+            Direction::Read => (grid.read_unit_bytes(), grid.read_bridge_units()),
+        }
     }
 
     /// Moves the marked bytes of this aggregator's window between window and file, and clears the marks.
@@ -228,14 +238,10 @@ impl Operation {
             tracing::debug!(%error, "window not isolated");
             io.good_end = window.file.start;
         }
-        let grid = self.team.grid();
-        let (unit, bridge) = match self.direction {
-            Direction::Write => (grid.unit_bytes, 0),
-            Direction::Read => (grid.read_unit_bytes(), grid.read_bridge_units()),
-        };
+        let (unit, bridge) = self.units();
         // the last unit of the largest file offset must not reach beyond it
         let window_bytes = (window.file.end.min(i64::MAX as u64)).saturating_sub(window.file.start);
-        take_runs(window.map, bridge, |units| {
+        take_runs(self.team.marked(window, unit), bridge, |units| {
             io.push(units.start * unit..(units.end * unit).min(window_bytes));
         });
         io.flush();

@@ -37,6 +37,13 @@ impl NodeTeam {
         }
     }
 
+    /// The words of a window's map that can have marks, of units of so many bytes.
+    pub(super) fn marked<'w>(&self, window: &Window<'w>, unit_bytes: u64) -> &'w [AtomicU64] {
+        let bytes = window.file.end.min(self.end).saturating_sub(window.file.start);
+        let words = usize::try_from(bytes.div_ceil(unit_bytes * 64)).unwrap_or(usize::MAX);
+        &window.map[..words.min(window.map.len())]
+    }
+
     /// The bytes of the file that the windows of this node cover in the round at `base`.
     pub(super) fn own(&self, base: u64) -> Range<u64> {
         let start = base.saturating_add(self.window_bytes * self.windows_before);

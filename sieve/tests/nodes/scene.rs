@@ -250,7 +250,8 @@ pub(crate) fn play(
             counters: counters[rank].clone(),
         };
         let (window, between) = (windows[rank].clone(), between(rank, call));
-        let team = NodeTeam::among(between, window, scene.window_bytes, 0, agreed[call].grain);
+        let team = NodeTeam::among(between, window, scene.window_bytes, 0, agreed[call].grain)
+            .ending_at(agreed[call].end);
         Operation::start(
             target,
             team,

@@ -22,8 +22,10 @@ pub(super) struct Domain<'t> {
 }
 
 impl<'t> Domain<'t> {
+    /// The bytes of the windows that anybody may ask for.
     fn range(&self) -> Range<u64> {
-        self.team.own(self.base)
+        let own = self.team.own(self.base);
+        own.start..own.end.min(self.team.end.max(own.start))
     }
 
     /// The window that the file offset lies in, which must be in the domain.
