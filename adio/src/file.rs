@@ -10,6 +10,7 @@ use capulet_drivers::{Driver, DriverFile};
 use capulet_sieve::{Counters, Target};
 
 use crate::collective::Queue;
+use crate::gathering::Gathering;
 use crate::hints::{Hints, InForce};
 use crate::mode::AccessMode;
 use crate::stats::Calls;
@@ -48,6 +49,8 @@ pub(crate) struct State {
     /// The individual file pointer, bytes of the view's stream.
     pub(crate) pointer_bytes: u64,
     pub(crate) hints: Hints,
+    /// What follows from them.
+    pub(crate) gathering: Gathering,
 }
 
 impl File {
@@ -68,9 +71,12 @@ impl File {
 
     /// The hints in force, with the keys of ROMIO and the reserved keys of the standard (MPI 4.1, 14.2.8). Local.
     pub fn info(&self) -> Vec<(String, String)> {
-        let hints = self.state().hints.clone();
+        let (hints, aggregators) = {
+            let state = self.state();
+            (state.hints.clone(), state.gathering.aggregators)
+        };
         hints.pairs(&InForce {
-            aggregators: self.aggregators(&hints).iter().map(|count| u64::from(*count)).sum(),
+            aggregators,
             driver_name: self.driver.name(),
             caps: self.storage.caps(),
             layout: self.storage.layout(),
@@ -108,9 +114,12 @@ impl File {
         Arc::new(NonAtomic)
     }
 
-    /// How many aggregators each node has when nodes exchange.
-    pub(crate) fn aggregators(&self, hints: &Hints) -> Vec<u32> {
-        hints.aggregators_by_node(&self.node_names, &self.group.node().sizes)
+    /// Changes the hints.
+    pub(crate) fn put_hints(&self, state: &mut State, hints: Hints) {
+        if hints.aggregators != state.hints.aggregators {
+            state.gathering = Gathering::new(self.group.node(), &self.node_names, &hints);
+        }
+        state.hints = hints;
     }
 }
 

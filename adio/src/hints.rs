@@ -6,7 +6,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use capulet_drivers::{Caps, FileLayout};
-use capulet_plan::aggregators::{ConfigList, aggregators_by_node};
+use capulet_plan::aggregators::ConfigList;
 use capulet_sieve::{CollectiveMode, PlanHints};
 
 /// Default bytes of each aggregator's window: small enough to stay in cache between copy and write.
@@ -134,11 +134,6 @@ impl Hints {
         hasher.finish()
     }
 
-    /// How many aggregators each node has: see [`aggregators_by_node`].
-    pub(crate) fn aggregators_by_node(&self, names: &[String], node_ranks: &[u32]) -> Vec<u32> {
-        aggregators_by_node(self.aggregators, &self.config_list, names, node_ranks)
-    }
-
     /// The hints in force, as `MPI_File_get_info` answers them.
     pub(crate) fn pairs(&self, force: &InForce) -> Vec<(String, String)> {
         let flag = |value: bool| if value { "true" } else { "false" }.to_owned();
@@ -232,8 +227,6 @@ mod tests {
     fn a_list_that_cannot_be_read_is_ignored() {
         let asked = hints(&[("cb_config_list", "a:2,*:1"), ("cb_config_list", "a:b"), ("cb_nodes", "1")]);
         assert_eq!(asked.config_list.to_string(), "a:2,*:1");
-        let names = ["b", "a"].map(str::to_owned);
-        assert_eq!(asked.aggregators_by_node(&names, &[3, 3]), [0, 1]);
         assert_eq!(hints(&[("cb_config_list", "")]), Hints::default());
     }
 

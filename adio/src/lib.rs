@@ -27,6 +27,7 @@ mod collective;
 mod context;
 mod error;
 mod file;
+mod gathering;
 mod hints;
 mod leaders;
 mod manage;

@@ -104,7 +104,7 @@ impl File {
         let mut state = self.state();
         state.view = Arc::new(view);
         state.pointer_bytes = 0;
-        state.hints = hints;
+        self.put_hints(&mut state, hints);
         Ok(())
     }
 
@@ -136,7 +136,7 @@ impl File {
         let hints = pairs.map(|pairs| self.changed_hints(&pairs));
         let digest = hints.as_ref().map_or(0, Hints::digest);
         let (hints, _) = Ballot::new(self.agree()).same("hints", digest).vote(hints)?;
-        self.state().hints = hints;
+        self.put_hints(&mut self.state(), hints);
         Ok(())
     }
 

@@ -17,6 +17,7 @@ use crate::collective::queue_of;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::file::{File, State};
+use crate::gathering::Gathering;
 use crate::hints::{Hints, parse_hint_file};
 use crate::leaders::from_leaders;
 use crate::mode::AccessMode;
@@ -104,6 +105,7 @@ impl File {
         let storage = open_storage(&channel, group.node(), &prepared, &hints, &calls)?;
         let pointer_bytes = start_of_pointer(&channel, group.node(), &prepared, storage.as_ref())?;
         tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
+        let gathering = Gathering::new(group.node(), &node_names, &hints);
         let file = Self {
             queue,
             operations: AtomicU64::new(0),
@@ -115,7 +117,7 @@ impl File {
             driver: prepared.driver,
             storage,
             isolation: Self::no_isolation(),
-            state: Mutex::new(State { view: Arc::new(FileView::bytes()), pointer_bytes, hints }),
+            state: Mutex::new(State { view: Arc::new(FileView::bytes()), pointer_bytes, hints, gathering }),
             counters: Arc::default(),
             calls,
             stats,

@@ -108,6 +108,20 @@ static void config_list(void)
     MPI_File file = open_with(2, both);
     expect(file, "cb_nodes", "1");
     CHECK_OK(MPI_File_close(&file));
+    section("on an open file");
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "cb_nodes", "1");
+    MPI_Info_set(info, "cb_config_list", "*:0"); /* counts at open only */
+    file = open_with(0, NULL);
+    CHECK_OK(MPI_File_set_info(file, info));
+    expect(file, "cb_nodes", "1");
+    expect(file, "cb_config_list", "*:*");
+    MPI_Info_set(info, "cb_nodes", "0");
+    CHECK_OK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", info));
+    expect(file, "cb_nodes", all);
+    MPI_Info_free(&info);
+    CHECK_OK(MPI_File_close(&file));
 }
 
 static void permissions(void)

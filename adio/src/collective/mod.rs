@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use capulet_comm::work::{self, Work};
 use capulet_comm::{Channel, NodeShared, NodeWindow, ReduceOp};
 use capulet_drivers::Caps;
-use capulet_sieve::two_phase::{Between, Nodes};
+use capulet_sieve::two_phase::Between;
 use capulet_sieve::{Access, Agreed, Direction, Plan, Transferred, choose, independent, two_phase};
 
 use crate::agree::outcome;
@@ -127,15 +127,9 @@ impl File {
 
     /// How the ranks of this node reach those of the others in an operation; `None` if there are no others.
     fn between(&self, number: u64) -> Option<Between> {
-        let node = self.group.node();
-        if node.node_count() == 1 {
-            return None;
-        }
-        let hints = self.state().hints.clone();
-        let aggregators: Vec<usize> = self.aggregators(&hints).iter().map(|count| *count as usize).collect();
-        let nodes = Nodes::new(node.index, &aggregators, node.blocks.clone(), node.block_count);
+        let nodes = self.state().gathering.nodes.clone()?;
         Some(Between {
-            nodes: Arc::new(nodes),
+            nodes,
             leaders: self.channel.leaders(),
             // Where nodes cache pages, a node sees its own bytes, and none but its own come to its pages.
             may_exchange: self.storage.caps().contains(Caps::BYTE_WRITES | Caps::IMMEDIATE_VISIBILITY),
@@ -156,7 +150,10 @@ impl File {
     }
 
     fn tools(&self) -> Tools {
-        let hints = self.state().hints.clone();
+        let (hints, aggregators) = {
+            let state = self.state();
+            (state.hints.clone(), state.gathering.own)
+        };
         let channel = Arc::clone(&self.channel);
         Tools {
             agree: self.channel.clone(),
@@ -166,8 +163,7 @@ impl File {
             hints: hints.plan(),
             window_bytes: hints.window_bytes,
             stripe_bytes: hints.stripe_bytes(&self.storage.layout()).unwrap_or(0),
-            // Without the other nodes each needs one.
-            aggregators: self.aggregators(&hints)[self.group.node().index].max(1) as usize,
+            aggregators,
         }
     }
 

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// The value of `cb_config_list`: `host:n` for at most `n` aggregators on a host, `*:n` for each host that is not named before,
 /// `*` in place of `n` for all of its ranks; 1 where no number is given. Of several entries for one host the first counts,
 /// and hosts that are not in the list have no aggregator. Aggregators are given out in the order of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ConfigList(Vec<Entry>);
+pub struct ConfigList(Arc<[Entry]>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Entry {
@@ -25,7 +26,7 @@ pub struct NoConfigList;
 impl Default for ConfigList {
     /// `*:*`: every rank.
     fn default() -> Self {
-        Self(vec![Entry { host: None, most: None }])
+        Self(Arc::new([Entry { host: None, most: None }]))
     }
 }
 
