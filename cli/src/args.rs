@@ -117,6 +117,9 @@ pub(crate) struct DoctorArgs {
 /// Capulet and on each of them by turns, and every byte of every row is checked. A ratio is the median over runs of the times of one run;
 /// the peer of a row is the faster one. The limit of a row is the same payload moved by the same ranks in one pwrite or pread each. A
 /// peer that fails in a row is left out there; the command fails where Capulet does.
+///
+/// For plans no MPI is needed: what one rank of many does before and in the first round is done and measured, with the library's
+/// functions; only the counts of messages, and what ROMIO would take, are formulas.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     /// What to measure
@@ -129,6 +132,10 @@ pub(crate) struct BenchArgs {
     /// Also write the rows as JSON to a file
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
+
+    /// Also draw the rows to a file, for plan
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
 
     /// Samples of each contender in each row
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..=10_000))]
@@ -170,6 +177,8 @@ pub(crate) enum BenchName {
     Collective,
     /// Independent reading and writing of files, against OMPIO and ROMIO
     Independent,
+    /// What one of up to 100,000 ranks does to plan an access of 10^9 pieces, against ROMIO's formulas
+    Plan,
 }
 
 /// Where files are measured. The comments on the variants are help text.

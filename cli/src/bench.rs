@@ -12,6 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{BAD, BenchArgs, BenchName, GOOD, HEAD};
 use crate::bench_files;
+use crate::bench_plan;
 use crate::launcher;
 
 const PROGRAM: &str = "capulet-bench-types";
@@ -41,6 +42,7 @@ pub(crate) fn run(args: &BenchArgs) -> ExitCode {
         BenchName::Transpack => "transpack",
         BenchName::Collective => return bench_files::run(args, "collective"),
         BenchName::Independent => return bench_files::run(args, "independent"),
+        BenchName::Plan => return bench_plan::run(args),
     };
     let executable = env::current_exe().unwrap_or_default();
     let mut runs: Vec<(String, Vec<Measured>)> = Vec::new();

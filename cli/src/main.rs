@@ -6,6 +6,7 @@
 mod args;
 mod bench;
 mod bench_files;
+mod bench_plan;
 mod doctor;
 mod elf;
 mod error;
@@ -27,6 +28,10 @@ use clap::Parser;
 use crate::args::{BAD, Cli, Command, HEAD, RunArgs};
 use crate::error::Error;
 use crate::run::Start;
+
+/// Counts what is allocated, for `bench plan`.
+#[global_allocator]
+static HEAP: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
 
 fn main() -> ExitCode {
     match Cli::parse().command {

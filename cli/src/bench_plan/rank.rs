@@ -1,0 +1,303 @@
+//! What one rank does to plan its part of an access, and in the first round.
+
+use std::hint::black_box;
+use std::ops::{ControlFlow, Range};
+use std::time::Instant;
+
+use capulet_datatype::{Cursor, Datatype, Named, Tiled};
+use capulet_plan::aggregators::{ConfigList, aggregators_by_node};
+use capulet_plan::wire::{HEADER_BYTES, RunWriter, VIEW_BYTES_MAX, encode_view};
+use capulet_plan::{Agreed, Direction, FileSide, Grid, Plan, PlanHints, Summary, choose};
+
+use crate::HEAP;
+
+/// Ranks of a node.
+pub(super) const NODE_RANKS: u64 = 64;
+/// Bytes of a window, one for each rank.
+const WINDOW_BYTES: u64 = 1 << 20;
+/// Bytes of a piece of the strided view, and the mean of the irregular one.
+const PIECE_BYTES: u64 = 8;
+const IRREGULAR_BYTES: u64 = 28;
+
+/// Where the pieces of the ranks lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum View {
+    /// Pieces of 8 bytes, of the ranks by turns.
+    Strided,
+    /// Pieces of 8 to 48 bytes, of the ranks as it falls: a list.
+    Irregular,
+}
+
+impl View {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Strided => "strided",
+            Self::Irregular => "irregular",
+        }
+    }
+}
+
+/// An access of many ranks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scene {
+    pub(super) view: View,
+    pub(super) ranks: u64,
+    /// Of all ranks.
+    pub(super) pieces: u64,
+}
+
+impl Scene {
+    pub(super) fn nodes(self) -> u64 {
+        self.ranks.div_ceil(NODE_RANKS)
+    }
+
+    pub(super) fn pieces_of_rank(self) -> u64 {
+        self.pieces / self.ranks
+    }
+
+    /// One past the last byte of any rank, about.
+    fn file_bytes(self) -> u64 {
+        let piece = if self.view == View::Strided { PIECE_BYTES } else { IRREGULAR_BYTES };
+        self.pieces * piece
+    }
+}
+
+/// What one rank in the middle took: medians of times, exact bytes of memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Measured {
+    /// Working out who holds windows, node by node.
+    pub(super) nodes_ns: u64,
+    /// Making the view.
+    pub(super) view_ns: u64,
+    /// Summing it up, and choosing.
+    pub(super) choice_ns: u64,
+    /// Finding what it has in each window of the first round, and describing it to the nodes it meets.
+    pub(super) round_ns: u64,
+    /// Heap that the tables of the nodes hold.
+    pub(super) nodes_bytes: u64,
+    /// Heap that the view holds.
+    pub(super) view_bytes: u64,
+    /// The most heap at any time of all that, the lists of the caller not counted.
+    pub(super) peak_bytes: u64,
+    /// Headers and descriptions for other nodes, first round.
+    pub(super) described_bytes: u64,
+    /// Other nodes in whose windows it has bytes in the first round.
+    pub(super) nodes_met: u64,
+    /// Its bytes in the first round.
+    pub(super) bytes_of_round: u64,
+    /// Rounds of the access.
+    pub(super) rounds: u64,
+}
+
+/// The arguments of the view, as the program has them.
+enum Arguments {
+    Row { count: u64, stride: i64 },
+    List { lengths: Vec<u64>, places: Vec<i64> },
+}
+
+impl Arguments {
+    fn of(scene: Scene) -> Self {
+        let count = scene.pieces_of_rank();
+        if scene.view == View::Strided {
+            return Self::Row { count, stride: (PIECE_BYTES * scene.ranks) as i64 };
+        }
+        // Every rank has one in as many pieces as there are ranks. A multiplicative generator, the same everywhere.
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let mut at = 0;
+        let runs = (0..count).map(|_| {
+            let bytes = 8 + 4 * random(11);
+            // Twice the mean distance, less what the piece itself takes, to multiples of 4.
+            let gap = 4 * random((2 * IRREGULAR_BYTES * scene.ranks - 2 * IRREGULAR_BYTES) / 4);
+            let start = at + gap;
+            at = start + bytes;
+            (bytes, start as i64)
+        });
+        let (lengths, places) = runs.unzip();
+        Self::List { lengths, places }
+    }
+
+    /// The view of a rank, as the library makes it.
+    fn view(&self, rank: u64) -> Result<FileSide, String> {
+        let byte = Datatype::named(Named::Byte);
+        let (datatype, displacement) = match self {
+            Self::Row { count, stride } => {
+                (Datatype::hvector(*count, PIECE_BYTES, *stride, &byte), rank * PIECE_BYTES)
+            }
+            Self::List { lengths, places } => (Datatype::hindexed(lengths, places, &byte), 0),
+        };
+        let datatype = datatype.map_err(|error| error.to_string())?;
+        let tiled = Tiled::new(datatype.layout().clone(), 1).map_err(|error| error.to_string())?;
+        FileSide::of_view(displacement, &tiled, 0, datatype.size()).map_err(|error| error.to_string())
+    }
+}
+
+/// Does what one rank does, `samples` times.
+pub(super) fn measure(scene: Scene, samples: u16) -> Result<Measured, String> {
+    let rank = scene.ranks / 2;
+    let arguments = Arguments::of(scene);
+    let mut all = Vec::new();
+    for _ in 0..samples.max(1) {
+        all.push(once(scene, rank, &arguments)?);
+    }
+    let median = |of: fn(&Measured) -> u64| {
+        let mut values: Vec<u64> = all.iter().map(of).collect();
+        values.sort_unstable();
+        values[values.len() / 2]
+    };
+    Ok(Measured {
+        nodes_ns: median(|one| one.nodes_ns),
+        view_ns: median(|one| one.view_ns),
+        choice_ns: median(|one| one.choice_ns),
+        round_ns: median(|one| one.round_ns),
+        view_bytes: median(|one| one.view_bytes),
+        peak_bytes: median(|one| one.peak_bytes),
+        ..all[0]
+    })
+}
+
+fn nanoseconds(start: Instant) -> u64 {
+    start.elapsed().as_nanos() as u64
+}
+
+fn once(scene: Scene, rank: u64, arguments: &Arguments) -> Result<Measured, String> {
+    let heap = HEAP.current_usage();
+    HEAP.reset_peak_usage();
+    let start = Instant::now();
+    let nodes = Nodes::of(scene);
+    let nodes_ns = nanoseconds(start);
+    let nodes_bytes = HEAP.current_usage() - heap;
+    let start = Instant::now();
+    let side = arguments.view(rank)?;
+    let view_ns = nanoseconds(start);
+    let view_bytes = HEAP.current_usage() - heap - nodes_bytes;
+    let start = Instant::now();
+    let summary = Summary::of(&side);
+    // What the reduction brings back.
+    let agreed = Agreed {
+        first: 0,
+        end: scene.file_bytes(),
+        bytes: summary.bytes.saturating_mul(scene.ranks),
+        runs: scene.pieces,
+        active_ranks: scene.ranks,
+        monotone: summary.monotone,
+        grain: summary.grain,
+    };
+    let plan = black_box(choose(Direction::Write, &agreed, PlanHints::default(), true));
+    let choice_ns = nanoseconds(start);
+    if !matches!(plan, Plan::TwoPhase(_)) {
+        return Err(format!("{plan:?} was chosen"));
+    }
+    let start = Instant::now();
+    let round = first_round(nodes, rank, &side, &agreed);
+    let round_ns = nanoseconds(start);
+    let peak_bytes = HEAP.peak_usage() - heap;
+    let covered = WINDOW_BYTES * scene.ranks;
+    Ok(Measured {
+        nodes_ns,
+        nodes_bytes: nodes_bytes as u64,
+        view_ns,
+        choice_ns,
+        round_ns,
+        view_bytes: view_bytes as u64,
+        peak_bytes: peak_bytes as u64,
+        described_bytes: round.described_bytes,
+        nodes_met: round.nodes_met,
+        bytes_of_round: round.bytes,
+        rounds: scene.file_bytes().div_ceil(covered),
+    })
+}
+
+/// What a rank knows of the nodes: as the executor has it.
+struct Nodes {
+    ranks: Vec<u32>,
+    /// Windows of a round before those of each node; at last, all.
+    windows_before: Vec<u64>,
+    /// Which nodes know the view.
+    knowing: Vec<bool>,
+}
+
+impl Nodes {
+    fn of(scene: Scene) -> Self {
+        let size = |node: u64| NODE_RANKS.min(scene.ranks - node * NODE_RANKS) as u32;
+        let ranks: Vec<u32> = (0..scene.nodes()).map(size).collect();
+        let aggregators = aggregators_by_node(0, &ConfigList::default(), &[], &ranks);
+        let mut windows_before = Vec::with_capacity(ranks.len() + 1);
+        let mut sum = 0;
+        windows_before.push(sum);
+        windows_before.extend(aggregators.iter().map(|count| {
+            sum += u64::from(*count);
+            sum
+        }));
+        Self { knowing: vec![false; ranks.len()], ranks, windows_before }
+    }
+
+    fn windows(&self) -> u64 {
+        self.windows_before[self.ranks.len()]
+    }
+
+    /// The node that a window belongs to.
+    fn owner_of(&self, window: u64) -> usize {
+        self.windows_before.partition_point(|before| *before <= window) - 1
+    }
+}
+
+#[derive(Debug, Default)]
+struct Round {
+    bytes: u64,
+    nodes_met: u64,
+    described_bytes: u64,
+}
+
+/// Goes through the windows of the first round, from node to node that the rank has bytes in.
+fn first_round(mut nodes: Nodes, rank: u64, side: &FileSide, agreed: &Agreed) -> Round {
+    let grid = Grid::new(WINDOW_BYTES, WINDOW_BYTES, 0, agreed.grain);
+    let base = grid.base_of(agreed.first);
+    let view = encode_view(side, VIEW_BYTES_MAX.min(WINDOW_BYTES as usize / 4));
+    let own = (rank / NODE_RANKS) as usize;
+    let mut round = Round::default();
+    let mut at = 0;
+    while at < side.bytes() {
+        let window = (side.offset_of(at) - base) / grid.window_bytes;
+        if window >= nodes.windows() {
+            break;
+        }
+        let node = nodes.owner_of(window);
+        let windows = nodes.windows_before[node]..nodes.windows_before[node + 1];
+        let origin = grid.window(base, windows.start).start;
+        let part = side.within(&(origin..grid.window(base, windows.end).start), at);
+        round.bytes += part.end - part.start;
+        if node == own {
+            // Laid down window by window, straight from user memory.
+            for window in windows {
+                black_box(side.within(&grid.window(base, window), at));
+            }
+        } else {
+            round.nodes_met += 1;
+            round.described_bytes += HEADER_BYTES as u64;
+            round.described_bytes += match &view {
+                Some(view) if !nodes.knowing[node] => view.len() as u64,
+                Some(_) => 0,
+                None => described(side, &part, origin, grid.unit_bytes),
+            };
+            nodes.knowing[node] = true;
+        }
+        at = part.end;
+    }
+    round
+}
+
+/// Bytes of the runs of a part.
+fn described(side: &FileSide, part: &Range<u64>, origin: u64, unit_bytes: u64) -> u64 {
+    let mut cursor = Cursor::new(side.file().clone());
+    cursor.seek(side.file_start() + part.start);
+    let mut writer = RunWriter::new(origin, unit_bytes);
+    let _ = cursor.for_each_run(part.end - part.start, |run| {
+        writer.push((side.displacement_bytes() + run.offset) as u64, run.len);
+        ControlFlow::<()>::Continue(())
+    });
+    writer.finish().len() as u64
+}

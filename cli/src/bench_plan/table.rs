@@ -1,0 +1,81 @@
+//! The rows as a table.
+
+use std::fmt::Write;
+
+use indicatif::HumanCount;
+
+use super::Row;
+use super::rank::View;
+
+const HEAD: &str = "\
+What one rank of many does to plan a collective write; 64 ranks on a node, a window of 1 MiB for each rank.
+Measured: the tables of the nodes, one rank's view, its sum and the choice, and its part of the first round with descriptions for other
+nodes; heap is the most at any time, told is what the descriptions are long. Formulas: messages, and ROMIO's lists and arrays as
+lower bounds, with one aggregator on each node.
+
+                    |                              measured                               | formulas |          ROMIO, formulas
+view         ranks  | nodes us  view us choice us round us   heap B nodes met   told B | messages |        heap B       sent B messages
+";
+
+/// The rows, and how each column grows from the first to the last of a view.
+pub(super) fn of(rows: &[Row]) -> String {
+    let mut text = HEAD.to_owned();
+    for view in [View::Strided, View::Irregular] {
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.scene.view == view).collect();
+        for row in &rows {
+            line(&mut text, row);
+        }
+        if let [first, .., last] = rows[..] {
+            growth(&mut text, first, last);
+        }
+    }
+    text
+}
+
+fn line(text: &mut String, row: &Row) {
+    let (scene, measured) = (row.scene, &row.measured);
+    let micros = |ns: u64| ns as f64 / 1000.0;
+    let count = |count: u64| HumanCount(count).to_string();
+    let _ = writeln!(
+        text,
+        "{:<10} {:>7} | {:>8.1} {:>8.1} {:>9.1} {:>8.1} {:>8} {:>9} {:>8} | {:>8} | {:>13} {:>12} {:>8}",
+        scene.view.name(),
+        count(scene.ranks),
+        micros(measured.nodes_ns),
+        micros(measured.view_ns),
+        micros(measured.choice_ns),
+        micros(measured.round_ns),
+        measured.peak_bytes,
+        measured.nodes_met,
+        measured.described_bytes,
+        row.ours.messages,
+        count(row.romio.memory_bytes),
+        count(row.romio.sent_bytes),
+        count(row.romio.messages),
+    );
+}
+
+fn growth(text: &mut String, first: &Row, last: &Row) {
+    let ranks = (last.scene.ranks as f64 / first.scene.ranks as f64).ln();
+    let power = |of: fn(&Row) -> u64| {
+        let (first, last) = (of(first).max(1) as f64, of(last).max(1) as f64);
+        format!("P^{:.2}", (last / first).ln() / ranks)
+    };
+    let _ = writeln!(
+        text,
+        "{:<10} {:>7} | {:>8} {:>8} {:>9} {:>8} {:>8} {:>9} {:>8} | {:>8} | {:>13} {:>12} {:>8}",
+        "grows as",
+        "",
+        power(|row| row.measured.nodes_ns),
+        power(|row| row.measured.view_ns),
+        power(|row| row.measured.choice_ns),
+        power(|row| row.measured.round_ns),
+        power(|row| row.measured.peak_bytes),
+        power(|row| row.measured.nodes_met),
+        power(|row| row.measured.described_bytes),
+        power(|row| row.ours.messages),
+        power(|row| row.romio.memory_bytes),
+        power(|row| row.romio.sent_bytes),
+        power(|row| row.romio.messages),
+    );
+}

@@ -1,0 +1,84 @@
+//! `capulet bench plan`: what one rank of many holds and sends. Counts only, never times.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn said(words: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_capulet"));
+    let output = command.args(["bench", "plan", "--quick"]).args(words).output().expect("the command starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn rows(view: &str) -> Vec<Value> {
+    let rows: Value = serde_json::from_str(&said(&["--json", "--case", view])).expect("JSON");
+    rows.as_array().expect("rows").clone()
+}
+
+fn number(row: &Value, path: &str) -> u64 {
+    row.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path} in {row}"))
+}
+
+/// Tables of nodes: ranks, windows before, who knows the view; while they are made, the aggregators too.
+const NODE_BYTES: u64 = 13;
+const NODE_BYTES_PEAK: u64 = NODE_BYTES + 64;
+
+#[test]
+fn a_strided_view_takes_the_same_memory_on_any_number_of_ranks() {
+    let rows = rows("strided");
+    assert_eq!(rows.iter().map(|row| number(row, "/ranks")).collect::<Vec<_>>(), [1_000, 10_000, 100_000]);
+    for row in &rows {
+        let nodes = number(row, "/nodes");
+        assert_eq!(number(row, "/measured/view_bytes"), number(&rows[0], "/measured/view_bytes"), "{row}");
+        assert!(number(row, "/measured/nodes_bytes") <= NODE_BYTES * nodes + 8, "{row}");
+        assert!(number(row, "/measured/peak_bytes") <= 4096 + NODE_BYTES_PEAK * nodes, "{row}");
+        // A header for each node, and a description of tens of bytes.
+        let met = number(row, "/measured/nodes_met");
+        assert!(met > 0 && number(row, "/measured/described_bytes") <= met * (28 + 100), "{row}");
+        let [ours, romio] =
+            ["ours", "romio"].map(|who| number(row, &format!("/formulas/{who}/memory_bytes")));
+        assert!(ours * 10 < romio, "{row}");
+    }
+    // All of the file is in the first round: 10^7 pieces of 8 bytes.
+    let bytes: Vec<u64> = rows.iter().map(|row| number(row, "/measured/bytes_of_round")).collect();
+    assert_eq!(bytes, [80_000, 8_000, 800]);
+}
+
+#[test]
+fn a_list_takes_memory_by_its_pieces() {
+    for row in rows("irregular") {
+        let (nodes, pieces) = (number(&row, "/nodes"), number(&row, "/pieces_of_rank"));
+        assert!(number(&row, "/measured/view_bytes") <= 2 * 16 * pieces + 4096, "{row}");
+        let peak = number(&row, "/measured/peak_bytes");
+        assert!(peak <= 4 * 16 * pieces + 4096 + NODE_BYTES_PEAK * nodes, "{row}");
+        // Each run once, in fewer bytes than an offset and a length; or a short list whole.
+        let met = number(&row, "/measured/nodes_met");
+        assert!(
+            number(&row, "/measured/described_bytes") <= met * (28 + 4096).max(28 + 8 * pieces / met),
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn the_table_tells_growth_and_the_drawing_is_one() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("plan.svg");
+    let saved = folder.path().join("plan.json");
+    let names = [&path, &saved].map(|path| path.to_str().expect("text"));
+    let text = said(&["--svg", names[0], "--save", names[1]]);
+    assert_eq!(text.lines().filter(|line| line.starts_with("grows as")).count(), 2);
+    assert_eq!(
+        text.lines().filter(|line| line.starts_with("strided") || line.starts_with("irregular")).count(),
+        6
+    );
+    let drawn = fs::read_to_string(&path).expect("drawn");
+    let tree = roxmltree::Document::parse(&drawn).expect("SVG is XML");
+    let lines = tree.descendants().filter(|node| node.tag_name().name() == "polyline");
+    assert_eq!(lines.count(), 9);
+    let rows: Value = serde_json::from_str(&fs::read_to_string(&saved).expect("saved")).expect("JSON");
+    assert_eq!(rows.as_array().map(Vec::len), Some(6));
+}
