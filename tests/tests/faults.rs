@@ -7,14 +7,10 @@ use capulet_tests::{Job, Mpi, compile};
 
 /// Runs `faults.c` with a plan for one rank; `seen` says whether the fault must come to light.
 fn strike(ranks: usize, plan: &str, class: &str, seen: bool) -> capulet_tests::Outcome {
-    strike_on((ranks, 1), plan, class, seen)
+    struck((ranks, 1), plan, class, seen).run()
 }
 
-/// The same with so many ranks on a machine that looks like so many nodes.
-fn strike_on(on: (usize, usize), plan: &str, class: &str, seen: bool) -> capulet_tests::Outcome {
-    struck(on, plan, class, seen).run()
-}
-
+/// The same with so many ranks on a machine that looks like so many nodes; to be run.
 fn struck((ranks, nodes): (usize, usize), plan: &str, class: &str, seen: bool) -> Job {
     let mpi = Mpi::chosen();
     let job = Job::new(mpi, ranks, compile::c(mpi, "faults")).arg(class).arg(if seen { "1" } else { "0" });
@@ -27,11 +23,20 @@ fn strike_every_call(ranks: usize, struck: usize) {
     strike_every_call_on((ranks, 1), struck);
 }
 
-fn strike_every_call_on((ranks, nodes): (usize, usize), struck: usize) {
+fn strike_every_call_on(on: (usize, usize), struck: usize) {
+    strike_every_call_with(on, struck, &[]);
+}
+
+fn strike_every_call_with(on: (usize, usize), rank: usize, hints: &[&str]) {
+    let ranks = on.0;
+    let strike = |plan: &str, seen: bool| {
+        let job = struck(on, plan, "MPI_ERR_IO", seen);
+        hints.iter().fold(job, |job, hint| job.run_option("--hint").run_option(hint)).run()
+    };
     let mut call = 0;
     loop {
-        let plan = format!("rank={struck};any@{call}:io");
-        let outcome = strike_on((ranks, nodes), &plan, "MPI_ERR_IO", true);
+        let plan = format!("rank={rank};any@{call}:io");
+        let outcome = strike(&plan, true);
         if !outcome.succeeded()
             && outcome.text.contains("whether the fault was seen is 0, not 1")
             && !outcome.text.contains("hung")
@@ -45,9 +50,9 @@ fn strike_every_call_on((ranks, nodes): (usize, usize), struck: usize) {
     assert!(call >= 8, "only {call} calls of the storage were struck on {ranks} ranks");
     // the fault that was not seen came too late; were it swallowed instead, the next ones would be seen
     for beyond in call..call + 4 {
-        let plan = format!("rank={struck};any@{beyond}:io");
-        strike_on((ranks, nodes), &plan, "MPI_ERR_IO", false).expect_checks(&format!(
-            "call {beyond} of rank {struck} on {ranks} ranks, which makes {call} calls"
+        let plan = format!("rank={rank};any@{beyond}:io");
+        strike(&plan, false).expect_checks(&format!(
+            "call {beyond} of rank {rank} on {ranks} ranks, which makes {call} calls"
         ));
     }
 }
@@ -74,6 +79,13 @@ fn at_every_call_of_the_last_of_three() {
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn at_every_call_of_one_of_two_nodes() {
     strike_every_call_on((4, 2), 2);
+}
+
+/// One node has all windows of the file, the other sends and receives.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn at_every_call_of_the_only_aggregator() {
+    strike_every_call_with((4, 2), 0, &["cb_nodes=1", "romio_cb_write=enable", "romio_cb_read=enable"]);
 }
 
 /// Every kind of error that a storage knows becomes the class that the standard names for it, on all ranks.
