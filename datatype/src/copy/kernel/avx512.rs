@@ -206,6 +206,18 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn unpack_12(source: *const u8, target: *mut u8, n: usize, stride: i64) -> usize {
+        const BLOCK: __mmask8 = 0b111;
+        let (mut from, mut to) = (source, target);
+        for _ in 0..n {
+            // SAFETY: this block of both sides; no other lane is read or written.
+            unsafe { _mm_mask_storeu_epi32(to.cast(), BLOCK, _mm_maskz_loadu_epi32(BLOCK, from.cast())) };
+            (from, to) = (from.wrapping_add(12), to.wrapping_offset(stride as isize));
+        }
+        n
+    }
+
+    #[inline(always)]
     unsafe fn gather_word<const U: usize>(source: *const u8, target: *mut u8, word: u64) -> bool {
         let mut to = target;
         for step in 0..U {

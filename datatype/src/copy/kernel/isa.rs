@@ -39,6 +39,16 @@ pub(super) trait Isa {
         0
     }
 
+    /// Consecutive blocks of 12 bytes to places `stride` bytes apart, where 16 bytes from each place on lie in one line.
+    ///
+    /// # Safety
+    /// `n` blocks must be readable from `source` on, one after the other, and writable from `target` on, `stride` bytes
+    /// apart. Nothing else may be written.
+    #[inline(always)]
+    unsafe fn unpack_12(_source: *const u8, _target: *mut u8, _n: usize, _stride: i64) -> usize {
+        0
+    }
+
     /// Whole squares of units of `U` bytes (4, 8 or 16) of planes that are consecutive in the source along `p`, in the target
     /// along `q`. Returns how much of each dimension of a plane that was.
     ///

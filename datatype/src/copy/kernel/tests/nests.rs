@@ -101,6 +101,27 @@ fn few_blocks_without_a_kernel_and_many_with_one() {
 }
 
 #[test]
+fn blocks_of_12_bytes_at_every_place_of_a_line() {
+    let mut arena = Arena::new(1 << 16);
+    let (step, lengths): (usize, &[u64]) = if cfg!(miri) { (23, &[3]) } else { (1, &[1, 2, 7, 45]) };
+    for target in [64, 128, 192, 512, 576, 960, 1024, -128, 72] {
+        for &n in lengths {
+            let row = [NestDim { n, source: 12, target }];
+            check(&mut arena, 12, &row, Placement::End);
+            for misalignment in (0..64).step_by(step) {
+                check(&mut arena, 12, &row, Placement::Start(misalignment));
+            }
+            // Rows that begin at different places of a line.
+            let rows = [row[0], NestDim { n: 5, source: 12 * n as i64, target: 20 }];
+            if target.unsigned_abs() > 100 {
+                check(&mut arena, 12, &rows, Placement::Start(n as usize));
+                check(&mut arena, 12, &rows, Placement::End);
+            }
+        }
+    }
+}
+
+#[test]
 fn source_blocks_may_be_read_more_than_once() {
     let mut arena = Arena::new(1 << 16);
     for block in [1, 4, 8, 12, 64] {
