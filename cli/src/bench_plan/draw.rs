@@ -42,11 +42,11 @@ fn panels() -> [Panel; 3] {
             series: three(|row| row.ours.memory_bytes, |row| row.romio.memory_bytes),
         },
         Panel {
-            title: "Bytes that a rank sends beside data",
+            title: "Bytes a rank sends beside the data (formulas)",
             series: three(|row| row.ours.sent_bytes, |row| row.romio.sent_bytes),
         },
         Panel {
-            title: "Messages of a rank (formulas)",
+            title: "Messages of a rank, with data (formulas)",
             series: three(|row| row.ours.messages, |row| row.romio.messages),
         },
     ]

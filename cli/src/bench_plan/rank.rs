@@ -56,7 +56,7 @@ impl Scene {
     }
 
     /// One past the last byte of any rank, about.
-    fn file_bytes(self) -> u64 {
+    pub(super) fn file_bytes(self) -> u64 {
         let piece = if self.view == View::Strided { PIECE_BYTES } else { IRREGULAR_BYTES };
         self.pieces * piece
     }

@@ -10,11 +10,12 @@ use super::rank::View;
 const HEAD: &str = "\
 What one rank of many does to plan a collective write; 64 ranks on a node, a window of 1 MiB for each rank.
 Measured: the tables of the nodes, one rank's view, its sum and the choice, and its part of the first round with descriptions for other
-nodes; heap is the most at any time, told is what the descriptions are long. Formulas: messages, and ROMIO's lists and arrays as
-lower bounds, with one aggregator on each node.
+nodes; heap is the most at any time, told is how long the descriptions of that round are.
+Formulas: what is sent for this rank in the whole access beside the data, and for the steps of its leader; the messages of the leader, with
+data too. ROMIO's are lower bounds of what every rank holds and sends, with one aggregator of 16 MiB on each node.
 
-                    |                              measured                               | formulas |          ROMIO, formulas
-view         ranks  | nodes us  view us choice us round us   heap B nodes met   told B | messages |        heap B       sent B messages
+                   |                                measured                               |       formulas      |            ROMIO, formulas
+view         ranks | nodes us  view us choice us round us   heap B nodes met   told B |     sent B messages |        heap B       sent B messages
 ";
 
 /// The rows, and how each column grows from the first to the last of a view.
@@ -38,7 +39,7 @@ fn line(text: &mut String, row: &Row) {
     let count = |count: u64| HumanCount(count).to_string();
     let _ = writeln!(
         text,
-        "{:<10} {:>7} | {:>8.1} {:>8.1} {:>9.1} {:>8.1} {:>8} {:>9} {:>8} | {:>8} | {:>13} {:>12} {:>8}",
+        "{:<10} {:>7} | {:>8.1} {:>8.1} {:>9.1} {:>8.1} {:>8} {:>9} {:>8} | {:>10} {:>8} | {:>13} {:>12} {:>8}",
         scene.view.name(),
         count(scene.ranks),
         micros(measured.nodes_ns),
@@ -48,6 +49,7 @@ fn line(text: &mut String, row: &Row) {
         measured.peak_bytes,
         measured.nodes_met,
         measured.described_bytes,
+        row.ours.sent_bytes,
         row.ours.messages,
         count(row.romio.memory_bytes),
         count(row.romio.sent_bytes),
@@ -63,7 +65,7 @@ fn growth(text: &mut String, first: &Row, last: &Row) {
     };
     let _ = writeln!(
         text,
-        "{:<10} {:>7} | {:>8} {:>8} {:>9} {:>8} {:>8} {:>9} {:>8} | {:>8} | {:>13} {:>12} {:>8}",
+        "{:<10} {:>7} | {:>8} {:>8} {:>9} {:>8} {:>8} {:>9} {:>8} | {:>10} {:>8} | {:>13} {:>12} {:>8}",
         "grows as",
         "",
         power(|row| row.measured.nodes_ns),
@@ -73,6 +75,7 @@ fn growth(text: &mut String, first: &Row, last: &Row) {
         power(|row| row.measured.peak_bytes),
         power(|row| row.measured.nodes_met),
         power(|row| row.measured.described_bytes),
+        power(|row| row.ours.sent_bytes),
         power(|row| row.ours.messages),
         power(|row| row.romio.memory_bytes),
         power(|row| row.romio.sent_bytes),
