@@ -9,11 +9,6 @@ use capulet_drivers::{Caps, FileLayout};
 use capulet_plan::aggregators::ConfigList;
 use capulet_sieve::{CollectiveMode, PlanHints};
 
-/// Default bytes of each aggregator's window: small enough to stay in cache between copy and write.
-pub const WINDOW_BYTES: u64 = 1 << 20;
-/// The largest window that a hint can ask for. It lies in shared memory, once for each rank of a node.
-pub const WINDOW_BYTES_MAX: u64 = 1 << 30;
-
 /// Hints in force on an open file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Hints {

@@ -1,9 +1,10 @@
 //! What is counted and not measured: messages, and what ROMIO takes.
 //!
 //! ROMIO's two-phase (`ad_write_coll.c`) flattens the view to a list of 16 bytes a piece, keeps a second one of the access,
-//! gathers 16 bytes of every rank, sends the offsets and lengths of its pieces to their aggregators, 16 bytes a piece, and exchanges
-//! a count of 8 bytes with every rank: once before the rounds and again in each. Here these are lower bounds: one aggregator a node with 16 MiB, its
-//! default; collectives by their depth, and in bytes by what is for others; and nothing for the lists that aggregators hold of others.
+//! gathers 16 bytes of every rank, sends the offsets and lengths of its pieces to their aggregators, 16 bytes a piece, and
+//! exchanges a count of 8 bytes with every rank: once before the rounds and again in each. Here these are lower bounds: one
+//! aggregator a node with 16 MiB, its default; collectives by their depth, and in bytes by what is for others; and nothing for
+//! the lists that aggregators hold of others.
 
 use super::rank::{Measured, Scene};
 
@@ -36,9 +37,10 @@ fn depth(count: u64) -> u64 {
     u64::from(count.next_power_of_two().ilog2())
 }
 
-/// A leader of a node, which sends most; what the other ranks of its node have for others, which it sends too, is in their sums: in two agreements and in a reduction for each step (survey, rounds, end) at most as many messages as
-/// the tree is deep and one more; in each round a request for each node that its ranks meet, and a receipt for each that comes. Rounds
-/// are taken to be like the first, which was measured.
+/// A leader of a node, which sends most: in two agreements, and in a reduction for each step (survey, rounds, end), at most as
+/// many messages as the tree is deep and one more; in each round a request for each node that its ranks meet, and a receipt for
+/// each that comes. Of the bytes that it sends for its ranks those of one rank. Rounds are taken to be like the first, which
+/// was measured.
 pub(super) fn ours(scene: Scene, measured: &Measured) -> Formulas {
     let agreements = 2 * (depth(scene.ranks) + 1);
     let reductions = (1 + measured.rounds + 1) * (depth(scene.nodes()) + 1);

@@ -1,6 +1,7 @@
 //! What the access meets: nodes, and the hints that plans depend on.
 
 use capulet_plan::aggregators::{ConfigList, aggregators_by_node};
+use capulet_plan::grid::{PAGE_BYTES, WINDOW_BYTES, WINDOW_BYTES_MAX};
 use capulet_plan::outline::Setup;
 use capulet_plan::{CollectiveMode, Direction, PlanHints};
 
@@ -8,11 +9,6 @@ use super::args::PlanArgs;
 use super::error::Error;
 use crate::hint::Hint;
 
-/// Bytes of a window without a hint.
-const WINDOW_BYTES: u64 = 1 << 20;
-/// The most that a hint can ask for.
-const WINDOW_BYTES_MAX: u64 = 1 << 30;
-const PAGE_BYTES: u64 = 4096;
 const KEYS: [&str; 7] = [
     "cb_buffer_size",
     "cb_config_list",

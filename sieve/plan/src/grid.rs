@@ -2,6 +2,10 @@
 
 use std::ops::Range;
 
+/// Bytes of a window without a hint: small enough to stay in cache between copy and write.
+pub const WINDOW_BYTES: u64 = 1 << 20;
+/// The largest window that a hint can ask for. It lies in shared memory, once for each rank of a node.
+pub const WINDOW_BYTES_MAX: u64 = 1 << 30;
 /// Windows begin at multiples of this many bytes of the file, or of a stripe.
 pub const PAGE_BYTES: u64 = 4096;
 /// Reads are asked for in units of at least this many bytes.
