@@ -7,6 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use capulet_drivers::{Caps, FileLayout};
 use capulet_plan::aggregators::ConfigList;
+pub use capulet_plan::grid::{WINDOW_BYTES, WINDOW_BYTES_MAX};
 use capulet_sieve::{CollectiveMode, PlanHints};
 
 /// Hints in force on an open file.
