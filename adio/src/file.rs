@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use capulet_atomic::{Isolation, NonAtomic};
-use capulet_comm::{Agree, Channel, Group};
+use capulet_comm::{Agree, Channel, Group, Leaders};
 use capulet_drivers::{Driver, DriverFile};
 use capulet_sieve::{Counters, Target};
 
@@ -26,6 +26,8 @@ pub struct File {
     pub(crate) channel: Arc<Channel>,
     /// What is under way on this file's window.
     pub(crate) queue: Arc<Queue>,
+    /// Between the leaders of several nodes: whose turn it is in the queue.
+    pub(crate) turns: Option<Arc<dyn Leaders>>,
     /// Collective accesses so far.
     pub(crate) operations: AtomicU64,
     pub(crate) path: PathBuf,

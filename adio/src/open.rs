@@ -106,8 +106,10 @@ impl File {
         let pointer_bytes = start_of_pointer(&channel, group.node(), &prepared, storage.as_ref())?;
         tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
         let gathering = Gathering::new(group.node(), &node_names, &hints);
+        let several = group.node().node_count() > 1;
         let file = Self {
             queue,
+            turns: several.then(|| channel.turns()).flatten(),
             operations: AtomicU64::new(0),
             group,
             channel: Arc::new(channel),

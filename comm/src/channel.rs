@@ -153,10 +153,20 @@ impl Channel {
     /// The line between the leaders of the nodes: at the leader of a node, `None` at the others. Local. One operation at a time
     /// can use it on a channel.
     pub fn leaders(&self) -> Option<Arc<dyn Leaders>> {
+        self.line_of(Track::LEADERS)
+    }
+
+    /// A line between the leaders beside the first, on which they tell each other the order of operations. Local. Not to be had
+    /// twice at a time on a channel.
+    pub fn turns(&self) -> Option<Arc<dyn Leaders>> {
+        self.line_of(Track::TURNS)
+    }
+
+    fn line_of(&self, track: Track) -> Option<Arc<dyn Leaders>> {
         let is_leader = self.group.node().is_leader();
         is_leader.then(|| {
             let (group, counters) = (Arc::clone(&self.group), Arc::clone(&self.counters));
-            Arc::new(ChannelLeaders::new(group, counters, self.tag_of(Track::LEADERS))) as Arc<dyn Leaders>
+            Arc::new(ChannelLeaders::new(group, counters, self.tag_of(track))) as Arc<dyn Leaders>
         })
     }
 }

@@ -61,7 +61,7 @@ impl File {
         let prepared = memory.and_then(|memory| unsafe { self.prepare(direction, position, true, &memory) });
         let number = self.next_number();
         let access = prepared.map(|prepared| prepared.access);
-        let operation = Operation::new(self.tools(), number, direction, access);
+        let operation = Operation::new(self.tools(number), number, direction, access);
         self.queue.push(operation.counted(Arc::clone(&self.calls)))
     }
 
@@ -73,7 +73,8 @@ impl File {
     ) -> Outcome {
         let number = self.next_number();
         let access = prepared.as_ref().ok().map(|prepared| &prepared.access);
-        let ballot = operation::ballot(self.agree(), direction, access)
+        let has_window = self.channel.existing_window().is_some();
+        let ballot = operation::ballot(self.agree(), direction, access, has_window)
             .reduce(u64::from(self.queue.is_busy()), ReduceOp::Max);
         let (prepared, mut count) = match ballot.vote(prepared) {
             Ok(counted) => counted,
@@ -85,10 +86,10 @@ impl File {
         }
         let is_busy = count.take() == 1;
         if is_busy {
-            let operation = Operation::agreed(self.tools(), number, direction, prepared.access, agreed);
+            let operation = Operation::agreed(self.tools(number), number, direction, prepared.access, agreed);
             return self.queue.push(operation).wait();
         }
-        let done = self.carry_out(direction, prepared.access, &agreed, number);
+        let done = self.carry_out(direction, prepared.access, &agreed.0, number);
         let bytes = done.bytes;
         let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
         let error = outcome(self.agree(), own).err();
@@ -96,15 +97,14 @@ impl File {
     }
 
     fn carry_out(&self, direction: Direction, access: Access, agreed: &Agreed, number: u64) -> Transferred {
-        let tools = self.tools();
+        let tools = self.tools(number);
         let mut plan = choose(direction, agreed, tools.hints, true);
         let mut window = None;
-        let between = self.between(number);
         if let Plan::TwoPhase(_) = plan {
             window = self.make_window(tools.window_bytes);
             if window.is_none() {
                 // The other nodes need to know: they exchange nothing then.
-                let told = between.as_ref().map_or(Ok(()), two_phase::decline);
+                let told = tools.between.as_ref().map_or(Ok(()), two_phase::decline);
                 if let Err(error) = told {
                     return Transferred { bytes: 0, error: Some(error) };
                 }
@@ -114,10 +114,7 @@ impl File {
         tracing::debug!(?plan, ?agreed, "planned");
         match (plan, window) {
             (Plan::TwoPhase(_), Some(window)) => {
-                let team = match between {
-                    Some(between) => tools.team_among(between, window, agreed),
-                    None => tools.team(window, agreed),
-                };
+                let team = tools.team(window, agreed);
                 two_phase::run(tools.target, team, access, direction, agreed.first)
             }
             (Plan::Nothing, _) => Transferred::default(),
@@ -149,7 +146,7 @@ impl File {
         })
     }
 
-    fn tools(&self) -> Tools {
+    fn tools(&self, number: u64) -> Tools {
         let (hints, aggregators) = {
             let state = self.state();
             (state.hints.clone(), state.gathering.own)
@@ -164,6 +161,8 @@ impl File {
             window_bytes: hints.window_bytes,
             stripe_bytes: hints.stripe_bytes(&self.storage.layout()).unwrap_or(0),
             aggregators,
+            between: self.between(number),
+            turns: self.turns.clone(),
         }
     }
 

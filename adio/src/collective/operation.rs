@@ -5,7 +5,7 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-use capulet_comm::{Agree, NodeShared, ReduceOp, Track};
+use capulet_comm::{Agree, Leaders, NodeShared, ReduceOp, Track};
 use capulet_sieve::{
     Access, Agreed, Direction, Plan, PlanHints, Summary, Target, Transferred, choose, independent, two_phase,
 };
@@ -28,6 +28,10 @@ pub(crate) struct Tools {
     pub(crate) window_bytes: u64,
     pub(crate) stripe_bytes: u64,
     pub(crate) aggregators: usize,
+    /// How to reach the ranks of other nodes, if there are any.
+    pub(crate) between: Option<two_phase::Between>,
+    /// The line on which leaders of nodes tell each other whose turn it is: at a leader, if there are several nodes.
+    pub(crate) turns: Option<Arc<dyn Leaders>>,
 }
 
 impl fmt::Debug for Tools {
@@ -37,30 +41,28 @@ impl fmt::Debug for Tools {
 }
 
 impl Tools {
-    /// The ranks of the node on a window.
+    /// The ranks of the node on a window, among several nodes if there are several.
     pub(crate) fn team(&self, window: Arc<dyn NodeShared>, agreed: &Agreed) -> two_phase::NodeTeam {
         let (window_bytes, stripe_bytes) = (self.window_bytes, self.stripe_bytes);
-        two_phase::NodeTeam::new(window, self.aggregators, window_bytes, stripe_bytes, agreed.grain)
-            .ending_at(agreed.end)
+        let team = match &self.between {
+            None => {
+                two_phase::NodeTeam::new(window, self.aggregators, window_bytes, stripe_bytes, agreed.grain)
+            }
+            Some(between) => {
+                two_phase::NodeTeam::among(between.clone(), window, window_bytes, stripe_bytes, agreed.grain)
+            }
+        };
+        team.ending_at(agreed.end)
     }
 }
 
-impl Tools {
-    /// The ranks of the node on a window, among several nodes.
-    pub(crate) fn team_among(
-        &self,
-        between: two_phase::Between,
-        window: Arc<dyn NodeShared>,
-        agreed: &Agreed,
-    ) -> two_phase::NodeTeam {
-        let (window_bytes, stripe_bytes) = (self.window_bytes, self.stripe_bytes);
-        two_phase::NodeTeam::among(between, window, window_bytes, stripe_bytes, agreed.grain)
-            .ending_at(agreed.end)
-    }
-}
-
-/// The first ballot of a data access: extremes, amounts, and errors so far.
-pub(crate) fn ballot<'a>(agree: &'a dyn Agree, direction: Direction, access: Option<&Access>) -> Ballot<'a> {
+/// The first ballot of a data access: extremes, amounts, whether all nodes have windows, and errors so far.
+pub(crate) fn ballot<'a>(
+    agree: &'a dyn Agree,
+    direction: Direction,
+    access: Option<&Access>,
+    has_window: bool,
+) -> Ballot<'a> {
     let mine = Agreed::of(&[access.map_or_else(Summary::empty, Summary::of)]);
     // a rank that reads where the others write would take part in another kind of rounds
     Ballot::new(agree)
@@ -72,11 +74,12 @@ pub(crate) fn ballot<'a>(agree: &'a dyn Agree, direction: Direction, access: Opt
         .reduce(mine.active_ranks, ReduceOp::Sum)
         .reduce(u64::from(mine.monotone), ReduceOp::Min)
         .reduce(mine.grain, ReduceOp::BitOr)
+        .reduce(u64::from(has_window), ReduceOp::Min)
 }
 
-/// What came of [`ballot`].
-pub(crate) fn agreed(count: &mut Count) -> Agreed {
-    Agreed {
+/// What came of [`ballot`]: the access of all ranks, and whether all nodes have windows.
+pub(crate) fn agreed(count: &mut Count) -> (Agreed, bool) {
+    let agreed = Agreed {
         first: count.take(),
         end: count.take(),
         bytes: count.take(),
@@ -84,7 +87,8 @@ pub(crate) fn agreed(count: &mut Count) -> Agreed {
         active_ranks: count.take(),
         monotone: count.take() == 1,
         grain: count.take(),
-    }
+    };
+    (agreed, count.take() == 1)
 }
 
 /// Where an operation stands.
@@ -128,11 +132,11 @@ impl Operation {
         number: u64,
         direction: Direction,
         access: Access,
-        agreed: Agreed,
+        (agreed, has_window): (Agreed, bool),
     ) -> Self {
         let mut operation =
             Self { tools, number, direction, calls: None, stage: Stage::Done(Outcome::default()) };
-        operation.stage = operation.plan(access, agreed);
+        operation.stage = operation.plan(access, agreed, has_window);
         operation
     }
 
@@ -167,6 +171,17 @@ impl Operation {
         matches!(self.stage, Stage::Done(_))
     }
 
+    /// The line on which leaders of nodes tell each other whose turn it is.
+    pub(crate) fn turns(&self) -> Option<&Arc<dyn Leaders>> {
+        self.tools.turns.as_ref()
+    }
+
+    /// Whether it is done and nothing of it is under way any more.
+    pub(crate) fn is_over(&self) -> bool {
+        // What cannot be sent any more is not waited for.
+        self.is_done() && self.turns().is_none_or(|turns| turns.is_sent().unwrap_or(true))
+    }
+
     /// What came of it, once it is done.
     pub(crate) fn outcome(self) -> Outcome {
         match self.stage {
@@ -196,7 +211,10 @@ impl Operation {
                     let access =
                         mem::replace(access, Err(Error::Unsupported { what: "an access that is gone" }));
                     match count.settle(access) {
-                        Ok((access, mut count)) => self.plan(access, agreed(&mut count)),
+                        Ok((access, mut count)) => {
+                            let (agreed, has_window) = agreed(&mut count);
+                            self.plan(access, agreed, has_window)
+                        }
                         Err(error) => Stage::Done(Outcome::failed(error)),
                     }
                 }
@@ -238,16 +256,17 @@ impl Operation {
     }
 
     fn agree(&self, access: Result<Access>) -> Stage {
-        let ballot = ballot(self.tools.agree.as_ref(), self.direction, access.as_ref().ok());
+        let has_window = self.window().is_some();
+        let ballot = ballot(self.tools.agree.as_ref(), self.direction, access.as_ref().ok(), has_window);
         match ballot.begin(Track::of(self.number), access.as_ref().err()) {
             Ok(vote) => Stage::Agreeing(vote, access),
             Err(error) => Stage::Done(Outcome::failed(error)),
         }
     }
 
-    fn plan(&self, access: Access, agreed: Agreed) -> Stage {
-        // Whether there is a window is the same on all ranks of the node: one is made only when nothing is under way.
-        let plan = choose(self.direction, &agreed, self.tools.hints, self.window().is_some());
+    fn plan(&self, access: Access, agreed: Agreed, has_window: bool) -> Stage {
+        // No node can wait here for one that has no window. One is made only when nothing is under way.
+        let plan = choose(self.direction, &agreed, self.tools.hints, has_window);
         tracing::debug!(?plan, ?agreed, number = self.number, "planned");
         match plan {
             Plan::TwoPhase(_) => Stage::Queued(access, agreed),

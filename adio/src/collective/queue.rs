@@ -4,14 +4,17 @@
 //! seen all ranks agree: every rank has begun those, so whichever operation a rank waits for, it advances them all, and none
 //! waits for one that somebody has not begun. The number of the operation lies in a slot of the window; the first rank
 //! clears it when its part is over, so that no rank takes it for another operation later.
+//!
+//! Nodes that exchange need one order for all: the leader of the first node gives it, and tells the other leaders. It tells
+//! no more than one turn ahead, for no operation is over at one leader before all have come to it.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use capulet_comm::request::Completion;
 use capulet_comm::work::{self, UnderWay, Work};
-use capulet_comm::{Backoff, ErrorClass, NodeShared};
+use capulet_comm::{Backoff, ErrorClass, Leaders};
 use capulet_sieve::two_phase::TURN_SLOT;
 
 use super::operation::Operation;
@@ -19,11 +22,20 @@ use crate::transfer::Outcome;
 
 /// Nobody's turn.
 const NOBODY: u64 = 0;
+/// What a leader of another node said makes no sense.
+const MALFORMED: capulet_comm::Error = capulet_comm::Error::Disagreement { what: "whose turn it is" };
 
 /// Operations in the order in which this rank began them.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    entries: Mutex<Vec<Entry>>,
+    line: Mutex<Line>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    entries: Vec<Entry>,
+    /// The operation whose turn comes next, as the leader of the first node says.
+    told: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -119,14 +131,14 @@ impl Request {
 impl Queue {
     /// Whether anything is under way. Local.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.entries.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.lock().entries.is_empty()
     }
 
     /// Takes an operation in. Does not wait for other ranks; another thread may hold the queue for as long as the storage takes.
     pub(crate) fn push(&self, operation: Operation) -> Request {
         let state = Arc::new(State::default());
         let entry = Entry { operation, request: Arc::clone(&state), _under_way: UnderWay::new() };
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+        self.lock().entries.push(entry);
         self.advance();
         Request { state }
     }
@@ -136,69 +148,119 @@ impl Queue {
         let mut backoff = Backoff::new();
         loop {
             work::advance();
-            let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-            if !entries.iter().any(|entry| entry.operation.track().0 == line) {
+            if !self.lock().entries.iter().any(|entry| entry.operation.track().0 == line) {
                 return;
             }
-            drop(entries);
             backoff.pause();
             capulet_comm::progress();
         }
     }
 }
 
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Work for Queue {
     fn advance(&self) {
-        let mut entries = match self.entries.try_lock() {
-            Ok(entries) => entries,
+        let mut line = match self.line.try_lock() {
+            Ok(line) => line,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // Somebody is at it: another thread, or this one, further up.
             Err(TryLockError::WouldBlock) => return,
         };
-        while pass(&mut entries) {}
-        let mut over = Vec::new();
-        let mut at = 0;
-        while at < entries.len() {
-            if entries[at].operation.is_done() { over.push(entries.remove(at)) } else { at += 1 }
-        }
-        drop(entries);
+        while line.pass() {}
+        let over: Vec<Entry> = line.entries.extract_if(.., |entry| entry.operation.is_over()).collect();
+        drop(line);
         for entry in over {
             entry.request.finish(entry.operation.outcome());
         }
     }
 }
 
-/// Lets every operation go on once. True if anything happened.
-fn pass(entries: &mut [Entry]) -> bool {
-    let mut moved = false;
-    for at in 0..entries.len() {
-        let (before, rest) = entries.split_at_mut(at);
-        let operation = &mut rest[0].operation;
-        let uses_track =
-            |entry: &Entry| !entry.operation.is_done() && entry.operation.track() == operation.track();
-        let has_track = !before.iter().any(uses_track);
-        moved |= operation.advance(has_track);
+impl Line {
+    /// Lets every operation go on once. True if anything happened.
+    fn pass(&mut self) -> bool {
+        let mut moved = false;
+        for at in 0..self.entries.len() {
+            let (before, rest) = self.entries.split_at_mut(at);
+            let operation = &mut rest[0].operation;
+            let uses_track =
+                |entry: &Entry| !entry.operation.is_done() && entry.operation.track() == operation.track();
+            let has_track = !before.iter().any(uses_track);
+            moved |= operation.advance(has_track);
+        }
+        moved | self.admit()
     }
-    moved | admit(entries)
+
+    /// Gives the window to the next operation, if it is free.
+    fn admit(&mut self) -> bool {
+        if self.entries.iter().any(|entry| entry.operation.is_moving()) {
+            return false;
+        }
+        let Some(window) = self.entries.first().and_then(|entry| entry.operation.window()) else {
+            return false;
+        };
+        let turn = &window.slots(0)[TURN_SLOT];
+        let key = if window.place() == 0 {
+            let key = self.next().unwrap_or(NOBODY);
+            turn.store(key, Ordering::Release);
+            key
+        } else {
+            turn.load(Ordering::Acquire)
+        };
+        let mut queued = self.entries.iter_mut().map(|entry| &mut entry.operation);
+        let next = queued.find(|operation| operation.is_queued() && operation.key() == key);
+        let Some(next) = next else { return false };
+        next.admit(window);
+        true
+    }
+
+    /// The operation that comes next on this node. For its first rank.
+    fn next(&mut self) -> Option<u64> {
+        let first =
+            self.entries.iter().map(|entry| &entry.operation).find(|operation| operation.is_queued())?;
+        let key = first.key();
+        match first.turns() {
+            None => return Some(key),
+            Some(turns) if turns.node() == 0 => {
+                tell(turns.as_ref(), key);
+                return Some(key);
+            }
+            Some(_) => {}
+        }
+        if self.told.is_none() {
+            self.told = self.hear().unwrap_or_else(|error| {
+                // What follows fails for the same reason.
+                tracing::error!(%error, "the order of the nodes cannot be had");
+                Some(key)
+            });
+        }
+        let told = self.told?;
+        let is_told = |entry: &Entry| entry.operation.is_queued() && entry.operation.key() == told;
+        self.entries.iter().any(is_told).then(|| self.told.take()).flatten()
+    }
+
+    /// What the leader of the first node says, on the line of any file.
+    fn hear(&self) -> capulet_comm::Result<Option<u64>> {
+        for turns in self.entries.iter().filter_map(|entry| entry.operation.turns()) {
+            if let Some((_, message)) = turns.try_receive()? {
+                let key = message.try_into().map_err(|_| MALFORMED)?;
+                return Ok(Some(u64::from_le_bytes(key)));
+            }
+        }
+        Ok(None)
+    }
 }
 
-/// Gives the window to the next operation, if it is free.
-fn admit(entries: &mut [Entry]) -> bool {
-    if entries.iter().any(|entry| entry.operation.is_moving()) {
-        return false;
+/// Tells the leaders of all other nodes whose turn it is. Does not wait.
+fn tell(turns: &dyn Leaders, key: u64) {
+    for node in 1..turns.nodes() {
+        if let Err(error) = turns.send(node, key.to_le_bytes().to_vec()) {
+            // The operation itself fails then, on all ranks that have come to it.
+            tracing::error!(%error, node, "a node cannot be told whose turn it is");
+        }
     }
-    let Some(window) = entries.first().and_then(|entry| entry.operation.window()) else { return false };
-    let turn = &window.slots(0)[TURN_SLOT];
-    let mut queued = entries.iter_mut().map(|entry| &mut entry.operation).filter(|one| one.is_queued());
-    let next = if window.place() == 0 {
-        let next = queued.next();
-        turn.store(next.as_ref().map_or(NOBODY, |next| next.key()), Ordering::Release);
-        next
-    } else {
-        let key = turn.load(Ordering::Acquire);
-        queued.find(|operation| operation.key() == key)
-    };
-    let Some(next) = next else { return false };
-    next.admit(Arc::clone(&window) as Arc<dyn NodeShared>);
-    true
 }

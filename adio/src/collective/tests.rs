@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use capulet_atomic::NonAtomic;
-use capulet_comm::local::{LocalChannel, LocalWindow};
+use capulet_comm::local::{LocalChannel, LocalLeaders, LocalWindow};
 use capulet_comm::work::Work;
-use capulet_comm::{Agree, ErrorClass, NodeShared};
+use capulet_comm::{Agree, ErrorClass, Leaders, NodeShared};
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{FaultPlan, Faulty};
 use capulet_drivers::{Driver, DriverFile, DriverFileExt, OpenOptions};
+use capulet_sieve::two_phase::{Between, Nodes};
 use capulet_sieve::{Access, Direction, Memory, PlanHints, Target};
 use proptest::prelude::*;
 
@@ -21,24 +22,36 @@ use crate::transfer::Outcome;
 const CELLS: usize = 300;
 const CELL: usize = 8;
 
-/// The ranks of a node, some files, and a queue for each rank.
+/// The ranks of some nodes, in their order, some files, and a queue for each rank.
 struct Stage {
+    nodes: usize,
     ranks: usize,
     channels: Vec<Vec<Arc<dyn Agree>>>,
     files: Vec<Vec<Arc<dyn DriverFile>>>,
     windows: Vec<Arc<dyn NodeShared>>,
+    /// By file and node: what the leaders send in operations, and whose turn it is.
+    lines: Vec<Vec<[Arc<dyn Leaders>; 2]>>,
     queues: Vec<Queue>,
     begun: Vec<Vec<u64>>,
 }
 
 impl Stage {
-    fn new(ranks: usize, files: &[Arc<dyn DriverFile>]) -> Self {
+    fn new(nodes: usize, ranks: usize, files: &[Arc<dyn DriverFile>]) -> Self {
         let channels = |_: &Arc<dyn DriverFile>| {
             LocalChannel::team(ranks).into_iter().map(|end| Arc::new(end) as Arc<dyn Agree>).collect()
         };
-        let windows = LocalWindow::team(ranks, 8192).into_iter();
+        let sizes = (0..nodes).map(|node| ranks_of(node, nodes, ranks).len());
+        let windows = sizes.flat_map(|size| LocalWindow::team(size, 16_384));
+        let lines = |file: usize| {
+            let teams = [0, 1].map(|line| LocalLeaders::team(nodes, (file * 2 + line) as u64));
+            let [data, turns] =
+                teams.map(|team| team.into_iter().map(|end| Arc::new(end) as Arc<dyn Leaders>));
+            data.zip(turns).map(|(data, turns)| [data, turns]).collect()
+        };
         Self {
+            nodes,
             ranks,
+            lines: (0..files.len()).map(lines).collect(),
             channels: files.iter().map(channels).collect(),
             files: files.iter().map(|file| vec![file.clone(); ranks]).collect(),
             windows: windows.map(|window| Arc::new(window) as Arc<dyn NodeShared>).collect(),
@@ -49,7 +62,22 @@ impl Stage {
 
     fn begin(&mut self, rank: usize, file: usize, direction: Direction, access: Result<Access>) -> Request {
         let window = self.windows[rank].clone();
+        let number = self.begun[rank][file];
+        let node = node_of(rank, self.nodes, self.ranks);
+        let size = ranks_of(node, self.nodes, self.ranks).len();
+        let [data, turns] = &self.lines[file][node];
+        let (is_leader, several) = (window.place() == 0, self.nodes > 1);
+        let aggregators: Vec<usize> =
+            (0..self.nodes).map(|node| ranks_of(node, self.nodes, self.ranks).len()).collect();
+        let between = || Between {
+            nodes: Arc::new(Nodes::new(node, &aggregators, vec![node as u32; size], self.nodes as u32)),
+            leaders: is_leader.then(|| data.clone()),
+            may_exchange: true,
+            operation: number as u32,
+        };
         let tools = Tools {
+            between: several.then(between),
+            turns: (several && is_leader).then(|| turns.clone()),
             agree: self.channels[file][rank].clone(),
             line: file as u32 + 1,
             window: Arc::new(move || Some(window.clone())),
@@ -61,9 +89,8 @@ impl Stage {
             hints: PlanHints::default(),
             window_bytes: 4096,
             stripe_bytes: 0,
-            aggregators: self.ranks,
+            aggregators: size,
         };
-        let number = self.begun[rank][file];
         self.begun[rank][file] += 1;
         self.queues[rank].push(Operation::new(tools, number, direction, access))
     }
@@ -71,6 +98,15 @@ impl Stage {
     fn poll(&self, rank: usize) {
         self.queues[rank].advance();
     }
+}
+
+/// The node of a rank: as many ranks on each as can be, one after the other.
+fn node_of(rank: usize, nodes: usize, ranks: usize) -> usize {
+    rank * nodes / ranks
+}
+
+fn ranks_of(node: usize, nodes: usize, ranks: usize) -> Vec<usize> {
+    (0..ranks).filter(|rank| node_of(*rank, nodes, ranks) == node).collect()
 }
 
 /// The cells of `rank` in place `place` of a file: dealt out to the ranks by turns.
@@ -106,16 +142,21 @@ fn outcome(request: Request) -> Outcome {
 
 #[test]
 fn none_waits_for_an_operation_that_a_rank_has_not_begun() {
+    begin_late(1);
+    begin_late(2);
+}
+
+fn begin_late(nodes: usize) {
     let driver = MemDriver::new();
     let files = [new_file(&driver, "a"), new_file(&driver, "b")];
-    let mut stage = Stage::new(2, &files);
+    let mut stage = Stage::new(nodes, 2, &files);
     let mut memory = vec![vec![vec![1_u8; CELLS * CELL]; 2]; 2];
     let mut begin = |stage: &mut Stage, rank: usize, file: usize| {
         let access = access(2, rank, 0, &mut memory[rank][file]);
         stage.begin(rank, file, Direction::Write, Ok(access))
     };
     let turns = |stage: &Stage| {
-        for turn in 0..200 {
+        for turn in 0..2000 {
             stage.poll(turn % 2);
         }
     };
@@ -134,7 +175,7 @@ fn none_waits_for_an_operation_that_a_rank_has_not_begun() {
 #[test]
 fn an_error_of_one_rank_is_one_of_all_and_harms_no_other_operation() {
     let files = [new_file(&MemDriver::new(), "a")];
-    let mut stage = Stage::new(3, &files);
+    let mut stage = Stage::new(2, 3, &files);
     let mut memory = vec![vec![7_u8; CELLS * CELL]; 6];
     let mut requests = Vec::new();
     for (at, memory) in memory.iter_mut().enumerate() {
@@ -147,7 +188,7 @@ fn an_error_of_one_rank_is_one_of_all_and_harms_no_other_operation() {
         };
         requests.push(stage.begin(rank, 0, Direction::Write, access));
     }
-    (0..600).for_each(|turn| stage.poll(turn % 3));
+    (0..6000).for_each(|turn| stage.poll(turn % 3));
     for (at, request) in requests.into_iter().enumerate() {
         let outcome = outcome(request);
         match at / 3 {
@@ -163,6 +204,7 @@ fn an_error_of_one_rank_is_one_of_all_and_harms_no_other_operation() {
 /// What happens: a rank begins its next operation on a file, or polls.
 #[derive(Debug, Clone)]
 struct Scene {
+    nodes: usize,
     ranks: usize,
     files: usize,
     /// Operations on each file: whether each reads.
@@ -172,10 +214,11 @@ struct Scene {
 }
 
 fn scenes() -> impl Strategy<Value = Scene> {
-    (1usize..5, 1usize..4).prop_flat_map(|(ranks, files)| {
+    (1usize..6, 1usize..4, 1usize..4).prop_flat_map(|(ranks, nodes, files)| {
         let operations = prop::collection::vec(prop::collection::vec(any::<bool>(), 1..12), files);
         let step = (0..ranks, 0..files, prop::collection::vec(0..ranks, 0..12));
         (operations, prop::collection::vec(step, 0..200)).prop_map(move |(operations, begins)| Scene {
+            nodes: nodes.min(ranks),
             ranks,
             files,
             operations,
@@ -251,7 +294,7 @@ proptest! {
             }
             expected.push(whole);
         }
-        let mut stage = Stage::new(scene.ranks, &files);
+        let mut stage = Stage::new(scene.nodes, scene.ranks, &files);
         let requests = play(&scene, &mut stage, &mut buffers);
         prop_assert_eq!(requests.len(), scene.ranks * scene.operations.iter().map(Vec::len).sum::<usize>());
         for (rank, file, place, request) in requests {
@@ -272,7 +315,7 @@ proptest! {
     fn a_fault_is_an_error_of_its_operation_on_all_ranks(scene in scenes(), at in 0u32..30, which in 0usize..4) {
         let driver = Arc::new(MemDriver::new());
         let files: Vec<_> = (0..scene.files).map(|at| new_file(driver.as_ref(), &at.to_string())).collect();
-        let mut stage = Stage::new(scene.ranks, &files);
+        let mut stage = Stage::new(scene.nodes, scene.ranks, &files);
         let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io")).expect("a plan");
         let faulty = Faulty::new(driver, plan).open("0".as_ref(), &OpenOptions::read_write()).expect("opens");
         let failing = which % scene.ranks;

@@ -156,7 +156,10 @@ impl Line {
         if let Some(index) = self.early.iter().position(|message| step_of(&message.bytes) == step) {
             return Ok(Some(self.early.remove(index)));
         }
-        while let Some((from, bytes)) = self.leaders.try_receive()? {
+        // When the reduction is over nothing of this step can come, and what comes may be of the next operation already.
+        while self.result.is_none()
+            && let Some((from, bytes)) = self.leaders.try_receive()?
+        {
             self.messages_received += 1;
             let kind = kind_of(&bytes).ok_or(DISAGREE)?;
             if word(&bytes, 0) != self.operation {
