@@ -167,6 +167,10 @@ impl Operation {
         matches!(self.stage, Stage::Moving(_))
     }
 
+    pub(crate) fn is_settling(&self) -> bool {
+        matches!(self.stage, Stage::Settling(..))
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done(_))
     }

