@@ -6,7 +6,7 @@ use capulet_datatype::{NetcdfFormat, NetcdfType, Translation};
 
 use crate::error::{BenchError, agree};
 use crate::hand::{Nest, natively};
-use crate::moves::{Stage, Subject, Ways, timed};
+use crate::moves::{Stage, Subject, Ways, on_whole, timed};
 use crate::sample::{Calls, repeated};
 use crate::stage::Buffer;
 
@@ -83,7 +83,7 @@ pub(crate) fn row(subject: &Subject<'_>, stage: &mut Stage, op: &str) -> Result<
 }
 
 fn row_of<E: Encoding>(subject: &Subject<'_>, stage: &mut Stage, op: &str) -> Result<Measured, BenchError> {
-    let Subject { case, datatype, peer, encoded: nest, .. } = subject;
+    let Subject { case, datatype, peer, lines, encoded: nest, .. } = subject;
     let translation = Translation::netcdf(datatype, 1, E::NETCDF, NetcdfFormat::Cdf5)?;
     let elements = translation.elements();
     let by_mpi: Encode<'_> = Box::new(|memory, image, encoded| {
@@ -117,6 +117,8 @@ fn row_of<E: Encoding>(subject: &Subject<'_>, stage: &mut Stage, op: &str) -> Re
                 Peer::Memcpy,
                 calls_of(Box::new(|memory, image, _| image.copy_from_slice(&memory[..image.len()])), bytes),
             ),
+            // What is encoded has no more lines than the image.
+            (Peer::Lines, on_whole(move |memory, image| lines.pack(memory, &mut image[..bytes]))),
         ],
     };
     Ok(timed(subject, stage, op, 1, ways))

@@ -10,6 +10,7 @@ mod clock;
 mod encode;
 mod error;
 mod hand;
+mod lines;
 mod moves;
 mod mpi_side;
 mod plan;

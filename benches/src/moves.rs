@@ -8,6 +8,7 @@ use crate::cases::{Body, Case, Ops};
 use crate::encode;
 use crate::error::{BenchError, agree};
 use crate::hand::{Loops, Nest};
+use crate::lines::Lines;
 use crate::mpi_side::{Mpi, PeerType};
 use crate::sample::{Calls, Effort, compare, repeated};
 use crate::stage::Buffer;
@@ -28,6 +29,11 @@ impl Stage {
         (&mut self.memory.as_mut()[self.origin..], self.image.as_mut())
     }
 
+    /// All memory, and the image.
+    fn whole(&mut self) -> (&mut [u8], &mut [u8]) {
+        (self.memory.as_mut(), self.image.as_mut())
+    }
+
     /// Memory, image, and what the image is converted into.
     pub(crate) fn all_parts(&mut self) -> (&mut [u8], &mut [u8], &mut [u8]) {
         (&mut self.memory.as_mut()[self.origin..], self.image.as_mut(), self.encoded.as_mut())
@@ -40,6 +46,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) tiled: Tiled,
     pub(crate) peer: PeerType<'a>,
     pub(crate) loops: Box<dyn Loops>,
+    pub(crate) lines: Lines,
     pub(crate) encoded: Option<Nest>,
     pub(crate) effort: Effort,
     pub(crate) datatype: Datatype,
@@ -76,7 +83,8 @@ pub(crate) fn rows(
         encoded: Buffer::filled(if case.ops == Ops::Encode { size } else { 0 }, 0),
         origin,
     };
-    let subject = Subject { case, tiled, peer, loops, encoded, effort, datatype };
+    let lines = Lines::new(&tiled, origin);
+    let subject = Subject { case, tiled, peer, loops, lines, encoded, effort, datatype };
     check(&subject, &mut stage)?;
     for op in ops_of(case).iter().filter(|op| wanted(op)) {
         report(match *op {
@@ -127,31 +135,33 @@ fn ours_unpack(tiled: &Tiled, image: &[u8], memory: &mut [u8]) {
 }
 
 fn packers<'a>(subject: &'a Subject<'_>) -> Ways<'a, Stage> {
-    let Subject { tiled, peer, loops, .. } = subject;
+    let Subject { tiled, peer, loops, lines, .. } = subject;
     Ways {
         ours: on_parts(|memory, image| ours_pack(tiled, memory, image)),
         others: vec![
             (Peer::Mpi, on_parts(|memory, image| peer.pack(memory, 1, image))),
             (Peer::Hand, on_parts(|memory, image| loops.pack(memory, image))),
             (Peer::Memcpy, on_parts(|memory, image| image.copy_from_slice(&memory[..image.len()]))),
+            (Peer::Lines, on_whole(|memory, image| lines.pack(memory, image))),
         ],
     }
 }
 
 fn unpackers<'a>(subject: &'a Subject<'_>) -> Ways<'a, Stage> {
-    let Subject { tiled, peer, loops, .. } = subject;
+    let Subject { tiled, peer, loops, lines, .. } = subject;
     Ways {
         ours: on_parts(|memory, image| ours_unpack(tiled, image, memory)),
         others: vec![
             (Peer::Mpi, on_parts(|memory, image| peer.unpack(image, 1, memory))),
             (Peer::Hand, on_parts(|memory, image| loops.unpack(image, memory))),
             (Peer::Memcpy, on_parts(|memory, image| memory[..image.len()].copy_from_slice(image))),
+            (Peer::Lines, on_whole(|memory, image| lines.unpack(image, memory))),
         ],
     }
 }
 
 fn pairs<'a>(subject: &'a Subject<'_>) -> Ways<'a, Stage> {
-    let Subject { tiled, peer, loops, .. } = subject;
+    let Subject { tiled, peer, loops, lines, .. } = subject;
     Ways {
         ours: on_parts(|memory, image| {
             ours_pack(tiled, memory, image);
@@ -181,6 +191,13 @@ fn pairs<'a>(subject: &'a Subject<'_>) -> Ways<'a, Stage> {
                     memory[..image.len()].copy_from_slice(image);
                 }),
             ),
+            (
+                Peer::Lines,
+                on_whole(|memory, image| {
+                    lines.pack(memory, image);
+                    lines.unpack(image, memory);
+                }),
+            ),
         ],
     }
 }
@@ -189,6 +206,14 @@ fn pairs<'a>(subject: &'a Subject<'_>) -> Ways<'a, Stage> {
 pub(crate) fn on_parts<'a>(mut call: impl FnMut(&mut [u8], &mut [u8]) + 'a) -> Calls<'a, Stage> {
     repeated(move |stage: &mut Stage| {
         let (memory, image) = stage.parts();
+        call(memory, image);
+    })
+}
+
+/// A call on memory from its first line on, and the image.
+pub(crate) fn on_whole<'a>(mut call: impl FnMut(&mut [u8], &mut [u8]) + 'a) -> Calls<'a, Stage> {
+    repeated(move |stage: &mut Stage| {
+        let (memory, image) = stage.whole();
         call(memory, image);
     })
 }

@@ -41,7 +41,7 @@ fn packing_is_compared_with_all_peers() {
     let of = |element| ["pack", "unpack", "pair"].map(|op| (element, op));
     assert_eq!(names, [of("float"), of("double")].concat());
     for row in &rows {
-        for peer in [Peer::Mpi, Peer::Hand, Peer::Memcpy] {
+        for peer in [Peer::Mpi, Peer::Hand, Peer::Memcpy, Peer::Lines] {
             assert!(row.other(peer).is_some_and(|other| other.ratio > 0.0), "{peer:?} in {row:?}");
         }
     }

@@ -81,6 +81,8 @@ mod tests {
             hand_ratio: Some(1.3),
             memcpy: Some(40.0),
             memcpy_ratio: Some(0.5),
+            lines: Some(25.0),
+            lines_ratio: Some(0.8),
             mpis: vec![mpi("mpich5", 10.0), mpi("openmpi", 2.0)],
         }
     }

@@ -74,6 +74,8 @@ pub enum Peer {
     Hand,
     /// `memcpy` of as many bytes.
     Memcpy,
+    /// The cache lines touched, and nothing moved.
+    Lines,
 }
 
 /// Another's times, and how they stand to ours.

@@ -15,7 +15,7 @@ pub struct Competitor {
     pub ratio: f64,
 }
 
-/// A row over all MPIs. Our figure, and those of the loops and of `memcpy`, are of the process of the best MPI.
+/// A row over all MPIs. Our figure, and those of the loops, of `memcpy` and of the lines, are of the process of the best MPI.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The group of cases.
@@ -26,7 +26,7 @@ pub struct Row {
     pub element: String,
     /// What is done with it.
     pub op: String,
-    /// The unit of `ours`, `peer`, `hand` and `memcpy`.
+    /// The unit of `ours`, `peer`, `hand`, `memcpy` and `lines`.
     pub unit: Unit,
     /// Instances of the type that a call moves.
     pub count: u64,
@@ -52,8 +52,21 @@ pub struct Row {
     pub memcpy: Option<f64>,
     /// How many times faster we are than it.
     pub memcpy_ratio: Option<f64>,
+    /// The cache lines of the payload touched, nothing moved.
+    pub lines: Option<f64>,
+    /// How many times faster we are than that: about 1 where no way to move the bytes can be faster.
+    pub lines_ratio: Option<f64>,
     /// Every MPI.
     pub mpis: Vec<Competitor>,
+}
+
+impl Row {
+    /// How many times faster than the best MPI this row would be at the speed of the fastest that was seen: ours, the loops,
+    /// or the lines touched. None without an MPI, or where lines are not touched alone.
+    pub fn reachable_ratio(&self) -> Option<f64> {
+        let fastest = 1.0_f64.min(self.lines_ratio?).min(self.hand_ratio.unwrap_or(1.0));
+        self.ratio.map(|ratio| ratio / fastest)
+    }
 }
 
 /// One row for each case, in the order of their first appearance. The best MPI of a row is the one that we are ahead of by
@@ -91,6 +104,7 @@ fn row_of(found: &[(&str, &Measured)]) -> Option<Row> {
     let best = row.other(Peer::Mpi);
     let hand = row.other(Peer::Hand);
     let memcpy = row.other(Peer::Memcpy);
+    let lines = row.other(Peer::Lines);
     let competitors = found.iter().filter_map(|(name, row)| {
         let other = row.other(Peer::Mpi)?;
         let value = row.unit.of(other.times.median, row.bytes);
@@ -114,6 +128,8 @@ fn row_of(found: &[(&str, &Measured)]) -> Option<Row> {
         hand_ratio: hand.map(|other| other.ratio),
         memcpy: memcpy.map(value),
         memcpy_ratio: memcpy.map(|other| other.ratio),
+        lines: lines.map(value),
+        lines_ratio: lines.map(|other| other.ratio),
         mpis: competitors.collect(),
     })
 }
@@ -135,7 +151,12 @@ mod tests {
             bytes: 1_000_000_000,
             count: 1,
             ours: times(ours),
-            others: vec![other(Peer::Mpi, mpi), other(Peer::Memcpy, 0.5 * ours)],
+            others: vec![
+                other(Peer::Mpi, mpi),
+                other(Peer::Memcpy, 0.5 * ours),
+                other(Peer::Lines, 0.8 * ours),
+                other(Peer::Hand, 1.25 * ours),
+            ],
         }
     }
 
@@ -152,7 +173,13 @@ mod tests {
         assert_eq!((rows[0].ratio, rows[0].peer, rows[0].ours), (Some(2.0), Some(0.25), 0.5));
         assert_eq!(rows[0].memcpy_ratio, Some(0.5));
         assert_eq!(rows[0].mpis.len(), 2);
-        assert_eq!((rows[1].peer_name.as_deref(), rows[1].hand), (Some("fast"), None));
+        assert_eq!(rows[1].peer_name.as_deref(), Some("fast"));
+        // At the speed of the lines it would be 2.0 / 0.8; the loops are slower than ours.
+        assert!(rows[0].reachable_ratio().is_some_and(|ratio| (ratio - 2.5).abs() < 1e-12), "{:?}", rows[0]);
+        let loops_ahead = Row { hand_ratio: Some(0.5), ..rows[0].clone() };
+        assert!(loops_ahead.reachable_ratio().is_some_and(|ratio| (ratio - 4.0).abs() < 1e-12));
+        let ahead = Row { lines_ratio: Some(1.5), ..rows[0].clone() };
+        assert_eq!(ahead.reachable_ratio(), Some(2.0));
     }
 
     #[test]
@@ -161,5 +188,6 @@ mod tests {
         alone.others.clear();
         let rows = merge(&[("any".to_owned(), vec![alone])]);
         assert_eq!((rows[0].peer, &rows[0].peer_name, rows[0].ratio), (None, &None, None));
+        assert_eq!(rows[0].reachable_ratio(), None);
     }
 }

@@ -31,6 +31,7 @@ pub fn summary(rows: &[Row]) -> String {
     if suites.len() > 1 {
         line(&mut text, "all", &compared.iter().map(|(_, ratio)| *ratio).collect::<Vec<_>>());
     }
+    reachable(&mut text, rows);
     compared.sort_by(|a, b| a.1.total_cmp(&b.1));
     text.push_str("worst rows against the best MPI:\n");
     for (row, ratio) in compared.iter().take(WORST_ROWS) {
@@ -60,6 +61,24 @@ fn line(text: &mut String, name: &str, ratios: &[f64]) {
         format_args!(
             "{name}: {mean:.2} x the best MPI (geometric mean of {rows} rows), worst {worst:.2}, \
              {behind} below {BEHIND}\n"
+        ),
+    );
+}
+
+/// What the mean would be if no row did more than its memory must do.
+fn reachable(text: &mut String, rows: &[Row]) {
+    let both: Vec<(f64, f64)> =
+        rows.iter().filter_map(|row| Some((row.ratio?, row.reachable_ratio()?))).collect();
+    if both.is_empty() {
+        return;
+    }
+    let (ours, best): (Vec<f64>, Vec<f64>) = both.into_iter().unzip();
+    let (rows, ours, best) = (ours.len(), geometric_mean(&ours), geometric_mean(&best));
+    put(
+        text,
+        format_args!(
+            "lines: {ours:.2} x the best MPI (geometric mean of the {rows} rows of moves); {best:.2} if each were as \
+             fast as its cache lines are touched, nothing moved (or as the loops where these are faster)\n"
         ),
     );
 }

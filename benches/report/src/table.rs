@@ -5,8 +5,9 @@ use comfy_table::{CellAlignment, Table};
 
 use crate::merge::Row;
 
-const HEADER: [&str; 11] =
-    ["suite", "case", "element", "op", "unit", "ours", "best MPI", "MPI", "x MPI", "x loops", "x memcpy"];
+const HEADER: [&str; 12] = [
+    "suite", "case", "element", "op", "unit", "ours", "best MPI", "MPI", "x MPI", "x loops", "x memcpy", "x lines",
+];
 /// Columns before this one are words.
 const FIRST_NUMBER: usize = 5;
 const PEER_NAME: usize = 7;
@@ -26,7 +27,7 @@ pub fn table(rows: &[Row]) -> String {
     table.to_string()
 }
 
-fn cells(row: &Row) -> [String; 11] {
+fn cells(row: &Row) -> [String; 12] {
     let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
     [
         row.suite.clone(),
@@ -40,5 +41,6 @@ fn cells(row: &Row) -> [String; 11] {
         number(row.ratio),
         number(row.hand_ratio),
         number(row.memcpy_ratio),
+        number(row.lines_ratio),
     ]
 }
