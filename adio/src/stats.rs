@@ -63,12 +63,14 @@ impl File {
             ("rounds", Counters::get(&counters.rounds)),
             ("system_calls", self.storage.system_calls().total()),
             ("copied_bytes", Counters::get(&counters.copied_bytes)),
+            ("collectives", self.channel.counters().collectives()),
+            ("barriers", Counters::get(&counters.barriers)),
             ("messages", self.channel.counters().messages_sent()),
             ("exchange_messages", Counters::get(&counters.exchange_messages)),
             ("exchanged_bytes", Counters::get(&counters.exchanged_bytes)),
         ];
         let mut values = own.map(|(_, value)| value);
-        self.agree().allreduce(&mut values, &[ReduceOp::Sum; 12])?;
+        self.agree().allreduce(&mut values, &[ReduceOp::Sum; 14])?;
         if self.group.rank().0 == 0 {
             let names = own.iter().map(|(name, _)| *name);
             let rows: Vec<_> = names.zip(values).collect();

@@ -209,10 +209,12 @@ impl Agree for Channel {
     }
 
     fn allreduce(&self, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()> {
+        self.counters.count_collective();
         self.group.allreduce(self.slot(), self.wire(), lanes, ops)
     }
 
     fn start_allreduce(&self, track: Track, lanes: &[u64], ops: &[ReduceOp]) -> Result<Box<dyn Pending>> {
+        self.counters.count_collective();
         let tag = self.tag_of(track);
         let wire = self.group.wire(tag, &self.counters);
         let reduction = Some(Reduction::start(wire, lanes, ops)?);
@@ -221,14 +223,17 @@ impl Agree for Channel {
     }
 
     fn broadcast(&self, root: Rank, data: &mut Vec<u8>) -> Result<()> {
+        self.counters.count_collective();
         collective::broadcast(self.wire(), root.0, data)
     }
 
     fn allgather(&self, value: u64) -> Result<Vec<u64>> {
+        self.counters.count_collective();
         collective::allgather(self.wire(), value)
     }
 
     fn gather(&self, data: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+        self.counters.count_collective();
         collective::gather(self.wire(), data)
     }
 }

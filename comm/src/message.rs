@@ -22,6 +22,7 @@ pub struct Counters {
     bytes_sent: AtomicU64,
     messages_received: AtomicU64,
     bytes_received: AtomicU64,
+    collectives: AtomicU64,
 }
 
 impl Counters {
@@ -43,6 +44,15 @@ impl Counters {
     /// Payload bytes that this rank received.
     pub fn bytes_received(&self) -> u64 {
         self.bytes_received.load(Ordering::Relaxed)
+    }
+
+    /// Operations of all ranks that this rank took part in: reductions, broadcasts, gathers, barriers.
+    pub fn collectives(&self) -> u64 {
+        self.collectives.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_collective(&self) {
+        self.collectives.fetch_add(1, Ordering::Relaxed);
     }
 
     fn count_sent(&self, bytes: usize) {

@@ -149,6 +149,29 @@ fn nodes_exchange() {
     assert!(exchanged("2") > 0);
 }
 
+/// What all ranks do together in an access: at most two collectives, whatever its size, and a barrier a round and two more.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn meetings() {
+    const RANKS: usize = 4;
+    let counted = |accesses: u64| {
+        let job = job("meetings", RANKS).arg(accesses.to_string()).variable("CAPULET_STATS", "1");
+        let outcome = job.run();
+        outcome.expect_checks(&format!("meetings with {accesses} accesses"));
+        ["collectives=", "barriers=", "rounds="].map(|name| -> u64 {
+            let words = outcome.text.split_whitespace();
+            words.filter_map(|word| word.strip_prefix(name)?.parse::<u64>().ok()).sum()
+        })
+    };
+    let (few, many) = (counted(1), counted(11));
+    // Ten more writes and ten more reads on each rank.
+    let accesses = 20 * RANKS as u64;
+    let [collectives, barriers, rounds] = std::array::from_fn(|at| many[at] - few[at]);
+    assert!(rounds > accesses, "{rounds} rounds in {accesses} accesses");
+    assert!(collectives <= 2 * accesses, "{collectives} collectives in {accesses} accesses");
+    assert!(barriers > 0 && barriers <= rounds + 2 * accesses, "{barriers} barriers in {rounds} rounds");
+}
+
 /// System calls that a timer of the user's interrupts all the time.
 #[test]
 fn interrupted() {

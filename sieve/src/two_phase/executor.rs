@@ -12,6 +12,7 @@ use super::rounds::{Filled, Read};
 use super::slots::{Told, first_turn, heard, heard_from, note_turn, tell};
 use super::window::Part;
 use crate::access::Access;
+use crate::counters::Counters;
 use crate::{Failure, Target, Transferred};
 
 /// What the ranks do between the last barrier and the one that is waited for.
@@ -220,10 +221,10 @@ impl Operation {
             Awaited::Node(_) => self.step(heard(shared, barrier), barrier),
             Awaited::Leader(_) => self.step(heard_from(shared, barrier, 0), barrier),
             Awaited::NodeFirst(_) if self.post.is_some() => self.go_to_leaders(barrier),
-            Awaited::NodeFirst(_) => match shared.arrive() {
-                Ok(barrier) => self.awaited = Awaited::Leader(barrier),
-                Err(error) => self.fail(error.into()),
-            },
+            Awaited::NodeFirst(_) => {
+                let arrived = shared.arrive();
+                self.await_barrier(arrived, Awaited::Leader);
+            }
             Awaited::Nobody | Awaited::Leaders => {}
         }
     }
@@ -354,7 +355,13 @@ impl Operation {
             Awaited::NodeFirst(_) => std::mem::take(&mut self.packed_bytes),
             _ => 0,
         };
-        match tell(self.team.shared.as_ref(), told, packed_bytes) {
+        let arrived = tell(self.team.shared.as_ref(), told, packed_bytes);
+        self.await_barrier(arrived, awaited);
+    }
+
+    fn await_barrier(&mut self, arrived: capulet_comm::Result<Barriers>, awaited: fn(Barriers) -> Awaited) {
+        Counters::add(&self.target.counters.barriers, 1);
+        match arrived {
             Ok(barrier) => self.awaited = awaited(barrier),
             Err(error) => self.fail(error.into()),
         }

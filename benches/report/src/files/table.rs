@@ -83,7 +83,12 @@ fn remarks(row: &Row) -> String {
         let of = |name: &str| counts.get(name).copied().unwrap_or(0);
         let copies = if row.bytes == 0 { 0.0 } else { of("copied_bytes") as f64 / row.bytes as f64 };
         let (calls, messages) = (of("system_calls"), of("messages"));
-        remarks.push(format!("{copies:.2} copies/B, {calls} calls, {messages} messages"));
+        let a_rank = |name| of(name) as f64 / f64::from(row.ranks.max(1));
+        let (collectives, barriers) = (a_rank("collectives"), a_rank("barriers"));
+        remarks.push(format!(
+            "{copies:.2} copies/B, {calls} calls, {messages} messages, {collectives} collectives and {barriers} \
+             barriers a rank"
+        ));
     }
     for peer in &row.peers {
         if let Some(fault) = &peer.fault {
@@ -107,14 +112,14 @@ mod tests {
         let ours = contender("capulet", &[&[sample(1, 1.0), many(2, 0.01)]]);
         let strays = Sample { strays: 5, ..sample(1, 2.0) };
         let mut group = group(ours, vec![contender("romio", &[&[strays, many(2, 0.03)]])]);
-        let counts = [("copied_bytes", 500_000), ("system_calls", 12), ("messages", 6)];
+        let counts = [("copied_bytes", 500_000), ("system_calls", 12), ("messages", 6), ("collectives", 8)];
         group.counts.insert(1, counts.map(|(name, value)| (name.to_owned(), value)).into());
         let text = table(&merge(&group));
         let line = |id: u32| {
             text.lines().find(|line| line.contains(&format!("case {id}"))).expect("a row").to_owned()
         };
         for expected in
-            ["MB/s", " 2.00 ", " 0.50 ", "0.50 copies/B, 12 calls, 6 messages", "romio: 5 bytes in holes"]
+            ["MB/s", " 2.00 ", " 0.50 ", "6 messages, 2 collectives and 0 barriers a rank", "romio: 5 bytes in holes"]
         {
             assert!(line(1).contains(expected), "{expected} in {}", line(1));
         }

@@ -1,0 +1,40 @@
+/* Collective accesses in several rounds each, as many as the last argument says: what they count is compared from outside. */
+#include "check.h"
+
+#define ROWS 4096
+#define ROW_BYTES 64
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    const int accesses = argc > 2 ? atoi(argv[2]) : 1, bytes = ROWS * ROW_BYTES;
+    unsigned char *out = malloc((size_t)bytes), *in = malloc((size_t)bytes);
+    MPI_Datatype filetype;
+    MPI_Type_vector(ROWS, ROW_BYTES, ROW_BYTES * world_size, MPI_BYTE, &filetype);
+    MPI_Type_commit(&filetype);
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "cb_buffer_size", "65536");
+    MPI_Info_set(info, "romio_cb_write", "enable");
+    MPI_Info_set(info, "romio_cb_read", "enable");
+    MPI_File file;
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("meetings"), MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file));
+    CHECK_OK(MPI_File_set_view(file, world_rank * ROW_BYTES, MPI_BYTE, filetype, "native", MPI_INFO_NULL));
+    for (int access = 0; access < accesses; access++) {
+        section("access %d", access);
+        for (int i = 0; i < bytes; i++) out[i] = (unsigned char)(i * 7 + world_rank * 31 + access);
+        MPI_Status status;
+        int count = 0;
+        CHECK_OK(MPI_File_write_at_all(file, 0, out, bytes, MPI_BYTE, MPI_STATUS_IGNORE));
+        CHECK_OK(MPI_File_read_at_all(file, 0, in, bytes, MPI_BYTE, &status));
+        MPI_Get_count(&status, MPI_BYTE, &count);
+        CHECK_EQ(count, bytes, "the count");
+        CHECK(memcmp(in, out, (size_t)bytes) == 0, "what is read is not what was written");
+    }
+    CHECK_OK(MPI_File_close(&file));
+    MPI_Info_free(&info);
+    MPI_Type_free(&filetype);
+    free(out);
+    free(in);
+    return finish();
+}
