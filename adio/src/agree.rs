@@ -6,8 +6,7 @@ use crate::error::{Error, Result};
 
 /// Ranks vote on an outcome, on values that must be the same, and on what else a call needs to know of all ranks.
 /// One allreduce, whatever is voted on.
-pub(crate) struct Ballot<'a> {
-    channel: &'a dyn Agree,
+pub(crate) struct Ballot {
     values: Vec<u64>,
     ops: Vec<ReduceOp>,
     same: Vec<(&'static str, usize)>,
@@ -21,10 +20,10 @@ pub(crate) struct Count {
     next: usize,
 }
 
-impl<'a> Ballot<'a> {
-    pub(crate) fn new(channel: &'a dyn Agree) -> Self {
+impl Ballot {
+    pub(crate) fn new() -> Self {
         // the first value is the error class
-        Self { channel, values: vec![0], ops: vec![ReduceOp::Max], same: Vec::new() }
+        Self { values: vec![0], ops: vec![ReduceOp::Max], same: Vec::new() }
     }
 
     /// A value that must be the same on all ranks; `what` names it in the error. Comes before any [`Self::reduce`].
@@ -45,20 +44,31 @@ impl<'a> Ballot<'a> {
 
     /// Votes. If `own` is an error on any rank, or a value is not the same, every rank gets an error of one class: ranks
     /// that failed with that class their own, the others [`Error::Remote`].
-    pub(crate) fn vote<T>(mut self, own: Result<T>) -> Result<(T, Count)> {
-        if let Err(error) = &own {
-            self.values[0] = error.class().to_wire();
-        }
-        self.channel.allreduce(&mut self.values, &self.ops)?;
-        Count { values: self.values, same: self.same, next: 0 }.settle(own)
+    pub(crate) fn vote<T>(self, channel: &dyn Agree, own: Result<T>) -> Result<(T, Count)> {
+        self.count(own.as_ref().err(), |lanes, ops| Ok(channel.allreduce(lanes, ops)?))?.settle(own)
+    }
+
+    /// What comes of it, by whatever way the values are reduced; `own` is this rank's error.
+    pub(crate) fn count(
+        mut self,
+        own: Option<&Error>,
+        reduce: impl FnOnce(&mut [u64], &[ReduceOp]) -> Result<()>,
+    ) -> Result<Count> {
+        self.values[0] = class_of(own);
+        reduce(&mut self.values, &self.ops)?;
+        Ok(Count { values: self.values, same: self.same, next: 0 })
     }
 
     /// Votes without waiting; see [`Agree::start_allreduce`]. `own` is this rank's error.
-    pub(crate) fn begin(mut self, track: Track, own: Option<&Error>) -> Result<Vote> {
-        self.values[0] = own.map_or(0, |error| error.class().to_wire());
-        let pending = self.channel.start_allreduce(track, &self.values, &self.ops)?;
+    pub(crate) fn begin(mut self, channel: &dyn Agree, track: Track, own: Option<&Error>) -> Result<Vote> {
+        self.values[0] = class_of(own);
+        let pending = channel.start_allreduce(track, &self.values, &self.ops)?;
         Ok(Vote { pending, same: self.same })
     }
+}
+
+fn class_of(error: Option<&Error>) -> u64 {
+    error.map_or(0, |error| error.class().to_wire())
 }
 
 /// A ballot under way.
@@ -97,6 +107,11 @@ impl Count {
         Ok((own, self))
     }
 
+    /// The value of the last call of [`Ballot::reduce`]; there must be one.
+    pub(crate) fn last(&self) -> u64 {
+        *self.values.last().expect("the first value is the error class")
+    }
+
     /// The next reduced value, in the order of the calls of [`Ballot::reduce`].
     pub(crate) fn take(&mut self) -> u64 {
         let value = self.values[self.next];
@@ -107,5 +122,5 @@ impl Count {
 
 /// Makes the outcome of one rank the outcome of all.
 pub(crate) fn outcome<T>(channel: &dyn Agree, own: Result<T>) -> Result<T> {
-    Ballot::new(channel).vote(own).map(|(value, _)| value)
+    Ballot::new().vote(channel, own).map(|(value, _)| value)
 }

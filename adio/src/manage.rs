@@ -44,7 +44,7 @@ impl File {
     fn on_root(&self, what: &'static str, bytes: i64, act: impl FnOnce(u64) -> Result<()>) -> Result<()> {
         let own = self.check_resize(bytes);
         let value = *own.as_ref().unwrap_or(&0);
-        let (bytes, _) = Ballot::new(self.agree()).same(what, value).vote(own)?;
+        let (bytes, _) = Ballot::new().same(what, value).vote(self.agree(), own)?;
         let is_root = self.group.rank().0 == 0;
         outcome(self.agree(), if is_root { act(bytes) } else { Ok(()) })
     }
@@ -96,11 +96,11 @@ impl File {
             Err(_) => (false, 0),
         };
         let hints = self.changed_hints(pairs);
-        let ballot = Ballot::new(self.agree())
+        let ballot = Ballot::new()
             .same("data representation", u64::from(representation))
             .same("extent of the etype", extent as u64)
             .same("hints", hints.digest());
-        let (view, _) = ballot.vote(request)?;
+        let (view, _) = ballot.vote(self.agree(), request)?;
         let mut state = self.state();
         state.view = Arc::new(view);
         state.pointer_bytes = 0;
@@ -135,7 +135,7 @@ impl File {
     pub fn set_info(&self, pairs: Result<Vec<(String, String)>>) -> Result<()> {
         let hints = pairs.map(|pairs| self.changed_hints(&pairs));
         let digest = hints.as_ref().map_or(0, Hints::digest);
-        let (hints, _) = Ballot::new(self.agree()).same("hints", digest).vote(hints)?;
+        let (hints, _) = Ballot::new().same("hints", digest).vote(self.agree(), hints)?;
         self.put_hints(&mut self.state(), hints);
         Ok(())
     }
@@ -155,7 +155,7 @@ impl File {
     /// `MPI_ERR_UNSUPPORTED_OPERATION` on all ranks for atomic mode: it is refused until it can be given;
     /// `MPI_ERR_NOT_SAME` if flags differ.
     pub fn set_atomicity(&self, atomic: bool) -> Result<()> {
-        Ballot::new(self.agree()).same("atomicity flag", u64::from(atomic)).vote(Ok(()))?;
+        Ballot::new().same("atomicity flag", u64::from(atomic)).vote(self.agree(), Ok(()))?;
         if atomic {
             return Err(Error::Unsupported { what: "atomic mode" });
         }

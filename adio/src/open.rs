@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use capulet_comm::{Agree, ErrorClass, Group, Node, Rank, ReduceOp};
+use capulet_comm::{Agree, Channel, ErrorClass, Group, Node, Rank, ReduceOp};
 use capulet_drivers::{Access, Caps, Driver, DriverFile, OpenOptions};
 use capulet_plan::aggregators::ConfigList;
 use mpi::environment::processor_name;
 use mpi::topology::Communicator;
 
-use crate::agree::{Ballot, outcome};
-use crate::collective::queue_of;
+use crate::agree::{Ballot, Count, outcome};
+use crate::collective::{queue_of, shared_queue};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::file::{File, State};
@@ -93,12 +93,10 @@ impl File {
     ) -> Result<Self> {
         // SAFETY: passed on to the caller.
         let group = unsafe { Group::of(comm) }?;
-        let channel = group.channel()?;
         let span = tracing::debug_span!("open", rank = group.rank().0);
         let _entered = span.enter();
-        let hint_text = shared_hint_file(&channel, context)?;
+        let (channel, agreed) = agree_on_request(&group, request, context)?;
         let queue = queue_of(&channel);
-        let agreed = agree_on_request(&channel, request, context, &hint_text, queue.is_busy())?;
         let AgreedRequest { prepared, mut hints, stats, is_busy } = agreed;
         let calls = Arc::<Calls>::default();
         let node_names = node_names(&channel, group.node(), &mut hints)?;
@@ -170,14 +168,10 @@ impl File {
     }
 }
 
-/// The hint file as rank 0 sees it. A file that cannot be read is no file, as with ROMIO.
-fn shared_hint_file(channel: &dyn Agree, context: &Context) -> Result<String> {
-    let mut text = Vec::new();
-    if channel.rank().0 == 0 {
-        text = context.hint_file.as_ref().and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
-    }
-    channel.broadcast(Rank(0), &mut text)?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
+/// The hint file as rank 0 sees it; none on the others. A file that cannot be read is no file, as with ROMIO.
+fn hint_file(group: &Group, context: &Context) -> Vec<u8> {
+    let path = context.hint_file.as_ref().filter(|_| group.rank().0 == 0);
+    path.and_then(|path| std::fs::read(path).ok()).unwrap_or_default()
 }
 
 /// The processor names of the nodes' leaders, by node, if the hints name hosts. A list that names none of them is dropped.
@@ -196,26 +190,53 @@ fn node_names(channel: &dyn Agree, node: &Node, hints: &mut Hints) -> Result<Vec
     Ok(names)
 }
 
+/// The channel of the file, and what all ranks agree on. One reduction; if there is a hint file, a broadcast and another one.
 fn agree_on_request(
-    channel: &dyn Agree,
+    group: &Arc<Group>,
     request: Result<OpenRequest>,
     context: &Context,
-    hint_text: &str,
-    is_busy: bool,
-) -> Result<AgreedRequest> {
-    let prepared = request.and_then(|request| prepare(channel, &request, context, hint_text));
-    let (mode, driver, digest) = match &prepared {
+) -> Result<(Channel, AgreedRequest)> {
+    let is_busy = shared_queue(group).is_some_and(|queue| queue.is_busy());
+    let mut text = hint_file(group, context);
+    let (request, prepared) = match request {
+        Ok(request) => {
+            let prepared = prepare(&request, context, "");
+            (Some(request), prepared)
+        }
+        Err(error) => (None, Err(error)),
+    };
+    let ballot = ballot_of(&prepared, context, is_busy).reduce(text.len() as u64, ReduceOp::Max);
+    let mut channel = None;
+    let count = ballot.count(prepared.as_ref().err(), |lanes, ops| {
+        channel = Some(group.channel_with(lanes, ops)?);
+        Ok(())
+    })?;
+    let channel = channel.expect("the count has made it");
+    let text_bytes = count.last();
+    if text_bytes == 0 {
+        return Ok((channel, agreed_of(count.settle(prepared)?)));
+    }
+    channel.broadcast(Rank(0), &mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    let prepared = request.map_or(prepared, |request| prepare(&request, context, &text));
+    let counted = ballot_of(&prepared, context, is_busy).vote(&channel, prepared)?;
+    Ok((channel, agreed_of(counted)))
+}
+
+fn ballot_of(prepared: &Result<(Prepared, Hints)>, context: &Context, is_busy: bool) -> Ballot {
+    let (mode, driver, digest) = match prepared {
         Ok((prepared, hints)) => {
             (u64::from(prepared.mode.bits()), digest_of(prepared.driver.name()), hints.digest())
         }
         Err(_) => (0, 0, 0),
     };
-    let ballot = Ballot::new(channel).same("access mode", mode).same("driver", driver).same("hints", digest);
+    let ballot = Ballot::new().same("access mode", mode).same("driver", driver).same("hints", digest);
     // the table at close is collective, so whether it is printed must be agreed on; environments may differ
-    let ballot =
-        ballot.reduce(u64::from(context.stats), ReduceOp::Max).reduce(u64::from(is_busy), ReduceOp::Max);
-    let ((prepared, hints), mut count) = ballot.vote(prepared)?;
-    Ok(AgreedRequest { prepared, hints, stats: count.take() == 1, is_busy: count.take() == 1 })
+    ballot.reduce(u64::from(context.stats), ReduceOp::Max).reduce(u64::from(is_busy), ReduceOp::Max)
+}
+
+fn agreed_of(((prepared, hints), mut count): ((Prepared, Hints), Count)) -> AgreedRequest {
+    AgreedRequest { prepared, hints, stats: count.take() == 1, is_busy: count.take() == 1 }
 }
 
 fn digest_of(name: &str) -> u64 {
@@ -224,12 +245,7 @@ fn digest_of(name: &str) -> u64 {
     hasher.finish()
 }
 
-fn prepare(
-    channel: &dyn Agree,
-    request: &OpenRequest,
-    context: &Context,
-    hint_text: &str,
-) -> Result<(Prepared, Hints)> {
+fn prepare(request: &OpenRequest, context: &Context, hint_text: &str) -> Result<(Prepared, Hints)> {
     request.mode.check()?;
     let (driver, path) = context.registry.resolve(&request.name)?;
     if path.as_os_str().is_empty() {
@@ -240,7 +256,7 @@ fn prepare(
     for pairs in [&from_file, &request.hints, &context.hints] {
         hints.apply(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     }
-    tracing::debug!(rank = channel.rank().0, ?hints, "hints");
+    tracing::debug!(?hints, "hints");
     Ok((Prepared { driver, path, mode: request.mode }, hints))
 }
 
@@ -321,6 +337,6 @@ fn start_of_pointer(
     // All ranks of a node would be told the same.
     let len = if node.is_leader() { storage.len().map_err(Error::from) } else { Ok(0) };
     let bytes = *len.as_ref().unwrap_or(&0);
-    let (_, mut count) = Ballot::new(channel).reduce(bytes, ReduceOp::Max).vote(len)?;
+    let (_, mut count) = Ballot::new().reduce(bytes, ReduceOp::Max).vote(channel, len)?;
     Ok(count.take())
 }

@@ -103,7 +103,8 @@ impl Lines {
                     if part.full {
                         seen ^= copied(lines(&words[part.first..]), part.count, stored);
                     } else {
-                        seen = (0..part.count).fold(seen, |seen, at| seen ^ words[part.first + at * part.step]);
+                        seen =
+                            (0..part.count).fold(seen, |seen, at| seen ^ words[part.first + at * part.step]);
                         natively(|| stored.fill(STORED));
                     }
                 }

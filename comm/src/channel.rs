@@ -1,7 +1,8 @@
 //! A channel: one tag of a group's private communicator, so that two files never take each other's messages.
 //!
 //! Ids are the smallest that are free on all ranks. Opens and closes come in the same order on all ranks unless threads
-//! race, so ranks propose the same id and one allreduce settles it; else they try the next that may be free on all.
+//! race, so ranks propose the same id and one allreduce settles it; else they try the next that may be free on all. What the
+//! opener of a channel has to agree on first goes with that allreduce.
 
 use std::ffi::c_int;
 use std::sync::{Arc, PoisonError};
@@ -10,7 +11,7 @@ use crate::agree::{Agree, Pending, ReduceOp, Track};
 use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result};
-use crate::group::Group;
+use crate::group::{Group, SHARED_SLOT};
 use crate::leaders::{ChannelLeaders, Leaders};
 use crate::message::{Counters, Wire};
 use crate::rank::Rank;
@@ -78,13 +79,19 @@ pub struct Channel {
 }
 
 impl Channel {
-    pub(crate) fn open(group: Arc<Group>) -> Result<Self> {
+    /// See [`Group::channel_with`].
+    pub(crate) fn open(group: Arc<Group>, values: &mut [u64], value_ops: &[ReduceOp]) -> Result<Self> {
         group.check_open()?;
+        collective::check_lanes(values, value_ops)?;
         let mut wanted = 0;
+        let mut with = values.len();
         let id = loop {
             let candidate = group.ids().lock().unwrap_or_else(PoisonError::into_inner).first_free(wanted);
-            let mut lanes = [u64::from(candidate), u64::from(candidate)];
-            group.agree_on_opening(&mut lanes, &[ReduceOp::Min, ReduceOp::Max])?;
+            let mut lanes = [&[u64::from(candidate); 2], &values[..with]].concat();
+            let ops = [&[ReduceOp::Min, ReduceOp::Max], &value_ops[..with]].concat();
+            group.agree_on_opening(&mut lanes, &ops)?;
+            values[..with].copy_from_slice(&lanes[2..]);
+            with = 0;
             if lanes[0] == lanes[1] {
                 break candidate;
             }
@@ -139,7 +146,7 @@ impl Channel {
 
     /// The number of the window that operations on this channel use.
     fn slot(&self) -> u32 {
-        if self.group.is_shared() { 0 } else { self.id }
+        if self.group.is_shared() { SHARED_SLOT } else { self.id }
     }
 
     fn wire(&self) -> Wire<'_> {

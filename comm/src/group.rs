@@ -31,6 +31,9 @@ use crate::registry::{self, Stamp};
 use crate::window::{Lot, NodeWindow, Windows};
 use crate::{consts, ffi, work};
 
+/// The window of all channels of a shared group.
+pub(crate) const SHARED_SLOT: u32 = 0;
+
 /// The processes of a communicator: who they are, which of them share memory, and a private way to talk to them.
 #[derive(Debug)]
 pub struct Group {
@@ -141,7 +144,15 @@ impl Group {
     /// # Errors
     /// If MPI fails, or no tag is left.
     pub fn channel(self: &Arc<Self>) -> Result<Channel> {
-        Channel::open(Arc::clone(self))
+        self.channel_with(&mut [], &[])
+    }
+
+    /// As [`Group::channel`], and reduces `lanes` by the way, as [`Agree::allreduce`](crate::Agree::allreduce) does.
+    ///
+    /// # Errors
+    /// If MPI fails, no tag is left, or there are not as many operations as lanes.
+    pub fn channel_with(self: &Arc<Self>, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<Channel> {
+        Channel::open(Arc::clone(self), lanes, ops)
     }
 
     /// The shared window of this node that has the number `slot` and at least `bytes` bytes of data per rank.
@@ -175,6 +186,14 @@ impl Group {
         let any: Arc<dyn Any + Send + Sync> = value.clone();
         kept.insert(slot, Arc::downgrade(&any));
         value
+    }
+
+    /// What [`Channel::kept`] is for the channels of this group, if it is shared. Local.
+    ///
+    /// # Panics
+    /// If it was asked for as another type.
+    pub fn kept_by_channels<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Option<Arc<T>> {
+        self.shared.then(|| self.kept(SHARED_SLOT, make))
     }
 
     /// Whether duplicates of the communicator share this group: exactly if MPI runs below `MPI_THREAD_MULTIPLE`.
@@ -220,7 +239,7 @@ impl Group {
         let wire = self.wire(0, &self.counters);
         // Windows of unshared groups belong to channels.
         if self.shared {
-            self.allreduce(0, wire, lanes, ops)
+            self.allreduce(SHARED_SLOT, wire, lanes, ops)
         } else {
             collective::allreduce(wire, lanes, ops)
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use capulet_comm::work::{self, Work};
-use capulet_comm::{Channel, NodeShared, NodeWindow, ReduceOp};
+use capulet_comm::{Channel, Group, NodeShared, NodeWindow, ReduceOp};
 use capulet_drivers::Caps;
 use capulet_sieve::two_phase::Between;
 use capulet_sieve::{Access, Agreed, Direction, Plan, Transferred, choose, independent, two_phase};
@@ -30,10 +30,23 @@ pub use queue::Request;
 /// The operations on the window of a channel.
 pub(crate) fn queue_of(channel: &Channel) -> Arc<Queue> {
     let mut is_new = false;
-    let queue = channel.kept(|| {
-        is_new = true;
-        Queue::default()
-    });
+    let queue = channel.kept(|| new_queue(&mut is_new));
+    registered(queue, is_new)
+}
+
+/// The operations on the window that all channels of a group share, if they do.
+pub(crate) fn shared_queue(group: &Group) -> Option<Arc<Queue>> {
+    let mut is_new = false;
+    let queue = group.kept_by_channels(|| new_queue(&mut is_new))?;
+    Some(registered(queue, is_new))
+}
+
+fn new_queue(is_new: &mut bool) -> Queue {
+    *is_new = true;
+    Queue::default()
+}
+
+fn registered(queue: Arc<Queue>, is_new: bool) -> Arc<Queue> {
     if is_new {
         let work: Arc<dyn Work> = queue.clone();
         work::register(Arc::downgrade(&work));
@@ -74,9 +87,9 @@ impl File {
         let number = self.next_number();
         let access = prepared.as_ref().ok().map(|prepared| &prepared.access);
         let has_window = self.channel.existing_window().is_some();
-        let ballot = operation::ballot(self.agree(), direction, access, has_window)
+        let ballot = operation::ballot(direction, access, has_window)
             .reduce(u64::from(self.queue.is_busy()), ReduceOp::Max);
-        let (prepared, mut count) = match ballot.vote(prepared) {
+        let (prepared, mut count) = match ballot.vote(self.agree(), prepared) {
             Ok(counted) => counted,
             Err(error) => return Outcome::failed(error),
         };

@@ -57,15 +57,10 @@ impl Tools {
 }
 
 /// The first ballot of a data access: extremes, amounts, whether all nodes have windows, and errors so far.
-pub(crate) fn ballot<'a>(
-    agree: &'a dyn Agree,
-    direction: Direction,
-    access: Option<&Access>,
-    has_window: bool,
-) -> Ballot<'a> {
+pub(crate) fn ballot(direction: Direction, access: Option<&Access>, has_window: bool) -> Ballot {
     let mine = Agreed::of(&[access.map_or_else(Summary::empty, Summary::of)]);
     // a rank that reads where the others write would take part in another kind of rounds
-    Ballot::new(agree)
+    Ballot::new()
         .same("direction of the access", direction as u64)
         .reduce(mine.first, ReduceOp::Min)
         .reduce(mine.end, ReduceOp::Max)
@@ -261,8 +256,8 @@ impl Operation {
 
     fn agree(&self, access: Result<Access>) -> Stage {
         let has_window = self.window().is_some();
-        let ballot = ballot(self.tools.agree.as_ref(), self.direction, access.as_ref().ok(), has_window);
-        match ballot.begin(Track::of(self.number), access.as_ref().err()) {
+        let ballot = ballot(self.direction, access.as_ref().ok(), has_window);
+        match ballot.begin(self.tools.agree.as_ref(), Track::of(self.number), access.as_ref().err()) {
             Ok(vote) => Stage::Agreeing(vote, access),
             Err(error) => Stage::Done(Outcome::failed(error)),
         }
@@ -283,8 +278,7 @@ impl Operation {
 
     fn settle(&self, done: Transferred) -> Stage {
         let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
-        let ballot = Ballot::new(self.tools.agree.as_ref());
-        match ballot.begin(Track::of(self.number), own.as_ref().err()) {
+        match Ballot::new().begin(self.tools.agree.as_ref(), Track::of(self.number), own.as_ref().err()) {
             Ok(vote) => Stage::Settling(vote, done.bytes, own),
             Err(error) => Stage::Done(Outcome { bytes: done.bytes, error: Some(error) }),
         }

@@ -6,7 +6,8 @@ use comfy_table::{CellAlignment, Table};
 use crate::merge::Row;
 
 const HEADER: [&str; 12] = [
-    "suite", "case", "element", "op", "unit", "ours", "best MPI", "MPI", "x MPI", "x loops", "x memcpy", "x lines",
+    "suite", "case", "element", "op", "unit", "ours", "best MPI", "MPI", "x MPI", "x loops", "x memcpy",
+    "x lines",
 ];
 /// Columns before this one are words.
 const FIRST_NUMBER: usize = 5;

@@ -118,9 +118,13 @@ mod tests {
         let line = |id: u32| {
             text.lines().find(|line| line.contains(&format!("case {id}"))).expect("a row").to_owned()
         };
-        for expected in
-            ["MB/s", " 2.00 ", " 0.50 ", "6 messages, 2 collectives and 0 barriers a rank", "romio: 5 bytes in holes"]
-        {
+        for expected in [
+            "MB/s",
+            " 2.00 ",
+            " 0.50 ",
+            "6 messages, 2 collectives and 0 barriers a rank",
+            "romio: 5 bytes in holes",
+        ] {
             assert!(line(1).contains(expected), "{expected} in {}", line(1));
         }
         for expected in ["us/op", " 100.0 ", " 300.0 ", " 3.00 "] {
