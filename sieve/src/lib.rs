@@ -43,6 +43,16 @@ pub struct Transferred {
     pub bytes: u64,
     /// The first thing that went wrong on this rank.
     pub error: Option<Failure>,
+    /// Every rank of the access knows that nothing went wrong on any of them, and that no read met the end of the file: then it
+    /// is set on all ranks, and they need not ask each other.
+    pub is_known_good: bool,
+}
+
+impl Transferred {
+    /// Nothing was moved.
+    pub fn failed(error: impl Into<Failure>) -> Self {
+        Self { error: Some(error.into()), ..Self::default() }
+    }
 }
 
 /// Why a transfer failed on this rank.

@@ -104,6 +104,9 @@ impl File {
         }
         let done = self.carry_out(direction, prepared.access, &agreed.0, number);
         let bytes = done.bytes;
+        if done.is_known_good {
+            return Outcome { bytes, error: None };
+        }
         let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
         let error = outcome(self.agree(), own).err();
         Outcome { bytes, error }
@@ -119,7 +122,7 @@ impl File {
                 // The other nodes need to know: they exchange nothing then.
                 let told = tools.between.as_ref().map_or(Ok(()), two_phase::decline);
                 if let Err(error) = told {
-                    return Transferred { bytes: 0, error: Some(error) };
+                    return Transferred::failed(error);
                 }
                 plan = choose(direction, agreed, tools.hints, false);
             }
@@ -130,7 +133,7 @@ impl File {
                 let team = tools.team(window, agreed);
                 two_phase::run(tools.target, team, access, direction, agreed.first)
             }
-            (Plan::Nothing, _) => Transferred::default(),
+            (Plan::Nothing, _) => Transferred { is_known_good: true, ..Transferred::default() },
             _ => independent::run(&tools.target, &access, direction),
         }
     }

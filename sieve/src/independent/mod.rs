@@ -46,7 +46,7 @@ pub fn run(target: &Target, access: &Access, direction: Direction) -> Transferre
     let footprint = Footprint { span: access.span(), writes: direction == Direction::Write };
     let _guard = match target.isolation.enter(&footprint) {
         Ok(guard) => guard,
-        Err(error) => return Transferred { bytes: 0, error: Some(error.into()) },
+        Err(error) => return Transferred::failed(error),
     };
     match choose(access, direction) {
         Way::List => list::run(target, access, direction),

@@ -101,6 +101,8 @@ pub struct Operation {
     pub(super) good_end: u64,
     pub(super) overlap: bool,
     pub(super) error: Option<Failure>,
+    /// What was told at the last meeting of all ranks.
+    is_known_good: bool,
 }
 
 impl Operation {
@@ -132,6 +134,7 @@ impl Operation {
             good_end: u64::MAX,
             overlap: false,
             error: None,
+            is_known_good: false,
         };
         if first != u64::MAX {
             operation.begin(first);
@@ -202,7 +205,7 @@ impl Operation {
     /// What came of it, once it is over. To be asked once: the error is given away.
     pub fn take_outcome(&mut self) -> Transferred {
         debug_assert!(self.phase == Phase::Done, "the operation is over");
-        Transferred { bytes: self.moved_bytes, error: self.error.take() }
+        Transferred { bytes: self.moved_bytes, error: self.error.take(), is_known_good: self.is_known_good }
     }
 
     /// True if the ranks of the node have come to the barrier; then all has been done that comes after it.
@@ -290,6 +293,8 @@ impl Operation {
 
     /// After the ranks, and the nodes if they exchange anything, have heard from each other.
     fn step(&mut self, mut told: Told, barrier: Barriers) {
+        // Ranks of one node hear the same. A leader of several may fail to hear what the others heard.
+        self.is_known_good = self.team.between.is_none() && told.good_end == u64::MAX && !told.is_refused;
         if let Some(filled) = self.filled.filter(|_| told.is_refused) {
             told.good_end = told.good_end.min(filled.base);
         }
@@ -380,6 +385,7 @@ impl Operation {
     /// The ranks of the node are apart: no further round can be.
     fn fail(&mut self, failure: Failure) {
         self.awaited = Awaited::Nobody;
+        self.is_known_good = false;
         if let Some(post) = &mut self.post {
             post.abort();
         }
