@@ -3,10 +3,11 @@
 //! Three ways, chosen by what they are estimated to cost ([`choose`]):
 //! * [list I/O](list): each run of the file goes straight between the file and user memory. Nothing is copied.
 //! * [packed]: user memory of many small runs is gathered in a window that stays in the cache, so that a run of the
-//!   file is one piece; or scattered from there.
+//!   file is one piece; or scattered from there. Runs whose bytes alternate in memory go together, a chunk of each at a time.
 //! * [a sieve window](window): a read of many small runs that lie near each other reads the span window by window and copies
 //!   the runs out. Writes never do: the bytes between the runs would be written back.
 
+mod bands;
 pub mod list;
 pub mod packed;
 pub mod window;

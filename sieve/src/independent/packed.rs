@@ -3,6 +3,7 @@
 use capulet_datatype::{Cursor, Datatype, Named, Run, Tiled, TypedCopy};
 use capulet_drivers::{Batch, Direction, Segment, Transfer};
 
+use super::bands::{Band, Part};
 use super::window::with_window;
 use super::{WINDOW_BYTES, is_full};
 use crate::access::Access;
@@ -25,7 +26,11 @@ pub(super) fn run(target: &Target, access: &Access, direction: Direction) -> Tra
     with_window(|window| {
         let mut packed =
             Packed { target, access, direction, copy, file, window, outcome: Transferred::default() };
-        while packed.outcome.bytes < access.bytes() && packed.next_window() {}
+        while packed.next_band() {}
+        packed.file.seek(access.file_start() + packed.outcome.bytes);
+        while packed.outcome.error.is_none() && packed.outcome.bytes < access.bytes() && packed.next_window()
+        {
+        }
         packed.outcome
     })
 }
@@ -41,6 +46,50 @@ struct Packed<'a> {
 }
 
 impl Packed<'_> {
+    /// Moves the next bytes of the access if they are a band. False if they are none, or not all were moved: what is behind the
+    /// end of the file for one run need not be for the one before, so the rest is then moved run by run.
+    fn next_band(&mut self) -> bool {
+        let Some(band) = Band::at(self.access, &mut self.file, self.outcome.bytes) else { return false };
+        let mut done = 0;
+        while done < band.run_bytes() {
+            let bytes = band.next_chunk_bytes(done, self.access.displacement_bytes());
+            let parts: Vec<Part> = band.parts(done, bytes).collect();
+            let wanted = bytes * parts.len() as u64;
+            let moved = self.move_parts(&parts, bytes);
+            Counters::add(&self.target.counters.copied_bytes, moved);
+            self.outcome.bytes = band.prefix(done, bytes, moved);
+            if moved < wanted {
+                return false;
+            }
+            done += bytes;
+        }
+        true
+    }
+
+    /// Moves `bytes` bytes of each run, and returns how many were moved.
+    fn move_parts(&mut self, parts: &[Part], bytes: u64) -> u64 {
+        let memory = self.access.memory().base();
+        let window = self.window.as_mut_ptr();
+        if self.direction == Direction::Write {
+            for part in parts {
+                // SAFETY: bytes of the access, valid in user memory until it is over (`Memory::new`); the window has room for
+                // a chunk of each run.
+                unsafe { self.copy.run(memory, part.stream, window.add(part.window as usize), 0, bytes) };
+            }
+        }
+        let transfer =
+            |part: &Part| self.transfer(window, part.window, Run { offset: part.offset, len: bytes });
+        let moved = self.submit(parts.iter().map(transfer).collect());
+        if self.direction == Direction::Read {
+            for (part, before) in parts.iter().zip((0..).step_by(bytes as usize)) {
+                let good = moved.saturating_sub(before).min(bytes);
+                // SAFETY: as above, with the sides exchanged; so many bytes of the chunk were read.
+                unsafe { self.copy.run(window.add(part.window as usize), 0, memory, part.stream, good) };
+            }
+        }
+        moved
+    }
+
     /// Moves the next bytes of the access. False if the access is over.
     fn next_window(&mut self) -> bool {
         let start = self.outcome.bytes;
@@ -78,20 +127,26 @@ impl Packed<'_> {
             if transfers.is_empty() {
                 return moved;
             }
-            Counters::add(&self.target.counters.pieces, transfers.len() as u64);
-            Counters::add(&self.target.counters.batches, 1);
-            let batch = match self.direction {
-                Direction::Read => Batch::read(transfers),
-                Direction::Write => Batch::write(transfers),
-            };
-            let result = self.target.file.submit(batch).wait();
-            moved += result.bytes;
-            self.outcome.error = result.error.map(Into::into);
-            if self.outcome.error.is_some() || result.bytes < placed - first {
+            let done = self.submit(transfers);
+            moved += done;
+            if done < placed - first {
                 return moved;
             }
         }
         moved
+    }
+
+    /// Carries transfers out, and returns how many bytes were moved: less than all at the end of the file and after an error.
+    fn submit(&mut self, transfers: Vec<Transfer<'_>>) -> u64 {
+        Counters::add(&self.target.counters.pieces, transfers.len() as u64);
+        Counters::add(&self.target.counters.batches, 1);
+        let batch = match self.direction {
+            Direction::Read => Batch::read(transfers),
+            Direction::Write => Batch::write(transfers),
+        };
+        let result = self.target.file.submit(batch).wait();
+        self.outcome.error = result.error.map(Into::into);
+        result.bytes
     }
 
     fn transfer<'t>(&self, window: *mut u8, at: u64, run: Run) -> Transfer<'t> {

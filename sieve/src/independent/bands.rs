@@ -1,0 +1,187 @@
+//! Runs of the file whose bytes alternate in memory, as those of the variables of a cell do: one run after the other would touch
+//! every line of memory once for each run. So a band of runs is moved chunk by chunk, a chunk of each run at a time: the lines
+//! are still in the cache when the next run needs them.
+
+use capulet_datatype::{Cursor, Run};
+
+use super::WINDOW_BYTES;
+use crate::access::Access;
+
+/// Runs of a band, so that a chunk is a page at least.
+const RUNS_MAX: usize = (WINDOW_BYTES / PAGE_BYTES) as usize;
+const PAGE_BYTES: u64 = 4096;
+/// The lines of memory of a chunk of so many small pieces stay in a second-level cache.
+const CHUNK_MAX_BYTES: u64 = 16 * 1024;
+/// Bytes of runs that follow each other lie in the same lines of memory if they are no further apart.
+const LINE_BYTES: u64 = 64;
+
+/// Runs of one length that follow each other in an access, their bytes side by side in memory.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Band {
+    /// Where the first begins in the stream of the access.
+    start: u64,
+    /// Bytes of each.
+    run_bytes: u64,
+    /// Offsets of the file layout at which they begin.
+    offsets: Vec<i64>,
+    /// Bytes of each run that are moved together.
+    chunk_bytes: u64,
+}
+
+/// A part of one run: where it lies in the stream of the access, in the file layout and in the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) stream: u64,
+    pub(super) offset: i64,
+    pub(super) window: u64,
+}
+
+impl Band {
+    /// The band that begins at byte `start` of the access, where `file` is; `None` if its runs are better moved one after the
+    /// other. The cursor is somewhere behind it then.
+    pub(super) fn at(access: &Access, file: &mut Cursor, start: u64) -> Option<Self> {
+        if !access.is_monotone() {
+            return None;
+        }
+        let memory = access.memory().tiled();
+        let Run { offset, len: run_bytes } = file.next_run(access.bytes() - start)?;
+        let mut offsets = vec![offset];
+        let mut place = memory.offset_of(start);
+        while offsets.len() < RUNS_MAX {
+            let next = start + run_bytes * offsets.len() as u64;
+            if next + run_bytes > access.bytes() {
+                break;
+            }
+            let next_place = memory.offset_of(next);
+            if next_place.abs_diff(place) > LINE_BYTES {
+                break;
+            }
+            let position = file.position();
+            let run = file.next_run(access.bytes() - next)?;
+            if run.len != run_bytes {
+                file.seek(position);
+                break;
+            }
+            offsets.push(run.offset);
+            place = next_place;
+        }
+        let chunk_bytes =
+            (WINDOW_BYTES / offsets.len() as u64 / PAGE_BYTES * PAGE_BYTES).min(CHUNK_MAX_BYTES);
+        (offsets.len() > 1 && run_bytes >= 2 * chunk_bytes).then_some(Self {
+            start,
+            run_bytes,
+            offsets,
+            chunk_bytes,
+        })
+    }
+
+    /// Bytes of each run.
+    pub(super) fn run_bytes(&self) -> u64 {
+        self.run_bytes
+    }
+
+    /// How many bytes of each run are moved at once when so many have been: to the end of a page of the first run.
+    pub(super) fn next_chunk_bytes(&self, done: u64, displacement_bytes: i64) -> u64 {
+        let first = (displacement_bytes + self.offsets[0]) as u64 + done;
+        (self.chunk_bytes - first % PAGE_BYTES).min(self.run_bytes - done)
+    }
+
+    /// The parts of the runs behind their first `done` bytes, `bytes` of each.
+    pub(super) fn parts(&self, done: u64, bytes: u64) -> impl Iterator<Item = Part> + '_ {
+        self.offsets.iter().zip(0..).map(move |(offset, number)| Part {
+            stream: self.start + number * self.run_bytes + done,
+            offset: offset + done as i64,
+            window: number * bytes,
+        })
+    }
+
+    /// How many bytes of the access, from its start, are moved when `done` bytes of each run are, and `moved` more: of chunks
+    /// of `bytes` bytes, one run's after the other's.
+    pub(super) fn prefix(&self, done: u64, bytes: u64, moved: u64) -> u64 {
+        let whole_runs = if done + bytes == self.run_bytes { moved / bytes } else { 0 };
+        let rest = (moved - whole_runs * bytes).min(bytes);
+        if whole_runs == self.offsets.len() as u64 {
+            return self.start + whole_runs * self.run_bytes;
+        }
+        self.start + whole_runs * self.run_bytes + done + rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Memory;
+    use capulet_datatype::{Datatype, Named, Tiled};
+
+    /// `runs` runs of the file of `cells` doubles, one variable of `stride` in each cell of memory.
+    fn access(runs: u64, cells: u64, stride: u64) -> Access {
+        let double = Datatype::named(Named::Double);
+        let variable = Datatype::resized(0, 8 * stride as i64, &double).expect("a type");
+        let array = Datatype::contiguous(cells, &variable).expect("a type");
+        let memory = Datatype::hvector(runs, 1, 8, &array).expect("a type");
+        let file = Datatype::vector(runs, cells, 2 * cells as i64, &double).expect("a type");
+        let tiled = |datatype: &Datatype| Tiled::new(datatype.layout().clone(), 1).expect("a tiling");
+        // SAFETY: nobody moves the bytes of this access.
+        let memory = unsafe { Memory::new(std::ptr::null_mut(), tiled(&memory)) };
+        Access::new(0, &tiled(&file), 0, memory, 8 * runs * cells).expect("it fits")
+    }
+
+    fn band(access: &Access, start: u64) -> Option<Band> {
+        let mut file = Cursor::new(access.file().clone());
+        file.seek(access.file_start() + start);
+        Band::at(access, &mut file, start)
+    }
+
+    #[test]
+    fn variables_of_cells_are_a_band() {
+        let flash = band(&access(24, 20_000, 24), 0).expect("a band");
+        assert_eq!((flash.offsets.len(), flash.run_bytes, flash.chunk_bytes), (24, 160_000, 8192));
+        // A page is 64 runs at most; the others are the next band.
+        let many = access(100, 5_000, 100);
+        assert_eq!(band(&many, 0).map(|band| band.offsets.len()), Some(64));
+        assert_eq!(band(&many, 64 * 40_000).map(|band| band.offsets.len()), Some(36));
+    }
+
+    #[test]
+    fn runs_apart_in_memory_and_short_ones_are_none() {
+        assert_eq!(band(&access(1, 20_000, 24), 0), None, "one run");
+        assert_eq!(band(&access(24, 2_000, 24), 0), None, "chunks are as long as the runs");
+        let double = Datatype::named(Named::Double);
+        let contiguous = Datatype::contiguous(48_000, &double).expect("a type");
+        let tiled = Tiled::new(contiguous.layout().clone(), 1).expect("a tiling");
+        // SAFETY: nobody moves the bytes of this access.
+        let memory = unsafe { Memory::new(std::ptr::null_mut(), tiled) };
+        let strided = access(24, 2_000, 24);
+        let file = strided.file().clone();
+        let apart = Access::new(0, &file, 0, memory, 8 * 48_000).expect("it fits");
+        assert_eq!(band(&apart, 0), None, "runs are apart in memory");
+    }
+
+    #[test]
+    fn chunks_end_with_pages_of_the_first_run() {
+        let flash = band(&access(24, 20_000, 24), 0).expect("a band");
+        assert_eq!(flash.next_chunk_bytes(0, 0), 8192);
+        assert_eq!(flash.next_chunk_bytes(0, 4096 + 100), 8192 - 100);
+        assert_eq!(flash.next_chunk_bytes(8192 - 100, 100), 8192);
+        assert_eq!(flash.next_chunk_bytes(159_000, 0), 1_000);
+    }
+
+    #[test]
+    fn what_is_moved_counts_from_the_start_of_the_access() {
+        let flash = band(&access(3, 20_000, 24), 0).expect("a band");
+        assert_eq!(flash.prefix(0, 16384, 0), 0);
+        assert_eq!(flash.prefix(0, 16384, 100), 100);
+        assert_eq!(flash.prefix(0, 16384, 3 * 16384), 16384, "the rest of the first run is missing");
+        assert_eq!(flash.prefix(16384, 16384, 5), 16389);
+        assert_eq!(flash.prefix(159_000, 1_000, 1_500), 160_000 + 159_000 + 500);
+        assert_eq!(flash.prefix(159_000, 1_000, 3_000), 480_000);
+    }
+
+    #[test]
+    fn parts_are_where_the_runs_are() {
+        let flash = band(&access(2, 20_000, 24), 0).expect("a band");
+        let parts: Vec<Part> = flash.parts(1_000, 500).collect();
+        let part = |stream, offset, window| Part { stream, offset, window };
+        assert_eq!(parts, [part(1_000, 1_000, 0), part(161_000, 321_000, 500)]);
+    }
+}
