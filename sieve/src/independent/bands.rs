@@ -158,6 +158,19 @@ mod tests {
     }
 
     #[test]
+    fn a_band_ends_before_a_run_of_another_length() {
+        let double = Datatype::named(Named::Double);
+        let lengths = [20_000, 20_000, 10_000];
+        let file = Datatype::indexed(&lengths, &[0, 40_000, 80_000], &double).expect("a type");
+        let tiled = Tiled::new(file.layout().clone(), 1).expect("a tiling");
+        let memory = access(3, 20_000, 24).memory().clone();
+        let access = Access::new(0, &tiled, 0, memory, 8 * 50_000).expect("it fits");
+        let mut file = Cursor::new(access.file().clone());
+        let band = Band::at(&access, &mut file, 0).expect("a band");
+        assert_eq!((band.offsets.len(), file.position()), (2, 8 * 40_000));
+    }
+
+    #[test]
     fn chunks_end_with_pages_of_the_first_run() {
         let flash = band(&access(24, 20_000, 24), 0).expect("a band");
         assert_eq!(flash.next_chunk_bytes(0, 0), 8192);

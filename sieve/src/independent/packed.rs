@@ -23,14 +23,16 @@ pub(super) fn run(target: &Target, access: &Access, direction: Direction) -> Tra
     };
     let mut file = Cursor::new(access.file().clone());
     file.seek(access.file_start());
+    let first_run_bytes = file.peek().map_or(0, |run| run.len.min(access.bytes()));
     with_window(|window| {
         let mut packed =
             Packed { target, access, direction, copy, file, window, outcome: Transferred::default() };
         while packed.next_band() {}
-        packed.file.seek(access.file_start() + packed.outcome.bytes);
-        while packed.outcome.error.is_none() && packed.outcome.bytes < access.bytes() && packed.next_window()
-        {
+        // The access may begin within a run, whose rest is no part of a band.
+        if packed.outcome.bytes == 0 && packed.move_to(first_run_bytes) {
+            while packed.next_band() {}
         }
+        packed.move_to(access.bytes());
         packed.outcome
     })
 }
@@ -90,10 +92,21 @@ impl Packed<'_> {
         moved
     }
 
-    /// Moves the next bytes of the access. False if the access is over.
-    fn next_window(&mut self) -> bool {
+    /// Moves the bytes of the access up to `end`, run by run. False if not all were moved.
+    fn move_to(&mut self, end: u64) -> bool {
+        self.file.seek(self.access.file_start() + self.outcome.bytes);
+        while self.outcome.error.is_none() && self.outcome.bytes < end {
+            if !self.next_window(end) {
+                return false;
+            }
+        }
+        self.outcome.error.is_none()
+    }
+
+    /// Moves the next bytes of the access before `end`. False if the access is over.
+    fn next_window(&mut self, end: u64) -> bool {
         let start = self.outcome.bytes;
-        let bytes = WINDOW_BYTES.min(self.access.bytes() - start);
+        let bytes = WINDOW_BYTES.min(end - start);
         let memory = self.access.memory().base();
         let window = self.window.as_mut_ptr();
         if self.direction == Direction::Write {

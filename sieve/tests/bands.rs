@@ -1,0 +1,218 @@
+//! Variables that alternate in memory and are arrays of their own in the file, as FLASH's: moved chunk by chunk of each, to the same
+//! bytes and counts as one after the other; also where the file is short, and where the storage fails.
+
+use std::sync::Arc;
+
+use capulet_atomic::NonAtomic;
+use capulet_datatype::{Datatype, Named, Tiled};
+use capulet_drivers::mem::MemDriver;
+use capulet_drivers::wrappers::{FaultPlan, Faulty};
+use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
+use capulet_sieve::{Access, Counters, Memory, Target, Transferred, independent};
+use proptest::prelude::*;
+
+const OLD: u8 = 0xAA;
+
+#[derive(Debug, Clone)]
+struct Scene {
+    variables: usize,
+    cells: usize,
+    /// Bytes of a value, of a cell in memory, and from one array to the next in the file.
+    value_bytes: usize,
+    cell_bytes: usize,
+    array_bytes: usize,
+    displacement: usize,
+    /// Bytes of the access that are left out at its start, and at its end.
+    skipped: usize,
+    omitted: usize,
+}
+
+fn scenes() -> impl Strategy<Value = Scene> {
+    let sizes = (2_usize..80, 1_usize..30_000, prop_oneof![Just(4_usize), Just(8)], 0_usize..8);
+    let places = (0_usize..4_000, 0_usize..6_000, 0_usize..50_000, 0_usize..50_000);
+    (sizes, places).prop_map(
+        |((variables, cells, value_bytes, padding), (gap, displacement, skipped, omitted))| {
+            // A few megabytes at most.
+            let cells = cells.min(3_000_000 / (variables * value_bytes)).max(1);
+            let all = variables * cells * value_bytes;
+            Scene {
+                variables,
+                cells,
+                value_bytes,
+                cell_bytes: (variables + padding) * value_bytes,
+                // Often so far apart that a read of the span would cost more.
+                array_bytes: cells * value_bytes * (1 + gap % 4) + gap / 4,
+                displacement,
+                skipped: if skipped % 2 == 0 { 0 } else { skipped % all / 3 / value_bytes * value_bytes },
+                omitted: omitted % all / 3,
+            }
+        },
+    )
+}
+
+impl Scene {
+    fn all_bytes(&self) -> usize {
+        self.variables * self.cells * self.value_bytes
+    }
+
+    /// File offset and place in memory of each byte of the access, in its order.
+    fn places(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let run = self.cells * self.value_bytes;
+        (self.skipped..self.all_bytes() - self.omitted).map(move |at| {
+            let (variable, rest) = (at / run, at % run);
+            let (cell, byte) = (rest / self.value_bytes, rest % self.value_bytes);
+            let place = cell * self.cell_bytes + variable * self.value_bytes + byte;
+            (self.displacement + variable * self.array_bytes + rest, place)
+        })
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.cells * self.cell_bytes
+    }
+
+    fn file_bytes(&self) -> usize {
+        self.displacement + self.variables * self.array_bytes
+    }
+
+    /// The memory as the access needs it: what is skipped of the file's stream is not part of memory's.
+    fn access(&self, memory: &mut [u8]) -> Access {
+        let byte = Datatype::named(Named::Byte);
+        let value = Datatype::contiguous(self.value_bytes as u64, &byte).expect("valid");
+        let cell = Datatype::resized(0, self.cell_bytes as i64, &value).expect("valid");
+        let array = Datatype::contiguous(self.cells as u64, &cell).expect("valid");
+        let mut parts = vec![(
+            0,
+            Datatype::hvector(self.variables as u64, 1, self.value_bytes as i64, &array).expect("valid"),
+        )];
+        if self.skipped > 0 {
+            parts = self.cut(&value, &array);
+        }
+        let (places, types): (Vec<i64>, Vec<Datatype>) = parts.into_iter().unzip();
+        let tree = Datatype::structure(&vec![1; types.len()], &places, &types).expect("valid");
+        let run = (self.cells * self.value_bytes) as u64;
+        let file =
+            Datatype::hvector(self.variables as u64, run, self.array_bytes as i64, &byte).expect("valid");
+        let tiled = |datatype: &Datatype| Tiled::new(datatype.layout().clone(), 1).expect("small");
+        let bytes = (self.all_bytes() - self.omitted - self.skipped) as u64;
+        // SAFETY: all places lie in `memory`, which outlives the access in every caller.
+        let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled(&tree)) };
+        Access::new(self.displacement as u64, &tiled(&file), self.skipped as u64, user, bytes)
+            .expect("small offsets")
+    }
+
+    /// Memory without the values that are skipped: the rest of the variable in which the access begins, and the other variables.
+    fn cut(&self, value: &Datatype, array: &Datatype) -> Vec<(i64, Datatype)> {
+        let first_value = self.skipped / self.value_bytes;
+        let (variable, cell) = (first_value / self.cells, first_value % self.cells);
+        let rest =
+            Datatype::hvector((self.cells - cell) as u64, 1, self.cell_bytes as i64, value).expect("valid");
+        let at = |variable: usize| (variable * self.value_bytes) as i64;
+        let mut parts = vec![(at(variable) + (cell * self.cell_bytes) as i64, rest)];
+        let others = self.variables - variable - 1;
+        if others > 0 {
+            let others = Datatype::hvector(others as u64, 1, self.value_bytes as i64, array).expect("valid");
+            parts.push((at(variable + 1), others));
+        }
+        parts
+    }
+
+    fn filled(&self, seed: usize) -> Vec<u8> {
+        (0..self.memory_bytes()).map(|at| (at * 7 + at / 251 + seed) as u8 % 100).collect()
+    }
+}
+
+fn file_of(driver: &dyn Driver, bytes: &[u8]) -> Arc<dyn DriverFile> {
+    let file = driver.open("data".as_ref(), &OpenOptions::read_write().create(true)).expect("opens");
+    file.write_all_at(0, bytes).expect("memory writes");
+    file
+}
+
+fn contents(file: &dyn DriverFile) -> Vec<u8> {
+    let mut bytes = vec![0; file.len().expect("a length") as usize];
+    assert_eq!(file.read_at(0, &mut bytes).expect("memory reads"), bytes.len());
+    bytes
+}
+
+fn run(
+    scene: &Scene,
+    file: Arc<dyn DriverFile>,
+    memory: &mut [u8],
+    direction: Direction,
+) -> (Transferred, u64) {
+    let counters = Arc::new(Counters::default());
+    let target = Target { file, isolation: Arc::new(NonAtomic), counters: counters.clone() };
+    let done = independent::run(&target, &scene.access(memory), direction);
+    (done, Counters::get(&counters.batches))
+}
+
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(100)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
+
+    #[test]
+    fn bytes_and_counts_are_those_of_the_access(scene in scenes(), cut in 0_usize..4_000_000, call in 0_u32..400) {
+        let places: Vec<(usize, usize)> = scene.places().collect();
+        let old = vec![OLD; scene.file_bytes()];
+        let driver = Arc::new(MemDriver::new());
+        let file = file_of(driver.as_ref(), &old);
+        let mut memory = scene.filled(3);
+        let mut expected = old.clone();
+        for (offset, place) in &places {
+            expected[*offset] = memory[*place];
+        }
+        let (done, _) = run(&scene, file.clone(), &mut memory, Direction::Write);
+        prop_assert!(done.error.is_none());
+        prop_assert_eq!(done.bytes, places.len() as u64);
+        prop_assert!(contents(file.as_ref()) == expected);
+
+        // The file is cut: what is behind its end is not read.
+        let kept = cut % (scene.file_bytes() + 1);
+        file.set_len(kept as u64).expect("memory is cut");
+        let mut found = scene.filled(0);
+        let (done, _) = run(&scene, file.clone(), &mut found, Direction::Read);
+        prop_assert!(done.error.is_none());
+        let inside = places.iter().take_while(|(offset, _)| *offset < kept).count();
+        prop_assert_eq!(done.bytes, inside as u64);
+        let mut image = scene.filled(0);
+        for (_, place) in &places[..inside] {
+            image[*place] = memory[*place];
+        }
+        prop_assert!(found == image);
+
+        // A write that fails has written what it says, and nothing that was not asked for.
+        let plan = FaultPlan::parse(&format!("write@{call}:nospace=1000")).expect("a plan");
+        let inner = Arc::new(MemDriver::new());
+        let after = file_of(inner.as_ref(), &old);
+        let faulty = Faulty::new(inner.clone(), plan).open("data".as_ref(), &OpenOptions::read_write()).expect("opens");
+        let (done, batches) = run(&scene, faulty, &mut memory, Direction::Write);
+        prop_assert_eq!(done.error.is_some(), u64::from(call) < batches);
+        let after = contents(after.as_ref());
+        prop_assert!(done.error.is_some() || done.bytes == places.len() as u64);
+        for (offset, place) in &places[..done.bytes as usize] {
+            prop_assert_eq!(after[*offset], memory[*place]);
+        }
+        prop_assert!(after.iter().zip(&expected).all(|(byte, new)| *byte == OLD || byte == new));
+    }
+}
+
+#[test]
+fn chunks_of_all_variables_go_together() {
+    let scene = Scene {
+        variables: 24,
+        cells: 20_480,
+        value_bytes: 8,
+        cell_bytes: 192,
+        array_bytes: 20_480 * 8 * 4,
+        displacement: 0,
+        skipped: 0,
+        omitted: 0,
+    };
+    let file = file_of(&MemDriver::new(), &vec![OLD; scene.file_bytes()]);
+    let (done, batches) = run(&scene, file, &mut scene.filled(1), Direction::Write);
+    assert!(done.error.is_none());
+    // 24 variables of 160 KiB, 8 KiB of each at a time; run by run it would be 15 windows.
+    assert_eq!(batches, 20);
+}
