@@ -29,7 +29,10 @@ pub(super) fn run(target: &Target, access: &Access, direction: Direction) -> Tra
             Packed { target, access, direction, copy, file, window, outcome: Transferred::default() };
         while packed.next_band() {}
         // The access may begin within a run, whose rest is no part of a band.
-        if packed.outcome.bytes == 0 && packed.move_to(first_run_bytes) {
+        if packed.outcome.bytes == 0
+            && packed.band_at(first_run_bytes).is_some()
+            && packed.move_to(first_run_bytes)
+        {
             while packed.next_band() {}
         }
         packed.move_to(access.bytes());
@@ -48,10 +51,15 @@ struct Packed<'a> {
 }
 
 impl Packed<'_> {
+    fn band_at(&mut self, start: u64) -> Option<Band> {
+        self.file.seek(self.access.file_start() + start);
+        Band::at(self.access, &mut self.file, start)
+    }
+
     /// Moves the next bytes of the access if they are a band. False if they are none, or not all were moved: what is behind the
     /// end of the file for one run need not be for the one before, so the rest is then moved run by run.
     fn next_band(&mut self) -> bool {
-        let Some(band) = Band::at(self.access, &mut self.file, self.outcome.bytes) else { return false };
+        let Some(band) = self.band_at(self.outcome.bytes) else { return false };
         let mut done = 0;
         while done < band.run_bytes() {
             let bytes = band.next_chunk_bytes(done, self.access.displacement_bytes());
