@@ -134,14 +134,18 @@ impl Lines {
                         seen ^= copied(read, read.len(), &mut to[..part.count]);
                     } else {
                         seen ^= looked_at(read);
-                        (0..part.count).for_each(|at| words[part.first + at * part.step] = 0);
+                        for at in 0..part.count {
+                            words[part.first + at * part.step] = 0;
+                        }
                     }
                 }
             }
             Order::List(places) => {
                 for batch in places.chunks(BATCH_LINES) {
                     seen ^= looked_at(&image[pace.after(batch.len())]);
-                    batch.iter().for_each(|at| words[*at as usize] = 0);
+                    for at in batch {
+                        words[*at as usize] = 0;
+                    }
                 }
             }
         }
