@@ -9,6 +9,8 @@
 //! * independent, list I/O: 0 bytes copied; one system call for each file run (runs that touch are one) and 1,024 memory runs;
 //!   memory for 1,024 transfers.
 //! * independent, packed: `B` bytes copied, once; one system call for each file run and 256 KiB; memory 256 KiB.
+//! * independent, a band of `g` runs whose bytes alternate in memory: `B` bytes copied, once; a system call for each run and chunk of
+//!   256 KiB / `g`, of 4 to 16 KiB; memory 256 KiB.
 //! * independent, a read through a window of `V` bytes: `B` bytes copied, once; at most `ceil(span / V)` system calls and as
 //!   many more as there are gaps of more than `V` bytes; memory `V`.
 //! * two-phase on a node with `A` aggregators and windows of `W` bytes: `B` bytes copied, once, from user memory to the
