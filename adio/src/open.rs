@@ -216,9 +216,11 @@ fn agree_on_request(
     if text_bytes == 0 {
         return Ok((channel, agreed_of(count.settle(prepared)?)));
     }
-    channel.broadcast(Rank(0), &mut text)?;
+    // A rank without memory for it still votes: the others wait for it.
+    let told = channel.broadcast(Rank(0), &mut text).map_err(Error::from);
     let text = String::from_utf8_lossy(&text);
     let prepared = request.map_or(prepared, |request| prepare(&request, context, &text));
+    let prepared = told.and_then(|()| prepared);
     let counted = ballot_of(&prepared, context, is_busy).vote(&channel, prepared)?;
     Ok((channel, agreed_of(counted)))
 }

@@ -198,6 +198,31 @@ proptest! {
     }
 }
 
+/// An error that comes when all of its batch is moved is an error all the same.
+#[test]
+fn an_error_after_all_bytes_of_a_batch_is_not_lost() {
+    let scene = Scene {
+        variables: 80,
+        cells: 9218,
+        value_bytes: 4,
+        cell_bytes: 320,
+        array_bytes: 9218 * 4 + 1000,
+        displacement: 0,
+        skipped: 0,
+        omitted: 0,
+    };
+    let driver = Arc::new(MemDriver::new());
+    let file = file_of(driver.as_ref(), &vec![OLD; scene.file_bytes()]);
+    let (_, batches) = run(&scene, file, &mut scene.filled(1), Direction::Write);
+    for call in 0..batches {
+        let plan = FaultPlan::parse(&format!("write@{call}:nospace=100000000")).expect("a plan");
+        let options = OpenOptions::read_write();
+        let faulty = Faulty::new(driver.clone(), plan).open("data".as_ref(), &options).expect("opens");
+        let (done, made) = run(&scene, faulty, &mut scene.filled(1), Direction::Write);
+        assert!(done.error.is_some() && made == call + 1, "call {call} of {batches}: {done:?}, {made}");
+    }
+}
+
 #[test]
 fn chunks_of_all_variables_go_together() {
     let scene = Scene {

@@ -257,6 +257,22 @@ fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent:
     told.way
 }
 
+/// Variables that alternate in memory: chunks of several go together.
+fn alternating() -> independent::Way {
+    let double = Datatype::named(Named::Double);
+    let (variables, cells) = (24, 20_480);
+    let array =
+        Datatype::contiguous(cells, &Datatype::resized(0, 192, &double).expect("valid")).expect("valid");
+    let memory = Datatype::hvector(variables, 1, 8, &array).expect("valid");
+    let view = Datatype::vector(variables, cells, 4 * cells as i64, &double).expect("valid");
+    let tiled = |datatype: &Datatype| Tiled::new(datatype.layout().clone(), 1).expect("small");
+    let mut bytes = vec![0_u8; 192 * cells as usize];
+    // SAFETY: as many bytes as `memory` reaches, which live longer than the access.
+    let user = unsafe { Memory::new(bytes.as_mut_ptr(), tiled(&memory)) };
+    let access = Access::new(0, &tiled(&view), 0, user, 8 * variables * cells).expect("small offsets");
+    alone(&access, Direction::Write, access.span().end)
+}
+
 /// Accesses of more than one window of each way.
 #[test]
 fn long_accesses_of_one_rank() {
@@ -277,6 +293,7 @@ fn long_accesses_of_one_rank() {
             ways.push(alone(&access, direction, access.span().end));
         }
     }
+    ways.push(alternating());
     for way in [independent::Way::List, independent::Way::Packed, independent::Way::Window] {
         assert!(ways.contains(&way), "{ways:?}");
     }

@@ -18,6 +18,8 @@ const COPY_IN_PS: u64 = 10;
 
 /// Bytes of a window of one rank: with what it is copied from or to, half of a second-level cache.
 pub const WINDOW_BYTES: u64 = 256 * 1024;
+/// Runs of the file of so many bytes, two chunks of a page each, may be moved by chunks of several runs together.
+pub const BAND_RUN_MIN_BYTES: u64 = 8192;
 /// Transfers in one batch, but for dense pieces of one rank: what a vectored call takes.
 pub const BATCH_TRANSFERS: usize = 1024;
 /// Transfers in one batch of dense pieces of one rank.

@@ -4,12 +4,14 @@
 
 use capulet_datatype::{Cursor, Run};
 
+use capulet_plan::way::BAND_RUN_MIN_BYTES;
+
 use super::WINDOW_BYTES;
 use crate::access::Access;
 
 /// Runs of a band, so that a chunk is a page at least.
 const RUNS_MAX: usize = (WINDOW_BYTES / PAGE_BYTES) as usize;
-const PAGE_BYTES: u64 = 4096;
+const PAGE_BYTES: u64 = BAND_RUN_MIN_BYTES / 2;
 /// The lines of memory of a chunk of so many small pieces stay in a second-level cache.
 const CHUNK_MAX_BYTES: u64 = 16 * 1024;
 /// Bytes of runs that follow each other lie in the same lines of memory if they are no further apart.
@@ -45,6 +47,9 @@ impl Band {
         }
         let memory = access.memory().tiled();
         let Run { offset, len: run_bytes } = file.next_run(access.bytes() - start)?;
+        if run_bytes < BAND_RUN_MIN_BYTES {
+            return None;
+        }
         let mut offsets = vec![offset];
         let mut place = memory.offset_of(start);
         while offsets.len() < RUNS_MAX {

@@ -68,7 +68,7 @@ impl Packed<'_> {
             let moved = self.move_parts(&parts, bytes);
             Counters::add(&self.target.counters.copied_bytes, moved);
             self.outcome.bytes = band.prefix(done, bytes, moved);
-            if moved < wanted {
+            if moved < wanted || self.outcome.error.is_some() {
                 return false;
             }
             done += bytes;
@@ -150,7 +150,7 @@ impl Packed<'_> {
             }
             let done = self.submit(transfers);
             moved += done;
-            if done < placed - first {
+            if done < placed - first || self.outcome.error.is_some() {
                 return moved;
             }
         }

@@ -1,7 +1,7 @@
 //! One rank by itself.
 
 use super::{Alone, Count, Part};
-use crate::way::{self, BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, WINDOW_BYTES};
+use crate::way::{self, BAND_RUN_MIN_BYTES, BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, WINDOW_BYTES};
 use crate::{Direction, FileSide, Way};
 
 /// Windows of one rank that are gone through one by one; of more the number is bounded.
@@ -16,6 +16,10 @@ pub(super) fn outline(part: &Part, direction: Direction) -> Alone {
     }
     let (pieces, batches) = match way {
         Way::List => listed(side.run_count(), part.memory_runs),
+        Way::Packed if may_have_bands(side) => {
+            let (pieces, batches) = packed(side);
+            with_bands(side, pieces, batches)
+        }
         Way::Packed => packed(side),
         Way::Window => windows(side),
     };
@@ -59,6 +63,30 @@ fn packed(side: &FileSide) -> (Count, Count) {
         batches = Count { least: batches.least + more.least, most: batches.most + more.most };
     }
     (Count::exactly(pieces), batches)
+}
+
+/// Whether two runs are so long that their bytes may go by chunks of both, if they alternate in memory.
+fn may_have_bands(side: &FileSide) -> bool {
+    const STEP_BYTES: u64 = BAND_RUN_MIN_BYTES / 2;
+    if !side.is_monotone() || side.run_count() < 2 || side.bytes() > WINDOWS_MAX * STEP_BYTES {
+        return side.is_monotone() && side.run_count() >= 2;
+    }
+    // In a run of two steps there are two places a step apart.
+    let places = (0..side.bytes() / STEP_BYTES).map(|step| side.offset_of(step * STEP_BYTES));
+    let is_long = |(at, next): (u64, u64)| next - at == STEP_BYTES;
+    places.clone().zip(places.skip(1)).any(is_long)
+}
+
+/// What memory is like is not known here: run by run, or a page or more of each of several runs at a time, beside what begins or
+/// ends a run.
+fn with_bands(side: &FileSide, pieces: Count, batches: Count) -> (Count, Count) {
+    let chunks =
+        side.bytes().div_ceil(BAND_RUN_MIN_BYTES / 2).saturating_add(side.run_count().saturating_mul(2));
+    let least = side.bytes().div_ceil(WINDOW_BYTES).min(batches.least);
+    (
+        Count { least: side.run_count().min(pieces.least), most: pieces.most.saturating_add(chunks) },
+        Count { least, most: batches.most.saturating_add(chunks) },
+    )
 }
 
 /// A window begins with the first byte that is asked for and was not in the last.
