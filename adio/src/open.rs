@@ -220,7 +220,7 @@ fn agree_on_request(
     let told = channel.broadcast(Rank(0), &mut text).map_err(Error::from);
     let text = String::from_utf8_lossy(&text);
     let prepared = request.map_or(prepared, |request| prepare(&request, context, &text));
-    let prepared = told.and_then(|()| prepared);
+    let prepared = told.and(prepared);
     let counted = ballot_of(&prepared, context, is_busy).vote(&channel, prepared)?;
     Ok((channel, agreed_of(counted)))
 }
