@@ -3,6 +3,7 @@
 //! are still in the cache when the next run needs them.
 
 use capulet_datatype::{Cursor, Run};
+use capulet_drivers::Direction;
 
 use capulet_plan::way::BAND_RUN_MIN_BYTES;
 
@@ -41,7 +42,10 @@ pub(super) struct Part {
 impl Band {
     /// The band that begins at byte `start` of the access, where `file` is; `None` if its runs are better moved one after the
     /// other. Leaves the cursor somewhere behind.
-    pub(super) fn at(access: &Access, file: &mut Cursor, start: u64) -> Option<Self> {
+    ///
+    /// Chunks end with pages of the first run. Runs of a write lie alike in their pages, or each chunk would write parts of two
+    /// pages, which the system may have to read first.
+    pub(super) fn at(access: &Access, direction: Direction, file: &mut Cursor, start: u64) -> Option<Self> {
         if !access.is_monotone() {
             return None;
         }
@@ -62,7 +66,8 @@ impl Band {
                 break;
             }
             let run = file.next_run(access.bytes() - next)?;
-            if run.len != run_bytes {
+            let lies_alike = (run.offset - offset) % PAGE_BYTES as i64 == 0;
+            if run.len != run_bytes || (direction == Direction::Write && !lies_alike) {
                 break;
             }
             offsets.push(run.offset);
@@ -132,7 +137,21 @@ mod tests {
     fn band(access: &Access, start: u64) -> Option<Band> {
         let mut file = Cursor::new(access.file().clone());
         file.seek(access.file_start() + start);
-        Band::at(access, &mut file, start)
+        Band::at(access, Direction::Read, &mut file, start)
+    }
+
+    #[test]
+    fn pages_are_written_once() {
+        let alike = access(24, 20_480, 24);
+        let apart = access(24, 20_000, 24);
+        for (access, direction, is_band) in [
+            (&alike, Direction::Write, true),
+            (&apart, Direction::Write, false),
+            (&apart, Direction::Read, true),
+        ] {
+            let mut file = Cursor::new(access.file().clone());
+            assert_eq!(Band::at(access, direction, &mut file, 0).is_some(), is_band, "{direction:?}");
+        }
     }
 
     #[test]

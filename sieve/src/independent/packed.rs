@@ -53,7 +53,7 @@ struct Packed<'a> {
 impl Packed<'_> {
     fn band_at(&mut self, start: u64) -> Option<Band> {
         self.file.seek(self.access.file_start() + start);
-        Band::at(self.access, &mut self.file, start)
+        Band::at(self.access, self.direction, &mut self.file, start)
     }
 
     /// Moves the next bytes of the access if they are a band. False if they are none, or not all were moved: what is behind the
