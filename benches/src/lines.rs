@@ -8,11 +8,11 @@ use std::ops::{ControlFlow, Range};
 use capulet_datatype::{Cursor, Tiled};
 
 use crate::hand::natively;
+use crate::stage::LINE_BYTES;
 
 /// Where data is touched in a line: numbers of 4 bytes each.
 type Word = u32;
 
-const LINE_BYTES: usize = 64;
 const LINE_WORDS: usize = LINE_BYTES / size_of::<Word>();
 
 type Line = [u64; LINE_BYTES / size_of::<u64>()];

@@ -2,7 +2,8 @@
 
 use crate::random::Random;
 
-const LINE_BYTES: usize = 64;
+/// Bytes of a cache line.
+pub(crate) const LINE_BYTES: usize = 64;
 
 /// Bytes that begin at a cache line.
 #[derive(Debug)]

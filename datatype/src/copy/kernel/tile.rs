@@ -15,7 +15,7 @@ const TILE_BLOCKS_MAX: u64 = 8;
 /// Nests of less bytes are not worth it: they stay in a cache in any order.
 const TOTAL_MIN_BYTES: u64 = 2 << 10;
 /// Blocks of a line share it.
-const LINE_BYTES: u64 = 64;
+pub(super) const LINE_BYTES: u64 = 64;
 
 /// Whether tiles pay for a nest of `p`, the dimension of the smallest stride in the source, and `q`, that in the target.
 pub(super) fn pays(block: u64, p: &NestDim, q: &NestDim) -> bool {

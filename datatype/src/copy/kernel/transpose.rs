@@ -1,6 +1,7 @@
 //! Squares of units transposed in registers: a line of every row is read, and a line of every column written, at once.
 
 use super::super::nest::NestDim;
+use super::tile::LINE_BYTES;
 
 /// A register of units, two of which can be mixed.
 pub(super) trait Square<const L: usize> {
@@ -25,7 +26,6 @@ const SQUARES_ABREAST: usize = 4;
 /// Bytes after which lines fall into the same set of the first cache again, and how many lines of a set stay there, of 8 to
 /// 12 ways. With 16 rows of the target in one set, 4 x 4 squares of 16 bytes were moved at 15 GB/s, with 8 rows at 37.
 const SETS_BYTES: u64 = 4096;
-const LINE_BYTES: u64 = 64;
 const WAYS: u64 = 8;
 
 /// How many squares of `side` units can be abreast so that the lines of the target, `stride` bytes apart, stay in the cache

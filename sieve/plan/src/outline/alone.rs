@@ -68,8 +68,11 @@ fn packed(side: &FileSide) -> (Count, Count) {
 /// Whether two runs are so long that their bytes may go by chunks of both, if they alternate in memory.
 fn may_have_bands(side: &FileSide) -> bool {
     const STEP_BYTES: u64 = BAND_RUN_MIN_BYTES / 2;
-    if !side.is_monotone() || side.run_count() < 2 || side.bytes() > WINDOWS_MAX * STEP_BYTES {
-        return side.is_monotone() && side.run_count() >= 2;
+    if !side.is_monotone() || side.run_count() < 2 {
+        return false;
+    }
+    if side.bytes() > WINDOWS_MAX * STEP_BYTES {
+        return true;
     }
     // In a run of two steps there are two places a step apart.
     let places = (0..side.bytes() / STEP_BYTES).map(|step| side.offset_of(step * STEP_BYTES));
