@@ -151,6 +151,11 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
+    fn ask_to_read(source: *const u8) {
+        x86::ask_to_read(source);
+    }
+
+    #[inline(always)]
     fn ask_to_write(target: *mut u8) {
         x86::ask_to_write(target);
     }

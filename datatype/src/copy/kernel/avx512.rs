@@ -242,7 +242,7 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn scatter_word<const U: usize>(source: *const u8, target: *mut u8, word: u64) -> bool {
+    unsafe fn scatter_word<const U: usize, const ROOM: bool>(source: *const u8, target: *mut u8, word: u64) -> bool {
         let mut from = source;
         for step in 0..U {
             // SAFETY: a masked load reads as many units as the mask has bits, and only these lanes are stored. Fetching ahead is
@@ -251,18 +251,14 @@ impl Isa for Avx512 {
                 _mm_prefetch::<_MM_HINT_T0>(target.wrapping_add(64 * step + AHEAD_BYTES).cast::<i8>());
                 if U == 4 {
                     let mask = (word >> (16 * step)) as __mmask16;
-                    let units = _mm512_maskz_expand_epi32(
-                        mask,
-                        _mm512_maskz_loadu_epi32(_bzhi_u32(!0, mask.count_ones()) as __mmask16, from.cast()),
-                    );
+                    let taken = if ROOM { !0 } else { _bzhi_u32(!0, mask.count_ones()) as __mmask16 };
+                    let units = _mm512_maskz_expand_epi32(mask, Lanes4::load_masked(from, taken));
                     _mm512_mask_storeu_epi32(target.wrapping_add(64 * step).cast(), mask, units);
                     from = from.wrapping_add(mask.count_ones() as usize * U);
                 } else {
                     let mask = (word >> (8 * step)) as __mmask8;
-                    let units = _mm512_maskz_expand_epi64(
-                        mask,
-                        _mm512_maskz_loadu_epi64(_bzhi_u32(!0, mask.count_ones()) as __mmask8, from.cast()),
-                    );
+                    let taken = if ROOM { !0 } else { _bzhi_u32(!0, mask.count_ones()) as __mmask8 };
+                    let units = _mm512_maskz_expand_epi64(mask, Lanes8::load_masked(from, taken));
                     _mm512_mask_storeu_epi64(target.wrapping_add(64 * step).cast(), mask, units);
                     from = from.wrapping_add(mask.count_ones() as usize * U);
                 }
@@ -282,6 +278,11 @@ impl Isa for Avx512 {
     unsafe fn move_string(source: *const u8, target: *mut u8, bytes: usize) {
         // SAFETY: the caller's promise; every processor of the architecture has the instruction.
         unsafe { x86::move_string(source, target, bytes) };
+    }
+
+    #[inline(always)]
+    fn ask_to_read(source: *const u8) {
+        x86::ask_to_read(source);
     }
 
     #[inline(always)]

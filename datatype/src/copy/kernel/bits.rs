@@ -133,7 +133,14 @@ unsafe fn scatter_units<I: Isa, const U: usize>(source: *const u8, target: *mut 
         let (from, to) = (source.wrapping_add(done as usize * U), target_at(target, offset));
         // SAFETY: the caller promises the units of the set bits in the target, and as many in a row in the source.
         unsafe {
-            if !is_scattered_singly::<U>(word) && I::scatter_word::<U>(from, to, word) {
+            let is_done = if is_scattered_singly::<U>(word) {
+                false
+            } else if bits.count - done >= 64 {
+                I::scatter_word::<U, true>(from, to, word)
+            } else {
+                I::scatter_word::<U, false>(from, to, word)
+            };
+            if is_done {
                 return;
             }
             for_each_bit(word, |bit, number| {

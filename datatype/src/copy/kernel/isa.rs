@@ -78,10 +78,10 @@ pub(super) trait Isa {
     /// Consecutive units of `U` bytes to those of the set bits of one word.
     ///
     /// # Safety
-    /// As many units as there are set bits must be readable at `source`, and writable at the places of the bits from
-    /// `target` on, where nothing else may be written.
+    /// As many units as there are set bits must be readable at `source`, or 64 if there is `ROOM`, and writable at the places of
+    /// the bits from `target` on, where nothing else may be written.
     #[inline(always)]
-    unsafe fn scatter_word<const U: usize>(_source: *const u8, _target: *mut u8, _word: u64) -> bool {
+    unsafe fn scatter_word<const U: usize, const ROOM: bool>(_source: *const u8, _target: *mut u8, _word: u64) -> bool {
         false
     }
 
@@ -103,6 +103,10 @@ pub(super) trait Isa {
         // SAFETY: the caller's promise.
         unsafe { source.copy_to_nonoverlapping(target, bytes) };
     }
+
+    /// Asks for the line of `source`, to be read.
+    #[inline(always)]
+    fn ask_to_read(_source: *const u8) {}
 
     /// Asks for the line of `target`, to be written.
     #[inline(always)]

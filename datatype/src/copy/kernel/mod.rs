@@ -7,6 +7,7 @@
 // A file of intrinsics is written in them.
 #![allow(clippy::wildcard_imports)]
 
+mod ahead;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::super::nest::NestDim;
 use super::fixed::{LONG_BYTES, Mover};
 use super::isa::Isa;
-use super::target_at;
+use super::{ahead, source_at, target_at};
 
 /// Rows shorter than this many units are copied by plain moves.
 const UNITS_MIN: usize = 8;
@@ -79,21 +79,6 @@ impl<I: Isa> Mover for StringMove<I> {
     }
 }
 
-/// The strides, in bytes, of unpacked rows of at least so many whose lines are asked for ahead, so many units before they are
-/// moved: single units in so many pages that no cache holds what tells where they are. 8-byte units 2 KiB apart in 128 MiB:
-/// 1.29 GB/s with it and 1.18 without. Strides of 512 bytes lose a tenth by it, those of 4 KiB gain nothing; packing gains
-/// nothing.
-const SCATTERED_STRIDES: Range<u64> = 1 << 10..4 << 10;
-const SCATTERED_MIN_BYTES: u64 = 64 << 20;
-const SCATTERED_AHEAD: usize = 64;
-
-/// Whether the lines of a row are asked for ahead.
-#[inline(always)]
-fn is_scattered(n: usize, stride: i64) -> bool {
-    let stride = stride.unsigned_abs();
-    SCATTERED_STRIDES.contains(&stride) && (n as u64).saturating_mul(stride) >= SCATTERED_MIN_BYTES
-}
-
 /// Strides, in bytes, at which blocks of 12 bytes are unpacked by one store under a mask rather than by two plain ones: what may
 /// wait for its line is twice as many blocks. 128 bytes apart in 2 MB a block took 0.8 ns by two stores and 0.65 by one, in
 /// the second-level cache 0.65 and 0.35. Places a multiple of 512 bytes apart share few sets of the first level: 0.9 and 2.9.
@@ -123,8 +108,24 @@ pub(super) unsafe fn rows<I: Isa, M: Mover>(
     // SAFETY: every row is a part of the nest that the caller promises, with the strides of its innermost dimension.
     unsafe {
         if inner.target == bytes as i64 {
-            each_row(source, target, outer, |s, t| pack_row(mover, s, t, n, inner.source));
+            let ahead = ahead::reads(bytes, dims);
+            if ahead == 0 {
+                return each_row(source, target, outer, |s, t| pack_row(mover, s, t, n, inner.source));
+            }
+            each_row(source, target, outer, |s, t| {
+                let place = |i: usize| source_at(s, inner.source.wrapping_mul(i as i64));
+                let block = |i: usize| mover.copy(place(i), t.add(i * bytes));
+                ahead::each(n, ahead, |i| I::ask_to_read(place(i)), block);
+            });
         } else if inner.source == bytes as i64 {
+            let ahead = ahead::writes(bytes, dims);
+            if ahead > 0 {
+                return each_row(source, target, outer, |s, t| {
+                    let place = |i: usize| target_at(t, inner.target.wrapping_mul(i as i64));
+                    let block = |i: usize| mover.copy(s.add(i * bytes), place(i));
+                    ahead::each(n, ahead, |i| I::ask_to_write(place(i)), block);
+                });
+            }
             each_row(source, target, outer, |s, t| {
                 let is_one_store = bytes == 12 && takes_one_store(t, inner.target);
                 let done = if is_one_store { I::unpack_12(s, t, n, inner.target) } else { 0 };
@@ -154,59 +155,28 @@ pub(super) unsafe fn unit_rows<I: Isa, M: Mover, const U: usize>(
         let units = outer.iter().fold(inner.n, |units, dim| units.saturating_mul(dim.n));
         units.saturating_mul(inner.target.unsigned_abs()) >= FAR_MIN_BYTES
     };
+    let times = |stride: i64| if n < UNITS_MIN { 0 } else { stride / unit * i64::from(stride % unit == 0) };
     // SAFETY: every row is a part of the nest that the caller promises, with the strides of its innermost dimension: `n`
     // units of `U` bytes, consecutive on the one side and 2, 3 or 4 units apart on the other.
     unsafe {
-        if n < UNITS_MIN {
-            rows::<I, M>(mover, source, target, dims);
-        } else if inner.target == unit {
-            match inner.source {
-                s if s == 2 * unit => {
-                    each_row(source, target, outer, |s, t| pack_units::<I, U, 2>(s, t, n));
-                }
-                s if s == 3 * unit => {
-                    each_row(source, target, outer, |s, t| pack_units::<I, U, 3>(s, t, n));
-                }
-                s if s == 4 * unit => {
-                    each_row(source, target, outer, |s, t| pack_units::<I, U, 4>(s, t, n));
-                }
-                stride => each_row(source, target, outer, |s, t| pack_row(mover, s, t, n, stride)),
+        match (times(inner.source), times(inner.target)) {
+            (2, 1) => each_row(source, target, outer, |s, t| pack_units::<I, U, 2>(s, t, n)),
+            (3, 1) => each_row(source, target, outer, |s, t| pack_units::<I, U, 3>(s, t, n)),
+            (4, 1) => each_row(source, target, outer, |s, t| pack_units::<I, U, 4>(s, t, n)),
+            (1, 2) => {
+                let is_far = is_far();
+                each_row(source, target, outer, |s, t| unpack_units::<I, U, 2>(s, t, n, is_far));
             }
-        } else if inner.source == unit {
-            match inner.target {
-                s if s == 2 * unit => {
-                    let is_far = is_far();
-                    each_row(source, target, outer, |s, t| unpack_units::<I, U, 2>(s, t, n, is_far));
-                }
-                s if s == 3 * unit => {
-                    let is_far = is_far();
-                    each_row(source, target, outer, |s, t| unpack_units::<I, U, 3>(s, t, n, is_far));
-                }
-                s if s == 4 * unit => {
-                    let is_far = is_far();
-                    each_row(source, target, outer, |s, t| unpack_units::<I, U, 4>(s, t, n, is_far));
-                }
-                stride if is_scattered(n, stride) => each_row(source, target, outer, |s, t| {
-                    let place = |i: usize| target_at(t, stride.wrapping_mul(i as i64));
-                    ahead(n, |i| I::ask_to_write(place(i)), |i| mover.copy(s.add(i * U), place(i)));
-                }),
-                stride => each_row(source, target, outer, |s, t| unpack_row(mover, s, t, n, stride)),
+            (1, 3) => {
+                let is_far = is_far();
+                each_row(source, target, outer, |s, t| unpack_units::<I, U, 3>(s, t, n, is_far));
             }
-        } else {
-            each_row(source, target, outer, |s, t| exchange_row(mover, s, t, inner));
+            (1, 4) => {
+                let is_far = is_far();
+                each_row(source, target, outer, |s, t| unpack_units::<I, U, 4>(s, t, n, is_far));
+            }
+            _ => rows::<I, M>(mover, source, target, dims),
         }
-    }
-}
-
-/// Moves all units of a row, each of which was asked for some units before; none behind the row is asked for: it may be
-/// another core's.
-#[inline(always)]
-fn ahead(n: usize, ask: impl Fn(usize), unit: impl Fn(usize)) {
-    for i in 0..n {
-        if i + SCATTERED_AHEAD < n {
-            ask(i + SCATTERED_AHEAD);
-        }
-        unit(i);
     }
 }
 

@@ -1,10 +1,17 @@
 //! Instructions of x86 processors that no library has as functions.
 
 use std::arch::asm;
-use std::arch::x86_64::__cpuid_count;
+use std::arch::x86_64::{__cpuid_count, _MM_HINT_T0, _mm_prefetch};
 use std::sync::OnceLock;
 
 use super::isa::Strings;
+
+/// Asks for the line of `source`, to be read.
+#[inline(always)]
+pub(super) fn ask_to_read(source: *const u8) {
+    // SAFETY: a hint, which touches nothing and does not fault, whatever the address.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(source.cast()) };
+}
 
 /// Asks for the line of `target`, to be written: a store under a mask that has to wait for its line costs several times
 /// one that does not. The hint of the standard library to this end is compiled to one for reading.
