@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use super::super::nest::NestDim;
+use super::rows::span_bytes;
 
 /// Longest block, in bytes.
 const BLOCK_MAX_BYTES: usize = 16;
@@ -47,7 +48,7 @@ pub(super) fn reads(block: usize, dims: &[NestDim; 3]) -> Distance {
     if block > BLOCK_MAX_BYTES || !FROM_MEMORY.contains(&stride) {
         return NONE;
     }
-    match span(dims, stride) {
+    match span_bytes(dims, stride as i64) {
         PAST_THIRD_LEVEL_BYTES.. if !stride.is_multiple_of(PAGE_BYTES) => LONG,
         PAST_SECOND_LEVEL_BYTES.. if CLOSE.contains(&stride) => LONG,
         EVERY_OTHER_LINE_MIN_BYTES.. if EVERY_OTHER_LINE.contains(&stride) => SHORT,
@@ -62,18 +63,12 @@ pub(super) fn writes(block: usize, dims: &[NestDim; 3]) -> Distance {
     if block > BLOCK_MAX_BYTES || !(CLOSE.contains(&stride) || SCATTERED.contains(&stride)) {
         return NONE;
     }
-    match span(dims, stride) {
+    match span_bytes(dims, stride as i64) {
         SCATTERED_MIN_BYTES.. => LONG,
         PAST_THIRD_LEVEL_BYTES.. if CLOSE.contains(&stride) => LONG,
         EVERY_OTHER_LINE_MIN_BYTES.. if EVERY_OTHER_LINE.contains(&stride) => SHORT,
         _ => NONE,
     }
-}
-
-/// The bytes from end to end of all blocks of a nest, so far apart.
-#[inline(always)]
-fn span(dims: &[NestDim; 3], stride: u64) -> u64 {
-    dims.iter().fold(stride, |span, dim| span.saturating_mul(dim.n))
 }
 
 /// Moves blocks `0..n` of a row in turn, after asking for each of them so many blocks before; never for one behind the row, which

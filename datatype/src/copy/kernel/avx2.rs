@@ -104,13 +104,18 @@ lanes!(Lanes8, 8, mask8, _mm256_maskload_epi64, _mm256_maskstore_epi64, |lanes, 
 
 impl Isa for Avx2 {
     #[inline(always)]
-    unsafe fn pack<const U: usize, const K: usize>(source: *const u8, target: *mut u8, n: usize) -> usize {
+    unsafe fn pack<const U: usize, const K: usize>(
+        source: *const u8,
+        target: *mut u8,
+        n: usize,
+        is_far: bool,
+    ) -> usize {
         // SAFETY: the caller's promise; the lanes are those of the unit.
         unsafe {
             if U == 4 {
-                strided::pack::<Lanes4, 8, K>(source, target, n);
+                strided::pack::<Lanes4, 8, K>(source, target, n, is_far);
             } else {
-                strided::pack::<Lanes8, 4, K>(source, target, n);
+                strided::pack::<Lanes8, 4, K>(source, target, n, is_far);
             }
         }
         n

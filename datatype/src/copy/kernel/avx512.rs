@@ -6,7 +6,7 @@ use super::super::nest::NestDim;
 use super::isa::{Isa, Strings};
 use super::strided::{self, Lanes};
 use super::transpose::{self, Square};
-use super::x86;
+use super::{near, x86};
 
 /// Whether the processor has the instructions.
 pub(super) fn is_available() -> bool {
@@ -172,13 +172,18 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn pack<const U: usize, const K: usize>(source: *const u8, target: *mut u8, n: usize) -> usize {
+    unsafe fn pack<const U: usize, const K: usize>(
+        source: *const u8,
+        target: *mut u8,
+        n: usize,
+        is_far: bool,
+    ) -> usize {
         // SAFETY: the caller's promise; the lanes are those of the unit.
         unsafe {
             if U == 4 {
-                strided::pack::<Lanes4, 16, K>(source, target, n);
+                strided::pack::<Lanes4, 16, K>(source, target, n, is_far);
             } else {
-                strided::pack::<Lanes8, 8, K>(source, target, n);
+                strided::pack::<Lanes8, 8, K>(source, target, n, is_far);
             }
         }
         n
@@ -203,6 +208,30 @@ impl Isa for Avx512 {
             }
         }
         n
+    }
+
+    #[inline(always)]
+    unsafe fn pack_near(from: (*const u8, i64), target: *mut u8, block: usize, n: usize) -> usize {
+        #[inline(never)]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,popcnt")]
+        unsafe fn pack(from: (*const u8, i64), target: *mut u8, block: usize, n: usize) -> usize {
+            // SAFETY: the caller's promise; the lanes are those of the units.
+            unsafe { near::pack::<Lanes4, 16>(from, target, block, n) }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { pack(from, target, block, n) }
+    }
+
+    #[inline(always)]
+    unsafe fn unpack_near(source: *const u8, to: (*mut u8, i64), block: usize, n: usize, is_far: bool) -> usize {
+        #[inline(never)]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,popcnt")]
+        unsafe fn unpack(source: *const u8, to: (*mut u8, i64), block: usize, n: usize, is_far: bool) -> usize {
+            // SAFETY: the caller's promise; the lanes are those of the units.
+            unsafe { near::unpack::<Lanes4, 16>(source, to, block, n, is_far) }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { unpack(source, to, block, n, is_far) }
     }
 
     #[inline(always)]

@@ -16,12 +16,18 @@ pub(super) struct Strings {
 
 /// An instruction set.
 pub(super) trait Isa {
-    /// Units of `U` bytes, `K` units apart, to consecutive ones.
+    /// Units of `U` bytes, `K` units apart, to consecutive ones. `is_far` tells that most of the source is not expected in a
+    /// cache of the core.
     ///
     /// # Safety
     /// `n` units must be readable from `source` on, `K * U` bytes apart, and `n * U` bytes writable at `target`.
     #[inline(always)]
-    unsafe fn pack<const U: usize, const K: usize>(_source: *const u8, _target: *mut u8, _n: usize) -> usize {
+    unsafe fn pack<const U: usize, const K: usize>(
+        _source: *const u8,
+        _target: *mut u8,
+        _n: usize,
+        _is_far: bool,
+    ) -> usize {
         0
     }
 
@@ -33,6 +39,30 @@ pub(super) trait Isa {
     unsafe fn unpack<const U: usize, const K: usize>(
         _source: *const u8,
         _target: *mut u8,
+        _n: usize,
+        _is_far: bool,
+    ) -> usize {
+        0
+    }
+
+    /// The first blocks of `block` bytes of a row, a few units of 4 bytes apart, to consecutive ones; the stride is in bytes.
+    ///
+    /// # Safety
+    /// `n` blocks must be readable in the source, so far apart, and writable one after the other in the target.
+    #[inline(always)]
+    unsafe fn pack_near(_from: (*const u8, i64), _target: *mut u8, _block: usize, _n: usize) -> usize {
+        0
+    }
+
+    /// The reverse of [`Isa::pack_near`]. `is_far` is as for [`Isa::unpack`].
+    ///
+    /// # Safety
+    /// As [`Isa::pack_near`], with the sides exchanged. The bytes between the blocks of the target must not be written.
+    #[inline(always)]
+    unsafe fn unpack_near(
+        _source: *const u8,
+        _to: (*mut u8, i64),
+        _block: usize,
         _n: usize,
         _is_far: bool,
     ) -> usize {

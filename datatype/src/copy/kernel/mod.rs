@@ -17,6 +17,8 @@ mod fixed;
 mod index;
 mod isa;
 mod level;
+#[cfg(target_arch = "x86_64")]
+mod near;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod rows;

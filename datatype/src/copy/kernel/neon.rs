@@ -25,7 +25,12 @@ const fn bytes_of_units(unit: usize, k: usize) -> [u8; REGISTER] {
 
 impl Isa for Neon {
     #[inline(always)]
-    unsafe fn pack<const U: usize, const K: usize>(source: *const u8, target: *mut u8, n: usize) -> usize {
+    unsafe fn pack<const U: usize, const K: usize>(
+        source: *const u8,
+        target: *mut u8,
+        n: usize,
+        _is_far: bool,
+    ) -> usize {
         let units = REGISTER / U;
         let table = const { bytes_of_units(U, K) };
         let mut i = 0;

@@ -14,6 +14,8 @@ const UNITS_MIN: usize = 8;
 /// Targets of more bytes than a second-level cache has (1 or 2 MiB) are taken for far. Those that are in the third level
 /// after all lose a tenth by it, others gain as much again.
 const FAR_MIN_BYTES: u64 = 1 << 20;
+/// Sources are read ahead well enough by the processor until more is to come.
+const FAR_SOURCE_MIN_BYTES: u64 = 12 << 20;
 
 /// Longest row, in bytes, that is copied by a loop where the next row begins close behind it.
 const NEAR_ROW_MAX_BYTES: usize = 2 << 10;
@@ -26,7 +28,7 @@ const SPREAD: usize = 8;
 /// loop and 17 by the library), and the better one where it is far: 34 to 60 GB/s by a loop and 53 to 62 by the library.
 #[inline(always)]
 pub(super) fn loop_max_bytes<I: Isa>(block: u64, inner: &NestDim) -> usize {
-    if is_near(block, inner) { I::LOOP_MAX_BYTES.min(NEAR_ROW_MAX_BYTES) } else { LONG_BYTES }
+    if are_near(block, inner) { I::LOOP_MAX_BYTES.min(NEAR_ROW_MAX_BYTES) } else { LONG_BYTES }
 }
 
 /// Rows that the instruction for strings copies better than loops and the C library do, which are those of at least so many
@@ -41,7 +43,7 @@ const STRING_END_BYTES: u64 = 16 << 10;
 /// Whether blocks of a row are copied by the instruction for strings.
 #[inline(always)]
 pub(super) fn are_strings<I: Isa>(block: u64, inner: &NestDim) -> bool {
-    let least = match is_near(block, inner) {
+    let least = match are_near(block, inner) {
         true => STRING_NEAR_BYTES,
         false if inner.source == block as i64 => STRING_FAR_TARGET_BYTES,
         false => STRING_END_BYTES,
@@ -51,7 +53,7 @@ pub(super) fn are_strings<I: Isa>(block: u64, inner: &NestDim) -> bool {
 
 /// Whether the next block of a row begins close behind one, on both sides.
 #[inline(always)]
-fn is_near(block: u64, inner: &NestDim) -> bool {
+fn are_near(block: u64, inner: &NestDim) -> bool {
     inner.source.unsigned_abs().max(inner.target.unsigned_abs()) < block.saturating_mul(2)
 }
 
@@ -94,6 +96,22 @@ fn takes_one_store(target: *mut u8, stride: i64) -> bool {
     keeps_place && ONE_STORE_STRIDES.contains(&stride) && stride % FEW_SETS_BYTES != 0
 }
 
+/// The bytes from end to end of all blocks of a nest, whose strides on one side begin with this one.
+#[inline(always)]
+pub(super) fn span_bytes(dims: &[NestDim; 3], stride: i64) -> u64 {
+    dims.iter().fold(stride.unsigned_abs(), |span, dim| span.saturating_mul(dim.n))
+}
+
+/// Rows of at least so many blocks of a few units, so far apart at most, are left to registers, where these gain: shorter ones do
+/// not repay what is made when a row begins.
+const REGISTER_ROW_MIN: usize = 512;
+const REGISTER_STRIDE_MAX_BYTES: i64 = 64;
+
+#[inline(always)]
+fn is_near(block: usize, stride: i64, n: usize) -> bool {
+    (8..32).contains(&block) && (block as i64..=REGISTER_STRIDE_MAX_BYTES).contains(&stride) && n >= REGISTER_ROW_MIN
+}
+
 /// # Safety
 /// As [`super::nest_at`] and blocks of `mover.bytes()` bytes.
 #[inline(always)]
@@ -110,7 +128,11 @@ pub(super) unsafe fn rows<I: Isa, M: Mover>(
         if inner.target == bytes as i64 {
             let ahead = ahead::reads(bytes, dims);
             if ahead == 0 {
-                return each_row(source, target, outer, |s, t| pack_row(mover, s, t, n, inner.source));
+                return each_row(source, target, outer, |s, t| {
+                    let done = if is_near(bytes, inner.source, n) { I::pack_near((s, inner.source), t, bytes, n) } else { 0 };
+                    let rest = source_at(s, inner.source.wrapping_mul(done as i64));
+                    pack_row(mover, rest, t.add(done * bytes), n - done, inner.source);
+                });
             }
             each_row(source, target, outer, |s, t| {
                 let place = |i: usize| source_at(s, inner.source.wrapping_mul(i as i64));
@@ -126,9 +148,16 @@ pub(super) unsafe fn rows<I: Isa, M: Mover>(
                     ahead::each(n, ahead, |i| I::ask_to_write(place(i)), block);
                 });
             }
+            let is_far = span_bytes(dims, inner.target) >= FAR_MIN_BYTES;
             each_row(source, target, outer, |s, t| {
                 let is_one_store = bytes == 12 && takes_one_store(t, inner.target);
-                let done = if is_one_store { I::unpack_12(s, t, n, inner.target) } else { 0 };
+                let done = if is_near(bytes, inner.target, n) {
+                    I::unpack_near(s, (t, inner.target), bytes, n, is_far)
+                } else if is_one_store {
+                    I::unpack_12(s, t, n, inner.target)
+                } else {
+                    0
+                };
                 let rest = target_at(t, inner.target.wrapping_mul(done as i64));
                 unpack_row(mover, s.add(done * bytes), rest, n - done, inner.target);
             });
@@ -151,28 +180,35 @@ pub(super) unsafe fn unit_rows<I: Isa, M: Mover, const U: usize>(
 ) {
     let [inner, outer @ ..] = dims;
     let (n, unit) = (inner.n as usize, U as i64);
-    let is_far = || {
-        let units = outer.iter().fold(inner.n, |units, dim| units.saturating_mul(dim.n));
-        units.saturating_mul(inner.target.unsigned_abs()) >= FAR_MIN_BYTES
-    };
+    let source_is_far = || span_bytes(dims, inner.source) >= FAR_SOURCE_MIN_BYTES;
+    let target_is_far = || span_bytes(dims, inner.target) >= FAR_MIN_BYTES;
     let times = |stride: i64| if n < UNITS_MIN { 0 } else { stride / unit * i64::from(stride % unit == 0) };
     // SAFETY: every row is a part of the nest that the caller promises, with the strides of its innermost dimension: `n`
     // units of `U` bytes, consecutive on the one side and 2, 3 or 4 units apart on the other.
     unsafe {
         match (times(inner.source), times(inner.target)) {
-            (2, 1) => each_row(source, target, outer, |s, t| pack_units::<I, U, 2>(s, t, n)),
-            (3, 1) => each_row(source, target, outer, |s, t| pack_units::<I, U, 3>(s, t, n)),
-            (4, 1) => each_row(source, target, outer, |s, t| pack_units::<I, U, 4>(s, t, n)),
+            (2, 1) => {
+                let is_far = source_is_far();
+                each_row(source, target, outer, |s, t| pack_units::<I, U, 2>(s, t, n, is_far));
+            }
+            (3, 1) => {
+                let is_far = source_is_far();
+                each_row(source, target, outer, |s, t| pack_units::<I, U, 3>(s, t, n, is_far));
+            }
+            (4, 1) => {
+                let is_far = source_is_far();
+                each_row(source, target, outer, |s, t| pack_units::<I, U, 4>(s, t, n, is_far));
+            }
             (1, 2) => {
-                let is_far = is_far();
+                let is_far = target_is_far();
                 each_row(source, target, outer, |s, t| unpack_units::<I, U, 2>(s, t, n, is_far));
             }
             (1, 3) => {
-                let is_far = is_far();
+                let is_far = target_is_far();
                 each_row(source, target, outer, |s, t| unpack_units::<I, U, 3>(s, t, n, is_far));
             }
             (1, 4) => {
-                let is_far = is_far();
+                let is_far = target_is_far();
                 each_row(source, target, outer, |s, t| unpack_units::<I, U, 4>(s, t, n, is_far));
             }
             _ => rows::<I, M>(mover, source, target, dims),
@@ -183,9 +219,14 @@ pub(super) unsafe fn unit_rows<I: Isa, M: Mover, const U: usize>(
 /// # Safety
 /// As [`Isa::pack`].
 #[inline(always)]
-unsafe fn pack_units<I: Isa, const U: usize, const K: usize>(source: *const u8, target: *mut u8, n: usize) {
+unsafe fn pack_units<I: Isa, const U: usize, const K: usize>(
+    source: *const u8,
+    target: *mut u8,
+    n: usize,
+    is_far: bool,
+) {
     // SAFETY: the caller's promise.
-    let done = unsafe { I::pack::<U, K>(source, target, n) };
+    let done = unsafe { I::pack::<U, K>(source, target, n, is_far) };
     for i in done..n {
         // SAFETY: unit `i` of both sides.
         unsafe { source.add(i * U * K).copy_to_nonoverlapping(target.add(i * U), U) };

@@ -1,5 +1,6 @@
 //! Every kernel of every level that the processor has, against a list of moves, between guard pages.
 
+mod far;
 mod lists;
 mod memory;
 mod nests;

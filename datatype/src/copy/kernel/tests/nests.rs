@@ -19,7 +19,7 @@ fn moves(block: u64, dims: &[NestDim]) -> Vec<Move> {
     all
 }
 
-fn check(arena: &mut Arena, block: u64, dims: &[NestDim], at: Placement) {
+pub(super) fn check(arena: &mut Arena, block: u64, dims: &[NestDim], at: Placement) {
     let moves = moves(block, dims);
     for (level, table) in tables() {
         let case = format!("{level:?}, blocks of {block} in {dims:?}");
@@ -149,7 +149,7 @@ fn array(block: i64, counts: &[u64], places: &[usize], gap: i64) -> Vec<NestDim>
     dims
 }
 
-fn reversed(dims: &[NestDim]) -> Vec<NestDim> {
+pub(super) fn reversed(dims: &[NestDim]) -> Vec<NestDim> {
     dims.iter().map(|d| NestDim { n: d.n, source: d.target, target: d.source }).collect()
 }
 

@@ -1,0 +1,74 @@
+//! Rows whose lines are sent for ahead, and rows that registers bring together, long enough for it.
+
+use super::super::super::nest::NestDim;
+use super::nests::{check, reversed};
+use super::{Arena, Placement};
+
+#[test]
+fn short_blocks_a_few_units_apart() {
+    let mut arena = Arena::new(1 << 16);
+    let (lengths, step, shifts): (&[u64], usize, &[i64]) =
+        if cfg!(miri) { (&[512], 61, &[0]) } else { (&[511, 512, 513, 530, 613], 1, &[0, 2]) };
+    for block in 2..=6_i64 {
+        let (mut turn, size) = (0, 4 * block);
+        for stride in (block + 1..=16).flat_map(|stride| shifts.iter().map(move |shift| 4 * stride + shift)) {
+            for &n in lengths {
+                turn = (turn + 13) % 64;
+                let dims = [NestDim { n, source: stride, target: size }];
+                for dims in [dims.to_vec(), reversed(&dims)] {
+                    check(&mut arena, size as u64, &dims, Placement::Start(turn));
+                    check(&mut arena, size as u64, &dims, Placement::End);
+                }
+            }
+            // Every place of a line.
+            for misalignment in (0..64).step_by(step) {
+                let dims = [NestDim { n: 515, source: size, target: stride }];
+                check(&mut arena, size as u64, &dims, Placement::Start(misalignment));
+            }
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "megabytes")]
+fn short_blocks_in_targets_beyond_the_caches() {
+    let mut arena = Arena::new(2 << 20);
+    for (block, stride) in [(8, 12), (12, 16), (12, 24), (20, 28)] {
+        let n = (1 << 20) / stride as u64 + 5;
+        let dims = [NestDim { n, source: block, target: stride }];
+        check(&mut arena, block as u64, &dims, Placement::Start(4));
+        check(&mut arena, block as u64, &dims, Placement::End);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "megabytes")]
+fn units_in_sources_beyond_the_caches() {
+    let mut arena = Arena::new(13 << 20);
+    for block in [4, 8] {
+        for k in [2, 3, 4] {
+            let n = (12 << 20) / (k * block) as u64 + 9;
+            let dims = [NestDim { n, source: k * block, target: block }];
+            check(&mut arena, block as u64, &dims, Placement::Start(12));
+            check(&mut arena, block as u64, &dims, Placement::End);
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "megabytes")]
+fn lines_sent_for_before_their_blocks() {
+    let mut arena = Arena::new(34 << 20);
+    let near = [(4, 128, 2100), (12, 156, 3000), (8, -132, 2100), (16, 140, 2000)];
+    let close = [(8, 256, 17_000), (8, 160, 210_000), (4, 192, 175_000)];
+    for (block, stride, n) in near.into_iter().chain(close) {
+        let dims = [NestDim { n, source: stride, target: block }];
+        // And rows as many as the distance, or fewer.
+        let part = NestDim { n: 40, ..dims[0] };
+        let rows = NestDim { n: n / 40, source: 40 * stride, target: 40 * block };
+        for dims in [dims.to_vec(), reversed(&dims), vec![part, rows], reversed(&[part, rows])] {
+            check(&mut arena, block as u64, &dims, Placement::Start(60));
+            check(&mut arena, block as u64, &dims, Placement::End);
+        }
+    }
+}
