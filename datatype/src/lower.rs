@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::arrays::{Axis, axes, darray_choice, subarray_choice};
 use crate::canon::{list, repeat, sequence, shift};
+use crate::lengths::{Form, Lengths};
 use crate::named::Named;
 use crate::piece::Piece;
 use crate::runs::{RunList, piece_of_equal_runs, piece_of_runs};
@@ -128,30 +129,42 @@ fn equal_blocks(datatype: &Datatype, block: Piece, displacements: &[i64], unit: 
 fn blocks(
     datatype: &Datatype,
     old: &Datatype,
-    blocklengths: &[u64],
+    blocklengths: &Lengths,
+    displacements: &[i64],
+    unit: i64,
+) -> Option<Piece> {
+    match blocklengths.form() {
+        Form::Equal { length, .. } => equal_blocks(datatype, block(old, *length)?, displacements, unit),
+        Form::Bytes(list) => differing_blocks(datatype, old, list, displacements, unit),
+        Form::Words(list) => differing_blocks(datatype, old, list, displacements, unit),
+        Form::Wide(list) => differing_blocks(datatype, old, list, displacements, unit),
+    }
+}
+
+/// As [`blocks`], not all of one length.
+fn differing_blocks<N: Copy + Into<u64>>(
+    datatype: &Datatype,
+    old: &Datatype,
+    blocklengths: &[N],
     displacements: &[i64],
     unit: i64,
 ) -> Option<Piece> {
     let body = body(old)?;
-    let present = || blocklengths.iter().zip(displacements).filter(|(n, _)| **n > 0);
     let place = |displacement: i64| displacement.wrapping_mul(unit);
-    let first = *blocklengths.first()?;
-    let is_dense = body.as_block().is_some_and(|bytes| i64::try_from(bytes) == Ok(old.extent()));
-    if is_dense && (first == 0 || blocklengths.iter().any(|&n| n != first)) {
+    let all = || blocklengths.iter().map(|&n| n.into()).zip(displacements);
+    if body.as_block().is_some_and(|bytes| i64::try_from(bytes) == Ok(old.extent())) {
         let (base, bytes) = (body.base, body.facts.size);
-        let runs = blocklengths
-            .iter()
-            .zip(displacements)
-            .map(|(&n, &displacement)| (place(displacement).wrapping_add(base), n.wrapping_mul(bytes)));
+        let runs = all().map(|(n, &at)| (place(at).wrapping_add(base), n.wrapping_mul(bytes)));
         return list_of_runs(datatype, blocklengths.len(), runs);
     }
-    let (&first, _) = present().next()?;
-    if present().all(|(&n, _)| n == first) {
+    let present = || all().filter(|(n, _)| *n > 0);
+    let (first, _) = present().next()?;
+    if present().all(|(n, _)| n == first) {
         let displacements: Vec<i64> = present().map(|(_, &displacement)| displacement).collect();
         return equal_blocks(datatype, repeat(body, first, old.extent())?, &displacements, unit);
     }
     let parts =
-        present().filter_map(|(&n, &at)| Some(shift(repeat(body.clone(), n, old.extent())?, place(at))));
+        present().filter_map(|(n, &at)| Some(shift(repeat(body.clone(), n, old.extent())?, place(at))));
     sequence(parts.collect())
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::bounds::{Bounds, Marks};
 use crate::layout::Layout;
+use crate::lengths::Lengths;
 use crate::named::Named;
 use crate::order::Order;
 use crate::piece::mix;
@@ -50,9 +51,9 @@ pub enum Combiner {
     /// `MPI_Type_create_hvector`; the stride counts bytes.
     Hvector { count: u64, blocklength: u64, stride_bytes: i64, old: Datatype },
     /// `MPI_Type_indexed`; displacements count extents of `old`.
-    Indexed { blocklengths: Box<[u64]>, displacements: Box<[i64]>, old: Datatype },
+    Indexed { blocklengths: Lengths, displacements: Box<[i64]>, old: Datatype },
     /// `MPI_Type_create_hindexed`; displacements count bytes.
-    Hindexed { blocklengths: Box<[u64]>, displacements_bytes: Box<[i64]>, old: Datatype },
+    Hindexed { blocklengths: Lengths, displacements_bytes: Box<[i64]>, old: Datatype },
     /// `MPI_Type_create_indexed_block`; displacements count extents of `old`.
     IndexedBlock { blocklength: u64, displacements: Box<[i64]>, old: Datatype },
     /// `MPI_Type_create_hindexed_block`; displacements count bytes.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use capulet_comm::MpiType;
-use capulet_datatype::{Combiner, Datatype};
+use capulet_datatype::{Combiner, Datatype, Lengths};
 
 use crate::abi::{MPI_Datatype, SUCCESS, export_as};
 use crate::guard::{Failure, returning};
@@ -102,10 +102,10 @@ fn constructor_of(combiner: &Combiner) -> (String, &[Datatype]) {
             (format!("hvector: {count} of {blocklength}, stride {stride_bytes} bytes"), one(old))
         }
         Combiner::Indexed { blocklengths, displacements, old } => {
-            (format!("indexed: {} at {}", list(blocklengths), list(displacements)), one(old))
+            (format!("indexed: {} at {}", lengths(blocklengths), list(displacements)), one(old))
         }
         Combiner::Hindexed { blocklengths, displacements_bytes, old } => {
-            (format!("hindexed: {} at bytes {}", list(blocklengths), list(displacements_bytes)), one(old))
+            (format!("hindexed: {} at bytes {}", lengths(blocklengths), list(displacements_bytes)), one(old))
         }
         Combiner::IndexedBlock { blocklength, displacements, old } => {
             (format!("indexed block: {blocklength} each at {}", list(displacements)), one(old))
@@ -131,11 +131,17 @@ fn constructor_of(combiner: &Combiner) -> (String, &[Datatype]) {
 
 /// The beginning of a list.
 fn list<T: std::fmt::Debug>(entries: &[T]) -> String {
-    let shown = &entries[..entries.len().min(ENTRIES_MAX)];
-    if shown.len() == entries.len() {
-        format!("{shown:?}")
-    } else {
-        format!("{shown:?} and {} more", entries.len() - shown.len())
+    shown(&entries[..entries.len().min(ENTRIES_MAX)], entries.len())
+}
+
+fn lengths(entries: &Lengths) -> String {
+    shown(&entries.iter().take(ENTRIES_MAX).collect::<Vec<_>>(), entries.len())
+}
+
+fn shown<T: std::fmt::Debug>(first: &[T], n: usize) -> String {
+    match n - first.len() {
+        0 => format!("{first:?}"),
+        more => format!("{first:?} and {more} more"),
     }
 }
 

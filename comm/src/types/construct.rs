@@ -5,7 +5,7 @@
 
 use std::ffi::c_int;
 
-use capulet_datatype::{ArrayOrder, Combiner, Distribution};
+use capulet_datatype::{ArrayOrder, Combiner, Distribution, Lengths};
 
 use crate::class::ErrorClass;
 use crate::error::{Error, Result, check};
@@ -24,6 +24,13 @@ fn number<T, N: Copy + TryInto<T> + std::fmt::Display>(number: N) -> Result<T> {
 
 fn numbers<T, N: Copy + TryInto<T> + std::fmt::Display>(list: &[N]) -> Result<Vec<T>> {
     list.iter().map(|value| number(*value)).collect()
+}
+
+fn lengths<T>(list: &Lengths) -> Result<Vec<T>>
+where
+    u64: TryInto<T>,
+{
+    list.iter().map(number).collect()
 }
 
 fn order_of(order: ArrayOrder) -> c_int {
@@ -157,8 +164,7 @@ macro_rules! convention {
             fn listed(combiner: &Combiner, old: ffi::MPI_Datatype) -> Result<OwnedType> {
                 match combiner {
                     Combiner::Indexed { blocklengths, displacements, .. } => {
-                        let (blocks, places) =
-                            (numbers::<Length, _>(blocklengths)?, numbers::<Length, _>(displacements)?);
+                        let (blocks, places) = (lengths(blocklengths)?, numbers::<Length, _>(displacements)?);
                         let count: Length = number(blocks.len())?;
                         // SAFETY: two lists of `count` entries, a valid type; writes one handle.
                         made(stringify!($indexed), |new| unsafe {
@@ -167,7 +173,7 @@ macro_rules! convention {
                     }
                     Combiner::Hindexed { blocklengths, displacements_bytes, .. } => {
                         let (blocks, places) =
-                            (numbers::<Length, _>(blocklengths)?, numbers::<Bytes, _>(displacements_bytes)?);
+                            (lengths(blocklengths)?, numbers::<Bytes, _>(displacements_bytes)?);
                         let count: Length = number(blocks.len())?;
                         // SAFETY: as above.
                         made(stringify!($hindexed), |new| unsafe {

@@ -83,10 +83,12 @@ impl Encoder {
                 self.over(old, tag::HVECTOR | bounds, |out| put_vector(out, *count, *blocklength, *stride));
             }
             Combiner::Indexed { blocklengths, displacements, old } => {
-                self.over(old, tag::INDEXED | bounds, |out| put_lists(out, displacements, blocklengths));
+                self.over(old, tag::INDEXED | bounds, |out| {
+                    put_lists(out, displacements, blocklengths.iter())
+                });
             }
             Combiner::Hindexed { blocklengths, displacements_bytes, old } => {
-                let lists = |out: &mut Vec<u8>| put_lists(out, displacements_bytes, blocklengths);
+                let lists = |out: &mut Vec<u8>| put_lists(out, displacements_bytes, blocklengths.iter());
                 self.over(old, tag::HINDEXED | bounds, lists);
             }
             Combiner::IndexedBlock { blocklength, displacements, old } => {
@@ -100,7 +102,7 @@ impl Encoder {
             Combiner::Struct { blocklengths, displacements_bytes, types } => {
                 let numbers: SmallVec<[u64; 16]> = types.iter().map(|old| self.node(old)).collect();
                 self.out.push(tag::STRUCT | bounds);
-                put_lists(&mut self.out, displacements_bytes, blocklengths);
+                put_lists(&mut self.out, displacements_bytes, blocklengths.iter().copied());
                 numbers.iter().for_each(|number| put(&mut self.out, self.nodes - number));
             }
             Combiner::Subarray { sizes, subsizes, starts, order, old } => {
@@ -160,7 +162,11 @@ fn put_vector(out: &mut Vec<u8>, count: u64, blocklength: u64, stride: i64) {
     put_signed(out, stride);
 }
 
-fn put_lists(out: &mut Vec<u8>, displacements: &[i64], blocklengths: &[u64]) {
+fn put_lists(
+    out: &mut Vec<u8>,
+    displacements: &[i64],
+    blocklengths: impl ExactSizeIterator<Item = u64> + Clone,
+) {
     put_displacements(out, displacements);
     put_values(out, blocklengths);
 }

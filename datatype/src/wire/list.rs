@@ -64,10 +64,6 @@ fn differences(list: &[i64]) -> impl Iterator<Item = i64> + Clone {
     list.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]))
 }
 
-fn values(list: &[u64]) -> impl Iterator<Item = i64> + Clone {
-    list.iter().map(|&value| value as i64)
-}
-
 /// Writes displacements: their number, the first one, and the differences.
 pub(super) fn put_displacements(out: &mut Vec<u8>, list: &[i64]) {
     put(out, list.len() as u64);
@@ -92,14 +88,15 @@ pub(super) fn put_displacements(out: &mut Vec<u8>, list: &[i64]) {
 }
 
 /// Writes as many values as the reader knows that there are.
-pub(super) fn put_values(out: &mut Vec<u8>, list: &[u64]) {
-    let Some(&first) = list.first() else { return };
-    let survey = Survey::of(values(list));
+pub(super) fn put_values(out: &mut Vec<u8>, list: impl ExactSizeIterator<Item = u64> + Clone) {
+    let Some(first) = list.clone().next() else { return };
+    let (n, values) = (list.len(), list.map(|value| value as i64));
+    let survey = Survey::of(values.clone());
     if survey.low == survey.high {
         out.push(EQUAL);
         put(out, first);
     } else {
-        put_terms(out, values(list), list.len(), survey);
+        put_terms(out, values, n, survey);
     }
 }
 
@@ -290,7 +287,7 @@ mod tests {
 
     fn value_bytes_of(list: &[u64]) -> usize {
         let mut out = Vec::new();
-        put_values(&mut out, list);
+        put_values(&mut out, list.iter().copied());
         let mut reader = Reader::new(&out, 0);
         assert_eq!(values_of(&mut reader, list.len()).as_deref(), Ok(list));
         assert_eq!(reader.left(), 0);

@@ -46,18 +46,12 @@ impl List {
             Combiner::Hvector { count, blocklength, stride_bytes, old } => {
                 self.row(*count, *blocklength, *stride_bytes, old, origin)
             }
-            Combiner::Indexed { blocklengths, displacements, old } => self.list(
-                blocklengths.iter().copied().zip(displacements.iter().copied()),
-                old.extent(),
-                old,
-                origin,
-            ),
-            Combiner::Hindexed { blocklengths, displacements_bytes, old } => self.list(
-                blocklengths.iter().copied().zip(displacements_bytes.iter().copied()),
-                1,
-                old,
-                origin,
-            ),
+            Combiner::Indexed { blocklengths, displacements, old } => {
+                self.list(blocklengths.iter().zip(displacements.iter().copied()), old.extent(), old, origin)
+            }
+            Combiner::Hindexed { blocklengths, displacements_bytes, old } => {
+                self.list(blocklengths.iter().zip(displacements_bytes.iter().copied()), 1, old, origin)
+            }
             Combiner::IndexedBlock { blocklength, displacements, old } => {
                 self.list(displacements.iter().map(|at| (*blocklength, *at)), old.extent(), old, origin)
             }

@@ -223,10 +223,22 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn unpack_near(source: *const u8, to: (*mut u8, i64), block: usize, n: usize, is_far: bool) -> usize {
+    unsafe fn unpack_near(
+        source: *const u8,
+        to: (*mut u8, i64),
+        block: usize,
+        n: usize,
+        is_far: bool,
+    ) -> usize {
         #[inline(never)]
         #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,popcnt")]
-        unsafe fn unpack(source: *const u8, to: (*mut u8, i64), block: usize, n: usize, is_far: bool) -> usize {
+        unsafe fn unpack(
+            source: *const u8,
+            to: (*mut u8, i64),
+            block: usize,
+            n: usize,
+            is_far: bool,
+        ) -> usize {
             // SAFETY: the caller's promise; the lanes are those of the units.
             unsafe { near::unpack::<Lanes4, 16>(source, to, block, n, is_far) }
         }
@@ -271,7 +283,11 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn scatter_word<const U: usize, const ROOM: bool>(source: *const u8, target: *mut u8, word: u64) -> bool {
+    unsafe fn scatter_word<const U: usize, const ROOM: bool>(
+        source: *const u8,
+        target: *mut u8,
+        word: u64,
+    ) -> bool {
         let mut from = source;
         for step in 0..U {
             // SAFETY: a masked load reads as many units as the mask has bits, and only these lanes are stored. Fetching ahead is

@@ -111,7 +111,11 @@ pub(super) trait Isa {
     /// As many units as there are set bits must be readable at `source`, or 64 if there is `ROOM`, and writable at the places of
     /// the bits from `target` on, where nothing else may be written.
     #[inline(always)]
-    unsafe fn scatter_word<const U: usize, const ROOM: bool>(_source: *const u8, _target: *mut u8, _word: u64) -> bool {
+    unsafe fn scatter_word<const U: usize, const ROOM: bool>(
+        _source: *const u8,
+        _target: *mut u8,
+        _word: u64,
+    ) -> bool {
         false
     }
 

@@ -64,7 +64,11 @@ impl<I: Copy> Step<I> {
     /// # Safety
     /// The processor must have the instructions of `L`.
     #[inline(always)]
-    unsafe fn new<L: Lanes<Index = I>>(lanes: usize, at: usize, mut from: impl FnMut() -> Option<usize>) -> Self {
+    unsafe fn new<L: Lanes<Index = I>>(
+        lanes: usize,
+        at: usize,
+        mut from: impl FnMut() -> Option<usize>,
+    ) -> Self {
         let (mut index, mut masks) = ([0; 16], [0; WINDOWS_MAX]);
         for lane in at..lanes {
             if let Some(from) = from() {

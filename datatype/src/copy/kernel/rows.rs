@@ -109,7 +109,9 @@ const REGISTER_STRIDE_MAX_BYTES: i64 = 64;
 
 #[inline(always)]
 fn is_near(block: usize, stride: i64, n: usize) -> bool {
-    (8..32).contains(&block) && (block as i64..=REGISTER_STRIDE_MAX_BYTES).contains(&stride) && n >= REGISTER_ROW_MIN
+    (8..32).contains(&block)
+        && (block as i64..=REGISTER_STRIDE_MAX_BYTES).contains(&stride)
+        && n >= REGISTER_ROW_MIN
 }
 
 /// # Safety
@@ -129,7 +131,11 @@ pub(super) unsafe fn rows<I: Isa, M: Mover>(
             let ahead = ahead::reads(bytes, dims);
             if ahead == 0 {
                 return each_row(source, target, outer, |s, t| {
-                    let done = if is_near(bytes, inner.source, n) { I::pack_near((s, inner.source), t, bytes, n) } else { 0 };
+                    let done = if is_near(bytes, inner.source, n) {
+                        I::pack_near((s, inner.source), t, bytes, n)
+                    } else {
+                        0
+                    };
                     let rest = source_at(s, inner.source.wrapping_mul(done as i64));
                     pack_row(mover, rest, t.add(done * bytes), n - done, inner.source);
                 });
