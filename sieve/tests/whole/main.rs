@@ -1,0 +1,338 @@
+//! Collective accesses as a program makes them: views and memory of random types, hints, some ranks on some nodes, files that end
+//! anywhere. What is chosen is carried out, by one thread in the order of a seeded schedule.
+//!
+//! The oracle is an array of bytes, with places listed by hand: in a write the ranks in their order.
+
+mod types;
+
+use std::sync::Arc;
+
+use capulet_atomic::NonAtomic;
+use capulet_comm::Leaders;
+use capulet_comm::local::{LocalLeaders, LocalWindow};
+use capulet_datatype::Tiled;
+use capulet_drivers::mem::MemDriver;
+use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
+use capulet_plan::{CollectiveMode, PlanHints};
+use capulet_sieve::two_phase::{Between, NodeTeam, Nodes, Operation};
+use capulet_sieve::{Access, Agreed, Counters, Memory, Plan, Summary, Target, choose, independent};
+use proptest::prelude::*;
+
+use types::{Bytes, Spec, specs};
+
+/// No access goes further.
+const FILE_BYTES_MAX: usize = 60_000;
+/// Nor has more of user memory.
+const MEMORY_BYTES_MAX: usize = 30_000;
+
+/// What one rank does in a call.
+#[derive(Debug, Clone)]
+struct Part {
+    filetype: Spec,
+    displacement: usize,
+    /// Bytes of the view before the access.
+    start: usize,
+    memory: Spec,
+    count: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Call {
+    direction: Direction,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone)]
+struct Scene {
+    /// The node of each rank; ranks of a node follow one another or not.
+    placement: Vec<usize>,
+    hints: PlanHints,
+    /// Of each node.
+    aggregators: Vec<usize>,
+    window_bytes: u64,
+    stripe_bytes: u64,
+    /// Of the file before all calls.
+    file_bytes: usize,
+    calls: Vec<Call>,
+    schedule: Vec<usize>,
+    seed: u64,
+}
+
+fn parts() -> impl Strategy<Value = Part> {
+    (specs(), 0usize..6000, 0usize..500, specs(), 0u64..40).prop_map(
+        |(filetype, displacement, start, memory, count)| Part { filetype, displacement, start, memory, count },
+    )
+}
+
+/// Parts of which each has its own share of one filetype that all have: what programs do most.
+fn shares(ranks: usize) -> impl Strategy<Value = Vec<Part>> {
+    (specs(), 0usize..3000, specs(), 1u64..40).prop_map(move |(own, displacement, memory, count)| {
+        let (_, bytes) = own.made(false);
+        let part = |rank: usize| Part {
+            filetype: Spec::Padded { gap: ((ranks - 1) * bytes.extent) as u64, of: Box::new(own.clone()) },
+            displacement: displacement + rank * bytes.extent,
+            start: 0,
+            memory: memory.clone(),
+            count,
+        };
+        (0..ranks).map(part).collect()
+    })
+}
+
+fn calls(ranks: usize) -> impl Strategy<Value = Vec<Call>> {
+    let parts = prop_oneof![prop::collection::vec(parts(), ranks).boxed(), shares(ranks).boxed()];
+    let call = (any::<bool>(), parts).prop_map(|(reads, parts)| {
+        let direction = if reads { Direction::Read } else { Direction::Write };
+        Call { direction, parts }
+    });
+    prop::collection::vec(call, 1..4)
+}
+
+fn modes() -> impl Strategy<Value = CollectiveMode> {
+    prop::sample::select(vec![
+        CollectiveMode::Enable,
+        CollectiveMode::Enable,
+        CollectiveMode::Automatic,
+        CollectiveMode::Disable,
+    ])
+}
+
+fn scenes() -> impl Strategy<Value = Scene> {
+    let placement = (1usize..8).prop_flat_map(|ranks| {
+        (1..=ranks.min(4)).prop_flat_map(move |nodes| {
+            prop::collection::vec(0..nodes, ranks).prop_map(move |mut placement| {
+                // Every node has a rank, and nodes are numbered by their first ranks.
+                (0..nodes).for_each(|node| placement[node] = node);
+                placement
+            })
+        })
+    });
+    let hints = (modes(), modes()).prop_map(|(read, write)| PlanHints { read, write });
+    let windows = prop::sample::select(vec![64u64, 300, 512, 4096, 12_288]);
+    let stripes = prop::sample::select(vec![0u64, 0, 256, 4096]);
+    let file_bytes = prop_oneof![Just(FILE_BYTES_MAX), Just(0), 0..FILE_BYTES_MAX];
+    let aggregators = prop::collection::vec(1usize..5, 4);
+    (placement, hints, aggregators, windows, stripes, file_bytes, any::<u32>()).prop_flat_map(
+        |(placement, hints, aggregators, window_bytes, stripe_bytes, file_bytes, seed)| {
+            let ranks = placement.len();
+            (calls(ranks), prop::collection::vec(0..ranks, 1..40)).prop_map(move |(calls, mut schedule)| {
+                schedule.extend(0..ranks);
+                Scene {
+                    placement: placement.clone(),
+                    hints,
+                    aggregators: aggregators.clone(),
+                    window_bytes,
+                    stripe_bytes,
+                    file_bytes,
+                    calls,
+                    schedule,
+                    seed: seed.into(),
+                }
+            })
+        },
+    )
+}
+
+/// A part with its types and what they name.
+struct Made {
+    view: Tiled,
+    displacement: usize,
+    start: usize,
+    filetype: Bytes,
+    tiled: Tiled,
+    memory: Bytes,
+    /// Of payload.
+    bytes: usize,
+}
+
+impl Made {
+    fn of(part: &Part) -> Self {
+        let (filetype, file_bytes) = part.filetype.made(false);
+        let (memory, memory_bytes) = part.memory.made(true);
+        let mut made = Self {
+            view: Tiled::until(filetype.layout().clone(), 1 << 40),
+            displacement: part.displacement,
+            start: part.start,
+            filetype: file_bytes,
+            tiled: Tiled::new(memory.layout().clone(), 0).expect("empty"),
+            memory: memory_bytes,
+            bytes: 0,
+        };
+        let size = made.memory.places.len();
+        if made.filetype.places.is_empty() || size == 0 {
+            return made;
+        }
+        // As many instances as stay in the file and the memory.
+        let fits = |count: &u64| {
+            let bytes = *count as usize * size;
+            bytes == 0
+                || (made.offset(bytes - 1) < FILE_BYTES_MAX
+                    && *count as usize * made.memory.extent <= MEMORY_BYTES_MAX)
+        };
+        let count = (0..=part.count).rev().find(fits).unwrap_or(0);
+        made.tiled = Tiled::new(memory.layout().clone(), count).expect("small");
+        made.bytes = count as usize * size;
+        made
+    }
+
+    /// Where byte `k` of the access lies in the file.
+    fn offset(&self, k: usize) -> usize {
+        self.displacement + self.filetype.place(self.start + k)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        if self.bytes == 0 { 0 } else { self.bytes / self.memory.places.len() * self.memory.extent }
+    }
+
+    fn access(&self, memory: &mut [u8]) -> Access {
+        assert_eq!(memory.len(), self.memory_bytes());
+        // SAFETY: instances of the type end within `memory`, which lives as long as the call.
+        let user = unsafe { Memory::new(memory.as_mut_ptr(), self.tiled.clone()) };
+        Access::new(self.displacement as u64, &self.view, self.start as u64, user, self.bytes as u64)
+            .expect("small offsets")
+    }
+}
+
+fn value(call: usize, rank: usize, k: usize) -> u8 {
+    (call * 101 + rank * 29 + k * 7 + k / 256) as u8
+}
+
+/// Carries a call out; bytes of each rank, and whether it failed.
+fn play(
+    scene: &Scene,
+    number: usize,
+    parts: &[Made],
+    file: &Arc<dyn DriverFile>,
+    memories: &mut [Vec<u8>],
+) -> Vec<(u64, bool)> {
+    let direction = scene.calls[number].direction;
+    let accesses: Vec<Access> =
+        parts.iter().zip(memories).map(|(part, memory)| part.access(memory)).collect();
+    let agreed = Agreed::of(&accesses.iter().map(Summary::of).collect::<Vec<_>>());
+    let target = || Target {
+        file: file.clone(),
+        isolation: Arc::new(NonAtomic),
+        counters: Arc::new(Counters::default()),
+    };
+    match choose(direction, &agreed, scene.hints, true) {
+        Plan::Nothing => vec![(0, false); parts.len()],
+        Plan::Independent(_) => {
+            let alone = |access: &Access| independent::run(&target(), access, direction);
+            accesses.iter().map(alone).map(|done| (done.bytes, done.error.is_some())).collect()
+        }
+        Plan::TwoPhase(_) => {
+            let (teams, _lines) = teams(scene, number, &agreed);
+            let start = |(team, access): (NodeTeam, Access)| {
+                Some(Operation::start(target(), team, access, direction, agreed.first))
+            };
+            poll(scene, teams.into_iter().zip(accesses).map(start).collect())
+        }
+    }
+}
+
+/// What each rank knows of the others, and the lines between nodes, which have to outlast the operation.
+fn teams(scene: &Scene, number: usize, agreed: &Agreed) -> (Vec<NodeTeam>, Vec<Arc<dyn Leaders>>) {
+    let (ranks, nodes) = (scene.placement.len(), scene.placement.iter().max().expect("a rank") + 1);
+    let of = |node: usize| (0..ranks).filter(move |rank| scene.placement[*rank] == node);
+    let aggregators: Vec<usize> =
+        (0..nodes).map(|node| of(node).count().min(scene.aggregators[node])).collect();
+    let mut blocks = vec![0];
+    for pair in scene.placement.windows(2) {
+        blocks.push(blocks[blocks.len() - 1] + u32::from(pair[0] != pair[1]));
+    }
+    let lines: Vec<Arc<dyn Leaders>> = LocalLeaders::team(nodes, scene.seed + number as u64)
+        .into_iter()
+        .map(|end| Arc::new(end) as Arc<dyn Leaders>)
+        .collect();
+    let mut teams: Vec<Option<NodeTeam>> = (0..ranks).map(|_| None).collect();
+    for node in 0..nodes {
+        let own = of(node).map(|rank| blocks[rank]).collect();
+        let known = Arc::new(Nodes::new(node, &aggregators, own, blocks[ranks - 1] + 1));
+        let windows = LocalWindow::team(of(node).count(), 4 * scene.window_bytes as usize);
+        for (rank, window) in of(node).zip(windows) {
+            let (window, bytes) = (Arc::new(window), scene.window_bytes);
+            let team = if nodes == 1 {
+                NodeTeam::new(window, aggregators[0], bytes, scene.stripe_bytes, agreed.grain)
+            } else {
+                let between = Between {
+                    nodes: known.clone(),
+                    leaders: (of(node).next() == Some(rank)).then(|| lines[node].clone()),
+                    may_exchange: true,
+                    operation: number as u32,
+                };
+                NodeTeam::among(between, window, bytes, scene.stripe_bytes, agreed.grain)
+            };
+            teams[rank] = Some(team.ending_at(agreed.end));
+        }
+    }
+    (teams.into_iter().flatten().collect(), lines)
+}
+
+/// Polls operations in the order of the schedule until all are over.
+fn poll(scene: &Scene, mut operations: Vec<Option<Operation>>) -> Vec<(u64, bool)> {
+    let mut ends = vec![(0, true); operations.len()];
+    for (turn, &rank) in scene.schedule.iter().cycle().enumerate() {
+        assert!(turn < 3_000_000, "the operations stand still");
+        let Some(operation) = &mut operations[rank] else {
+            if operations.iter().all(Option::is_none) {
+                break;
+            }
+            continue;
+        };
+        if operation.poll() {
+            let done = operation.take_outcome();
+            ends[rank] = (done.bytes, done.error.is_some());
+            operations[rank] = None;
+        }
+    }
+    ends
+}
+
+/// As many as `PROPTEST_CASES` says.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(10_000)
+}
+
+fn contents(file: &dyn DriverFile) -> Vec<u8> {
+    let mut bytes = vec![0; file.len().expect("memory has a length") as usize];
+    assert_eq!(file.read_at(0, &mut bytes).expect("memory reads"), bytes.len());
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
+
+    #[test]
+    fn what_is_asked_for_is_moved_and_nothing_else(scene in scenes()) {
+        let mut expected: Vec<u8> = (0..scene.file_bytes).map(|at| (at * 3) as u8).collect();
+        let driver = MemDriver::new();
+        let file = driver.open("whole".as_ref(), &OpenOptions::read_write().create(true)).expect("memory opens");
+        file.write_all_at(0, &expected).expect("memory writes");
+        for (number, call) in scene.calls.iter().enumerate() {
+            let parts: Vec<Made> = call.parts.iter().map(Made::of).collect();
+            let mut memories: Vec<Vec<u8>> = parts.iter().map(|part| vec![0x5A; part.memory_bytes()]).collect();
+            let mut after = memories.clone();
+            let mut moved = Vec::new();
+            for (rank, part) in parts.iter().enumerate() {
+                let is_write = call.direction == Direction::Write;
+                let bytes = (0..part.bytes).take_while(|k| is_write || part.offset(*k) < expected.len()).count();
+                moved.push((bytes as u64, false));
+                for k in 0..bytes {
+                    let (at, place) = (part.offset(k), part.memory.place(k));
+                    if is_write {
+                        let end = expected.len().max(at + 1);
+                        expected.resize(end, 0);
+                        expected[at] = value(number, rank, k);
+                        memories[rank][place] = expected[at];
+                        after[rank][place] = expected[at];
+                    } else {
+                        after[rank][place] = expected[at];
+                    }
+                }
+            }
+            prop_assert_eq!(play(&scene, number, &parts, &file, &mut memories), moved);
+            prop_assert!(memories == after, "memory after call {}", number);
+            prop_assert!(contents(file.as_ref()) == expected, "the file after call {}", number);
+        }
+    }
+}
