@@ -60,7 +60,13 @@ struct Scene {
 
 fn parts() -> impl Strategy<Value = Part> {
     (specs(), 0usize..6000, 0usize..500, specs(), 0u64..40).prop_map(
-        |(filetype, displacement, start, memory, count)| Part { filetype, displacement, start, memory, count },
+        |(filetype, displacement, start, memory, count)| Part {
+            filetype,
+            displacement,
+            start,
+            memory,
+            count,
+        },
     )
 }
 
