@@ -25,7 +25,10 @@ impl Caps {
     /// A completion can be pending: transfers go on after `submit` has returned.
     pub const PENDING: Self = Self(1 << 6);
 
-    const NAMES: [(Self, &'static str); 7] = [
+    /// What is stored is in memory: a read waits for nothing, and costs a call and a copy.
+    pub const IN_MEMORY: Self = Self(1 << 7);
+
+    const NAMES: [(Self, &'static str); 8] = [
         (Self::LOCKS, "LOCKS"),
         (Self::LIST_IO, "LIST_IO"),
         (Self::IMMEDIATE_VISIBILITY, "IMMEDIATE_VISIBILITY"),
@@ -33,6 +36,7 @@ impl Caps {
         (Self::UNLINK_OPEN, "UNLINK_OPEN"),
         (Self::PROCESS_SHARED, "PROCESS_SHARED"),
         (Self::PENDING, "PENDING"),
+        (Self::IN_MEMORY, "IN_MEMORY"),
     ];
 
     /// Whether every capability of `wanted` is in this set.

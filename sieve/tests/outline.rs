@@ -17,7 +17,8 @@ use proptest::prelude::*;
 
 use scene::{Call, Ends, FILE_BYTES, Scene, Shape, contents, expected, file_of, plain, play};
 
-const ALWAYS: PlanHints = PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable };
+const ALWAYS: PlanHints =
+    PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable, in_memory: false };
 
 fn shape() -> impl Strategy<Value = Shape> {
     let runs = prop::collection::vec((1usize..150, 1usize..120), 0..60).prop_map(|pairs| {

@@ -173,7 +173,7 @@ impl File {
             line: self.channel.id(),
             window: Arc::new(move || channel.existing_window().map(|window| window as Arc<dyn NodeShared>)),
             target: self.target(),
-            hints: hints.plan(),
+            hints: hints.plan(self.storage.caps().contains(Caps::IN_MEMORY)),
             window_bytes: hints.window_bytes,
             stripe_bytes: hints.stripe_bytes(&self.storage.layout()).unwrap_or(0),
             aggregators,

@@ -43,6 +43,10 @@ pub(crate) struct PlanArgs {
     #[arg(long, global = true)]
     pub(crate) independent: bool,
 
+    /// The file is in memory, as on tmpfs
+    #[arg(long, global = true)]
+    pub(crate) in_memory: bool,
+
     /// A hint, as an MPI_Info pair; may be given many times
     ///
     /// The ones that plans depend on: cb_buffer_size, cb_config_list (for all nodes alike), cb_nodes, romio_cb_read, romio_cb_write,

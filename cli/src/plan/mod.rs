@@ -71,6 +71,7 @@ fn reason_name(reason: Reason) -> &'static str {
         Reason::OneRunEach => "one_run_each",
         Reason::LargeRuns => "large_runs",
         Reason::Sparse => "sparse",
+        Reason::InMemory => "in_memory",
         Reason::SmallRuns => "small_runs",
         Reason::NoWindow => "no_window",
     }

@@ -100,6 +100,10 @@ fn because(planned: &Planned, reason: Reason) -> String {
             "less than one byte in {} of the span is accessed, and windows would be nearly empty",
             number(SPARSE_FACTOR)
         ),
+        Reason::InMemory => {
+            "storage is memory, and to read what lies between the runs would cost more than a call for each"
+                .to_owned()
+        }
         Reason::SmallRuns => {
             format!("{}, each too small for a system call of its own", several(agreed.runs, "run", "runs"))
         }

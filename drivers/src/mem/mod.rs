@@ -183,7 +183,12 @@ impl MemFile {
 
 impl DriverFile for MemFile {
     fn caps(&self) -> Caps {
-        Caps::LOCKS | Caps::LIST_IO | Caps::IMMEDIATE_VISIBILITY | Caps::BYTE_WRITES | Caps::UNLINK_OPEN
+        Caps::LOCKS
+            | Caps::LIST_IO
+            | Caps::IMMEDIATE_VISIBILITY
+            | Caps::BYTE_WRITES
+            | Caps::UNLINK_OPEN
+            | Caps::IN_MEMORY
     }
 
     fn layout(&self) -> FileLayout {

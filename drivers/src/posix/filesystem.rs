@@ -86,9 +86,10 @@ impl FilesystemKind {
         let always = Caps::PROCESS_SHARED;
         let coherent = Caps::IMMEDIATE_VISIBILITY.union(Caps::BYTE_WRITES).union(Caps::UNLINK_OPEN);
         match self {
-            Self::Ext | Self::Xfs | Self::Btrfs | Self::Zfs | Self::F2fs | Self::Tmpfs | Self::Overlay => {
+            Self::Ext | Self::Xfs | Self::Btrfs | Self::Zfs | Self::F2fs | Self::Overlay => {
                 always.union(coherent).union(Caps::LOCKS)
             }
+            Self::Tmpfs => always.union(coherent).union(Caps::LOCKS).union(Caps::IN_MEMORY),
             // One lock manager for the cluster, caches kept coherent by it.
             Self::Gpfs | Self::CephFs => always.union(coherent).union(Caps::LOCKS),
             // The same for data; whether user locks leave the machine is a mount option.
@@ -167,6 +168,8 @@ mod tests {
         assert!(
             FilesystemKind::Ext.caps().contains(Caps::LOCKS | Caps::IMMEDIATE_VISIBILITY | Caps::BYTE_WRITES)
         );
+        assert!(FilesystemKind::Tmpfs.caps().contains(Caps::IN_MEMORY | Caps::LOCKS | Caps::BYTE_WRITES));
+        assert!(!FilesystemKind::Ext.caps().contains(Caps::IN_MEMORY));
         assert!(!FilesystemKind::Nfs.caps().contains(Caps::IMMEDIATE_VISIBILITY));
         assert!(!FilesystemKind::Nfs.caps().contains(Caps::BYTE_WRITES));
         assert!(!FilesystemKind::Lustre.caps().contains(Caps::LOCKS));

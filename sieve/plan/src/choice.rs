@@ -12,6 +12,13 @@ pub const LARGE_RUN_BYTES: u64 = 64 * 1024;
 /// Spans with less than one asked byte in this many are left to list I/O: windows would be nearly empty.
 pub const SPARSE_FACTOR: u64 = 1024;
 
+/// What a read costs a rank where storage is memory, in picoseconds: a byte out of the file, a byte from a window to user memory,
+/// and a system call. Measured on tmpfs; pieces of 4 KiB by turns with as many that nobody asks for took 1.6 times as long through
+/// windows, and without these 0.96 times.
+const READ_BYTE_PS: u64 = 290;
+const COPY_BYTE_PS: u64 = 80;
+const CALL_PS: u64 = 350_000;
+
 /// Whether collectives may be aggregated (`romio_cb_read`, `romio_cb_write`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CollectiveMode {
@@ -31,6 +38,8 @@ pub struct PlanHints {
     pub read: CollectiveMode,
     /// For collective writes.
     pub write: CollectiveMode,
+    /// Whether what is stored is in memory, and a read waits for nothing.
+    pub in_memory: bool,
 }
 
 /// One rank's part, summed up.
@@ -130,6 +139,8 @@ pub enum Reason {
     LargeRuns,
     /// The span is nearly empty.
     Sparse,
+    /// Reads of much less than the span, from memory: what windows would read besides costs more than the calls.
+    InMemory,
     /// Many small runs.
     SmallRuns,
     /// No shared window could be had.
@@ -162,9 +173,19 @@ pub fn choose(direction: Direction, agreed: &Agreed, hints: PlanHints, window: b
         Plan::Independent(Reason::LargeRuns)
     } else if (agreed.end - agreed.first) / SPARSE_FACTOR > agreed.bytes {
         Plan::Independent(Reason::Sparse)
+    } else if direction == Direction::Read && hints.in_memory && is_read_faster_alone(agreed) {
+        Plan::Independent(Reason::InMemory)
     } else {
         Plan::TwoPhase(Reason::SmallRuns)
     }
+}
+
+/// Whether to read its own runs takes a rank less time, by a fifth at least, than to read its part of the span and copy.
+fn is_read_faster_alone(agreed: &Agreed) -> bool {
+    let cost = |bytes: u64, each: u64| u128::from(bytes) * u128::from(each);
+    let alone = cost(agreed.bytes, READ_BYTE_PS) + cost(agreed.runs, CALL_PS);
+    let together = cost(agreed.end - agreed.first, READ_BYTE_PS) + cost(agreed.bytes, COPY_BYTE_PS);
+    alone * 5 < together * 4
 }
 
 #[cfg(test)]
@@ -200,6 +221,35 @@ mod tests {
         let enable = PlanHints { read: CollectiveMode::Enable, ..PlanHints::default() };
         assert_eq!(choose(Direction::Read, &agreed, enable, true), Plan::TwoPhase(Reason::Hint));
         assert_eq!(choose(Direction::Read, &agreed, enable, false), Plan::Independent(Reason::NoWindow));
+    }
+
+    #[test]
+    fn sparse_reads_from_memory_are_each_ranks_own() {
+        let memory = PlanHints { in_memory: true, ..PlanHints::default() };
+        // Runs of so many bytes, by turns with as many times as many that nobody asks for.
+        let plan = |direction, run: u64, gaps: u64, hints| {
+            let runs = 1000;
+            let agreed = Agreed::of(&[summary(0, runs * run * (1 + gaps), runs * run, runs)]);
+            let two = Agreed { active_ranks: 2, ..agreed };
+            choose(direction, &two, hints, true)
+        };
+        assert_eq!(plan(Direction::Read, 4096, 1, memory), Plan::Independent(Reason::InMemory));
+        assert_eq!(plan(Direction::Read, 512, 4, memory), Plan::Independent(Reason::InMemory));
+        let small = Plan::TwoPhase(Reason::SmallRuns);
+        assert_eq!(plan(Direction::Read, 4096, 0, memory), small);
+        assert_eq!(plan(Direction::Read, 64, 1, memory), small);
+        assert_eq!(plan(Direction::Read, 4096, 1, PlanHints::default()), small);
+        assert_eq!(plan(Direction::Write, 4096, 1, memory), small);
+        let all = Agreed {
+            first: 0,
+            end: u64::MAX,
+            bytes: u64::MAX,
+            runs: u64::MAX / 2048,
+            active_ranks: 9,
+            monotone: true,
+            grain: 1,
+        };
+        assert_eq!(choose(Direction::Read, &all, memory, true), small);
     }
 
     #[test]

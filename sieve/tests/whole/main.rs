@@ -113,7 +113,11 @@ fn scenes() -> impl Strategy<Value = Scene> {
             })
         })
     });
-    let hints = (modes(), modes()).prop_map(|(read, write)| PlanHints { read, write });
+    let hints = (modes(), modes(), any::<bool>()).prop_map(|(read, write, in_memory)| PlanHints {
+        read,
+        write,
+        in_memory,
+    });
     let windows = prop::sample::select(vec![64u64, 300, 512, 4096, 12_288]);
     let stripes = prop::sample::select(vec![0u64, 0, 256, 4096]);
     let file_bytes = prop_oneof![Just(FILE_BYTES_MAX), Just(0), 0..FILE_BYTES_MAX];
