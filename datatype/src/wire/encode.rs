@@ -84,7 +84,7 @@ impl Encoder {
             }
             Combiner::Indexed { blocklengths, displacements, old } => {
                 self.over(old, tag::INDEXED | bounds, |out| {
-                    put_lists(out, displacements, blocklengths.iter())
+                    put_lists(out, displacements, blocklengths.iter());
                 });
             }
             Combiner::Hindexed { blocklengths, displacements_bytes, old } => {

@@ -29,7 +29,7 @@ struct Row {
 impl Row {
     fn of(block_bytes: usize, stride_bytes: i64, n: usize) -> Option<Self> {
         let (block, stride) = (block_bytes / UNIT, usize::try_from(stride_bytes).ok()? / UNIT);
-        let is_of_units = block_bytes % UNIT == 0 && stride_bytes % UNIT as i64 == 0;
+        let is_of_units = block_bytes.is_multiple_of(UNIT) && stride_bytes % UNIT as i64 == 0;
         // Of fewer than 16 blocks the first register may be more than all.
         (is_of_units && BLOCK.contains(&block) && block < stride && n >= 16).then_some(Self { block, stride })
     }
