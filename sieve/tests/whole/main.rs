@@ -255,7 +255,7 @@ fn teams(scene: &Scene, number: usize, agreed: &Agreed) -> (Vec<NodeTeam>, Vec<A
         .map(|end| Arc::new(end) as Arc<dyn Leaders>)
         .collect();
     let mut teams: Vec<Option<NodeTeam>> = (0..ranks).map(|_| None).collect();
-    for node in 0..nodes {
+    for (node, line) in lines.iter().enumerate() {
         let own = of(node).map(|rank| blocks[rank]).collect();
         let known = Arc::new(Nodes::new(node, &aggregators, own, blocks[ranks - 1] + 1));
         let windows = LocalWindow::team(of(node).count(), 4 * scene.window_bytes as usize);
@@ -266,7 +266,7 @@ fn teams(scene: &Scene, number: usize, agreed: &Agreed) -> (Vec<NodeTeam>, Vec<A
             } else {
                 let between = Between {
                     nodes: known.clone(),
-                    leaders: (of(node).next() == Some(rank)).then(|| lines[node].clone()),
+                    leaders: (of(node).next() == Some(rank)).then(|| line.clone()),
                     may_exchange: true,
                     operation: number as u32,
                 };

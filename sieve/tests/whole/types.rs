@@ -90,7 +90,9 @@ impl Spec {
             Self::List { blocks, of } => {
                 let (old, inner) = of.made(is_memory);
                 let placed = placed(blocks, inner.extent, is_memory);
-                placed.iter().for_each(|&(at, length)| bytes.add(at, length, &inner));
+                for &(at, length) in &placed {
+                    bytes.add(at, length, &inner);
+                }
                 let lengths: Vec<u64> = placed.iter().map(|block| block.1).collect();
                 let places: Vec<i64> = placed.iter().map(|block| block.0 as i64).collect();
                 Datatype::hindexed(&lengths, &places, &old)
