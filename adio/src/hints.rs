@@ -118,9 +118,9 @@ impl Hints {
         }
     }
 
-    /// What the planner needs of them, and whether storage is memory.
-    pub fn plan(&self, in_memory: bool) -> PlanHints {
-        PlanHints { read: self.read, write: self.write, in_memory }
+    /// What the planner needs of them.
+    pub fn plan(&self) -> PlanHints {
+        PlanHints { read: self.read, write: self.write, ..PlanHints::default() }
     }
 
     /// A digest of the hints that must be the same on all ranks.

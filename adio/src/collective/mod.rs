@@ -15,7 +15,9 @@ use capulet_comm::work::{self, Work};
 use capulet_comm::{Channel, Group, NodeShared, NodeWindow, ReduceOp};
 use capulet_drivers::Caps;
 use capulet_sieve::two_phase::Between;
-use capulet_sieve::{Access, Agreed, Direction, Plan, Transferred, choose, independent, two_phase};
+use capulet_sieve::{
+    Access, Agreed, Direction, Plan, PlanHints, Transferred, choose, independent, two_phase,
+};
 
 use crate::agree::outcome;
 use crate::error::{Error, Result};
@@ -23,7 +25,7 @@ use crate::file::File;
 use crate::transfer::{Outcome, Position, Prepared, UserMemory};
 use crate::view::FileView;
 
-use operation::{Operation, Tools};
+use operation::{Means, Operation, Tools};
 pub(crate) use queue::Queue;
 pub use queue::Request;
 
@@ -86,9 +88,10 @@ impl File {
     ) -> Outcome {
         let number = self.next_number();
         let access = prepared.as_ref().ok().map(|prepared| &prepared.access);
-        let has_window = self.channel.existing_window().is_some();
-        let ballot = operation::ballot(direction, access, has_window)
-            .reduce(u64::from(self.queue.is_busy()), ReduceOp::Max);
+        let own =
+            Means { has_window: self.channel.existing_window().is_some(), in_memory: self.is_in_memory() };
+        let ballot =
+            operation::ballot(direction, access, own).reduce(u64::from(self.queue.is_busy()), ReduceOp::Max);
         let (prepared, mut count) = match ballot.vote(self.agree(), prepared) {
             Ok(counted) => counted,
             Err(error) => return Outcome::failed(error),
@@ -102,7 +105,8 @@ impl File {
             let operation = Operation::agreed(self.tools(number), number, direction, prepared.access, agreed);
             return self.queue.push(operation).wait();
         }
-        let done = self.carry_out(direction, prepared.access, &agreed.0, number);
+        let (agreed, means) = agreed;
+        let done = self.carry_out(direction, prepared.access, (&agreed, means.in_memory), number);
         let bytes = done.bytes;
         if done.is_known_good {
             return Outcome { bytes, error: None };
@@ -112,9 +116,16 @@ impl File {
         Outcome { bytes, error }
     }
 
-    fn carry_out(&self, direction: Direction, access: Access, agreed: &Agreed, number: u64) -> Transferred {
+    fn carry_out(
+        &self,
+        direction: Direction,
+        access: Access,
+        (agreed, in_memory): (&Agreed, bool),
+        number: u64,
+    ) -> Transferred {
         let tools = self.tools(number);
-        let mut plan = choose(direction, agreed, tools.hints, true);
+        let hints = PlanHints { in_memory, ..tools.hints };
+        let mut plan = choose(direction, agreed, hints, true);
         let mut window = None;
         if let Plan::TwoPhase(_) = plan {
             window = self.make_window(tools.window_bytes);
@@ -124,7 +135,7 @@ impl File {
                 if let Err(error) = told {
                     return Transferred::failed(error);
                 }
-                plan = choose(direction, agreed, tools.hints, false);
+                plan = choose(direction, agreed, hints, false);
             }
         }
         tracing::debug!(?plan, ?agreed, "planned");
@@ -136,6 +147,10 @@ impl File {
             (Plan::Nothing, _) => Transferred { is_known_good: true, ..Transferred::default() },
             _ => independent::run(&tools.target, &access, direction),
         }
+    }
+
+    fn is_in_memory(&self) -> bool {
+        self.storage.caps().contains(Caps::IN_MEMORY)
     }
 
     /// How the ranks of this node reach those of the others in an operation; `None` if there are no others.
@@ -173,7 +188,8 @@ impl File {
             line: self.channel.id(),
             window: Arc::new(move || channel.existing_window().map(|window| window as Arc<dyn NodeShared>)),
             target: self.target(),
-            hints: hints.plan(self.storage.caps().contains(Caps::IN_MEMORY)),
+            hints: hints.plan(),
+            in_memory: self.is_in_memory(),
             window_bytes: hints.window_bytes,
             stripe_bytes: hints.stripe_bytes(&self.storage.layout()).unwrap_or(0),
             aggregators,

@@ -25,6 +25,8 @@ pub(crate) struct Tools {
     pub(crate) window: Arc<dyn Fn() -> Option<Arc<dyn NodeShared>> + Send + Sync>,
     pub(crate) target: Target,
     pub(crate) hints: PlanHints,
+    /// Whether storage is memory, as this rank sees it.
+    pub(crate) in_memory: bool,
     pub(crate) window_bytes: u64,
     pub(crate) stripe_bytes: u64,
     pub(crate) aggregators: usize,
@@ -56,8 +58,16 @@ impl Tools {
     }
 }
 
-/// The first ballot of a data access: extremes, amounts, whether all nodes have windows, and errors so far.
-pub(crate) fn ballot(direction: Direction, access: Option<&Access>, has_window: bool) -> Ballot {
+/// What there is beside the access: of one rank, or of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Means {
+    pub(crate) has_window: bool,
+    /// Nodes may see one file through different file systems.
+    pub(crate) in_memory: bool,
+}
+
+/// The first ballot of a data access: extremes, amounts, what all nodes have, and errors so far.
+pub(crate) fn ballot(direction: Direction, access: Option<&Access>, own: Means) -> Ballot {
     let mine = Agreed::of(&[access.map_or_else(Summary::empty, Summary::of)]);
     // a rank that reads where the others write would take part in another kind of rounds
     Ballot::new()
@@ -69,11 +79,12 @@ pub(crate) fn ballot(direction: Direction, access: Option<&Access>, has_window: 
         .reduce(mine.active_ranks, ReduceOp::Sum)
         .reduce(u64::from(mine.monotone), ReduceOp::Min)
         .reduce(mine.grain, ReduceOp::BitOr)
-        .reduce(u64::from(has_window), ReduceOp::Min)
+        .reduce(u64::from(own.has_window), ReduceOp::Min)
+        .reduce(u64::from(own.in_memory), ReduceOp::Min)
 }
 
-/// What came of [`ballot`]: the access of all ranks, and whether all nodes have windows.
-pub(crate) fn agreed(count: &mut Count) -> (Agreed, bool) {
+/// What came of [`ballot`]: the access of all ranks, and what all nodes have.
+pub(crate) fn agreed(count: &mut Count) -> (Agreed, Means) {
     let agreed = Agreed {
         first: count.take(),
         end: count.take(),
@@ -83,7 +94,7 @@ pub(crate) fn agreed(count: &mut Count) -> (Agreed, bool) {
         monotone: count.take() == 1,
         grain: count.take(),
     };
-    (agreed, count.take() == 1)
+    (agreed, Means { has_window: count.take() == 1, in_memory: count.take() == 1 })
 }
 
 /// Where an operation stands.
@@ -127,11 +138,11 @@ impl Operation {
         number: u64,
         direction: Direction,
         access: Access,
-        (agreed, has_window): (Agreed, bool),
+        (agreed, means): (Agreed, Means),
     ) -> Self {
         let mut operation =
             Self { tools, number, direction, calls: None, stage: Stage::Done(Outcome::default()) };
-        operation.stage = operation.plan(access, agreed, has_window);
+        operation.stage = operation.plan(access, agreed, means);
         operation
     }
 
@@ -211,8 +222,8 @@ impl Operation {
                         mem::replace(access, Err(Error::Unsupported { what: "an access that is gone" }));
                     match count.settle(access) {
                         Ok((access, mut count)) => {
-                            let (agreed, has_window) = agreed(&mut count);
-                            self.plan(access, agreed, has_window)
+                            let (agreed, means) = agreed(&mut count);
+                            self.plan(access, agreed, means)
                         }
                         Err(error) => Stage::Done(Outcome::failed(error)),
                     }
@@ -255,17 +266,18 @@ impl Operation {
     }
 
     fn agree(&self, access: Result<Access>) -> Stage {
-        let has_window = self.window().is_some();
-        let ballot = ballot(self.direction, access.as_ref().ok(), has_window);
+        let own = Means { has_window: self.window().is_some(), in_memory: self.tools.in_memory };
+        let ballot = ballot(self.direction, access.as_ref().ok(), own);
         match ballot.begin(self.tools.agree.as_ref(), Track::of(self.number), access.as_ref().err()) {
             Ok(vote) => Stage::Agreeing(vote, access),
             Err(error) => Stage::Done(Outcome::failed(error)),
         }
     }
 
-    fn plan(&self, access: Access, agreed: Agreed, has_window: bool) -> Stage {
+    fn plan(&self, access: Access, agreed: Agreed, means: Means) -> Stage {
         // No node can wait here for one that has no window. One is made only when nothing is under way.
-        let plan = choose(self.direction, &agreed, self.tools.hints, has_window);
+        let hints = PlanHints { in_memory: means.in_memory, ..self.tools.hints };
+        let plan = choose(self.direction, &agreed, hints, means.has_window);
         tracing::debug!(?plan, ?agreed, number = self.number, "planned");
         match plan {
             Plan::TwoPhase(_) => Stage::Queued(access, agreed),

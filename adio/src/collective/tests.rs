@@ -89,6 +89,7 @@ impl Stage {
                 counters: Arc::default(),
             },
             hints: PlanHints::default(),
+            in_memory: rank.is_multiple_of(2),
             window_bytes: 4096,
             stripe_bytes: 0,
             aggregators: size,
@@ -200,6 +201,35 @@ fn an_error_of_one_rank_is_one_of_all_and_harms_no_other_operation() {
             }
             _ => assert_eq!(outcome.into_result().expect("no error"), (CELLS * CELL) as u64),
         }
+    }
+}
+
+/// Two ranks read pieces of 4 KiB with as large gaps: alone is better from memory, but one of them does not see that it is memory.
+#[test]
+fn ranks_that_see_storage_differently_choose_alike() {
+    const PIECE: usize = 4096;
+    for nodes in [1, 2] {
+        let files = [new_file(&MemDriver::new(), "a")];
+        files[0].write_all_at(0, &vec![3; 64 * PIECE]).expect("memory writes");
+        let mut stage = Stage::new(nodes, 2, &files);
+        let mut memory = vec![vec![0_u8; 16 * PIECE]; 2];
+        let byte = Datatype::named(Named::Byte);
+        let mut requests = Vec::new();
+        for (rank, memory) in memory.iter_mut().enumerate() {
+            let piece = Datatype::contiguous(PIECE as u64, &byte).expect("small");
+            let sparse = Datatype::resized(0, 4 * PIECE as i64, &piece).expect("small");
+            let tiled = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("small");
+            // SAFETY: as many bytes as `memory` has, which outlives the operation.
+            let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
+            let view = Tiled::until(sparse.layout().clone(), 1 << 40);
+            let access = Access::new((2 * rank * PIECE) as u64, &view, 0, user, 16 * PIECE as u64);
+            requests.push(stage.begin(rank, 0, Direction::Read, Ok(access.expect("small"))));
+        }
+        (0..6000).for_each(|turn| stage.poll(turn % 2));
+        for request in requests {
+            assert_eq!(outcome(request).into_result().expect("no error"), 16 * PIECE as u64);
+        }
+        assert!(memory.iter().flatten().all(|byte| *byte == 3));
     }
 }
 

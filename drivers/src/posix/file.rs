@@ -156,7 +156,8 @@ impl PosixFile {
 
 impl DriverFile for PosixFile {
     fn caps(&self) -> Caps {
-        self.kind.caps()
+        // A device's node lies in memory, what it stands for does not.
+        if self.is_block_device { self.kind.caps().without(Caps::IN_MEMORY) } else { self.kind.caps() }
     }
 
     fn layout(&self) -> FileLayout {

@@ -86,7 +86,7 @@ struct ThrottledFile {
 
 impl DriverFile for ThrottledFile {
     fn caps(&self) -> Caps {
-        self.inner.caps()
+        self.inner.caps().without(Caps::IN_MEMORY)
     }
 
     fn layout(&self) -> FileLayout {

@@ -38,7 +38,7 @@ pub struct PlanHints {
     pub read: CollectiveMode,
     /// For collective writes.
     pub write: CollectiveMode,
-    /// Whether what is stored is in memory, and a read waits for nothing.
+    /// Whether what is stored is in memory for all ranks, and a read waits for nothing.
     pub in_memory: bool,
 }
 

@@ -290,7 +290,8 @@ impl Isa for Avx512 {
     ) -> bool {
         let mut from = source;
         for step in 0..U {
-            // SAFETY: a masked load reads as many units as the mask has bits, and only these lanes are stored. Fetching ahead is
+            // SAFETY: a load reads as many units as the mask has bits, or 16 or 8 where the caller promises 64 in all: at most
+            // `step * LANES` came before. Only the lanes of the mask are stored. Fetching ahead is
             // no access.
             unsafe {
                 _mm_prefetch::<_MM_HINT_T0>(target.wrapping_add(64 * step + AHEAD_BYTES).cast::<i8>());

@@ -131,7 +131,8 @@ unsafe fn gather_units<I: Isa, const U: usize>(source: *const u8, target: *mut u
 unsafe fn scatter_units<I: Isa, const U: usize>(source: *const u8, target: *mut u8, bits: Bits<'_>) {
     bits.for_each_word(bits.lead(target.addr()), |offset, done, word| {
         let (from, to) = (source.wrapping_add(done as usize * U), target_at(target, offset));
-        // SAFETY: the caller promises the units of the set bits in the target, and as many in a row in the source.
+        // SAFETY: the caller promises the units of the set bits in the target, and `bits.count` in a row in the source: room for
+        // a whole word where 64 of them are still to come.
         unsafe {
             let is_done = if is_scattered_singly::<U>(word) {
                 false

@@ -81,22 +81,17 @@ impl<I: Copy> Step<I> {
     }
 }
 
-/// Runs `$body` with the constant `$name` that `$period` is, of those that there are of blocks of up to 7 units and of strides up
-/// to 8 of 16 lanes, or of 8; gives 0 for others.
+/// Runs `$body` with the constant `$name` that `$period` is; gives 0 for others than those that there are.
 macro_rules! with_period {
-    ($period:expr, $name:ident => $body:expr) => {
+    ($period:expr, $name:ident in [$($n:literal),*] => $body:expr) => {
         match $period {
-            1 => with_period!(@1, $name => $body),
-            3 => with_period!(@3, $name => $body),
-            5 => with_period!(@5, $name => $body),
-            7 => with_period!(@7, $name => $body),
+            $($n => {
+                const $name: usize = $n;
+                $body
+            })*
             _ => 0,
         }
     };
-    (@$n:literal, $name:ident => $body:expr) => {{
-        const $name: usize = $n;
-        $body
-    }};
 }
 
 /// Packs the first blocks of a row, as many as whole registers hold, and returns how many; 0 where plain moves are better.
@@ -122,9 +117,9 @@ pub(super) unsafe fn pack<L: Lanes, const LANES: usize>(
     // SAFETY: the caller's promise.
     unsafe {
         match windows {
-            ..=2 => with_period!(period, P => pack_by::<L, LANES, P, 2>(source, target, row, n)),
+            ..=2 => with_period!(period, P in [1, 3, 5] => pack_by::<L, LANES, P, 2>(source, target, row, n)),
             3..=WINDOWS_MAX => {
-                with_period!(period, P => pack_by::<L, LANES, P, WINDOWS_MAX>(source, target, row, n))
+                with_period!(period, P in [1, 3, 5] => pack_by::<L, LANES, P, WINDOWS_MAX>(source, target, row, n))
             }
             _ => 0,
         }
@@ -201,7 +196,9 @@ pub(super) unsafe fn unpack<L: Lanes, const LANES: usize>(
         return 0;
     }
     // SAFETY: the caller's promise.
-    unsafe { with_period!(period, P => unpack_by::<L, LANES, P>(source, target, row, n, is_far)) }
+    unsafe {
+        with_period!(period, P in [1, 3, 5, 7] => unpack_by::<L, LANES, P>(source, target, row, n, is_far))
+    }
 }
 
 /// As [`unpack`], with a pattern of `P` registers.

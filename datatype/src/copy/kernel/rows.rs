@@ -81,7 +81,8 @@ impl<I: Isa> Mover for StringMove<I> {
     }
 }
 
-/// Strides, in bytes, at which blocks of 12 bytes are unpacked by one store under a mask rather than by two plain ones: what may
+/// Strides, in bytes, at which blocks of 12 bytes are unpacked by one store under a mask rather than by two plain ones, where their
+/// lines are not sent for ahead: what may
 /// wait for its line is twice as many blocks. 128 bytes apart in 2 MB a block took 0.8 ns by two stores and 0.65 by one, in
 /// the second-level cache 0.65 and 0.35. Places a multiple of 512 bytes apart share few sets of the first level: 0.9 and 2.9.
 const ONE_STORE_STRIDES: Range<i64> = 64..1 << 10;
@@ -105,13 +106,13 @@ pub(super) fn span_bytes(dims: &[NestDim; 3], stride: i64) -> u64 {
 /// Rows of at least so many blocks of a few units, so far apart at most, are left to registers, where these gain: shorter ones do
 /// not repay what is made when a row begins.
 const REGISTER_ROW_MIN: usize = 512;
-const REGISTER_STRIDE_MAX_BYTES: i64 = 64;
+/// In bytes.
+const REGISTER_PACKED_STRIDE_MAX: i64 = 64;
+const REGISTER_UNPACKED_STRIDE_MAX: i64 = 32;
 
 #[inline(always)]
-fn is_near(block: usize, stride: i64, n: usize) -> bool {
-    (8..32).contains(&block)
-        && (block as i64..=REGISTER_STRIDE_MAX_BYTES).contains(&stride)
-        && n >= REGISTER_ROW_MIN
+fn is_near(block: usize, (stride, longest): (i64, i64), n: usize) -> bool {
+    matches!(block, 8 | 12 | 16 | 20) && (block as i64..=longest).contains(&stride) && n >= REGISTER_ROW_MIN
 }
 
 /// # Safety
@@ -131,7 +132,7 @@ pub(super) unsafe fn rows<I: Isa, M: Mover>(
             let ahead = ahead::reads(bytes, dims);
             if ahead == 0 {
                 return each_row(source, target, outer, |s, t| {
-                    let done = if is_near(bytes, inner.source, n) {
+                    let done = if is_near(bytes, (inner.source, REGISTER_PACKED_STRIDE_MAX), n) {
                         I::pack_near((s, inner.source), t, bytes, n)
                     } else {
                         0
@@ -157,7 +158,7 @@ pub(super) unsafe fn rows<I: Isa, M: Mover>(
             let is_far = span_bytes(dims, inner.target) >= FAR_MIN_BYTES;
             each_row(source, target, outer, |s, t| {
                 let is_one_store = bytes == 12 && takes_one_store(t, inner.target);
-                let done = if is_near(bytes, inner.target, n) {
+                let done = if is_near(bytes, (inner.target, REGISTER_UNPACKED_STRIDE_MAX), n) {
                     I::unpack_near(s, (t, inner.target), bytes, n, is_far)
                 } else if is_one_store {
                     I::unpack_12(s, t, n, inner.target)

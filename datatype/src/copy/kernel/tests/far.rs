@@ -57,9 +57,9 @@ fn units_in_sources_beyond_the_caches() {
 #[test]
 #[cfg_attr(miri, ignore = "megabytes")]
 fn lines_sent_for_before_their_blocks() {
-    let mut arena = Arena::new(34 << 20);
+    let mut arena = Arena::new(35 << 20);
     let near = [(4, 128, 2100), (12, 156, 3000), (8, -132, 2100), (16, 140, 2000)];
-    let close = [(8, 256, 17_000), (8, 160, 210_000), (4, 192, 175_000)];
+    let close = [(8, 2560, 13_300), (8, 256, 17_000), (8, 160, 210_000), (4, 192, 175_000)];
     for (block, stride, n) in near.into_iter().chain(close) {
         let dims = [NestDim { n, source: stride, target: block }];
         // And rows as many as the distance, or fewer.

@@ -232,9 +232,9 @@ fn rows_of_units_in_targets_beyond_the_caches() {
 #[test]
 #[cfg_attr(miri, ignore = "megabytes")]
 fn units_scattered_over_more_than_caches_hold() {
-    let mut arena = Arena::new(66 << 20);
+    let mut arena = Arena::new(98 << 20);
     for (block, stride, misalignment) in [(4_u64, 1024_i64, 3), (8, -2048, 60), (8, 4088, 8)] {
-        let n = (64 << 20) / stride.unsigned_abs() + 3;
+        let n = (97 << 20) / stride.unsigned_abs() + 3;
         let dims = [NestDim { n, source: stride, target: block as i64 }];
         check(&mut arena, block, &dims, Placement::Start(misalignment));
         check(&mut arena, block, &reversed(&dims), Placement::Start(misalignment));
