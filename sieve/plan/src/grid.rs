@@ -36,9 +36,11 @@ impl Grid {
         };
         let whole = stripe_bytes > 0 && window_bytes.is_multiple_of(stripe_bytes);
         let align_bytes = if whole { stripe_bytes } else { PAGE_BYTES.min(window_bytes) };
-        // Windows begin at whole units, so that a unit is in one window.
-        let unit_bytes =
-            (1_u64 << (grain | align_bytes | PAGE_BYTES | window_bytes).trailing_zeros()).min(window_bytes);
+        // Windows begin at whole units, so that a unit is in one window. What ranks send to other nodes is made of whole units too, and
+        // of a buffer a quarter may tell where they lie: with units of more than that nothing might fit.
+        let unit_bytes = (1_u64 << (grain | align_bytes | PAGE_BYTES | window_bytes).trailing_zeros())
+            .min(window_bytes)
+            .min(1 << (largest_bytes / 4).max(1).ilog2());
         Self { window_bytes, align_bytes, unit_bytes }
     }
 

@@ -309,40 +309,80 @@ fn contents(file: &dyn DriverFile) -> Vec<u8> {
     bytes
 }
 
+/// Carries all calls of a scene out, and holds the file, the memory and the counts to the oracle.
+fn check(scene: &Scene) -> Result<(), TestCaseError> {
+    let mut expected: Vec<u8> = (0..scene.file_bytes).map(|at| (at * 3) as u8).collect();
+    let driver = MemDriver::new();
+    let file = driver.open("whole".as_ref(), &OpenOptions::read_write().create(true)).expect("memory opens");
+    file.write_all_at(0, &expected).expect("memory writes");
+    for (number, call) in scene.calls.iter().enumerate() {
+        let parts: Vec<Made> = call.parts.iter().map(Made::of).collect();
+        let mut memories: Vec<Vec<u8>> = parts.iter().map(|part| vec![0x5A; part.memory_bytes()]).collect();
+        let mut after = memories.clone();
+        let mut moved = Vec::new();
+        for (rank, part) in parts.iter().enumerate() {
+            let is_write = call.direction == Direction::Write;
+            let bytes = (0..part.bytes).take_while(|k| is_write || part.offset(*k) < expected.len()).count();
+            moved.push((bytes as u64, false));
+            for k in 0..bytes {
+                let (at, place) = (part.offset(k), part.memory.place(k));
+                if is_write {
+                    let end = expected.len().max(at + 1);
+                    expected.resize(end, 0);
+                    expected[at] = value(number, rank, k);
+                    memories[rank][place] = expected[at];
+                    after[rank][place] = expected[at];
+                } else {
+                    after[rank][place] = expected[at];
+                }
+            }
+        }
+        prop_assert_eq!(play(scene, number, &parts, &file, &mut memories), moved);
+        prop_assert!(memories == after, "memory after call {}", number);
+        prop_assert!(contents(file.as_ref()) == expected, "the file after call {}", number);
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn what_is_asked_for_is_moved_and_nothing_else(scene in scenes()) {
-        let mut expected: Vec<u8> = (0..scene.file_bytes).map(|at| (at * 3) as u8).collect();
-        let driver = MemDriver::new();
-        let file = driver.open("whole".as_ref(), &OpenOptions::read_write().create(true)).expect("memory opens");
-        file.write_all_at(0, &expected).expect("memory writes");
-        for (number, call) in scene.calls.iter().enumerate() {
-            let parts: Vec<Made> = call.parts.iter().map(Made::of).collect();
-            let mut memories: Vec<Vec<u8>> = parts.iter().map(|part| vec![0x5A; part.memory_bytes()]).collect();
-            let mut after = memories.clone();
-            let mut moved = Vec::new();
-            for (rank, part) in parts.iter().enumerate() {
-                let is_write = call.direction == Direction::Write;
-                let bytes = (0..part.bytes).take_while(|k| is_write || part.offset(*k) < expected.len()).count();
-                moved.push((bytes as u64, false));
-                for k in 0..bytes {
-                    let (at, place) = (part.offset(k), part.memory.place(k));
-                    if is_write {
-                        let end = expected.len().max(at + 1);
-                        expected.resize(end, 0);
-                        expected[at] = value(number, rank, k);
-                        memories[rank][place] = expected[at];
-                        after[rank][place] = expected[at];
-                    } else {
-                        after[rank][place] = expected[at];
-                    }
-                }
-            }
-            prop_assert_eq!(play(&scene, number, &parts, &file, &mut memories), moved);
-            prop_assert!(memories == after, "memory after call {}", number);
-            prop_assert!(contents(file.as_ref()) == expected, "the file after call {}", number);
+        check(&scene)?;
+    }
+}
+
+/// Where a unit of marks is as large as what ranks of other nodes may send at once, no byte of it would ever fit.
+#[test]
+fn pieces_as_large_as_windows() {
+    let sizes =
+        [(4096, 4096), (12_288, 4096), (8192, 4096), (4096, 2048), (4096, 1000), (512, 4096), (64, 64)];
+    for (window_bytes, piece) in sizes {
+        for direction in [Direction::Read, Direction::Write] {
+            let part = |rank: usize| Part {
+                filetype: Spec::Padded { gap: 3 * piece as u64, of: Box::new(Spec::Bytes(piece as u64)) },
+                displacement: 2 * rank * piece,
+                start: 0,
+                memory: Spec::Bytes(piece as u64),
+                count: 3,
+            };
+            let scene = Scene {
+                placement: vec![0, 1],
+                hints: PlanHints {
+                    read: CollectiveMode::Enable,
+                    write: CollectiveMode::Enable,
+                    in_memory: false,
+                },
+                aggregators: vec![1; 4],
+                window_bytes,
+                stripe_bytes: 0,
+                file_bytes: FILE_BYTES_MAX,
+                calls: vec![Call { direction, parts: (0..2).map(part).collect() }],
+                schedule: vec![0, 1],
+                seed: 0,
+            };
+            check(&scene).expect("moved");
         }
     }
 }
