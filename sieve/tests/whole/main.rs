@@ -85,8 +85,28 @@ fn shares(ranks: usize) -> impl Strategy<Value = Vec<Part>> {
     })
 }
 
+/// Parts of which all offsets and lengths are multiples of a unit, as large as a window may be.
+fn aligned(ranks: usize) -> impl Strategy<Value = Vec<Part>> {
+    prop::sample::select(vec![64u64, 512, 4096]).prop_flat_map(move |unit| {
+        let part = (0usize..4, 1u64..6, 1u64..3, 0u64..3, 0u64..6).prop_map(
+            move |(start, count, length, gap, instances)| Part {
+                filetype: Spec::Vector { count, length, gap: gap * unit, of: Box::new(Spec::Bytes(unit)) },
+                displacement: start * unit as usize,
+                start: 0,
+                memory: Spec::Bytes(unit),
+                count: instances,
+            },
+        );
+        prop::collection::vec(part, ranks)
+    })
+}
+
 fn calls(ranks: usize) -> impl Strategy<Value = Vec<Call>> {
-    let parts = prop_oneof![prop::collection::vec(parts(), ranks).boxed(), shares(ranks).boxed()];
+    let parts = prop_oneof![
+        prop::collection::vec(parts(), ranks).boxed(),
+        shares(ranks).boxed(),
+        aligned(ranks).boxed()
+    ];
     let call = (any::<bool>(), parts).prop_map(|(reads, parts)| {
         let direction = if reads { Direction::Read } else { Direction::Write };
         Call { direction, parts }
