@@ -120,7 +120,7 @@ impl Hints {
 
     /// What the planner needs of them.
     pub fn plan(&self) -> PlanHints {
-        PlanHints { read: self.read, write: self.write, ..PlanHints::default() }
+        PlanHints { read: self.read, write: self.write }
     }
 
     /// A digest of the hints that must be the same on all ranks.

@@ -28,7 +28,7 @@ pub mod independent;
 pub mod two_phase;
 
 pub use access::{Access, Memory};
-pub use capulet_plan::{Agreed, CollectiveMode, Plan, PlanHints, Reason, Summary, choose};
+pub use capulet_plan::{Agreed, CollectiveMode, Means, Plan, PlanHints, Reason, Summary, choose};
 pub use capulet_plan::{choice as plan, marks};
 pub use counters::Counters;
 

@@ -1,5 +1,7 @@
 //! What is outlined is what the executors do: the same access is outlined, and carried out with counters.
 
+#[path = "nodes/placement.rs"]
+mod placement;
 #[path = "nodes/scene.rs"]
 #[allow(dead_code, reason = "shared with the tests of several nodes")]
 mod scene;
@@ -17,8 +19,7 @@ use proptest::prelude::*;
 
 use scene::{Call, Ends, FILE_BYTES, Scene, Shape, contents, expected, file_of, plain, play};
 
-const ALWAYS: PlanHints =
-    PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable, in_memory: false };
+const ALWAYS: PlanHints = PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable };
 
 fn shape() -> impl Strategy<Value = Shape> {
     let runs = prop::collection::vec((1usize..150, 1usize..120), 0..60).prop_map(|pairs| {
@@ -107,8 +108,9 @@ fn outline_of(scene: &Scene, hints: PlanHints, limits: Limits) -> Outline {
         direction: call.direction,
         is_collective: true,
         hints,
+        in_memory: false,
         node_of: scene.placement.clone(),
-        aggregators: (0..nodes).map(|node| scene.ranks_of(node).len().min(scene.aggregators[node])).collect(),
+        aggregators: placement::aggregators_of(&scene.placement, &scene.aggregators),
         window_bytes: scene.window_bytes,
         // Of four; simulated windows have a power of two of bytes, and at least a page.
         buffer_bytes: (4 * scene.window_bytes).max(4096).next_power_of_two() / 4,
@@ -233,6 +235,7 @@ fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent:
         direction,
         is_collective: false,
         hints: PlanHints::default(),
+        in_memory: false,
         node_of: vec![0],
         aggregators: vec![1],
         window_bytes: 1 << 20,

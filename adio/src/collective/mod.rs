@@ -15,9 +15,7 @@ use capulet_comm::work::{self, Work};
 use capulet_comm::{Channel, Group, NodeShared, NodeWindow, ReduceOp};
 use capulet_drivers::Caps;
 use capulet_sieve::two_phase::Between;
-use capulet_sieve::{
-    Access, Agreed, Direction, Plan, PlanHints, Transferred, choose, independent, two_phase,
-};
+use capulet_sieve::{Access, Agreed, Direction, Means, Plan, Transferred, choose, independent, two_phase};
 
 use crate::agree::outcome;
 use crate::error::{Error, Result};
@@ -25,7 +23,7 @@ use crate::file::File;
 use crate::transfer::{Outcome, Position, Prepared, UserMemory};
 use crate::view::FileView;
 
-use operation::{Means, Operation, Tools};
+use operation::{Operation, Tools};
 pub(crate) use queue::Queue;
 pub use queue::Request;
 
@@ -88,8 +86,7 @@ impl File {
     ) -> Outcome {
         let number = self.next_number();
         let access = prepared.as_ref().ok().map(|prepared| &prepared.access);
-        let own =
-            Means { has_window: self.channel.existing_window().is_some(), in_memory: self.is_in_memory() };
+        let own = Means { window: self.channel.existing_window().is_some(), in_memory: self.is_in_memory() };
         let ballot =
             operation::ballot(direction, access, own).reduce(u64::from(self.queue.is_busy()), ReduceOp::Max);
         let (prepared, mut count) = match ballot.vote(self.agree(), prepared) {
@@ -124,8 +121,9 @@ impl File {
         number: u64,
     ) -> Transferred {
         let tools = self.tools(number);
-        let hints = PlanHints { in_memory, ..tools.hints };
-        let mut plan = choose(direction, agreed, hints, true);
+        let plan_with = |window: bool| choose(direction, agreed, tools.hints, Means { window, in_memory });
+        // A window that is not there yet can be made.
+        let mut plan = plan_with(true);
         let mut window = None;
         if let Plan::TwoPhase(_) = plan {
             window = self.make_window(tools.window_bytes);
@@ -135,7 +133,7 @@ impl File {
                 if let Err(error) = told {
                     return Transferred::failed(error);
                 }
-                plan = choose(direction, agreed, hints, false);
+                plan = plan_with(false);
             }
         }
         tracing::debug!(?plan, ?agreed, "planned");

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use capulet_comm::{Agree, Leaders, NodeShared, ReduceOp, Track};
 use capulet_sieve::{
-    Access, Agreed, Direction, Plan, PlanHints, Summary, Target, Transferred, choose, independent, two_phase,
+    Access, Agreed, Direction, Means, Plan, PlanHints, Summary, Target, Transferred, choose, independent,
+    two_phase,
 };
 
 use crate::agree::{Ballot, Count, Vote};
@@ -58,14 +59,6 @@ impl Tools {
     }
 }
 
-/// What there is beside the access: of one rank, or of all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Means {
-    pub(crate) has_window: bool,
-    /// Nodes may see one file through different file systems.
-    pub(crate) in_memory: bool,
-}
-
 /// The first ballot of a data access: extremes, amounts, what all nodes have, and errors so far.
 pub(crate) fn ballot(direction: Direction, access: Option<&Access>, own: Means) -> Ballot {
     let mine = Agreed::of(&[access.map_or_else(Summary::empty, Summary::of)]);
@@ -79,7 +72,7 @@ pub(crate) fn ballot(direction: Direction, access: Option<&Access>, own: Means) 
         .reduce(mine.active_ranks, ReduceOp::Sum)
         .reduce(u64::from(mine.monotone), ReduceOp::Min)
         .reduce(mine.grain, ReduceOp::BitOr)
-        .reduce(u64::from(own.has_window), ReduceOp::Min)
+        .reduce(u64::from(own.window), ReduceOp::Min)
         .reduce(u64::from(own.in_memory), ReduceOp::Min)
 }
 
@@ -94,7 +87,7 @@ pub(crate) fn agreed(count: &mut Count) -> (Agreed, Means) {
         monotone: count.take() == 1,
         grain: count.take(),
     };
-    (agreed, Means { has_window: count.take() == 1, in_memory: count.take() == 1 })
+    (agreed, Means { window: count.take() == 1, in_memory: count.take() == 1 })
 }
 
 /// Where an operation stands.
@@ -266,7 +259,7 @@ impl Operation {
     }
 
     fn agree(&self, access: Result<Access>) -> Stage {
-        let own = Means { has_window: self.window().is_some(), in_memory: self.tools.in_memory };
+        let own = Means { window: self.window().is_some(), in_memory: self.tools.in_memory };
         let ballot = ballot(self.direction, access.as_ref().ok(), own);
         match ballot.begin(self.tools.agree.as_ref(), Track::of(self.number), access.as_ref().err()) {
             Ok(vote) => Stage::Agreeing(vote, access),
@@ -276,8 +269,7 @@ impl Operation {
 
     fn plan(&self, access: Access, agreed: Agreed, means: Means) -> Stage {
         // No node can wait here for one that has no window. One is made only when nothing is under way.
-        let hints = PlanHints { in_memory: means.in_memory, ..self.tools.hints };
-        let plan = choose(self.direction, &agreed, hints, means.has_window);
+        let plan = choose(self.direction, &agreed, self.tools.hints, means);
         tracing::debug!(?plan, ?agreed, number = self.number, "planned");
         match plan {
             Plan::TwoPhase(_) => Stage::Queued(access, agreed),

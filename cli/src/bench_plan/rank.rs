@@ -7,7 +7,7 @@ use std::time::Instant;
 use capulet_datatype::{Cursor, Datatype, Named, Tiled};
 use capulet_plan::aggregators::{ConfigList, aggregators_by_node};
 use capulet_plan::wire::{HEADER_BYTES, RunWriter, VIEW_BYTES_MAX, encode_view};
-use capulet_plan::{Agreed, Direction, FileSide, Grid, Plan, PlanHints, Summary, choose};
+use capulet_plan::{Agreed, Direction, FileSide, Grid, Means, Plan, PlanHints, Summary, choose};
 
 use crate::HEAP;
 
@@ -186,7 +186,8 @@ fn once(scene: Scene, rank: u64, arguments: &Arguments) -> Result<Measured, Stri
         monotone: summary.monotone,
         grain: summary.grain,
     };
-    let plan = black_box(choose(Direction::Write, &agreed, PlanHints::default(), true));
+    let means = Means { window: true, in_memory: false };
+    let plan = black_box(choose(Direction::Write, &agreed, PlanHints::default(), means));
     let choice_ns = nanoseconds(start);
     if !matches!(plan, Plan::TwoPhase(_)) {
         return Err(format!("{plan:?} was chosen"));

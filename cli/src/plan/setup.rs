@@ -43,11 +43,7 @@ impl Hints {
         };
         pairs.iter().try_for_each(|pair| hints.take(pair))?;
         if hints.no_independent {
-            hints.plan = PlanHints {
-                read: CollectiveMode::Enable,
-                write: CollectiveMode::Enable,
-                ..PlanHints::default()
-            };
+            hints.plan = PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable };
         }
         Ok(hints)
     }
@@ -112,7 +108,8 @@ pub(crate) fn setup(args: &PlanArgs, ranks: usize) -> Result<Setup, Error> {
     Ok(Setup {
         direction: if args.read { Direction::Read } else { Direction::Write },
         is_collective: !args.independent,
-        hints: PlanHints { in_memory: args.in_memory, ..hints.plan },
+        hints: hints.plan,
+        in_memory: args.in_memory,
         aggregators: aggregators.iter().map(|count| *count as usize).collect(),
         node_of,
         window_bytes: hints.window_bytes,
@@ -136,7 +133,7 @@ mod tests {
         let told = hints(&["cb_buffer_size=5000", "cb_nodes=3", "striping_unit=65536"]).expect("known");
         assert_eq!((told.window_bytes, told.aggregators, told.stripe_bytes), (8192, 3, 65_536));
         let told = hints(&["romio_cb_write=disable", "romio_no_indep_rw=true"]).expect("known");
-        assert_eq!((told.plan.read, told.plan.write), (CollectiveMode::Enable, CollectiveMode::Enable));
+        assert_eq!(told.plan, PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable });
         assert_eq!(hints(&["cb_buffer_size=99999999999"]).expect("known").window_bytes, WINDOW_BYTES_MAX);
     }
 

@@ -31,14 +31,21 @@ pub enum CollectiveMode {
     Automatic,
 }
 
-/// What the choice depends on beside the access itself. Must be the same on all ranks.
+/// What the user wants. Must be the same on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PlanHints {
     /// For collective reads.
     pub read: CollectiveMode,
     /// For collective writes.
     pub write: CollectiveMode,
-    /// Whether what is stored is in memory for all ranks, and a read waits for nothing.
+}
+
+/// What there is to carry an access out with: at one rank, or at all of them, which is what counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Means {
+    /// A shared window.
+    pub window: bool,
+    /// Storage in memory: a read waits for nothing. Ranks may see one file through different file systems.
     pub in_memory: bool,
 }
 
@@ -148,7 +155,7 @@ pub enum Reason {
 }
 
 /// Chooses. Deterministic: the same on all ranks for the same arguments.
-pub fn choose(direction: Direction, agreed: &Agreed, hints: PlanHints, window: bool) -> Plan {
+pub fn choose(direction: Direction, agreed: &Agreed, hints: PlanHints, means: Means) -> Plan {
     let mode = match direction {
         Direction::Read => hints.read,
         Direction::Write => hints.write,
@@ -159,7 +166,7 @@ pub fn choose(direction: Direction, agreed: &Agreed, hints: PlanHints, window: b
     if !agreed.monotone {
         return Plan::Independent(Reason::NotMonotone);
     }
-    if !window {
+    if !means.window {
         return Plan::Independent(Reason::NoWindow);
     }
     match mode {
@@ -173,7 +180,7 @@ pub fn choose(direction: Direction, agreed: &Agreed, hints: PlanHints, window: b
         Plan::Independent(Reason::LargeRuns)
     } else if (agreed.end - agreed.first) / SPARSE_FACTOR > agreed.bytes {
         Plan::Independent(Reason::Sparse)
-    } else if direction == Direction::Read && hints.in_memory && is_read_faster_alone(agreed) {
+    } else if direction == Direction::Read && means.in_memory && is_read_faster_alone(agreed) {
         Plan::Independent(Reason::InMemory)
     } else {
         Plan::TwoPhase(Reason::SmallRuns)
@@ -192,12 +199,14 @@ fn is_read_faster_alone(agreed: &Agreed) -> bool {
 mod tests {
     use super::*;
 
+    const WINDOW: Means = Means { window: true, in_memory: false };
+
     fn summary(first: u64, end: u64, bytes: u64, runs: u64) -> Summary {
         Summary { first, end, bytes, runs, monotone: true, grain: 1 }
     }
 
     fn plan_of(summaries: &[Summary]) -> Plan {
-        choose(Direction::Write, &Agreed::of(summaries), PlanHints::default(), true)
+        choose(Direction::Write, &Agreed::of(summaries), PlanHints::default(), WINDOW)
     }
 
     #[test]
@@ -216,29 +225,32 @@ mod tests {
         assert_eq!(plan_of(&[backward, strided.clone()]), Plan::Independent(Reason::NotMonotone));
         let agreed = Agreed::of(&[strided]);
         let disable = PlanHints { write: CollectiveMode::Disable, ..PlanHints::default() };
-        assert_eq!(choose(Direction::Write, &agreed, disable, true), Plan::Independent(Reason::Hint));
-        assert_eq!(choose(Direction::Read, &agreed, disable, true), Plan::TwoPhase(Reason::SmallRuns));
+        assert_eq!(choose(Direction::Write, &agreed, disable, WINDOW), Plan::Independent(Reason::Hint));
+        assert_eq!(choose(Direction::Read, &agreed, disable, WINDOW), Plan::TwoPhase(Reason::SmallRuns));
         let enable = PlanHints { read: CollectiveMode::Enable, ..PlanHints::default() };
-        assert_eq!(choose(Direction::Read, &agreed, enable, true), Plan::TwoPhase(Reason::Hint));
-        assert_eq!(choose(Direction::Read, &agreed, enable, false), Plan::Independent(Reason::NoWindow));
+        assert_eq!(choose(Direction::Read, &agreed, enable, WINDOW), Plan::TwoPhase(Reason::Hint));
+        assert_eq!(
+            choose(Direction::Read, &agreed, enable, Means { window: false, in_memory: true }),
+            Plan::Independent(Reason::NoWindow)
+        );
     }
 
     #[test]
     fn sparse_reads_from_memory_are_each_ranks_own() {
-        let memory = PlanHints { in_memory: true, ..PlanHints::default() };
+        let memory = Means { in_memory: true, ..WINDOW };
         // Runs of so many bytes, by turns with as many times as many that nobody asks for.
-        let plan = |direction, run: u64, gaps: u64, hints| {
+        let plan = |direction, run: u64, gaps: u64, means| {
             let runs = 1000;
             let agreed = Agreed::of(&[summary(0, runs * run * (1 + gaps), runs * run, runs)]);
             let two = Agreed { active_ranks: 2, ..agreed };
-            choose(direction, &two, hints, true)
+            choose(direction, &two, PlanHints::default(), means)
         };
         assert_eq!(plan(Direction::Read, 4096, 1, memory), Plan::Independent(Reason::InMemory));
         assert_eq!(plan(Direction::Read, 512, 4, memory), Plan::Independent(Reason::InMemory));
         let small = Plan::TwoPhase(Reason::SmallRuns);
         assert_eq!(plan(Direction::Read, 4096, 0, memory), small);
         assert_eq!(plan(Direction::Read, 64, 1, memory), small);
-        assert_eq!(plan(Direction::Read, 4096, 1, PlanHints::default()), small);
+        assert_eq!(plan(Direction::Read, 4096, 1, WINDOW), small);
         assert_eq!(plan(Direction::Write, 4096, 1, memory), small);
         let all = Agreed {
             first: 0,
@@ -249,7 +261,7 @@ mod tests {
             monotone: true,
             grain: 1,
         };
-        assert_eq!(choose(Direction::Read, &all, memory, true), small);
+        assert_eq!(choose(Direction::Read, &all, PlanHints::default(), memory), small);
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub mod way;
 pub mod wire;
 
 pub use capulet_drivers::Direction;
-pub use choice::{Agreed, CollectiveMode, Plan, PlanHints, Reason, Summary, choose};
+pub use choice::{Agreed, CollectiveMode, Means, Plan, PlanHints, Reason, Summary, choose};
 pub use grid::Grid;
 pub use side::{BeyondLargestOffset, FileSide};
 pub use way::Way;

@@ -4,6 +4,7 @@
 //! The oracle is an array: the operations one after the other, and in each write the ranks in their order.
 
 mod meddler;
+mod placement;
 mod scene;
 
 use std::sync::Arc;

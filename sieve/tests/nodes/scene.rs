@@ -10,6 +10,8 @@ use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions}
 use capulet_sieve::two_phase::{Between, NodeTeam, Nodes, Operation, decline};
 use capulet_sieve::{Access, Agreed, Counters, Memory, Summary, Target};
 
+use crate::placement;
+
 pub(crate) const FILE_BYTES: usize = 60_000;
 /// Bytes of user memory for each byte of data.
 pub(crate) const MEMORY_STEP: usize = 3;
@@ -125,25 +127,17 @@ impl Scene {
     }
 
     pub(crate) fn node_count(&self) -> usize {
-        self.placement.iter().max().expect("a rank") + 1
+        placement::node_count(&self.placement)
     }
 
     /// The ranks of a node.
     pub(crate) fn ranks_of(&self, node: usize) -> Vec<usize> {
-        (0..self.ranks()).filter(|rank| self.placement[*rank] == node).collect()
+        placement::ranks_of(&self.placement, node)
     }
 
     /// What the ranks of a node know of the others.
     pub(crate) fn nodes(&self, node: usize) -> Nodes {
-        let aggregators: Vec<usize> = (0..self.node_count())
-            .map(|node| self.ranks_of(node).len().min(self.aggregators[node]))
-            .collect();
-        let mut blocks = vec![0];
-        for pair in self.placement.windows(2) {
-            blocks.push(blocks[blocks.len() - 1] + u32::from(pair[0] != pair[1]));
-        }
-        let own = self.ranks_of(node).iter().map(|rank| blocks[*rank]).collect();
-        Nodes::new(node, &aggregators, own, blocks[blocks.len() - 1] + 1)
+        placement::nodes(&self.placement, &self.aggregators, node)
     }
 }
 

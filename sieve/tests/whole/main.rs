@@ -3,6 +3,8 @@
 //!
 //! The oracle is an array of bytes, with places listed by hand: in a write the ranks in their order.
 
+#[path = "../nodes/placement.rs"]
+mod placement;
 mod types;
 
 use std::sync::Arc;
@@ -14,8 +16,8 @@ use capulet_datatype::Tiled;
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
 use capulet_plan::{CollectiveMode, PlanHints};
-use capulet_sieve::two_phase::{Between, NodeTeam, Nodes, Operation};
-use capulet_sieve::{Access, Agreed, Counters, Memory, Plan, Summary, Target, choose, independent};
+use capulet_sieve::two_phase::{Between, NodeTeam, Operation};
+use capulet_sieve::{Access, Agreed, Counters, Means, Memory, Plan, Summary, Target, choose, independent};
 use proptest::prelude::*;
 
 use types::{Bytes, Spec, specs};
@@ -47,6 +49,8 @@ struct Scene {
     /// The node of each rank; ranks of a node follow one another or not.
     placement: Vec<usize>,
     hints: PlanHints,
+    /// Of the file, as ranks agreed.
+    in_memory: bool,
     /// Of each node.
     aggregators: Vec<usize>,
     window_bytes: u64,
@@ -133,23 +137,21 @@ fn scenes() -> impl Strategy<Value = Scene> {
             })
         })
     });
-    let hints = (modes(), modes(), any::<bool>()).prop_map(|(read, write, in_memory)| PlanHints {
-        read,
-        write,
-        in_memory,
-    });
+    let hints = (modes(), modes(), any::<bool>())
+        .prop_map(|(read, write, in_memory)| (PlanHints { read, write }, in_memory));
     let windows = prop::sample::select(vec![64u64, 300, 512, 4096, 12_288]);
     let stripes = prop::sample::select(vec![0u64, 0, 256, 4096]);
     let file_bytes = prop_oneof![Just(FILE_BYTES_MAX), Just(0), 0..FILE_BYTES_MAX];
     let aggregators = prop::collection::vec(1usize..5, 4);
     (placement, hints, aggregators, windows, stripes, file_bytes, any::<u32>()).prop_flat_map(
-        |(placement, hints, aggregators, window_bytes, stripe_bytes, file_bytes, seed)| {
+        |(placement, (hints, in_memory), aggregators, window_bytes, stripe_bytes, file_bytes, seed)| {
             let ranks = placement.len();
             (calls(ranks), prop::collection::vec(0..ranks, 1..40)).prop_map(move |(calls, mut schedule)| {
                 schedule.extend(0..ranks);
                 Scene {
                     placement: placement.clone(),
                     hints,
+                    in_memory,
                     aggregators: aggregators.clone(),
                     window_bytes,
                     stripe_bytes,
@@ -244,7 +246,8 @@ fn play(
         isolation: Arc::new(NonAtomic),
         counters: Arc::new(Counters::default()),
     };
-    match choose(direction, &agreed, scene.hints, true) {
+    let means = Means { window: true, in_memory: scene.in_memory };
+    match choose(direction, &agreed, scene.hints, means) {
         Plan::Nothing => vec![(0, false); parts.len()],
         Plan::Independent(_) => {
             let alone = |access: &Access| independent::run(&target(), access, direction);
@@ -262,31 +265,30 @@ fn play(
 
 /// What each rank knows of the others, and the lines between nodes, which have to outlast the operation.
 fn teams(scene: &Scene, number: usize, agreed: &Agreed) -> (Vec<NodeTeam>, Vec<Arc<dyn Leaders>>) {
-    let (ranks, nodes) = (scene.placement.len(), scene.placement.iter().max().expect("a rank") + 1);
-    let of = |node: usize| (0..ranks).filter(move |rank| scene.placement[*rank] == node);
-    let aggregators: Vec<usize> =
-        (0..nodes).map(|node| of(node).count().min(scene.aggregators[node])).collect();
-    let mut blocks = vec![0];
-    for pair in scene.placement.windows(2) {
-        blocks.push(blocks[blocks.len() - 1] + u32::from(pair[0] != pair[1]));
-    }
+    let (ranks, nodes) = (scene.placement.len(), placement::node_count(&scene.placement));
     let lines: Vec<Arc<dyn Leaders>> = LocalLeaders::team(nodes, scene.seed + number as u64)
         .into_iter()
         .map(|end| Arc::new(end) as Arc<dyn Leaders>)
         .collect();
     let mut teams: Vec<Option<NodeTeam>> = (0..ranks).map(|_| None).collect();
     for (node, line) in lines.iter().enumerate() {
-        let own = of(node).map(|rank| blocks[rank]).collect();
-        let known = Arc::new(Nodes::new(node, &aggregators, own, blocks[ranks - 1] + 1));
-        let windows = LocalWindow::team(of(node).count(), 4 * scene.window_bytes as usize);
-        for (rank, window) in of(node).zip(windows) {
+        let known = Arc::new(placement::nodes(&scene.placement, &scene.aggregators, node));
+        let members = placement::ranks_of(&scene.placement, node);
+        let windows = LocalWindow::team(members.len(), 4 * scene.window_bytes as usize);
+        for (&rank, window) in members.iter().zip(windows) {
             let (window, bytes) = (Arc::new(window), scene.window_bytes);
             let team = if nodes == 1 {
-                NodeTeam::new(window, aggregators[0], bytes, scene.stripe_bytes, agreed.grain)
+                NodeTeam::new(
+                    window,
+                    ranks.min(scene.aggregators[0]),
+                    bytes,
+                    scene.stripe_bytes,
+                    agreed.grain,
+                )
             } else {
                 let between = Between {
                     nodes: known.clone(),
-                    leaders: (of(node).next() == Some(rank)).then(|| line.clone()),
+                    leaders: (members[0] == rank).then(|| line.clone()),
                     may_exchange: true,
                     operation: number as u32,
                 };
@@ -389,11 +391,8 @@ fn pieces_as_large_as_windows() {
             };
             let scene = Scene {
                 placement: vec![0, 1],
-                hints: PlanHints {
-                    read: CollectiveMode::Enable,
-                    write: CollectiveMode::Enable,
-                    in_memory: false,
-                },
+                hints: PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable },
+                in_memory: false,
                 aggregators: vec![1; 4],
                 window_bytes,
                 stripe_bytes: 0,

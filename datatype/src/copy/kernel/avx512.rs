@@ -30,7 +30,7 @@ const AHEAD_BYTES: usize = 2048;
 super::level::kernels!(Avx512, "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,popcnt");
 
 /// 16 units of 4 bytes.
-struct Lanes4;
+pub(super) struct Lanes4;
 /// 8 units of 8 bytes.
 struct Lanes8;
 
@@ -212,14 +212,8 @@ impl Isa for Avx512 {
 
     #[inline(always)]
     unsafe fn pack_near(from: (*const u8, i64), target: *mut u8, block: usize, n: usize) -> usize {
-        #[inline(never)]
-        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,popcnt")]
-        unsafe fn pack(from: (*const u8, i64), target: *mut u8, block: usize, n: usize) -> usize {
-            // SAFETY: the caller's promise; the lanes are those of the units.
-            unsafe { near::pack::<Lanes4, 16>(from, target, block, n) }
-        }
         // SAFETY: the caller's promise.
-        unsafe { pack(from, target, block, n) }
+        unsafe { near::pack(from, target, block, n) }
     }
 
     #[inline(always)]
@@ -230,20 +224,8 @@ impl Isa for Avx512 {
         n: usize,
         is_far: bool,
     ) -> usize {
-        #[inline(never)]
-        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,popcnt")]
-        unsafe fn unpack(
-            source: *const u8,
-            to: (*mut u8, i64),
-            block: usize,
-            n: usize,
-            is_far: bool,
-        ) -> usize {
-            // SAFETY: the caller's promise; the lanes are those of the units.
-            unsafe { near::unpack::<Lanes4, 16>(source, to, block, n, is_far) }
-        }
         // SAFETY: the caller's promise.
-        unsafe { unpack(source, to, block, n, is_far) }
+        unsafe { near::unpack(source, to, block, n, is_far) }
     }
 
     #[inline(always)]

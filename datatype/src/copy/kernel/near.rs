@@ -7,12 +7,15 @@
 
 use std::ops::RangeInclusive;
 
+use super::avx512::Lanes4 as L;
 use super::strided::{Lanes, WRITE_AHEAD_BYTES};
 use super::x86;
 use crate::piece::gcd;
 
 /// Bytes of a unit.
-const UNIT: usize = 4;
+const UNIT: usize = L::UNIT;
+/// Units of a register.
+const LANES: usize = 16;
 /// Units of a block; longer ones gain nothing. Out of the second level of caches, 8 bytes of 12 took 58 GB/s packed and 43 unpacked
 /// by registers and 30 by plain moves, 12 of 24 took 57, 36 and 28, 20 of 32 took 53, 56 and 40, 28 of 40 took 46, 45 and 48.
 const BLOCK: RangeInclusive<usize> = 2..=5;
@@ -52,28 +55,24 @@ impl Row {
 
 /// What one register of a pattern needs.
 #[derive(Clone, Copy)]
-struct Step<I> {
-    index: I,
+struct Step {
+    index: <L as Lanes>::Index,
     /// Lanes of the register that come from each window, or are stored.
     masks: [u32; WINDOWS_MAX],
 }
 
-impl<I: Copy> Step<I> {
-    /// `lanes` lanes from those that are given, from lane `at` on, which lie in windows of as many lanes.
+impl Step {
+    /// Lanes from those that are given, from lane `at` on, which lie in windows of as many lanes.
     ///
     /// # Safety
-    /// The processor must have the instructions of `L`.
+    /// The processor must have the instructions.
     #[inline(always)]
-    unsafe fn new<L: Lanes<Index = I>>(
-        lanes: usize,
-        at: usize,
-        mut from: impl FnMut() -> Option<usize>,
-    ) -> Self {
+    unsafe fn new(at: usize, mut from: impl FnMut() -> Option<usize>) -> Self {
         let (mut index, mut masks) = ([0; 16], [0; WINDOWS_MAX]);
-        for lane in at..lanes {
+        for lane in at..LANES {
             if let Some(from) = from() {
-                index[lane] = (from % lanes) as u8;
-                masks[from / lanes] |= 1 << lane;
+                index[lane] = (from % LANES) as u8;
+                masks[from / LANES] |= 1 << lane;
             }
         }
         // SAFETY: the caller's promise.
@@ -98,9 +97,10 @@ macro_rules! with_period {
 ///
 /// # Safety
 /// `n` blocks of `block_bytes` must be readable from `source` on, `stride_bytes` apart, and writable one after the other at
-/// `target`; the processor must have the instructions of `L`, which has units of 4 bytes and `LANES` of them.
-#[inline(always)]
-pub(super) unsafe fn pack<L: Lanes, const LANES: usize>(
+/// `target`; the processor must have the instructions of AVX-512.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,popcnt")]
+pub(super) unsafe fn pack(
     (source, stride_bytes): (*const u8, i64),
     target: *mut u8,
     block_bytes: usize,
@@ -117,9 +117,9 @@ pub(super) unsafe fn pack<L: Lanes, const LANES: usize>(
     // SAFETY: the caller's promise.
     unsafe {
         match windows {
-            ..=2 => with_period!(period, P in [1, 3, 5] => pack_by::<L, LANES, P, 2>(source, target, row, n)),
+            ..=2 => with_period!(period, P in [1, 3, 5] => pack_by::<P, 2>(source, target, row, n)),
             3..=WINDOWS_MAX => {
-                with_period!(period, P in [1, 3, 5] => pack_by::<L, LANES, P, WINDOWS_MAX>(source, target, row, n))
+                with_period!(period, P in [1, 3, 5] => pack_by::<P, WINDOWS_MAX>(source, target, row, n))
             }
             _ => 0,
         }
@@ -131,7 +131,7 @@ pub(super) unsafe fn pack<L: Lanes, const LANES: usize>(
 /// # Safety
 /// As [`pack`].
 #[inline(always)]
-unsafe fn pack_by<L: Lanes, const LANES: usize, const P: usize, const W: usize>(
+unsafe fn pack_by<const P: usize, const W: usize>(
     source: *const u8,
     target: *mut u8,
     row: Row,
@@ -140,7 +140,7 @@ unsafe fn pack_by<L: Lanes, const LANES: usize, const P: usize, const W: usize>(
     let first = |register: usize| row.lane(LANES * register);
     let mut advance = [0; P];
     // SAFETY: the caller's promise.
-    let mut steps = [unsafe { Step::new::<L>(0, 0, || None) }; P];
+    let mut steps = [unsafe { Step::new(0, || None) }; P];
     for register in 0..P {
         let (mut inside, mut lane) = (LANES * register % row.block, 0);
         let from = || {
@@ -150,7 +150,7 @@ unsafe fn pack_by<L: Lanes, const LANES: usize, const P: usize, const W: usize>(
             Some(here)
         };
         // SAFETY: the caller's promise.
-        steps[register] = unsafe { Step::new::<L>(LANES, 0, from) };
+        steps[register] = unsafe { Step::new(0, from) };
         advance[register] = first(register);
     }
     let (lanes, span) = (first(P), first(P - 1) + W * LANES);
@@ -181,8 +181,9 @@ unsafe fn pack_by<L: Lanes, const LANES: usize, const P: usize, const W: usize>(
 ///
 /// # Safety
 /// As [`pack`], with the sides exchanged.
-#[inline(always)]
-pub(super) unsafe fn unpack<L: Lanes, const LANES: usize>(
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,popcnt")]
+pub(super) unsafe fn unpack(
     source: *const u8,
     (target, stride_bytes): (*mut u8, i64),
     block_bytes: usize,
@@ -196,9 +197,7 @@ pub(super) unsafe fn unpack<L: Lanes, const LANES: usize>(
         return 0;
     }
     // SAFETY: the caller's promise.
-    unsafe {
-        with_period!(period, P in [1, 3, 5, 7] => unpack_by::<L, LANES, P>(source, target, row, n, is_far))
-    }
+    unsafe { with_period!(period, P in [1, 3, 5, 7] => unpack_by::<P>(source, target, row, n, is_far)) }
 }
 
 /// As [`unpack`], with a pattern of `P` registers.
@@ -206,7 +205,7 @@ pub(super) unsafe fn unpack<L: Lanes, const LANES: usize>(
 /// # Safety
 /// As [`unpack`].
 #[inline(always)]
-unsafe fn unpack_by<L: Lanes, const LANES: usize, const P: usize>(
+unsafe fn unpack_by<const P: usize>(
     source: *const u8,
     target: *mut u8,
     row: Row,
@@ -223,9 +222,9 @@ unsafe fn unpack_by<L: Lanes, const LANES: usize, const P: usize>(
             here
         };
         // SAFETY: the caller's promise.
-        unsafe { Step::new::<L>(LANES, before, from) }
+        unsafe { Step::new(before, from) }
     };
-    let move_one = |step: &Step<L::Index>, to: *mut u8, unit: usize| {
+    let move_one = |step: &Step, to: *mut u8, unit: usize| {
         let from = source.wrapping_add(unit * UNIT);
         // SAFETY: a whole register of units is there from this one on; those that the lanes of the mask take are among them,
         // so that the target has the lanes.

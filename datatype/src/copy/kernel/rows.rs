@@ -187,37 +187,23 @@ pub(super) unsafe fn unit_rows<I: Isa, M: Mover, const U: usize>(
 ) {
     let [inner, outer @ ..] = dims;
     let (n, unit) = (inner.n as usize, U as i64);
-    let source_is_far = || span_bytes(dims, inner.source) >= FAR_SOURCE_MIN_BYTES;
-    let target_is_far = || span_bytes(dims, inner.target) >= FAR_MIN_BYTES;
     let times = |stride: i64| if n < UNITS_MIN { 0 } else { stride / unit * i64::from(stride % unit == 0) };
+    // Of the side that has the stride.
+    let is_far = if inner.target == unit {
+        span_bytes(dims, inner.source) >= FAR_SOURCE_MIN_BYTES
+    } else {
+        span_bytes(dims, inner.target) >= FAR_MIN_BYTES
+    };
     // SAFETY: every row is a part of the nest that the caller promises, with the strides of its innermost dimension: `n`
     // units of `U` bytes, consecutive on the one side and 2, 3 or 4 units apart on the other.
     unsafe {
         match (times(inner.source), times(inner.target)) {
-            (2, 1) => {
-                let is_far = source_is_far();
-                each_row(source, target, outer, |s, t| pack_units::<I, U, 2>(s, t, n, is_far));
-            }
-            (3, 1) => {
-                let is_far = source_is_far();
-                each_row(source, target, outer, |s, t| pack_units::<I, U, 3>(s, t, n, is_far));
-            }
-            (4, 1) => {
-                let is_far = source_is_far();
-                each_row(source, target, outer, |s, t| pack_units::<I, U, 4>(s, t, n, is_far));
-            }
-            (1, 2) => {
-                let is_far = target_is_far();
-                each_row(source, target, outer, |s, t| unpack_units::<I, U, 2>(s, t, n, is_far));
-            }
-            (1, 3) => {
-                let is_far = target_is_far();
-                each_row(source, target, outer, |s, t| unpack_units::<I, U, 3>(s, t, n, is_far));
-            }
-            (1, 4) => {
-                let is_far = target_is_far();
-                each_row(source, target, outer, |s, t| unpack_units::<I, U, 4>(s, t, n, is_far));
-            }
+            (2, 1) => each_row(source, target, outer, |s, t| pack_units::<I, U, 2>(s, t, n, is_far)),
+            (3, 1) => each_row(source, target, outer, |s, t| pack_units::<I, U, 3>(s, t, n, is_far)),
+            (4, 1) => each_row(source, target, outer, |s, t| pack_units::<I, U, 4>(s, t, n, is_far)),
+            (1, 2) => each_row(source, target, outer, |s, t| unpack_units::<I, U, 2>(s, t, n, is_far)),
+            (1, 3) => each_row(source, target, outer, |s, t| unpack_units::<I, U, 3>(s, t, n, is_far)),
+            (1, 4) => each_row(source, target, outer, |s, t| unpack_units::<I, U, 4>(s, t, n, is_far)),
             _ => rows::<I, M>(mover, source, target, dims),
         }
     }

@@ -15,7 +15,7 @@ mod rounds;
 
 use std::ops::Range;
 
-use crate::choice::{Agreed, Plan, PlanHints, Summary, choose};
+use crate::choice::{Agreed, Means, Plan, PlanHints, Summary, choose};
 use crate::grid::{Grid, are_in_order, place_of};
 use crate::side::FileSide;
 use crate::{Direction, Way};
@@ -80,6 +80,8 @@ pub struct Setup {
     pub is_collective: bool,
     /// Which collectives are aggregated.
     pub hints: PlanHints,
+    /// Whether storage is memory.
+    pub in_memory: bool,
     /// The node of each rank.
     pub node_of: Vec<usize>,
     /// How many ranks of each node are aggregators. A node may have none, if another has some.
@@ -208,7 +210,8 @@ pub fn outline(parts: &[Part], setup: &Setup, limits: Limits) -> Outline {
     assert!(setup.node_of.iter().all(|node| *node < setup.nodes()), "every rank is on a node");
     let summaries: Vec<Summary> = parts.iter().map(|part| Summary::of(&part.side)).collect();
     let agreed = Agreed::of(&summaries);
-    let plan = setup.is_collective.then(|| choose(setup.direction, &agreed, setup.hints, true));
+    let means = Means { window: true, in_memory: setup.in_memory };
+    let plan = setup.is_collective.then(|| choose(setup.direction, &agreed, setup.hints, means));
     let course = match plan {
         Some(Plan::Nothing) => Course::Nothing,
         Some(Plan::TwoPhase(_)) => Course::Together(together(parts, setup, &agreed, limits)),

@@ -151,6 +151,7 @@ impl Outgoing {
             self.at += taken;
             self.settle(access);
         }
+        debug_assert!(used > 0 || self.is_done(), "a step that packs nothing would be repeated for ever");
         (used, copied_bytes)
     }
 

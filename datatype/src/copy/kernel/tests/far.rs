@@ -4,6 +4,12 @@ use super::super::super::nest::NestDim;
 use super::nests::{check, reversed};
 use super::{Arena, Placement};
 
+/// So many bytes into a line behind the guard page before the arena, and close before the one behind it.
+fn at_both_ends(arena: &mut Arena, block: u64, dims: &[NestDim], misalignment: usize) {
+    check(arena, block, dims, Placement::Start(misalignment));
+    check(arena, block, dims, Placement::End);
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "has no registers; rows of these blocks are checked in `nests`")]
 fn short_blocks_a_few_units_apart() {
@@ -15,8 +21,7 @@ fn short_blocks_a_few_units_apart() {
                 turn = (turn + 13) % 64;
                 let dims = [NestDim { n, source: stride, target: size }];
                 for dims in [dims.to_vec(), reversed(&dims)] {
-                    check(&mut arena, size as u64, &dims, Placement::Start(turn));
-                    check(&mut arena, size as u64, &dims, Placement::End);
+                    at_both_ends(&mut arena, size as u64, &dims, turn);
                 }
             }
             // Every place of a line.
@@ -35,8 +40,7 @@ fn short_blocks_in_targets_beyond_the_caches() {
     for (block, stride) in [(8, 12), (12, 16), (12, 24), (20, 28)] {
         let n = (1 << 20) / stride as u64 + 5;
         let dims = [NestDim { n, source: block, target: stride }];
-        check(&mut arena, block as u64, &dims, Placement::Start(4));
-        check(&mut arena, block as u64, &dims, Placement::End);
+        at_both_ends(&mut arena, block as u64, &dims, 4);
     }
 }
 
@@ -48,8 +52,7 @@ fn units_in_sources_beyond_the_caches() {
         for k in [2, 3, 4] {
             let n = (12 << 20) / (k * block) as u64 + 9;
             let dims = [NestDim { n, source: k * block, target: block }];
-            check(&mut arena, block as u64, &dims, Placement::Start(12));
-            check(&mut arena, block as u64, &dims, Placement::End);
+            at_both_ends(&mut arena, block as u64, &dims, 12);
         }
     }
 }
@@ -66,8 +69,7 @@ fn lines_sent_for_before_their_blocks() {
         let part = NestDim { n: 40, ..dims[0] };
         let rows = NestDim { n: n / 40, source: 40 * stride, target: 40 * block };
         for dims in [dims.to_vec(), reversed(&dims), vec![part, rows], reversed(&[part, rows])] {
-            check(&mut arena, block as u64, &dims, Placement::Start(60));
-            check(&mut arena, block as u64, &dims, Placement::End);
+            at_both_ends(&mut arena, block as u64, &dims, 60);
         }
     }
 }
