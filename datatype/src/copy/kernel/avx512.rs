@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::super::nest::NestDim;
 use super::isa::{Isa, Strings};
-use super::strided::{self, Lanes};
+use super::strided::{self, Lanes, MaskedLanes};
 use super::transpose::{self, Square};
 use super::{near, x86};
 
@@ -57,19 +57,9 @@ macro_rules! lanes {
                 unsafe { _mm512_loadu_si512(from.cast()) }
             }
             #[inline(always)]
-            unsafe fn load_masked(from: *const u8, mask: $mask) -> __m512i {
-                // SAFETY: the caller promises the lanes of the mask; the others are not read.
-                unsafe { $load_masked(mask, from.cast()) }
-            }
-            #[inline(always)]
             unsafe fn store(to: *mut u8, vector: __m512i) {
                 // SAFETY: the caller promises 64 writable bytes.
                 unsafe { _mm512_storeu_si512(to.cast(), vector) };
-            }
-            #[inline(always)]
-            unsafe fn store_masked(to: *mut u8, mask: $mask, vector: __m512i) {
-                // SAFETY: the caller promises the lanes of the mask; the others are not written.
-                unsafe { $store_masked(to.cast(), mask, vector) };
             }
             #[inline(always)]
             unsafe fn permute(index: __m512i, vector: __m512i) -> __m512i {
@@ -80,6 +70,19 @@ macro_rules! lanes {
             unsafe fn merge(into: __m512i, mask: $mask, index: __m512i, vector: __m512i) -> __m512i {
                 // SAFETY: registers only.
                 unsafe { $merge(into, mask, index, vector) }
+            }
+        }
+
+        impl MaskedLanes for $name {
+            #[inline(always)]
+            unsafe fn load_masked(from: *const u8, mask: $mask) -> __m512i {
+                // SAFETY: the caller promises the lanes of the mask; the others are not read.
+                unsafe { $load_masked(mask, from.cast()) }
+            }
+            #[inline(always)]
+            unsafe fn store_masked(to: *mut u8, mask: $mask, vector: __m512i) {
+                // SAFETY: the caller promises the lanes of the mask; the others are not written.
+                unsafe { $store_masked(to.cast(), mask, vector) };
             }
         }
     };
@@ -181,9 +184,11 @@ impl Isa for Avx512 {
         // SAFETY: the caller's promise; the lanes are those of the unit.
         unsafe {
             if U == 4 {
-                strided::pack::<Lanes4, 16, K>(source, target, n, is_far);
+                let done = strided::pack::<Lanes4, 16, K>(source, target, n, is_far);
+                strided::pack_rest::<Lanes4, 16, K>(source, target, n, done);
             } else {
-                strided::pack::<Lanes8, 8, K>(source, target, n, is_far);
+                let done = strided::pack::<Lanes8, 8, K>(source, target, n, is_far);
+                strided::pack_rest::<Lanes8, 8, K>(source, target, n, done);
             }
         }
         n

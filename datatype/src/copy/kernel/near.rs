@@ -8,7 +8,7 @@
 use std::ops::RangeInclusive;
 
 use super::avx512::Lanes4 as L;
-use super::strided::{Lanes, WRITE_AHEAD_BYTES};
+use super::strided::{Lanes, MaskedLanes, WRITE_AHEAD_BYTES};
 use super::x86;
 use crate::piece::gcd;
 

@@ -1,5 +1,6 @@
 //! Units at a distance of a few units, by registers: whole vectors are loaded and their units selected (pack), or units are
-//! spread over vectors and stored under a mask (unpack). Written once for every instruction set that has masked moves.
+//! spread over vectors and stored under a mask (unpack). Packing is written once for every instruction set that has
+//! permutations, unpacking for those whose stores under a mask are any good.
 
 // An iterator adaptor that is not inlined would run without the instructions.
 #![allow(clippy::needless_range_loop)]
@@ -30,19 +31,9 @@ pub(super) trait Lanes {
     /// # Safety
     /// A whole register must be readable at `from`.
     unsafe fn load(from: *const u8) -> Self::Vector;
-    /// Zero in the other lanes, whose bytes are not read.
-    ///
-    /// # Safety
-    /// The lanes of the mask must be readable from `from` on.
-    unsafe fn load_masked(from: *const u8, mask: Self::Mask) -> Self::Vector;
     /// # Safety
     /// A whole register must be writable at `to`.
     unsafe fn store(to: *mut u8, vector: Self::Vector);
-    /// The bytes of the other lanes are not written.
-    ///
-    /// # Safety
-    /// The lanes of the mask must be writable from `to` on.
-    unsafe fn store_masked(to: *mut u8, mask: Self::Mask, vector: Self::Vector);
     /// # Safety
     /// As [`Lanes::index`].
     unsafe fn permute(index: Self::Index, vector: Self::Vector) -> Self::Vector;
@@ -56,6 +47,29 @@ pub(super) trait Lanes {
         index: Self::Index,
         vector: Self::Vector,
     ) -> Self::Vector;
+    /// The even lanes of two registers: what `index` selects of both, and `mask` takes from the second one.
+    ///
+    /// # Safety
+    /// As [`Lanes::index`].
+    #[inline(always)]
+    unsafe fn evens(index: Self::Index, mask: Self::Mask, a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        // SAFETY: the caller's promise.
+        unsafe { Self::merge(Self::permute(index, a), mask, index, b) }
+    }
+}
+
+/// Registers of which some lanes are moved as fast as all are.
+pub(super) trait MaskedLanes: Lanes {
+    /// Zero in the other lanes, whose bytes are not read.
+    ///
+    /// # Safety
+    /// The lanes of the mask must be readable from `from` on.
+    unsafe fn load_masked(from: *const u8, mask: Self::Mask) -> Self::Vector;
+    /// The bytes of the other lanes are not written.
+    ///
+    /// # Safety
+    /// The lanes of the mask must be writable from `to` on.
+    unsafe fn store_masked(to: *mut u8, mask: Self::Mask, vector: Self::Vector);
 }
 
 /// For `K` vectors of `LANES` lanes that hold every `K`-th unit of a vector: lane `o` of the dense one is unit `o * K`.
@@ -131,8 +145,8 @@ impl<const LANES: usize, const K: usize> Pattern<LANES, K> {
     ];
 }
 
-/// Units `K` units apart (2 to 4) to consecutive ones. `LANES` is that of `L`. Where the source `is_far` from the core, its lines
-/// are asked for ahead.
+/// Units `K` units apart (2 to 4) to consecutive ones, as many as whole registers hold, and returns how many. `LANES` is that of
+/// `L`. Where the source `is_far` from the core, its lines are asked for ahead.
 ///
 /// # Safety
 /// `n` units must be readable from `source` on, `K` units apart, and writable one after the other at `target`; the
@@ -143,7 +157,7 @@ pub(super) unsafe fn pack<L: Lanes, const LANES: usize, const K: usize>(
     target: *mut u8,
     n: usize,
     is_far: bool,
-) {
+) -> usize {
     let vector = LANES * L::UNIT;
     // SAFETY: constants of the instruction set that the caller promises.
     let index = unsafe { L::index(&Pattern::<LANES, K>::PACK_LANES) };
@@ -159,10 +173,16 @@ pub(super) unsafe fn pack<L: Lanes, const LANES: usize, const K: usize>(
                     x86::ask_to_read(from.wrapping_add(j * vector + READ_AHEAD_BYTES));
                 }
             }
-            let mut dense = L::permute(index, L::load(from));
-            for j in 1..K {
-                dense = L::merge(dense, L::mask(masks[j]), index, L::load(from.wrapping_add(j * vector)));
-            }
+            let load = |j: usize| L::load(from.wrapping_add(j * vector));
+            let dense = if K == 2 {
+                L::evens(index, L::mask(masks[1]), load(0), load(1))
+            } else {
+                let mut dense = L::permute(index, load(0));
+                for j in 1..K {
+                    dense = L::merge(dense, L::mask(masks[j]), index, load(j));
+                }
+                dense
+            };
             L::store(to, dense);
         }
     };
@@ -178,10 +198,27 @@ pub(super) unsafe fn pack<L: Lanes, const LANES: usize, const K: usize>(
         whole(i, false);
         i += LANES;
     }
+    i
+}
+
+/// The last units of [`pack`], from unit `i` on: `LANES` at most.
+///
+/// # Safety
+/// As [`pack`].
+#[inline(always)]
+pub(super) unsafe fn pack_rest<L: MaskedLanes, const LANES: usize, const K: usize>(
+    source: *const u8,
+    target: *mut u8,
+    n: usize,
+    i: usize,
+) {
     let rest = n - i;
     if rest == 0 {
         return;
     }
+    let (vector, masks) = (LANES * L::UNIT, Pattern::<LANES, K>::PACK_MASKS);
+    // SAFETY: constants of the instruction set that the caller promises.
+    let index = unsafe { L::index(&Pattern::<LANES, K>::PACK_LANES) };
     let (from, to) = (source.wrapping_add(i * K * L::UNIT), target.wrapping_add(i * L::UNIT));
     let reach = (rest - 1) * K + 1;
     // SAFETY: as above, with no lane read behind the last unit (`reach` lanes from unit `i` on) and none written there.
@@ -216,7 +253,7 @@ const LINE_BYTES: usize = 64;
 /// # Safety
 /// As [`pack`], with the sides exchanged.
 #[inline(always)]
-pub(super) unsafe fn unpack<L: Lanes, const LANES: usize, const K: usize>(
+pub(super) unsafe fn unpack<L: MaskedLanes, const LANES: usize, const K: usize>(
     source: *const u8,
     target: *mut u8,
     n: usize,
