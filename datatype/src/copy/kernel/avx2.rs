@@ -6,6 +6,7 @@
 
 use std::arch::x86_64::*;
 
+use super::bits::SET_BITS;
 use super::isa::Isa;
 use super::strided::{self, Lanes};
 use super::x86;
@@ -109,6 +110,14 @@ unsafe fn evens4(a: __m256i, b: __m256i) -> __m256i {
 lanes!(Lanes4, 4, mask4, evens4, |lanes, i| i32::from(lanes[i]));
 lanes!(Lanes8, 8, mask8, _mm256_unpacklo_epi64, |lanes, i| i32::from(lanes[i / 2]) * 2 + i as i32 % 2);
 
+/// What is loaded where no unit is present.
+#[repr(align(32))]
+struct Nothing([u8; 32]);
+static NOTHING: Nothing = Nothing([0; 32]);
+
+/// How far ahead of the loads of bitmaps lines are fetched, in bytes.
+const AHEAD_BYTES: usize = 2048;
+
 impl Isa for Avx2 {
     #[inline(always)]
     unsafe fn pack<const U: usize, const K: usize>(
@@ -125,6 +134,35 @@ impl Isa for Avx2 {
                 strided::pack::<Lanes8, 4, K>(source, target, n, is_far)
             }
         }
+    }
+
+    const GATHERED_UNIT_MAX: usize = 4;
+
+    #[inline(always)]
+    unsafe fn gather_word<const U: usize>(source: *const u8, target: *mut u8, word: u64) -> bool {
+        const REGISTER_BYTES: usize = 32;
+        if U != 4 || !source.addr().is_multiple_of(REGISTER_BYTES) {
+            return false;
+        }
+        for line in 0..4 {
+            x86::ask_to_read(source.wrapping_add(64 * line + AHEAD_BYTES));
+        }
+        let mut to = target;
+        for (step, byte) in word.to_le_bytes().into_iter().enumerate() {
+            let lanes = &SET_BITS[usize::from(byte)];
+            let here = source.wrapping_add(REGISTER_BYTES * step);
+            let from = if byte == 0 { NOTHING.0.as_ptr() } else { here };
+            // SAFETY: a register from a multiple of its size on lies in one page, and one of its units may be read, or it is that
+            // of nothing. At most `8 * step` units were stored before this register, which therefore ends within the 64 units
+            // that the caller promises to be writable. 8 bytes are loaded from 8.
+            unsafe {
+                let index = _mm256_cvtepu8_epi32(_mm_loadl_epi64(lanes.as_ptr().cast()));
+                let units = _mm256_permutevar8x32_epi32(_mm256_load_si256(from.cast()), index);
+                _mm256_storeu_si256(to.cast(), units);
+            }
+            to = to.wrapping_add(byte.count_ones() as usize * U);
+        }
+        true
     }
 
     const LOOP_MAX_BYTES: usize = 4 << 10;

@@ -245,6 +245,9 @@ impl Isa for Avx512 {
         n
     }
 
+    const GATHERED_UNIT_MAX: usize = 8;
+    const SCATTERED_UNIT_MAX: usize = 8;
+
     #[inline(always)]
     unsafe fn gather_word<const U: usize>(source: *const u8, target: *mut u8, word: u64) -> bool {
         let mut to = target;

@@ -18,41 +18,68 @@ pub(crate) struct Bits<'a> {
     pub(crate) count: u64,
 }
 
-impl Bits<'_> {
-    /// Visits windows of 64 places that have units to copy, as words without the bits of others: the offset of the unit of the
-    /// word's first bit, the units before the word, and the word. The first window begins `lead` places, below 64, before the
-    /// first word.
+impl<'a> Bits<'a> {
+    /// Windows of 64 places, the first of which begins `lead` places, below 64, before the first word.
     #[inline(always)]
-    fn for_each_word(self, lead: u32, mut visit: impl FnMut(i64, u64, u64)) {
-        let (mut done, mut below) = (0, 0);
-        let mut keep = !0 << (self.first % 64);
-        let start = (self.first / 64) as usize;
-        for place in start..=self.words.len() {
-            let left = self.count - done;
-            if left == 0 {
-                return;
-            }
-            let here = self.words.get(place).copied().unwrap_or(0) & keep;
-            keep = !0;
-            // The places before those of this word come from the word before.
-            let mut word = if lead == 0 { here } else { here << lead | below >> (64 - lead) };
-            below = here;
-            while u64::from(word.count_ones()) > left {
-                word &= !(1 << word.ilog2());
-            }
-            if word != 0 {
-                let first = (place as u64 * 64).wrapping_sub(lead.into());
-                let offset = self.origin.wrapping_add(first.wrapping_mul(self.unit) as i64);
-                visit(offset, done, word);
-                done += u64::from(word.count_ones());
-            }
-        }
+    fn words(self, lead: u32) -> Words<'a> {
+        let (keep, place) = (!0 << (self.first % 64), (self.first / 64) as usize);
+        Words { bits: self, lead, place, keep, below: 0, done: 0 }
     }
 
     /// How many places before the first word a window must begin to begin with a line of 64 bytes, where units never cross one.
     fn lead(&self, base: usize) -> u32 {
         let begin = base.wrapping_add(self.origin as usize) as u64 % 64;
         if begin.is_multiple_of(self.unit) { (begin / self.unit) as u32 } else { 0 }
+    }
+}
+
+/// The words of a bitmap, without the bits of units that are not to be copied.
+struct Words<'a> {
+    bits: Bits<'a>,
+    lead: u32,
+    /// Of the next word.
+    place: usize,
+    /// Its bits that count.
+    keep: u64,
+    /// The word before, of which a window has the last places.
+    below: u64,
+    /// Units of all windows before.
+    done: u64,
+}
+
+/// 64 places.
+#[derive(Clone, Copy)]
+struct Window {
+    /// Of the unit of the first bit.
+    offset: i64,
+    /// Units before.
+    done: u64,
+    word: u64,
+}
+
+impl Iterator for Words<'_> {
+    type Item = Window;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Window> {
+        let left = self.bits.count - self.done;
+        if left == 0 || self.place > self.bits.words.len() {
+            return None;
+        }
+        let here = self.bits.words.get(self.place).copied().unwrap_or(0) & self.keep;
+        self.keep = !0;
+        // The places before those of this word come from the word before.
+        let mut word = if self.lead == 0 { here } else { here << self.lead | self.below >> (64 - self.lead) };
+        self.below = here;
+        while u64::from(word.count_ones()) > left {
+            word &= !(1 << word.ilog2());
+        }
+        let first = (self.place as u64 * 64).wrapping_sub(self.lead.into());
+        let offset = self.bits.origin.wrapping_add(first.wrapping_mul(self.bits.unit) as i64);
+        let window = Window { offset, done: self.done, word };
+        self.done += u64::from(word.count_ones());
+        self.place += 1;
+        Some(window)
     }
 }
 
@@ -77,6 +104,89 @@ fn for_each_bit(mut word: u64, mut visit: impl FnMut(usize, usize)) {
         visit(word.trailing_zeros() as usize, number);
         word &= word - 1;
         number += 1;
+    }
+}
+
+/// For each byte, the numbers of its set bits.
+pub(super) static SET_BITS: [[u8; 8]; 256] = {
+    let (mut all, mut byte) = ([[0; 8]; 256], 0);
+    while byte < 256 {
+        let (mut bit, mut number) = (0, 0);
+        while bit < 8 {
+            if byte >> bit & 1 == 1 {
+                all[byte][number] = bit as u8;
+                number += 1;
+            }
+            bit += 1;
+        }
+        byte += 1;
+    }
+    all
+};
+
+/// Units that are listed before they are moved: a loop over as many as a word has ends where nobody can foresee it, which costs
+/// more than the units (strides of 2 to 5 at random, 4 bytes: 6 cycles each, and 3 by lists).
+const AHEAD_BYTES: usize = 4096;
+const LISTED: usize = 128;
+/// Words that a list is made of, at most.
+const WORDS: usize = 256;
+
+/// Places of some units.
+struct List {
+    /// In units from the offset.
+    places: [u16; LISTED + 64 + 8],
+    len: usize,
+    offset: i64,
+    /// Units before these.
+    done: usize,
+}
+
+impl List {
+    fn new() -> Self {
+        Self { places: [0; LISTED + 64 + 8], len: 0, offset: 0, done: 0 }
+    }
+
+    /// Lists the next units, and asks for the lines that windows have some way ahead; tells whether there were any words left.
+    #[inline(always)]
+    fn fill(&mut self, words: &mut Words<'_>, ask: impl Fn(i64)) -> bool {
+        let Some(window) = words.next() else { return false };
+        (self.offset, self.done) = (window.offset, window.done as usize);
+        ask(window.offset);
+        // In a register: each byte waits for the one before.
+        let mut len = self.push(0, 0, window.word);
+        for turn in 1..WORDS {
+            if len > LISTED {
+                break;
+            }
+            let Some(window) = words.next() else { break };
+            ask(window.offset);
+            len = self.push(len, turn as u16 * 64, window.word);
+        }
+        self.len = len;
+        true
+    }
+
+    /// Adds the set bits of a word, behind so many others; returns how many there are then.
+    #[inline(always)]
+    fn push(&mut self, len: usize, first: u16, word: u64) -> usize {
+        let (mut len, mut first) = (len, first);
+        for byte in word.to_le_bytes() {
+            // All eight, of which the next byte overwrites those that there are not.
+            if let Some(places) = self.places.get_mut(len..len + 8) {
+                let bits = &SET_BITS[usize::from(byte)];
+                for i in 0..8 {
+                    places[i] = first.wrapping_add(bits[i].into());
+                }
+            }
+            len += byte.count_ones() as usize;
+            first = first.wrapping_add(8);
+        }
+        len
+    }
+
+    #[inline(always)]
+    fn places(&self) -> &[u16] {
+        &self.places[..self.len]
     }
 }
 
@@ -110,26 +220,60 @@ pub(super) unsafe fn scatter<I: Isa>(source: *const u8, target: *mut u8, bits: B
 /// As [`super::gather_bits`], with units of `U` bytes.
 #[inline(always)]
 unsafe fn gather_units<I: Isa, const U: usize>(source: *const u8, target: *mut u8, bits: Bits<'_>) {
-    bits.for_each_word(bits.lead(source.addr()), |offset, done, word| {
+    if U > I::GATHERED_UNIT_MAX {
+        let (mut words, mut list) = (bits.words(0), List::new());
+        let ask = |offset: i64| {
+            for line in 0..U {
+                I::ask_to_read(source_at(source, offset).wrapping_add(64 * line + AHEAD_BYTES));
+            }
+        };
+        while list.fill(&mut words, ask) {
+            let (from, to) = (source_at(source, list.offset), target.wrapping_add(list.done * U));
+            for (number, place) in list.places().iter().enumerate() {
+                let from = from.wrapping_add(usize::from(*place) * U);
+                // SAFETY: the unit of a set bit, and its place among all of them.
+                unsafe { from.copy_to_nonoverlapping(to.wrapping_add(number * U), U) };
+            }
+        }
+        return;
+    }
+    for Window { offset, done, word } in bits.words(bits.lead(source.addr())) {
         let (from, to) = (source_at(source, offset), target.wrapping_add(done as usize * U));
         // SAFETY: the caller promises the units of the set bits in the source, and `bits.count` of them in the target: room
         // for a whole word where 64 of them are still to come, which also overwrite what the word leaves behind its own.
         unsafe {
             if bits.count - done >= 64 && !is_gathered_singly(word) && I::gather_word::<U>(from, to, word) {
-                return;
+                continue;
             }
             for_each_bit(word, |bit, number| {
                 from.wrapping_add(bit * U).copy_to_nonoverlapping(to.wrapping_add(number * U), U);
             });
         }
-    });
+    }
 }
 
 /// # Safety
 /// As [`super::scatter_bits`], with units of `U` bytes.
 #[inline(always)]
 unsafe fn scatter_units<I: Isa, const U: usize>(source: *const u8, target: *mut u8, bits: Bits<'_>) {
-    bits.for_each_word(bits.lead(target.addr()), |offset, done, word| {
+    if U > I::SCATTERED_UNIT_MAX {
+        let (mut words, mut list) = (bits.words(0), List::new());
+        let ask = |offset: i64| {
+            for line in 0..U {
+                I::ask_to_write(target_at(target, offset).wrapping_add(64 * line + AHEAD_BYTES));
+            }
+        };
+        while list.fill(&mut words, ask) {
+            let (from, to) = (source.wrapping_add(list.done * U), target_at(target, list.offset));
+            for (number, place) in list.places().iter().enumerate() {
+                let to = to.wrapping_add(usize::from(*place) * U);
+                // SAFETY: the unit of a set bit, and its place among all of them.
+                unsafe { from.wrapping_add(number * U).copy_to_nonoverlapping(to, U) };
+            }
+        }
+        return;
+    }
+    for Window { offset, done, word } in bits.words(bits.lead(target.addr())) {
         let (from, to) = (source.wrapping_add(done as usize * U), target_at(target, offset));
         // SAFETY: the caller promises the units of the set bits in the target, and `bits.count` in a row in the source: room for
         // a whole word where 64 of them are still to come.
@@ -142,11 +286,11 @@ unsafe fn scatter_units<I: Isa, const U: usize>(source: *const u8, target: *mut 
                 I::scatter_word::<U, false>(from, to, word)
             };
             if is_done {
-                return;
+                continue;
             }
             for_each_bit(word, |bit, number| {
                 from.wrapping_add(number * U).copy_to_nonoverlapping(to.wrapping_add(bit * U), U);
             });
         }
-    });
+    }
 }

@@ -95,10 +95,16 @@ pub(super) trait Isa {
         [0, 0]
     }
 
+    /// Longest unit that [`Isa::gather_word`] does better than a list of places does.
+    const GATHERED_UNIT_MAX: usize = 0;
+    /// And [`Isa::scatter_word`].
+    const SCATTERED_UNIT_MAX: usize = 0;
+
     /// The units of `U` bytes of the set bits of one word, to consecutive ones.
     ///
     /// # Safety
-    /// The units of the set bits must be readable from `source` on, and 64 units be writable at `target`; the bytes
+    /// The units of the set bits must be readable from `source` on, and 64 units be writable at `target`; other bytes of the pages of
+    /// these units may be read, and the bytes
     /// behind those of the set bits may be written there, with anything.
     #[inline(always)]
     unsafe fn gather_word<const U: usize>(_source: *const u8, _target: *mut u8, _word: u64) -> bool {
