@@ -7,6 +7,14 @@ source "$(dirname "$0")/common.sh"
 pure=(-p capulet-datatype -p capulet-drivers -p capulet-plan -p capulet-bench-report -p capulet-bench-figures -p capulet-cli -p capulet-job)
 on_mpi=(-p capulet-comm -p capulet-atomic -p capulet-sieve -p capulet-adio -p capulet-capi -p capulet-benches)
 
+# A closure that the compiler does not inline is compiled without the instructions of the function around it, and calls a
+# function for each of them: right, and ten times slower.
+say "test: no vector instruction of a kernel is a call"
+for mpi in openmpi mpich mpich5; do
+    called=$(nm --demangle "target/$mpi/release/libcapulet.so" | grep core_arch | grep -v xgetbv) || true
+    [ -z "$called" ] || fail "functions of single instructions in target/$mpi: $called"
+done
+
 say "test: the demo's own checks"
 PYTHONDONTWRITEBYTECODE=1 "$python" -m unittest discover -s tests/demo
 use_mpi openmpi

@@ -2,7 +2,7 @@
 //! spread over vectors and stored under a mask (unpack). Packing is written once for every instruction set that has
 //! permutations, unpacking for those whose stores under a mask are any good.
 
-// An iterator adaptor that is not inlined would run without the instructions.
+// A closure or an adaptor of iterators that is not inlined would run without the instructions, and call a function for each.
 #![allow(clippy::needless_range_loop)]
 
 use super::x86;
@@ -161,44 +161,56 @@ pub(super) unsafe fn pack<L: Lanes, const LANES: usize, const K: usize>(
     let vector = LANES * L::UNIT;
     // SAFETY: constants of the instruction set that the caller promises.
     let index = unsafe { L::index(&Pattern::<LANES, K>::PACK_LANES) };
-    let masks = Pattern::<LANES, K>::PACK_MASKS;
-    // Units `i..i + LANES` of both sides, before the last one.
-    let whole = |i: usize, asks: bool| {
-        let (from, to) = (source.wrapping_add(i * K * L::UNIT), target.wrapping_add(i * L::UNIT));
-        // SAFETY: unit `i + LANES` exists and lies behind the `K` vectors, which begin with unit `i`; so these lie between
-        // bytes of the source, less than `K` vectors apart. The target has `n > i + LANES` units.
-        unsafe {
-            for j in 0..if asks { K } else { 0 } {
-                if (j * vector).is_multiple_of(LINE_BYTES) {
-                    x86::ask_to_read(from.wrapping_add(j * vector + READ_AHEAD_BYTES));
-                }
-            }
-            let load = |j: usize| L::load(from.wrapping_add(j * vector));
-            let dense = if K == 2 {
-                L::evens(index, L::mask(masks[1]), load(0), load(1))
-            } else {
-                let mut dense = L::permute(index, load(0));
-                for j in 1..K {
-                    dense = L::merge(dense, L::mask(masks[j]), index, load(j));
-                }
-                dense
-            };
-            L::store(to, dense);
-        }
-    };
     let mut i = 0;
     if is_far {
         let ahead = (READ_AHEAD_BYTES + K * vector).div_ceil(K * L::UNIT);
         while i + ahead < n {
-            whole(i, true);
+            // SAFETY: as below.
+            unsafe { pack_register::<L, LANES, K>(source, target, i, index, true) };
             i += LANES;
         }
     }
     while i + LANES < n {
-        whole(i, false);
+        // SAFETY: unit `i + LANES` exists.
+        unsafe { pack_register::<L, LANES, K>(source, target, i, index, false) };
         i += LANES;
     }
     i
+}
+
+/// Units `i..i + LANES` of both sides.
+///
+/// # Safety
+/// As [`pack`], and there must be a unit behind these.
+#[inline(always)]
+unsafe fn pack_register<L: Lanes, const LANES: usize, const K: usize>(
+    source: *const u8,
+    target: *mut u8,
+    i: usize,
+    index: L::Index,
+    asks: bool,
+) {
+    let (vector, masks) = (LANES * L::UNIT, Pattern::<LANES, K>::PACK_MASKS);
+    let (from, to) = (source.wrapping_add(i * K * L::UNIT), target.wrapping_add(i * L::UNIT));
+    // SAFETY: unit `i + LANES` exists and lies behind the `K` vectors, which begin with unit `i`; so these lie between
+    // bytes of the source, less than `K` vectors apart. The target has `n > i + LANES` units.
+    unsafe {
+        for j in 0..if asks { K } else { 0 } {
+            if (j * vector).is_multiple_of(LINE_BYTES) {
+                x86::ask_to_read(from.wrapping_add(j * vector + READ_AHEAD_BYTES));
+            }
+        }
+        let dense = if K == 2 {
+            L::evens(index, L::mask(masks[1]), L::load(from), L::load(from.wrapping_add(vector)))
+        } else {
+            let mut dense = L::permute(index, L::load(from));
+            for j in 1..K {
+                dense = L::merge(dense, L::mask(masks[j]), index, L::load(from.wrapping_add(j * vector)));
+            }
+            dense
+        };
+        L::store(to, dense);
+    }
 }
 
 /// The last units of [`pack`], from unit `i` on: `LANES` at most.
@@ -260,54 +272,79 @@ pub(super) unsafe fn unpack<L: MaskedLanes, const LANES: usize, const K: usize>(
     is_far: bool,
 ) {
     let vector = LANES * L::UNIT;
-    let (lanes, masks) = (&Pattern::<LANES, K>::UNPACK_LANES, Pattern::<LANES, K>::UNPACK_MASKS);
-    // Units `i..i + count` of both sides, with `count <= LANES`.
-    let part = |i: usize, count: usize| {
-        let (from, to) = (source.wrapping_add(i * L::UNIT), target.wrapping_add(i * K * L::UNIT));
-        // SAFETY: these units exist on both sides; the masks have only lanes of units, and none from `count * K` on.
-        unsafe {
-            let dense = L::load_masked(from, L::mask(low(count)));
-            for j in 0..K {
-                let here = masks[j] & low((count * K).saturating_sub(j * LANES));
-                let spread = L::permute(L::index(&lanes[j]), dense);
-                L::store_masked(to.wrapping_add(j * vector), L::mask(here), spread);
-            }
-        }
-    };
     // A masked store that crosses a line costs several times one that does not. Short rows are not worth the search.
     let is_on_line = |i: &usize| target.wrapping_add(i * K * L::UNIT).addr().is_multiple_of(vector);
     let mut i = if n < 8 * LANES { 0 } else { (0..LANES).find(is_on_line).unwrap_or(0) };
-    if i > 0 {
-        part(0, i);
-    }
-    // Units `i..i + LANES` of both sides.
-    let whole = |i: usize, asks: bool| {
-        let (from, to) = (source.wrapping_add(i * L::UNIT), target.wrapping_add(i * K * L::UNIT));
-        // SAFETY: these units exist on both sides; the masks have only lanes of units.
-        unsafe {
-            let dense = L::load(from);
-            for j in 0..K {
-                if asks && (j * vector).is_multiple_of(LINE_BYTES) {
-                    x86::ask_to_write(to.wrapping_add(j * vector + WRITE_AHEAD_BYTES));
-                }
-                let spread = L::permute(L::index(&lanes[j]), dense);
-                L::store_masked(to.wrapping_add(j * vector), L::mask(masks[j]), spread);
+    // SAFETY: registers and parts of them are of units of both sides.
+    unsafe {
+        if i > 0 {
+            unpack_part::<L, LANES, K>(source, target, 0, i);
+        }
+        if is_far {
+            // No line behind the row is asked for: it may be another core's.
+            let ahead = (WRITE_AHEAD_BYTES + K * vector).div_ceil(K * L::UNIT);
+            while i + ahead <= n {
+                unpack_register::<L, LANES, K>(source, target, i, true);
+                i += LANES;
             }
         }
-    };
-    if is_far {
-        // No line behind the row is asked for: it may be another core's.
-        let ahead = (WRITE_AHEAD_BYTES + K * vector).div_ceil(K * L::UNIT);
-        while i + ahead <= n {
-            whole(i, true);
+        while i + LANES <= n {
+            unpack_register::<L, LANES, K>(source, target, i, false);
             i += LANES;
         }
+        if i < n {
+            unpack_part::<L, LANES, K>(source, target, i, n - i);
+        }
     }
-    while i + LANES <= n {
-        whole(i, false);
-        i += LANES;
+}
+
+/// Units `i..i + count` of both sides, with `count <= LANES`.
+///
+/// # Safety
+/// As [`unpack`]; these units must be there.
+#[inline(always)]
+unsafe fn unpack_part<L: MaskedLanes, const LANES: usize, const K: usize>(
+    source: *const u8,
+    target: *mut u8,
+    i: usize,
+    count: usize,
+) {
+    let (lanes, masks) = (&Pattern::<LANES, K>::UNPACK_LANES, Pattern::<LANES, K>::UNPACK_MASKS);
+    let (from, to) = (source.wrapping_add(i * L::UNIT), target.wrapping_add(i * K * L::UNIT));
+    // SAFETY: these units exist on both sides; the masks have only lanes of units, and none from `count * K` on.
+    unsafe {
+        let dense = L::load_masked(from, L::mask(low(count)));
+        for j in 0..K {
+            let here = masks[j] & low((count * K).saturating_sub(j * LANES));
+            let spread = L::permute(L::index(&lanes[j]), dense);
+            L::store_masked(to.wrapping_add(j * LANES * L::UNIT), L::mask(here), spread);
+        }
     }
-    if i < n {
-        part(i, n - i);
+}
+
+/// Units `i..i + LANES` of both sides.
+///
+/// # Safety
+/// As [`unpack`]; these units must be there.
+#[inline(always)]
+unsafe fn unpack_register<L: MaskedLanes, const LANES: usize, const K: usize>(
+    source: *const u8,
+    target: *mut u8,
+    i: usize,
+    asks: bool,
+) {
+    let vector = LANES * L::UNIT;
+    let (lanes, masks) = (&Pattern::<LANES, K>::UNPACK_LANES, Pattern::<LANES, K>::UNPACK_MASKS);
+    let (from, to) = (source.wrapping_add(i * L::UNIT), target.wrapping_add(i * K * L::UNIT));
+    // SAFETY: these units exist on both sides; the masks have only lanes of units.
+    unsafe {
+        let dense = L::load(from);
+        for j in 0..K {
+            if asks && (j * vector).is_multiple_of(LINE_BYTES) {
+                x86::ask_to_write(to.wrapping_add(j * vector + WRITE_AHEAD_BYTES));
+            }
+            let spread = L::permute(L::index(&lanes[j]), dense);
+            L::store_masked(to.wrapping_add(j * vector), L::mask(masks[j]), spread);
+        }
     }
 }
