@@ -76,9 +76,7 @@ impl OnDemand {
     /// `options` must not create.
     pub(crate) fn new(mut opener: Opener, options: OpenOptions, known: Known) -> Self {
         // The program may go to another folder before it comes to that.
-        if let Ok(path) = std::path::absolute(&opener.path) {
-            opener.path = path;
-        }
+        opener.path = opener.driver.lasting_path(&opener.path);
         Self { opener, options, known, file: OnceLock::new(), opening: Mutex::new(()) }
     }
 

@@ -103,6 +103,7 @@ impl File {
         let storage = open_storage(&channel, group.node(), &prepared, &hints, &calls)?;
         let pointer_bytes = start_of_pointer(&channel, group.node(), &prepared, storage.as_ref())?;
         tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
+        let deletes = prepared.mode.contains(AccessMode::DELETE_ON_CLOSE);
         let gathering = Gathering::new(group.node(), &node_names, &hints);
         let several = group.node().node_count() > 1;
         let file = Self {
@@ -111,7 +112,8 @@ impl File {
             operations: AtomicU64::new(0),
             group,
             channel: Arc::new(channel),
-            path: prepared.path,
+            // What is deleted at close is what was opened, wherever the program has gone by then.
+            path: if deletes { prepared.driver.lasting_path(&prepared.path) } else { prepared.path },
             mode: prepared.mode,
             node_names,
             driver: prepared.driver,

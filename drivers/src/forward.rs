@@ -7,7 +7,7 @@ use crate::{
     Result, SystemCalls,
 };
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 macro_rules! forward {
@@ -23,6 +23,10 @@ macro_rules! forward {
 
             fn delete(&self, path: &Path) -> Result<()> {
                 (**self).delete(path)
+            }
+
+            fn lasting_path(&self, path: &Path) -> PathBuf {
+                (**self).lasting_path(path)
             }
         }
 

@@ -49,7 +49,7 @@ pub use registry::Registry;
 
 use std::fmt::Debug;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A storage: opens and deletes files. Holds no open file itself, and may be used from many threads at once.
@@ -73,6 +73,12 @@ pub trait Driver: Debug + Send + Sync {
     /// [`ErrorKind::NotFound`] if there is no such file, [`ErrorKind::BadName`] if it is a directory, and whatever else the
     /// storage reports.
     fn delete(&self, path: &Path) -> Result<()>;
+
+    /// The path by which the same file is found when the process has gone to another folder; `path` itself where names do not
+    /// depend on that. Touches no file.
+    fn lasting_path(&self, path: &Path) -> PathBuf {
+        path.to_path_buf()
+    }
 }
 
 /// One open file in one process: bytes at offsets. Dropping the last reference closes it.

@@ -48,6 +48,10 @@ impl Driver for TemplateDriver {
     fn delete(&self, path: &Path) -> Result<()> {
         std::fs::remove_file(path).map_err(|source| Error::system(Operation::Delete, path, source))
     }
+
+    fn lasting_path(&self, path: &Path) -> PathBuf {
+        std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+    }
 }
 
 #[derive(Debug)]

@@ -134,6 +134,28 @@ static void no_status(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
+/* A name that counts from a folder means the file that was opened, wherever the program has gone when it is deleted. */
+static void another_folder(void)
+{
+    section("deleted on close from another folder");
+    char before[PATH_MAX], name[] = "relative";
+    MPI_File file;
+    CHECK(getcwd(before, sizeof before) != NULL, "the folder has a name");
+    if (world_rank == 0) CHECK_EQ(mkdir(path_of("elsewhere"), 0700), 0, "mkdir");
+    CHECK_EQ(chdir(work_dir), 0, "chdir");
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
+    CHECK_EQ(access(path_of(name), F_OK), 0, "what was opened");
+    CHECK_EQ(chdir(path_of("elsewhere")), 0, "chdir");
+    if (world_rank == 0) {
+        FILE *namesake = fopen(name, "w");
+        CHECK(namesake && fclose(namesake) == 0, "another file of the name");
+    }
+    CHECK_OK(MPI_File_close(&file));
+    CHECK_EQ(access(path_of(name), F_OK), -1, "what was opened, after close");
+    CHECK_EQ(access(path_of("elsewhere/relative"), F_OK), 0, "another file of the name");
+    CHECK_EQ(chdir(before), 0, "chdir");
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -141,6 +163,7 @@ int main(int argc, char **argv)
     other_communicators();
     several_files();
     no_status();
+    if (!getenv("CHECK_NATIVE")) another_folder();
     static MPI_File forgotten;
     int keyval;
     section("closed inside MPI_Finalize");

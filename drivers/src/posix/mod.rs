@@ -28,7 +28,7 @@ pub use filesystem::{FilesystemKind, filesystem_kind};
 use self::file::PosixFile;
 use self::io::{RealIo, SystemIo};
 use crate::{Driver, DriverFile, Error, OpenOptions, Operation, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The driver of the operating system's own files. Cheap to clone.
@@ -74,6 +74,11 @@ impl Driver for PosixDriver {
     fn delete(&self, path: &Path) -> Result<()> {
         io::uninterrupted(|| nix::unistd::unlink(path))
             .map_err(|source| system_error(Operation::Delete, path, source))
+    }
+
+    fn lasting_path(&self, path: &Path) -> PathBuf {
+        // Where there is no folder to count from, the path says more than nothing.
+        std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{
     LockMode, OpenOptions, Result, SystemCalls,
 };
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -120,6 +120,10 @@ impl Driver for Counting {
 
     fn delete(&self, path: &Path) -> Result<()> {
         self.counters.outcome(&self.counters.deletes, self.inner.delete(path))
+    }
+
+    fn lasting_path(&self, path: &Path) -> PathBuf {
+        self.inner.lasting_path(path)
     }
 }
 

@@ -118,6 +118,10 @@ impl Driver for Faulty {
         self.faults.admit(Target::Delete, Operation::Delete, path)?;
         self.inner.delete(path)
     }
+
+    fn lasting_path(&self, path: &Path) -> PathBuf {
+        self.inner.lasting_path(path)
+    }
 }
 
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use crate::{
 };
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -75,6 +75,10 @@ impl Driver for Throttled {
     fn delete(&self, path: &Path) -> Result<()> {
         self.pace.wait(0);
         self.inner.delete(path)
+    }
+
+    fn lasting_path(&self, path: &Path) -> PathBuf {
+        self.inner.lasting_path(path)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
 };
 use std::fmt::Debug;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{debug, trace};
 
@@ -49,6 +49,10 @@ impl Driver for Traced {
         let deleted = self.inner.delete(path);
         debug!(target: TARGET, driver = self.name(), path = %path.display(), outcome = told(&deleted), "delete");
         deleted
+    }
+
+    fn lasting_path(&self, path: &Path) -> PathBuf {
+        self.inner.lasting_path(path)
     }
 }
 
