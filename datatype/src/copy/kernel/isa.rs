@@ -103,9 +103,8 @@ pub(super) trait Isa {
     /// The units of `U` bytes of the set bits of one word, to consecutive ones.
     ///
     /// # Safety
-    /// The units of the set bits must be readable from `source` on, and 64 units be writable at `target`; other bytes of the pages of
-    /// these units may be read, and the bytes
-    /// behind those of the set bits may be written there, with anything.
+    /// The units of the set bits must be readable from `source` on, and 64 units be writable at `target`; what else lies on the
+    /// pages of these units may be read, and the bytes behind those of the set bits may be written there, with anything.
     #[inline(always)]
     unsafe fn gather_word<const U: usize>(_source: *const u8, _target: *mut u8, _word: u64) -> bool {
         false
