@@ -147,3 +147,26 @@ fn bitmaps_of_every_density_from_any_bit_to_any_bit() {
         }
     }
 }
+
+#[test]
+fn bitmaps_of_a_few_units_far_apart() {
+    // More places between two units than a list has room to tell: 1,100 words, and 3 of them with a unit.
+    let mut arena = Arena::new(1 << 20);
+    let mut words = vec![0; 1100];
+    (words[0], words[1], words[1099]) = (1, 1 << 63, 1 << 5 | 1);
+    for unit in [4, 8] {
+        let bits = Bits { origin: 0, unit, words: &words, first: 0, count: 4 };
+        let moves = present(&words, 0, 4, unit);
+        for (level, table) in tables() {
+            let case = format!("{level:?}, units of {unit}");
+            arena.check(&moves, Placement::End, &case, |source, target| {
+                // SAFETY: the arena has the bytes of all moves, which are those of the bits; its sides are apart.
+                unsafe { (table.gather_bits)(source, target, bits) };
+            });
+            arena.check(&reversed(&moves), Placement::End, &case, |source, target| {
+                // SAFETY: as above.
+                unsafe { (table.scatter_bits)(source, target, bits) };
+            });
+        }
+    }
+}
