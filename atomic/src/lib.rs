@@ -5,8 +5,19 @@
 //! Nonatomic access takes no lock ([`NonAtomic`]). Atomic mode is refused by the file layer until its protocols land
 //! here; nothing in this crate pretends to give it.
 
+mod lock;
+mod node;
+mod perform;
+mod process;
+
 use std::fmt::Debug;
 use std::ops::Range;
+use std::time::Duration;
+
+use capulet_comm::Rank;
+
+pub use lock::{LockCounters, NodeLock};
+pub use node::NODE_LOCK_WORDS;
 
 /// The bytes of the file that one access will touch, and whether it will change them.
 ///
@@ -26,6 +37,30 @@ pub enum Error {
     /// The storage could not lock the bytes.
     #[error("the bytes of the access could not be locked: {0}")]
     Lock(#[from] capulet_drivers::Error),
+    /// The bytes were not to be had within the time that the user has set.
+    #[error("the bytes of the access were locked by {} for {} ms", named(.holders), .waited.as_millis())]
+    TimedOut {
+        /// How long it waited.
+        waited: Duration,
+        /// Who holds them, or comes before.
+        holders: Vec<Rank>,
+    },
+    /// A process of the node has ended and cannot let go of what it may hold.
+    #[error(
+        "the process of rank {rank} has ended while its file is open: nobody can tell what it has locked"
+    )]
+    Died {
+        /// Which.
+        rank: Rank,
+    },
+}
+
+fn named(ranks: &[Rank]) -> String {
+    match ranks {
+        [] => "another thread".to_owned(),
+        [rank] => format!("rank {rank}"),
+        ranks => format!("ranks {}", ranks.iter().map(Rank::to_string).collect::<Vec<_>>().join(", ")),
+    }
 }
 
 /// Holds an isolation until it is dropped.

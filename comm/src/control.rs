@@ -147,7 +147,7 @@ impl Barrier {
 }
 
 /// Sleeps until woken, at most for `timeout`, if the word still has this value. Any process that maps the word may wake.
-fn futex_wait(word: &AtomicU32, value: u32, timeout: Duration) {
+pub(crate) fn futex_wait(word: &AtomicU32, value: u32, timeout: Duration) {
     let timeout = libc::timespec {
         tv_sec: timeout.as_secs() as libc::time_t,
         tv_nsec: libc::c_long::from(timeout.subsec_nanos() as i32),
@@ -159,7 +159,7 @@ fn futex_wait(word: &AtomicU32, value: u32, timeout: Duration) {
     }
 }
 
-fn futex_wake_all(word: &AtomicU32) {
+pub(crate) fn futex_wake_all(word: &AtomicU32) {
     // SAFETY: FUTEX_WAKE only uses the address of the word as a name (futex(2)).
     unsafe {
         libc::syscall(

@@ -28,6 +28,7 @@ pub mod status;
 pub mod tree;
 mod types;
 mod window;
+mod words;
 pub mod work;
 
 pub use mpi;
@@ -48,6 +49,7 @@ pub use rank::Rank;
 pub use registry::census;
 pub use types::MpiType;
 pub use window::{Barriers, NodeShared, NodeWindow};
+pub use words::{NodeWords, WordMemory};
 
 /// Which MPI this crate was built for.
 pub mod build {

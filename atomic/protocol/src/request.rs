@@ -1,0 +1,238 @@
+//! What is to be locked.
+
+use std::iter;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::Words;
+
+/// How many intervals a request can tell apart.
+pub const INTERVALS_MAX: usize = 8;
+
+/// Words of a request.
+pub(crate) const REQUEST_WORDS: usize = HEAD_WORDS + 2 * INTERVALS_MAX;
+/// Of its head: what it is; start, end; period.
+const HEAD_WORDS: usize = 4;
+const LIVE: u64 = 1;
+const SHARED: u64 = 2;
+const COUNT_SHIFT: u32 = 8;
+
+/// Bytes of a file, and whether others may hold the same ones.
+///
+/// The bytes are those of `span` that are also in one of the intervals, or in one moved by a multiple of the period. A request that
+/// had more intervals has fewer and larger ones: it never has fewer bytes than were asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Request {
+    span: Range<u64>,
+    /// 0 if intervals do not come again.
+    period: u64,
+    /// Ascending and disjoint; none for the whole span.
+    intervals: SmallVec<[Range<u64>; 1]>,
+    is_shared: bool,
+}
+
+impl Request {
+    /// All bytes of a span. `is_shared`: others may hold the same ones, if they share them too.
+    pub fn contiguous(span: Range<u64>, is_shared: bool) -> Self {
+        Self { span, period: 0, intervals: SmallVec::new(), is_shared }
+    }
+
+    /// The whole file, alone.
+    pub fn whole() -> Self {
+        Self::contiguous(0..u64::MAX, false)
+    }
+
+    /// The bytes of some ranges, in any order.
+    pub fn ranges(ranges: impl IntoIterator<Item = Range<u64>>, is_shared: bool) -> Self {
+        let intervals = coarsened(ranges.into_iter().collect());
+        let start = intervals.first().map_or(0, |first| first.start);
+        let end = intervals.last().map_or(0, |last| last.end);
+        if intervals.len() < 2 {
+            return Self::contiguous(start..end, is_shared);
+        }
+        Self { span: start..end, period: 0, intervals: SmallVec::from_vec(intervals), is_shared }
+    }
+
+    /// The bytes of some ranges again and again, each time by `period` bytes farther, as far as they are in `span`. The ranges lie
+    /// within one period of each other.
+    pub fn periodic(
+        span: Range<u64>,
+        period: u64,
+        ranges: impl IntoIterator<Item = Range<u64>>,
+        is_shared: bool,
+    ) -> Self {
+        let intervals = coarsened(ranges.into_iter().collect());
+        let bytes: u64 = intervals.iter().map(|interval| interval.end - interval.start).sum();
+        if period == 0 || bytes >= period {
+            return Self::contiguous(span, is_shared);
+        }
+        if bytes == 0 {
+            return Self::contiguous(0..0, is_shared);
+        }
+        Self { span, period, intervals: SmallVec::from_vec(intervals), is_shared }
+    }
+
+    /// Whether the two may not be held at once: they share a byte, and one of them shares none. True in doubt.
+    pub fn conflicts(&self, other: &Request) -> bool {
+        self.conflicts_with(&other.words())
+    }
+
+    /// As words, for others to read.
+    pub(crate) fn words(&self) -> Words {
+        let head =
+            LIVE | if self.is_shared { SHARED } else { 0 } | (self.intervals.len() as u64) << COUNT_SHIFT;
+        [head, self.span.start, self.span.end, self.period]
+            .into_iter()
+            .chain(self.intervals.iter().flat_map(|interval| [interval.start, interval.end]))
+            .collect()
+    }
+
+    /// As [`Request::conflicts`], with the words of a slot of [`Ranges`](crate::Ranges), which may hold none.
+    pub fn conflicts_with(&self, words: &[u64]) -> bool {
+        let [head, start, end, period] = words[..HEAD_WORDS] else { return true };
+        if head & LIVE == 0 || self.is_shared && head & SHARED != 0 {
+            return false;
+        }
+        if self.span.start.max(start) >= self.span.end.min(end) {
+            return false;
+        }
+        let modulus = gcd(self.period, period);
+        let count = (head >> COUNT_SHIFT) as usize;
+        let told = words[HEAD_WORDS..].chunks_exact(2).take(count);
+        let all = iter::once(start..end).filter(|_| count == 0);
+        let theirs = told.map(|pair| pair[0]..pair[1]).chain(all);
+        theirs.into_iter().any(|their| self.pieces().any(|own| meets(&own, &their, modulus)))
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let all = iter::once(self.span.clone()).filter(|_| self.intervals.is_empty());
+        self.intervals.iter().cloned().chain(all)
+    }
+}
+
+/// Whether two ranges share a byte, if both come again every `modulus` bytes; as they are for 0.
+fn meets(a: &Range<u64>, b: &Range<u64>, modulus: u64) -> bool {
+    if modulus == 0 {
+        return a.start.max(b.start) < a.end.min(b.end);
+    }
+    let (a_bytes, b_bytes) = (a.end - a.start, b.end - b.start);
+    let (from, to) = (a.start % modulus, b.start % modulus);
+    let distance = if to >= from { to - from } else { modulus - (from - to) };
+    let back = if distance == 0 { 0 } else { modulus - distance };
+    a_bytes > 0 && b_bytes > 0 && (distance < a_bytes || back < b_bytes)
+}
+
+/// The greatest common divisor; the other one if one is 0.
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Ascending, disjoint, without empty ones, and at most as many as a request has: those with the smallest gaps become one.
+fn coarsened(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|range, before| {
+        let joins = range.start <= before.end;
+        if joins {
+            before.end = before.end.max(range.end);
+        }
+        joins
+    });
+    if ranges.len() <= INTERVALS_MAX {
+        return ranges;
+    }
+    // The ranges before which the largest gaps are, in their order.
+    let mut behind_gaps: Vec<usize> = (1..ranges.len()).collect();
+    behind_gaps.select_nth_unstable_by_key(INTERVALS_MAX - 1, |at| !(ranges[*at].start - ranges[at - 1].end));
+    behind_gaps.truncate(INTERVALS_MAX - 1);
+    behind_gaps.sort_unstable();
+    let firsts = iter::once(0).chain(behind_gaps.iter().copied());
+    let ends = behind_gaps.iter().copied().chain(iter::once(ranges.len()));
+    firsts.zip(ends).map(|(first, end)| ranges[first].start..ranges[end - 1].end).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The bytes of a request below 400, one by one.
+    fn bytes(request: &Request) -> Vec<bool> {
+        let comes = |at: u64, interval: &Range<u64>| match request.period {
+            0 => interval.contains(&at),
+            period => {
+                (0..=at / period).any(|times| interval.contains(&(at - times * period)))
+                    || (1..100).any(|times| interval.contains(&(at + times * period)))
+            }
+        };
+        (0..400)
+            .map(|at| {
+                let is_told = request.intervals.is_empty()
+                    || request.intervals.iter().any(|interval| comes(at, interval));
+                is_told && request.span.contains(&at)
+            })
+            .collect()
+    }
+
+    fn ranges() -> impl Strategy<Value = Vec<Range<u64>>> {
+        vec((0..300_u64, 0..9_u64).prop_map(|(start, bytes)| start..start + bytes), 0..20)
+    }
+
+    fn request() -> impl Strategy<Value = Request> {
+        let plain =
+            (ranges(), any::<bool>()).prop_map(|(ranges, is_shared)| Request::ranges(ranges, is_shared));
+        let periodic = (0..100_u64, 1..300_u64, 1..20_u64, vec((0..6_u64, 1..4_u64), 1..3), any::<bool>())
+            .prop_map(|(start, bytes, period, pieces, is_shared)| {
+                let pieces = pieces.into_iter().map(|(at, bytes)| start + at..start + at + bytes);
+                Request::periodic(start..start + bytes, period, pieces, is_shared)
+            });
+        prop_oneof![plain, periodic]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        #[test]
+        fn no_byte_that_was_asked_for_is_missing(ranges in ranges()) {
+            let request = Request::ranges(ranges.clone(), true);
+            prop_assert!(request.pieces().count() <= INTERVALS_MAX);
+            let bytes = bytes(&request);
+            for range in ranges {
+                prop_assert!(range.into_iter().all(|at| bytes[at as usize]));
+            }
+        }
+
+        #[test]
+        fn what_shares_a_byte_conflicts(a in request(), b in request()) {
+            let shares = bytes(&a).iter().zip(bytes(&b)).any(|(a, b)| *a && b);
+            let conflicts = a.conflicts(&b);
+            prop_assert_eq!(conflicts, b.conflicts(&a));
+            if a.is_shared && b.is_shared {
+                prop_assert!(!conflicts);
+            } else if shares {
+                prop_assert!(conflicts);
+            } else if a.period == 0 && b.period == 0 {
+                prop_assert!(!conflicts, "what comes once is known byte by byte");
+            }
+        }
+    }
+
+    #[test]
+    fn columns_of_one_array_do_not_conflict_and_those_that_overlap_do() {
+        let column = |at: u64| Request::periodic(at..1 << 40, 4096, Some(at..at + 1024), false);
+        assert!(!column(0).conflicts(&column(1024)) && !column(3072).conflicts(&column(0)));
+        assert!(column(0).conflicts(&column(1023)) && column(0).conflicts(&column(4096 * 7)));
+        let narrower = Request::periodic(0..1 << 40, 2048, Some(0..512), false);
+        assert!(
+            narrower.conflicts(&column(2048)) && !narrower.conflicts(&Request::contiguous(512..2048, false))
+        );
+        assert!(!column(0).conflicts(&Request::contiguous(1024..4096, false)));
+        assert!(!Request::contiguous(0..0, false).conflicts(&Request::whole()));
+    }
+}

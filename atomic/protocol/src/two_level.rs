@@ -1,0 +1,146 @@
+//! A queue on each node, and one of the nodes.
+
+use crate::queue::QUEUE_WORDS;
+use crate::{Effect, Event, Lock, Place, Queue, Rank, Request, Space, misled};
+
+/// How often in a row the lock passed within the node, plus 1, at the node's leader; 0 while the node does not have it.
+const PASSES: u32 = QUEUE_WORDS;
+
+/// A lock for one at a time: the first process of a node's queue gets the lock for the node, and the node keeps it for at most so many
+/// of its own in a row. While they wait for each other, nothing is sent between nodes.
+///
+/// Nodes are served in the order of their coming, and processes in that of their coming on their node: once its node has come, a
+/// process waits for at most `passes_max` of each other node, as often as its node must come again before its turn.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TwoLevel {
+    leader: Rank,
+    passes_max: u64,
+    on_node: Queue,
+    of_nodes: Queue,
+    state: State,
+    /// As the node's word has it, while this process has the node's queue.
+    passes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum State {
+    Free,
+    /// Waiting on the node.
+    OnNode,
+    /// Asking whether the node has the lock.
+    Asking,
+    /// Waiting among the nodes.
+    OfNodes,
+    /// Telling the node that it has it.
+    Telling,
+    Held,
+    /// Looking whether anybody of the node waits.
+    Looking,
+    /// Counting one who gets it from its own node.
+    Passing,
+    /// Telling the node that it has it no longer.
+    Giving,
+    /// Giving it to another node.
+    LeavingNodes,
+    /// Giving the node's queue to the next.
+    LeavingNode,
+}
+
+impl TwoLevel {
+    /// The lock at rank `home`, for process `me` of the node whose first rank is `leader`.
+    pub fn new(home: Rank, leader: Rank, me: Rank, passes_max: u64) -> Self {
+        let on_node = Queue::new(Space::Node, 0, leader, me);
+        let of_nodes = Queue::new(Space::World, 0, home, me).with_entry(leader);
+        Self { leader, passes_max, on_node, of_nodes, state: State::Free, passes: 0 }
+    }
+
+    fn passes_place(&self) -> Place {
+        Place { space: Space::Node, rank: self.leader, word: PASSES }
+    }
+
+    /// Lets the node's queue go on.
+    fn on_node(&mut self, event: Event<'_>) -> Effect {
+        match self.on_node.step(event) {
+            Effect::Held => {
+                self.state = State::Asking;
+                Effect::Load(self.passes_place())
+            }
+            Effect::Free => {
+                self.state = State::Free;
+                Effect::Free
+            }
+            effect => effect,
+        }
+    }
+
+    /// Lets the nodes' queue go on.
+    fn of_nodes(&mut self, event: Event<'_>) -> Effect {
+        match self.of_nodes.step(event) {
+            Effect::Held => self.tell(State::Telling, 1),
+            Effect::Free => {
+                self.state = State::LeavingNode;
+                self.on_node(Event::Release)
+            }
+            effect => effect,
+        }
+    }
+
+    fn tell(&mut self, state: State, passes: u64) -> Effect {
+        (self.state, self.passes) = (state, passes);
+        Effect::Store(self.passes_place(), passes)
+    }
+}
+
+impl Lock for TwoLevel {
+    fn step(&mut self, event: Event<'_>) -> Effect {
+        match (self.state, event) {
+            (State::Free, Event::Acquire(_)) => {
+                self.state = State::OnNode;
+                self.on_node(event)
+            }
+            (State::OnNode | State::LeavingNode, event) => self.on_node(event),
+            (State::Asking, Event::Value(0)) => {
+                self.state = State::OfNodes;
+                self.of_nodes.set_held(false);
+                // A queue of processes does not look at what is wanted.
+                self.of_nodes(Event::Acquire(&Request::whole()))
+            }
+            (State::Asking, Event::Value(passes)) => {
+                (self.state, self.passes) = (State::Held, passes);
+                Effect::Held
+            }
+            (State::OfNodes | State::LeavingNodes, event) => self.of_nodes(event),
+            (State::Telling, Event::Done) => {
+                self.state = State::Held;
+                Effect::Held
+            }
+            (State::Held, Event::Release) => {
+                self.state = State::Looking;
+                Effect::Load(self.on_node.next_place())
+            }
+            (State::Looking, Event::Value(next)) if next > 0 && self.passes < self.passes_max => {
+                self.tell(State::Passing, self.passes + 1)
+            }
+            (State::Looking, Event::Value(_)) => self.tell(State::Giving, 0),
+            (State::Passing, Event::Done) => {
+                self.state = State::LeavingNode;
+                self.on_node(Event::Release)
+            }
+            (State::Giving, Event::Done) => {
+                self.state = State::LeavingNodes;
+                self.of_nodes.set_held(true);
+                self.of_nodes(Event::Release)
+            }
+            (state, event) => misled(&state, event),
+        }
+    }
+
+    fn is_queued(&self) -> bool {
+        // On the node alone it has no place among the others yet.
+        match self.state {
+            State::Free | State::OnNode | State::Asking => false,
+            State::OfNodes => self.of_nodes.is_queued(),
+            _ => true,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Every order in which 2 to 4 processes can take each step of each protocol.
+
+use capulet_protocol::{Place, Queue, Ranges, Rank, Request, SLOT_WORDS, Space, TwoLevel, WaitList};
+
+use super::system::model::Checked;
+use super::system::{Checkable, Requests, System};
+
+fn whole(times: usize) -> Requests {
+    vec![vec![Request::whole(); times]]
+}
+
+fn all(_: Place) -> bool {
+    true
+}
+
+#[track_caller]
+fn holds<L: Checkable>(name: &str, ranks: u32, bypass_max: u8, requests: Requests, make: impl Fn(Rank) -> L) {
+    holds_but_for(name, ranks, bypass_max, requests, make, all);
+}
+
+#[track_caller]
+fn holds_but_for<L: Checkable>(
+    name: &str,
+    ranks: u32,
+    bypass_max: u8,
+    requests: Requests,
+    make: impl Fn(Rank) -> L,
+    is_counted: fn(Place) -> bool,
+) {
+    let start = System::new(ranks, make);
+    let (states, broken) = Checked { start, requests, bypass_max, is_counted }.check();
+    println!("{name}, {ranks} processes: {states} states");
+    assert_eq!(broken, [""; 0], "{name}, {ranks} processes");
+    assert!(states > 10, "{name} was not looked at");
+}
+
+#[test]
+fn wait_list() {
+    for (ranks, times) in [(1, 3), (2, 3), (3, 3), (4, 2)] {
+        // Each other enters at most once while a process waits, and one of them came before.
+        let bypass_max = (ranks as u8).saturating_sub(2);
+        holds("wait list", ranks, bypass_max, whole(times), |me| WaitList::new(ranks / 2, me, ranks));
+    }
+}
+
+#[test]
+fn queue() {
+    for (ranks, times) in [(1, 3), (2, 3), (3, 3), (4, 2)] {
+        holds("queue", ranks, 0, whole(times), |me| Queue::new(Space::Node, 0, ranks / 2, me));
+    }
+}
+
+#[test]
+fn a_wait_list_lets_others_pass() {
+    let start = System::new(3, |me| WaitList::new(0, me, 3));
+    let checked = Checked { start, requests: whole(2), bypass_max: 0, is_counted: all };
+    assert_eq!(checked.check().1, ["nobody is passed more often than promised"]);
+}
+
+/// Nodes of two processes.
+fn two_level(me: Rank, passes_max: u64) -> TwoLevel {
+    TwoLevel::new(0, me / 2 * 2, me, passes_max)
+}
+
+#[test]
+fn two_levels() {
+    for (ranks, times, passes_max) in [(2, 3, 1), (3, 2, 1), (3, 3, 2), (4, 1, 2), (4, 2, 2)] {
+        // By those of the other node, but the first of them.
+        let bypass_max = if ranks > 2 { passes_max as u8 - 1 } else { 0 };
+        holds("two levels", ranks, bypass_max, whole(times), |me| two_level(me, passes_max));
+    }
+}
+
+/// Words of the gate before the slots.
+const GATE_WORDS: u32 = 2;
+
+fn ranges(ranks: u32) -> impl Fn(Rank) -> Ranges<Queue> {
+    move |me| Ranges::new(Queue::new(Space::World, 0, 0, me), Space::World, GATE_WORDS, 0, me, ranks)
+}
+
+/// All words but those that say nothing where nothing is held.
+fn tells(place: Place) -> bool {
+    place.word < GATE_WORDS || (place.word - GATE_WORDS).is_multiple_of(SLOT_WORDS)
+}
+
+fn exclusive(start: u64, end: u64) -> Request {
+    Request::contiguous(start..end, false)
+}
+
+fn shared(start: u64, end: u64) -> Request {
+    Request::contiguous(start..end, true)
+}
+
+#[test]
+fn ranges_that_conflict_in_part() {
+    let chain = vec![
+        vec![exclusive(0, 10), exclusive(5, 25)],
+        vec![exclusive(5, 15), exclusive(0, 30)],
+        vec![exclusive(12, 20)],
+    ];
+    for ranks in [2, 3, 4] {
+        holds_but_for("ranges in a chain", ranks, 0, chain.clone(), ranges(ranks), tells);
+    }
+}
+
+#[test]
+fn ranges_of_readers_and_writers() {
+    let mixed = vec![vec![shared(0, 10), exclusive(0, 5)], vec![shared(5, 20)], vec![exclusive(8, 9)]];
+    for ranks in [2, 3] {
+        holds_but_for("ranges, shared by some", ranks, 0, mixed.clone(), ranges(ranks), tells);
+    }
+}
+
+#[test]
+fn ranges_behind_a_gate_of_two_levels() {
+    let requests = vec![vec![exclusive(0, 10)], vec![exclusive(5, 15)], vec![exclusive(12, 20)]];
+    let make = |me: Rank| Ranges::new(two_level(me, 1), Space::World, GATE_WORDS, 0, me, 3);
+    // A later one of the same node may come through the gate first.
+    holds_but_for("ranges behind two levels", 3, 1, requests, make, tells);
+}

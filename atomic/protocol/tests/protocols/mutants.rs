@@ -1,0 +1,248 @@
+//! Protocols with one thing wrong: the checker finds each of them, or what it says of the right ones means nothing.
+
+use capulet_protocol::{
+    Effect, Event, Lock, Place, Queue, Ranges, Rank, Request, Space, TwoLevel, WaitList, Words,
+};
+
+use super::system::model::Checked;
+use super::system::{Checkable, Requests, System};
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Wrong {
+    /// Who releases looks at the list of its acquisition (Figure 6 as printed).
+    StaleCopy,
+    /// The list is changed and read under a shared lock of the window.
+    SharedEpoch,
+    /// The next one is woken before one's own word is cleared.
+    ClearAfterWake,
+    /// A queue is left without looking whether it has changed in between.
+    NoCompareAndSwap,
+}
+
+/// A lock with something wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Mutant<L> {
+    lock: L,
+    wrong: Wrong,
+    is_releasing: bool,
+    list: Vec<u64>,
+    state: State,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum State {
+    Plain,
+    /// The list has been read and not cleared.
+    Reading(Effect),
+    /// The next is being woken; then the word is cleared.
+    Waking(Effect),
+    Clearing,
+    /// A word is compared before it is changed.
+    Comparing(Place, u64, u64),
+    Swapping(u64),
+}
+
+impl<L: Lock> Mutant<L> {
+    fn new(lock: L, wrong: Wrong) -> Self {
+        Self { lock, wrong, is_releasing: false, list: Vec::new(), state: State::Plain }
+    }
+
+    /// Its next effect, made wrong.
+    fn spoiled(&mut self, effect: Effect) -> Effect {
+        match (self.wrong, effect) {
+            (Wrong::SharedEpoch, Effect::Exchange { first, put, words, .. }) => {
+                Effect::Exchange { first, put, words, is_exclusive: false }
+            }
+            (Wrong::ClearAfterWake, effect @ Effect::Exchange { .. }) if self.is_releasing => {
+                let Effect::Exchange { first, ref put, words, is_exclusive } = effect else { unreachable!() };
+                let put = Words::from_elem(1, put.len());
+                self.state = State::Reading(effect);
+                Effect::Exchange { first, put, words, is_exclusive }
+            }
+            (Wrong::NoCompareAndSwap, Effect::CompareSwap(place, expected, value)) => {
+                self.state = State::Comparing(place, expected, value);
+                Effect::Load(place)
+            }
+            (_, effect) => effect,
+        }
+    }
+}
+
+impl<L: Lock> Lock for Mutant<L> {
+    fn step(&mut self, event: Event<'_>) -> Effect {
+        match event {
+            Event::Acquire(_) => self.is_releasing = false,
+            Event::Release => self.is_releasing = true,
+            _ => {}
+        }
+        let effect = match (std::mem::replace(&mut self.state, State::Plain), event) {
+            (State::Plain, Event::Words(_)) if self.wrong == Wrong::StaleCopy && self.is_releasing => {
+                self.lock.step(Event::Words(&self.list.clone()))
+            }
+            (State::Plain, Event::Words(words)) => {
+                self.list = words.to_vec();
+                self.lock.step(event)
+            }
+            (State::Reading(clear), event) => {
+                let next = self.lock.step(event);
+                if !matches!(next, Effect::Wake(..)) {
+                    self.state = State::Clearing;
+                    return clear;
+                }
+                self.state = State::Waking(clear);
+                return next;
+            }
+            (State::Waking(clear), event) => {
+                self.lock.step(event);
+                self.state = State::Clearing;
+                return clear;
+            }
+            (State::Clearing, _) => return Effect::Free,
+            (State::Comparing(place, expected, value), Event::Value(found)) if found == expected => {
+                self.state = State::Swapping(found);
+                return Effect::Swap(place, value);
+            }
+            (State::Swapping(found), _) => self.lock.step(Event::Value(found)),
+            (_, event) => self.lock.step(event),
+        };
+        self.spoiled(effect)
+    }
+
+    fn is_queued(&self) -> bool {
+        self.lock.is_queued()
+    }
+}
+
+/// A gate that lets everyone in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Open;
+
+impl Lock for Open {
+    fn step(&mut self, event: Event<'_>) -> Effect {
+        if matches!(event, Event::Release) { Effect::Free } else { Effect::Held }
+    }
+
+    fn is_queued(&self) -> bool {
+        true
+    }
+}
+
+/// The locks of ranges of 2005, as their authors published them: who meets a conflict takes its flag back in a second epoch, waits
+/// to be woken, and tries again. Who releases between the two epochs sees a flag that is set, and wakes nobody.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Retrying {
+    me: Rank,
+    ranks: u32,
+    range: (u64, u64),
+    state: Trying,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Trying {
+    Free,
+    Telling,
+    TakingBack,
+    Waiting,
+    Held,
+    Clearing,
+    Waking(Rank),
+}
+
+/// Flag, start, end of a process.
+const RETRYING_WORDS: u32 = 3;
+
+impl Retrying {
+    fn exchange(&self, flag: u64, range: (u64, u64)) -> Effect {
+        Effect::Exchange {
+            first: Place { space: Space::World, rank: 0, word: self.me * RETRYING_WORDS },
+            put: Words::from_slice(&[flag, range.0, range.1]),
+            words: self.ranks * RETRYING_WORDS,
+            is_exclusive: true,
+        }
+    }
+
+    fn meets(&self, words: &[u64], flag: u64) -> Option<Rank> {
+        (0..self.ranks).filter(|rank| *rank != self.me).find(|rank| {
+            let slot = &words[(rank * RETRYING_WORDS) as usize..][..RETRYING_WORDS as usize];
+            slot[0] == flag && self.range.0.max(slot[1]) < self.range.1.min(slot[2])
+        })
+    }
+}
+
+impl Lock for Retrying {
+    fn step(&mut self, event: Event<'_>) -> Effect {
+        let (state, effect) = match (self.state, event) {
+            (Trying::Free, Event::Acquire(_)) | (Trying::Waiting, Event::Done) => {
+                (Trying::Telling, self.exchange(1, self.range))
+            }
+            (Trying::Telling, Event::Words(words)) if self.meets(words, 1).is_some() => {
+                (Trying::TakingBack, self.exchange(0, self.range))
+            }
+            (Trying::Telling, _) => (Trying::Held, Effect::Held),
+            (Trying::TakingBack, _) => (Trying::Waiting, Effect::AwaitWake(Space::World)),
+            (Trying::Held, _) => (Trying::Clearing, self.exchange(0, (0, 0))),
+            (Trying::Clearing, Event::Words(words)) => match self.meets(words, 0) {
+                Some(rank) => (Trying::Waking(rank), Effect::Wake(Space::World, rank)),
+                None => (Trying::Free, Effect::Free),
+            },
+            (Trying::Waking(_), _) => (Trying::Free, Effect::Free),
+            (state, event) => panic!("{state:?} {event:?}"),
+        };
+        self.state = state;
+        effect
+    }
+
+    fn is_queued(&self) -> bool {
+        self.state == Trying::Held
+    }
+}
+
+fn whole(times: usize) -> Requests {
+    vec![vec![Request::whole(); times]]
+}
+
+/// The properties that do not hold.
+fn broken<L: Checkable>(ranks: u32, requests: Requests, make: impl Fn(Rank) -> L) -> Vec<&'static str> {
+    let start = System::new(ranks, make);
+    // Whether others pass is not the question here.
+    Checked { start, requests, bypass_max: u8::MAX, is_counted: |_| false }.check().1
+}
+
+#[track_caller]
+fn is_caught<L: Checkable>(name: &str, property: &str, requests: Requests, make: impl Fn(Rank) -> L) {
+    let found = broken(2, requests, make);
+    println!("{name}: {found:?}");
+    assert!(found.contains(&property), "{name}: {found:?}");
+}
+
+const WAITS: &str = "nobody waits for ever";
+const ALONE: &str = "no two hold what conflicts";
+
+#[test]
+fn faults_of_wait_lists_are_found() {
+    for wrong in [Wrong::StaleCopy, Wrong::SharedEpoch, Wrong::ClearAfterWake] {
+        is_caught(&format!("{wrong:?}"), WAITS, whole(2), |me| Mutant::new(WaitList::new(0, me, 2), wrong));
+    }
+}
+
+#[test]
+fn faults_of_queues_are_found() {
+    let wrong = Wrong::NoCompareAndSwap;
+    is_caught("queue", WAITS, whole(1), |me| Mutant::new(Queue::new(Space::World, 0, 0, me), wrong));
+    is_caught("two levels", WAITS, whole(1), |me| Mutant::new(TwoLevel::new(0, me, me, 1), wrong));
+}
+
+#[test]
+fn faults_of_ranges_are_found() {
+    is_caught("no gate", ALONE, whole(1), |me| Ranges::new(Open, Space::World, 2, 0, me, 2));
+    let retrying = |me| Retrying { me, ranks: 2, range: (0, 10), state: Trying::Free };
+    is_caught("retrying", WAITS, whole(1), retrying);
+}
+
+#[test]
+fn a_mutant_without_a_fault_is_not_found() {
+    // What the wrapper does to a lock that has nothing of the kind: nothing.
+    let found = broken(2, whole(2), |me| Mutant::new(WaitList::new(0, me, 2), Wrong::NoCompareAndSwap));
+    assert_eq!(found, [""; 0]);
+}

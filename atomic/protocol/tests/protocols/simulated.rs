@@ -1,0 +1,137 @@
+//! Many processes in orders chosen at random, and what a hand-off costs.
+
+use capulet_protocol::{Effect, Queue, Ranges, Rank, Request, Space, TwoLevel, WaitList};
+use proptest::prelude::*;
+
+use super::system::{Action, Checkable, Requests, System, Todo};
+
+/// A generator of numbers that look random, the same in every run.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// What happened to whom.
+#[derive(Debug, Default)]
+struct Counts {
+    entries: u64,
+    wakes: u64,
+    /// Of what is asked of other processes' memory.
+    remote: u64,
+}
+
+/// Runs a system to its end. Those that can go on are found without looking at all of them.
+fn run<L: Checkable>(system: &mut System<L>, requests: &Requests, seed: u64, checks: bool) -> Counts {
+    let (mut counts, mut state) = (Counts::default(), seed);
+    let mut awake: Vec<usize> = (0..system.processes.len()).collect();
+    let mut asleep = vec![false; awake.len()];
+    while !awake.is_empty() {
+        let at = random(&mut state) as usize % awake.len();
+        let of = awake[at];
+        let actions: Vec<Action> = system.actions(of).collect();
+        let Some(action) = actions.get(random(&mut state) as usize % actions.len().max(1)) else {
+            awake.swap_remove(at);
+            asleep[of] = true;
+            continue;
+        };
+        let mut touched = None;
+        match &system.processes[of].todo {
+            Todo::Effect(Effect::Wake(_, rank)) => {
+                counts.wakes += 1;
+                touched = Some(*rank as usize);
+            }
+            Todo::Effect(Effect::Store(place, _)) => {
+                counts.remote += u64::from(place.rank != of as Rank);
+                // Whoever waits for this word: the entry's processes.
+                touched = Some(place.rank as usize);
+            }
+            Todo::Effect(
+                Effect::Exchange { first: place, .. }
+                | Effect::Swap(place, _)
+                | Effect::CompareSwap(place, ..)
+                | Effect::Load(place),
+            ) => counts.remote += u64::from(place.rank != of as Rank),
+            _ => {}
+        }
+        let was_inside = system.processes[of].todo == Todo::Inside;
+        system.go(*action, requests);
+        counts.entries += u64::from(!was_inside && system.processes[of].todo == Todo::Inside);
+        if checks {
+            assert!(system.is_exclusive(requests), "seed {seed}");
+        }
+        // A word of an entry may be awaited by another process of its node.
+        let Some(first) = touched else { continue };
+        for (woken, is_asleep) in asleep.iter_mut().enumerate().skip(first).take(NODE_RANKS) {
+            if std::mem::take(is_asleep) {
+                awake.push(woken);
+            }
+        }
+    }
+    assert!(system.is_over(), "seed {seed}: {} wait for ever", asleep.iter().filter(|is| **is).count());
+    assert!(system.wakes.is_empty(), "seed {seed}: wake-ups are left");
+    counts
+}
+
+const NODE_RANKS: usize = 64;
+
+fn whole(times: usize) -> Requests {
+    vec![vec![Request::whole(); times]]
+}
+
+#[test]
+fn a_hand_off_costs_the_same_among_10_000_processes() {
+    let leader = |me: Rank| me / NODE_RANKS as Rank * NODE_RANKS as Rank;
+    let mut per_entry = Vec::new();
+    for ranks in [10, 100, 1000, 10_000] {
+        let mut system = System::new(ranks, |me| TwoLevel::new(0, leader(me), me, 16));
+        let counts = run(&mut system, &whole(2), 7, false);
+        assert_eq!(counts.entries, 2 * u64::from(ranks));
+        let (wakes, remote) =
+            (counts.wakes as f64 / counts.entries as f64, counts.remote as f64 / counts.entries as f64);
+        println!("two levels, {ranks} processes: {wakes:.2} wake-ups, {remote:.2} remote accesses an entry");
+        per_entry.push(counts);
+    }
+    // At most one wake-up on the node and one among nodes; of words: the two tails, the two links, who is next and how often it
+    // passed, read and written.
+    assert!(per_entry.iter().all(|counts| counts.wakes <= 2 * counts.entries));
+    assert!(per_entry.iter().all(|counts| counts.remote <= 12 * counts.entries));
+}
+
+#[test]
+fn sixteen_processes_in_orders_at_random() {
+    for seed in 0..200 {
+        let ranks = 1 + (seed % 16) as u32;
+        run(&mut System::new(ranks, |me| WaitList::new(0, me, ranks)), &whole(3), seed, true);
+        run(&mut System::new(ranks, |me| Queue::new(Space::Node, 0, 0, me)), &whole(3), seed, true);
+        run(&mut System::new(ranks, |me| TwoLevel::new(0, me / 3 * 3, me, 2)), &whole(3), seed, true);
+    }
+}
+
+/// Ranges, patterns and whole files, shared and not.
+fn request() -> impl Strategy<Value = Request> {
+    let pieces = proptest::collection::vec((0..200_u64, 1..40_u64), 1..12);
+    (pieces, any::<bool>(), 0..4_u64).prop_map(|(pieces, is_shared, kind)| {
+        let ranges = pieces.iter().map(|(start, bytes)| *start..start + bytes);
+        match kind {
+            0 => Request::whole(),
+            1 => Request::periodic(pieces[0].0..1000, 64, ranges.take(1), is_shared),
+            _ => Request::ranges(ranges, is_shared),
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn ranges_at_random_in_orders_at_random(
+        requests in proptest::collection::vec(proptest::collection::vec(request(), 0..4), 1..9),
+        seed in any::<u64>(),
+    ) {
+        let ranks = requests.len() as u32;
+        let gate = |me| Queue::new(Space::World, 0, 0, me);
+        let mut system = System::new(ranks, |me| Ranges::new(gate(me), Space::World, 2, 0, me, ranks));
+        let counts = run(&mut system, &requests, seed, true);
+        prop_assert_eq!(counts.entries, requests.iter().map(|own| own.len() as u64).sum::<u64>());
+    }
+}

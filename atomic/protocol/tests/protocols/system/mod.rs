@@ -1,0 +1,243 @@
+//! Processes that take a lock by turns, as a value: which of them goes on next is up to the one who asks.
+
+pub(crate) mod model;
+
+use std::collections::BTreeMap;
+use std::hash::Hash;
+
+use capulet_protocol::{Effect, Event, Lock, Place, Rank, Request, Space, Words};
+
+/// A lock whose states can be told apart.
+pub(crate) trait Checkable: Lock + Eq + Hash + Send + Sync + 'static {}
+impl<L: Lock + Eq + Hash + Send + Sync + 'static> Checkable for L {}
+
+/// What a process is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Todo {
+    /// Wants the lock for the next of its requests.
+    Begin,
+    /// What the lock wants done.
+    Effect(Effect),
+    /// An exchange that is not one step: what was fetched before its words are stored, or that they are stored.
+    Half {
+        effect: Effect,
+        fetched: Option<Vec<u64>>,
+    },
+    /// Is in the critical section.
+    Inside,
+    Over,
+}
+
+/// One process.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Process<L> {
+    pub(crate) lock: L,
+    pub(crate) todo: Todo,
+    /// How many of its requests it is done with.
+    pub(crate) turn: u8,
+    pub(crate) was_queued: bool,
+    /// How often others with conflicting requests that came later have entered first.
+    pub(crate) overtaken: u8,
+}
+
+/// All processes, and what they share. Words are zero until they are stored.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct System<L> {
+    pub(crate) processes: Vec<Process<L>>,
+    pub(crate) words: BTreeMap<Place, u64>,
+    pub(crate) wakes: BTreeMap<(Space, Rank), u32>,
+    /// Those with a place in the queue that have not entered, in the order of their coming.
+    pub(crate) queued: Vec<usize>,
+}
+
+/// What can happen next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Action {
+    /// A process does what it is about to do.
+    Go(usize),
+    /// It fetches the words of an exchange before it stores its own.
+    FetchFirst(usize),
+}
+
+/// What each process wants, one after the other; the same for all that have none of their own.
+pub(crate) type Requests = Vec<Vec<Request>>;
+
+impl<L: Checkable> System<L> {
+    pub(crate) fn new(ranks: u32, make: impl Fn(Rank) -> L) -> Self {
+        let process =
+            |rank| Process { lock: make(rank), todo: Todo::Begin, turn: 0, was_queued: false, overtaken: 0 };
+        Self {
+            processes: (0..ranks).map(process).collect(),
+            words: BTreeMap::new(),
+            wakes: BTreeMap::new(),
+            queued: Vec::new(),
+        }
+    }
+
+    pub(crate) fn word(&self, place: Place) -> u64 {
+        self.words.get(&place).copied().unwrap_or(0)
+    }
+
+    fn put(&mut self, place: Place, value: u64) -> u64 {
+        let before = if value == 0 { self.words.remove(&place) } else { self.words.insert(place, value) };
+        before.unwrap_or(0)
+    }
+
+    fn put_all(&mut self, first: Place, put: &Words) {
+        for (word, value) in (first.word..).zip(put) {
+            self.put(Place { word, ..first }, *value);
+        }
+    }
+
+    fn fetch_all(&self, first: Place, words: u32) -> Vec<u64> {
+        (0..words).map(|word| self.word(Place { word, ..first })).collect()
+    }
+
+    /// What a process can do, if it is not waiting.
+    pub(crate) fn actions(&self, of: usize) -> impl Iterator<Item = Action> {
+        let can_go = match &self.processes[of].todo {
+            Todo::Over => false,
+            Todo::Effect(Effect::AwaitStore(place)) => self.word(*place) != 0,
+            Todo::Effect(Effect::AwaitWake(space)) => {
+                self.wakes.get(&(*space, of as Rank)).is_some_and(|wakes| *wakes > 0)
+            }
+            _ => true,
+        };
+        let two =
+            matches!(&self.processes[of].todo, Todo::Effect(Effect::Exchange { is_exclusive: false, .. }));
+        let go = can_go.then_some(Action::Go(of));
+        go.into_iter().chain(two.then_some(Action::FetchFirst(of)))
+    }
+
+    /// Lets it happen.
+    pub(crate) fn go(&mut self, action: Action, requests: &Requests) {
+        let (Action::Go(of) | Action::FetchFirst(of)) = action;
+        let request = |turn: u8| requests[of % requests.len()].get(usize::from(turn));
+        let next = match self.processes[of].todo.clone() {
+            Todo::Over => return,
+            Todo::Begin => match request(self.processes[of].turn) {
+                None => Todo::Over,
+                Some(request) => self.step(of, Event::Acquire(request)),
+            },
+            Todo::Inside => {
+                self.processes[of].turn += 1;
+                self.step(of, Event::Release)
+            }
+            Todo::Effect(effect) => self.perform(of, effect, matches!(action, Action::FetchFirst(_))),
+            Todo::Half { effect, fetched } => self.complete(of, &effect, fetched),
+        };
+        self.processes[of].todo = next;
+        self.note(of, requests);
+    }
+
+    fn step(&mut self, of: usize, event: Event<'_>) -> Todo {
+        Todo::Effect(self.processes[of].lock.step(event))
+    }
+
+    fn perform(&mut self, of: usize, effect: Effect, fetches_first: bool) -> Todo {
+        let event = match effect {
+            Effect::Held => return Todo::Inside,
+            Effect::Free => return Todo::Begin,
+            Effect::Exchange { is_exclusive: false, first, ref put, words } => {
+                let fetched = fetches_first.then(|| self.fetch_all(first, words));
+                if fetched.is_none() {
+                    self.put_all(first, put);
+                }
+                return Todo::Half { effect, fetched };
+            }
+            Effect::Exchange { first, put, words, .. } => {
+                self.put_all(first, &put);
+                let all = self.fetch_all(first, words);
+                return self.step(of, Event::Words(&all));
+            }
+            Effect::Swap(place, value) => Event::Value(self.put(place, value)),
+            Effect::CompareSwap(place, expected, value) => {
+                let before = self.word(place);
+                if before == expected {
+                    self.put(place, value);
+                }
+                Event::Value(before)
+            }
+            Effect::Load(place) => Event::Value(self.word(place)),
+            Effect::Store(place, value) => {
+                self.put(place, value);
+                Event::Done
+            }
+            Effect::Wake(space, rank) => {
+                *self.wakes.entry((space, rank)).or_insert(0) += 1;
+                Event::Done
+            }
+            Effect::AwaitWake(space) => {
+                let wakes = self.wakes.remove(&(space, of as Rank)).unwrap_or(0);
+                if wakes > 1 {
+                    self.wakes.insert((space, of as Rank), wakes - 1);
+                }
+                Event::Done
+            }
+            Effect::AwaitStore(_) => Event::Done,
+        };
+        self.step(of, event)
+    }
+
+    /// The second half of an exchange.
+    fn complete(&mut self, of: usize, effect: &Effect, fetched: Option<Vec<u64>>) -> Todo {
+        let Effect::Exchange { first, put, words, .. } = effect else {
+            unreachable!("exchanges have halves")
+        };
+        let all = match fetched {
+            None => self.fetch_all(*first, *words),
+            Some(mut all) => {
+                self.put_all(*first, put);
+                for (word, value) in (first.word as usize..).zip(put) {
+                    all[word] = *value;
+                }
+                all
+            }
+        };
+        self.step(of, Event::Words(&all))
+    }
+
+    /// Keeps account of who came before whom.
+    fn note(&mut self, of: usize, requests: &Requests) {
+        let is_queued = self.processes[of].lock.is_queued();
+        let was_queued = std::mem::replace(&mut self.processes[of].was_queued, is_queued);
+        if is_queued && !was_queued {
+            self.queued.push(of);
+        }
+        if self.processes[of].todo != Todo::Inside {
+            return;
+        }
+        let own = wanted(requests, of, self.processes[of].turn);
+        let place = self.queued.iter().position(|queued| *queued == of);
+        for &passed in &self.queued[..place.expect("who enters was queued")] {
+            if wanted(requests, passed, self.processes[passed].turn).conflicts(own) {
+                let overtaken = &mut self.processes[passed].overtaken;
+                *overtaken = overtaken.saturating_add(1);
+            }
+        }
+        self.queued.retain(|queued| *queued != of);
+        self.processes[of].overtaken = 0;
+    }
+
+    /// Whether no two processes hold what conflicts.
+    pub(crate) fn is_exclusive(&self, requests: &Requests) -> bool {
+        let inside: Vec<usize> =
+            (0..self.processes.len()).filter(|of| self.processes[*of].todo == Todo::Inside).collect();
+        let wants = |of: usize| wanted(requests, of, self.processes[of].turn);
+        inside.iter().enumerate().all(|(at, a)| inside[..at].iter().all(|b| !wants(*a).conflicts(wants(*b))))
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.processes.iter().all(|process| process.todo == Todo::Over)
+    }
+
+    /// Whether nobody can do anything.
+    pub(crate) fn is_stuck(&self) -> bool {
+        (0..self.processes.len()).all(|of| self.actions(of).next().is_none())
+    }
+}
+
+/// What a process wants in a turn.
+pub(crate) fn wanted(requests: &Requests, of: usize, turn: u8) -> &Request {
+    &requests[of % requests.len()][usize::from(turn)]
+}

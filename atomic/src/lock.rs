@@ -1,0 +1,212 @@
+//! The lock of a node as an [`Isolation`].
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use capulet_comm::{Backoff, NodeWords, Rank};
+use capulet_protocol::{Event, Queue, Ranges, Request, Space};
+
+use crate::node::NodeMemory;
+use crate::perform::Carried;
+use crate::process::Identity;
+use crate::{Error, Footprint, Guard, Isolation};
+
+/// How often it is looked whether those that are waited for live.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What a lock did. Exact on any machine.
+#[derive(Debug, Default)]
+pub struct LockCounters {
+    acquired: AtomicU64,
+    waited: AtomicU64,
+}
+
+impl LockCounters {
+    /// How often it was acquired.
+    pub fn acquired(&self) -> u64 {
+        self.acquired.load(Ordering::Relaxed)
+    }
+
+    /// How often that had to wait for another process.
+    pub fn waited(&self) -> u64 {
+        self.waited.load(Ordering::Relaxed)
+    }
+}
+
+/// Bytes of a file, locked among the ranks of a node: first come, first served where they conflict, and at once where they do not.
+/// One access at a time of each rank.
+#[derive(Debug)]
+pub struct NodeLock {
+    /// Whether a thread of this process has it or wants it.
+    is_busy: AtomicBool,
+    inner: Mutex<Inner>,
+    /// The ranks of the node.
+    ranks: Vec<Rank>,
+    identity: Option<Identity>,
+    time_limit: Option<Duration>,
+    progress: fn(),
+    counters: Arc<LockCounters>,
+}
+
+/// Whom a thread waits for: only one of each rank is woken by other ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WaitsFor {
+    Thread,
+    Process,
+}
+
+#[derive(Debug)]
+struct Inner {
+    carried: Carried<Ranges<Queue>>,
+    memory: NodeMemory,
+    /// A wait was given up: what it waited for is to be let go of when it comes.
+    is_owed: bool,
+}
+
+impl NodeLock {
+    /// The lock that these words are of, among `ranks`. A wait that lasts longer than `time_limit` is given up. `progress` is called
+    /// while it waits, at least once a millisecond.
+    pub fn new(words: NodeWords, ranks: Vec<Rank>, time_limit: Option<Duration>, progress: fn()) -> Self {
+        let (me, count) = (words.place() as u32, ranks.len() as u32);
+        let gate = Queue::new(Space::Node, 0, 0, me);
+        let lock = Ranges::new(gate, Space::Node, crate::node::GATE_WORDS, 0, me, count);
+        let memory = NodeMemory::new(words, count);
+        let identity = Identity::own();
+        memory.introduce(identity);
+        let inner = Inner { carried: Carried::new(lock), memory, is_owed: false };
+        Self {
+            is_busy: AtomicBool::new(false),
+            inner: Mutex::new(inner),
+            ranks,
+            identity,
+            time_limit,
+            progress,
+            counters: Arc::default(),
+        }
+    }
+
+    /// What it did.
+    pub fn counters(&self) -> &Arc<LockCounters> {
+        &self.counters
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `is_done`, for no longer than the limit. `whom` is what this thread waits for.
+    fn wait(
+        &self,
+        whom: WaitsFor,
+        request: &Request,
+        mut is_done: impl FnMut() -> bool,
+    ) -> Result<(), Error> {
+        if is_done() {
+            return Ok(());
+        }
+        self.counters.waited.fetch_add(1, Ordering::Relaxed);
+        let (start, mut backoff, mut looked) = (Instant::now(), Backoff::new(), Instant::now());
+        loop {
+            self.pause(whom, &mut backoff);
+            if is_done() {
+                return Ok(());
+            }
+            if looked.elapsed() > LOOK_EVERY {
+                looked = Instant::now();
+                self.look_for_the_dead()?;
+            }
+            if self.time_limit.is_some_and(|limit| start.elapsed() > limit) {
+                let holders = self.inner().memory.holders(request);
+                let holders = holders.into_iter().map(|place| self.ranks[place]).collect();
+                return Err(Error::TimedOut { waited: start.elapsed(), holders });
+            }
+        }
+    }
+
+    fn pause(&self, whom: WaitsFor, backoff: &mut Backoff) {
+        let Some(timeout) = backoff.next_sleep() else { return std::thread::yield_now() };
+        // Another thread may want to go on meanwhile: the words alone are kept.
+        let words = (whom == WaitsFor::Process).then(|| self.inner()).and_then(|inner| {
+            // What is about to be stored comes without a wake-up.
+            inner.carried.is_asleep().then(|| inner.memory.words().clone())
+        });
+        match words {
+            Some(words) => words.sleep(timeout),
+            None => std::thread::sleep(timeout),
+        }
+        (self.progress)();
+    }
+
+    fn look_for_the_dead(&self) -> Result<(), Error> {
+        let Some(own) = self.identity else { return Ok(()) };
+        let inner = self.inner();
+        let dead = (0..self.ranks.len()).find(|place| inner.memory.identity(*place).is_dead(own));
+        dead.map_or(Ok(()), |place| Err(Error::Died { rank: self.ranks[place] }))
+    }
+
+    /// Takes the right to use this rank's part, once what was given up is over.
+    fn begin(&self, request: &Request) -> Result<(), Error> {
+        self.wait(WaitsFor::Thread, request, || {
+            self.is_busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        })?;
+        let settled = self.wait(WaitsFor::Process, request, || self.inner().settle());
+        settled.inspect_err(|_| self.is_busy.store(false, Ordering::Release))
+    }
+
+    fn release(&self) {
+        let mut inner = self.inner();
+        inner.carried.begin(Event::Release);
+        let mut backoff = Backoff::new();
+        // Who holds the gate lets go of it soon; but it may be off its processor.
+        while !inner.go_on() {
+            drop(inner);
+            self.pause(WaitsFor::Process, &mut backoff);
+            inner = self.inner();
+        }
+        drop(inner);
+        self.is_busy.store(false, Ordering::Release);
+    }
+}
+
+impl Inner {
+    fn go_on(&mut self) -> bool {
+        self.carried.go_on(&mut self.memory)
+    }
+
+    /// Lets go of what was given up, as soon as it is there. True if nothing is left of it.
+    fn settle(&mut self) -> bool {
+        if self.is_owed && self.go_on() {
+            if self.carried.is_held() {
+                self.carried.begin(Event::Release);
+            }
+            self.is_owed = !self.go_on() || self.carried.is_held();
+        }
+        !self.is_owed
+    }
+}
+
+impl Isolation for NodeLock {
+    fn enter(&self, footprint: &Footprint) -> Result<Guard<'_>, Error> {
+        let request = Request::contiguous(footprint.span.clone(), !footprint.writes);
+        self.begin(&request)?;
+        self.inner().carried.begin(Event::Acquire(&request));
+        if let Err(error) = self.wait(WaitsFor::Process, &request, || self.inner().go_on()) {
+            self.inner().is_owed = true;
+            self.is_busy.store(false, Ordering::Release);
+            return Err(error);
+        }
+        self.counters.acquired.fetch_add(1, Ordering::Relaxed);
+        Ok(Guard::holding(Held(self)))
+    }
+}
+
+/// Releases it.
+#[derive(Debug)]
+struct Held<'a>(&'a NodeLock);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
