@@ -293,7 +293,7 @@ fn open_storage(
         (false, true) => Access::Write,
         _ => Access::ReadWrite,
     };
-    let options = OpenOptions::new(access);
+    let options = OpenOptions::new(access).writers(node.size() as u32);
     let (driver, path) = (Arc::clone(&prepared.driver), prepared.path.clone());
     let opener = Opener { driver, path, calls: Arc::clone(calls) };
     let open = |options: &OpenOptions| {

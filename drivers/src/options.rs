@@ -34,12 +34,15 @@ pub struct OpenOptions {
     pub exclusive: bool,
     /// Permission bits of a file that is created, before the process's file mode creation mask takes its bits away.
     pub permissions: u32,
+    /// Processes of this machine that may write to the file at the same time, as far as is known: what is the fastest way for one
+    /// keeps several waiting for each other. Changes no result.
+    pub writers: u32,
 }
 
 impl OpenOptions {
     /// Opens with the given access; creates nothing; permissions 0o666.
     pub const fn new(access: Access) -> Self {
-        Self { access, create: false, exclusive: false, permissions: 0o666 }
+        Self { access, create: false, exclusive: false, permissions: 0o666, writers: 1 }
     }
 
     /// Opens for reading.
@@ -66,6 +69,12 @@ impl OpenOptions {
     /// Sets whether `create` fails on a file that is there.
     pub const fn exclusive(mut self, exclusive: bool) -> Self {
         self.exclusive = exclusive;
+        self
+    }
+
+    /// Sets how many processes of this machine may write at the same time.
+    pub const fn writers(mut self, writers: u32) -> Self {
+        self.writers = writers;
         self
     }
 

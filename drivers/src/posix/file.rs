@@ -3,7 +3,7 @@
 use super::filesystem::{self, FilesystemKind};
 use super::io::{SystemIo, persistent, uninterrupted};
 use super::lock::LockDescriptors;
-use super::mapped::{self, Mapping};
+use super::mapped::{self, Unmapped};
 use super::system_error;
 use super::transfer::{CallCounts, Transferring, operation};
 use crate::{
@@ -12,13 +12,15 @@ use crate::{
 };
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, futimens};
+use nix::sys::time::TimeSpec;
 use nix::unistd::{Whence, ftruncate, lseek};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 /// An open file: its descriptor and what was learned at open.
 #[derive(Debug)]
@@ -35,6 +37,10 @@ pub(super) struct PosixFile {
     locks: Arc<LockDescriptors>,
     /// Whether a mapping was tried in vain.
     unmappable: AtomicBool,
+    /// Of a file in memory, how many processes may hold each other up when they write; 0 of any other.
+    writers_in_memory: u64,
+    /// False if it was changed by stores that its file system does not see, and its time of change is not that yet.
+    is_dated: AtomicBool,
     /// The first failure of a sync. Linux forgets it with the pages that it dropped, and would call the next sync a success.
     lost: OnceLock<Error>,
 }
@@ -60,18 +66,24 @@ impl PosixFile {
         };
         let counts = Arc::new(CallCounts::default());
         counts.other.store(if assumed.is_some() { 3 } else { 4 }, Relaxed);
+        let is_block_device = file_type(&status) == SFlag::S_IFBLK;
+        let in_memory = !is_block_device && kind.caps().contains(Caps::IN_MEMORY);
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+        let writers = u64::from(options.writers.max(1)).min(cores);
         Ok(Self {
             io: Arc::clone(io),
             fd,
             path: path.to_path_buf(),
             access: options.access,
             kind,
-            is_block_device: file_type(&status) == SFlag::S_IFBLK,
+            is_block_device,
             block_bytes: u64::try_from(status.st_blksize).unwrap_or(1),
             identity: FileIdentity { device: status.st_dev, file: status.st_ino },
             locks: Arc::new(LockDescriptors::new(Arc::clone(&counts))),
             counts,
             unmappable: AtomicBool::new(false),
+            writers_in_memory: if in_memory { writers } else { 0 },
+            is_dated: AtomicBool::new(true),
             lost: OnceLock::new(),
         })
     }
@@ -104,28 +116,45 @@ impl PosixFile {
     }
 
     fn transfer(&self, batch: &Batch<'_>) -> BatchResult {
-        if let Some(mapping) = self.mapping_for(batch) {
-            return BatchResult::moved(mapping.store(batch));
+        if let Some(bytes) = self.store(batch) {
+            return BatchResult::moved(bytes);
         }
         let Self { io, fd, path, counts, .. } = self;
         Transferring { io: io.as_ref(), fd: fd.as_fd(), path, counts }.run(batch)
     }
 
-    /// The mapping through which a batch is better stored than written, if there can be one.
-    fn mapping_for(&self, batch: &Batch<'_>) -> Option<Mapping> {
+    /// Stores a batch through a mapping, where that is better than calls and can be done.
+    fn store(&self, batch: &Batch<'_>) -> Option<u64> {
         let can_be = self.access == Access::ReadWrite && self.kind.is_local() && !self.is_block_device;
         if !can_be || self.unmappable.load(Relaxed) {
             return None;
         }
-        let range = mapped::range_of(batch)?;
-        // fallocate, mmap, madvise, munmap
-        self.counts.other.fetch_add(4, Relaxed);
-        let mapping = self.io.map(self.fd.as_fd(), &range);
-        if mapping.is_none() {
+        let plan = mapped::plan(batch, self.writers_in_memory)?;
+        let calls = &self.counts.other;
+        let stored = match self.io.map(self.fd.as_fd(), &plan, calls) {
+            Ok(mut mapping) => mapping.store(batch, calls),
+            Err(Unmapped::NotThis) => return None,
+            Err(Unmapped::Never) => None,
+        };
+        if self.writers_in_memory > 0 {
+            self.is_dated.store(false, Relaxed);
+        }
+        if stored.is_none() {
             // It will be so the next time, or the storage is full and calls tell how far it goes.
             self.unmappable.store(true, Relaxed);
         }
-        mapping
+        stored
+    }
+
+    /// Gives a file that was changed by stores the time of now, as a write would have.
+    fn date(&self) {
+        if !self.is_dated.swap(true, Relaxed) {
+            self.counted();
+            // Who may write may set both times to now, and no other.
+            if let Err(error) = futimens(self.fd.as_fd(), &TimeSpec::UTIME_NOW, &TimeSpec::UTIME_NOW) {
+                tracing::debug!(%error, path = %self.path.display(), "the file keeps its time of change");
+            }
+        }
     }
 
     /// Reserves storage where the file system cannot, by writing zeros behind the end: there no byte of anyone can be lost, and a
@@ -151,6 +180,12 @@ impl PosixFile {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for PosixFile {
+    fn drop(&mut self) {
+        self.date();
     }
 }
 
@@ -219,6 +254,7 @@ impl DriverFile for PosixFile {
         if let Some(error) = self.lost.get() {
             return Err(error.clone());
         }
+        self.date();
         self.counted();
         match uninterrupted(|| self.io.sync(self.fd.as_fd())) {
             // Devices that hold nothing have nothing to bring to stable storage.

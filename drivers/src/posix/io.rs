@@ -1,12 +1,12 @@
 //! The system calls whose failures are many-sided: behind a trait, so that tests can script them.
 
-use super::mapped::Mapping;
+use super::mapped::{Mapping, Plan, Unmapped};
 use nix::errno::Errno;
 use nix::fcntl::FallocateFlags;
 use std::fmt::Debug;
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Calls that can be interrupted, told to come again, or do less than was asked for. Real or scripted.
@@ -26,8 +26,8 @@ pub(super) trait SystemIo: Debug + Send + Sync {
     /// Reserves storage for the first `bytes` bytes.
     fn reserve(&self, fd: BorrowedFd<'_>, bytes: i64) -> Result<(), Errno>;
 
-    /// Reserves and maps bytes of a file; `None` if that cannot be.
-    fn map(&self, fd: BorrowedFd<'_>, range: &Range<u64>) -> Option<Mapping>;
+    /// Maps bytes of a file, with room for them; counts its calls.
+    fn map(&self, fd: BorrowedFd<'_>, plan: &Plan, calls: &AtomicU64) -> Result<Mapping, Unmapped>;
 
     /// Brings everything to stable storage.
     fn sync(&self, fd: BorrowedFd<'_>) -> Result<(), Errno>;
@@ -65,8 +65,8 @@ impl SystemIo for RealIo {
         nix::fcntl::fallocate(fd, FallocateFlags::empty(), 0, bytes)
     }
 
-    fn map(&self, fd: BorrowedFd<'_>, range: &Range<u64>) -> Option<Mapping> {
-        Mapping::new(fd, range)
+    fn map(&self, fd: BorrowedFd<'_>, plan: &Plan, calls: &AtomicU64) -> Result<Mapping, Unmapped> {
+        Mapping::new(fd, plan, calls)
     }
 
     fn sync(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {

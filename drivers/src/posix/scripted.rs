@@ -1,12 +1,12 @@
 //! A system that does what a script says, over the real one.
 
 use super::io::{RealIo, SystemIo};
-use super::mapped::Mapping;
+use super::mapped::{Mapping, Plan, Unmapped};
 use nix::errno::Errno;
 use std::collections::VecDeque;
 use std::io;
-use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -123,8 +123,8 @@ impl SystemIo for ScriptedIo {
     }
 
     /// Scripts are about calls.
-    fn map(&self, _fd: BorrowedFd<'_>, _range: &Range<u64>) -> Option<Mapping> {
-        None
+    fn map(&self, _fd: BorrowedFd<'_>, _plan: &Plan, _calls: &AtomicU64) -> Result<Mapping, Unmapped> {
+        Err(Unmapped::Never)
     }
 
     fn sync(&self, _fd: BorrowedFd<'_>) -> Result<(), Errno> {

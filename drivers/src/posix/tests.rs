@@ -5,6 +5,7 @@ use super::scripted::{Call, ScriptedIo, Step};
 use super::*;
 use crate::{Batch, Caps, Direction, DriverFileExt, ErrorKind, LockMode, Segment, Transfer};
 use nix::errno::Errno;
+use std::time::Duration;
 use tempfile::TempDir;
 
 struct Setting {
@@ -318,4 +319,90 @@ fn many_small_pieces_are_stored_and_not_written() {
     assert_eq!(calls(&*file, pieces(8)), (1, 0), "pieces that touch are one call");
     assert_eq!(calls(&*file, pieces(1 << 20)), (100, 0), "pages would be nearly empty");
     assert_eq!(calls(&*open(OpenOptions::write()), pieces(64)), (100, 0), "a mapping needs to read");
+}
+
+/// A folder in memory; `None`, and a word about it, where the machine has none.
+fn folder_in_memory() -> Option<TempDir> {
+    let folder = tempfile::tempdir_in("/dev/shm").ok();
+    let is_in_memory = |folder: &TempDir| {
+        let options = OpenOptions::read_write().create(true);
+        let file = PosixDriver::new().open(&folder.path().join("probe"), &options);
+        file.is_ok_and(|file| file.caps().contains(Caps::IN_MEMORY))
+    };
+    let folder = folder.filter(is_in_memory);
+    if folder.is_none() {
+        eprintln!("skipped: /dev/shm is no file system in memory");
+    }
+    folder
+}
+
+#[test]
+fn writers_in_memory_store_where_pages_are_there_and_call_where_they_are_not() {
+    const BYTES: usize = 1 << 20;
+    let Some(folder) = folder_in_memory() else { return };
+    let path = folder.path().join("file");
+    let open = |writers| {
+        let options = OpenOptions::read_write().create(true).writers(writers);
+        PosixDriver::new().open(&path, &options).unwrap()
+    };
+    let data = pattern(BYTES);
+    let writes = |file: &dyn DriverFile, batch: Batch<'_>| {
+        let (before, bytes) = (file.system_calls().writes, batch.bytes());
+        assert_eq!(file.submit(batch).wait().into_result().unwrap(), bytes);
+        file.system_calls().writes - before
+    };
+    let whole = |at: u64| Batch::write(vec![Transfer::from_memory(at, &data)]);
+    let (alone, several) = (open(1), open(1000));
+    assert_eq!(writes(&*several, whole(5)), 1, "a page is made faster by a call");
+    assert_eq!(writes(&*alone, whole(5)), 1, "nobody is in the way");
+    let several_cores = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
+    let by_stores = u64::from(!several_cores);
+    assert_eq!(writes(&*several, whole(5)), by_stores);
+    // One page behind the end: not even the pages that are there are stored before.
+    assert_eq!(writes(&*several, whole(4096 + 5)), 1);
+    // A hole among them.
+    alone.set_len(BYTES as u64 / 2).unwrap();
+    alone.set_len(2 * BYTES as u64).unwrap();
+    assert_eq!(writes(&*several, whole(0)), 1);
+    assert_eq!(writes(&*several, whole(0)), by_stores);
+    // Pieces of a part of each page, and what is between them.
+    let marks = vec![0xa5; 1000];
+    let pieces = (0..512).map(|at| Transfer::from_memory(at * 2048 + 24, &marks)).collect();
+    assert_eq!(writes(&*several, Batch::write(pieces)), 0);
+    let mut expected = data.clone();
+    for piece in expected.chunks_exact_mut(2048) {
+        piece[24..1024].fill(0xa5);
+    }
+    let mut found = vec![0; BYTES];
+    assert_eq!(alone.read_at(0, &mut found).unwrap(), BYTES);
+    assert!(found == expected, "wrong bytes");
+    assert_eq!(alone.len().unwrap(), 2 * BYTES as u64);
+}
+
+#[test]
+fn a_file_changed_by_stores_has_the_time_of_its_change() {
+    let Some(folder) = folder_in_memory() else { return };
+    let path = folder.path().join("file");
+    let marks = [1; 8];
+    let pieces = || Batch::write((0..100).map(|at| Transfer::from_memory(at * 64, &marks)).collect());
+    let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true)).unwrap();
+    file.submit(pieces()).wait().into_result().unwrap();
+    let past = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
+    let times = std::fs::FileTimes::new().set_modified(past);
+    let aged = || std::fs::File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
+    let modified = || std::fs::metadata(&path).unwrap().modified().unwrap();
+    for closes in [false, true] {
+        aged();
+        file.submit(pieces()).wait().into_result().unwrap();
+        assert_eq!(file.system_calls().writes, 0);
+        if closes {
+            drop(PosixDriver::new().open(&path, &OpenOptions::read_write()).unwrap());
+            assert_eq!(modified(), past, "who has stored nothing changes nothing");
+        } else {
+            file.sync().unwrap();
+            assert!(modified() > past);
+        }
+    }
+    drop(file);
+    assert!(modified() > past);
 }
