@@ -1,18 +1,21 @@
 //! Requests of our own (MPI-4.0 section 13.2): MPI's own functions test them, wait for them and free them.
 //!
 //! Nobody but the caller's thread advances our work, so MPI must call us while it waits. MPICH has generalized requests with
-//! functions for that; on MPICH the work goes on while the program waits for one of our requests, and in our own calls. Open MPI
-//! calls whoever registers with its progress engine, whatever it waits for. Both are found at run time; where there is
-//! neither, the work goes on in our own calls only.
+//! functions for that; with them the work goes on while the program waits for one of our requests, and in our own calls. Open MPI
+//! calls whoever registers with its progress engine, whatever it waits for; so does MPICH from 4.3 on (`MPIX_Async_start`). All are
+//! found at run time; where there is none, the work goes on in our own calls only. MPICH 4.0 exports nothing that would do more.
 
 use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 use std::fmt::Debug;
 use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 
 use crate::backoff::Backoff;
 use crate::class::ErrorClass;
 use crate::error::{Result, check};
+use crate::process::{self, process};
 use crate::{consts, ffi, status, work};
 
 /// What a request is for.
@@ -36,8 +39,6 @@ impl Request {
     /// # Errors
     /// If MPI fails.
     pub fn start(completion: Arc<dyn Completion>) -> Result<Self> {
-        static HOOK: Once = Once::new();
-        HOOK.call_once(hook_progress);
         let extra = Box::into_raw(Box::new(completion)).cast::<c_void>();
         let mut request = consts::request_null();
         let target = &raw mut request;
@@ -106,6 +107,59 @@ fn hook_progress() {
         let code = unsafe { register(on_progress) };
         tracing::debug!(code, "hooked into the progress engine");
     }
+}
+
+/// `MPIX_Async_start` of MPICH from 4.3 on, where handles are numbers.
+type AsyncStart =
+    unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void) -> c_int, *mut c_void, c_int) -> c_int;
+
+/// `MPIX_STREAM_NULL`.
+const NO_STREAM: c_int = 0x3c00_0000;
+/// What MPICH is told: to call again, or not.
+const ASYNC_NO_PROGRESS: c_int = 0;
+const ASYNC_DONE: c_int = 1;
+
+/// Whether MPICH calls us while it makes progress.
+static IS_CALLED: AtomicBool = AtomicBool::new(false);
+
+/// Has MPI call us in whatever it waits for, as far as it can: now that work is under way.
+pub(crate) fn ask_to_be_called() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(hook_progress);
+    call_while_busy();
+}
+
+/// Has MPICH call us in whatever it waits for, until nothing is under way. Not where several threads may be inside MPI: it holds a
+/// lock over the call, and our work calls MPI.
+fn call_while_busy() {
+    let is_single = process().is_ok_and(|process| !process.multiple);
+    let has_numbers = size_of::<ffi::MPI_Comm>() == size_of::<c_int>();
+    if !is_single || !has_numbers || IS_CALLED.load(Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: if there is a function of this name it is MPICH's, of this type where its handles are numbers.
+    let Some(start) = (unsafe { symbol::<AsyncStart>(c"MPIX_Async_start") }) else { return };
+    IS_CALLED.store(true, Ordering::Relaxed);
+    // SAFETY: the function lives as long as the program; it is given no state.
+    let code = unsafe { start(on_async, ptr::null_mut(), NO_STREAM) };
+    if code != 0 {
+        IS_CALLED.store(false, Ordering::Relaxed);
+        tracing::debug!(code, "MPICH does not call us");
+    }
+}
+
+/// MPICH makes progress, maybe because of a call that we made ourselves when it called us.
+unsafe extern "C" fn on_async(_thing: *mut c_void) -> c_int {
+    if work::is_advancing() {
+        return ASYNC_NO_PROGRESS;
+    }
+    contained(work::advance);
+    // At the end of MPI it waits until it need not call any more.
+    if work::is_under_way() && !process::is_finalizing() {
+        return ASYNC_NO_PROGRESS;
+    }
+    IS_CALLED.store(false, Ordering::Relaxed);
+    ASYNC_DONE
 }
 
 /// Open MPI makes progress.

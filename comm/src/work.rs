@@ -1,14 +1,15 @@
 //! Work that goes on while a rank waits for something else: nonblocking collective operations on files.
 //!
 //! Whoever has such work registers it. Every wait of this crate advances it, and so does MPI where it can be made to: Open
-//! MPI while it waits for anything at all, MPICH while it waits for one of our requests (see [`request`](crate::request)).
+//! MPI and MPICH from 4.3 on while they wait for anything at all, older MPICHs while they wait for one of our requests (see
+//! [`request`](crate::request)).
 
 use std::cell::Cell;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, Weak};
 
-use crate::process;
+use crate::{process, request};
 
 /// Work that can be advanced a little.
 pub trait Work: Debug + Send + Sync {
@@ -41,6 +42,7 @@ impl UnderWay {
     #[allow(clippy::new_without_default, reason = "it counts")]
     pub fn new() -> Self {
         UNDER_WAY.fetch_add(1, Ordering::Relaxed);
+        request::ask_to_be_called();
         Self(())
     }
 }
@@ -51,9 +53,19 @@ impl Drop for UnderWay {
     }
 }
 
+/// Whether any operation is under way.
+pub(crate) fn is_under_way() -> bool {
+    UNDER_WAY.load(Ordering::Relaxed) > 0
+}
+
+/// Whether this thread is inside of [`advance`].
+pub(crate) fn is_advancing() -> bool {
+    ADVANCING.get()
+}
+
 /// Advances all work. Does not wait; returns at once inside of itself, and where MPI cannot be called.
 pub fn advance() {
-    if UNDER_WAY.load(Ordering::Relaxed) == 0 || ADVANCING.get() || !process::is_usable() {
+    if !is_under_way() || is_advancing() || !process::is_usable() {
         return;
     }
     ADVANCING.set(true);
