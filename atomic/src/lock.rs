@@ -28,7 +28,7 @@ impl LockCounters {
         self.acquired.load(Ordering::Relaxed)
     }
 
-    /// How often that had to wait for another process.
+    /// How often that had to wait, for another process or for another thread of this one.
     pub fn waited(&self) -> u64 {
         self.waited.load(Ordering::Relaxed)
     }

@@ -18,7 +18,7 @@ const SPACE_WORD: usize = PROCESS_WORD + 1;
 pub const NODE_LOCK_WORDS: usize = 1 + SPACE_WORD + 1;
 
 /// What the node's part of a lock is performed on. The slots of [`capulet_protocol::Ranges`] lie with the rank that each is of, not
-/// at a home: whoever reads them reads few lines, and no line is written by two.
+/// at a home: whoever reads one that is not taken reads one line.
 pub(crate) struct NodeMemory {
     words: NodeWords,
     ranks: u32,

@@ -1,7 +1,7 @@
 //! Whether another process of this machine still lives.
 
-use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::{fs, io};
 
 /// Which process: its number, and when it started, so that a later one of the same number is another. Never zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,13 +14,15 @@ pub(crate) struct Identity {
 
 /// Bits of a process's number (`PID_MAX_LIMIT` of Linux).
 const NUMBER_BITS: u32 = 22;
+/// `ESRCH`: it ended while it was asked about.
+const NO_PROCESS: i32 = 3;
 
 impl Identity {
     /// This process. `None` where the system does not tell.
     pub(crate) fn own() -> Option<Self> {
         let space = fs::metadata("/proc/self/ns/pid").ok()?.ino();
         let number = std::process::id();
-        Some(Self { process: packed(number, started(number)?), space })
+        Some(Self { process: packed(number, started(number).ok()??), space })
     }
 
     /// Whether it is known that this process lives no longer. `observer` is who asks: numbers of another name space say nothing.
@@ -29,7 +31,12 @@ impl Identity {
             return false;
         }
         let number = (self.process & ((1 << NUMBER_BITS) - 1)) as u32;
-        started(number).is_none_or(|start| packed(number, start) != self.process)
+        match started(number) {
+            Ok(Some(start)) => packed(number, start) != self.process,
+            Ok(None) => true,
+            // No descriptor is left, for one: that says nothing.
+            Err(_) => false,
+        }
     }
 }
 
@@ -39,14 +46,19 @@ fn packed(number: u32, start: u64) -> u64 {
 
 /// When a process started, in ticks since the machine did (`proc_pid_stat(5)`). `None` if it has ended, though its parent may not have
 /// asked for it yet.
-fn started(number: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+fn started(number: u32) -> io::Result<Option<u64>> {
+    let text = match fs::read_to_string(format!("/proc/{number}/stat")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(NO_PROCESS) => {
+            return Ok(None);
+        }
+        text => text?,
+    };
     // The name before may have spaces and brackets of its own.
-    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = fields.next()?;
-    // The 22nd of all, of which two have been passed with the name and one with the state.
-    let start = fields.nth(18)?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(start)
+    let fields = text.rsplit_once(')').map(|(_, fields)| fields.split_ascii_whitespace().collect::<Vec<_>>());
+    // The 3rd and the 22nd of all.
+    let told = fields.as_deref().and_then(|fields| Some((*fields.first()?, fields.get(19)?.parse().ok()?)));
+    let (state, start) = told.ok_or(io::ErrorKind::InvalidData)?;
+    Ok((!matches!(state, "Z" | "X")).then_some(start))
 }
 
 #[cfg(test)]
@@ -61,7 +73,10 @@ mod tests {
         assert!(!own.is_dead(own));
         let mut child = Command::new("sleep").arg("100").stdin(Stdio::null()).spawn().expect("a process");
         let number = child.id();
-        let other = Identity { process: packed(number, started(number).expect("it runs")), ..own };
+        let other = Identity {
+            process: packed(number, started(number).expect("it can be asked").expect("it runs")),
+            ..own
+        };
         assert!(!other.is_dead(own));
         let reused = Identity { process: packed(number, 1), ..own };
         assert!(reused.is_dead(own), "one that started at another time");

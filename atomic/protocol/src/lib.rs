@@ -12,7 +12,7 @@
 //! |---|---|---|---|---|
 //! | [`WaitList`] | each other enters at most once before | until woken | two exclusive epochs | N words at home |
 //! | [`Queue`] | first come, first served | until woken | swap; swap of one's own word and compare-and-swap | 2 words |
-//! | [`TwoLevel`] | as a queue, but a node keeps the lock for so many of its own at a time | until woken | two queues | 4 words |
+//! | [`TwoLevel`] | as a queue, but a node keeps the lock for so many of its own at a time | until woken | two queues | 5 words |
 //! | [`Ranges`] | first come, first served among those that conflict | until woken, by each that it conflicts with | a gate's, twice | a slot at home |
 //!
 //! [`WaitList`] is the lock of Latham, Ross and Thakur (Implementing MPI-IO Atomic Mode Without File System Support, 2005,

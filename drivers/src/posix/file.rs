@@ -12,8 +12,7 @@ use crate::{
 };
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, futimens};
-use nix::sys::time::TimeSpec;
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::unistd::{Whence, ftruncate, lseek};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -39,10 +38,15 @@ pub(super) struct PosixFile {
     unmappable: AtomicBool,
     /// Of a file in memory, how many processes may hold each other up when they write; 0 of any other.
     writers_in_memory: u64,
-    /// False if it was changed by stores that its file system does not see, and its time of change is not that yet.
-    is_dated: AtomicBool,
     /// The first failure of a sync. Linux forgets it with the pages that it dropped, and would call the next sync a success.
     lost: OnceLock<Error>,
+}
+
+/// How many of so many writers can be at it at the same time.
+fn at_once(writers: u32) -> u64 {
+    static CORES: OnceLock<u64> = OnceLock::new();
+    let cores = || thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    if writers > 1 { u64::from(writers).min(*CORES.get_or_init(cores)) } else { 1 }
 }
 
 impl PosixFile {
@@ -68,8 +72,6 @@ impl PosixFile {
         counts.other.store(if assumed.is_some() { 3 } else { 4 }, Relaxed);
         let is_block_device = file_type(&status) == SFlag::S_IFBLK;
         let in_memory = !is_block_device && kind.caps().contains(Caps::IN_MEMORY);
-        let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-        let writers = u64::from(options.writers.max(1)).min(cores);
         Ok(Self {
             io: Arc::clone(io),
             fd,
@@ -82,8 +84,7 @@ impl PosixFile {
             locks: Arc::new(LockDescriptors::new(Arc::clone(&counts))),
             counts,
             unmappable: AtomicBool::new(false),
-            writers_in_memory: if in_memory { writers } else { 0 },
-            is_dated: AtomicBool::new(true),
+            writers_in_memory: if in_memory { at_once(options.writers) } else { 0 },
             lost: OnceLock::new(),
         })
     }
@@ -136,24 +137,27 @@ impl PosixFile {
             Err(Unmapped::NotThis) => return None,
             Err(Unmapped::Never) => None,
         };
-        if self.writers_in_memory > 0 {
-            self.is_dated.store(false, Relaxed);
-        }
         if stored.is_none() {
             // It will be so the next time, or the storage is full and calls tell how far it goes.
             self.unmappable.store(true, Relaxed);
+        } else if self.writers_in_memory > 0 {
+            self.date(batch);
         }
         stored
     }
 
-    /// Gives a file that was changed by stores the time of now, as a write would have.
-    fn date(&self) {
-        if !self.is_dated.swap(true, Relaxed) {
-            self.counted();
-            // Who may write may set both times to now, and no other.
-            if let Err(error) = futimens(self.fd.as_fd(), &TimeSpec::UTIME_NOW, &TimeSpec::UTIME_NOW) {
-                tracing::debug!(%error, path = %self.path.display(), "the file keeps its time of change");
-            }
+    /// Gives a file in memory, which does not see stores, the time of its change: the last byte is written once more, by a call.
+    fn date(&self, batch: &Batch<'_>) {
+        let Some(last) = batch.transfers().iter().rfind(|transfer| transfer.memory.bytes() > 0) else {
+            return;
+        };
+        let place = last.memory.bytes() - 1;
+        let byte = [libc::iovec { iov_base: last.memory.address().wrapping_add(place).cast(), iov_len: 1 }];
+        self.counts.writes.fetch_add(1, Relaxed);
+        // SAFETY: the byte is one of a segment of a batch that writes, valid for reads while the batch lives.
+        let written = unsafe { self.io.write(self.fd.as_fd(), &byte, last.offset as i64 + place as i64) };
+        if let Err(error) = written {
+            tracing::debug!(%error, path = %self.path.display(), "the file keeps its time of change");
         }
     }
 
@@ -180,12 +184,6 @@ impl PosixFile {
             }
         }
         Ok(())
-    }
-}
-
-impl Drop for PosixFile {
-    fn drop(&mut self) {
-        self.date();
     }
 }
 
@@ -254,7 +252,6 @@ impl DriverFile for PosixFile {
         if let Some(error) = self.lost.get() {
             return Err(error.clone());
         }
-        self.date();
         self.counted();
         match uninterrupted(|| self.io.sync(self.fd.as_fd())) {
             // Devices that hold nothing have nothing to bring to stable storage.

@@ -14,6 +14,7 @@
 //! then tell the reason. What is left is a file that another process cuts short at that moment: such a race is a fault of the
 //! program, with or without mappings.
 
+use super::io::uninterrupted;
 use crate::{Batch, Direction};
 use std::ffi::c_void;
 use std::ops::Range;
@@ -67,9 +68,11 @@ pub(super) fn plan(batch: &Batch<'_>, writers_in_memory: u64) -> Option<Plan> {
     if batch.direction() != Direction::Write || !may_be_few && transfers.len() < PIECES_MIN {
         return None;
     }
-    let first = transfers.first()?.offset;
+    // What has no bytes does nothing, and must not extend the file.
+    let mut filled = transfers.iter().filter(|transfer| transfer.memory.bytes() > 0).peekable();
+    let first = filled.peek()?.offset;
     let (mut end, mut pieces) = (first, 0_u64);
-    for transfer in transfers {
+    for transfer in filled {
         // In rising order, as the results count from the start and the range is that of the first and the last.
         if transfer.offset < end {
             return None;
@@ -125,7 +128,8 @@ impl Mapping {
             }
             let bytes = (range.end - range.start) as i64;
             calls.fetch_add(1, Relaxed);
-            let reserved = nix::fcntl::fallocate(fd, FallocateFlags::empty(), range.start as i64, bytes);
+            let reserve = || nix::fcntl::fallocate(fd, FallocateFlags::empty(), range.start as i64, bytes);
+            let reserved = uninterrupted(reserve);
             if reserved.is_err() || !mapping.make_ready(mapping.bytes, calls) {
                 return Err(Unmapped::Never);
             }
@@ -188,7 +192,7 @@ impl Mapping {
 
     /// Stores the pieces of a batch, and returns their bytes. `None` if there is no room for one of them; some may be stored then.
     pub(super) fn store(&mut self, batch: &Batch<'_>, calls: &AtomicU64) -> Option<u64> {
-        for transfer in batch.transfers() {
+        for transfer in batch.transfers().iter().filter(|transfer| transfer.memory.bytes() > 0) {
             let place = (transfer.offset - self.offset) as usize;
             let bytes = transfer.memory.bytes();
             assert!(place <= self.bytes && bytes <= self.bytes - place, "a piece beyond the mapping");

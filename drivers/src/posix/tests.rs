@@ -356,19 +356,23 @@ fn writers_in_memory_store_where_pages_are_there_and_call_where_they_are_not() {
     assert_eq!(writes(&*several, whole(5)), 1, "a page is made faster by a call");
     assert_eq!(writes(&*alone, whole(5)), 1, "nobody is in the way");
     let several_cores = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
-    let by_stores = u64::from(!several_cores);
-    assert_eq!(writes(&*several, whole(5)), by_stores);
+    // By stores, of which the last byte is written, too.
+    assert_eq!(writes(&*several, whole(5)), 1);
+    assert_eq!(several.system_calls().other, if several_cores { 4 + 1 + 1 + 2 + 1 + 5 } else { 4 });
+    let mut found = vec![0; BYTES + 5];
+    assert_eq!(alone.read_at(0, &mut found).unwrap(), BYTES + 5);
+    assert!(found[5..] == data && found[..5] == [0; 5], "wrong bytes");
     // One page behind the end: not even the pages that are there are stored before.
     assert_eq!(writes(&*several, whole(4096 + 5)), 1);
     // A hole among them.
     alone.set_len(BYTES as u64 / 2).unwrap();
     alone.set_len(2 * BYTES as u64).unwrap();
     assert_eq!(writes(&*several, whole(0)), 1);
-    assert_eq!(writes(&*several, whole(0)), by_stores);
+    assert_eq!(writes(&*several, whole(0)), 1);
     // Pieces of a part of each page, and what is between them.
     let marks = vec![0xa5; 1000];
     let pieces = (0..512).map(|at| Transfer::from_memory(at * 2048 + 24, &marks)).collect();
-    assert_eq!(writes(&*several, Batch::write(pieces)), 0);
+    assert_eq!(writes(&*several, Batch::write(pieces)), 1);
     let mut expected = data.clone();
     for piece in expected.chunks_exact_mut(2048) {
         piece[24..1024].fill(0xa5);
@@ -388,21 +392,28 @@ fn a_file_changed_by_stores_has_the_time_of_its_change() {
     let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true)).unwrap();
     file.submit(pieces()).wait().into_result().unwrap();
     let past = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
-    let times = std::fs::FileTimes::new().set_modified(past);
-    let aged = || std::fs::File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
-    let modified = || std::fs::metadata(&path).unwrap().modified().unwrap();
-    for closes in [false, true] {
-        aged();
-        file.submit(pieces()).wait().into_result().unwrap();
-        assert_eq!(file.system_calls().writes, 0);
-        if closes {
-            drop(PosixDriver::new().open(&path, &OpenOptions::read_write()).unwrap());
-            assert_eq!(modified(), past, "who has stored nothing changes nothing");
-        } else {
-            file.sync().unwrap();
-            assert!(modified() > past);
-        }
-    }
-    drop(file);
-    assert!(modified() > past);
+    std::fs::File::options().write(true).open(&path).unwrap().set_times(times_of(past)).unwrap();
+    file.submit(pieces()).wait().into_result().unwrap();
+    assert_eq!(file.system_calls().writes, 2, "one for each batch");
+    assert!(std::fs::metadata(&path).unwrap().modified().unwrap() > past);
+}
+
+fn times_of(modified: std::time::SystemTime) -> std::fs::FileTimes {
+    std::fs::FileTimes::new().set_modified(modified)
+}
+
+#[test]
+fn what_has_no_bytes_is_no_piece_of_a_mapping() {
+    let folder = TempDir::new().unwrap();
+    let file = PosixDriver::new()
+        .open(&folder.path().join("file"), &OpenOptions::read_write().create(true))
+        .unwrap();
+    let piece = |at: u64| Transfer::from_memory(at * 64, &[7; 8]);
+    let empty = |offset: u64| Transfer::from_memory(offset, &[]);
+    let all = (0..64).flat_map(|at| [empty(at * 64 + 20), piece(at + 1)]).chain([empty(100_000)]);
+    assert_eq!(file.submit(Batch::write(all.collect())).wait().into_result().unwrap(), 64 * 8);
+    assert_eq!(file.len().unwrap(), 64 * 64 + 8);
+    let mut found = [1; 80];
+    assert_eq!(file.read_at(0, &mut found).unwrap(), 80);
+    assert!(found[..64] == [0; 64] && found[64..72] == [7; 8] && found[72..] == [0; 8]);
 }

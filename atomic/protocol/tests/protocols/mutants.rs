@@ -216,7 +216,7 @@ fn is_caught<L: Checkable>(name: &str, property: &str, requests: Requests, make:
     assert!(found.contains(&property), "{name}: {found:?}");
 }
 
-const WAITS: &str = "nobody waits for ever";
+const WAITS: &str = "somebody can go on until all are over";
 const ALONE: &str = "no two hold what conflicts";
 
 #[test]

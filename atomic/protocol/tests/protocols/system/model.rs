@@ -17,7 +17,7 @@ pub(crate) struct Checked<L> {
 }
 
 const EXCLUSIVE: &str = "no two hold what conflicts";
-const LIVE: &str = "nobody waits for ever";
+const LIVE: &str = "somebody can go on until all are over";
 const FAIR: &str = "nobody is passed more often than promised";
 const CLEAN: &str = "nothing is left behind";
 const ENDS: &str = "all come to an end";
