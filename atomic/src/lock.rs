@@ -1,9 +1,11 @@
 //! The lock of a node as an [`Isolation`].
 
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use capulet_comm::work::{self, UnderWay, Work};
 use capulet_comm::{Backoff, NodeWords, Rank};
 use capulet_protocol::{Event, Queue, Ranges, Request, Space};
 
@@ -60,22 +62,27 @@ enum WaitsFor {
 struct Inner {
     carried: Carried<Ranges<Queue>>,
     memory: NodeMemory,
-    /// A wait was given up: what it waited for is to be let go of when it comes.
-    is_owed: bool,
+    /// A wait was given up: what it waited for is to be let go of when it comes. Work is under way until then.
+    owed: Option<UnderWay>,
 }
 
 impl NodeLock {
     /// The lock that these words are of, among `ranks`. A wait that lasts longer than `time_limit` is given up. `progress` is called
     /// while it waits, at least once a millisecond.
-    pub fn new(words: NodeWords, ranks: Vec<Rank>, time_limit: Option<Duration>, progress: fn()) -> Self {
+    pub fn new(
+        words: NodeWords,
+        ranks: Vec<Rank>,
+        time_limit: Option<Duration>,
+        progress: fn(),
+    ) -> Arc<Self> {
         let (me, count) = (words.place() as u32, ranks.len() as u32);
         let gate = Queue::new(Space::Node, 0, 0, me);
         let lock = Ranges::new(gate, Space::Node, crate::node::GATE_WORDS, 0, me, count);
         let memory = NodeMemory::new(words, count);
         let identity = Identity::own();
         memory.introduce(identity);
-        let inner = Inner { carried: Carried::new(lock), memory, is_owed: false };
-        Self {
+        let inner = Inner { carried: Carried::new(lock), memory, owed: None };
+        let lock = Arc::new(Self {
             is_busy: AtomicBool::new(false),
             inner: Mutex::new(inner),
             ranks,
@@ -83,7 +90,9 @@ impl NodeLock {
             time_limit,
             progress,
             counters: Arc::default(),
-        }
+        });
+        work::register(Arc::downgrade(&lock) as Weak<dyn Work>);
+        lock
     }
 
     /// What it did.
@@ -95,22 +104,27 @@ impl NodeLock {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `is_done`, for no longer than the limit. `whom` is what this thread waits for.
+    /// Lets go of what a wait that was given up has got, as far as that is possible without waiting. True if nothing is left of it.
+    /// Every wait of this process does so; who takes the lock's words away must have seen it true.
+    pub fn settle(&self) -> bool {
+        self.inner().settle()
+    }
+
+    /// Waits until `is_done`, for no longer than the limit. `whom` is what this thread waits for. True if it had to wait.
     fn wait(
         &self,
         whom: WaitsFor,
         request: &Request,
         mut is_done: impl FnMut() -> bool,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         if is_done() {
-            return Ok(());
+            return Ok(false);
         }
-        self.counters.waited.fetch_add(1, Ordering::Relaxed);
         let (start, mut backoff, mut looked) = (Instant::now(), Backoff::new(), Instant::now());
         loop {
             self.pause(whom, &mut backoff);
             if is_done() {
-                return Ok(());
+                return Ok(true);
             }
             if looked.elapsed() > LOOK_EVERY {
                 looked = Instant::now();
@@ -145,27 +159,62 @@ impl NodeLock {
         dead.map_or(Ok(()), |place| Err(Error::Died { rank: self.ranks[place] }))
     }
 
-    /// Takes the right to use this rank's part, once what was given up is over.
-    fn begin(&self, request: &Request) -> Result<(), Error> {
-        self.wait(WaitsFor::Thread, request, || {
+    fn acquire(&self, request: &Request) -> Result<(), Error> {
+        let mut waited = self.wait(WaitsFor::Thread, request, || {
             self.is_busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
         })?;
-        let settled = self.wait(WaitsFor::Process, request, || self.inner().settle());
-        settled.inspect_err(|_| self.is_busy.store(false, Ordering::Release))
+        let part = Part(self);
+        waited |= self.wait(WaitsFor::Process, request, || self.settle())?;
+        self.inner().carried.begin(Event::Acquire(request));
+        waited |= self.wait(WaitsFor::Process, request, || self.inner().go_on())?;
+        mem::forget(part);
+        self.counters.acquired.fetch_add(1, Ordering::Relaxed);
+        self.counters.waited.fetch_add(waited.into(), Ordering::Relaxed);
+        Ok(())
     }
 
     fn release(&self) {
-        let mut inner = self.inner();
-        inner.carried.begin(Event::Release);
-        let mut backoff = Backoff::new();
-        // Who holds the gate lets go of it soon; but it may be off its processor.
-        while !inner.go_on() {
-            drop(inner);
-            self.pause(WaitsFor::Process, &mut backoff);
-            inner = self.inner();
+        let part = Part(self);
+        self.inner().carried.begin(Event::Release);
+        // Who holds the gate lets go of it soon; but it may be off its processor, or have died.
+        match self.wait(WaitsFor::Process, &Request::whole(), || self.inner().go_on()) {
+            Ok(_) => {
+                mem::forget(part);
+                self.is_busy.store(false, Ordering::Release);
+            }
+            Err(error) => tracing::error!(%error, "a lock cannot be released yet"),
         }
-        drop(inner);
-        self.is_busy.store(false, Ordering::Release);
+    }
+}
+
+/// The right to use this rank's part of a lock. Dropped, on error and panic, it gives up what was begun.
+#[derive(Debug)]
+struct Part<'a>(&'a NodeLock);
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        self.0.inner().owed.get_or_insert_with(UnderWay::new);
+        self.0.is_busy.store(false, Ordering::Release);
+    }
+}
+
+impl Work for NodeLock {
+    fn advance(&self) {
+        // If somebody is at it, it goes on there.
+        if let Ok(mut inner) = self.inner.try_lock() {
+            inner.settle();
+        }
+    }
+}
+
+impl Drop for NodeLock {
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !inner.settle() {
+            tracing::error!("a lock ends while this process has a part in it that it gave up");
+        }
+        // It may end now, and has nothing.
+        inner.memory.introduce(None);
     }
 }
 
@@ -174,29 +223,23 @@ impl Inner {
         self.carried.go_on(&mut self.memory)
     }
 
-    /// Lets go of what was given up, as soon as it is there. True if nothing is left of it.
     fn settle(&mut self) -> bool {
-        if self.is_owed && self.go_on() {
+        if self.owed.is_some() && self.go_on() {
             if self.carried.is_held() {
                 self.carried.begin(Event::Release);
             }
-            self.is_owed = !self.go_on() || self.carried.is_held();
+            if self.go_on() && !self.carried.is_held() {
+                self.owed = None;
+            }
         }
-        !self.is_owed
+        self.owed.is_none()
     }
 }
 
 impl Isolation for NodeLock {
     fn enter(&self, footprint: &Footprint) -> Result<Guard<'_>, Error> {
         let request = Request::contiguous(footprint.span.clone(), !footprint.writes);
-        self.begin(&request)?;
-        self.inner().carried.begin(Event::Acquire(&request));
-        if let Err(error) = self.wait(WaitsFor::Process, &request, || self.inner().go_on()) {
-            self.inner().is_owed = true;
-            self.is_busy.store(false, Ordering::Release);
-            return Err(error);
-        }
-        self.counters.acquired.fetch_add(1, Ordering::Relaxed);
+        self.acquire(&request)?;
         Ok(Guard::holding(Held(self)))
     }
 }

@@ -22,7 +22,7 @@ fn ranks(count: usize) -> Vec<Rank> {
 }
 
 /// A lock of `count` ranks in memory of this process, one end each.
-fn team(count: usize, time_limit: Option<Duration>) -> Vec<NodeLock> {
+fn team(count: usize, time_limit: Option<Duration>) -> Vec<Arc<NodeLock>> {
     let part = || (0..NODE_LOCK_WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
     let memory: Arc<dyn WordMemory> = Arc::new((0..count).map(|_| part()).collect::<Vec<_>>());
     let end = |place| {
@@ -138,9 +138,57 @@ fn a_wait_has_its_limit_names_the_holder_and_leaves_nobody_waiting() {
         });
         thread::sleep(Duration::from_millis(10));
         drop(held);
-        drop(locks[0].enter(&footprint(5, 6, false)).expect("nobody has it for long"));
+        // As every wait of its process does.
+        while !locks[0].settle() {
+            thread::yield_now();
+        }
         next.join().expect("it comes to an end");
     });
+}
+
+/// A word that panics when it is asked to drive MPI, once.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+#[test]
+fn a_panic_while_it_waits_leaves_nobody_waiting() {
+    let part = || (0..NODE_LOCK_WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+    let memory: Arc<dyn WordMemory> = Arc::new((0..2).map(|_| part()).collect::<Vec<_>>());
+    let end = |place, progress| {
+        let words = NodeWords::new(Arc::clone(&memory), place, 0, NODE_LOCK_WORDS);
+        NodeLock::new(words, ranks(2), Some(Duration::from_secs(60)), progress)
+    };
+    let panics = || assert!(PANICS.fetch_add(1, Ordering::SeqCst) > 0, "as it should");
+    let (first, second) = (end(0, panics), end(1, || ()));
+    let held = second.enter(&footprint(0, 9, true)).expect("free");
+    let panicked =
+        thread::scope(|scope| scope.spawn(|| first.enter(&footprint(0, 9, true)).map(drop)).join());
+    assert!(panicked.is_err());
+    drop(held);
+    drop(first.enter(&footprint(0, 9, true)).expect("its thread let go of this rank's part"));
+    drop(second.enter(&footprint(0, 9, true)).expect("and of the bytes"));
+    assert_eq!(PANICS.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_release_behind_a_process_that_died_at_the_gate_comes_to_an_end() {
+    // Of the words of a rank, with that of its wake-ups: the gate's tail, at the first rank; which process it is.
+    const TAIL: usize = 1;
+    const PROCESS: usize = NODE_LOCK_WORDS - 2;
+    let part = || (0..NODE_LOCK_WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+    let memory: Arc<dyn WordMemory> = Arc::new((0..2).map(|_| part()).collect::<Vec<_>>());
+    let end = |place| {
+        let words = NodeWords::new(Arc::clone(&memory), place, 0, NODE_LOCK_WORDS);
+        NodeLock::new(words, ranks(2), None, || ())
+    };
+    let (lock, _other) = (end(0), end(1));
+    let held = lock.enter(&footprint(0, 9, true)).expect("free");
+    // Another one of the same number, which started at another time: it has ended.
+    let own = memory.words(0)[PROCESS].load(Ordering::Relaxed);
+    memory.words(1)[PROCESS].store(own ^ 1 << 40, Ordering::Relaxed);
+    memory.words(0)[TAIL].store(2, Ordering::Relaxed);
+    drop(held);
+    let error = lock.enter(&footprint(20, 30, true)).expect_err("nobody opens the gate");
+    assert!(matches!(error, Error::Died { rank: Rank(1) }), "{error}");
 }
 
 /// Words in a file that several processes map.
@@ -177,7 +225,7 @@ impl WordMemory for Mapped {
     }
 }
 
-fn mapped_lock(path: &Path, place: usize, count: usize) -> NodeLock {
+fn mapped_lock(path: &Path, place: usize, count: usize) -> Arc<NodeLock> {
     let words = NodeWords::new(Arc::new(Mapped::new(path, count)), place, 0, NODE_LOCK_WORDS);
     NodeLock::new(words, ranks(count), None, || ())
 }

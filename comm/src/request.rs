@@ -125,8 +125,10 @@ static IS_CALLED: AtomicBool = AtomicBool::new(false);
 /// Has MPI call us in whatever it waits for, as far as it can: now that work is under way.
 pub(crate) fn ask_to_be_called() {
     static HOOK: Once = Once::new();
-    HOOK.call_once(hook_progress);
-    call_while_busy();
+    if process::is_usable() {
+        HOOK.call_once(hook_progress);
+        call_while_busy();
+    }
 }
 
 /// Has MPICH call us in whatever it waits for, until nothing is under way. Not where several threads may be inside MPI: it holds a
