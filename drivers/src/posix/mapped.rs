@@ -157,9 +157,10 @@ impl Mapping {
     fn is_resident(&self, calls: &AtomicU64) -> bool {
         const PAGES: usize = 1024;
         let mut pages = [0_u8; PAGES];
-        let mut at = self.ready;
+        // New files have none of them: the first one tells.
+        let (mut at, mut asked) = (self.ready, 1);
         while at < self.bytes {
-            let bytes = (self.bytes - at).min(PAGES * page_bytes());
+            let bytes = (self.bytes - at).min(asked * page_bytes());
             // SAFETY: within the mapping, from the start of a page on; writes a byte for each page of `bytes` (mincore(2)).
             let status = unsafe {
                 libc::mincore(self.start.as_ptr().add(at).cast::<c_void>(), bytes, pages.as_mut_ptr())
@@ -170,6 +171,7 @@ impl Mapping {
                 return false;
             }
             at += bytes;
+            asked = (asked * 32).min(PAGES);
         }
         true
     }
