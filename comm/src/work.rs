@@ -2,7 +2,7 @@
 //!
 //! Whoever has such work registers it. Every wait of this crate advances it, and so does MPI where it can be made to: Open
 //! MPI and MPICH from 4.3 on while they wait for anything at all, older MPICHs while they wait for one of our requests (see
-//! [`request`](crate::request)).
+//! [`request`]).
 
 use std::cell::Cell;
 use std::fmt::Debug;
