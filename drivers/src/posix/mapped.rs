@@ -11,8 +11,8 @@
 //! Pages of a mapping that the storage has no room for are a signal when they are touched. So the space is reserved first
 //! (`fallocate(2)`), or the pages are known to be there (`mincore(2)`), and they are made writable by a call that fails where a store
 //! would raise the signal (`MADV_POPULATE_WRITE` and `_READ`, Linux 5.14). If either fails the pieces are written by calls, which
-//! then tell the reason. What is left is a file that another process cuts short at that moment: such a race is a fault of the
-//! program, with or without mappings.
+//! then tell the reason. What is left is a file that another process cuts short at that moment. That is a conflict of accesses, with or
+//! without mappings; but here it ends the process by a signal.
 
 use super::io::uninterrupted;
 use crate::{Batch, Direction};
