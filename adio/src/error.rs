@@ -93,6 +93,12 @@ impl From<capulet_drivers::Error> for Error {
     }
 }
 
+impl From<capulet_atomic::Error> for Error {
+    fn from(error: capulet_atomic::Error) -> Self {
+        Self::Storage { failure: error.into() }
+    }
+}
+
 impl From<capulet_sieve::Failure> for Error {
     fn from(failure: capulet_sieve::Failure) -> Self {
         Self::Storage { failure }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use capulet_atomic::{Isolation, NonAtomic};
+use capulet_atomic::{Isolation, NodeLock};
 use capulet_comm::{Agree, Channel, Group, Leaders};
 use capulet_drivers::{Driver, DriverFile};
 use capulet_sieve::{Counters, Target};
@@ -22,6 +22,8 @@ use crate::view::FileView;
 /// [`File::close`]: closing is collective, so dropping a file only gives its storage back on this rank, and says so in the log.
 #[derive(Debug)]
 pub struct File {
+    /// What keeps accesses apart, from the first time that they are atomic on. Ends before the channel does, which it is on.
+    pub(crate) lock: OnceLock<Arc<NodeLock>>,
     pub(crate) group: Arc<Group>,
     pub(crate) channel: Arc<Channel>,
     /// What is under way on this file's window.
@@ -36,7 +38,6 @@ pub struct File {
     pub(crate) node_names: Vec<String>,
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) storage: Arc<dyn DriverFile>,
-    pub(crate) isolation: Arc<dyn Isolation>,
     pub(crate) state: Mutex<State>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) calls: Arc<Calls>,
@@ -53,6 +54,8 @@ pub(crate) struct State {
     pub(crate) hints: Hints,
     /// What follows from them.
     pub(crate) gathering: Gathering,
+    /// Whether accesses that begin now are atomic.
+    pub(crate) atomic: bool,
 }
 
 impl File {
@@ -90,11 +93,6 @@ impl File {
         &self.counters
     }
 
-    /// Whether accesses are atomic (MPI 4.1, 14.6.1). Local.
-    pub fn atomicity(&self) -> bool {
-        false
-    }
-
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         // a panic between two assignments cannot leave the state half changed: each change is one assignment
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -107,13 +105,15 @@ impl File {
     pub(crate) fn target(&self) -> Target {
         Target {
             file: Arc::clone(&self.storage),
-            isolation: Arc::clone(&self.isolation),
+            isolation: self.isolation(),
             counters: Arc::clone(&self.counters),
         }
     }
 
-    pub(crate) fn no_isolation() -> Arc<dyn Isolation> {
-        Arc::new(NonAtomic)
+    /// Who lets in accesses that begin now.
+    fn isolation(&self) -> Option<Arc<dyn Isolation>> {
+        let lock = self.lock.get().filter(|_| self.state().atomic)?;
+        Some(Arc::clone(lock) as Arc<dyn Isolation>)
     }
 
     /// Changes the hints.

@@ -31,6 +31,9 @@ pub struct Hints {
     pub sync_on_close: bool,
     /// `capulet_exclusive_pages`: the user promises that no two nodes write to one page of the file while it is open.
     pub exclusive_pages: bool,
+    /// `capulet_lock_timeout_ms`: how long an access in atomic mode waits for others before it fails; 0 is for ever. Fixed when atomic
+    /// mode is first set.
+    pub lock_timeout_ms: u64,
     /// `file_perm`: permission bits of a created file, octal.
     pub permissions: u32,
 }
@@ -64,6 +67,7 @@ impl Default for Hints {
             no_independent: false,
             sync_on_close: false,
             exclusive_pages: false,
+            lock_timeout_ms: 0,
             permissions: 0o666,
         }
     }
@@ -102,6 +106,7 @@ impl Hints {
             "romio_no_indep_rw" => set_flag(&mut self.no_independent, value),
             "capulet_sync_on_close" => set_flag(&mut self.sync_on_close, value),
             "capulet_exclusive_pages" => set_flag(&mut self.exclusive_pages, value),
+            "capulet_lock_timeout_ms" => self.lock_timeout_ms = number.unwrap_or(self.lock_timeout_ms),
             "file_perm" => {
                 let bits = u32::from_str_radix(value.trim_start_matches("0o"), 8).ok();
                 self.permissions = bits.filter(|bits| *bits <= 0o777).unwrap_or(self.permissions);
@@ -146,6 +151,7 @@ impl Hints {
             ("romio_filesystem_type", format!("CAPULET {}", force.driver_name)),
             ("capulet_sync_on_close", flag(self.sync_on_close)),
             ("capulet_exclusive_pages", flag(self.exclusive_pages)),
+            ("capulet_lock_timeout_ms", self.lock_timeout_ms.to_string()),
         ];
         if let Some(stripe_bytes) = self.stripe_bytes(&force.layout) {
             pairs.push(("striping_unit", stripe_bytes.to_string()));

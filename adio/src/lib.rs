@@ -23,6 +23,7 @@
 //! ([`Error::class`]), and none waits for a rank that has left. Waits sleep and keep MPI progressing.
 
 mod agree;
+mod atomicity;
 mod collective;
 mod context;
 mod error;

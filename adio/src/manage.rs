@@ -1,7 +1,8 @@
-//! Size, space, sync, views, hints and atomicity of an open file (MPI 4.1, 14.2.4 to 14.2.8, 14.3, 14.6).
+//! Size, space, sync, views and hints of an open file (MPI 4.1, 14.2.4 to 14.2.8, 14.3, 14.6).
 
 use std::sync::Arc;
 
+use capulet_atomic::Request;
 use capulet_comm::{ErrorClass, MpiType};
 
 use crate::agree::{Ballot, outcome};
@@ -46,7 +47,13 @@ impl File {
         let value = *own.as_ref().unwrap_or(&0);
         let (bytes, _) = Ballot::new().same(what, value).vote(self.agree(), own)?;
         let is_root = self.group.rank().0 == 0;
-        outcome(self.agree(), if is_root { act(bytes) } else { Ok(()) })
+        let act = || {
+            // For those that access what comes or goes it is a write (MPI 4.1, 14.6.1).
+            let target = self.target();
+            let _guard = target.enter(Request::whole)?;
+            act(bytes)
+        };
+        outcome(self.agree(), if is_root { act() } else { Ok(()) })
     }
 
     fn check_resize(&self, bytes: i64) -> Result<u64> {
@@ -147,19 +154,6 @@ impl File {
         // Names of nodes are exchanged when the file is opened.
         hints.config_list = old.config_list;
         hints
-    }
-
-    /// Sets atomic or nonatomic mode (MPI 4.1, 14.6.1). Collective.
-    ///
-    /// # Errors
-    /// `MPI_ERR_UNSUPPORTED_OPERATION` on all ranks for atomic mode: it is refused until it can be given;
-    /// `MPI_ERR_NOT_SAME` if flags differ.
-    pub fn set_atomicity(&self, atomic: bool) -> Result<()> {
-        Ballot::new().same("atomicity flag", u64::from(atomic)).vote(self.agree(), Ok(()))?;
-        if atomic {
-            return Err(Error::Unsupported { what: "atomic mode" });
-        }
-        Ok(())
     }
 
     /// The extent of `datatype` in the file (MPI 4.1, 14.5.1). Local.

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use capulet_comm::{Agree, Channel, ErrorClass, Group, Node, Rank, ReduceOp};
 use capulet_drivers::{Access, Caps, Driver, DriverFile, OpenOptions};
@@ -107,6 +107,7 @@ impl File {
         let gathering = Gathering::new(group.node(), &node_names, &hints);
         let several = group.node().node_count() > 1;
         let file = Self {
+            lock: OnceLock::new(),
             queue,
             turns: several.then(|| channel.turns()).flatten(),
             operations: AtomicU64::new(0),
@@ -118,8 +119,13 @@ impl File {
             node_names,
             driver: prepared.driver,
             storage,
-            isolation: Self::no_isolation(),
-            state: Mutex::new(State { view: Arc::new(FileView::bytes()), pointer_bytes, hints, gathering }),
+            state: Mutex::new(State {
+                view: Arc::new(FileView::bytes()),
+                pointer_bytes,
+                hints,
+                gathering,
+                atomic: false,
+            }),
             counters: Arc::default(),
             calls,
             stats,
@@ -146,8 +152,9 @@ impl File {
         let synced =
             if self.state().hints.sync_on_close && self.mode.writes() { self.sync() } else { Ok(()) };
         let told = if self.stats { self.print_stats() } else { Ok(()) };
+        let unlocked = self.finish_lock();
         let deletes = self.mode.contains(AccessMode::DELETE_ON_CLOSE);
-        let ended = outcome(self.agree(), synced.and(told));
+        let ended = outcome(self.agree(), synced.and(told).and(unlocked));
         tracing::info!(path = %self.path.display(), "closed");
         if !deletes {
             return ended;

@@ -68,9 +68,11 @@ impl File {
             ("messages", self.channel.counters().messages_sent()),
             ("exchange_messages", Counters::get(&counters.exchange_messages)),
             ("exchanged_bytes", Counters::get(&counters.exchanged_bytes)),
+            ("locks", self.lock.get().map_or(0, |lock| lock.counters().acquired())),
+            ("lock_waits", self.lock.get().map_or(0, |lock| lock.counters().waited())),
         ];
         let mut values = own.map(|(_, value)| value);
-        self.agree().allreduce(&mut values, &[ReduceOp::Sum; 14])?;
+        self.agree().allreduce(&mut values, &[ReduceOp::Sum; 16])?;
         if self.group.rank().0 == 0 {
             let names = own.iter().map(|(name, _)| *name);
             let rows: Vec<_> = names.zip(values).collect();

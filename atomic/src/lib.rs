@@ -1,9 +1,8 @@
 //! What must be isolated, and for how long. Moves no data.
 //!
-//! Every access passes through one point: [`Isolation::enter`], called by the executor with the [`Footprint`] of its
-//! plan before it touches the file, and left when the [`Guard`] is dropped, on success, error and panic alike.
-//! Nonatomic access takes no lock ([`NonAtomic`]). Atomic mode is refused by the file layer until its protocols land
-//! here; nothing in this crate pretends to give it.
+//! Every access in atomic mode passes through one point: [`Isolation::enter`], called by the executor with the bytes of its plan
+//! before it touches the file, and left when the [`Guard`] is dropped, on success, error and panic alike. Nonatomic access has no
+//! isolation: it takes no lock and makes no request.
 
 mod lock;
 mod node;
@@ -11,24 +10,13 @@ mod perform;
 mod process;
 
 use std::fmt::Debug;
-use std::ops::Range;
 use std::time::Duration;
 
 use capulet_comm::Rank;
 
+pub use capulet_protocol::{INTERVALS_MAX, Request};
 pub use lock::{LockCounters, NodeLock};
 pub use node::NODE_LOCK_WORDS;
-
-/// The bytes of the file that one access will touch, and whether it will change them.
-///
-/// The span covers every byte of the access, so a policy may treat the access as its span.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Footprint {
-    /// Offsets in the file, bytes, half-open.
-    pub span: Range<u64>,
-    /// Whether the access writes.
-    pub writes: bool,
-}
 
 /// Isolation could not be given.
 #[derive(Debug, thiserror::Error)]
@@ -85,21 +73,17 @@ impl<'a> Guard<'a> {
 
 /// The one place where atomicity hooks into an access.
 pub trait Isolation: Debug + Send + Sync {
-    /// Waits until the bytes of `footprint` may be touched.
+    /// Waits until the bytes of the request may be touched. Keeps MPI, and what is under way, progressing meanwhile.
     ///
     /// # Errors
     /// [`Error`] if isolation cannot be given; the access must then not touch the file.
-    fn enter(&self, footprint: &Footprint) -> Result<Guard<'_>, Error>;
-}
+    fn enter(&self, request: &Request) -> Result<Guard<'_>, Error>;
 
-/// Nonatomic mode (MPI 4.1, 14.6.1): takes no lock, never waits.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NonAtomic;
-
-impl Isolation for NonAtomic {
-    fn enter(&self, _footprint: &Footprint) -> Result<Guard<'_>, Error> {
-        Ok(Guard::empty())
-    }
+    /// As [`Isolation::enter`], but `None` where that would have to wait for whoever has the bytes, also if it is this thread.
+    ///
+    /// # Errors
+    /// As [`Isolation::enter`].
+    fn try_enter(&self, request: &Request) -> Result<Option<Guard<'_>>, Error>;
 }
 
 #[cfg(test)]
@@ -127,13 +111,5 @@ mod tests {
         });
         assert!(result.is_err());
         assert!(!held.load(Ordering::SeqCst));
-    }
-
-    #[test]
-    fn nonatomic_access_never_waits() {
-        let all = Footprint { span: 0..u64::MAX, writes: true };
-        let first = NonAtomic.enter(&all).expect("no lock can fail");
-        let second = NonAtomic.enter(&all).expect("no lock can fail");
-        drop((first, second));
     }
 }

@@ -12,7 +12,7 @@ use capulet_protocol::{Event, Queue, Ranges, Request, Space};
 use crate::node::NodeMemory;
 use crate::perform::Carried;
 use crate::process::Identity;
-use crate::{Error, Footprint, Guard, Isolation};
+use crate::{Error, Guard, Isolation};
 
 /// How often it is looked whether those that are waited for live.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -37,7 +37,8 @@ impl LockCounters {
 }
 
 /// Bytes of a file, locked among the ranks of a node: first come, first served where they conflict, and at once where they do not.
-/// One access at a time of each rank.
+/// One access at a time of each rank. Who tries has no place among those who wait: it is for accesses that are polled, which must
+/// not keep others waiting while nobody polls them.
 #[derive(Debug)]
 pub struct NodeLock {
     /// Whether a thread of this process has it or wants it.
@@ -110,6 +111,22 @@ impl NodeLock {
         self.inner().settle()
     }
 
+    /// Waits until nothing is left of what was given up: before the lock ends, when no rank will lock anything more.
+    ///
+    /// # Errors
+    /// [`Error::Died`] where that would be for ever.
+    pub fn finish(&self) -> Result<(), Error> {
+        let (mut backoff, mut looked) = (Backoff::new(), Instant::now());
+        while !self.settle() {
+            self.pause(WaitsFor::Process, &mut backoff);
+            if looked.elapsed() > LOOK_EVERY {
+                looked = Instant::now();
+                self.look_for_the_dead()?;
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until `is_done`, for no longer than the limit. `whom` is what this thread waits for. True if it had to wait.
     fn wait(
         &self,
@@ -171,6 +188,26 @@ impl NodeLock {
         self.counters.acquired.fetch_add(1, Ordering::Relaxed);
         self.counters.waited.fetch_add(waited.into(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// True if it was to be had. Waits for nobody but those that are about to leave the gate.
+    fn try_acquire(&self, request: &Request) -> Result<bool, Error> {
+        if self.is_busy.swap(true, Ordering::Acquire) {
+            return Ok(false);
+        }
+        let part = Part(self);
+        if !self.settle() {
+            return Ok(false);
+        }
+        self.inner().carried.begin(Event::Try(request));
+        self.wait(WaitsFor::Process, request, || self.inner().go_on())?;
+        mem::forget(part);
+        if !self.inner().carried.is_held() {
+            self.is_busy.store(false, Ordering::Release);
+            return Ok(false);
+        }
+        self.counters.acquired.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
     }
 
     fn release(&self) {
@@ -237,10 +274,13 @@ impl Inner {
 }
 
 impl Isolation for NodeLock {
-    fn enter(&self, footprint: &Footprint) -> Result<Guard<'_>, Error> {
-        let request = Request::contiguous(footprint.span.clone(), !footprint.writes);
-        self.acquire(&request)?;
+    fn enter(&self, request: &Request) -> Result<Guard<'_>, Error> {
+        self.acquire(request)?;
         Ok(Guard::holding(Held(self)))
+    }
+
+    fn try_enter(&self, request: &Request) -> Result<Option<Guard<'_>>, Error> {
+        Ok(self.try_acquire(request)?.then(|| Guard::holding(Held(self))))
     }
 }
 

@@ -1,20 +1,16 @@
-//! The lock of a node, by threads and by processes.
+//! The lock of a node, by threads that stand for processes.
 
 use std::cell::UnsafeCell;
-use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use std::{env, ptr, thread};
+use std::thread;
 
-use capulet_atomic::{Error, Footprint, Isolation, NODE_LOCK_WORDS, NodeLock};
+use capulet_atomic::{Error, Isolation, NODE_LOCK_WORDS, NodeLock, Request};
 use capulet_comm::{NodeWords, Rank, WordMemory};
 
-fn footprint(start: u64, end: u64, writes: bool) -> Footprint {
-    Footprint { span: start..end, writes }
+fn bytes(start: u64, end: u64, writes: bool) -> Request {
+    Request::contiguous(start..end, !writes)
 }
 
 fn ranks(count: usize) -> Vec<Rank> {
@@ -49,7 +45,7 @@ fn who_holds_bytes_holds_them_alone() {
             scope.spawn(move || {
                 for round in 0..ROUNDS {
                     let first = (rank as u64 * 3 + round * 5) % 6;
-                    let guard = lock.enter(&footprint(first, first + 3, true)).expect("no limit in time");
+                    let guard = lock.enter(&bytes(first, first + 3, true)).expect("no limit in time");
                     for cell in &cells.0[first as usize..first as usize + 3] {
                         // SAFETY: the guard is held for this cell; see `Cells`.
                         unsafe {
@@ -74,8 +70,8 @@ fn who_holds_bytes_holds_them_alone() {
 #[test]
 fn those_that_do_not_conflict_hold_theirs_at_once() {
     let locks = team(4, Some(Duration::from_millis(1)));
-    let writers = [footprint(0, 10, true), footprint(10, 20, true)];
-    let readers = [footprint(20, 40, false), footprint(30, 50, false)];
+    let writers = [bytes(0, 10, true), bytes(10, 20, true)];
+    let readers = [bytes(20, 40, false), bytes(30, 50, false)];
     let guards: Vec<_> = locks
         .iter()
         .zip(writers.iter().chain(&readers))
@@ -94,7 +90,7 @@ fn threads_of_a_rank_take_turns() {
             let (lock, inside) = (&locks[thread % 2], &inside);
             scope.spawn(move || {
                 for _ in 0..300 {
-                    let _guard = lock.enter(&footprint(0, 1, true)).expect("no limit in time");
+                    let _guard = lock.enter(&bytes(0, 1, true)).expect("no limit in time");
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                     inside.fetch_sub(1, Ordering::SeqCst);
                 }
@@ -108,21 +104,21 @@ fn an_access_that_panics_lets_go() {
     let locks = team(2, Some(Duration::from_secs(60)));
     let panicked = thread::scope(|scope| {
         let access = scope.spawn(|| {
-            let _guard = locks[0].enter(&footprint(0, 9, true)).expect("free");
+            let _guard = locks[0].enter(&bytes(0, 9, true)).expect("free");
             panic!("inside the critical section");
         });
         access.join()
     });
     assert!(panicked.is_err());
-    drop(locks[1].enter(&footprint(0, 9, true)).expect("the other one let go"));
+    drop(locks[1].enter(&bytes(0, 9, true)).expect("the other one let go"));
 }
 
 #[test]
 fn a_wait_has_its_limit_names_the_holder_and_leaves_nobody_waiting() {
     let locks = team(3, Some(Duration::from_millis(30)));
-    let all = footprint(0, u64::MAX, true);
+    let all = bytes(0, u64::MAX, true);
     let held = locks[1].enter(&all).expect("free");
-    let error = locks[0].enter(&footprint(5, 6, false)).expect_err("it is held");
+    let error = locks[0].enter(&bytes(5, 6, false)).expect_err("it is held");
     let Error::TimedOut { waited, holders } = &error else { panic!("{error}") };
     assert!(*waited >= Duration::from_millis(30) && *holders == [Rank(1)], "{error}");
     // Rank 2 comes behind the one that gave up, which must let go of what it is given later.
@@ -159,13 +155,13 @@ fn a_panic_while_it_waits_leaves_nobody_waiting() {
     };
     let panics = || assert!(PANICS.fetch_add(1, Ordering::SeqCst) > 0, "as it should");
     let (first, second) = (end(0, panics), end(1, || ()));
-    let held = second.enter(&footprint(0, 9, true)).expect("free");
+    let held = second.enter(&bytes(0, 9, true)).expect("free");
     let panicked =
-        thread::scope(|scope| scope.spawn(|| first.enter(&footprint(0, 9, true)).map(drop)).join());
+        thread::scope(|scope| scope.spawn(|| first.enter(&bytes(0, 9, true)).map(drop)).join());
     assert!(panicked.is_err());
     drop(held);
-    drop(first.enter(&footprint(0, 9, true)).expect("its thread let go of this rank's part"));
-    drop(second.enter(&footprint(0, 9, true)).expect("and of the bytes"));
+    drop(first.enter(&bytes(0, 9, true)).expect("its thread let go of this rank's part"));
+    drop(second.enter(&bytes(0, 9, true)).expect("and of the bytes"));
     assert_eq!(PANICS.load(Ordering::SeqCst), 1);
 }
 
@@ -181,96 +177,12 @@ fn a_release_behind_a_process_that_died_at_the_gate_comes_to_an_end() {
         NodeLock::new(words, ranks(2), None, || ())
     };
     let (lock, _other) = (end(0), end(1));
-    let held = lock.enter(&footprint(0, 9, true)).expect("free");
+    let held = lock.enter(&bytes(0, 9, true)).expect("free");
     // Another one of the same number, which started at another time: it has ended.
     let own = memory.words(0)[PROCESS].load(Ordering::Relaxed);
     memory.words(1)[PROCESS].store(own ^ 1 << 40, Ordering::Relaxed);
     memory.words(0)[TAIL].store(2, Ordering::Relaxed);
     drop(held);
-    let error = lock.enter(&footprint(20, 30, true)).expect_err("nobody opens the gate");
+    let error = lock.enter(&bytes(20, 30, true)).expect_err("nobody opens the gate");
     assert!(matches!(error, Error::Died { rank: Rank(1) }), "{error}");
-}
-
-/// Words in a file that several processes map.
-#[derive(Debug)]
-struct Mapped {
-    base: *const AtomicU64,
-    ranks: usize,
-}
-
-// SAFETY: the pointer leads to words that are reached as atomics only, in a mapping that lives as long as the process.
-unsafe impl Send for Mapped {}
-// SAFETY: as above.
-unsafe impl Sync for Mapped {}
-
-impl Mapped {
-    fn new(path: &Path, ranks: usize) -> Self {
-        let file = OpenOptions::new().read(true).write(true).open(path).expect("the file is there");
-        let bytes = ranks * NODE_LOCK_WORDS * 8;
-        file.set_len(bytes as u64).expect("it can be extended");
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new shared mapping of an open file of that length.
-        let base =
-            unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
-        assert_ne!(base, libc::MAP_FAILED);
-        Self { base: base.cast_const().cast(), ranks }
-    }
-}
-
-impl WordMemory for Mapped {
-    fn words(&self, rank: usize) -> &[AtomicU64] {
-        assert!(rank < self.ranks);
-        // SAFETY: the part of this rank in the mapping, which is page-aligned and is never unmapped.
-        unsafe { std::slice::from_raw_parts(self.base.add(rank * NODE_LOCK_WORDS), NODE_LOCK_WORDS) }
-    }
-}
-
-fn mapped_lock(path: &Path, place: usize, count: usize) -> Arc<NodeLock> {
-    let words = NodeWords::new(Arc::new(Mapped::new(path, count)), place, 0, NODE_LOCK_WORDS);
-    NodeLock::new(words, ranks(count), None, || ())
-}
-
-const PATH: &str = "CAPULET_TEST_LOCK";
-
-/// A process of its own that takes the lock as rank 1 and then says so in a file, and does not let go.
-fn holder(words: &Path, says: &Path) -> Child {
-    let this = env::current_exe().expect("this test");
-    let mut command = Command::new(this);
-    command.args(["--exact", "holds_a_lock_until_it_is_killed", "--ignored"]).env(PATH, words);
-    let child = command.env("CAPULET_TEST_SAYS", says).stdout(Stdio::null()).spawn().expect("it starts");
-    while !says.exists() {
-        thread::yield_now();
-    }
-    child
-}
-
-#[test]
-#[ignore = "the other process of a_process_that_dies_with_the_lock_is_noticed"]
-fn holds_a_lock_until_it_is_killed() {
-    let (Some(words), Some(says)) = (env::var_os(PATH), env::var_os("CAPULET_TEST_SAYS")) else { return };
-    let lock = mapped_lock(&PathBuf::from(words), 1, 2);
-    let _guard = lock.enter(&footprint(0, 10, true)).expect("free");
-    File::create(says).expect("a file");
-    thread::sleep(Duration::from_secs(600));
-}
-
-#[test]
-fn a_process_that_dies_with_the_lock_is_noticed() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (words, says) = (folder.path().join("words"), folder.path().join("says"));
-    File::create(&words).expect("a file");
-    let mut other = holder(&words, &says);
-    let lock = mapped_lock(&words, 0, 2);
-    drop(lock.enter(&footprint(20, 30, true)).expect("other bytes"));
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| lock.enter(&footprint(5, 6, true)).map(drop));
-        thread::sleep(Duration::from_millis(250));
-        assert!(!waiting.is_finished(), "it lives, and holds the bytes");
-        let killed = Instant::now();
-        other.kill().expect("it can be killed");
-        let error = waiting.join().expect("no panic").expect_err("nobody lets go");
-        assert!(matches!(error, Error::Died { rank: Rank(1) }), "{error}");
-        println!("noticed after {:?}", killed.elapsed());
-    });
-    other.wait().expect("it ended");
 }

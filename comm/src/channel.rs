@@ -16,7 +16,8 @@ use crate::leaders::{ChannelLeaders, Leaders};
 use crate::message::{Counters, Wire};
 use crate::rank::Rank;
 use crate::reduction::Reduction;
-use crate::window::NodeWindow;
+use crate::window::{NodeShared, NodeWindow};
+use crate::words::NodeWords;
 
 /// The ids in use on this rank. Id 0 is never given: its tag belongs to the opening of channels.
 #[derive(Debug)]
@@ -135,6 +136,19 @@ impl Channel {
         self.group.existing_window(self.slot())
     }
 
+    /// `count` words of each rank of this node, for locks of what this channel is for. Zero when the channel's number is used for the
+    /// first time, and then what was left there. Collective over the node as [`Channel::node_window`], and `None` as there.
+    ///
+    /// # Errors
+    /// As [`Group::node_window`].
+    pub fn node_words(&self, count: usize) -> Result<Option<NodeWords>> {
+        let window = self.group.node_window(self.words_slot(), NodeWindow::bytes_for_words(count))?;
+        Ok(window.map(|window| {
+            let place = window.place();
+            NodeWords::new(window, place, 0, count)
+        }))
+    }
+
     /// What those above keep with the window of this channel's operations: the same value for all channels that share the
     /// window, while one of them holds it. Local.
     ///
@@ -147,6 +161,11 @@ impl Channel {
     /// The number of the window that operations on this channel use.
     fn slot(&self) -> u32 {
         if self.group.is_shared() { SHARED_SLOT } else { self.id }
+    }
+
+    /// That of the window of its words, beyond all of those.
+    fn words_slot(&self) -> u32 {
+        self.group.channels_max() + self.id
     }
 
     fn wire(&self) -> Wire<'_> {
@@ -248,7 +267,9 @@ impl Agree for Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         if !self.group.is_shared() {
-            self.group.windows().free_slot(self.id);
+            for slot in [self.id, self.words_slot()] {
+                self.group.windows().free_slot(slot);
+            }
         }
         self.group.ids().lock().unwrap_or_else(PoisonError::into_inner).give_back(self.id);
     }

@@ -24,6 +24,7 @@
 
 pub mod access;
 pub mod counters;
+pub mod footprint;
 pub mod independent;
 pub mod two_phase;
 
@@ -34,7 +35,7 @@ pub use counters::Counters;
 
 use std::sync::Arc;
 
-use capulet_atomic::Isolation;
+use capulet_atomic::{Guard, Isolation, Request};
 pub use capulet_drivers::Direction;
 use capulet_drivers::DriverFile;
 
@@ -80,8 +81,24 @@ pub enum Failure {
 pub struct Target {
     /// The open file.
     pub file: Arc<dyn DriverFile>,
-    /// Who lets accesses in.
-    pub isolation: Arc<dyn Isolation>,
+    /// Who lets accesses in, in atomic mode. Nonatomic access takes no lock.
+    pub isolation: Option<Arc<dyn Isolation>>,
     /// What is counted.
     pub counters: Arc<Counters>,
+}
+
+impl Target {
+    /// Waits until the bytes of the request may be touched. Costs nothing in nonatomic mode.
+    ///
+    /// # Errors
+    /// As [`Isolation::enter`]; the file must not be touched then.
+    pub fn enter(&self, request: impl FnOnce() -> Request) -> Result<Guard<'_>, capulet_atomic::Error> {
+        self.isolation.as_ref().map_or_else(|| Ok(Guard::empty()), |isolation| isolation.enter(&request()))
+    }
+
+    /// The same file for accesses that are isolated already.
+    #[must_use]
+    pub fn isolated(self) -> Self {
+        Self { isolation: None, ..self }
+    }
 }

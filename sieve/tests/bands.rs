@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use capulet_atomic::NonAtomic;
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{FaultPlan, Faulty};
@@ -144,7 +143,7 @@ fn run(
     direction: Direction,
 ) -> (Transferred, u64) {
     let counters = Arc::new(Counters::default());
-    let target = Target { file, isolation: Arc::new(NonAtomic), counters: counters.clone() };
+    let target = Target { file, isolation: None, counters: counters.clone() };
     let done = independent::run(&target, &scene.access(memory), direction);
     (done, Counters::get(&counters.batches))
 }

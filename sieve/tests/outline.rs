@@ -9,7 +9,6 @@ mod scene;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use capulet_atomic::NonAtomic;
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
 use capulet_plan::outline::{Count, Course, Crew, Limits, Outline, Part, Setup, Together, outline};
@@ -249,7 +248,7 @@ fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent:
     let counters = Arc::new(Counters::default());
     let file = file_of(&MemDriver::new());
     file.set_len(file_bytes).expect("memory grows");
-    let target = Target { file, isolation: Arc::new(NonAtomic), counters: counters.clone() };
+    let target = Target { file, isolation: None, counters: counters.clone() };
     let done = independent::run(&target, access, direction);
     assert!(done.error.is_none() && done.bytes == access.bytes());
     let [pieces, batches, copied] =

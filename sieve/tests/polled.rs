@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use capulet_atomic::NonAtomic;
 use capulet_comm::NodeShared;
 use capulet_comm::local::LocalWindow;
 use capulet_datatype::{Datatype, Named, Tiled};
@@ -114,7 +113,7 @@ fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> 
         accesses.iter().map(|ranks| Agreed::of(&ranks.iter().map(Summary::of).collect::<Vec<_>>())).collect();
     let start = |rank: usize, call: usize| {
         let (file, counters) = (files[rank].clone(), counters[rank].clone());
-        let target = Target { file, isolation: Arc::new(NonAtomic), counters };
+        let target = Target { file, isolation: None, counters };
         let team = NodeTeam::new(
             windows[rank].clone(),
             scene.aggregators,

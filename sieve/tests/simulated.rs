@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use capulet_atomic::NonAtomic;
 use capulet_comm::local::LocalWindow;
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
@@ -124,7 +123,7 @@ fn together(
                 let counters = Arc::new(Counters::default());
                 let access = access(scene, rank, &mut memory);
                 let target =
-                    Target { file: file.clone(), isolation: Arc::new(NonAtomic), counters: counters.clone() };
+                    Target { file: file.clone(), isolation: None, counters: counters.clone() };
                 let team =
                     NodeTeam::new(Arc::new(window), scene.aggregators, scene.window_bytes, 0, agreed.grain)
                         .ending_at(agreed.end);
@@ -202,7 +201,7 @@ proptest! {
     fn independent_moves_exactly_the_asked_bytes_and_copies_none_twice(scene in scenes()) {
         let file = fresh_file(&scene);
         let counters = Arc::new(Counters::default());
-        let target = Target { file: file.clone(), isolation: Arc::new(NonAtomic), counters: counters.clone() };
+        let target = Target { file: file.clone(), isolation: None, counters: counters.clone() };
         for rank in 0..scene.ranks {
             let mut memory = scene.spread(&scene.payload(rank));
             let done = independent::run(&target, &access(&scene, rank, &mut memory), Direction::Write);
@@ -230,7 +229,7 @@ proptest! {
         file.write_all_at(0, &whole).expect("memory writes");
         let alone = |rank: usize| {
             let counters = Arc::new(Counters::default());
-            let target = Target { file: file.clone(), isolation: Arc::new(NonAtomic), counters: counters.clone() };
+            let target = Target { file: file.clone(), isolation: None, counters: counters.clone() };
             let mut memory = scene.spread(&vec![0; scene.payload(rank).len()]);
             let done = independent::run(&target, &access(&scene, rank, &mut memory), Direction::Read);
             (memory, done, counters)

@@ -104,6 +104,11 @@ impl File {
         }
         let (agreed, means) = agreed;
         let done = self.carry_out(direction, prepared.access, (&agreed, means.in_memory), number);
+        let done = match done {
+            Ok(done) => done,
+            // All ranks know it, and nothing was moved.
+            Err(error) => return Outcome::failed(error),
+        };
         let bytes = done.bytes;
         if done.is_known_good {
             return Outcome { bytes, error: None };
@@ -119,7 +124,7 @@ impl File {
         access: Access,
         (agreed, in_memory): (&Agreed, bool),
         number: u64,
-    ) -> Transferred {
+    ) -> Result<Transferred> {
         let tools = self.tools(number);
         let plan_with = |window: bool| choose(direction, agreed, tools.hints, Means { window, in_memory });
         // A window that is not there yet can be made.
@@ -131,7 +136,7 @@ impl File {
                 // The other nodes need to know: they exchange nothing then.
                 let told = tools.between.as_ref().map_or(Ok(()), two_phase::decline);
                 if let Err(error) = told {
-                    return Transferred::failed(error);
+                    return Ok(Transferred::failed(error));
                 }
                 plan = plan_with(false);
             }
@@ -140,10 +145,16 @@ impl File {
         match (plan, window) {
             (Plan::TwoPhase(_), Some(window)) => {
                 let team = tools.team(window, agreed);
-                two_phase::run(tools.target, team, access, direction, agreed.first)
+                let Some(_) = tools.target.isolation else {
+                    return Ok(two_phase::run(tools.target, team, access, direction, agreed.first));
+                };
+                let _guard = self.lock_together(&tools.target, direction, agreed)?;
+                // Over on this rank means that all ranks of the node have moved what they move.
+                let target = tools.target.clone().isolated();
+                Ok(two_phase::run(target, team, access, direction, agreed.first))
             }
-            (Plan::Nothing, _) => Transferred { is_known_good: true, ..Transferred::default() },
-            _ => independent::run(&tools.target, &access, direction),
+            (Plan::Nothing, _) => Ok(Transferred { is_known_good: true, ..Transferred::default() }),
+            _ => Ok(independent::run(&tools.target, &access, direction)),
         }
     }
 

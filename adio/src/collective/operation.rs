@@ -98,6 +98,8 @@ enum Stage {
     Agreeing(Vote, Result<Access>),
     /// All ranks have begun it; it waits for its turn on the window.
     Queued(Access, Agreed),
+    /// In atomic mode: it waits for other accesses to bytes of it, without a place among those that wait.
+    Entering(Access),
     Moving(Box<two_phase::Operation>),
     /// The ranks agree on what came of it.
     Settling(Vote, u64, Result<()>),
@@ -223,6 +225,12 @@ impl Operation {
                 }
                 Err(error) => Stage::Done(Outcome::failed(error)),
             },
+            Stage::Entering(access) => {
+                match independent::try_run(&self.tools.target, access, self.direction) {
+                    None => return false,
+                    Some(done) => self.settle(done),
+                }
+            }
             Stage::Moving(operation) => {
                 if !operation.poll() {
                     return false;
@@ -272,8 +280,10 @@ impl Operation {
         let plan = choose(self.direction, &agreed, self.tools.hints, means);
         tracing::debug!(?plan, ?agreed, number = self.number, "planned");
         match plan {
-            Plan::TwoPhase(_) => Stage::Queued(access, agreed),
             Plan::Nothing => self.settle(Transferred::default()),
+            // A lock of all of them would be held while a rank is not in MPI, and the others could not go on.
+            _ if self.tools.target.isolation.is_some() => Stage::Entering(access),
+            Plan::TwoPhase(_) => Stage::Queued(access, agreed),
             Plan::Independent(_) => {
                 self.settle(independent::run(&self.tools.target, &access, self.direction))
             }

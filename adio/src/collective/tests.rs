@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use capulet_atomic::NonAtomic;
 use capulet_comm::local::{LocalChannel, LocalLeaders, LocalWindow};
 use capulet_comm::work::Work;
 use capulet_comm::{Agree, ErrorClass, Leaders, NodeShared};
@@ -85,7 +84,7 @@ impl Stage {
             window: Arc::new(move || Some(window.clone())),
             target: Target {
                 file: self.files[file][rank].clone(),
-                isolation: Arc::new(NonAtomic),
+                isolation: None,
                 counters: Arc::default(),
             },
             hints: PlanHints::default(),

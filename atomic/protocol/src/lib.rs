@@ -93,7 +93,7 @@ pub enum Effect {
     AwaitWake(Space),
     /// The lock is held. Next is [`Event::Release`].
     Held,
-    /// It is not held any more. Next is [`Event::Acquire`].
+    /// It is not held, not any more or not by this try. Next is [`Event::Acquire`] or [`Event::Try`].
     Free,
 }
 
@@ -102,6 +102,9 @@ pub enum Effect {
 pub enum Event<'a> {
     /// The lock is wanted.
     Acquire(&'a Request),
+    /// It is wanted if it is free: else nothing is kept of it. Who tries waits for nobody but those that are about to leave the gate.
+    /// For [`Ranges`] only.
+    Try(&'a Request),
     /// It is no longer needed.
     Release,
     /// A word was fetched.

@@ -23,6 +23,7 @@ pub struct Ranges<G> {
     me: Rank,
     ranks: u32,
     request: Option<Request>,
+    is_try: bool,
     state: State,
 }
 
@@ -32,6 +33,8 @@ enum State {
     /// At the gate.
     Coming,
     Telling,
+    /// It was a try, and somebody came before: takes back what it told before anybody else looks.
+    Refused,
     /// Leaving the gate, with so many to wait for.
     Told(u32),
     /// For so many.
@@ -50,7 +53,7 @@ impl<G: Lock> Ranges<G> {
     /// The lock at rank `home`, for process `me` of `ranks`. It has [`SLOT_WORDS`] words of the home rank for each of them, from
     /// `base` on. The gate is a lock for one at a time of its own words.
     pub fn new(gate: G, space: Space, base: u32, home: Rank, me: Rank, ranks: u32) -> Self {
-        Self { gate, space, base, home, me, ranks, request: None, state: State::Free }
+        Self { gate, space, base, home, me, ranks, request: None, is_try: false, state: State::Free }
     }
 
     /// Stores the slot's first words, and fetches all slots.
@@ -116,14 +119,24 @@ impl<G: Lock> Ranges<G> {
 impl<G: Lock> Lock for Ranges<G> {
     fn step(&mut self, event: Event<'_>) -> Effect {
         match (&mut self.state, event) {
-            (State::Free, Event::Acquire(request)) => {
+            (State::Free, Event::Acquire(request) | Event::Try(request)) => {
                 self.request = Some(request.clone());
+                self.is_try = matches!(event, Event::Try(_));
                 self.state = State::Coming;
-                self.at_gate(event)
+                self.at_gate(Event::Acquire(request))
             }
             (State::Telling, Event::Words(words)) => {
                 let count = self.conflicting(words).count() as u32;
+                if self.is_try && count > 0 {
+                    let effect = self.exchange(Words::from_elem(0, 1));
+                    return self.go_on(State::Refused, effect);
+                }
                 self.state = State::Told(count);
+                self.at_gate(Event::Release)
+            }
+            (State::Refused, Event::Words(_)) => {
+                // Nobody has seen what it told, so nobody waits for it.
+                self.state = State::Cleared(Vec::new());
                 self.at_gate(Event::Release)
             }
             (State::Waiting(count), Event::Done) => {
@@ -153,7 +166,7 @@ impl<G: Lock> Lock for Ranges<G> {
         match self.state {
             // Who comes through the gate later counts this one.
             State::Coming => self.gate.is_queued(),
-            State::Free | State::Cleared(_) | State::Waking(_) => false,
+            State::Free | State::Refused | State::Cleared(_) | State::Waking(_) => false,
             _ => true,
         }
     }

@@ -12,12 +12,12 @@ pub mod list;
 pub mod packed;
 pub mod window;
 
-use capulet_atomic::Footprint;
 use capulet_drivers::{Direction, Transfer};
 pub use capulet_plan::Way;
 use capulet_plan::way::{BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, WINDOW_BYTES};
 
 use crate::access::Access;
+use crate::footprint::footprint;
 use crate::{Target, Transferred};
 
 /// Bytes of the file that a batch of more than the least may span: the driver stores dense pieces through a mapping, whose pages shall
@@ -44,11 +44,26 @@ pub fn run(target: &Target, access: &Access, direction: Direction) -> Transferre
     if access.bytes() == 0 {
         return Transferred::default();
     }
-    let footprint = Footprint { span: access.span(), writes: direction == Direction::Write };
-    let _guard = match target.isolation.enter(&footprint) {
-        Ok(guard) => guard,
-        Err(error) => return Transferred::failed(error),
+    match target.enter(|| footprint(access.side(), direction)) {
+        Ok(_guard) => move_bytes(target, access, direction),
+        Err(error) => Transferred::failed(error),
+    }
+}
+
+/// As [`run`], but `None`, and nothing is done, where another access has to be waited for in atomic mode. For operations that are
+/// polled.
+pub fn try_run(target: &Target, access: &Access, direction: Direction) -> Option<Transferred> {
+    let Some(isolation) = target.isolation.as_ref().filter(|_| access.bytes() > 0) else {
+        return Some(run(target, access, direction));
     };
+    match isolation.try_enter(&footprint(access.side(), direction)) {
+        Ok(None) => None,
+        Ok(Some(_guard)) => Some(move_bytes(target, access, direction)),
+        Err(error) => Some(Transferred::failed(error)),
+    }
+}
+
+fn move_bytes(target: &Target, access: &Access, direction: Direction) -> Transferred {
     match choose(access, direction) {
         Way::List => list::run(target, access, direction),
         Way::Packed => packed::run(target, access, direction),

@@ -2,7 +2,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use capulet_atomic::Footprint;
 use capulet_drivers::Direction;
 
 use super::between::Outgoing;
@@ -229,15 +228,7 @@ impl Operation {
 
     /// Moves the marked bytes of this aggregator's window between window and file, and clears the marks.
     fn move_window(&self, window: &Window<'_>) -> (u64, Option<Failure>) {
-        let span = window.file.clone();
-        let footprint = Footprint { span, writes: self.direction == Direction::Write };
-        let guard = self.target.isolation.enter(&footprint);
         let mut io = WindowIo::new(&self.target, self.direction, window.file.start, window.data);
-        if let Err(error) = &guard {
-            // nothing is moved, but the marks must be cleared all the same
-            tracing::debug!(%error, "window not isolated");
-            io.good_end = window.file.start;
-        }
         let (unit, bridge) = self.units();
         // the last unit of the largest file offset must not reach beyond it
         let window_bytes = (window.file.end.min(i64::MAX as u64)).saturating_sub(window.file.start);
@@ -245,6 +236,6 @@ impl Operation {
             io.push(units.start * unit..(units.end * unit).min(window_bytes));
         });
         io.flush();
-        (io.good_end, guard.err().map(Into::into).or(io.error))
+        (io.good_end, io.error)
     }
 }

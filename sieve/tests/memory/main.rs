@@ -5,7 +5,6 @@ mod counted;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use capulet_atomic::NonAtomic;
 use capulet_comm::Leaders;
 use capulet_comm::local::{LocalLeaders, LocalWindow};
 use capulet_datatype::{Datatype, Named, Tiled};
@@ -169,7 +168,7 @@ fn measure(case: Case, is_together: bool) -> Vec<Taken> {
     let counters: Vec<Arc<Counters>> = (0..RANKS).map(|_| Arc::default()).collect();
     let target = |rank: usize| Target {
         file: file.clone(),
-        isolation: Arc::new(NonAtomic),
+        isolation: None,
         counters: counters[rank].clone(),
     };
     let summaries: Vec<Summary> =

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use capulet_atomic::NonAtomic;
 use capulet_comm::Leaders;
 use capulet_comm::local::{LocalLeaders, LocalWindow};
 use capulet_datatype::{Datatype, Named, Tiled};
@@ -240,7 +239,7 @@ pub(crate) fn play(
     let start = |rank: usize, call: usize| {
         let target = Target {
             file: files[rank].clone(),
-            isolation: Arc::new(NonAtomic),
+            isolation: None,
             counters: counters[rank].clone(),
         };
         let (window, between) = (windows[rank].clone(), between(rank, call));

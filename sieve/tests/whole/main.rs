@@ -9,7 +9,6 @@ mod types;
 
 use std::sync::Arc;
 
-use capulet_atomic::NonAtomic;
 use capulet_comm::Leaders;
 use capulet_comm::local::{LocalLeaders, LocalWindow};
 use capulet_datatype::Tiled;
@@ -243,7 +242,7 @@ fn play(
     let agreed = Agreed::of(&accesses.iter().map(Summary::of).collect::<Vec<_>>());
     let target = || Target {
         file: file.clone(),
-        isolation: Arc::new(NonAtomic),
+        isolation: None,
         counters: Arc::new(Counters::default()),
     };
     let means = Means { window: true, in_memory: scene.in_memory };

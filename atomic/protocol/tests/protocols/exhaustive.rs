@@ -118,3 +118,16 @@ fn ranges_behind_a_gate_of_two_levels() {
     // A later one of the same node may come through the gate first.
     holds_but_for("ranges behind two levels", 3, 1, requests, make, tells);
 }
+
+#[test]
+fn ranges_that_some_try_for() {
+    let requests =
+        vec![vec![exclusive(0, 10), exclusive(5, 25)], vec![exclusive(5, 15)], vec![exclusive(12, 20)]];
+    for (ranks, triers) in [(2, 2), (3, 1), (3, 3)] {
+        let start = System::new(ranks, ranges(ranks)).trying(|of| of < triers);
+        let checked = Checked { start, requests: requests.clone(), bypass_max: 0, is_counted: tells };
+        let (states, broken) = checked.check();
+        println!("ranges that {triers} of {ranks} processes try for: {states} states");
+        assert_eq!(broken, [""; 0], "{triers} of {ranks}");
+    }
+}

@@ -38,6 +38,8 @@ pub(crate) struct Process<L> {
     pub(crate) was_queued: bool,
     /// How often others with conflicting requests that came later have entered first.
     pub(crate) overtaken: u8,
+    /// Whether it may try.
+    pub(crate) tries: bool,
 }
 
 /// All processes, and what they share. Words are zero until they are stored.
@@ -57,6 +59,8 @@ pub(crate) enum Action {
     Go(usize),
     /// It fetches the words of an exchange before it stores its own.
     FetchFirst(usize),
+    /// It tries to get the lock, and goes for it once more if it does not.
+    Try(usize),
 }
 
 /// What each process wants, one after the other; the same for all that have none of their own.
@@ -65,13 +69,21 @@ pub(crate) type Requests = Vec<Vec<Request>>;
 impl<L: Checkable> System<L> {
     pub(crate) fn new(ranks: u32, make: impl Fn(Rank) -> L) -> Self {
         let process =
-            |rank| Process { lock: make(rank), todo: Todo::Begin, turn: 0, was_queued: false, overtaken: 0 };
+            |rank| Process { lock: make(rank), todo: Todo::Begin, turn: 0, was_queued: false, overtaken: 0, tries: false };
         Self {
             processes: (0..ranks).map(process).collect(),
             words: BTreeMap::new(),
             wakes: BTreeMap::new(),
             queued: Vec::new(),
         }
+    }
+
+    /// The same, and some may try.
+    pub(crate) fn trying(mut self, tries: impl Fn(usize) -> bool) -> Self {
+        for (of, process) in self.processes.iter_mut().enumerate() {
+            process.tries = tries(of);
+        }
+        self
     }
 
     pub(crate) fn word(&self, place: Place) -> u64 {
@@ -106,17 +118,21 @@ impl<L: Checkable> System<L> {
         let two =
             matches!(&self.processes[of].todo, Todo::Effect(Effect::Exchange { is_exclusive: false, .. }));
         let go = can_go.then_some(Action::Go(of));
-        go.into_iter().chain(two.then_some(Action::FetchFirst(of)))
+        let process = &self.processes[of];
+        let may_try = process.tries && process.todo == Todo::Begin;
+        let others = [two.then_some(Action::FetchFirst(of)), may_try.then_some(Action::Try(of))];
+        go.into_iter().chain(others.into_iter().flatten())
     }
 
     /// Lets it happen.
     pub(crate) fn go(&mut self, action: Action, requests: &Requests) {
-        let (Action::Go(of) | Action::FetchFirst(of)) = action;
+        let (Action::Go(of) | Action::FetchFirst(of) | Action::Try(of)) = action;
         let request = |turn: u8| requests[of % requests.len()].get(usize::from(turn));
         let next = match self.processes[of].todo.clone() {
             Todo::Over => return,
             Todo::Begin => match request(self.processes[of].turn) {
                 None => Todo::Over,
+                Some(request) if matches!(action, Action::Try(_)) => self.step(of, Event::Try(request)),
                 Some(request) => self.step(of, Event::Acquire(request)),
             },
             Todo::Inside => {
@@ -203,6 +219,11 @@ impl<L: Checkable> System<L> {
         let was_queued = std::mem::replace(&mut self.processes[of].was_queued, is_queued);
         if is_queued && !was_queued {
             self.queued.push(of);
+        }
+        if was_queued && !is_queued {
+            // A try that has failed.
+            self.queued.retain(|queued| *queued != of);
+            self.processes[of].overtaken = 0;
         }
         if self.processes[of].todo != Todo::Inside {
             return;

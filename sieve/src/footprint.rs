@@ -1,0 +1,157 @@
+//! Which bytes of the file an access locks in atomic mode.
+
+use std::ops::Range;
+
+use capulet_atomic::{INTERVALS_MAX, Request};
+use capulet_datatype::{Cursor, Tiled};
+use capulet_drivers::Direction;
+use capulet_plan::side::FileSide;
+
+/// Runs of which all are told, as far as a lock can tell them apart; of more that lie irregularly, those between are locked too.
+const RUNS_MAX: usize = 1024;
+
+/// The bytes that an access touches, or more: its runs, or runs that come again and again. What a read takes besides, in a sieve
+/// window, it drops; no write touches what lies between its runs. Looks at each run once.
+pub fn footprint(side: &FileSide, direction: Direction) -> Request {
+    let (span, is_shared) = (side.span(), direction == Direction::Read);
+    if !side.is_monotone() || side.run_count() < 2 {
+        return Request::contiguous(span, is_shared);
+    }
+    if side.run_count() <= INTERVALS_MAX as u64 {
+        return Request::ranges(runs_of(side), is_shared);
+    }
+    if let Some((period, block)) = regular(runs_of(side)) {
+        return Request::periodic(span, period, Some(block), is_shared);
+    }
+    let layout = side.file().layout();
+    if side.file().count() > 1 {
+        let tile = Tiled::new(layout.clone(), 1).ok();
+        let tile = tile.filter(|tile| tile.true_ub().abs_diff(tile.true_lb()) <= layout.extent() as u64);
+        let runs = tile.and_then(|tile| some(runs(tile, side.displacement_bytes(), 0, layout.size())));
+        return match runs {
+            Some(runs) => Request::periodic(span, layout.extent() as u64, runs, is_shared),
+            None => Request::contiguous(span, is_shared),
+        };
+    }
+    some(runs_of(side))
+        .map_or_else(|| Request::contiguous(span, is_shared), |runs| Request::ranges(runs, is_shared))
+}
+
+/// All of them, unless there are too many.
+fn some(runs: impl Iterator<Item = Range<u64>>) -> Option<Vec<Range<u64>>> {
+    let runs: Vec<_> = runs.take(RUNS_MAX + 1).collect();
+    (runs.len() <= RUNS_MAX).then_some(runs)
+}
+
+fn runs_of(side: &FileSide) -> impl Iterator<Item = Range<u64>> {
+    runs(side.file().clone(), side.displacement_bytes(), side.file_start(), side.bytes())
+}
+
+/// The runs of a part of a stream.
+fn runs(file: Tiled, displacement_bytes: i64, start: u64, bytes: u64) -> impl Iterator<Item = Range<u64>> {
+    let mut cursor = Cursor::new(file);
+    cursor.seek(start);
+    let mut left = bytes;
+    std::iter::from_fn(move || {
+        let run = cursor.next_run(left).filter(|run| run.len > 0)?;
+        left -= run.len;
+        let at = (displacement_bytes + run.offset) as u64;
+        Some(at..at + run.len)
+    })
+}
+
+/// The period of runs that are all alike, and one of them. The first may be the end, and the last the start, of such a one.
+fn regular(mut runs: impl Iterator<Item = Range<u64>>) -> Option<(u64, Range<u64>)> {
+    let (first, block) = (runs.next()?, runs.next()?);
+    let (period, block_bytes) = (block.end - first.end, block.end - block.start);
+    if first.end - first.start > block_bytes {
+        return None;
+    }
+    let mut runs = runs.peekable();
+    let mut start = block.start;
+    while let Some(run) = runs.next() {
+        start += period;
+        let is_alike = run.end - run.start == block_bytes
+            || runs.peek().is_none() && run.end - run.start < block_bytes;
+        if run.start != start || !is_alike {
+            return None;
+        }
+    }
+    Some((period, block))
+}
+
+#[cfg(test)]
+mod tests {
+    use capulet_datatype::{Datatype, Named};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn side(filetype: &Datatype, displacement_bytes: u64, start: u64, bytes: u64) -> FileSide {
+        let tiled = Tiled::until(filetype.layout().clone(), 1 << 40);
+        FileSide::of_view(displacement_bytes, &tiled, start, bytes).expect("it fits")
+    }
+
+    fn byte() -> Datatype {
+        Datatype::named(Named::Byte)
+    }
+
+    /// Whether a byte is locked.
+    fn locks(request: &Request, at: u64) -> bool {
+        request.conflicts(&Request::contiguous(at..at + 1, false))
+    }
+
+    #[test]
+    fn runs_that_come_again_are_told_exactly() {
+        // 100 blocks of 3 in 10, from the middle of one to the middle of another.
+        let vector = Datatype::vector(1000, 3, 10, &byte()).expect("a type");
+        let side = side(&vector, 7, 1, 300);
+        let request = footprint(&side, Direction::Write);
+        for at in 0..1100 {
+            let is_block = at >= 7 && (at - 7) % 10 < 3 && side.span().contains(&at);
+            assert_eq!(locks(&request, at), is_block, "{at}");
+        }
+        let other = footprint(&super::tests::side(&vector, 10, 1, 300), Direction::Write);
+        assert!(!request.conflicts(&other), "side by side");
+        assert!(!footprint(&side, Direction::Read).conflicts(&footprint(&side, Direction::Read)));
+    }
+
+    #[test]
+    fn tiles_of_irregular_runs_are_told_exactly() {
+        let tile = Datatype::indexed(&[2, 1], &[0, 5], &byte()).expect("a type");
+        let tile = Datatype::resized(0, 16, &tile).expect("a type");
+        let request = footprint(&side(&tile, 0, 0, 30), Direction::Write);
+        for at in 0..160 {
+            assert_eq!(locks(&request, at), matches!(at % 16, 0 | 1 | 5) && at < 150, "{at}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn no_byte_of_an_access_is_missing(
+            blocks in proptest::collection::vec((0..5_u64, 1..4_u64), 1..30),
+            slack in 0..9_i64, displacement in 0..9_u64, start in 0..50_u64, bytes in 1..400_u64,
+        ) {
+            let mut at = 0;
+            let (mut lengths, mut offsets) = (Vec::new(), Vec::new());
+            for (gap, length) in blocks {
+                at += gap;
+                lengths.push(length);
+                offsets.push(at as i64);
+                at += length;
+            }
+            let tile = Datatype::indexed(&lengths, &offsets, &byte()).expect("a type");
+            let tile = Datatype::resized(0, at as i64 + slack, &tile).expect("a type");
+            let side = side(&tile, displacement, start, bytes);
+            let request = footprint(&side, Direction::Write);
+            for byte in 0..bytes {
+                prop_assert!(locks(&request, side.offset_of(byte)));
+            }
+            let span = side.span();
+            prop_assert!(span.start == 0 || !locks(&request, span.start - 1));
+            prop_assert!(!locks(&request, span.end));
+        }
+    }
+}
