@@ -25,6 +25,14 @@ for mpi in openmpi mpich; do
     "$MPICC" -std=c11 -O2 -g -Wall -Wextra -Werror -o "target/$mpi/release/capulet-bench-io" benches/io/*.c -lm
 done
 
+# The same holds for the program that verifies. What cuts calls to the system into parts knows no MPI, but is wanted beside it.
+for mpi in openmpi mpich; do
+    use_mpi "$mpi"
+    say "build: capulet-verify-io in target/$mpi/release"
+    "$MPICC" -std=c11 -O2 -g -Wall -Wextra -Werror -o "target/$mpi/release/capulet-verify-io" verify/program/history.c verify/program/main.c
+    gcc -std=c11 -O2 -g -Wall -Wextra -Werror -shared -fPIC -o "target/$mpi/release/libcapulet_delay.so" verify/program/delay.c -ldl
+done
+
 say "build: figures in target/openmpi/release"
 use_mpi openmpi
 cargo build --release --target-dir target/openmpi -p capulet-bench-figures

@@ -4,7 +4,7 @@
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
-pure=(-p capulet-datatype -p capulet-drivers -p capulet-plan -p capulet-protocol -p capulet-bench-report -p capulet-bench-figures -p capulet-cli -p capulet-job)
+pure=(-p capulet-datatype -p capulet-drivers -p capulet-plan -p capulet-protocol -p capulet-bench-report -p capulet-bench-figures -p capulet-cli -p capulet-job -p capulet-verify)
 on_mpi=(-p capulet-comm -p capulet-atomic -p capulet-sieve -p capulet-adio -p capulet-capi -p capulet-benches)
 
 # A closure that the compiler does not inline is compiled without the instructions of the function around it, and calls a

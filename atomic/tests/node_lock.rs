@@ -3,8 +3,8 @@
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use capulet_atomic::{Error, Isolation, NODE_LOCK_WORDS, NodeLock, Request};
 use capulet_comm::{NodeWords, Rank, WordMemory};
@@ -156,8 +156,7 @@ fn a_panic_while_it_waits_leaves_nobody_waiting() {
     let panics = || assert!(PANICS.fetch_add(1, Ordering::SeqCst) > 0, "as it should");
     let (first, second) = (end(0, panics), end(1, || ()));
     let held = second.enter(&bytes(0, 9, true)).expect("free");
-    let panicked =
-        thread::scope(|scope| scope.spawn(|| first.enter(&bytes(0, 9, true)).map(drop)).join());
+    let panicked = thread::scope(|scope| scope.spawn(|| first.enter(&bytes(0, 9, true)).map(drop)).join());
     assert!(panicked.is_err());
     drop(held);
     drop(first.enter(&bytes(0, 9, true)).expect("its thread let go of this rank's part"));

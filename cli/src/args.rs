@@ -45,6 +45,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     Bench(BenchArgs),
     Plan(PlanArgs),
+    Verify(VerifyArgs),
 }
 
 /// Run a program with its MPI-IO on Capulet
@@ -164,6 +165,67 @@ pub(crate) struct BenchArgs {
     /// Few and short samples, to see that everything works
     #[arg(long)]
     pub(crate) quick: bool,
+}
+
+/// Judge whether a file layer keeps what atomic mode promises
+///
+/// Ranks read and write random parts of one file that overlap, by MPI-IO alone. Every cell of the file names its writer, so
+/// that each read tells what it saw; at the end of each round it is searched for an order of all accesses that explains it. If
+/// there is none, the circle is printed: which calls, of which ranks, at which cells. What the layer reads and writes is cut into
+/// parts with waits between them, as the system may do at any time (--delay-us 0 turns that off).
+///
+/// The exit code is 0 if every round has an order, 1 if one has none, 2 if it could not be judged, and 3 if the layer refuses atomic
+/// mode.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// What to verify
+    pub(crate) what: VerifyName,
+
+    /// A folder on the storage to verify on; a new one is made in it
+    pub(crate) folder: PathBuf,
+
+    /// Rounds of each mode
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
+
+    /// The first round, to repeat one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) first: u32,
+
+    /// Ranks
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=31))]
+    pub(crate) ranks: u32,
+
+    /// What the random numbers begin with
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Only this way of making accesses; may be given many times
+    #[arg(long = "mode", value_name = "MODE", value_parser = crate::verify::MODES)]
+    pub(crate) modes: Vec<String>,
+
+    /// The MPI
+    #[arg(long, value_name = "MPI", default_value = "openmpi", value_parser = ["openmpi", "mpich"])]
+    pub(crate) mpi: String,
+
+    /// The file layer: Capulet, or the MPI's own
+    #[arg(long, value_name = "LAYER", default_value = "capulet", value_parser = ["capulet", "ompio", "romio"])]
+    pub(crate) layer: String,
+
+    /// Longest wait between two parts of a call to the system, microseconds; 0 for calls as they are
+    #[arg(long, value_name = "US", default_value_t = 60)]
+    pub(crate) delay_us: u32,
+
+    /// Leave atomic mode off, to see that rounds without an order are found
+    #[arg(long)]
+    pub(crate) nonatomic: bool,
+}
+
+/// What can be verified. The comments on the variants are help text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VerifyName {
+    /// Each access is as if it were one step (MPI 4.1, 14.6.1)
+    Atomic,
 }
 
 /// What can be measured. The comments on the variants are help text.

@@ -1,5 +1,5 @@
 //! The `capulet` command: `run` starts a program on Capulet, `doctor` says what is installed, `plan` how an access would be carried
-//! out, `bench` measures.
+//! out, `bench` measures, `verify` judges what a file layer promises.
 //!
 //! It knows of the library its file name and the variables that the library reads, and it is linked to no MPI.
 
@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod bench_files;
 mod bench_plan;
+mod contender;
 mod doctor;
 mod elf;
 mod error;
@@ -19,6 +20,7 @@ mod plan;
 mod program;
 mod python;
 mod run;
+mod verify;
 
 use std::env;
 use std::process::ExitCode;
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::report(&args.path),
         Command::Bench(args) => bench::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Verify(args) => verify::run(&args),
     }
 }
 

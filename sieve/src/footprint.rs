@@ -71,8 +71,8 @@ fn regular(mut runs: impl Iterator<Item = Range<u64>>) -> Option<(u64, Range<u64
     let mut start = block.start;
     while let Some(run) = runs.next() {
         start += period;
-        let is_alike = run.end - run.start == block_bytes
-            || runs.peek().is_none() && run.end - run.start < block_bytes;
+        let is_alike =
+            run.end - run.start == block_bytes || runs.peek().is_none() && run.end - run.start < block_bytes;
         if run.start != start || !is_alike {
             return None;
         }

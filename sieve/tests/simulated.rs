@@ -122,8 +122,7 @@ fn together(
             scope.spawn(move || {
                 let counters = Arc::new(Counters::default());
                 let access = access(scene, rank, &mut memory);
-                let target =
-                    Target { file: file.clone(), isolation: None, counters: counters.clone() };
+                let target = Target { file: file.clone(), isolation: None, counters: counters.clone() };
                 let team =
                     NodeTeam::new(Arc::new(window), scene.aggregators, scene.window_bytes, 0, agreed.grain)
                         .ending_at(agreed.end);

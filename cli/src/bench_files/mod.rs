@@ -1,6 +1,5 @@
 //! `capulet bench collective` and `capulet bench independent`: the same program on Capulet and on the MPI's own file layers, by turns.
 
-mod contender;
 mod launch;
 
 use std::collections::BTreeMap;
@@ -16,10 +15,10 @@ use capulet_drivers::posix::filesystem_kind;
 use indicatif::{ProgressBar, ProgressStyle};
 use tempfile::TempDir;
 
-use self::contender::{CAPULET, Layer, MPIS, Mpi};
 use self::launch::{Failure, Launched, launch};
 use crate::args::{BAD, BenchArgs, GOOD, HEAD, Storage};
 use crate::bench::candidates;
+use crate::contender::{CAPULET, Layer, MPIS, Mpi};
 
 const PROGRAM: &str = "capulet-bench-io";
 /// Where memory and where a disk is found on every Linux: what lies in the second outlives a restart, so that it is no memory.

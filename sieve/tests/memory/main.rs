@@ -166,11 +166,8 @@ fn measure(case: Case, is_together: bool) -> Vec<Taken> {
         .map(|(rank, (view, memory))| as_owner(rank, || access(view, memory)))
         .collect();
     let counters: Vec<Arc<Counters>> = (0..RANKS).map(|_| Arc::default()).collect();
-    let target = |rank: usize| Target {
-        file: file.clone(),
-        isolation: None,
-        counters: counters[rank].clone(),
-    };
+    let target =
+        |rank: usize| Target { file: file.clone(), isolation: None, counters: counters[rank].clone() };
     let summaries: Vec<Summary> =
         accesses.iter().enumerate().map(|(rank, access)| as_owner(rank, || Summary::of(access))).collect();
     let agreed = Agreed::of(&summaries);

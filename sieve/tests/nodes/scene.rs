@@ -237,11 +237,7 @@ pub(crate) fn play(
         }
     };
     let start = |rank: usize, call: usize| {
-        let target = Target {
-            file: files[rank].clone(),
-            isolation: None,
-            counters: counters[rank].clone(),
-        };
+        let target = Target { file: files[rank].clone(), isolation: None, counters: counters[rank].clone() };
         let (window, between) = (windows[rank].clone(), between(rank, call));
         let team = NodeTeam::among(between, window, scene.window_bytes, 0, agreed[call].grain)
             .ending_at(agreed[call].end);

@@ -240,11 +240,7 @@ fn play(
     let accesses: Vec<Access> =
         parts.iter().zip(memories).map(|(part, memory)| part.access(memory)).collect();
     let agreed = Agreed::of(&accesses.iter().map(Summary::of).collect::<Vec<_>>());
-    let target = || Target {
-        file: file.clone(),
-        isolation: None,
-        counters: Arc::new(Counters::default()),
-    };
+    let target = || Target { file: file.clone(), isolation: None, counters: Arc::new(Counters::default()) };
     let means = Means { window: true, in_memory: scene.in_memory };
     match choose(direction, &agreed, scene.hints, means) {
         Plan::Nothing => vec![(0, false); parts.len()],

@@ -68,8 +68,14 @@ pub(crate) type Requests = Vec<Vec<Request>>;
 
 impl<L: Checkable> System<L> {
     pub(crate) fn new(ranks: u32, make: impl Fn(Rank) -> L) -> Self {
-        let process =
-            |rank| Process { lock: make(rank), todo: Todo::Begin, turn: 0, was_queued: false, overtaken: 0, tries: false };
+        let process = |rank| Process {
+            lock: make(rank),
+            todo: Todo::Begin,
+            turn: 0,
+            was_queued: false,
+            overtaken: 0,
+            tries: false,
+        };
         Self {
             processes: (0..ranks).map(process).collect(),
             words: BTreeMap::new(),

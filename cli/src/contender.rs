@@ -1,4 +1,4 @@
-//! Who is measured on which MPI, and how each is started.
+//! The file layers of the MPIs, and how a program is started on each.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,29 +9,29 @@ use crate::launcher;
 
 /// An MPI whose own file layers are peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mpi {
+pub(crate) struct Mpi {
     /// The name of its build.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// Its launcher.
     launcher: &'static str,
     /// Its layers.
-    pub(super) peers: &'static [Layer],
+    pub(crate) peers: &'static [Layer],
 }
 
 /// A file layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Layer {
+pub(crate) struct Layer {
     /// As the measuring program names it.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// What makes the MPI choose it.
     variables: &'static [(&'static str, &'static str)],
 }
 
 /// Ours.
-pub(super) const CAPULET: Layer = Layer { name: "capulet", variables: &[] };
+pub(crate) const CAPULET: Layer = Layer { name: "capulet", variables: &[] };
 
 /// The MPIs, in the order of their measurement.
-pub(super) const MPIS: [Mpi; 2] = [
+pub(crate) const MPIS: [Mpi; 2] = [
     Mpi {
         name: "openmpi",
         launcher: "mpiexec.openmpi",
@@ -63,9 +63,14 @@ const FOREIGN: [&str; 7] = [
 ];
 
 impl Mpi {
+    /// The layer of that name: ours, or one of this MPI's own.
+    pub(crate) fn layer(&self, name: &str) -> Option<Layer> {
+        std::iter::once(CAPULET).chain(self.peers.iter().copied()).find(|layer| layer.name == name)
+    }
+
     /// The command that runs `program` with `words` on `ranks` ranks through `layer`; for ours, `capulet` is this command, and it may
     /// count.
-    pub(super) fn command(
+    pub(crate) fn command(
         &self,
         layer: &Layer,
         ranks: u32,

@@ -1,0 +1,209 @@
+//! `capulet verify`: a program on a file layer, and the judgment of what it saw.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::time::Duration;
+use std::{env, thread};
+
+use capulet_job::Job;
+use capulet_verify::{Verdict, history, judge};
+use indicatif::{ProgressBar, ProgressStyle};
+use tempfile::TempDir;
+
+use crate::args::{BAD, GOOD, HEAD, VerifyArgs};
+use crate::bench::candidates;
+use crate::contender::{Layer, MPIS, Mpi};
+
+/// Ways of making accesses, as the program knows them.
+pub(crate) const MODES: [&str; 8] =
+    ["independent", "mixed", "block", "pointers", "collective", "once", "nonblocking", "toggled"];
+const PROGRAM: &str = "capulet-verify-io";
+const DELAY: &str = "libcapulet_delay.so";
+/// Rounds of one launch: their histories are kept until they are judged.
+const LAUNCH_ROUNDS: u32 = 250;
+/// For a launch, and for each of its rounds.
+const LAUNCH_MAX: Duration = Duration::from_secs(60);
+const ROUND_MAX: Duration = Duration::from_secs(2);
+/// How many rounds without an order are printed in full, for each mode.
+const SHOWN_MAX: u32 = 2;
+/// The program's exit code where atomic mode is refused, and this command's.
+const REFUSED: u8 = 3;
+
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("{program} is not built for {mpi}; `make build` builds it")]
+    Missing { program: &'static str, mpi: String },
+    #[error("{mpi} has no file layer named {layer}")]
+    Layer { mpi: String, layer: String },
+    #[error("{path}: {cause}", path = path.display())]
+    File { path: PathBuf, cause: io::Error },
+    #[error("the launcher cannot be started: {0}")]
+    Start(io::Error),
+    #[error("it did not end within {} s; what hangs is a fault of the layer, or of the machine\n{messages}", .limit.as_secs())]
+    Hangs { limit: Duration, messages: String },
+    #[error("it ended with {status}\n{messages}")]
+    Ended { status: ExitStatus, messages: String },
+    #[error("the layer refuses atomic mode")]
+    Refused,
+    #[error(transparent)]
+    History(#[from] history::Malformed),
+    #[error("round {0} is missing in the histories")]
+    Incomplete(u32),
+    #[error("round {round}: {verdict}")]
+    Unjudged { round: u32, verdict: Verdict },
+}
+
+/// Verifies and prints.
+pub(crate) fn run(args: &VerifyArgs) -> ExitCode {
+    match Verification::new(args).and_then(|verification| verification.all()) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(1),
+        Err(trouble) => {
+            anstream::eprintln!("{BAD}capulet:{BAD:#} {trouble}");
+            ExitCode::from(if matches!(trouble, Trouble::Refused) { REFUSED } else { 2 })
+        }
+    }
+}
+
+struct Verification<'a> {
+    args: &'a VerifyArgs,
+    mpi: &'static Mpi,
+    layer: Layer,
+    program: PathBuf,
+    delay: PathBuf,
+    folder: TempDir,
+}
+
+impl<'a> Verification<'a> {
+    fn new(args: &'a VerifyArgs) -> Result<Self, Trouble> {
+        let unknown = || Trouble::Layer { mpi: args.mpi.clone(), layer: args.layer.clone() };
+        let mpi = MPIS.iter().find(|mpi| mpi.name == args.mpi).ok_or_else(unknown)?;
+        let layer = mpi.layer(&args.layer).ok_or_else(unknown)?;
+        let executable = env::current_exe().unwrap_or_default();
+        let found = |program: &'static str| {
+            let built = candidates(&executable, mpi.name, program).into_iter().find(|path| path.is_file());
+            built.ok_or_else(|| Trouble::Missing { program, mpi: args.mpi.clone() })
+        };
+        let folder = tempfile::Builder::new().prefix("capulet-verify-").tempdir_in(&args.folder);
+        let folder = folder.map_err(|cause| Trouble::File { path: args.folder.clone(), cause })?;
+        Ok(Self { args, mpi, layer, program: found(PROGRAM)?, delay: found(DELAY)?, folder })
+    }
+
+    /// How many rounds have no order.
+    fn all(&self) -> Result<u32, Trouble> {
+        let modes: Vec<&str> = match &self.args.modes {
+            chosen if chosen.is_empty() => MODES.to_vec(),
+            chosen => chosen.iter().map(String::as_str).collect(),
+        };
+        modes.into_iter().map(|mode| self.mode(mode)).sum()
+    }
+
+    fn mode(&self, mode: &str) -> Result<u32, Trouble> {
+        let VerifyArgs { rounds, first, ranks, seed, .. } = *self.args;
+        let progress = ProgressBar::new(rounds.into());
+        if let Ok(style) = ProgressStyle::with_template("{prefix}: {wide_bar} {pos}/{len}, {eta} left") {
+            progress.set_style(style);
+        }
+        progress.set_prefix(mode.to_owned());
+        let mut violations = 0;
+        let mut at = first;
+        while at < first.saturating_add(rounds) {
+            let count = LAUNCH_ROUNDS.min(first + rounds - at);
+            self.launch(mode, at, count)?;
+            for (round, verdict) in self.judged(at..at + count)? {
+                progress.inc(1);
+                if matches!(verdict, Verdict::Serial(_)) {
+                    continue;
+                }
+                violations += 1;
+                if violations <= SHOWN_MAX {
+                    progress.suspend(|| {
+                        anstream::println!("{BAD}{mode}, round {round}:{BAD:#} {verdict}");
+                        anstream::println!(
+                            "  {HEAD}again with:{HEAD:#} --mode {mode} --ranks {ranks} --seed {seed} --first {round} --rounds 1"
+                        );
+                    });
+                }
+            }
+            at += count;
+        }
+        progress.finish_and_clear();
+        let style = if violations == 0 { GOOD } else { BAD };
+        anstream::println!(
+            "{style}{mode}:{style:#} {rounds} rounds of {ranks} ranks on {} of {}, {violations} without an order",
+            self.layer.name,
+            self.mpi.name
+        );
+        Ok(violations)
+    }
+
+    fn history(&self, rank: u32) -> PathBuf {
+        self.folder.path().join(format!("history.{rank}"))
+    }
+
+    fn launch(&self, mode: &str, first: u32, rounds: u32) -> Result<(), Trouble> {
+        let words: [OsString; 7] = [
+            self.folder.path().join("data").into(),
+            self.folder.path().join("history").into(),
+            mode.into(),
+            rounds.to_string().into(),
+            self.args.seed.to_string().into(),
+            first.to_string().into(),
+            u32::from(!self.args.nonatomic).to_string().into(),
+        ];
+        let mut command = self.mpi.command(&self.layer, self.args.ranks, &self.program, &words, false);
+        if self.args.delay_us > 0 {
+            command.env("LD_PRELOAD", &self.delay).env("CAPULET_DELAY_US", self.args.delay_us.to_string());
+        }
+        ended(command, LAUNCH_MAX + ROUND_MAX * rounds)
+    }
+
+    /// What came of the rounds of a launch.
+    fn judged(&self, rounds: std::ops::Range<u32>) -> Result<Vec<(u32, Verdict)>, Trouble> {
+        let histories = (0..self.args.ranks).map(|rank| taken(&self.history(rank)));
+        let mut told = history::read(&histories.collect::<Result<Vec<_>, _>>()?)?;
+        let judged = rounds.map(|number| {
+            let round = told.remove(&number).filter(|round| round.last.is_some());
+            match judge(&round.ok_or(Trouble::Incomplete(number))?) {
+                verdict @ Verdict::Undecided => Err(Trouble::Unjudged { round: number, verdict }),
+                verdict => Ok((number, verdict)),
+            }
+        });
+        judged.collect()
+    }
+}
+
+/// The contents of a file, which is not needed any more.
+fn taken(path: &Path) -> Result<Vec<u8>, Trouble> {
+    let trouble = |cause| Trouble::File { path: path.to_owned(), cause };
+    let bytes = fs::read(path).map_err(trouble)?;
+    fs::remove_file(path).map_err(trouble)?;
+    Ok(bytes)
+}
+
+/// Runs a launch to its end, or ends it with all of its processes.
+fn ended(mut command: Command, limit: Duration) -> Result<(), Trouble> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut job = Job::start(command).map_err(Trouble::Start)?;
+    let (_, messages) = job.streams();
+    let messages = thread::spawn(move || {
+        let mut text = Vec::new();
+        // What was read until then is what there is to show.
+        let _ = messages.map(|mut stream| stream.read_to_end(&mut text));
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    let status = job.wait(limit).map_err(Trouble::Start)?;
+    if !status.is_some_and(|status| status.success()) {
+        job.end();
+    }
+    let messages = messages.join().unwrap_or_default();
+    match status {
+        Some(status) if status.success() => Ok(()),
+        Some(status) if status.code() == Some(REFUSED.into()) => Err(Trouble::Refused),
+        Some(status) => Err(Trouble::Ended { status, messages }),
+        None => Err(Trouble::Hangs { limit, messages }),
+    }
+}

@@ -1,0 +1,44 @@
+/* What the parts of the verifying program share: random numbers, views in cells, and the history that is written down. */
+#ifndef HISTORY_H
+#define HISTORY_H
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { BLOCKS_MAX = 48, ACCESSES_MAX = 60 };
+
+/* The bytes of a view, in cells: blocks that ascend and do not touch. */
+typedef struct { int blocks, cells, at[BLOCKS_MAX], len[BLOCKS_MAX]; } view_t;
+
+typedef enum { READ = 0, WRITE = 1 } kind_t;
+
+/* One access of one rank. `group`: all accesses of earlier groups of the rank were over before it began. */
+typedef struct { uint32_t round, index, group, call; kind_t kind; } access_t;
+
+extern int world_rank, world_size, cells_max;
+
+/* A generator of its own for each rank, round and purpose. */
+typedef struct { uint64_t state; } random_t;
+random_t random_of(uint64_t seed, uint64_t round, uint64_t rank, uint64_t purpose);
+int pick(random_t *random, int below);
+
+view_t random_view(random_t *random);
+view_t block_view(random_t *random);
+view_t whole_view(void);
+
+/* Who wrote a cell: 0 is what was there when the round began, and no access has that number. */
+uint32_t writer_of(int rank, uint32_t index);
+uint64_t cell_value(uint32_t round, uint32_t writer, int cell);
+void fill(uint64_t *cells, const access_t *access, const view_t *view, int from, int count);
+
+void history_open(const char *path);
+/* Writes down which cells of the view an access touched, and for a read whose they were. */
+void history_note(const access_t *access, const view_t *view, int from, int count, const uint64_t *cells);
+void history_close(void);
+
+_Noreturn void fail(const char *what, int code);
+#endif

@@ -1,0 +1,201 @@
+/* capulet-verify-io FILE HISTORY MODE ROUNDS SEED FIRST ATOMIC: accesses that overlap, by MPI-IO alone, and what each of them saw.
+ *
+ * A round: rank 0 writes the whole file, every rank takes a view, and does a few accesses of random parts of it; when all are done, rank
+ * 0 reads the whole file. Whether there is an order in which these accesses can have happened is for others to say. The exit code is 3
+ * if the file layer refuses atomic mode, and 1 if a call fails. */
+#include "history.h"
+
+enum { OPERATIONS = 4, WAIT_NS = 20000 };
+
+/* How the accesses of a round are made. Names and numbers of the calls are those of the command. */
+typedef enum { AT, POINTER, AT_ALL, ALL, IAT, IAT_ALL } call_t;
+typedef struct { const char *name; int has_blocks, has_calls, operations; call_t calls[2]; int toggles; } shape_t;
+static const shape_t SHAPES[] = {
+    { "independent", 0, 1, OPERATIONS, { AT }, 0 },
+    { "mixed", 1, 1, OPERATIONS, { AT }, 0 },
+    { "block", 2, 1, OPERATIONS, { AT }, 0 },
+    { "pointers", 0, 1, OPERATIONS, { POINTER }, 0 },
+    { "collective", 0, 2, OPERATIONS, { AT_ALL, ALL }, 0 },
+    { "once", 0, 1, 1, { AT_ALL }, 0 },
+    { "nonblocking", 0, 2, OPERATIONS, { IAT, IAT_ALL }, 0 },
+    { "toggled", 1, 1, OPERATIONS, { AT }, 1 },
+};
+
+int world_rank, world_size, cells_max = 3000;
+static MPI_File file;
+static const shape_t *shape;
+static uint64_t seed;
+
+_Noreturn void fail(const char *what, int code)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length;
+    if (code > 0) MPI_Error_string(code, text, &length);
+    fprintf(stderr, "capulet-verify-io: rank %d: %s: %s\n", world_rank, what, text);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+    abort();
+}
+
+#define MUST(call) do { int code_ = (call); if (code_ != MPI_SUCCESS) fail(#call, code_); } while (0)
+
+/* Waits for all ranks without taking the processor from them. */
+static void meet(void)
+{
+    MPI_Request request;
+    int done = 0;
+    MUST(MPI_Ibarrier(MPI_COMM_WORLD, &request));
+    for (;;) {
+        MUST(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+        if (done) return;
+        nanosleep(&(struct timespec){ 0, WAIT_NS }, NULL);
+    }
+}
+
+static view_t view_of(uint32_t round, int rank)
+{
+    random_t random = random_of(seed, round, (uint64_t)rank, 1000);
+    int has_block = shape->has_blocks == 1 ? pick(&random, 2) : shape->has_blocks == 2 && rank % 2;
+    return has_block ? block_view(&random) : random_view(&random);
+}
+
+/* A view with a derived filetype, also where it is one block. */
+static void set_view(const view_t *view)
+{
+    MPI_Datatype type;
+    MPI_Aint places[BLOCKS_MAX];
+    for (int i = 0; i < view->blocks; i++) places[i] = 8 * (MPI_Aint)view->at[i];
+    MUST(MPI_Type_create_hindexed(view->blocks, view->len, places, MPI_UINT64_T, &type));
+    MUST(MPI_Type_commit(&type));
+    MUST(MPI_File_set_view(file, 0, MPI_UINT64_T, type, "native", MPI_INFO_NULL));
+    MUST(MPI_Type_free(&type));
+}
+
+static void must_be_whole(const MPI_Status *status, int count)
+{
+    int got;
+    MUST(MPI_Get_count(status, MPI_UINT64_T, &got));
+    if (got != count) fail("an access was short", -1);
+}
+
+/* One access; `request` is set if it goes on after it. */
+static void carry_out(call_t call, kind_t kind, int from, int count, uint64_t *cells, MPI_Request *request)
+{
+    MPI_Status status;
+    const MPI_Datatype type = MPI_UINT64_T;
+    const int writes = kind == WRITE;
+    switch (call) {
+    case AT: MUST(writes ? MPI_File_write_at(file, from, cells, count, type, &status) : MPI_File_read_at(file, from, cells, count, type, &status)); break;
+    case POINTER:
+        MUST(MPI_File_seek(file, from, MPI_SEEK_SET));
+        MUST(writes ? MPI_File_write(file, cells, count, type, &status) : MPI_File_read(file, cells, count, type, &status));
+        break;
+    case AT_ALL: MUST(writes ? MPI_File_write_at_all(file, from, cells, count, type, &status) : MPI_File_read_at_all(file, from, cells, count, type, &status)); break;
+    case ALL:
+        MUST(MPI_File_seek(file, from, MPI_SEEK_SET));
+        MUST(writes ? MPI_File_write_all(file, cells, count, type, &status) : MPI_File_read_all(file, cells, count, type, &status));
+        break;
+    case IAT: MUST(writes ? MPI_File_iwrite_at(file, from, cells, count, type, request) : MPI_File_iread_at(file, from, cells, count, type, request)); return;
+    case IAT_ALL: MUST(writes ? MPI_File_iwrite_at_all(file, from, cells, count, type, request) : MPI_File_iread_at_all(file, from, cells, count, type, request)); return;
+    }
+    must_be_whole(&status, count);
+}
+
+static int is_collective(call_t call)
+{
+    return call == AT_ALL || call == ALL || call == IAT_ALL;
+}
+
+static void access_all(uint32_t round, const view_t *view, uint64_t *buffers[OPERATIONS])
+{
+    random_t own = random_of(seed, round, (uint64_t)world_rank, 1), common = random_of(seed, round, 0, 2);
+    access_t accesses[OPERATIONS];
+    int from[OPERATIONS], count[OPERATIONS], waited = 0;
+    MPI_Request requests[OPERATIONS];
+    for (int i = 0; i < shape->operations; i++) {
+        call_t call = shape->calls[pick(&common, shape->has_calls)];
+        int common_kind = pick(&common, 2), own_kind = pick(&own, 2), waits = pick(&common, 2);
+        /* What all ranks do together is a read or a write of all. A round of one is only told of by what stays. */
+        kind_t kind = shape->operations == 1 || (is_collective(call) ? common_kind : own_kind) ? WRITE : READ;
+        if (shape->has_blocks == 2) kind = world_rank % 2 ? READ : WRITE;
+        count[i] = 1 + pick(&own, view->cells);
+        from[i] = pick(&own, view->cells - count[i] + 1);
+        accesses[i] = (access_t){ round, (uint32_t)i, (uint32_t)waited, call, kind };
+        if (kind == WRITE) fill(buffers[i], &accesses[i], view, from[i], count[i]);
+        requests[i] = MPI_REQUEST_NULL;
+        carry_out(call, kind, from[i], count[i], buffers[i], &requests[i]);
+        if (!(waits || i + 1 == shape->operations) && (call == IAT || call == IAT_ALL)) continue;
+        for (; waited <= i; waited++) {
+            MPI_Status status;
+            if (requests[waited] == MPI_REQUEST_NULL) continue;
+            MUST(MPI_Wait(&requests[waited], &status));
+            must_be_whole(&status, count[waited]);
+        }
+    }
+    for (int i = 0; i < shape->operations; i++) history_note(&accesses[i], view, from[i], count[i], buffers[i]);
+}
+
+/* Rank 0 writes (as no access of the round), or reads, the whole file. All ranks see it, whatever the mode. */
+static void whole(uint32_t round, kind_t kind, uint64_t *cells)
+{
+    view_t view = whole_view();
+    MUST(MPI_File_set_view(file, 0, MPI_UINT64_T, MPI_UINT64_T, "native", MPI_INFO_NULL));
+    MUST(MPI_File_sync(file));
+    meet();
+    if (world_rank == 0) {
+        MPI_Status status;
+        if (kind == WRITE) {
+            for (int cell = 0; cell < cells_max; cell++) cells[cell] = cell_value(round, 0, cell);
+            MUST(MPI_File_write_at(file, 0, cells, cells_max, MPI_UINT64_T, &status));
+        } else {
+            MUST(MPI_File_read_at(file, 0, cells, cells_max, MPI_UINT64_T, &status));
+            access_t last = { round, ACCESSES_MAX - 1, ACCESSES_MAX, AT, READ };
+            history_note(&last, &view, 0, cells_max, cells);
+        }
+        must_be_whole(&status, cells_max);
+    }
+    meet();
+    MUST(MPI_File_sync(file));
+}
+
+static int set_atomicity(int atomic)
+{
+    int set = -1;
+    if (MPI_File_set_atomicity(file, atomic) != MPI_SUCCESS) return 0;
+    MUST(MPI_File_get_atomicity(file, &set));
+    return set == atomic;
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    if (argc != 8) fail("usage: capulet-verify-io FILE HISTORY MODE ROUNDS SEED FIRST ATOMIC", -1);
+    for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++)
+        if (!strcmp(argv[3], SHAPES[i].name)) shape = &SHAPES[i];
+    if (!shape) fail("no such mode", -1);
+    const int rounds = atoi(argv[4]), first = atoi(argv[6]), atomic = atoi(argv[7]);
+    seed = strtoull(argv[5], NULL, 10);
+    uint64_t *buffers[OPERATIONS];
+    for (int i = 0; i < OPERATIONS; i++)
+        if (!(buffers[i] = malloc(8 * (size_t)cells_max))) fail("no memory", -1);
+    history_open(argv[2]);
+    MUST(MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    int refused = !set_atomicity(atomic);
+    for (uint32_t round = (uint32_t)first; !refused && round < (uint32_t)(first + rounds); round++) {
+        if (shape->toggles) MUST(MPI_File_set_atomicity(file, 0));
+        whole(round, WRITE, buffers[0]);
+        if (shape->toggles) MUST(MPI_File_set_atomicity(file, atomic));
+        view_t view = view_of(round, world_rank);
+        set_view(&view);
+        meet();
+        access_all(round, &view, buffers);
+        whole(round, READ, buffers[0]);
+    }
+    MUST(MPI_File_close(&file));
+    history_close();
+    for (int i = 0; i < OPERATIONS; i++) free(buffers[i]);
+    meet();
+    MPI_Finalize();
+    return refused ? 3 : 0;
+}

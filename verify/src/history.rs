@@ -1,0 +1,184 @@
+//! What the accesses of a round were and saw, as the program writes it down: words of 32 bits.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// At the start of each access.
+const MAGIC: u32 = 0x4350_4C54;
+const HEAD_WORDS: usize = 8;
+/// More accesses than a rank makes in a round. The last of rank 0 is what was there at the end.
+pub const ACCESSES_MAX: u32 = 60;
+/// More cells than a file has.
+const CELLS_MAX: u32 = 1 << 20;
+/// The writer of what was there when the round began.
+pub const NOBODY: u32 = 0;
+/// Written by no access of the round to that cell as a whole.
+pub const STRANGE: u32 = u32::MAX;
+/// Names of the calls, by their numbers, for reads and for writes.
+const CALLS: [[&str; 2]; 6] = [
+    ["read_at", "write_at"],
+    ["read", "write"],
+    ["read_at_all", "write_at_all"],
+    ["read_all", "write_all"],
+    ["iread_at", "iwrite_at"],
+    ["iread_at_all", "iwrite_at_all"],
+];
+
+/// Cells that follow each other, of one writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// The first.
+    pub start: u32,
+    /// How many.
+    pub cells: u32,
+    /// Whose they were when they were read, or who wrote them.
+    pub writer: u32,
+}
+
+/// One access of one rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// Which rank's.
+    pub rank: u32,
+    /// Its number among those of the rank.
+    pub index: u32,
+    /// How many of the rank's accesses were over before it began.
+    pub group: u32,
+    /// Whether it writes.
+    pub writes: bool,
+    /// Which call.
+    pub call: u32,
+    /// What it touched.
+    pub runs: Vec<Run>,
+}
+
+impl Access {
+    /// The number by which its cells are known.
+    pub fn writer(&self) -> u32 {
+        self.rank * ACCESSES_MAX + self.index + 1
+    }
+
+    /// Whether this is what was there at the end.
+    fn is_last(&self) -> bool {
+        self.index == ACCESSES_MAX - 1
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_last() {
+            return formatter.write_str("what was there at the end");
+        }
+        let call = CALLS.get(self.call as usize).map_or("?", |names| names[usize::from(self.writes)]);
+        let Self { rank, index, .. } = self;
+        write!(formatter, "MPI_File_{call} of rank {rank}, its number {index}")
+    }
+}
+
+/// The accesses between one state of the file that was known and another.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Those of all ranks.
+    pub accesses: Vec<Access>,
+    /// What was there at the end.
+    pub last: Option<Access>,
+}
+
+/// What is no history.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("word {word} of the history of rank {rank} makes no sense: {why}")]
+pub struct Malformed {
+    /// Whose.
+    pub rank: usize,
+    /// Where.
+    pub word: usize,
+    /// Why.
+    pub why: &'static str,
+}
+
+/// The rounds of all ranks' histories, by number.
+///
+/// # Errors
+/// [`Malformed`] if one of them is not what the program writes.
+pub fn read(ranks: &[Vec<u8>]) -> Result<BTreeMap<u32, Round>, Malformed> {
+    let mut rounds: BTreeMap<u32, Round> = BTreeMap::new();
+    for (rank, bytes) in ranks.iter().enumerate() {
+        let (words, rest) = bytes.as_chunks::<4>();
+        let words: Vec<u32> = words.iter().map(|word| u32::from_ne_bytes(*word)).collect();
+        let malformed = |word, why| Malformed { rank, word, why };
+        if !rest.is_empty() {
+            return Err(malformed(words.len(), "half a word"));
+        }
+        let mut at = 0;
+        while at < words.len() {
+            let (number, access, used) = one(rank, &words[at..]).map_err(|why| malformed(at, why))?;
+            at += used;
+            let round = rounds.entry(number).or_default();
+            if access.is_last() {
+                round.last = Some(access);
+            } else {
+                round.accesses.push(access);
+            }
+        }
+    }
+    Ok(rounds)
+}
+
+/// The number of its round, an access, and of how many words it is.
+fn one(rank: usize, words: &[u32]) -> Result<(u32, Access, usize), &'static str> {
+    let head: [u32; HEAD_WORDS] =
+        words.get(..HEAD_WORDS).and_then(|head| head.try_into().ok()).ok_or("a head that ends early")?;
+    let [magic, round, of, index, group, kind, call, count] = head;
+    if magic != MAGIC {
+        return Err("no access begins here");
+    }
+    if of as usize != rank || index >= ACCESSES_MAX || kind > 1 {
+        return Err("a head of no access");
+    }
+    let end = (count as usize).checked_mul(3).and_then(|words| words.checked_add(HEAD_WORDS));
+    let told = end.and_then(|end| words.get(HEAD_WORDS..end)).ok_or("runs that end early")?;
+    let runs = told.as_chunks::<3>().0.iter();
+    if runs.clone().any(|&[start, cells, _]| start.max(cells) > CELLS_MAX) {
+        return Err("a cell beyond any file of this kind");
+    }
+    let runs = runs.map(|&[start, cells, writer]| Run { start, cells, writer }).collect();
+    let access = Access { rank: of, index, group, writes: kind == 1, call, runs };
+    Ok((round, access, HEAD_WORDS + told.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    #[test]
+    fn accesses_are_sorted_into_rounds() {
+        let first = [MAGIC, 7, 0, 0, 0, 1, 0, 2, 5, 3, 1, 10, 2, 1];
+        let last = [MAGIC, 7, 0, ACCESSES_MAX - 1, 9, 0, 0, 1, 0, 20, NOBODY];
+        let other = [MAGIC, 8, 1, 2, 1, 0, 3, 0];
+        let rounds = read(&[bytes(&[&first[..], &last].concat()), bytes(&other)]).expect("a history");
+        assert_eq!(rounds.keys().copied().collect::<Vec<_>>(), [7, 8]);
+        assert_eq!(rounds[&7].accesses[0].runs[1], Run { start: 10, cells: 2, writer: 1 });
+        assert_eq!(rounds[&7].last.as_ref().map(|last| last.runs.len()), Some(1));
+        assert_eq!(rounds[&8].accesses[0].to_string(), "MPI_File_read_all of rank 1, its number 2");
+    }
+
+    #[test]
+    fn what_is_no_history_is_said_to_be_none() {
+        for words in [
+            &[1, 2, 3][..],
+            &[0; 8],
+            &[MAGIC, 0, 1, 0, 0, 0, 0, 0],
+            &[MAGIC, 0, 0, 99, 0, 0, 0, 0],
+            &[MAGIC, 0, 0, 0, 0, 0, 0, 2, 1, 1, 1],
+            &[MAGIC, 0, 0, 0, 0, 0, 0, u32::MAX],
+            &[MAGIC, 0, 0, 0, 0, 0, 0, 1, u32::MAX, 1, 1],
+        ] {
+            assert!(read(&[bytes(words)]).is_err(), "{words:?}");
+        }
+        assert!(read(&[vec![1, 2, 3]]).is_err());
+    }
+}
