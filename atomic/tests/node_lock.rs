@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capulet_atomic::{Error, Isolation, NODE_LOCK_WORDS, NodeLock, Request};
 use capulet_comm::{NodeWords, Rank, WordMemory};
@@ -184,4 +184,44 @@ fn a_release_behind_a_process_that_died_at_the_gate_comes_to_an_end() {
     drop(held);
     let error = lock.enter(&bytes(20, 30, true)).expect_err("nobody opens the gate");
     assert!(matches!(error, Error::Died { rank: Rank(1) }), "{error}");
+}
+
+#[test]
+fn who_tries_waits_for_nobody_and_keeps_nobody_waiting() {
+    let locks = team(3, None);
+    let held = locks[0].enter(&bytes(0, 10, true)).expect("free");
+    for _ in 0..3 {
+        assert!(locks[1].try_enter(&bytes(5, 6, true)).expect("no fault").is_none(), "held by another");
+    }
+    assert!(
+        locks[0].try_enter(&bytes(20, 30, true)).expect("no fault").is_none(),
+        "its rank is at another access"
+    );
+    let others = locks[1].try_enter(&bytes(10, 20, true)).expect("no fault").expect("free");
+    drop((held, others));
+    // Rank 1 comes back to none of its tries, and nobody waits for it.
+    drop(locks[2].enter(&bytes(0, 10, true)).expect("free"));
+    let shared = locks[0].try_enter(&bytes(0, 10, false)).expect("no fault").expect("free");
+    drop(locks[1].try_enter(&bytes(0, 10, false)).expect("no fault").expect("shared"));
+    assert!(locks[1].try_enter(&bytes(0, 10, true)).expect("no fault").is_none(), "others read");
+    drop(shared);
+    assert_eq!(locks.iter().map(|lock| lock.counters().acquired()).collect::<Vec<_>>(), [2, 2, 1]);
+    assert!(locks.iter().all(|lock| lock.counters().waited() == 0 && lock.settle()));
+}
+
+#[test]
+fn those_that_wait_come_before_those_that_try() {
+    let locks = team(3, None);
+    let held = locks[0].enter(&bytes(0, 10, true)).expect("free");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| locks[1].enter(&bytes(0, 10, true)).map(drop));
+        // Until it waits, a read of bytes that only it wants is let in.
+        while locks[2].try_enter(&bytes(9, 10, false)).expect("no fault").is_some() {}
+        drop(held);
+        while locks[2].try_enter(&bytes(0, 10, true)).expect("no fault").is_none() {
+            thread::yield_now();
+        }
+        waiting.join().expect("no panic").expect("free");
+    });
+    assert_eq!(locks[1].counters().acquired(), 1);
 }

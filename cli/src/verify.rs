@@ -58,14 +58,29 @@ enum Trouble {
 
 /// Verifies and prints.
 pub(crate) fn run(args: &VerifyArgs) -> ExitCode {
-    match Verification::new(args).and_then(|verification| verification.all()) {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::from(1),
+    let verification = match Verification::new(args) {
+        Ok(verification) => verification,
         Err(trouble) => {
             anstream::eprintln!("{BAD}capulet:{BAD:#} {trouble}");
-            ExitCode::from(if matches!(trouble, Trouble::Refused) { REFUSED } else { 2 })
+            return ExitCode::from(2);
         }
-    }
+    };
+    let modes: Vec<&str> = match &args.modes {
+        chosen if chosen.is_empty() => MODES.to_vec(),
+        chosen => chosen.iter().map(String::as_str).collect(),
+    };
+    let codes = modes.into_iter().map(|mode| match verification.mode(mode) {
+        Ok(0) => 0,
+        Ok(_) => 1,
+        Err(trouble) => {
+            anstream::println!("{BAD}{mode}:{BAD:#} {trouble}");
+            if matches!(trouble, Trouble::Refused) { REFUSED } else { 2 }
+        }
+    });
+    // What is known to be wrong weighs more than what could not be judged.
+    let codes: Vec<u8> = codes.collect();
+    let worst = [1, 2, REFUSED].into_iter().find(|code| codes.contains(code));
+    ExitCode::from(worst.unwrap_or(0))
 }
 
 struct Verification<'a> {
@@ -93,14 +108,6 @@ impl<'a> Verification<'a> {
     }
 
     /// How many rounds have no order.
-    fn all(&self) -> Result<u32, Trouble> {
-        let modes: Vec<&str> = match &self.args.modes {
-            chosen if chosen.is_empty() => MODES.to_vec(),
-            chosen => chosen.iter().map(String::as_str).collect(),
-        };
-        modes.into_iter().map(|mode| self.mode(mode)).sum()
-    }
-
     fn mode(&self, mode: &str) -> Result<u32, Trouble> {
         let VerifyArgs { rounds, first, ranks, seed, .. } = *self.args;
         let progress = ProgressBar::new(rounds.into());

@@ -44,7 +44,7 @@ fn check(name: &str, ranks: usize) {
 
 on_all_ranks! {
     views random_views pointers sizes info errors not_same handlers disjoint large large_count large_transfer
-    memory lifetimes manners isend unsupported threads full_disk
+    memory lifetimes manners isend unsupported threads full_disk atomic
 }
 
 /// The same views when every transfer is cut into small pieces, which the storage may do at any time.
@@ -54,6 +54,22 @@ fn views_in_pieces() {
         let job = job("views", ranks).variable("CAPULET_FAULTS", "rank=*;read@*:pieces=37;write@*:pieces=11");
         job.run().expect_checks(&format!("views in pieces on {ranks} ranks"));
     }
+}
+
+/// Atomic accesses are as if one step also where each is many.
+#[test]
+fn atomic_in_pieces() {
+    for ranks in [1, 2, 4] {
+        let job =
+            job("atomic", ranks).variable("CAPULET_FAULTS", "rank=*;read@*:pieces=37;write@*:pieces=11");
+        job.run().expect_checks(&format!("atomic in pieces on {ranks} ranks"));
+    }
+}
+
+/// What is not built yet for several nodes is refused there.
+#[test]
+fn atomic_mode_between_nodes_is_refused() {
+    job("unsupported", 4).variable("CAPULET_NODES", "2").run().expect_checks("unsupported on 2 nodes");
 }
 
 /// One machine that looks like several nodes, whose leaders exchange what their ranks have for each other. Rank r of P is on

@@ -1,0 +1,171 @@
+/* Atomic mode (MPI 4.1, 14.6.1): set and asked for, on for those accesses that begin then; what was written is seen after a message,
+ * without a sync; bytes between those of an access stay; an access that fails lets the others in; a collective access and those of
+ * another thread. Whether accesses have an order is for `capulet verify`. */
+#include "check.h"
+#include <pthread.h>
+#include <sys/resource.h>
+
+enum { BLOCKS = 64, BLOCK = 48, ROUNDS = 40, PART = 3000 };
+
+static MPI_File file;
+static char bytes[BLOCKS * BLOCK];
+
+static int atomicity(void)
+{
+    int atomic = -1;
+    CHECK_OK(MPI_File_get_atomicity(file, &atomic));
+    return atomic;
+}
+
+/* Blocks of one rank, those of all ranks side by side. */
+static void own_blocks(MPI_Datatype *type)
+{
+    MPI_Datatype vector;
+    MPI_Type_vector(BLOCKS, BLOCK, world_size * BLOCK, MPI_BYTE, &vector);
+    MPI_Type_create_resized(vector, 0, (MPI_Aint)BLOCKS * BLOCK * world_size, type);
+    MPI_Type_commit(type);
+    MPI_Type_free(&vector);
+}
+
+/* Each rank writes, and tells the next one, which reads it then. */
+static void is_seen_after_a_message(void)
+{
+    section("a message tells that it is there");
+    int next = (world_rank + 1) % world_size, last = (world_rank + world_size - 1) % world_size;
+    for (int round = 0; round < ROUNDS; round++) {
+        int told = -1, value = round * world_size + world_rank, found = -1;
+        CHECK_OK(MPI_File_write_at(file, 4 * world_rank, &value, 4, MPI_BYTE, MPI_STATUS_IGNORE));
+        MPI_Request requests[2];
+        MPI_Irecv(&told, 1, MPI_INT, last, round, MPI_COMM_WORLD, &requests[0]);
+        MPI_Isend(&value, 1, MPI_INT, next, round, MPI_COMM_WORLD, &requests[1]);
+        wait_yielding(&requests[0]);
+        CHECK_OK(MPI_File_read_at(file, 4 * last, &found, 4, MPI_BYTE, MPI_STATUS_IGNORE));
+        CHECK_EQ(found, told, "what was read after the message");
+        wait_yielding(&requests[1]);
+        barrier();
+    }
+}
+
+/* All ranks write their own blocks again and again, at the same time; nobody brings back what lay in between. */
+static void bytes_between_stay(void)
+{
+    section("bytes between");
+    MPI_Datatype type;
+    own_blocks(&type);
+    CHECK_OK(MPI_File_set_view(file, (MPI_Offset)world_rank * BLOCK, MPI_BYTE, type, "native", MPI_INFO_NULL));
+    int wrong = 0;
+    for (int round = 1; round <= ROUNDS; round++) {
+        memset(bytes, round, BLOCKS * BLOCK);
+        CHECK_OK(MPI_File_write_at(file, 0, bytes, BLOCKS * BLOCK, MPI_BYTE, MPI_STATUS_IGNORE));
+        memset(bytes, 0, BLOCKS * BLOCK);
+        CHECK_OK(MPI_File_read_at(file, 0, bytes, BLOCKS * BLOCK, MPI_BYTE, MPI_STATUS_IGNORE));
+        for (int i = 0; i < BLOCKS * BLOCK; i++) wrong += bytes[i] != round;
+    }
+    CHECK_EQ(wrong, 0, "bytes that are not those that this rank wrote last");
+    CHECK_OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+    MPI_Type_free(&type);
+}
+
+/* A write that fails while it is isolated. */
+static void a_failure_lets_the_others_in(void)
+{
+    section("an access that fails");
+    const MPI_Offset far = 1 << 20;
+    barrier();
+    if (world_rank == 0) {
+        struct rlimit before, small;
+        signal(SIGXFSZ, SIG_IGN);
+        CHECK_EQ(getrlimit(RLIMIT_FSIZE, &before), 0, "getrlimit");
+        small = before;
+        small.rlim_cur = (rlim_t)far;
+        CHECK_EQ(setrlimit(RLIMIT_FSIZE, &small), 0, "setrlimit");
+        CHECK(MPI_File_write_at(file, far + 10, bytes, 100, MPI_BYTE, MPI_STATUS_IGNORE) != MPI_SUCCESS, "there is no room for it");
+        setrlimit(RLIMIT_FSIZE, &before);
+    }
+    barrier();
+    CHECK_OK(MPI_File_write_at(file, far, bytes, 200, MPI_BYTE, MPI_STATUS_IGNORE));
+    CHECK_OK(MPI_File_write_at_all(file, far, bytes, 200, MPI_BYTE, MPI_STATUS_IGNORE));
+}
+
+static volatile int reads_go_on;
+static int torn, seen;
+
+/* Reads the parts of all ranks again and again. Each is one access, of which all is there or nothing. */
+static void *read_on(void *context)
+{
+    char *all = context;
+    while (reads_go_on || seen == 0) {
+        torn += MPI_File_read_at(file, 0, all, world_size * PART, MPI_BYTE, MPI_STATUS_IGNORE) != MPI_SUCCESS;
+        for (int rank = 0; rank < world_size; rank++) torn += memcmp(all + rank * PART, all + rank * PART + 1, PART - 1) != 0;
+        seen++;
+    }
+    return NULL;
+}
+
+static void another_thread_reads_meanwhile(const char *gathers)
+{
+    section("another thread while collective writes, gathering: %s", gathers);
+    MPI_Info info;
+    pthread_t thread;
+    char *all = malloc((size_t)world_size * PART);
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "romio_cb_write", gathers);
+    CHECK_OK(MPI_File_set_info(file, info));
+    MPI_Info_free(&info);
+    memset(bytes, 1, PART);
+    CHECK_OK(MPI_File_write_at_all(file, world_rank * PART, bytes, PART, MPI_BYTE, MPI_STATUS_IGNORE));
+    barrier();
+    reads_go_on = 1;
+    seen = torn = 0;
+    int has_thread = world_rank == world_size - 1 && pthread_create(&thread, NULL, read_on, all) == 0;
+    for (int round = 2; round <= ROUNDS; round++) {
+        MPI_Request request;
+        memset(bytes, round, PART);
+        if (round % 4) CHECK_OK(MPI_File_write_at_all(file, world_rank * PART, bytes, PART, MPI_BYTE, MPI_STATUS_IGNORE));
+        else {
+            CHECK_OK(MPI_File_iwrite_at_all(file, world_rank * PART, bytes, PART, MPI_BYTE, &request));
+            wait_yielding(&request);
+        }
+    }
+    reads_go_on = 0;
+    if (has_thread) {
+        pthread_join(thread, NULL);
+        CHECK(seen > 0, "the thread has read");
+        CHECK_EQ(torn, 0, "parts of which some is there and some is not");
+    }
+    free(all);
+    barrier();
+}
+
+int main(int argc, char **argv)
+{
+    int provided, differs;
+    if (MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) return 9;
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    if (argc > 1) work_dir = argv[1];
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("atomic"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    section("set and asked for");
+    CHECK_EQ(atomicity(), 0, "atomicity at first");
+    differs = world_rank == 0;
+    if (world_size > 1) CHECK_CLASS(MPI_File_set_atomicity(file, differs), MPI_ERR_NOT_SAME);
+    CHECK_EQ(atomicity(), 0, "atomicity after flags that differ");
+    for (int atomic = 1; atomic >= -1; atomic--) {
+        CHECK_OK(MPI_File_set_atomicity(file, atomic));
+        CHECK_EQ(atomicity(), atomic != 0, "atomicity that was set");
+    }
+    is_seen_after_a_message();
+    bytes_between_stay();
+    a_failure_lets_the_others_in();
+    CHECK_OK(MPI_File_set_size(file, 10));
+    CHECK_OK(MPI_File_preallocate(file, 4096));
+    CHECK_OK(MPI_File_read_at(file, 0, bytes, 0, MPI_BYTE, MPI_STATUS_IGNORE));
+    if (provided == MPI_THREAD_MULTIPLE) {
+        another_thread_reads_meanwhile("enable");
+        another_thread_reads_meanwhile("disable");
+    }
+    CHECK_OK(MPI_File_set_atomicity(file, 0));
+    CHECK_EQ(atomicity(), 0, "atomicity at last");
+    CHECK_OK(MPI_File_close(&file));
+    return finish();
+}

@@ -1,0 +1,74 @@
+//! `capulet verify atomic`: nothing is found in Capulet, what is wrong with others is, and a layer that takes no locks is caught.
+
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use capulet_tests::Mpi;
+
+const LIMIT: Duration = Duration::from_secs(400);
+
+/// One at a time: two would share the cores, and MPICH spins on them.
+static RUNNING: Mutex<()> = Mutex::new(());
+
+fn verify(words: &[&str]) -> Output {
+    let _one_at_a_time = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    // On a disk: what lies in memory is stored without calls that could be cut into parts.
+    let folder = tempfile::tempdir_in("/var/tmp").expect("a temporary folder");
+    let mpi = Mpi::chosen();
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", &LIMIT.as_secs().to_string()]).arg(mpi.command());
+    command.args(["verify", "atomic"]).arg(folder.path()).args(["--mpi", mpi.name()]).args(words);
+    let output = command.stdin(Stdio::null()).output().expect("timeout is there");
+    assert_eq!(folder.path().read_dir().expect("the folder").count(), 0, "nothing is left behind");
+    output
+}
+
+#[track_caller]
+fn ends_with(words: &[&str], code: i32) -> String {
+    let output = verify(words);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{words:?}\n{text}\n{complaints}");
+    text
+}
+
+/// Every mode, as many rounds as these ranks can have in a test.
+fn holds(ranks: &str, rounds: &str) {
+    let text = ends_with(&["--ranks", ranks, "--rounds", rounds], 0);
+    assert_eq!(text.matches(" 0 without an order").count(), 8, "{text}");
+}
+
+#[test]
+fn capulet_has_an_order_for_all_accesses() {
+    let rounds = |ranks: u32| if Mpi::chosen().name() == "mpich" && ranks > 2 { "20" } else { "300" };
+    holds("2", rounds(2));
+    holds("4", rounds(4));
+    holds("7", if Mpi::chosen().name() == "mpich" { "20" } else { "60" });
+}
+
+#[test]
+fn without_locks_there_is_none() {
+    for mode in ["independent", "mixed", "block", "pointers"] {
+        let text = ends_with(&["--nonatomic", "--mode", mode, "--rounds", "30"], 1);
+        assert!(text.contains("again with: --mode") && text.contains("of rank"), "{text}");
+    }
+}
+
+/// A read of one block of a derived view, which ROMIO does without its lock; and what OMPIO does without any.
+#[test]
+fn faults_of_others_are_found() {
+    ends_with(&["--layer", "romio", "--mode", "block", "--rounds", "60"], 1);
+    if Mpi::chosen().name() == "openmpi" {
+        ends_with(&["--layer", "ompio", "--mode", "independent", "--rounds", "60"], 1);
+    }
+}
+
+#[test]
+fn a_round_can_be_repeated() {
+    let text = ends_with(
+        &["--mode", "mixed", "--first", "1234", "--rounds", "1", "--seed", "99", "--delay-us", "0"],
+        0,
+    );
+    assert!(text.contains("mixed: 1 rounds of 4 ranks"), "{text}");
+}
