@@ -367,7 +367,10 @@ fn writers_in_memory_store_where_pages_are_there_and_call_where_they_are_not() {
     // A hole among them.
     alone.set_len(BYTES as u64 / 2).unwrap();
     alone.set_len(2 * BYTES as u64).unwrap();
+    let before = several.system_calls().other;
     assert_eq!(writes(&*several, whole(0)), 1);
+    let looked = several.system_calls().other - before;
+    assert_eq!(looked, if several_cores { 1 + 2 + 3 } else { 0 }, "it is looked for, and nothing is stored");
     assert_eq!(writes(&*several, whole(0)), 1);
     // Pieces of a part of each page, and what is between them.
     let marks = vec![0xa5; 1000];
