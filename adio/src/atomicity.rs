@@ -49,7 +49,7 @@ impl File {
         if node.node_count() > 1 {
             return Err(Error::Unsupported { what: "atomic mode among several nodes" });
         }
-        let Some(words) = self.channel.node_words(NODE_LOCK_WORDS)? else {
+        let Some(words) = self.channel.node_words(0, NODE_LOCK_WORDS)? else {
             return Err(Error::Unsupported { what: "atomic mode without shared memory" });
         };
         let timeout_ms = self.state().hints.lock_timeout_ms;

@@ -13,6 +13,7 @@ use crate::collective::Queue;
 use crate::gathering::Gathering;
 use crate::hints::{Hints, InForce};
 use crate::mode::AccessMode;
+use crate::shared::{SharedPointer, Turn};
 use crate::stats::Calls;
 use crate::view::FileView;
 
@@ -24,6 +25,8 @@ use crate::view::FileView;
 pub struct File {
     /// What keeps accesses apart, from the first time that they are atomic on. Ends before the channel does, which it is on.
     pub(crate) lock: OnceLock<Arc<NodeLock>>,
+    /// Where all ranks are on one node. Ends before the channel does, too.
+    pub(crate) shared: Option<SharedPointer>,
     pub(crate) group: Arc<Group>,
     pub(crate) channel: Arc<Channel>,
     /// What is under way on this file's window.
@@ -54,6 +57,8 @@ pub(crate) struct State {
     pub(crate) hints: Hints,
     /// What follows from them.
     pub(crate) gathering: Gathering,
+    /// Where the shared file pointer is kept.
+    pub(crate) shared_turn: Turn,
     /// Whether accesses that begin now are atomic.
     pub(crate) atomic: bool,
 }

@@ -36,6 +36,7 @@ mod mode;
 mod on_demand;
 mod open;
 mod pointer;
+mod shared;
 mod stats;
 mod transfer;
 mod typed;

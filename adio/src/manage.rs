@@ -103,6 +103,7 @@ impl File {
             Err(_) => (false, 0),
         };
         let hints = self.changed_hints(pairs);
+        self.prepare_shared_start();
         let ballot = Ballot::new()
             .same("data representation", u64::from(representation))
             .same("extent of the etype", extent as u64)
@@ -111,6 +112,7 @@ impl File {
         let mut state = self.state();
         state.view = Arc::new(view);
         state.pointer_bytes = 0;
+        state.shared_turn = state.shared_turn.next();
         self.put_hints(&mut state, hints);
         Ok(())
     }

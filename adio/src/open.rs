@@ -22,6 +22,7 @@ use crate::hints::{Hints, parse_hint_file};
 use crate::leaders::from_leaders;
 use crate::mode::AccessMode;
 use crate::on_demand::{Known, OnDemand, Opener};
+use crate::shared::{SharedPointer, Turn};
 use crate::stats::Calls;
 use crate::view::FileView;
 
@@ -106,8 +107,11 @@ impl File {
         let deletes = prepared.mode.contains(AccessMode::DELETE_ON_CLOSE);
         let gathering = Gathering::new(group.node(), &node_names, &hints);
         let several = group.node().node_count() > 1;
+        // Accesses at it are begun by each rank alone, which cannot make it.
+        let shared = (!several).then(|| SharedPointer::on(&channel)).flatten();
         let file = Self {
             lock: OnceLock::new(),
+            shared,
             queue,
             turns: several.then(|| channel.turns()).flatten(),
             operations: AtomicU64::new(0),
@@ -124,6 +128,7 @@ impl File {
                 pointer_bytes,
                 hints,
                 gathering,
+                shared_turn: Turn::first(pointer_bytes),
                 atomic: false,
             }),
             counters: Arc::default(),

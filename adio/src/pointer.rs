@@ -5,6 +5,7 @@ use capulet_comm::ErrorClass;
 use crate::error::{Error, Result};
 use crate::file::File;
 use crate::mode::AccessMode;
+use crate::view::FileView;
 
 /// What an offset given to [`File::seek`] counts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +16,34 @@ pub enum Whence {
     Current,
     /// The end of the file (`MPI_SEEK_END`).
     End,
+}
+
+impl FileView {
+    /// Where in the view's stream, in bytes, `offset` etypes from `whence` are, for a pointer that is at `pointer_bytes` of it in a file
+    /// of `end_bytes` bytes.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ARG` if that is negative or beyond the largest offset.
+    pub(crate) fn seek_bytes(
+        &self,
+        offset: i64,
+        whence: Whence,
+        pointer_bytes: u64,
+        end_bytes: u64,
+    ) -> Result<u64> {
+        let origin = match whence {
+            Whence::Set => 0,
+            Whence::Current => pointer_bytes / self.etype_bytes(),
+            Whence::End => self.end_offset(end_bytes),
+        };
+        let target = i64::try_from(origin).ok().and_then(|origin| origin.checked_add(offset));
+        let target =
+            target.ok_or_else(|| Error::argument(ErrorClass::Arg, "seek beyond the largest offset"))?;
+        if target < 0 {
+            return Err(Error::argument(ErrorClass::Arg, "seek to before the start of the view"));
+        }
+        self.position_bytes(target)
+    }
 }
 
 impl File {
@@ -28,18 +57,7 @@ impl File {
         let end_bytes = if whence == Whence::End { self.storage.len()? } else { 0 };
         let mut state = self.state();
         let view = state.view.clone();
-        let origin = match whence {
-            Whence::Set => 0,
-            Whence::Current => state.pointer_bytes / view.etype_bytes(),
-            Whence::End => view.end_offset(end_bytes),
-        };
-        let target = i64::try_from(origin).ok().and_then(|origin| origin.checked_add(offset));
-        let target =
-            target.ok_or_else(|| Error::argument(ErrorClass::Arg, "seek beyond the largest offset"))?;
-        if target < 0 {
-            return Err(Error::argument(ErrorClass::Arg, "seek to before the start of the view"));
-        }
-        state.pointer_bytes = view.position_bytes(target)?;
+        state.pointer_bytes = view.seek_bytes(offset, whence, state.pointer_bytes, end_bytes)?;
         Ok(())
     }
 

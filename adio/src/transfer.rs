@@ -17,6 +17,9 @@ pub enum Position {
     Explicit(i64),
     /// At the individual file pointer, which moves on (`MPI_File_read` and its kin).
     Individual,
+    /// At the shared file pointer, which moves on: one access after the other in any order (`MPI_File_read_shared` and its kin), or
+    /// collective in the order of the ranks (`MPI_File_read_ordered` and its kin).
+    Shared,
 }
 
 /// Whether the ranks act together.
@@ -63,6 +66,27 @@ impl Outcome {
     }
 }
 
+/// An access that passed the checks of all but its place.
+pub(crate) struct Checked {
+    view: Arc<FileView>,
+    memory: Memory,
+    bytes: u64,
+}
+
+impl Checked {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The access from byte `start_bytes` of the view's stream on.
+    pub(crate) fn at(self, start_bytes: u64) -> Result<Prepared> {
+        let Self { view, memory, bytes } = self;
+        let access = Access::new(view.displacement_bytes(), view.tiled(), start_bytes, memory, bytes);
+        let access = access.map_err(|error| Error::argument(ErrorClass::Arg, error.to_string()))?;
+        Ok(Prepared { access, view, end_bytes: start_bytes + bytes })
+    }
+}
+
 /// An access that passed its checks.
 pub(crate) struct Prepared {
     pub(crate) access: Access,
@@ -93,9 +117,12 @@ impl File {
         let _entered = span.enter();
         self.calls.count(direction);
         let is_alone = coordination == Coordination::Independent;
-        // SAFETY: passed on to the caller.
-        let prepared =
-            memory.and_then(|memory| unsafe { self.prepare(direction, position, is_alone, &memory) });
+        let prepared = match position {
+            // SAFETY: passed on to the caller.
+            Position::Shared if !is_alone => unsafe { self.prepare_ordered(direction, memory) },
+            // SAFETY: passed on to the caller.
+            _ => memory.and_then(|memory| unsafe { self.prepare(direction, position, is_alone, &memory) }),
+        };
         let outcome = match coordination {
             Coordination::Independent => self.alone(direction, prepared),
             Coordination::Collective => self.together(direction, position, prepared),
@@ -118,13 +145,37 @@ impl File {
         moves_on: bool,
         memory: &UserMemory,
     ) -> Result<Prepared> {
-        self.check_direction(direction)?;
+        if position != Position::Shared {
+            self.refuse_sequential("access other than by the shared pointer in sequential mode")?;
+        }
         let mut state = self.state();
-        let view = state.view.clone();
+        // SAFETY: passed on to the caller.
+        let checked = unsafe { self.check(direction, state.view.clone(), memory) }?;
         let start_bytes = match position {
-            Position::Explicit(offset) => view.position_bytes(offset)?,
+            Position::Explicit(offset) => checked.view.position_bytes(offset)?,
             Position::Individual => state.pointer_bytes,
+            Position::Shared => self.take_shared(state.shared_turn, checked.bytes)?,
         };
+        let prepared = checked.at(start_bytes)?;
+        if position == Position::Individual && moves_on {
+            // taken before anything moves, and under the lock: two threads that write at the pointer write one after the
+            // other in the file. It moves by what is asked for, also where less is there to be read (MPI 4.1, 14.4.1).
+            state.pointer_bytes = prepared.end_bytes;
+        }
+        Ok(prepared)
+    }
+
+    /// Checks what of an access does not depend on where it begins.
+    ///
+    /// # Safety
+    /// As [`File::access`].
+    pub(crate) unsafe fn check(
+        &self,
+        direction: Direction,
+        view: Arc<FileView>,
+        memory: &UserMemory,
+    ) -> Result<Checked> {
+        self.check_direction(direction)?;
         let refuse = |what: &str| Error::argument(ErrorClass::Arg, what);
         let bytes =
             memory.count.checked_mul(memory.datatype.size()).filter(|bytes| i64::try_from(*bytes).is_ok());
@@ -140,19 +191,10 @@ impl File {
         let tiled = tiled.map_err(|error| Error::argument(ErrorClass::Count, error.to_string()))?;
         // SAFETY: passed on to the caller.
         let memory = unsafe { Memory::new(memory.base, tiled) };
-        let access = Access::new(view.displacement_bytes(), view.tiled(), start_bytes, memory, bytes);
-        let access = access.map_err(|error| refuse(&error.to_string()))?;
-        let end_bytes = start_bytes + bytes;
-        if position == Position::Individual && moves_on {
-            // taken before anything moves, and under the lock: two threads that write at the pointer write one after the
-            // other in the file. It moves by what is asked for, also where less is there to be read (MPI 4.1, 14.4.1).
-            state.pointer_bytes = end_bytes;
-        }
-        Ok(Prepared { access, view, end_bytes })
+        Ok(Checked { view, memory, bytes })
     }
 
     fn check_direction(&self, direction: Direction) -> Result<()> {
-        self.refuse_sequential("access other than by the shared pointer in sequential mode")?;
         match direction {
             Direction::Write => self.check_writable("write"),
             Direction::Read if !self.mode.reads() => {

@@ -52,6 +52,10 @@ accessors! {
     read() Read Independent Position::Individual;
     /// Reads at the individual file pointer. Collective (`MPI_File_read_all`).
     read_all() Read Collective Position::Individual;
+    /// Reads at the shared file pointer. Local; blocks for the storage (`MPI_File_read_shared`).
+    read_shared() Read Independent Position::Shared;
+    /// Reads at the shared file pointer in the order of the ranks. Collective (`MPI_File_read_ordered`).
+    read_ordered() Read Collective Position::Shared;
     /// Writes at `offset` etypes. Local; blocks for the storage (`MPI_File_write_at`).
     write_at(offset) Write Independent Position::Explicit(offset);
     /// Writes at `offset` etypes. Collective (`MPI_File_write_at_all`).
@@ -60,6 +64,10 @@ accessors! {
     write() Write Independent Position::Individual;
     /// Writes at the individual file pointer. Collective (`MPI_File_write_all`).
     write_all() Write Collective Position::Individual;
+    /// Writes at the shared file pointer. Local; blocks for the storage (`MPI_File_write_shared`).
+    write_shared() Write Independent Position::Shared;
+    /// Writes at the shared file pointer in the order of the ranks. Collective (`MPI_File_write_ordered`).
+    write_ordered() Write Collective Position::Shared;
 }
 
 fn memory_of<B: Buffer + ?Sized>(buffer: &B) -> Result<UserMemory> {

@@ -1,4 +1,4 @@
-//! Blocking data access by explicit offsets and by individual file pointers (MPI 14.4.2, 14.4.3).
+//! Blocking data access by explicit offsets, individual and shared file pointers (MPI 14.4.2 to 14.4.4).
 
 use std::ffi::{c_int, c_void};
 
@@ -67,16 +67,16 @@ macro_rules! at {
     };
 }
 
-/// A function by the individual file pointer, for one type of count.
-macro_rules! individual {
-    ($name:ident, $count:ty, $direction:ident, $coordination:ident) => {
+/// A function by a file pointer, for one type of count.
+macro_rules! pointer {
+    ($name:ident, $count:ty, $direction:ident, $coordination:ident, $position:ident) => {
         export! {
-            #[doc = concat!("`MPI_", stringify!($name), "` (MPI 14.4.3). ", stringify!($coordination), "; blocks.")]
+            #[doc = concat!("`MPI_", stringify!($name), "` (MPI 14.4). ", stringify!($coordination), "; blocks.")]
             fn $name(
                 file: MPI_File, base: *mut c_void, count: $count, datatype: MPI_Datatype, status: *mut MPI_Status
             ) -> c_int {
                 let memory = CMemory { base, count: Count::from(count), datatype };
-                let what = (Direction::$direction, Position::Individual, Coordination::$coordination);
+                let what = (Direction::$direction, Position::$position, Coordination::$coordination);
                 // SAFETY: the caller's buffer and status.
                 unsafe { access(concat!("MPI_", stringify!($name)), file, what, memory, status) }
             }
@@ -93,11 +93,19 @@ at! { File_write_at_c, Count, Write, Independent }
 at! { File_write_at_all, c_int, Write, Collective }
 at! { File_write_at_all_c, Count, Write, Collective }
 
-individual! { File_read, c_int, Read, Independent }
-individual! { File_read_c, Count, Read, Independent }
-individual! { File_read_all, c_int, Read, Collective }
-individual! { File_read_all_c, Count, Read, Collective }
-individual! { File_write, c_int, Write, Independent }
-individual! { File_write_c, Count, Write, Independent }
-individual! { File_write_all, c_int, Write, Collective }
-individual! { File_write_all_c, Count, Write, Collective }
+pointer! { File_read, c_int, Read, Independent, Individual }
+pointer! { File_read_c, Count, Read, Independent, Individual }
+pointer! { File_read_all, c_int, Read, Collective, Individual }
+pointer! { File_read_all_c, Count, Read, Collective, Individual }
+pointer! { File_write, c_int, Write, Independent, Individual }
+pointer! { File_write_c, Count, Write, Independent, Individual }
+pointer! { File_write_all, c_int, Write, Collective, Individual }
+pointer! { File_write_all_c, Count, Write, Collective, Individual }
+pointer! { File_read_shared, c_int, Read, Independent, Shared }
+pointer! { File_read_shared_c, Count, Read, Independent, Shared }
+pointer! { File_read_ordered, c_int, Read, Collective, Shared }
+pointer! { File_read_ordered_c, Count, Read, Collective, Shared }
+pointer! { File_write_shared, c_int, Write, Independent, Shared }
+pointer! { File_write_shared_c, Count, Write, Independent, Shared }
+pointer! { File_write_ordered, c_int, Write, Collective, Shared }
+pointer! { File_write_ordered_c, Count, Write, Collective, Shared }

@@ -1,4 +1,4 @@
-//! Nonblocking data access (MPI 14.4.2, 14.4.3). The requests are generalized ones (MPI 13.2), which every MPI has and which
+//! Nonblocking data access (MPI 14.4.2 to 14.4.4). The requests are generalized ones (MPI 13.2), which every MPI has and which
 //! its own `MPI_Wait`, `MPI_Test` and `MPI_Request_free` take.
 //!
 //! An independent access is done inside the call, which is legal, for it needs no other rank, and the request that comes back is
@@ -119,16 +119,16 @@ macro_rules! at {
     };
 }
 
-/// A function by the individual file pointer, for one type of count.
-macro_rules! individual {
-    ($name:ident, $count:ty, $direction:ident, $start:ident, $about:literal) => {
+/// A function by a file pointer, for one type of count.
+macro_rules! pointer {
+    ($name:ident, $count:ty, $direction:ident, $start:ident, $position:ident, $about:literal) => {
         export! {
-            #[doc = concat!("`MPI_", stringify!($name), "` (MPI 14.4.3). ", $about)]
+            #[doc = concat!("`MPI_", stringify!($name), "` (MPI 14.4). ", $about)]
             fn $name(
                 file: MPI_File, base: *mut c_void, count: $count, datatype: MPI_Datatype, request: *mut MPI_Request
             ) -> c_int {
                 let memory = CMemory { base, count: Count::from(count), datatype };
-                let (call, position) = (concat!("MPI_", stringify!($name)), Position::Individual);
+                let (call, position) = (concat!("MPI_", stringify!($name)), Position::$position);
                 // SAFETY: the caller's buffer and request.
                 unsafe { $start(call, file, Direction::$direction, position, memory, request) }
             }
@@ -141,17 +141,22 @@ at! { File_iread_at_c, Count, Read, start, "Independent; the access is done on r
 at! { File_iwrite_at, c_int, Write, start, "Independent; the access is done on return." }
 at! { File_iwrite_at_c, Count, Write, start, "Independent; the access is done on return." }
 
-individual! { File_iread, c_int, Read, start, "Independent; the access is done on return." }
-individual! { File_iread_c, Count, Read, start, "Independent; the access is done on return." }
-individual! { File_iwrite, c_int, Write, start, "Independent; the access is done on return." }
-individual! { File_iwrite_c, Count, Write, start, "Independent; the access is done on return." }
+pointer! { File_iread, c_int, Read, start, Individual, "Independent; the access is done on return." }
+pointer! { File_iread_c, Count, Read, start, Individual, "Independent; the access is done on return." }
+pointer! { File_iwrite, c_int, Write, start, Individual, "Independent; the access is done on return." }
+pointer! { File_iwrite_c, Count, Write, start, Individual, "Independent; the access is done on return." }
+
+pointer! { File_iread_shared, c_int, Read, start, Shared, "Independent; the access is done on return." }
+pointer! { File_iread_shared_c, Count, Read, start, Shared, "Independent; the access is done on return." }
+pointer! { File_iwrite_shared, c_int, Write, start, Shared, "Independent; the access is done on return." }
+pointer! { File_iwrite_shared_c, Count, Write, start, Shared, "Independent; the access is done on return." }
 
 at! { File_iread_at_all, c_int, Read, start_together, "Collective; does not block." }
 at! { File_iread_at_all_c, Count, Read, start_together, "Collective; does not block." }
 at! { File_iwrite_at_all, c_int, Write, start_together, "Collective; does not block." }
 at! { File_iwrite_at_all_c, Count, Write, start_together, "Collective; does not block." }
 
-individual! { File_iread_all, c_int, Read, start_together, "Collective; does not block." }
-individual! { File_iread_all_c, Count, Read, start_together, "Collective; does not block." }
-individual! { File_iwrite_all, c_int, Write, start_together, "Collective; does not block." }
-individual! { File_iwrite_all_c, Count, Write, start_together, "Collective; does not block." }
+pointer! { File_iread_all, c_int, Read, start_together, Individual, "Collective; does not block." }
+pointer! { File_iread_all_c, Count, Read, start_together, Individual, "Collective; does not block." }
+pointer! { File_iwrite_all, c_int, Write, start_together, Individual, "Collective; does not block." }
+pointer! { File_iwrite_all_c, Count, Write, start_together, Individual, "Collective; does not block." }

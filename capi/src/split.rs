@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Write,
     ReadAt,
     WriteAt,
+    ReadOrdered,
+    WriteOrdered,
 }
 
 /// An access that was begun.
@@ -27,8 +29,8 @@ pub(crate) type Begun = (Kind, Request);
 impl Kind {
     fn direction(self) -> Direction {
         match self {
-            Kind::Read | Kind::ReadAt => Direction::Read,
-            Kind::Write | Kind::WriteAt => Direction::Write,
+            Kind::Read | Kind::ReadAt | Kind::ReadOrdered => Direction::Read,
+            Kind::Write | Kind::WriteAt | Kind::WriteOrdered => Direction::Write,
         }
     }
 }
@@ -75,7 +77,7 @@ unsafe fn end(call: &'static str, file: MPI_File, kind: Kind, out: *mut MPI_Stat
     })
 }
 
-/// The first halves of an access, for one type of count, with an explicit offset or by the individual pointer.
+/// The first halves of an access, for one type of count, with an explicit offset or by a file pointer.
 macro_rules! begins {
     ($name:ident, $count:ty, $kind:ident, at) => {
         export! {
@@ -90,14 +92,14 @@ macro_rules! begins {
             }
         }
     };
-    ($name:ident, $count:ty, $kind:ident, individual) => {
+    ($name:ident, $count:ty, $kind:ident, $position:ident) => {
         export! {
-            #[doc = concat!("`MPI_", stringify!($name), "` (MPI 14.4.5). Collective; does not block.")]
+            #[doc = concat!("`MPI_", stringify!($name), "` (MPI 14.4.5). Collective; blocks at the shared pointer only.")]
             fn $name(file: MPI_File, base: *mut c_void, count: $count, datatype: MPI_Datatype) -> c_int {
                 let memory = CMemory { base, count: Count::from(count), datatype };
                 let call = concat!("MPI_", stringify!($name));
                 // SAFETY: the caller's buffer.
-                unsafe { begin(call, file, Kind::$kind, Position::Individual, memory) }
+                unsafe { begin(call, file, Kind::$kind, Position::$position, memory) }
             }
         }
     };
@@ -116,16 +118,22 @@ macro_rules! ends {
     };
 }
 
-begins! { File_read_all_begin, c_int, Read, individual }
-begins! { File_read_all_begin_c, Count, Read, individual }
-begins! { File_write_all_begin, c_int, Write, individual }
-begins! { File_write_all_begin_c, Count, Write, individual }
+begins! { File_read_all_begin, c_int, Read, Individual }
+begins! { File_read_all_begin_c, Count, Read, Individual }
+begins! { File_write_all_begin, c_int, Write, Individual }
+begins! { File_write_all_begin_c, Count, Write, Individual }
 begins! { File_read_at_all_begin, c_int, ReadAt, at }
 begins! { File_read_at_all_begin_c, Count, ReadAt, at }
 begins! { File_write_at_all_begin, c_int, WriteAt, at }
 begins! { File_write_at_all_begin_c, Count, WriteAt, at }
+begins! { File_read_ordered_begin, c_int, ReadOrdered, Shared }
+begins! { File_read_ordered_begin_c, Count, ReadOrdered, Shared }
+begins! { File_write_ordered_begin, c_int, WriteOrdered, Shared }
+begins! { File_write_ordered_begin_c, Count, WriteOrdered, Shared }
 
 ends! { File_read_all_end, Read }
 ends! { File_write_all_end, Write }
 ends! { File_read_at_all_end, ReadAt }
 ends! { File_write_at_all_end, WriteAt }
+ends! { File_read_ordered_end, ReadOrdered }
+ends! { File_write_ordered_end, WriteOrdered }

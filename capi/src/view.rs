@@ -112,6 +112,23 @@ export! {
 }
 
 export! {
+    /// `MPI_File_seek_shared` (MPI 14.4.4). Collective; all ranks pass the same.
+    fn File_seek_shared(file: MPI_File, offset: Offset, origin: c_int) -> c_int {
+        on_file_together("MPI_File_seek_shared", file, |entry| entry.file.seek_shared(offset, whence(origin)))
+    }
+}
+
+export! {
+    /// `MPI_File_get_position_shared` (MPI 14.4.4). Local; in etypes of the view.
+    fn File_get_position_shared(file: MPI_File, offset: *mut Offset) -> c_int {
+        on_file("MPI_File_get_position_shared", file, |entry| {
+            // SAFETY: the caller's pointer to one offset, or null.
+            unsafe { store(offset, entry.file.position_shared()?) }
+        })
+    }
+}
+
+export! {
     /// `MPI_File_get_byte_offset` (MPI 14.4.3). Local; from etypes of the view to bytes of the file.
     fn File_get_byte_offset(file: MPI_File, offset: Offset, displacement: *mut Offset) -> c_int {
         on_file("MPI_File_get_byte_offset", file, |entry| {

@@ -18,8 +18,18 @@ use crate::bench::candidates;
 use crate::contender::{Layer, MPIS, Mpi};
 
 /// Ways of making accesses, as the program knows them.
-pub(crate) const MODES: [&str; 8] =
-    ["independent", "mixed", "block", "pointers", "collective", "once", "nonblocking", "toggled"];
+pub(crate) const MODES: [&str; 10] = [
+    "independent",
+    "mixed",
+    "block",
+    "pointers",
+    "collective",
+    "once",
+    "nonblocking",
+    "toggled",
+    "shared",
+    "ordered",
+];
 const PROGRAM: &str = "capulet-verify-io";
 const DELAY: &str = "libcapulet_delay.so";
 /// Rounds of one launch: their histories are kept until they are judged.

@@ -136,16 +136,30 @@ impl Channel {
         self.group.existing_window(self.slot())
     }
 
-    /// `count` words of each rank of this node, for locks of what this channel is for. Zero when the channel's number is used for the
-    /// first time, and then what was left there. Collective over the node as [`Channel::node_window`], and `None` as there.
+    /// Words that each rank of a node has for a channel.
+    pub const WORDS: usize = 32;
+
+    /// `count` of these words, from `first` on, for what the ranks of this node share besides data. Zero when the channel's number is
+    /// used for the first time, and then what was left there. Collective over the node as [`Channel::node_window`], and
+    /// `None` as there. Windows of words are shared by as many channels, and stay.
+    ///
+    /// # Panics
+    /// If there are no such words.
     ///
     /// # Errors
     /// As [`Group::node_window`].
-    pub fn node_words(&self, count: usize) -> Result<Option<NodeWords>> {
-        let window = self.group.node_window(self.words_slot(), NodeWindow::bytes_for_words(count))?;
+    pub fn node_words(&self, first: usize, count: usize) -> Result<Option<NodeWords>> {
+        /// As many channels share a window: 80 KiB of each rank.
+        const CHANNELS: usize = 32;
+        assert!(first + count <= Self::WORDS, "a channel has no such words");
+        let bytes = NodeWindow::bytes_for_words(CHANNELS * Self::WORDS);
+        let id = self.id as usize;
+        // Beyond the numbers of all windows of channels.
+        let slot = self.group.channels_max() + (id / CHANNELS) as u32;
+        let window = self.group.node_window(slot, bytes)?;
         Ok(window.map(|window| {
             let place = window.place();
-            NodeWords::new(window, place, 0, count)
+            NodeWords::new(window, place, id % CHANNELS * Self::WORDS + first, count)
         }))
     }
 
@@ -161,11 +175,6 @@ impl Channel {
     /// The number of the window that operations on this channel use.
     fn slot(&self) -> u32 {
         if self.group.is_shared() { SHARED_SLOT } else { self.id }
-    }
-
-    /// That of the window of its words, beyond all of those.
-    fn words_slot(&self) -> u32 {
-        self.group.channels_max() + self.id
     }
 
     fn wire(&self) -> Wire<'_> {
@@ -267,9 +276,7 @@ impl Agree for Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         if !self.group.is_shared() {
-            for slot in [self.id, self.words_slot()] {
-                self.group.windows().free_slot(slot);
-            }
+            self.group.windows().free_slot(self.id);
         }
         self.group.ids().lock().unwrap_or_else(PoisonError::into_inner).give_back(self.id);
     }

@@ -208,21 +208,21 @@ pub(crate) struct Windows {
     slots: Mutex<BTreeMap<u32, Slot>>,
     /// Held while a window is made: see [`Windows::make`].
     making: Mutex<()>,
+    /// For each number: held by the one thread of this rank that makes its window.
+    makers: Mutex<BTreeMap<u32, Arc<Mutex<()>>>>,
 }
 
 impl Windows {
     pub(crate) fn get(&self, group: &Arc<Group>, slot: u32, bytes: usize) -> Result<Option<Arc<NodeWindow>>> {
-        {
-            let slots = self.lock();
-            let known = slots.get(&slot);
-            if let Some(memory) = known.and_then(|slot| slot.current.as_ref())
-                && memory.bytes() >= bytes
-            {
-                return Ok(Some(window(memory, group)));
-            }
-            if known.and_then(|slot| slot.refused_bytes).is_some_and(|refused| bytes >= refused) {
-                return Ok(None);
-            }
+        if let Some(known) = self.known(group, slot, bytes) {
+            return Ok(known);
+        }
+        // Whichever threads come first on each rank make it together; the others find it.
+        let maker =
+            Arc::clone(self.makers.lock().unwrap_or_else(PoisonError::into_inner).entry(slot).or_default());
+        let _maker = maker.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = self.known(group, slot, bytes) {
+            return Ok(known);
         }
         let made = self.make(group, slot, bytes)?.map(Arc::new);
         let mut slots = self.lock();
@@ -237,6 +237,16 @@ impl Windows {
                 Ok(Some(window(&memory, group)))
             }
         }
+    }
+
+    /// The window, or that there is none, if that is known.
+    fn known(&self, group: &Arc<Group>, slot: u32, bytes: usize) -> Option<Option<Arc<NodeWindow>>> {
+        let slots = self.lock();
+        let known = slots.get(&slot)?;
+        if let Some(memory) = known.current.as_ref().filter(|memory| memory.bytes() >= bytes) {
+            return Some(Some(window(memory, group)));
+        }
+        known.refused_bytes.is_some_and(|refused| bytes >= refused).then_some(None)
     }
 
     pub(crate) fn existing(&self, group: &Arc<Group>, slot: u32) -> Option<Arc<NodeWindow>> {

@@ -44,7 +44,7 @@ fn check(name: &str, ranks: usize) {
 
 on_all_ranks! {
     views random_views pointers sizes info errors not_same handlers disjoint large large_count large_transfer
-    memory lifetimes manners isend unsupported threads full_disk atomic
+    memory lifetimes manners isend unsupported threads full_disk atomic shared
 }
 
 /// The same views when every transfer is cut into small pieces, which the storage may do at any time.
@@ -68,7 +68,7 @@ fn atomic_in_pieces() {
 
 /// What is not built yet for several nodes is refused there.
 #[test]
-fn atomic_mode_between_nodes_is_refused() {
+fn what_nodes_do_not_share_is_refused() {
     job("unsupported", 4).variable("CAPULET_NODES", "2").run().expect_checks("unsupported on 2 nodes");
 }
 

@@ -36,21 +36,22 @@ fn ends_with(words: &[&str], code: i32) -> String {
 /// Every mode, as many rounds as these ranks can have in a test.
 fn holds(ranks: &str, rounds: &str) {
     let text = ends_with(&["--ranks", ranks, "--rounds", rounds], 0);
-    assert_eq!(text.matches(" 0 without an order").count(), 8, "{text}");
+    assert_eq!(text.matches(" 0 without an order").count(), 10, "{text}");
 }
 
 #[test]
 fn capulet_has_an_order_for_all_accesses() {
-    let rounds = |ranks: u32| if Mpi::chosen().name() == "mpich" && ranks > 2 { "20" } else { "300" };
-    holds("2", rounds(2));
-    holds("4", rounds(4));
-    holds("7", if Mpi::chosen().name() == "mpich" { "20" } else { "60" });
+    // MPICH spins, and more of its ranks than cores wait for each other for long.
+    let (two, four) = if Mpi::chosen().name() == "mpich" { ("300", "20") } else { ("20", "300") };
+    holds("2", two);
+    holds("4", four);
+    holds("7", "20");
 }
 
 #[test]
 fn without_locks_there_is_none() {
     for mode in ["independent", "mixed", "block", "pointers"] {
-        let text = ends_with(&["--nonatomic", "--mode", mode, "--rounds", "30"], 1);
+        let text = ends_with(&["--nonatomic", "--mode", mode, "--rounds", "10"], 1);
         assert!(text.contains("again with: --mode") && text.contains("of rank"), "{text}");
     }
 }
@@ -58,9 +59,9 @@ fn without_locks_there_is_none() {
 /// A read of one block of a derived view, which ROMIO does without its lock; and what OMPIO does without any.
 #[test]
 fn faults_of_others_are_found() {
-    ends_with(&["--layer", "romio", "--mode", "block", "--rounds", "60"], 1);
+    ends_with(&["--layer", "romio", "--mode", "block", "--rounds", "15"], 1);
     if Mpi::chosen().name() == "openmpi" {
-        ends_with(&["--layer", "ompio", "--mode", "independent", "--rounds", "60"], 1);
+        ends_with(&["--layer", "ompio", "--mode", "independent", "--rounds", "10"], 1);
     }
 }
 

@@ -4,6 +4,7 @@
 #include "history.h"
 
 static const uint32_t MAGIC = 0x43504C54, STRANGE = UINT32_MAX;
+static const uint32_t CELL_FACTOR = 0xC2B2AE35u;
 static FILE *file;
 
 random_t random_of(uint64_t seed, uint64_t round, uint64_t rank, uint64_t purpose)
@@ -55,8 +56,17 @@ uint32_t writer_of(int rank, uint32_t index)
 /* The writer in the upper half, and below what shows that the whole cell is of this round and place. */
 uint64_t cell_value(uint32_t round, uint32_t writer, int cell)
 {
-    uint32_t check = (round * 0x85EBCA6Bu ^ (uint32_t)cell * 0xC2B2AE35u) + writer * 0x27D4EB2Fu;
+    uint32_t check = (round * 0x85EBCA6Bu ^ (uint32_t)cell * CELL_FACTOR) + writer * 0x27D4EB2Fu;
     return (uint64_t)writer << 32 | check;
+}
+
+/* Which cell a value is of, whoever has written it. */
+int cell_of(uint32_t round, uint64_t value)
+{
+    uint32_t mixed = ((uint32_t)value - (uint32_t)(value >> 32) * 0x27D4EB2Fu) ^ round * 0x85EBCA6Bu, inverse = CELL_FACTOR;
+    /* Newton's iteration for the inverse of an odd number modulo 2^32. */
+    for (int step = 0; step < 5; step++) inverse *= 2 - CELL_FACTOR * inverse;
+    return (int)(mixed * inverse & INT32_MAX);
 }
 
 void fill(uint64_t *cells, const access_t *access, const view_t *view, int from, int count)

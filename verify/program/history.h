@@ -33,6 +33,7 @@ view_t whole_view(void);
 /* Who wrote a cell: 0 is what was there when the round began, and no access has that number. */
 uint32_t writer_of(int rank, uint32_t index);
 uint64_t cell_value(uint32_t round, uint32_t writer, int cell);
+int cell_of(uint32_t round, uint64_t value);
 void fill(uint64_t *cells, const access_t *access, const view_t *view, int from, int count);
 
 void history_open(const char *path);

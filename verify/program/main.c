@@ -8,17 +8,21 @@
 enum { OPERATIONS = 4, WAIT_NS = 20000 };
 
 /* How the accesses of a round are made. Names and numbers of the calls are those of the command. */
-typedef enum { AT, POINTER, AT_ALL, ALL, IAT, IAT_ALL } call_t;
-typedef struct { const char *name; int has_blocks, has_calls, operations; call_t calls[2]; int toggles; } shape_t;
+typedef enum { AT, POINTER, AT_ALL, ALL, IAT, IAT_ALL, SHARED, ORDERED } call_t;
+/* Views: of random blocks; of those or of one block; of one block for the ranks that read; the same one for all ranks. */
+typedef enum { RANDOM, MIXED, BLOCK, COMMON } views_t;
+typedef struct { const char *name; views_t views; int has_calls, operations; call_t calls[2]; int toggles; } shape_t;
 static const shape_t SHAPES[] = {
-    { "independent", 0, 1, OPERATIONS, { AT }, 0 },
-    { "mixed", 1, 1, OPERATIONS, { AT }, 0 },
-    { "block", 2, 1, OPERATIONS, { AT }, 0 },
-    { "pointers", 0, 1, OPERATIONS, { POINTER }, 0 },
-    { "collective", 0, 2, OPERATIONS, { AT_ALL, ALL }, 0 },
-    { "once", 0, 1, 1, { AT_ALL }, 0 },
-    { "nonblocking", 0, 2, OPERATIONS, { IAT, IAT_ALL }, 0 },
-    { "toggled", 1, 1, OPERATIONS, { AT }, 1 },
+    { "independent", RANDOM, 1, OPERATIONS, { AT }, 0 },
+    { "mixed", MIXED, 1, OPERATIONS, { AT }, 0 },
+    { "block", BLOCK, 1, OPERATIONS, { AT }, 0 },
+    { "pointers", RANDOM, 1, OPERATIONS, { POINTER }, 0 },
+    { "collective", RANDOM, 2, OPERATIONS, { AT_ALL, ALL }, 0 },
+    { "once", RANDOM, 1, 1, { AT_ALL }, 0 },
+    { "nonblocking", RANDOM, 2, OPERATIONS, { IAT, IAT_ALL }, 0 },
+    { "toggled", MIXED, 1, OPERATIONS, { AT }, 1 },
+    { "shared", COMMON, 2, OPERATIONS, { AT, SHARED }, 0 },
+    { "ordered", COMMON, 2, OPERATIONS, { AT, ORDERED }, 0 },
 };
 
 int world_rank, world_size, cells_max = 3000;
@@ -53,8 +57,8 @@ static void meet(void)
 
 static view_t view_of(uint32_t round, int rank)
 {
-    random_t random = random_of(seed, round, (uint64_t)rank, 1000);
-    int has_block = shape->has_blocks == 1 ? pick(&random, 2) : shape->has_blocks == 2 && rank % 2;
+    random_t random = random_of(seed, round, shape->views == COMMON ? 0 : (uint64_t)rank, 1000);
+    int has_block = shape->views == MIXED ? pick(&random, 2) : shape->views == BLOCK && rank % 2;
     return has_block ? block_view(&random) : random_view(&random);
 }
 
@@ -94,6 +98,8 @@ static void carry_out(call_t call, kind_t kind, int from, int count, uint64_t *c
         MUST(MPI_File_seek(file, from, MPI_SEEK_SET));
         MUST(writes ? MPI_File_write_all(file, cells, count, type, &status) : MPI_File_read_all(file, cells, count, type, &status));
         break;
+    case SHARED: MUST(writes ? MPI_File_write_shared(file, cells, count, type, &status) : MPI_File_read_shared(file, cells, count, type, &status)); break;
+    case ORDERED: MUST(writes ? MPI_File_write_ordered(file, cells, count, type, &status) : MPI_File_read_ordered(file, cells, count, type, &status)); break;
     case IAT: MUST(writes ? MPI_File_iwrite_at(file, from, cells, count, type, request) : MPI_File_iread_at(file, from, cells, count, type, request)); return;
     case IAT_ALL: MUST(writes ? MPI_File_iwrite_at_all(file, from, cells, count, type, request) : MPI_File_iread_at_all(file, from, cells, count, type, request)); return;
     }
@@ -102,7 +108,30 @@ static void carry_out(call_t call, kind_t kind, int from, int count, uint64_t *c
 
 static int is_collective(call_t call)
 {
-    return call == AT_ALL || call == ALL || call == IAT_ALL;
+    return call == AT_ALL || call == ALL || call == IAT_ALL || call == ORDERED;
+}
+
+/* Where in the view a cell is; -1 if it is in none of its blocks. */
+static int place_of(const view_t *view, int cell)
+{
+    for (int block = 0, at = 0; block < view->blocks; at += view->len[block++])
+        if (cell >= view->at[block] && cell < view->at[block] + view->len[block]) return at + cell - view->at[block];
+    return -1;
+}
+
+/* The part of an ordered access that is this rank's, the same random numbers on all ranks: where it begins. */
+static int ordered_part(random_t *common, const view_t *view, int *count)
+{
+    int before = 0, total = 0;
+    for (int rank = 0; rank < world_size; rank++) {
+        int cells = pick(common, view->cells / world_size + 1);
+        if (rank < world_rank) before += cells;
+        if (rank == world_rank) *count = cells;
+        total += cells;
+    }
+    int start = pick(common, view->cells - total + 1);
+    MUST(MPI_File_seek_shared(file, start, MPI_SEEK_SET));
+    return start + before;
 }
 
 static void access_all(uint32_t round, const view_t *view, uint64_t *buffers[OPERATIONS])
@@ -116,13 +145,19 @@ static void access_all(uint32_t round, const view_t *view, uint64_t *buffers[OPE
         int common_kind = pick(&common, 2), own_kind = pick(&own, 2), waits = pick(&common, 2);
         /* What all ranks do together is a read or a write of all. A round of one is only told of by what stays. */
         kind_t kind = shape->operations == 1 || (is_collective(call) ? common_kind : own_kind) ? WRITE : READ;
-        if (shape->has_blocks == 2) kind = world_rank % 2 ? READ : WRITE;
-        count[i] = 1 + pick(&own, view->cells);
-        from[i] = pick(&own, view->cells - count[i] + 1);
+        if (shape->views == BLOCK) kind = world_rank % 2 ? READ : WRITE;
+        /* Where a write at the shared pointer will be nobody can tell before it. */
+        if (call == SHARED) kind = READ;
+        count[i] = 1 + pick(&own, call == SHARED ? view->cells / (OPERATIONS * world_size) : view->cells);
+        from[i] = call == ORDERED ? ordered_part(&common, view, &count[i]) : pick(&own, view->cells - count[i] + 1);
         accesses[i] = (access_t){ round, (uint32_t)i, (uint32_t)waited, call, kind };
         if (kind == WRITE) fill(buffers[i], &accesses[i], view, from[i], count[i]);
         requests[i] = MPI_REQUEST_NULL;
         carry_out(call, kind, from[i], count[i], buffers[i], &requests[i]);
+        if (call == SHARED) {
+            from[i] = place_of(view, cell_of(round, buffers[i][0]));
+            if (from[i] < 0 || from[i] + count[i] > view->cells) fail("what was read at the shared pointer is of no place of the view", -1);
+        }
         if (!(waits || i + 1 == shape->operations) && (call == IAT || call == IAT_ALL)) continue;
         for (; waited <= i; waited++) {
             MPI_Status status;
@@ -188,6 +223,7 @@ int main(int argc, char **argv)
         if (shape->toggles) MUST(MPI_File_set_atomicity(file, atomic));
         view_t view = view_of(round, world_rank);
         set_view(&view);
+        if (shape->calls[1] == SHARED) MUST(MPI_File_seek_shared(file, 0, MPI_SEEK_SET));
         meet();
         access_all(round, &view, buffers);
         whole(round, READ, buffers[0]);

@@ -15,13 +15,15 @@ pub const NOBODY: u32 = 0;
 /// Written by no access of the round to that cell as a whole.
 pub const STRANGE: u32 = u32::MAX;
 /// Names of the calls, by their numbers, for reads and for writes.
-const CALLS: [[&str; 2]; 6] = [
+const CALLS: [[&str; 2]; 8] = [
     ["read_at", "write_at"],
     ["read", "write"],
     ["read_at_all", "write_at_all"],
     ["read_all", "write_all"],
     ["iread_at", "iwrite_at"],
     ["iread_at_all", "iwrite_at_all"],
+    ["read_shared", "write_shared"],
+    ["read_ordered", "write_ordered"],
 ];
 
 /// Cells that follow each other, of one writer.

@@ -56,7 +56,7 @@ fn registered(queue: Arc<Queue>, is_new: bool) -> Arc<Queue> {
 
 impl File {
     /// Begins a collective read or write (`MPI_File_iread_all`, `MPI_File_iwrite_at_all` and their kin, and the first half of split
-    /// collectives). Collective, but waits for no other rank. The individual file pointer moves on at once (MPI 4.1, 14.4.5).
+    /// collectives). Collective, but waits for no other rank, except at the shared pointer, where all ranks must come. The individual file pointer moves on at once (MPI 4.1, 14.4.5).
     ///
     /// Operations may be waited for in any order. They go on in every call of this crate that waits, and in MPI's own where MPI
     /// allows ([`capulet_comm::request`]). A failure, also of an argument of one rank, is in the outcome on all ranks.
@@ -70,8 +70,15 @@ impl File {
         memory: Result<UserMemory>,
     ) -> Request {
         self.calls.count(direction);
-        // SAFETY: passed on to the caller.
-        let prepared = memory.and_then(|memory| unsafe { self.prepare(direction, position, true, &memory) });
+        let prepared = if position == Position::Shared {
+            // SAFETY: passed on to the caller.
+            let prepared = unsafe { self.prepare_ordered(direction, memory) };
+            // Nobody uses the pointer again before it has moved on.
+            self.agree().barrier().map_err(Error::from).and(prepared)
+        } else {
+            // SAFETY: passed on to the caller.
+            memory.and_then(|memory| unsafe { self.prepare(direction, position, true, &memory) })
+        };
         let number = self.next_number();
         let access = prepared.map(|prepared| prepared.access);
         let operation = Operation::new(self.tools(number), number, direction, access);

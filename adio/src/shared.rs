@@ -1,0 +1,206 @@
+//! The shared file pointer (MPI 4.1, 14.4.4): a word in memory that the ranks of a node share. No hidden file, and no lock.
+//!
+//! There are two words, by turns. What changes the pointer for all ranks together (a view, a seek, an ordered access) makes the other
+//! one the pointer: the first rank stores there before the ranks agree, so that after it none of them finds the old value,
+//! and before it none the new one, at no cost but the store.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use capulet_atomic::NODE_LOCK_WORDS;
+use capulet_comm::{Channel, ErrorClass, NodeWords};
+use capulet_sieve::Direction;
+
+use crate::agree::{Ballot, outcome};
+use crate::error::{Error, Result};
+use crate::file::File;
+use crate::pointer::Whence;
+use crate::transfer::{Checked, Prepared, UserMemory};
+
+/// Words of a file that its ranks share: for its locks, and after them for its pointer, with those that count wake-ups.
+const POINTER_WORDS: usize = 3;
+const _: () = assert!(NODE_LOCK_WORDS + POINTER_WORDS <= Channel::WORDS);
+
+/// The words of one file's pointer.
+#[derive(Debug)]
+pub(crate) struct SharedPointer {
+    words: NodeWords,
+    is_first: bool,
+}
+
+/// Which of the words is the pointer, and where it counts from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn {
+    number: usize,
+    base_bytes: u64,
+}
+
+impl Turn {
+    /// That of a file that was just opened, with its pointer there.
+    pub(crate) fn first(base_bytes: u64) -> Self {
+        Self { number: 0, base_bytes }
+    }
+
+    pub(crate) fn next(self) -> Self {
+        Self { number: 1 - self.number, base_bytes: 0 }
+    }
+}
+
+impl SharedPointer {
+    /// On the words of a channel, of one node. Collective over the node; `None` if there is no memory to share.
+    pub(crate) fn on(channel: &Channel) -> Option<Self> {
+        let words = channel.node_words(NODE_LOCK_WORDS, POINTER_WORDS).unwrap_or_else(|error| {
+            tracing::warn!(%error, "no shared file pointer");
+            None
+        })?;
+        let is_first = words.place() == 0;
+        Some(Self { words, is_first })
+    }
+
+    fn word(&self, turn: Turn) -> &AtomicU64 {
+        self.words.word(0, turn.number)
+    }
+
+    /// Bytes of the view's stream.
+    fn load(&self, turn: Turn) -> u64 {
+        turn.base_bytes + self.word(turn).load(Ordering::SeqCst)
+    }
+
+    /// Moves it on, and returns where it was. `None`, and it stays, beyond the largest offset.
+    fn advance(&self, turn: Turn, bytes: u64) -> Option<u64> {
+        let largest = i64::MAX as u64 - turn.base_bytes;
+        let moved = |at: u64| at.checked_add(bytes).filter(|end| *end <= largest);
+        let before = self.word(turn).fetch_update(Ordering::SeqCst, Ordering::SeqCst, moved).ok()?;
+        Some(turn.base_bytes + before)
+    }
+
+    /// What the pointer is in the next turn, if there is one. At the first rank, before the ranks agree on the turn.
+    pub(crate) fn prepare_next(&self, turn: Turn, bytes: u64) {
+        if self.is_first {
+            self.word(turn.next()).store(bytes, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for SharedPointer {
+    fn drop(&mut self) {
+        // For the next file of the channel's number, which no rank opens before this one does.
+        if self.is_first {
+            for word in 0..2 {
+                self.words.word(0, word).store(0, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+impl File {
+    pub(crate) fn shared(&self) -> Result<&SharedPointer> {
+        if self.group.node().node_count() > 1 {
+            return Err(Error::Unsupported { what: "a shared file pointer among several nodes" });
+        }
+        self.shared.as_ref().ok_or(Error::Unsupported { what: "a shared file pointer without shared memory" })
+    }
+
+    /// Takes the next bytes at the pointer for an access of this rank, and returns where they begin.
+    pub(crate) fn take_shared(&self, turn: Turn, bytes: u64) -> Result<u64> {
+        self.shared()?.advance(turn, bytes).ok_or_else(beyond)
+    }
+
+    /// Moves the shared file pointer to `offset` etypes from `whence`, which all ranks pass alike (`MPI_File_seek_shared`). Collective;
+    /// blocks until all ranks have come.
+    ///
+    /// # Errors
+    /// `MPI_ERR_NOT_SAME` if arguments differ; `MPI_ERR_ARG` if the target is negative or beyond the largest offset;
+    /// `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and where ranks share no pointer. It stays where it was then.
+    pub fn seek_shared(&self, offset: i64, whence: Result<Whence>) -> Result<()> {
+        let own =
+            self.refuse_sequential("seek the shared file pointer").and_then(|()| self.shared()).and(whence);
+        let which = own.as_ref().map_or(0, |whence| *whence as u64);
+        let ballot = Ballot::new().same("offset", offset as u64).same("whence", which);
+        let (whence, _) = ballot.vote(self.agree(), own)?;
+        let is_first = self.group.rank().0 == 0;
+        outcome(self.agree(), if is_first { self.prepare_seek(offset, whence) } else { Ok(()) })?;
+        self.next_turn();
+        Ok(())
+    }
+
+    fn prepare_seek(&self, offset: i64, whence: Whence) -> Result<()> {
+        let end_bytes = if whence == Whence::End { self.storage.len()? } else { 0 };
+        let (view, turn) = {
+            let state = self.state();
+            (state.view.clone(), state.shared_turn)
+        };
+        let pointer = self.shared()?;
+        let target = view.seek_bytes(offset, whence, pointer.load(turn), end_bytes)?;
+        pointer.prepare_next(turn, target);
+        Ok(())
+    }
+
+    /// The shared file pointer, in etypes of the view (`MPI_File_get_position_shared`). Local.
+    ///
+    /// # Errors
+    /// `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and where ranks share no pointer.
+    pub fn position_shared(&self) -> Result<i64> {
+        self.refuse_sequential("get the shared file pointer")?;
+        let state = self.state();
+        Ok((self.shared()?.load(state.shared_turn) / state.view.etype_bytes()) as i64)
+    }
+
+    /// Before the ranks agree on a view: the pointer is at its start then.
+    pub(crate) fn prepare_shared_start(&self) {
+        if let Some(shared) = &self.shared {
+            shared.prepare_next(self.state().shared_turn, 0);
+        }
+    }
+
+    fn next_turn(&self) {
+        let mut state = self.state();
+        state.shared_turn = state.shared_turn.next();
+    }
+
+    /// Checks an ordered access, and gives each rank its place after those of lower rank. Collective: all ranks must come,
+    /// with the error of their arguments if they have one; then nothing is taken, and the access fails on all of them.
+    ///
+    /// The ranks must agree on something before one of them uses the pointer again.
+    ///
+    /// # Safety
+    /// As [`File::access`].
+    pub(crate) unsafe fn prepare_ordered(
+        &self,
+        direction: Direction,
+        memory: Result<UserMemory>,
+    ) -> Result<Prepared> {
+        const FAILED: u64 = u64::MAX;
+        // SAFETY: passed on to the caller.
+        let checked = memory.and_then(|memory| unsafe { self.check_shared(direction, &memory) });
+        let all = self.agree().allgather(checked.as_ref().map_or(FAILED, Checked::bytes))?;
+        let checked = checked?;
+        if all.contains(&FAILED) {
+            // Whichever place: the ranks that failed end it for all.
+            return checked.at(0);
+        }
+        let turn = self.state().shared_turn;
+        let pointer = self.shared()?;
+        let sum =
+            |bytes: &[u64]| bytes.iter().try_fold(pointer.load(turn), |sum, bytes| sum.checked_add(*bytes));
+        let ends = sum(&all).filter(|end| i64::try_from(*end).is_ok());
+        let (Some(start), Some(end)) = (sum(&all[..self.group.rank().0 as usize]), ends) else {
+            return Err(beyond());
+        };
+        pointer.prepare_next(turn, end);
+        self.next_turn();
+        checked.at(start)
+    }
+
+    /// # Safety
+    /// As [`File::access`].
+    unsafe fn check_shared(&self, direction: Direction, memory: &UserMemory) -> Result<Checked> {
+        self.shared()?;
+        let view = self.state().view.clone();
+        // SAFETY: passed on to the caller.
+        unsafe { self.check(direction, view, memory) }
+    }
+}
+
+fn beyond() -> Error {
+    Error::argument(ErrorClass::Arg, "the shared file pointer would be beyond the largest offset")
+}
