@@ -1,5 +1,5 @@
 # Thin on purpose: each target is one script, to be read in scripts/.
-.PHONY: setup build demo test bench bench-datatype bench-files lint clean
+.PHONY: setup build demo test bench bench-datatype bench-files verify lint clean
 .DEFAULT_GOAL := build
 
 # Debian packages, two Python environments and test sources in target/env. Idempotent.
@@ -29,6 +29,10 @@ bench-datatype: build
 # Files against OMPIO and ROMIO, in memory and on a disk, full samples. To be run on an idle machine; takes hours.
 bench-files: build
 	@scripts/bench.sh files
+
+# Atomic mode: 10,000 rounds of each kind of access, on both MPIs. Takes an hour.
+verify: build
+	@scripts/verify.sh
 
 lint: setup
 	@scripts/lint.sh

@@ -11,15 +11,18 @@ use std::{env, ptr, thread};
 
 use capulet_atomic::{Error, Isolation, NODE_LOCK_WORDS, NodeLock, Request};
 use capulet_comm::{NodeWords, Rank, WordMemory};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Trial};
 
 fn main() {
     if let (Some(words), Some(says)) = (env::var_os(WORDS), env::var_os(SAYS)) {
         return hold(Path::new(&words), Path::new(&says));
     }
     let name = "a_process_that_dies_with_the_lock_is_noticed";
-    let trials = vec![Trial::test(name, a_process_that_dies_with_the_lock_is_noticed)];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    let noticed = Trial::test(name, || {
+        a_process_that_dies_with_the_lock_is_noticed();
+        Ok(())
+    });
+    libtest_mimic::run(&Arguments::from_args(), vec![noticed]).exit();
 }
 
 fn bytes(start: u64, end: u64, writes: bool) -> Request {
@@ -88,7 +91,7 @@ fn hold(words: &Path, says: &Path) {
     thread::sleep(Duration::from_secs(600));
 }
 
-fn a_process_that_dies_with_the_lock_is_noticed() -> Result<(), Failed> {
+fn a_process_that_dies_with_the_lock_is_noticed() {
     let folder = tempfile::tempdir().expect("a folder");
     let (words, says) = (folder.path().join("words"), folder.path().join("says"));
     File::create(&words).expect("a file");
@@ -106,5 +109,4 @@ fn a_process_that_dies_with_the_lock_is_noticed() -> Result<(), Failed> {
         println!("noticed after {:?}", killed.elapsed());
     });
     other.wait().expect("it ended");
-    Ok(())
 }

@@ -190,8 +190,8 @@ export! {
 }
 
 export! {
-    /// `MPI_File_set_atomicity` (MPI 14.6.1). Collective. Atomic mode is refused on all ranks until it can be
-    /// given.
+    /// `MPI_File_set_atomicity` (MPI 14.6.1). Collective. Refused on all ranks where it cannot be given: among several
+    /// nodes, and without shared memory.
     fn File_set_atomicity(file: MPI_File, flag: c_int) -> c_int {
         on_file_together("MPI_File_set_atomicity", file, |entry| entry.file.set_atomicity(flag != 0))
     }

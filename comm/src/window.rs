@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::fmt::Debug;
 use std::iter;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -214,14 +215,14 @@ pub(crate) struct Windows {
 
 impl Windows {
     pub(crate) fn get(&self, group: &Arc<Group>, slot: u32, bytes: usize) -> Result<Option<Arc<NodeWindow>>> {
-        if let Some(known) = self.known(group, slot, bytes) {
+        if let ControlFlow::Break(known) = self.known(group, slot, bytes) {
             return Ok(known);
         }
         // Whichever threads come first on each rank make it together; the others find it.
         let maker =
             Arc::clone(self.makers.lock().unwrap_or_else(PoisonError::into_inner).entry(slot).or_default());
         let _maker = maker.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = self.known(group, slot, bytes) {
+        if let ControlFlow::Break(known) = self.known(group, slot, bytes) {
             return Ok(known);
         }
         let made = self.make(group, slot, bytes)?.map(Arc::new);
@@ -239,14 +240,17 @@ impl Windows {
         }
     }
 
-    /// The window, or that there is none, if that is known.
-    fn known(&self, group: &Arc<Group>, slot: u32, bytes: usize) -> Option<Option<Arc<NodeWindow>>> {
+    /// Breaks off with the window, or with none, if that is known already.
+    fn known(&self, group: &Arc<Group>, slot: u32, bytes: usize) -> ControlFlow<Option<Arc<NodeWindow>>> {
         let slots = self.lock();
-        let known = slots.get(&slot)?;
+        let Some(known) = slots.get(&slot) else { return ControlFlow::Continue(()) };
         if let Some(memory) = known.current.as_ref().filter(|memory| memory.bytes() >= bytes) {
-            return Some(Some(window(memory, group)));
+            return ControlFlow::Break(Some(window(memory, group)));
         }
-        known.refused_bytes.is_some_and(|refused| bytes >= refused).then_some(None)
+        if known.refused_bytes.is_some_and(|refused| bytes >= refused) {
+            return ControlFlow::Break(None);
+        }
+        ControlFlow::Continue(())
     }
 
     pub(crate) fn existing(&self, group: &Arc<Group>, slot: u32) -> Option<Arc<NodeWindow>> {

@@ -159,7 +159,7 @@ pub fn judge(round: &Round) -> Verdict {
         return problem.circle(&relation, &contradiction);
     }
     let mut tries = TRIES_MAX;
-    match problem.search(relation, &mut tries) {
+    match problem.search(&relation, &mut tries) {
         Some(order) if problem.explains(&order) => Verdict::Serial(
             order.into_iter().filter(|node| (1..nodes - 1).contains(node)).map(|node| node - 1).collect(),
         ),
@@ -266,19 +266,19 @@ impl<'a> Problem<'a> {
     }
 
     /// An order in which what is undecided is decided somehow.
-    fn search(&self, relation: Relation, tries: &mut u32) -> Option<Vec<usize>> {
+    fn search(&self, relation: &Relation, tries: &mut u32) -> Option<Vec<usize>> {
         *tries = tries.checked_sub(1)?;
         let undecided = self.reads.iter().find_map(|&(reader, writer, others)| {
             let open =
                 |other: &usize| !relation.is_before(*other, writer) && !relation.is_before(reader, *other);
             bits(others).find(open).map(|other| (reader, writer, other))
         });
-        let Some((reader, writer, other)) = undecided else { return Some(sorted(&relation)) };
+        let Some((reader, writer, other)) = undecided else { return Some(sorted(relation)) };
         let why = Why::Follows { reader, writer, other };
         [(other, writer), (reader, other)].into_iter().find_map(|(a, b)| {
             let mut next = relation.clone();
             next.add(a, b, why).and_then(|()| self.saturate(&mut next)).ok()?;
-            self.search(next, tries)
+            self.search(&next, tries)
         })
     }
 
