@@ -8,13 +8,20 @@
 //!   let go of in one go: nothing is held while a rank is not in MPI;
 //! * a change of the file's size locks the whole file.
 //!
+//! Where no two ranks' views have a byte in common, which is found out when they are set, accesses lock nothing: an access touches bytes
+//! of its rank's view and no others (no write touches what lies between its runs), the shared pointer is for ranks of one view, which is
+//! no such case unless there is one rank, and what else changes the file's bytes is collective, with nothing under way. With
+//! `MPI_THREAD_MULTIPLE` threads of one rank share its view, so there they lock. Other openings of the file are no matter of
+//! atomic mode: between them the program has to see to the order itself.
+//!
 //! Nobody waits with something locked for what another rank is yet to begin, so no order of calls that is correct without locks is
 //! wrong with them.
 
 use std::time::Duration;
 
-use capulet_atomic::{Guard, NODE_LOCK_WORDS, NodeLock, Request};
-use capulet_comm::work;
+use capulet_atomic::{Guard, NODE_LOCK_WORDS, NodeLock, Request, are_disjoint};
+use capulet_comm::{ReduceOp, work};
+use capulet_sieve::footprint::view_footprint;
 use capulet_sieve::{Agreed, Direction, Target};
 
 use crate::agree::{Ballot, outcome};
@@ -35,8 +42,36 @@ impl File {
             // Nobody locks anything before all can.
             outcome(self.agree(), made)?;
         }
-        self.state().atomic = atomic;
+        let are_disjoint = atomic && self.are_views_disjoint()?;
+        let mut state = self.state();
+        (state.atomic, state.are_views_disjoint) = (atomic, are_disjoint);
         Ok(())
+    }
+
+    /// After a view was set on all ranks. Collective.
+    pub(crate) fn judge_views(&self) -> Result<()> {
+        if self.atomicity() {
+            let are_disjoint = self.are_views_disjoint()?;
+            self.state().are_views_disjoint = are_disjoint;
+        }
+        Ok(())
+    }
+
+    /// Whether no two ranks have a byte in their views. The same on all ranks; false where that is no reason not to lock.
+    /// Collective: the first rank gathers 160 bytes of each, and tells what it finds.
+    fn are_views_disjoint(&self) -> Result<bool> {
+        if !self.group.is_shared() {
+            return Ok(false);
+        }
+        let view = self.view();
+        let own = view_footprint(view.displacement_bytes(), view.tiled()).words();
+        let bytes: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let gathered = self.agree().gather(&bytes).map_err(Error::from);
+        let judged = gathered.map(|all| all.is_some_and(|all| are_told_disjoint(&all)));
+        let value = *judged.as_ref().unwrap_or(&false);
+        let ballot = Ballot::new().reduce(u64::from(value), ReduceOp::Max);
+        let (_, mut count) = ballot.vote(self.agree(), judged)?;
+        Ok(count.take() == 1)
     }
 
     /// Whether accesses that begin now are atomic (MPI 4.1, 14.6.1). Local.
@@ -77,6 +112,16 @@ impl File {
         let entered = if leads { target.enter(request).map_err(Error::from) } else { Ok(Guard::empty()) };
         outcome(self.agree(), entered)
     }
+}
+
+/// Whether footprints, as their words, share nothing.
+fn are_told_disjoint(all: &[Vec<u8>]) -> bool {
+    let request = |bytes: &Vec<u8>| {
+        let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        Request::from_words(&words)
+    };
+    let all: Option<Vec<Request>> = all.iter().map(request).collect();
+    all.is_some_and(|all| are_disjoint(&all))
 }
 
 /// What goes on while an access waits for others.

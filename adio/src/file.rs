@@ -61,6 +61,8 @@ pub(crate) struct State {
     pub(crate) shared_turn: Turn,
     /// Whether accesses that begin now are atomic.
     pub(crate) atomic: bool,
+    /// Whether they need no lock for that.
+    pub(crate) are_views_disjoint: bool,
 }
 
 impl File {
@@ -115,9 +117,14 @@ impl File {
         }
     }
 
+    fn locks(&self) -> bool {
+        let state = self.state();
+        state.atomic && !state.are_views_disjoint
+    }
+
     /// Who lets in accesses that begin now.
     fn isolation(&self) -> Option<Arc<dyn Isolation>> {
-        let lock = self.lock.get().filter(|_| self.state().atomic)?;
+        let lock = self.lock.get().filter(|_| self.locks())?;
         Some(Arc::clone(lock) as Arc<dyn Isolation>)
     }
 

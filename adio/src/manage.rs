@@ -114,7 +114,8 @@ impl File {
         state.pointer_bytes = 0;
         state.shared_turn = state.shared_turn.next();
         self.put_hints(&mut state, hints);
-        Ok(())
+        drop(state);
+        self.judge_views()
     }
 
     /// Sets the view. Collective; see [`File::set_view_or`].

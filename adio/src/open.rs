@@ -130,6 +130,7 @@ impl File {
                 gathering,
                 shared_turn: Turn::first(pointer_bytes),
                 atomic: false,
+                are_views_disjoint: false,
             }),
             counters: Arc::default(),
             calls,

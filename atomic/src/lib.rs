@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use capulet_comm::Rank;
 
-pub use capulet_protocol::{INTERVALS_MAX, Request};
+pub use capulet_protocol::{INTERVALS_MAX, Request, are_disjoint};
 pub use lock::{LockCounters, NodeLock};
 pub use node::NODE_LOCK_WORDS;
 

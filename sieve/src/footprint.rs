@@ -37,6 +37,27 @@ pub fn footprint(side: &FileSide, direction: Direction) -> Request {
         .map_or_else(|| Request::contiguous(span, is_shared), |runs| Request::ranges(runs, is_shared))
 }
 
+/// The bytes that a view of the whole file has, from `displacement_bytes` on, or more.
+pub fn view_footprint(displacement_bytes: u64, view: &Tiled) -> Request {
+    let layout = view.layout();
+    if view.size() == 0 {
+        return Request::contiguous(0..0, false);
+    }
+    let span = displacement_bytes.saturating_add_signed(view.true_lb())..i64::MAX as u64;
+    let whole = Request::contiguous(span.clone(), false);
+    let Ok(tile) = Tiled::new(layout.clone(), 1) else { return whole };
+    let extent = u64::try_from(layout.extent()).unwrap_or(0);
+    let displacement = i64::try_from(displacement_bytes);
+    let (Ok(displacement), true) = (displacement, tile.true_ub().abs_diff(tile.true_lb()) <= extent) else {
+        return whole;
+    };
+    let of_tile = || runs(tile.clone(), displacement, 0, layout.size());
+    if let Some((period, block)) = regular(of_tile()).filter(|(period, _)| extent.is_multiple_of(*period)) {
+        return Request::periodic(span, period, Some(block), false);
+    }
+    some(of_tile()).map_or(whole, |runs| Request::periodic(span, extent, runs, false))
+}
+
 /// All of them, unless there are too many.
 fn some(runs: impl Iterator<Item = Range<u64>>) -> Option<Vec<Range<u64>>> {
     let runs: Vec<_> = runs.take(RUNS_MAX + 1).collect();
@@ -82,7 +103,7 @@ fn regular(mut runs: impl Iterator<Item = Range<u64>>) -> Option<(u64, Range<u64
 
 #[cfg(test)]
 mod tests {
-    use capulet_datatype::{Datatype, Named};
+    use capulet_datatype::{ArrayOrder, Datatype, Named};
     use proptest::prelude::*;
 
     use super::*;
@@ -126,6 +147,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn views_of_columns_share_nothing() {
+        let column = |at: u64| {
+            let sizes = [64, 40];
+            let part =
+                Datatype::subarray(&sizes, &[64, 10], &[0, 10 * at], ArrayOrder::C, &byte()).expect("a type");
+            view_footprint(100, &Tiled::until(part.layout().clone(), 1 << 40))
+        };
+        let columns: Vec<Request> = (0..4).map(column).collect();
+        assert!(capulet_atomic::are_disjoint(&columns));
+        for (at, request) in (0..).zip(&columns) {
+            for byte in 100..10_000 {
+                assert_eq!(locks(request, byte), (byte - 100) % 40 / 10 == at, "{byte}");
+            }
+        }
+        let bytes = Tiled::until(byte().layout().clone(), 1 << 40);
+        assert!(view_footprint(0, &bytes).conflicts(&columns[3]));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -148,6 +188,10 @@ mod tests {
             let request = footprint(&side, Direction::Write);
             for byte in 0..bytes {
                 prop_assert!(locks(&request, side.offset_of(byte)));
+            }
+            let whole = view_footprint(displacement, &Tiled::until(tile.layout().clone(), 1 << 40));
+            for byte in 0..bytes {
+                prop_assert!(locks(&whole, side.offset_of(byte)));
             }
             let span = side.span();
             prop_assert!(span.start == 0 || !locks(&request, span.start - 1));

@@ -165,6 +165,33 @@ fn nodes_exchange() {
     assert!(exchanged("2") > 0);
 }
 
+/// An atomic access that nobody is in the way of costs a lock, and no call, message or agreement more than another; none where views
+/// have no byte in common, unless threads of a rank can be in each other's way.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn atomic_accesses_cost_a_lock_or_none() {
+    const RANKS: usize = 4;
+    let counted = |views: &str, mode: &str, accesses: u64| {
+        let job = job("locks", RANKS).arg(views).arg(mode).arg(accesses.to_string());
+        let outcome = job.variable("CAPULET_STATS", "1").run();
+        outcome.expect_checks(&format!("{mode} accesses through {views} views"));
+        ["locks=", "lock_waits=", "system_calls=", "messages=", "collectives="].map(|name| -> u64 {
+            let words = outcome.text.split_whitespace();
+            words.filter_map(|word| word.strip_prefix(name)?.parse::<u64>().ok()).sum()
+        })
+    };
+    // Of ten writes and ten reads more on each rank.
+    let cost = |views: &str, mode: &str| {
+        let (few, many) = (counted(views, mode, 10), counted(views, mode, 20));
+        [0, 1, 2, 3, 4].map(|at| many[at] - few[at])
+    };
+    for (views, locks) in [("overlapping", 20 * RANKS as u64), ("disjoint", 0)] {
+        let [none, _, calls, ..] = cost(views, "nonatomic");
+        assert_eq!(none, 0, "{views}");
+        assert_eq!(cost(views, "atomic"), [locks, 0, calls, 0, 0], "{views}");
+    }
+}
+
 /// What all ranks of a node do together in an access that goes well: one collective, whatever its size, and a barrier a round and one
 /// more.
 #[test]

@@ -26,7 +26,7 @@ mod wait_list;
 
 pub use queue::Queue;
 pub use ranges::{Ranges, SLOT_WORDS};
-pub use request::{INTERVALS_MAX, Request};
+pub use request::{INTERVALS_MAX, Request, are_disjoint};
 pub use two_level::TwoLevel;
 pub use wait_list::WaitList;
 

@@ -79,13 +79,23 @@ impl Request {
     }
 
     /// As words, for others to read.
-    pub(crate) fn words(&self) -> Words {
+    pub fn words(&self) -> Words {
         let head =
             LIVE | if self.is_shared { SHARED } else { 0 } | (self.intervals.len() as u64) << COUNT_SHIFT;
         [head, self.span.start, self.span.end, self.period]
             .into_iter()
             .chain(self.intervals.iter().flat_map(|interval| [interval.start, interval.end]))
             .collect()
+    }
+
+    /// The request that has these words. `None` if none has.
+    pub fn from_words(words: &[u64]) -> Option<Self> {
+        let (&[head, start, end, period], pairs) = words.split_first_chunk::<HEAD_WORDS>()?;
+        let (pairs, []) = pairs.as_chunks::<2>() else { return None };
+        let is_told =
+            head & LIVE != 0 && head >> COUNT_SHIFT == pairs.len() as u64 && pairs.len() <= INTERVALS_MAX;
+        let intervals = pairs.iter().map(|pair| pair[0]..pair[1]).collect();
+        is_told.then_some(Self { span: start..end, period, intervals, is_shared: head & SHARED != 0 })
     }
 
     /// As [`Request::conflicts`], with the words of a slot of [`Ranges`](crate::Ranges), which may hold none.
@@ -109,6 +119,48 @@ impl Request {
         let all = iter::once(self.span.clone()).filter(|_| self.intervals.is_empty());
         self.intervals.iter().cloned().chain(all)
     }
+}
+
+/// Whether no two of the requests share a byte. False in doubt. For N requests that all come again with the same period it takes
+/// O(N log N); else it compares pairs of up to 64, and says false of more.
+pub fn are_disjoint(requests: &[Request]) -> bool {
+    const PAIRS_OF_MAX: usize = 64;
+    if are_disjoint_modulo(requests) {
+        return true;
+    }
+    let shares = |a: &Request, b: &Request| Request { is_shared: false, ..a.clone() }.conflicts(b);
+    requests.len() <= PAIRS_OF_MAX
+        && requests.iter().enumerate().all(|(at, a)| requests[..at].iter().all(|b| !shares(a, b)))
+}
+
+/// The same, if all of them came again with the greatest common divisor of their periods, from the start of the file on.
+fn are_disjoint_modulo(requests: &[Request]) -> bool {
+    let modulus = requests.iter().fold(0, |divisor, request| gcd(divisor, request.period));
+    if modulus == 0 {
+        return false;
+    }
+    let mut parts = Vec::new();
+    for (owner, request) in requests.iter().enumerate().filter(|(_, request)| !request.span.is_empty()) {
+        for piece in request.pieces() {
+            let (start, bytes) = (piece.start % modulus, piece.end - piece.start);
+            if bytes > modulus {
+                return requests.len() == 1;
+            }
+            let first_bytes = bytes.min(modulus - start);
+            parts.push((start, start + first_bytes, owner));
+            parts.push((0, bytes - first_bytes, owner));
+        }
+    }
+    parts.retain(|(start, end, _)| start < end);
+    parts.sort_unstable();
+    let mut reached = (0, usize::MAX);
+    parts.into_iter().all(|(start, end, owner)| {
+        let is_apart = start >= reached.0 || owner == reached.1;
+        if end > reached.0 {
+            reached = (end, owner);
+        }
+        is_apart
+    })
 }
 
 /// Whether two ranges share a byte, if both come again every `modulus` bytes; as they are for 0.
@@ -221,6 +273,40 @@ mod tests {
                 prop_assert!(!conflicts, "what comes once is known byte by byte");
             }
         }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        #[test]
+        fn requests_said_to_be_disjoint_share_no_byte(requests in vec(request(), 0..6)) {
+            let mut owners = [0; 400];
+            for request in &requests {
+                for (owner, is_there) in owners.iter_mut().zip(bytes(request)) {
+                    *owner += u32::from(is_there);
+                }
+            }
+            let shares = owners.iter().any(|owners| *owners > 1);
+            prop_assert!(!(shares && are_disjoint(&requests)));
+            for request in requests {
+                prop_assert_eq!(Request::from_words(&request.words()), Some(request));
+            }
+        }
+    }
+
+    #[test]
+    fn many_columns_are_disjoint_and_with_one_more_they_are_not() {
+        let column = |at: u64| Request::periodic(at..1 << 40, 4096, Some(at..at + 16), true);
+        let mut columns: Vec<Request> = (0..256).map(|at| column(16 * at)).collect();
+        assert!(are_disjoint(&columns) && are_disjoint(&[]) && are_disjoint(&columns[..1]));
+        columns.push(Request::contiguous(0..0, false));
+        assert!(are_disjoint(&columns), "one has nothing");
+        columns.push(column(40));
+        assert!(!are_disjoint(&columns));
+        let blocks = [Request::contiguous(0..10, false), Request::contiguous(10..30, true)];
+        assert!(are_disjoint(&blocks) && !are_disjoint(&[blocks.clone(), blocks].concat()));
+        assert_eq!(Request::from_words(&[1, 2, 3]), None);
+        assert_eq!(Request::from_words(&[LIVE | 1 << COUNT_SHIFT, 0, 9, 0]), None);
     }
 
     #[test]
