@@ -1,8 +1,9 @@
 //! Atomic mode (MPI 4.1, 14.6.1): each access, of each rank, as if it were one step.
 //!
-//! All that changes a file that is open, or reads it, does so with what it touches locked among the ranks of the file:
+//! What changes bytes of a file that is open, or reads them, does so with what it touches locked among the ranks of the file (its length is
+//! not locked: an access behind the end makes it grow step by step):
 //! * independent accesses lock their own bytes;
-//! * a blocking collective access that gathers locks its span once for all its ranks: what overlaps among them is settled by their
+//! * a blocking collective access that gathers, which it does only with nothing under way, locks its span once for all its ranks: what overlaps among them is settled by their
 //!   order (the highest rank's bytes stay), as without atomic mode;
 //! * other collective accesses, nonblocking and split ones among them, are each rank's own access with a lock of its own, taken and
 //!   let go of in one go: nothing is held while a rank is not in MPI;
@@ -37,8 +38,8 @@ impl File {
     /// among several nodes, as yet, and on a node without shared memory. The mode is unchanged then.
     pub fn set_atomicity(&self, atomic: bool) -> Result<()> {
         Ballot::new().same("atomicity flag", u64::from(atomic)).vote(self.agree(), Ok(()))?;
-        if atomic && self.lock.get().is_none() {
-            let made = self.make_lock();
+        if atomic {
+            let made = if self.lock.get().is_none() { self.make_lock() } else { Ok(()) };
             // Nobody locks anything before all can.
             outcome(self.agree(), made)?;
         }

@@ -101,14 +101,14 @@ impl File {
         let AgreedRequest { prepared, mut hints, stats, is_busy } = agreed;
         let calls = Arc::<Calls>::default();
         let node_names = node_names(&channel, group.node(), &mut hints)?;
+        // Accesses at it are begun by each rank alone, which cannot make it.
+        let shared = (group.node().node_count() == 1).then(|| SharedPointer::on(&channel)).flatten();
         let storage = open_storage(&channel, group.node(), &prepared, &hints, &calls)?;
         let pointer_bytes = start_of_pointer(&channel, group.node(), &prepared, storage.as_ref())?;
         tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
         let deletes = prepared.mode.contains(AccessMode::DELETE_ON_CLOSE);
         let gathering = Gathering::new(group.node(), &node_names, &hints);
         let several = group.node().node_count() > 1;
-        // Accesses at it are begun by each rank alone, which cannot make it.
-        let shared = (!several).then(|| SharedPointer::on(&channel)).flatten();
         let file = Self {
             lock: OnceLock::new(),
             shared,

@@ -1,13 +1,13 @@
 //! The shared file pointer (MPI 4.1, 14.4.4): a word in memory that the ranks of a node share. No hidden file, and no lock.
 //!
-//! There are two words, by turns. What changes the pointer for all ranks together (a view, a seek, an ordered access) makes the other
-//! one the pointer: the first rank stores there before the ranks agree, so that after it none of them finds the old value,
-//! and before it none the new one, at no cost but the store.
+//! There are two words, by turns. What sets the pointer for all ranks together (a view, a seek) makes the other one the pointer: the
+//! first rank stores there before the ranks agree, so that after it none of them finds the old value, and before it
+//! none the new one, at no cost but the store. An ordered access takes the places of all ranks in one step, as the first rank does for them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use capulet_atomic::NODE_LOCK_WORDS;
-use capulet_comm::{Channel, ErrorClass, NodeWords};
+use capulet_comm::{Channel, ErrorClass, NodeWords, Rank};
 use capulet_sieve::Direction;
 
 use crate::agree::{Ballot, outcome};
@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::file::File;
 use crate::pointer::Whence;
 use crate::transfer::{Checked, Prepared, UserMemory};
+use crate::view::FileView;
 
 /// Words of a file that its ranks share: for its locks, and after them for its pointer, with those that count wake-ups.
 const POINTER_WORDS: usize = 3;
@@ -46,14 +47,19 @@ impl Turn {
 }
 
 impl SharedPointer {
-    /// On the words of a channel, of one node. Collective over the node; `None` if there is no memory to share.
+    /// On the words of a channel, of one node, with the pointer at its start. Collective over the node; `None` if there is no memory
+    /// to share. The ranks must agree on something before one of them uses it.
     pub(crate) fn on(channel: &Channel) -> Option<Self> {
         let words = channel.node_words(NODE_LOCK_WORDS, POINTER_WORDS).unwrap_or_else(|error| {
             tracing::warn!(%error, "no shared file pointer");
             None
         })?;
-        let is_first = words.place() == 0;
-        Some(Self { words, is_first })
+        let pointer = Self { is_first: words.place() == 0, words };
+        // What another file of this number has left.
+        for turn in [Turn::first(0), Turn::first(0).next()].into_iter().filter(|_| pointer.is_first) {
+            pointer.word(turn).store(0, Ordering::SeqCst);
+        }
+        Some(pointer)
     }
 
     fn word(&self, turn: Turn) -> &AtomicU64 {
@@ -65,10 +71,10 @@ impl SharedPointer {
         turn.base_bytes + self.word(turn).load(Ordering::SeqCst)
     }
 
-    /// Moves it on, and returns where it was. `None`, and it stays, beyond the largest offset.
-    fn advance(&self, turn: Turn, bytes: u64) -> Option<u64> {
-        let largest = i64::MAX as u64 - turn.base_bytes;
-        let moved = |at: u64| at.checked_add(bytes).filter(|end| *end <= largest);
+    /// Moves it on, and returns where it was. `None`, and it stays, where the view has no such bytes.
+    fn advance(&self, turn: Turn, bytes: u64, view: &FileView) -> Option<u64> {
+        let largest = view.tiled().size().saturating_sub(turn.base_bytes);
+        let moved = |at: u64| at.checked_add(bytes).filter(|end| bytes == 0 || *end <= largest);
         let before = self.word(turn).fetch_update(Ordering::SeqCst, Ordering::SeqCst, moved).ok()?;
         Some(turn.base_bytes + before)
     }
@@ -81,15 +87,13 @@ impl SharedPointer {
     }
 }
 
-impl Drop for SharedPointer {
-    fn drop(&mut self) {
-        // For the next file of the channel's number, which no rank opens before this one does.
-        if self.is_first {
-            for word in 0..2 {
-                self.words.word(0, word).store(0, Ordering::SeqCst);
-            }
-        }
-    }
+/// Instead of bytes: a rank's arguments are wrong. Instead of a place: some rank's are.
+const FAILED: u64 = u64::MAX;
+/// Instead of a place: there is none.
+const BEYOND: u64 = u64::MAX - 1;
+
+fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.as_chunks::<8>().0.get(at).map(|word| u64::from_le_bytes(*word))
 }
 
 impl File {
@@ -101,8 +105,8 @@ impl File {
     }
 
     /// Takes the next bytes at the pointer for an access of this rank, and returns where they begin.
-    pub(crate) fn take_shared(&self, turn: Turn, bytes: u64) -> Result<u64> {
-        self.shared()?.advance(turn, bytes).ok_or_else(beyond)
+    pub(crate) fn take_shared(&self, turn: Turn, bytes: u64, view: &FileView) -> Result<u64> {
+        self.shared()?.advance(turn, bytes, view).ok_or_else(beyond)
     }
 
     /// Moves the shared file pointer to `offset` etypes from `whence`, which all ranks pass alike (`MPI_File_seek_shared`). Collective;
@@ -157,10 +161,8 @@ impl File {
         state.shared_turn = state.shared_turn.next();
     }
 
-    /// Checks an ordered access, and gives each rank its place after those of lower rank. Collective: all ranks must come,
-    /// with the error of their arguments if they have one; then nothing is taken, and the access fails on all of them.
-    ///
-    /// The ranks must agree on something before one of them uses the pointer again.
+    /// Checks an ordered access, and gives each rank its place after those of lower rank. Collective, blocks: all ranks must come,
+    /// with the error of their arguments if they have one; then nothing is taken, and the access must fail on all of them.
     ///
     /// # Safety
     /// As [`File::access`].
@@ -169,26 +171,35 @@ impl File {
         direction: Direction,
         memory: Result<UserMemory>,
     ) -> Result<Prepared> {
-        const FAILED: u64 = u64::MAX;
         // SAFETY: passed on to the caller.
         let checked = memory.and_then(|memory| unsafe { self.check_shared(direction, &memory) });
-        let all = self.agree().allgather(checked.as_ref().map_or(FAILED, Checked::bytes))?;
+        let bytes = checked.as_ref().map_or(FAILED, Checked::bytes);
+        let gathered = self.agree().gather(&bytes.to_le_bytes())?;
+        let mut places = gathered.map_or_else(Vec::new, |all| self.places(&all, checked.as_ref().ok()));
+        self.agree().broadcast(Rank(0), &mut places)?;
         let checked = checked?;
-        if all.contains(&FAILED) {
+        match word_at(&places, self.group.rank().0 as usize) {
+            Some(BEYOND) => Err(beyond()),
             // Whichever place: the ranks that failed end it for all.
-            return checked.at(0);
+            None | Some(FAILED) => checked.at(0),
+            Some(start) => checked.at(start),
         }
+    }
+
+    /// Takes the places of all ranks, at the first one: where each begins, or why there are none.
+    fn places(&self, all: &[Vec<u8>], own: Option<&Checked>) -> Vec<u8> {
+        let bytes: Vec<u64> = all.iter().map(|bytes| word_at(bytes, 0).unwrap_or(FAILED)).collect();
         let turn = self.state().shared_turn;
-        let pointer = self.shared()?;
-        let sum =
-            |bytes: &[u64]| bytes.iter().try_fold(pointer.load(turn), |sum, bytes| sum.checked_add(*bytes));
-        let ends = sum(&all).filter(|end| i64::try_from(*end).is_ok());
-        let (Some(start), Some(end)) = (sum(&all[..self.group.rank().0 as usize]), ends) else {
-            return Err(beyond());
+        let starts = match own {
+            Some(own) if !bytes.contains(&FAILED) => {
+                let total = bytes.iter().try_fold(0_u64, |sum, bytes| sum.checked_add(*bytes));
+                let first = total.and_then(|total| self.take_shared(turn, total, own.view()).ok());
+                let start = |at: usize, first: u64| first + bytes[..at].iter().sum::<u64>();
+                (0..bytes.len()).map(|at| first.map_or(BEYOND, |first| start(at, first))).collect()
+            }
+            _ => vec![FAILED; bytes.len()],
         };
-        pointer.prepare_next(turn, end);
-        self.next_turn();
-        checked.at(start)
+        starts.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
     /// # Safety
@@ -202,5 +213,8 @@ impl File {
 }
 
 fn beyond() -> Error {
-    Error::argument(ErrorClass::Arg, "the shared file pointer would be beyond the largest offset")
+    Error::argument(
+        ErrorClass::Arg,
+        "the view has no bytes there for the shared file pointer, or the file no offset",
+    )
 }

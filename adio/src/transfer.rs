@@ -78,6 +78,10 @@ impl Checked {
         self.bytes
     }
 
+    pub(crate) fn view(&self) -> &FileView {
+        &self.view
+    }
+
     /// The access from byte `start_bytes` of the view's stream on.
     pub(crate) fn at(self, start_bytes: u64) -> Result<Prepared> {
         let Self { view, memory, bytes } = self;
@@ -154,7 +158,7 @@ impl File {
         let start_bytes = match position {
             Position::Explicit(offset) => checked.view.position_bytes(offset)?,
             Position::Individual => state.pointer_bytes,
-            Position::Shared => self.take_shared(state.shared_turn, checked.bytes)?,
+            Position::Shared => self.take_shared(state.shared_turn, checked.bytes, &checked.view)?,
         };
         let prepared = checked.at(start_bytes)?;
         if position == Position::Individual && moves_on {

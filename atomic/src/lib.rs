@@ -10,7 +10,7 @@ mod perform;
 mod process;
 
 use std::fmt::Debug;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use capulet_comm::Rank;
 
@@ -79,11 +79,28 @@ pub trait Isolation: Debug + Send + Sync {
     /// [`Error`] if isolation cannot be given; the access must then not touch the file.
     fn enter(&self, request: &Request) -> Result<Guard<'_>, Error>;
 
-    /// As [`Isolation::enter`], but `None` where that would have to wait for whoever has the bytes, also if it is this thread.
+    /// As [`Isolation::enter`], but `None` where that would have to wait for whoever has the bytes, also if it is this thread. To be
+    /// called again and again then, with the same [`Waiting`].
     ///
     /// # Errors
     /// As [`Isolation::enter`].
-    fn try_enter(&self, request: &Request) -> Result<Option<Guard<'_>>, Error>;
+    fn try_enter(&self, request: &Request, waiting: &mut Waiting) -> Result<Option<Guard<'_>>, Error>;
+}
+
+/// Since when an access waits, and when it was last looked whether those that it waits for live.
+#[derive(Debug, Clone, Copy)]
+pub struct Waiting {
+    since: Instant,
+    looked: Instant,
+}
+
+impl Waiting {
+    /// It begins to wait.
+    #[allow(clippy::new_without_default, reason = "it reads the clock")]
+    pub fn new() -> Self {
+        let now = Instant::now();
+        Self { since: now, looked: now }
+    }
 }
 
 #[cfg(test)]

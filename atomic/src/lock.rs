@@ -12,7 +12,7 @@ use capulet_protocol::{Event, Queue, Ranges, Request, Space};
 use crate::node::NodeMemory;
 use crate::perform::Carried;
 use crate::process::Identity;
-use crate::{Error, Guard, Isolation};
+use crate::{Error, Guard, Isolation, Waiting};
 
 /// How often it is looked whether those that are waited for live.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -116,14 +116,14 @@ impl NodeLock {
     /// # Errors
     /// [`Error::Died`] where that would be for ever.
     pub fn finish(&self) -> Result<(), Error> {
-        let (mut backoff, mut looked) = (Backoff::new(), Instant::now());
+        let (mut backoff, mut waiting) = (Backoff::new(), Waiting::new());
         while !self.settle() {
-            self.pause(WaitsFor::Process, &mut backoff);
-            if looked.elapsed() > LOOK_EVERY {
-                looked = Instant::now();
-                self.look_for_the_dead()?;
-            }
+            let slept = self.pause(WaitsFor::Process, &mut backoff);
+            self.progress(WaitsFor::Process, slept);
+            self.look_for_the_dead(&mut waiting)?;
         }
+        // It may end now, and has nothing.
+        self.inner().memory.introduce(None);
         Ok(())
     }
 
@@ -137,26 +137,24 @@ impl NodeLock {
         if is_done() {
             return Ok(false);
         }
-        let (start, mut backoff, mut looked) = (Instant::now(), Backoff::new(), Instant::now());
+        let (mut backoff, mut waiting) = (Backoff::new(), Waiting::new());
         loop {
-            self.pause(whom, &mut backoff);
+            let slept = self.pause(whom, &mut backoff);
             if is_done() {
                 return Ok(true);
             }
-            if looked.elapsed() > LOOK_EVERY {
-                looked = Instant::now();
-                self.look_for_the_dead()?;
-            }
-            if self.time_limit.is_some_and(|limit| start.elapsed() > limit) {
-                let holders = self.inner().memory.holders(request);
-                let holders = holders.into_iter().map(|place| self.ranks[place]).collect();
-                return Err(Error::TimedOut { waited: start.elapsed(), holders });
-            }
+            self.progress(whom, slept);
+            self.look_for_the_dead(&mut waiting)?;
+            self.look_at_the_clock(&waiting, request)?;
         }
     }
 
-    fn pause(&self, whom: WaitsFor, backoff: &mut Backoff) {
-        let Some(timeout) = backoff.next_sleep() else { return std::thread::yield_now() };
+    /// True if it slept.
+    fn pause(&self, whom: WaitsFor, backoff: &mut Backoff) -> bool {
+        let Some(timeout) = backoff.next_sleep() else {
+            std::thread::yield_now();
+            return false;
+        };
         // Another thread may want to go on meanwhile: the words alone are kept.
         let words = (whom == WaitsFor::Process).then(|| self.inner()).and_then(|inner| {
             // What is about to be stored comes without a wake-up.
@@ -166,10 +164,32 @@ impl NodeLock {
             Some(words) => words.sleep(timeout),
             None => std::thread::sleep(timeout),
         }
-        (self.progress)();
+        true
     }
 
-    fn look_for_the_dead(&self) -> Result<(), Error> {
+    /// Lets other work go on, if this is a long wait. Not at the gate: it may be this rank's by now, and what goes on may wait at the
+    /// gate of another file, for a rank that does the same the other way round.
+    fn progress(&self, whom: WaitsFor, slept: bool) {
+        if slept && (whom == WaitsFor::Thread || self.inner().carried.lock().waits_for_bytes()) {
+            (self.progress)();
+        }
+    }
+
+    fn look_at_the_clock(&self, waiting: &Waiting, request: &Request) -> Result<(), Error> {
+        let waited = waiting.since.elapsed();
+        if self.time_limit.is_none_or(|limit| waited <= limit) {
+            return Ok(());
+        }
+        let holders = self.inner().memory.holders(request);
+        Err(Error::TimedOut { waited, holders: holders.into_iter().map(|place| self.ranks[place]).collect() })
+    }
+
+    /// Every now and then.
+    fn look_for_the_dead(&self, waiting: &mut Waiting) -> Result<(), Error> {
+        if waiting.looked.elapsed() <= LOOK_EVERY {
+            return Ok(());
+        }
+        waiting.looked = Instant::now();
         let Some(own) = self.identity else { return Ok(()) };
         let inner = self.inner();
         let dead = (0..self.ranks.len()).find(|place| inner.memory.identity(*place).is_dead(own));
@@ -250,8 +270,6 @@ impl Drop for NodeLock {
         if !inner.settle() {
             tracing::error!("a lock ends while this process has a part in it that it gave up");
         }
-        // It may end now, and has nothing.
-        inner.memory.introduce(None);
     }
 }
 
@@ -279,8 +297,13 @@ impl Isolation for NodeLock {
         Ok(Guard::holding(Held(self)))
     }
 
-    fn try_enter(&self, request: &Request) -> Result<Option<Guard<'_>>, Error> {
-        Ok(self.try_acquire(request)?.then(|| Guard::holding(Held(self))))
+    fn try_enter(&self, request: &Request, waiting: &mut Waiting) -> Result<Option<Guard<'_>>, Error> {
+        if self.try_acquire(request)? {
+            return Ok(Some(Guard::holding(Held(self))));
+        }
+        self.look_for_the_dead(waiting)?;
+        self.look_at_the_clock(waiting, request)?;
+        Ok(None)
     }
 }
 

@@ -34,6 +34,11 @@ impl<L: Lock> Carried<L> {
         true
     }
 
+    /// Its state.
+    pub(crate) fn lock(&self) -> &L {
+        &self.lock
+    }
+
     /// Whether it is held, once it has gone on to the end.
     pub(crate) fn is_held(&self) -> bool {
         self.next == Effect::Held

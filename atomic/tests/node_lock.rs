@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use capulet_atomic::{Error, Isolation, NODE_LOCK_WORDS, NodeLock, Request};
+use capulet_atomic::{Error, Isolation, NODE_LOCK_WORDS, NodeLock, Request, Waiting};
 use capulet_comm::{NodeWords, Rank, WordMemory};
 
 fn bytes(start: u64, end: u64, writes: bool) -> Request {
@@ -191,19 +191,27 @@ fn who_tries_waits_for_nobody_and_keeps_nobody_waiting() {
     let locks = team(3, None);
     let held = locks[0].enter(&bytes(0, 10, true)).expect("free");
     for _ in 0..3 {
-        assert!(locks[1].try_enter(&bytes(5, 6, true)).expect("no fault").is_none(), "held by another");
+        assert!(
+            locks[1].try_enter(&bytes(5, 6, true), &mut Waiting::new()).expect("no fault").is_none(),
+            "held by another"
+        );
     }
     assert!(
-        locks[0].try_enter(&bytes(20, 30, true)).expect("no fault").is_none(),
+        locks[0].try_enter(&bytes(20, 30, true), &mut Waiting::new()).expect("no fault").is_none(),
         "its rank is at another access"
     );
-    let others = locks[1].try_enter(&bytes(10, 20, true)).expect("no fault").expect("free");
+    let others =
+        locks[1].try_enter(&bytes(10, 20, true), &mut Waiting::new()).expect("no fault").expect("free");
     drop((held, others));
     // Rank 1 comes back to none of its tries, and nobody waits for it.
     drop(locks[2].enter(&bytes(0, 10, true)).expect("free"));
-    let shared = locks[0].try_enter(&bytes(0, 10, false)).expect("no fault").expect("free");
-    drop(locks[1].try_enter(&bytes(0, 10, false)).expect("no fault").expect("shared"));
-    assert!(locks[1].try_enter(&bytes(0, 10, true)).expect("no fault").is_none(), "others read");
+    let shared =
+        locks[0].try_enter(&bytes(0, 10, false), &mut Waiting::new()).expect("no fault").expect("free");
+    drop(locks[1].try_enter(&bytes(0, 10, false), &mut Waiting::new()).expect("no fault").expect("shared"));
+    assert!(
+        locks[1].try_enter(&bytes(0, 10, true), &mut Waiting::new()).expect("no fault").is_none(),
+        "others read"
+    );
     drop(shared);
     assert_eq!(locks.iter().map(|lock| lock.counters().acquired()).collect::<Vec<_>>(), [2, 2, 1]);
     assert!(locks.iter().all(|lock| lock.counters().waited() == 0 && lock.settle()));
@@ -216,12 +224,58 @@ fn those_that_wait_come_before_those_that_try() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| locks[1].enter(&bytes(0, 10, true)).map(drop));
         // Until it waits, a read of bytes that only it wants is let in.
-        while locks[2].try_enter(&bytes(9, 10, false)).expect("no fault").is_some() {}
+        while locks[2].try_enter(&bytes(9, 10, false), &mut Waiting::new()).expect("no fault").is_some() {}
         drop(held);
-        while locks[2].try_enter(&bytes(0, 10, true)).expect("no fault").is_none() {
+        while locks[2].try_enter(&bytes(0, 10, true), &mut Waiting::new()).expect("no fault").is_none() {
             thread::yield_now();
         }
         waiting.join().expect("no panic").expect("free");
     });
     assert_eq!(locks[1].counters().acquired(), 1);
+}
+
+static BEATS: AtomicUsize = AtomicUsize::new(0);
+
+/// At the gate of a file, what goes on meanwhile might wait at the gate of another one, for a rank that does the same the other way round.
+#[test]
+fn other_work_goes_on_while_bytes_are_waited_for_and_not_at_the_gate() {
+    const TAIL: usize = 1;
+    let part = || (0..NODE_LOCK_WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+    let memory: Arc<dyn WordMemory> = Arc::new((0..2).map(|_| part()).collect::<Vec<_>>());
+    let beats = || {
+        BEATS.fetch_add(1, Ordering::SeqCst);
+    };
+    let end = |place| {
+        let words = NodeWords::new(Arc::clone(&memory), place, 0, NODE_LOCK_WORDS);
+        NodeLock::new(words, ranks(2), Some(Duration::from_millis(40)), beats)
+    };
+    let (lock, other) = (end(0), end(1));
+    let held = other.enter(&bytes(0, 9, true)).expect("free");
+    lock.enter(&bytes(0, 9, true)).expect_err("held");
+    let beaten = BEATS.load(Ordering::SeqCst);
+    assert!(beaten > 0, "it waits for bytes");
+    drop(held);
+    assert!(lock.settle(), "what it has got is let go of");
+    // Somebody is at the gate, and stays there.
+    memory.words(0)[TAIL].store(2, Ordering::SeqCst);
+    let error = lock.enter(&bytes(0, 9, true)).expect_err("nobody opens the gate");
+    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+    assert_eq!(BEATS.load(Ordering::SeqCst), beaten, "nothing goes on at the gate");
+}
+
+/// Who is polled is told as well as who waits.
+#[test]
+fn a_try_has_its_limit_too() {
+    let locks = team(2, Some(Duration::from_millis(30)));
+    let held = locks[1].enter(&bytes(0, 10, true)).expect("free");
+    let mut waiting = Waiting::new();
+    let error = loop {
+        match locks[0].try_enter(&bytes(0, 10, true), &mut waiting) {
+            Ok(entered) => assert!(entered.is_none(), "held"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(&error, Error::TimedOut { holders, .. } if *holders == [Rank(1)]), "{error}");
+    drop(held);
+    drop(locks[0].try_enter(&bytes(0, 10, true), &mut Waiting::new()).expect("no fault").expect("free"));
 }

@@ -185,11 +185,11 @@ pub(crate) struct VerifyArgs {
     pub(crate) folder: PathBuf,
 
     /// Rounds of each mode
-    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..1_000_000_000))]
     pub(crate) rounds: u32,
 
     /// The first round, to repeat one
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..1_000_000_000))]
     pub(crate) first: u32,
 
     /// Ranks

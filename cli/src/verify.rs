@@ -79,16 +79,8 @@ pub(crate) fn run(args: &VerifyArgs) -> ExitCode {
         chosen if chosen.is_empty() => MODES.to_vec(),
         chosen => chosen.iter().map(String::as_str).collect(),
     };
-    let codes = modes.into_iter().map(|mode| match verification.mode(mode) {
-        Ok(0) => 0,
-        Ok(_) => 1,
-        Err(trouble) => {
-            anstream::println!("{BAD}{mode}:{BAD:#} {trouble}");
-            if matches!(trouble, Trouble::Refused) { REFUSED } else { 2 }
-        }
-    });
     // What is known to be wrong weighs more than what could not be judged.
-    let codes: Vec<u8> = codes.collect();
+    let codes: Vec<u8> = modes.into_iter().map(|mode| verification.mode(mode)).collect();
     let worst = [1, 2, REFUSED].into_iter().find(|code| codes.contains(code));
     ExitCode::from(worst.unwrap_or(0))
 }
@@ -117,17 +109,37 @@ impl<'a> Verification<'a> {
         Ok(Self { args, mpi, layer, program: found(PROGRAM)?, delay: found(DELAY)?, folder })
     }
 
-    /// How many rounds have no order.
-    fn mode(&self, mode: &str) -> Result<u32, Trouble> {
+    /// Verifies, and says what came of it; returns the exit code.
+    fn mode(&self, mode: &str) -> u8 {
+        let mut violations = 0;
+        let ended = self.rounds(mode, &mut violations);
+        let style = if violations == 0 && ended.is_ok() { GOOD } else { BAD };
+        let VerifyArgs { rounds, ranks, .. } = *self.args;
+        anstream::println!(
+            "{style}{mode}:{style:#} {rounds} rounds of {ranks} ranks on {} of {}, {violations} without an order",
+            self.layer.name,
+            self.mpi.name
+        );
+        if let Err(trouble) = &ended {
+            anstream::println!("{BAD}{mode}:{BAD:#} not all of them: {trouble}");
+        }
+        match ended {
+            _ if violations > 0 => 1,
+            Ok(()) => 0,
+            Err(Trouble::Refused) => REFUSED,
+            Err(_) => 2,
+        }
+    }
+
+    fn rounds(&self, mode: &str, violations: &mut u32) -> Result<(), Trouble> {
         let VerifyArgs { rounds, first, ranks, seed, .. } = *self.args;
         let progress = ProgressBar::new(rounds.into());
         if let Ok(style) = ProgressStyle::with_template("{prefix}: {wide_bar} {pos}/{len}, {eta} left") {
             progress.set_style(style);
         }
         progress.set_prefix(mode.to_owned());
-        let mut violations = 0;
         let mut at = first;
-        while at < first.saturating_add(rounds) {
+        while at < first + rounds {
             let count = LAUNCH_ROUNDS.min(first + rounds - at);
             self.launch(mode, at, count)?;
             for (round, verdict) in self.judged(at..at + count)? {
@@ -135,8 +147,8 @@ impl<'a> Verification<'a> {
                 if matches!(verdict, Verdict::Serial(_)) {
                     continue;
                 }
-                violations += 1;
-                if violations <= SHOWN_MAX {
+                *violations += 1;
+                if *violations <= SHOWN_MAX {
                     progress.suspend(|| {
                         anstream::println!("{BAD}{mode}, round {round}:{BAD:#} {verdict}");
                         anstream::println!(
@@ -148,13 +160,7 @@ impl<'a> Verification<'a> {
             at += count;
         }
         progress.finish_and_clear();
-        let style = if violations == 0 { GOOD } else { BAD };
-        anstream::println!(
-            "{style}{mode}:{style:#} {rounds} rounds of {ranks} ranks on {} of {}, {violations} without an order",
-            self.layer.name,
-            self.mpi.name
-        );
-        Ok(violations)
+        Ok(())
     }
 
     fn history(&self, rank: u32) -> PathBuf {

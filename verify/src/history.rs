@@ -134,7 +134,7 @@ fn one(rank: usize, words: &[u32]) -> Result<(u32, Access, usize), &'static str>
     if magic != MAGIC {
         return Err("no access begins here");
     }
-    if of as usize != rank || index >= ACCESSES_MAX || kind > 1 {
+    if of as usize != rank || index >= ACCESSES_MAX || kind > u32::from(index < ACCESSES_MAX - 1) {
         return Err("a head of no access");
     }
     let end = (count as usize).checked_mul(3).and_then(|words| words.checked_add(HEAD_WORDS));
@@ -175,6 +175,7 @@ mod tests {
             &[0; 8],
             &[MAGIC, 0, 1, 0, 0, 0, 0, 0],
             &[MAGIC, 0, 0, 99, 0, 0, 0, 0],
+            &[MAGIC, 0, 0, ACCESSES_MAX - 1, 0, 1, 0, 0],
             &[MAGIC, 0, 0, 0, 0, 0, 0, 2, 1, 1, 1],
             &[MAGIC, 0, 0, 0, 0, 0, 0, u32::MAX],
             &[MAGIC, 0, 0, 0, 0, 0, 0, 1, u32::MAX, 1, 1],

@@ -72,9 +72,7 @@ impl File {
         self.calls.count(direction);
         let prepared = if position == Position::Shared {
             // SAFETY: passed on to the caller.
-            let prepared = unsafe { self.prepare_ordered(direction, memory) };
-            // Nobody uses the pointer again before it has moved on.
-            self.agree().barrier().map_err(Error::from).and(prepared)
+            unsafe { self.prepare_ordered(direction, memory) }
         } else {
             // SAFETY: passed on to the caller.
             memory.and_then(|memory| unsafe { self.prepare(direction, position, true, &memory) })

@@ -99,7 +99,7 @@ enum Stage {
     /// All ranks have begun it; it waits for its turn on the window.
     Queued(Access, Agreed),
     /// In atomic mode: it waits for other accesses to bytes of it, without a place among those that wait.
-    Entering(Access),
+    Entering(Access, Box<independent::Entry>),
     Moving(Box<two_phase::Operation>),
     /// The ranks agree on what came of it.
     Settling(Vote, u64, Result<()>),
@@ -225,8 +225,8 @@ impl Operation {
                 }
                 Err(error) => Stage::Done(Outcome::failed(error)),
             },
-            Stage::Entering(access) => {
-                match independent::try_run(&self.tools.target, access, self.direction) {
+            Stage::Entering(access, entry) => {
+                match independent::try_run(&self.tools.target, access, self.direction, entry) {
                     None => return false,
                     Some(done) => self.settle(done),
                 }
@@ -282,7 +282,10 @@ impl Operation {
         match plan {
             Plan::Nothing => self.settle(Transferred::default()),
             // A lock of all of them would be held while a rank is not in MPI, and the others could not go on.
-            _ if self.tools.target.isolation.is_some() => Stage::Entering(access),
+            _ if self.tools.target.isolation.is_some() => {
+                let entry = Box::new(independent::Entry::new(&access, self.direction));
+                Stage::Entering(access, entry)
+            }
             Plan::TwoPhase(_) => Stage::Queued(access, agreed),
             Plan::Independent(_) => {
                 self.settle(independent::run(&self.tools.target, &access, self.direction))

@@ -56,6 +56,12 @@ impl<G: Lock> Ranges<G> {
         Self { gate, space, base, home, me, ranks, request: None, is_try: false, state: State::Free }
     }
 
+    /// Whether it has left the gate and waits for others that hold bytes of it. At the gate it waits only for processes that are about
+    /// to leave it.
+    pub fn waits_for_bytes(&self) -> bool {
+        matches!(self.state, State::Waiting(_))
+    }
+
     /// Stores the slot's first words, and fetches all slots.
     fn exchange(&self, put: Words) -> Effect {
         let first = Place { space: self.space, rank: self.home, word: self.base + self.me * SLOT_WORDS };

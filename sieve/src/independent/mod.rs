@@ -12,6 +12,7 @@ pub mod list;
 pub mod packed;
 pub mod window;
 
+use capulet_atomic::{Request, Waiting};
 use capulet_drivers::{Direction, Transfer};
 pub use capulet_plan::Way;
 use capulet_plan::way::{BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, WINDOW_BYTES};
@@ -50,13 +51,32 @@ pub fn run(target: &Target, access: &Access, direction: Direction) -> Transferre
     }
 }
 
+/// What an access in atomic mode waits with until it may begin, if it is polled.
+#[derive(Debug)]
+pub struct Entry {
+    request: Request,
+    waiting: Waiting,
+}
+
+impl Entry {
+    /// It begins to wait.
+    pub fn new(access: &Access, direction: Direction) -> Self {
+        Self { request: footprint(access.side(), direction), waiting: Waiting::new() }
+    }
+}
+
 /// As [`run`], but `None`, and nothing is done, where another access has to be waited for in atomic mode. For operations that are
 /// polled.
-pub fn try_run(target: &Target, access: &Access, direction: Direction) -> Option<Transferred> {
+pub fn try_run(
+    target: &Target,
+    access: &Access,
+    direction: Direction,
+    entry: &mut Entry,
+) -> Option<Transferred> {
     let Some(isolation) = target.isolation.as_ref().filter(|_| access.bytes() > 0) else {
         return Some(run(target, access, direction));
     };
-    match isolation.try_enter(&footprint(access.side(), direction)) {
+    match isolation.try_enter(&entry.request, &mut entry.waiting) {
         Ok(None) => None,
         Ok(Some(_guard)) => Some(move_bytes(target, access, direction)),
         Err(error) => Some(Transferred::failed(error)),
