@@ -1,5 +1,5 @@
-/* The measuring program of `capulet bench collective` and `capulet bench independent`: plain MPI-3.1, so that the same binary runs on
- * Capulet and on the MPI's own I/O.
+/* The measuring program of `capulet bench collective`, `independent` and `atomic`: plain MPI-3.1, so that the same binary runs on Capulet
+ * and on the MPI's own I/O.
  *
  *   content.c   the bytes of a file, as a function of the offset; filling and checking memory
  *   runs.c      what an access touches, as lists of runs: an oracle beside the MPI types, made without them
@@ -75,9 +75,9 @@ typedef enum { FRESH, EXISTING, CELLS } file_state;
 void prepare_file(const char *path, file_state state, int64_t bytes, char fault[FAULT_BYTES]);
 void remove_file(const char *path);
 /* Every byte of the file against the runs of all ranks and the state before; `bytes` is the size that it must have. Rank 0 gets the
- * hash, and in `strays` how many bytes of the holes of a fresh file are not 0. These are no fault: what a hole holds is not said by
+ * hash (of `all_written` bytes in all), and in `strays` how many bytes of the holes of a fresh file are not 0. These are no fault: what a hole holds is not said by
  * the standard. */
-uint64_t judge_file(const char *path, file_state before, int64_t bytes, const run_list *written, int64_t *strays,
+uint64_t judge_file(const char *path, file_state before, int64_t bytes, const run_list *written, int64_t all_written, int64_t *strays,
                     char fault[FAULT_BYTES]);
 /* Seconds for the same bytes of each rank in one piece, each rank its own range. */
 double limit_seconds(const char *path, file_state state, bool reading, unsigned char *memory, int64_t bytes, char fault[FAULT_BYTES]);
@@ -122,6 +122,9 @@ typedef struct {
     int64_t piece_bytes;
     bool reading, collective;
     file_state state;
+    /* In atomic mode, so many times, and perhaps all ranks the same bytes. */
+    bool atomic, is_same;
+    int repeats;
 } bench_row;
 
 /* The rows of a suite; NULL if there is no such suite. */

@@ -35,11 +35,50 @@ static const bench_case cases[] = {
 
 #define CASE_COUNT (sizeof cases / sizeof *cases)
 
+/* Small accesses again and again: what isolation costs, alone and where ranks are in each other's way. */
+static const struct {
+    const char *name;
+    plan_builder *build;
+    int64_t piece_bytes;
+    bool is_same;
+} atomic_cases[] = {
+    { "disjoint contiguous", plan_contiguous, 0, false },
+    { "disjoint strided 256 B", plan_strided, 256, false },
+    { "disjoint strided 4 KiB", plan_strided, 4 << 10, false },
+    { "same contiguous", plan_contiguous, 0, true },
+    { "same strided 256 B", plan_strided, 256, true },
+};
+
+#define ATOMIC_COUNT (sizeof atomic_cases / sizeof *atomic_cases)
+#define REPEATS 200
+
+static const bench_row *atomic_rows(int *count)
+{
+    static bench_row rows[2 * ATOMIC_COUNT];
+    for (size_t at = 0; at < 2 * ATOMIC_COUNT; at++) {
+        rows[at] = (bench_row){
+            .id = (int)at,
+            .suite = "atomic",
+            .name = atomic_cases[at / 2].name,
+            .build = atomic_cases[at / 2].build,
+            .piece_bytes = atomic_cases[at / 2].piece_bytes,
+            .reading = at % 2,
+            .state = at % 2 ? CELLS : EXISTING,
+            .atomic = true,
+            .is_same = atomic_cases[at / 2].is_same,
+            .repeats = REPEATS,
+        };
+    }
+    *count = 2 * ATOMIC_COUNT;
+    return rows;
+}
+
 const bench_row *rows_of(const char *suite, int *count)
 {
     static bench_row rows[3 * CASE_COUNT];
     const bool together = strcmp(suite, "collective") == 0;
     *count = 0;
+    if (strcmp(suite, "atomic") == 0) return atomic_rows(count);
     if (!together && strcmp(suite, "independent") != 0) return NULL;
     for (size_t at = 0; at < CASE_COUNT; at++) {
         const bench_case *from = &cases[at];
@@ -54,6 +93,7 @@ const bench_row *rows_of(const char *suite, int *count)
                 .reading = state == CELLS,
                 .collective = together,
                 .state = state,
+                .repeats = 1,
             };
             ++*count;
         }

@@ -13,7 +13,7 @@ typedef struct {
 } options;
 
 static const char usage[] =
-    "usage: mpiexec -n P capulet-bench-io --suite collective|independent --dir FOLDER [--case TEXT] [--scale S] [--first ROW]\n"
+    "usage: mpiexec -n P capulet-bench-io --suite collective|independent|atomic --dir FOLDER [--case TEXT] [--scale S] [--first ROW]\n"
     "       [--skip ROW,ROW,...]\n"
     "TEXT is searched in `suite case op state`; S is a part of 32 MiB for each row.\n";
 

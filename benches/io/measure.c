@@ -7,6 +7,8 @@
 
 #define FULL_BYTES ((int64_t)32 << 20)
 #define FULL_OPENS 50
+/* Of one rank in an access of a row that is repeated. */
+#define REPEATED_BYTES ((int64_t)64 << 10)
 #define PATH_BYTES 4096
 
 typedef struct {
@@ -69,12 +71,15 @@ static void timed_access(const session *session, measurement *result)
     double begin = now_seconds();
     if (plan->requests == 0) set_view(session, plan->displacement, plan->filetype);
     result->view_seconds = team_span(begin, now_seconds());
+    if (session->row->atomic) note_mpi(session->fault, "set_atomicity", MPI_File_set_atomicity(session->file, 1));
     team_barrier();
     begin = now_seconds();
-    if (plan->requests == 0)
-        access_at(session, session->memory);
-    else
-        access_by_requests(session);
+    for (int times = 0; times < session->row->repeats; times++) {
+        if (plan->requests == 0)
+            access_at(session, session->memory);
+        else
+            access_by_requests(session);
+    }
     const double end = now_seconds();
     result->seconds = team_span(begin, end);
 }
@@ -105,13 +110,18 @@ static void judge_memory(const session *session, char fault[FAULT_BYTES])
 
 static void measure_access(const bench_row *row, const char *path, double scale, measurement *result)
 {
-    const demand asked = { (int64_t)(scale * (double)FULL_BYTES), row->piece_bytes, row->reading };
+    const int64_t total_bytes = row->repeats > 1 ? REPEATED_BYTES * team_size : (int64_t)(scale * (double)FULL_BYTES);
+    const demand asked = { total_bytes, row->piece_bytes, row->reading };
     access_plan plan = { 0 };
+    const int own_rank = team_rank;
+    if (row->is_same) team_rank = 0;
     row->build(&asked, &plan);
+    team_rank = own_rank;
     const int64_t file_bytes = team_max(end_of(&plan.in_file));
-    result->bytes = team_sum(plan.in_file.bytes);
-    result->pieces = team_sum((int64_t)plan.in_file.count);
-    result->operations = plan.requests == 0 ? 1 : plan.requests;
+    const int64_t all_bytes = row->is_same ? plan.in_file.bytes : team_sum(plan.in_file.bytes);
+    result->bytes = team_sum(plan.in_file.bytes) * row->repeats;
+    result->pieces = team_sum((int64_t)plan.in_file.count) * row->repeats;
+    result->operations = (plan.requests == 0 ? 1 : plan.requests) * row->repeats;
     session session = { row, &plan, MPI_FILE_NULL, malloc((size_t)plan.memory_bytes), result->fault };
     if (session.memory == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
     memset(session.memory, FILL_BYTE, (size_t)plan.memory_bytes);
@@ -123,11 +133,11 @@ static void measure_access(const bench_row *row, const char *path, double scale,
         if (row->reading)
             judge_memory(&session, result->fault);
         else
-            result->hash = judge_file(path, row->state, file_bytes, &plan.in_file, &result->strays, result->fault);
+            result->hash = judge_file(path, row->state, file_bytes, &plan.in_file, all_bytes, &result->strays, result->fault);
     }
     remove_file(path);
     if (!team_fault(result->fault))
-        result->limit_seconds = limit_seconds(path, row->state, row->reading, session.memory, plan.in_file.bytes, result->fault);
+        result->limit_seconds = row->repeats * limit_seconds(path, row->state, row->reading, session.memory, plan.in_file.bytes, result->fault);
     free(session.memory);
     free_plan(&plan);
 }

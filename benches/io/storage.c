@@ -87,10 +87,9 @@ static void judge_runs(const unsigned char *bytes, const run_list *written, char
     }
 }
 
-uint64_t judge_file(const char *path, file_state before, int64_t bytes, const run_list *written, int64_t *strays,
+uint64_t judge_file(const char *path, file_state before, int64_t bytes, const run_list *written, int64_t all_written, int64_t *strays,
                     char fault[FAULT_BYTES])
 {
-    const int64_t all_written = team_sum(written->bytes);
     uint64_t hash = 0;
     struct stat about;
     const int file = open_for_all(path, O_RDONLY, fault);

@@ -239,6 +239,8 @@ pub(crate) enum BenchName {
     Collective,
     /// Independent reading and writing of files, against OMPIO and ROMIO
     Independent,
+    /// Small independent accesses to files in atomic mode, disjoint and not, against OMPIO and ROMIO
+    Atomic,
     /// What one of up to 100,000 ranks does to plan an access of 10^9 pieces, against ROMIO's formulas
     Plan,
 }

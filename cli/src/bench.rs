@@ -42,6 +42,7 @@ pub(crate) fn run(args: &BenchArgs) -> ExitCode {
         BenchName::Transpack => "transpack",
         BenchName::Collective => return bench_files::run(args, "collective"),
         BenchName::Independent => return bench_files::run(args, "independent"),
+        BenchName::Atomic => return bench_files::run(args, "atomic"),
         BenchName::Plan => return bench_plan::run(args),
     };
     let executable = env::current_exe().unwrap_or_default();
