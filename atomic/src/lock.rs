@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use capulet_comm::work::{self, UnderWay, Work};
 use capulet_comm::{Backoff, NodeWords, Rank};
-use capulet_protocol::{Event, Queue, Ranges, Request, Space};
+use capulet_protocol::{Event, GATE_WORDS, Gate, Ranges, Request, Space};
 
 use crate::node::NodeMemory;
 use crate::perform::Carried;
@@ -16,6 +16,11 @@ use crate::{Error, Guard, Isolation, Waiting};
 
 /// How often it is looked whether those that are waited for live.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The gate is held for less time than it takes to try so often, unless whoever holds it is off its processor.
+const TRIES_MAX: u32 = 16;
+/// As many come through the gate while one that sleeps before it is woken.
+const PASSES_MAX: u64 = 64;
 
 /// What a lock did. Exact on any machine.
 #[derive(Debug, Default)]
@@ -36,7 +41,7 @@ impl LockCounters {
     }
 }
 
-/// Bytes of a file, locked among the ranks of a node: first come, first served where they conflict, and at once where they do not.
+/// Bytes of a file, locked among the ranks of a node: in the order in which they come through the gate where they conflict, and at once where they do not.
 /// One access at a time of each rank. Who tries has no place among those who wait: it is for accesses that are polled, which must
 /// not keep others waiting while nobody polls them.
 #[derive(Debug)]
@@ -61,7 +66,7 @@ enum WaitsFor {
 
 #[derive(Debug)]
 struct Inner {
-    carried: Carried<Ranges<Queue>>,
+    carried: Carried<Ranges<Gate>>,
     memory: NodeMemory,
     /// A wait was given up: what it waited for is to be let go of when it comes. Work is under way until then.
     owed: Option<UnderWay>,
@@ -77,8 +82,8 @@ impl NodeLock {
         progress: fn(),
     ) -> Arc<Self> {
         let (me, count) = (words.place() as u32, ranks.len() as u32);
-        let gate = Queue::new(Space::Node, 0, 0, me);
-        let lock = Ranges::new(gate, Space::Node, crate::node::GATE_WORDS, 0, me, count);
+        let gate = Gate::new(Space::Node, 0, 0, me, TRIES_MAX, PASSES_MAX);
+        let lock = Ranges::new(gate, Space::Node, GATE_WORDS, 0, me, count);
         let memory = NodeMemory::new(words, count);
         let identity = Identity::own();
         memory.introduce(identity);

@@ -4,13 +4,11 @@ use std::fmt::{self, Debug};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use capulet_comm::NodeWords;
-use capulet_protocol::{Effect, Event, Place, Request, SLOT_WORDS, Space, Words};
+use capulet_protocol::{Effect, Event, GATE_WORDS, Place, Request, SLOT_WORDS, Space, Words};
 
 use crate::perform::Memory;
 use crate::process::Identity;
 
-/// Words of a rank before its slot: those of the queue that is the gate.
-pub(crate) const GATE_WORDS: u32 = 2;
 /// Which process the rank is.
 const PROCESS_WORD: usize = (GATE_WORDS + SLOT_WORDS) as usize;
 const SPACE_WORD: usize = PROCESS_WORD + 1;

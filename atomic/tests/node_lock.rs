@@ -166,8 +166,8 @@ fn a_panic_while_it_waits_leaves_nobody_waiting() {
 
 #[test]
 fn a_release_behind_a_process_that_died_at_the_gate_comes_to_an_end() {
-    // Of the words of a rank, with that of its wake-ups: the gate's tail, at the first rank; which process it is.
-    const TAIL: usize = 1;
+    // Of the words of a rank, with that of its wake-ups: who is in the gate, at the first rank; which process it is.
+    const TAKEN: usize = 3;
     const PROCESS: usize = NODE_LOCK_WORDS - 2;
     let part = || (0..NODE_LOCK_WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
     let memory: Arc<dyn WordMemory> = Arc::new((0..2).map(|_| part()).collect::<Vec<_>>());
@@ -180,7 +180,7 @@ fn a_release_behind_a_process_that_died_at_the_gate_comes_to_an_end() {
     // Another one of the same number, which started at another time: it has ended.
     let own = memory.words(0)[PROCESS].load(Ordering::Relaxed);
     memory.words(1)[PROCESS].store(own ^ 1 << 40, Ordering::Relaxed);
-    memory.words(0)[TAIL].store(2, Ordering::Relaxed);
+    memory.words(0)[TAKEN].store(2, Ordering::Relaxed);
     drop(held);
     let error = lock.enter(&bytes(20, 30, true)).expect_err("nobody opens the gate");
     assert!(matches!(error, Error::Died { rank: Rank(1) }), "{error}");
@@ -239,7 +239,7 @@ static BEATS: AtomicUsize = AtomicUsize::new(0);
 /// At the gate of a file, what goes on meanwhile might wait at the gate of another one, for a rank that does the same the other way round.
 #[test]
 fn other_work_goes_on_while_bytes_are_waited_for_and_not_at_the_gate() {
-    const TAIL: usize = 1;
+    const TAKEN: usize = 3;
     let part = || (0..NODE_LOCK_WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
     let memory: Arc<dyn WordMemory> = Arc::new((0..2).map(|_| part()).collect::<Vec<_>>());
     let beats = || {
@@ -257,7 +257,7 @@ fn other_work_goes_on_while_bytes_are_waited_for_and_not_at_the_gate() {
     drop(held);
     assert!(lock.settle(), "what it has got is let go of");
     // Somebody is at the gate, and stays there.
-    memory.words(0)[TAIL].store(2, Ordering::SeqCst);
+    memory.words(0)[TAKEN].store(2, Ordering::SeqCst);
     let error = lock.enter(&bytes(0, 9, true)).expect_err("nobody opens the gate");
     assert!(matches!(error, Error::TimedOut { .. }), "{error}");
     assert_eq!(BEATS.load(Ordering::SeqCst), beaten, "nothing goes on at the gate");

@@ -12,18 +12,21 @@
 //! |---|---|---|---|---|
 //! | [`WaitList`] | each other enters at most once before | until woken | two exclusive epochs | N words at home |
 //! | [`Queue`] | first come, first served | until woken | swap; swap of one's own word and compare-and-swap | 2 words |
+//! | [`Gate`] | as a queue, but a few at a time may pass its first, who sleeps | until woken | take a word and give it back | 5 words |
 //! | [`TwoLevel`] | as a queue, but a node keeps the lock for so many of its own at a time | until woken | two queues | 5 words |
 //! | [`Ranges`] | first come, first served among those that conflict | until woken, by each that it conflicts with | a gate's, twice | a slot at home |
 //!
 //! [`WaitList`] is the lock of Latham, Ross and Thakur (Implementing MPI-IO Atomic Mode Without File System Support, 2005,
 //! sections 3 and 4); the others follow Mellor-Crummey and Scott's queue.
 
+mod gate;
 mod queue;
 mod ranges;
 mod request;
 mod two_level;
 mod wait_list;
 
+pub use gate::{GATE_WORDS, Gate};
 pub use queue::Queue;
 pub use ranges::{Ranges, SLOT_WORDS};
 pub use request::{INTERVALS_MAX, Request, are_disjoint};

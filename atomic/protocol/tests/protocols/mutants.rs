@@ -1,7 +1,7 @@
 //! Protocols with one thing wrong: the checker finds each of them, or what it says of the right ones means nothing.
 
 use capulet_protocol::{
-    Effect, Event, Lock, Place, Queue, Ranges, Rank, Request, Space, TwoLevel, WaitList, Words,
+    Effect, Event, Gate, Lock, Place, Queue, Ranges, Rank, Request, Space, TwoLevel, WaitList, Words,
 };
 
 use super::system::model::Checked;
@@ -18,6 +18,8 @@ enum Wrong {
     ClearAfterWake,
     /// A queue is left without looking whether it has changed in between.
     NoCompareAndSwap,
+    /// Who announces that it sleeps does not look once more whether it is open.
+    NoSecondLook,
 }
 
 /// A lock with something wrong.
@@ -41,7 +43,12 @@ enum State {
     /// A word is compared before it is changed.
     Comparing(Place, u64, u64),
     Swapping(u64),
+    /// It is said that the gate is still taken, whoever has opened it.
+    Announcing,
 }
+
+/// The word of a gate in which its first announces that it sleeps.
+const ANNOUNCED: u32 = 3;
 
 impl<L: Lock> Mutant<L> {
     fn new(lock: L, wrong: Wrong) -> Self {
@@ -59,6 +66,10 @@ impl<L: Lock> Mutant<L> {
                 let put = Words::from_elem(1, put.len());
                 self.state = State::Reading(effect);
                 Effect::Exchange { first, put, words, is_exclusive }
+            }
+            (Wrong::NoSecondLook, Effect::Store(place, value)) if place.word == ANNOUNCED && value != 0 => {
+                self.state = State::Announcing;
+                Effect::Store(place, value)
             }
             (Wrong::NoCompareAndSwap, Effect::CompareSwap(place, expected, value)) => {
                 self.state = State::Comparing(place, expected, value);
@@ -102,6 +113,10 @@ impl<L: Lock> Lock for Mutant<L> {
             (State::Comparing(place, expected, value), Event::Value(found)) if found == expected => {
                 self.state = State::Swapping(found);
                 return Effect::Swap(place, value);
+            }
+            (State::Announcing, event) => {
+                self.lock.step(event);
+                self.lock.step(Event::Value(1))
             }
             (State::Swapping(found), _) => self.lock.step(Event::Value(found)),
             (_, event) => self.lock.step(event),
@@ -231,6 +246,13 @@ fn faults_of_queues_are_found() {
     let wrong = Wrong::NoCompareAndSwap;
     is_caught("queue", WAITS, whole(1), |me| Mutant::new(Queue::new(Space::World, 0, 0, me), wrong));
     is_caught("two levels", WAITS, whole(1), |me| Mutant::new(TwoLevel::new(0, me, me, 1), wrong));
+}
+
+#[test]
+fn faults_of_gates_are_found() {
+    let gate = |me| Gate::new(Space::Node, 0, 0, me, 1, 0);
+    is_caught("gate", WAITS, whole(1), |me| Mutant::new(gate(me), Wrong::NoSecondLook));
+    assert_eq!(broken(2, whole(2), gate), [""; 0]);
 }
 
 #[test]
