@@ -30,7 +30,7 @@ bench-datatype: build
 bench-files: build
 	@scripts/bench.sh files
 
-# Atomic mode: 10,000 rounds of each kind of access, on both MPIs. Takes an hour.
+# Atomic mode: 10,000 rounds of each kind of access, on both MPIs. Takes hours.
 verify: build
 	@scripts/verify.sh
 

@@ -113,6 +113,8 @@ impl File {
         state.view = Arc::new(view);
         state.pointer_bytes = 0;
         state.shared_turn = state.shared_turn.next();
+        // Until it is known of this view.
+        state.are_views_disjoint = false;
         self.put_hints(&mut state, hints);
         drop(state);
         self.judge_views()

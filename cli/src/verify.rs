@@ -113,15 +113,16 @@ impl<'a> Verification<'a> {
     fn mode(&self, mode: &str) -> u8 {
         let mut violations = 0;
         let ended = self.rounds(mode, &mut violations);
-        let style = if violations == 0 && ended.is_ok() { GOOD } else { BAD };
         let VerifyArgs { rounds, ranks, .. } = *self.args;
-        anstream::println!(
-            "{style}{mode}:{style:#} {rounds} rounds of {ranks} ranks on {} of {}, {violations} without an order",
-            self.layer.name,
-            self.mpi.name
-        );
-        if let Err(trouble) = &ended {
-            anstream::println!("{BAD}{mode}:{BAD:#} not all of them: {trouble}");
+        let style = if violations == 0 && ended.is_ok() { GOOD } else { BAD };
+        let (layer, mpi) = (self.layer.name, self.mpi.name);
+        match &ended {
+            Ok(()) => anstream::println!(
+                "{style}{mode}:{style:#} {rounds} rounds of {ranks} ranks on {layer} of {mpi}, {violations} without an order"
+            ),
+            Err(trouble) => anstream::println!(
+                "{style}{mode}:{style:#} {violations} without an order on {layer} of {mpi}, and then: {trouble}"
+            ),
         }
         match ended {
             _ if violations > 0 => 1,

@@ -45,7 +45,8 @@ pub fn view_footprint(displacement_bytes: u64, view: &Tiled) -> Request {
     }
     let span = displacement_bytes.saturating_add_signed(view.true_lb())..i64::MAX as u64;
     let whole = Request::contiguous(span.clone(), false);
-    let Ok(tile) = Tiled::new(layout.clone(), 1) else { return whole };
+    // Runs that overlap, which files that are only read may have, are told as one.
+    let Some(tile) = Tiled::new(layout.clone(), 1).ok().filter(Tiled::is_monotone) else { return whole };
     let extent = u64::try_from(layout.extent()).unwrap_or(0);
     let displacement = i64::try_from(displacement_bytes);
     let (Ok(displacement), true) = (displacement, tile.true_ub().abs_diff(tile.true_lb()) <= extent) else {
@@ -164,6 +165,13 @@ mod tests {
         }
         let bytes = Tiled::until(byte().layout().clone(), 1 << 40);
         assert!(view_footprint(0, &bytes).conflicts(&columns[3]));
+    }
+
+    #[test]
+    fn views_that_overlap_themselves_are_told_as_one() {
+        let tile = Datatype::indexed(&[10, 3, 4], &[0, 2, 20], &byte()).expect("a type");
+        let request = view_footprint(5, &Tiled::until(tile.layout().clone(), 1 << 40));
+        assert!((5..100).all(|at| locks(&request, at)) && !locks(&request, 4));
     }
 
     proptest! {
