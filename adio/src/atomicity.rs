@@ -3,8 +3,8 @@
 //! What changes bytes of a file that is open, or reads them, does so with what it touches locked among the ranks of the file (its length is
 //! not locked: an access behind the end makes it grow step by step):
 //! * independent accesses lock their own bytes;
-//! * a blocking collective access that gathers, which it does only with nothing under way, locks its span once for all its ranks: what overlaps among them is settled by their
-//!   order (the highest rank's bytes stay), as without atomic mode;
+//! * a blocking collective access that gathers, which it does only with nothing under way, locks its span once for all its ranks:
+//!   what overlaps among them is settled by their order (the highest rank's bytes stay), as without atomic mode;
 //! * other collective accesses, nonblocking and split ones among them, are each rank's own access with a lock of its own, taken and
 //!   let go of in one go: nothing is held while a rank is not in MPI;
 //! * a change of the file's size locks the whole file.

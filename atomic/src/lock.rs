@@ -41,7 +41,8 @@ impl LockCounters {
     }
 }
 
-/// Bytes of a file, locked among the ranks of a node: in the order in which they come through the gate where they conflict, and at once where they do not.
+/// Bytes of a file, locked among the ranks of a node: in the order in which they come through the gate where they conflict, and at once
+/// where they do not.
 /// One access at a time of each rank. Who tries has no place among those who wait: it is for accesses that are polled, which must
 /// not keep others waiting while nobody polls them.
 #[derive(Debug)]

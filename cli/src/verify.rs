@@ -1,12 +1,12 @@
 //! `capulet verify`: a program on a file layer, and the judgment of what it saw.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
-use std::{env, thread};
 
 use capulet_job::Job;
 use capulet_verify::{Verdict, history, judge};
@@ -213,12 +213,7 @@ fn ended(mut command: Command, limit: Duration) -> Result<(), Trouble> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut job = Job::start(command).map_err(Trouble::Start)?;
     let (_, messages) = job.streams();
-    let messages = thread::spawn(move || {
-        let mut text = Vec::new();
-        // What was read until then is what there is to show.
-        let _ = messages.map(|mut stream| stream.read_to_end(&mut text));
-        String::from_utf8_lossy(&text).into_owned()
-    });
+    let messages = Job::text_of(messages);
     let status = job.wait(limit).map_err(Trouble::Start)?;
     if !status.is_some_and(|status| status.success()) {
         job.end();

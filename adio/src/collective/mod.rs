@@ -56,7 +56,8 @@ fn registered(queue: Arc<Queue>, is_new: bool) -> Arc<Queue> {
 
 impl File {
     /// Begins a collective read or write (`MPI_File_iread_all`, `MPI_File_iwrite_at_all` and their kin, and the first half of split
-    /// collectives). Collective, but waits for no other rank, except at the shared pointer, where all ranks must come. The individual file pointer moves on at once (MPI 4.1, 14.4.5).
+    /// collectives). Collective, but waits for no other rank, except at the shared pointer, where all ranks must come. The individual
+    /// file pointer moves on at once (MPI 4.1, 14.4.5).
     ///
     /// Operations may be waited for in any order. They go on in every call of this crate that waits, and in MPI's own where MPI
     /// allows ([`capulet_comm::request`]). A failure, also of an argument of one rank, is in the outcome on all ranks.

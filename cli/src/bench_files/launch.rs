@@ -51,12 +51,7 @@ pub(super) fn launch(mut command: Command, mut seen: impl FnMut(&Sample)) -> Res
     let mut job = Job::start(command).map_err(|cause| Failure::Start { launcher, cause })?;
     let (output, messages) = job.streams();
     let lines = lines_of(output);
-    let messages = thread::spawn(move || {
-        let mut text = Vec::new();
-        // What was read until then is what there is to show.
-        let _ = messages.map(|mut stream| stream.read_to_end(&mut text));
-        String::from_utf8_lossy(&text).into_owned()
-    });
+    let messages = Job::text_of(messages);
     let mut launched = Launched::default();
     let mut inside = None;
     let in_time = follow(&lines, &mut launched, &mut inside, &mut seen);

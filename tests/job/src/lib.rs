@@ -4,11 +4,11 @@
 //! of a job carries a mark in its environment, which children inherit, and none but marked ones are ended.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::sleep;
+use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -42,6 +42,16 @@ impl Job {
     /// The launcher's output and its messages, where the command asked for pipes; each once.
     pub fn streams(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
         (self.child.stdout.take(), self.child.stderr.take())
+    }
+
+    /// Reads one of these to its end, in a thread of its own, so that who writes is never held up.
+    pub fn text_of(stream: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+        thread::spawn(move || {
+            let mut text = Vec::new();
+            // What was read until then is what there is to show.
+            let _ = stream.map(|mut stream| stream.read_to_end(&mut text));
+            String::from_utf8_lossy(&text).into_owned()
+        })
     }
 
     /// Waits for the launcher; `None` if it still runs after `limit`.
