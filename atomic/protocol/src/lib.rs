@@ -15,10 +15,12 @@
 //! | [`Gate`] | as a queue, but a few at a time may pass its first, who sleeps | until woken | take a word and give it back | 5 words |
 //! | [`TwoLevel`] | as a queue, but a node keeps the lock for so many of its own at a time | until woken | two queues | 5 words |
 //! | [`Ranges`] | first come, first served among those that conflict | until woken, by each that it conflicts with | a gate's, twice | a slot at home |
+//! | [`Bakery`] | first come, first served among those that conflict | until woken, by each that it conflicts with | loads of each other's words, stores to one's own | 23 words |
 //!
 //! [`WaitList`] is the lock of Latham, Ross and Thakur (Implementing MPI-IO Atomic Mode Without File System Support, 2005,
 //! sections 3 and 4); the others follow Mellor-Crummey and Scott's queue.
 
+mod bakery;
 mod gate;
 mod queue;
 mod ranges;
@@ -26,6 +28,7 @@ mod request;
 mod two_level;
 mod wait_list;
 
+pub use bakery::Bakery;
 pub use gate::{GATE_WORDS, Gate};
 pub use queue::Queue;
 pub use ranges::{Ranges, SLOT_WORDS};
@@ -88,8 +91,26 @@ pub enum Effect {
     Load(Place),
     /// Stores a word. Then [`Event::Done`].
     Store(Place, u64),
-    /// Waits until a word is not zero. Then [`Event::Done`]. Another process is about to store it: it waits for nobody.
-    AwaitStore(Place),
+    /// Stores words of this process's own. Not in one step: nobody reads them meanwhile who does not find out. Then [`Event::Done`].
+    Put {
+        /// Where the first is stored.
+        first: Place,
+        /// What is stored.
+        put: Words,
+    },
+    /// Fetches so many words of a process, which may be storing them. Then [`Event::Words`].
+    Fetch {
+        /// The first.
+        first: Place,
+        /// How many.
+        words: u32,
+    },
+    /// Sets bits of a word and fetches the word before, in one step. Then [`Event::Value`].
+    SetBits(Place, u64),
+    /// Clears bits of a word and fetches the word before, in one step. Then [`Event::Value`].
+    ClearBits(Place, u64),
+    /// Waits until a word is not that value. Then [`Event::Done`]. Another process is about to store it: it waits for nobody.
+    AwaitChange(Place, u64),
     /// Leaves a wake-up at a process. Does not wait. Then [`Event::Done`].
     Wake(Space, Rank),
     /// Waits for a wake-up and takes it. Then [`Event::Done`].

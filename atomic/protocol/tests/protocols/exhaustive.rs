@@ -1,7 +1,7 @@
 //! Every order in which 2 to 4 processes can take each step of each protocol.
 
 use capulet_protocol::{
-    GATE_WORDS as PASSED_GATE_WORDS, Gate, Place, Queue, Ranges, Rank, Request, SLOT_WORDS, Space, TwoLevel,
+    GATE_WORDS as PASSED_GATE_WORDS, Bakery, Gate, Place, Queue, Ranges, Rank, Request, SLOT_WORDS, Space, TwoLevel,
     WaitList,
 };
 
@@ -172,4 +172,31 @@ fn ranges_behind_a_gate_that_lets_pass() {
         println!("ranges behind a gate that lets pass, {triers} of {ranks} processes try: {states} states");
         assert_eq!(broken, [""; 0], "{triers} of {ranks}");
     }
+}
+
+/// All words of a bakery but what was wanted.
+fn tells_in_a_bakery(place: Place) -> bool {
+    !(2..2 + SLOT_WORDS).contains(&place.word)
+}
+
+fn bakery(name: &str, ranks: u32, triers: usize, requests: Requests) {
+    let start = System::new(ranks, |me| Bakery::new(Space::Node, 0, me, ranks)).trying(|of| of < triers);
+    // Each of those that draw at the same time may get a lower number.
+    let bypass_max = ranks as u8 - 1;
+    let checked = Checked { start, requests, bypass_max, is_counted: tells_in_a_bakery };
+    let (states, broken) = checked.check();
+    println!("bakery, {name}, {triers} of {ranks} processes try: {states} states");
+    assert_eq!(broken, [""; 0], "{name}, {triers} of {ranks}");
+}
+
+#[test]
+fn bakeries() {
+    let chain = vec![vec![exclusive(0, 10), exclusive(5, 25)], vec![exclusive(5, 15), exclusive(0, 30)]];
+    bakery("in a chain", 2, 0, chain.clone());
+    bakery("in a chain", 2, 2, chain);
+    let mixed = vec![vec![shared(0, 10), exclusive(0, 5)], vec![shared(5, 20), exclusive(3, 4)]];
+    bakery("shared by some", 2, 0, mixed);
+    let three = vec![vec![exclusive(0, 10)], vec![exclusive(5, 15)], vec![exclusive(12, 20)]];
+    bakery("in a chain", 3, 0, three);
+    bakery("whole", 3, 0, whole(1));
 }

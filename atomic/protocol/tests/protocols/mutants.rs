@@ -1,7 +1,7 @@
 //! Protocols with one thing wrong: the checker finds each of them, or what it says of the right ones means nothing.
 
 use capulet_protocol::{
-    Effect, Event, Gate, Lock, Place, Queue, Ranges, Rank, Request, Space, TwoLevel, WaitList, Words,
+    Bakery, Effect, Event, Gate, Lock, Place, Queue, Ranges, Rank, Request, Space, TwoLevel, WaitList, Words,
 };
 
 use super::system::model::Checked;
@@ -18,6 +18,8 @@ enum Wrong {
     ClearAfterWake,
     /// A queue is left without looking whether it has changed in between.
     NoCompareAndSwap,
+    /// A number is drawn without saying so.
+    NoDrawing,
     /// Who announces that it sleeps does not look once more whether it is open.
     NoSecondLook,
 }
@@ -66,6 +68,9 @@ impl<L: Lock> Mutant<L> {
                 let put = Words::from_elem(1, put.len());
                 self.state = State::Reading(effect);
                 Effect::Exchange { first, put, words, is_exclusive }
+            }
+            (Wrong::NoDrawing, Effect::Store(place, value)) if place.word == 0 && value & 1 == 1 => {
+                self.lock.step(Event::Done)
             }
             (Wrong::NoSecondLook, Effect::Store(place, value)) if place.word == ANNOUNCED && value != 0 => {
                 self.state = State::Announcing;
@@ -253,6 +258,12 @@ fn faults_of_gates_are_found() {
     let gate = |me| Gate::new(Space::Node, 0, 0, me, 1, 0);
     is_caught("gate", WAITS, whole(1), |me| Mutant::new(gate(me), Wrong::NoSecondLook));
     assert_eq!(broken(2, whole(2), gate), [""; 0]);
+}
+
+#[test]
+fn faults_of_bakeries_are_found() {
+    let bakery = |me| Bakery::new(Space::Node, 0, me, 2);
+    is_caught("bakery", ALONE, whole(1), |me| Mutant::new(bakery(me), Wrong::NoDrawing));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Many processes in orders chosen at random, and what a hand-off costs.
 
-use capulet_protocol::{Effect, Queue, Ranges, Rank, Request, Space, TwoLevel, WaitList};
+use capulet_protocol::{Bakery, Effect, Queue, Ranges, Rank, Request, Space, TwoLevel, WaitList};
 use proptest::prelude::*;
 
 use super::system::{Action, Checkable, Requests, System, Todo};
@@ -61,6 +61,8 @@ fn run<L: Checkable>(system: &mut System<L>, requests: &Requests, seed: u64, che
         }
         // A word of an entry may be awaited by another process of its node.
         let Some(first) = touched else { continue };
+        // In a bakery, by any.
+        let first = if asleep.len() <= NODE_RANKS { 0 } else { first };
         for (woken, is_asleep) in asleep.iter_mut().enumerate().skip(first).take(NODE_RANKS) {
             if std::mem::take(is_asleep) {
                 awake.push(woken);
@@ -129,6 +131,8 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let ranks = requests.len() as u32;
+        let mut bakery = System::new(ranks, |me| Bakery::new(Space::Node, 0, me, ranks));
+        run(&mut bakery, &requests, seed, true);
         let gate = |me| Queue::new(Space::World, 0, 0, me);
         let mut system = System::new(ranks, |me| Ranges::new(gate(me), Space::World, 2, 0, me, ranks));
         let counts = run(&mut system, &requests, seed, true);

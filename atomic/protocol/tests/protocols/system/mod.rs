@@ -18,7 +18,7 @@ pub(crate) enum Todo {
     Begin,
     /// What the lock wants done.
     Effect(Effect),
-    /// An exchange that is not one step: what was fetched before its words are stored, or that they are stored.
+    /// What is not one step: what was fetched, or that words were stored.
     Half {
         effect: Effect,
         fetched: Option<Vec<u64>>,
@@ -115,7 +115,7 @@ impl<L: Checkable> System<L> {
     pub(crate) fn actions(&self, of: usize) -> impl Iterator<Item = Action> {
         let can_go = match &self.processes[of].todo {
             Todo::Over => false,
-            Todo::Effect(Effect::AwaitStore(place)) => self.word(*place) != 0,
+            Todo::Effect(Effect::AwaitChange(place, value)) => self.word(*place) != *value,
             Todo::Effect(Effect::AwaitWake(space)) => {
                 self.wakes.get(&(*space, of as Rank)).is_some_and(|wakes| *wakes > 0)
             }
@@ -196,15 +196,45 @@ impl<L: Checkable> System<L> {
                 }
                 Event::Done
             }
-            Effect::AwaitStore(_) => Event::Done,
+            Effect::AwaitChange(..) => Event::Done,
+            Effect::SetBits(place, bits) => {
+                let before = self.word(place);
+                self.put(place, before | bits);
+                Event::Value(before)
+            }
+            Effect::ClearBits(place, bits) => {
+                let before = self.word(place);
+                self.put(place, before & !bits);
+                Event::Value(before)
+            }
+            Effect::Put { first, ref put } => {
+                self.put_all(first, &put[..put.len() / 2].into());
+                return Todo::Half { effect, fetched: None };
+            }
+            Effect::Fetch { first, words } => {
+                let fetched = Some(self.fetch_all(first, words / 2));
+                return Todo::Half { effect, fetched };
+            }
         };
         self.step(of, event)
     }
 
-    /// The second half of an exchange.
+    /// The second half of what is not one step.
     fn complete(&mut self, of: usize, effect: &Effect, fetched: Option<Vec<u64>>) -> Todo {
-        let Effect::Exchange { first, put, words, .. } = effect else {
-            unreachable!("exchanges have halves")
+        let behind = |first: &Place, words: usize| Place { word: first.word + words as u32, ..*first };
+        let (first, put, words) = match effect {
+            Effect::Exchange { first, put, words, .. } => (first, put, words),
+            Effect::Put { first, put } => {
+                let half = put.len() / 2;
+                self.put_all(behind(first, half), &put[half..].into());
+                return self.step(of, Event::Done);
+            }
+            Effect::Fetch { first, words } => {
+                let mut all = fetched.unwrap_or_default();
+                all.extend(self.fetch_all(behind(first, all.len()), words - all.len() as u32));
+                return self.step(of, Event::Words(&all));
+            }
+            _ => unreachable!("it is one step"),
         };
         let all = match fetched {
             None => self.fetch_all(*first, *words),
