@@ -53,8 +53,8 @@ enum State {
     Looking(Rank),
     /// What it wants, if it is at the same still.
     Reading(Rank, u64),
-    /// Whether it is; and whether that conflicts.
-    Confirming(Rank, u64, bool),
+    /// Whether it is: else what was fetched means nothing.
+    Confirming(Rank, u64, Words),
     /// It is about to have drawn.
     Drawing(Rank),
     /// Its number.
@@ -159,10 +159,12 @@ impl Bakery {
                 let effect = Effect::Fetch { first, words: REQUEST_WORDS as u32 };
                 self.go_on(State::Reading(rank, head), effect)
             }
-            (State::Confirming(rank, head, conflicts), now) => {
+            (State::Confirming(rank, head, wanted), now) => {
                 // Who is at another acquisition has begun to draw after this one had drawn.
                 let is_same = now >> TIMES_SHIFT == head >> TIMES_SHIFT && now != 0;
-                match (conflicts && is_same, now & DRAWING != 0) {
+                let conflicts =
+                    || self.request.as_ref().is_some_and(|request| request.conflicts_with(&wanted));
+                match (is_same && conflicts(), now & DRAWING != 0) {
                     (false, _) => self.look(rank + 1),
                     (true, true) => {
                         self.go_on(State::Drawing(rank), Effect::AwaitChange(self.place(rank, HEAD), now))
@@ -194,9 +196,7 @@ impl Bakery {
                 self.go_on(State::Withdrawing(rank), Effect::ClearBits(place, bit))
             }
             (State::Withdrawing(rank), before) if before & self.bit(rank).1 != 0 => self.look(rank + 1),
-            (State::Withdrawing(rank), _) => {
-                self.go_on(State::Asleep(rank), Effect::AwaitWake(self.space))
-            }
+            (State::Withdrawing(rank), _) => self.go_on(State::Asleep(rank), Effect::AwaitWake(self.space)),
             (State::Asking(word), 0) => self.ask(word + 1),
             (State::Asking(word), _) => {
                 self.go_on(State::Calling(word), Effect::Swap(self.place(self.me, WAITING + word), 0))
@@ -233,9 +233,8 @@ impl Lock for Bakery {
             (State::Showing, Event::Done) => self.look(0),
             (State::Reading(rank, head), Event::Words(words)) => {
                 let (rank, head) = (*rank, *head);
-                let conflicts = self.request.as_ref().is_some_and(|request| request.conflicts_with(words));
                 let again = Effect::Load(self.place(rank, HEAD));
-                self.go_on(State::Confirming(rank, head, conflicts), again)
+                self.go_on(State::Confirming(rank, head, words.into()), again)
             }
             (State::Drawing(rank), Event::Done) => {
                 let rank = *rank;

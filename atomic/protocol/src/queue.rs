@@ -96,7 +96,9 @@ impl Lock for Queue {
                 (State::Waking, Effect::Wake(self.space, (next - 1) as Rank))
             }
             (State::Leaving, Event::Value(last)) if last == name => (State::Free, Effect::Free),
-            (State::Leaving, Event::Value(_)) => (State::Expecting, Effect::AwaitChange(self.next_place(), 0)),
+            (State::Leaving, Event::Value(_)) => {
+                (State::Expecting, Effect::AwaitChange(self.next_place(), 0))
+            }
             (State::Expecting, Event::Done) => (State::Hearing, self.take_next()),
             (State::Waking, Event::Done) => (State::Free, Effect::Free),
             (state, event) => misled(&state, event),

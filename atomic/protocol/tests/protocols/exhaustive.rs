@@ -1,8 +1,8 @@
 //! Every order in which 2 to 4 processes can take each step of each protocol.
 
 use capulet_protocol::{
-    GATE_WORDS as PASSED_GATE_WORDS, Bakery, Gate, Place, Queue, Ranges, Rank, Request, SLOT_WORDS, Space, TwoLevel,
-    WaitList,
+    Bakery, GATE_WORDS as PASSED_GATE_WORDS, Gate, Place, Queue, Ranges, Rank, Request, SLOT_WORDS, Space,
+    TwoLevel, WaitList,
 };
 
 use super::system::model::Checked;

@@ -107,6 +107,10 @@ impl<L: Checkable> System<L> {
         }
     }
 
+    fn fetch_from(&self, first: Place, words: u32) -> Vec<u64> {
+        (first.word..first.word + words).map(|word| self.word(Place { word, ..first })).collect()
+    }
+
     fn fetch_all(&self, first: Place, words: u32) -> Vec<u64> {
         (0..words).map(|word| self.word(Place { word, ..first })).collect()
     }
@@ -212,7 +216,7 @@ impl<L: Checkable> System<L> {
                 return Todo::Half { effect, fetched: None };
             }
             Effect::Fetch { first, words } => {
-                let fetched = Some(self.fetch_all(first, words / 2));
+                let fetched = Some(self.fetch_from(first, words / 2));
                 return Todo::Half { effect, fetched };
             }
         };
@@ -231,7 +235,7 @@ impl<L: Checkable> System<L> {
             }
             Effect::Fetch { first, words } => {
                 let mut all = fetched.unwrap_or_default();
-                all.extend(self.fetch_all(behind(first, all.len()), words - all.len() as u32));
+                all.extend(self.fetch_from(behind(first, all.len()), words - all.len() as u32));
                 return self.step(of, Event::Words(&all));
             }
             _ => unreachable!("it is one step"),
