@@ -38,7 +38,7 @@ pub(crate) struct Process<L> {
     pub(crate) was_queued: bool,
     /// How often others with conflicting requests that came later have entered first.
     pub(crate) overtaken: u8,
-    /// Whether it may try.
+    /// Whether it may try, once.
     pub(crate) tries: bool,
 }
 
@@ -138,6 +138,10 @@ impl<L: Checkable> System<L> {
     pub(crate) fn go(&mut self, action: Action, requests: &Requests) {
         let (Action::Go(of) | Action::FetchFirst(of) | Action::Try(of)) = action;
         let request = |turn: u8| requests[of % requests.len()].get(usize::from(turn));
+        if matches!(action, Action::Try(_)) {
+            // Locks may count their acquisitions: who tried for ever would have states without end.
+            self.processes[of].tries = false;
+        }
         let next = match self.processes[of].todo.clone() {
             Todo::Over => return,
             Todo::Begin => match request(self.processes[of].turn) {
