@@ -20,7 +20,7 @@
 
 use std::time::Duration;
 
-use capulet_atomic::{Guard, NODE_LOCK_WORDS, NodeLock, Request, are_disjoint};
+use capulet_atomic::{Guard, NODE_LOCK_RANKS, NODE_LOCK_WORDS, NodeLock, Request, are_disjoint};
 use capulet_comm::{ReduceOp, work};
 use capulet_sieve::footprint::view_footprint;
 use capulet_sieve::{Agreed, Direction, Target};
@@ -84,6 +84,9 @@ impl File {
         let node = self.group.node();
         if node.node_count() > 1 {
             return Err(Error::Unsupported { what: "atomic mode among several nodes" });
+        }
+        if node.size() > NODE_LOCK_RANKS {
+            return Err(Error::Unsupported { what: "atomic mode of more than 256 ranks on a node" });
         }
         let Some(words) = self.channel.node_words(0, NODE_LOCK_WORDS)? else {
             return Err(Error::Unsupported { what: "atomic mode without shared memory" });

@@ -16,7 +16,7 @@ use capulet_comm::Rank;
 
 pub use capulet_protocol::{INTERVALS_MAX, Request, are_disjoint};
 pub use lock::{LockCounters, NodeLock};
-pub use node::NODE_LOCK_WORDS;
+pub use node::{NODE_LOCK_RANKS, NODE_LOCK_WORDS};
 
 /// Isolation could not be given.
 #[derive(Debug, thiserror::Error)]

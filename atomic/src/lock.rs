@@ -7,20 +7,15 @@ use std::time::{Duration, Instant};
 
 use capulet_comm::work::{self, UnderWay, Work};
 use capulet_comm::{Backoff, NodeWords, Rank};
-use capulet_protocol::{Event, GATE_WORDS, Gate, Ranges, Request, Space};
+use capulet_protocol::{Bakery, Event, Request, Space};
 
-use crate::node::NodeMemory;
+use crate::node::{LOCK_WORD, NodeMemory};
 use crate::perform::Carried;
 use crate::process::Identity;
 use crate::{Error, Guard, Isolation, Waiting};
 
 /// How often it is looked whether those that are waited for live.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// The gate is held for less time than it takes to try so often, unless whoever holds it is off its processor.
-const TRIES_MAX: u32 = 16;
-/// As many come through the gate while one that sleeps before it is woken.
-const PASSES_MAX: u64 = 64;
 
 /// What a lock did. Exact on any machine.
 #[derive(Debug, Default)]
@@ -41,8 +36,7 @@ impl LockCounters {
     }
 }
 
-/// Bytes of a file, locked among the ranks of a node: in the order in which they come through the gate where they conflict, and at once
-/// where they do not.
+/// Bytes of a file, locked among the ranks of a node: first come, first served where they conflict, and at once where they do not.
 /// One access at a time of each rank. Who tries has no place among those who wait: it is for accesses that are polled, which must
 /// not keep others waiting while nobody polls them.
 #[derive(Debug)]
@@ -67,7 +61,7 @@ enum WaitsFor {
 
 #[derive(Debug)]
 struct Inner {
-    carried: Carried<Ranges<Gate>>,
+    carried: Carried<Bakery>,
     memory: NodeMemory,
     /// A wait was given up: what it waited for is to be let go of when it comes. Work is under way until then.
     owed: Option<UnderWay>,
@@ -83,8 +77,7 @@ impl NodeLock {
         progress: fn(),
     ) -> Arc<Self> {
         let (me, count) = (words.place() as u32, ranks.len() as u32);
-        let gate = Gate::new(Space::Node, 0, 0, me, TRIES_MAX, PASSES_MAX);
-        let lock = Ranges::new(gate, Space::Node, GATE_WORDS, 0, me, count);
+        let lock = Bakery::new(Space::Node, LOCK_WORD, me, count);
         let memory = NodeMemory::new(words, count);
         let identity = Identity::own();
         memory.introduce(identity);
@@ -173,8 +166,7 @@ impl NodeLock {
         true
     }
 
-    /// Lets other work go on, if this is a long wait. Not at the gate: it may be this rank's by now, and what goes on may wait at the
-    /// gate of another file, for a rank that does the same the other way round.
+    /// Lets other work go on, if this is a long wait. Not while another rank draws its number: that is no long wait.
     fn progress(&self, whom: WaitsFor, slept: bool) {
         if slept && (whom == WaitsFor::Thread || self.inner().carried.lock().waits_for_bytes()) {
             (self.progress)();
@@ -216,7 +208,7 @@ impl NodeLock {
         Ok(())
     }
 
-    /// True if it was to be had. Waits for nobody but those that are about to leave the gate.
+    /// True if it was to be had. Waits for nobody but those that are about to draw a number.
     fn try_acquire(&self, request: &Request) -> Result<bool, Error> {
         if self.is_busy.swap(true, Ordering::Acquire) {
             return Ok(false);
@@ -239,7 +231,7 @@ impl NodeLock {
     fn release(&self) {
         let part = Part(self);
         self.inner().carried.begin(Event::Release);
-        // Who holds the gate lets go of it soon; but it may be off its processor, or have died.
+        // There is nothing to wait for; but a lock may be one that waits.
         match self.wait(WaitsFor::Process, &Request::whole(), || self.inner().go_on()) {
             Ok(_) => {
                 mem::forget(part);

@@ -1,22 +1,26 @@
 //! A lock of bytes among the ranks of one node, in memory that they share.
 
 use std::fmt::{self, Debug};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use capulet_comm::NodeWords;
-use capulet_protocol::{Effect, Event, GATE_WORDS, Place, Request, SLOT_WORDS, Space, Words};
+use capulet_protocol::{Bakery, Effect, Event, Place, Request, Space};
 
 use crate::perform::Memory;
 use crate::process::Identity;
 
 /// Which process the rank is.
-const PROCESS_WORD: usize = (GATE_WORDS + SLOT_WORDS) as usize;
-const SPACE_WORD: usize = PROCESS_WORD + 1;
-/// Words of a rank in all, with that of its wake-ups.
-pub const NODE_LOCK_WORDS: usize = 1 + SPACE_WORD + 1;
+const PROCESS_WORD: usize = 0;
+const SPACE_WORD: usize = 1;
+/// Where the words of the lock begin.
+pub(crate) const LOCK_WORD: u32 = 2;
 
-/// What the node's part of a lock is performed on. The slots of [`capulet_protocol::Ranges`] lie with the rank that each is of, not
-/// at a home: whoever reads one that is not taken reads one line.
+/// Ranks of a node that can share a lock.
+pub const NODE_LOCK_RANKS: usize = 256;
+/// Words of a rank in all, with that of its wake-ups.
+pub const NODE_LOCK_WORDS: usize = 1 + LOCK_WORD as usize + Bakery::words(NODE_LOCK_RANKS as u32) as usize;
+
+/// What a lock of a node is performed on.
 pub(crate) struct NodeMemory {
     words: NodeWords,
     ranks: u32,
@@ -32,7 +36,7 @@ impl Debug for NodeMemory {
 
 impl NodeMemory {
     pub(crate) fn new(words: NodeWords, ranks: u32) -> Self {
-        Self { words, ranks, fetched: vec![0; (GATE_WORDS + ranks * SLOT_WORDS) as usize] }
+        Self { words, ranks, fetched: Vec::new() }
     }
 
     pub(crate) fn words(&self) -> &NodeWords {
@@ -55,11 +59,12 @@ impl NodeMemory {
 
     /// The ranks that hold, or wait for, what this request conflicts with. For messages: it may have changed meanwhile.
     pub(crate) fn holders(&self, request: &Request) -> Vec<usize> {
-        let slot = GATE_WORDS as usize..(GATE_WORDS + SLOT_WORDS) as usize;
         let told = |place: usize| {
+            let wanted = Bakery::wanted().map(|word| (LOCK_WORD + word) as usize);
             let words: Vec<u64> =
-                slot.clone().map(|word| self.words.word(place, word).load(Ordering::Relaxed)).collect();
-            request.conflicts_with(&words)
+                wanted.map(|word| self.words.word(place, word).load(Ordering::Relaxed)).collect();
+            let is_at_it = self.words.word(place, LOCK_WORD as usize).load(Ordering::Relaxed) != 0;
+            is_at_it && request.conflicts_with(&words)
         };
         let others = (0..self.ranks as usize).filter(|place| *place != self.words.place());
         others.filter(|place| told(*place)).collect()
@@ -68,23 +73,6 @@ impl NodeMemory {
     fn word(&self, place: Place) -> &AtomicU64 {
         debug_assert_eq!(place.space, Space::Node, "a lock of a node has no words elsewhere");
         self.words.word(place.rank as usize, place.word as usize)
-    }
-
-    /// Stores this rank's slot, and fetches those of all ranks. Those that hold the gate do so alone, and the gate orders it.
-    fn exchange(&mut self, put: &Words) {
-        let slot = GATE_WORDS as usize..(GATE_WORDS + SLOT_WORDS) as usize;
-        for (word, value) in slot.clone().zip(put) {
-            self.words.word(self.words.place(), word).store(*value, Ordering::Relaxed);
-        }
-        let slots = self.fetched[GATE_WORDS as usize..].chunks_exact_mut(SLOT_WORDS as usize);
-        for (rank, fetched) in (0..self.ranks as usize).zip(slots) {
-            fetched[0] = self.words.word(rank, slot.start).load(Ordering::Relaxed);
-            // What a slot says besides counts only if it is taken.
-            let count = if fetched[0] == 0 { 1 } else { fetched.len() };
-            for (word, value) in slot.clone().zip(&mut fetched[..count]).skip(1) {
-                *value = self.words.word(rank, word).load(Ordering::Relaxed);
-            }
-        }
     }
 }
 
@@ -102,12 +90,32 @@ impl Memory for NodeMemory {
                 self.word(place).store(value, Ordering::SeqCst);
                 Event::Done
             }
-            Effect::AwaitStore(place) if self.word(place).load(Ordering::SeqCst) == 0 => return None,
-            Effect::AwaitStore(_) => Event::Done,
-            Effect::Exchange { ref put, .. } => {
-                self.exchange(put);
+            Effect::SetBits(place, bits) => Event::Value(self.word(place).fetch_or(bits, Ordering::SeqCst)),
+            Effect::ClearBits(place, bits) => {
+                Event::Value(self.word(place).fetch_and(!bits, Ordering::SeqCst))
+            }
+            Effect::AwaitChange(place, value) if self.word(place).load(Ordering::SeqCst) == value => {
+                return None;
+            }
+            Effect::AwaitChange(..) => Event::Done,
+            Effect::Put { first, ref put } => {
+                // Whoever sees one of these words sees that what was told before has ended.
+                fence(Ordering::Release);
+                for (word, value) in (first.word..).zip(put) {
+                    self.word(Place { word, ..first }).store(*value, Ordering::Relaxed);
+                }
+                Event::Done
+            }
+            Effect::Fetch { first, words } => {
+                let words = first.word..first.word + words;
+                let fetched = words.map(|word| self.word(Place { word, ..first }).load(Ordering::Relaxed));
+                let fetched: Vec<u64> = fetched.collect();
+                self.fetched = fetched;
+                // Whether they were stored meanwhile is asked after they were fetched.
+                fence(Ordering::Acquire);
                 Event::Words(&self.fetched)
             }
+            Effect::Exchange { .. } => unreachable!("a lock of a node has no home"),
             Effect::Wake(_, rank) => {
                 self.words.wake(rank as usize);
                 Event::Done

@@ -164,25 +164,40 @@ fn a_panic_while_it_waits_leaves_nobody_waiting() {
     assert_eq!(PANICS.load(Ordering::SeqCst), 1);
 }
 
-#[test]
-fn a_release_behind_a_process_that_died_at_the_gate_comes_to_an_end() {
-    // Of the words of a rank, with that of its wake-ups: who is in the gate, at the first rank; which process it is.
-    const TAKEN: usize = 3;
-    const PROCESS: usize = NODE_LOCK_WORDS - 2;
+/// Of the words of a rank, with that of its wake-ups: which process it is; what it is at, its number, and what it wants.
+const PROCESS: usize = 1;
+const HEAD: usize = 3;
+const WANTED: usize = 5;
+/// It draws its number, for the first time.
+const DRAWS: u64 = 1 << 8 | 1;
+
+fn memory(ranks: usize) -> Arc<dyn WordMemory> {
     let part = || (0..NODE_LOCK_WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
-    let memory: Arc<dyn WordMemory> = Arc::new((0..2).map(|_| part()).collect::<Vec<_>>());
+    Arc::new((0..ranks).map(|_| part()).collect::<Vec<_>>())
+}
+
+/// Rank 1 wants bytes, and is just about to draw a number: for ever.
+fn draws_for_ever(memory: &dyn WordMemory, request: &Request) {
+    for (word, value) in request.words().iter().enumerate() {
+        memory.words(1)[WANTED + word].store(*value, Ordering::SeqCst);
+    }
+    memory.words(1)[HEAD].store(DRAWS, Ordering::SeqCst);
+}
+
+#[test]
+fn a_process_that_died_while_it_drew_a_number_is_noticed() {
+    let memory = memory(2);
     let end = |place| {
         let words = NodeWords::new(Arc::clone(&memory), place, 0, NODE_LOCK_WORDS);
         NodeLock::new(words, ranks(2), None, || ())
     };
     let (lock, _other) = (end(0), end(1));
-    let held = lock.enter(&bytes(0, 9, true)).expect("free");
     // Another one of the same number, which started at another time: it has ended.
     let own = memory.words(0)[PROCESS].load(Ordering::Relaxed);
     memory.words(1)[PROCESS].store(own ^ 1 << 40, Ordering::Relaxed);
-    memory.words(0)[TAKEN].store(2, Ordering::Relaxed);
-    drop(held);
-    let error = lock.enter(&bytes(20, 30, true)).expect_err("nobody opens the gate");
+    draws_for_ever(memory.as_ref(), &bytes(0, 9, true));
+    drop(lock.enter(&bytes(20, 30, true)).expect("other bytes"));
+    let error = lock.enter(&bytes(5, 30, true)).expect_err("it never draws");
     assert!(matches!(error, Error::Died { rank: Rank(1) }), "{error}");
 }
 
@@ -236,12 +251,10 @@ fn those_that_wait_come_before_those_that_try() {
 
 static BEATS: AtomicUsize = AtomicUsize::new(0);
 
-/// At the gate of a file, what goes on meanwhile might wait at the gate of another one, for a rank that does the same the other way round.
+/// Else what goes on might wait for another file's drawing, by a rank that does the same the other way round.
 #[test]
-fn other_work_goes_on_while_bytes_are_waited_for_and_not_at_the_gate() {
-    const TAKEN: usize = 3;
-    let part = || (0..NODE_LOCK_WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
-    let memory: Arc<dyn WordMemory> = Arc::new((0..2).map(|_| part()).collect::<Vec<_>>());
+fn other_work_goes_on_while_bytes_are_waited_for_and_not_while_a_number_is_drawn() {
+    let memory = memory(2);
     let beats = || {
         BEATS.fetch_add(1, Ordering::SeqCst);
     };
@@ -256,11 +269,10 @@ fn other_work_goes_on_while_bytes_are_waited_for_and_not_at_the_gate() {
     assert!(beaten > 0, "it waits for bytes");
     drop(held);
     assert!(lock.settle(), "what it has got is let go of");
-    // Somebody is at the gate, and stays there.
-    memory.words(0)[TAKEN].store(2, Ordering::SeqCst);
-    let error = lock.enter(&bytes(0, 9, true)).expect_err("nobody opens the gate");
+    draws_for_ever(memory.as_ref(), &bytes(0, 9, true));
+    let error = lock.enter(&bytes(0, 9, true)).expect_err("it never draws");
     assert!(matches!(error, Error::TimedOut { .. }), "{error}");
-    assert_eq!(BEATS.load(Ordering::SeqCst), beaten, "nothing goes on at the gate");
+    assert_eq!(BEATS.load(Ordering::SeqCst), beaten, "nothing goes on");
 }
 
 /// Who is polled is told as well as who waits.

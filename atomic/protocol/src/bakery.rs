@@ -87,6 +87,11 @@ impl Bakery {
         WAITING + ranks.div_ceil(WAITING_BITS)
     }
 
+    /// Those of its words that tell what it wants, which count while the first of all is not zero.
+    pub const fn wanted() -> std::ops::Range<u32> {
+        WANTED..WAITING
+    }
+
     /// Whether it waits for others that hold bytes of it, and not for what another process is about to store.
     pub fn waits_for_bytes(&self) -> bool {
         matches!(self.state, State::Asleep(_))
