@@ -12,7 +12,6 @@
 //! |---|---|---|---|---|
 //! | [`WaitList`] | each other enters at most once before | until woken | two exclusive epochs | N words at home |
 //! | [`Queue`] | first come, first served | until woken | swap; swap of one's own word and compare-and-swap | 2 words |
-//! | [`Gate`] | as a queue, but a few at a time may pass its first, who sleeps | until woken | take a word and give it back | 5 words |
 //! | [`TwoLevel`] | as a queue, but a node keeps the lock for so many of its own at a time | until woken | two queues | 5 words |
 //! | [`Ranges`] | first come, first served among those that conflict | until woken, by each that it conflicts with | a gate's, twice | a slot at home |
 //! | [`Bakery`] | first come, first served among those that conflict | until woken, by each that it conflicts with | loads of each other's words, stores to one's own | 23 words |
@@ -21,7 +20,6 @@
 //! sections 3 and 4); the others follow Mellor-Crummey and Scott's queue.
 
 mod bakery;
-mod gate;
 mod queue;
 mod ranges;
 mod request;
@@ -29,7 +27,6 @@ mod two_level;
 mod wait_list;
 
 pub use bakery::Bakery;
-pub use gate::{GATE_WORDS, Gate};
 pub use queue::Queue;
 pub use ranges::{Ranges, SLOT_WORDS};
 pub use request::{INTERVALS_MAX, Request, are_disjoint};
@@ -126,8 +123,8 @@ pub enum Effect {
 pub enum Event<'a> {
     /// The lock is wanted.
     Acquire(&'a Request),
-    /// It is wanted if it is free: else nothing is kept of it. Who tries waits for nobody but those that are about to leave the gate.
-    /// For [`Ranges`] only.
+    /// It is wanted if it is free: else nothing is kept of it. Who tries waits for nobody but those that are about to leave a gate, or
+    /// to draw a number. For [`Ranges`] and [`Bakery`] only.
     Try(&'a Request),
     /// It is no longer needed.
     Release,

@@ -1,8 +1,7 @@
 //! Every order in which 2 to 4 processes can take each step of each protocol.
 
 use capulet_protocol::{
-    Bakery, GATE_WORDS as PASSED_GATE_WORDS, Gate, Place, Queue, Ranges, Rank, Request, SLOT_WORDS, Space,
-    TwoLevel, WaitList,
+    Bakery, Place, Queue, Ranges, Rank, Request, SLOT_WORDS, Space, TwoLevel, WaitList,
 };
 
 use super::system::model::Checked;
@@ -131,45 +130,6 @@ fn ranges_that_some_try_for() {
         let checked = Checked { start, requests: requests.clone(), bypass_max: 0, is_counted: tells };
         let (states, broken) = checked.check();
         println!("ranges that {triers} of {ranks} processes try for: {states} states");
-        assert_eq!(broken, [""; 0], "{triers} of {ranks}");
-    }
-}
-
-#[test]
-fn gate() {
-    for (ranks, times, tries_max, passes_max) in
-        [(1, 3, 1, 1), (2, 3, 2, 1), (2, 3, 1, 0), (3, 2, 1, 1), (3, 1, 2, 2)]
-    {
-        // By those that have looked before, and for each that is queued before.
-        let bypass_max = (passes_max as u8 + ranks as u8 - 1) * (ranks as u8 - 1).max(1);
-        let make = |me: Rank| Gate::new(Space::Node, 0, ranks / 2, me, tries_max, passes_max);
-        holds("gate", ranks, bypass_max, whole(times), make);
-    }
-}
-
-/// As [`tells`], behind the words of another gate.
-fn tells_behind_a_gate(place: Place) -> bool {
-    place.word < PASSED_GATE_WORDS || (place.word - PASSED_GATE_WORDS).is_multiple_of(SLOT_WORDS)
-}
-
-#[test]
-fn ranges_behind_a_gate_that_lets_pass() {
-    let requests =
-        vec![vec![exclusive(0, 10), exclusive(5, 25)], vec![exclusive(5, 15)], vec![exclusive(12, 20)]];
-    for (ranks, triers) in [(2, 0), (2, 2), (3, 0)] {
-        let make = |me: Rank| {
-            let gate = Gate::new(Space::World, 0, 0, me, 1, 1);
-            Ranges::new(gate, Space::World, PASSED_GATE_WORDS, 0, me, ranks)
-        };
-        let requests = if ranks == 3 {
-            requests.iter().map(|all| all[..1].to_vec()).collect()
-        } else {
-            requests.clone()
-        };
-        let start = System::new(ranks, make).trying(|of| of < triers);
-        let (states, broken) =
-            Checked { start, requests, bypass_max: 8, is_counted: tells_behind_a_gate }.check();
-        println!("ranges behind a gate that lets pass, {triers} of {ranks} processes try: {states} states");
         assert_eq!(broken, [""; 0], "{triers} of {ranks}");
     }
 }
