@@ -13,7 +13,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use capulet_comm::{Agree, Channel, MpiType, NodeShared, NodeWindow, ffi, prepare, progress};
+use capulet_comm::{Agree, Channel, Epochs, Error, MpiType, NodeShared, NodeWindow, ffi, prepare, progress};
 use support::group_of;
 
 type Open = (Channel, Arc<NodeWindow>, MpiType);
@@ -56,6 +56,11 @@ fn open(comm: ffi::MPI_Comm) -> Open {
     let channel = group.channel().expect("a channel");
     let window = channel.node_window(100_000).expect("MPI works").expect("memory");
     window.barrier().expect("a barrier");
+    for epochs in [Epochs::Standing, Epochs::Exclusive] {
+        let words = channel.world_words(epochs).expect("MPI works").expect("a window");
+        words.add(words.home(), 0, 1).expect("MPI works");
+    }
+    channel.node_words(0, 4).expect("MPI works").expect("memory");
     (channel, window, derived_type())
 }
 
@@ -99,6 +104,10 @@ unsafe extern "C" fn close_all(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *m
     for (channel, window, datatype) in OPEN.lock().expect("no panic").drain(..) {
         channel.barrier().expect("messages still move");
         window.barrier().expect("the window is still there");
+        let words = channel.world_words(Epochs::Standing).expect("it is there").expect("a window");
+        // The window is gone where our hook ran before: an error then, and no signal.
+        let loaded = words.load(words.home(), 0);
+        assert!(loaded.is_ok() || matches!(loaded, Err(Error::Finalized)), "{loaded:?}");
         assert_eq!(datatype.datatype().size(), 48);
         drop((window, channel, datatype));
     }

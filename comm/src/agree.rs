@@ -42,12 +42,14 @@ pub struct Track(pub(crate) u32);
 impl Track {
     /// The track of the calls that wait.
     pub const WAITING: Self = Self(0);
-    /// How many tracks there are beside it, and beside those of the leaders of nodes.
-    pub const SPARE: u32 = 5;
+    /// How many tracks there are beside it, and beside those of the leaders of nodes and of wake-ups.
+    pub const SPARE: u32 = 4;
     /// The track on which a leader tells the others whose turn it is.
     pub(crate) const TURNS: Self = Self(Self::SPARE + 1);
     /// The track of what the leaders of nodes send each other in an operation.
     pub(crate) const LEADERS: Self = Self(Self::SPARE + 2);
+    /// The track of messages that say nothing but that a wait is over.
+    pub(crate) const WAKES: Self = Self(Self::SPARE + 3);
 
     /// The track of operation `number`, counted from 0: the spare ones by turns.
     pub const fn of(number: u64) -> Self {

@@ -5,7 +5,7 @@
 //! opener of a channel has to agree on first goes with that allreduce.
 
 use std::ffi::c_int;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use crate::agree::{Agree, Pending, ReduceOp, Track};
 use crate::class::ErrorClass;
@@ -13,11 +13,15 @@ use crate::collective;
 use crate::error::{Error, Result};
 use crate::group::{Group, SHARED_SLOT};
 use crate::leaders::{ChannelLeaders, Leaders};
+use crate::memory::{self, Memory};
 use crate::message::{Counters, Wire};
+use crate::pool::{Choice, LOTS, PoolLot};
 use crate::rank::Rank;
 use crate::reduction::Reduction;
-use crate::window::{NodeShared, NodeWindow};
+use crate::wakes::Wakes;
+use crate::window::NodeWindow;
 use crate::words::NodeWords;
+use crate::world::{self, Epochs, WorldMemory, WorldWords};
 
 /// The ids in use on this rank. Id 0 is never given: its tag belongs to the opening of channels.
 #[derive(Debug)]
@@ -40,7 +44,7 @@ impl Ids {
     }
 
     /// The smallest free id that is at least `from`, and at least 1.
-    fn first_free(&self, from: u32) -> u32 {
+    pub(crate) fn first_free(&self, from: u32) -> u32 {
         let start = from.max(1);
         let mut index = start as usize / 64;
         let mut word = self.words.get(index).copied().unwrap_or(0) | ((1 << (start % 64)) - 1);
@@ -51,7 +55,7 @@ impl Ids {
         index as u32 * 64 + word.trailing_ones()
     }
 
-    fn take(&mut self, id: u32) {
+    pub(crate) fn take(&mut self, id: u32) {
         let index = id as usize / 64;
         if self.words.len() <= index {
             self.words.resize(index + 1, 0);
@@ -60,7 +64,7 @@ impl Ids {
         self.count += 1;
     }
 
-    fn give_back(&mut self, id: u32) {
+    pub(crate) fn give_back(&mut self, id: u32) {
         if self.holds(id) {
             self.words[id as usize / 64] &= !(1 << (id % 64));
             self.count -= 1;
@@ -77,6 +81,31 @@ pub struct Channel {
     group: Arc<Group>,
     id: u32,
     counters: Arc<Counters>,
+    node_lot: Lot<Memory>,
+    /// With standing epochs, and with exclusive ones.
+    world_lots: [Lot<WorldMemory>; 2],
+}
+
+/// Words of a pool that a channel has, once they were asked for.
+#[derive(Debug)]
+struct Lot<M>(OnceLock<Option<Arc<PoolLot<M>>>>);
+
+impl<M> Lot<M> {
+    const fn new() -> Self {
+        Self(OnceLock::new())
+    }
+
+    fn get_or_take(
+        &self,
+        take: impl FnOnce() -> Result<Option<PoolLot<M>>>,
+    ) -> Result<Option<Arc<PoolLot<M>>>> {
+        if let Some(lot) = self.0.get() {
+            return Ok(lot.clone());
+        }
+        // One thread at a time is in a collective call on a channel.
+        let lot = take()?.map(Arc::new);
+        Ok(self.0.get_or_init(|| lot).clone())
+    }
 }
 
 impl Channel {
@@ -100,7 +129,13 @@ impl Channel {
         };
         if id < group.channels_max() {
             group.ids().lock().unwrap_or_else(PoisonError::into_inner).take(id);
-            Ok(Channel { group, id, counters: Arc::default() })
+            Ok(Channel {
+                group,
+                id,
+                counters: Arc::default(),
+                node_lot: Lot::new(),
+                world_lots: [Lot::new(), Lot::new()],
+            })
         } else {
             Err(Error::invalid(ErrorClass::Other, "every message tag is taken by an open file"))
         }
@@ -139,9 +174,9 @@ impl Channel {
     /// Words that each rank of a node has for a channel.
     pub const WORDS: usize = 32;
 
-    /// `count` of these words, from `first` on, for what the ranks of this node share besides data. Zero when the channel's number is
-    /// used for the first time, and then what was left there. Collective over the node as [`Channel::node_window`], and
-    /// `None` as there. Windows of words are shared by as many channels, and stay.
+    /// `count` of these words, from `first` on, for what the ranks of this node share besides data. Zero when their memory is new,
+    /// and then what was left there. Collective over the node when it is called for the first time on a channel, and local
+    /// then. `None` if shared memory could not be had.
     ///
     /// # Panics
     /// If there are no such words.
@@ -149,18 +184,45 @@ impl Channel {
     /// # Errors
     /// As [`Group::node_window`].
     pub fn node_words(&self, first: usize, count: usize) -> Result<Option<NodeWords>> {
-        /// As many channels share a window: 80 KiB of each rank.
-        const CHANNELS: usize = 32;
         assert!(first + count <= Self::WORDS, "a channel has no such words");
-        let bytes = NodeWindow::bytes_for_words(CHANNELS * Self::WORDS);
-        let id = self.id as usize;
-        // Beyond the numbers of all windows of channels.
-        let slot = self.group.channels_max() + (id / CHANNELS) as u32;
-        let window = self.group.node_window(slot, bytes)?;
-        Ok(window.map(|window| {
-            let place = window.place();
-            NodeWords::new(window, place, id % CHANNELS * Self::WORDS + first, count)
-        }))
+        let lot = self.node_lot.get_or_take(|| {
+            self.group.check_open()?;
+            let bytes = Memory::bytes_for_words(LOTS as usize * Self::WORDS);
+            // Beyond the tags of the windows of all channels.
+            let wire = self.group.node_wire((self.group.channels_max() + 1 + self.id) as c_int);
+            let make = || Memory::allocate(wire.comm, wire, bytes);
+            memory::POOLS.of(wire.comm)?.take(wire, self.group.stamp(), self.choice(), make)
+        })?;
+        let place = self.group.node().place;
+        let words = |lot: Arc<PoolLot<Memory>>| {
+            NodeWords::new(Arc::clone(&lot.memory) as _, place, lot.number * Self::WORDS + first, count)
+        };
+        Ok(lot.map(words))
+    }
+
+    /// Words that all ranks reach, in a window with such epochs. Zero when the window is new, and then what was left there. Collective
+    /// when it is called for the first time on a channel, and local then. `None` if there is no such window to be had.
+    ///
+    /// # Errors
+    /// If MPI fails.
+    pub fn world_words(&self, epochs: Epochs) -> Result<Option<WorldWords>> {
+        let lot = self.world_lots[usize::from(epochs == Epochs::Exclusive)].get_or_take(|| {
+            self.group.check_open()?;
+            let wire = self.wire();
+            let make = || WorldMemory::allocate(wire, epochs, self.group.is_one_machine());
+            world::pools(epochs).of(wire.comm)?.take(wire, self.group.stamp(), self.choice(), make)
+        })?;
+        Ok(lot.map(WorldWords::new))
+    }
+
+    /// Who says which lot of shared words is this channel's.
+    fn choice(&self) -> Choice {
+        if self.group.is_shared() { Choice::Alike } else { Choice::First }
+    }
+
+    /// Wake-ups between the ranks of this channel. Local; not to be had twice at a time.
+    pub fn wakes(&self) -> Wakes {
+        Wakes::new(Arc::clone(&self.group), Arc::clone(&self.counters), self.tag_of(Track::WAKES))
     }
 
     /// What those above keep with the window of this channel's operations: the same value for all channels that share the
@@ -207,7 +269,7 @@ impl Channel {
 }
 
 /// Tags have at least 15 bits (MPI-4.0 section 9.1.2): 3 say which track of a channel, the others which channel.
-pub(crate) const TRACK_BITS: u32 = (Track::LEADERS.0 + 1).ilog2();
+pub(crate) const TRACK_BITS: u32 = (Track::WAKES.0 + 1).ilog2();
 
 /// A reduction on a channel.
 #[derive(Debug)]

@@ -21,6 +21,9 @@ const int capulet_window_unified = MPI_WIN_UNIFIED;
 const int capulet_info_key_bytes_max = MPI_MAX_INFO_KEY;
 const int capulet_info_value_bytes_max = MPI_MAX_INFO_VAL;
 const int capulet_mode_nocheck = MPI_MODE_NOCHECK;
+const int capulet_lock_exclusive = MPI_LOCK_EXCLUSIVE;
+const MPI_Op capulet_replace = MPI_REPLACE;
+const MPI_Op capulet_no_op = MPI_NO_OP;
 const MPI_Datatype capulet_byte = MPI_BYTE;
 
 /* COMBINERS (types/contents.rs). INT_MIN, which no MPI uses, stands for what this MPI does not have. */

@@ -26,6 +26,9 @@ constants! {
     info_key_bytes_max = capulet_info_key_bytes_max: c_int;
     info_value_bytes_max = capulet_info_value_bytes_max: c_int;
     mode_nocheck = capulet_mode_nocheck: c_int;
+    lock_exclusive = capulet_lock_exclusive: c_int;
+    replace = capulet_replace: ffi::MPI_Op;
+    no_op = capulet_no_op: ffi::MPI_Op;
     byte = capulet_byte: ffi::MPI_Datatype;
     order_c = capulet_order_c: c_int;
     order_fortran = capulet_order_fortran: c_int;
@@ -53,6 +56,7 @@ sys_constants! {
     comm_self = RSMPI_COMM_SELF: ffi::MPI_Comm;
     comm_type_shared = RSMPI_COMM_TYPE_SHARED: c_int;
     congruent = RSMPI_CONGRUENT: c_int;
+    identical = RSMPI_IDENT: c_int;
     any_source = RSMPI_ANY_SOURCE: c_int;
     any_tag = RSMPI_ANY_TAG: c_int;
     errors_return = RSMPI_ERRORS_RETURN: ffi::MPI_Errhandler;
@@ -60,8 +64,10 @@ sys_constants! {
     request_null = RSMPI_REQUEST_NULL: ffi::MPI_Request;
     status_ignore = RSMPI_STATUS_IGNORE: *mut ffi::MPI_Status;
     thread_multiple = RSMPI_THREAD_MULTIPLE: c_int;
+    uint32 = RSMPI_UINT32_T: ffi::MPI_Datatype;
     uint64 = RSMPI_UINT64_T: ffi::MPI_Datatype;
     max = RSMPI_MAX: ffi::MPI_Op;
+    sum = RSMPI_SUM: ffi::MPI_Op;
     datatype_null = RSMPI_DATATYPE_NULL: ffi::MPI_Datatype;
     win_null = RSMPI_WIN_NULL: ffi::MPI_Win;
 }

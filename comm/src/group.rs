@@ -24,7 +24,7 @@ use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result, check};
 use crate::message::{Counters, Wire};
-use crate::node::{self, Node};
+use crate::node::{self, Node, Split};
 use crate::process::{self, Process, process, rank_in, return_errors, size_of_comm};
 use crate::rank::Rank;
 use crate::registry::{self, Stamp};
@@ -39,6 +39,7 @@ pub(crate) const SHARED_SLOT: u32 = 0;
 pub struct Group {
     comm: ffi::MPI_Comm,
     node_comm: ffi::MPI_Comm,
+    is_one_machine: bool,
     rank: Rank,
     size: u32,
     node: Node,
@@ -104,10 +105,11 @@ impl Group {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut stamp = [(u64::from(number) << 32) | u64::from(process.world_rank)];
         collective::allreduce(wire, &mut stamp, &[ReduceOp::Max])?;
-        let (node_comm, node) = node::split(wire)?;
+        let Split { comm: node_comm, node, is_one_machine } = node::split(wire)?;
         let group = Arc::new(Group {
             comm,
             node_comm,
+            is_one_machine,
             rank: Rank(rank),
             size,
             node,
@@ -266,6 +268,11 @@ impl Group {
 
     pub(crate) fn wire<'a>(&self, tag: c_int, counters: &'a Counters) -> Wire<'a> {
         Wire { comm: self.comm, tag, rank: self.rank.0, size: self.size, counters }
+    }
+
+    /// Whether all ranks share memory, however they are cut into nodes.
+    pub(crate) fn is_one_machine(&self) -> bool {
+        self.is_one_machine
     }
 
     pub(crate) fn node_comm(&self) -> ffi::MPI_Comm {

@@ -19,6 +19,7 @@ pub mod local;
 mod memory;
 mod message;
 mod node;
+mod pool;
 mod process;
 mod rank;
 mod reduction;
@@ -27,9 +28,11 @@ pub mod request;
 pub mod status;
 pub mod tree;
 mod types;
+mod wakes;
 mod window;
 mod words;
 pub mod work;
+mod world;
 
 pub use mpi;
 pub use mpi::ffi;
@@ -48,8 +51,10 @@ pub use rank::Rank;
 #[doc(hidden)]
 pub use registry::census;
 pub use types::MpiType;
+pub use wakes::Wakes;
 pub use window::{Barriers, NodeShared, NodeWindow};
 pub use words::{NodeWords, WordMemory};
+pub use world::{Epochs, WorldWords};
 
 /// Which MPI this crate was built for.
 pub mod build {

@@ -18,6 +18,8 @@ use crate::collective;
 use crate::control::{Control, Departure};
 use crate::error::{Result, check};
 use crate::message::Wire;
+use crate::pool::Pools;
+use crate::words::WordMemory;
 use crate::{cgroup, consts, ffi, process};
 
 const PAGE_BYTES: usize = 4096;
@@ -146,6 +148,11 @@ impl Memory {
         true
     }
 
+    /// Data bytes of a window that has so many words.
+    pub(crate) fn bytes_for_words(count: usize) -> usize {
+        count * u64::BITS as usize
+    }
+
     /// Data bytes per rank.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -202,6 +209,21 @@ impl Memory {
             tracing::warn!(%error, "a shared window is leaked");
         }
     }
+}
+
+/// The words of its map, for windows that are made for their words.
+impl WordMemory for Memory {
+    fn words(&self, rank: usize) -> &[AtomicU64] {
+        self.map(rank)
+    }
+}
+
+/// Those of windows that are made for their words.
+pub(crate) static POOLS: Pools<Memory> = Pools::new();
+
+/// In `MPI_Finalize`: frees them.
+pub(crate) fn close() {
+    POOLS.take_all().into_iter().for_each(|memory| Lot::new(memory).free());
 }
 
 /// A window that its group has let go of.

@@ -61,8 +61,17 @@ impl Node {
     }
 }
 
-/// Splits a communicator into its nodes. Collective; returns the communicator of this node, and the node.
-pub(crate) fn split(wire: Wire<'_>) -> Result<(ffi::MPI_Comm, Node)> {
+/// What a communicator splits into.
+pub(crate) struct Split {
+    /// The communicator of this node.
+    pub(crate) comm: ffi::MPI_Comm,
+    pub(crate) node: Node,
+    /// Whether all ranks are on one machine, into however many nodes it is cut.
+    pub(crate) is_one_machine: bool,
+}
+
+/// Splits a communicator into its nodes. Collective.
+pub(crate) fn split(wire: Wire<'_>) -> Result<Split> {
     let parts = simulated_nodes(wire)?;
     let mut real = consts::comm_null();
     // SAFETY: the communicator is ours and valid, and every rank of it calls this; writes one handle.
@@ -78,6 +87,7 @@ pub(crate) fn split(wire: Wire<'_>) -> Result<(ffi::MPI_Comm, Node)> {
     check("MPI_Comm_split_type", status)?;
     return_errors(real)?;
     note_crowd(is_crowded(real)?);
+    let is_one_machine = size_of_comm(real)? == wire.size;
     let comm = match parts {
         None => real,
         Some(parts) => {
@@ -86,7 +96,7 @@ pub(crate) fn split(wire: Wire<'_>) -> Result<(ffi::MPI_Comm, Node)> {
         }
     };
     let node = describe(wire, comm)?;
-    Ok((comm, node))
+    Ok(Split { comm, node, is_one_machine })
 }
 
 /// Whether the ranks of a machine outnumber the cores that they may use. Collective over the machine.

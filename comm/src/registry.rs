@@ -11,7 +11,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::group::{Group, Remains};
-use crate::process;
+use crate::{memory, process, world};
 
 /// A number that no two groups share: the largest of one number per member, and whose it was. Groups sort by it in the
 /// same order on all their members.
@@ -104,6 +104,9 @@ pub(crate) fn tidy() {
 
 /// In `MPI_Finalize`: frees all that no open file needs any more, in the order of stamps.
 pub(crate) fn close() {
+    // Nobody who is at the windows below waits for anybody who is here.
+    memory::close();
+    world::close();
     let (groups, mut remains) = {
         let mut registry = lock();
         let groups: Vec<Arc<Group>> =

@@ -20,7 +20,6 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 pub(crate) use crate::memory::Lot;
 use crate::memory::Memory;
-use crate::words::WordMemory;
 use crate::work;
 
 /// Memory that the ranks of a node share: per rank a data part, a map of bytes, and a few published numbers.
@@ -141,19 +140,7 @@ impl NodeShared for NodeWindow {
     }
 }
 
-/// The words of its map, for windows that are made for their words.
-impl WordMemory for NodeWindow {
-    fn words(&self, rank: usize) -> &[AtomicU64] {
-        self.map(rank)
-    }
-}
-
 impl NodeWindow {
-    /// Data bytes of a window that has so many words.
-    pub(crate) fn bytes_for_words(count: usize) -> usize {
-        count * u64::BITS as usize
-    }
-
     /// Reduces each lane over the ranks of the node, as [`Agree::allreduce`](crate::Agree::allreduce) does, through the window:
     /// one barrier, no message. `who` must be the same on all ranks. False if there are more lanes than it takes; nothing was
     /// done then.

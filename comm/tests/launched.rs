@@ -97,6 +97,21 @@ fn windows_are_shared_and_their_barrier_drives_messages() {
     pass_with("windows", &[], 4, &[(NODES_VARIABLE, "2")]);
 }
 
+/// This MPI does not reach the words of a rank that computes.
+const IS_ACTIVE: bool = cfg!(mpi_family = "mpich");
+
+#[test]
+fn words_are_reached_from_other_nodes() {
+    let passive = if IS_ACTIVE { "active" } else { "passive" };
+    for ranks in [1, 2, 4] {
+        pass_with("world", &[passive], ranks, &[]);
+    }
+    for (ranks, nodes) in [(2, "2"), (4, "3")] {
+        let complaints = pass_with("world", &["multiple", passive], ranks, &[(NODES_VARIABLE, nodes)]);
+        assert!(!complaints.contains("leaked"), "{complaints}");
+    }
+}
+
 #[test]
 fn threads_do_not_mix() {
     pass("threads", [1, 2, 4]);

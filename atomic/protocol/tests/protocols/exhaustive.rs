@@ -1,8 +1,6 @@
 //! Every order in which 2 to 4 processes can take each step of each protocol.
 
-use capulet_protocol::{
-    Bakery, Place, Queue, Ranges, Rank, Request, SLOT_WORDS, Space, TwoLevel, WaitList,
-};
+use capulet_protocol::{Bakery, Place, Queue, Ranges, Rank, Request, SLOT_WORDS, Space, TwoLevel, WaitList};
 
 use super::system::model::Checked;
 use super::system::{Checkable, Requests, System};

@@ -1,0 +1,138 @@
+//! Test program: words that all ranks reach, in both kinds of epochs, wake-ups, and that their windows are few.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::thread;
+use std::time::Duration;
+
+use capulet_comm::{Agree, Backoff, Channel, Epochs, Wakes, WorldWords};
+use support::group_of;
+
+/// With `multiple` threads may call MPI; with `passive` this MPI is one that reaches the words of a rank that computes.
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has = |word: &str| arguments.iter().any(|argument| argument == word);
+    let (rank, size) = if has("multiple") { support::init_multiple() } else { support::init() };
+    let group = group_of(support::world()).expect("a group");
+    let channel = group.channel().expect("a channel");
+    let words = channel.world_words(Epochs::Standing).expect("MPI works").expect("a window");
+    assert_eq!((words.rank(), words.ranks()), (rank, size));
+    single_words(&words, &channel);
+    for epochs in [Epochs::Standing, Epochs::Exclusive] {
+        let words = channel.world_words(epochs).expect("MPI works").expect("a window");
+        tables(&words, &channel);
+    }
+    wakes(&mut channel.wakes(), rank, size);
+    let is_passive = words.is_passive(&channel).expect("MPI works");
+    assert!(is_passive || !has("passive"), "the home rank was waited for");
+    channel.barrier().expect("a barrier");
+    drop(channel);
+    many(size);
+    support::finish("world");
+}
+
+fn single_words(words: &WorldWords, channel: &Channel) {
+    let (me, ranks, home) = (words.rank(), words.ranks(), words.home());
+    // Counted by all, at each rank.
+    for target in 0..ranks {
+        for _ in 0..50 {
+            words.add(target, 0, 1).expect("MPI works");
+        }
+    }
+    channel.barrier().expect("a barrier");
+    assert_eq!(words.load(me, 0).expect("MPI works"), 50 * ranks);
+    // A word that is taken and given back: nobody has it twice.
+    for _ in 0..20 {
+        let mut backoff = Backoff::new();
+        while words.compare_swap(home, 1, 0, me + 1).expect("MPI works") != 0 {
+            backoff.pause();
+        }
+        let inside = words.swap(home, 2, 1).expect("MPI works");
+        assert_eq!((inside, words.swap(home, 2, 0).expect("MPI works")), (0, 1));
+        assert_eq!(words.compare_swap(home, 1, me + 1, 0).expect("MPI works"), me + 1);
+    }
+    channel.barrier().expect("a barrier");
+    assert_eq!(words.load(home, 1).expect("MPI works"), 0);
+    assert_eq!(words.swap(me, 0, 0).expect("MPI works"), 50 * ranks);
+    let wide = u64::MAX - 5;
+    words.add_wide(home, 4, wide / u64::from(ranks)).expect("MPI works");
+    channel.barrier().expect("a barrier");
+    let sum = wide / u64::from(ranks) * u64::from(ranks);
+    assert_eq!(words.load_wide(home, 4).expect("MPI works"), sum);
+    channel.barrier().expect("a barrier");
+    if me == home {
+        assert_eq!(words.swap_wide(home, 4, 0).expect("MPI works"), sum);
+    }
+}
+
+/// Each rank changes its own entry, and sees whole entries of others.
+fn tables(words: &WorldWords, channel: &Channel) {
+    let (me, ranks) = (words.rank() as usize, words.ranks() as usize);
+    let entry = WorldWords::ENTRY_WORDS;
+    for round in 1..20_u64 {
+        // By turns, as behind a lock, where nothing else holds it together.
+        for turn in 0..ranks {
+            if turn == me {
+                let put = vec![round; entry - 1];
+                let all = words.exchange(me * entry, &put, ranks * entry).expect("MPI works");
+                for (rank, theirs) in all.chunks(entry).enumerate() {
+                    let expected = if rank <= me { round } else { round - 1 };
+                    assert!(theirs[..entry - 1].iter().all(|word| *word == expected), "{round} {theirs:?}");
+                    assert_eq!(theirs[entry - 1], 0);
+                }
+            }
+            channel.barrier().expect("a barrier");
+        }
+    }
+    words.exchange(me * entry, &vec![0; entry], ranks * entry).expect("MPI works");
+    channel.barrier().expect("a barrier");
+}
+
+/// Round the ranks, one more each time, and none is left.
+fn wakes(wakes: &mut Wakes, rank: u32, size: u32) {
+    for round in 0..5 {
+        for _ in 0..=round {
+            wakes.wake((rank + 1) % size).expect("MPI works");
+        }
+        for _ in 0..=round {
+            let mut backoff = Backoff::new();
+            while !wakes.try_take().expect("MPI works") {
+                backoff.pause();
+            }
+        }
+    }
+    thread::sleep(Duration::from_millis(1));
+    while !wakes.is_sent().expect("MPI works") {}
+    assert!(!wakes.try_take().expect("MPI works"));
+}
+
+/// Communicators that come and go have words of windows that stay: an MPI has no room for as many windows.
+fn many(size: u32) {
+    for number in 0..if size <= 2 { 300 } else { 60 } {
+        let copy = support::duplicate(support::world());
+        let group = group_of(copy).expect("a group");
+        let channels: Vec<_> = (0..=number % 3).map(|_| group.channel().expect("a channel")).collect();
+        for channel in &channels {
+            let near = channel.node_words(0, 4).expect("MPI works").expect("memory");
+            let far = channel.world_words(Epochs::Standing).expect("MPI works").expect("a window");
+            near.word(0, 0).store(0, std::sync::atomic::Ordering::SeqCst);
+            far.add(far.home(), 3, 1).expect("MPI works");
+            channel.barrier().expect("a barrier");
+            near.word(0, 0).fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            channel.barrier().expect("a barrier");
+            // Each has its own.
+            assert_eq!(
+                near.word(0, 0).load(std::sync::atomic::Ordering::SeqCst) as usize,
+                group.node().size()
+            );
+            assert_eq!(far.load(far.home(), 3).expect("MPI works"), size);
+            channel.barrier().expect("a barrier");
+            if far.rank() == far.home() {
+                far.swap(far.home(), 3, 0).expect("MPI works");
+            }
+        }
+        drop((channels, group));
+        support::free(copy);
+    }
+}

@@ -1,0 +1,192 @@
+//! Memory that is made once for a set of processes, and shared out among the files that come and go among them.
+//!
+//! To make a window takes as long as to open a file, and an MPI has room for a few thousand. So one serves many files, also where
+//! every file is opened on a communicator of its own. Below `MPI_THREAD_MULTIPLE` files come and go in the same order on all ranks
+//! that they share, so each rank knows which lot is next. With it several groups of the same processes live side by side, whose
+//! files threads may open in any order, so there the first rank gives out the lots, one at a time, and tells them.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::channel::Ids;
+use crate::collective;
+use crate::error::{Error, Result, check};
+use crate::message::Wire;
+use crate::registry::Stamp;
+use crate::{consts, ffi};
+
+/// Files that share one piece of memory.
+pub(crate) const LOTS: u32 = 32;
+
+/// The memory of one set of processes, in one order.
+#[derive(Debug)]
+pub(crate) struct Pool<M> {
+    members: Members,
+    state: Mutex<State<M>>,
+}
+
+#[derive(Debug)]
+struct State<M> {
+    /// In the order of lots; none where it could not be had.
+    pieces: BTreeMap<u32, Piece<M>>,
+    /// The lots that files have. With [`Choice::First`] it is the first rank that knows.
+    taken: Ids,
+}
+
+/// What was made, and which group made it.
+#[derive(Debug)]
+struct Piece<M> {
+    memory: Option<Arc<M>>,
+    stamp: Stamp,
+}
+
+/// A group of MPI's, which lives as long as the process.
+#[derive(Debug)]
+struct Members(ffi::MPI_Group);
+
+// SAFETY: a handle that any thread may use which the thread level allows to call MPI at all (MPI-4.0 section 11.6).
+unsafe impl Send for Members {}
+// SAFETY: as above.
+unsafe impl Sync for Members {}
+
+/// A file's part of a piece of memory, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct PoolLot<M> {
+    pub(crate) memory: Arc<M>,
+    /// Which of the [`LOTS`] of this memory.
+    pub(crate) number: usize,
+    /// Where it is given back.
+    pool: Arc<Pool<M>>,
+    lot: u32,
+}
+
+impl<M> Drop for PoolLot<M> {
+    fn drop(&mut self) {
+        self.pool.lock().taken.give_back(self.lot);
+    }
+}
+
+/// Who chooses a file's lot.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Choice {
+    /// Each rank, alike.
+    Alike,
+    /// The first rank.
+    First,
+}
+
+/// All pools of one kind.
+#[derive(Debug)]
+pub(crate) struct Pools<M>(Mutex<Vec<Arc<Pool<M>>>>);
+
+impl<M> Pools<M> {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// That of the processes of a communicator. Local.
+    pub(crate) fn of(&self, comm: ffi::MPI_Comm) -> Result<Arc<Pool<M>>> {
+        let members = Members::of(comm)?;
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for pool in &*all {
+            if pool.members.are(&members)? {
+                members.free();
+                return Ok(Arc::clone(pool));
+            }
+        }
+        let state = State { pieces: BTreeMap::new(), taken: Ids::new() };
+        let pool = Arc::new(Pool { members, state: Mutex::new(state) });
+        all.push(Arc::clone(&pool));
+        Ok(pool)
+    }
+
+    /// In `MPI_Finalize`: all pieces, in an order that is the same on all their ranks.
+    pub(crate) fn take_all(&self) -> Vec<Arc<M>> {
+        let pools = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut pieces = Vec::new();
+        for pool in pools {
+            let taken = std::mem::take(&mut pool.lock().pieces);
+            pieces.extend(taken.into_iter().map(|(number, piece)| ((piece.stamp, number), piece.memory)));
+        }
+        pieces.sort_by_key(|(order, _)| *order);
+        pieces.into_iter().filter_map(|(_, memory)| memory).collect()
+    }
+}
+
+impl<M> Pool<M> {
+    fn lock(&self) -> MutexGuard<'_, State<M>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A lot for a file. Collective over these processes, on a tag that only this call uses meanwhile; `make` is too, and makes a piece
+    /// for a group with this stamp. `None` if there is no memory for it.
+    ///
+    /// # Errors
+    /// If MPI fails.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        wire: Wire<'_>,
+        stamp: Stamp,
+        choice: Choice,
+        make: impl FnOnce() -> Result<Option<M>>,
+    ) -> Result<Option<PoolLot<M>>> {
+        let (mut state, lot) = match choice {
+            Choice::Alike => {
+                let state = self.lock();
+                let lot = state.taken.first_free(0);
+                (state, lot)
+            }
+            // While it holds the lock and calls the others nobody can make another piece: whoever is called holds the lock until it
+            // is through, so threads make them in one order on all ranks.
+            Choice::First if wire.rank == 0 => {
+                let state = self.lock();
+                let lot = state.taken.first_free(0);
+                collective::broadcast(wire, 0, &mut lot.to_ne_bytes().to_vec())?;
+                (state, lot)
+            }
+            Choice::First => {
+                let mut told = Vec::new();
+                collective::broadcast(wire, 0, &mut told)?;
+                let lot = told.as_slice().try_into().map(u32::from_ne_bytes);
+                (self.lock(), lot.map_err(|_| Error::Disagreement { what: "a lot of shared memory" })?)
+            }
+        };
+        let number = lot / LOTS;
+        let piece = match state.pieces.entry(number) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Piece { memory: make()?.map(Arc::new), stamp }),
+        };
+        let Some(memory) = piece.memory.clone() else { return Ok(None) };
+        state.taken.take(lot);
+        Ok(Some(PoolLot { memory, number: (lot % LOTS) as usize, pool: Arc::clone(self), lot }))
+    }
+}
+
+impl Members {
+    fn of(comm: ffi::MPI_Comm) -> Result<Self> {
+        let mut members = std::mem::MaybeUninit::<ffi::MPI_Group>::uninit();
+        // SAFETY: the communicator is ours and valid; local; writes one handle (MPI-4.0 section 7.3.2).
+        check("MPI_Comm_group", unsafe { ffi::MPI_Comm_group(comm, members.as_mut_ptr()) })?;
+        // SAFETY: the call succeeded, so it has written the handle.
+        Ok(Self(unsafe { members.assume_init() }))
+    }
+
+    /// Whether they are the same processes in the same order.
+    fn are(&self, other: &Self) -> Result<bool> {
+        let mut result: c_int = 0;
+        // SAFETY: both groups are ours and valid; local; writes one int (MPI-4.0 section 7.3.1).
+        let status = unsafe { ffi::MPI_Group_compare(self.0, other.0, &raw mut result) };
+        check("MPI_Group_compare", status)?;
+        Ok(result == consts::identical())
+    }
+
+    fn free(mut self) {
+        // SAFETY: the group is ours, and `self` is consumed.
+        let status = unsafe { ffi::MPI_Group_free(&raw mut self.0) };
+        if let Err(error) = check("MPI_Group_free", status) {
+            tracing::warn!(%error, "a group is leaked");
+        }
+    }
+}
