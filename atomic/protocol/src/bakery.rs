@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::awaited::Awaited;
 use crate::request::REQUEST_WORDS;
 use crate::{Effect, Event, Lock, Place, Rank, Request, Space, Words, misled};
 
@@ -37,6 +38,7 @@ pub struct Bakery {
     request: Option<Request>,
     number: u64,
     is_try: bool,
+    awaited: Awaited,
     state: State,
 }
 
@@ -79,22 +81,13 @@ impl Bakery {
     /// The lock for process `me` of `ranks`, with [`Bakery::words`] words of each process, from `base` on.
     pub fn new(space: Space, base: u32, me: Rank, ranks: u32) -> Self {
         let state = State::Free;
-        Self { space, base, me, ranks, times: 0, request: None, number: 0, is_try: false, state }
+        let awaited = Awaited::default();
+        Self { space, base, me, ranks, times: 0, request: None, number: 0, is_try: false, awaited, state }
     }
 
     /// Words of each of so many processes.
     pub const fn words(ranks: u32) -> u32 {
         WAITING + ranks.div_ceil(WAITING_BITS)
-    }
-
-    /// Those of its words that tell what it wants, which count while the first of all is not zero.
-    pub const fn wanted() -> std::ops::Range<u32> {
-        WANTED..WAITING
-    }
-
-    /// Whether it waits for others that hold bytes of it, and not for what another process is about to store.
-    pub fn waits_for_bytes(&self) -> bool {
-        matches!(self.state, State::Asleep(_))
     }
 
     fn place(&self, rank: Rank, word: u32) -> Place {
@@ -172,6 +165,7 @@ impl Bakery {
                 match (is_same && conflicts(), now & DRAWING != 0) {
                     (false, _) => self.look(rank + 1),
                     (true, true) => {
+                        self.awaited.set([rank]);
                         self.go_on(State::Drawing(rank), Effect::AwaitChange(self.place(rank, HEAD), now))
                     }
                     (true, false) => {
@@ -184,6 +178,7 @@ impl Bakery {
                 if number != 0 && (number, rank) > (self.number, self.me) {
                     return self.look(rank + 1);
                 }
+                self.awaited.set([rank]);
                 if self.is_try {
                     return self.leave();
                 }
@@ -277,5 +272,13 @@ impl Lock for Bakery {
                 | State::Calling(_)
                 | State::Waking(..)
         )
+    }
+
+    fn waits_for_holders(&self) -> bool {
+        matches!(self.state, State::Asleep(_))
+    }
+
+    fn awaited(&self) -> &[Rank] {
+        self.awaited.ranks()
     }
 }

@@ -19,6 +19,7 @@
 //! [`WaitList`] is the lock of Latham, Ross and Thakur (Implementing MPI-IO Atomic Mode Without File System Support, 2005,
 //! sections 3 and 4); the others follow Mellor-Crummey and Scott's queue.
 
+mod awaited;
 mod bakery;
 mod queue;
 mod ranges;
@@ -80,6 +81,16 @@ pub enum Effect {
         /// Whether storing and fetching are one step for all processes.
         is_exclusive: bool,
     },
+    /// Fetches as many `words` from the start of that process's memory, and stores `value` at `place` if all of them are zero, in one
+    /// step. Then [`Event::Words`], those before.
+    ClaimIfNone {
+        /// Where it is stored.
+        place: Place,
+        /// What is stored.
+        value: u64,
+        /// How many words are fetched.
+        words: u32,
+    },
     /// Stores a value and fetches the one before, in one step. Then [`Event::Value`].
     Swap(Place, u64),
     /// Stores a value if the word has the first of the two; fetches the one before, in one step. Then [`Event::Value`].
@@ -124,7 +135,7 @@ pub enum Event<'a> {
     /// The lock is wanted.
     Acquire(&'a Request),
     /// It is wanted if it is free: else nothing is kept of it. Who tries waits for nobody but those that are about to leave a gate, or
-    /// to draw a number. For [`Ranges`] and [`Bakery`] only.
+    /// to draw a number. Not for [`TwoLevel`].
     Try(&'a Request),
     /// It is no longer needed.
     Release,
@@ -146,6 +157,16 @@ pub trait Lock: Clone + Debug {
 
     /// Whether it has got its place before all that come later. True from some step of an acquisition on, until it is released.
     fn is_queued(&self) -> bool;
+
+    /// Whether it waits for others that hold what it wants, and not for what another process is just about to do.
+    fn waits_for_holders(&self) -> bool {
+        false
+    }
+
+    /// Whom it waits for, or was refused by, as far as it knows: those that hold what it wants or come before. For messages.
+    fn awaited(&self) -> &[Rank] {
+        &[]
+    }
 }
 
 /// For events that no correct caller can bring about.

@@ -1,5 +1,6 @@
 //! A queue of processes, each of which knows the next (after Mellor-Crummey and Scott).
 
+use crate::awaited::Awaited;
 use crate::{Effect, Event, Lock, Place, Rank, Space, misled};
 
 /// The last entry, plus 1, at the home rank; 0 if there is none.
@@ -21,12 +22,16 @@ pub struct Queue {
     entry: Rank,
     /// Who is woken.
     me: Rank,
+    /// The one before, who may wait as well.
+    awaited: Awaited,
     state: State,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum State {
     Free,
+    /// Becoming the only one.
+    Trying,
     /// Becoming the last.
     Joining,
     /// Telling the one before.
@@ -47,7 +52,7 @@ enum State {
 impl Queue {
     /// The lock at rank `home`, for process `me`. It has two words of each process, from `base` on.
     pub fn new(space: Space, base: u32, home: Rank, me: Rank) -> Self {
-        Self { space, base, home, entry: me, me, state: State::Free }
+        Self { space, base, home, entry: me, me, awaited: Awaited::default(), state: State::Free }
     }
 
     /// The same, with an entry that several processes use, one after the other: another one may release than the one that
@@ -84,10 +89,18 @@ impl Lock for Queue {
         let name = u64::from(self.entry) + 1;
         let (state, effect) = match (self.state, event) {
             (State::Free, Event::Acquire(_)) => (State::Joining, Effect::Swap(self.tail(), name)),
-            (State::Joining, Event::Value(0)) | (State::Waiting, Event::Done) => (State::Held, Effect::Held),
+            (State::Free, Event::Try(_)) => (State::Trying, Effect::CompareSwap(self.tail(), 0, name)),
+            (State::Trying | State::Joining, Event::Value(0)) | (State::Waiting, Event::Done) => {
+                (State::Held, Effect::Held)
+            }
+            (State::Trying, Event::Value(last)) => {
+                self.awaited.set([(last - 1) as Rank]);
+                (State::Free, Effect::Free)
+            }
             (State::Joining, Event::Value(before)) => {
-                let before = self.next_of((before - 1) as Rank);
-                (State::Linking, Effect::Store(before, u64::from(self.me) + 1))
+                let before = (before - 1) as Rank;
+                self.awaited.set([before]);
+                (State::Linking, Effect::Store(self.next_of(before), u64::from(self.me) + 1))
             }
             (State::Linking, Event::Done) => (State::Waiting, Effect::AwaitWake(self.space)),
             (State::Held, Event::Release) => (State::Asking, self.take_next()),
@@ -109,5 +122,13 @@ impl Lock for Queue {
 
     fn is_queued(&self) -> bool {
         matches!(self.state, State::Linking | State::Waiting | State::Held)
+    }
+
+    fn waits_for_holders(&self) -> bool {
+        self.state == State::Waiting
+    }
+
+    fn awaited(&self) -> &[Rank] {
+        self.awaited.ranks()
     }
 }

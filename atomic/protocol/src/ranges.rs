@@ -1,5 +1,8 @@
 //! Ranges of bytes, held by those that do not conflict.
 
+use smallvec::SmallVec;
+
+use crate::awaited::Awaited;
 use crate::request::REQUEST_WORDS;
 use crate::{Effect, Event, Lock, Place, Rank, Request, Space, Words, misled};
 
@@ -24,6 +27,7 @@ pub struct Ranges<G> {
     ranks: u32,
     request: Option<Request>,
     is_try: bool,
+    awaited: Awaited,
     state: State,
 }
 
@@ -53,13 +57,8 @@ impl<G: Lock> Ranges<G> {
     /// The lock at rank `home`, for process `me` of `ranks`. It has [`SLOT_WORDS`] words of the home rank for each of them, from
     /// `base` on. The gate is a lock for one at a time of its own words.
     pub fn new(gate: G, space: Space, base: u32, home: Rank, me: Rank, ranks: u32) -> Self {
-        Self { gate, space, base, home, me, ranks, request: None, is_try: false, state: State::Free }
-    }
-
-    /// Whether it has left the gate and waits for others that hold bytes of it. At the gate it waits only for processes that are about
-    /// to leave it.
-    pub fn waits_for_bytes(&self) -> bool {
-        matches!(self.state, State::Waiting(_))
+        let (awaited, state) = (Awaited::default(), State::Free);
+        Self { gate, space, base, home, me, ranks, request: None, is_try: false, awaited, state }
     }
 
     /// Stores the slot's first words, and fetches all slots.
@@ -132,7 +131,9 @@ impl<G: Lock> Lock for Ranges<G> {
                 self.at_gate(Event::Acquire(request))
             }
             (State::Telling, Event::Words(words)) => {
-                let count = self.conflicting(words).count() as u32;
+                let before: SmallVec<[Rank; 4]> = self.conflicting(words).collect();
+                let count = before.len() as u32;
+                self.awaited.set(before);
                 if self.is_try && count > 0 {
                     let effect = self.exchange(Words::from_elem(0, 1));
                     return self.go_on(State::Refused, effect);
@@ -175,5 +176,14 @@ impl<G: Lock> Lock for Ranges<G> {
             State::Free | State::Refused | State::Cleared(_) | State::Waking(_) => false,
             _ => true,
         }
+    }
+
+    // At the gate it waits only for processes that are about to leave it.
+    fn waits_for_holders(&self) -> bool {
+        matches!(self.state, State::Waiting(_))
+    }
+
+    fn awaited(&self) -> &[Rank] {
+        self.awaited.ranks()
     }
 }

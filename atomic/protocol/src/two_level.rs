@@ -143,4 +143,16 @@ impl Lock for TwoLevel {
             _ => true,
         }
     }
+
+    fn waits_for_holders(&self) -> bool {
+        match self.state {
+            State::OnNode => self.on_node.waits_for_holders(),
+            State::OfNodes => self.of_nodes.waits_for_holders(),
+            _ => false,
+        }
+    }
+
+    fn awaited(&self) -> &[Rank] {
+        if self.state == State::OfNodes { self.of_nodes.awaited() } else { self.on_node.awaited() }
+    }
 }

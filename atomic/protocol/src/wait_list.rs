@@ -2,6 +2,7 @@
 
 use smallvec::smallvec;
 
+use crate::awaited::Awaited;
 use crate::{Effect, Event, Lock, Place, Rank, Space, misled};
 
 /// A lock for one at a time. A process that wants it says so in its word at the home rank, and looks at those of the others in the
@@ -15,12 +16,15 @@ pub struct WaitList {
     home: Rank,
     me: Rank,
     ranks: u32,
+    /// Who has it, or waits.
+    awaited: Awaited,
     state: State,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum State {
     Free,
+    Trying,
     Entering,
     Waiting,
     Held,
@@ -33,16 +37,21 @@ const WANTED: u64 = 1;
 impl WaitList {
     /// The lock at rank `home`, for process `me` of `ranks`. It has one word of the home rank for each of them.
     pub fn new(home: Rank, me: Rank, ranks: u32) -> Self {
-        Self { home, me, ranks, state: State::Free }
+        Self { home, me, ranks, awaited: Awaited::default(), state: State::Free }
+    }
+
+    fn place(&self) -> Place {
+        Place { space: Space::World, rank: self.home, word: self.me }
     }
 
     fn exchange(&self, mine: u64) -> Effect {
-        Effect::Exchange {
-            first: Place { space: Space::World, rank: self.home, word: self.me },
-            put: smallvec![mine],
-            words: self.ranks,
-            is_exclusive: true,
-        }
+        Effect::Exchange { first: self.place(), put: smallvec![mine], words: self.ranks, is_exclusive: true }
+    }
+
+    /// Those on the list, but this one.
+    fn note(&mut self, list: &[u64]) {
+        let others = list.iter().zip(0..).filter(|(word, rank)| **word == WANTED && *rank != self.me);
+        self.awaited.set(others.map(|(_, rank)| rank));
     }
 
     /// The first process behind this one that waits.
@@ -56,10 +65,21 @@ impl Lock for WaitList {
     fn step(&mut self, event: Event<'_>) -> Effect {
         let (state, effect) = match (self.state, event) {
             (State::Free, Event::Acquire(_)) => (State::Entering, self.exchange(WANTED)),
+            (State::Free, Event::Try(_)) => {
+                let claim = Effect::ClaimIfNone { place: self.place(), value: WANTED, words: self.ranks };
+                (State::Trying, claim)
+            }
+            (State::Trying, Event::Words(list)) if self.next(list).is_some() => {
+                self.note(list);
+                (State::Free, Effect::Free)
+            }
             (State::Entering, Event::Words(list)) if self.next(list).is_some() => {
+                self.note(list);
                 (State::Waiting, Effect::AwaitWake(Space::World))
             }
-            (State::Entering, Event::Words(_)) | (State::Waiting, Event::Done) => (State::Held, Effect::Held),
+            (State::Entering | State::Trying, Event::Words(_)) | (State::Waiting, Event::Done) => {
+                (State::Held, Effect::Held)
+            }
             (State::Held, Event::Release) => (State::Leaving, self.exchange(0)),
             (State::Leaving, Event::Words(list)) => match self.next(list) {
                 Some(next) => (State::Waking, Effect::Wake(Space::World, next)),
@@ -74,5 +94,13 @@ impl Lock for WaitList {
 
     fn is_queued(&self) -> bool {
         matches!(self.state, State::Waiting | State::Held)
+    }
+
+    fn waits_for_holders(&self) -> bool {
+        self.state == State::Waiting
+    }
+
+    fn awaited(&self) -> &[Rank] {
+        self.awaited.ranks()
     }
 }

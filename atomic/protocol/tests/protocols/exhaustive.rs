@@ -50,6 +50,24 @@ fn queue() {
     }
 }
 
+/// As [`holds`], for locks of which some are tried for.
+#[track_caller]
+fn holds_where_some_try<L: Checkable>(name: &str, bypass_max: u8, make: impl Fn(u32, Rank) -> L) {
+    for (ranks, triers, times) in [(2, 2, 2), (3, 1, 2), (3, 3, 1)] {
+        let start = System::new(ranks, |me| make(ranks, me)).trying(|of| of < triers);
+        let checked = Checked { start, requests: whole(times), bypass_max, is_counted: all };
+        let (states, broken) = checked.check();
+        println!("{name}, {triers} of {ranks} processes try: {states} states");
+        assert_eq!(broken, [""; 0], "{name}, {triers} of {ranks}");
+    }
+}
+
+#[test]
+fn whole_files_that_some_try_for() {
+    holds_where_some_try("wait list", 1, |ranks, me| WaitList::new(0, me, ranks));
+    holds_where_some_try("queue", 0, |_, me| Queue::new(Space::World, 0, 0, me));
+}
+
 #[test]
 fn a_wait_list_lets_others_pass() {
     let start = System::new(3, |me| WaitList::new(0, me, 3));

@@ -180,6 +180,13 @@ impl<L: Checkable> System<L> {
                 let all = self.fetch_all(first, words);
                 return self.step(of, Event::Words(&all));
             }
+            Effect::ClaimIfNone { place, value, words } => {
+                let before = self.fetch_all(place, words);
+                if before.iter().all(|word| *word == 0) {
+                    self.put(place, value);
+                }
+                return self.step(of, Event::Words(&before));
+            }
             Effect::Swap(place, value) => Event::Value(self.put(place, value)),
             Effect::CompareSwap(place, expected, value) => {
                 let before = self.word(place);
