@@ -73,8 +73,8 @@ impl DriverFile for PageFile {
         self.0.sync()
     }
 
-    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
-        self.0.lock(range, mode)
+    fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
+        self.0.try_lock(range, mode)
     }
 
     fn system_calls(&self) -> SystemCalls {

@@ -18,24 +18,31 @@
 //! Nobody waits with something locked for what another rank is yet to begin, so no order of calls that is correct without locks is
 //! wrong with them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use capulet_atomic::{Guard, NODE_LOCK_RANKS, NODE_LOCK_WORDS, NodeLock, Request, are_disjoint};
-use capulet_comm::{ReduceOp, work};
+use capulet_atomic::{
+    FileLock, FileSystemLock, Guard, NODE_LOCK_RANKS, NODE_LOCK_WORDS, NodeLock, NodeQueue, Request,
+    WorldProtocol, are_disjoint, world_lock,
+};
+use capulet_comm::{Epochs, ReduceOp, work};
+use capulet_drivers::Caps;
 use capulet_sieve::footprint::view_footprint;
-use capulet_sieve::{Agreed, Direction, Target};
+use capulet_sieve::{Agreed, Direction};
 
 use crate::agree::{Ballot, outcome};
 use crate::error::{Error, Result};
 use crate::file::File;
+use crate::hints::LockChoice;
 
 impl File {
     /// Sets atomic or nonatomic mode (MPI 4.1, 14.6.1). Collective; blocks until all ranks have come. It holds for accesses that
     /// begin after it; those under way keep what was set when they began.
     ///
     /// # Errors
-    /// `MPI_ERR_NOT_SAME` if flags differ. `MPI_ERR_UNSUPPORTED_OPERATION` on all ranks for atomic mode where it cannot be given:
-    /// among several nodes, as yet, and on a node without shared memory. The mode is unchanged then.
+    /// `MPI_ERR_NOT_SAME` if flags or the hint `capulet_lock` differ. `MPI_ERR_UNSUPPORTED_OPERATION` on all ranks for atomic mode where
+    /// it cannot be given: with a lock that the hint asks for and this storage, or these nodes, cannot have. The mode is
+    /// unchanged then.
     pub fn set_atomicity(&self, atomic: bool) -> Result<()> {
         Ballot::new().same("atomicity flag", u64::from(atomic)).vote(self.agree(), Ok(()))?;
         if atomic {
@@ -80,22 +87,74 @@ impl File {
         self.state().atomic
     }
 
+    /// Collective.
     fn make_lock(&self) -> Result<()> {
-        let node = self.group.node();
-        if node.node_count() > 1 {
-            return Err(Error::Unsupported { what: "atomic mode among several nodes" });
-        }
-        if node.size() > NODE_LOCK_RANKS {
-            return Err(Error::Unsupported { what: "atomic mode of more than 256 ranks on a node" });
-        }
-        let Some(words) = self.channel.node_words(0, NODE_LOCK_WORDS)? else {
-            return Err(Error::Unsupported { what: "atomic mode without shared memory" });
+        let (choice, timeout_ms) = {
+            let state = self.state();
+            (state.hints.lock, state.hints.lock_timeout_ms)
         };
-        let timeout_ms = self.state().hints.lock_timeout_ms;
+        Ballot::new().same("capulet_lock", choice as u64).vote(self.agree(), Ok(()))?;
         let time_limit = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
-        let lock = NodeLock::new(words, node.ranks.clone(), time_limit, progress);
+        let is_one_node = self.group.node().node_count() == 1;
+        let lock = match choice {
+            LockChoice::Auto | LockChoice::Range => match self.node_lock(choice, time_limit)? {
+                Some(lock) => lock,
+                None => self.world_lock(choice, time_limit)?,
+            },
+            LockChoice::Shared if !is_one_node => {
+                return Err(Error::Unsupported { what: "a lock in shared memory among several nodes" });
+            }
+            LockChoice::Shared => {
+                let without = Error::Unsupported { what: "a lock in shared memory where there is none" };
+                self.node_lock(choice, time_limit)?.ok_or(without)?
+            }
+            LockChoice::Hybrid | LockChoice::OneSided | LockChoice::Mcs => {
+                self.world_lock(choice, time_limit)?
+            }
+            LockChoice::Fcntl => {
+                if !self.storage.caps().contains(Caps::LOCKS) {
+                    return Err(Error::Unsupported { what: "locks of a storage that has none" });
+                }
+                FileSystemLock::new(Arc::clone(&self.storage), time_limit, progress)
+            }
+        };
+        tracing::debug!(?choice, ?lock, "atomic mode");
         self.lock.get_or_init(|| lock);
         Ok(())
+    }
+
+    /// A lock in memory that all ranks share; none where they do not. Collective.
+    fn node_lock(&self, choice: LockChoice, limit: Option<Duration>) -> Result<Option<Arc<dyn FileLock>>> {
+        let node = self.group.node();
+        if node.node_count() > 1 || node.size() > NODE_LOCK_RANKS {
+            return Ok(None);
+        }
+        let Some(words) = self.channel.node_words(0, NODE_LOCK_WORDS)? else { return Ok(None) };
+        let ranks = node.ranks.clone();
+        Ok(Some(if choice == LockChoice::Shared {
+            NodeQueue::new(words, ranks, limit, progress)
+        } else {
+            NodeLock::new(words, ranks, limit, progress)
+        }))
+    }
+
+    /// A lock in words that MPI's one-sided operations reach. Collective.
+    fn world_lock(&self, choice: LockChoice, limit: Option<Duration>) -> Result<Arc<dyn FileLock>> {
+        let without = || Error::Unsupported { what: "atomic mode without a window of all ranks" };
+        let words = self.channel.world_words(Epochs::Standing)?.ok_or_else(without)?;
+        let (protocol, has_list) = match choice {
+            LockChoice::Hybrid => (WorldProtocol::Hybrid, true),
+            LockChoice::OneSided => (WorldProtocol::OneSided, true),
+            LockChoice::Range => (WorldProtocol::Ranges, false),
+            // Where the home rank is waited for it is better asked seldom.
+            LockChoice::Auto if words.is_passive(self.agree())? => (WorldProtocol::Ranges, false),
+            _ => (WorldProtocol::Queue, false),
+        };
+        let list = if has_list { self.channel.world_words(Epochs::Exclusive)? } else { None };
+        if has_list && list.is_none() {
+            return Err(without());
+        }
+        Ok(world_lock(protocol, words, list, self.channel.wakes(), limit, progress))
     }
 
     /// Before the file is closed, when no rank begins an access any more.
@@ -103,18 +162,14 @@ impl File {
         Ok(self.lock.get().map_or(Ok(()), |lock| lock.finish())?)
     }
 
-    /// Locks the span of an access of all ranks of the node, at its first rank, until the guard there is dropped. Collective over the
-    /// node: nobody touches the file before it is locked, and all ranks fail if it cannot be.
-    pub(crate) fn lock_together<'a>(
-        &self,
-        target: &'a Target,
-        direction: Direction,
-        agreed: &Agreed,
-    ) -> Result<Guard<'a>> {
-        let request = || Request::contiguous(agreed.first..agreed.end, direction == Direction::Read);
-        let leads = self.group.node().is_leader();
-        let entered = if leads { target.enter(request).map_err(Error::from) } else { Ok(Guard::empty()) };
-        outcome(self.agree(), entered)
+    /// Locks the span of an access of all ranks, at the first of them, until the guard there is dropped. Collective: nobody touches the
+    /// file before it is locked, and all ranks fail if it cannot be.
+    pub(crate) fn lock_together(&self, direction: Direction, agreed: &Agreed) -> Result<Guard<'_>> {
+        let request = Request::contiguous(agreed.first..agreed.end, direction == Direction::Read);
+        let leads = self.group.rank().0 == 0;
+        let lock = self.lock.get().filter(|_| leads && agreed.first < agreed.end);
+        let entered = lock.map_or_else(|| Ok(Guard::empty()), |lock| lock.enter(&request));
+        outcome(self.agree(), entered.map_err(Error::from))
     }
 }
 

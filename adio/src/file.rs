@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use capulet_atomic::{Isolation, NodeLock};
+use capulet_atomic::{FileLock, Isolation};
 use capulet_comm::{Agree, Channel, Group, Leaders};
 use capulet_drivers::{Driver, DriverFile};
 use capulet_sieve::{Counters, Target};
@@ -24,7 +24,7 @@ use crate::view::FileView;
 #[derive(Debug)]
 pub struct File {
     /// What keeps accesses apart, from the first time that they are atomic on. Ends before the channel does, which it is on.
-    pub(crate) lock: OnceLock<Arc<NodeLock>>,
+    pub(crate) lock: OnceLock<Arc<dyn FileLock>>,
     /// Where all ranks are on one node. Ends before the channel does, too.
     pub(crate) shared: Option<SharedPointer>,
     pub(crate) group: Arc<Group>,

@@ -34,8 +34,50 @@ pub struct Hints {
     /// `capulet_lock_timeout_ms`: how long an access in atomic mode waits for others before it fails; 0 is for ever. Fixed when atomic
     /// mode is first set.
     pub lock_timeout_ms: u64,
+    /// `capulet_lock`: how accesses in atomic mode keep each other out. Fixed when atomic mode is first set.
+    pub lock: LockChoice,
     /// `file_perm`: permission bits of a created file, octal.
     pub permissions: u32,
+}
+
+/// Which lock atomic mode takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LockChoice {
+    /// Ranges, where they are good; see [`File::set_atomicity`](crate::File::set_atomicity).
+    Auto,
+    /// The whole file, by a wait list; messages wake.
+    Hybrid,
+    /// The whole file, by a wait list; words that are polled wake.
+    OneSided,
+    /// The whole file, by a queue of all ranks.
+    Mcs,
+    /// The whole file, by a queue in the memory that the ranks of one node share.
+    Shared,
+    /// Ranges of bytes.
+    Range,
+    /// Locks of the storage.
+    Fcntl,
+}
+
+impl LockChoice {
+    const NAMES: [(Self, &'static str); 7] = [
+        (Self::Auto, "auto"),
+        (Self::Hybrid, "hybrid"),
+        (Self::OneSided, "onesided"),
+        (Self::Mcs, "mcs"),
+        (Self::Shared, "shared"),
+        (Self::Range, "range"),
+        (Self::Fcntl, "fcntl"),
+    ];
+
+    fn parse(value: &str) -> Option<Self> {
+        let value = value.to_ascii_lowercase();
+        Self::NAMES.iter().find(|(_, name)| *name == value).map(|(choice, _)| *choice)
+    }
+
+    fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(choice, _)| *choice == self).map_or("auto", |(_, name)| name)
+    }
 }
 
 fn parse_mode(value: &str) -> Option<CollectiveMode> {
@@ -68,6 +110,7 @@ impl Default for Hints {
             sync_on_close: false,
             exclusive_pages: false,
             lock_timeout_ms: 0,
+            lock: LockChoice::Auto,
             permissions: 0o666,
         }
     }
@@ -107,6 +150,7 @@ impl Hints {
             "capulet_sync_on_close" => set_flag(&mut self.sync_on_close, value),
             "capulet_exclusive_pages" => set_flag(&mut self.exclusive_pages, value),
             "capulet_lock_timeout_ms" => self.lock_timeout_ms = number.unwrap_or(self.lock_timeout_ms),
+            "capulet_lock" => self.lock = LockChoice::parse(value).unwrap_or(self.lock),
             "file_perm" => {
                 let bits = u32::from_str_radix(value.trim_start_matches("0o"), 8).ok();
                 self.permissions = bits.filter(|bits| *bits <= 0o777).unwrap_or(self.permissions);
@@ -152,6 +196,7 @@ impl Hints {
             ("capulet_sync_on_close", flag(self.sync_on_close)),
             ("capulet_exclusive_pages", flag(self.exclusive_pages)),
             ("capulet_lock_timeout_ms", self.lock_timeout_ms.to_string()),
+            ("capulet_lock", self.lock.name().to_owned()),
         ];
         if let Some(stripe_bytes) = self.stripe_bytes(&force.layout) {
             pairs.push(("striping_unit", stripe_bytes.to_string()));

@@ -103,7 +103,7 @@ impl File {
             Err(_) => (false, 0),
         };
         let hints = self.changed_hints(pairs);
-        self.prepare_shared_start();
+        let request = request.and_then(|view| self.prepare_shared_start().map(|()| view));
         let ballot = Ballot::new()
             .same("data representation", u64::from(representation))
             .same("extent of the etype", extent as u64)

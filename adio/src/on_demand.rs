@@ -135,8 +135,8 @@ impl DriverFile for OnDemand {
         self.file.get().map_or(Ok(()), DriverFile::sync)
     }
 
-    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
-        self.file()?.lock(range, mode)
+    fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
+        self.file()?.try_lock(range, mode)
     }
 
     fn system_calls(&self) -> SystemCalls {

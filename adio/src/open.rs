@@ -102,7 +102,7 @@ impl File {
         let calls = Arc::<Calls>::default();
         let node_names = node_names(&channel, group.node(), &mut hints)?;
         // Accesses at it are begun by each rank alone, which cannot make it.
-        let shared = (group.node().node_count() == 1).then(|| SharedPointer::on(&channel)).flatten();
+        let shared = SharedPointer::on(&channel, group.node());
         let storage = open_storage(&channel, group.node(), &prepared, &hints, &calls)?;
         let pointer_bytes = start_of_pointer(&channel, group.node(), &prepared, storage.as_ref())?;
         tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");

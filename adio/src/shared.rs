@@ -1,13 +1,14 @@
-//! The shared file pointer (MPI 4.1, 14.4.4): a word in memory that the ranks of a node share. No hidden file, and no lock.
+//! The shared file pointer (MPI 4.1, 14.4.4): a word that all ranks reach, in memory that the ranks of a node share or in a window of
+//! MPI's. No hidden file, and no lock.
 //!
-//! There are two words, by turns. What sets the pointer for all ranks together (a view, a seek) makes the other one the pointer: the
-//! first rank stores there before the ranks agree, so that after it none of them finds the old value, and before it
+//! There are two words, by turns. What sets the pointer for all ranks together (a view, a seek) makes the other one the pointer: one
+//! rank stores there before the ranks agree, so that after it none of them finds the old value, and before it
 //! none the new one, at no cost but the store. An ordered access takes the places of all ranks in one step, as the first rank does for them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use capulet_atomic::NODE_LOCK_WORDS;
-use capulet_comm::{Channel, ErrorClass, NodeWords, Rank};
+use capulet_atomic::{NODE_LOCK_WORDS, WORLD_LOCK_WORDS};
+use capulet_comm::{Channel, Epochs, ErrorClass, Node, NodeWords, Rank, WorldWords};
 use capulet_sieve::Direction;
 
 use crate::agree::{Ballot, outcome};
@@ -17,15 +18,20 @@ use crate::pointer::Whence;
 use crate::transfer::{Checked, Prepared, UserMemory};
 use crate::view::FileView;
 
-/// Words of a file that its ranks share: for its locks, and after them for its pointer, with those that count wake-ups.
+/// Words of a file that the ranks of a node share: for its locks, and after them for its pointer, with those that count wake-ups.
 const POINTER_WORDS: usize = 3;
 const _: () = assert!(NODE_LOCK_WORDS + POINTER_WORDS <= Channel::WORDS);
+/// The first of the pointer's words among those that all nodes reach.
+const FAR_WORD: usize = WORLD_LOCK_WORDS;
+const _: () = assert!(WORLD_LOCK_WORDS + 2 <= WorldWords::OWN_WORDS);
 
 /// The words of one file's pointer.
 #[derive(Debug)]
-pub(crate) struct SharedPointer {
-    words: NodeWords,
-    is_first: bool,
+pub(crate) enum SharedPointer {
+    /// At the first rank of the node.
+    Near(NodeWords),
+    /// At the home rank.
+    Far(WorldWords),
 }
 
 /// Which of the words is the pointer, and where it counts from.
@@ -47,43 +53,83 @@ impl Turn {
 }
 
 impl SharedPointer {
-    /// On the words of a channel, of one node, with the pointer at its start. Collective over the node; `None` if there is no memory
-    /// to share. The ranks must agree on something before one of them uses it.
-    pub(crate) fn on(channel: &Channel) -> Option<Self> {
-        let words = channel.node_words(NODE_LOCK_WORDS, POINTER_WORDS).unwrap_or_else(|error| {
+    /// On the words of a channel, with the pointer at its start. Collective; `None` if ranks have no words to share. They
+    /// must agree on something before one of them uses it.
+    pub(crate) fn on(channel: &Channel, node: &Node) -> Option<Self> {
+        Self::make(channel, node).unwrap_or_else(|error| {
             tracing::warn!(%error, "no shared file pointer");
             None
-        })?;
-        let pointer = Self { is_first: words.place() == 0, words };
-        // What another file of this number has left.
-        for turn in [Turn::first(0), Turn::first(0).next()].into_iter().filter(|_| pointer.is_first) {
-            pointer.word(turn).store(0, Ordering::SeqCst);
-        }
-        Some(pointer)
+        })
     }
 
-    fn word(&self, turn: Turn) -> &AtomicU64 {
-        self.words.word(0, turn.number)
+    fn make(channel: &Channel, node: &Node) -> Result<Option<Self>> {
+        let near = if node.node_count() == 1 {
+            channel.node_words(NODE_LOCK_WORDS, POINTER_WORDS)?.map(Self::Near)
+        } else {
+            None
+        };
+        let pointer = match near {
+            Some(near) => near,
+            None => match channel.world_words(Epochs::Standing)? {
+                Some(words) => Self::Far(words),
+                None => return Ok(None),
+            },
+        };
+        if pointer.is_keeper() {
+            // What another file on these words has left.
+            pointer.prepare_next(Turn::first(0), 0)?;
+            pointer.prepare_next(Turn::first(0).next(), 0)?;
+        }
+        Ok(Some(pointer))
+    }
+
+    /// Whether this rank has the words at hand.
+    fn is_keeper(&self) -> bool {
+        match self {
+            Self::Near(words) => words.place() == 0,
+            Self::Far(words) => words.rank() == words.home(),
+        }
     }
 
     /// Bytes of the view's stream.
-    fn load(&self, turn: Turn) -> u64 {
-        turn.base_bytes + self.word(turn).load(Ordering::SeqCst)
+    fn load(&self, turn: Turn) -> Result<u64> {
+        let bytes = match self {
+            Self::Near(words) => words.word(0, turn.number).load(Ordering::SeqCst),
+            Self::Far(words) => words.load_wide(words.home(), FAR_WORD + turn.number)?,
+        };
+        Ok(turn.base_bytes + bytes)
     }
 
     /// Moves it on, and returns where it was. `None`, and it stays, where the view has no such bytes.
-    fn advance(&self, turn: Turn, bytes: u64, view: &FileView) -> Option<u64> {
+    fn advance(&self, turn: Turn, bytes: u64, view: &FileView) -> Result<Option<u64>> {
         let largest = view.tiled().size().saturating_sub(turn.base_bytes);
         let moved = |at: u64| at.checked_add(bytes).filter(|end| bytes == 0 || *end <= largest);
-        let before = self.word(turn).fetch_update(Ordering::SeqCst, Ordering::SeqCst, moved).ok()?;
-        Some(turn.base_bytes + before)
+        let before = match self {
+            Self::Near(words) => {
+                let word = words.word(0, turn.number);
+                word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, moved).ok()
+            }
+            Self::Far(words) => {
+                let (home, word) = (words.home(), FAR_WORD + turn.number);
+                let before = words.add_wide(home, word, bytes)?;
+                if moved(before).is_none() {
+                    // Back again: it wraps. Who comes in between finds no bytes there either, unless it wants none.
+                    words.add_wide(home, word, bytes.wrapping_neg())?;
+                }
+                moved(before).map(|_| before)
+            }
+        };
+        Ok(before.map(|before| turn.base_bytes + before))
     }
 
-    /// What the pointer is in the next turn, if there is one. At the first rank, before the ranks agree on the turn.
-    pub(crate) fn prepare_next(&self, turn: Turn, bytes: u64) {
-        if self.is_first {
-            self.word(turn.next()).store(bytes, Ordering::SeqCst);
+    /// What the pointer is in the next turn, if there is one. At one rank, before the ranks agree on the turn.
+    fn prepare_next(&self, turn: Turn, bytes: u64) -> Result<()> {
+        let number = turn.next().number;
+        match self {
+            Self::Near(words) => words.word(0, number).store(bytes, Ordering::SeqCst),
+            Self::Far(words) => drop(words.swap_wide(words.home(), FAR_WORD + number, bytes)?),
         }
+        Ok(())
     }
 }
 
@@ -98,15 +144,13 @@ fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
 
 impl File {
     pub(crate) fn shared(&self) -> Result<&SharedPointer> {
-        if self.group.node().node_count() > 1 {
-            return Err(Error::Unsupported { what: "a shared file pointer among several nodes" });
-        }
-        self.shared.as_ref().ok_or(Error::Unsupported { what: "a shared file pointer without shared memory" })
+        let without = "a shared file pointer without memory that all ranks reach";
+        self.shared.as_ref().ok_or(Error::Unsupported { what: without })
     }
 
     /// Takes the next bytes at the pointer for an access of this rank, and returns where they begin.
     pub(crate) fn take_shared(&self, turn: Turn, bytes: u64, view: &FileView) -> Result<u64> {
-        self.shared()?.advance(turn, bytes, view).ok_or_else(beyond)
+        self.shared()?.advance(turn, bytes, view)?.ok_or_else(beyond)
     }
 
     /// Moves the shared file pointer to `offset` etypes from `whence`, which all ranks pass alike (`MPI_File_seek_shared`). Collective;
@@ -134,9 +178,8 @@ impl File {
             (state.view.clone(), state.shared_turn)
         };
         let pointer = self.shared()?;
-        let target = view.seek_bytes(offset, whence, pointer.load(turn), end_bytes)?;
-        pointer.prepare_next(turn, target);
-        Ok(())
+        let target = view.seek_bytes(offset, whence, pointer.load(turn)?, end_bytes)?;
+        pointer.prepare_next(turn, target)
     }
 
     /// The shared file pointer, in etypes of the view (`MPI_File_get_position_shared`). Local.
@@ -146,14 +189,14 @@ impl File {
     pub fn position_shared(&self) -> Result<i64> {
         self.refuse_sequential("get the shared file pointer")?;
         let state = self.state();
-        Ok((self.shared()?.load(state.shared_turn) / state.view.etype_bytes()) as i64)
+        Ok((self.shared()?.load(state.shared_turn)? / state.view.etype_bytes()) as i64)
     }
 
     /// Before the ranks agree on a view: the pointer is at its start then.
-    pub(crate) fn prepare_shared_start(&self) {
-        if let Some(shared) = &self.shared {
-            shared.prepare_next(self.state().shared_turn, 0);
-        }
+    pub(crate) fn prepare_shared_start(&self) -> Result<()> {
+        let turn = self.state().shared_turn;
+        let shared = self.shared.as_ref().filter(|shared| shared.is_keeper());
+        shared.map_or(Ok(()), |shared| shared.prepare_next(turn, 0))
     }
 
     fn next_turn(&self) {

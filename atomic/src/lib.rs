@@ -4,19 +4,24 @@
 //! before it touches the file, and left when the [`Guard`] is dropped, on success, error and panic alike. Nonatomic access has no
 //! isolation: it takes no lock and makes no request.
 
+mod file_system;
 mod lock;
 mod node;
 mod perform;
 mod process;
+mod world;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capulet_comm::Rank;
 
 pub use capulet_protocol::{INTERVALS_MAX, Request, are_disjoint};
-pub use lock::{LockCounters, NodeLock};
-pub use node::{NODE_LOCK_RANKS, NODE_LOCK_WORDS};
+pub use file_system::FileSystemLock;
+pub use lock::{ByteLock, LockCounters};
+pub use node::{NODE_LOCK_RANKS, NODE_LOCK_WORDS, NodeLock, NodeQueue};
+pub use world::{WORLD_LOCK_WORDS, WorldProtocol, world_lock};
 
 /// Isolation could not be given.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +38,12 @@ pub enum Error {
         /// Who holds them, or comes before.
         holders: Vec<Rank>,
     },
+    /// MPI has failed at the lock, now or before: nobody knows what is locked.
+    #[error("the lock of the file is broken: MPI has failed at it")]
+    Broken,
+    /// MPI failed.
+    #[error("the bytes of the access could not be locked: {0}")]
+    Mpi(#[from] capulet_comm::Error),
     /// A process of the node has ended and cannot let go of what it may hold.
     #[error(
         "the process of rank {rank} has ended while its file is open: nobody can tell what it has locked"
@@ -45,7 +56,7 @@ pub enum Error {
 
 fn named(ranks: &[Rank]) -> String {
     match ranks {
-        [] => "another thread".to_owned(),
+        [] => "somebody".to_owned(),
         [rank] => format!("rank {rank}"),
         ranks => format!("ranks {}", ranks.iter().map(Rank::to_string).collect::<Vec<_>>().join(", ")),
     }
@@ -87,6 +98,22 @@ pub trait Isolation: Debug + Send + Sync {
     fn try_enter(&self, request: &Request, waiting: &mut Waiting) -> Result<Option<Guard<'_>>, Error>;
 }
 
+/// A lock that an open file has.
+pub trait FileLock: Isolation {
+    /// What it did.
+    fn counters(&self) -> &Arc<LockCounters>;
+
+    /// Lets go of what a wait that was given up has got, as far as that is possible without waiting. True if nothing is left of it.
+    /// Every wait of this process does so.
+    fn settle(&self) -> bool;
+
+    /// Waits until nothing is left of what was given up: before the lock ends, when no rank will lock anything more.
+    ///
+    /// # Errors
+    /// [`Error::Died`] where that would be for ever; if MPI fails.
+    fn finish(&self) -> Result<(), Error>;
+}
+
 /// Since when an access waits, and when it was last looked whether those that it waits for live.
 #[derive(Debug, Clone, Copy)]
 pub struct Waiting {
@@ -106,7 +133,6 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The lock of a node as an [`Isolation`].
+//! A lock of any protocol, on memory of any kind, as an [`Isolation`].
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,13 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use capulet_comm::work::{self, UnderWay, Work};
-use capulet_comm::{Backoff, NodeWords, Rank};
-use capulet_protocol::{Bakery, Event, Request, Space};
+use capulet_comm::{Backoff, Rank};
+use capulet_protocol::{Event, Lock, Request};
 
-use crate::node::{LOCK_WORD, NodeMemory};
-use crate::perform::Carried;
-use crate::process::Identity;
-use crate::{Error, Guard, Isolation, Waiting};
+use crate::perform::{Carried, Memory};
+use crate::{Error, FileLock, Guard, Isolation, Waiting};
 
 /// How often it is looked whether those that are waited for live.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -30,23 +28,30 @@ impl LockCounters {
         self.acquired.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn count_acquired(&self) {
+        self.acquired.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_waited(&self, has_waited: bool) {
+        self.waited.fetch_add(has_waited.into(), Ordering::Relaxed);
+    }
+
     /// How often that had to wait, for another process or for another thread of this one.
     pub fn waited(&self) -> u64 {
         self.waited.load(Ordering::Relaxed)
     }
 }
 
-/// Bytes of a file, locked among the ranks of a node: first come, first served where they conflict, and at once where they do not.
+/// Bytes of a file, locked among ranks, in the order that the protocol has.
 /// One access at a time of each rank. Who tries has no place among those who wait: it is for accesses that are polled, which must
 /// not keep others waiting while nobody polls them.
 #[derive(Debug)]
-pub struct NodeLock {
+pub struct ByteLock<L: Lock, M> {
     /// Whether a thread of this process has it or wants it.
     is_busy: AtomicBool,
-    inner: Mutex<Inner>,
-    /// The ranks of the node.
+    inner: Mutex<Inner<L, M>>,
+    /// The ranks that share it.
     ranks: Vec<Rank>,
-    identity: Option<Identity>,
     time_limit: Option<Duration>,
     progress: fn(),
     counters: Arc<LockCounters>,
@@ -60,33 +65,30 @@ enum WaitsFor {
 }
 
 #[derive(Debug)]
-struct Inner {
-    carried: Carried<Bakery>,
-    memory: NodeMemory,
+struct Inner<L: Lock, M> {
+    carried: Carried<L>,
+    memory: M,
+    /// MPI has failed: nobody knows what is locked.
+    is_broken: bool,
     /// A wait was given up: what it waited for is to be let go of when it comes. Work is under way until then.
     owed: Option<UnderWay>,
 }
 
-impl NodeLock {
-    /// The lock that these words are of, among `ranks`. A wait that lasts longer than `time_limit` is given up. `progress` is called
-    /// while it waits, at least once a millisecond.
-    pub fn new(
-        words: NodeWords,
+impl<L: Lock, M: Memory> ByteLock<L, M> {
+    /// That of a process, among `ranks`. A wait that lasts longer than `time_limit` is given up. `progress` is called while it waits,
+    /// at least once a millisecond.
+    pub(crate) fn of(
+        lock: L,
+        memory: M,
         ranks: Vec<Rank>,
         time_limit: Option<Duration>,
         progress: fn(),
     ) -> Arc<Self> {
-        let (me, count) = (words.place() as u32, ranks.len() as u32);
-        let lock = Bakery::new(Space::Node, LOCK_WORD, me, count);
-        let memory = NodeMemory::new(words, count);
-        let identity = Identity::own();
-        memory.introduce(identity);
-        let inner = Inner { carried: Carried::new(lock), memory, owed: None };
+        let inner = Inner { carried: Carried::new(lock), memory, is_broken: false, owed: None };
         let lock = Arc::new(Self {
             is_busy: AtomicBool::new(false),
             inner: Mutex::new(inner),
             ranks,
-            identity,
             time_limit,
             progress,
             counters: Arc::default(),
@@ -94,57 +96,27 @@ impl NodeLock {
         work::register(Arc::downgrade(&lock) as Weak<dyn Work>);
         lock
     }
+}
 
-    /// What it did.
-    pub fn counters(&self) -> &Arc<LockCounters> {
-        &self.counters
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+impl<L: Lock, M: Memory> ByteLock<L, M> {
+    fn inner(&self) -> MutexGuard<'_, Inner<L, M>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets go of what a wait that was given up has got, as far as that is possible without waiting. True if nothing is left of it.
-    /// Every wait of this process does so; who takes the lock's words away must have seen it true.
-    pub fn settle(&self) -> bool {
-        self.inner().settle()
-    }
-
-    /// Waits until nothing is left of what was given up: before the lock ends, when no rank will lock anything more.
-    ///
-    /// # Errors
-    /// [`Error::Died`] where that would be for ever.
-    pub fn finish(&self) -> Result<(), Error> {
-        let (mut backoff, mut waiting) = (Backoff::new(), Waiting::new());
-        while !self.settle() {
-            let slept = self.pause(WaitsFor::Process, &mut backoff);
-            self.progress(WaitsFor::Process, slept);
-            self.look_for_the_dead(&mut waiting)?;
-        }
-        // It may end now, and has nothing.
-        self.inner().memory.introduce(None);
-        Ok(())
-    }
-
     /// Waits until `is_done`, for no longer than the limit. `whom` is what this thread waits for. True if it had to wait.
-    fn wait(
-        &self,
-        whom: WaitsFor,
-        request: &Request,
-        mut is_done: impl FnMut() -> bool,
-    ) -> Result<bool, Error> {
-        if is_done() {
+    fn wait(&self, whom: WaitsFor, mut is_done: impl FnMut() -> Result<bool, Error>) -> Result<bool, Error> {
+        if is_done()? {
             return Ok(false);
         }
         let (mut backoff, mut waiting) = (Backoff::new(), Waiting::new());
         loop {
             let slept = self.pause(whom, &mut backoff);
-            if is_done() {
+            if is_done()? {
                 return Ok(true);
             }
             self.progress(whom, slept);
             self.look_for_the_dead(&mut waiting)?;
-            self.look_at_the_clock(&waiting, request)?;
+            self.look_at_the_clock(whom, &waiting)?;
         }
     }
 
@@ -155,11 +127,11 @@ impl NodeLock {
             return false;
         };
         // Another thread may want to go on meanwhile: the words alone are kept.
-        let words = (whom == WaitsFor::Process).then(|| self.inner()).and_then(|inner| {
+        let bed = (whom == WaitsFor::Process).then(|| self.inner()).and_then(|inner| {
             // What is about to be stored comes without a wake-up.
-            inner.carried.is_asleep().then(|| inner.memory.words().clone())
+            inner.carried.is_asleep().then(|| inner.memory.bed()).flatten()
         });
-        match words {
+        match bed {
             Some(words) => words.sleep(timeout),
             None => std::thread::sleep(timeout),
         }
@@ -168,18 +140,25 @@ impl NodeLock {
 
     /// Lets other work go on, if this is a long wait. Not while another rank draws its number: that is no long wait.
     fn progress(&self, whom: WaitsFor, slept: bool) {
-        if slept && (whom == WaitsFor::Thread || self.inner().carried.lock().waits_for_bytes()) {
+        if slept && (whom == WaitsFor::Thread || self.inner().carried.lock().waits_for_holders()) {
             (self.progress)();
         }
     }
 
-    fn look_at_the_clock(&self, waiting: &Waiting, request: &Request) -> Result<(), Error> {
+    fn look_at_the_clock(&self, whom: WaitsFor, waiting: &Waiting) -> Result<(), Error> {
         let waited = waiting.since.elapsed();
         if self.time_limit.is_none_or(|limit| waited <= limit) {
             return Ok(());
         }
-        let holders = self.inner().memory.holders(request);
-        Err(Error::TimedOut { waited, holders: holders.into_iter().map(|place| self.ranks[place]).collect() })
+        let holders = match whom {
+            WaitsFor::Thread => Vec::new(),
+            WaitsFor::Process => {
+                let inner = self.inner();
+                let places = inner.carried.lock().awaited();
+                places.iter().map(|place| self.ranks[*place as usize]).collect()
+            }
+        };
+        Err(Error::TimedOut { waited, holders })
     }
 
     /// Every now and then.
@@ -188,23 +167,21 @@ impl NodeLock {
             return Ok(());
         }
         waiting.looked = Instant::now();
-        let Some(own) = self.identity else { return Ok(()) };
-        let inner = self.inner();
-        let dead = (0..self.ranks.len()).find(|place| inner.memory.identity(*place).is_dead(own));
+        let dead = self.inner().memory.dead();
         dead.map_or(Ok(()), |place| Err(Error::Died { rank: self.ranks[place] }))
     }
 
     fn acquire(&self, request: &Request) -> Result<(), Error> {
-        let mut waited = self.wait(WaitsFor::Thread, request, || {
-            self.is_busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        let mut waited = self.wait(WaitsFor::Thread, || {
+            Ok(self.is_busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok())
         })?;
         let part = Part(self);
-        waited |= self.wait(WaitsFor::Process, request, || self.settle())?;
-        self.inner().carried.begin(Event::Acquire(request));
-        waited |= self.wait(WaitsFor::Process, request, || self.inner().go_on())?;
+        waited |= self.wait(WaitsFor::Process, || Ok(self.settle()))?;
+        self.inner().begin(Event::Acquire(request))?;
+        waited |= self.wait(WaitsFor::Process, || self.inner().go_on())?;
         mem::forget(part);
-        self.counters.acquired.fetch_add(1, Ordering::Relaxed);
-        self.counters.waited.fetch_add(waited.into(), Ordering::Relaxed);
+        self.counters.count_acquired();
+        self.counters.count_waited(waited);
         Ok(())
     }
 
@@ -217,22 +194,22 @@ impl NodeLock {
         if !self.settle() {
             return Ok(false);
         }
-        self.inner().carried.begin(Event::Try(request));
-        self.wait(WaitsFor::Process, request, || self.inner().go_on())?;
+        self.inner().begin(Event::Try(request))?;
+        self.wait(WaitsFor::Process, || self.inner().go_on())?;
         mem::forget(part);
         if !self.inner().carried.is_held() {
             self.is_busy.store(false, Ordering::Release);
             return Ok(false);
         }
-        self.counters.acquired.fetch_add(1, Ordering::Relaxed);
+        self.counters.count_acquired();
         Ok(true)
     }
 
     fn release(&self) {
         let part = Part(self);
-        self.inner().carried.begin(Event::Release);
-        // There is nothing to wait for; but a lock may be one that waits.
-        match self.wait(WaitsFor::Process, &Request::whole(), || self.inner().go_on()) {
+        let begun = self.inner().begin(Event::Release);
+        // Some wait for those that are about to do something, for moments.
+        match begun.and_then(|()| self.wait(WaitsFor::Process, || self.inner().go_on())) {
             Ok(_) => {
                 mem::forget(part);
                 self.is_busy.store(false, Ordering::Release);
@@ -244,16 +221,16 @@ impl NodeLock {
 
 /// The right to use this rank's part of a lock. Dropped, on error and panic, it gives up what was begun.
 #[derive(Debug)]
-struct Part<'a>(&'a NodeLock);
+struct Part<'a, L: Lock, M: Memory>(&'a ByteLock<L, M>);
 
-impl Drop for Part<'_> {
+impl<L: Lock, M: Memory> Drop for Part<'_, L, M> {
     fn drop(&mut self) {
         self.0.inner().owed.get_or_insert_with(UnderWay::new);
         self.0.is_busy.store(false, Ordering::Release);
     }
 }
 
-impl Work for NodeLock {
+impl<L: Lock, M: Memory> Work for ByteLock<L, M> {
     fn advance(&self) {
         // If somebody is at it, it goes on there.
         if let Ok(mut inner) = self.inner.try_lock() {
@@ -262,34 +239,74 @@ impl Work for NodeLock {
     }
 }
 
-impl Drop for NodeLock {
-    fn drop(&mut self) {
-        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if !inner.settle() {
-            tracing::error!("a lock ends while this process has a part in it that it gave up");
+impl<L: Lock, M: Memory> Inner<L, M> {
+    /// Begins something, unless the lock is of no use any more.
+    fn begin(&mut self, event: Event<'_>) -> Result<(), Error> {
+        if self.is_broken {
+            return Err(Error::Broken);
         }
+        self.carried.begin(event);
+        Ok(())
     }
-}
 
-impl Inner {
-    fn go_on(&mut self) -> bool {
-        self.carried.go_on(&mut self.memory)
+    fn go_on(&mut self) -> Result<bool, Error> {
+        if self.is_broken {
+            return Err(Error::Broken);
+        }
+        let done = self.carried.go_on(&mut self.memory);
+        self.is_broken = done.is_err();
+        done
     }
 
     fn settle(&mut self) -> bool {
-        if self.owed.is_some() && self.go_on() {
+        match self.try_settle() {
+            Ok(is_settled) => is_settled,
+            Err(error) => {
+                // Nobody can do more about it.
+                tracing::error!(%error, "a lock that was given up cannot be let go of");
+                self.owed = None;
+                true
+            }
+        }
+    }
+
+    fn try_settle(&mut self) -> Result<bool, Error> {
+        if self.owed.is_some() && self.go_on()? {
             if self.carried.is_held() {
                 self.carried.begin(Event::Release);
             }
-            if self.go_on() && !self.carried.is_held() {
+            if self.go_on()? && !self.carried.is_held() {
                 self.owed = None;
             }
         }
-        self.owed.is_none()
+        Ok(self.owed.is_none())
     }
 }
 
-impl Isolation for NodeLock {
+impl<L: Lock, M: Memory> FileLock for ByteLock<L, M> {
+    fn counters(&self) -> &Arc<LockCounters> {
+        &self.counters
+    }
+
+    fn settle(&self) -> bool {
+        self.inner().settle()
+    }
+
+    fn finish(&self) -> Result<(), Error> {
+        let (mut backoff, mut waiting) = (Backoff::new(), Waiting::new());
+        while !self.settle() {
+            let slept = self.pause(WaitsFor::Process, &mut backoff);
+            self.progress(WaitsFor::Process, slept);
+            self.look_for_the_dead(&mut waiting)?;
+        }
+        while !self.inner().memory.leave()? {
+            backoff.pause();
+        }
+        Ok(())
+    }
+}
+
+impl<L: Lock, M: Memory> Isolation for ByteLock<L, M> {
     fn enter(&self, request: &Request) -> Result<Guard<'_>, Error> {
         self.acquire(request)?;
         Ok(Guard::holding(Held(self)))
@@ -300,16 +317,16 @@ impl Isolation for NodeLock {
             return Ok(Some(Guard::holding(Held(self))));
         }
         self.look_for_the_dead(waiting)?;
-        self.look_at_the_clock(waiting, request)?;
+        self.look_at_the_clock(WaitsFor::Process, waiting)?;
         Ok(None)
     }
 }
 
 /// Releases it.
 #[derive(Debug)]
-struct Held<'a>(&'a NodeLock);
+struct Held<'a, L: Lock, M: Memory>(&'a ByteLock<L, M>);
 
-impl Drop for Held<'_> {
+impl<L: Lock, M: Memory> Drop for Held<'_, L, M> {
     fn drop(&mut self) {
         self.0.release();
     }

@@ -1,11 +1,15 @@
 //! A lock of bytes among the ranks of one node, in memory that they share.
 
 use std::fmt::{self, Debug};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
 
-use capulet_comm::NodeWords;
-use capulet_protocol::{Bakery, Effect, Event, Place, Request, Space};
+use capulet_comm::{NodeWords, Rank};
+use capulet_protocol::{Bakery, Effect, Event, Place, Queue, Space};
 
+use crate::Error;
+use crate::lock::ByteLock;
 use crate::perform::Memory;
 use crate::process::Identity;
 
@@ -21,9 +25,10 @@ pub const NODE_LOCK_RANKS: usize = 256;
 pub const NODE_LOCK_WORDS: usize = 1 + LOCK_WORD as usize + Bakery::words(NODE_LOCK_RANKS as u32) as usize;
 
 /// What a lock of a node is performed on.
-pub(crate) struct NodeMemory {
+pub struct NodeMemory {
     words: NodeWords,
     ranks: u32,
+    own: Option<Identity>,
     /// What was fetched last.
     fetched: Vec<u64>,
 }
@@ -36,15 +41,14 @@ impl Debug for NodeMemory {
 
 impl NodeMemory {
     pub(crate) fn new(words: NodeWords, ranks: u32) -> Self {
-        Self { words, ranks, fetched: Vec::new() }
-    }
-
-    pub(crate) fn words(&self) -> &NodeWords {
-        &self.words
+        let own = Identity::own();
+        let memory = Self { words, ranks, own, fetched: Vec::new() };
+        memory.introduce(own);
+        memory
     }
 
     /// Tells the others who this process is.
-    pub(crate) fn introduce(&self, identity: Option<Identity>) {
+    fn introduce(&self, identity: Option<Identity>) {
         let Identity { process, space } = identity.unwrap_or(Identity { process: 0, space: 0 });
         let own = |word| self.words.word(self.words.place(), word);
         own(SPACE_WORD).store(space, Ordering::Relaxed);
@@ -52,22 +56,9 @@ impl NodeMemory {
     }
 
     /// Which process a rank is.
-    pub(crate) fn identity(&self, place: usize) -> Identity {
+    fn identity(&self, place: usize) -> Identity {
         let process = self.words.word(place, PROCESS_WORD).load(Ordering::Acquire);
         Identity { process, space: self.words.word(place, SPACE_WORD).load(Ordering::Relaxed) }
-    }
-
-    /// The ranks that hold, or wait for, what this request conflicts with. For messages: it may have changed meanwhile.
-    pub(crate) fn holders(&self, request: &Request) -> Vec<usize> {
-        let told = |place: usize| {
-            let wanted = Bakery::wanted().map(|word| (LOCK_WORD + word) as usize);
-            let words: Vec<u64> =
-                wanted.map(|word| self.words.word(place, word).load(Ordering::Relaxed)).collect();
-            let is_at_it = self.words.word(place, LOCK_WORD as usize).load(Ordering::Relaxed) != 0;
-            is_at_it && request.conflicts_with(&words)
-        };
-        let others = (0..self.ranks as usize).filter(|place| *place != self.words.place());
-        others.filter(|place| told(*place)).collect()
     }
 
     fn word(&self, place: Place) -> &AtomicU64 {
@@ -77,8 +68,23 @@ impl NodeMemory {
 }
 
 impl Memory for NodeMemory {
-    fn perform(&mut self, effect: &Effect) -> Option<Event<'_>> {
-        Some(match *effect {
+    fn bed(&self) -> Option<NodeWords> {
+        Some(self.words.clone())
+    }
+
+    fn dead(&self) -> Option<usize> {
+        let own = self.own?;
+        (0..self.ranks as usize).find(|place| self.identity(*place).is_dead(own))
+    }
+
+    fn leave(&mut self) -> Result<bool, Error> {
+        // This process may end now.
+        self.introduce(None);
+        Ok(true)
+    }
+
+    fn perform(&mut self, effect: &Effect) -> Result<Option<Event<'_>>, Error> {
+        Ok(Some(match *effect {
             Effect::Swap(place, value) => Event::Value(self.word(place).swap(value, Ordering::SeqCst)),
             Effect::CompareSwap(place, expected, value) => {
                 let word = self.word(place);
@@ -95,7 +101,7 @@ impl Memory for NodeMemory {
                 Event::Value(self.word(place).fetch_and(!bits, Ordering::SeqCst))
             }
             Effect::AwaitChange(place, value) if self.word(place).load(Ordering::SeqCst) == value => {
-                return None;
+                return Ok(None);
             }
             Effect::AwaitChange(..) => Event::Done,
             Effect::Put { first, ref put } => {
@@ -115,14 +121,51 @@ impl Memory for NodeMemory {
                 fence(Ordering::Acquire);
                 Event::Words(&self.fetched)
             }
-            Effect::Exchange { .. } => unreachable!("a lock of a node has no home"),
+            Effect::Exchange { .. } | Effect::ClaimIfNone { .. } => {
+                unreachable!("a lock of a node has no home")
+            }
             Effect::Wake(_, rank) => {
                 self.words.wake(rank as usize);
                 Event::Done
             }
             Effect::AwaitWake(_) if self.words.try_take() => Event::Done,
-            Effect::AwaitWake(_) => return None,
+            Effect::AwaitWake(_) => return Ok(None),
             Effect::Held | Effect::Free => unreachable!("there is nothing to perform"),
-        })
+        }))
+    }
+}
+
+/// Bytes of a file, locked among the ranks of a node: first come, first served where they conflict, and at once where they do not.
+pub type NodeLock = ByteLock<Bakery, NodeMemory>;
+
+impl NodeLock {
+    /// The lock that these words are of, among `ranks`. A wait that lasts longer than `time_limit` is given up. `progress` is called
+    /// while it waits, at least once a millisecond.
+    pub fn new(
+        words: NodeWords,
+        ranks: Vec<Rank>,
+        time_limit: Option<Duration>,
+        progress: fn(),
+    ) -> Arc<Self> {
+        let (me, count) = (words.place() as u32, ranks.len() as u32);
+        let lock = Bakery::new(Space::Node, LOCK_WORD, me, count);
+        Self::of(lock, NodeMemory::new(words, count), ranks, time_limit, progress)
+    }
+}
+
+/// A whole file, locked by one rank of a node at a time, in the order in which they come.
+pub type NodeQueue = ByteLock<Queue, NodeMemory>;
+
+impl NodeQueue {
+    /// As [`NodeLock::new`].
+    pub fn new(
+        words: NodeWords,
+        ranks: Vec<Rank>,
+        time_limit: Option<Duration>,
+        progress: fn(),
+    ) -> Arc<Self> {
+        let (me, count) = (words.place() as u32, ranks.len() as u32);
+        let lock = Queue::new(Space::Node, LOCK_WORD, 0, me);
+        Self::of(lock, NodeMemory::new(words, count), ranks, time_limit, progress)
     }
 }

@@ -1,11 +1,37 @@
 //! Locks carried on by what performs their effects.
 
+use std::fmt::Debug;
+
+use capulet_comm::NodeWords;
 use capulet_protocol::{Effect, Event, Lock};
 
+use crate::Error;
+
 /// Memory that the processes of a lock share.
-pub(crate) trait Memory {
-    /// Does what a lock wants done; `None` where that must be waited for. Does not wait.
-    fn perform(&mut self, effect: &Effect) -> Option<Event<'_>>;
+pub trait Memory: Debug + Send + 'static {
+    /// Does what a lock wants done; `None` where that must be waited for. Does not wait for what other processes do.
+    ///
+    /// # Errors
+    /// If MPI fails. Nobody knows then what was done, and the lock is of no use any more.
+    fn perform(&mut self, effect: &Effect) -> Result<Option<Event<'_>>, Error>;
+
+    /// Where a process sleeps that waits to be woken; nowhere if those who wake it do not end its sleep.
+    fn bed(&self) -> Option<NodeWords> {
+        None
+    }
+
+    /// A process that has ended, by its number among those that share the lock, as far as that can be known.
+    fn dead(&self) -> Option<usize> {
+        None
+    }
+
+    /// Before the lock ends, and holds nothing: true when nothing of it is under way.
+    ///
+    /// # Errors
+    /// If MPI fails.
+    fn leave(&mut self) -> Result<bool, Error> {
+        Ok(true)
+    }
 }
 
 /// A lock, and what it wants done next.
@@ -26,12 +52,15 @@ impl<L: Lock> Carried<L> {
     }
 
     /// Goes on as far as it can without waiting. True if it is held, or free.
-    pub(crate) fn go_on(&mut self, memory: &mut impl Memory) -> bool {
+    ///
+    /// # Errors
+    /// As [`Memory::perform`].
+    pub(crate) fn go_on(&mut self, memory: &mut impl Memory) -> Result<bool, Error> {
         while !matches!(self.next, Effect::Held | Effect::Free) {
-            let Some(event) = memory.perform(&self.next) else { return false };
+            let Some(event) = memory.perform(&self.next)? else { return Ok(false) };
             self.next = self.lock.step(event);
         }
-        true
+        Ok(true)
     }
 
     /// Its state.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use capulet_atomic::{Error, Isolation, NODE_LOCK_WORDS, NodeLock, Request, Waiting};
+use capulet_atomic::{Error, FileLock, Isolation, NODE_LOCK_WORDS, NodeLock, Request, Waiting};
 use capulet_comm::{NodeWords, Rank, WordMemory};
 
 fn bytes(start: u64, end: u64, writes: bool) -> Request {

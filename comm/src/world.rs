@@ -346,6 +346,49 @@ impl WorldWords {
         Ok(unsafe { Box::from_raw(buffer) }.into_vec())
     }
 
+    /// Fetches the table's first `words` words, and stores `value` in word `at` of them if all are zero, in one step. For
+    /// [`Epochs::Exclusive`].
+    ///
+    /// # Errors
+    /// If MPI fails.
+    ///
+    /// # Panics
+    /// If the table has no such words, or the epochs are others.
+    pub fn claim_if_none(&self, at: usize, value: u64, words: usize) -> Result<Vec<u64>> {
+        let (memory, home) = (self.memory()?, self.home());
+        assert!(memory.epochs == Epochs::Exclusive && at < words, "nothing holds it together");
+        assert!(words <= self.ranks() as usize * Self::ENTRY_WORDS, "the table has no such words");
+        let table = table_word(self.ranks(), self.lot.number);
+        // The last one is what is put.
+        let mut all = vec![0_u64; words + 1];
+        all[words] = value;
+        let buffer = Box::into_raw(all.into_boxed_slice());
+        let start = buffer.cast::<u64>();
+        let (uint64, target, win) = (consts::uint64(), home as c_int, memory.win);
+        memory.in_epoch(home, || {
+            let (count, from) = (words as c_int, byte_of(table));
+            // SAFETY: the words are inside of the buffer and of the home rank's part; the buffer lives until the epoch is over, and is
+            // leaked if it fails; the flush ends the operation before the buffer is read (MPI-4.0 sections 12.3 and 12.5.4).
+            let is_none = unsafe {
+                let fetched = start.cast::<c_void>();
+                check("MPI_Get", ffi::MPI_Get(fetched, count, uint64, target, from, count, uint64, win))?;
+                check("MPI_Win_flush", ffi::MPI_Win_flush(target, win))?;
+                std::slice::from_raw_parts(start, words).iter().all(|word| *word == 0)
+            };
+            if !is_none {
+                return Ok(());
+            }
+            let put = start.wrapping_add(words).cast::<c_void>();
+            // SAFETY: as above.
+            let status = unsafe { ffi::MPI_Put(put, 1, uint64, target, byte_of(table + at), 1, uint64, win) };
+            check("MPI_Put", status)
+        })?;
+        // SAFETY: the operations are over, and the address came from Box::into_raw.
+        let mut all = unsafe { Box::from_raw(buffer) }.into_vec();
+        all.truncate(words);
+        Ok(all)
+    }
+
     /// Whether the home rank's words are reached while it computes, without its making a call of MPI. Collective; takes some 30 ms.
     /// The same on all ranks, and true for a single one.
     ///

@@ -1,13 +1,17 @@
 //! Conveniences over [`DriverFile::submit`], for everyone and to be implemented by no one.
 
-use crate::{Batch, DriverFile, Result, Transfer};
+use std::ops::Range;
+use std::thread;
+use std::time::Duration;
+
+use crate::{Batch, DriverFile, LockGuard, LockMode, Result, Transfer};
 
 mod sealed {
     pub trait Sealed {}
     impl<F: super::DriverFile + ?Sized> Sealed for F {}
 }
 
-/// Blocking transfers of one extent. Implemented for every [`DriverFile`]; sealed.
+/// Blocking transfers of one extent, and locks. Implemented for every [`DriverFile`]; sealed.
 pub trait DriverFileExt: DriverFile + sealed::Sealed {
     /// Reads from `offset` on into `memory`; blocks. Returns the number of bytes read, short only at the end of the file.
     ///
@@ -25,6 +29,21 @@ pub trait DriverFileExt: DriverFile + sealed::Sealed {
     fn write_all_at(&self, offset: u64, memory: &[u8]) -> Result<()> {
         let batch = Batch::write(vec![Transfer::from_memory(offset, memory)]);
         self.submit(batch).wait().into_result().map(|_| ())
+    }
+
+    /// [`DriverFile::try_lock`] until it is free; blocks. Not in the order of coming.
+    ///
+    /// # Errors
+    /// Those of [`DriverFile::try_lock`].
+    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
+        let mut pause = Duration::from_micros(20);
+        loop {
+            if let Some(guard) = self.try_lock(range.clone(), mode)? {
+                return Ok(guard);
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(1));
+        }
     }
 }
 

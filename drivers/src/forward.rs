@@ -63,8 +63,8 @@ macro_rules! forward {
                 (**self).sync()
             }
 
-            fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
-                (**self).lock(range, mode)
+            fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
+                (**self).try_lock(range, mode)
             }
 
             fn system_calls(&self) -> SystemCalls {

@@ -1,7 +1,7 @@
 //! Storage drivers: one module per storage, and wrappers that go around any of them.
 //!
 //! A driver moves bytes between memory and one file. It sees offsets, lengths and memory; never a communicator, a file
-//! view or a file pointer, and it never waits for another process except in [`DriverFile::lock`]. Everything above this
+//! view or a file pointer, and it never waits for another process. Everything above this
 //! crate talks to `dyn Driver` and `dyn DriverFile`, and asks [`Caps`], never a name, what a storage can do.
 //!
 //! * [`Driver`] opens and deletes; [`DriverFile`] is one open file in one process.
@@ -142,13 +142,13 @@ pub trait DriverFile: Debug + Send + Sync {
     /// What the storage reports.
     fn sync(&self) -> Result<()>;
 
-    /// Locks a range of bytes against every other holder, in this process and in others, until the guard is dropped.
-    /// Blocks until it is free. An empty range locks nothing. Locks are advisory: [`submit`](Self::submit) does not look at them.
+    /// Locks a range of bytes against every other holder, in this process and in others, until the guard is dropped. `None` if it is
+    /// not free: nobody waits here. An empty range locks nothing. Locks are advisory: [`submit`](Self::submit) does not look at them.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] unless [`Caps::LOCKS`], [`ErrorKind::ReadOnly`] for an exclusive lock on a file that was opened for
     /// reading where the storage forbids it, and what the storage reports.
-    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard>;
+    fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>>;
 
     /// The system calls that this file has made so far; zeros for a storage that makes none.
     fn system_calls(&self) -> SystemCalls;

@@ -171,7 +171,7 @@ impl DriverFile for TemplateFile {
         self.file.sync_all().map_err(|source| self.failed(Operation::Sync, source))
     }
 
-    fn lock(&self, _range: Range<u64>, _mode: LockMode) -> Result<LockGuard> {
+    fn try_lock(&self, _range: Range<u64>, _mode: LockMode) -> Result<Option<LockGuard>> {
         Err(Error::message(ErrorKind::Unsupported, Operation::Lock, &self.path, "the template has no locks"))
     }
 

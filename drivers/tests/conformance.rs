@@ -173,11 +173,11 @@ mod mutants {
             self.0.sync()
         }
 
-        fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
+        fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
             if self.1 == Mutation::LockDoesNothing {
-                Ok(LockGuard::nothing())
+                Ok(Some(LockGuard::nothing()))
             } else {
-                self.0.lock(range, mode)
+                self.0.try_lock(range, mode)
             }
         }
 

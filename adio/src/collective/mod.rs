@@ -11,6 +11,7 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use capulet_atomic::Guard;
 use capulet_comm::work::{self, Work};
 use capulet_comm::{Channel, Group, NodeShared, NodeWindow, ReduceOp};
 use capulet_drivers::Caps;
@@ -110,13 +111,13 @@ impl File {
         }
         let (agreed, means) = agreed;
         let done = self.carry_out(direction, prepared.access, (&agreed, means.in_memory), number);
-        let done = match done {
+        let (done, held) = match done {
             Ok(done) => done,
             // All ranks know it, and nothing was moved.
             Err(error) => return Outcome::failed(error),
         };
         let bytes = done.bytes;
-        if done.is_known_good {
+        if done.is_known_good && held.is_none() {
             return Outcome { bytes, error: None };
         }
         let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
@@ -124,44 +125,53 @@ impl File {
         Outcome { bytes, error }
     }
 
+    /// Moves what this rank moves. With a guard: what the access touches is locked for all ranks, of which some may still move.
     fn carry_out(
         &self,
         direction: Direction,
         access: Access,
         (agreed, in_memory): (&Agreed, bool),
         number: u64,
-    ) -> Result<Transferred> {
+    ) -> Result<(Transferred, Option<Guard<'_>>)> {
         let tools = self.tools(number);
         let plan_with = |window: bool| choose(direction, agreed, tools.hints, Means { window, in_memory });
         // A window that is not there yet can be made.
         let mut plan = plan_with(true);
         let mut window = None;
-        if let Plan::TwoPhase(_) = plan {
+        let gathers = matches!(plan, Plan::TwoPhase(_));
+        if gathers {
             window = self.make_window(tools.window_bytes);
             if window.is_none() {
                 // The other nodes need to know: they exchange nothing then.
                 let told = tools.between.as_ref().map_or(Ok(()), two_phase::decline);
                 if let Err(error) = told {
-                    return Ok(Transferred::failed(error));
+                    return Ok((Transferred::failed(error), None));
                 }
                 plan = plan_with(false);
             }
         }
         tracing::debug!(?plan, ?agreed, "planned");
-        match (plan, window) {
+        // Also for nodes that have no window: the others may have one.
+        let mut held = None;
+        let mut target = tools.target.clone();
+        if gathers && target.isolation.is_some() {
+            held = Some(self.lock_together(direction, agreed)?);
+            target = target.isolated();
+        }
+        let done = match (plan, window) {
             (Plan::TwoPhase(_), Some(window)) => {
                 let team = tools.team(window, agreed);
-                let Some(_) = tools.target.isolation else {
-                    return Ok(two_phase::run(tools.target, team, access, direction, agreed.first));
-                };
-                let _guard = self.lock_together(&tools.target, direction, agreed)?;
-                // Over on this rank means that all ranks of the node have moved what they move.
-                let target = tools.target.clone().isolated();
-                Ok(two_phase::run(target, team, access, direction, agreed.first))
+                let done = two_phase::run(target, team, access, direction, agreed.first);
+                if tools.between.is_none() {
+                    // Over on this rank means that all ranks of the node have moved what they move.
+                    held = None;
+                }
+                done
             }
-            (Plan::Nothing, _) => Ok(Transferred { is_known_good: true, ..Transferred::default() }),
-            _ => Ok(independent::run(&tools.target, &access, direction)),
-        }
+            (Plan::Nothing, _) => Transferred { is_known_good: true, ..Transferred::default() },
+            _ => independent::run(&target, &access, direction),
+        };
+        Ok((done, held))
     }
 
     fn is_in_memory(&self) -> bool {

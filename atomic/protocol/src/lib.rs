@@ -148,7 +148,7 @@ pub enum Event<'a> {
 }
 
 /// One process's part of a lock.
-pub trait Lock: Clone + Debug {
+pub trait Lock: Clone + Debug + Send + 'static {
     /// What is to be done next.
     ///
     /// # Panics

@@ -73,6 +73,16 @@ impl Request {
         Self { span, period, intervals: SmallVec::from_vec(intervals), is_shared }
     }
 
+    /// From its first byte to behind its last.
+    pub fn span(&self) -> Range<u64> {
+        self.span.clone()
+    }
+
+    /// Whether others that read may have its bytes too.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
     /// Whether the two may not be held at once: they share a byte, and one of them shares none. True in doubt.
     pub fn conflicts(&self, other: &Request) -> bool {
         self.conflicts_with(&other.words())

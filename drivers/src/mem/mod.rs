@@ -232,15 +232,15 @@ impl DriverFile for MemFile {
         Ok(())
     }
 
-    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
+    fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
         if range.is_empty() {
-            return Ok(LockGuard::nothing());
+            return Ok(Some(LockGuard::nothing()));
         }
         if mode == LockMode::Exclusive {
             self.refuse_unless_writable(Operation::Lock)?;
         }
         self.refuse_too_large(Operation::Lock, range.start)?;
-        Ok(self.node.locks.lock(range, mode))
+        Ok(self.node.locks.try_lock(range, mode))
     }
 
     fn system_calls(&self) -> SystemCalls {

@@ -2,7 +2,7 @@
 
 use crate::{LockGuard, LockMode};
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug)]
 struct Held {
@@ -27,7 +27,6 @@ struct State {
 #[derive(Debug, Default)]
 struct Table {
     state: Mutex<State>,
-    released: Condvar,
 }
 
 impl Table {
@@ -42,20 +41,17 @@ impl Table {
 pub(super) struct RangeLocks(Arc<Table>);
 
 impl RangeLocks {
-    /// Blocks until nobody holds a lock that excludes this one, and takes it.
-    pub(super) fn lock(&self, range: Range<u64>, mode: LockMode) -> LockGuard {
+    /// Takes a lock if nobody holds one that excludes it.
+    pub(super) fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Option<LockGuard> {
         let mut state = self.0.state();
-        while state.held.iter().any(|held| held.excludes(&range, mode)) {
-            state = self.0.released.wait(state).unwrap_or_else(PoisonError::into_inner);
+        if state.held.iter().any(|held| held.excludes(&range, mode)) {
+            return None;
         }
         let id = state.next_id;
         state.next_id += 1;
         state.held.push(Held { id, range, mode });
         drop(state);
         let table = Arc::clone(&self.0);
-        LockGuard::new(move || {
-            table.state().held.retain(|held| held.id != id);
-            table.released.notify_all();
-        })
+        Some(LockGuard::new(move || table.state().held.retain(|held| held.id != id)))
     }
 }

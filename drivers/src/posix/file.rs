@@ -263,13 +263,13 @@ impl DriverFile for PosixFile {
         }
     }
 
-    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
+    fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
         if !self.caps().contains(Caps::LOCKS) {
             let reason = format!("locks on {} do not reach every process", self.kind);
             return Err(Error::message(ErrorKind::Unsupported, Operation::Lock, &self.path, reason));
         }
         if range.is_empty() {
-            return Ok(LockGuard::nothing());
+            return Ok(Some(LockGuard::nothing()));
         }
         if mode == LockMode::Exclusive {
             self.refuse_unless_writable(Operation::Lock)?;
@@ -281,7 +281,7 @@ impl DriverFile for PosixFile {
             self.locks.take(&self.fd, self.access).map_err(|source| self.failed(Operation::Lock, source))?;
         // A shared lock needs a descriptor that can read. Alone is stricter than shared, hence right.
         let mode = if self.access.readable() { mode } else { LockMode::Exclusive };
-        descriptor.lock(start, bytes, mode).map_err(|source| self.failed(Operation::Lock, source))
+        descriptor.try_lock(start, bytes, mode).map_err(|source| self.failed(Operation::Lock, source))
     }
 
     fn system_calls(&self) -> SystemCalls {

@@ -72,23 +72,30 @@ fn reopen(file: &OwnedFd, access: Access) -> Result<OwnedFd, Errno> {
 }
 
 impl LockDescriptor {
-    /// Locks `bytes` bytes from `start` on (zero: all that follow); blocks until they are free.
-    pub(super) fn lock(self, start: i64, bytes: i64, mode: LockMode) -> Result<LockGuard, Errno> {
+    /// Locks `bytes` bytes from `start` on (zero: all that follow), if they are free.
+    pub(super) fn try_lock(self, start: i64, bytes: i64, mode: LockMode) -> Result<Option<LockGuard>, Errno> {
         let kind = match mode {
             LockMode::Shared => libc::F_RDLCK,
             LockMode::Exclusive => libc::F_WRLCK,
         };
         let request = range_request(kind, start, bytes);
         self.home.counted();
-        uninterrupted(|| fcntl(&self.fd, FcntlArg::F_OFD_SETLKW(&request)))?;
-        Ok(LockGuard::new(move || {
+        match uninterrupted(|| fcntl(&self.fd, FcntlArg::F_OFD_SETLK(&request))) {
+            Ok(_) => {}
+            Err(Errno::EAGAIN | Errno::EACCES) => {
+                self.home.put_back(self.fd);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(Some(LockGuard::new(move || {
             let release = range_request(libc::F_UNLCK, start, bytes);
             self.home.counted();
             // If it cannot be released it is closed, which releases it.
             if fcntl(&self.fd, FcntlArg::F_OFD_SETLK(&release)).is_ok() {
                 self.home.put_back(self.fd);
             }
-        }))
+        })))
     }
 }
 

@@ -179,8 +179,8 @@ impl DriverFile for CountingFile {
         self.counters.outcome(&self.counters.syncs, self.inner.sync())
     }
 
-    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
-        self.counters.outcome(&self.counters.locks, self.inner.lock(range, mode))
+    fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
+        self.counters.outcome(&self.counters.locks, self.inner.try_lock(range, mode))
     }
 
     fn system_calls(&self) -> SystemCalls {

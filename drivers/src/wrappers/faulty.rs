@@ -199,9 +199,9 @@ impl DriverFile for FaultyFile {
         self.inner.sync()
     }
 
-    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
+    fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
         self.faults.admit(Target::Lock, Operation::Lock, &self.path)?;
-        self.inner.lock(range, mode)
+        self.inner.try_lock(range, mode)
     }
 
     fn system_calls(&self) -> SystemCalls {

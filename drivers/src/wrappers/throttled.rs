@@ -126,9 +126,9 @@ impl DriverFile for ThrottledFile {
         self.inner.sync()
     }
 
-    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
+    fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
         self.pace.wait(0);
-        self.inner.lock(range, mode)
+        self.inner.try_lock(range, mode)
     }
 
     fn system_calls(&self) -> SystemCalls {

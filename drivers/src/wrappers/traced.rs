@@ -125,9 +125,9 @@ impl DriverFile for TracedFile {
         outcome
     }
 
-    fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
-        let outcome = self.inner.lock(range.clone(), mode);
-        trace!(target: TARGET, path = self.path, ?range, ?mode, outcome = told(&outcome), "lock");
+    fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
+        let outcome = self.inner.try_lock(range.clone(), mode);
+        trace!(target: TARGET, path = self.path, ?range, ?mode, outcome = told(&outcome), "try_lock");
         outcome
     }
 
