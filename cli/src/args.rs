@@ -200,6 +200,18 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,
 
+    /// Capulet only: the lock of atomic mode, as the hint capulet_lock names it
+    #[arg(long, value_name = "LOCK", default_value = "auto", value_parser = ["auto", "hybrid", "onesided", "mcs", "shared", "range", "fcntl"])]
+    pub(crate) lock: String,
+
+    /// Capulet only: cut the machine into as many nodes
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=31))]
+    pub(crate) nodes: u32,
+
+    /// Capulet only: the storage driver; nolock tears every access into parts and has no locks
+    #[arg(long, value_name = "NAME", default_value = "posix", value_parser = driver_name)]
+    pub(crate) driver: String,
+
     /// Only this way of making accesses; may be given many times
     #[arg(long = "mode", value_name = "MODE", value_parser = crate::verify::MODES)]
     pub(crate) modes: Vec<String>,

@@ -133,7 +133,8 @@ impl<'a> Verification<'a> {
     }
 
     fn rounds(&self, mode: &str, violations: &mut u32) -> Result<(), Trouble> {
-        let VerifyArgs { rounds, first, ranks, seed, .. } = *self.args;
+        let VerifyArgs { rounds, first, ranks, seed, nodes, .. } = *self.args;
+        let VerifyArgs { lock, driver, .. } = self.args;
         let progress = ProgressBar::new(rounds.into());
         if let Ok(style) = ProgressStyle::with_template("{prefix}: {wide_bar} {pos}/{len}, {eta} left") {
             progress.set_style(style);
@@ -153,7 +154,7 @@ impl<'a> Verification<'a> {
                     progress.suspend(|| {
                         anstream::println!("{BAD}{mode}, round {round}:{BAD:#} {verdict}");
                         anstream::println!(
-                            "  {HEAD}again with:{HEAD:#} --mode {mode} --ranks {ranks} --seed {seed} --first {round} --rounds 1"
+                            "  {HEAD}again with:{HEAD:#} --mode {mode} --ranks {ranks} --seed {seed} --first {round} --rounds 1 --lock {lock} --nodes {nodes} --driver {driver}"
                         );
                     });
                 }
@@ -179,6 +180,9 @@ impl<'a> Verification<'a> {
             u32::from(!self.args.nonatomic).to_string().into(),
         ];
         let mut command = self.mpi.command(&self.layer, self.args.ranks, &self.program, &words, false);
+        let VerifyArgs { lock, nodes, driver, .. } = self.args;
+        command.env("CAPULET_HINTS", format!("capulet_lock={lock}"));
+        command.env("CAPULET_NODES", nodes.to_string()).env("CAPULET_DRIVER", driver);
         if self.args.delay_us > 0 {
             command.env("LD_PRELOAD", &self.delay).env("CAPULET_DELAY_US", self.args.delay_us.to_string());
         }

@@ -2,6 +2,7 @@
 
 use crate::mem::MemDriver;
 use crate::posix::PosixDriver;
+use crate::wrappers::Torn;
 use crate::{Driver, Error, ErrorKind, Operation, Result};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -34,14 +35,16 @@ impl Registry {
     }
 
     /// The drivers of this crate: `posix:`, also as `ufs:` and `nfs:`, which is the default; and `mem:`, a namespace that is empty at
-    /// first and belongs to this registry and its clones.
+    /// first and belongs to this registry and its clones. For verification `nolock:`, which is `posix:` without locks, with every access
+    /// torn into parts.
     pub fn standard() -> Self {
         let posix: Arc<dyn Driver> = Arc::new(PosixDriver::new());
         let mut registry = Self::new(Arc::clone(&posix));
         for prefix in ["posix", "ufs", "nfs"] {
             registry = registry.with(prefix, Arc::clone(&posix));
         }
-        registry.with("mem", Arc::new(MemDriver::new()))
+        let torn = Torn::new(posix);
+        registry.with("mem", Arc::new(MemDriver::new())).with("nolock", Arc::new(torn))
     }
 
     /// This registry with `driver` for names that begin with `prefix` and a colon; in place of another one, if there is.
@@ -196,7 +199,7 @@ mod tests {
             );
         }
         let text = Registry::standard().resolve("rados:a").unwrap_err().to_string();
-        assert!(text.contains("`rados:`") && text.contains("mem: nfs: posix: ufs:"), "{text}");
+        assert!(text.contains("`rados:`") && text.contains("mem: nfs: nolock: posix: ufs:"), "{text}");
     }
 
     #[test]
@@ -233,7 +236,7 @@ mod tests {
             }
             Arc::new(Counting::new(inner))
         });
-        assert_eq!(wraps, 2);
+        assert_eq!(wraps, 3);
         for name in ["a", "ufs:a", "nfs:a"] {
             let (driver, path) = registry.resolve(name).unwrap();
             assert_eq!(driver.open(&path, &OpenOptions::read()).unwrap_err().kind(), ErrorKind::Quota);

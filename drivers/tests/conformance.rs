@@ -4,7 +4,7 @@ use capulet_drivers::conformance::{cases, check, numbered};
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::posix::PosixDriver;
 use capulet_drivers::template::TemplateDriver;
-use capulet_drivers::wrappers::{Counting, FaultPlan, Faulty, Throttle, Throttled, Traced};
+use capulet_drivers::wrappers::{Counting, FaultPlan, Faulty, Throttle, Throttled, Torn, Traced};
 use capulet_drivers::{Completion, Driver};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -44,6 +44,10 @@ fn slow_at_times(inner: Arc<dyn Driver>) -> Arc<dyn Driver> {
     Arc::new(Faulty::new(inner, FaultPlan::parse("read@*:pieces=7;any@5+:delay=20us").unwrap()))
 }
 
+fn torn(inner: Arc<dyn Driver>) -> Arc<dyn Driver> {
+    Arc::new(Torn::new(inner))
+}
+
 fn all_at_once(inner: Arc<dyn Driver>) -> Arc<dyn Driver> {
     traced(counting(throttled(faultless(inner))))
 }
@@ -58,7 +62,7 @@ macro_rules! suite {
         mod $base {
             use super::*;
 
-            suite!(@each $driver; bare traced counting throttled faultless byte_by_byte slow_at_times all_at_once);
+            suite!(@each $driver; bare traced counting throttled faultless byte_by_byte slow_at_times torn all_at_once);
         }
     )*};
     (@each $driver:expr; $($wrap:ident)*) => {$(

@@ -1,0 +1,122 @@
+//! A storage that is bad for atomic mode: it has no locks, and tears each access into parts with pauses between them.
+
+use crate::{
+    Batch, BatchResult, Caps, Completion, Driver, DriverFile, Error, ErrorKind, FileIdentity, FileLayout,
+    LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls,
+};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Tears what goes to another driver. What is atomic on it is so by nothing that the storage does.
+#[derive(Debug, Clone)]
+pub struct Torn {
+    inner: Arc<dyn Driver>,
+    tears: Tears,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Tears {
+    /// The largest part.
+    part_bytes: u64,
+    /// Between two parts.
+    pause: Duration,
+}
+
+impl Torn {
+    /// Bytes of a part: more than one piece of most accesses, and less than a page.
+    const PART_BYTES: u64 = 800;
+    /// Long enough for another process to come in between.
+    const PAUSE: Duration = Duration::from_micros(40);
+
+    /// Tears `inner`'s accesses, and takes its locks away.
+    pub fn new(inner: Arc<dyn Driver>) -> Self {
+        Self { inner, tears: Tears { part_bytes: Self::PART_BYTES, pause: Self::PAUSE } }
+    }
+}
+
+impl Driver for Torn {
+    fn name(&self) -> &'static str {
+        "nolock"
+    }
+
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
+        // Alone it has no reason for stores through a mapping, which are not calls that could be torn.
+        let inner = self.inner.open(path, &options.clone().writers(1))?;
+        Ok(Arc::new(TornFile { inner, path: path.to_path_buf(), tears: self.tears }))
+    }
+
+    fn delete(&self, path: &Path) -> Result<()> {
+        self.inner.delete(path)
+    }
+
+    fn lasting_path(&self, path: &Path) -> PathBuf {
+        self.inner.lasting_path(path)
+    }
+}
+
+#[derive(Debug)]
+struct TornFile {
+    inner: Arc<dyn DriverFile>,
+    path: PathBuf,
+    tears: Tears,
+}
+
+impl DriverFile for TornFile {
+    fn caps(&self) -> Caps {
+        self.inner.caps().without(Caps::LOCKS | Caps::IN_MEMORY)
+    }
+
+    fn layout(&self) -> FileLayout {
+        self.inner.layout()
+    }
+
+    fn identity(&self) -> Option<FileIdentity> {
+        self.inner.identity()
+    }
+
+    fn submit(&self, mut batch: Batch<'_>) -> Completion {
+        let (bytes, mut moved) = (batch.bytes(), 0);
+        if bytes <= self.tears.part_bytes {
+            return self.inner.submit(batch);
+        }
+        while moved < bytes {
+            let end = (moved + self.tears.part_bytes).min(bytes);
+            let result = self.inner.submit(batch.part(moved..end)).wait();
+            let is_short = moved + result.bytes < end;
+            moved += result.bytes;
+            if is_short || result.error.is_some() {
+                return Completion::ready(BatchResult { bytes: moved, error: result.error });
+            }
+            if moved < bytes {
+                std::thread::sleep(self.tears.pause);
+            }
+        }
+        Completion::ready(BatchResult::moved(moved))
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.inner.len()
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.inner.set_len(bytes)
+    }
+
+    fn preallocate(&self, bytes: u64) -> Result<()> {
+        self.inner.preallocate(bytes)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.inner.sync()
+    }
+
+    fn try_lock(&self, _range: Range<u64>, _mode: LockMode) -> Result<Option<LockGuard>> {
+        Err(Error::message(ErrorKind::Unsupported, Operation::Lock, &self.path, "this storage has no locks"))
+    }
+
+    fn system_calls(&self) -> SystemCalls {
+        self.inner.system_calls()
+    }
+}
