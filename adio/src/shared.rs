@@ -111,9 +111,12 @@ impl SharedPointer {
             }
             Self::Far(words) => {
                 let (home, word) = (words.home(), FAR_WORD + turn.number);
+                if moved(words.load_wide(home, word)?).is_none() {
+                    return Ok(None);
+                }
                 let before = words.add_wide(home, word, bytes)?;
                 if moved(before).is_none() {
-                    // Back again: it wraps. Who comes in between finds no bytes there either, unless it wants none.
+                    // Others took the last bytes in between. Back again: it wraps.
                     words.add_wide(home, word, bytes.wrapping_neg())?;
                 }
                 moved(before).map(|_| before)

@@ -64,15 +64,19 @@ fn collectives_under_way_between_nodes() {
 }
 
 fn among(name: &str, ranks: u32, nodes: &str) {
-    let output = Program::c(name, Load::Preload).run(ranks, &[("CAPULET_NODES", nodes)]);
+    passes(name, ranks, &[("CAPULET_NODES", nodes)]);
+}
+
+fn passes(name: &str, ranks: u32, variables: &[(&str, &str)]) {
+    let output = Program::c(name, Load::Preload).run(ranks, variables);
     let told = text(&output);
     assert!(output.status.success() && told.contains("all checks passed"), "{told}");
 }
 
 #[test]
-fn what_is_not_built_is_refused() {
+fn what_cannot_be_had_is_refused() {
     for ranks in [2, 4] {
-        among("unsupported", ranks, "2");
+        passes("unsupported", ranks, &[("CAPULET_NODES", "2"), ("CAPULET_HINTS", "capulet_lock=shared")]);
     }
 }
 

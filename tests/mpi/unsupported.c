@@ -5,30 +5,16 @@
 int main(int argc, char **argv)
 {
     char bytes[8] = { 0 };
-    MPI_Request request;
     MPI_Status status;
     MPI_Offset offset;
     MPI_File file, queue = MPI_FILE_NULL;
     start(&argc, &argv);
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("unsupported"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
 #define REFUSED(call) do { section("%s", #call); CHECK_CLASS(call, MPI_ERR_UNSUPPORTED_OPERATION); } while (0)
-#define REFUSED_REQUEST(call) do { request = (MPI_Request)0; REFUSED(call); CHECK(request == MPI_REQUEST_NULL, "%s left a request", #call); } while (0)
-    /* What ranks of several nodes do not share. */
-    if (getenv("CAPULET_NODES")) {
-        REFUSED_REQUEST(MPI_File_iread_shared(file, bytes, 8, MPI_BYTE, &request));
-        REFUSED_REQUEST(MPI_File_iwrite_shared(file, bytes, 8, MPI_BYTE, &request));
-        REFUSED(MPI_File_read_shared(file, bytes, 8, MPI_BYTE, &status));
-        REFUSED(MPI_File_write_shared(file, bytes, 8, MPI_BYTE, &status));
-        REFUSED(MPI_File_read_ordered(file, bytes, 8, MPI_BYTE, &status));
-        REFUSED(MPI_File_write_ordered(file, bytes, 8, MPI_BYTE, &status));
-        REFUSED(MPI_File_seek_shared(file, 0, MPI_SEEK_SET));
-        REFUSED(MPI_File_get_position_shared(file, &offset));
-        CHECK_OK(MPI_File_read_ordered_begin(file, bytes, 8, MPI_BYTE));
-        REFUSED(MPI_File_read_ordered_end(file, bytes, &status));
-        CHECK_OK(MPI_File_write_ordered_begin(file, bytes, 8, MPI_BYTE));
-        REFUSED(MPI_File_write_ordered_end(file, bytes, &status));
-        REFUSED(MPI_File_set_atomicity(file, 1));
+    /* A lock that these ranks, or this storage, cannot have (`CAPULET_HINTS`). */
+    if (getenv("CAPULET_HINTS")) {
         int atomic = -1;
+        REFUSED(MPI_File_set_atomicity(file, 1));
         CHECK_OK(MPI_File_get_atomicity(file, &atomic));
         CHECK_EQ(atomic, 0, "atomicity after it was refused");
     }
