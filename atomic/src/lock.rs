@@ -225,7 +225,14 @@ struct Part<'a, L: Lock, M: Memory>(&'a ByteLock<L, M>);
 
 impl<L: Lock, M: Memory> Drop for Part<'_, L, M> {
     fn drop(&mut self) {
-        self.0.inner().owed.get_or_insert_with(UnderWay::new);
+        let mut inner = self.0.inner();
+        inner.owed.get_or_insert_with(UnderWay::new);
+        if !inner.is_broken && inner.carried.lock().can_give_up() {
+            // Those that come later need not wait until this process comes by again.
+            inner.carried.begin(Event::GiveUp);
+        }
+        inner.settle();
+        drop(inner);
         self.0.is_busy.store(false, Ordering::Release);
     }
 }

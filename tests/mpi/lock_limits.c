@@ -1,5 +1,6 @@
-/* Rank 0 has a lock for long (`CAPULET_FAULTS`), and the others may wait for less (`CAPULET_HINTS`): they get an error, nothing of
- * theirs is written, and all goes on when it has let go. */
+/* lock_limits FOLDER MEETING: rank 0 has a lock for long (`CAPULET_FAULTS`), and the others may wait for less (`CAPULET_HINTS`): they get an error, nothing of
+ * theirs is written, and all goes on when it has let go: at once, or (MEETING is "file") when all have waited for each other at the file, where
+ * the lock is one that is let go of no sooner. */
 #include "check.h"
 #include <time.h>
 
@@ -31,6 +32,10 @@ int main(int argc, char **argv)
         CHECK_CLASS(MPI_File_write_at(file, 32, bytes, 64, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_IO);
     }
     barrier();
+    for (int i = 0; argc > 2 && !strcmp(argv[2], "file") && i < 10; i++) {
+        nap(2);
+        CHECK_OK(MPI_File_sync(file));
+    }
     section("all goes on");
     for (int rank = 1; rank < world_size; rank++) {
         if (rank == world_rank) {

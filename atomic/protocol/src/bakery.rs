@@ -68,6 +68,10 @@ enum State {
     Asleep(Rank),
     /// It does not: is there a wake-up to come?
     Withdrawing(Rank),
+    /// It is not waited for any more: is there a wake-up to come?
+    GivingUp(Rank),
+    /// There is.
+    Expecting,
     Held,
     Leaving,
     Closing,
@@ -196,6 +200,8 @@ impl Bakery {
                 self.go_on(State::Withdrawing(rank), Effect::ClearBits(place, bit))
             }
             (State::Withdrawing(rank), before) if before & self.bit(rank).1 != 0 => self.look(rank + 1),
+            (State::GivingUp(rank), before) if before & self.bit(rank).1 != 0 => self.leave(),
+            (State::GivingUp(_), _) => self.go_on(State::Expecting, Effect::AwaitWake(self.space)),
             (State::Withdrawing(rank), _) => self.go_on(State::Asleep(rank), Effect::AwaitWake(self.space)),
             (State::Asking(word), 0) => self.ask(word + 1),
             (State::Asking(word), _) => {
@@ -244,7 +250,14 @@ impl Lock for Bakery {
                 let next = *rank + 1;
                 self.look(next)
             }
-            (State::Held, Event::Release) => self.leave(),
+            (State::Held, Event::Release)
+            | (State::Drawing(_), Event::GiveUp)
+            | (State::Expecting, Event::Done) => self.leave(),
+            (State::Asleep(rank), Event::GiveUp) => {
+                let rank = *rank;
+                let (place, bit) = self.bit(rank);
+                self.go_on(State::GivingUp(rank), Effect::ClearBits(place, bit))
+            }
             (State::Leaving, Event::Done) => {
                 self.go_on(State::Closing, Effect::Store(self.place(self.me, HEAD), 0))
             }
@@ -266,6 +279,8 @@ impl Lock for Bakery {
                 | State::Opening
                 | State::Counting(..)
                 | State::Numbering
+                | State::GivingUp(_)
+                | State::Expecting
                 | State::Leaving
                 | State::Closing
                 | State::Asking(_)
@@ -276,6 +291,10 @@ impl Lock for Bakery {
 
     fn waits_for_holders(&self) -> bool {
         matches!(self.state, State::Asleep(_))
+    }
+
+    fn can_give_up(&self) -> bool {
+        matches!(self.state, State::Asleep(_) | State::Drawing(_))
     }
 
     fn awaited(&self) -> &[Rank] {

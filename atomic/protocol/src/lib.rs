@@ -139,6 +139,8 @@ pub enum Event<'a> {
     Try(&'a Request),
     /// It is no longer needed.
     Release,
+    /// It is not waited for any more: what the last effect waits for is not done. Only where [`Lock::can_give_up`] says so.
+    GiveUp,
     /// A word was fetched.
     Value(u64),
     /// Words were fetched.
@@ -160,6 +162,11 @@ pub trait Lock: Clone + Debug + Send + 'static {
 
     /// Whether it waits for others that hold what it wants, and not for what another process is just about to do.
     fn waits_for_holders(&self) -> bool {
+        false
+    }
+
+    /// Whether [`Event::GiveUp`] may be next: it waits, and can go without keeping those waiting who come after it.
+    fn can_give_up(&self) -> bool {
         false
     }
 

@@ -176,3 +176,13 @@ fn bakeries() {
     bakery("in a chain", 3, 0, three);
     bakery("whole", 3, 0, whole(1));
 }
+
+#[test]
+fn bakeries_that_are_waited_in_no_longer() {
+    let requests = vec![vec![exclusive(0, 10), exclusive(5, 25)], vec![exclusive(5, 15), exclusive(0, 30)]];
+    let start = System::new(2, |me| Bakery::new(Space::Node, 0, me, 2)).giving_up(|_| true);
+    let checked = Checked { start, requests, bypass_max: 1, is_counted: tells_in_a_bakery };
+    let (states, broken) = checked.check();
+    println!("bakery, 2 of 2 processes give up: {states} states");
+    assert_eq!(broken, [""; 0]);
+}

@@ -40,6 +40,8 @@ pub(crate) struct Process<L> {
     pub(crate) overtaken: u8,
     /// Whether it may try, once.
     pub(crate) tries: bool,
+    /// Whether it may give up, once.
+    pub(crate) gives_up: bool,
 }
 
 /// All processes, and what they share. Words are zero until they are stored.
@@ -61,6 +63,8 @@ pub(crate) enum Action {
     FetchFirst(usize),
     /// It tries to get the lock, and goes for it once more if it does not.
     Try(usize),
+    /// It waits no longer, and begins once more.
+    GiveUp(usize),
 }
 
 /// What each process wants, one after the other; the same for all that have none of their own.
@@ -75,6 +79,7 @@ impl<L: Checkable> System<L> {
             was_queued: false,
             overtaken: 0,
             tries: false,
+            gives_up: false,
         };
         Self {
             processes: (0..ranks).map(process).collect(),
@@ -88,6 +93,14 @@ impl<L: Checkable> System<L> {
     pub(crate) fn trying(mut self, tries: impl Fn(usize) -> bool) -> Self {
         for (of, process) in self.processes.iter_mut().enumerate() {
             process.tries = tries(of);
+        }
+        self
+    }
+
+    /// The same, and some may give up.
+    pub(crate) fn giving_up(mut self, gives_up: impl Fn(usize) -> bool) -> Self {
+        for (of, process) in self.processes.iter_mut().enumerate() {
+            process.gives_up = gives_up(of);
         }
         self
     }
@@ -130,19 +143,29 @@ impl<L: Checkable> System<L> {
         let go = can_go.then_some(Action::Go(of));
         let process = &self.processes[of];
         let may_try = process.tries && process.todo == Todo::Begin;
-        let others = [two.then_some(Action::FetchFirst(of)), may_try.then_some(Action::Try(of))];
+        let waits = matches!(process.todo, Todo::Effect(Effect::AwaitWake(_) | Effect::AwaitChange(..)));
+        let may_give_up = process.gives_up && waits && process.lock.can_give_up();
+        let others = [
+            two.then_some(Action::FetchFirst(of)),
+            may_try.then_some(Action::Try(of)),
+            may_give_up.then_some(Action::GiveUp(of)),
+        ];
         go.into_iter().chain(others.into_iter().flatten())
     }
 
     /// Lets it happen.
     pub(crate) fn go(&mut self, action: Action, requests: &Requests) {
-        let (Action::Go(of) | Action::FetchFirst(of) | Action::Try(of)) = action;
+        let (Action::Go(of) | Action::FetchFirst(of) | Action::Try(of) | Action::GiveUp(of)) = action;
         let request = |turn: u8| requests[of % requests.len()].get(usize::from(turn));
         if matches!(action, Action::Try(_)) {
             // Locks may count their acquisitions: who tried for ever would have states without end.
             self.processes[of].tries = false;
         }
+        if matches!(action, Action::GiveUp(_)) {
+            self.processes[of].gives_up = false;
+        }
         let next = match self.processes[of].todo.clone() {
+            Todo::Effect(_) if matches!(action, Action::GiveUp(_)) => self.step(of, Event::GiveUp),
             Todo::Over => return,
             Todo::Begin => match request(self.processes[of].turn) {
                 None => Todo::Over,
