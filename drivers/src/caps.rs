@@ -10,7 +10,7 @@ pub struct Caps(u32);
 impl Caps {
     /// No capability at all.
     pub const NONE: Self = Self(0);
-    /// [`lock`](crate::DriverFile::lock) works, and excludes every process that opens the file.
+    /// [`try_lock`](crate::DriverFile::try_lock) works, and excludes every process that opens the file.
     pub const LOCKS: Self = Self(1);
     /// A batch of many extents costs less than its transfers one by one would.
     pub const LIST_IO: Self = Self(1 << 1);

@@ -92,7 +92,7 @@ pub enum Operation {
     Preallocate,
     /// [`DriverFile::sync`](crate::DriverFile::sync).
     Sync,
-    /// [`DriverFile::lock`](crate::DriverFile::lock).
+    /// [`DriverFile::try_lock`](crate::DriverFile::try_lock).
     Lock,
 }
 

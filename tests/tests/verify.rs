@@ -48,6 +48,38 @@ fn capulet_has_an_order_for_all_accesses() {
     holds("7", "20");
 }
 
+/// The paper's lock, on one node and on three, also on a storage that has no locks and tears what is written.
+#[test]
+fn the_hybrid_lock_gives_an_order_too() {
+    // MPICH spins, also where it waits for the memory of another rank.
+    let (ranks, rounds) = if Mpi::chosen().name() == "mpich" { ("3", "2") } else { ("4", "6") };
+    for (nodes, driver) in [("1", "posix"), ("3", "posix"), ("1", "nolock"), ("3", "nolock")] {
+        let words = ["--ranks", ranks, "--rounds", rounds, "--lock", "hybrid", "--nodes", nodes];
+        let words = [&words[..], &["--driver", driver]].concat();
+        let text = ends_with(&words, 0);
+        assert_eq!(text.matches(" 0 without an order").count(), 10, "{text}");
+    }
+}
+
+#[test]
+fn every_lock_gives_an_order() {
+    for (lock, nodes) in [
+        ("auto", "2"),
+        ("range", "2"),
+        ("mcs", "1"),
+        ("mcs", "2"),
+        ("onesided", "2"),
+        ("shared", "1"),
+        ("fcntl", "2"),
+    ] {
+        let ranks = if Mpi::chosen().name() == "mpich" { "2" } else { "4" };
+        let words = ["--ranks", ranks, "--rounds", "10", "--lock", lock, "--nodes", nodes];
+        let words = [&words[..], &["--mode", "mixed", "--mode", "nonblocking"]].concat();
+        let text = ends_with(&words, 0);
+        assert_eq!(text.matches(" 0 without an order").count(), 2, "{text}");
+    }
+}
+
 #[test]
 fn without_locks_there_is_none() {
     for mode in ["independent", "mixed", "block", "pointers"] {
