@@ -3,6 +3,7 @@
 #   bench.sh quick      few and short samples of everything
 #   bench.sh datatype   full samples, and the figures of the paper
 #   bench.sh files      files against the MPIs' own layers, full samples on 4 and 2 ranks
+#   bench.sh locks      atomic mode, and its locks by themselves, on 4 and 8 ranks
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
@@ -14,7 +15,8 @@ case ${1:-} in
     quick) benches=(datatype transpack collective independent) options=(--quick) suffix=-quick ;;
     datatype) benches=(datatype transpack) options=() suffix= ;;
     files) benches=(collective independent) options=(--ranks 4 --ranks 2) suffix= ;;
-    *) fail "usage: scripts/bench.sh quick|datatype|files" ;;
+    locks) benches=(atomic locks) options=(--ranks 4 --ranks 8 --mpi openmpi) suffix= ;;
+    *) fail "usage: scripts/bench.sh quick|datatype|files|locks" ;;
 esac
 for bench in "${benches[@]}"; do
     say "bench: capulet bench $bench ${options[*]}"

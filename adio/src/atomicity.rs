@@ -41,8 +41,8 @@ impl File {
     ///
     /// # Errors
     /// `MPI_ERR_NOT_SAME` if flags or the hint `capulet_lock` differ. `MPI_ERR_UNSUPPORTED_OPERATION` on all ranks for atomic mode where
-    /// it cannot be given: with a lock that the hint asks for and this storage, or these nodes, cannot have. The mode is
-    /// unchanged then.
+    /// it cannot be given: among nodes that cache what they read, and with a lock that the hint asks for and this storage, or these
+    /// nodes, cannot have. The mode is unchanged then.
     pub fn set_atomicity(&self, atomic: bool) -> Result<()> {
         Ballot::new().same("atomicity flag", u64::from(atomic)).vote(self.agree(), Ok(()))?;
         if atomic {
@@ -96,6 +96,10 @@ impl File {
         Ballot::new().same("capulet_lock", choice as u64).vote(self.agree(), Ok(()))?;
         let time_limit = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
         let is_one_node = self.group.node().node_count() == 1;
+        if !is_one_node && !self.storage.caps().contains(Caps::IMMEDIATE_VISIBILITY) {
+            // A node may read what it has in its cache, whoever has locked it.
+            return Err(Error::Unsupported { what: "atomic mode among nodes that cache the file" });
+        }
         let lock = match choice {
             LockChoice::Auto | LockChoice::Range => match self.node_lock(choice, time_limit)? {
                 Some(lock) => lock,

@@ -11,6 +11,7 @@ mod encode;
 mod error;
 mod hand;
 mod lines;
+pub mod locks;
 mod moves;
 mod mpi_side;
 mod plan;

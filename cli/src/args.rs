@@ -253,6 +253,8 @@ pub(crate) enum BenchName {
     Independent,
     /// Small independent accesses to files in atomic mode, disjoint and not, against OMPIO and ROMIO
     Atomic,
+    /// The locks of atomic mode by themselves: free, contended, of other bytes, while their home computes
+    Locks,
     /// What one of up to 100,000 ranks does to plan an access of 10^9 pieces, against ROMIO's formulas
     Plan,
 }

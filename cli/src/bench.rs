@@ -12,6 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{BAD, BenchArgs, BenchName, GOOD, HEAD};
 use crate::bench_files;
+use crate::bench_locks;
 use crate::bench_plan;
 use crate::launcher;
 
@@ -43,6 +44,7 @@ pub(crate) fn run(args: &BenchArgs) -> ExitCode {
         BenchName::Collective => return bench_files::run(args, "collective"),
         BenchName::Independent => return bench_files::run(args, "independent"),
         BenchName::Atomic => return bench_files::run(args, "atomic"),
+        BenchName::Locks => return bench_locks::run(args),
         BenchName::Plan => return bench_plan::run(args),
     };
     let executable = env::current_exe().unwrap_or_default();

@@ -29,6 +29,8 @@ pub(crate) struct Layer {
 
 /// Ours.
 pub(crate) const CAPULET: Layer = Layer { name: "capulet", variables: &[] };
+/// A program as it is, where no file layer is measured.
+pub(crate) const PLAIN: Layer = Layer { name: "plain", variables: &[] };
 
 /// The MPIs, in the order of their measurement.
 pub(crate) const MPIS: [Mpi; 2] = [

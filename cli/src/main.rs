@@ -6,6 +6,7 @@
 mod args;
 mod bench;
 mod bench_files;
+mod bench_locks;
 mod bench_plan;
 mod contender;
 mod doctor;

@@ -51,6 +51,17 @@ fn check(suite: &str, cases: usize) {
     }
 }
 
+/// Seven locks, in seven experiments each.
+#[test]
+fn locks_are_measured() {
+    let rows = rows(&["locks"]);
+    assert_eq!(rows.len(), 7 * 7);
+    for row in &rows {
+        assert!(row["value"].as_f64().is_some_and(f64::is_finite), "{row}");
+        assert!(row["acquisitions"].as_u64().is_some_and(|count| count > 0), "{row}");
+    }
+}
+
 #[test]
 fn collective_rows_are_right() {
     check("collective", 19);

@@ -13,11 +13,13 @@
 //! side by side, in one process where both can be in one.
 
 pub mod files;
+mod locks;
 mod measured;
 mod merge;
 mod summary;
 mod table;
 
+pub use locks::LockRow;
 pub use measured::{Line, Measured, Other, Peer, Start, Times, Unit};
 pub use merge::{Competitor, Row, merge};
 pub use summary::summary;
