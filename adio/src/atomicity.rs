@@ -46,9 +46,11 @@ impl File {
     pub fn set_atomicity(&self, atomic: bool) -> Result<()> {
         Ballot::new().same("atomicity flag", u64::from(atomic)).vote(self.agree(), Ok(()))?;
         if atomic {
-            let made = if self.lock.get().is_none() { self.make_lock() } else { Ok(()) };
-            // Nobody locks anything before all can.
-            outcome(self.agree(), made)?;
+            let made = if self.lock.get().is_none() { self.make_lock().map(Some) } else { Ok(None) };
+            // Nobody locks anything before all can, and nobody has a lock that others have not.
+            if let Some(lock) = outcome(self.agree(), made)? {
+                self.lock.get_or_init(|| lock);
+            }
         }
         let are_disjoint = atomic && self.are_views_disjoint()?;
         let mut state = self.state();
@@ -88,15 +90,22 @@ impl File {
     }
 
     /// Collective.
-    fn make_lock(&self) -> Result<()> {
+    fn make_lock(&self) -> Result<Arc<dyn FileLock>> {
         let (choice, timeout_ms) = {
             let state = self.state();
             (state.hints.lock, state.hints.lock_timeout_ms)
         };
-        Ballot::new().same("capulet_lock", choice as u64).vote(self.agree(), Ok(()))?;
+        // Nodes may see other file systems: the one that exports a file, and those that mount it.
+        let can = |caps| u64::from(self.storage.caps().contains(caps));
+        let ballot = Ballot::new()
+            .same("capulet_lock", choice as u64)
+            .reduce(can(Caps::IMMEDIATE_VISIBILITY), ReduceOp::Min)
+            .reduce(can(Caps::LOCKS), ReduceOp::Min);
+        let ((), mut count) = ballot.vote(self.agree(), Ok(()))?;
+        let (is_seen, has_locks) = (count.take() == 1, count.take() == 1);
         let time_limit = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
         let is_one_node = self.group.node().node_count() == 1;
-        if !is_one_node && !self.storage.caps().contains(Caps::IMMEDIATE_VISIBILITY) {
+        if !is_one_node && !is_seen {
             // A node may read what it has in its cache, whoever has locked it.
             return Err(Error::Unsupported { what: "atomic mode among nodes that cache the file" });
         }
@@ -116,15 +125,14 @@ impl File {
                 self.world_lock(choice, time_limit)?
             }
             LockChoice::Fcntl => {
-                if !self.storage.caps().contains(Caps::LOCKS) {
+                if !has_locks {
                     return Err(Error::Unsupported { what: "locks of a storage that has none" });
                 }
                 FileSystemLock::new(Arc::clone(&self.storage), time_limit, progress)
             }
         };
         tracing::debug!(?choice, ?lock, "atomic mode");
-        self.lock.get_or_init(|| lock);
-        Ok(())
+        Ok(lock)
     }
 
     /// A lock in memory that all ranks share; none where they do not. Collective.
@@ -167,13 +175,21 @@ impl File {
     }
 
     /// Locks the span of an access of all ranks, at the first of them, until the guard there is dropped. Collective: nobody touches the
-    /// file before it is locked, and all ranks fail if it cannot be.
-    pub(crate) fn lock_together(&self, direction: Direction, agreed: &Agreed) -> Result<Guard<'_>> {
+    /// file before it is locked, and all ranks fail if it cannot be. `None`, and nothing is locked, unless all ranks `can` go
+    /// on together.
+    pub(crate) fn lock_together(
+        &self,
+        direction: Direction,
+        agreed: &Agreed,
+        can: bool,
+    ) -> Result<Option<Guard<'_>>> {
         let request = Request::contiguous(agreed.first..agreed.end, direction == Direction::Read);
         let leads = self.group.rank().0 == 0;
         let lock = self.lock.get().filter(|_| leads && agreed.first < agreed.end);
         let entered = lock.map_or_else(|| Ok(Guard::empty()), |lock| lock.enter(&request));
-        outcome(self.agree(), entered.map_err(Error::from))
+        let ballot = Ballot::new().reduce(can.into(), ReduceOp::Min);
+        let (guard, mut count) = ballot.vote(self.agree(), entered.map_err(Error::from))?;
+        Ok((count.take() == 1).then_some(guard))
     }
 }
 

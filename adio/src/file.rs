@@ -25,7 +25,7 @@ use crate::view::FileView;
 pub struct File {
     /// What keeps accesses apart, from the first time that they are atomic on. Ends before the channel does, which it is on.
     pub(crate) lock: OnceLock<Arc<dyn FileLock>>,
-    /// Where all ranks are on one node. Ends before the channel does, too.
+    /// None where ranks reach no words together. Ends before the channel does, too.
     pub(crate) shared: Option<SharedPointer>,
     pub(crate) group: Arc<Group>,
     pub(crate) channel: Arc<Channel>,

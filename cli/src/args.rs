@@ -204,6 +204,10 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "LOCK", default_value = "auto", value_parser = ["auto", "hybrid", "onesided", "mcs", "shared", "range", "fcntl"])]
     pub(crate) lock: String,
 
+    /// Capulet only: a hint for the file; may be given many times
+    #[arg(long = "hint", value_name = "KEY=VALUE")]
+    pub(crate) hints: Vec<Hint>,
+
     /// Capulet only: cut the machine into as many nodes
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=31))]
     pub(crate) nodes: u32,

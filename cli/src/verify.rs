@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use crate::args::{BAD, GOOD, HEAD, VerifyArgs};
 use crate::bench::candidates;
 use crate::contender::{Layer, MPIS, Mpi};
+use crate::hint::{HINTS_VARIABLE, encode};
 
 /// Ways of making accesses, as the program knows them.
 pub(crate) const MODES: [&str; 10] = [
@@ -181,7 +182,7 @@ impl<'a> Verification<'a> {
         ];
         let mut command = self.mpi.command(&self.layer, self.args.ranks, &self.program, &words, false);
         let VerifyArgs { lock, nodes, driver, .. } = self.args;
-        command.env("CAPULET_HINTS", format!("capulet_lock={lock}"));
+        command.env(HINTS_VARIABLE, format!("capulet_lock={lock};{}", encode(&self.args.hints)));
         command.env("CAPULET_NODES", nodes.to_string()).env("CAPULET_DRIVER", driver);
         if self.args.delay_us > 0 {
             command.env("LD_PRELOAD", &self.delay).env("CAPULET_DELAY_US", self.args.delay_us.to_string());

@@ -3,6 +3,7 @@
 #[path = "support/mod.rs"]
 mod support;
 
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -114,24 +115,32 @@ fn many(size: u32, communicators: usize) {
         let copy = support::duplicate(support::world());
         let group = group_of(copy).expect("a group");
         let channels: Vec<_> = (0..=number % 3).map(|_| group.channel().expect("a channel")).collect();
+        let words: Vec<_> = channels
+            .iter()
+            .map(|channel| {
+                let near = channel.node_words(0, 4).expect("MPI works").expect("memory");
+                let far = channel.world_words(Epochs::Standing).expect("MPI works").expect("a window");
+                (near, far)
+            })
+            .collect();
+        // Each has its own: what all of them store is still there when all have.
+        for (value, (near, far)) in (1..).zip(&words) {
+            near.word(near.place(), 0).store(value, Ordering::SeqCst);
+            far.swap(far.rank(), 3, value as u32).expect("MPI works");
+        }
         for channel in &channels {
-            let near = channel.node_words(0, 4).expect("MPI works").expect("memory");
-            let far = channel.world_words(Epochs::Standing).expect("MPI works").expect("a window");
-            near.word(0, 0).store(0, std::sync::atomic::Ordering::SeqCst);
-            far.add(far.home(), 3, 1).expect("MPI works");
             channel.barrier().expect("a barrier");
-            near.word(0, 0).fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            channel.barrier().expect("a barrier");
-            // Each has its own.
-            assert_eq!(
-                near.word(0, 0).load(std::sync::atomic::Ordering::SeqCst) as usize,
-                group.node().size()
-            );
-            assert_eq!(far.load(far.home(), 3).expect("MPI works"), size);
-            channel.barrier().expect("a barrier");
-            if far.rank() == far.home() {
-                far.swap(far.home(), 3, 0).expect("MPI works");
+        }
+        for (value, (near, far)) in (1..).zip(&words) {
+            for place in 0..group.node().size() {
+                assert_eq!(near.word(place, 0).load(Ordering::SeqCst), value);
             }
+            for rank in 0..size {
+                assert_eq!(far.load(rank, 3).expect("MPI works"), value as u32);
+            }
+        }
+        for channel in &channels {
+            channel.barrier().expect("a barrier");
         }
         drop((channels, group));
         support::free(copy);

@@ -24,15 +24,11 @@ pub(crate) const LOTS: u32 = 32;
 #[derive(Debug)]
 pub(crate) struct Pool<M> {
     members: Members,
-    state: Mutex<State<M>>,
-}
-
-#[derive(Debug)]
-struct State<M> {
-    /// In the order of lots; none where it could not be had.
-    pieces: BTreeMap<u32, Piece<M>>,
-    /// The lots that files have. With [`Choice::First`] it is the first rank that knows.
-    taken: Ids,
+    /// In the order of lots; none where it could not be had. Held while one is made.
+    pieces: Mutex<BTreeMap<u32, Piece<M>>>,
+    /// The lots that files have. With [`Choice::First`] it is the first rank that knows. A file may end while a piece is made, on the
+    /// same thread even.
+    taken: Mutex<Ids>,
 }
 
 /// What was made, and which group made it.
@@ -64,7 +60,7 @@ pub(crate) struct PoolLot<M> {
 
 impl<M> Drop for PoolLot<M> {
     fn drop(&mut self) {
-        self.pool.lock().taken.give_back(self.lot);
+        self.pool.taken().give_back(self.lot);
     }
 }
 
@@ -96,8 +92,7 @@ impl<M> Pools<M> {
                 return Ok(Arc::clone(pool));
             }
         }
-        let state = State { pieces: BTreeMap::new(), taken: Ids::new() };
-        let pool = Arc::new(Pool { members, state: Mutex::new(state) });
+        let pool = Arc::new(Pool { members, pieces: Mutex::default(), taken: Mutex::new(Ids::new()) });
         all.push(Arc::clone(&pool));
         Ok(pool)
     }
@@ -107,7 +102,7 @@ impl<M> Pools<M> {
         let pools = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let mut pieces = Vec::new();
         for pool in pools {
-            let taken = std::mem::take(&mut pool.lock().pieces);
+            let taken = std::mem::take(&mut *pool.pieces());
             pieces.extend(taken.into_iter().map(|(number, piece)| ((piece.stamp, number), piece.memory)));
         }
         pieces.sort_by_key(|(order, _)| *order);
@@ -116,8 +111,20 @@ impl<M> Pools<M> {
 }
 
 impl<M> Pool<M> {
-    fn lock(&self) -> MutexGuard<'_, State<M>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pieces(&self) -> MutexGuard<'_, BTreeMap<u32, Piece<M>>> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Ids> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The smallest lot that no file has, which has one then.
+    fn take_next(&self) -> u32 {
+        let mut taken = self.taken();
+        let lot = taken.first_free(0);
+        taken.take(lot);
+        lot
     }
 
     /// A lot for a file. Collective over these processes, on a tag that only this call uses meanwhile; `make` is too, and makes a piece
@@ -132,34 +139,31 @@ impl<M> Pool<M> {
         choice: Choice,
         make: impl FnOnce() -> Result<Option<M>>,
     ) -> Result<Option<PoolLot<M>>> {
-        let (mut state, lot) = match choice {
-            Choice::Alike => {
-                let state = self.lock();
-                let lot = state.taken.first_free(0);
-                (state, lot)
-            }
+        let (mut pieces, lot) = match choice {
+            Choice::Alike => (self.pieces(), self.take_next()),
             // While it holds the lock and calls the others nobody can make another piece: whoever is called holds the lock until it
             // is through, so threads make them in one order on all ranks.
             Choice::First if wire.rank == 0 => {
-                let state = self.lock();
-                let lot = state.taken.first_free(0);
+                let (pieces, lot) = (self.pieces(), self.take_next());
                 collective::broadcast(wire, 0, &mut lot.to_ne_bytes().to_vec())?;
-                (state, lot)
+                (pieces, lot)
             }
             Choice::First => {
                 let mut told = Vec::new();
                 collective::broadcast(wire, 0, &mut told)?;
                 let lot = told.as_slice().try_into().map(u32::from_ne_bytes);
-                (self.lock(), lot.map_err(|_| Error::Disagreement { what: "a lot of shared memory" })?)
+                (self.pieces(), lot.map_err(|_| Error::Disagreement { what: "a lot of shared memory" })?)
             }
         };
         let number = lot / LOTS;
-        let piece = match state.pieces.entry(number) {
+        let piece = match pieces.entry(number) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Piece { memory: make()?.map(Arc::new), stamp }),
         };
-        let Some(memory) = piece.memory.clone() else { return Ok(None) };
-        state.taken.take(lot);
+        let Some(memory) = piece.memory.clone() else {
+            self.taken().give_back(lot);
+            return Ok(None);
+        };
         Ok(Some(PoolLot { memory, number: (lot % LOTS) as usize, pool: Arc::clone(self), lot }))
     }
 }

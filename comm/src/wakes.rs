@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::group::Group;
 use crate::message::{Counters, Flight, Wire};
+use crate::work::Still;
 
 /// One rank's end of the wake-ups of a channel.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ impl Wakes {
     /// # Errors
     /// If MPI fails.
     pub fn wake(&mut self, rank: u32) -> Result<()> {
+        let _still = Still::new();
         let mut sent = std::mem::take(&mut self.sent);
         let started = self.wire().start_send_owned(rank, Vec::new(), &mut sent);
         self.sent = sent;
@@ -44,6 +46,8 @@ impl Wakes {
     /// # Errors
     /// If MPI fails.
     pub fn try_take(&mut self) -> Result<bool> {
+        // MPI may call us back inside, and what goes on then may be the lock that asks.
+        let _still = Still::new();
         self.is_sent()?;
         if self.arriving.is_none() {
             self.arriving = self.wire().start_receive_any()?.map(|(_, flight)| flight);
@@ -61,6 +65,7 @@ impl Wakes {
     /// # Errors
     /// If MPI fails.
     pub fn is_sent(&mut self) -> Result<bool> {
+        let _still = Still::new();
         self.sent.sweep(&self.counters)
     }
 }

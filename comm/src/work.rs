@@ -86,3 +86,38 @@ impl Drop for Reset {
         ADVANCING.set(false);
     }
 }
+
+/// While it lives this thread advances no work, also where MPI calls back from within one of its functions: for what must not be
+/// begun a second time on top of itself.
+#[derive(Debug)]
+#[must_use = "work goes on again when it is dropped"]
+pub(crate) struct Still {
+    was_advancing: bool,
+}
+
+impl Still {
+    pub(crate) fn new() -> Self {
+        Self { was_advancing: ADVANCING.replace(true) }
+    }
+}
+
+impl Drop for Still {
+    fn drop(&mut self) {
+        ADVANCING.set(self.was_advancing);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_advances_while_it_is_still() {
+        assert!(!is_advancing());
+        let outer = Still::new();
+        drop(Still::new());
+        assert!(is_advancing(), "the outer one lives");
+        drop(outer);
+        assert!(!is_advancing());
+    }
+}

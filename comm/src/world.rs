@@ -14,8 +14,8 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use crate::collective;
 use crate::error::{Error, Result, check};
 use crate::message::Wire;
 use crate::pool::{LOTS, PoolLot, Pools};
+use crate::work::Still;
 use crate::{consts, ffi};
 
 /// How operations on a window are held together.
@@ -43,6 +44,8 @@ pub(crate) struct WorldMemory {
     rank: u32,
     ranks: u32,
     epochs: Epochs,
+    /// Held in exclusive epochs: a process has one at a time, whatever its threads.
+    alone: Mutex<()>,
     /// Set in `MPI_Finalize`.
     closed: AtomicBool,
 }
@@ -103,11 +106,20 @@ impl WorldMemory {
         let status = unsafe { ffi::MPI_Win_set_errhandler(win, consts::errors_return()) };
         check("MPI_Win_set_errhandler", status)?;
         // SAFETY: the rank's own part has so many words, and nobody uses it before the agreement that follows.
-        unsafe { ptr::write_bytes(base.cast::<u64>(), 0, words) };
-        let memory = Self { win, rank: wire.rank, ranks: wire.size, epochs, closed: AtomicBool::new(false) };
+        unsafe { ptr::write_bytes(base.cast::<u8>(), 0, words * WORD_BYTES) };
+        let memory = Self {
+            win,
+            rank: wire.rank,
+            ranks: wire.size,
+            epochs,
+            alone: Mutex::new(()),
+            closed: AtomicBool::new(false),
+        };
         if epochs == Epochs::Standing {
             // SAFETY: the window is ours and no epoch is open. This one stays open until the window is freed.
             check("MPI_Win_lock_all", unsafe { ffi::MPI_Win_lock_all(consts::mode_nocheck(), win) })?;
+            // SAFETY: as above. What was stored is seen by the operations of others after the agreement.
+            check("MPI_Win_sync", unsafe { ffi::MPI_Win_sync(win) })?;
         } else {
             // What was stored above is seen by epochs that begin later (MPI-4.0 section 12.7).
             memory.in_epoch(memory.rank, || Ok(()))?;
@@ -185,12 +197,15 @@ impl WorldMemory {
     /// Does something at a rank, and waits until it is done there.
     fn in_epoch(&self, rank: u32, operate: impl FnOnce() -> Result<()>) -> Result<()> {
         let target = rank as c_int;
+        // MPI may call us back inside, and what goes on then may want another epoch.
+        let _still = Still::new();
         if self.epochs == Epochs::Standing {
             operate()?;
             // SAFETY: the window is ours, in its standing epoch, and the rank is one of it.
             return check("MPI_Win_flush", unsafe { ffi::MPI_Win_flush(target, self.win) });
         }
-        // SAFETY: the window is ours, no other epoch of this thread is open there, and the rank is one of it.
+        let _alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the window is ours, no other epoch of this process is open there, and the rank is one of it.
         let status = unsafe { ffi::MPI_Win_lock(consts::lock_exclusive(), target, 0, self.win) };
         check("MPI_Win_lock", status)?;
         let done = operate();

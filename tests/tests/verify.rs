@@ -61,6 +61,17 @@ fn the_hybrid_lock_gives_an_order_too() {
     }
 }
 
+/// A window that no machine has room for: each rank moves its own bytes, also in collectives, and isolates them itself.
+#[test]
+fn without_a_window_there_is_an_order_too() {
+    for nodes in ["1", "2"] {
+        let words =
+            ["--ranks", "2", "--rounds", "20", "--nodes", nodes, "--mode", "collective", "--mode", "once"];
+        let text = ends_with(&[&words[..], &["--hint", "cb_buffer_size=1000000000000"]].concat(), 0);
+        assert_eq!(text.matches(" 0 without an order").count(), 2, "{text}");
+    }
+}
+
 #[test]
 fn every_lock_gives_an_order() {
     for (lock, nodes) in [

@@ -141,23 +141,27 @@ impl File {
         let gathers = matches!(plan, Plan::TwoPhase(_));
         if gathers {
             window = self.make_window(tools.window_bytes);
-            if window.is_none() {
-                // The other nodes need to know: they exchange nothing then.
-                let told = tools.between.as_ref().map_or(Ok(()), two_phase::decline);
-                if let Err(error) = told {
-                    return Ok((Transferred::failed(error), None));
-                }
-                plan = plan_with(false);
-            }
         }
-        tracing::debug!(?plan, ?agreed, "planned");
-        // Also for nodes that have no window: the others may have one.
         let mut held = None;
         let mut target = tools.target.clone();
         if gathers && target.isolation.is_some() {
-            held = Some(self.lock_together(direction, agreed)?);
-            target = target.isolated();
+            held = self.lock_together(direction, agreed, window.is_some())?;
+            match held {
+                Some(_) => target = target.isolated(),
+                // Some node has none: each rank by itself, with a lock of its own.
+                None => window = None,
+            }
+        } else if gathers && window.is_none() {
+            // The other nodes need to know: they exchange nothing then.
+            let told = tools.between.as_ref().map_or(Ok(()), two_phase::decline);
+            if let Err(error) = told {
+                return Ok((Transferred::failed(error), None));
+            }
         }
+        if gathers && window.is_none() {
+            plan = plan_with(false);
+        }
+        tracing::debug!(?plan, ?agreed, "planned");
         let done = match (plan, window) {
             (Plan::TwoPhase(_), Some(window)) => {
                 let team = tools.team(window, agreed);
