@@ -100,6 +100,18 @@ fn atomic_with_each_lock() {
     }
 }
 
+/// What waits for a lock is called back by MPI, in ways that are those of the lock.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn nothing_begins_on_top_of_a_lock() {
+    for (lock, nodes) in LOCKS {
+        let job = job("lock_nested", 2).variable("CAPULET_HINTS", format!("capulet_lock={lock}"));
+        let job =
+            job.variable("CAPULET_NODES", nodes).variable("CAPULET_FAULTS", "rank=*;write@*:delay=120ms");
+        job.run().expect_checks(&format!("{lock} on {nodes} nodes"));
+    }
+}
+
 /// Rank 0's accesses take half a second, and the others want to wait for less.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
