@@ -74,10 +74,9 @@ pub fn run(folder: &Path, names: &[String], is_quick: bool) -> Outcome<()> {
         mpi::environment::library_version()?.split(',').next().unwrap_or_default().trim().to_owned();
     let team = Team { group, library, file, is_quick };
     for (name, kind) in KINDS {
-        if names.is_empty() || names.iter().any(|chosen| chosen == name) {
-            if let Some(measured) = team.measured(name, kind)? {
-                measured.all()?;
-            }
+        let is_chosen = names.is_empty() || names.iter().any(|chosen| chosen == name);
+        if is_chosen && let Some(measured) = team.measured(name, kind)? {
+            measured.all()?;
         }
     }
     if team.group.rank().0 == 0 {
