@@ -5,7 +5,7 @@
 //! opener of a channel has to agree on first goes with that allreduce.
 
 use std::ffi::c_int;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::agree::{Agree, Pending, ReduceOp, Track};
 use crate::class::ErrorClass;
@@ -72,6 +72,19 @@ impl Ids {
     }
 }
 
+/// Those of the channels of all shared groups: no two of them have the same on any rank, because processes of several groups share words
+/// by the number of the channel.
+static SHARED_IDS: Mutex<Ids> = Mutex::new(Ids::new());
+
+fn locked(ids: &Mutex<Ids>) -> MutexGuard<'_, Ids> {
+    ids.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The smallest id from `from` on that a channel of this group can have, as far as this rank knows.
+fn free_from(group: &Group, from: u32) -> u32 {
+    locked(if group.is_shared() { &SHARED_IDS } else { group.ids() }).first_free(from)
+}
+
 /// A private line between the ranks of a group. Its methods are those of [`Agree`].
 ///
 /// Dropping it frees its id and, if its windows are its own, its windows. A drop is collective then: all ranks drop their
@@ -116,7 +129,7 @@ impl Channel {
         let mut wanted = 0;
         let mut with = values.len();
         let id = loop {
-            let candidate = group.ids().lock().unwrap_or_else(PoisonError::into_inner).first_free(wanted);
+            let candidate = free_from(&group, wanted);
             let mut lanes = [&[u64::from(candidate); 2], &values[..with]].concat();
             let ops = [&[ReduceOp::Min, ReduceOp::Max], &value_ops[..with]].concat();
             group.agree_on_opening(&mut lanes, &ops)?;
@@ -128,7 +141,10 @@ impl Channel {
             wanted = lanes[1] as u32;
         };
         if id < group.channels_max() {
-            group.ids().lock().unwrap_or_else(PoisonError::into_inner).take(id);
+            locked(group.ids()).take(id);
+            if group.is_shared() {
+                locked(&SHARED_IDS).take(id);
+            }
             Ok(Channel {
                 group,
                 id,
@@ -217,7 +233,7 @@ impl Channel {
 
     /// Who says which lot of shared words is this channel's.
     fn choice(&self) -> Choice {
-        if self.group.is_shared() { Choice::Alike } else { Choice::First }
+        if self.group.is_shared() { Choice::Known(self.id) } else { Choice::First }
     }
 
     /// Wake-ups between the ranks of this channel. Local; not to be had twice at a time.
@@ -340,7 +356,10 @@ impl Drop for Channel {
         if !self.group.is_shared() {
             self.group.windows().free_slot(self.id);
         }
-        self.group.ids().lock().unwrap_or_else(PoisonError::into_inner).give_back(self.id);
+        locked(self.group.ids()).give_back(self.id);
+        if self.group.is_shared() {
+            locked(&SHARED_IDS).give_back(self.id);
+        }
     }
 }
 

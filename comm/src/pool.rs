@@ -1,8 +1,8 @@
 //! Memory that is made once for a set of processes, and shared out among the files that come and go among them.
 //!
 //! To make a window takes as long as to open a file, and an MPI has room for a few thousand. So one serves many files, also where
-//! every file is opened on a communicator of its own. Below `MPI_THREAD_MULTIPLE` files come and go in the same order on all ranks
-//! that they share, so each rank knows which lot is next. With it several groups of the same processes live side by side, whose
+//! every file is opened on a communicator of its own. Below `MPI_THREAD_MULTIPLE` a file's lot is its channel's number, on which its ranks
+//! have agreed, and which no other open file of any of them has. With it several groups of the same processes live side by side, whose
 //! files threads may open in any order, so there the first rank gives out the lots, one at a time, and tells them.
 
 use std::collections::BTreeMap;
@@ -26,8 +26,7 @@ pub(crate) struct Pool<M> {
     members: Members,
     /// In the order of lots; none where it could not be had. Held while one is made.
     pieces: Mutex<BTreeMap<u32, Piece<M>>>,
-    /// The lots that files have. With [`Choice::First`] it is the first rank that knows. A file may end while a piece is made, on the
-    /// same thread even.
+    /// The lots that the first rank has given out. A file may end while a piece is made, on the same thread even.
     taken: Mutex<Ids>,
 }
 
@@ -54,21 +53,22 @@ pub(crate) struct PoolLot<M> {
     /// Which of the [`LOTS`] of this memory.
     pub(crate) number: usize,
     /// Where it is given back.
-    pool: Arc<Pool<M>>,
-    lot: u32,
+    given_out: Option<(Arc<Pool<M>>, u32)>,
 }
 
 impl<M> Drop for PoolLot<M> {
     fn drop(&mut self) {
-        self.pool.taken().give_back(self.lot);
+        if let Some((pool, lot)) = &self.given_out {
+            pool.taken().give_back(*lot);
+        }
     }
 }
 
 /// Who chooses a file's lot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Choice {
-    /// Each rank, alike.
-    Alike,
+    /// It has this number, on all ranks, and no other file that is open on any of them has it.
+    Known(u32),
     /// The first rank.
     First,
 }
@@ -140,7 +140,7 @@ impl<M> Pool<M> {
         make: impl FnOnce() -> Result<Option<M>>,
     ) -> Result<Option<PoolLot<M>>> {
         let (mut pieces, lot) = match choice {
-            Choice::Alike => (self.pieces(), self.take_next()),
+            Choice::Known(lot) => (self.pieces(), lot),
             // While it holds the lock and calls the others nobody can make another piece: whoever is called holds the lock until it
             // is through, so threads make them in one order on all ranks.
             Choice::First if wire.rank == 0 => {
@@ -160,11 +160,12 @@ impl<M> Pool<M> {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Piece { memory: make()?.map(Arc::new), stamp }),
         };
+        let given_out = matches!(choice, Choice::First).then(|| (Arc::clone(self), lot));
         let Some(memory) = piece.memory.clone() else {
             self.taken().give_back(lot);
             return Ok(None);
         };
-        Ok(Some(PoolLot { memory, number: (lot % LOTS) as usize, pool: Arc::clone(self), lot }))
+        Ok(Some(PoolLot { memory, number: (lot % LOTS) as usize, given_out }))
     }
 }
 
