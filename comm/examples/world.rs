@@ -29,6 +29,7 @@ fn main() {
     assert!(is_passive || !has("passive"), "the home rank was waited for");
     channel.barrier().expect("a barrier");
     drop(channel);
+    apart(rank, size);
     // More than MPICH has room for windows.
     many(size, if has("multiple") && size <= 2 { 2200 } else { 60 });
     support::finish("world");
@@ -107,6 +108,31 @@ fn wakes(wakes: &mut Wakes, rank: u32, size: u32) {
     thread::sleep(Duration::from_millis(1));
     while !wakes.is_sent().expect("MPI works") {}
     assert!(!wakes.try_take().expect("MPI works"));
+}
+
+/// Files of several communicators whose ranks share nodes, one of which a rank has let go of before the others: no two have one lot.
+fn apart(rank: u32, size: u32) {
+    // Of four ranks on two nodes the first two are one node of both.
+    let parts = support::split(support::world(), rank / 3, rank);
+    let all = group_of(support::world()).expect("a group");
+    let part = group_of(parts).expect("a group");
+    let early = all.channel().expect("a channel");
+    let words_of = |channel: &Channel| channel.node_words(0, 4).expect("MPI works").expect("memory");
+    let mut words = vec![words_of(&early)];
+    // Not the first rank, which may be the one that gives out the lots, and tells when one is free.
+    let early = (size == 1 || rank + 1 < size).then_some(early);
+    let channels = [&all, &part, &all].map(|group| group.channel().expect("a channel"));
+    words.extend(channels.iter().map(words_of));
+    let own = || (1..).zip(&words).skip(usize::from(early.is_none()));
+    for (value, words) in own() {
+        words.word(words.place(), 1).store(value, Ordering::SeqCst);
+    }
+    for (value, words) in own() {
+        assert_eq!(words.word(words.place(), 1).load(Ordering::SeqCst), value);
+    }
+    channels[0].barrier().expect("a barrier");
+    drop((channels, early));
+    support::free(parts);
 }
 
 /// Communicators that come and go have words of windows that stay: an MPI has no room for as many windows.

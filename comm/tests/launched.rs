@@ -106,6 +106,7 @@ fn words_are_reached_from_other_nodes() {
     for ranks in [1, 2, 4] {
         pass_with("world", &[passive], ranks, &[]);
     }
+    pass_with("world", &[passive], 4, &[(NODES_VARIABLE, "2")]);
     for (ranks, nodes) in [(2, "1"), (2, "2"), (4, "3")] {
         let complaints = pass_with("world", &["multiple", passive], ranks, &[(NODES_VARIABLE, nodes)]);
         assert!(!complaints.contains("leaked"), "{complaints}");
