@@ -1,5 +1,5 @@
 # Thin on purpose: each target is one script, to be read in scripts/.
-.PHONY: setup build demo test bench bench-datatype bench-files verify lint clean
+.PHONY: setup build demo test bench bench-datatype bench-files bench-locks verify lint clean
 .DEFAULT_GOAL := build
 
 # Debian packages, two Python environments and test sources in target/env. Idempotent.
@@ -29,6 +29,10 @@ bench-datatype: build
 # Files against OMPIO and ROMIO, in memory and on a disk, full samples. To be run on an idle machine; takes hours.
 bench-files: build
 	@scripts/bench.sh files
+
+# Atomic mode against OMPIO and ROMIO, and its locks by themselves, on 4 and 8 ranks. To be run on an idle machine.
+bench-locks: build
+	@scripts/bench.sh locks
 
 # Atomic mode: 10,000 rounds of each kind of access, on both MPIs. Takes hours.
 verify: build

@@ -18,19 +18,17 @@ for mpi in openmpi mpich mpich5; do
     cp capi/include/capulet_types.h "$out/"
 done
 
-# The measuring program of files is C on MPI alone: the same binary runs on Capulet and on the MPI's own I/O.
-for mpi in openmpi mpich; do
+# The measuring program of files is C on MPI alone: the same binary runs on Capulet and on the MPI's own I/O. So is the program that
+# verifies. What cuts calls to the system into parts knows no MPI, but is wanted beside it.
+strict=(-std=c11 -O2 -g -Wall -Wextra -Werror)
+for mpi in openmpi mpich openmpi5 mpich5; do
     use_mpi "$mpi"
-    say "build: capulet-bench-io in target/$mpi/release"
-    "$MPICC" -std=c11 -O2 -g -Wall -Wextra -Werror -o "target/$mpi/release/capulet-bench-io" benches/io/*.c -lm
-done
-
-# The same holds for the program that verifies. What cuts calls to the system into parts knows no MPI, but is wanted beside it.
-for mpi in openmpi mpich; do
-    use_mpi "$mpi"
-    say "build: capulet-verify-io in target/$mpi/release"
-    "$MPICC" -std=c11 -O2 -g -Wall -Wextra -Werror -o "target/$mpi/release/capulet-verify-io" verify/program/history.c verify/program/main.c
-    gcc -std=c11 -O2 -g -Wall -Wextra -Werror -shared -fPIC -o "target/$mpi/release/libcapulet_delay.so" verify/program/delay.c -ldl
+    out=target/$mpi/release
+    say "build: capulet-bench-io, capulet-verify-io in $out"
+    mkdir -p "$out"
+    "$MPICC" "${strict[@]}" -o "$out/capulet-bench-io" benches/io/*.c -lm
+    "$MPICC" "${strict[@]}" -o "$out/capulet-verify-io" verify/program/history.c verify/program/main.c
+    gcc "${strict[@]}" -shared -fPIC -o "$out/libcapulet_delay.so" verify/program/delay.c -ldl
 done
 
 say "build: figures in target/openmpi/release"

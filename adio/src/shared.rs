@@ -95,7 +95,7 @@ impl SharedPointer {
     fn load(&self, turn: Turn) -> Result<u64> {
         let bytes = match self {
             Self::Near(words) => words.word(0, turn.number).load(Ordering::SeqCst),
-            Self::Far(words) => words.load_wide(words.home(), FAR_WORD + turn.number)?,
+            Self::Far(words) => words.load(words.home(), FAR_WORD + turn.number)?,
         };
         Ok(turn.base_bytes + bytes)
     }
@@ -111,13 +111,13 @@ impl SharedPointer {
             }
             Self::Far(words) => {
                 let (home, word) = (words.home(), FAR_WORD + turn.number);
-                if moved(words.load_wide(home, word)?).is_none() {
+                if moved(words.load(home, word)?).is_none() {
                     return Ok(None);
                 }
-                let before = words.add_wide(home, word, bytes)?;
+                let before = words.add(home, word, bytes)?;
                 if moved(before).is_none() {
                     // Others took the last bytes in between. Back again: it wraps.
-                    words.add_wide(home, word, bytes.wrapping_neg())?;
+                    words.add(home, word, bytes.wrapping_neg())?;
                 }
                 moved(before).map(|_| before)
             }
@@ -130,7 +130,7 @@ impl SharedPointer {
         let number = turn.next().number;
         match self {
             Self::Near(words) => words.word(0, number).store(bytes, Ordering::SeqCst),
-            Self::Far(words) => drop(words.swap_wide(words.home(), FAR_WORD + number, bytes)?),
+            Self::Far(words) => drop(words.swap(words.home(), FAR_WORD + number, bytes)?),
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use capulet_comm::{NodeWords, Rank};
-use capulet_protocol::{Bakery, Effect, Event, Place, Queue, Space};
+use capulet_protocol::{Bakery, Effect, Event, Lock, Place, Queue, Space};
 
 use crate::Error;
 use crate::lock::ByteLock;
@@ -138,7 +138,28 @@ impl Memory for NodeMemory {
 /// Bytes of a file, locked among the ranks of a node: first come, first served where they conflict, and at once where they do not.
 pub type NodeLock = ByteLock<Bakery, NodeMemory>;
 
-impl NodeLock {
+/// A whole file, locked by one rank of a node at a time, in the order in which they come.
+pub type NodeQueue = ByteLock<Queue, NodeMemory>;
+
+/// A protocol that needs no home, only words of the ranks of one node.
+pub trait OfNode: Sized {
+    /// As the rank with number `me` on the node speaks it.
+    fn of_node(me: u32, ranks: u32) -> Self;
+}
+
+impl OfNode for Bakery {
+    fn of_node(me: u32, ranks: u32) -> Self {
+        Bakery::new(Space::Node, LOCK_WORD, me, ranks)
+    }
+}
+
+impl OfNode for Queue {
+    fn of_node(me: u32, _: u32) -> Self {
+        Queue::new(Space::Node, LOCK_WORD, 0, me)
+    }
+}
+
+impl<L: Lock + OfNode> ByteLock<L, NodeMemory> {
     /// The lock that these words are of, among `ranks`. A wait that lasts longer than `time_limit` is given up. `progress` is called
     /// while it waits, at least once a millisecond.
     pub fn new(
@@ -147,25 +168,8 @@ impl NodeLock {
         time_limit: Option<Duration>,
         progress: fn(),
     ) -> Arc<Self> {
-        let (me, count) = (words.place() as u32, ranks.len() as u32);
-        let lock = Bakery::new(Space::Node, LOCK_WORD, me, count);
-        Self::of(lock, NodeMemory::new(words, count), ranks, time_limit, progress)
-    }
-}
-
-/// A whole file, locked by one rank of a node at a time, in the order in which they come.
-pub type NodeQueue = ByteLock<Queue, NodeMemory>;
-
-impl NodeQueue {
-    /// As [`NodeLock::new`].
-    pub fn new(
-        words: NodeWords,
-        ranks: Vec<Rank>,
-        time_limit: Option<Duration>,
-        progress: fn(),
-    ) -> Arc<Self> {
-        let (me, count) = (words.place() as u32, ranks.len() as u32);
-        let lock = Queue::new(Space::Node, LOCK_WORD, 0, me);
+        let count = ranks.len() as u32;
+        let lock = L::of_node(words.place() as u32, count);
         Self::of(lock, NodeMemory::new(words, count), ranks, time_limit, progress)
     }
 }

@@ -85,7 +85,7 @@ impl WorldMemory {
     fn wake(&mut self, rank: u32) -> Result<(), Error> {
         match &mut self.wakes {
             Some(wakes) => wakes.wake(rank)?,
-            None => drop(self.words.add(rank, WAKES_WORD, 1)?),
+            None => drop(self.words.add(rank, WAKES_WORD, 1_u32)?),
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl WorldMemory {
             return Ok(wakes.try_take()?);
         }
         let me = self.words.rank();
-        let is_there = self.words.load(me, WAKES_WORD)? > 0;
+        let is_there = self.words.load::<u32>(me, WAKES_WORD)? > 0;
         if is_there {
             // One less: it wraps.
             self.words.add(me, WAKES_WORD, u32::MAX)?;
@@ -124,7 +124,7 @@ impl Memory for WorldMemory {
             }
             Effect::Load(place) => {
                 let (rank, at) = word(place);
-                Event::Value(words.load(rank, at)?.into())
+                Event::Value(words.load::<u32>(rank, at)?.into())
             }
             Effect::Store(place, value) => {
                 let (rank, at) = word(place);
@@ -133,7 +133,7 @@ impl Memory for WorldMemory {
             }
             Effect::AwaitChange(place, value) => {
                 let (rank, at) = word(place);
-                if u64::from(words.load(rank, at)?) == value {
+                if u64::from(words.load::<u32>(rank, at)?) == value {
                     return Ok(None);
                 }
                 Event::Done

@@ -114,7 +114,8 @@ pub(crate) struct DoctorArgs {
 /// median over samples taken side by side; the best MPI of a row is the one with the lowest ratio. Times are those of the
 /// thread, so that other load counts less, but memory and caches are shared: measure on an idle machine.
 ///
-/// For files these are Debian's Open MPI, with its OMPIO and its ROMIO, and Debian's MPICH with its ROMIO. One C program is launched on
+/// For files and locks these are Debian's Open MPI, with its OMPIO and its ROMIO, and Debian's MPICH with its ROMIO; those from PyPI
+/// are measured where --mpi names them. One C program is launched on
 /// Capulet and on each of them by turns, and every byte of every row is checked. A ratio is the median over runs of the times of one run;
 /// the peer of a row is the faster one. The limit of a row is the same payload moved by the same ranks in one pwrite or pread each. A
 /// peer that fails in a row is left out there; the command fails where Capulet does.
@@ -221,7 +222,7 @@ pub(crate) struct VerifyArgs {
     pub(crate) modes: Vec<String>,
 
     /// The MPI
-    #[arg(long, value_name = "MPI", default_value = "openmpi", value_parser = ["openmpi", "mpich"])]
+    #[arg(long, value_name = "MPI", default_value = "openmpi", value_parser = ["openmpi", "openmpi5", "mpich", "mpich5"])]
     pub(crate) mpi: String,
 
     /// The file layer: Capulet, or the MPI's own

@@ -12,7 +12,7 @@ use capulet_job::Job;
 
 use crate::args::{BAD, BenchArgs, HEAD};
 use crate::bench::candidates;
-use crate::contender::{MPIS, Mpi, PLAIN};
+use crate::contender::{self, Mpi, PLAIN};
 
 const PROGRAM: &str = "capulet-bench-locks";
 /// For one number of ranks on one MPI. Locks that spin where others hold them take long with more ranks than cores.
@@ -22,8 +22,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 pub(crate) fn run(args: &BenchArgs) -> ExitCode {
     let mut rows = Vec::new();
     let mut failed = false;
-    for mpi in MPIS.iter().filter(|mpi| args.mpis.is_empty() || args.mpis.iter().any(|name| name == mpi.name))
-    {
+    for mpi in contender::chosen(&args.mpis) {
         for ranks in &args.ranks {
             match measure(mpi, *ranks, args) {
                 Ok(measured) => rows.extend(measured),
@@ -33,6 +32,9 @@ pub(crate) fn run(args: &BenchArgs) -> ExitCode {
                 }
             }
         }
+    }
+    if rows.is_empty() && !failed {
+        anstream::eprintln!("{BAD}capulet:{BAD:#} nothing was measured; --case may fit no lock");
     }
     let json = serde_json::to_string_pretty(&rows).unwrap_or_default();
     if let Some(path) = &args.save

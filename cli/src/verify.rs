@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::args::{BAD, GOOD, HEAD, VerifyArgs};
 use crate::bench::candidates;
-use crate::contender::{Layer, MPIS, Mpi};
+use crate::contender::{self, Layer, Mpi};
 use crate::hint::{HINTS_VARIABLE, encode};
 
 /// Ways of making accesses, as the program knows them.
@@ -98,7 +98,7 @@ struct Verification<'a> {
 impl<'a> Verification<'a> {
     fn new(args: &'a VerifyArgs) -> Result<Self, Trouble> {
         let unknown = || Trouble::Layer { mpi: args.mpi.clone(), layer: args.layer.clone() };
-        let mpi = MPIS.iter().find(|mpi| mpi.name == args.mpi).ok_or_else(unknown)?;
+        let mpi = contender::chosen(std::slice::from_ref(&args.mpi)).next().ok_or_else(unknown)?;
         let layer = mpi.layer(&args.layer).ok_or_else(unknown)?;
         let executable = env::current_exe().unwrap_or_default();
         let found = |program: &'static str| {

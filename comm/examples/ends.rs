@@ -58,7 +58,7 @@ fn open(comm: ffi::MPI_Comm) -> Open {
     window.barrier().expect("a barrier");
     for epochs in [Epochs::Standing, Epochs::Exclusive] {
         let words = channel.world_words(epochs).expect("MPI works").expect("a window");
-        words.add(words.home(), 0, 1).expect("MPI works");
+        words.add(words.home(), 0, 1_u32).expect("MPI works");
     }
     channel.node_words(0, 4).expect("MPI works").expect("memory");
     (channel, window, derived_type())
@@ -106,7 +106,7 @@ unsafe extern "C" fn close_all(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *m
         window.barrier().expect("the window is still there");
         let words = channel.world_words(Epochs::Standing).expect("it is there").expect("a window");
         // The window is gone where our hook ran before: an error then, and no signal.
-        let loaded = words.load(words.home(), 0);
+        let loaded = words.load::<u32>(words.home(), 0);
         assert!(loaded.is_ok() || matches!(loaded, Err(Error::Finalized)), "{loaded:?}");
         assert_eq!(datatype.datatype().size(), 48);
         drop((window, channel, datatype));

@@ -40,32 +40,32 @@ fn single_words(words: &WorldWords, channel: &Channel) {
     // Counted by all, at each rank.
     for target in 0..ranks {
         for _ in 0..50 {
-            words.add(target, 0, 1).expect("MPI works");
+            words.add(target, 0, 1_u32).expect("MPI works");
         }
     }
     channel.barrier().expect("a barrier");
-    assert_eq!(words.load(me, 0).expect("MPI works"), 50 * ranks);
+    assert_eq!(words.load::<u32>(me, 0).expect("MPI works"), 50 * ranks);
     // A word that is taken and given back: nobody has it twice.
     for _ in 0..20 {
         let mut backoff = Backoff::new();
         while words.compare_swap(home, 1, 0, me + 1).expect("MPI works") != 0 {
             backoff.pause();
         }
-        let inside = words.swap(home, 2, 1).expect("MPI works");
-        assert_eq!((inside, words.swap(home, 2, 0).expect("MPI works")), (0, 1));
+        let inside = words.swap(home, 2, 1_u32).expect("MPI works");
+        assert_eq!((inside, words.swap(home, 2, 0_u32).expect("MPI works")), (0, 1));
         assert_eq!(words.compare_swap(home, 1, me + 1, 0).expect("MPI works"), me + 1);
     }
     channel.barrier().expect("a barrier");
-    assert_eq!(words.load(home, 1).expect("MPI works"), 0);
+    assert_eq!(words.load::<u32>(home, 1).expect("MPI works"), 0);
     assert_eq!(words.swap(me, 0, 0).expect("MPI works"), 50 * ranks);
     let wide = u64::MAX - 5;
-    words.add_wide(home, 4, wide / u64::from(ranks)).expect("MPI works");
+    words.add(home, 4, wide / u64::from(ranks)).expect("MPI works");
     channel.barrier().expect("a barrier");
     let sum = wide / u64::from(ranks) * u64::from(ranks);
-    assert_eq!(words.load_wide(home, 4).expect("MPI works"), sum);
+    assert_eq!(words.load::<u64>(home, 4).expect("MPI works"), sum);
     channel.barrier().expect("a barrier");
     if me == home {
-        assert_eq!(words.swap_wide(home, 4, 0).expect("MPI works"), sum);
+        assert_eq!(words.swap(home, 4, 0).expect("MPI works"), sum);
     }
 }
 
@@ -162,7 +162,7 @@ fn many(size: u32, communicators: usize) {
                 assert_eq!(near.word(place, 0).load(Ordering::SeqCst), value);
             }
             for rank in 0..size {
-                assert_eq!(far.load(rank, 3).expect("MPI works"), value as u32);
+                assert_eq!(far.load::<u32>(rank, 3).expect("MPI works"), value as u32);
             }
         }
         for channel in &channels {

@@ -257,22 +257,22 @@ impl WorldWords {
         byte_of(self.lot.number * Self::OWN_WORDS + word)
     }
 
-    /// Fetches a word.
+    /// Fetches a word, of 32 bits or of 64: one word is always used as the same of the two.
     ///
     /// # Errors
     /// If MPI fails.
     ///
     /// # Panics
     /// If there is no such word. The same holds for those below.
-    pub fn load(&self, rank: u32, word: usize) -> Result<u32> {
-        self.memory()?.fetch_and(consts::no_op(), 0_u32, rank, self.own_byte(word))
+    pub fn load<W: Word>(&self, rank: u32, word: usize) -> Result<W> {
+        self.memory()?.fetch_and(consts::no_op(), W::default(), rank, self.own_byte(word))
     }
 
     /// Stores a word and fetches the one before, in one step.
     ///
     /// # Errors
     /// If MPI fails.
-    pub fn swap(&self, rank: u32, word: usize, value: u32) -> Result<u32> {
+    pub fn swap<W: Word>(&self, rank: u32, word: usize, value: W) -> Result<W> {
         self.memory()?.fetch_and(consts::replace(), value, rank, self.own_byte(word))
     }
 
@@ -280,7 +280,7 @@ impl WorldWords {
     ///
     /// # Errors
     /// If MPI fails.
-    pub fn add(&self, rank: u32, word: usize, value: u32) -> Result<u32> {
+    pub fn add<W: Word>(&self, rank: u32, word: usize, value: W) -> Result<W> {
         self.memory()?.fetch_and(consts::sum(), value, rank, self.own_byte(word))
     }
 
@@ -290,30 +290,6 @@ impl WorldWords {
     /// If MPI fails.
     pub fn compare_swap(&self, rank: u32, word: usize, expected: u32, value: u32) -> Result<u32> {
         self.memory()?.compare_swap([expected, value], rank, self.own_byte(word))
-    }
-
-    /// As [`WorldWords::load`], for words of 64 bits. A word is used as one of 32 bits or as one of 64, and never as both.
-    ///
-    /// # Errors
-    /// If MPI fails.
-    pub fn load_wide(&self, rank: u32, word: usize) -> Result<u64> {
-        self.memory()?.fetch_and(consts::no_op(), 0_u64, rank, self.own_byte(word))
-    }
-
-    /// As [`WorldWords::swap`], for words of 64 bits.
-    ///
-    /// # Errors
-    /// If MPI fails.
-    pub fn swap_wide(&self, rank: u32, word: usize, value: u64) -> Result<u64> {
-        self.memory()?.fetch_and(consts::replace(), value, rank, self.own_byte(word))
-    }
-
-    /// As [`WorldWords::add`], for words of 64 bits.
-    ///
-    /// # Errors
-    /// If MPI fails.
-    pub fn add_wide(&self, rank: u32, word: usize, value: u64) -> Result<u64> {
-        self.memory()?.fetch_and(consts::sum(), value, rank, self.own_byte(word))
     }
 
     /// Stores `put` in the table, from word `first` of it on, and fetches its first `words` words, with what was put among them. With
@@ -420,7 +396,7 @@ impl WorldWords {
         } else if self.rank() == asks {
             thread::sleep(WAITED);
             let start = Instant::now();
-            self.load(self.home(), 0)?;
+            self.load::<u32>(self.home(), 0)?;
             took = start.elapsed();
         }
         let mut lanes = [took.as_micros() as u64];
@@ -435,22 +411,28 @@ fn byte_of(word: usize) -> ffi::MPI_Aint {
     (word * WORD_BYTES) as ffi::MPI_Aint
 }
 
-/// What a word can be.
-trait Word: Copy {
-    fn datatype() -> ffi::MPI_Datatype;
-}
+mod word {
+    use crate::{consts, ffi};
 
-impl Word for u32 {
-    fn datatype() -> ffi::MPI_Datatype {
-        consts::uint32()
+    /// What a word of a rank's own can be.
+    pub trait Word: Copy + Default {
+        #[doc(hidden)]
+        fn datatype() -> ffi::MPI_Datatype;
+    }
+
+    impl Word for u32 {
+        fn datatype() -> ffi::MPI_Datatype {
+            consts::uint32()
+        }
+    }
+
+    impl Word for u64 {
+        fn datatype() -> ffi::MPI_Datatype {
+            consts::uint64()
+        }
     }
 }
-
-impl Word for u64 {
-    fn datatype() -> ffi::MPI_Datatype {
-        consts::uint64()
-    }
-}
+use word::Word;
 
 /// Where the table of a lot is at its home rank; for the lot after the last, where all tables end.
 fn table_word(ranks: u32, lot: usize) -> usize {

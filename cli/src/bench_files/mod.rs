@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use self::launch::{Failure, Launched, launch};
 use crate::args::{BAD, BenchArgs, GOOD, HEAD, Storage};
 use crate::bench::candidates;
-use crate::contender::{CAPULET, Layer, MPIS, Mpi};
+use crate::contender::{self, CAPULET, Layer, Mpi};
 
 const PROGRAM: &str = "capulet-bench-io";
 /// Where memory and where a disk is found on every Linux: what lies in the second outlives a restart, so that it is no memory.
@@ -44,8 +44,7 @@ pub(crate) fn run(args: &BenchArgs, suite: &str) -> ExitCode {
     let executable = env::current_exe().unwrap_or_default();
     let mut rows = Vec::new();
     let mut failed = false;
-    for mpi in MPIS.iter().filter(|mpi| args.mpis.is_empty() || args.mpis.iter().any(|name| name == mpi.name))
-    {
+    for mpi in contender::chosen(&args.mpis) {
         let Some(program) =
             candidates(&executable, mpi.name, PROGRAM).into_iter().find(|path| path.is_file())
         else {
