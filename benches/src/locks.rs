@@ -18,6 +18,8 @@ use capulet_drivers::posix::PosixDriver;
 use capulet_drivers::{Driver, DriverFile, OpenOptions};
 use nix::time::{ClockId, clock_gettime};
 
+use crate::mpi_side::brief;
+
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Which lock.
@@ -70,8 +72,7 @@ pub fn run(folder: &Path, names: &[String], is_quick: bool) -> Outcome<()> {
     let group = unsafe { Group::of(universe.world().as_raw()) }?;
     let path = folder.join(format!("capulet-bench-locks-{}", group.size()));
     let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true))?;
-    let library =
-        mpi::environment::library_version()?.split(',').next().unwrap_or_default().trim().to_owned();
+    let library = brief(&mpi::environment::library_version()?);
     let team = Team { group, library, file, is_quick };
     for (name, kind) in KINDS {
         let is_chosen = names.is_empty() || names.iter().any(|chosen| chosen == name);

@@ -32,15 +32,19 @@ impl Mpi {
         let mut len: c_int = 0;
         // SAFETY: the buffer has the length that MPI asks for.
         check(unsafe { ffi::MPI_Get_library_version(text.as_mut_ptr().cast::<c_char>(), &raw mut len) });
-        let text = String::from_utf8_lossy(&text[..len.max(0) as usize]).into_owned();
-        let words = text.split_whitespace().map(|word| word.trim_matches(','));
-        let words: Vec<&str> = words.collect();
-        match words[..] {
-            // "Open MPI v4.1.4, package: ...", "MPICH Version: 4.0.2 MPICH Release date: ..."
-            ["Open", "MPI", version, ..] => format!("Open MPI {}", version.trim_start_matches('v')),
-            ["MPICH", "Version:", version, ..] => format!("MPICH {version}"),
-            _ => words.join(" "),
-        }
+        brief(&String::from_utf8_lossy(&text[..len.max(0) as usize]))
+    }
+}
+
+/// The name and the version, of what a library says it is.
+pub(crate) fn brief(text: &str) -> String {
+    let words = text.split_whitespace().map(|word| word.trim_matches(','));
+    let words: Vec<&str> = words.collect();
+    match words[..] {
+        // "Open MPI v4.1.4, package: ...", "MPICH Version: 4.0.2 MPICH Release date: ..."
+        ["Open", "MPI", version, ..] => format!("Open MPI {}", version.trim_start_matches('v')),
+        ["MPICH", "Version:", version, ..] => format!("MPICH {version}"),
+        _ => words.join(" "),
     }
 }
 
