@@ -47,7 +47,7 @@ impl FileSystemLock {
 
 impl Isolation for FileSystemLock {
     fn enter(&self, request: &Request) -> Result<Guard<'_>, Error> {
-        let (since, mut backoff) = (Instant::now(), Backoff::new());
+        let (since, mut backoff) = (Instant::now(), Backoff::brisk());
         let mut has_waited = false;
         loop {
             if let Some(guard) = self.try_lock(request)? {

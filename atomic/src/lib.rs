@@ -65,20 +65,44 @@ fn named(ranks: &[Rank]) -> String {
 /// Holds an isolation until it is dropped.
 #[derive(Debug)]
 #[must_use = "isolation ends where the guard is dropped"]
-pub struct Guard<'a> {
-    /// What holds the lock, released by its own `Drop`.
-    _held: Option<Box<dyn Debug + Send + 'a>>,
+pub struct Guard<'a>(Holding<'a>);
+
+#[derive(Debug)]
+enum Holding<'a> {
+    Nothing,
+    /// Released when the guard is dropped. Not boxed: to allocate takes as long as to lock.
+    Lock(&'a dyn Release),
+    /// Released by its own `Drop`.
+    Other(#[expect(dead_code, reason = "it is held")] Box<dyn Debug + Send + 'a>),
+}
+
+/// A lock that is held.
+trait Release: Debug + Send + Sync {
+    fn release(&self);
 }
 
 impl<'a> Guard<'a> {
     /// A guard that holds nothing.
     pub fn empty() -> Self {
-        Self { _held: None }
+        Self(Holding::Nothing)
     }
 
     /// A guard that releases `held` by dropping it.
     pub fn holding(held: impl Debug + Send + 'a) -> Self {
-        Self { _held: Some(Box::new(held)) }
+        Self(Holding::Other(Box::new(held)))
+    }
+
+    /// A guard of a lock that is held.
+    fn of(lock: &'a dyn Release) -> Self {
+        Self(Holding::Lock(lock))
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if let Holding::Lock(lock) = self.0 {
+            lock.release();
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use capulet_comm::{Backoff, Rank};
 use capulet_protocol::{Event, Lock, Request};
 
 use crate::perform::{Carried, Memory};
-use crate::{Error, FileLock, Guard, Isolation, Waiting};
+use crate::{Error, FileLock, Guard, Isolation, Release, Waiting};
 
 /// How often it is looked whether those that are waited for live.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -33,7 +33,9 @@ impl LockCounters {
     }
 
     pub(crate) fn count_waited(&self, has_waited: bool) {
-        self.waited.fetch_add(has_waited.into(), Ordering::Relaxed);
+        if has_waited {
+            self.waited.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// How often that had to wait, for another process or for another thread of this one.
@@ -108,7 +110,7 @@ impl<L: Lock, M: Memory> ByteLock<L, M> {
         if is_done()? {
             return Ok(false);
         }
-        let (mut backoff, mut waiting) = (Backoff::new(), Waiting::new());
+        let (mut backoff, mut waiting) = (Backoff::brisk(), Waiting::new());
         loop {
             let slept = self.pause(whom, &mut backoff);
             if is_done()? {
@@ -176,9 +178,17 @@ impl<L: Lock, M: Memory> ByteLock<L, M> {
             Ok(self.is_busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok())
         })?;
         let part = Part(self);
-        waited |= self.wait(WaitsFor::Process, || Ok(self.settle()))?;
-        self.inner().begin(Event::Acquire(request))?;
-        waited |= self.wait(WaitsFor::Process, || self.inner().go_on())?;
+        let mut inner = self.inner();
+        if !inner.settle() {
+            drop(inner);
+            waited |= self.wait(WaitsFor::Process, || Ok(self.settle()))?;
+            inner = self.inner();
+        }
+        let is_held = inner.start(Event::Acquire(request))?;
+        drop(inner);
+        if !is_held {
+            waited |= self.wait(WaitsFor::Process, || self.inner().go_on())?;
+        }
         mem::forget(part);
         self.counters.count_acquired();
         self.counters.count_waited(waited);
@@ -204,13 +214,19 @@ impl<L: Lock, M: Memory> ByteLock<L, M> {
         self.counters.count_acquired();
         Ok(true)
     }
+}
 
+impl<L: Lock, M: Memory> Release for ByteLock<L, M> {
     fn release(&self) {
         let part = Part(self);
-        let begun = self.inner().begin(Event::Release);
+        let started = self.inner().start(Event::Release);
         // Some wait for those that are about to do something, for moments.
-        match begun.and_then(|()| self.wait(WaitsFor::Process, || self.inner().go_on())) {
-            Ok(_) => {
+        let ended = match started {
+            Ok(false) => self.wait(WaitsFor::Process, || self.inner().go_on()).map(drop),
+            started => started.map(drop),
+        };
+        match ended {
+            Ok(()) => {
                 mem::forget(part);
                 self.is_busy.store(false, Ordering::Release);
             }
@@ -254,6 +270,12 @@ impl<L: Lock, M: Memory> Inner<L, M> {
         }
         self.carried.begin(event);
         Ok(())
+    }
+
+    /// Begins something, and does what can be done of it at once. True if that is all.
+    fn start(&mut self, event: Event<'_>) -> Result<bool, Error> {
+        self.begin(event)?;
+        self.go_on()
     }
 
     fn go_on(&mut self) -> Result<bool, Error> {
@@ -300,7 +322,7 @@ impl<L: Lock, M: Memory> FileLock for ByteLock<L, M> {
     }
 
     fn finish(&self) -> Result<(), Error> {
-        let (mut backoff, mut waiting) = (Backoff::new(), Waiting::new());
+        let (mut backoff, mut waiting) = (Backoff::brisk(), Waiting::new());
         while !self.settle() {
             let slept = self.pause(WaitsFor::Process, &mut backoff);
             self.progress(WaitsFor::Process, slept);
@@ -316,25 +338,15 @@ impl<L: Lock, M: Memory> FileLock for ByteLock<L, M> {
 impl<L: Lock, M: Memory> Isolation for ByteLock<L, M> {
     fn enter(&self, request: &Request) -> Result<Guard<'_>, Error> {
         self.acquire(request)?;
-        Ok(Guard::holding(Held(self)))
+        Ok(Guard::of(self))
     }
 
     fn try_enter(&self, request: &Request, waiting: &mut Waiting) -> Result<Option<Guard<'_>>, Error> {
         if self.try_acquire(request)? {
-            return Ok(Some(Guard::holding(Held(self))));
+            return Ok(Some(Guard::of(self)));
         }
         self.look_for_the_dead(waiting)?;
         self.look_at_the_clock(WaitsFor::Process, waiting)?;
         Ok(None)
-    }
-}
-
-/// Releases it.
-#[derive(Debug)]
-struct Held<'a, L: Lock, M: Memory>(&'a ByteLock<L, M>);
-
-impl<L: Lock, M: Memory> Drop for Held<'_, L, M> {
-    fn drop(&mut self) {
-        self.0.release();
     }
 }

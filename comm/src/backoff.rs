@@ -18,7 +18,17 @@ const YIELDS_CROWDED: u32 = 16;
 static YIELDS: AtomicU32 = AtomicU32::new(YIELDS_ALONE);
 
 const SLEEP_MIN: Duration = Duration::from_micros(50);
-const SLEEP_MAX: Duration = Duration::from_millis(1);
+/// How sleeps grow: each is longer than the one before by a part of it, up to a bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Growth {
+    /// One part of so many.
+    part: u32,
+    sleep_max: Duration,
+}
+
+const PATIENT: Growth = Growth { part: 2, sleep_max: Duration::from_millis(1) };
+/// A turn is late by half of a sleep, and each that waits behind it is late by the sum.
+const BRISK: Growth = Growth { part: 32, sleep_max: Duration::from_micros(250) };
 
 /// Notes whether ranks of this machine share cores.
 pub(crate) fn note_crowd(crowded: bool) {
@@ -30,15 +40,21 @@ pub(crate) fn note_crowd(crowded: bool) {
 pub struct Backoff {
     turns: u32,
     sleep: Duration,
+    growth: Growth,
 }
 
 impl Backoff {
     /// A wait that has not waited yet.
     pub const fn new() -> Self {
-        Backoff { turns: 0, sleep: SLEEP_MIN }
+        Backoff { turns: 0, sleep: SLEEP_MIN, growth: PATIENT }
     }
 
-    /// Waits a little: first yields the processor, later sleeps 50 µs growing to 1 ms. Never longer than that (plus
+    /// A wait for one's turn, which others wait for in their turn: its sleeps grow slower, to 250 µs.
+    pub const fn brisk() -> Self {
+        Backoff { turns: 0, sleep: SLEEP_MIN, growth: BRISK }
+    }
+
+    /// Waits a little: first yields the processor, later sleeps 50 µs growing to 1 ms, or 250 µs. Never longer than that (plus
     /// what the kernel adds).
     pub fn pause(&mut self) {
         match self.next_sleep() {
@@ -55,13 +71,13 @@ impl Backoff {
             return None;
         }
         let sleep = self.sleep;
-        self.sleep = (sleep + sleep / 2).min(SLEEP_MAX);
+        self.sleep = (sleep + sleep / self.growth.part).min(self.growth.sleep_max);
         Some(sleep)
     }
 
     /// Forgets the wait so far, because something happened.
     pub fn reset(&mut self) {
-        *self = Self::new();
+        *self = Backoff { growth: self.growth, ..Self::new() };
     }
 }
 
@@ -77,18 +93,21 @@ mod tests {
 
     #[test]
     fn yields_first_then_sleeps_longer_and_longer_but_never_beyond_the_bound() {
-        let mut backoff = Backoff::new();
-        for _ in 0..YIELDS.load(Ordering::Relaxed) {
+        for (mut backoff, sleep_max) in
+            [(Backoff::new(), PATIENT.sleep_max), (Backoff::brisk(), BRISK.sleep_max)]
+        {
+            for _ in 0..YIELDS.load(Ordering::Relaxed) {
+                assert_eq!(backoff.next_sleep(), None);
+            }
+            let mut previous = Duration::ZERO;
+            for _ in 0..100 {
+                let sleep = backoff.next_sleep().expect("the yields are over");
+                assert!(sleep >= SLEEP_MIN && sleep <= sleep_max && sleep >= previous);
+                previous = sleep;
+            }
+            assert_eq!(previous, sleep_max);
+            backoff.reset();
             assert_eq!(backoff.next_sleep(), None);
         }
-        let mut previous = Duration::ZERO;
-        for _ in 0..50 {
-            let sleep = backoff.next_sleep().expect("the yields are over");
-            assert!(sleep >= SLEEP_MIN && sleep <= SLEEP_MAX && sleep >= previous);
-            previous = sleep;
-        }
-        assert_eq!(previous, SLEEP_MAX);
-        backoff.reset();
-        assert_eq!(backoff.next_sleep(), None);
     }
 }
