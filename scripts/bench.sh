@@ -3,7 +3,7 @@
 #   bench.sh quick      few and short samples of everything
 #   bench.sh datatype   full samples, and the figures of the paper
 #   bench.sh files      files against the MPIs' own layers, full samples on 4 and 2 ranks
-#   bench.sh locks      atomic mode, and its locks by themselves, on 4 and 8 ranks
+#   bench.sh locks      the locks of atomic mode by themselves on 1 to 16 ranks, and the figures of the paper; atomic mode on 4 and 8
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
@@ -20,8 +20,13 @@ case ${1:-} in
 esac
 for bench in "${benches[@]}"; do
     say "bench: capulet bench $bench ${options[*]}"
+    [ "$bench" != locks ] || options+=(--ranks 1 --ranks 2 --ranks 16)
     "$release/capulet" bench "$bench" "${options[@]}" --save "target/bench/$bench$suffix.json"
 done
+if [ "$1" = locks ]; then
+    say "bench: figures"
+    "$release/capulet-bench-figures" --locks target/bench/locks.json --out target/bench
+fi
 if [ "$1" = datatype ]; then
     say "bench: figures"
     "$release/capulet-bench-figures" target/bench/datatype.json target/bench/transpack.json --out target/bench

@@ -49,7 +49,7 @@ pub(crate) fn draw_all(rows: &[Row], folder: &Path) -> Result<Vec<PathBuf>, Erro
     Ok(drawn)
 }
 
-fn figure(
+pub(crate) fn figure(
     folder: &Path,
     name: &str,
     size: (u32, u32),
@@ -122,26 +122,26 @@ fn flash_lines(rows: &[&Row], op: &str, variables: u64, name: &str, at: usize) -
     ]
 }
 
-fn encode_same<'a>(rows: &[&Row]) -> LineChart<'a> {
+fn encode_same(rows: &[&Row]) -> LineChart {
     let mut lines: Vec<Line> = flash_lines(rows, "swap", 1, "byte swap, 1 variable", 0).into();
     lines.extend(flash_lines(rows, "pack", 1, "copy, 1 variable", 1));
     lines.extend(flash_lines(rows, "swap", 4, "byte swap, 4 variables", 2));
     times("Figure 3, left: encode double as double", lines)
 }
 
-fn encode_narrow<'a>(rows: &[&Row]) -> LineChart<'a> {
+fn encode_narrow(rows: &[&Row]) -> LineChart {
     let mut lines: Vec<Line> = flash_lines(rows, "d2f", 1, "1 variable", 0).into();
     lines.extend(flash_lines(rows, "d2f", 4, "4 variables", 1));
     times("Figure 3, right: encode double as float", lines)
 }
 
-fn times(title: &str, lines: Vec<Line>) -> LineChart<'_> {
+fn times(title: &str, lines: Vec<Line>) -> LineChart {
     let legend = SeriesLabelPosition::LowerRight;
-    LineChart { title, x: "FLASH blocks", y: "ms", lines, level: None, legend, room: 1.1 }
+    LineChart { title: title.to_owned(), x: "FLASH blocks", y: "ms", lines, level: None, legend, room: 1.1 }
 }
 
 /// How many times faster than pack and unpack of the best MPI, over the number of instances.
-fn speed_ups<'a>(title: &'a str, rows: &[&Row], op: &str) -> LineChart<'a> {
+fn speed_ups(title: &str, rows: &[&Row], op: &str) -> LineChart {
     let mut lines: Vec<Line> = Vec::new();
     for row in rows.iter().filter(|row| row.op == op) {
         let Some(ratio) = row.ratio else { continue };
@@ -155,7 +155,7 @@ fn speed_ups<'a>(title: &'a str, rows: &[&Row], op: &str) -> LineChart<'a> {
         }
     }
     LineChart {
-        title,
+        title: title.to_owned(),
         x: "instances",
         y: "x pack + unpack of the best MPI",
         lines,

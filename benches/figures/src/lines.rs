@@ -19,10 +19,10 @@ pub(crate) struct Line {
 }
 
 /// What is drawn.
-pub(crate) struct LineChart<'a> {
-    pub(crate) title: &'a str,
-    pub(crate) x: &'a str,
-    pub(crate) y: &'a str,
+pub(crate) struct LineChart {
+    pub(crate) title: String,
+    pub(crate) x: &'static str,
+    pub(crate) y: &'static str,
     pub(crate) lines: Vec<Line>,
     /// Where a level is marked.
     pub(crate) level: Option<f64>,
@@ -31,14 +31,14 @@ pub(crate) struct LineChart<'a> {
     pub(crate) room: f64,
 }
 
-impl LineChart<'_> {
+impl LineChart {
     /// Draws it. Nothing without points.
     pub(crate) fn draw(&self, area: &Area<'_>) -> Result<(), Error> {
         let xs = self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.0));
         let ys = self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.1)).chain(self.level);
         let (Some((left, right)), Some((low, high))) = (hull(xs), hull(ys)) else { return Ok(()) };
         let mut chart = ChartBuilder::on(area)
-            .caption(self.title, TITLE)
+            .caption(&self.title, TITLE)
             .margin(15)
             .x_label_area_size(50)
             .y_label_area_size(70)

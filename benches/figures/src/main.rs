@@ -1,27 +1,33 @@
-//! Draws the figures of Ross, Latham, Gropp, Lusk, Thakur, "Processing MPI Datatypes Outside MPI" (`EuroPVM/MPI` 2009) from rows
-//! that `capulet bench --save` has written: Table 1 as bars, Figures 3 and 4 as lines; and the application patterns.
+//! Draws figures from rows that `capulet bench --save` has written: of Ross, Latham, Gropp, Lusk, Thakur, "Processing MPI Datatypes
+//! Outside MPI" (`EuroPVM/MPI` 2009) Table 1 as bars, Figures 3 and 4 as lines, and the application patterns; and those of the paper
+//! on atomic mode.
 
 mod bars;
 mod error;
 mod figures;
 mod lines;
+mod locks;
 mod style;
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use capulet_bench_report::Row;
+use capulet_bench_report::{LockRow, Row};
 use clap::Parser;
+use serde::de::DeserializeOwned;
 
 use crate::error::Error;
 
 /// Figures from rows of `capulet bench`.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Files that `capulet bench --save` has written.
-    #[arg(required = true)]
+    /// Files that `capulet bench datatype --save` or `capulet bench transpack --save` has written.
+    #[arg(required_unless_present = "locks")]
     rows: Vec<PathBuf>,
+    /// A file that `capulet bench locks --save` has written; may be given many times.
+    #[arg(long, value_name = "FILE")]
+    locks: Vec<PathBuf>,
     /// The folder for the figures; made if it is missing.
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
@@ -44,16 +50,24 @@ fn main() -> ExitCode {
 }
 
 fn draw(options: &Options) -> Result<Vec<PathBuf>, Error> {
-    let mut rows: Vec<Row> = Vec::new();
-    for path in &options.rows {
+    let (rows, locks) = (read::<Row>(&options.rows)?, read::<LockRow>(&options.locks)?);
+    fs::create_dir_all(&options.out).map_err(|cause| Error::File { path: options.out.clone(), cause })?;
+    style::use_own_font()?;
+    let mut drawn = figures::draw_all(&rows, &options.out)?;
+    drawn.extend(locks::draw_all(&locks, &options.out)?);
+    Ok(drawn)
+}
+
+/// All rows of these files.
+fn read<T: DeserializeOwned>(paths: &[PathBuf]) -> Result<Vec<T>, Error> {
+    let mut rows: Vec<T> = Vec::new();
+    for path in paths {
         let bytes = fs::read(path).map_err(|cause| Error::File { path: path.clone(), cause })?;
-        let more: Vec<Row> =
+        let more: Vec<T> =
             serde_json::from_slice(&bytes).map_err(|cause| Error::Rows { path: path.clone(), cause })?;
         rows.extend(more);
     }
-    fs::create_dir_all(&options.out).map_err(|cause| Error::File { path: options.out.clone(), cause })?;
-    style::use_own_font()?;
-    figures::draw_all(&rows, &options.out)
+    Ok(rows)
 }
 
 #[cfg(test)]
@@ -103,7 +117,7 @@ mod tests {
     }
 
     fn options(rows: Vec<PathBuf>, out: PathBuf) -> Options {
-        Options { rows, out }
+        Options { rows, locks: Vec::new(), out }
     }
 
     #[test]
