@@ -44,7 +44,7 @@ fn check(name: &str, ranks: usize) {
 
 on_all_ranks! {
     views random_views pointers sizes info errors not_same handlers disjoint large large_count large_transfer
-    memory lifetimes manners isend unsupported threads full_disk atomic shared
+    memory lifetimes manners isend unsupported threads full_disk atomic shared consistency
 }
 
 /// The same views when every transfer is cut into small pieces, which the storage may do at any time.
@@ -63,6 +63,18 @@ fn atomic_in_pieces() {
         let job =
             job("atomic", ranks).variable("CAPULET_FAULTS", "rank=*;read@*:pieces=37;write@*:pieces=11");
         job.run().expect_checks(&format!("atomic in pieces on {ranks} ranks"));
+    }
+}
+
+/// Every promise of the chapter on consistency is kept among nodes too.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn consistency_among_nodes() {
+    for nodes in ["2", "3"] {
+        let job = job("consistency", 3).variable("CAPULET_NODES", nodes);
+        // Debian's MPICH does not reach the memory of a rank that computes.
+        let job = if Mpi::chosen().name() == "mpich" { job.arg("active") } else { job };
+        job.run().expect_checks(&format!("consistency on {nodes} nodes"));
     }
 }
 

@@ -109,6 +109,8 @@ enum Stage {
 pub(crate) struct Operation {
     tools: Tools,
     number: u64,
+    /// Of its ballots.
+    track: Track,
     direction: Direction,
     /// Where its bytes are counted, if it does so itself.
     calls: Option<Arc<Calls>>,
@@ -124,10 +126,12 @@ impl fmt::Debug for Operation {
 impl Operation {
     /// Operation `number` of its file. Nothing is sent yet.
     pub(crate) fn new(tools: Tools, number: u64, direction: Direction, access: Result<Access>) -> Self {
-        Self { tools, number, direction, calls: None, stage: Stage::Waiting(access) }
+        let track = Track::of(number);
+        Self { tools, number, track, direction, calls: None, stage: Stage::Waiting(access) }
     }
 
-    /// An operation on which the ranks have agreed already.
+    /// An operation on which the ranks have agreed already, in a call that waits for its end. Operations under way may use any of
+    /// their tracks then, and it may end before them on one rank and after them on another: so it uses the track of that call.
     pub(crate) fn agreed(
         tools: Tools,
         number: u64,
@@ -135,8 +139,8 @@ impl Operation {
         access: Access,
         (agreed, means): (Agreed, Means),
     ) -> Self {
-        let mut operation =
-            Self { tools, number, direction, calls: None, stage: Stage::Done(Outcome::default()) };
+        let (track, stage) = (Track::WAITING, Stage::Done(Outcome::default()));
+        let mut operation = Self { tools, number, track, direction, calls: None, stage };
         operation.stage = operation.plan(access, agreed, means);
         operation
     }
@@ -153,7 +157,7 @@ impl Operation {
 
     /// The file and the track of its ballots. Operations that have both in common follow each other.
     pub(crate) fn track(&self) -> (u32, Track) {
-        (self.tools.line, Track::of(self.number))
+        (self.tools.line, self.track)
     }
 
     pub(crate) fn window(&self) -> Option<Arc<dyn NodeShared>> {
@@ -269,7 +273,7 @@ impl Operation {
     fn agree(&self, access: Result<Access>) -> Stage {
         let own = Means { window: self.window().is_some(), in_memory: self.tools.in_memory };
         let ballot = ballot(self.direction, access.as_ref().ok(), own);
-        match ballot.begin(self.tools.agree.as_ref(), Track::of(self.number), access.as_ref().err()) {
+        match ballot.begin(self.tools.agree.as_ref(), self.track, access.as_ref().err()) {
             Ok(vote) => Stage::Agreeing(vote, access),
             Err(error) => Stage::Done(Outcome::failed(error)),
         }
@@ -295,7 +299,7 @@ impl Operation {
 
     fn settle(&self, done: Transferred) -> Stage {
         let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
-        match Ballot::new().begin(self.tools.agree.as_ref(), Track::of(self.number), own.as_ref().err()) {
+        match Ballot::new().begin(self.tools.agree.as_ref(), self.track, own.as_ref().err()) {
             Ok(vote) => Stage::Settling(vote, done.bytes, own),
             Err(error) => Stage::Done(Outcome { bytes: done.bytes, error: Some(error) }),
         }

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use capulet_comm::local::{LocalChannel, LocalLeaders, LocalWindow};
 use capulet_comm::work::Work;
-use capulet_comm::{Agree, ErrorClass, Leaders, NodeShared};
+use capulet_comm::{Agree, ErrorClass, Leaders, NodeShared, Track};
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{FaultPlan, Faulty};
 use capulet_drivers::{Driver, DriverFile, DriverFileExt, OpenOptions};
 use capulet_sieve::two_phase::{Between, Nodes};
-use capulet_sieve::{Access, Direction, Memory, PlanHints, Target};
+use capulet_sieve::{Access, Agreed, Direction, Means, Memory, PlanHints, Summary, Target};
 use proptest::prelude::*;
 
 use super::operation::{Operation, Tools};
@@ -62,8 +62,13 @@ impl Stage {
     }
 
     fn begin(&mut self, rank: usize, file: usize, direction: Direction, access: Result<Access>) -> Request {
-        let window = self.windows[rank].clone();
         let number = self.begun[rank][file];
+        self.begun[rank][file] += 1;
+        self.queues[rank].push(Operation::new(self.tools(rank, file, number), number, direction, access))
+    }
+
+    fn tools(&self, rank: usize, file: usize, number: u64) -> Tools {
+        let window = self.windows[rank].clone();
         let node = node_of(rank, self.nodes, self.ranks);
         let size = ranks_of(node, self.nodes, self.ranks).len();
         let [data, turns] = &self.lines[file][node];
@@ -76,7 +81,7 @@ impl Stage {
             may_exchange: true,
             operation: number as u32,
         };
-        let tools = Tools {
+        Tools {
             between: several.then(between),
             turns: (several && is_leader).then(|| turns.clone()),
             agree: self.channels[file][rank].clone(),
@@ -92,9 +97,7 @@ impl Stage {
             window_bytes: 4096,
             stripe_bytes: 0,
             aggregators: size,
-        };
-        self.begun[rank][file] += 1;
-        self.queues[rank].push(Operation::new(tools, number, direction, access))
+        }
     }
 
     fn poll(&self, rank: usize) {
@@ -200,6 +203,37 @@ fn an_error_of_one_rank_is_one_of_all_and_harms_no_other_operation() {
             }
             _ => assert_eq!(outcome.into_result().expect("no error"), (CELLS * CELL) as u64),
         }
+    }
+}
+
+/// A blocking access of as many as share the tracks of those under way ends before one of them on a rank, and after it on the others.
+#[test]
+fn a_call_that_waits_harms_none_under_way() {
+    let driver = Arc::new(MemDriver::new());
+    let mut stage = Stage::new(1, 3, &[new_file(driver.as_ref(), "a")]);
+    let full = Faulty::new(driver, FaultPlan::parse("write@*:nospace").expect("a plan"));
+    stage.files[0][0] = full.open("a".as_ref(), &OpenOptions::read_write()).expect("opens");
+    let mut memory = vec![vec![7_u8; CELLS * CELL]; 3];
+    let first: Vec<Request> = (0..3)
+        .map(|rank| stage.begin(rank, 0, Direction::Write, Ok(access(3, rank, 0, &mut memory[rank]))))
+        .collect();
+    let number = u64::from(Track::SPARE);
+    let wait = |rank: usize| {
+        let nothing = (Agreed::of(&[Summary::empty()]), Means { window: true, in_memory: false });
+        let access = access(3, rank, 0, &mut []);
+        let tools = stage.tools(rank, 0, number);
+        stage.queues[rank].push(Operation::agreed(tools, number, Direction::Write, access, nothing))
+    };
+    let early = wait(0);
+    (0..3000).for_each(|turn| stage.poll(turn % 3));
+    let waited: Vec<Request> = [early].into_iter().chain([1, 2].map(wait)).collect();
+    (0..3000).for_each(|turn| stage.poll(turn % 3));
+    for (rank, request) in first.into_iter().enumerate() {
+        let class = outcome(request).error.map(|error| error.class());
+        assert_eq!(class, Some(ErrorClass::NoSpace), "rank {rank}");
+    }
+    for request in waited {
+        assert_eq!(outcome(request).into_result().expect("no error"), 0);
     }
 }
 

@@ -1,0 +1,419 @@
+/* The chapter on consistency and semantics (MPI 4.1, 14.6), one function for each thing that it promises, named by its section. A and B
+ * are accesses as it calls them. Whether many random accesses have an order is for `capulet verify`. */
+#include "check.h"
+
+enum { PART = 512, ROUNDS = 30 };
+
+static MPI_File file;
+
+static MPI_File opened(MPI_Comm comm, const char *name, int atomic)
+{
+    MPI_File handle;
+    CHECK_OK(MPI_File_open(comm, path_of(name), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &handle));
+    if (atomic) CHECK_OK(MPI_File_set_atomicity(handle, 1));
+    return handle;
+}
+
+/* Writes PART cells that all say `value`. */
+static void put(MPI_File handle, MPI_Offset offset, int value)
+{
+    int cells[PART];
+    for (int i = 0; i < PART; i++) cells[i] = value;
+    CHECK_OK(MPI_File_write_at(handle, offset, cells, PART, MPI_INT, MPI_STATUS_IGNORE));
+}
+
+/* What PART cells say, if they all say the same; else -1. */
+static int got(MPI_File handle, MPI_Offset offset)
+{
+    int cells[PART];
+    memset(cells, 0xff, sizeof cells);
+    CHECK_OK(MPI_File_read_at(handle, offset, cells, PART, MPI_INT, MPI_STATUS_IGNORE));
+    for (int i = 1; i < PART; i++)
+        if (cells[i] != cells[0]) return -1;
+    return cells[0];
+}
+
+static void wait_all(MPI_Request *requests, int count)
+{
+    for (int i = 0; i < count; i++) wait_yielding(&requests[i]);
+}
+
+/* 14.6.1, one handle, nonatomic: accesses that are not concurrent are in the order of the program; so are concurrent ones that do not
+ * conflict. */
+static void case_1_nonatomic(void)
+{
+    section("14.6.1, one handle, nonatomic");
+    MPI_File own = opened(MPI_COMM_WORLD, "case1", 0);
+    const MPI_Offset at = (MPI_Offset)world_rank * 4 * (MPI_Offset)sizeof(int[PART]);
+    int out[2][PART], in[PART], wrong = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        put(own, at, round);
+        put(own, at + 4, round + 1);
+        CHECK_EQ(got(own, at + 4), round + 1, "what was written last");
+        MPI_Request requests[3];
+        for (int i = 0; i < PART; i++) out[0][i] = out[1][i] = round, in[i] = -1;
+        CHECK_OK(MPI_File_iread_at(own, at + 4, in, PART - 1, MPI_INT, &requests[0]));
+        for (int k = 0; k < 2; k++)
+            CHECK_OK(MPI_File_iwrite_at(own, at + (2 + k) * (MPI_Offset)sizeof out[k], out[k], PART, MPI_INT, &requests[1 + k]));
+        wait_all(requests, 3);
+        for (int i = 0; i < PART - 1; i++) wrong += in[i] != round + 1;
+        CHECK_EQ(got(own, at + 3 * (MPI_Offset)sizeof out[0]), round, "what was written beside others");
+    }
+    CHECK_EQ(wrong, 0, "cells that were read beside writes elsewhere");
+    CHECK_OK(MPI_File_close(&own));
+}
+
+/* 14.6.1, one handle, atomic: also concurrent accesses that conflict are as if one after the other. */
+static void case_1_atomic(void)
+{
+    section("14.6.1, one handle, atomic");
+    MPI_File own = opened(MPI_COMM_WORLD, "case1", 1);
+    const MPI_Offset at = (MPI_Offset)world_rank * 4 * (MPI_Offset)sizeof(int[PART]);
+    int out[2][PART], in[PART];
+    for (int round = 0; round < ROUNDS; round++) {
+        MPI_Request requests[3];
+        put(own, at, 0);
+        for (int i = 0; i < PART; i++) out[0][i] = 1, out[1][i] = 2;
+        for (int k = 0; k < 2; k++) CHECK_OK(MPI_File_iwrite_at(own, at, out[k], PART, MPI_INT, &requests[k]));
+        CHECK_OK(MPI_File_iread_at(own, at, in, PART, MPI_INT, &requests[2]));
+        wait_all(requests, 3);
+        int torn = 0;
+        for (int i = 1; i < PART; i++) torn += in[i] != in[0];
+        CHECK_EQ(torn, 0, "cells that are of another access than the first one");
+        CHECK(in[0] >= 0 && in[0] <= 2, "what was read is what somebody wrote");
+        int last = got(own, at);
+        CHECK(last == 1 || last == 2, "what is there at last was written in one step: %d", last);
+    }
+    CHECK_OK(MPI_File_close(&own));
+}
+
+/* 14.6.1, handles of one open, nonatomic: where nobody conflicts, everybody sees what he wrote, whatever lies between. */
+static void case_2_without_conflict(void)
+{
+    section("14.6.1, handles of one open, no conflict");
+    MPI_Datatype cells;
+    file = opened(MPI_COMM_WORLD, "case2", 0);
+    MPI_Type_create_resized(MPI_INT, 0, (MPI_Aint)sizeof(int) * world_size, &cells);
+    MPI_Type_commit(&cells);
+    CHECK_OK(MPI_File_set_view(file, 4 * (MPI_Offset)world_rank, MPI_INT, cells, "native", MPI_INFO_NULL));
+    for (int round = 0; round < ROUNDS; round++) {
+        put(file, 0, round * world_size + world_rank);
+        CHECK_EQ(got(file, 0), round * world_size + world_rank, "own cells between those of others");
+    }
+    CHECK_OK(MPI_File_close(&file));
+    MPI_Type_free(&cells);
+}
+
+/* 14.6.1, handles of one open, atomic: what was written is there for whoever is told so, without a sync; and an access is seen whole. */
+static void case_2_atomic(void)
+{
+    section("14.6.1, handles of one open, atomic");
+    /* More ranks than cores take a slice of time for each message. */
+    const int rounds = world_size <= 2 ? 10000 : 300;
+    file = opened(MPI_COMM_WORLD, "case2", 1);
+    if (world_rank < 2 && world_size > 1)
+        for (int round = 1; round <= rounds; round++) {
+            int writer = round % 2, told = round;
+            MPI_Request request;
+            if (world_rank == writer) {
+                CHECK_OK(MPI_File_write_at(file, 0, &round, 4, MPI_BYTE, MPI_STATUS_IGNORE));
+                MPI_Isend(&told, 1, MPI_INT, 1 - writer, 0, MPI_COMM_WORLD, &request);
+                wait_yielding(&request);
+            } else {
+                int found = -1;
+                MPI_Irecv(&told, 1, MPI_INT, writer, 0, MPI_COMM_WORLD, &request);
+                wait_yielding(&request);
+                CHECK_OK(MPI_File_read_at(file, 0, &found, 4, MPI_BYTE, MPI_STATUS_IGNORE));
+                CHECK_EQ(found, round, "what was read after the message");
+            }
+        }
+    barrier();
+    put(file, 0, 0);
+    barrier();
+    for (int round = 0; round < ROUNDS; round++) {
+        if (world_rank % 2) put(file, 0, round);
+        else CHECK(got(file, 0) >= 0, "an access of another is there whole or not at all");
+    }
+    barrier();
+    CHECK_OK(MPI_File_close(&file));
+}
+
+/* 14.6.1, handles of different opens: sequences that sync, or an open and a close, bracket. */
+static void case_3(int atomic)
+{
+    section("14.6.1, handles of different opens, %s", atomic ? "atomic" : "nonatomic");
+    MPI_File own = opened(MPI_COMM_SELF, "case3", atomic);
+    barrier();
+    for (int round = 0; round < 8; round++) {
+        const int writer = round % world_size;
+        if (world_rank == writer) put(own, 0, round);
+        CHECK_OK(MPI_File_sync(own));
+        barrier();
+        CHECK_OK(MPI_File_sync(own));
+        CHECK_EQ(got(own, 0), round, "after sync, barrier, sync");
+        barrier();
+    }
+    if (world_rank == 0) put(own, 0, 99);
+    CHECK_OK(MPI_File_close(&own));
+    barrier();
+    own = opened(MPI_COMM_SELF, "case3", atomic);
+    CHECK_EQ(got(own, 0), 99, "after close, barrier, open");
+    CHECK_OK(MPI_File_close(&own));
+}
+
+/* 14.6.1, MPI_FILE_SYNC: collective; what other ranks of the open wrote before it is there after it, of split collectives too. */
+static void sync_moves_all(void)
+{
+    section("14.6.1, sync");
+    file = opened(MPI_COMM_WORLD, "sync", 0);
+    int cells[PART];
+    for (int i = 0; i < PART; i++) cells[i] = world_rank;
+    const MPI_Offset at = (MPI_Offset)sizeof cells * world_rank;
+    CHECK_OK(MPI_File_write_at_all_begin(file, at, cells, PART, MPI_INT));
+    CHECK_OK(MPI_File_write_at_all_end(file, cells, MPI_STATUS_IGNORE));
+    CHECK_OK(MPI_File_sync(file));
+    barrier();
+    CHECK_OK(MPI_File_sync(file));
+    for (int rank = 0; rank < world_size; rank++) CHECK_EQ(got(file, (MPI_Offset)sizeof cells * rank), rank, "what a rank wrote");
+    CHECK_OK(MPI_File_close(&file));
+}
+
+/* 14.6.1, MPI_FILE_SET_ATOMICITY: for accesses that begin then; those under way end well. */
+static void atomicity_changes_under_way(void)
+{
+    section("14.6.1, atomicity that changes");
+    file = opened(MPI_COMM_WORLD, "toggle", 0);
+    const MPI_Offset at = (MPI_Offset)sizeof(int[PART]) * world_rank;
+    int out[PART];
+    for (int round = 0; round < 6; round++) {
+        MPI_Request request;
+        int atomic = -1;
+        for (int i = 0; i < PART; i++) out[i] = round;
+        CHECK_OK(MPI_File_iwrite_at(file, at, out, PART, MPI_INT, &request));
+        CHECK_OK(MPI_File_set_atomicity(file, round % 2));
+        CHECK_OK(MPI_File_get_atomicity(file, &atomic));
+        CHECK_EQ(atomic, round % 2, "atomicity");
+        wait_yielding(&request);
+        CHECK_EQ(got(file, at), round, "what was written when it changed");
+    }
+    CHECK_OK(MPI_File_close(&file));
+}
+
+/* 14.6.2: in a sequential file each access is where the one before has ended. */
+static void sequential_files(void)
+{
+    section("14.6.2, sequential files");
+    int value = world_rank, found = -1;
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("stream"), MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_SEQUENTIAL, MPI_INFO_NULL, &file));
+    for (int round = 0; round < 3; round++) CHECK_OK(MPI_File_write_ordered(file, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
+    CHECK_OK(MPI_File_close(&file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("stream"), MPI_MODE_RDONLY | MPI_MODE_SEQUENTIAL, MPI_INFO_NULL, &file));
+    for (int round = 0; round < 3; round++) {
+        CHECK_OK(MPI_File_read_ordered(file, &found, 1, MPI_INT, MPI_STATUS_IGNORE));
+        CHECK_EQ(found, world_rank, "the next one");
+    }
+    CHECK_OK(MPI_File_close(&file));
+}
+
+/* 14.6.3: an access ends though another rank is outside of MPI, and a nonblocking one is not waited for to begin another. */
+static void progress_needs_no_other_rank(int atomic)
+{
+    section("14.6.3, %s", atomic ? "atomic" : "nonatomic");
+    const int mark = 4711 + atomic;
+    file = opened(MPI_COMM_WORLD, "progress", atomic);
+    int found = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    /* Its home may be any rank, and all have used it before. */
+    put(file, 4096, 0);
+    barrier();
+    if (world_size > 1 && world_rank == 0) {
+        int plain = open(path_of("progress"), O_RDONLY);
+        for (int tries = 0; found != mark && tries < 50000; tries++) {
+            if (pread(plain, &found, sizeof found, 0) < 0) break;
+            usleep(1000);
+        }
+        CHECK_EQ(found, mark, "what another rank has written while this one called no MPI");
+        close(plain);
+    } else if (world_rank == world_size - 1) {
+        int cells[PART];
+        CHECK_OK(MPI_File_iread_at(file, 4096, cells, PART, MPI_INT, &request));
+        CHECK_OK(MPI_File_write_at(file, 0, &mark, 1, MPI_INT, MPI_STATUS_IGNORE));
+        wait_yielding(&request);
+    }
+    barrier();
+    CHECK_OK(MPI_File_close(&file));
+}
+
+/* 14.6.4: collective operations of several files are called in one order, and one of them ends where the other ranks have not come to the
+ * next. */
+static void collectives_have_one_order(void)
+{
+    section("14.6.4");
+    MPI_File first = opened(MPI_COMM_WORLD, "first", 0), second = opened(MPI_COMM_WORLD, "second", 1);
+    for (int round = 0; round < 10; round++) {
+        int value = round * 100 + world_rank, found = -1;
+        CHECK_OK(MPI_File_write_at_all(first, 4 * world_rank, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
+        CHECK_OK(MPI_File_write_at_all(second, 4 * world_rank, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
+        CHECK_OK(MPI_File_read_at_all(first, 4 * world_rank, &found, 1, MPI_INT, MPI_STATUS_IGNORE));
+        CHECK_EQ(found, value, "what this rank wrote in the first file");
+        CHECK_OK(MPI_File_read_at_all(second, 4 * world_rank, &found, 1, MPI_INT, MPI_STATUS_IGNORE));
+        CHECK_EQ(found, value, "what this rank wrote in the second file");
+    }
+    CHECK_OK(MPI_File_close(&first));
+    CHECK_OK(MPI_File_close(&second));
+}
+
+/* 14.6.5: several at a time, completed in another order on each rank, beside blocking collectives. */
+static void nonblocking_collectives(int atomic)
+{
+    section("14.6.5, %s", atomic ? "atomic" : "nonatomic");
+    enum { MANY = 5 };
+    file = opened(MPI_COMM_WORLD, "nonblocking", atomic);
+    int values[MANY], found[MANY];
+    MPI_Request requests[MANY];
+    for (int pass = 0; pass < 2; pass++) {
+        for (int k = 0; k < MANY; k++) {
+            MPI_Offset at = 4 * (k * world_size + world_rank);
+            values[k] = k * 1000 + world_rank, found[k] = pass ? found[k] : -1;
+            if (pass == 0) CHECK_OK(MPI_File_iwrite_at_all(file, at, &values[k], 1, MPI_INT, &requests[k]));
+            else CHECK_OK(MPI_File_iread_at_all(file, at, &found[k], 1, MPI_INT, &requests[k]));
+        }
+        int beside = -1;
+        CHECK_OK(MPI_File_write_at_all(file, 4 * (MANY * world_size + world_rank), &beside, 1, MPI_INT, MPI_STATUS_IGNORE));
+        for (int k = 0; k < MANY; k++) wait_yielding(&requests[(k * (world_rank % 2 ? 2 : 3) + world_rank) % MANY]);
+        barrier();
+    }
+    for (int k = 0; k < MANY; k++) CHECK_EQ(found[k], values[k], "what a nonblocking collective read");
+    CHECK_OK(MPI_File_close(&file));
+}
+
+/* 14.6.6: what is written as one type of the file is read as it; as bytes anything may be. */
+static void types_match(void)
+{
+    section("14.6.6");
+    file = opened(MPI_COMM_WORLD, "types", 0);
+    const MPI_Offset at = world_rank * (MPI_Offset)sizeof(double);
+    double value = 0.1 + world_rank, found = 0;
+    char bytes[sizeof value];
+    CHECK_OK(MPI_File_set_view(file, 0, MPI_DOUBLE, MPI_DOUBLE, "native", MPI_INFO_NULL));
+    CHECK_OK(MPI_File_write_at_all(file, world_rank, &value, 1, MPI_DOUBLE, MPI_STATUS_IGNORE));
+    CHECK_OK(MPI_File_read_at_all(file, world_rank, &found, 1, MPI_DOUBLE, MPI_STATUS_IGNORE));
+    CHECK(found == value, "a double is read as it was written");
+    CHECK_OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+    CHECK_OK(MPI_File_read_at_all(file, at, bytes, sizeof bytes, MPI_BYTE, MPI_STATUS_IGNORE));
+    CHECK(memcmp(bytes, &value, sizeof value) == 0, "its bytes in the native representation are those of memory");
+    CHECK_OK(MPI_File_close(&file));
+}
+
+/* 14.6.7: buffers, types and hints are the user's again after the call that they were given to. */
+static void arguments_are_given_back(void)
+{
+    section("14.6.7");
+    MPI_Datatype type;
+    MPI_Request request;
+    int cells[2] = { world_rank, -world_rank };
+    file = opened(MPI_COMM_WORLD, "arguments", 0);
+    MPI_Type_vector(2, 1, world_size, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    CHECK_OK(MPI_File_set_view(file, 4 * world_rank, MPI_INT, type, "native", MPI_INFO_NULL));
+    MPI_Type_free(&type);
+    MPI_Type_contiguous(2, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    CHECK_OK(MPI_File_iwrite_at(file, 0, cells, 1, type, &request));
+    MPI_Type_free(&type);
+    wait_yielding(&request);
+    cells[0] = cells[1] = 77;
+    CHECK_OK(MPI_File_read_at(file, 0, cells, 2, MPI_INT, MPI_STATUS_IGNORE));
+    CHECK(cells[0] == world_rank && cells[1] == -world_rank, "what was written by types that are freed");
+    CHECK_OK(MPI_File_close(&file));
+}
+
+/* 14.6.8 to 14.6.10: offsets have 64 bits; the size of a file is that of its last byte, in whatever order bytes came; to grow or cut it is
+ * to write what lies between. */
+static void sizes(int atomic)
+{
+    section("14.6.8 to 14.6.10, %s", atomic ? "atomic" : "nonatomic");
+    CHECK_EQ(sizeof(MPI_Offset), 8, "bytes of an offset");
+    file = opened(MPI_COMM_WORLD, atomic ? "sizes1" : "sizes0", atomic);
+    MPI_Offset size = -1;
+    const MPI_Offset far = (MPI_Offset)5 << 30;
+    barrier();
+    CHECK_OK(MPI_File_get_size(file, &size));
+    CHECK_EQ(size, 0, "size at first");
+    barrier();
+    if (world_rank == 0) CHECK_OK(MPI_File_write_at(file, far, "x", 1, MPI_BYTE, MPI_STATUS_IGNORE));
+    barrier();
+    CHECK_OK(MPI_File_sync(file));
+    CHECK_OK(MPI_File_get_size(file, &size));
+    CHECK_EQ(size, far + 1, "size with a byte behind a gap");
+    CHECK_OK(MPI_File_set_size(file, 100));
+    CHECK_OK(MPI_File_get_size(file, &size));
+    CHECK_EQ(size, 100, "size that was cut");
+    char bytes[40];
+    MPI_Status status;
+    int count = -1;
+    memset(bytes, 7, sizeof bytes);
+    CHECK_OK(MPI_File_read_at(file, 80, bytes, sizeof bytes, MPI_BYTE, &status));
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    CHECK_EQ(count, 20, "bytes up to the end");
+    CHECK(bytes[19] == 0 && bytes[20] == 7, "what is there is read, and nothing behind it");
+    barrier();
+    CHECK_OK(MPI_File_preallocate(file, 5000));
+    CHECK_OK(MPI_File_get_size(file, &size));
+    CHECK_EQ(size, 5000, "size that was preallocated");
+    CHECK_OK(MPI_File_preallocate(file, 50));
+    CHECK_OK(MPI_File_get_size(file, &size));
+    CHECK_EQ(size, 5000, "a smaller preallocation does not cut");
+    barrier();
+    CHECK_OK(MPI_File_close(&file));
+}
+
+/* 14.6.11, the example of double buffering: one buffer is written while the next is filled. */
+static void double_buffering(void)
+{
+    section("14.6.11");
+    enum { TURNS = 9 };
+    int buffers[2][PART], wrong = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    file = opened(MPI_COMM_WORLD, "double", 0);
+    CHECK_OK(MPI_File_set_view(file, (MPI_Offset)sizeof(int[PART]) * TURNS * world_rank, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
+    for (int turn = 0; turn < TURNS; turn++) {
+        for (int i = 0; i < PART; i++) buffers[turn % 2][i] = turn * PART + i;
+        wait_yielding(&request);
+        CHECK_OK(MPI_File_iwrite(file, buffers[turn % 2], PART, MPI_INT, &request));
+    }
+    wait_yielding(&request);
+    for (int turn = 0; turn < TURNS; turn++) {
+        CHECK_OK(MPI_File_read_at(file, turn * PART, buffers[0], PART, MPI_INT, MPI_STATUS_IGNORE));
+        for (int i = 0; i < PART; i++) wrong += buffers[0][i] != turn * PART + i;
+    }
+    CHECK_EQ(wrong, 0, "cells that are not what was written");
+    CHECK_OK(MPI_File_close(&file));
+}
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    /* Where an MPI does not reach the words of a rank that computes, locks among nodes wait for it; the README says which. */
+    const int is_reached = argc < 3;
+    case_1_nonatomic();
+    case_1_atomic();
+    case_2_without_conflict();
+    case_2_atomic();
+    case_3(0);
+    case_3(1);
+    sync_moves_all();
+    atomicity_changes_under_way();
+    sequential_files();
+    progress_needs_no_other_rank(0);
+    if (is_reached) progress_needs_no_other_rank(1);
+    collectives_have_one_order();
+    nonblocking_collectives(0);
+    nonblocking_collectives(1);
+    types_match();
+    arguments_are_given_back();
+    sizes(0);
+    sizes(1);
+    double_buffering();
+    return finish();
+}
