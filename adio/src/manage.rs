@@ -89,15 +89,17 @@ impl File {
     /// `pairs` are hints that change with the view, in the same agreement: programs set views often.
     ///
     /// # Errors
-    /// As [`FileView::checked`]; `MPI_ERR_NOT_SAME`, for the hints as well. View and hints are unchanged on
-    /// all ranks then.
+    /// As [`FileView::checked`]; `MPI_ERR_NOT_SAME`, for the hints as well; `MPI_ERR_ARG` for a view that does not begin at the shared
+    /// pointer in sequential mode, or does in another. View and hints are unchanged on all ranks then.
     pub fn set_view_or(&self, request: Result<FileView>, pairs: &[(String, String)]) -> Result<()> {
-        let request = match request {
-            Ok(_) if self.mode.contains(AccessMode::SEQUENTIAL) => {
-                Err(Error::Unsupported { what: "views in sequential mode" })
-            }
-            request => request,
-        };
+        let is_sequential = self.mode.contains(AccessMode::SEQUENTIAL);
+        let request = request.and_then(|view| match view.begins_here() {
+            begins_here if begins_here == is_sequential => Ok(view),
+            _ => Err(Error::argument(
+                ErrorClass::Arg,
+                "in sequential mode, and in no other, a view begins where the shared file pointer is (MPI_DISPLACEMENT_CURRENT)",
+            )),
+        });
         let (representation, extent) = match &request {
             Ok(view) => (view.representation() == "internal", view.etype().datatype().extent()),
             Err(_) => (false, 0),
@@ -108,7 +110,12 @@ impl File {
             .same("data representation", u64::from(representation))
             .same("extent of the etype", extent as u64)
             .same("hints", hints.digest());
-        let (view, _) = ballot.vote(self.agree(), request)?;
+        let (mut view, _) = ballot.vote(self.agree(), request)?;
+        if is_sequential {
+            // All ranks have come, so that nobody moves the pointer.
+            let here = self.shared_byte().and_then(|here| view.moved_to(here));
+            view = outcome(self.agree(), here)?;
+        }
         let mut state = self.state();
         state.view = Arc::new(view);
         state.pointer_bytes = 0;

@@ -195,6 +195,15 @@ impl File {
         Ok((self.shared()?.load(state.shared_turn)? / state.view.etype_bytes()) as i64)
     }
 
+    /// Where in the file the pointer is.
+    pub(crate) fn shared_byte(&self) -> Result<u64> {
+        let (view, turn) = {
+            let state = self.state();
+            (state.view.clone(), state.shared_turn)
+        };
+        view.file_offset(self.shared()?.load(turn)?)
+    }
+
     /// Before the ranks agree on a view: the pointer is at its start then.
     pub(crate) fn prepare_shared_start(&self) -> Result<()> {
         let turn = self.state().shared_turn;

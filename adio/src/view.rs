@@ -13,7 +13,11 @@ pub struct FileView {
     filetype: MpiType,
     representation: String,
     tiled: Tiled,
+    /// Whether it begins where the shared file pointer is when it is set.
+    begins_here: bool,
 }
+
+const NO_ROOM: &str = "the displacement leaves no room for the filetype";
 
 impl FileView {
     /// The view of a file that was just opened: a stream of bytes from 0 on.
@@ -26,6 +30,7 @@ impl FileView {
             filetype: byte,
             representation: "native".to_owned(),
             tiled,
+            begins_here: false,
         }
     }
 
@@ -54,9 +59,41 @@ impl FileView {
         check_pair(etype.datatype(), filetype.datatype(), writable)?;
         let tiled = tile_for_ever(filetype.datatype(), displacement_bytes);
         if tiled.count() == 0 && filetype.datatype().size() > 0 {
-            return refuse("the displacement leaves no room for the filetype");
+            return refuse(NO_ROOM);
         }
-        Ok(Self { displacement_bytes, etype, filetype, representation: representation.to_owned(), tiled })
+        let representation = representation.to_owned();
+        Ok(Self { displacement_bytes, etype, filetype, representation, tiled, begins_here: false })
+    }
+
+    /// As [`FileView::checked`], for a view that begins where the shared file pointer is: `MPI_DISPLACEMENT_CURRENT`, for sequential
+    /// mode (MPI 4.1, 14.3).
+    ///
+    /// # Errors
+    /// As [`FileView::checked`].
+    pub fn from_here(
+        etype: MpiType,
+        filetype: MpiType,
+        representation: &str,
+        writable: bool,
+    ) -> Result<Self> {
+        let view = Self::checked(0, etype, filetype, representation, writable)?;
+        Ok(Self { begins_here: true, ..view })
+    }
+
+    pub(crate) fn begins_here(&self) -> bool {
+        self.begins_here
+    }
+
+    /// The same from `displacement_bytes` on.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ARG` if there is no room for it.
+    pub(crate) fn moved_to(self, displacement_bytes: u64) -> Result<Self> {
+        let tiled = tile_for_ever(self.filetype.datatype(), displacement_bytes);
+        if tiled.count() == 0 && self.filetype.datatype().size() > 0 {
+            return Err(Error::argument(ErrorClass::Arg, NO_ROOM));
+        }
+        Ok(Self { displacement_bytes, tiled, begins_here: false, ..self })
     }
 
     /// Where the view begins, bytes from the start of the file.

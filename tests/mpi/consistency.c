@@ -199,20 +199,48 @@ static void atomicity_changes_under_way(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* 14.6.2: in a sequential file each access is where the one before has ended. */
+/* 14.6.2 and 14.3: in a sequential file each access is where the one before has ended, also where that changes the view. */
 static void sequential_files(void)
 {
     section("14.6.2, sequential files");
     int value = world_rank, found = -1;
+    char tag = (char)('a' + world_rank), read = 0;
+    MPI_Datatype padded;
+    MPI_Offset start = -1;
+    MPI_Type_create_resized(MPI_INT, 0, 8, &padded);
+    MPI_Type_commit(&padded);
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("stream"), MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_SEQUENTIAL, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_write_ordered(file, &tag, 1, MPI_CHAR, MPI_STATUS_IGNORE));
+    CHECK_OK(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_INT, padded, "native", MPI_INFO_NULL));
     for (int round = 0; round < 3; round++) CHECK_OK(MPI_File_write_ordered(file, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
+    CHECK_CLASS(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL), MPI_ERR_ARG);
+    CHECK_OK(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+    CHECK_OK(MPI_File_write_shared(file, "z", 1, MPI_CHAR, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_close(&file));
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("stream"), MPI_MODE_RDONLY | MPI_MODE_SEQUENTIAL, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_read_ordered(file, &read, 1, MPI_CHAR, MPI_STATUS_IGNORE));
+    CHECK_EQ(read, tag, "the first one");
+    CHECK_OK(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_INT, padded, "native", MPI_INFO_NULL));
+    MPI_Datatype etype, filetype;
+    char representation[MPI_MAX_DATAREP_STRING];
+    CHECK_OK(MPI_File_get_view(file, &start, &etype, &filetype, representation));
+    CHECK_EQ(start, world_size, "where the view begins");
+    MPI_Type_free(&filetype);
     for (int round = 0; round < 3; round++) {
         CHECK_OK(MPI_File_read_ordered(file, &found, 1, MPI_INT, MPI_STATUS_IGNORE));
         CHECK_EQ(found, world_rank, "the next one");
     }
+    CHECK_OK(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+    CHECK_OK(MPI_File_get_view(file, &start, &etype, &filetype, representation));
+    /* Behind the bytes that the last tile leaves out. */
+    CHECK_EQ(start, world_size + 3 * world_size * 8, "where the last view begins");
+    CHECK_OK(MPI_File_read_ordered(file, &read, 1, MPI_CHAR, MPI_STATUS_IGNORE));
+    if (world_rank == 0) CHECK_EQ(read, 'z', "the last one");
     CHECK_OK(MPI_File_close(&file));
+    file = opened(MPI_COMM_WORLD, "stream", 0);
+    CHECK_CLASS(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL), MPI_ERR_ARG);
+    CHECK_OK(MPI_File_close(&file));
+    MPI_Type_free(&padded);
 }
 
 /* 14.6.3: an access ends though another rank is outside of MPI, and a nonblocking one is not waited for to begin another. */
