@@ -37,7 +37,7 @@ pub enum Way {
 }
 
 /// The way that costs least. With b bytes in f runs of the file, in a span of s bytes, and m runs of memory: list I/O takes f calls
-/// with f + m pieces and moves b bytes; packed, f calls with f pieces, and copies b; a window takes few calls, moves s bytes
+/// with at most f + m - 1 pieces and moves b bytes; packed, f calls with f pieces, and copies b; a window takes few calls, moves s bytes
 /// and copies b. Pure.
 pub fn choose(side: &FileSide, memory_runs: u64, direction: Direction) -> Way {
     let (bytes, span) = (side.bytes(), side.span());
@@ -48,7 +48,7 @@ pub fn choose(side: &FileSide, memory_runs: u64, direction: Direction) -> Way {
         Direction::Read => cost(bytes, COPY_OUT_PS),
         Direction::Write => cost(bytes, COPY_IN_PS),
     };
-    let (list, packed) = (runs + cost(memory_runs, PIECE_PS), runs + copy);
+    let (list, packed) = (runs + cost(memory_runs.saturating_sub(1), PIECE_PS), runs + copy);
     let window = cost(span.end - span.start, MOVE_PS) + copy;
     if direction == Direction::Read && side.is_monotone() && file_runs > 3 && window < list.min(packed) {
         Way::Window

@@ -27,23 +27,46 @@ pub(super) fn run(target: &Target, access: &Access, direction: Direction) -> Tra
             return outcome;
         }
         Counters::add(&target.counters.pieces, transfers.len() as u64);
-        Counters::add(&target.counters.batches, 1);
-        let full = std::mem::take(&mut transfers);
-        let batch = match direction {
-            Direction::Read => Batch::read(full),
-            Direction::Write => Batch::write(full),
-        };
-        let result = target.file.submit(batch).wait();
-        outcome.bytes += result.bytes;
-        outcome.error = result.error.map(Into::into);
-        if outcome.error.is_some() || result.bytes < batch_bytes {
+        let moved = submit(target, std::mem::take(&mut transfers), direction);
+        outcome.bytes += moved.bytes;
+        outcome.error = moved.error;
+        if outcome.error.is_some() || moved.bytes < batch_bytes {
             return outcome;
         }
     }
 }
 
+/// The access, if it is one run of the file and one of memory: most small ones are, and to walk takes longer than to move them.
+pub(super) fn only_piece(access: &Access) -> Option<Piece> {
+    let memory = access.memory().tiled();
+    let is_one = (access.file().is_dense() || access.run_count() == 1)
+        && (memory.is_dense() || access.memory_run_count() == 1);
+    is_one.then(|| Piece {
+        file_offset: access.offset_of(0),
+        memory_offset: memory.offset_of(0),
+        bytes: access.bytes(),
+    })
+}
+
+/// Carries it out.
+pub(super) fn run_one(target: &Target, access: &Access, piece: &Piece, direction: Direction) -> Transferred {
+    Counters::add(&target.counters.pieces, 1);
+    submit(target, vec![piece.transfer(access)], direction)
+}
+
+/// Moves a batch.
+fn submit(target: &Target, transfers: Vec<Transfer<'_>>, direction: Direction) -> Transferred {
+    Counters::add(&target.counters.batches, 1);
+    let batch = match direction {
+        Direction::Read => Batch::read(transfers),
+        Direction::Write => Batch::write(transfers),
+    };
+    let result = target.file.submit(batch).wait();
+    Transferred { bytes: result.bytes, error: result.error.map(Into::into), is_known_good: false }
+}
+
 /// Bytes that touch both in the file and in memory.
-struct Piece {
+pub(super) struct Piece {
     file_offset: u64,
     memory_offset: i64,
     bytes: u64,

@@ -84,6 +84,9 @@ pub fn try_run(
 }
 
 fn move_bytes(target: &Target, access: &Access, direction: Direction) -> Transferred {
+    if let Some(piece) = list::only_piece(access) {
+        return list::run_one(target, access, &piece, direction);
+    }
     match choose(access, direction) {
         Way::List => list::run(target, access, direction),
         Way::Packed => packed::run(target, access, direction),
