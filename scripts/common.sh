@@ -8,6 +8,12 @@ env_dir=$root/target/env
 # shellcheck disable=SC2034 # used by the scripts
 python=/usr/bin/python3
 
+# The crates that know no MPI, and those that are another thing on each.
+# shellcheck disable=SC2034 # used by the scripts
+pure=(-p capulet-datatype -p capulet-drivers -p capulet-plan -p capulet-protocol -p capulet-bench-report -p capulet-bench-figures -p capulet-cli -p capulet-job -p capulet-verify)
+# shellcheck disable=SC2034 # used by the scripts
+on_mpi=(-p capulet-comm -p capulet-atomic -p capulet-sieve -p capulet-adio -p capulet-capi -p capulet-benches)
+
 say() { printf '== %s\n' "$*"; }
 fail() {
     printf 'error: %s\n' "$*" >&2

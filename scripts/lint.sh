@@ -5,11 +5,13 @@ source "$(dirname "$0")/common.sh"
 
 say "lint: format"
 cargo fmt --all --check
-for mpi in openmpi mpich; do
-    use_mpi "$mpi"
-    say "lint: clippy on $mpi"
-    cargo clippy --target-dir "target/$mpi" --workspace --all-targets -- -D warnings
-done
+lint() {
+    use_mpi "$1"
+    say "lint: clippy on $1"
+    cargo clippy --target-dir "target/$1" "${@:2}" --all-targets -- -D warnings
+}
+lint openmpi --workspace
+lint mpich "${on_mpi[@]}" -p capulet-tests
 use_mpi openmpi
 say "lint: documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --target-dir target/openmpi --workspace --no-deps

@@ -4,9 +4,6 @@
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
-pure=(-p capulet-datatype -p capulet-drivers -p capulet-plan -p capulet-protocol -p capulet-bench-report -p capulet-bench-figures -p capulet-cli -p capulet-job -p capulet-verify)
-on_mpi=(-p capulet-comm -p capulet-atomic -p capulet-sieve -p capulet-adio -p capulet-capi -p capulet-benches)
-
 # A closure that the compiler does not inline is compiled without the instructions of the function around it, and calls a
 # function for each of them: right, and ten times slower.
 say "test: no vector instruction of a kernel is a call"
