@@ -152,7 +152,10 @@ fn waits_have_their_limit_and_name_the_holder() {
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn several_nodes() {
     for name in ["views", "random_views", "pointers", "disjoint", "overlaps", "isend", "threads"] {
-        for (ranks, nodes) in [(2, "2"), (4, "2"), (4, "3"), (6, "3"), (7, "2")] {
+        // MPICH spins: with many more ranks than cores the long ones take a minute.
+        let is_long = Mpi::chosen().name() == "mpich" && name.contains("views");
+        let ways = [(2, "2"), (4, "2"), (4, "3"), (6, "3"), (7, "2")];
+        for (ranks, nodes) in ways.into_iter().filter(|(ranks, _)| !is_long || *ranks <= 4) {
             let job = job(name, ranks).variable("CAPULET_NODES", nodes);
             job.run().expect_checks(&format!("{name} on {ranks} ranks on {nodes} nodes"));
         }
