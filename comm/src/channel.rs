@@ -82,7 +82,7 @@ fn locked(ids: &Mutex<Ids>) -> MutexGuard<'_, Ids> {
 
 /// The smallest id from `from` on that a channel of this group can have, as far as this rank knows.
 fn free_from(group: &Group, from: u32) -> u32 {
-    locked(group.ids()).first_free(from)
+    locked(if group.is_shared() { &SHARED_IDS } else { group.ids() }).first_free(from)
 }
 
 /// A private line between the ranks of a group. Its methods are those of [`Agree`].
