@@ -19,9 +19,10 @@ case ${1:-} in
     *) fail "usage: scripts/bench.sh quick|datatype|files|locks" ;;
 esac
 for bench in "${benches[@]}"; do
-    say "bench: capulet bench $bench ${options[*]}"
-    [ "$bench" != locks ] || options+=(--ranks 1 --ranks 2 --ranks 16)
-    "$release/capulet" bench "$bench" "${options[@]}" --save "target/bench/$bench$suffix.json"
+    more=()
+    [ "$bench" != locks ] || more=(--ranks 1 --ranks 2 --ranks 16)
+    say "bench: capulet bench $bench ${options[*]} ${more[*]}"
+    "$release/capulet" bench "$bench" "${options[@]}" "${more[@]}" --save "target/bench/$bench$suffix.json"
 done
 if [ "$1" = locks ]; then
     say "bench: figures"

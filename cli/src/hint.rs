@@ -1,5 +1,6 @@
 //! Hints given on the command line, and how they reach the library through the environment.
 
+use std::fmt;
 use std::str::FromStr;
 
 /// The variable in which the library finds the hints.
@@ -10,6 +11,12 @@ pub(crate) const HINTS_VARIABLE: &str = "CAPULET_HINTS";
 pub(crate) struct Hint {
     key: String,
     value: String,
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}={}", self.key, self.value)
+    }
 }
 
 /// Why a hint was not understood.

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -134,8 +135,7 @@ impl<'a> Verification<'a> {
     }
 
     fn rounds(&self, mode: &str, violations: &mut u32) -> Result<(), Trouble> {
-        let VerifyArgs { rounds, first, ranks, seed, nodes, .. } = *self.args;
-        let VerifyArgs { lock, driver, .. } = self.args;
+        let VerifyArgs { rounds, first, .. } = *self.args;
         let progress = ProgressBar::new(rounds.into());
         if let Ok(style) = ProgressStyle::with_template("{prefix}: {wide_bar} {pos}/{len}, {eta} left") {
             progress.set_style(style);
@@ -154,9 +154,8 @@ impl<'a> Verification<'a> {
                 if *violations <= SHOWN_MAX {
                     progress.suspend(|| {
                         anstream::println!("{BAD}{mode}, round {round}:{BAD:#} {verdict}");
-                        anstream::println!(
-                            "  {HEAD}again with:{HEAD:#} --mode {mode} --ranks {ranks} --seed {seed} --first {round} --rounds 1 --lock {lock} --nodes {nodes} --driver {driver}"
-                        );
+                        let words = self.again(mode, round);
+                        anstream::println!("  {HEAD}again with:{HEAD:#} {words}");
                     });
                 }
             }
@@ -164,6 +163,22 @@ impl<'a> Verification<'a> {
         }
         progress.finish_and_clear();
         Ok(())
+    }
+
+    /// The options that repeat a round.
+    fn again(&self, mode: &str, round: u32) -> String {
+        let VerifyArgs { mpi, layer, ranks, seed, lock, nodes, driver, delay_us, hints, nonatomic, .. } =
+            self.args;
+        let mut words = format!(
+            "--mode {mode} --mpi {mpi} --layer {layer} --ranks {ranks} --seed {seed} --first {round} --rounds 1 --lock {lock} --nodes {nodes} --driver {driver} --delay-us {delay_us}"
+        );
+        for hint in hints {
+            let _ = write!(words, " --hint '{hint}'");
+        }
+        if *nonatomic {
+            words.push_str(" --nonatomic");
+        }
+        words
     }
 
     fn history(&self, rank: u32) -> PathBuf {

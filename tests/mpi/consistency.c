@@ -52,9 +52,9 @@ static void case_1_nonatomic(void)
         CHECK_EQ(got(own, at + 4), round + 1, "what was written last");
         MPI_Request requests[3];
         for (int i = 0; i < PART; i++) out[0][i] = out[1][i] = round, in[i] = -1;
-        CHECK_OK(MPI_File_iread_at(own, at + 4, in, PART - 1, MPI_INT, &requests[0]));
+        CHECK_OK(MPI_File_iread_at_all(own, at + 4, in, PART - 1, MPI_INT, &requests[0]));
         for (int k = 0; k < 2; k++)
-            CHECK_OK(MPI_File_iwrite_at(own, at + (2 + k) * (MPI_Offset)sizeof out[k], out[k], PART, MPI_INT, &requests[1 + k]));
+            CHECK_OK(MPI_File_iwrite_at_all(own, at + (2 + k) * (MPI_Offset)sizeof out[k], out[k], PART, MPI_INT, &requests[1 + k]));
         wait_all(requests, 3);
         for (int i = 0; i < PART - 1; i++) wrong += in[i] != round + 1;
         CHECK_EQ(got(own, at + 3 * (MPI_Offset)sizeof out[0]), round, "what was written beside others");
@@ -74,8 +74,8 @@ static void case_1_atomic(void)
         MPI_Request requests[3];
         put(own, at, 0);
         for (int i = 0; i < PART; i++) out[0][i] = 1, out[1][i] = 2;
-        for (int k = 0; k < 2; k++) CHECK_OK(MPI_File_iwrite_at(own, at, out[k], PART, MPI_INT, &requests[k]));
-        CHECK_OK(MPI_File_iread_at(own, at, in, PART, MPI_INT, &requests[2]));
+        for (int k = 0; k < 2; k++) CHECK_OK(MPI_File_iwrite_at_all(own, at, out[k], PART, MPI_INT, &requests[k]));
+        CHECK_OK(MPI_File_iread_at_all(own, at, in, PART, MPI_INT, &requests[2]));
         wait_all(requests, 3);
         int torn = 0;
         for (int i = 1; i < PART; i++) torn += in[i] != in[0];
@@ -182,19 +182,23 @@ static void sync_moves_all(void)
 static void atomicity_changes_under_way(void)
 {
     section("14.6.1, atomicity that changes");
+    enum { MANY = 6 };
+    static int out[MANY][PART];
     file = opened(MPI_COMM_WORLD, "toggle", 0);
-    const MPI_Offset at = (MPI_Offset)sizeof(int[PART]) * world_rank;
-    int out[PART];
+    const MPI_Offset at = (MPI_Offset)sizeof out * world_rank;
     for (int round = 0; round < 6; round++) {
-        MPI_Request request;
+        MPI_Request requests[MANY];
         int atomic = -1;
-        for (int i = 0; i < PART; i++) out[i] = round;
-        CHECK_OK(MPI_File_iwrite_at(file, at, out, PART, MPI_INT, &request));
+        for (int k = 0; k < MANY; k++) {
+            for (int i = 0; i < PART; i++) out[k][i] = round * MANY + k;
+            CHECK_OK(MPI_File_iwrite_at_all(file, at + (MPI_Offset)sizeof out[k] * k, out[k], PART, MPI_INT, &requests[k]));
+        }
         CHECK_OK(MPI_File_set_atomicity(file, round % 2));
         CHECK_OK(MPI_File_get_atomicity(file, &atomic));
         CHECK_EQ(atomic, round % 2, "atomicity");
-        wait_yielding(&request);
-        CHECK_EQ(got(file, at), round, "what was written when it changed");
+        wait_all(requests, MANY);
+        for (int k = 0; k < MANY; k++) CHECK_EQ(got(file, at + (MPI_Offset)sizeof out[k] * k), round * MANY + k, "what was written when it changed");
+        barrier();
     }
     CHECK_OK(MPI_File_close(&file));
 }
@@ -243,7 +247,7 @@ static void sequential_files(void)
     MPI_Type_free(&padded);
 }
 
-/* 14.6.3: an access ends though another rank is outside of MPI, and a nonblocking one is not waited for to begin another. */
+/* 14.6.3: an access ends though another rank is outside of MPI. */
 static void progress_needs_no_other_rank(int atomic)
 {
     section("14.6.3, %s", atomic ? "atomic" : "nonatomic");
@@ -347,7 +351,7 @@ static void arguments_are_given_back(void)
     MPI_Type_free(&type);
     MPI_Type_contiguous(2, MPI_INT, &type);
     MPI_Type_commit(&type);
-    CHECK_OK(MPI_File_iwrite_at(file, 0, cells, 1, type, &request));
+    CHECK_OK(MPI_File_iwrite_at_all(file, 0, cells, 1, type, &request));
     MPI_Type_free(&type);
     wait_yielding(&request);
     cells[0] = cells[1] = 77;
@@ -408,7 +412,7 @@ static void double_buffering(void)
     for (int turn = 0; turn < TURNS; turn++) {
         for (int i = 0; i < PART; i++) buffers[turn % 2][i] = turn * PART + i;
         wait_yielding(&request);
-        CHECK_OK(MPI_File_iwrite(file, buffers[turn % 2], PART, MPI_INT, &request));
+        CHECK_OK(MPI_File_iwrite_all(file, buffers[turn % 2], PART, MPI_INT, &request));
     }
     wait_yielding(&request);
     for (int turn = 0; turn < TURNS; turn++) {

@@ -1,6 +1,7 @@
 //! The figures of Ross, Latham, Gropp, Thakur, Toonen, "Implementing MPI-IO Atomic Mode Without File System Support", from rows of
 //! `capulet bench locks`: a panel for each MPI.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use capulet_bench_report::LockRow;
@@ -25,8 +26,7 @@ pub(crate) fn draw_all(rows: &[LockRow], folder: &Path) -> Result<Vec<PathBuf>, 
     let mut drawn = Vec::new();
     for (name, kind) in figures {
         let rows: Vec<&LockRow> = turns.iter().copied().filter(|row| kind.has(row)).collect();
-        let mut mpis: Vec<&str> = rows.iter().map(|row| row.mpi.as_str()).collect();
-        mpis.dedup();
+        let mpis: BTreeSet<&str> = rows.iter().map(|row| row.mpi.as_str()).collect();
         if mpis.is_empty() {
             continue;
         }
