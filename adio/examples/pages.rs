@@ -57,6 +57,10 @@ impl DriverFile for PageFile {
         self.0.submit(batch)
     }
 
+    fn would_wait(&self, offset: u64) -> Option<bool> {
+        self.0.would_wait(offset)
+    }
+
     fn len(&self) -> Result<u64> {
         self.0.len()
     }

@@ -118,6 +118,10 @@ impl DriverFile for OnDemand {
         }
     }
 
+    fn would_wait(&self, offset: u64) -> Option<bool> {
+        self.file().ok()?.would_wait(offset)
+    }
+
     fn len(&self) -> Result<u64> {
         self.file()?.len()
     }

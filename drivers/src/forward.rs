@@ -47,6 +47,10 @@ macro_rules! forward {
                 (**self).submit(batch)
             }
 
+            fn would_wait(&self, offset: u64) -> Option<bool> {
+                (**self).would_wait(offset)
+            }
+
             fn len(&self) -> Result<u64> {
                 (**self).len()
             }

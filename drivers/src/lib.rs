@@ -115,6 +115,10 @@ pub trait DriverFile: Debug + Send + Sync {
     /// [`ErrorKind::NoSpace`] and [`ErrorKind::Quota`], and whatever else the storage reports.
     fn submit(&self, batch: Batch<'_>) -> Completion;
 
+    /// Whether a read of the byte at `offset` would wait for the storage now, and not find it in a cache of this machine. `None` where nobody
+    /// can tell. Never waits; a system call at most.
+    fn would_wait(&self, offset: u64) -> Option<bool>;
+
     /// The length of the file in bytes, now.
     ///
     /// # Errors

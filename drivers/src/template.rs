@@ -150,6 +150,10 @@ impl DriverFile for TemplateFile {
         Completion::ready(BatchResult { bytes: moved, error: outcome.err() })
     }
 
+    fn would_wait(&self, _offset: u64) -> Option<bool> {
+        None
+    }
+
     fn len(&self) -> Result<u64> {
         let status = self.file.metadata().map_err(|source| self.failed(Operation::Length, source))?;
         Ok(status.len())

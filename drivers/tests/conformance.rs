@@ -157,6 +157,10 @@ mod mutants {
             }
         }
 
+        fn would_wait(&self, offset: u64) -> Option<bool> {
+            self.0.would_wait(offset)
+        }
+
         fn len(&self) -> Result<u64> {
             self.0.len()
         }

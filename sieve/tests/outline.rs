@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
 use capulet_plan::outline::{Count, Course, Crew, Limits, Outline, Part, Setup, Together, outline};
-use capulet_plan::{CollectiveMode, PlanHints};
+use capulet_plan::{CollectiveMode, Heat, PlanHints};
 use capulet_sieve::{Access, Counters, Direction, Memory, Target, independent};
 use proptest::prelude::*;
 
@@ -108,6 +108,7 @@ fn outline_of(scene: &Scene, hints: PlanHints, limits: Limits) -> Outline {
         is_collective: true,
         hints,
         in_memory: false,
+        heat: Heat::Hot,
         node_of: scene.placement.clone(),
         aggregators: placement::aggregators_of(&scene.placement, &scene.aggregators),
         window_bytes: scene.window_bytes,
@@ -235,6 +236,7 @@ fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent:
         is_collective: false,
         hints: PlanHints::default(),
         in_memory: false,
+        heat: Heat::Hot,
         node_of: vec![0],
         aggregators: vec![1],
         window_bytes: 1 << 20,
@@ -256,7 +258,7 @@ fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent:
     let told = &ranks[0];
     assert!(told.pieces.allows(pieces) && told.batches.allows(batches), "{told:?}: {pieces}, {batches}");
     assert_eq!(told.copied_bytes, copied, "{told:?}");
-    assert_eq!(told.way, independent::choose(access, direction));
+    assert_eq!(told.way, independent::choose(access, direction, Heat::Hot));
     told.way
 }
 

@@ -47,6 +47,10 @@ pub(crate) struct PlanArgs {
     #[arg(long, global = true)]
     pub(crate) in_memory: bool,
 
+    /// Each read of a rank by itself waits for the storage, as the system has none of the file in its cache
+    #[arg(long, global = true, conflicts_with = "in_memory")]
+    pub(crate) cold: bool,
+
     /// A hint, as an MPI_Info pair; may be given many times
     ///
     /// The ones that plans depend on: cb_buffer_size, cb_config_list (for all nodes alike), cb_nodes, romio_cb_read, romio_cb_write,

@@ -3,7 +3,7 @@
 use capulet_plan::aggregators::{ConfigList, aggregators_by_node};
 use capulet_plan::grid::{PAGE_BYTES, WINDOW_BYTES, WINDOW_BYTES_MAX};
 use capulet_plan::outline::Setup;
-use capulet_plan::{CollectiveMode, Direction, PlanHints};
+use capulet_plan::{CollectiveMode, Direction, Heat, PlanHints};
 
 use super::args::PlanArgs;
 use super::error::Error;
@@ -110,6 +110,7 @@ pub(crate) fn setup(args: &PlanArgs, ranks: usize) -> Result<Setup, Error> {
         is_collective: !args.independent,
         hints: hints.plan,
         in_memory: args.in_memory,
+        heat: if args.cold { Heat::Cold } else { Heat::Hot },
         aggregators: aggregators.iter().map(|count| *count as usize).collect(),
         node_of,
         window_bytes: hints.window_bytes,

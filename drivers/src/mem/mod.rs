@@ -207,6 +207,10 @@ impl DriverFile for MemFile {
         })
     }
 
+    fn would_wait(&self, _offset: u64) -> Option<bool> {
+        Some(false)
+    }
+
     fn len(&self) -> Result<u64> {
         Ok(self.node.len())
     }

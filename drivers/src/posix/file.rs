@@ -1,5 +1,6 @@
 //! One open file of the operating system.
 
+use super::cold::Ahead;
 use super::filesystem::{self, FilesystemKind};
 use super::io::{SystemIo, persistent, uninterrupted};
 use super::lock::LockDescriptors;
@@ -121,7 +122,16 @@ impl PosixFile {
             return BatchResult::moved(bytes);
         }
         let Self { io, fd, path, counts, .. } = self;
-        Transferring { io: io.as_ref(), fd: fd.as_fd(), path, counts }.run(batch)
+        let ahead = Ahead { io: io.as_ref(), fd: fd.as_fd(), calls: &counts.other };
+        let is_cold = self.tells_of_cache() && ahead.is_worth_it(batch.direction(), batch.transfers());
+        let ahead = is_cold.then_some(ahead);
+        Transferring { io: io.as_ref(), fd: fd.as_fd(), path, counts, ahead }.run(batch)
+    }
+
+    /// Whether it can be asked if a byte is cached on this machine, and that may not be so.
+    fn tells_of_cache(&self) -> bool {
+        let is_on_disk = self.kind.is_local() && !self.is_block_device && self.writers_in_memory == 0;
+        is_on_disk && self.access.readable()
     }
 
     /// Stores a batch through a mapping, where that is better than calls and can be done.
@@ -213,6 +223,15 @@ impl DriverFile for PosixFile {
             Ok(()) => self.transfer(&batch),
             Err(error) => BatchResult::failed(0, error),
         })
+    }
+
+    fn would_wait(&self, offset: u64) -> Option<bool> {
+        if self.caps().contains(Caps::IN_MEMORY) {
+            return Some(false);
+        }
+        let offset = i64::try_from(offset).ok().filter(|_| self.tells_of_cache())?;
+        self.counted();
+        self.io.is_cached(self.fd.as_fd(), offset).map(|is_cached| !is_cached)
     }
 
     fn len(&self) -> Result<u64> {

@@ -2,7 +2,7 @@
 
 use super::mapped::{Mapping, Plan, Unmapped};
 use nix::errno::Errno;
-use nix::fcntl::FallocateFlags;
+use nix::fcntl::{FallocateFlags, PosixFadviseAdvice};
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -28,6 +28,15 @@ pub(super) trait SystemIo: Debug + Send + Sync {
 
     /// Maps bytes of a file, with room for them; counts its calls.
     fn map(&self, fd: BorrowedFd<'_>, plan: &Plan, calls: &AtomicU64) -> Result<Mapping, Unmapped>;
+
+    /// Whether the byte at `offset` is in a cache, or behind the end; `None` where the system cannot tell.
+    fn is_cached(&self, fd: BorrowedFd<'_>, offset: i64) -> Option<bool>;
+
+    /// Whether the byte at `offset` is in no hole.
+    fn has_data(&self, fd: BorrowedFd<'_>, offset: i64) -> bool;
+
+    /// Has bytes read into the cache, and does not wait for them. An error is one of the call that needs them, too.
+    fn send_for(&self, fd: BorrowedFd<'_>, offset: i64, bytes: i64);
 
     /// Brings everything to stable storage.
     fn sync(&self, fd: BorrowedFd<'_>) -> Result<(), Errno>;
@@ -67,6 +76,25 @@ impl SystemIo for RealIo {
 
     fn map(&self, fd: BorrowedFd<'_>, plan: &Plan, calls: &AtomicU64) -> Result<Mapping, Unmapped> {
         Mapping::new(fd, plan, calls)
+    }
+
+    fn is_cached(&self, fd: BorrowedFd<'_>, offset: i64) -> Option<bool> {
+        let mut byte = 0_u8;
+        let memory = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        // SAFETY: the list has one piece, a byte on this stack that nothing else uses; the descriptor is borrowed, hence open.
+        let read = unsafe { libc::preadv2(fd.as_raw_fd(), &raw const memory, 1, offset, libc::RWF_NOWAIT) };
+        match counted(read) {
+            Ok(_) => Some(true),
+            Err(error) => (error.raw_os_error() == Some(libc::EAGAIN)).then_some(false),
+        }
+    }
+
+    fn has_data(&self, fd: BorrowedFd<'_>, offset: i64) -> bool {
+        nix::unistd::lseek(fd, offset, nix::unistd::Whence::SeekData) == Ok(offset)
+    }
+
+    fn send_for(&self, fd: BorrowedFd<'_>, offset: i64, bytes: i64) {
+        let _ = nix::fcntl::posix_fadvise(fd, offset, bytes, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
     }
 
     fn sync(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {

@@ -15,6 +15,7 @@
 //! A write beyond the file size limit (`RLIMIT_FSIZE`) raises `SIGXFSZ` before it fails, as for any program: only a process that
 //! ignores that signal sees the error.
 
+mod cold;
 mod file;
 mod filesystem;
 mod io;

@@ -36,6 +36,13 @@ struct State {
     rest: Option<Step>,
     calls: Vec<Call>,
     paused: Duration,
+    /// What is said of the cache.
+    cached: Option<bool>,
+    has_data: bool,
+    /// Offsets and lengths, bytes.
+    sent: Vec<(i64, i64)>,
+    /// How many had been sent for at each read.
+    sent_before_reads: Vec<usize>,
     /// Neither touches memory nor file: for lengths that no test can hold.
     pretends: bool,
 }
@@ -51,6 +58,23 @@ impl ScriptedIo {
 
     pub(super) fn pretending() -> Self {
         Self(Mutex::new(State { pretends: true, ..State::default() }))
+    }
+
+    /// All of the file is cached, or nothing is, or it is not known.
+    pub(super) fn with_cache(cached: Option<bool>) -> Self {
+        Self(Mutex::new(State { cached, has_data: true, ..State::default() }))
+    }
+
+    pub(super) fn set_has_data(&self, has_data: bool) {
+        self.state().has_data = has_data;
+    }
+
+    pub(super) fn sent(&self) -> Vec<(i64, i64)> {
+        self.state().sent.clone()
+    }
+
+    pub(super) fn sent_before_reads(&self) -> Vec<usize> {
+        self.state().sent_before_reads.clone()
     }
 
     pub(super) fn calls(&self) -> Vec<Call> {
@@ -103,6 +127,10 @@ impl ScriptedIo {
 
 impl SystemIo for ScriptedIo {
     unsafe fn read(&self, fd: BorrowedFd<'_>, memory: &[libc::iovec], offset: i64) -> io::Result<usize> {
+        let mut state = self.state();
+        let sent = state.sent.len();
+        state.sent_before_reads.push(sent);
+        drop(state);
         match self.apply(memory, offset) {
             // SAFETY: the pieces are parts of those that the caller promises to be valid for writes.
             Ok(pieces) => unsafe { RealIo.read(fd, &pieces, offset) },
@@ -125,6 +153,18 @@ impl SystemIo for ScriptedIo {
     /// Scripts are about calls.
     fn map(&self, _fd: BorrowedFd<'_>, _plan: &Plan, _calls: &AtomicU64) -> Result<Mapping, Unmapped> {
         Err(Unmapped::Never)
+    }
+
+    fn is_cached(&self, _fd: BorrowedFd<'_>, _offset: i64) -> Option<bool> {
+        self.state().cached
+    }
+
+    fn has_data(&self, _fd: BorrowedFd<'_>, _offset: i64) -> bool {
+        self.state().has_data
+    }
+
+    fn send_for(&self, _fd: BorrowedFd<'_>, offset: i64, bytes: i64) {
+        self.state().sent.push((offset, bytes));
     }
 
     fn sync(&self, _fd: BorrowedFd<'_>) -> Result<(), Errno> {

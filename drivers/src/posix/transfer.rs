@@ -1,5 +1,6 @@
 //! Batches as system calls: transfers that follow each other in the file become one vectored call.
 
+use super::cold::Ahead;
 use super::io::{Backoff, SystemIo};
 use crate::{Batch, BatchResult, Direction, Error, ErrorKind, Operation};
 use smallvec::SmallVec;
@@ -28,6 +29,8 @@ pub(super) struct Transferring<'a> {
     pub(super) fd: BorrowedFd<'a>,
     pub(super) path: &'a Path,
     pub(super) counts: &'a CallCounts,
+    /// Where the storage would be waited for again and again.
+    pub(super) ahead: Option<Ahead<'a>>,
 }
 
 /// Why a stretch stopped before its end.
@@ -100,7 +103,10 @@ impl Transferring<'_> {
         let direction = batch.direction();
         let mut stretch = Stretch::default();
         let mut moved = 0;
-        for transfer in batch.transfers() {
+        for (index, transfer) in batch.transfers().iter().enumerate() {
+            if let Some(ahead) = &self.ahead {
+                ahead.before(index, batch.transfers());
+            }
             let (offset, bytes) = (transfer.offset, transfer.memory.bytes());
             let too_far = bytes > 0 && !fits(offset, bytes);
             let mut taken = 0;

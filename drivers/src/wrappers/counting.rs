@@ -163,6 +163,10 @@ impl DriverFile for CountingFile {
         }
     }
 
+    fn would_wait(&self, offset: u64) -> Option<bool> {
+        self.inner.would_wait(offset)
+    }
+
     fn len(&self) -> Result<u64> {
         self.counters.outcome(&self.counters.lens, self.inner.len())
     }

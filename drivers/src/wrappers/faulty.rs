@@ -179,6 +179,10 @@ impl DriverFile for FaultyFile {
         Completion::ready(result)
     }
 
+    fn would_wait(&self, offset: u64) -> Option<bool> {
+        self.inner.would_wait(offset)
+    }
+
     fn len(&self) -> Result<u64> {
         self.faults.admit(Target::Len, Operation::Length, &self.path)?;
         self.inner.len()

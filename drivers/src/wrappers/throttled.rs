@@ -106,6 +106,10 @@ impl DriverFile for ThrottledFile {
         self.inner.submit(batch)
     }
 
+    fn would_wait(&self, _offset: u64) -> Option<bool> {
+        None
+    }
+
     fn len(&self) -> Result<u64> {
         self.pace.wait(0);
         self.inner.len()

@@ -96,6 +96,10 @@ impl DriverFile for TornFile {
         Completion::ready(BatchResult::moved(moved))
     }
 
+    fn would_wait(&self, _offset: u64) -> Option<bool> {
+        None
+    }
+
     fn len(&self) -> Result<u64> {
         self.inner.len()
     }

@@ -101,6 +101,10 @@ impl DriverFile for TracedFile {
         })
     }
 
+    fn would_wait(&self, offset: u64) -> Option<bool> {
+        self.inner.would_wait(offset)
+    }
+
     fn len(&self) -> Result<u64> {
         let len = self.inner.len();
         trace!(target: TARGET, path = self.path, outcome = told(&len), "len");

@@ -14,6 +14,7 @@ pub mod window;
 
 use capulet_atomic::{Request, Waiting};
 use capulet_drivers::{Direction, Transfer};
+use capulet_plan::Heat;
 pub use capulet_plan::Way;
 use capulet_plan::way::{BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, WINDOW_BYTES};
 
@@ -33,8 +34,16 @@ fn is_full(transfers: &[Transfer<'_>]) -> bool {
 }
 
 /// The way that costs least ([`capulet_plan::way::choose`]). Pure.
-pub fn choose(access: &Access, direction: Direction) -> Way {
-    capulet_plan::way::choose(access.side(), access.memory_run_count(), direction)
+pub fn choose(access: &Access, direction: Direction, heat: Heat) -> Way {
+    capulet_plan::way::choose(access.side(), access.memory_run_count(), direction, heat)
+}
+
+/// The same of this file. The storage is asked whether a read would wait only where that decides, in the middle of the access: what is near
+/// its start, a program may have read just before.
+fn way(target: &Target, access: &Access, direction: Direction) -> Way {
+    let [hot, cold] = [Heat::Hot, Heat::Cold].map(|heat| choose(access, direction, heat));
+    let waits = || target.file.would_wait(access.offset_of(access.bytes() / 2)) == Some(true);
+    if hot != cold && waits() { cold } else { hot }
 }
 
 /// Carries `access` out on this rank alone. Blocks for the storage; makes no MPI call.
@@ -87,7 +96,7 @@ fn move_bytes(target: &Target, access: &Access, direction: Direction) -> Transfe
     if let Some(piece) = list::only_piece(access) {
         return list::run_one(target, access, &piece, direction);
     }
-    match choose(access, direction) {
+    match way(target, access, direction) {
         Way::List => list::run(target, access, direction),
         Way::Packed => packed::run(target, access, direction),
         Way::Window => window::read(target, access),

@@ -2,14 +2,14 @@
 
 use super::{Alone, Count, Part};
 use crate::way::{self, BAND_RUN_MIN_BYTES, BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, WINDOW_BYTES};
-use crate::{Direction, FileSide, Way};
+use crate::{Direction, FileSide, Heat, Way};
 
 /// Windows of one rank that are gone through one by one; of more the number is bounded.
 const WINDOWS_MAX: u64 = 100_000;
 
-pub(super) fn outline(part: &Part, direction: Direction) -> Alone {
+pub(super) fn outline(part: &Part, direction: Direction, heat: Heat) -> Alone {
     let side = &part.side;
-    let way = way::choose(side, part.memory_runs, direction);
+    let way = way::choose(side, part.memory_runs, direction, heat);
     if side.bytes() == 0 {
         let nothing = Count::exactly(0);
         return Alone { way, pieces: nothing, batches: nothing, copied_bytes: 0, buffer_bytes: 0 };

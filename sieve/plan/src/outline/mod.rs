@@ -18,6 +18,7 @@ use std::ops::Range;
 use crate::choice::{Agreed, Means, Plan, PlanHints, Summary, choose};
 use crate::grid::{Grid, are_in_order, place_of};
 use crate::side::FileSide;
+use crate::way::Heat;
 use crate::{Direction, Way};
 
 pub use rounds::{Round, Share, Totals, Window};
@@ -82,6 +83,8 @@ pub struct Setup {
     pub hints: PlanHints,
     /// Whether storage is memory.
     pub in_memory: bool,
+    /// Whether ranks that read alone have to wait for the storage.
+    pub heat: Heat,
     /// The node of each rank.
     pub node_of: Vec<usize>,
     /// How many ranks of each node are aggregators. A node may have none, if another has some.
@@ -215,9 +218,9 @@ pub fn outline(parts: &[Part], setup: &Setup, limits: Limits) -> Outline {
     let course = match plan {
         Some(Plan::Nothing) => Course::Nothing,
         Some(Plan::TwoPhase(_)) => Course::Together(together(parts, setup, &agreed, limits)),
-        Some(Plan::Independent(_)) | None => {
-            Course::Alone(parts.iter().map(|part| alone::outline(part, setup.direction)).collect())
-        }
+        Some(Plan::Independent(_)) | None => Course::Alone(
+            parts.iter().map(|part| alone::outline(part, setup.direction, setup.heat)).collect(),
+        ),
     };
     Outline { agreed, plan, course }
 }

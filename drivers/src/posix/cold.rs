@@ -1,0 +1,212 @@
+//! Pieces that a batch would wait for one after the other are sent for together.
+//!
+//! A call that reads what no cache of the machine holds waits for the storage; so does one that writes a part of such a page. A storage that
+//! is asked for many pieces at once serves them at the same time. Pieces of 4 KiB of each 64 KiB, on a virtual disk: 77 to 120 us each
+//! one by one, 30 together; 16 KiB of each MiB 190 to 290 and 29.
+
+use super::io::SystemIo;
+use crate::{Direction, Transfer};
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Of fewer runs it is not worth the while to ask whether they are there.
+const RUNS_MIN: usize = 16;
+/// Runs that lie nearer to each other the kernel reads ahead by itself, in larger parts.
+const DISTANCE_BYTES_MIN: u64 = 16 << 10;
+/// Larger runs keep a storage busy each by itself.
+const RUN_BYTES_MAX: u64 = 128 << 10;
+/// Transfers that are sent for at a time, while as many are under way.
+const STEP: usize = 64;
+/// Multiples of this are whole pages, which are written without what was there before.
+const PAGE_BYTES: u64 = 4096;
+
+/// What is sent for while a batch goes on.
+pub(super) struct Ahead<'a> {
+    pub(super) io: &'a dyn SystemIo,
+    pub(super) fd: BorrowedFd<'a>,
+    pub(super) calls: &'a AtomicU64,
+}
+
+impl Ahead<'_> {
+    /// Whether these transfers would wait one after the other, as far as one of them in the middle can tell; `false` if it is not known.
+    pub(super) fn is_worth_it(&self, direction: Direction, transfers: &[Transfer<'_>]) -> bool {
+        if transfers.len() < RUNS_MIN || !are_far_apart(transfers) {
+            return false;
+        }
+        let probe = &transfers[transfers.len() / 2];
+        let (start, bytes) = (probe.offset, probe.memory.bytes() as u64);
+        let Ok(offset) = i64::try_from(start) else { return false };
+        let is_whole = start.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES);
+        if bytes == 0 || direction == Direction::Write && is_whole {
+            return false;
+        }
+        self.calls.fetch_add(1, Relaxed);
+        if self.io.is_cached(self.fd, offset) != Some(false) {
+            return false;
+        }
+        // What is written to a hole is not read before.
+        if direction == Direction::Write {
+            self.calls.fetch_add(1, Relaxed);
+        }
+        direction == Direction::Read || self.io.has_data(self.fd, offset)
+    }
+
+    /// Sends for what shall be there soon, before transfer `next` is begun.
+    pub(super) fn before(&self, next: usize, transfers: &[Transfer<'_>]) {
+        if !next.is_multiple_of(STEP) {
+            return;
+        }
+        let first = if next == 0 { 0 } else { next + STEP };
+        let step = first.min(transfers.len())..(next + 2 * STEP).min(transfers.len());
+        for run in runs(&transfers[step]) {
+            if let (Ok(start), Ok(bytes)) = (i64::try_from(run.start), i64::try_from(run.end - run.start)) {
+                self.calls.fetch_add(1, Relaxed);
+                self.io.send_for(self.fd, start, bytes);
+            }
+        }
+    }
+}
+
+/// The runs of the file, in the order of the transfers.
+fn runs<'a>(transfers: &'a [Transfer<'_>]) -> impl Iterator<Item = Range<u64>> + 'a {
+    let mut filled = transfers.iter().filter(|transfer| transfer.memory.bytes() > 0).peekable();
+    let end = |transfer: &Transfer<'_>| transfer.offset.saturating_add(transfer.memory.bytes() as u64);
+    std::iter::from_fn(move || {
+        let first = filled.next()?;
+        let mut run = first.offset..end(first);
+        while let Some(next) = filled.next_if(|next| next.offset == run.end) {
+            run.end = end(next);
+        }
+        Some(run)
+    })
+}
+
+/// Whether there are many short runs with much between them.
+fn are_far_apart(transfers: &[Transfer<'_>]) -> bool {
+    let (mut count, mut bytes, mut distance, mut last) = (0, 0_u64, 0_u64, None);
+    for run in runs(transfers) {
+        count += 1;
+        bytes = bytes.saturating_add(run.end - run.start);
+        distance = distance.saturating_add(last.map_or(0, |last: u64| run.start.abs_diff(last)));
+        last = Some(run.start);
+    }
+    count >= RUNS_MIN
+        && distance / (count as u64) >= DISTANCE_BYTES_MIN
+        && bytes / (count as u64) < RUN_BYTES_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::PosixDriver;
+    use super::super::scripted::ScriptedIo;
+    use super::*;
+    use crate::{Batch, Driver, DriverFile, DriverFileExt, OpenOptions};
+    use std::sync::Arc;
+    use tempfile::TempDir;
+
+    struct Setting {
+        _folder: TempDir,
+        io: Arc<ScriptedIo>,
+        file: Arc<dyn DriverFile>,
+    }
+
+    /// A file of 16 MiB of which the system says whether it is cached.
+    fn setting(cached: Option<bool>) -> Setting {
+        let folder = tempfile::tempdir().unwrap();
+        let io = Arc::new(ScriptedIo::with_cache(cached));
+        let path = folder.path().join("file");
+        let driver = PosixDriver { io: io.clone(), assumed: Some(super::super::FilesystemKind::Ext) };
+        let file = driver.open(&path, &OpenOptions::read_write().create(true)).unwrap();
+        file.write_all_at((16 << 20) - 1, &[1]).unwrap();
+        Setting { _folder: folder, io, file }
+    }
+
+    fn move_pieces(setting: &Setting, direction: Direction, count: usize, bytes: usize, stride: u64) {
+        let mut memory = vec![1; count * bytes];
+        let mut batch = Batch::with_capacity(direction, count);
+        for (index, piece) in memory.chunks_mut(bytes).enumerate() {
+            batch.push(Transfer::into_memory(index as u64 * stride, piece));
+        }
+        assert_eq!(setting.file.submit(batch).wait().bytes, (count * bytes) as u64);
+    }
+
+    #[test]
+    fn each_piece_is_sent_for_once_and_before_it_is_waited_for() {
+        let cold = setting(Some(false));
+        move_pieces(&cold, Direction::Read, 200, 100, 64 << 10);
+        let expected: Vec<_> = (0..200).map(|index| (index * (64 << 10), 100)).collect();
+        assert_eq!(cold.io.sent(), expected);
+        let mut sent = 0;
+        for (read, sent_before) in cold.io.sent_before_reads().into_iter().enumerate() {
+            assert!(
+                sent_before > read && sent_before - read <= 2 * STEP + 1,
+                "{sent_before} before read {read}"
+            );
+            sent = sent_before;
+        }
+        assert_eq!(sent, 200);
+    }
+
+    #[test]
+    fn pieces_that_touch_are_sent_for_together() {
+        let cold = setting(Some(false));
+        let mut memory = vec![1_u8; 40 * 10];
+        let mut batch = Batch::with_capacity(Direction::Read, 40);
+        for (index, piece) in memory.chunks_mut(10).enumerate() {
+            let (run, half) = (index as u64 / 2, index as u64 % 2);
+            batch.push(Transfer::into_memory(run * (1 << 17) + half * 10, piece));
+        }
+        assert_eq!(cold.file.submit(batch).wait().bytes, 400);
+        assert_eq!(cold.io.sent(), (0..20).map(|run| (run << 17, 20)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn nothing_is_sent_for_that_is_there_or_near_or_large_or_not_known() {
+        for (cached, count, bytes, stride) in [
+            (Some(true), 100, 100, 64 << 10),
+            (None, 100, 100, 64 << 10),
+            (Some(false), RUNS_MIN - 1, 100, 64 << 10),
+            (Some(false), 100, 100, 8 << 10),
+            (Some(false), 20, 128 << 10, 512 << 10),
+        ] {
+            let setting = setting(cached);
+            move_pieces(&setting, Direction::Read, count, bytes, stride);
+            assert_eq!(setting.io.sent(), [], "{cached:?} {count} {bytes} {stride}");
+        }
+    }
+
+    #[test]
+    fn of_what_is_written_only_parts_of_pages_that_have_data_are_sent_for() {
+        let sent = |bytes: usize, has_data: bool| {
+            let cold = setting(Some(false));
+            cold.io.set_has_data(has_data);
+            move_pieces(&cold, Direction::Write, 20, bytes, 64 << 10);
+            cold.io.sent().len()
+        };
+        assert_eq!((sent(100, true), sent(100, false), sent(4096, true)), (20, 0, 0));
+    }
+
+    #[test]
+    fn a_file_knows_what_it_would_wait_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true)).unwrap();
+        file.write_all_at(0, &[1; 1 << 20]).unwrap();
+        if file.would_wait(0).is_none() || file.caps().contains(crate::Caps::IN_MEMORY) {
+            println!("skipped: this file system keeps nothing but pages, or cannot tell what is cached");
+            return;
+        }
+        assert_eq!(file.would_wait(4096), Some(false));
+        file.sync().unwrap();
+        let other = std::fs::File::open(&path).unwrap();
+        let advice = nix::fcntl::PosixFadviseAdvice::POSIX_FADV_DONTNEED;
+        nix::fcntl::posix_fadvise(&other, 0, 0, advice).unwrap();
+        assert_eq!(file.would_wait(4096), Some(true));
+        file.read_at(4096, &mut [0]).unwrap();
+        assert_eq!(file.would_wait(4096), Some(false));
+        // Behind the end nothing is waited for.
+        assert_eq!(file.would_wait(1 << 30), Some(false));
+        assert_eq!(file.would_wait(u64::MAX), None);
+    }
+}

@@ -1,0 +1,72 @@
+//! Reads of a file that is on a disk, with the system's cache of it dropped.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use capulet_datatype::{Datatype, Named, Tiled};
+use capulet_drivers::posix::PosixDriver;
+use capulet_drivers::{Caps, Driver, DriverFile, DriverFileExt, OpenOptions};
+use capulet_sieve::{Access, Counters, Direction, Memory, Target, independent};
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+
+const FILE_BYTES: usize = 8 << 20;
+
+/// Reads `bytes` of each `period_bytes`, compares them, and returns the pieces that it took.
+fn read(file: &Arc<dyn DriverFile>, bytes: u64, period_bytes: u64) -> u64 {
+    let count = FILE_BYTES as u64 / period_bytes;
+    let byte = Datatype::named(Named::Byte);
+    let view = Datatype::hvector(count, bytes, period_bytes as i64, &byte).expect("valid");
+    let plain = Datatype::contiguous(count * bytes, &byte).expect("valid");
+    let tiled = |datatype: &Datatype| Tiled::new(datatype.layout().clone(), 1).expect("small");
+    let mut memory = vec![0_u8; (count * bytes) as usize];
+    // SAFETY: as many bytes as `plain` reaches, which live longer than the access.
+    let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled(&plain)) };
+    let access = Access::new(0, &tiled(&view), 0, user, count * bytes).expect("small offsets");
+    let counters = Arc::new(Counters::default());
+    let target = Target { file: file.clone(), isolation: None, counters: counters.clone() };
+    let done = independent::run(&target, &access, Direction::Read);
+    assert!(done.error.is_none() && done.bytes == count * bytes);
+    for (piece, index) in memory.chunks(bytes as usize).zip(0_u64..) {
+        let start = index * period_bytes;
+        assert!(piece.iter().zip(start..).all(|(byte, at)| *byte == content(at)), "piece {index}");
+    }
+    Counters::get(&counters.pieces)
+}
+
+fn content(at: u64) -> u8 {
+    (at ^ at >> 8 ^ at >> 16) as u8
+}
+
+#[test]
+fn windows_where_the_storage_is_waited_for_and_calls_where_it_is_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true)).expect("a file");
+    let contents: Vec<u8> = (0..FILE_BYTES as u64).map(content).collect();
+    file.write_all_at(0, &contents).expect("room");
+    let pieces = FILE_BYTES as u64 / 16384;
+    assert_eq!(read(&file, 4096, 16384), pieces);
+    if file.caps().contains(Caps::IN_MEMORY) || file.would_wait(0).is_none() {
+        println!("the rest skipped: this file system keeps nothing but pages, or cannot tell what is cached");
+        return;
+    }
+    let drop_cache = || {
+        file.sync().expect("stored");
+        let other = File::open(&path).expect("the file");
+        posix_fadvise(&other, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED).expect("advice");
+    };
+    let calls = || file.system_calls();
+    drop_cache();
+    let before = calls();
+    assert_eq!(read(&file, 4096, 16384), FILE_BYTES as u64 / (256 << 10), "windows of 256 KiB");
+    assert_eq!((calls().reads - before.reads, calls().other - before.other), (32, 1));
+    assert_eq!(read(&file, 4096, 16384), pieces, "it is cached now");
+    drop_cache();
+    let before = calls();
+    let apart = FILE_BYTES as u64 / 65536;
+    assert_eq!(read(&file, 4096, 65536), apart, "far apart: piece by piece");
+    assert_eq!((calls().reads - before.reads, calls().other - before.other), (apart, 1 + apart), "sent for");
+    let before = calls();
+    assert_eq!(read(&file, 4096, 65536), apart);
+    assert_eq!((calls().reads - before.reads, calls().other - before.other), (apart, 1), "they are there");
+}
