@@ -71,6 +71,8 @@ void wait_yielding(MPI_Request *request);
 
 /* storage.c */
 typedef enum { FRESH, EXISTING, CELLS } file_state;
+/* Whether a file that is prepared lies on the disk alone, and has to be waited for. */
+extern bool storage_is_cold;
 /* Collective, as the following: the file is not there, or holds `bytes` of FILL_BYTE, or of cells. */
 void prepare_file(const char *path, file_state state, int64_t bytes, char fault[FAULT_BYTES]);
 void remove_file(const char *path);

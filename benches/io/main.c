@@ -14,7 +14,7 @@ typedef struct {
 
 static const char usage[] =
     "usage: mpiexec -n P capulet-bench-io --suite collective|independent|atomic --dir FOLDER [--case TEXT] [--scale S] [--first ROW]\n"
-    "       [--skip ROW,ROW,...]\n"
+    "       [--skip ROW,ROW,...] [--cold]\n"
     "TEXT is searched in `suite case op state`; S is a part of 32 MiB for each row.\n";
 
 static bool parse(int argc, char **argv, options *parsed)
@@ -23,7 +23,7 @@ static bool parse(int argc, char **argv, options *parsed)
         { "suite", required_argument, NULL, 'u' }, { "dir", required_argument, NULL, 'd' },
         { "case", required_argument, NULL, 'c' },  { "scale", required_argument, NULL, 's' },
         { "first", required_argument, NULL, 'f' }, { "skip", required_argument, NULL, 'k' },
-        { NULL, 0, NULL, 0 },
+        { "cold", no_argument, NULL, 'o' },        { NULL, 0, NULL, 0 },
     };
     *parsed = (options){ .suite = NULL, .folder = NULL, .pattern = "", .skipped = "", .first = 0, .scale = 1 };
     opterr = team_rank == 0;
@@ -35,6 +35,7 @@ static bool parse(int argc, char **argv, options *parsed)
         case 's': parsed->scale = atof(optarg); break;
         case 'f': parsed->first = atoi(optarg); break;
         case 'k': parsed->skipped = optarg; break;
+        case 'o': storage_is_cold = true; break;
         default: return false;
         }
     }

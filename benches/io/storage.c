@@ -42,6 +42,23 @@ void remove_file(const char *path)
     team_barrier();
 }
 
+bool storage_is_cold = false;
+
+/* What is to be read again has to be waited for: nothing of the file is left in the cache of the system. */
+static void drop_cache(const char *path, char fault[FAULT_BYTES])
+{
+    if (team_rank == 0) {
+        const int file = open_for_all(path, O_RDWR, fault);
+        if (file >= 0) {
+            if (fsync(file) != 0) note_fault(fault, "fsync: %s", strerror(errno));
+            const int code = posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+            if (code != 0) note_fault(fault, "posix_fadvise: %s", strerror(code));
+            close(file);
+        }
+    }
+    team_barrier();
+}
+
 void prepare_file(const char *path, file_state state, int64_t bytes, char fault[FAULT_BYTES])
 {
     remove_file(path);
@@ -63,6 +80,7 @@ void prepare_file(const char *path, file_state state, int64_t bytes, char fault[
     if (file >= 0) close(file);
     free(chunk);
     team_barrier();
+    if (storage_is_cold) drop_cache(path, fault);
 }
 
 /* What lies between the written bytes, which are known to be right: as many bytes as there are holes must be as before. */

@@ -159,6 +159,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) dir: Option<PathBuf>,
 
+    /// Files that are there are on the disk alone, not in the cache of the system; not for tmpfs, which is nothing but that
+    #[arg(long)]
+    pub(crate) cold: bool,
+
     /// Only this MPI; may be given many times
     #[arg(long = "mpi", value_name = "MPI", value_parser = ["openmpi", "openmpi5", "mpich", "mpich5"])]
     pub(crate) mpis: Vec<String>,

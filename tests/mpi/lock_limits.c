@@ -32,7 +32,7 @@ int main(int argc, char **argv)
         CHECK_CLASS(MPI_File_write_at(file, 32, bytes, 64, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_IO);
     }
     barrier();
-    for (int i = 0; argc > 2 && !strcmp(argv[2], "file") && i < 10; i++) {
+    for (int i = 0; argc > 2 && !strcmp(argv[2], "file") && i < 25; i++) {
         nap(2);
         CHECK_OK(MPI_File_sync(file));
     }

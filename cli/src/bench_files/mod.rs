@@ -82,13 +82,15 @@ pub(crate) fn run(args: &BenchArgs, suite: &str) -> ExitCode {
 
 /// The storages to measure on: a name and a folder.
 fn places(args: &BenchArgs) -> Vec<(String, PathBuf)> {
+    let named = |name: &str| if args.cold { format!("cold {name}") } else { name.to_owned() };
     if let Some(folder) = &args.dir {
         let name = filesystem_kind(folder).map_or_else(|_| "folder".to_owned(), |kind| kind.to_string());
-        return vec![(name, folder.clone())];
+        return vec![(named(&name), folder.clone())];
     }
     let tmpfs = ("tmpfs".to_owned(), PathBuf::from(MEMORY_FOLDER));
-    let disk = ("disk".to_owned(), PathBuf::from(DISK_FOLDER));
+    let disk = (named("disk"), PathBuf::from(DISK_FOLDER));
     match args.storage {
+        _ if args.cold => vec![disk],
         Storage::Tmpfs => vec![tmpfs],
         Storage::Disk => vec![disk],
         Storage::Both => vec![tmpfs, disk],
@@ -159,6 +161,9 @@ fn words(suite: &str, folder: &TempDir, args: &BenchArgs) -> Vec<OsString> {
     }
     if args.quick {
         words.extend(["--scale".into(), QUICK_SCALE.into()]);
+    }
+    if args.cold {
+        words.push("--cold".into());
     }
     words
 }
