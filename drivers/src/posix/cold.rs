@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const RUNS_MIN: usize = 16;
 /// Runs that lie nearer to each other the kernel reads ahead by itself, in larger parts.
 const DISTANCE_BYTES_MIN: u64 = 16 << 10;
-/// Larger runs keep a storage busy each by itself.
-const RUN_BYTES_MAX: u64 = 128 << 10;
+/// Where they are more than one part in so many of what they span, too: more than a run is read for each.
+const DENSITY: u64 = 4;
 /// Transfers that are sent for at a time, while as many are under way.
 const STEP: usize = 64;
 /// Multiples of this are whole pages, which are written without what was there before.
@@ -29,12 +29,13 @@ pub(super) struct Ahead<'a> {
 }
 
 impl Ahead<'_> {
-    /// Whether these transfers would wait one after the other, as far as one of them in the middle can tell; `false` if it is not known.
+    /// Whether these transfers would wait one after the other, as far as the first one can tell; `false` if it is not known.
     pub(super) fn is_worth_it(&self, direction: Direction, transfers: &[Transfer<'_>]) -> bool {
         if transfers.len() < RUNS_MIN || !are_far_apart(transfers) {
             return false;
         }
-        let probe = &transfers[transfers.len() / 2];
+        // Asking may start what the system reads ahead, so it is asked about what is read next.
+        let probe = &transfers[0];
         let (start, bytes) = (probe.offset, probe.memory.bytes() as u64);
         let Ok(offset) = i64::try_from(start) else { return false };
         let is_whole = start.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES);
@@ -91,9 +92,9 @@ fn are_far_apart(transfers: &[Transfer<'_>]) -> bool {
         distance = distance.saturating_add(last.map_or(0, |last: u64| run.start.abs_diff(last)));
         last = Some(run.start);
     }
-    count >= RUNS_MIN
-        && distance / (count as u64) >= DISTANCE_BYTES_MIN
-        && bytes / (count as u64) < RUN_BYTES_MAX
+    // One distance fewer than runs.
+    let distance = distance.saturating_add(distance / (count.max(2) - 1));
+    count >= RUNS_MIN as u64 && distance / count >= DISTANCE_BYTES_MIN && distance / DENSITY >= bytes
 }
 
 #[cfg(test)]
@@ -168,7 +169,7 @@ mod tests {
             (None, 100, 100, 64 << 10),
             (Some(false), RUNS_MIN - 1, 100, 64 << 10),
             (Some(false), 100, 100, 8 << 10),
-            (Some(false), 20, 128 << 10, 512 << 10),
+            (Some(false), 20, 20 << 10, 64 << 10),
         ] {
             let setting = setting(cached);
             move_pieces(&setting, Direction::Read, count, bytes, stride);

@@ -17,9 +17,10 @@ const COPY_OUT_PS: u64 = 50;
 const COPY_IN_PS: u64 = 10;
 
 /// Where the storage has to be waited for: what a byte takes that is read with those before it, and one that is not, in picoseconds, if
-/// many such are asked for at once. 1 GB/s and 20 us, of a virtual disk.
+/// many such are asked for at once. Of a virtual disk: 1 GB/s and 20 us; but what lies between the runs of one rank is often what
+/// others read, of a file that is opened together: 4 ranks with 4 KiB of each 32 KiB take 1.8 times as long without windows.
 const COLD_BYTE_PS: u64 = 1000;
-const COLD_RUN_PS: u64 = 20_000_000;
+const COLD_RUN_PS: u64 = 40_000_000;
 /// Runs that lie nearer to each other are read ahead by the system.
 const COLD_APART_BYTES: u64 = 8192;
 
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(both(4096, 8192), [Way::List, Way::Window]);
         assert_eq!(both(4096, 16384), [Way::List, Way::Window]);
         assert_eq!(both(4096, 65536), [Way::List; 2]);
-        assert_eq!(both(512, 32768), [Way::List; 2]);
+        assert_eq!(both(512, 32768), [Way::List, Way::Window]);
         assert_eq!(both(16384, 65536), [Way::List; 2]);
         for heat in [Heat::Hot, Heat::Cold] {
             assert_eq!(way(64, 128, Direction::Write, heat), Way::List);

@@ -38,11 +38,11 @@ pub fn choose(access: &Access, direction: Direction, heat: Heat) -> Way {
     capulet_plan::way::choose(access.side(), access.memory_run_count(), direction, heat)
 }
 
-/// The same of this file. The storage is asked whether a read would wait only where that decides, in the middle of the access: what is near
-/// its start, a program may have read just before.
+/// The same of this file. The storage is asked whether a read would wait only where that decides, and about the first byte: asking
+/// may start what the system reads ahead.
 fn way(target: &Target, access: &Access, direction: Direction) -> Way {
     let [hot, cold] = [Heat::Hot, Heat::Cold].map(|heat| choose(access, direction, heat));
-    let waits = || target.file.would_wait(access.offset_of(access.bytes() / 2)) == Some(true);
+    let waits = || target.file.would_wait(access.offset_of(0)) == Some(true);
     if hot != cold && waits() { cold } else { hot }
 }
 
