@@ -193,7 +193,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true)).unwrap();
-        file.write_all_at(0, &[1; 1 << 20]).unwrap();
+        file.write_all_at(0, &vec![1; 1 << 20]).unwrap();
         if file.would_wait(0).is_none() || file.caps().contains(crate::Caps::IN_MEMORY) {
             println!("skipped: this file system keeps nothing but pages, or cannot tell what is cached");
             return;
