@@ -28,6 +28,7 @@ pub mod request;
 pub mod status;
 pub mod tree;
 mod types;
+mod user_comm;
 mod wakes;
 mod window;
 mod words;
