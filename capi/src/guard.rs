@@ -233,8 +233,7 @@ pub(crate) fn contained(
             tracing::info!(call, state, "call refused");
             return Verdict::Return(ErrorClass::Other.code());
         }
-        // Others may wait for what goes on here, and some MPIs let it go on in no calls of theirs.
-        capulet_comm::work::advance();
+        go_on();
         decide()
     }));
     let verdict = verdict.unwrap_or_else(|_| {
@@ -247,6 +246,14 @@ pub(crate) fn contained(
         Verdict::Return(ErrorClass::Intern.code())
     });
     verdict.deliver()
+}
+
+/// Lets operations under way go on: others may wait for them, and some MPIs let them go on in no calls of theirs. Those are not the
+/// operation of this call, so their panic ends the job whatever the call is.
+fn go_on() {
+    if catch_unwind(capulet_comm::work::advance).is_err() {
+        report::abort_after_panic("an operation under way");
+    }
 }
 
 /// Whether MPI is between initialization and finalization; the reason if not. No error handler may be called

@@ -1,8 +1,8 @@
 //! Work that goes on while a rank waits for something else: nonblocking collective operations on files.
 //!
-//! Whoever has such work registers it. Every wait of this crate advances it, and so does MPI where it can be made to: Open
-//! MPI and MPICH from 4.3 on while they wait for anything at all, older MPICHs while they wait for one of our requests (see
-//! [`request`]).
+//! Whoever has such work registers it. Every wait of this crate advances it, every call of the C ABI does as it begins, and so does
+//! MPI where it can be made to: Open MPI and MPICH from 4.3 on while they wait for anything at all, older MPICHs while they wait for
+//! one of our requests (see [`request`]).
 
 use std::cell::Cell;
 use std::fmt::Debug;

@@ -116,7 +116,7 @@ pub trait DriverFile: Debug + Send + Sync {
     fn submit(&self, batch: Batch<'_>) -> Completion;
 
     /// Whether a read of the byte at `offset` would wait for the storage now, and not find it in a cache of this machine. `None` where nobody
-    /// can tell. Never waits; a system call at most.
+    /// can tell. Two system calls at most, which do not wait for what they ask about; a file that is opened on demand is opened for it.
     fn would_wait(&self, offset: u64) -> Option<bool>;
 
     /// The length of the file in bytes, now.

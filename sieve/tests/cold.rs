@@ -57,15 +57,26 @@ fn windows_where_the_storage_is_waited_for_and_calls_where_it_is_not() {
     };
     let calls = || file.system_calls();
     drop_cache();
+    let waits = || file.would_wait(FILE_BYTES as u64 - 1) == Some(true);
+    if !(waits() && waits() && waits()) {
+        println!(
+            "the rest skipped: this system reads what it is asked about (Linux before 6.5), or drops no cache"
+        );
+        return;
+    }
     let before = calls();
     assert_eq!(read(&file, 4096, 16384), FILE_BYTES as u64 / (256 << 10), "windows of 256 KiB");
-    assert_eq!((calls().reads - before.reads, calls().other - before.other), (32, 1));
+    assert_eq!((calls().reads - before.reads, calls().other - before.other), (32, 2));
     assert_eq!(read(&file, 4096, 16384), pieces, "it is cached now");
     drop_cache();
     let before = calls();
     let apart = FILE_BYTES as u64 / 65536;
     assert_eq!(read(&file, 4096, 65536), apart, "far apart: piece by piece");
-    assert_eq!((calls().reads - before.reads, calls().other - before.other), (apart, 1 + apart), "sent for");
+    assert_eq!(
+        (calls().reads - before.reads, calls().other - before.other),
+        (apart, 2 + apart),
+        "asked, and sent for"
+    );
     let before = calls();
     assert_eq!(read(&file, 4096, 65536), apart);
     assert_eq!((calls().reads - before.reads, calls().other - before.other), (apart, 1), "they are there");

@@ -60,8 +60,8 @@ impl File {
     /// collectives). Collective, but waits for no other rank, except at the shared pointer, where all ranks must come. The individual
     /// file pointer moves on at once (MPI 4.1, 14.4.5).
     ///
-    /// Operations may be waited for in any order. They go on in every call of this crate that waits, and in MPI's own where MPI
-    /// allows ([`capulet_comm::request`]). A failure, also of an argument of one rank, is in the outcome on all ranks.
+    /// Operations may be waited for in any order. They go on in every call of this crate that waits, in each of the C ABI, and in MPI's
+    /// own where MPI allows ([`capulet_comm::request`]). A failure, also of an argument of one rank, is in the outcome on all ranks.
     ///
     /// # Safety
     /// As [`File::access`], until the operation is over.

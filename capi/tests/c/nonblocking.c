@@ -184,6 +184,30 @@ static void inside_a_receive(MPI_File file)
 }
 #endif
 
+/* Rank 0 asks where its pointer is until another rank has told that its wait is over: it waits for nothing itself meanwhile. */
+static void in_calls_that_wait_for_nothing(MPI_File file)
+{
+    enum { OPERATION = 70, TAG = 70 };
+    static int cells[CELLS];
+    MPI_Request request;
+    MPI_Offset offset;
+    int told = 0;
+    fill(cells, OPERATION);
+    CHECK_OK(MPI_File_iwrite_at_all(file, 0, cells, CELLS, MPI_INT, &request));
+    const double end = MPI_Wtime() + 30;
+    while (rank == 0 && size > 1 && !told && MPI_Wtime() < end) {
+        MPI_File_get_position(file, &offset);
+        MPI_Iprobe(1, TAG, MPI_COMM_WORLD, &told, MPI_STATUS_IGNORE);
+    }
+    if (rank == 0 && size > 1)
+        CHECK(told);
+    wait_for(&request);
+    if (rank == 1)
+        MPI_Send(&told, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD);
+    if (rank == 0 && size > 1)
+        MPI_Recv(&told, 1, MPI_INT, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
 /* Wrong on one rank: an error on all, where it is waited for, and the next access works. */
 static void wrong_on_one_rank(MPI_File file)
 {
@@ -286,6 +310,7 @@ int main(int argc, char **argv)
 #ifdef IS_CALLED_IN_EVERY_WAIT
     inside_a_receive(files[1]);
 #endif
+    in_calls_that_wait_for_nothing(files[0]);
     wrong_on_one_rank(files[0]);
     snprintf(third, sizeof third, "%s.third", argv[1]);
     around_an_open(files[0], third);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use capulet_bench_report::files::{Contender, Group, Lost, Row, Sample, hopeless, merge, summary, table};
-use capulet_drivers::posix::filesystem_kind;
+use capulet_drivers::posix::{FilesystemKind, filesystem_kind};
 use indicatif::{ProgressBar, ProgressStyle};
 use tempfile::TempDir;
 
@@ -41,6 +41,12 @@ enum Trouble {
 
 /// Measures and prints. Success if there are rows and ours failed in none of them.
 pub(crate) fn run(args: &BenchArgs, suite: &str) -> ExitCode {
+    let places = places(args);
+    let is_cache = |place: &Path| filesystem_kind(place).is_ok_and(|kind| kind == FilesystemKind::Tmpfs);
+    if args.cold && places.iter().any(|(_, place)| is_cache(place)) {
+        anstream::eprintln!("{BAD}capulet:{BAD:#} --cold needs a disk: a tmpfs is nothing but cache");
+        return ExitCode::FAILURE;
+    }
     let executable = env::current_exe().unwrap_or_default();
     let mut rows = Vec::new();
     let mut failed = false;
@@ -52,8 +58,8 @@ pub(crate) fn run(args: &BenchArgs, suite: &str) -> ExitCode {
             continue;
         };
         for ranks in &args.ranks {
-            for (storage, place) in places(args) {
-                match measure(mpi, &program, *ranks, (&storage, &place), suite, args) {
+            for (storage, place) in &places {
+                match measure(mpi, &program, *ranks, (storage, place), suite, args) {
                     Ok(group) => rows.extend(merge(&group)),
                     Err(trouble) => {
                         failed = true;
@@ -90,7 +96,7 @@ fn places(args: &BenchArgs) -> Vec<(String, PathBuf)> {
     let tmpfs = ("tmpfs".to_owned(), PathBuf::from(MEMORY_FOLDER));
     let disk = (named("disk"), PathBuf::from(DISK_FOLDER));
     match args.storage {
-        _ if args.cold => vec![disk],
+        Storage::Both if args.cold => vec![disk],
         Storage::Tmpfs => vec![tmpfs],
         Storage::Disk => vec![disk],
         Storage::Both => vec![tmpfs, disk],

@@ -1,6 +1,6 @@
 //! One open file of the operating system.
 
-use super::cold::Ahead;
+use super::cold::{Ahead, CacheQuestion};
 use super::filesystem::{self, FilesystemKind};
 use super::io::{SystemIo, persistent, uninterrupted};
 use super::lock::LockDescriptors;
@@ -37,6 +37,7 @@ pub(super) struct PosixFile {
     locks: Arc<LockDescriptors>,
     /// Whether a mapping was tried in vain.
     unmappable: AtomicBool,
+    cache_question: CacheQuestion,
     /// Of a file in memory, how many processes may hold each other up when they write; 0 of any other.
     writers_in_memory: u64,
     /// The first failure of a sync. Linux forgets it with the pages that it dropped, and would call the next sync a success.
@@ -85,6 +86,7 @@ impl PosixFile {
             locks: Arc::new(LockDescriptors::new(Arc::clone(&counts))),
             counts,
             unmappable: AtomicBool::new(false),
+            cache_question: CacheQuestion::new(kind),
             writers_in_memory: if in_memory { at_once(options.writers) } else { 0 },
             lost: OnceLock::new(),
         })
@@ -122,16 +124,20 @@ impl PosixFile {
             return BatchResult::moved(bytes);
         }
         let Self { io, fd, path, counts, .. } = self;
-        let ahead = Ahead { io: io.as_ref(), fd: fd.as_fd(), calls: &counts.other };
-        let is_cold = self.tells_of_cache() && ahead.is_worth_it(batch.direction(), batch.transfers());
-        let ahead = is_cold.then_some(ahead);
+        let ahead = self.ahead(batch.direction()).filter(|ahead| ahead.is_worth_it(batch.transfers()));
         Transferring { io: io.as_ref(), fd: fd.as_fd(), path, counts, ahead }.run(batch)
     }
 
-    /// Whether it can be asked if a byte is cached on this machine, and that may not be so.
-    fn tells_of_cache(&self) -> bool {
+    /// What can be sent for, of a file on a disk of this machine.
+    fn ahead(&self, direction: Direction) -> Option<Ahead<'_>> {
         let is_on_disk = self.kind.is_local() && !self.is_block_device && self.writers_in_memory == 0;
-        is_on_disk && self.access.readable()
+        (is_on_disk && self.access.readable()).then(|| Ahead {
+            io: self.io.as_ref(),
+            fd: self.fd.as_fd(),
+            calls: &self.counts.other,
+            direction,
+            question: &self.cache_question,
+        })
     }
 
     /// Stores a batch through a mapping, where that is better than calls and can be done.
@@ -229,9 +235,8 @@ impl DriverFile for PosixFile {
         if self.caps().contains(Caps::IN_MEMORY) {
             return Some(false);
         }
-        let offset = i64::try_from(offset).ok().filter(|_| self.tells_of_cache())?;
-        self.counted();
-        self.io.is_cached(self.fd.as_fd(), offset).map(|is_cached| !is_cached)
+        let offset = i64::try_from(offset).ok()?;
+        self.ahead(Direction::Read)?.is_cached(offset).map(|is_cached| !is_cached)
     }
 
     fn len(&self) -> Result<u64> {

@@ -1,12 +1,13 @@
 //! The system calls whose failures are many-sided: behind a trait, so that tests can script them.
 
+use super::cached;
 use super::mapped::{Mapping, Plan, Unmapped};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, PosixFadviseAdvice};
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Calls that can be interrupted, told to come again, or do less than was asked for. Real or scripted.
@@ -29,8 +30,12 @@ pub(super) trait SystemIo: Debug + Send + Sync {
     /// Maps bytes of a file, with room for them; counts its calls.
     fn map(&self, fd: BorrowedFd<'_>, plan: &Plan, calls: &AtomicU64) -> Result<Mapping, Unmapped>;
 
-    /// Whether the byte at `offset` is in a cache, or behind the end; `None` where the system cannot tell.
-    fn is_cached(&self, fd: BorrowedFd<'_>, offset: i64) -> Option<bool>;
+    /// Whether the page of the byte at `offset` is in the page cache, or the byte behind the end, counted: nothing begins to be read for
+    /// it. `None` where the system cannot tell. Counts its calls.
+    fn counts_as_cached(&self, fd: BorrowedFd<'_>, offset: i64, calls: &AtomicU64) -> Option<bool>;
+
+    /// Whether the byte at `offset` can be read without a wait; `None` where the system cannot tell. May have what follows it read ahead.
+    fn reads_at_once(&self, fd: BorrowedFd<'_>, offset: i64) -> Option<bool>;
 
     /// Whether the byte at `offset` is in no hole.
     fn has_data(&self, fd: BorrowedFd<'_>, offset: i64) -> bool;
@@ -78,7 +83,18 @@ impl SystemIo for RealIo {
         Mapping::new(fd, plan, calls)
     }
 
-    fn is_cached(&self, fd: BorrowedFd<'_>, offset: i64) -> Option<bool> {
+    fn counts_as_cached(&self, fd: BorrowedFd<'_>, offset: i64, calls: &AtomicU64) -> Option<bool> {
+        calls.fetch_add(1, Relaxed);
+        let pages = cached::pages(fd, offset as u64).ok()?;
+        if pages > 0 {
+            return Some(true);
+        }
+        calls.fetch_add(1, Relaxed);
+        let (bytes, has_cache) = cached::length(fd).ok()?;
+        has_cache.then_some(offset as u64 >= bytes)
+    }
+
+    fn reads_at_once(&self, fd: BorrowedFd<'_>, offset: i64) -> Option<bool> {
         let mut byte = 0_u8;
         let memory = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
         // SAFETY: the list has one piece, a byte on this stack that nothing else uses; the descriptor is borrowed, hence open.

@@ -8,14 +8,15 @@
 //! or interrupted call adds one. A read that meets the end of the file adds one. No copy, and no allocation for batches of up
 //! to 16 segments a stretch. A batch of 64 small pieces or more that lie near each other, on a local file system: four calls in all,
 //! and a copy of each piece; in memory six, or larger ones of one of several writers five and one for every 256 KiB and every 4 MiB, which
-//! may turn out to be in vain (`mapped`). A batch of 16 runs or more that lie 16 KiB apart or more, on a local disk: one call to ask whether they are cached, and if
-//! not one for each run to send for it (`cold`). A lock and its release: two calls,
-//! and one more where no descriptor of an earlier lock is idle.
+//! may turn out to be in vain (`mapped`). A batch of 16 runs or more that lie 16 KiB apart or more, on a local disk: one call to ask
+//! whether they are cached, and if not one more, one for each run to send for it, and for writes one to ask whether there is data
+//! (`cold`). A lock and its release: two calls, and one more where no descriptor of an earlier lock is idle.
 //!
 //! # Limits that are the process's own
 //! A write beyond the file size limit (`RLIMIT_FSIZE`) raises `SIGXFSZ` before it fails, as for any program: only a process that
 //! ignores that signal sees the error.
 
+mod cached;
 mod cold;
 mod file;
 mod filesystem;

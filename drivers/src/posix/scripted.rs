@@ -155,7 +155,12 @@ impl SystemIo for ScriptedIo {
         Err(Unmapped::Never)
     }
 
-    fn is_cached(&self, _fd: BorrowedFd<'_>, _offset: i64) -> Option<bool> {
+    /// Of an old system, which can but try.
+    fn counts_as_cached(&self, _fd: BorrowedFd<'_>, _offset: i64, _calls: &AtomicU64) -> Option<bool> {
+        None
+    }
+
+    fn reads_at_once(&self, _fd: BorrowedFd<'_>, _offset: i64) -> Option<bool> {
         self.state().cached
     }
 
