@@ -4,7 +4,7 @@ use super::cold::{Ahead, CacheQuestion};
 use super::filesystem::{self, FilesystemKind};
 use super::io::{SystemIo, persistent, uninterrupted};
 use super::lock::LockDescriptors;
-use super::mapped::{self, Unmapped};
+use super::mapped::{self, Kept, Unmapped};
 use super::system_error;
 use super::transfer::{CallCounts, Transferring, operation};
 use crate::{
@@ -35,6 +35,7 @@ pub(super) struct PosixFile {
     identity: FileIdentity,
     counts: Arc<CallCounts>,
     locks: Arc<LockDescriptors>,
+    mapping: Kept,
     /// Whether a mapping was tried in vain.
     unmappable: AtomicBool,
     cache_question: CacheQuestion,
@@ -85,6 +86,7 @@ impl PosixFile {
             identity: FileIdentity { device: status.st_dev, file: status.st_ino },
             locks: Arc::new(LockDescriptors::new(Arc::clone(&counts))),
             counts,
+            mapping: Kept::default(),
             unmappable: AtomicBool::new(false),
             cache_question: CacheQuestion::new(kind),
             writers_in_memory: if in_memory { at_once(options.writers) } else { 0 },
@@ -148,21 +150,23 @@ impl PosixFile {
         }
         let plan = mapped::plan(batch, self.writers_in_memory)?;
         let calls = &self.counts.other;
-        let stored = match self.io.map(self.fd.as_fd(), &plan, calls) {
-            Ok(mut mapping) => mapping.store(batch, calls),
-            Err(Unmapped::NotThis) => return None,
-            Err(Unmapped::Never) => None,
-        };
-        if stored.is_none() {
-            // It will be so the next time, or the storage is full and calls tell how far it goes.
-            self.unmappable.store(true, Relaxed);
-        } else if self.writers_in_memory > 0 {
-            self.date(batch);
+        match self.mapping.store(self.io.as_ref(), self.fd.as_fd(), (&plan, batch), calls) {
+            Ok(stored) => {
+                if stored.is_unseen {
+                    self.date(batch);
+                }
+                Some(stored.bytes)
+            }
+            Err(Unmapped::NotThis) => None,
+            Err(Unmapped::Never) => {
+                // It will be so the next time, or the storage is full and calls tell how far it goes.
+                self.unmappable.store(true, Relaxed);
+                None
+            }
         }
-        stored
     }
 
-    /// Gives a file in memory, which does not see stores, the time of its change: the last byte is written once more, by a call.
+    /// Gives a file that has not seen stores the time of its change: the last byte is written once more, by a call.
     fn date(&self, batch: &Batch<'_>) {
         let Some(last) = batch.transfers().iter().rfind(|transfer| transfer.memory.bytes() > 0) else {
             return;

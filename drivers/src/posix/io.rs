@@ -1,11 +1,12 @@
 //! The system calls whose failures are many-sided: behind a trait, so that tests can script them.
 
 use super::cached;
-use super::mapped::{Mapping, Plan, Unmapped};
+use super::mapped::{Mapping, Unmapped};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, PosixFadviseAdvice};
 use std::fmt::Debug;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -27,8 +28,8 @@ pub(super) trait SystemIo: Debug + Send + Sync {
     /// Reserves storage for the first `bytes` bytes.
     fn reserve(&self, fd: BorrowedFd<'_>, bytes: i64) -> Result<(), Errno>;
 
-    /// Maps bytes of a file, with room for them; counts its calls.
-    fn map(&self, fd: BorrowedFd<'_>, plan: &Plan, calls: &AtomicU64) -> Result<Mapping, Unmapped>;
+    /// Maps bytes of a file; counts its calls.
+    fn map(&self, fd: BorrowedFd<'_>, range: &Range<u64>, calls: &AtomicU64) -> Result<Mapping, Unmapped>;
 
     /// Whether the page of the byte at `offset` is in the page cache, or the byte behind the end, counted: nothing begins to be read for
     /// it. `None` where the system cannot tell. Counts its calls.
@@ -79,8 +80,8 @@ impl SystemIo for RealIo {
         nix::fcntl::fallocate(fd, FallocateFlags::empty(), 0, bytes)
     }
 
-    fn map(&self, fd: BorrowedFd<'_>, plan: &Plan, calls: &AtomicU64) -> Result<Mapping, Unmapped> {
-        Mapping::new(fd, plan, calls)
+    fn map(&self, fd: BorrowedFd<'_>, range: &Range<u64>, calls: &AtomicU64) -> Result<Mapping, Unmapped> {
+        Mapping::new(fd, range, calls)
     }
 
     fn counts_as_cached(&self, fd: BorrowedFd<'_>, offset: i64, calls: &AtomicU64) -> Option<bool> {

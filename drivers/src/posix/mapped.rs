@@ -11,15 +11,16 @@
 //! Pages of a mapping that the storage has no room for are a signal when they are touched. So the space is reserved first
 //! (`fallocate(2)`), or the pages are known to be there (`mincore(2)`), and they are made writable by a call that fails where a store
 //! would raise the signal (`MADV_POPULATE_WRITE` and `_READ`, Linux 5.14). If either fails the pieces are written by calls, which
-//! then tell the reason. What is left is a file that another process cuts short at that moment. That is a conflict of accesses, with or
+//! then tell the reason. The mapping is kept for the batches to come, of which each makes sure of its own bytes. What is left is a file that another process cuts short at that moment. That is a conflict of accesses, with or
 //! without mappings; but here it ends the process by a signal.
 
-use super::io::uninterrupted;
+use super::io::{SystemIo, uninterrupted};
 use crate::{Batch, Direction};
 use std::ffi::c_void;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use nix::fcntl::FallocateFlags;
@@ -28,8 +29,12 @@ use nix::fcntl::FallocateFlags;
 const PIECES_MIN: usize = 64;
 /// There, pieces that are further apart on average are written by calls: one costs about as much as a page of a mapping.
 const PERIOD_BYTES_MAX: u64 = 2048;
-/// Multiples of every page size that Linux has.
-const PAGE_BYTES: u64 = 64 << 10;
+/// Mappings begin and end at multiples of this, which is one of every page size that Linux has: what the kernel holds of a file as one large
+/// folio it maps at once only if all of it lies in the mapping, and else looks at all of it again for each page. Of 128 KiB in folios
+/// of 2 MiB that took 480 us, and takes 21.
+const ALIGN_BYTES: u64 = 2 << 20;
+/// A mapping goes on so far, for the batches that follow; of an address space of 2^47 bytes that is little.
+const REACH_BYTES: u64 = 32 << 20;
 /// Pages in memory are mapped as the stores come to them, so many bytes at a time: new ones are still in the cache then.
 const CHUNK_BYTES: usize = 256 << 10;
 
@@ -98,60 +103,143 @@ pub(super) fn plan(batch: &Batch<'_>, writers_in_memory: u64) -> Option<Plan> {
 #[derive(Debug)]
 pub(super) struct Mapping {
     start: NonNull<u8>,
-    bytes: usize,
+    /// Its length, which may go on behind the end of the file.
+    reach_bytes: usize,
     /// The file offset of `start`.
     offset: u64,
-    /// What is resident and writable begins where the batch does and ends here, from `start`.
-    ready: usize,
-    /// Whether all pages are in memory and stay there.
-    is_there: bool,
 }
 
-impl Mapping {
-    /// Maps bytes of a file that is open for reading and writing, with room for them; extends the file to the end of the range if it is
-    /// shorter. If that cannot be nothing was stored. Counts its calls, with that of its end.
-    pub(super) fn new(fd: BorrowedFd<'_>, plan: &Plan, calls: &AtomicU64) -> Result<Self, Unmapped> {
-        let Plan { range, makes_pages, in_memory } = plan;
-        let reaches = || {
-            calls.fetch_add(1, Relaxed);
-            nix::sys::stat::fstat(fd).is_ok_and(|status| status.st_size as u64 >= range.end)
-        };
-        let may_be_there = *in_memory && reaches();
-        if !makes_pages && !may_be_there {
-            return Err(Unmapped::NotThis);
-        }
-        let mut mapping = Self::map(fd, range)?;
-        calls.fetch_add(2, Relaxed);
-        mapping.is_there = may_be_there && mapping.is_resident(calls);
-        if !mapping.is_there {
-            if !makes_pages {
-                return Err(Unmapped::NotThis);
-            }
-            let bytes = (range.end - range.start) as i64;
-            calls.fetch_add(1, Relaxed);
-            let reserve = || nix::fcntl::fallocate(fd, FallocateFlags::empty(), range.start as i64, bytes);
-            let reserved = uninterrupted(reserve);
-            if reserved.is_err() || !mapping.make_ready(mapping.bytes, calls) {
-                return Err(Unmapped::Never);
-            }
-        }
-        Ok(mapping)
-    }
+// SAFETY: pages of the process, bound to no thread; what reaches them does so through the only `Mapping` of them.
+unsafe impl Send for Mapping {}
 
-    fn map(fd: BorrowedFd<'_>, range: &Range<u64>) -> Result<Self, Unmapped> {
-        let offset = range.start - range.start % PAGE_BYTES;
-        let bytes = usize::try_from(range.end - offset).map_err(|_| Unmapped::NotThis)?;
+impl Mapping {
+    /// Maps bytes of a file that is open for reading and writing, and what follows them. Counts its calls, with that of its end.
+    pub(super) fn new(fd: BorrowedFd<'_>, range: &Range<u64>, calls: &AtomicU64) -> Result<Self, Unmapped> {
+        let offset = range.start - range.start % ALIGN_BYTES;
+        let end = range.end.max(offset.saturating_add(REACH_BYTES)).checked_next_multiple_of(ALIGN_BYTES);
+        let end = end.filter(|end| i64::try_from(*end).is_ok()).ok_or(Unmapped::NotThis)?;
+        let reach_bytes = usize::try_from(end - offset).map_err(|_| Unmapped::NotThis)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let file = fd.as_raw_fd();
+        calls.fetch_add(2, Relaxed);
         // SAFETY: a new mapping at an address of the system's choice, of a descriptor that is borrowed, hence open.
-        let start =
-            unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file, offset as i64) };
+        let start = unsafe {
+            libc::mmap(ptr::null_mut(), reach_bytes, access, libc::MAP_SHARED, file, offset as i64)
+        };
         if start == libc::MAP_FAILED {
             return Err(Unmapped::Never);
         }
         let start = NonNull::new(start.cast()).ok_or(Unmapped::Never)?;
-        let lead = (range.start - offset) as usize;
-        Ok(Self { start, bytes, offset, ready: lead - lead % page_bytes(), is_there: false })
+        Ok(Self { start, reach_bytes, offset })
+    }
+
+    fn covers(&self, range: &Range<u64>) -> bool {
+        self.offset <= range.start && range.end - self.offset <= self.reach_bytes as u64
+    }
+
+    /// The place of bytes that it covers; nothing of it is ready.
+    fn place(&self, range: &Range<u64>) -> Place<'_> {
+        assert!(self.covers(range), "bytes beyond the mapping");
+        let lead = (range.start - self.offset) as usize;
+        let end = (range.end - self.offset) as usize;
+        Place { mapping: self, ready: lead - lead % page_bytes(), end, is_there: false }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`, unmapped once.
+        unsafe { libc::munmap(self.start.as_ptr().cast::<c_void>(), self.reach_bytes) };
+    }
+}
+
+/// The mapping of a file, kept for the batches to come: of the same bytes or of those that follow.
+#[derive(Debug, Default)]
+pub(super) struct Kept(Mutex<Option<Mapping>>);
+
+/// A batch that was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stored {
+    pub(super) bytes: u64,
+    /// Whether the file system may not have noticed: it does when a page is mapped for writing.
+    pub(super) is_unseen: bool,
+}
+
+impl Kept {
+    /// Stores a batch in bytes for which there is room; extends the file to the end of the range if it is shorter. Counts its calls.
+    ///
+    /// # Errors
+    /// [`Unmapped`]; after `Never` some of it may be stored, and the mapping is gone.
+    pub(super) fn store(
+        &self,
+        io: &dyn SystemIo,
+        fd: BorrowedFd<'_>,
+        (plan, batch): (&Plan, &Batch<'_>),
+        calls: &AtomicU64,
+    ) -> Result<Stored, Unmapped> {
+        let Plan { range, makes_pages, in_memory } = plan;
+        // Another thread that is at it has it; this one goes without.
+        let mut kept = self.0.try_lock().ok();
+        let old = kept.as_mut().and_then(|kept| kept.take()).filter(|old| old.covers(range));
+        let is_old = old.is_some();
+        let reaches = (*in_memory || is_old) && reaches(fd, range.end, calls);
+        let mut keep = |mapping: Option<Mapping>| kept.as_mut().map(|kept| **kept = mapping);
+        if !(*makes_pages || *in_memory && reaches) {
+            keep(old);
+            return Err(Unmapped::NotThis);
+        }
+        let mapping = match old {
+            Some(old) => old,
+            None => io.map(fd, range, calls)?,
+        };
+        let mut place = mapping.place(range);
+        place.is_there = *in_memory && reaches && place.is_resident(calls);
+        if !place.is_there {
+            if !makes_pages {
+                keep(Some(mapping));
+                return Err(Unmapped::NotThis);
+            }
+            // Pages of a mapping that was kept are reserved as they are made ready, all of them before the first store.
+            if !(is_old && reaches || has_room(fd, range, calls)) || !place.make_ready(place.end, calls) {
+                return Err(Unmapped::Never);
+            }
+        }
+        let bytes = place.store(batch, calls).ok_or(Unmapped::Never)?;
+        keep(Some(mapping));
+        Ok(Stored { bytes, is_unseen: *in_memory || is_old })
+    }
+}
+
+/// Whether the file is so long.
+fn reaches(fd: BorrowedFd<'_>, end: u64, calls: &AtomicU64) -> bool {
+    calls.fetch_add(1, Relaxed);
+    nix::sys::stat::fstat(fd).is_ok_and(|status| status.st_size as u64 >= end)
+}
+
+/// Reserves storage for bytes of the file, and makes it so long.
+fn has_room(fd: BorrowedFd<'_>, range: &Range<u64>, calls: &AtomicU64) -> bool {
+    let bytes = (range.end - range.start) as i64;
+    calls.fetch_add(1, Relaxed);
+    uninterrupted(|| nix::fcntl::fallocate(fd, FallocateFlags::empty(), range.start as i64, bytes)).is_ok()
+}
+
+/// The bytes of a batch in a mapping.
+struct Place<'a> {
+    mapping: &'a Mapping,
+    /// What is resident and writable begins where the batch does and ends here, from the start of the mapping.
+    ready: usize,
+    /// Where the batch ends, from the start of the mapping.
+    end: usize,
+    /// Whether all pages are in memory and stay there.
+    is_there: bool,
+}
+
+impl Place<'_> {
+    /// The address of a byte of the batch or of its first page, from the start of the mapping.
+    fn at(&self, place: usize) -> *mut u8 {
+        debug_assert!(place <= self.mapping.reach_bytes);
+        // SAFETY: within the mapping: up to `end`, which `Mapping::place` checks.
+        unsafe { self.mapping.start.as_ptr().add(place) }
     }
 
     /// Whether all pages of the range are there: none need be made.
@@ -160,12 +248,10 @@ impl Mapping {
         let mut pages = [0_u8; PAGES];
         // New files have none of them: the first one tells.
         let (mut at, mut asked) = (self.ready, 1);
-        while at < self.bytes {
-            let bytes = (self.bytes - at).min(asked * page_bytes());
+        while at < self.end {
+            let bytes = (self.end - at).min(asked * page_bytes());
             // SAFETY: within the mapping, from the start of a page on; writes a byte for each page of `bytes` (mincore(2)).
-            let status = unsafe {
-                libc::mincore(self.start.as_ptr().add(at).cast::<c_void>(), bytes, pages.as_mut_ptr())
-            };
+            let status = unsafe { libc::mincore(self.at(at).cast::<c_void>(), bytes, pages.as_mut_ptr()) };
             calls.fetch_add(1, Relaxed);
             let told = &pages[..bytes.div_ceil(page_bytes())];
             if status != 0 || told.iter().any(|page| page & 1 == 0) {
@@ -184,9 +270,7 @@ impl Mapping {
         let advice = if self.is_there { libc::MADV_POPULATE_READ } else { libc::MADV_POPULATE_WRITE };
         calls.fetch_add(1, Relaxed);
         // SAFETY: within the mapping, from the start of a page on; the call changes no byte (madvise(2)).
-        let status = unsafe {
-            libc::madvise(self.start.as_ptr().add(self.ready).cast::<c_void>(), end - self.ready, advice)
-        };
+        let status = unsafe { libc::madvise(self.at(self.ready).cast::<c_void>(), end - self.ready, advice) };
         if status == 0 {
             self.ready = end;
         }
@@ -194,15 +278,15 @@ impl Mapping {
     }
 
     /// Stores the pieces of a batch, and returns their bytes. `None` if there is no room for one of them; some may be stored then.
-    pub(super) fn store(&mut self, batch: &Batch<'_>, calls: &AtomicU64) -> Option<u64> {
+    fn store(&mut self, batch: &Batch<'_>, calls: &AtomicU64) -> Option<u64> {
         for transfer in batch.transfers().iter().filter(|transfer| transfer.memory.bytes() > 0) {
-            let place = (transfer.offset - self.offset) as usize;
+            let place = (transfer.offset - self.mapping.offset) as usize;
             let bytes = transfer.memory.bytes();
-            assert!(place <= self.bytes && bytes <= self.bytes - place, "a piece beyond the mapping");
+            assert!(place <= self.end && bytes <= self.end - place, "a piece beyond the mapping");
             let mut done = 0;
             while done < bytes {
                 if place + done >= self.ready {
-                    let end = (place + done + 1).next_multiple_of(CHUNK_BYTES).min(self.bytes);
+                    let end = (place + done + 1).next_multiple_of(CHUNK_BYTES).min(self.end);
                     if !self.make_ready(end, calls) {
                         return None;
                     }
@@ -211,10 +295,7 @@ impl Mapping {
                 // SAFETY: the place lies in the mapping by the assertion, and the mapping is nobody's Rust object; the segment is
                 // one of a batch that writes, valid for reads while the batch lives. Where the user's memory is a mapping of the same
                 // bytes of the file the copy is to itself, as `ptr::copy` allows.
-                unsafe {
-                    let from = transfer.memory.address().add(done);
-                    ptr::copy(from, self.start.as_ptr().add(place + done), part);
-                }
+                unsafe { ptr::copy(transfer.memory.address().add(done), self.at(place + done), part) };
                 done += part;
             }
         }
@@ -224,12 +305,5 @@ impl Mapping {
 
 fn page_bytes() -> usize {
     // SAFETY: sysconf(3) only answers.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(PAGE_BYTES as usize)
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new`, unmapped once.
-        unsafe { libc::munmap(self.start.as_ptr().cast::<c_void>(), self.bytes) };
-    }
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }

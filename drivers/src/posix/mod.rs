@@ -24,6 +24,8 @@ mod io;
 mod lock;
 mod mapped;
 #[cfg(test)]
+mod mapped_tests;
+#[cfg(test)]
 mod scripted;
 mod transfer;
 

@@ -1,10 +1,11 @@
 //! A system that does what a script says, over the real one.
 
 use super::io::{RealIo, SystemIo};
-use super::mapped::{Mapping, Plan, Unmapped};
+use super::mapped::{Mapping, Unmapped};
 use nix::errno::Errno;
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard};
@@ -151,7 +152,7 @@ impl SystemIo for ScriptedIo {
     }
 
     /// Scripts are about calls.
-    fn map(&self, _fd: BorrowedFd<'_>, _plan: &Plan, _calls: &AtomicU64) -> Result<Mapping, Unmapped> {
+    fn map(&self, _fd: BorrowedFd<'_>, _range: &Range<u64>, _calls: &AtomicU64) -> Result<Mapping, Unmapped> {
         Err(Unmapped::Never)
     }
 

@@ -5,7 +5,6 @@ use super::scripted::{Call, ScriptedIo, Step};
 use super::*;
 use crate::{Batch, Caps, Direction, DriverFileExt, ErrorKind, LockMode, Segment, Transfer};
 use nix::errno::Errno;
-use std::time::Duration;
 use tempfile::TempDir;
 
 struct Setting {
@@ -26,7 +25,7 @@ fn steps(steps: &[Step]) -> Setting {
     with_script(ScriptedIo::new(steps.iter().copied(), None))
 }
 
-fn pattern(bytes: usize) -> Vec<u8> {
+pub(super) fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|index| (index % 251) as u8).collect()
 }
 
@@ -293,130 +292,4 @@ fn an_open_costs_four_calls_and_a_batch_in_one_stretch_one() {
     batch.push(Transfer::from_memory(2, b"cd"));
     assert_eq!(setting.file.submit(batch.lend()).wait().into_result().unwrap(), 4);
     assert_eq!(setting.file.system_calls().total(), 5);
-}
-
-#[test]
-fn many_small_pieces_are_stored_and_not_written() {
-    let folder = TempDir::new().unwrap();
-    let open = |access: OpenOptions| {
-        PosixDriver::new().open(&folder.path().join("file"), &access.create(true)).unwrap()
-    };
-    let data = pattern(8 * 100);
-    let pieces = |period: u64| {
-        let piece = |at: usize| Transfer::from_memory(at as u64 * period, &data[at * 8..at * 8 + 8]);
-        Batch::write((0..100).map(piece).collect())
-    };
-    let calls = |file: &dyn DriverFile, batch: Batch<'_>| {
-        let before = file.system_calls();
-        let result = file.submit(batch).wait();
-        assert!(result.error.is_none() && result.bytes == 800);
-        let after = file.system_calls();
-        (after.writes - before.writes, after.other - before.other)
-    };
-    let file = open(OpenOptions::read_write());
-    assert_eq!(calls(&*file, pieces(64)), (0, 4));
-    assert_eq!(file.len().unwrap(), 99 * 64 + 8);
-    assert_eq!(calls(&*file, pieces(8)), (1, 0), "pieces that touch are one call");
-    assert_eq!(calls(&*file, pieces(1 << 20)).0, 100, "pages would be nearly empty");
-    assert_eq!(calls(&*open(OpenOptions::write()), pieces(64)), (100, 0), "a mapping needs to read");
-}
-
-/// A folder in memory; `None`, and a word about it, where the machine has none.
-fn folder_in_memory() -> Option<TempDir> {
-    let folder = tempfile::tempdir_in("/dev/shm").ok();
-    let is_in_memory = |folder: &TempDir| {
-        let options = OpenOptions::read_write().create(true);
-        let file = PosixDriver::new().open(&folder.path().join("probe"), &options);
-        file.is_ok_and(|file| file.caps().contains(Caps::IN_MEMORY))
-    };
-    let folder = folder.filter(is_in_memory);
-    if folder.is_none() {
-        eprintln!("skipped: /dev/shm is no file system in memory");
-    }
-    folder
-}
-
-#[test]
-fn writers_in_memory_store_where_pages_are_there_and_call_where_they_are_not() {
-    const BYTES: usize = 1 << 20;
-    let Some(folder) = folder_in_memory() else { return };
-    let path = folder.path().join("file");
-    let open = |writers| {
-        let options = OpenOptions::read_write().create(true).writers(writers);
-        PosixDriver::new().open(&path, &options).unwrap()
-    };
-    let data = pattern(BYTES);
-    let writes = |file: &dyn DriverFile, batch: Batch<'_>| {
-        let (before, bytes) = (file.system_calls().writes, batch.bytes());
-        assert_eq!(file.submit(batch).wait().into_result().unwrap(), bytes);
-        file.system_calls().writes - before
-    };
-    let whole = |at: u64| Batch::write(vec![Transfer::from_memory(at, &data)]);
-    let (alone, several) = (open(1), open(1000));
-    assert_eq!(writes(&*several, whole(5)), 1, "a page is made faster by a call");
-    assert_eq!(writes(&*alone, whole(5)), 1, "nobody is in the way");
-    let several_cores = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
-    // By stores, of which the last byte is written, too.
-    assert_eq!(writes(&*several, whole(5)), 1);
-    assert_eq!(several.system_calls().other, if several_cores { 4 + 1 + 1 + 2 + 3 + 5 } else { 4 });
-    let mut found = vec![0; BYTES + 5];
-    assert_eq!(alone.read_at(0, &mut found).unwrap(), BYTES + 5);
-    assert!(found[5..] == data && found[..5] == [0; 5], "wrong bytes");
-    // One page behind the end: not even the pages that are there are stored before.
-    assert_eq!(writes(&*several, whole(4096 + 5)), 1);
-    // A hole among them.
-    alone.set_len(BYTES as u64 / 2).unwrap();
-    alone.set_len(2 * BYTES as u64).unwrap();
-    let before = several.system_calls().other;
-    assert_eq!(writes(&*several, whole(0)), 1);
-    let looked = several.system_calls().other - before;
-    assert_eq!(looked, if several_cores { 1 + 2 + 3 } else { 0 }, "it is looked for, and nothing is stored");
-    assert_eq!(writes(&*several, whole(0)), 1);
-    // Pieces of a part of each page, and what is between them.
-    let marks = vec![0xa5; 1000];
-    let pieces = (0..512).map(|at| Transfer::from_memory(at * 2048 + 24, &marks)).collect();
-    assert_eq!(writes(&*several, Batch::write(pieces)), 1);
-    let mut expected = data.clone();
-    for piece in expected.chunks_exact_mut(2048) {
-        piece[24..1024].fill(0xa5);
-    }
-    let mut found = vec![0; BYTES];
-    assert_eq!(alone.read_at(0, &mut found).unwrap(), BYTES);
-    assert!(found == expected, "wrong bytes");
-    assert_eq!(alone.len().unwrap(), 2 * BYTES as u64);
-}
-
-#[test]
-fn a_file_changed_by_stores_has_the_time_of_its_change() {
-    let Some(folder) = folder_in_memory() else { return };
-    let path = folder.path().join("file");
-    let marks = [1; 8];
-    let pieces = || Batch::write((0..100).map(|at| Transfer::from_memory(at * 64, &marks)).collect());
-    let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true)).unwrap();
-    file.submit(pieces()).wait().into_result().unwrap();
-    let past = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
-    std::fs::File::options().write(true).open(&path).unwrap().set_times(times_of(past)).unwrap();
-    file.submit(pieces()).wait().into_result().unwrap();
-    assert_eq!(file.system_calls().writes, 2, "one for each batch");
-    assert!(std::fs::metadata(&path).unwrap().modified().unwrap() > past);
-}
-
-fn times_of(modified: std::time::SystemTime) -> std::fs::FileTimes {
-    std::fs::FileTimes::new().set_modified(modified)
-}
-
-#[test]
-fn what_has_no_bytes_is_no_piece_of_a_mapping() {
-    let folder = TempDir::new().unwrap();
-    let file = PosixDriver::new()
-        .open(&folder.path().join("file"), &OpenOptions::read_write().create(true))
-        .unwrap();
-    let piece = |at: u64| Transfer::from_memory(at * 64, &[7; 8]);
-    let empty = |offset: u64| Transfer::from_memory(offset, &[]);
-    let all = (0..64).flat_map(|at| [empty(at * 64 + 20), piece(at + 1)]).chain([empty(100_000)]);
-    assert_eq!(file.submit(Batch::write(all.collect())).wait().into_result().unwrap(), 64 * 8);
-    assert_eq!(file.len().unwrap(), 64 * 64 + 8);
-    let mut found = [1; 80];
-    assert_eq!(file.read_at(0, &mut found).unwrap(), 80);
-    assert!(found[..64] == [0; 64] && found[64..72] == [7; 8] && found[72..] == [0; 8]);
 }

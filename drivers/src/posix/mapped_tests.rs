@@ -1,0 +1,191 @@
+//! Tests of batches that are stored through a mapping, on the file systems of this machine.
+
+use super::PosixDriver;
+use super::tests::pattern;
+use crate::{Batch, Caps, Driver, DriverFile, DriverFileExt, OpenOptions, Transfer};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
+
+#[test]
+fn many_small_pieces_are_stored_and_not_written() {
+    let folder = TempDir::new().unwrap();
+    let open = |access: OpenOptions| {
+        PosixDriver::new().open(&folder.path().join("file"), &access.create(true)).unwrap()
+    };
+    let data = pattern(8 * 100);
+    let pieces = |period: u64| {
+        let piece = |at: usize| Transfer::from_memory(at as u64 * period, &data[at * 8..at * 8 + 8]);
+        Batch::write((0..100).map(piece).collect())
+    };
+    let calls = |file: &dyn DriverFile, batch: Batch<'_>| {
+        let before = file.system_calls();
+        let result = file.submit(batch).wait();
+        assert!(result.error.is_none() && result.bytes == 800);
+        let after = file.system_calls();
+        (after.writes - before.writes, after.other - before.other)
+    };
+    let file = open(OpenOptions::read_write());
+    assert_eq!(calls(&*file, pieces(64)), (0, 4));
+    assert_eq!(file.len().unwrap(), 99 * 64 + 8);
+    assert_eq!(calls(&*file, pieces(8)), (1, 0), "pieces that touch are one call");
+    assert_eq!(calls(&*file, pieces(1 << 20)).0, 100, "pages would be nearly empty");
+    assert_eq!(calls(&*open(OpenOptions::write()), pieces(64)), (100, 0), "a mapping needs to read");
+}
+
+/// A folder in memory; `None`, and a word about it, where the machine has none.
+fn folder_in_memory() -> Option<TempDir> {
+    let folder = tempfile::tempdir_in("/dev/shm").ok();
+    let is_in_memory = |folder: &TempDir| {
+        let options = OpenOptions::read_write().create(true);
+        let file = PosixDriver::new().open(&folder.path().join("probe"), &options);
+        file.is_ok_and(|file| file.caps().contains(Caps::IN_MEMORY))
+    };
+    let folder = folder.filter(is_in_memory);
+    if folder.is_none() {
+        eprintln!("skipped: /dev/shm is no file system in memory");
+    }
+    folder
+}
+
+/// 100 marks, one at every 64 bytes from `start` on.
+fn marks(start: u64, mark: &[u8; 8]) -> Batch<'_> {
+    Batch::write((0..100).map(|at| Transfer::from_memory(start + at * 64, mark)).collect())
+}
+
+fn opened(path: &Path) -> Arc<dyn DriverFile> {
+    PosixDriver::new().open(path, &OpenOptions::read_write().create(true)).unwrap()
+}
+
+/// Stores marks and returns the calls that write and the others; finds the marks, and nothing between them.
+fn store(file: &dyn DriverFile, start: u64, mark: u8) -> (u64, u64) {
+    let before = file.system_calls();
+    assert_eq!(file.submit(marks(start, &[mark; 8])).wait().into_result().unwrap(), 800);
+    let after = file.system_calls();
+    let mut found = vec![1; 100 * 64 - 56];
+    assert_eq!(file.read_at(start, &mut found).unwrap(), found.len());
+    let expected = |at: usize| if at % 64 < 8 { mark } else { 0 };
+    assert!(found.iter().enumerate().all(|(at, byte)| *byte == expected(at)), "wrong bytes");
+    (after.writes - before.writes, after.other - before.other)
+}
+
+#[test]
+fn a_mapping_is_kept_for_batches_of_the_same_bytes_and_of_those_that_follow() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("file");
+    let file = opened(&path);
+    file.set_len(100 << 20).unwrap();
+    assert_eq!(store(&*file, 5 << 20, 1), (0, 4), "room, a mapping and its end, pages");
+    assert_eq!(store(&*file, 5 << 20, 2), (1, 2), "length, pages, and the time of change");
+    assert_eq!(store(&*file, 35 << 20, 3), (1, 2), "it goes on for 32 MiB");
+    assert_eq!(store(&*file, 36 << 20, 4), (0, 4), "behind it");
+    assert_eq!(store(&*file, 4 << 20, 5), (0, 4), "before it");
+    // What another cuts off is made again, and has zeros.
+    opened(&path).set_len(4 << 20).unwrap();
+    assert_eq!(store(&*file, 5 << 20, 6), (1, 3), "room, too");
+    opened(&path).set_len(0).unwrap();
+    opened(&path).set_len(100 << 20).unwrap();
+    assert_eq!(store(&*file, 5 << 20, 7), (1, 2));
+}
+
+#[test]
+fn threads_store_beside_each_other() {
+    let folder = TempDir::new().unwrap();
+    let file = opened(&folder.path().join("file"));
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let file = &file;
+            scope.spawn(move || {
+                for round in 0..100_u64 {
+                    store(&**file, (round % 7) << 20 | u64::from(thread) << 14, thread + 1);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn writers_in_memory_store_where_pages_are_there_and_call_where_they_are_not() {
+    const BYTES: usize = 1 << 20;
+    let Some(folder) = folder_in_memory() else { return };
+    let path = folder.path().join("file");
+    let open = |writers| {
+        let options = OpenOptions::read_write().create(true).writers(writers);
+        PosixDriver::new().open(&path, &options).unwrap()
+    };
+    let data = pattern(BYTES);
+    let writes = |file: &dyn DriverFile, batch: Batch<'_>| {
+        let (before, bytes) = (file.system_calls().writes, batch.bytes());
+        assert_eq!(file.submit(batch).wait().into_result().unwrap(), bytes);
+        file.system_calls().writes - before
+    };
+    let whole = |at: u64| Batch::write(vec![Transfer::from_memory(at, &data)]);
+    let (alone, several) = (open(1), open(1000));
+    assert_eq!(writes(&*several, whole(5)), 1, "a page is made faster by a call");
+    assert_eq!(writes(&*alone, whole(5)), 1, "nobody is in the way");
+    let several_cores = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
+    // By stores, of which the last byte is written, too.
+    assert_eq!(writes(&*several, whole(5)), 1);
+    assert_eq!(several.system_calls().other, if several_cores { 4 + 1 + 1 + 2 + 3 + 5 } else { 4 });
+    let mut found = vec![0; BYTES + 5];
+    assert_eq!(alone.read_at(0, &mut found).unwrap(), BYTES + 5);
+    assert!(found[5..] == data && found[..5] == [0; 5], "wrong bytes");
+    // One page behind the end: not even the pages that are there are stored before.
+    assert_eq!(writes(&*several, whole(4096 + 5)), 1);
+    // A hole among them.
+    alone.set_len(BYTES as u64 / 2).unwrap();
+    alone.set_len(2 * BYTES as u64).unwrap();
+    let before = several.system_calls().other;
+    assert_eq!(writes(&*several, whole(0)), 1);
+    let looked = several.system_calls().other - before;
+    assert_eq!(looked, if several_cores { 1 + 3 } else { 0 }, "it is looked for, and nothing is stored");
+    assert_eq!(writes(&*several, whole(0)), 1);
+    // Pieces of a part of each page, and what is between them.
+    let marks = vec![0xa5; 1000];
+    let pieces = (0..512).map(|at| Transfer::from_memory(at * 2048 + 24, &marks)).collect();
+    assert_eq!(writes(&*several, Batch::write(pieces)), 1);
+    let mut expected = data.clone();
+    for piece in expected.chunks_exact_mut(2048) {
+        piece[24..1024].fill(0xa5);
+    }
+    let mut found = vec![0; BYTES];
+    assert_eq!(alone.read_at(0, &mut found).unwrap(), BYTES);
+    assert!(found == expected, "wrong bytes");
+    assert_eq!(alone.len().unwrap(), 2 * BYTES as u64);
+}
+
+#[test]
+fn a_file_changed_by_stores_has_the_time_of_its_change() {
+    for (folder, writes) in [(folder_in_memory(), 2), (TempDir::new().ok(), 1)] {
+        let Some(folder) = folder else { continue };
+        let path = folder.path().join("file");
+        let file = opened(&path);
+        store(&*file, 0, 1);
+        let past = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
+        std::fs::File::options().write(true).open(&path).unwrap().set_times(times_of(past)).unwrap();
+        store(&*file, 0, 2);
+        assert_eq!(file.system_calls().writes, writes, "one for each batch that it would not see");
+        assert!(std::fs::metadata(&path).unwrap().modified().unwrap() > past);
+    }
+}
+
+fn times_of(modified: SystemTime) -> std::fs::FileTimes {
+    std::fs::FileTimes::new().set_modified(modified)
+}
+
+#[test]
+fn what_has_no_bytes_is_no_piece_of_a_mapping() {
+    let folder = TempDir::new().unwrap();
+    let file = PosixDriver::new()
+        .open(&folder.path().join("file"), &OpenOptions::read_write().create(true))
+        .unwrap();
+    let piece = |at: u64| Transfer::from_memory(at * 64, &[7; 8]);
+    let empty = |offset: u64| Transfer::from_memory(offset, &[]);
+    let all = (0..64).flat_map(|at| [empty(at * 64 + 20), piece(at + 1)]).chain([empty(100_000)]);
+    assert_eq!(file.submit(Batch::write(all.collect())).wait().into_result().unwrap(), 64 * 8);
+    assert_eq!(file.len().unwrap(), 64 * 64 + 8);
+    let mut found = [1; 80];
+    assert_eq!(file.read_at(0, &mut found).unwrap(), 80);
+    assert!(found[..64] == [0; 64] && found[64..72] == [7; 8] && found[72..] == [0; 8]);
+}
