@@ -67,8 +67,8 @@ impl PosixFile {
         refuse_non_files(path, &status)?;
         // Nonblocking was for the open alone, where a pipe would wait for its other end.
         fcntl(&fd, FcntlArg::F_SETFL(OFlag::empty())).map_err(failed)?;
-        let kind = match assumed {
-            Some(kind) => kind,
+        let (kind, unit_bytes) = match assumed {
+            Some(kind) => (kind, 1),
             None => filesystem::kind_of(&fd).map_err(failed)?,
         };
         let counts = Arc::new(CallCounts::default());
@@ -86,7 +86,7 @@ impl PosixFile {
             identity: FileIdentity { device: status.st_dev, file: status.st_ino },
             locks: Arc::new(LockDescriptors::new(Arc::clone(&counts))),
             counts,
-            mapping: Kept::default(),
+            mapping: Kept::new(unit_bytes),
             unmappable: AtomicBool::new(false),
             cache_question: CacheQuestion::new(kind),
             writers_in_memory: if in_memory { at_once(options.writers) } else { 0 },
@@ -152,10 +152,8 @@ impl PosixFile {
         let calls = &self.counts.other;
         match self.mapping.store(self.io.as_ref(), self.fd.as_fd(), (&plan, batch), calls) {
             Ok(stored) => {
-                if stored.is_unseen {
-                    self.date(batch);
-                }
-                Some(stored.bytes)
+                let is_seen = !stored.is_unseen || self.date(batch);
+                is_seen.then_some(stored.bytes)
             }
             Err(Unmapped::NotThis) => None,
             Err(Unmapped::Never) => {
@@ -166,19 +164,18 @@ impl PosixFile {
         }
     }
 
-    /// Gives a file that has not seen stores the time of its change: the last byte is written once more, by a call.
-    fn date(&self, batch: &Batch<'_>) {
+    /// Gives a file that has not seen stores the time of its change: the last byte is written once more, by a call. False if the file
+    /// refuses to be written: then nobody may say that it was.
+    fn date(&self, batch: &Batch<'_>) -> bool {
         let Some(last) = batch.transfers().iter().rfind(|transfer| transfer.memory.bytes() > 0) else {
-            return;
+            return true;
         };
         let place = last.memory.bytes() - 1;
         let byte = [libc::iovec { iov_base: last.memory.address().wrapping_add(place).cast(), iov_len: 1 }];
         self.counts.writes.fetch_add(1, Relaxed);
         // SAFETY: the byte is one of a segment of a batch that writes, valid for reads while the batch lives.
         let written = unsafe { self.io.write(self.fd.as_fd(), &byte, last.offset as i64 + place as i64) };
-        if let Err(error) = written {
-            tracing::debug!(%error, path = %self.path.display(), "the file keeps its time of change");
-        }
+        matches!(written, Ok(1..))
     }
 
     /// Reserves storage where the file system cannot, by writing zeros behind the end: there no byte of anyone can be lost, and a
@@ -283,7 +280,8 @@ impl DriverFile for PosixFile {
         self.counted();
         match uninterrupted(|| self.io.sync(self.fd.as_fd())) {
             // Devices that hold nothing have nothing to bring to stable storage.
-            Ok(()) | Err(Errno::EINVAL | Errno::EROFS) => Ok(()),
+            Ok(()) | Err(Errno::EINVAL) => Ok(()),
+            Err(Errno::EROFS) if !self.access.writable() => Ok(()),
             Err(source) => {
                 let error = self.failed(Operation::Sync, source);
                 Err(self.lost.get_or_init(|| error).clone())

@@ -81,6 +81,11 @@ impl FilesystemKind {
         )
     }
 
+    /// Whether the page cache holds what a file of it has, as pages of that file: not where there are layers, or a cache of its own.
+    pub(super) const fn has_pages(self) -> bool {
+        matches!(self, Self::Ext | Self::Xfs | Self::Btrfs | Self::F2fs)
+    }
+
     /// What may be relied on. Where a mount option or a configuration that cannot be seen decides, the answer is the careful one.
     pub const fn caps(self) -> Caps {
         let always = Caps::PROCESS_SHARED;
@@ -145,9 +150,11 @@ pub fn filesystem_kind(path: &Path) -> Result<FilesystemKind> {
     }
 }
 
-/// The kind of the file system of an open file.
-pub(super) fn kind_of(fd: &OwnedFd) -> std::result::Result<FilesystemKind, Errno> {
-    fstatfs(fd).map(|status| FilesystemKind::from_magic(status.filesystem_type().0 as u64))
+/// The kind of the file system of an open file, and its block in bytes.
+pub(super) fn kind_of(fd: &OwnedFd) -> std::result::Result<(FilesystemKind, u64), Errno> {
+    let status = fstatfs(fd)?;
+    let kind = FilesystemKind::from_magic(status.filesystem_type().0 as u64);
+    Ok((kind, u64::try_from(status.block_size()).unwrap_or(1)))
 }
 
 #[cfg(test)]

@@ -11,8 +11,9 @@
 //! Pages of a mapping that the storage has no room for are a signal when they are touched. So the space is reserved first
 //! (`fallocate(2)`), or the pages are known to be there (`mincore(2)`), and they are made writable by a call that fails where a store
 //! would raise the signal (`MADV_POPULATE_WRITE` and `_READ`, Linux 5.14). If either fails the pieces are written by calls, which
-//! then tell the reason. The mapping is kept for the batches to come, of which each makes sure of its own bytes. What is left is a file that another process cuts short at that moment. That is a conflict of accesses, with or
-//! without mappings; but here it ends the process by a signal.
+//! then tell the reason. The mapping is kept for the batches to come, of which each makes sure of its own bytes. What is left is a file
+//! that another process cuts short at that moment, and a file system that copies on write and is full, if it stores a page just then. The
+//! first is a conflict of accesses, with or without mappings; but here both end the process by a signal.
 
 use super::io::{SystemIo, uninterrupted};
 use crate::{Batch, Direction};
@@ -154,8 +155,14 @@ impl Drop for Mapping {
 }
 
 /// The mapping of a file, kept for the batches to come: of the same bytes or of those that follow.
-#[derive(Debug, Default)]
-pub(super) struct Kept(Mutex<Option<Mapping>>);
+///
+/// Not where a page has several blocks: what lies behind the end of the file in its last page is no block of it, and on some kernels
+/// does not become one while the page stays mapped, so that stores to it would be lost (ext4 with blocks of 1 KiB, before Linux 6.13).
+#[derive(Debug)]
+pub(super) struct Kept {
+    mapping: Mutex<Option<Mapping>>,
+    is_whole: bool,
+}
 
 /// A batch that was stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,6 +173,11 @@ pub(super) struct Stored {
 }
 
 impl Kept {
+    /// None yet, of a file on a file system with blocks of so many bytes.
+    pub(super) fn new(block_bytes: u64) -> Self {
+        Self { mapping: Mutex::default(), is_whole: block_bytes >= page_bytes() as u64 }
+    }
+
     /// Stores a batch in bytes for which there is room; extends the file to the end of the range if it is shorter. Counts its calls.
     ///
     /// # Errors
@@ -179,11 +191,12 @@ impl Kept {
     ) -> Result<Stored, Unmapped> {
         let Plan { range, makes_pages, in_memory } = plan;
         // Another thread that is at it has it; this one goes without.
-        let mut kept = self.0.try_lock().ok();
+        let mut kept = self.mapping.try_lock().ok();
         let old = kept.as_mut().and_then(|kept| kept.take()).filter(|old| old.covers(range));
         let is_old = old.is_some();
         let reaches = (*in_memory || is_old) && reaches(fd, range.end, calls);
-        let mut keep = |mapping: Option<Mapping>| kept.as_mut().map(|kept| **kept = mapping);
+        let may_keep = |mapping: &Mapping| self.is_whole && mapping.reach_bytes as u64 <= 2 * REACH_BYTES;
+        let mut keep = |mapping: Option<Mapping>| kept.as_mut().map(|kept| **kept = mapping.filter(may_keep));
         if !(*makes_pages || *in_memory && reaches) {
             keep(old);
             return Err(Unmapped::NotThis);

@@ -7,8 +7,8 @@
 //! that follow each other in the file, and one more for every 1,024 segments or 2,147,479,552 bytes of it; a short
 //! or interrupted call adds one. A read that meets the end of the file adds one. No copy, and no allocation for batches of up
 //! to 16 segments a stretch. A batch of 64 small pieces or more that lie near each other, on a local file system: four calls in all,
-//! and a copy of each piece; in memory six, or larger ones of one of several writers five and one for every 256 KiB and every 4 MiB, which
-//! may turn out to be in vain (`mapped`). A batch of 16 runs or more that lie 16 KiB apart or more, on a local disk: one call to ask
+//! or three in a mapping that was kept, and a copy of each piece; in memory six, or larger ones of one of several writers five and one
+//! for every 256 KiB and every 4 MiB, which may turn out to be in vain (`mapped`), two fewer in a mapping that was kept. A batch of 16 runs or more that lie 16 KiB apart or more, on a local disk: one call to ask
 //! whether they are cached, and if not one more, one for each run to send for it, and for writes one to ask whether there is data
 //! (`cold`). A lock and its release: two calls, and one more where no descriptor of an earlier lock is idle.
 //!
