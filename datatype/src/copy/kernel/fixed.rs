@@ -6,6 +6,8 @@
 /// Longest block, in bytes, that is always worth a loop.
 pub(super) const LONG_BYTES: usize = 512;
 
+const LINE_BYTES: usize = 64;
+
 /// Copies one block.
 pub(super) trait Mover: Copy {
     /// Bytes of the block.
@@ -14,11 +16,29 @@ pub(super) trait Mover: Copy {
     /// # Safety
     /// [`Mover::bytes`] bytes must be readable at `source` and writable at `target`, apart from each other.
     unsafe fn copy(self, source: *const u8, target: *mut u8);
+
+    /// As [`Mover::copy`], where no block of the target begins at the end of another.
+    ///
+    /// # Safety
+    /// As [`Mover::copy`].
+    #[inline(always)]
+    unsafe fn spread(self, source: *const u8, target: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { self.copy(source, target) };
+    }
 }
 
-/// Exactly `N` bytes.
+/// Exactly `N` bytes, in ascending order: left to itself the compiler stores the last bytes first, and each of those lines waits
+/// (40 bytes far apart: 20 GB/s so, 22.5 in order).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exact<const N: usize>;
+
+impl<const N: usize> Exact<N> {
+    /// The greatest power of two that fits.
+    const FIRST: usize = if N == 0 { 0 } else { 1 << N.ilog2() };
+    /// The least power of two that holds the rest, which may overlap the first bytes; 0 if there is none.
+    const LAST: usize = if N == Self::FIRST { 0 } else { (N - Self::FIRST).next_power_of_two() };
+}
 
 impl<const N: usize> Mover for Exact<N> {
     #[inline(always)]
@@ -28,8 +48,12 @@ impl<const N: usize> Mover for Exact<N> {
 
     #[inline(always)]
     unsafe fn copy(self, source: *const u8, target: *mut u8) {
-        // SAFETY: the caller's promise for `N` bytes.
-        unsafe { source.copy_to_nonoverlapping(target, N) };
+        // SAFETY: both parts lie in the block, and are all of it.
+        unsafe {
+            source.copy_to_nonoverlapping(target, Self::FIRST);
+            let last = N - Self::LAST;
+            source.add(last).copy_to_nonoverlapping(target.add(last), Self::LAST);
+        }
     }
 }
 
@@ -50,6 +74,22 @@ impl<const W: usize> Mover for Pair<W> {
         unsafe {
             source.copy_to_nonoverlapping(target, W);
             source.add(last).copy_to_nonoverlapping(target.add(last), W);
+        }
+    }
+
+    /// By halves of a line, where a part is a whole one: those that cross the end of a line are as many, and take less each. Next
+    /// to each other that does not count (92 bytes: 26 GB/s by halves and 24 by wholes, 31 and 33 where they are packed).
+    #[inline(always)]
+    unsafe fn spread(self, source: *const u8, target: *mut u8) {
+        if W != LINE_BYTES {
+            // SAFETY: the caller's promise.
+            return unsafe { self.copy(source, target) };
+        }
+        // SAFETY: the two parts of `copy`, each as two halves.
+        unsafe {
+            for at in [0, W / 2, self.0 - W, self.0 - W / 2] {
+                source.add(at).copy_to_nonoverlapping(target.add(at), W / 2);
+            }
         }
     }
 }

@@ -4,9 +4,10 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::super::nest::NestDim;
+use super::ahead::{self, Distance};
 use super::fixed::{LONG_BYTES, Mover};
 use super::isa::Isa;
-use super::{ahead, source_at, target_at};
+use super::{source_at, target_at};
 
 /// Rows shorter than this many units are copied by plain moves.
 const UNITS_MIN: usize = 8;
@@ -129,9 +130,8 @@ pub(super) unsafe fn rows<I: Isa, M: Mover>(
     // SAFETY: every row is a part of the nest that the caller promises, with the strides of its innermost dimension.
     unsafe {
         if inner.target == bytes as i64 {
-            let ahead = ahead::reads(bytes, dims);
-            if ahead == 0 {
-                return each_row(source, target, outer, |s, t| {
+            match ahead::reads(bytes, dims) {
+                Distance::None => each_row(source, target, outer, |s, t| {
                     let done = if is_near(bytes, (inner.source, REGISTER_PACKED_STRIDE_MAX), n) {
                         I::pack_near((s, inner.source), t, bytes, n)
                     } else {
@@ -139,35 +139,54 @@ pub(super) unsafe fn rows<I: Isa, M: Mover>(
                     };
                     let rest = source_at(s, inner.source.wrapping_mul(done as i64));
                     pack_row(mover, rest, t.add(done * bytes), n - done, inner.source);
-                });
+                }),
+                Distance::Blocks(distance) => each_row(source, target, outer, |s, t| {
+                    let place = |i: usize| source_at(s, inner.source.wrapping_mul(i as i64));
+                    let block = |i: usize| mover.copy(place(i), t.add(i * bytes));
+                    ahead::each(n, distance, |i| I::ask_to_read(place(i)), block);
+                }),
+                Distance::Rows(distance) => ahead::each_row(outer, distance, |(s, t), later| {
+                    let (s, t) = (source_at(source, s), target_at(target, t));
+                    let Some((later, _)) = later else { return pack_row(mover, s, t, n, inner.source) };
+                    for i in 0..n {
+                        let at = inner.source.wrapping_mul(i as i64);
+                        I::ask_to_read(source_at(source, later.wrapping_add(at)));
+                        mover.copy(source_at(s, at), t.add(i * bytes));
+                    }
+                }),
             }
-            each_row(source, target, outer, |s, t| {
-                let place = |i: usize| source_at(s, inner.source.wrapping_mul(i as i64));
-                let block = |i: usize| mover.copy(place(i), t.add(i * bytes));
-                ahead::each(n, ahead, |i| I::ask_to_read(place(i)), block);
-            });
         } else if inner.source == bytes as i64 {
-            let ahead = ahead::writes(bytes, dims);
-            if ahead > 0 {
-                return each_row(source, target, outer, |s, t| {
+            match ahead::writes(bytes, dims) {
+                Distance::None => {
+                    let is_far = span_bytes(dims, inner.target) >= FAR_MIN_BYTES;
+                    each_row(source, target, outer, |s, t| {
+                        let is_one_store = bytes == 12 && takes_one_store(t, inner.target);
+                        let done = if is_near(bytes, (inner.target, REGISTER_UNPACKED_STRIDE_MAX), n) {
+                            I::unpack_near(s, (t, inner.target), bytes, n, is_far)
+                        } else if is_one_store {
+                            I::unpack_12(s, t, n, inner.target)
+                        } else {
+                            0
+                        };
+                        let rest = target_at(t, inner.target.wrapping_mul(done as i64));
+                        unpack_row(mover, s.add(done * bytes), rest, n - done, inner.target);
+                    });
+                }
+                Distance::Blocks(distance) => each_row(source, target, outer, |s, t| {
                     let place = |i: usize| target_at(t, inner.target.wrapping_mul(i as i64));
-                    let block = |i: usize| mover.copy(s.add(i * bytes), place(i));
-                    ahead::each(n, ahead, |i| I::ask_to_write(place(i)), block);
-                });
+                    let block = |i: usize| mover.spread(s.add(i * bytes), place(i));
+                    ahead::each(n, distance, |i| I::ask_to_write(place(i)), block);
+                }),
+                Distance::Rows(distance) => ahead::each_row(outer, distance, |(s, t), later| {
+                    let (s, t) = (source_at(source, s), target_at(target, t));
+                    let Some((_, later)) = later else { return unpack_row(mover, s, t, n, inner.target) };
+                    for i in 0..n {
+                        let at = inner.target.wrapping_mul(i as i64);
+                        I::ask_to_write(target_at(target, later.wrapping_add(at)));
+                        mover.spread(s.add(i * bytes), target_at(t, at));
+                    }
+                }),
             }
-            let is_far = span_bytes(dims, inner.target) >= FAR_MIN_BYTES;
-            each_row(source, target, outer, |s, t| {
-                let is_one_store = bytes == 12 && takes_one_store(t, inner.target);
-                let done = if is_near(bytes, (inner.target, REGISTER_UNPACKED_STRIDE_MAX), n) {
-                    I::unpack_near(s, (t, inner.target), bytes, n, is_far)
-                } else if is_one_store {
-                    I::unpack_12(s, t, n, inner.target)
-                } else {
-                    0
-                };
-                let rest = target_at(t, inner.target.wrapping_mul(done as i64));
-                unpack_row(mover, s.add(done * bytes), rest, n - done, inner.target);
-            });
         } else {
             each_row(source, target, outer, |s, t| exchange_row(mover, s, t, inner));
         }
@@ -276,7 +295,7 @@ unsafe fn unpack_row<M: Mover>(mover: M, source: *const u8, target: *mut u8, n: 
     let mut to = target;
     for i in 0..n {
         // SAFETY: block `i` of both sides.
-        unsafe { mover.copy(source.add(i * mover.bytes()), to) };
+        unsafe { mover.spread(source.add(i * mover.bytes()), to) };
         to = to.wrapping_offset(stride as isize);
     }
 }

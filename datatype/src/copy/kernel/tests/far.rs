@@ -73,3 +73,29 @@ fn lines_sent_for_before_their_blocks() {
         }
     }
 }
+
+/// Fewer planes, rows and blocks than are sent for ahead, as many, and more; rows in falling order too.
+#[test]
+#[cfg_attr(miri, ignore = "megabytes")]
+fn lines_sent_for_in_the_rows_behind() {
+    let mut arena = Arena::new(2 << 20);
+    for (block, stride) in [(4, 128), (8, 192), (12, 200), (32, -192), (40, 256), (64, 250)] {
+        for [blocks, rows, planes] in
+            [[2, 3, 96], [8, 8, 8], [15, 2, 40], [16, 33, 1], [17, 5, 7], [47, 9, 3]]
+        {
+            for sign in [1, -1] {
+                let inner = NestDim { n: blocks, source: block, target: stride };
+                let row_bytes = stride.abs() * blocks as i64 + 64;
+                let middle = NestDim { n: rows, source: block * blocks as i64, target: sign * row_bytes };
+                let last = NestDim {
+                    n: planes,
+                    source: middle.source * rows as i64,
+                    target: row_bytes * rows as i64 + 8,
+                };
+                let dims = [inner, middle, last];
+                at_both_ends(&mut arena, block as u64, &dims, 36);
+                at_both_ends(&mut arena, block as u64, &reversed(&dims), 36);
+            }
+        }
+    }
+}
