@@ -94,6 +94,10 @@ impl<const W: usize> Mover for Pair<W> {
     }
 }
 
+/// Blocks of so many pieces are stored at multiples of these, but for the first and the last piece: stores that cross the end of a
+/// line take a twentieth more even where both sides come from memory.
+const ALIGNED_MIN: usize = 4;
+
 /// `W` bytes or more: whole pieces of `W`, then the last `W` bytes, which may overlap the piece before.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Many<const W: usize>(pub(super) usize);
@@ -109,7 +113,12 @@ impl<const W: usize> Mover for Many<W> {
         let last = self.0 - W;
         let mut at = 0;
         // SAFETY: every piece starts at or before `last`, so it ends in the block; the caller promises all of its bytes.
+        // The first multiple of `W` in the target is at most `W` bytes on.
         unsafe {
+            if self.0 >= ALIGNED_MIN * W {
+                source.copy_to_nonoverlapping(target, W);
+                at = W - target.addr() % W;
+            }
             while at < last {
                 source.add(at).copy_to_nonoverlapping(target.add(at), W);
                 at += W;
