@@ -39,13 +39,15 @@ const REACH_BYTES: u64 = 32 << 20;
 /// Pages in memory are mapped as the stores come to them, so many bytes at a time: new ones are still in the cache then.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// What a call takes of a file in memory, and each page of 4 KiB that it writes, ns: nobody else writes meanwhile.
-const CALL_NS: u64 = 500;
-const CALL_PAGE_NS: u64 = 900;
-/// What a mapping takes, each page of its span, and each page that is stored, ns. Of 64 KiB all of it costs 1.2 to 1.9 times as much as calls,
-/// of 256 KiB 0.8 to 1.2 times, of 1 MiB and more 0.75 to 1.2 times: the more where the pages are in the processor's caches.
+/// What a call takes of a file in memory, and each page of 4 KiB that it writes, ns: nobody else writes meanwhile. Of data that is in the
+/// processor's caches, as all of these; what is not takes 400 to 500 a page more, whichever way it is stored.
+const CALL_NS: u64 = 300;
+const CALL_PAGE_NS: u64 = 850;
+/// What a mapping takes, each page of its span, and each page that is stored, ns. Pages that are mapped and not stored are cheap, for the
+/// kernel maps 16 at once: every fourth page of a file, stored by each of 2 processes, takes them 2.4 us by mappings and 2.9 by calls.
+/// Of 64 KiB all of it costs 1.2 to 1.9 times as much as calls, of 256 KiB 0.8 to 1.2 times, of 1 MiB and more 0.45 to 1.2 times.
 const MAPPING_NS: u64 = 17_000;
-const MAPPED_PAGE_NS: u64 = 800;
+const MAPPED_PAGE_NS: u64 = 300;
 const STORED_PAGE_NS: u64 = 600;
 
 /// How a batch is stored through a mapping.

@@ -1,6 +1,7 @@
 //! Tests of batches that are stored through a mapping, on the file systems of this machine.
 
 use super::io::RealIo;
+use super::mapped::plan;
 use super::tests::pattern;
 use super::{FilesystemKind, PosixDriver};
 use crate::{Batch, Caps, Driver, DriverFile, DriverFileExt, ErrorKind, OpenOptions, Transfer};
@@ -40,6 +41,20 @@ fn many_small_pieces_are_stored_and_not_written() {
     assert_eq!(calls(&*file, pieces(8)), (1, 0), "pieces that touch are one call");
     assert_eq!(calls(&*file, pieces(1 << 20)).0, 100, "pages would be nearly empty");
     assert_eq!(calls(&*open(OpenOptions::write()), pieces(64)), (100, 0), "a mapping needs to read");
+}
+
+#[test]
+fn writers_in_memory_store_pieces_that_are_not_too_far_apart() {
+    let data = pattern(4096);
+    let is_stored = |count: u64, period: u64, writers: u64| {
+        let batch = Batch::write((0..count).map(|i| Transfer::from_memory(i * period, &data)).collect());
+        plan(&batch, writers).is_some()
+    };
+    for (period, expected) in [(8 << 10, true), (16 << 10, true), (32 << 10, false)] {
+        assert_eq!(is_stored(1000, period, 2), expected, "a page of each {period} bytes");
+        assert!(!is_stored(1000, period, 1), "nobody to wait for");
+    }
+    assert_eq!([16, 64].map(|pages| is_stored(pages, 4096, 2)), [false, true], "64 and 256 KiB");
 }
 
 /// A folder in memory; `None`, and a word about it, where the machine has none.
