@@ -11,10 +11,10 @@ use crate::{Failure, Target};
 /// The transfers of one window, in batches.
 pub(super) struct WindowIo<'a> {
     target: &'a Target,
-    direction: Direction,
     file_start: u64,
     data: *mut u8,
-    runs: Vec<Range<u64>>,
+    /// Filled again and again.
+    batch: Batch<'a>,
     /// The file offset up to which all went well, `u64::MAX` for all of it.
     pub(super) good_end: u64,
     pub(super) error: Option<Failure>,
@@ -22,35 +22,34 @@ pub(super) struct WindowIo<'a> {
 
 impl<'a> WindowIo<'a> {
     pub(super) fn new(target: &'a Target, direction: Direction, file_start: u64, data: *mut u8) -> Self {
-        Self { target, direction, file_start, data, runs: Vec::new(), good_end: u64::MAX, error: None }
+        let batch = Batch::with_capacity(direction, 0);
+        Self { target, file_start, data, batch, good_end: u64::MAX, error: None }
     }
 
     /// Adds a run (bytes of the window).
     pub(super) fn push(&mut self, run: Range<u64>) {
-        self.runs.push(run);
-        if self.runs.len() == BATCH_TRANSFERS {
+        if self.good_end != u64::MAX {
+            return;
+        }
+        self.batch.push(self.transfer(&run));
+        if self.batch.transfers().len() == BATCH_TRANSFERS {
             self.flush();
         }
     }
 
     pub(super) fn flush(&mut self) {
-        let runs = std::mem::take(&mut self.runs);
-        if runs.is_empty() || self.good_end != u64::MAX {
+        let (asked, runs) = (self.batch.bytes(), self.batch.transfers().len() as u64);
+        if runs == 0 {
             return;
         }
-        Counters::add(&self.target.counters.pieces, runs.len() as u64);
+        Counters::add(&self.target.counters.pieces, runs);
         Counters::add(&self.target.counters.batches, 1);
-        let transfers = runs.iter().map(|run| self.transfer(run)).collect();
-        let batch = match self.direction {
-            Direction::Read => Batch::read(transfers),
-            Direction::Write => Batch::write(transfers),
-        };
-        let result = self.target.file.submit(batch).wait();
-        let asked: u64 = runs.iter().map(|run| run.end - run.start).sum();
+        let result = self.target.file.submit(self.batch.lend()).wait();
         if result.error.is_some() || result.bytes < asked {
-            self.good_end = self.file_start + position(&runs, result.bytes);
+            self.good_end = position(self.batch.transfers(), result.bytes);
             self.error = result.error.map(Into::into);
         }
+        self.batch.clear();
     }
 
     fn transfer(&self, run: &Range<u64>) -> Transfer<'a> {
@@ -63,15 +62,15 @@ impl<'a> WindowIo<'a> {
     }
 }
 
-/// Where in the window the byte after the first `bytes` bytes of `runs` lies.
-fn position(runs: &[Range<u64>], bytes: u64) -> u64 {
+/// Where in the file the byte after the first `bytes` bytes of the transfers lies.
+fn position(transfers: &[Transfer<'_>], bytes: u64) -> u64 {
     let mut left = bytes;
-    for run in runs {
-        let len = run.end - run.start;
+    for transfer in transfers {
+        let len = transfer.memory.bytes() as u64;
         if left < len {
-            return run.start + left;
+            return transfer.offset + left;
         }
         left -= len;
     }
-    runs.last().map_or(0, |run| run.end)
+    transfers.last().map_or(0, |last| last.offset + last.memory.bytes() as u64)
 }
