@@ -44,11 +44,14 @@ const CHUNK_BYTES: usize = 256 << 10;
 const CALL_NS: u64 = 300;
 const CALL_PAGE_NS: u64 = 850;
 /// What a mapping takes, each page of its span, and each page that is stored, ns. Pages that are mapped and not stored are cheap, for the
-/// kernel maps 16 at once: every fourth page of a file, stored by each of 2 processes, takes them 2.4 us by mappings and 2.9 by calls.
-/// Of 64 KiB all of it costs 1.2 to 1.9 times as much as calls, of 256 KiB 0.8 to 1.2 times, of 1 MiB and more 0.45 to 1.2 times.
-const MAPPING_NS: u64 = 17_000;
+/// kernel maps 16 at once: of a file whose every fourth page each of 2 processes stores it takes them 0.8 to 1 times what calls take, and
+/// 4 processes on 2 cores 0.6, for who is suspended within a call keeps the others waiting. Blocks of 64 KiB, the same (2 processes; 4): 0.9 to 1.9;
+/// 0.4 to 0.7; of 128 KiB 0.7 to 1.2; 0.3 to 0.8; of 256 KiB and more 0.8 to 1.2; 0.3 to 0.75.
+const MAPPING_NS: u64 = 25_000;
 const MAPPED_PAGE_NS: u64 = 300;
 const STORED_PAGE_NS: u64 = 600;
+/// Spans of more pages for each that is stored, or each piece, are left to calls, however many would wait: nobody measured so many.
+const SPARSE_MAX: u64 = 8;
 
 /// How a batch is stored through a mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +97,9 @@ pub(super) fn plan(batch: &Batch<'_>, writers_in_memory: u64) -> Option<Plan> {
     let pages = |bytes: u64| bytes.div_ceil(4096);
     let (stored, spanned) = (pages(batch.bytes()), pages(end - first));
     let by_calls = writers_in_memory * (pieces * CALL_NS + stored * CALL_PAGE_NS);
-    let is_better = may_be_few && by_calls > MAPPING_NS + spanned * MAPPED_PAGE_NS + stored * STORED_PAGE_NS;
+    let is_better = may_be_few
+        && spanned <= SPARSE_MAX * stored.max(pieces)
+        && by_calls > MAPPING_NS + spanned * MAPPED_PAGE_NS + stored * STORED_PAGE_NS;
     (makes_pages || is_better).then_some(Plan {
         range: first..end,
         makes_pages,

@@ -54,6 +54,7 @@ fn writers_in_memory_store_pieces_that_are_not_too_far_apart() {
         assert_eq!(is_stored(1000, period, 2), expected, "a page of each {period} bytes");
         assert!(!is_stored(1000, period, 1), "nobody to wait for");
     }
+    assert_eq!([8, 9].map(|pages| is_stored(1000, pages << 12, 64)), [true, false], "of many writers");
     assert_eq!([16, 64].map(|pages| is_stored(pages, 4096, 2)), [false, true], "64 and 256 KiB");
 }
 

@@ -99,7 +99,7 @@ impl Drop for Marker<'_> {
     }
 }
 
-/// Clears the map and calls `found` with each run of marked units, in order. Runs closer than `bridge` units are one.
+/// Clears the map and calls `found` with each run of marked units, in order. Runs with gaps of at most `bridge` units are one.
 pub fn take_runs(words: &[AtomicU64], bridge: u64, mut found: impl FnMut(Range<u64>)) {
     let mut open: Option<Range<u64>> = None;
     for (index, word) in words.iter().enumerate() {

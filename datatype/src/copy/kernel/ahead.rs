@@ -20,9 +20,8 @@ use super::rows::span_bytes;
 
 /// Longest block, in bytes.
 const BLOCK_MAX_BYTES: usize = 16;
-const PAGE_BYTES: u64 = 4096;
 
-/// What lies between the block that is sent for and the one that is moved.
+/// What lies between the block that is sent for and the one that is moved, where targets are sent for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Distance {
     /// Nothing is sent for.
@@ -32,6 +31,7 @@ pub(super) enum Distance {
     /// Rows.
     Rows(u64),
 }
+
 /// Where lines come from the second level of caches.
 const SHORT: usize = 16;
 /// Where they come from memory.
@@ -49,8 +49,10 @@ const PAST_SECOND_LEVEL_BYTES: u64 = 4 << 20;
 const PAST_THIRD_LEVEL_BYTES: u64 = 32 << 20;
 /// Strides of packed blocks that come from memory.
 const FROM_MEMORY: Range<u64> = 128..4 << 10;
-/// Strides of unpacked blocks so many that no cache holds what tells where their pages are, and the bytes of these.
-const SCATTERED: Range<u64> = 1 << 10..4 << 10;
+/// Strides of unpacked blocks so many that no cache holds what tells where their pages are, and the bytes of these; besides them
+/// those of exactly 1 KiB.
+const SCATTERED: Range<u64> = 2 << 10..4 << 10;
+const SCATTERED_ALONE: u64 = 1 << 10;
 const SCATTERED_MIN_BYTES: u64 = 64 << 20;
 
 /// Longest block of a short row, in bytes.
@@ -58,28 +60,31 @@ const SHORT_ROW_BLOCK_MAX_BYTES: usize = 64;
 /// More than the first level holds.
 const PAST_FIRST_LEVEL_BYTES: u64 = 64 << 10;
 
-/// Whether rows are so short that the lines of those behind are sent for.
+/// Whether rows are so short that the lines of those behind are sent for: of other lines, and not of 12 bytes, which have a store of
+/// their own ([`Isa::unpack_12`](super::isa::Isa::unpack_12)). No nest without blocks spans so many bytes.
 #[inline(always)]
 fn are_short_rows(block: usize, stride: u64, dims: &[NestDim; 3]) -> bool {
     dims[0].n < LONG as u64
         && dims[1].n > 1
+        && dims[1].target.unsigned_abs() >= stride
         && block <= SHORT_ROW_BLOCK_MAX_BYTES
+        && block != 12
         && CLOSE.contains(&stride)
         && span_bytes(dims, stride as i64) >= PAST_FIRST_LEVEL_BYTES
 }
 
-/// How far ahead lines are sent for where blocks of so many bytes are packed.
+/// How many blocks ahead lines are sent for where blocks of so many bytes are packed.
 #[inline(always)]
-pub(super) fn reads(block: usize, dims: &[NestDim; 3]) -> Distance {
+pub(super) fn reads(block: usize, dims: &[NestDim; 3]) -> Option<usize> {
     let stride = dims[0].source.unsigned_abs();
     if block > BLOCK_MAX_BYTES || !FROM_MEMORY.contains(&stride) {
-        return Distance::None;
+        return None;
     }
     match span_bytes(dims, stride as i64) {
-        PAST_THIRD_LEVEL_BYTES.. if !stride.is_multiple_of(PAGE_BYTES) => Distance::Blocks(LONG),
-        PAST_SECOND_LEVEL_BYTES.. if CLOSE.contains(&stride) => Distance::Blocks(LONG),
-        EVERY_OTHER_LINE_MIN_BYTES.. if EVERY_OTHER_LINE.contains(&stride) => Distance::Blocks(SHORT),
-        _ => Distance::None,
+        PAST_THIRD_LEVEL_BYTES.. => Some(LONG),
+        PAST_SECOND_LEVEL_BYTES.. if CLOSE.contains(&stride) => Some(LONG),
+        EVERY_OTHER_LINE_MIN_BYTES.. if EVERY_OTHER_LINE.contains(&stride) => Some(SHORT),
+        _ => None,
     }
 }
 
@@ -90,7 +95,8 @@ pub(super) fn writes(block: usize, dims: &[NestDim; 3]) -> Distance {
     if are_short_rows(block, stride, dims) {
         return Distance::Rows((SHORT as u64).div_ceil(dims[0].n));
     }
-    if block > BLOCK_MAX_BYTES || !(CLOSE.contains(&stride) || SCATTERED.contains(&stride)) {
+    let is_scattered = SCATTERED.contains(&stride) || stride == SCATTERED_ALONE;
+    if block > BLOCK_MAX_BYTES || !(CLOSE.contains(&stride) || is_scattered) {
         return Distance::None;
     }
     match span_bytes(dims, stride as i64) {
@@ -158,6 +164,7 @@ impl Iterator for Rows<'_> {
 #[inline(always)]
 pub(super) fn each_row(outer: &[NestDim], rows: u64, mut visit: impl FnMut((i64, i64), Option<(i64, i64)>)) {
     let [middle, last] = outer else { return };
+    debug_assert!(middle.n > 0 && last.n > 0, "there is no row");
     let mut later = Rows::new(middle, last);
     for _ in 0..rows {
         later.next();

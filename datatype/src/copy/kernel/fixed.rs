@@ -98,7 +98,7 @@ impl<const W: usize> Mover for Pair<W> {
 /// line take a twentieth more even where both sides come from memory.
 const ALIGNED_MIN: usize = 4;
 
-/// `W` bytes or more: whole pieces of `W`, then the last `W` bytes, which may overlap the piece before.
+/// `W` bytes or more: whole pieces of `W`, then the last `W` bytes, which may overlap the piece before; so may the second piece.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Many<const W: usize>(pub(super) usize);
 

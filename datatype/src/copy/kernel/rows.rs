@@ -131,7 +131,7 @@ pub(super) unsafe fn rows<I: Isa, M: Mover>(
     unsafe {
         if inner.target == bytes as i64 {
             match ahead::reads(bytes, dims) {
-                Distance::None => each_row(source, target, outer, |s, t| {
+                None => each_row(source, target, outer, |s, t| {
                     let done = if is_near(bytes, (inner.source, REGISTER_PACKED_STRIDE_MAX), n) {
                         I::pack_near((s, inner.source), t, bytes, n)
                     } else {
@@ -140,19 +140,10 @@ pub(super) unsafe fn rows<I: Isa, M: Mover>(
                     let rest = source_at(s, inner.source.wrapping_mul(done as i64));
                     pack_row(mover, rest, t.add(done * bytes), n - done, inner.source);
                 }),
-                Distance::Blocks(distance) => each_row(source, target, outer, |s, t| {
+                Some(distance) => each_row(source, target, outer, |s, t| {
                     let place = |i: usize| source_at(s, inner.source.wrapping_mul(i as i64));
                     let block = |i: usize| mover.copy(place(i), t.add(i * bytes));
                     ahead::each(n, distance, |i| I::ask_to_read(place(i)), block);
-                }),
-                Distance::Rows(distance) => ahead::each_row(outer, distance, |(s, t), later| {
-                    let (s, t) = (source_at(source, s), target_at(target, t));
-                    let Some((later, _)) = later else { return pack_row(mover, s, t, n, inner.source) };
-                    for i in 0..n {
-                        let at = inner.source.wrapping_mul(i as i64);
-                        I::ask_to_read(source_at(source, later.wrapping_add(at)));
-                        mover.copy(source_at(s, at), t.add(i * bytes));
-                    }
                 }),
             }
         } else if inner.source == bytes as i64 {

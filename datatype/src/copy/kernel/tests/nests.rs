@@ -5,7 +5,7 @@ use super::{Arena, Move, Placement, tables};
 /// Sizes of blocks: every class and its borders.
 const BLOCKS: &[u64] = &[
     1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16, 17, 20, 24, 28, 29, 31, 32, 33, 40, 48, 56, 57, 63, 64, 65, 96,
-    127, 128, 129, 192, 250, 512, 513, 700,
+    127, 128, 129, 192, 250, 255, 256, 257, 320, 512, 513, 700,
 ];
 
 fn moves(block: u64, dims: &[NestDim]) -> Vec<Move> {
