@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #define UNUSED __attribute__((unused))
@@ -59,6 +60,16 @@ UNUSED static void check_report(int ok, const char *file, int line, const char *
 #define CHECK_CLASS(call, expected) do { int code_ = (call); \
     check_report(class_of(code_) == (expected), __FILE__, __LINE__, "%s returned class %s, not %s", #call, \
                  class_name(class_of(code_)), class_name(expected)); } while (0)
+
+/* In MPI now and then: some MPIs reach no memory of a rank that is not. */
+UNUSED static void nap(int milliseconds)
+{
+    int found;
+    for (int i = 0; i < milliseconds; i++) {
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+        nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
+    }
+}
 
 UNUSED static int class_of(int code)
 {

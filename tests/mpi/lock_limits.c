@@ -2,19 +2,8 @@
  * theirs is written, and all goes on when it has let go: at once, or (MEETING is "file") when all have waited for each other at the file, where
  * the lock is one that is let go of no sooner. */
 #include "check.h"
-#include <time.h>
 
 static MPI_File file;
-
-/* In MPI now and then: some MPIs reach no memory of a rank that is not. */
-static void nap(int milliseconds)
-{
-    int found;
-    for (int i = 0; i < milliseconds; i++) {
-        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
-        nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
-    }
-}
 
 int main(int argc, char **argv)
 {

@@ -146,6 +146,33 @@ fn waits_have_their_limit_and_name_the_holder() {
     }
 }
 
+/// The launcher ends a job of which one rank is killed with a lock in its hands, and no rank outlives it, whatever they wait for.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn nobody_outlives_a_rank_that_dies_with_a_lock() {
+    for (lock, nodes) in [("auto", "1"), ("auto", "3"), ("shared", "1"), ("mcs", "2"), ("onesided", "2")] {
+        let job = job("dying", 3).variable("CAPULET_HINTS", format!("capulet_lock={lock}"));
+        let job = job.variable("CAPULET_NODES", nodes).variable("CAPULET_FAULTS", "rank=0;write@*:delay=20s");
+        let outcome = job.run();
+        let what = format!("{lock} on {nodes} nodes: {}", outcome.text);
+        assert!(outcome.status.is_some_and(|status| !status.success()), "{what}");
+        assert!(!outcome.text.contains("class MPI_SUCCESS") && !outcome.text.contains("FAILED"), "{what}");
+        for rank in 0..3 {
+            let process = std::fs::read_to_string(job.folder().join(format!("process.{rank}")));
+            let process = process.expect("each rank has told its number");
+            // A launcher's last word may come before the system has taken its processes away.
+            let is_gone = || !std::path::Path::new("/proc").join(&process).exists();
+            let gone = (0..500).any(|_| {
+                is_gone() || {
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    false
+                }
+            });
+            assert!(gone, "rank {rank} outlives its launcher; {what}");
+        }
+    }
+}
+
 /// One machine that looks like several nodes, whose leaders exchange what their ranks have for each other. Rank r of P is on
 /// node floor(r k / P).
 #[test]

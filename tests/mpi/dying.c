@@ -1,0 +1,27 @@
+/* dying FOLDER: rank 0 is killed while it has the lock of an atomic access (`CAPULET_FAULTS` makes it last), and the others wait for it. Nobody
+ * comes to an end by himself: whoever does not get the lock or an error waits for ever, as a program does that counts on its launcher. */
+#include "check.h"
+
+static void die(int signal) { kill(getpid(), signal == SIGALRM ? SIGKILL : signal); }
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    char name[PATH_MAX], bytes[64] = { 0 };
+    snprintf(name, sizeof name, "%s/process.%d", work_dir, world_rank);
+    FILE *told = fopen(name, "w");
+    CHECK(told && fprintf(told, "%d", (int)getpid()) > 0 && !fclose(told), "no file for a number");
+    MPI_File file;
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("dying"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_set_atomicity(file, 1));
+    barrier();
+    if (world_rank == 0) {
+        signal(SIGALRM, die);
+        setitimer(ITIMER_REAL, &(struct itimerval){ .it_value = { .tv_usec = 400000 } }, NULL);
+    } else {
+        nap(100);
+    }
+    const int code = MPI_File_write_at(file, 0, bytes, sizeof bytes, MPI_BYTE, MPI_STATUS_IGNORE);
+    fprintf(stderr, "rank %d: class %s\n", world_rank, class_name(class_of(code)));
+    for (;;) pause();
+}
