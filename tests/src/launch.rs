@@ -265,15 +265,17 @@ impl Outcome {
     /// If it did not.
     pub fn expect_checks(&self, what: &str) {
         self.expect_success(what);
-        let said = self
-            .text
-            .lines()
-            // the launcher may put it behind the start of another stream's line
-            .find_map(|line| {
-                line.strip_suffix(" checks passed, 0 failed")?.rsplit(' ').next()?.parse::<u64>().ok()
-            });
+        let said = self.text.lines().find_map(checks_of);
         assert!(said.is_some_and(|checks| checks > 0), "{what} says of no checks\n{}", shortened(&self.text));
     }
+}
+
+/// How many checks a program says in `line` that it has made, if all passed.
+fn checks_of(line: &str) -> Option<u64> {
+    let said = line.strip_suffix(" checks passed, 0 failed")?;
+    // the launcher passes a long output on in pieces: what another stream says may be cut anywhere, and this follow it
+    let other = said.trim_end_matches(|character: char| character.is_ascii_digit());
+    said[other.len()..].parse().ok()
 }
 
 /// The head and the tail of a long output.
@@ -299,4 +301,22 @@ pub fn copied_for_all(folder: &Path, file: &Path) -> PathBuf {
     fs::copy(file, &copy).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("permissions of a file of ours");
     copy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::checks_of;
+
+    #[test]
+    fn what_a_program_says_is_found_behind_a_cut_line() {
+        for (line, found) in [
+            ("38 checks passed, 0 failed", Some(38)),
+            ("  system calls   38 checks passed, 0 failed", Some(38)),
+            ("capulet-stats mess38 checks passed, 0 failed", Some(38)),
+            ("38 checks passed, 1 failed", None),
+            (" checks passed, 0 failed", None),
+        ] {
+            assert_eq!(checks_of(line), found, "{line}");
+        }
+    }
 }
