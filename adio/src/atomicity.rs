@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capulet_atomic::{
-    FileLock, FileSystemLock, Guard, NODE_LOCK_RANKS, NODE_LOCK_WORDS, NodeLock, NodeQueue, Request,
-    WorldProtocol, are_disjoint, world_lock,
+    FileLock, FileSystemLock, Guard, NODE_LOCK_RANKS, NODE_LOCK_WORDS, NODE_PART_WORDS, NodeLock, NodeQueue,
+    Request, WorldProtocol, are_disjoint, two_level_lock, world_lock,
 };
 use capulet_comm::{Epochs, ReduceOp, work};
 use capulet_drivers::Caps;
@@ -124,6 +124,7 @@ impl File {
             LockChoice::Hybrid | LockChoice::OneSided | LockChoice::Mcs => {
                 self.world_lock(choice, time_limit)?
             }
+            LockChoice::TwoLevel => self.two_level_lock(time_limit)?,
             LockChoice::Fcntl => {
                 if !has_locks {
                     return Err(Error::Unsupported { what: "locks of a storage that has none" });
@@ -167,6 +168,17 @@ impl File {
             return Err(without());
         }
         Ok(world_lock(protocol, words, list, self.channel.wakes(), limit, progress))
+    }
+
+    /// A lock in words of the node and in words of all ranks. Collective.
+    fn two_level_lock(&self, limit: Option<Duration>) -> Result<Arc<dyn FileLock>> {
+        let what = "atomic mode without a window of all ranks, or without shared memory on a node";
+        // Both are asked for on every rank, whatever came of the first.
+        let words = self.channel.world_words(Epochs::Standing)?;
+        let node = self.channel.node_words(0, NODE_PART_WORDS)?;
+        let (words, node) = words.zip(node).ok_or(Error::Unsupported { what })?;
+        let ranks = self.group.node().ranks.clone();
+        Ok(two_level_lock(words, self.channel.wakes(), node, ranks, limit, progress))
     }
 
     /// Before the file is closed, when no rank begins an access any more.

@@ -53,6 +53,8 @@ pub enum LockChoice {
     Mcs,
     /// The whole file, by a queue in the memory that the ranks of one node share.
     Shared,
+    /// The whole file, by a queue of each node and one of nodes.
+    TwoLevel,
     /// Ranges of bytes.
     Range,
     /// Locks of the storage.
@@ -60,12 +62,13 @@ pub enum LockChoice {
 }
 
 impl LockChoice {
-    const NAMES: [(Self, &'static str); 7] = [
+    const NAMES: [(Self, &'static str); 8] = [
         (Self::Auto, "auto"),
         (Self::Hybrid, "hybrid"),
         (Self::OneSided, "onesided"),
         (Self::Mcs, "mcs"),
         (Self::Shared, "shared"),
+        (Self::TwoLevel, "twolevel"),
         (Self::Range, "range"),
         (Self::Fcntl, "fcntl"),
     ];

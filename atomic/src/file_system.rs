@@ -41,7 +41,7 @@ impl FileSystemLock {
             return Ok(());
         }
         // The system does not say who has it.
-        Err(Error::TimedOut { waited, holders: Vec::new() })
+        Err(Error::TimedOut { waited, holders: Vec::new(), are_nodes: false })
     }
 }
 

@@ -9,6 +9,7 @@ mod lock;
 mod node;
 mod perform;
 mod process;
+mod two_level;
 mod world;
 
 use std::fmt::Debug;
@@ -21,6 +22,7 @@ pub use capulet_protocol::{INTERVALS_MAX, Request, are_disjoint};
 pub use file_system::FileSystemLock;
 pub use lock::{ByteLock, LockCounters};
 pub use node::{NODE_LOCK_RANKS, NODE_LOCK_WORDS, NodeLock, NodeQueue};
+pub use two_level::{NODE_PART_WORDS, two_level_lock};
 pub use world::{WORLD_LOCK_WORDS, WorldProtocol, world_lock};
 
 /// Isolation could not be given.
@@ -31,12 +33,14 @@ pub enum Error {
     #[error("the bytes of the access could not be locked: {0}")]
     Lock(#[from] capulet_drivers::Error),
     /// The bytes were not to be had within the time that the user has set.
-    #[error("the bytes of the access were locked by {} for {} ms", named(.holders), .waited.as_millis())]
+    #[error("the bytes of the access were locked by {} for {} ms", named(.holders, *.are_nodes), .waited.as_millis())]
     TimedOut {
         /// How long it waited.
         waited: Duration,
         /// Who holds them, or comes before.
         holders: Vec<Rank>,
+        /// It is ranks of the nodes that these are the first of.
+        are_nodes: bool,
     },
     /// MPI has failed at the lock, now or before: nobody knows what is locked.
     #[error("the lock of the file is broken: MPI has failed at it")]
@@ -54,11 +58,12 @@ pub enum Error {
     },
 }
 
-fn named(ranks: &[Rank]) -> String {
+fn named(ranks: &[Rank], are_nodes: bool) -> String {
+    let of = if are_nodes { "the node of " } else { "" };
     match ranks {
         [] => "somebody".to_owned(),
-        [rank] => format!("rank {rank}"),
-        ranks => format!("ranks {}", ranks.iter().map(Rank::to_string).collect::<Vec<_>>().join(", ")),
+        [rank] => format!("{of}rank {rank}"),
+        ranks => format!("{of}ranks {}", ranks.iter().map(Rank::to_string).collect::<Vec<_>>().join(", ")),
     }
 }
 

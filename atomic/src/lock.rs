@@ -131,7 +131,7 @@ impl<L: Lock, M: Memory> ByteLock<L, M> {
         // Another thread may want to go on meanwhile: the words alone are kept.
         let bed = (whom == WaitsFor::Process).then(|| self.inner()).and_then(|inner| {
             // What is about to be stored comes without a wake-up.
-            inner.carried.is_asleep().then(|| inner.memory.bed()).flatten()
+            inner.carried.sleeps_in().and_then(|space| inner.memory.bed(space))
         });
         match bed {
             Some(words) => words.sleep(timeout),
@@ -152,15 +152,16 @@ impl<L: Lock, M: Memory> ByteLock<L, M> {
         if self.time_limit.is_none_or(|limit| waited <= limit) {
             return Ok(());
         }
-        let holders = match whom {
-            WaitsFor::Thread => Vec::new(),
+        let (holders, are_nodes) = match whom {
+            WaitsFor::Thread => (Vec::new(), false),
             WaitsFor::Process => {
                 let inner = self.inner();
-                let places = inner.carried.lock().awaited();
-                places.iter().map(|place| self.ranks[*place as usize]).collect()
+                let lock = inner.carried.lock();
+                let holders = lock.awaited().iter().map(|place| self.ranks[*place as usize]).collect();
+                (holders, lock.awaits_nodes())
             }
         };
-        Err(Error::TimedOut { waited, holders })
+        Err(Error::TimedOut { waited, holders, are_nodes })
     }
 
     /// Every now and then.

@@ -55,6 +55,13 @@ impl NodeMemory {
         own(PROCESS_WORD).store(process, Ordering::Release);
     }
 
+    /// Sets so many of this rank's words of the lock to zero, before anybody locks it.
+    pub(crate) fn clear(&self, words: u32) {
+        for word in LOCK_WORD..LOCK_WORD + words {
+            self.words.word(self.words.place(), word as usize).store(0, Ordering::Release);
+        }
+    }
+
     /// Which process a rank is.
     fn identity(&self, place: usize) -> Identity {
         let process = self.words.word(place, PROCESS_WORD).load(Ordering::Acquire);
@@ -68,7 +75,7 @@ impl NodeMemory {
 }
 
 impl Memory for NodeMemory {
-    fn bed(&self) -> Option<NodeWords> {
+    fn bed(&self, _: Space) -> Option<NodeWords> {
         Some(self.words.clone())
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use capulet_comm::NodeWords;
-use capulet_protocol::{Effect, Event, Lock};
+use capulet_protocol::{Effect, Event, Lock, Space};
 
 use crate::Error;
 
@@ -15,8 +15,8 @@ pub trait Memory: Debug + Send + 'static {
     /// If MPI fails. Nobody knows then what was done, and the lock is of no use any more.
     fn perform(&mut self, effect: &Effect) -> Result<Option<Event<'_>>, Error>;
 
-    /// Where a process sleeps that waits to be woken; nowhere if those who wake it do not end its sleep.
-    fn bed(&self) -> Option<NodeWords> {
+    /// Where a process sleeps that waits for a wake-up of this kind; nowhere if those who leave it do not end its sleep.
+    fn bed(&self, _: Space) -> Option<NodeWords> {
         None
     }
 
@@ -73,8 +73,8 @@ impl<L: Lock> Carried<L> {
         self.next == Effect::Held
     }
 
-    /// Whether it waits to be woken, and not for what another process is about to store.
-    pub(crate) fn is_asleep(&self) -> bool {
-        matches!(self.next, Effect::AwaitWake(_))
+    /// Which wake-up it waits for, if it does not wait for what another process is about to store.
+    pub(crate) fn sleeps_in(&self) -> Option<Space> {
+        if let Effect::AwaitWake(space) = self.next { Some(space) } else { None }
     }
 }

@@ -49,7 +49,7 @@ pub fn world_lock(
     let (me, ranks, home) = (words.rank(), words.ranks(), words.home());
     let list_home = exclusive.as_ref().map(WorldWords::home);
     let wakes = if protocol == WorldProtocol::OneSided { None } else { Some(wakes) };
-    let memory = WorldMemory { words, exclusive, wakes, fetched: Vec::new() };
+    let memory = WorldMemory { exclusive, ..WorldMemory::new(words, wakes) };
     let all: Vec<Rank> = (0..ranks).map(Rank).collect();
     let queue = || Queue::new(Space::World, QUEUE_WORD, home, me);
     match protocol {
@@ -67,7 +67,7 @@ pub fn world_lock(
 
 /// What they are performed on.
 #[derive(Debug)]
-struct WorldMemory {
+pub(crate) struct WorldMemory {
     words: WorldWords,
     /// For lists that change in epochs which exclude all others.
     exclusive: Option<WorldWords>,
@@ -78,6 +78,11 @@ struct WorldMemory {
 }
 
 impl WorldMemory {
+    /// Without a list. Where there are no messages for wake-ups, words are polled.
+    pub(crate) fn new(words: WorldWords, wakes: Option<Wakes>) -> Self {
+        Self { words, exclusive: None, wakes, fetched: Vec::new() }
+    }
+
     fn list(&self) -> &WorldWords {
         self.exclusive.as_ref().expect("a wait list has exclusive epochs")
     }

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use capulet_atomic::{
-    FileLock, FileSystemLock, NODE_LOCK_WORDS, NodeLock, NodeQueue, Request, WorldProtocol, world_lock,
+    FileLock, FileSystemLock, NODE_LOCK_WORDS, NODE_PART_WORDS, NodeLock, NodeQueue, Request, WorldProtocol,
+    two_level_lock, world_lock,
 };
 use capulet_bench_report::LockRow;
 use capulet_comm::mpi::traits::AsRaw;
@@ -28,16 +29,18 @@ enum Kind {
     Near,
     NearQueue,
     Far(WorldProtocol),
+    TwoLevel,
     Storage,
 }
 
-const KINDS: [(&str, Kind); 7] = [
+const KINDS: [(&str, Kind); 8] = [
     ("range", Kind::Near),
     ("shared", Kind::NearQueue),
     ("range-far", Kind::Far(WorldProtocol::Ranges)),
     ("mcs", Kind::Far(WorldProtocol::Queue)),
     ("hybrid", Kind::Far(WorldProtocol::Hybrid)),
     ("onesided", Kind::Far(WorldProtocol::OneSided)),
+    ("twolevel", Kind::TwoLevel),
     ("fcntl", Kind::Storage),
 ];
 
@@ -117,6 +120,13 @@ impl Team {
                 } else {
                     NodeQueue::new(words, ranks, None, progress)
                 }
+            }
+            Kind::TwoLevel => {
+                let words = channel.world_words(Epochs::Standing)?;
+                let node = channel.node_words(0, NODE_PART_WORDS)?;
+                let Some((words, node)) = words.zip(node) else { return Ok(None) };
+                home = words.home();
+                two_level_lock(words, channel.wakes(), node, ranks, None, progress)
             }
             Kind::Far(protocol) => {
                 let has_list = matches!(protocol, WorldProtocol::Hybrid | WorldProtocol::OneSided);

@@ -206,7 +206,7 @@ pub(crate) struct VerifyArgs {
     pub(crate) seed: u64,
 
     /// Capulet only: the lock of atomic mode, as the hint capulet_lock names it
-    #[arg(long, value_name = "LOCK", default_value = "auto", value_parser = ["auto", "hybrid", "onesided", "mcs", "shared", "range", "fcntl"])]
+    #[arg(long, value_name = "LOCK", default_value = "auto", value_parser = ["auto", "hybrid", "onesided", "mcs", "shared", "twolevel", "range", "fcntl"])]
     pub(crate) lock: String,
 
     /// Capulet only: a hint for the file; may be given many times

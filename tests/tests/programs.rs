@@ -88,7 +88,7 @@ fn locks_that_cannot_be_had_are_refused() {
 }
 
 /// Each lock, on one node and on several.
-const LOCKS: [(&str, &str); 11] = [
+const LOCKS: [(&str, &str); 14] = [
     ("auto", "3"),
     ("range", "1"),
     ("range", "2"),
@@ -99,6 +99,9 @@ const LOCKS: [(&str, &str); 11] = [
     ("hybrid", "2"),
     ("onesided", "1"),
     ("onesided", "2"),
+    ("twolevel", "1"),
+    ("twolevel", "2"),
+    ("twolevel", "3"),
     ("fcntl", "2"),
 ];
 
@@ -129,11 +132,17 @@ fn nothing_begins_on_top_of_a_lock() {
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn waits_have_their_limit_and_name_the_holder() {
     // Debian's MPICH does not reach the memory of rank 0 before it is in MPI again, and a queue is asked for there.
-    let is_reached = |lock: &str| Mpi::chosen().name() != "mpich" || lock != "mcs" && lock != "auto";
+    let is_reached =
+        |lock: &str| Mpi::chosen().name() != "mpich" || !["mcs", "twolevel", "auto"].contains(&lock);
     for (lock, nodes) in LOCKS.into_iter().filter(|(lock, _)| is_reached(lock)) {
         let hints = format!("capulet_lock={lock};capulet_lock_timeout_ms=60");
-        // Which of the locks of a storage is in the way the system does not say.
-        let holder = if lock == "fcntl" { "somebody" } else { "rank 0" };
+        let holder = match (lock, nodes) {
+            // Which of the locks of a storage is in the way the system does not say.
+            ("fcntl", _) => "somebody",
+            // Nor does a node which of its ranks has the lock.
+            ("twolevel", "3") => "the node of rank 0",
+            _ => "rank 0",
+        };
         let meeting = if (lock, nodes) == ("range", "1") { "nowhere" } else { "file" };
         let job = job("lock_limits", 3).arg(meeting).variable("CAPULET_HINTS", hints);
         let job = job.variable("CAPULET_LOG", "info").variable("CAPULET_NODES", nodes);
@@ -150,7 +159,9 @@ fn waits_have_their_limit_and_name_the_holder() {
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn nobody_outlives_a_rank_that_dies_with_a_lock() {
-    for (lock, nodes) in [("auto", "1"), ("auto", "3"), ("shared", "1"), ("mcs", "2"), ("onesided", "2")] {
+    for (lock, nodes) in
+        [("auto", "1"), ("auto", "3"), ("shared", "1"), ("mcs", "2"), ("onesided", "2"), ("twolevel", "2")]
+    {
         let job = job("dying", 3).variable("CAPULET_HINTS", format!("capulet_lock={lock}"));
         let job = job.variable("CAPULET_NODES", nodes).variable("CAPULET_FAULTS", "rank=0;write@*:delay=20s");
         let outcome = job.run();

@@ -99,6 +99,7 @@ fn every_lock_gives_an_order() {
         ("mcs", "2"),
         ("onesided", "2"),
         ("shared", "1"),
+        ("twolevel", "2"),
         ("fcntl", "2"),
     ] {
         let ranks = if Mpi::chosen().name() == "mpich" { "2" } else { "4" };

@@ -9,16 +9,30 @@ use crate::Rank;
 /// Whom a process waits for, as far as it knows. For those who want to be told: no lock goes by it, so that it is no part of a state,
 /// and all are equal.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Awaited(SmallVec<[Rank; 4]>);
+pub(crate) struct Awaited {
+    ranks: SmallVec<[Rank; 4]>,
+    are_nodes: bool,
+}
 
 impl Awaited {
     pub(crate) fn set(&mut self, ranks: impl IntoIterator<Item = Rank>) {
-        self.0.clear();
-        self.0.extend(ranks);
+        self.are_nodes = false;
+        self.ranks.clear();
+        self.ranks.extend(ranks);
+    }
+
+    /// Any process of the nodes that these are the first of.
+    pub(crate) fn set_nodes(&mut self, leaders: impl IntoIterator<Item = Rank>) {
+        self.set(leaders);
+        self.are_nodes = true;
     }
 
     pub(crate) fn ranks(&self) -> &[Rank] {
-        &self.0
+        &self.ranks
+    }
+
+    pub(crate) fn are_nodes(&self) -> bool {
+        self.are_nodes
     }
 }
 

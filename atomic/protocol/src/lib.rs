@@ -134,8 +134,8 @@ pub enum Effect {
 pub enum Event<'a> {
     /// The lock is wanted.
     Acquire(&'a Request),
-    /// It is wanted if it is free: else nothing is kept of it. Who tries waits for nobody but those that are about to leave a gate, or
-    /// to draw a number. Not for [`TwoLevel`].
+    /// It is wanted if it is free: else nothing is kept of it. Who tries waits for nobody but those that are about to leave a gate or a
+    /// queue, or to draw a number.
     Try(&'a Request),
     /// It is no longer needed.
     Release,
@@ -173,6 +173,11 @@ pub trait Lock: Clone + Debug + Send + 'static {
     /// Whom it waits for, or was refused by, as far as it knows: those that hold what it wants or come before. For messages.
     fn awaited(&self) -> &[Rank] {
         &[]
+    }
+
+    /// Whether it knows no more of them than their nodes: [`Lock::awaited`] has the first process of each then.
+    fn awaits_nodes(&self) -> bool {
+        false
     }
 }
 

@@ -1,5 +1,6 @@
 //! A queue on each node, and one of the nodes.
 
+use crate::awaited::Awaited;
 use crate::queue::QUEUE_WORDS;
 use crate::{Effect, Event, Lock, Place, Queue, Rank, Request, Space, misled};
 
@@ -20,6 +21,9 @@ pub struct TwoLevel {
     state: State,
     /// As the node's word has it, while this process has the node's queue.
     passes: u64,
+    /// It is not to wait, on the node or among the nodes.
+    is_try: bool,
+    awaited: Awaited,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,6 +35,8 @@ enum State {
     Asking,
     /// Waiting among the nodes.
     OfNodes,
+    /// Another node has it, and this was a try: giving the node's queue to the next.
+    Refused,
     /// Telling the node that it has it.
     Telling,
     Held,
@@ -47,11 +53,16 @@ enum State {
 }
 
 impl TwoLevel {
-    /// The lock at rank `home`, for process `me` of the node whose first rank is `leader`.
+    /// Words of each process on its node.
+    pub const NODE_WORDS: u32 = QUEUE_WORDS + 1;
+
+    /// The lock at rank `home`, for process `me` of the node whose first rank is `leader`. It has the first two words of each process
+    /// in the world, and the first [`TwoLevel::NODE_WORDS`] on its node.
     pub fn new(home: Rank, leader: Rank, me: Rank, passes_max: u64) -> Self {
         let on_node = Queue::new(Space::Node, 0, leader, me);
         let of_nodes = Queue::new(Space::World, 0, home, me).with_entry(leader);
-        Self { leader, passes_max, on_node, of_nodes, state: State::Free, passes: 0 }
+        let (state, awaited) = (State::Free, Awaited::default());
+        Self { leader, passes_max, on_node, of_nodes, state, passes: 0, is_try: false, awaited }
     }
 
     fn passes_place(&self) -> Place {
@@ -60,7 +71,11 @@ impl TwoLevel {
 
     /// Lets the node's queue go on.
     fn on_node(&mut self, event: Event<'_>) -> Effect {
-        match self.on_node.step(event) {
+        let effect = self.on_node.step(event);
+        if self.state == State::OnNode {
+            self.awaited.set(self.on_node.awaited().iter().copied());
+        }
+        match effect {
             Effect::Held => {
                 self.state = State::Asking;
                 Effect::Load(self.passes_place())
@@ -75,10 +90,14 @@ impl TwoLevel {
 
     /// Lets the nodes' queue go on.
     fn of_nodes(&mut self, event: Event<'_>) -> Effect {
-        match self.of_nodes.step(event) {
+        let effect = self.of_nodes.step(event);
+        if self.state == State::OfNodes {
+            self.awaited.set_nodes(self.of_nodes.awaited().iter().copied());
+        }
+        match effect {
             Effect::Held => self.tell(State::Telling, 1),
             Effect::Free => {
-                self.state = State::LeavingNode;
+                self.state = if self.state == State::OfNodes { State::Refused } else { State::LeavingNode };
                 self.on_node(Event::Release)
             }
             effect => effect,
@@ -94,16 +113,17 @@ impl TwoLevel {
 impl Lock for TwoLevel {
     fn step(&mut self, event: Event<'_>) -> Effect {
         match (self.state, event) {
-            (State::Free, Event::Acquire(_)) => {
-                self.state = State::OnNode;
+            (State::Free, Event::Acquire(_) | Event::Try(_)) => {
+                (self.state, self.is_try) = (State::OnNode, matches!(event, Event::Try(_)));
                 self.on_node(event)
             }
-            (State::OnNode | State::LeavingNode, event) => self.on_node(event),
+            (State::OnNode | State::LeavingNode | State::Refused, event) => self.on_node(event),
             (State::Asking, Event::Value(0)) => {
                 self.state = State::OfNodes;
                 self.of_nodes.set_held(false);
                 // A queue of processes does not look at what is wanted.
-                self.of_nodes(Event::Acquire(&Request::whole()))
+                let all = Request::whole();
+                self.of_nodes(if self.is_try { Event::Try(&all) } else { Event::Acquire(&all) })
             }
             (State::Asking, Event::Value(passes)) => {
                 (self.state, self.passes) = (State::Held, passes);
@@ -138,7 +158,7 @@ impl Lock for TwoLevel {
     fn is_queued(&self) -> bool {
         // On the node alone it has no place among the others yet.
         match self.state {
-            State::Free | State::OnNode | State::Asking => false,
+            State::Free | State::OnNode | State::Asking | State::Refused => false,
             State::OfNodes => self.of_nodes.is_queued(),
             _ => true,
         }
@@ -153,6 +173,10 @@ impl Lock for TwoLevel {
     }
 
     fn awaited(&self) -> &[Rank] {
-        if self.state == State::OfNodes { self.of_nodes.awaited() } else { self.on_node.awaited() }
+        self.awaited.ranks()
+    }
+
+    fn awaits_nodes(&self) -> bool {
+        self.awaited.are_nodes()
     }
 }

@@ -66,6 +66,8 @@ fn holds_where_some_try<L: Checkable>(name: &str, bypass_max: u8, make: impl Fn(
 fn whole_files_that_some_try_for() {
     holds_where_some_try("wait list", 1, |ranks, me| WaitList::new(0, me, ranks));
     holds_where_some_try("queue", 0, |_, me| Queue::new(Space::World, 0, 0, me));
+    holds_where_some_try("two levels", 0, |_, me| two_level(me, 1));
+    holds_where_some_try("two levels", 1, |_, me| two_level(me, 2));
 }
 
 #[test]

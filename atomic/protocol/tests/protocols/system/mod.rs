@@ -40,6 +40,8 @@ pub(crate) struct Process<L> {
     pub(crate) overtaken: u8,
     /// Whether it may try, once.
     pub(crate) tries: bool,
+    /// Whether it does.
+    pub(crate) is_trying: bool,
     /// Whether it may give up, once.
     pub(crate) gives_up: bool,
 }
@@ -79,6 +81,7 @@ impl<L: Checkable> System<L> {
             was_queued: false,
             overtaken: 0,
             tries: false,
+            is_trying: false,
             gives_up: false,
         };
         Self {
@@ -169,8 +172,11 @@ impl<L: Checkable> System<L> {
             Todo::Over => return,
             Todo::Begin => match request(self.processes[of].turn) {
                 None => Todo::Over,
-                Some(request) if matches!(action, Action::Try(_)) => self.step(of, Event::Try(request)),
-                Some(request) => self.step(of, Event::Acquire(request)),
+                Some(request) => {
+                    let is_trying = matches!(action, Action::Try(_));
+                    self.processes[of].is_trying = is_trying;
+                    self.step(of, if is_trying { Event::Try(request) } else { Event::Acquire(request) })
+                }
             },
             Todo::Inside => {
                 self.processes[of].turn += 1;

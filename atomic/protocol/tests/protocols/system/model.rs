@@ -19,6 +19,7 @@ pub(crate) struct Checked<L> {
 const EXCLUSIVE: &str = "no two hold what conflicts";
 const LIVE: &str = "somebody can go on until all are over";
 const FAIR: &str = "nobody is passed more often than promised";
+const BRIEF: &str = "nobody who tries waits for a holder";
 const CLEAN: &str = "nothing is left behind";
 const ENDS: &str = "all come to an end";
 
@@ -49,6 +50,9 @@ impl<L: Checkable> Model for Checked<L> {
             Property::always(FAIR, |model: &Self, state: &System<L>| {
                 state.processes.iter().all(|process| process.overtaken <= model.bypass_max)
             }),
+            Property::always(BRIEF, |_, state: &System<L>| {
+                state.processes.iter().all(|process| !(process.is_trying && process.lock.waits_for_holders()))
+            }),
             Property::always(CLEAN, |model: &Self, state: &System<L>| {
                 let is_clean = || state.words.keys().all(|place| !(model.is_counted)(*place));
                 !state.is_over() || state.wakes.is_empty() && is_clean()
@@ -63,7 +67,8 @@ impl<L: Checkable> Checked<L> {
     pub(crate) fn check(self) -> (usize, Vec<&'static str>) {
         let checker = self.checker().threads(2).spawn_bfs().join();
         let found = checker.discoveries();
-        let broken = [EXCLUSIVE, LIVE, FAIR, CLEAN].into_iter().filter(|name| found.contains_key(name));
+        let broken =
+            [EXCLUSIVE, LIVE, FAIR, BRIEF, CLEAN].into_iter().filter(|name| found.contains_key(name));
         let missing = [ENDS].into_iter().filter(|name| !found.contains_key(name));
         (checker.unique_state_count(), broken.chain(missing).collect())
     }

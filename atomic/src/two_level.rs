@@ -1,0 +1,99 @@
+//! A lock of a file that each node keeps for some of its own ranks in a row, before it goes to the next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use capulet_comm::{NodeWords, Rank, Wakes, WorldWords};
+use capulet_protocol::{Effect, Event, Place, Space, TwoLevel};
+
+use crate::lock::ByteLock;
+use crate::node::{LOCK_WORD, NodeMemory};
+use crate::perform::Memory;
+use crate::world::WorldMemory;
+use crate::{Error, FileLock};
+
+/// Words of a rank in the memory of its node, with that of its wake-ups.
+pub const NODE_PART_WORDS: usize = (1 + LOCK_WORD + TwoLevel::NODE_WORDS) as usize;
+/// How many ranks of a node get it in a row while others wait. In memory of the node it is handed on in a tenth of the time that a
+/// message to another one takes, so of all that time one part in some three is for messages; and a rank of another node waits for
+/// no more than so many accesses of each.
+const PASSES_MAX: u64 = 16;
+
+/// The whole file, among all ranks of `words`: on each node in memory of the node, among nodes by a queue of them, for which messages
+/// wake. `node` has [`NODE_PART_WORDS`] words, and `node_ranks` are the ranks that share it, in their order there. A wait that lasts
+/// longer than `time_limit` is given up. `progress` is called while it waits, at least once a millisecond. Nobody may lock it before
+/// all have it.
+pub fn two_level_lock(
+    words: WorldWords,
+    wakes: Wakes,
+    node: NodeWords,
+    node_ranks: Vec<Rank>,
+    time_limit: Option<Duration>,
+    progress: fn(),
+) -> Arc<dyn FileLock> {
+    let lock = TwoLevel::new(words.home(), node_ranks[0].0, words.rank(), PASSES_MAX);
+    let all = (0..words.ranks()).map(Rank).collect();
+    let node = NodeMemory::new(node, node_ranks.len() as u32);
+    // Other locks leave something in their words.
+    node.clear(TwoLevel::NODE_WORDS);
+    let memory = TwoLevelMemory { node, node_ranks, world: WorldMemory::new(words, Some(wakes)) };
+    ByteLock::of(lock, memory, all, time_limit, progress)
+}
+
+/// What it is performed on: words and wake-ups of the node, and of the world.
+#[derive(Debug)]
+struct TwoLevelMemory {
+    node: NodeMemory,
+    /// Ascending.
+    node_ranks: Vec<Rank>,
+    world: WorldMemory,
+}
+
+impl TwoLevelMemory {
+    /// The number of a rank on this node.
+    fn on_node(&self, rank: u32) -> u32 {
+        self.node_ranks.binary_search(&Rank(rank)).expect("a rank of this node") as u32
+    }
+
+    /// The place in the node's memory.
+    fn near(&self, place: Place) -> Place {
+        Place { rank: self.on_node(place.rank), word: LOCK_WORD + place.word, ..place }
+    }
+
+    /// The same effect, on the node's memory; `None` if it is not for that.
+    fn for_node(&self, effect: &Effect) -> Option<Effect> {
+        let near = |place: Place| (place.space == Space::Node).then(|| self.near(place));
+        Some(match *effect {
+            Effect::Swap(place, value) => Effect::Swap(near(place)?, value),
+            Effect::CompareSwap(place, expected, value) => Effect::CompareSwap(near(place)?, expected, value),
+            Effect::Load(place) => Effect::Load(near(place)?),
+            Effect::Store(place, value) => Effect::Store(near(place)?, value),
+            Effect::AwaitChange(place, value) => Effect::AwaitChange(near(place)?, value),
+            Effect::Wake(Space::Node, rank) => Effect::Wake(Space::Node, self.on_node(rank)),
+            Effect::AwaitWake(Space::Node) => Effect::AwaitWake(Space::Node),
+            _ => return None,
+        })
+    }
+}
+
+impl Memory for TwoLevelMemory {
+    fn perform(&mut self, effect: &Effect) -> Result<Option<Event<'_>>, Error> {
+        match self.for_node(effect) {
+            Some(effect) => self.node.perform(&effect),
+            None => self.world.perform(effect),
+        }
+    }
+
+    fn bed(&self, space: Space) -> Option<NodeWords> {
+        if space == Space::Node { self.node.bed(space) } else { None }
+    }
+
+    fn dead(&self) -> Option<usize> {
+        self.node.dead().map(|place| self.node_ranks[place].0 as usize)
+    }
+
+    fn leave(&mut self) -> Result<bool, Error> {
+        let is_sent = self.world.leave()?;
+        Ok(is_sent && self.node.leave()?)
+    }
+}
