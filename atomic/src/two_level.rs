@@ -14,11 +14,6 @@ use crate::{Error, FileLock};
 
 /// Words of a rank in the memory of its node, with that of its wake-ups.
 pub const NODE_PART_WORDS: usize = (1 + LOCK_WORD + TwoLevel::NODE_WORDS) as usize;
-/// How many ranks of a node get it in a row while others wait. In memory of the node it is handed on in a tenth of the time that a
-/// message to another one takes, so of all that time one part in some three is for messages; and a rank of another node waits for
-/// no more than so many accesses of each.
-const PASSES_MAX: u64 = 16;
-
 /// The whole file, among all ranks of `words`: on each node in memory of the node, among nodes by a queue of them, for which messages
 /// wake. `node` has [`NODE_PART_WORDS`] words, and `node_ranks` are the ranks that share it, in their order there. A wait that lasts
 /// longer than `time_limit` is given up. `progress` is called while it waits, at least once a millisecond. Nobody may lock it before
@@ -31,7 +26,9 @@ pub fn two_level_lock(
     time_limit: Option<Duration>,
     progress: fn(),
 ) -> Arc<dyn FileLock> {
-    let lock = TwoLevel::new(words.home(), node_ranks[0].0, words.rank(), PASSES_MAX);
+    // So many that all of the node get it once: then nobody waits for more than twice as many as all ranks are.
+    let passes_max = node_ranks.len() as u64;
+    let lock = TwoLevel::new(words.home(), node_ranks[0].0, words.rank(), passes_max);
     let all = (0..words.ranks()).map(Rank).collect();
     let node = NodeMemory::new(node, node_ranks.len() as u32);
     // Other locks leave something in their words.

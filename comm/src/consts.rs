@@ -58,7 +58,6 @@ sys_constants! {
     congruent = RSMPI_CONGRUENT: c_int;
     identical = RSMPI_IDENT: c_int;
     any_source = RSMPI_ANY_SOURCE: c_int;
-    any_tag = RSMPI_ANY_TAG: c_int;
     errors_return = RSMPI_ERRORS_RETURN: ffi::MPI_Errhandler;
     info_null = RSMPI_INFO_NULL: ffi::MPI_Info;
     request_null = RSMPI_REQUEST_NULL: ffi::MPI_Request;

@@ -24,7 +24,7 @@ use crate::collective;
 use crate::error::{Error, Result, check};
 use crate::message::{Counters, Wire};
 use crate::node::{self, Node, Split};
-use crate::process::{self, Process, process, rank_in, return_errors, size_of_comm};
+use crate::process::{Process, process, rank_in, return_errors, size_of_comm};
 use crate::rank::Rank;
 use crate::registry::{self, Stamp};
 use crate::user_comm::{ReturnErrors, duplicate, extremes, is_congruent, refuse_inter_communicator};
@@ -201,13 +201,6 @@ impl Group {
     /// Whether duplicates of the communicator share this group: exactly if MPI runs below `MPI_THREAD_MULTIPLE`.
     pub fn is_shared(&self) -> bool {
         self.shared
-    }
-
-    /// Gives MPI a chance to move messages. Local; does not block.
-    pub fn progress(&self) {
-        if !self.closed.load(Ordering::Acquire) {
-            process::poke(self.comm);
-        }
     }
 
     pub(crate) fn stamp(&self) -> Stamp {

@@ -211,9 +211,15 @@ unsafe extern "C" fn cancel(_extra: *mut c_void, _is_complete: c_int) -> c_int {
     0
 }
 
+/// A turn of MPICH's while it waits for requests of ours: it makes no progress of its own then, and others may wait for it.
+fn turn() {
+    work::advance();
+    process::progress();
+}
+
 /// MPICH tests a request.
 unsafe extern "C" fn poll(_extra: *mut c_void, _status: *mut ffi::MPI_Status) -> c_int {
-    contained(work::advance);
+    contained(turn);
     0
 }
 
@@ -230,7 +236,7 @@ unsafe extern "C" fn wait(
     contained(|| {
         let mut backoff = Backoff::new();
         for _ in 0..TURNS {
-            work::advance();
+            turn();
             // SAFETY: MPI passes an array of what it was given, of this length.
             let is_over = |at: usize| unsafe { completion_of(*extras.add(at)) }.is_some();
             if (0..usize::try_from(count).unwrap_or(0)).any(is_over) {

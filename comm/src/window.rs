@@ -94,7 +94,8 @@ impl Barriers {
 #[derive(Debug)]
 pub struct NodeWindow {
     memory: Arc<Memory>,
-    group: Arc<Group>,
+    /// Which frees the window when it ends.
+    _group: Arc<Group>,
 }
 
 impl NodeShared for NodeWindow {
@@ -174,7 +175,7 @@ impl NodeWindow {
     }
 
     fn progress(&self) {
-        self.group.progress();
+        crate::progress();
         work::advance();
     }
 }
@@ -295,5 +296,5 @@ impl Slot {
 }
 
 fn window(memory: &Arc<Memory>, group: &Arc<Group>) -> Arc<NodeWindow> {
-    Arc::new(NodeWindow { memory: Arc::clone(memory), group: Arc::clone(group) })
+    Arc::new(NodeWindow { memory: Arc::clone(memory), _group: Arc::clone(group) })
 }

@@ -155,6 +155,22 @@ fn waits_have_their_limit_and_name_the_holder() {
     }
 }
 
+/// Who waits in a call of ours lets MPI go on: in each lock, and for ranks that come late.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn waits_let_mpi_go_on() {
+    for (lock, nodes) in LOCKS.into_iter().filter(|(lock, _)| *lock != "fcntl") {
+        let job = job("waiting", 3).arg("lock").variable("CAPULET_HINTS", format!("capulet_lock={lock}"));
+        let job =
+            job.variable("CAPULET_NODES", nodes).variable("CAPULET_FAULTS", "rank=0;write@*:delay=1500ms");
+        job.run().expect_checks(&format!("{lock} on {nodes} nodes"));
+    }
+    for (how, nodes) in [("collective", "1"), ("collective", "3"), ("request", "1"), ("request", "3")] {
+        let job = job("waiting", 3).arg(how).variable("CAPULET_NODES", nodes);
+        job.run().expect_checks(&format!("{how} with a late rank on {nodes} nodes"));
+    }
+}
+
 /// The launcher ends a job of which one rank is killed with a lock in its hands, and no rank outlives it, whatever they wait for.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
