@@ -136,7 +136,7 @@ impl NodeShared for NodeWindow {
     }
 
     fn wait(&self, barrier: Barriers) -> Result<()> {
-        self.memory.leader().barrier.wait(barrier.0, || self.progress());
+        self.memory.leader().barrier.wait(barrier.0, Self::progress);
         Ok(())
     }
 }
@@ -160,7 +160,7 @@ impl NodeWindow {
             lane.store(*value, Ordering::Relaxed);
         }
         let number = barrier.arrive(self.memory.ranks() as u32);
-        barrier.wait(number, || self.progress());
+        barrier.wait(number, Self::progress);
         for rank in 0..self.memory.ranks() {
             let theirs = self.memory.control(rank).lanes(number);
             if theirs[0].load(Ordering::Relaxed) != which {
@@ -174,7 +174,7 @@ impl NodeWindow {
         Ok(true)
     }
 
-    fn progress(&self) {
+    fn progress() {
         crate::progress();
         work::advance();
     }

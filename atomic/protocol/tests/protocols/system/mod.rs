@@ -28,6 +28,14 @@ pub(crate) enum Todo {
     Over,
 }
 
+/// Whether a process tries. Once: locks may count their acquisitions, and who tried for ever would have states without end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Tries {
+    No,
+    Next,
+    Now,
+}
+
 /// One process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Process<L> {
@@ -38,10 +46,7 @@ pub(crate) struct Process<L> {
     pub(crate) was_queued: bool,
     /// How often others with conflicting requests that came later have entered first.
     pub(crate) overtaken: u8,
-    /// Whether it may try, once.
-    pub(crate) tries: bool,
-    /// Whether it does.
-    pub(crate) is_trying: bool,
+    pub(crate) tries: Tries,
     /// Whether it may give up, once.
     pub(crate) gives_up: bool,
 }
@@ -80,8 +85,7 @@ impl<L: Checkable> System<L> {
             turn: 0,
             was_queued: false,
             overtaken: 0,
-            tries: false,
-            is_trying: false,
+            tries: Tries::No,
             gives_up: false,
         };
         Self {
@@ -95,7 +99,7 @@ impl<L: Checkable> System<L> {
     /// The same, and some may try.
     pub(crate) fn trying(mut self, tries: impl Fn(usize) -> bool) -> Self {
         for (of, process) in self.processes.iter_mut().enumerate() {
-            process.tries = tries(of);
+            process.tries = if tries(of) { Tries::Next } else { Tries::No };
         }
         self
     }
@@ -145,7 +149,7 @@ impl<L: Checkable> System<L> {
             matches!(&self.processes[of].todo, Todo::Effect(Effect::Exchange { is_exclusive: false, .. }));
         let go = can_go.then_some(Action::Go(of));
         let process = &self.processes[of];
-        let may_try = process.tries && process.todo == Todo::Begin;
+        let may_try = process.tries == Tries::Next && process.todo == Todo::Begin;
         let waits = matches!(process.todo, Todo::Effect(Effect::AwaitWake(_) | Effect::AwaitChange(..)));
         let may_give_up = process.gives_up && waits && process.lock.can_give_up();
         let others = [
@@ -161,8 +165,7 @@ impl<L: Checkable> System<L> {
         let (Action::Go(of) | Action::FetchFirst(of) | Action::Try(of) | Action::GiveUp(of)) = action;
         let request = |turn: u8| requests[of % requests.len()].get(usize::from(turn));
         if matches!(action, Action::Try(_)) {
-            // Locks may count their acquisitions: who tried for ever would have states without end.
-            self.processes[of].tries = false;
+            self.processes[of].tries = Tries::Now;
         }
         if matches!(action, Action::GiveUp(_)) {
             self.processes[of].gives_up = false;
@@ -172,10 +175,12 @@ impl<L: Checkable> System<L> {
             Todo::Over => return,
             Todo::Begin => match request(self.processes[of].turn) {
                 None => Todo::Over,
+                Some(request) if matches!(action, Action::Try(_)) => self.step(of, Event::Try(request)),
                 Some(request) => {
-                    let is_trying = matches!(action, Action::Try(_));
-                    self.processes[of].is_trying = is_trying;
-                    self.step(of, if is_trying { Event::Try(request) } else { Event::Acquire(request) })
+                    if self.processes[of].tries == Tries::Now {
+                        self.processes[of].tries = Tries::No;
+                    }
+                    self.step(of, Event::Acquire(request))
                 }
             },
             Todo::Inside => {

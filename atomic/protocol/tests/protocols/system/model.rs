@@ -3,7 +3,7 @@
 use capulet_protocol::Place;
 use stateright::{Checker, Model, Property};
 
-use super::{Action, Checkable, Requests, System};
+use super::{Action, Checkable, Process, Requests, System, Tries};
 
 /// A system, and what must hold in each of its states.
 #[derive(Clone)]
@@ -51,7 +51,8 @@ impl<L: Checkable> Model for Checked<L> {
                 state.processes.iter().all(|process| process.overtaken <= model.bypass_max)
             }),
             Property::always(BRIEF, |_, state: &System<L>| {
-                state.processes.iter().all(|process| !(process.is_trying && process.lock.waits_for_holders()))
+                let tries = |process: &Process<L>| process.tries == Tries::Now;
+                state.processes.iter().all(|process| !tries(process) || !process.lock.waits_for_holders())
             }),
             Property::always(CLEAN, |model: &Self, state: &System<L>| {
                 let is_clean = || state.words.keys().all(|place| !(model.is_counted)(*place));
