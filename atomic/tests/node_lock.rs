@@ -119,7 +119,7 @@ fn a_wait_has_its_limit_names_the_holder_and_leaves_nobody_waiting() {
     let all = bytes(0, u64::MAX, true);
     let held = locks[1].enter(&all).expect("free");
     let error = locks[0].enter(&bytes(5, 6, false)).expect_err("it is held");
-    let Error::TimedOut { waited, holders } = &error else { panic!("{error}") };
+    let Error::TimedOut { waited, holders, are_nodes: false } = &error else { panic!("{error}") };
     assert!(*waited >= Duration::from_millis(30) && *holders == [Rank(1)], "{error}");
     // Rank 2 comes behind the one that gave up, which must let go of what it is given later.
     thread::scope(|scope| {
