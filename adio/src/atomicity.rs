@@ -35,10 +35,6 @@ use crate::error::{Error, Result};
 use crate::file::File;
 use crate::hints::LockChoice;
 
-/// Among more ranks of several nodes the whole file is locked: each access that locks ranges fetches 160 bytes of every rank while
-/// others wait, and from here on that takes longer than to hand on the file within a node.
-const RANGES_RANKS_MAX: u32 = 1024;
-
 impl File {
     /// Sets atomic or nonatomic mode (MPI 4.1, 14.6.1). Collective; blocks until all ranks have come. It holds for accesses that
     /// begin after it; those under way keep what was set when they began.
@@ -116,10 +112,6 @@ impl File {
         let lock = match choice {
             LockChoice::Auto | LockChoice::Range => match self.node_lock(choice, time_limit)? {
                 Some(lock) => lock,
-                None if choice == LockChoice::Auto && self.group.size() > RANGES_RANKS_MAX => {
-                    let lock = self.two_level_lock(time_limit)?;
-                    lock.map_or_else(|| self.world_lock(LockChoice::Mcs, time_limit), Ok)?
-                }
                 None => self.world_lock(choice, time_limit)?,
             },
             LockChoice::Shared if !is_one_node => {
@@ -132,11 +124,7 @@ impl File {
             LockChoice::Hybrid | LockChoice::OneSided | LockChoice::Mcs => {
                 self.world_lock(choice, time_limit)?
             }
-            LockChoice::TwoLevel => {
-                let what =
-                    "a lock of two levels without a window of all ranks, or shared memory of each node";
-                self.two_level_lock(time_limit)?.ok_or(Error::Unsupported { what })?
-            }
+            LockChoice::TwoLevel => self.two_level_lock(time_limit)?,
             LockChoice::Fcntl => {
                 if !has_locks {
                     return Err(Error::Unsupported { what: "locks of a storage that has none" });
@@ -182,17 +170,15 @@ impl File {
         Ok(world_lock(protocol, words, list, self.channel.wakes(), limit, progress))
     }
 
-    /// A lock in words of the node and in words of all ranks; none where a rank lacks either. Collective.
-    fn two_level_lock(&self, limit: Option<Duration>) -> Result<Option<Arc<dyn FileLock>>> {
+    /// A lock in words of the node and in words of all ranks. Collective.
+    fn two_level_lock(&self, limit: Option<Duration>) -> Result<Arc<dyn FileLock>> {
+        let what = "a lock of two levels without a window of all ranks, or shared memory of each node";
+        // Both are asked for on every rank, whatever came of the first.
         let words = self.channel.world_words(Epochs::Standing)?;
         let node = self.channel.node_words(0, NODE_PART_WORDS)?;
-        let both = words.zip(node);
-        let ballot = Ballot::new().reduce(both.is_some().into(), ReduceOp::Min);
-        let ((), mut count) = ballot.vote(self.agree(), Ok(()))?;
-        let both = both.filter(|_| count.take() == 1);
-        let ranks = || self.group.node().ranks.clone();
-        Ok(both
-            .map(|(words, node)| two_level_lock(words, self.channel.wakes(), node, ranks(), limit, progress)))
+        let (words, node) = words.zip(node).ok_or(Error::Unsupported { what })?;
+        let ranks = self.group.node().ranks.clone();
+        Ok(two_level_lock(words, self.channel.wakes(), node, ranks, limit, progress))
     }
 
     /// Before the file is closed, when no rank begins an access any more.

@@ -196,7 +196,7 @@ impl<L: Lock, M: Memory> ByteLock<L, M> {
         Ok(())
     }
 
-    /// True if it was to be had. Waits for nobody but those that are about to draw a number.
+    /// True if it was to be had. Waits for no holder ([`Event::Try`]).
     fn try_acquire(&self, request: &Request) -> Result<bool, Error> {
         if self.is_busy.swap(true, Ordering::Acquire) {
             return Ok(false);

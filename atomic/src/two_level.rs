@@ -26,7 +26,7 @@ pub fn two_level_lock(
     time_limit: Option<Duration>,
     progress: fn(),
 ) -> Arc<dyn FileLock> {
-    // So many that all of the node get it once: then nobody waits for more than twice as many as all ranks are.
+    // So many that all of the node get it once: once its node has come, nobody waits for more than twice as many as all ranks are.
     let passes_max = node_ranks.len() as u64;
     let lock = TwoLevel::new(words.home(), node_ranks[0].0, words.rank(), passes_max);
     let all = (0..words.ranks()).map(Rank).collect();

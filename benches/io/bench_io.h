@@ -124,8 +124,8 @@ typedef struct {
     int64_t piece_bytes;
     bool reading, collective;
     file_state state;
-    /* In atomic mode, so many times, and perhaps all ranks the same bytes. */
-    bool atomic, is_same;
+    /* In atomic mode, so many times, and perhaps all ranks the same bytes, or only the first of them. */
+    bool atomic, is_same, is_alone;
     int repeats;
 } bench_row;
 

@@ -40,13 +40,15 @@ static const struct {
     const char *name;
     plan_builder *build;
     int64_t piece_bytes;
-    bool is_same;
+    bool is_same, is_alone;
 } atomic_cases[] = {
-    { "disjoint contiguous", plan_contiguous, 0, false },
-    { "disjoint strided 256 B", plan_strided, 256, false },
-    { "disjoint strided 4 KiB", plan_strided, 4 << 10, false },
-    { "same contiguous", plan_contiguous, 0, true },
-    { "same strided 256 B", plan_strided, 256, true },
+    { "alone contiguous", plan_contiguous, 0, true, true },
+    { "alone strided 256 B", plan_strided, 256, true, true },
+    { "disjoint contiguous", plan_contiguous, 0, false, false },
+    { "disjoint strided 256 B", plan_strided, 256, false, false },
+    { "disjoint strided 4 KiB", plan_strided, 4 << 10, false, false },
+    { "same contiguous", plan_contiguous, 0, true, false },
+    { "same strided 256 B", plan_strided, 256, true, false },
 };
 
 #define ATOMIC_COUNT (sizeof atomic_cases / sizeof *atomic_cases)
@@ -66,6 +68,7 @@ static const bench_row *atomic_rows(int *count)
             .state = at % 2 ? CELLS : EXISTING,
             .atomic = true,
             .is_same = atomic_cases[at / 2].is_same,
+            .is_alone = atomic_cases[at / 2].is_alone,
             .repeats = REPEATS,
         };
     }

@@ -64,6 +64,12 @@ static void access_by_requests(const session *session)
     free(places);
 }
 
+/* Whether this rank only has the file open. */
+static bool is_idle(const bench_row *row)
+{
+    return row->is_alone && team_rank > 0;
+}
+
 /* The access alone is timed; the view is, apart from it, unless the row is about views. */
 static void timed_access(const session *session, measurement *result)
 {
@@ -74,7 +80,7 @@ static void timed_access(const session *session, measurement *result)
     if (session->row->atomic) note_mpi(session->fault, "set_atomicity", MPI_File_set_atomicity(session->file, 1));
     team_barrier();
     begin = now_seconds();
-    for (int times = 0; times < session->row->repeats; times++) {
+    for (int times = 0; times < session->row->repeats && !is_idle(session->row); times++) {
         if (plan->requests == 0)
             access_at(session, session->memory);
         else
@@ -120,8 +126,9 @@ static void measure_access(const bench_row *row, const char *path, double scale,
     team_rank = own_rank;
     const int64_t file_bytes = team_max(end_of(&plan.in_file));
     const int64_t all_bytes = row->is_same ? plan.in_file.bytes : team_sum(plan.in_file.bytes);
-    result->bytes = team_sum(plan.in_file.bytes) * row->repeats;
-    result->pieces = team_sum((int64_t)plan.in_file.count) * row->repeats;
+    const int64_t own_bytes = is_idle(row) ? 0 : plan.in_file.bytes;
+    result->bytes = team_sum(own_bytes) * row->repeats;
+    result->pieces = team_sum(is_idle(row) ? 0 : (int64_t)plan.in_file.count) * row->repeats;
     result->operations = (plan.requests == 0 ? 1 : plan.requests) * row->repeats;
     session session = { row, &plan, MPI_FILE_NULL, malloc((size_t)plan.memory_bytes), result->fault };
     if (session.memory == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
@@ -131,14 +138,14 @@ static void measure_access(const bench_row *row, const char *path, double scale,
     prepare_file(path, row->state, file_bytes, result->fault);
     if (!team_fault(result->fault)) run_session(&session, path, result);
     if (!team_fault(result->fault)) {
-        if (row->reading)
+        if (row->reading && !is_idle(row))
             judge_memory(&session, result->fault);
-        else
+        else if (!row->reading)
             result->hash = judge_file(path, row->state, file_bytes, &plan.in_file, all_bytes, &result->strays, result->fault);
     }
     remove_file(path);
     if (!team_fault(result->fault))
-        result->limit_seconds = row->repeats * limit_seconds(path, row->state, row->reading, session.memory, plan.in_file.bytes, result->fault);
+        result->limit_seconds = row->repeats * limit_seconds(path, row->state, row->reading, session.memory, own_bytes, result->fault);
     free(session.memory);
     free_plan(&plan);
 }

@@ -124,7 +124,11 @@ impl Team {
             Kind::TwoLevel => {
                 let words = channel.world_words(Epochs::Standing)?;
                 let node = channel.node_words(0, NODE_PART_WORDS)?;
-                let Some((words, node)) = words.zip(node) else { return Ok(None) };
+                let both = words.zip(node);
+                // A node may have none while others have.
+                let mut lanes = [both.is_some().into()];
+                channel.allreduce(&mut lanes, &[ReduceOp::Min])?;
+                let Some((words, node)) = both.filter(|_| lanes[0] == 1) else { return Ok(None) };
                 home = words.home();
                 two_level_lock(words, channel.wakes(), node, ranks, None, progress)
             }

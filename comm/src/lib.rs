@@ -21,6 +21,7 @@ mod message;
 mod node;
 mod pool;
 mod process;
+mod progress;
 mod rank;
 mod reduction;
 mod registry;
@@ -47,7 +48,8 @@ pub use group::Group;
 pub use leaders::Leaders;
 pub use message::Counters;
 pub use node::{NODES_VARIABLE, Node};
-pub use process::{prepare, progress};
+pub use process::prepare;
+pub use progress::progress;
 pub use rank::Rank;
 #[doc(hidden)]
 pub use registry::census;

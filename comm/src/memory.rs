@@ -20,7 +20,7 @@ use crate::error::{Result, check};
 use crate::message::Wire;
 use crate::pool::Pools;
 use crate::words::WordMemory;
-use crate::{cgroup, consts, ffi, process};
+use crate::{cgroup, consts, ffi};
 
 const PAGE_BYTES: usize = 4096;
 /// How long the end of a window waits for the other ranks of the node.
@@ -257,7 +257,7 @@ impl Lot {
             self.memory.leader().abandon();
         }
         let ranks = self.memory.ranks() as u32;
-        let outcome = self.memory.leader().await_departures(ranks, PATIENCE, process::progress);
+        let outcome = self.memory.leader().await_departures(ranks, PATIENCE, crate::progress);
         match Arc::try_unwrap(self.memory) {
             Ok(memory) if outcome == Departure::Complete => memory.free_window(),
             _ => tracing::warn!("a shared window is leaked: not all ranks of the node let go of it"),

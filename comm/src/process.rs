@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::class::ErrorClass;
 use crate::error::{Error, Result, check};
-use crate::{consts, ffi, group, registry};
+use crate::{consts, ffi, group, progress, registry};
 
 /// The process's own MPI objects. Made once, never freed: they must outlive every hook that runs in `MPI_Finalize`.
 #[derive(Debug)]
@@ -76,6 +76,7 @@ fn make() -> Result<&'static Process> {
         tag_max: tag_max(own_comm)?,
         world_rank: rank_in(consts::comm_world())?,
     };
+    progress::prepare()?;
     hook_finalize()?;
     Ok(PROCESS.get_or_init(|| process))
 }
@@ -192,20 +193,6 @@ unsafe extern "C" fn on_finalize(
 ) -> c_int {
     FINALIZING.store(true, Ordering::Release);
     registry::close();
+    progress::end();
     0
-}
-
-/// Gives MPI a chance to move messages of this process. Local; does not block. Harmless before `MPI_Init` and after
-/// `MPI_Finalize`.
-///
-/// It looks for a message that nobody sends, from this process with the largest tag, as MPIs make progress while they look (MPI-4.0
-/// section 3.8.1). Not all do so everywhere: MPICH 4.0 does not in a communicator of one process, nor where it finds a message. So it
-/// is looked for among the processes of the world, where one of the user's could be found only if it is this very one.
-pub fn progress() {
-    let Some(process) = PROCESS.get().filter(|_| is_usable()) else { return };
-    let mut flag: c_int = 0;
-    let (source, tag) = (process.world_rank as c_int, process.tag_max);
-    // SAFETY: MPI is usable, rank and tag are valid in the world's communicator; the flag is written, the status is ignored, and the
-    // message, if there is one, stays where it is.
-    unsafe { ffi::MPI_Iprobe(source, tag, consts::comm_world(), &raw mut flag, consts::status_ignore()) };
 }

@@ -214,7 +214,7 @@ unsafe extern "C" fn cancel(_extra: *mut c_void, _is_complete: c_int) -> c_int {
 /// A turn of MPICH's while it waits for requests of ours: it makes no progress of its own then, and others may wait for it.
 fn turn() {
     work::advance();
-    process::progress();
+    crate::progress();
 }
 
 /// MPICH tests a request.

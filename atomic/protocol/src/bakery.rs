@@ -1,5 +1,7 @@
 //! Ranges of bytes by numbers, as in a bakery: those that do not conflict have nothing to do with each other.
 
+use std::mem;
+
 use smallvec::SmallVec;
 
 use crate::awaited::Awaited;
@@ -38,11 +40,15 @@ pub struct Bakery {
     request: Option<Request>,
     number: u64,
     is_try: bool,
+    /// What the process that is looked at wants, in [`State::Confirming`].
+    wanted: Words,
+    /// Those that are woken, in [`State::Waking`].
+    to_wake: SmallVec<[Rank; 4]>,
     awaited: Awaited,
     state: State,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum State {
     Free,
     Writing,
@@ -56,7 +62,7 @@ enum State {
     /// What it wants, if it is at the same still.
     Reading(Rank, u64),
     /// Whether it is: else what was fetched means nothing.
-    Confirming(Rank, u64, Words),
+    Confirming(Rank, u64),
     /// It is about to have drawn.
     Drawing(Rank),
     /// Its number.
@@ -78,15 +84,26 @@ enum State {
     /// Who waits: words of bits, one after the other.
     Asking(u32),
     Calling(u32),
-    Waking(SmallVec<[Rank; 4]>, u32),
+    Waking(u32),
 }
 
 impl Bakery {
     /// The lock for process `me` of `ranks`, with [`Bakery::words`] words of each process, from `base` on.
     pub fn new(space: Space, base: u32, me: Rank, ranks: u32) -> Self {
-        let state = State::Free;
-        let awaited = Awaited::default();
-        Self { space, base, me, ranks, times: 0, request: None, number: 0, is_try: false, awaited, state }
+        Self {
+            space,
+            base,
+            me,
+            ranks,
+            times: 0,
+            request: None,
+            number: 0,
+            is_try: false,
+            wanted: Words::new(),
+            to_wake: SmallVec::new(),
+            awaited: Awaited::default(),
+            state: State::Free,
+        }
     }
 
     /// Words of each of so many processes.
@@ -143,16 +160,32 @@ impl Bakery {
         self.go_on(State::Free, Effect::Free)
     }
 
-    fn wake(&mut self, mut to_wake: SmallVec<[Rank; 4]>, word: u32) -> Effect {
-        match to_wake.pop() {
+    fn wake(&mut self, word: u32) -> Effect {
+        match self.to_wake.pop() {
             None => self.ask(word + 1),
-            Some(rank) => self.go_on(State::Waking(to_wake, word), Effect::Wake(self.space, rank)),
+            Some(rank) => self.go_on(State::Waking(word), Effect::Wake(self.space, rank)),
+        }
+    }
+
+    /// What another process wants was read between two looks at what it is at.
+    fn confirmed(&mut self, rank: Rank, head: u64, now: u64) -> Effect {
+        // Who is at another acquisition has begun to draw after this one had drawn.
+        let is_same = now >> TIMES_SHIFT == head >> TIMES_SHIFT && now != 0;
+        let wanted = mem::take(&mut self.wanted);
+        let conflicts = || self.request.as_ref().is_some_and(|request| request.conflicts_with(&wanted));
+        match (is_same && conflicts(), now & DRAWING != 0) {
+            (false, _) => self.look(rank + 1),
+            (true, true) => {
+                self.awaited.set([rank]);
+                self.go_on(State::Drawing(rank), Effect::AwaitChange(self.place(rank, HEAD), now))
+            }
+            (true, false) => self.go_on(State::Comparing(rank, now), Effect::Load(self.place(rank, NUMBER))),
         }
     }
 
     /// What follows from a word that was fetched.
     fn fetched(&mut self, value: u64) -> Effect {
-        match (self.state.clone(), value) {
+        match (self.state, value) {
             (State::Counting(rank, highest), number) => self.count(rank + 1, highest.max(number)),
             // Nobody, or somebody who comes later and sees this one.
             (State::Looking(rank), 0) => self.look(rank + 1),
@@ -161,22 +194,7 @@ impl Bakery {
                 let effect = Effect::Fetch { first, words: REQUEST_WORDS as u32 };
                 self.go_on(State::Reading(rank, head), effect)
             }
-            (State::Confirming(rank, head, wanted), now) => {
-                // Who is at another acquisition has begun to draw after this one had drawn.
-                let is_same = now >> TIMES_SHIFT == head >> TIMES_SHIFT && now != 0;
-                let conflicts =
-                    || self.request.as_ref().is_some_and(|request| request.conflicts_with(&wanted));
-                match (is_same && conflicts(), now & DRAWING != 0) {
-                    (false, _) => self.look(rank + 1),
-                    (true, true) => {
-                        self.awaited.set([rank]);
-                        self.go_on(State::Drawing(rank), Effect::AwaitChange(self.place(rank, HEAD), now))
-                    }
-                    (true, false) => {
-                        self.go_on(State::Comparing(rank, now), Effect::Load(self.place(rank, NUMBER)))
-                    }
-                }
-            }
+            (State::Confirming(rank, head), now) => self.confirmed(rank, head, now),
             (State::Comparing(rank, head), number) => {
                 // Without a number it is about to go.
                 if number != 0 && (number, rank) > (self.number, self.me) {
@@ -210,7 +228,8 @@ impl Bakery {
             (State::Calling(word), bits) => {
                 let first = word * WAITING_BITS;
                 let to_wake = (0..WAITING_BITS).filter(|bit| bits >> bit & 1 == 1).map(|bit| first + bit);
-                self.wake(to_wake.collect(), word)
+                self.to_wake.extend(to_wake);
+                self.wake(word)
             }
             (state, value) => misled(&state, Event::Value(value)),
         }
@@ -219,7 +238,7 @@ impl Bakery {
 
 impl Lock for Bakery {
     fn step(&mut self, event: Event<'_>) -> Effect {
-        match (&mut self.state, event) {
+        match (self.state, event) {
             (State::Free, Event::Acquire(request) | Event::Try(request)) => {
                 self.request = Some(request.clone());
                 self.is_try = matches!(event, Event::Try(_));
@@ -238,23 +257,15 @@ impl Lock for Bakery {
             }
             (State::Showing, Event::Done) => self.look(0),
             (State::Reading(rank, head), Event::Words(words)) => {
-                let (rank, head) = (*rank, *head);
-                let again = Effect::Load(self.place(rank, HEAD));
-                self.go_on(State::Confirming(rank, head, words.into()), again)
+                self.wanted = words.into();
+                self.go_on(State::Confirming(rank, head), Effect::Load(self.place(rank, HEAD)))
             }
-            (State::Drawing(rank), Event::Done) => {
-                let rank = *rank;
-                self.look(rank)
-            }
-            (State::Asleep(rank), Event::Done) => {
-                let next = *rank + 1;
-                self.look(next)
-            }
+            (State::Drawing(rank), Event::Done) => self.look(rank),
+            (State::Asleep(rank), Event::Done) => self.look(rank + 1),
             (State::Held, Event::Release)
             | (State::Drawing(_), Event::GiveUp)
             | (State::Expecting, Event::Done) => self.leave(),
             (State::Asleep(rank), Event::GiveUp) => {
-                let rank = *rank;
                 let (place, bit) = self.bit(rank);
                 self.go_on(State::GivingUp(rank), Effect::ClearBits(place, bit))
             }
@@ -262,12 +273,9 @@ impl Lock for Bakery {
                 self.go_on(State::Closing, Effect::Store(self.place(self.me, HEAD), 0))
             }
             (State::Closing, Event::Done) => self.ask(0),
-            (State::Waking(to_wake, word), Event::Done) => {
-                let (to_wake, word) = (std::mem::take(to_wake), *word);
-                self.wake(to_wake, word)
-            }
+            (State::Waking(word), Event::Done) => self.wake(word),
             (_, Event::Value(value)) => self.fetched(value),
-            (state, event) => misled(state, event),
+            (state, event) => misled(&state, event),
         }
     }
 

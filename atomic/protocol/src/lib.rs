@@ -134,8 +134,8 @@ pub enum Effect {
 pub enum Event<'a> {
     /// The lock is wanted.
     Acquire(&'a Request),
-    /// It is wanted if it is free: else nothing is kept of it. Who tries waits for nobody but those that are about to leave a gate or a
-    /// queue, or to draw a number.
+    /// It is wanted if it is free: else nothing is kept of it. Who tries waits for no holder, only for those that are about to leave a
+    /// gate, to draw a number, or to say that they have joined a queue.
     Try(&'a Request),
     /// It is no longer needed.
     Release,

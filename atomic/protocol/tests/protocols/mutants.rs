@@ -22,6 +22,8 @@ enum Wrong {
     NoDrawing,
     /// Who says that it waits does not look once more for whom.
     NoSecondLook,
+    /// Who tries waits as those do that do not.
+    TriesForGood,
 }
 
 /// A lock with something wrong.
@@ -97,6 +99,10 @@ impl<L: Lock> Lock for Mutant<L> {
             Event::Release => self.is_releasing = true,
             _ => {}
         }
+        let event = match event {
+            Event::Try(request) if self.wrong == Wrong::TriesForGood => Event::Acquire(request),
+            event => event,
+        };
         let effect = match (std::mem::replace(&mut self.state, State::Plain), event) {
             (State::Plain, Event::Words(_)) if self.wrong == Wrong::StaleCopy && self.is_releasing => {
                 self.lock.step(Event::Words(&self.list.clone()))
@@ -140,6 +146,10 @@ impl<L: Lock> Lock for Mutant<L> {
 
     fn is_queued(&self) -> bool {
         self.lock.is_queued()
+    }
+
+    fn waits_for_holders(&self) -> bool {
+        self.lock.waits_for_holders()
     }
 }
 
@@ -247,6 +257,7 @@ fn is_caught<L: Checkable>(name: &str, property: &str, requests: Requests, make:
 
 const WAITS: &str = "somebody can go on until all are over";
 const ALONE: &str = "no two hold what conflicts";
+const BRIEF: &str = "nobody who tries waits for a holder";
 
 #[test]
 fn faults_of_wait_lists_are_found() {
@@ -260,6 +271,21 @@ fn faults_of_queues_are_found() {
     let wrong = Wrong::NoCompareAndSwap;
     is_caught("queue", WAITS, whole(1), |me| Mutant::new(Queue::new(Space::World, 0, 0, me), wrong));
     is_caught("two levels", WAITS, whole(1), |me| Mutant::new(TwoLevel::new(0, me, me, 1), wrong));
+}
+
+#[test]
+fn tries_that_wait_are_found() {
+    let wrong = Wrong::TriesForGood;
+    tries_badly("queue", |me| Mutant::new(Queue::new(Space::World, 0, 0, me), wrong));
+    tries_badly("two levels", |me| Mutant::new(TwoLevel::new(0, me, me, 1), wrong));
+    tries_badly("bakery", |me| Mutant::new(Bakery::new(Space::Node, 0, me, 2), wrong));
+}
+
+#[track_caller]
+fn tries_badly<L: Checkable>(name: &str, make: impl Fn(Rank) -> L) {
+    let start = System::new(2, make).trying(|_| true);
+    let checked = Checked { start, requests: whole(1), bypass_max: u8::MAX, is_counted: |_| false };
+    assert_eq!(checked.check().1, [BRIEF], "{name}");
 }
 
 #[test]
