@@ -65,6 +65,13 @@ pub(crate) struct State {
     pub(crate) are_views_disjoint: bool,
 }
 
+impl State {
+    /// Whether accesses that begin now lock what they touch.
+    pub(crate) fn locks(&self) -> bool {
+        self.atomic && !self.are_views_disjoint
+    }
+}
+
 impl File {
     /// The mode that the file was opened with. Local.
     pub fn mode(&self) -> AccessMode {
@@ -117,14 +124,9 @@ impl File {
         }
     }
 
-    fn locks(&self) -> bool {
-        let state = self.state();
-        state.atomic && !state.are_views_disjoint
-    }
-
     /// Who lets in accesses that begin now.
     fn isolation(&self) -> Option<Arc<dyn Isolation>> {
-        let lock = self.lock.get().filter(|_| self.locks())?;
+        let lock = self.lock.get().filter(|_| self.state().locks())?;
         Some(Arc::clone(lock) as Arc<dyn Isolation>)
     }
 

@@ -34,6 +34,7 @@ mod leaders;
 mod manage;
 mod mode;
 mod on_demand;
+mod one_run;
 mod open;
 mod pointer;
 mod shared;

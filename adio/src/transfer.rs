@@ -121,6 +121,12 @@ impl File {
         let _entered = span.enter();
         self.calls.count(direction);
         let is_alone = coordination == Coordination::Independent;
+        let one_run = memory.as_ref().ok().filter(|_| is_alone);
+        if let Some(run) = one_run.and_then(|memory| self.one_run(direction, position, memory)) {
+            // SAFETY: passed on to the caller.
+            let outcome = unsafe { self.move_one_run(&run, direction) };
+            return self.counted(direction, outcome);
+        }
         let prepared = match position {
             // SAFETY: passed on to the caller.
             Position::Shared if !is_alone => unsafe { self.prepare_ordered(direction, memory) },
@@ -131,6 +137,10 @@ impl File {
             Coordination::Independent => self.alone(direction, prepared),
             Coordination::Collective => self.together(direction, position, prepared),
         };
+        self.counted(direction, outcome)
+    }
+
+    fn counted(&self, direction: Direction, outcome: Outcome) -> Outcome {
         self.calls.moved(direction, outcome.bytes);
         if let Some(error) = &outcome.error {
             tracing::debug!(%error, "access failed");
@@ -198,7 +208,7 @@ impl File {
         Ok(Checked { view, memory, bytes })
     }
 
-    fn check_direction(&self, direction: Direction) -> Result<()> {
+    pub(crate) fn check_direction(&self, direction: Direction) -> Result<()> {
         match direction {
             Direction::Write => self.check_writable("write"),
             Direction::Read if !self.mode.reads() => {

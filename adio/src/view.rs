@@ -154,6 +154,15 @@ impl FileView {
         Ok((self.displacement_bytes as i64 + self.tiled.offset_of(position_bytes)) as u64)
     }
 
+    /// Where in the file the `len_bytes` bytes from byte `position_bytes` of the stream on begin, if they are whole etypes and one run, as
+    /// all are in a view without gaps. `None` also where the view has no such bytes.
+    pub(crate) fn run_at(&self, position_bytes: u64, len_bytes: u64) -> Option<u64> {
+        let end_bytes = position_bytes.checked_add(len_bytes).filter(|end| *end <= self.tiled.size())?;
+        let is_whole = len_bytes.is_multiple_of(self.etype_bytes().max(1)) && self.tiled.is_dense();
+        // The tiled view ends at the largest offset.
+        is_whole.then(|| self.displacement_bytes + self.tiled.true_lb() as u64 + end_bytes - len_bytes)
+    }
+
     /// The end of a file of `file_bytes` bytes as an offset in this view: the first etype that starts at or after it (MPI
     /// 4.1, 14.1.1).
     pub fn end_offset(&self, file_bytes: u64) -> u64 {
@@ -206,4 +215,40 @@ fn check_pair(etype: &Datatype, filetype: &Datatype, writable: bool) -> Result<(
 fn tile_for_ever(filetype: &Datatype, displacement_bytes: u64) -> Tiled {
     let room = i64::MAX.saturating_sub_unsigned(displacement_bytes);
     Tiled::until(filetype.layout().clone(), room)
+}
+
+#[cfg(test)]
+mod tests {
+    use capulet_datatype::Named;
+
+    use super::*;
+
+    /// A view of elements of a type that is described here, which no MPI needs to know.
+    fn view(displacement_bytes: u64, filetype: &Datatype) -> FileView {
+        let tiled = tile_for_ever(filetype, displacement_bytes);
+        FileView { displacement_bytes, tiled, ..FileView::bytes() }
+    }
+
+    #[test]
+    fn one_run_lies_where_its_bytes_lie_and_what_has_gaps_is_none() -> capulet_datatype::Result<()> {
+        let double = Datatype::named(Named::Double);
+        let displaced = Datatype::hindexed(&[3], &[24], &double)?;
+        let touching = Datatype::resized(24, 24, &displaced)?;
+        for filetype in [&double, &touching] {
+            let view = view(1000, filetype);
+            for (position_bytes, len_bytes) in [(0, 1), (5, 100), (24, 24), (1 << 40, 7)] {
+                let first = view.run_at(position_bytes, len_bytes).expect("it has no gaps");
+                assert_eq!(Ok(first), view.file_offset(position_bytes).map_err(drop));
+                assert_eq!(
+                    Ok(first + len_bytes - 1),
+                    view.file_offset(position_bytes + len_bytes - 1).map_err(drop)
+                );
+            }
+            let end_bytes = view.tiled().size();
+            assert!(view.run_at(end_bytes - 3, 3).is_some() && view.run_at(end_bytes - 3, 4).is_none());
+            assert_eq!(view.run_at(u64::MAX, 2), None);
+        }
+        assert_eq!(view(0, &Datatype::resized(0, 16, &double)?).run_at(0, 8), None, "others have gaps");
+        Ok(())
+    }
 }

@@ -205,8 +205,11 @@ impl<L: Lock, M: Memory> ByteLock<L, M> {
         if !self.settle() {
             return Ok(false);
         }
-        self.inner().begin(Event::Try(request))?;
-        self.wait(WaitsFor::Process, || self.inner().go_on())?;
+        let mut is_begun = false;
+        self.wait(WaitsFor::Process, || {
+            let mut inner = self.inner();
+            if mem::replace(&mut is_begun, true) { inner.go_on() } else { inner.start(Event::Try(request)) }
+        })?;
         mem::forget(part);
         if !self.inner().carried.is_held() {
             self.is_busy.store(false, Ordering::Release);
@@ -264,19 +267,14 @@ impl<L: Lock, M: Memory> Work for ByteLock<L, M> {
 }
 
 impl<L: Lock, M: Memory> Inner<L, M> {
-    /// Begins something, unless the lock is of no use any more.
-    fn begin(&mut self, event: Event<'_>) -> Result<(), Error> {
+    /// Begins something, and does what can be done of it at once. True if that is all.
+    fn start(&mut self, event: Event<'_>) -> Result<bool, Error> {
         if self.is_broken {
             return Err(Error::Broken);
         }
-        self.carried.begin(event);
-        Ok(())
-    }
-
-    /// Begins something, and does what can be done of it at once. True if that is all.
-    fn start(&mut self, event: Event<'_>) -> Result<bool, Error> {
-        self.begin(event)?;
-        self.go_on()
+        let done = self.carried.start(event, &mut self.memory);
+        self.is_broken = done.is_err();
+        done
     }
 
     fn go_on(&mut self) -> Result<bool, Error> {

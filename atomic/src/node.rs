@@ -1,6 +1,7 @@
 //! A lock of bytes among the ranks of one node, in memory that they share.
 
 use std::fmt::{self, Debug};
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
@@ -68,6 +69,10 @@ impl NodeMemory {
         Identity { process, space: self.words.word(place, SPACE_WORD).load(Ordering::Relaxed) }
     }
 
+    fn words_from(&self, first: Place) -> &[AtomicU64] {
+        &self.words.words(first.rank as usize)[first.word as usize..]
+    }
+
     fn word(&self, place: Place) -> &AtomicU64 {
         debug_assert_eq!(place.space, Space::Node, "a lock of a node has no words elsewhere");
         self.words.word(place.rank as usize, place.word as usize)
@@ -114,15 +119,16 @@ impl Memory for NodeMemory {
             Effect::Put { first, ref put } => {
                 // Whoever sees one of these words sees that what was told before has ended.
                 fence(Ordering::Release);
-                for (word, value) in (first.word..).zip(put) {
-                    self.word(Place { word, ..first }).store(*value, Ordering::Relaxed);
+                for (word, value) in self.words_from(first).iter().zip(put) {
+                    word.store(*value, Ordering::Relaxed);
                 }
                 Event::Done
             }
             Effect::Fetch { first, words } => {
-                let words = first.word..first.word + words;
-                let fetched = words.map(|word| self.word(Place { word, ..first }).load(Ordering::Relaxed));
-                let fetched: Vec<u64> = fetched.collect();
+                let mut fetched = mem::take(&mut self.fetched);
+                fetched.clear();
+                let words = &self.words_from(first)[..words as usize];
+                fetched.extend(words.iter().map(|word| word.load(Ordering::Relaxed)));
                 self.fetched = fetched;
                 // Whether they were stored meanwhile is asked after they were fetched.
                 fence(Ordering::Acquire);

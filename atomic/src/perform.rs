@@ -56,11 +56,42 @@ impl<L: Lock> Carried<L> {
     /// # Errors
     /// As [`Memory::perform`].
     pub(crate) fn go_on(&mut self, memory: &mut impl Memory) -> Result<bool, Error> {
-        while !matches!(self.next, Effect::Held | Effect::Free) {
-            let Some(event) = memory.perform(&self.next)? else { return Ok(false) };
-            self.next = self.lock.step(event);
+        self.run(None, memory)
+    }
+
+    /// Begins to acquire or to release it, and goes on as far as it can without waiting. True if it is held, or free.
+    ///
+    /// # Errors
+    /// As [`Memory::perform`].
+    pub(crate) fn start(&mut self, event: Event<'_>, memory: &mut impl Memory) -> Result<bool, Error> {
+        self.run(Some(event), memory)
+    }
+
+    fn run(&mut self, event: Option<Event<'_>>, memory: &mut impl Memory) -> Result<bool, Error> {
+        let mut event = match event {
+            Some(event) => event,
+            None if matches!(self.next, Effect::Held | Effect::Free) => return Ok(true),
+            None => match memory.perform(&self.next)? {
+                Some(event) => event,
+                None => return Ok(false),
+            },
+        };
+        loop {
+            // Kept only where it is waited for: to move an effect takes longer than to perform it.
+            let effect = self.lock.step(event);
+            if matches!(effect, Effect::Held | Effect::Free) {
+                self.next = effect;
+                return Ok(true);
+            }
+            match memory.perform(&effect) {
+                Ok(Some(then)) => event = then,
+                outcome => {
+                    let waits = outcome.map(|_| false);
+                    self.next = effect;
+                    return waits;
+                }
+            }
         }
-        Ok(true)
     }
 
     /// Its state.

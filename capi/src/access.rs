@@ -7,7 +7,7 @@ use capulet_comm::status;
 use capulet_drivers::Direction;
 
 use crate::abi::{Count, MPI_Datatype, MPI_File, MPI_Status, Offset, export};
-use crate::convert::{buffer, count, datatype};
+use crate::convert::{buffer, count, description};
 use crate::guard::{Failure, on_file_as};
 
 /// The arguments that say what memory takes part.
@@ -21,9 +21,9 @@ impl CMemory {
     /// What they say, checked.
     pub(crate) fn checked(self) -> Result<UserMemory, Failure> {
         let count = count(self.count)?;
-        let imported = datatype(self.datatype)?;
-        buffer(self.base, count, &imported)?;
-        Ok(UserMemory { base: self.base.cast(), count, datatype: imported.datatype().clone() })
+        let datatype = description(self.datatype)?;
+        buffer(self.base, count, &datatype)?;
+        Ok(UserMemory { base: self.base.cast(), count, datatype })
     }
 }
 

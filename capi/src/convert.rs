@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use capulet_adio::{AccessMode, Whence};
 use capulet_comm::{ErrorClass, MpiType, info};
+use capulet_datatype::Datatype;
 use mpi::ffi;
 
 use crate::abi::{Count, MPI_Datatype, MPI_Info};
@@ -62,6 +63,12 @@ pub(crate) fn datatype(datatype: MPI_Datatype) -> Result<MpiType, Failure> {
     Ok(unsafe { MpiType::import(datatype) }?)
 }
 
+/// What a datatype of a buffer describes. Of a derived one no duplicate is made, which takes as long as to move a small buffer.
+pub(crate) fn description(datatype: MPI_Datatype) -> Result<Datatype, Failure> {
+    // SAFETY: the caller's datatype, or MPI_DATATYPE_NULL.
+    Ok(unsafe { MpiType::datatype_of(datatype) }?)
+}
+
 /// The access mode from this MPI's `MPI_MODE_*` bits. Unknown bits are kept, to be refused by the check at
 /// open.
 pub(crate) fn mode_from_c(bits: c_int) -> AccessMode {
@@ -112,8 +119,7 @@ pub(crate) fn count(count: Count) -> Result<u64, Failure> {
 const FIRST_ADDRESS: i128 = 4096;
 
 /// Checks a user's buffer.
-pub(crate) fn buffer(base: *const c_void, count: u64, datatype: &MpiType) -> Result<(), Failure> {
-    let description = datatype.datatype();
+pub(crate) fn buffer(base: *const c_void, count: u64, description: &Datatype) -> Result<(), Failure> {
     if count == 0 || description.size() == 0 {
         return Ok(());
     }

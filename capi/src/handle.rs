@@ -4,8 +4,8 @@
 //! handle is found out by a look-up instead of a crash, and a number is not given out again before two
 //! thousand million others were.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry::Vacant;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry::Vacant;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -35,7 +35,8 @@ pub(crate) struct Entry {
 }
 
 struct Table {
-    files: HashMap<Fint, Arc<Entry>>,
+    /// Few: to hash a number takes longer than to look among them.
+    files: BTreeMap<Fint, Arc<Entry>>,
     next: Fint,
 }
 
@@ -57,7 +58,7 @@ static TABLE: RwLock<Option<Table>> = RwLock::new(None);
 /// Puts a file into the table and returns its handle.
 pub(crate) fn insert(entry: Arc<Entry>) -> MPI_File {
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-    let table = table.get_or_insert_with(|| Table { files: HashMap::new(), next: FIRST });
+    let table = table.get_or_insert_with(|| Table { files: BTreeMap::new(), next: FIRST });
     from_number(table.insert(entry))
 }
 

@@ -60,6 +60,14 @@ impl NodeWords {
         &self.part(rank)[1 + word]
     }
 
+    /// All of these words of a rank.
+    ///
+    /// # Panics
+    /// If there is no such rank.
+    pub fn words(&self, rank: usize) -> &[AtomicU64] {
+        &self.part(rank)[1..]
+    }
+
     fn part(&self, rank: usize) -> &[AtomicU64] {
         &self.memory.words(rank)[self.first..][..self.count]
     }

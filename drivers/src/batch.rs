@@ -157,7 +157,7 @@ pub struct Batch<'a> {
 }
 
 // SAFETY: an owned list is `Send` because segments are. A lent list was lent by a unique reference to its owner
-// (`Batch::lend`), so that nobody else can use its segments while this batch lives, on whatever thread it lives.
+// (`Batch::lend`, `Batch::of_one`), so that nobody else can use its segments while this batch lives, on whatever thread it lives.
 unsafe impl Send for Batch<'_> {}
 
 impl<'a> Batch<'a> {
@@ -210,6 +210,17 @@ impl<'a> Batch<'a> {
             List::Owned(transfers) => transfers.push(transfer),
             List::Lent(_) => panic!("a lent batch cannot grow"),
         }
+    }
+
+    /// A batch of one transfer, which it borrows: nothing is allocated.
+    ///
+    /// # Panics
+    /// If it reads and the segment was made of a shared reference: a bug in the caller.
+    pub fn of_one(direction: Direction, transfer: &'a mut Transfer<'_>) -> Self {
+        let mut batch = Self::of(direction, Vec::new());
+        batch.admit(transfer);
+        batch.list = List::Lent(std::slice::from_ref(transfer));
+        batch
     }
 
     /// Takes all transfers out and keeps the room for them.

@@ -92,10 +92,14 @@ impl Request {
     pub fn words(&self) -> Words {
         let head =
             LIVE | if self.is_shared { SHARED } else { 0 } | (self.intervals.len() as u64) << COUNT_SHIFT;
-        [head, self.span.start, self.span.end, self.period]
-            .into_iter()
-            .chain(self.intervals.iter().flat_map(|interval| [interval.start, interval.end]))
-            .collect()
+        let mut words = Words::from_buf_and_len(
+            [head, self.span.start, self.span.end, self.period, 0, 0, 0, 0],
+            HEAD_WORDS,
+        );
+        for interval in &self.intervals {
+            words.extend_from_slice(&[interval.start, interval.end]);
+        }
+        words
     }
 
     /// The request that has these words. `None` if none has.

@@ -174,7 +174,9 @@ impl Transferring<'_> {
     }
 
     fn note_incomplete(&self, incomplete: bool) {
-        self.counts.incomplete.fetch_add(u64::from(incomplete), Relaxed);
+        if incomplete {
+            self.counts.incomplete.fetch_add(1, Relaxed);
+        }
     }
 
     fn nothing_moved(&self, direction: Direction, offset: u64) -> Stop {

@@ -1,7 +1,7 @@
 //! List I/O: each run of the file goes straight between the file and user memory. Nothing is copied.
 
 use capulet_datatype::{Cursor, Run};
-use capulet_drivers::{Batch, Segment, Transfer};
+use capulet_drivers::{Batch, DriverFile, Segment, Transfer};
 
 use capulet_drivers::Direction;
 
@@ -27,7 +27,12 @@ pub(super) fn run(target: &Target, access: &Access, direction: Direction) -> Tra
             return outcome;
         }
         Counters::add(&target.counters.pieces, transfers.len() as u64);
-        let moved = submit(target, std::mem::take(&mut transfers), direction);
+        let batch = match direction {
+            Direction::Read => Batch::read(transfers),
+            Direction::Write => Batch::write(transfers),
+        };
+        let moved = submit(target.file.as_ref(), &target.counters, batch);
+        transfers = Vec::new();
         outcome.bytes += moved.bytes;
         outcome.error = moved.error;
         if outcome.error.is_some() || moved.bytes < batch_bytes {
@@ -48,20 +53,16 @@ pub(super) fn only_piece(access: &Access) -> Option<Piece> {
     })
 }
 
-/// Carries it out.
-pub(super) fn run_one(target: &Target, access: &Access, piece: &Piece, direction: Direction) -> Transferred {
-    Counters::add(&target.counters.pieces, 1);
-    submit(target, vec![piece.transfer(access)], direction)
+/// Carries an access of one run out.
+pub(super) fn run_one(file: &dyn DriverFile, counters: &Counters, batch: Batch<'_>) -> Transferred {
+    Counters::add(&counters.pieces, 1);
+    submit(file, counters, batch)
 }
 
 /// Moves a batch.
-fn submit(target: &Target, transfers: Vec<Transfer<'_>>, direction: Direction) -> Transferred {
-    Counters::add(&target.counters.batches, 1);
-    let batch = match direction {
-        Direction::Read => Batch::read(transfers),
-        Direction::Write => Batch::write(transfers),
-    };
-    let result = target.file.submit(batch).wait();
+fn submit(file: &dyn DriverFile, counters: &Counters, batch: Batch<'_>) -> Transferred {
+    Counters::add(&counters.batches, 1);
+    let result = file.submit(batch).wait();
     Transferred { bytes: result.bytes, error: result.error.map(Into::into), is_known_good: false }
 }
 
@@ -73,7 +74,7 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    fn transfer<'a>(&self, access: &Access) -> Transfer<'a> {
+    pub(super) fn transfer<'a>(&self, access: &Access) -> Transfer<'a> {
         let address = access.memory().base().wrapping_offset(self.memory_offset as isize);
         // SAFETY: the piece lies within the memory layout of the access, whose bytes are valid until the access is over
         // (`Memory::new`); the batch that the segment goes into is waited for before the access ends.

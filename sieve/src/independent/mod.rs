@@ -12,13 +12,14 @@ pub mod list;
 pub mod packed;
 pub mod window;
 
-use capulet_atomic::{Request, Waiting};
-use capulet_drivers::{Direction, Transfer};
+use capulet_atomic::{Guard, Isolation, Request, Waiting};
+use capulet_drivers::{Batch, Direction, DriverFile, Transfer};
 use capulet_plan::Heat;
 pub use capulet_plan::Way;
 use capulet_plan::way::{BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, WINDOW_BYTES};
 
 use crate::access::Access;
+use crate::counters::Counters;
 use crate::footprint::footprint;
 use crate::{Target, Transferred};
 
@@ -60,6 +61,23 @@ pub fn run(target: &Target, access: &Access, direction: Direction) -> Transferre
     }
 }
 
+/// As [`run`], for an access of one run of the file and one of memory, which is one transfer: what it works on is borrowed, for to count
+/// who has it takes a good part of the time of a small one.
+pub fn run_one(
+    file: &dyn DriverFile,
+    isolation: Option<&dyn Isolation>,
+    counters: &Counters,
+    mut transfer: Transfer<'_>,
+    direction: Direction,
+) -> Transferred {
+    let bytes = transfer.offset..transfer.offset + transfer.memory.bytes() as u64;
+    let request = || Request::contiguous(bytes, direction == Direction::Read);
+    match isolation.map_or_else(|| Ok(Guard::empty()), |isolation| isolation.enter(&request())) {
+        Ok(_guard) => list::run_one(file, counters, Batch::of_one(direction, &mut transfer)),
+        Err(error) => Transferred::failed(error),
+    }
+}
+
 /// What an access in atomic mode waits with until it may begin, if it is polled.
 #[derive(Debug)]
 pub struct Entry {
@@ -94,7 +112,9 @@ pub fn try_run(
 
 fn move_bytes(target: &Target, access: &Access, direction: Direction) -> Transferred {
     if let Some(piece) = list::only_piece(access) {
-        return list::run_one(target, access, &piece, direction);
+        let mut transfer = piece.transfer(access);
+        let batch = Batch::of_one(direction, &mut transfer);
+        return list::run_one(target.file.as_ref(), &target.counters, batch);
     }
     match way(target, access, direction) {
         Way::List => list::run(target, access, direction),
