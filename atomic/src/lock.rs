@@ -70,7 +70,7 @@ enum WaitsFor {
 struct Inner<L: Lock, M> {
     carried: Carried<L>,
     memory: M,
-    /// MPI has failed: nobody knows what is locked.
+    /// MPI has failed, or a panic has come between: nobody knows what is locked.
     is_broken: bool,
     /// A wait was given up: what it waited for is to be let go of when it comes. Work is under way until then.
     owed: Option<UnderWay>,
@@ -272,6 +272,8 @@ impl<L: Lock, M: Memory> Inner<L, M> {
         if self.is_broken {
             return Err(Error::Broken);
         }
+        // Also by a panic on the way.
+        self.is_broken = true;
         let done = self.carried.start(event, &mut self.memory);
         self.is_broken = done.is_err();
         done
@@ -281,6 +283,7 @@ impl<L: Lock, M: Memory> Inner<L, M> {
         if self.is_broken {
             return Err(Error::Broken);
         }
+        self.is_broken = true;
         let done = self.carried.go_on(&mut self.memory);
         self.is_broken = done.is_err();
         done

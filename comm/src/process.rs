@@ -81,6 +81,11 @@ fn make() -> Result<&'static Process> {
     Ok(PROCESS.get_or_init(|| process))
 }
 
+/// Whether [`prepare`] has been here.
+pub(crate) fn is_prepared() -> bool {
+    PROCESS.get().is_some()
+}
+
 /// Whether MPI calls are allowed at all.
 pub(crate) fn is_usable() -> bool {
     is_initialized() && !is_finalized()

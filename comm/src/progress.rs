@@ -18,34 +18,52 @@ struct Endless(ffi::MPI_Request);
 // section 11.6).
 unsafe impl Send for Endless {}
 
-/// There from [`process::prepare`] to `MPI_Finalize`. Held while it is tested: threads may not test one request at a time.
+impl Endless {
+    fn start() -> Result<Self> {
+        let mut request = consts::request_null();
+        let (extra, target) = (std::ptr::null_mut(), &raw mut request);
+        // SAFETY: MPI is initialized; the functions have the forms that MPI wants, and use nothing of what they are given.
+        let status = unsafe { ffi::MPI_Grequest_start(Some(query), Some(free), Some(cancel), extra, target) };
+        check("MPI_Grequest_start", status)?;
+        Ok(Self(request))
+    }
+
+    fn test(&self) {
+        let (mut request, mut flag) = (self.0, 0);
+        // SAFETY: the request is ours and not complete, so that it stays what it is; the flag is written, the status is ignored.
+        unsafe { ffi::MPI_Test(&raw mut request, &raw mut flag, consts::status_ignore()) };
+        debug_assert_eq!(flag, 0, "nobody completes it");
+    }
+
+    fn end(self) {
+        let mut request = self.0;
+        // SAFETY: a request of ours that is not complete, completed and given back once, as this value ends.
+        let codes = unsafe { [ffi::MPI_Grequest_complete(request), ffi::MPI_Request_free(&raw mut request)] };
+        debug_assert_eq!(codes, [0; 2]);
+    }
+}
+
+/// There from [`process::prepare`] until `MPI_Finalize` begins. Held while it is tested: threads may not test one request at a time.
 static ENDLESS: Mutex<Option<Endless>> = Mutex::new(None);
 
 /// Makes the request. Local.
 pub(crate) fn prepare() -> Result<()> {
-    let mut request = consts::request_null();
-    let (extra, target) = (std::ptr::null_mut(), &raw mut request);
-    // SAFETY: MPI is initialized; the functions have the forms that MPI wants, and use nothing of what they are given.
-    let status = unsafe { ffi::MPI_Grequest_start(Some(query), Some(free), Some(cancel), extra, target) };
-    check("MPI_Grequest_start", status)?;
-    *ENDLESS.lock().unwrap_or_else(PoisonError::into_inner) = Some(Endless(request));
+    *ENDLESS.lock().unwrap_or_else(PoisonError::into_inner) = Some(Endless::start()?);
     Ok(())
 }
 
-/// At the start of `MPI_Finalize`: nothing waits any more.
+/// At the start of `MPI_Finalize`: nothing may be left of it there.
 pub(crate) fn end() {
-    let Some(Endless(mut request)) = ENDLESS.lock().unwrap_or_else(PoisonError::into_inner).take() else {
-        return;
-    };
-    // SAFETY: a request of ours that is not complete, completed and given back once.
-    let codes = unsafe { [ffi::MPI_Grequest_complete(request), ffi::MPI_Request_free(&raw mut request)] };
-    debug_assert_eq!(codes, [0; 2]);
+    let endless = ENDLESS.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(endless) = endless {
+        endless.end();
+    }
 }
 
 /// Gives MPI a chance to move messages of this process. Local; does not block. Harmless before `MPI_Init`, after
 /// `MPI_Finalize`, and inside of itself.
 pub fn progress() {
-    if !process::is_usable() {
+    if !process::is_usable() || !process::is_prepared() {
         return;
     }
     let endless = match ENDLESS.try_lock() {
@@ -54,11 +72,12 @@ pub fn progress() {
         // Another thread is at it, or this one: MPI has called us back.
         Err(TryLockError::WouldBlock) => return,
     };
-    if let Some(Endless(mut request)) = *endless {
-        let mut flag: c_int = 0;
-        // SAFETY: the request is ours and not complete, so that it stays what it is; the flag is written, the status is ignored.
-        unsafe { ffi::MPI_Test(&raw mut request, &raw mut flag, consts::status_ignore()) };
-        debug_assert_eq!(flag, 0, "nobody completes it");
+    if let Some(endless) = &*endless {
+        endless.test();
+    } else if let Ok(brief) = Endless::start() {
+        // In `MPI_Finalize`, where others' hooks may close files still.
+        brief.test();
+        brief.end();
     }
 }
 

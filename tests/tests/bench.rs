@@ -51,11 +51,11 @@ fn check(suite: &str, cases: usize) {
     }
 }
 
-/// Seven locks, in seven experiments each.
+/// Eight locks, in seven experiments each.
 #[test]
 fn locks_are_measured() {
     let rows = rows(&["locks"]);
-    assert_eq!(rows.len(), 7 * 7);
+    assert_eq!(rows.len(), 8 * 7);
     for row in &rows {
         assert!(row["value"].as_f64().is_some_and(f64::is_finite), "{row}");
         assert!(row["acquisitions"].as_u64().is_some_and(|count| count > 0), "{row}");

@@ -2,7 +2,7 @@
 
 use super::cold::Ahead;
 use super::io::{Backoff, SystemIo};
-use crate::{Batch, BatchResult, Direction, Error, ErrorKind, Operation};
+use crate::{Batch, BatchResult, Direction, Error, ErrorKind, Operation, Transfer};
 use smallvec::SmallVec;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -109,6 +109,12 @@ impl Transferring<'_> {
             }
             let (offset, bytes) = (transfer.offset, transfer.memory.bytes());
             let too_far = bytes > 0 && !fits(offset, bytes);
+            if bytes > 0 && !too_far && stretch.memory.is_empty() && is_alone(&batch.transfers()[index..]) {
+                if let Err(stop) = self.move_alone(direction, transfer, &mut stretch, &mut moved) {
+                    return ended(moved, stop);
+                }
+                continue;
+            }
             let mut taken = 0;
             while taken < bytes && !too_far {
                 if !stretch.takes(offset + taken as u64)
@@ -130,11 +136,42 @@ impl Transferring<'_> {
         }
     }
 
+    /// Moves one piece by itself: in most cases by one call, and then nothing is to be kept account of. The stretch is empty.
+    fn move_alone(
+        &self,
+        direction: Direction,
+        transfer: &Transfer<'_>,
+        stretch: &mut Stretch,
+        moved: &mut u64,
+    ) -> Result<(), Stop> {
+        let (offset, bytes) = (transfer.offset, transfer.memory.bytes());
+        let piece = [libc::iovec { iov_base: transfer.memory.address().cast(), iov_len: bytes }];
+        let outcome = self.call(direction, &piece, offset);
+        if outcome.as_ref().is_ok_and(|of| *of == bytes) {
+            *moved += bytes as u64;
+            return Ok(());
+        }
+        stretch.add(offset, transfer.memory.address(), bytes);
+        self.go_on(direction, stretch, moved, Some(outcome))
+    }
+
     /// Moves a whole stretch, empties it, and adds what was moved to `moved` even if it was not all.
     fn flush(&self, direction: Direction, stretch: &mut Stretch, moved: &mut u64) -> Result<(), Stop> {
+        self.go_on(direction, stretch, moved, None)
+    }
+
+    /// As [`Self::flush`], where a call for the stretch may have been made.
+    fn go_on(
+        &self,
+        direction: Direction,
+        stretch: &mut Stretch,
+        moved: &mut u64,
+        mut made: Option<io::Result<usize>>,
+    ) -> Result<(), Stop> {
         let mut backoff = Backoff::default();
         while stretch.bytes > 0 {
-            match self.call(direction, stretch) {
+            let outcome = made.take().unwrap_or_else(|| self.call(direction, stretch.rest(), stretch.offset));
+            match outcome {
                 Ok(0) => return Err(self.nothing_moved(direction, stretch.offset)),
                 Ok(bytes) => {
                     stretch.advance(bytes);
@@ -155,20 +192,20 @@ impl Transferring<'_> {
         Ok(())
     }
 
-    fn call(&self, direction: Direction, stretch: &Stretch) -> io::Result<usize> {
+    fn call(&self, direction: Direction, pieces: &[libc::iovec], offset: u64) -> io::Result<usize> {
         // `fits` has checked that every byte's offset is one that the system knows.
-        let offset = stretch.offset as i64;
+        let offset = offset as i64;
         match direction {
             Direction::Read => {
                 self.counts.reads.fetch_add(1, Relaxed);
                 // SAFETY: the pieces are parts of segments of a batch that reads, which are valid for writes as long as the
                 // batch lives, and it is borrowed for the time of `run`.
-                unsafe { self.io.read(self.fd, stretch.rest(), offset) }
+                unsafe { self.io.read(self.fd, pieces, offset) }
             }
             Direction::Write => {
                 self.counts.writes.fetch_add(1, Relaxed);
                 // SAFETY: the same; segments are valid for reads.
-                unsafe { self.io.write(self.fd, stretch.rest(), offset) }
+                unsafe { self.io.write(self.fd, pieces, offset) }
             }
         }
     }
@@ -197,6 +234,14 @@ impl Transferring<'_> {
     fn too_far(&self, direction: Direction, offset: u64) -> Error {
         self.failed(direction, io::Error::from_raw_os_error(libc::EFBIG), offset)
     }
+}
+
+/// Whether one call moves the first of these transfers, and none of the others. Those without bytes are none.
+fn is_alone(transfers: &[Transfer<'_>]) -> bool {
+    let Some((first, others)) = transfers.split_first() else { return false };
+    let bytes = first.memory.bytes();
+    let next = others.iter().find(|other| other.memory.bytes() > 0);
+    bytes <= CALL_BYTES_MAX && next.is_none_or(|next| next.offset != first.offset + bytes as u64)
 }
 
 /// The operation that a batch of this direction is.
