@@ -30,6 +30,7 @@ fn main() {
         prepare().expect("MPI is initialized");
     }
     if way.starts_with("hook") {
+        allocate_late();
         // Deletion goes backwards: set before ours it runs after, set after ours it runs before (MPI-4.0 section 11.2.4).
         hook_finalize();
     }
@@ -49,6 +50,47 @@ fn main() {
         assert!(way == "open" || way == "lopsided", "the hook closed all");
         drop((window, channel, datatype));
     }
+}
+
+/// A window of the program's, in which rank 1 reaches rank 0's memory when it closes its channels, while rank 0 does so. That takes
+/// MPI's progress at rank 0, on MPICH 4.0.
+static LATE: Mutex<Option<Late>> = Mutex::new(None);
+
+struct Late(ffi::MPI_Win);
+
+// SAFETY: an MPI handle is a name that any thread may use which MPI allows to call it.
+unsafe impl Send for Late {}
+
+fn allocate_late() {
+    // SAFETY: valid handles; the window is freed in `free_late`, with its memory.
+    unsafe {
+        let (mut base, mut window) = (ptr::null_mut::<c_void>(), ffi::RSMPI_WIN_NULL);
+        let (info, comm) = (ffi::RSMPI_INFO_NULL, ffi::RSMPI_COMM_WORLD);
+        ffi::MPI_Win_allocate(8, 1, info, comm, (&raw mut base).cast(), &raw mut window);
+        *LATE.lock().expect("no panic") = Some(Late(window));
+    }
+}
+
+fn reach_late() {
+    let Some(Late(window)) = *LATE.lock().expect("no panic") else { return };
+    let (one, mut before, mut rank) = (1_u64, 0_u64, 0);
+    // SAFETY: MPI is up until its hooks are over; the words are there until the epoch is over.
+    unsafe {
+        ffi::MPI_Comm_rank(ffi::RSMPI_COMM_WORLD, &raw mut rank);
+        if rank == 1 {
+            let (given, fetched) = ((&raw const one).cast(), (&raw mut before).cast());
+            ffi::MPI_Win_lock(ffi::MPI_LOCK_SHARED as c_int, 0, 0, window);
+            ffi::MPI_Fetch_and_op(given, fetched, ffi::RSMPI_UINT64_T, 0, 0, ffi::RSMPI_SUM, window);
+            ffi::MPI_Win_unlock(0, window);
+        }
+    }
+}
+
+/// Collective: MPICH ends by a signal where a window is left behind.
+fn free_late() {
+    let Some(Late(mut window)) = LATE.lock().expect("no panic").take() else { return };
+    // SAFETY: a window of ours, freed once, and MPI is up until its hooks are over.
+    unsafe { ffi::MPI_Win_free(&raw mut window) };
 }
 
 fn open(comm: ffi::MPI_Comm) -> Open {
@@ -101,9 +143,11 @@ unsafe extern "C" fn copy_nothing(
 
 /// What HDF5 does with files that a program forgot: closes them, which takes agreement of the ranks.
 unsafe extern "C" fn close_all(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
+    reach_late();
     for (channel, window, datatype) in OPEN.lock().expect("no panic").drain(..) {
-        channel.barrier().expect("messages still move");
+        // First, as it makes no call of MPI but for progress.
         window.barrier().expect("the window is still there");
+        channel.barrier().expect("messages still move");
         let words = channel.world_words(Epochs::Standing).expect("it is there").expect("a window");
         // The window is gone where our hook ran before: an error then, and no signal.
         let loaded = words.load::<u32>(words.home(), 0);
@@ -111,5 +155,6 @@ unsafe extern "C" fn close_all(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *m
         assert_eq!(datatype.datatype().size(), 48);
         drop((window, channel, datatype));
     }
+    free_late();
     0
 }
