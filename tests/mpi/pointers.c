@@ -152,6 +152,65 @@ static void type_extents(MPI_File file)
     map_free(&wide);
 }
 
+/* Accesses of one run, one after the other at the pointer, in a view without gaps that begins somewhere: what is moved is where it belongs and
+ * nowhere else, and the pointer moves on by what was asked for, or not at all. */
+static void one_run_after_the_other(void)
+{
+    enum { INTS = 12, DISPLACEMENT = 40, FILE_BYTES = 200 };
+    int values[INTS], back[INTS + 1];
+    unsigned char before[FILE_BYTES];
+    char name[32];
+    MPI_Datatype behind, pair;
+    MPI_File file;
+    MPI_Status status;
+    snprintf(name, sizeof name, "runs.%d", world_rank);
+    memset(before, 0xEE, sizeof before);
+    spill(path_of(name), before, sizeof before);
+    /* Two values that begin one behind the address. */
+    MPI_Type_create_hindexed(1, &(int){ 2 }, &(MPI_Aint){ sizeof(int) }, MPI_INT, &behind);
+    MPI_Type_create_resized(behind, sizeof(int), 2 * sizeof(int), &pair);
+    MPI_Type_commit(&pair);
+    for (int i = 0; i < INTS; i++) values[i] = 1000 * world_rank + i;
+    for (int atomic = 0; atomic < 2; atomic++) {
+        section("one run after the other, atomic %d", atomic);
+        CHECK_OK(MPI_File_open(MPI_COMM_SELF, path_of(name), MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+        CHECK_OK(MPI_File_set_view(file, DISPLACEMENT, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
+        CHECK_OK(MPI_File_set_atomicity(file, atomic));
+        CHECK_OK(MPI_File_write(file, values, 3, MPI_INT, &status));
+        CHECK_EQ(count_of(&status, MPI_INT), 3, "written values");
+        CHECK_EQ(position(file), 3, "position after a write");
+        CHECK_OK(MPI_File_write(file, values + 2, 2, pair, MPI_STATUS_IGNORE));
+        CHECK_EQ(position(file), 7, "position after a write of a type that begins behind its address");
+        CHECK_CLASS(MPI_File_write(file, values, 3, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_ARG);
+        CHECK_OK(MPI_File_write(file, values, 0, MPI_INT, MPI_STATUS_IGNORE));
+        CHECK_EQ(position(file), 7, "position after a refused write, and one of nothing");
+        CHECK_OK(MPI_File_write_at(file, 7, values + 7, INTS - 7, MPI_INT, MPI_STATUS_IGNORE));
+        CHECK_EQ(position(file), 7, "position after a write at an offset");
+        CHECK_OK(MPI_File_seek(file, 1, MPI_SEEK_SET));
+        memset(back, 0, sizeof back);
+        CHECK_OK(MPI_File_read(file, back, 2, pair, MPI_STATUS_IGNORE));
+        CHECK_EQ(position(file), 5, "position after a read");
+        CHECK_EQ(back[0], 0, "what lies before the type");
+        for (int i = 0; i < 4; i++) CHECK_EQ(back[i + 1], values[i + 1], "a value");
+        CHECK_OK(MPI_File_seek(file, (FILE_BYTES - DISPLACEMENT) / (int)sizeof(int) - 2, MPI_SEEK_SET));
+        CHECK_OK(MPI_File_read(file, back, 5, MPI_INT, &status));
+        CHECK_EQ(count_of(&status, MPI_INT), 2, "values before the end");
+        CHECK_EQ(position(file), (FILE_BYTES - DISPLACEMENT) / (int)sizeof(int) + 3, "position behind the end");
+        CHECK_CLASS(MPI_File_write_at(file, LLONG_MAX / (int)sizeof(int), values, 1, MPI_INT, MPI_STATUS_IGNORE), MPI_ERR_ARG);
+        CHECK_OK(MPI_File_close(&file));
+        long long bytes;
+        unsigned char *all = slurp(path_of(name), &bytes);
+        CHECK_EQ(bytes, FILE_BYTES, "size");
+        CHECK(!memcmp(all + DISPLACEMENT, values, sizeof values), "other bytes were written");
+        for (int i = 0; i < FILE_BYTES; i++)
+            if (i < DISPLACEMENT || i >= DISPLACEMENT + (int)sizeof values) CHECK_EQ(all[i], 0xEE, "a byte that nobody asked for");
+        free(all);
+        spill(path_of(name), before, sizeof before);
+    }
+    MPI_Type_free(&behind);
+    MPI_Type_free(&pair);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -170,5 +229,6 @@ int main(int argc, char **argv)
     overlapping(file);
     type_extents(file);
     CHECK_OK(MPI_File_close(&file));
+    one_run_after_the_other();
     return finish();
 }
