@@ -115,6 +115,14 @@ fn atomic_with_each_lock() {
     }
 }
 
+/// Locks that follow each other in the same memory do not take what is left there for theirs.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn a_lock_begins_anew_where_another_one_was() {
+    // The storage tears what is not locked.
+    job("lock_series", 3).variable("CAPULET_DRIVER", "nolock").run().expect_checks("locks in a series");
+}
+
 /// What waits for a lock is called back by MPI, in ways that are those of the lock.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
