@@ -43,6 +43,11 @@ fn types_that_come_and_go_in_any_order() {
 }
 
 #[test]
+fn what_is_kept_of_a_type() {
+    c("toolkit_kept");
+}
+
+#[test]
 fn threads() {
     c("toolkit_threads");
 }
