@@ -44,7 +44,8 @@ impl<'a> Parts<'a> {
     fn list(&mut self, length: impl Fn(usize) -> u64, displacements: &[i64], unit: i64) -> Result<()> {
         let old = &self.old.0;
         if old.marks != Marks::Empty
-            && let Some(placed) = Placed::list(self.old, &length, displacements, unit)
+            && let Some(placed) = Placed::rising(self.old, &length, displacements, unit)
+                .or_else(|| Placed::list(self.old, &length, displacements, unit))
         {
             if placed.copies > 0 {
                 self.collector.add(&old.bounds, old.marks, old.align, self.old.size() > 0, placed.span);
@@ -76,8 +77,54 @@ struct Placed {
     copies: u64,
 }
 
+/// Entries whose numbers are checked before they are added up, so that adding checks nothing; they stay in the first cache.
+const CHECKED: usize = 512;
+
+/// Whether `n` times `by` is so small that three such products have a sum.
+fn fits(n: u64, by: i64) -> Option<()> {
+    n.checked_mul(by.unsigned_abs()).filter(|&product| product < 1 << 61).map(drop)
+}
+
 impl Placed {
-    /// Blocks of `length(i)` old elements at `displacements[i]` times `unit` bytes, in one pass of plain arithmetic; `None` if
+    /// As [`Placed::list`] for what most lists are, rising from block to block; `None` if this one is not.
+    fn rising(
+        old: &Datatype,
+        length: impl Fn(usize) -> u64,
+        displacements: &[i64],
+        unit: i64,
+    ) -> Option<Self> {
+        let extent = old.extent();
+        let Order::Rising { first, last } = old.0.order else { return None };
+        if extent < 0 || !old.0.order.repeated(2, extent).is_nondecreasing() {
+            return None;
+        }
+        fits(first.unsigned_abs().max(last.unsigned_abs()), 1)?;
+        let (mut copies, mut seam) = (0_u64, i64::MIN);
+        for (part, places) in displacements.chunks(CHECKED).enumerate() {
+            let length = |i: usize| length(part * CHECKED + i);
+            // No number is above the bits of all.
+            let longest = (0..places.len()).fold(0, |bits, i| bits | length(i));
+            let farthest = places.iter().fold(0, |bits, place| bits | place.unsigned_abs());
+            fits(farthest, unit)?;
+            fits(longest, extent.max(CHECKED as i64))?;
+            let (mut rising, mut copies_here) = (true, 0);
+            for (i, place) in places.iter().enumerate() {
+                let n = length(i);
+                if n > 0 {
+                    let from = place * unit;
+                    rising &= seam <= from + first;
+                    seam = from + (n - 1) as i64 * extent + last;
+                    copies_here += n;
+                }
+            }
+            copies = copies.checked_add(copies_here).filter(|_| rising)?;
+        }
+        let start = (0..displacements.len()).find(|&i| length(i) > 0).map(|i| displacements[i] * unit)?;
+        let order = Order::Rising { first: start + first, last: seam };
+        Some(Self { span: Span::between(start, seam - last), order, copies })
+    }
+
+    /// Blocks of `length(i)` old elements at `displacements[i]` times `unit` bytes, of any kind, in one pass of plain arithmetic; `None` if
     /// that overflows, which says nothing yet about the type.
     fn list(old: &Datatype, length: impl Fn(usize) -> u64, displacements: &[i64], unit: i64) -> Option<Self> {
         let extent = old.extent();
