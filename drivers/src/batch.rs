@@ -188,6 +188,7 @@ impl<'a> Batch<'a> {
         batch
     }
 
+    #[inline]
     fn admit(&mut self, transfer: &Transfer<'a>) {
         let memory = &transfer.memory;
         assert!(
@@ -204,6 +205,7 @@ impl<'a> Batch<'a> {
     /// # Panics
     /// If the batch reads and the segment was made of a shared reference, or if the batch was made by [`lend`](Self::lend): bugs in
     /// the caller.
+    #[inline]
     pub fn push(&mut self, transfer: Transfer<'a>) {
         self.admit(&transfer);
         match &mut self.list {

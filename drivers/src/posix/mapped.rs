@@ -16,7 +16,7 @@
 //! first is a conflict of accesses, with or without mappings; but here both end the process by a signal.
 
 use super::io::{SystemIo, uninterrupted};
-use crate::{Batch, Direction};
+use crate::{Batch, Direction, Transfer};
 use std::ffi::c_void;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -52,6 +52,10 @@ const MAPPED_PAGE_NS: u64 = 300;
 const STORED_PAGE_NS: u64 = 600;
 /// Spans of more pages for each that is stored, or each piece, are left to calls, however many would wait: nobody measured so many.
 const SPARSE_MAX: u64 = 8;
+
+/// As many pieces before one is stored its lines are sent for: stores wait for each other, and what a window holds is in other cores'
+/// caches. 32 MiB of which every other 64 bytes are written by 4 ranks, in a file that is there: 0.89 of the time.
+const AHEAD_PIECES: usize = 8;
 
 /// How a batch is stored through a mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -297,9 +301,33 @@ impl Place<'_> {
         status == 0
     }
 
+    /// Sends for the first lines of a piece on both sides.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+    fn ask(&self, piece: &Transfer<'_>) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+            // Wherever a piece without bytes may lie.
+            let place = piece.offset.wrapping_sub(self.mapping.offset) as usize;
+            // SAFETY: a hint, which reads and writes nothing, whatever the address.
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(piece.memory.address().cast_const().cast());
+                _mm_prefetch::<_MM_HINT_ET0>(
+                    self.mapping.start.as_ptr().wrapping_add(place).cast_const().cast(),
+                );
+            }
+        }
+    }
+
     /// Stores the pieces of a batch, and returns their bytes. `None` if there is no room for one of them; some may be stored then.
     fn store(&mut self, batch: &Batch<'_>, calls: &AtomicU64) -> Option<u64> {
-        for transfer in batch.transfers().iter().filter(|transfer| transfer.memory.bytes() > 0) {
+        for (index, transfer) in batch.transfers().iter().enumerate() {
+            if let Some(later) = batch.transfers().get(index + AHEAD_PIECES) {
+                self.ask(later);
+            }
+            if transfer.memory.bytes() == 0 {
+                continue;
+            }
             let place = (transfer.offset - self.mapping.offset) as usize;
             let bytes = transfer.memory.bytes();
             assert!(place <= self.end && bytes <= self.end - place, "a piece beyond the mapping");
