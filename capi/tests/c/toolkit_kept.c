@@ -4,10 +4,10 @@
 #include "capulet_types.h"
 #include "check.h"
 
-#define TYPES 4000
+#define TYPES 1000
 #define ENTRIES 1000
 /* What a type takes that has no lists: its constructor, its layout, its entry in a table. */
-#define NODE_BYTES 1024
+#define NODE_BYTES 1280
 
 static MPI_Datatype types[TYPES];
 static int lengths[ENTRIES], places[ENTRIES];
@@ -72,7 +72,8 @@ int main(int argc, char **argv)
         double kept[3];
         measure(kind, key, kept);
         double given = 2.0 * sizeof(int) * kinds[kind].listed;
-        printf("%s: %.0f bytes by MPI, %.0f more by the toolkit, %.0f given\n", kinds[kind].name, kept[0], kept[2], given);
+        printf("%s: %.0f bytes by MPI, %.0f more with its first attribute, %.0f more by the toolkit, %.0f given\n", kinds[kind].name,
+               kept[0], kept[1], kept[2], given);
         CHECK(kept[0] > 0 && kept[2] > 0);
         CHECK(kept[2] <= NODE_BYTES + 2 * given);
     }

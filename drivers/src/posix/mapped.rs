@@ -306,15 +306,15 @@ impl Place<'_> {
     fn ask(&self, piece: &Transfer<'_>) {
         #[cfg(target_arch = "x86_64")]
         {
-            use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // Wherever a piece without bytes may lie.
             let place = piece.offset.wrapping_sub(self.mapping.offset) as usize;
-            // SAFETY: a hint, which reads and writes nothing, whatever the address.
+            let (source, target) = (piece.memory.address(), self.mapping.start.as_ptr().wrapping_add(place));
+            // SAFETY: hints, which read and write nothing, whatever the address. To ask for the target to be written
+            // (`prefetchw`) gained nothing over this.
             unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(piece.memory.address().cast_const().cast());
-                _mm_prefetch::<_MM_HINT_ET0>(
-                    self.mapping.start.as_ptr().wrapping_add(place).cast_const().cast(),
-                );
+                _mm_prefetch::<_MM_HINT_T0>(source.cast_const().cast());
+                _mm_prefetch::<_MM_HINT_T0>(target.cast_const().cast());
             }
         }
     }

@@ -8,11 +8,11 @@
 //! up to 256 bytes (1.2 to 1.5) and from 2 KiB on (1.05 to 1.2); strides between lose up to a fifth, and those of 1 KiB are good
 //! or bad as pages fall.
 //!
-//! On an Intel processor with AVX-512 packing from strides of a page and more loses a fifth by it, and unpacking to strides of 1 KiB
-//! from memory gains a tenth. Unpacking short rows, 8 blocks of 8 or 32 bytes 192 bytes apart, pays by 1.1 out of the second
-//! level and by 1.25 to 1.45 beyond, if what is sent for is of the rows behind (from memory six rows gain 2 to 4 % over two);
-//! packing them loses up to a fifth, and from memory gains nothing however it is done: loads do not
-//! wait for each other as stores do.
+//! On an Intel processor with AVX-512 packing from strides of a page and more loses a fifth by it. Unpacking to strides of 1 KiB from
+//! memory gains a tenth, and loses as much where the lines were packed just before. Unpacking short rows, 8 blocks of 8 or 32 bytes
+//! 192 bytes apart, pays by 1.1 out of the second level and by 1.25 to 1.45 beyond, if what is sent for is of the rows behind
+//! (beyond the second level six rows gain up to 4 % over two); packing them loses up to a fifth, and from memory gains nothing however
+//! it is done: loads do not wait for each other as stores do.
 
 use std::ops::Range;
 
@@ -50,10 +50,8 @@ const PAST_SECOND_LEVEL_BYTES: u64 = 4 << 20;
 const PAST_THIRD_LEVEL_BYTES: u64 = 32 << 20;
 /// Strides of packed blocks that come from memory.
 const FROM_MEMORY: Range<u64> = 128..4 << 10;
-/// Strides of unpacked blocks so many that no cache holds what tells where their pages are, and the bytes of these; besides them
-/// those of exactly 1 KiB.
+/// Strides of unpacked blocks so many that no cache holds what tells where their pages are, and the bytes of these.
 const SCATTERED: Range<u64> = 2 << 10..4 << 10;
-const SCATTERED_ALONE: u64 = 1 << 10;
 const SCATTERED_MIN_BYTES: u64 = 64 << 20;
 
 /// Longest block of a short row, in bytes.
@@ -97,7 +95,7 @@ pub(super) fn writes(block: usize, dims: &[NestDim; 3]) -> Distance {
         let blocks = if span_bytes(dims, stride as i64) < PAST_SECOND_LEVEL_BYTES { SHORT } else { LONG };
         return Distance::Rows((blocks as u64).div_ceil(dims[0].n));
     }
-    let is_scattered = SCATTERED.contains(&stride) || stride == SCATTERED_ALONE;
+    let is_scattered = SCATTERED.contains(&stride);
     if block > BLOCK_MAX_BYTES || !(CLOSE.contains(&stride) || is_scattered) {
         return Distance::None;
     }
