@@ -2,7 +2,7 @@
 # Timings against the MPIs. Rows go to target/bench.
 #   bench.sh quick      few and short samples of everything
 #   bench.sh datatype   full samples, and the figures of the paper
-#   bench.sh files      files against the MPIs' own layers, full samples on 4 and 2 ranks
+#   bench.sh files      files against the MPIs' own layers, full samples on 4, 2 and 8 ranks
 #   bench.sh locks      the locks of atomic mode by themselves on 1 to 16 ranks, and the figures of the paper; atomic mode on 4 and 8
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
@@ -14,7 +14,7 @@ mkdir -p target/bench
 case ${1:-} in
     quick) benches=(datatype transpack collective independent) options=(--quick) suffix=-quick ;;
     datatype) benches=(datatype transpack) options=() suffix= ;;
-    files) benches=(collective independent) options=(--ranks 4 --ranks 2) suffix= ;;
+    files) benches=(collective independent) options=(--ranks 4 --ranks 2 --ranks 8) suffix= ;;
     locks) benches=(atomic locks) options=(--ranks 4 --ranks 8 --mpi openmpi) suffix= ;;
     *) fail "usage: scripts/bench.sh quick|datatype|files|locks" ;;
 esac

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use capulet_atomic::{FileLock, Isolation};
 use capulet_comm::{Agree, Channel, Group, Leaders};
 use capulet_drivers::{Driver, DriverFile};
-use capulet_sieve::{Counters, Target};
+use capulet_sieve::{Counters, Holes, Target};
 
 use crate::collective::Queue;
 use crate::gathering::Gathering;
@@ -116,12 +116,20 @@ impl File {
         self.channel.as_ref()
     }
 
+    /// As the ranks of a collective access use it where each moves its own bytes: no holes are touched.
     pub(crate) fn target(&self) -> Target {
         Target {
             file: Arc::clone(&self.storage),
             isolation: self.isolation(),
             counters: Arc::clone(&self.counters),
+            holes: Holes::Untouched,
         }
+    }
+
+    /// What may become of the holes of a write. In atomic mode others may be let in between.
+    pub(crate) fn holes(&self) -> Holes {
+        let state = self.state();
+        if self.mode.reads() && !state.atomic { state.hints.holes } else { Holes::Untouched }
     }
 
     /// Who lets in accesses that begin now.

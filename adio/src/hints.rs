@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use capulet_drivers::{Caps, FileLayout};
 use capulet_plan::aggregators::ConfigList;
 pub use capulet_plan::grid::{WINDOW_BYTES, WINDOW_BYTES_MAX};
-use capulet_sieve::{CollectiveMode, PlanHints};
+use capulet_sieve::{CollectiveMode, Holes, PlanHints};
 
 /// Hints in force on an open file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -31,6 +31,9 @@ pub struct Hints {
     pub sync_on_close: bool,
     /// `capulet_exclusive_pages`: the user promises that no two nodes write to one page of the file while it is open.
     pub exclusive_pages: bool,
+    /// `capulet_exclusive`: the user promises that while an access writes nobody else writes between its first and its last byte; of a
+    /// collective one those of all ranks together.
+    pub holes: Holes,
     /// `capulet_lock_timeout_ms`: how long an access in atomic mode waits for others before it fails; 0 is for ever. Fixed when atomic
     /// mode is first set.
     pub lock_timeout_ms: u64,
@@ -112,6 +115,7 @@ impl Default for Hints {
             no_independent: false,
             sync_on_close: false,
             exclusive_pages: false,
+            holes: Holes::Untouched,
             lock_timeout_ms: 0,
             lock: LockChoice::Auto,
             permissions: 0o666,
@@ -152,6 +156,11 @@ impl Hints {
             "romio_no_indep_rw" => set_flag(&mut self.no_independent, value),
             "capulet_sync_on_close" => set_flag(&mut self.sync_on_close, value),
             "capulet_exclusive_pages" => set_flag(&mut self.exclusive_pages, value),
+            "capulet_exclusive" => {
+                let mut is_promised = self.holes == Holes::Rewritten;
+                set_flag(&mut is_promised, value);
+                self.holes = if is_promised { Holes::Rewritten } else { Holes::Untouched };
+            }
             "capulet_lock_timeout_ms" => self.lock_timeout_ms = number.unwrap_or(self.lock_timeout_ms),
             "capulet_lock" => self.lock = LockChoice::parse(value).unwrap_or(self.lock),
             "file_perm" => {
@@ -172,7 +181,7 @@ impl Hints {
 
     /// What the planner needs of them.
     pub fn plan(&self) -> PlanHints {
-        PlanHints { read: self.read, write: self.write }
+        PlanHints { read: self.read, write: self.write, holes: self.holes }
     }
 
     /// A digest of the hints that must be the same on all ranks.
@@ -185,6 +194,7 @@ impl Hints {
     /// The hints in force, as `MPI_File_get_info` answers them.
     pub(crate) fn pairs(&self, force: &InForce) -> Vec<(String, String)> {
         let flag = |value: bool| if value { "true" } else { "false" }.to_owned();
+        let is_exclusive = self.holes == Holes::Rewritten;
         let mut pairs = vec![
             ("cb_buffer_size", self.window_bytes.to_string()),
             ("cb_nodes", force.aggregators.to_string()),
@@ -192,12 +202,13 @@ impl Hints {
             ("romio_cb_read", mode_name(self.read).to_owned()),
             ("romio_cb_write", mode_name(self.write).to_owned()),
             ("romio_ds_read", "disable".to_owned()),
-            ("romio_ds_write", "disable".to_owned()),
+            ("romio_ds_write", if is_exclusive { "automatic" } else { "disable" }.to_owned()),
             ("romio_no_indep_rw", flag(self.no_independent)),
             ("romio_visibility_immediate", flag(force.caps.contains(Caps::IMMEDIATE_VISIBILITY))),
             ("romio_filesystem_type", format!("CAPULET {}", force.driver_name)),
             ("capulet_sync_on_close", flag(self.sync_on_close)),
             ("capulet_exclusive_pages", flag(self.exclusive_pages)),
+            ("capulet_exclusive", flag(is_exclusive)),
             ("capulet_lock_timeout_ms", self.lock_timeout_ms.to_string()),
             ("capulet_lock", self.lock.name().to_owned()),
         ];

@@ -19,8 +19,6 @@ pub struct Counters {
     pub rounds: AtomicU64,
     /// Barriers of the ranks of the node that two-phase came to.
     pub barriers: AtomicU64,
-    /// Bytes of buffers allocated to hold packed user data. Nothing allocates one; a test asserts that it stays 0.
-    pub pack_buffer_bytes: AtomicU64,
 }
 
 impl Counters {

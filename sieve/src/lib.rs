@@ -20,7 +20,9 @@
 //!   most `ceil(touched span / (k A W))`; for a round `2 (k - 1)` messages, and two (a read: three) for each pair of nodes that
 //!   meet; shared memory `4 N W (1 + 1/8)` for the `N` ranks of a node.
 //!
-//! No write reads and writes back: the bytes that the ranks asked to write are written, and no other byte.
+//! No write reads and writes back, the bytes that the ranks asked to write are written, and no other byte: unless the user promises
+//! that nobody else writes in between ([`Holes`]). Then a span with many runs is read and written by one call each where that costs less; at
+//! an aggregator with 256 KiB more of memory.
 
 pub mod access;
 pub mod counters;
@@ -29,7 +31,7 @@ pub mod independent;
 pub mod two_phase;
 
 pub use access::{Access, Memory};
-pub use capulet_plan::{Agreed, CollectiveMode, Means, Plan, PlanHints, Reason, Summary, choose};
+pub use capulet_plan::{Agreed, CollectiveMode, Holes, Means, Plan, PlanHints, Reason, Summary, choose};
 pub use capulet_plan::{choice as plan, marks};
 pub use counters::Counters;
 
@@ -85,6 +87,8 @@ pub struct Target {
     pub isolation: Option<Arc<dyn Isolation>>,
     /// What is counted.
     pub counters: Arc<Counters>,
+    /// What may become of the holes of a write: of those of one rank alone, or of all ranks if they gather.
+    pub holes: Holes,
 }
 
 impl Target {

@@ -7,7 +7,7 @@ use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{FaultPlan, Faulty};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
-use capulet_sieve::{Access, Counters, Memory, Target, Transferred, independent};
+use capulet_sieve::{Access, Counters, Holes, Memory, Target, Transferred, independent};
 use proptest::prelude::*;
 
 const OLD: u8 = 0xAA;
@@ -143,7 +143,7 @@ fn run(
     direction: Direction,
 ) -> (Transferred, u64) {
     let counters = Arc::new(Counters::default());
-    let target = Target { file, isolation: None, counters: counters.clone() };
+    let target = Target { file, isolation: None, counters: counters.clone(), holes: Holes::Untouched };
     let done = independent::run(&target, &scene.access(memory), direction);
     (done, Counters::get(&counters.batches))
 }

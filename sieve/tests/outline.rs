@@ -13,12 +13,13 @@ use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
 use capulet_plan::outline::{Count, Course, Crew, Limits, Outline, Part, Setup, Together, outline};
 use capulet_plan::{CollectiveMode, Heat, PlanHints};
-use capulet_sieve::{Access, Counters, Direction, Memory, Target, independent};
+use capulet_sieve::{Access, Counters, Direction, Holes, Memory, Target, independent};
 use proptest::prelude::*;
 
 use scene::{Call, Ends, FILE_BYTES, Scene, Shape, contents, expected, file_of, plain, play};
 
-const ALWAYS: PlanHints = PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable };
+const ALWAYS: PlanHints =
+    PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable, holes: Holes::Untouched };
 
 fn shape() -> impl Strategy<Value = Shape> {
     let runs = prop::collection::vec((1usize..150, 1usize..120), 0..60).prop_map(|pairs| {
@@ -74,8 +75,16 @@ fn scenes(is_apart: bool) -> impl Strategy<Value = Scene> {
         counts[0] = counts[0].max(1);
         counts
     });
-    (shapes, aggregators, window, unit, any::<bool>(), any::<bool>(), 0usize..6).prop_map(
-        |((placement, shapes), aggregators, window_bytes, unit, reads, is_spread, withheld)| {
+    (shapes, aggregators, window, unit, any::<bool>(), any::<bool>(), (0usize..6, any::<bool>())).prop_map(
+        |(
+            (placement, shapes),
+            aggregators,
+            window_bytes,
+            unit,
+            reads,
+            is_spread,
+            (withheld, is_promised),
+        )| {
             let direction = if reads { Direction::Read } else { Direction::Write };
             let ranks = placement.len();
             let may_exchange = (0..ranks).map(|node| node != withheld).collect();
@@ -84,6 +93,7 @@ fn scenes(is_apart: bool) -> impl Strategy<Value = Scene> {
                 window_bytes,
                 calls: vec![Call { direction, unit, is_spread, shapes }],
                 schedule: (0..ranks).collect(),
+                holes: if is_promised { Holes::Rewritten } else { Holes::Untouched },
                 seed: 7,
                 may_exchange,
                 without: None,
@@ -106,7 +116,7 @@ fn outline_of(scene: &Scene, hints: PlanHints, limits: Limits) -> Outline {
     let setup = Setup {
         direction: call.direction,
         is_collective: true,
-        hints,
+        hints: PlanHints { holes: scene.holes, ..hints },
         in_memory: false,
         heat: Heat::Hot,
         node_of: scene.placement.clone(),
@@ -250,7 +260,7 @@ fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent:
     let counters = Arc::new(Counters::default());
     let file = file_of(&MemDriver::new());
     file.set_len(file_bytes).expect("memory grows");
-    let target = Target { file, isolation: None, counters: counters.clone() };
+    let target = Target { file, isolation: None, counters: counters.clone(), holes: Holes::Untouched };
     let done = independent::run(&target, access, direction);
     assert!(done.error.is_none() && done.bytes == access.bytes());
     let [pieces, batches, copied] =
@@ -258,7 +268,7 @@ fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent:
     let told = &ranks[0];
     assert!(told.pieces.allows(pieces) && told.batches.allows(batches), "{told:?}: {pieces}, {batches}");
     assert_eq!(told.copied_bytes, copied, "{told:?}");
-    assert_eq!(told.way, independent::choose(access, direction, Heat::Hot));
+    assert_eq!(told.way, independent::choose(access, direction, Heat::Hot, Holes::Untouched));
     told.way
 }
 

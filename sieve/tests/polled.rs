@@ -12,7 +12,7 @@ use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{FaultPlan, Faulty};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
 use capulet_sieve::two_phase::{NodeTeam, Operation};
-use capulet_sieve::{Access, Agreed, Counters, Memory, Summary, Target};
+use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Summary, Target};
 use proptest::prelude::*;
 
 const FILE_BYTES: usize = 40_000;
@@ -113,7 +113,7 @@ fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> 
         accesses.iter().map(|ranks| Agreed::of(&ranks.iter().map(Summary::of).collect::<Vec<_>>())).collect();
     let start = |rank: usize, call: usize| {
         let (file, counters) = (files[rank].clone(), counters[rank].clone());
-        let target = Target { file, isolation: None, counters };
+        let target = Target { file, isolation: None, counters, holes: Holes::Untouched };
         let team = NodeTeam::new(
             windows[rank].clone(),
             scene.aggregators,

@@ -1,5 +1,5 @@
 /* A legal program that deadlocks where a library sleeps without MPI progress: every rank posts a send of 64 KiB (beyond what goes out
- * eagerly), takes part in a collective, and receives only afterwards. The rank whose message must be pulled sits in our barrier. */
+ * eagerly), takes part in a collective, by itself or in windows of the node, and receives only afterwards. The rank whose message must be pulled sits in our barrier. */
 #include "check.h"
 
 #define MESSAGE (64 * 1024)
@@ -11,8 +11,14 @@ int main(int argc, char **argv)
     unsigned char *sent = malloc(MESSAGE), *received = malloc(MESSAGE), block[256];
     MPI_File file;
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("isend"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    /* The blocks of the ranks lie apart in the first half of the rounds; then pieces of 8 bytes alternate, and the ranks gather. */
+    MPI_Datatype pieces;
+    MPI_Type_vector(32, 8, 8 * world_size, MPI_BYTE, &pieces);
+    MPI_Type_commit(&pieces);
     for (int round = 0; round < rounds; round++) {
         section("round %d", round);
+        int gathers = round >= rounds / 2;
+        if (round == rounds / 2) CHECK_OK(MPI_File_set_view(file, 8 * world_rank, MPI_BYTE, pieces, "native", MPI_INFO_NULL));
         MPI_Request request;
         memset(sent, round + world_rank, MESSAGE);
         memset(block, round + world_rank, sizeof block);
@@ -20,11 +26,12 @@ int main(int argc, char **argv)
         /* The late rank receives before it enters: its sender is already inside the collective and must still push the message. */
         MPI_Isend(sent, MESSAGE, MPI_BYTE, target, round, MPI_COMM_WORLD, &request);
         if (late) MPI_Recv(received, MESSAGE, MPI_BYTE, source, round, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        CHECK_OK(MPI_File_write_at_all(file, 256LL * world_rank, block, 256, MPI_BYTE, MPI_STATUS_IGNORE));
+        CHECK_OK(MPI_File_write_at_all(file, gathers ? 0 : 256LL * world_rank, block, 256, MPI_BYTE, MPI_STATUS_IGNORE));
         if (!late) MPI_Recv(received, MESSAGE, MPI_BYTE, source, round, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         wait_yielding(&request);
         CHECK(received[0] == (unsigned char)(round + source) && received[MESSAGE - 1] == (unsigned char)(round + source), "message is wrong");
     }
     CHECK_OK(MPI_File_close(&file));
+    MPI_Type_free(&pieces);
     return finish();
 }

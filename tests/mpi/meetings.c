@@ -1,4 +1,5 @@
-/* Collective accesses in several rounds each, as many as the last argument says: what they count is compared from outside. */
+/* Collective accesses in several rounds each, as many as the second argument says, and as many more views as the third: what they count is
+ * compared from outside. */
 #include "check.h"
 
 #define ROWS 4096
@@ -7,7 +8,7 @@
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
-    const int accesses = argc > 2 ? atoi(argv[2]) : 1, bytes = ROWS * ROW_BYTES;
+    const int accesses = argc > 2 ? atoi(argv[2]) : 1, views = argc > 3 ? atoi(argv[3]) : 0, bytes = ROWS * ROW_BYTES;
     unsigned char *out = malloc((size_t)bytes), *in = malloc((size_t)bytes);
     MPI_Datatype filetype;
     MPI_Type_vector(ROWS, ROW_BYTES, ROW_BYTES * world_size, MPI_BYTE, &filetype);
@@ -20,6 +21,8 @@ int main(int argc, char **argv)
     MPI_File file;
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("meetings"), MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file));
     CHECK_OK(MPI_File_set_view(file, world_rank * ROW_BYTES, MPI_BYTE, filetype, "native", MPI_INFO_NULL));
+    for (int view = 0; view < views; view++)
+        CHECK_OK(MPI_File_set_view(file, world_rank * ROW_BYTES, MPI_BYTE, filetype, "native", MPI_INFO_NULL));
     for (int access = 0; access < accesses; access++) {
         section("access %d", access);
         for (int i = 0; i < bytes; i++) out[i] = (unsigned char)(i * 7 + world_rank * 31 + access);

@@ -58,7 +58,10 @@ static map_t rising(int depth, MPI_Datatype unit_type)
 static access_t random_access(int rank, int size, int round)
 {
     static const MPI_Datatype units[3] = { MPI_BYTE, MPI_INT, MPI_DOUBLE };
-    state = (uint64_t)(round + 1) * 0x9E3779B97F4A7C15u;
+    /* Other views for each number of ranks and nodes. */
+    const char *nodes = getenv("CAPULET_NODES");
+    uint64_t seed = (uint64_t)(round + 1) + 1000u * (uint64_t)size + 100000u * (uint64_t)(nodes ? atoi(nodes) : 0);
+    state = seed * 0x9E3779B97F4A7C15u;
     for (int i = 0; i < 5; i++) pick(2);
     MPI_Datatype unit_type = units[pick(3)];
     map_t unit = map_named(unit_type), shape = rising(3, unit_type);

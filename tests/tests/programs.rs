@@ -47,6 +47,16 @@ on_all_ranks! {
     memory lifetimes manners isend unsupported threads full_disk atomic shared consistency
 }
 
+/// On one node and on several, where holes of a node may be bytes of another.
+#[test]
+#[cfg_attr(native_io, ignore = "is about a hint of Capulet's")]
+fn exclusive() {
+    for (ranks, nodes) in [(1, "1"), (2, "1"), (4, "1"), (3, "2"), (4, "3")] {
+        let job = job("exclusive", ranks).variable("CAPULET_NODES", nodes);
+        job.run().expect_checks(&format!("exclusive on {ranks} ranks on {nodes} nodes"));
+    }
+}
+
 /// The same views when every transfer is cut into small pieces, which the storage may do at any time.
 #[test]
 fn views_in_pieces() {
@@ -351,27 +361,36 @@ fn atomic_accesses_cost_a_lock_or_none() {
 }
 
 /// What all ranks of a node do together in an access that goes well: one collective, whatever its size, and a barrier a round and one
-/// more.
+/// more; each byte is copied once, and no message carries it. A view costs one collective, and a file that is opened, written and closed
+/// a few.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn meetings() {
     const RANKS: usize = 4;
-    let counted = |accesses: u64| {
-        let job = job("meetings", RANKS).arg(accesses.to_string()).variable("CAPULET_STATS", "1");
+    let counted = |accesses: u64, views: u64| {
+        let job = job("meetings", RANKS).arg(accesses.to_string()).arg(views.to_string());
+        let job = job.variable("CAPULET_STATS", "1");
         let outcome = job.run();
         outcome.expect_checks(&format!("meetings with {accesses} accesses"));
-        ["collectives=", "barriers=", "rounds="].map(|name| -> u64 {
+        let names = ["collectives=", "barriers=", "rounds=", "copied_bytes=", "exchange_messages="];
+        names.map(|name| -> u64 {
             let words = outcome.text.split_whitespace();
             words.filter_map(|word| word.strip_prefix(name)?.parse::<u64>().ok()).sum()
         })
     };
-    let (few, many) = (counted(1), counted(11));
+    let (few, many) = (counted(1, 0), counted(11, 0));
     // Ten more writes and ten more reads on each rank.
     let accesses = 20 * RANKS as u64;
-    let [collectives, barriers, rounds] = std::array::from_fn(|at| many[at] - few[at]);
+    let [collectives, barriers, rounds, copied_bytes, messages] =
+        std::array::from_fn(|at| many[at] - few[at]);
     assert!(rounds > accesses, "{rounds} rounds in {accesses} accesses");
     assert_eq!(collectives, accesses, "collectives");
     assert_eq!(barriers, rounds + accesses, "barriers in {rounds} rounds");
+    assert_eq!((copied_bytes, messages), (accesses * 4096 * 64, 0), "copies and messages");
+    let ranks = RANKS as u64;
+    assert_eq!(counted(1, 10)[0] - few[0], 10 * ranks, "collectives of ten views");
+    // To open, for the first view, for the two accesses and to close.
+    assert!(few[0] <= 8 * ranks, "{} collectives of {ranks} ranks", few[0]);
 }
 
 /// System calls that a timer of the user's interrupts all the time.

@@ -16,7 +16,9 @@ use capulet_comm::work::{self, Work};
 use capulet_comm::{Channel, Group, NodeShared, NodeWindow, ReduceOp};
 use capulet_drivers::Caps;
 use capulet_sieve::two_phase::Between;
-use capulet_sieve::{Access, Agreed, Direction, Means, Plan, Transferred, choose, independent, two_phase};
+use capulet_sieve::{
+    Access, Agreed, Direction, Means, Plan, PlanHints, Target, Transferred, choose, independent, two_phase,
+};
 
 use crate::agree::outcome;
 use crate::error::{Error, Result};
@@ -165,6 +167,7 @@ impl File {
         let done = match (plan, window) {
             (Plan::TwoPhase(_), Some(window)) => {
                 let team = tools.team(window, agreed);
+                let target = Target { holes: tools.hints.holes, ..target };
                 let done = two_phase::run(target, team, access, direction, agreed.first);
                 if tools.between.is_none() {
                     // Over on this rank means that all ranks of the node have moved what they move.
@@ -217,7 +220,7 @@ impl File {
             line: self.channel.id(),
             window: Arc::new(move || channel.existing_window().map(|window| window as Arc<dyn NodeShared>)),
             target: self.target(),
-            hints: hints.plan(),
+            hints: PlanHints { holes: self.holes(), ..hints.plan() },
             in_memory: self.is_in_memory(),
             window_bytes: hints.window_bytes,
             stripe_bytes: hints.stripe_bytes(&self.storage.layout()).unwrap_or(0),

@@ -262,7 +262,7 @@ impl Operation {
         self.stage = match stage {
             Stage::Queued(access, agreed) => {
                 let team = self.tools.team(window, &agreed);
-                let target = self.tools.target.clone();
+                let target = Target { holes: self.tools.hints.holes, ..self.tools.target.clone() };
                 let moving = two_phase::Operation::start(target, team, access, self.direction, agreed.first);
                 Stage::Moving(Box::new(moving))
             }

@@ -54,7 +54,7 @@ pub(crate) struct PlanArgs {
     /// A hint, as an MPI_Info pair; may be given many times
     ///
     /// The ones that plans depend on: cb_buffer_size, cb_config_list (for all nodes alike), cb_nodes, romio_cb_read, romio_cb_write,
-    /// striping_unit, romio_no_indep_rw.
+    /// striping_unit, romio_no_indep_rw, capulet_exclusive.
     #[arg(long = "hint", global = true, value_name = "KEY=VALUE")]
     pub(crate) hints: Vec<Hint>,
 

@@ -3,13 +3,13 @@
 use capulet_plan::aggregators::{ConfigList, aggregators_by_node};
 use capulet_plan::grid::{PAGE_BYTES, WINDOW_BYTES, WINDOW_BYTES_MAX};
 use capulet_plan::outline::Setup;
-use capulet_plan::{CollectiveMode, Direction, Heat, PlanHints};
+use capulet_plan::{CollectiveMode, Direction, Heat, Holes, PlanHints};
 
 use super::args::PlanArgs;
 use super::error::Error;
 use crate::hint::Hint;
 
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
     "cb_buffer_size",
     "cb_config_list",
     "cb_nodes",
@@ -17,6 +17,7 @@ const KEYS: [&str; 7] = [
     "romio_cb_write",
     "striping_unit",
     "romio_no_indep_rw",
+    "capulet_exclusive",
 ];
 
 /// Hints that plans depend on, as the library understands them.
@@ -43,7 +44,8 @@ impl Hints {
         };
         pairs.iter().try_for_each(|pair| hints.take(pair))?;
         if hints.no_independent {
-            hints.plan = PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable };
+            hints.plan =
+                PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable, ..hints.plan };
         }
         Ok(hints)
     }
@@ -59,6 +61,11 @@ impl Hints {
             "disable" => Ok(CollectiveMode::Disable),
             "automatic" => Ok(CollectiveMode::Automatic),
             _ => Err(no("enable, disable or automatic")),
+        };
+        let flag = || match value.to_ascii_lowercase().as_str() {
+            "true" | "enable" => Ok(true),
+            "false" | "disable" => Ok(false),
+            _ => Err(no("true or false")),
         };
         match key {
             "cb_buffer_size" => {
@@ -79,12 +86,9 @@ impl Hints {
             "romio_cb_read" => self.plan.read = mode()?,
             "romio_cb_write" => self.plan.write = mode()?,
             "striping_unit" => self.stripe_bytes = number()?,
-            "romio_no_indep_rw" => {
-                self.no_independent = match value.to_ascii_lowercase().as_str() {
-                    "true" | "enable" => true,
-                    "false" | "disable" => false,
-                    _ => return Err(no("true or false")),
-                };
+            "romio_no_indep_rw" => self.no_independent = flag()?,
+            "capulet_exclusive" => {
+                self.plan.holes = if flag()? { Holes::Rewritten } else { Holes::Untouched };
             }
             _ => return Err(Error::HintKey { key: key.to_owned(), known: KEYS.join(", ") }),
         }
@@ -134,7 +138,9 @@ mod tests {
         let told = hints(&["cb_buffer_size=5000", "cb_nodes=3", "striping_unit=65536"]).expect("known");
         assert_eq!((told.window_bytes, told.aggregators, told.stripe_bytes), (8192, 3, 65_536));
         let told = hints(&["romio_cb_write=disable", "romio_no_indep_rw=true"]).expect("known");
-        assert_eq!(told.plan, PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable });
+        let both = CollectiveMode::Enable;
+        assert_eq!(told.plan, PlanHints { read: both, write: both, ..PlanHints::default() });
+        assert_eq!(hints(&["capulet_exclusive=true"]).expect("known").plan.holes, Holes::Rewritten);
         assert_eq!(hints(&["cb_buffer_size=99999999999"]).expect("known").window_bytes, WINDOW_BYTES_MAX);
     }
 
@@ -148,6 +154,7 @@ mod tests {
             ("cb_buffer_size=0", "from 1 on"),
             ("romio_cb_read=maybe", "enable, disable or automatic"),
             ("romio_no_indep_rw=maybe", "true or false"),
+            ("capulet_exclusive=maybe", "true or false"),
         ] {
             let error = hints(&[pair]).expect_err(pair);
             assert!(error.contains(expected), "{pair}: {error}");

@@ -6,6 +6,7 @@
 use capulet_drivers::Direction;
 
 use crate::side::FileSide;
+use crate::way::Holes;
 
 /// The average run, in bytes, from which on each rank moves its own runs: a system call costs less than a copy then.
 pub const LARGE_RUN_BYTES: u64 = 64 * 1024;
@@ -38,6 +39,8 @@ pub struct PlanHints {
     pub read: CollectiveMode,
     /// For collective writes.
     pub write: CollectiveMode,
+    /// What may become of the holes of a write: of one rank alone those of its own, of a collective one those of all ranks.
+    pub holes: Holes,
 }
 
 /// What there is to carry an access out with: at one rank, or at all of them, which is what counts.

@@ -100,14 +100,28 @@ impl Drop for Marker<'_> {
 }
 
 /// Clears the map and calls `found` with each run of marked units, in order. Runs with gaps of at most `bridge` units are one.
-pub fn take_runs(words: &[AtomicU64], bridge: u64, mut found: impl FnMut(Range<u64>)) {
+pub fn take_runs(words: &[AtomicU64], bridge: u64, found: impl FnMut(Range<u64>)) {
+    runs(words, bridge, |word| word.store(0, Ordering::Relaxed), found);
+}
+
+/// As [`take_runs`] with no gap bridged, and the map stays as it is.
+pub fn each_run(words: &[AtomicU64], found: impl FnMut(Range<u64>)) {
+    runs(words, 0, |_| (), found);
+}
+
+fn runs(
+    words: &[AtomicU64],
+    bridge: u64,
+    mut seen: impl FnMut(&AtomicU64),
+    mut found: impl FnMut(Range<u64>),
+) {
     let mut open: Option<Range<u64>> = None;
     for (index, word) in words.iter().enumerate() {
         let mut bits = word.load(Ordering::Relaxed);
         if bits == 0 {
             continue;
         }
-        word.store(0, Ordering::Relaxed);
+        seen(word);
         let base = index as u64 * 64;
         while bits != 0 {
             let low = u64::from(bits.trailing_zeros());

@@ -1,5 +1,7 @@
 //! How one rank alone carries its access out: what each way is estimated to cost.
 
+use std::ops::Range;
+
 use capulet_drivers::Direction;
 
 use crate::side::FileSide;
@@ -43,6 +45,16 @@ pub enum Heat {
     Cold,
 }
 
+/// What may become of the bytes between the runs of a write, which nobody asked to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Holes {
+    /// They are not touched.
+    #[default]
+    Untouched,
+    /// The user promises that nobody else writes to them meanwhile: they may be read and written back.
+    Rewritten,
+}
+
 /// How one rank's access is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
@@ -56,9 +68,9 @@ pub enum Way {
 
 /// The way that costs least. With b bytes in f runs of the file, in a span of s bytes, and m runs of memory: list I/O takes f calls
 /// with at most f + m - 1 pieces and moves b bytes; packed, f calls with f pieces, and copies b; a window takes few calls, moves s bytes
-/// and copies b. A read that is cold waits besides for s bytes in windows, else for b bytes and f runs, or for fewer of those where
+/// and copies b; a window of a write, which takes a promise, moves s bytes twice. A read that is cold waits besides for s bytes in windows, else for b bytes and f runs, or for fewer of those where
 /// they lie near each other. Pure.
-pub fn choose(side: &FileSide, memory_runs: u64, direction: Direction, heat: Heat) -> Way {
+pub fn choose(side: &FileSide, memory_runs: u64, direction: Direction, heat: Heat, holes: Holes) -> Way {
     let (bytes, span) = (side.bytes(), side.span());
     let span_bytes = span.end - span.start;
     let file_runs = side.run_count();
@@ -74,13 +86,56 @@ pub fn choose(side: &FileSide, memory_runs: u64, direction: Direction, heat: Hea
         + cost(bytes, MOVE_PS)
         + waited(bytes, file_runs.min(span_bytes / COLD_APART_BYTES));
     let (list, packed) = (runs + cost(memory_runs.saturating_sub(1), PIECE_PS), runs + copy);
-    let window = cost(span_bytes, MOVE_PS) + copy + waited(span_bytes, 0);
-    if direction == Direction::Read && side.is_monotone() && file_runs > 3 && window < list.min(packed) {
+    let (passes, may_have_windows) = match direction {
+        Direction::Read => (1, true),
+        Direction::Write => (2, holes == Holes::Rewritten),
+    };
+    let window = cost(span_bytes, passes * MOVE_PS) + copy + waited(span_bytes, 0);
+    if may_have_windows && side.is_monotone() && file_runs > 3 && window < list.min(packed) {
         Way::Window
     } else if packed < list {
         Way::Packed
     } else {
         Way::List
+    }
+}
+
+/// Whether it costs less to read the holes among `runs` runs of `bytes` bytes in all, in a span of the file, and to write all of it by
+/// one call, than to write run by run. Pure.
+pub fn fills(runs: u64, bytes: u64, span_bytes: u64) -> bool {
+    let cost = |count: u64, each: u64| u128::from(count) * u128::from(each);
+    let by_run = cost(runs, CALL_PS + PIECE_PS) + cost(bytes, MOVE_PS);
+    let filled = cost(2, CALL_PS + PIECE_PS) + cost(span_bytes, 2 * MOVE_PS);
+    runs > 1 && filled < by_run
+}
+
+/// How the holes of a span are read: a part of at most [`WINDOW_BYTES`] at a time, from the first hole on that is not in the last part.
+#[derive(Debug)]
+pub struct HoleReads {
+    at: u64,
+    span_end: u64,
+    held: Range<u64>,
+}
+
+impl HoleReads {
+    /// Of a span that begins with a run.
+    pub fn new(span: &Range<u64>) -> Self {
+        Self { at: span.start, span_end: span.end, held: 0..0 }
+    }
+
+    /// The next run of the span: visits the holes before it, each within a part that is held; with the part, and whether it is to be
+    /// read first.
+    pub fn before(&mut self, run: &Range<u64>, mut visit: impl FnMut(Range<u64>, &Range<u64>, bool)) {
+        while self.at < run.start {
+            let is_new = self.at >= self.held.end;
+            if is_new {
+                self.held = self.at..self.span_end.min(self.at + WINDOW_BYTES);
+            }
+            let hole = self.at..run.start.min(self.held.end);
+            self.at = hole.end;
+            visit(hole, &self.held, is_new);
+        }
+        self.at = run.end;
     }
 }
 
@@ -91,11 +146,15 @@ mod tests {
 
     /// A thousand runs, of `bytes` of each `period_bytes`.
     fn way(bytes: u64, period_bytes: i64, direction: Direction, heat: Heat) -> Way {
+        way_among(bytes, period_bytes, direction, heat, Holes::Untouched)
+    }
+
+    fn way_among(bytes: u64, period_bytes: i64, direction: Direction, heat: Heat, holes: Holes) -> Way {
         let count = 1000;
         let runs = Datatype::hvector(count, bytes, period_bytes, &Datatype::named(Named::Byte)).unwrap();
         let tiled = Tiled::new(runs.layout().clone(), 1).unwrap();
         let side = FileSide::of_view(0, &tiled, 0, count * bytes).unwrap();
-        choose(&side, 1, direction, heat)
+        choose(&side, 1, direction, heat, holes)
     }
 
     #[test]
@@ -114,5 +173,29 @@ mod tests {
         for heat in [Heat::Hot, Heat::Cold] {
             assert_eq!(way(64, 128, Direction::Write, heat), Way::List);
         }
+    }
+
+    #[test]
+    fn holes_are_rewritten_with_a_promise_and_where_calls_cost_more() {
+        let write = |bytes, period| way_among(bytes, period, Direction::Write, Heat::Hot, Holes::Rewritten);
+        assert_eq!((write(64, 128), write(64, 1024), write(64, 4096)), (Way::Window, Way::Window, Way::List));
+        assert!(fills(100, 6400, 12_800) && !fills(100, 6400, 409_600));
+        assert!(!fills(1, 64, 64) && !fills(2, 64, 128), "two calls either way");
+    }
+
+    #[test]
+    fn holes_are_read_by_parts() {
+        let runs = [10..20, 30..40, 40..50, WINDOW_BYTES + 40..WINDOW_BYTES + 41];
+        let mut reads = HoleReads::new(&(10..WINDOW_BYTES + 41));
+        let (mut holes, mut parts) = (Vec::new(), Vec::new());
+        for run in &runs {
+            reads.before(run, |hole, held, is_new| {
+                assert!(held.start <= hole.start && hole.end <= held.end);
+                holes.push(hole);
+                parts.extend(is_new.then(|| held.clone()));
+            });
+        }
+        assert_eq!(holes, [20..30, 50..WINDOW_BYTES + 20, WINDOW_BYTES + 20..WINDOW_BYTES + 40]);
+        assert_eq!(parts, [20..WINDOW_BYTES + 20, WINDOW_BYTES + 20..WINDOW_BYTES + 41]);
     }
 }

@@ -5,7 +5,8 @@
 //! * [packed]: user memory of many small runs is gathered in a window that stays in the cache, so that a run of the
 //!   file is one piece; or scattered from there. Runs whose bytes alternate in memory go together, a chunk of each at a time.
 //! * [a sieve window](window): a read of many small runs that lie near each other reads the span window by window and copies
-//!   the runs out. Writes never do: the bytes between the runs would be written back.
+//!   the runs out. A write reads it, copies the runs in and writes it back, but only where the user promises that nobody else writes
+//!   there ([`Holes`]).
 
 mod bands;
 pub mod list;
@@ -21,7 +22,7 @@ use capulet_plan::way::{BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, WINDOW_BYTES};
 use crate::access::Access;
 use crate::counters::Counters;
 use crate::footprint::footprint;
-use crate::{Target, Transferred};
+use crate::{Holes, Target, Transferred};
 
 /// Bytes of the file that a batch of more than the least may span: the driver stores dense pieces through a mapping, whose pages shall
 /// be in the cache still when the pieces are stored.
@@ -35,14 +36,14 @@ fn is_full(transfers: &[Transfer<'_>]) -> bool {
 }
 
 /// The way that costs least ([`capulet_plan::way::choose`]). Pure.
-pub fn choose(access: &Access, direction: Direction, heat: Heat) -> Way {
-    capulet_plan::way::choose(access.side(), access.memory_run_count(), direction, heat)
+pub fn choose(access: &Access, direction: Direction, heat: Heat, holes: Holes) -> Way {
+    capulet_plan::way::choose(access.side(), access.memory_run_count(), direction, heat, holes)
 }
 
 /// The same of this file. The storage is asked whether a read would wait only where that decides, and about the first byte: asking
 /// may start what the system reads ahead.
 fn way(target: &Target, access: &Access, direction: Direction) -> Way {
-    let [hot, cold] = [Heat::Hot, Heat::Cold].map(|heat| choose(access, direction, heat));
+    let [hot, cold] = [Heat::Hot, Heat::Cold].map(|heat| choose(access, direction, heat, target.holes));
     let waits = || target.file.would_wait(access.offset_of(0)) == Some(true);
     if hot != cold && waits() { cold } else { hot }
 }
@@ -119,7 +120,10 @@ fn move_bytes(target: &Target, access: &Access, direction: Direction) -> Transfe
     match way(target, access, direction) {
         Way::List => list::run(target, access, direction),
         Way::Packed => packed::run(target, access, direction),
-        Way::Window => window::read(target, access),
+        Way::Window if direction == Direction::Read => window::read(target, access),
+        // What cannot be read cannot be written back: the runs alone, those that were written once more.
+        Way::Window => window::write(target, access)
+            .unwrap_or_else(|window::Unreadable| list::run(target, access, direction)),
     }
 }
 

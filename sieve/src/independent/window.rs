@@ -1,9 +1,9 @@
-//! A sieving read: the span of an access is read window by window, and its runs are copied out.
+//! Sieving: the span of an access is read window by window, and its runs are copied out; or copied in, and the window is written back.
 
 use std::cell::RefCell;
 
 use capulet_datatype::TypedCopy;
-use capulet_drivers::{Batch, Transfer};
+use capulet_drivers::{Batch, BatchResult, Transfer};
 
 use super::WINDOW_BYTES;
 use crate::access::Access;
@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// Calls with this thread's window, of [`WINDOW_BYTES`].
-pub(super) fn with_window<T>(call: impl FnOnce(&mut [u8]) -> T) -> T {
+pub(crate) fn with_window<T>(call: impl FnOnce(&mut [u8]) -> T) -> T {
     WINDOW.with_borrow_mut(|window| {
         window.resize(WINDOW_BYTES as usize, 0);
         call(window)
@@ -33,6 +33,89 @@ pub(super) fn read(target: &Target, access: &Access) -> Transferred {
     })
 }
 
+/// The holes of a write cannot be read.
+pub(crate) struct Unreadable;
+
+/// Writes a monotone access.
+///
+/// # Errors
+/// Some of it may be written then.
+pub(super) fn write(target: &Target, access: &Access) -> Result<Transferred, Unreadable> {
+    with_window(|window| {
+        let copy = TypedCopy::new(access.memory().tiled().clone(), access.file().clone());
+        let mut outcome = Transferred::default();
+        while outcome.bytes < access.bytes() && put(target, access, &copy, window, &mut outcome)? {}
+        Ok(outcome)
+    })
+}
+
+/// The next part of an access that fits in a window.
+struct Span {
+    /// Its first byte in the file.
+    first: u64,
+    /// To the last byte that is asked for.
+    bytes: u64,
+    /// Where it ends in the access.
+    end: u64,
+}
+
+impl Span {
+    fn next(access: &Access, done: u64, window: &[u8]) -> Self {
+        let first = access.offset_of(done);
+        let end = access.bytes_below(first.saturating_add(window.len() as u64));
+        Self { first, bytes: access.offset_of(end - 1) + 1 - first, end }
+    }
+
+    /// Where offset 0 of the access's file layout would lie, were the window the file.
+    fn file_in(&self, access: &Access, window: *mut u8) -> *mut u8 {
+        window.wrapping_offset(access.displacement_bytes().wrapping_sub(self.first as i64) as isize)
+    }
+}
+
+/// Moves bytes between the file and a window by one transfer.
+fn submit(target: &Target, batch: Batch<'_>) -> BatchResult {
+    Counters::add(&target.counters.pieces, 1);
+    Counters::add(&target.counters.batches, 1);
+    target.file.submit(batch).wait()
+}
+
+/// Reads bytes of the file that are to be written back: zeros where there are none yet, as they will be.
+pub(crate) fn read_back(target: &Target, first: u64, window: &mut [u8]) -> Result<(), Unreadable> {
+    let result = submit(target, Batch::read(vec![Transfer::into_memory(first, window)]));
+    if result.error.is_some() {
+        return Err(Unreadable);
+    }
+    window[result.bytes as usize..].fill(0);
+    Ok(())
+}
+
+/// Reads the next window if it has holes, copies its runs in, and writes it. False if the access is over.
+fn put(
+    target: &Target,
+    access: &Access,
+    copy: &TypedCopy,
+    window: &mut [u8],
+    outcome: &mut Transferred,
+) -> Result<bool, Unreadable> {
+    let span = Span::next(access, outcome.bytes, window);
+    let (start, len) = (outcome.bytes, span.end - outcome.bytes);
+    let window = &mut window[..span.bytes as usize];
+    if len < span.bytes {
+        read_back(target, span.first, window)?;
+    }
+    let file = span.file_in(access, window.as_mut_ptr());
+    // SAFETY: the bytes from `start` on, `len` of them, lie in the span, so in the window; their places in user memory are valid until
+    // the access is over (`Memory::new`).
+    unsafe { copy.run(access.memory().base(), start, file, access.file_start() + start, len) };
+    Counters::add(&target.counters.copied_bytes, len);
+    let result = submit(target, Batch::write(vec![Transfer::from_memory(span.first, window)]));
+    let is_short = result.error.is_some() || result.bytes < span.bytes;
+    outcome.bytes =
+        if is_short { access.bytes_below(span.first + result.bytes).max(start) } else { span.end };
+    outcome.error = result.error.map(Into::into);
+    Ok(!is_short)
+}
+
 /// Reads the next window and copies its runs out. False if the access is over.
 fn fill(
     target: &Target,
@@ -41,20 +124,14 @@ fn fill(
     window: &mut [u8],
     outcome: &mut Transferred,
 ) -> bool {
-    let first = access.offset_of(outcome.bytes);
-    let end = access.bytes_below(first.saturating_add(window.len() as u64));
-    // The window ends with the last byte that is asked for.
-    let bytes = access.offset_of(end - 1) + 1 - first;
-    Counters::add(&target.counters.pieces, 1);
-    Counters::add(&target.counters.batches, 1);
-    let transfer = Transfer::into_memory(first, &mut window[..bytes as usize]);
-    let result = target.file.submit(Batch::read(vec![transfer])).wait();
+    let span = Span::next(access, outcome.bytes, window);
+    let Span { first, bytes, end } = span;
+    let result =
+        submit(target, Batch::read(vec![Transfer::into_memory(first, &mut window[..bytes as usize])]));
     let is_short = result.error.is_some() || result.bytes < bytes;
     let end = if is_short { access.bytes_below(first + result.bytes).max(outcome.bytes) } else { end };
     let (start, len) = (outcome.bytes, end - outcome.bytes);
-    // Where offset 0 of the access's file layout would lie, were the window the file.
-    let shift = access.displacement_bytes().wrapping_sub(first as i64);
-    let file = window.as_ptr().wrapping_offset(shift as isize);
+    let file = span.file_in(access, window.as_mut_ptr());
     // SAFETY: the bytes from `start` on, `len` of them, lie in the file between `first` and the end of what was read, so in
     // the window; their places in user memory are valid until the access is over (`Memory::new`).
     unsafe { copy.run(file, access.file_start() + start, access.memory().base(), start, len) };

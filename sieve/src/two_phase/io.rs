@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use capulet_drivers::{Batch, Direction, Segment, Transfer};
-use capulet_plan::way::BATCH_TRANSFERS;
+use capulet_plan::way::{BATCH_TRANSFERS, HoleReads, fills};
 
 use crate::counters::Counters;
+use crate::independent::window::{read_back, with_window};
 use crate::{Failure, Target};
 
 /// The transfers of one window, in batches.
@@ -50,6 +51,34 @@ impl<'a> WindowIo<'a> {
             self.error = result.error.map(Into::into);
         }
         self.batch.clear();
+    }
+
+    /// Reads what lies between the runs that `each` visits (bytes of the window) into the window, if that and one transfer cost less than
+    /// the runs: the span to be written then. `None` if it costs more, or cannot be read.
+    pub(super) fn fill(&self, each: impl Fn(&mut dyn FnMut(Range<u64>))) -> Option<Range<u64>> {
+        let (mut runs, mut bytes, mut span) = (0, 0, None);
+        each(&mut |run| {
+            runs += 1;
+            bytes += run.end - run.start;
+            span = Some(span.as_ref().map_or(run.start, |span: &Range<u64>| span.start)..run.end);
+        });
+        let span = span.filter(|span| fills(runs, bytes, span.end - span.start))?;
+        let (mut reads, mut is_good) = (HoleReads::new(&span), true);
+        with_window(|window| {
+            each(&mut |run| {
+                reads.before(&run, |hole, held, is_new| {
+                    if is_new && is_good {
+                        let part = &mut window[..(held.end - held.start) as usize];
+                        is_good = read_back(self.target, self.file_start + held.start, part).is_ok();
+                    }
+                    if is_good {
+                        let place = (hole.start - held.start) as usize..(hole.end - held.start) as usize;
+                        self.transfer(&hole).memory.copy_in(0, &window[place]);
+                    }
+                });
+            });
+        });
+        is_good.then_some(span)
     }
 
     fn transfer(&self, run: &Range<u64>) -> Transfer<'a> {

@@ -1,5 +1,6 @@
 //! What a rank does in a round: windows are filled, marked, moved, copied out.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use capulet_drivers::Direction;
@@ -9,9 +10,9 @@ use super::executor::Operation;
 use super::io::WindowIo;
 use super::slots::Told;
 use super::window::Window;
-use crate::Failure;
 use crate::counters::Counters;
-use crate::marks::take_runs;
+use crate::marks::{each_run, take_runs};
+use crate::{Failure, Holes};
 
 /// Windows that are marked, and for a write filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -226,15 +227,31 @@ impl Operation {
         }
     }
 
+    /// Whether holes may be written back. What lies between the bytes of this node's ranks may be that of another node, unless the nodes
+    /// exchange.
+    fn may_fill(&self) -> bool {
+        let is_only = self.team.between.as_ref().is_none_or(|between| between.nodes.count() == 1);
+        self.direction == Direction::Write
+            && self.target.holes == Holes::Rewritten
+            && (is_only || self.outgoing.is_some())
+    }
+
     /// Moves the marked bytes of this aggregator's window between window and file, and clears the marks.
     fn move_window(&self, window: &Window<'_>) -> (u64, Option<Failure>) {
         let mut io = WindowIo::new(&self.target, self.direction, window.file.start, window.data);
         let (unit, bridge) = self.units();
         // the last unit of the largest file offset must not reach beyond it
         let window_bytes = (window.file.end.min(i64::MAX as u64)).saturating_sub(window.file.start);
-        take_runs(self.team.marked(window, unit), bridge, |units| {
-            io.push(units.start * unit..(units.end * unit).min(window_bytes));
-        });
+        let bytes_of = |units: Range<u64>| units.start * unit..(units.end * unit).min(window_bytes);
+        let words = self.team.marked(window, unit);
+        let each = |visit: &mut dyn FnMut(Range<u64>)| each_run(words, |units| visit(bytes_of(units)));
+        match self.may_fill().then(|| io.fill(each)).flatten() {
+            Some(span) => {
+                take_runs(words, bridge, |_| ());
+                io.push(span);
+            }
+            None => take_runs(words, bridge, |units| io.push(bytes_of(units))),
+        }
         io.flush();
         (io.good_end, io.error)
     }

@@ -11,7 +11,7 @@ use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
 use capulet_sieve::two_phase::{Between, NodeTeam, Nodes, Operation};
-use capulet_sieve::{Access, Agreed, Counters, Memory, Summary, Target, independent};
+use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Summary, Target, independent};
 
 use counted::{as_owner, forget_peaks, held_bytes, peak_bytes};
 
@@ -166,8 +166,12 @@ fn measure(case: Case, is_together: bool) -> Vec<Taken> {
         .map(|(rank, (view, memory))| as_owner(rank, || access(view, memory)))
         .collect();
     let counters: Vec<Arc<Counters>> = (0..RANKS).map(|_| Arc::default()).collect();
-    let target =
-        |rank: usize| Target { file: file.clone(), isolation: None, counters: counters[rank].clone() };
+    let target = |rank: usize| Target {
+        file: file.clone(),
+        isolation: None,
+        counters: counters[rank].clone(),
+        holes: Holes::Untouched,
+    };
     let summaries: Vec<Summary> =
         accesses.iter().enumerate().map(|(rank, access)| as_owner(rank, || Summary::of(access))).collect();
     let agreed = Agreed::of(&summaries);

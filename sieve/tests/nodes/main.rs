@@ -15,7 +15,7 @@ use capulet_comm::local::LocalLeaders;
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{FaultPlan, Faulty};
 use capulet_drivers::{Direction, Driver, OpenOptions};
-use capulet_sieve::Counters;
+use capulet_sieve::{Counters, Holes};
 use proptest::prelude::*;
 
 use meddler::{Meddler, Meddling};
@@ -108,6 +108,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
                     window_bytes,
                     calls,
                     schedule,
+                    holes: if seed % 2 == 0 { Holes::Untouched } else { Holes::Rewritten },
                     seed: seed.into(),
                     without: None,
                     may_exchange,
@@ -246,6 +247,7 @@ fn rows(placement: Vec<usize>, direction: Direction, count: usize) -> Scene {
         window_bytes: 1024,
         calls: vec![call],
         schedule,
+        holes: Holes::Untouched,
         seed: 3,
         without: None,
         may_exchange,
@@ -362,11 +364,17 @@ fn one_node_that_may_not_move_the_bytes_of_others_is_enough() {
     for node in 0..2 {
         let mut scene = rows(vec![0, 1, 0, 1], Direction::Write, 300);
         scene.may_exchange[node] = false;
-        let file = file_of(&MemDriver::new());
-        let (mut buffers, _, expected) = expected(&scene);
-        let ends = play(&scene, &vec![file.clone(); 4], &mut buffers, &plain);
-        assert!(contents(file.as_ref()) == expected);
-        assert_eq!(ends.messages, [2]);
+        // Between the bytes of one node are those of the other: no promise has it write them back.
+        let pieces = [Holes::Untouched, Holes::Rewritten].map(|holes| {
+            scene.holes = holes;
+            let file = file_of(&MemDriver::new());
+            let (mut buffers, _, expected) = expected(&scene);
+            let ends = play(&scene, &vec![file.clone(); 4], &mut buffers, &plain);
+            assert!(contents(file.as_ref()) == expected);
+            assert_eq!(ends.messages, [2]);
+            ends.counters.iter().map(|counters| Counters::get(&counters.pieces)).sum::<u64>()
+        });
+        assert_eq!(pieces[0], pieces[1]);
     }
 }
 

@@ -7,7 +7,7 @@ use capulet_comm::local::{LocalLeaders, LocalWindow};
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
 use capulet_sieve::two_phase::{Between, NodeTeam, Nodes, Operation, decline};
-use capulet_sieve::{Access, Agreed, Counters, Memory, Summary, Target};
+use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Summary, Target};
 
 use crate::placement;
 
@@ -42,6 +42,7 @@ pub(crate) struct Scene {
     pub(crate) calls: Vec<Call>,
     /// Which rank comes next; starts again at its end.
     pub(crate) schedule: Vec<usize>,
+    pub(crate) holes: Holes,
     pub(crate) seed: u64,
     /// By node.
     pub(crate) may_exchange: Vec<bool>,
@@ -237,7 +238,12 @@ pub(crate) fn play(
         }
     };
     let start = |rank: usize, call: usize| {
-        let target = Target { file: files[rank].clone(), isolation: None, counters: counters[rank].clone() };
+        let target = Target {
+            file: files[rank].clone(),
+            isolation: None,
+            counters: counters[rank].clone(),
+            holes: scene.holes,
+        };
         let (window, between) = (windows[rank].clone(), between(rank, call));
         let team = NodeTeam::among(between, window, scene.window_bytes, 0, agreed[call].grain)
             .ending_at(agreed[call].end);

@@ -16,7 +16,9 @@ use capulet_drivers::mem::MemDriver;
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
 use capulet_plan::{CollectiveMode, PlanHints};
 use capulet_sieve::two_phase::{Between, NodeTeam, Operation};
-use capulet_sieve::{Access, Agreed, Counters, Means, Memory, Plan, Summary, Target, choose, independent};
+use capulet_sieve::{
+    Access, Agreed, Counters, Holes, Means, Memory, Plan, Summary, Target, choose, independent,
+};
 use proptest::prelude::*;
 
 use types::{Bytes, Spec, specs};
@@ -136,8 +138,10 @@ fn scenes() -> impl Strategy<Value = Scene> {
             })
         })
     });
-    let hints = (modes(), modes(), any::<bool>())
-        .prop_map(|(read, write, in_memory)| (PlanHints { read, write }, in_memory));
+    // Nobody else writes here, so the promise holds.
+    let holes = prop::sample::select(vec![Holes::Untouched, Holes::Rewritten]);
+    let hints = (modes(), modes(), holes, any::<bool>())
+        .prop_map(|(read, write, holes, in_memory)| (PlanHints { read, write, holes }, in_memory));
     let windows = prop::sample::select(vec![64u64, 300, 512, 4096, 12_288]);
     let stripes = prop::sample::select(vec![0u64, 0, 256, 4096]);
     let file_bytes = prop_oneof![Just(FILE_BYTES_MAX), Just(0), 0..FILE_BYTES_MAX];
@@ -240,7 +244,12 @@ fn play(
     let accesses: Vec<Access> =
         parts.iter().zip(memories).map(|(part, memory)| part.access(memory)).collect();
     let agreed = Agreed::of(&accesses.iter().map(Summary::of).collect::<Vec<_>>());
-    let target = || Target { file: file.clone(), isolation: None, counters: Arc::new(Counters::default()) };
+    let target = || Target {
+        file: file.clone(),
+        isolation: None,
+        counters: Arc::new(Counters::default()),
+        holes: scene.hints.holes,
+    };
     let means = Means { window: true, in_memory: scene.in_memory };
     match choose(direction, &agreed, scene.hints, means) {
         Plan::Nothing => vec![(0, false); parts.len()],
@@ -317,7 +326,7 @@ fn poll(scene: &Scene, mut operations: Vec<Option<Operation>>) -> Vec<(u64, bool
 
 /// As many as `PROPTEST_CASES` says.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(10_000)
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(50_000)
 }
 
 fn contents(file: &dyn DriverFile) -> Vec<u8> {
@@ -386,7 +395,11 @@ fn pieces_as_large_as_windows() {
             };
             let scene = Scene {
                 placement: vec![0, 1],
-                hints: PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable },
+                hints: PlanHints {
+                    read: CollectiveMode::Enable,
+                    write: CollectiveMode::Enable,
+                    ..PlanHints::default()
+                },
                 in_memory: false,
                 aggregators: vec![1; 4],
                 window_bytes,

@@ -2,14 +2,14 @@
 
 use super::{Alone, Count, Part};
 use crate::way::{self, BAND_RUN_MIN_BYTES, BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, WINDOW_BYTES};
-use crate::{Direction, FileSide, Heat, Way};
+use crate::{Direction, FileSide, Heat, Holes, Way};
 
 /// Windows of one rank that are gone through one by one; of more the number is bounded.
 const WINDOWS_MAX: u64 = 100_000;
 
-pub(super) fn outline(part: &Part, direction: Direction, heat: Heat) -> Alone {
+pub(super) fn outline(part: &Part, direction: Direction, heat: Heat, holes: Holes) -> Alone {
     let side = &part.side;
-    let way = way::choose(side, part.memory_runs, direction, heat);
+    let way = way::choose(side, part.memory_runs, direction, heat, holes);
     if side.bytes() == 0 {
         let nothing = Count::exactly(0);
         return Alone { way, pieces: nothing, batches: nothing, copied_bytes: 0, buffer_bytes: 0 };
@@ -21,7 +21,8 @@ pub(super) fn outline(part: &Part, direction: Direction, heat: Heat) -> Alone {
             with_bands(side, pieces, batches)
         }
         Way::Packed => packed(side),
-        Way::Window => windows(side),
+        Way::Window if direction == Direction::Read => windows(side),
+        Way::Window => read_and_written(windows(side)),
     };
     let is_copied = way != Way::List;
     Alone {
@@ -90,6 +91,12 @@ fn with_bands(side: &FileSide, pieces: Count, batches: Count) -> (Count, Count) 
         Count { least: side.run_count().min(pieces.least), most: pieces.most.saturating_add(chunks) },
         Count { least, most: batches.most.saturating_add(chunks) },
     )
+}
+
+/// Windows without holes need not be read.
+fn read_and_written((pieces, batches): (Count, Count)) -> (Count, Count) {
+    let twice = |count: Count| Count { least: count.least, most: count.most.saturating_mul(2) };
+    (twice(pieces), twice(batches))
 }
 
 /// A window begins with the first byte that is asked for and was not in the last.

@@ -18,7 +18,7 @@ use std::ops::Range;
 use crate::choice::{Agreed, Means, Plan, PlanHints, Summary, choose};
 use crate::grid::{Grid, are_in_order, place_of};
 use crate::side::FileSide;
-use crate::way::Heat;
+use crate::way::{Heat, Holes};
 use crate::{Direction, Way};
 
 pub use rounds::{Round, Share, Totals, Window};
@@ -218,9 +218,12 @@ pub fn outline(parts: &[Part], setup: &Setup, limits: Limits) -> Outline {
     let course = match plan {
         Some(Plan::Nothing) => Course::Nothing,
         Some(Plan::TwoPhase(_)) => Course::Together(together(parts, setup, &agreed, limits)),
-        Some(Plan::Independent(_)) | None => Course::Alone(
-            parts.iter().map(|part| alone::outline(part, setup.direction, setup.heat)).collect(),
-        ),
+        Some(Plan::Independent(_)) | None => {
+            // Between the bytes of one rank of a collective access there may be those of others.
+            let holes = if setup.is_collective { Holes::Untouched } else { setup.hints.holes };
+            let alone = |part| alone::outline(part, setup.direction, setup.heat, holes);
+            Course::Alone(parts.iter().map(alone).collect())
+        }
     };
     Outline { agreed, plan, course }
 }

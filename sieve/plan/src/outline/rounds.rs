@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicU64;
 
 use super::exchange::{Bundle, Exchange};
 use super::{Count, Crew, Limits, Part, Setup, aggregators, span_of};
-use crate::marks::{mark_side, take_runs};
-use crate::way::BATCH_TRANSFERS;
-use crate::{Direction, Grid};
+use crate::marks::{each_run, mark_side, take_runs};
+use crate::way::{BATCH_TRANSFERS, HoleReads, fills};
+use crate::{Direction, Grid, Holes};
 
 /// Units of a window that are marked to count its runs; of larger maps they are bounded.
 const MAP_UNITS_MAX: u64 = 1 << 28;
@@ -85,6 +85,8 @@ struct Walk<'a> {
     /// Bytes of each rank's access that are through.
     through: Vec<u64>,
     map: Vec<AtomicU64>,
+    /// Whether aggregators may write holes back: if these nodes have all bytes that lie there.
+    may_fill: bool,
     totals: Totals,
 }
 
@@ -108,6 +110,9 @@ pub(super) fn walk(
         through: vec![0; ranks.len()],
         ranks,
         map: (0..map).map(|_| AtomicU64::new(0)).collect(),
+        may_fill: setup.direction == Direction::Write
+            && setup.hints.holes == Holes::Rewritten
+            && (setup.nodes() == 1 || exchanges),
         totals: Totals::default(),
     };
     let mut exchange = exchanges.then(|| Exchange::new(parts, setup, grid));
@@ -198,17 +203,23 @@ impl Walk<'_> {
         let runs: u64 = shares.iter().map(runs).sum();
         let bytes: u64 = shares.iter().map(|share| share.part.end - share.part.start).sum();
         let is_counted = !self.map.is_empty() && runs <= limits.runs;
-        let (pieces, is_overlapped) = if is_counted {
+        let in_batches = |pieces: u64| pieces.div_ceil(BATCH_TRANSFERS as u64);
+        let (pieces, batches, is_overlapped) = if is_counted {
             limits.runs -= runs;
-            self.count(&file, shares)
+            let (runs, reads, is_overlapped) = self.count(&file, shares);
+            // What is read to be written back is a batch by itself.
+            let pieces = runs + reads;
+            let batches = reads + in_batches(runs);
+            (Count::exactly(pieces), Count::exactly(batches), is_overlapped)
         } else {
             let units = self.grid.window_bytes.div_ceil(self.grid.unit_bytes);
+            // Holes are written back only where that takes less calls.
+            let pieces = Count { least: 1, most: runs.min(units) };
+            let most = if self.may_fill { pieces.most } else { in_batches(pieces.most) };
             // More bytes than the window has are surely some of them twice.
-            (Count { least: 1, most: runs.min(units) }, bytes > self.grid.window_bytes)
+            (pieces, Count { least: 1, most }, bytes > self.grid.window_bytes)
         };
         let is_overlapped = is_overlapped && self.setup.direction == Direction::Write;
-        let in_batches = |pieces: u64| pieces.div_ceil(BATCH_TRANSFERS as u64);
-        let batches = Count { least: in_batches(pieces.least), most: in_batches(pieces.most) };
         let may_overlap = !is_counted && shares.len() > 1 && self.setup.direction == Direction::Write;
         let copied = Count { least: bytes, most: if may_overlap { 2 * bytes } else { bytes } };
         self.totals.is_overlapped |= is_overlapped;
@@ -219,8 +230,8 @@ impl Walk<'_> {
         Window { aggregator, file, shares: shares.to_vec(), pieces, batches, is_overlapped }
     }
 
-    /// The runs of a window as it is moved, and whether a unit is marked twice.
-    fn count(&self, file: &Range<u64>, shares: &[Share]) -> (Count, bool) {
+    /// The runs of a window as it is moved, what is read to be written back, and whether a unit is marked twice.
+    fn count(&self, file: &Range<u64>, shares: &[Share]) -> (u64, u64, bool) {
         let (unit_bytes, bridge) = match self.setup.direction {
             Direction::Write => (self.grid.unit_bytes, 0),
             Direction::Read => (self.grid.read_unit_bytes(), self.grid.read_bridge_units()),
@@ -230,9 +241,30 @@ impl Walk<'_> {
             let side = &self.parts[share.rank as usize].side;
             is_marked_twice |= mark_side(side, &self.map, file.start, &share.part, unit_bytes);
         }
+        let reads = if self.may_fill { self.reads(unit_bytes) } else { 0 };
         let mut runs = 0;
         take_runs(&self.map, bridge, |_| runs += 1);
-        (Count::exactly(runs), is_marked_twice)
+        (if reads > 0 { 1 } else { runs }, reads, is_marked_twice)
+    }
+
+    /// What is read of the marked window to be written back; 0 if the runs are written one by one.
+    fn reads(&self, unit_bytes: u64) -> u64 {
+        let (mut runs, mut bytes, mut span) = (0, 0, 0..0);
+        let bytes_of = |units: Range<u64>| units.start * unit_bytes..units.end * unit_bytes;
+        each_run(&self.map, |units| {
+            let run = bytes_of(units);
+            runs += 1;
+            bytes += run.end - run.start;
+            span = if runs == 1 { run } else { span.start..run.end };
+        });
+        if !fills(runs, bytes, span.end - span.start) {
+            return 0;
+        }
+        let (mut reads, mut count) = (HoleReads::new(&span), 0);
+        each_run(&self.map, |units| {
+            reads.before(&bytes_of(units), |_, _, is_new| count += u64::from(is_new));
+        });
+        count
     }
 
     /// What the ranks have in windows of other nodes.

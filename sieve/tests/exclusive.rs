@@ -1,0 +1,153 @@
+//! Writes of one rank that promises that nobody else writes in between: holes are read and written back, with the bytes that they had;
+//! without the promise nothing is read. Also where the file is short, and where the storage fails at any call.
+
+use std::sync::Arc;
+
+use capulet_datatype::{Datatype, Named, Tiled};
+use capulet_drivers::mem::MemDriver;
+use capulet_drivers::wrappers::{FaultPlan, Faulty};
+use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
+use capulet_plan::Heat;
+use capulet_sieve::{Access, Counters, Holes, Memory, Target, Transferred, independent};
+use proptest::prelude::*;
+
+const OLD: u8 = 0xAA;
+
+/// `count` runs of `bytes` bytes, `stride` bytes apart from `displacement` on; the access leaves out the first `start` bytes.
+#[derive(Debug, Clone)]
+struct Scene {
+    count: usize,
+    bytes: usize,
+    stride: usize,
+    displacement: usize,
+    start: usize,
+    file_bytes: usize,
+}
+
+fn scenes() -> impl Strategy<Value = Scene> {
+    let runs = (1_usize..3_000, 1_usize..200, 0_usize..600);
+    let places = (0_usize..5_000, any::<prop::sample::Index>(), any::<prop::sample::Index>());
+    (runs, places).prop_map(|((count, bytes, gap), (displacement, start, file_end))| {
+        let stride = bytes + gap;
+        let end = displacement + count * stride;
+        Scene {
+            count,
+            bytes,
+            stride,
+            displacement,
+            start: start.index(2 * count * bytes).saturating_sub(count * bytes),
+            file_bytes: file_end.index(2 * end).min(end),
+        }
+    })
+}
+
+impl Scene {
+    fn written_bytes(&self) -> usize {
+        self.count * self.bytes - self.start
+    }
+
+    /// File offset of each byte of the access.
+    fn offsets(&self) -> impl Iterator<Item = usize> + '_ {
+        let offset = |at: usize| self.displacement + at / self.bytes * self.stride + at % self.bytes;
+        (self.start..self.count * self.bytes).map(offset)
+    }
+
+    fn access(&self, memory: &mut [u8]) -> Access {
+        let byte = Datatype::named(Named::Byte);
+        let (bytes, stride) = (self.bytes as u64, self.stride as i64);
+        let runs = Datatype::hvector(self.count as u64, bytes, stride, &byte).expect("valid");
+        let view = Tiled::new(runs.layout().clone(), 1).expect("small");
+        let flat = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("small");
+        // SAFETY: as many bytes as the type has, which live longer than the access.
+        let memory_side = unsafe { Memory::new(memory.as_mut_ptr(), flat) };
+        Access::new(self.displacement as u64, &view, self.start as u64, memory_side, memory.len() as u64)
+            .expect("it fits")
+    }
+
+    /// The file after so many bytes of the access.
+    fn after(&self, moved: usize) -> Vec<u8> {
+        let mut file = vec![OLD; self.file_bytes];
+        for (at, offset) in self.offsets().take(moved).enumerate() {
+            if file.len() <= offset {
+                file.resize(offset + 1, 0);
+            }
+            file[offset] = value(at);
+        }
+        file
+    }
+}
+
+fn value(at: usize) -> u8 {
+    (at % 251) as u8
+}
+
+/// What came of a write to a new file, the file after it, and whether the driver's faults are those of `plan`.
+fn play(scene: &Scene, holes: Holes, plan: &str) -> (Transferred, Vec<u8>, Arc<Counters>) {
+    let driver: Arc<dyn Driver> = Arc::new(MemDriver::new());
+    let options = OpenOptions::read_write().create(true);
+    let inner = driver.open("data".as_ref(), &options).expect("memory opens");
+    inner.write_all_at(0, &vec![OLD; scene.file_bytes]).expect("memory is written");
+    let faulty = Faulty::new(driver, FaultPlan::parse(plan).expect("a plan"));
+    let file: Arc<dyn DriverFile> = faulty.open("data".as_ref(), &options).expect("opens");
+    let counters = Arc::new(Counters::default());
+    let target = Target { file, isolation: None, counters: counters.clone(), holes };
+    let mut memory: Vec<u8> = (0..scene.written_bytes()).map(value).collect();
+    let done = independent::run(&target, &scene.access(&mut memory), Direction::Write);
+    let mut after = vec![0; inner.len().expect("a length") as usize];
+    assert_eq!(inner.read_at(0, &mut after).expect("memory reads"), after.len());
+    (done, after, counters)
+}
+
+fn way(scene: &Scene, holes: Holes) -> independent::Way {
+    let mut memory = vec![0; scene.written_bytes()];
+    independent::choose(&scene.access(&mut memory), Direction::Write, Heat::Hot, holes)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn holes_keep_their_bytes(scene in scenes()) {
+        for holes in [Holes::Untouched, Holes::Rewritten] {
+            // Without the promise a read would fail, and with it the access.
+            let plan = if holes == Holes::Untouched { "read@*:io" } else { "" };
+            let (done, after, _) = play(&scene, holes, plan);
+            prop_assert!(done.error.is_none() && done.bytes == scene.written_bytes() as u64);
+            prop_assert!(after == scene.after(scene.written_bytes()), "{holes:?}");
+        }
+    }
+}
+
+const SMALL: Scene =
+    Scene { count: 20_000, bytes: 16, stride: 64, displacement: 5, start: 3, file_bytes: 700_000 };
+
+#[test]
+fn a_promise_saves_calls() {
+    assert_ne!(way(&SMALL, Holes::Untouched), independent::Way::Window);
+    assert_eq!(way(&SMALL, Holes::Rewritten), independent::Way::Window);
+    let pieces = |holes| Counters::get(&play(&SMALL, holes, "").2.pieces);
+    // 1.28 MB in windows of 256 KiB, each read and written.
+    assert_eq!((pieces(Holes::Untouched), pieces(Holes::Rewritten)), (20_000, 10));
+}
+
+#[test]
+fn what_cannot_be_read_is_written_run_by_run() {
+    for call in 0..4 {
+        let (done, after, counters) = play(&SMALL, Holes::Rewritten, &format!("read@{call}:io"));
+        assert!(done.error.is_none() && done.bytes == SMALL.written_bytes() as u64, "{:?}", done.error);
+        assert!(after == SMALL.after(SMALL.written_bytes()));
+        assert!(Counters::get(&counters.pieces) > 20_000, "each run by itself");
+    }
+}
+
+#[test]
+fn a_write_that_fails_tells_how_much_there_is() {
+    for call in 0..5 {
+        for moved in ["", "=100000000"] {
+            let (done, after, _) = play(&SMALL, Holes::Rewritten, &format!("write@{call}:nospace{moved}"));
+            assert!(done.error.is_some() && done.bytes <= SMALL.written_bytes() as u64);
+            let is_there = |(at, offset): (usize, usize)| after.get(offset) == Some(&value(at));
+            assert!(SMALL.offsets().take(done.bytes as usize).enumerate().all(is_there), "{call}");
+        }
+    }
+}
