@@ -222,7 +222,8 @@ impl File {
         match prepared {
             Err(error) => Outcome::failed(error),
             Ok(prepared) => {
-                let target = Target { holes: self.holes(), ..self.target() };
+                let target = self.target();
+                let target = Target { holes: self.holes(), ..target };
                 let done = independent::run(&target, &prepared.access, direction);
                 Outcome { bytes: done.bytes, error: done.error.map(Error::from) }
             }

@@ -11,7 +11,7 @@ use capulet_plan::side::FileSide;
 const RUNS_MAX: usize = 1024;
 
 /// The bytes that an access touches, or more: its runs, or runs that come again and again. What a read takes besides, in a sieve
-/// window, it drops; no write touches what lies between its runs. Looks at each run once.
+/// window, it drops; no write that is isolated touches what lies between its runs. Looks at each run once.
 pub fn footprint(side: &FileSide, direction: Direction) -> Request {
     let (span, is_shared) = (side.span(), direction == Direction::Read);
     if !side.is_monotone() || side.run_count() < 2 {

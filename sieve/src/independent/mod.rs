@@ -121,9 +121,9 @@ fn move_bytes(target: &Target, access: &Access, direction: Direction) -> Transfe
         Way::List => list::run(target, access, direction),
         Way::Packed => packed::run(target, access, direction),
         Way::Window if direction == Direction::Read => window::read(target, access),
-        // What cannot be read cannot be written back: the runs alone, those that were written once more.
+        // The runs alone then, those that were written once more.
         Way::Window => window::write(target, access)
-            .unwrap_or_else(|window::Unreadable| list::run(target, access, direction)),
+            .unwrap_or_else(|window::Refused| list::run(target, access, direction)),
     }
 }
 

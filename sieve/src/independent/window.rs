@@ -33,19 +33,21 @@ pub(super) fn read(target: &Target, access: &Access) -> Transferred {
     })
 }
 
-/// The holes of a write cannot be read.
-pub(crate) struct Unreadable;
+/// Holes cannot be read, or not be written back: where the storage is full there may be room for the runs.
+pub(crate) struct Refused;
 
 /// Writes a monotone access.
 ///
 /// # Errors
 /// Some of it may be written then.
-pub(super) fn write(target: &Target, access: &Access) -> Result<Transferred, Unreadable> {
+pub(super) fn write(target: &Target, access: &Access) -> Result<Transferred, Refused> {
     with_window(|window| {
         let copy = TypedCopy::new(access.memory().tiled().clone(), access.file().clone());
-        let mut outcome = Transferred::default();
-        while outcome.bytes < access.bytes() && put(target, access, &copy, window, &mut outcome)? {}
-        Ok(outcome)
+        let mut bytes = 0;
+        while bytes < access.bytes() {
+            bytes = put(target, access, &copy, window, bytes)?;
+        }
+        Ok(Transferred { bytes, ..Transferred::default() })
     })
 }
 
@@ -80,25 +82,26 @@ fn submit(target: &Target, batch: Batch<'_>) -> BatchResult {
 }
 
 /// Reads bytes of the file that are to be written back: zeros where there are none yet, as they will be.
-pub(crate) fn read_back(target: &Target, first: u64, window: &mut [u8]) -> Result<(), Unreadable> {
+pub(crate) fn read_back(target: &Target, first: u64, window: &mut [u8]) -> Result<(), Refused> {
     let result = submit(target, Batch::read(vec![Transfer::into_memory(first, window)]));
     if result.error.is_some() {
-        return Err(Unreadable);
+        return Err(Refused);
     }
     window[result.bytes as usize..].fill(0);
     Ok(())
 }
 
-/// Reads the next window if it has holes, copies its runs in, and writes it. False if the access is over.
+/// Reads the window from byte `start` of the access on if it has holes, copies its runs in, and writes it. How far in the access it
+/// reaches.
 fn put(
     target: &Target,
     access: &Access,
     copy: &TypedCopy,
     window: &mut [u8],
-    outcome: &mut Transferred,
-) -> Result<bool, Unreadable> {
-    let span = Span::next(access, outcome.bytes, window);
-    let (start, len) = (outcome.bytes, span.end - outcome.bytes);
+    start: u64,
+) -> Result<u64, Refused> {
+    let span = Span::next(access, start, window);
+    let len = span.end - start;
     let window = &mut window[..span.bytes as usize];
     if len < span.bytes {
         read_back(target, span.first, window)?;
@@ -109,11 +112,10 @@ fn put(
     unsafe { copy.run(access.memory().base(), start, file, access.file_start() + start, len) };
     Counters::add(&target.counters.copied_bytes, len);
     let result = submit(target, Batch::write(vec![Transfer::from_memory(span.first, window)]));
-    let is_short = result.error.is_some() || result.bytes < span.bytes;
-    outcome.bytes =
-        if is_short { access.bytes_below(span.first + result.bytes).max(start) } else { span.end };
-    outcome.error = result.error.map(Into::into);
-    Ok(!is_short)
+    if result.error.is_some() || result.bytes < span.bytes {
+        return Err(Refused);
+    }
+    Ok(span.end)
 }
 
 /// Reads the next window and copies its runs out. False if the access is over.

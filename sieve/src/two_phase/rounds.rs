@@ -245,13 +245,17 @@ impl Operation {
         let bytes_of = |units: Range<u64>| units.start * unit..(units.end * unit).min(window_bytes);
         let words = self.team.marked(window, unit);
         let each = |visit: &mut dyn FnMut(Range<u64>)| each_run(words, |units| visit(bytes_of(units)));
-        match self.may_fill().then(|| io.fill(each)).flatten() {
-            Some(span) => {
+        if let Some(span) = self.may_fill().then(|| io.fill(each)).flatten() {
+            io.push(span);
+            io.flush();
+            if io.good_end == u64::MAX {
                 take_runs(words, bridge, |_| ());
-                io.push(span);
+                return (io.good_end, io.error);
             }
-            None => take_runs(words, bridge, |units| io.push(bytes_of(units))),
+            // Where the storage is full there may be room for the runs.
+            io = WindowIo::new(&self.target, self.direction, window.file.start, window.data);
         }
+        take_runs(words, bridge, |units| io.push(bytes_of(units)));
         io.flush();
         (io.good_end, io.error)
     }
