@@ -25,8 +25,9 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Windows of at most `window_bytes` and `largest_bytes`, that begin at whole stripes where a window holds whole stripes.
-    /// `grain` has every bit that any rank's file offsets or run lengths have.
+    /// Windows of at most `window_bytes` and `largest_bytes`, that hold whole stripes or are equal parts of one, so that a stripe has no
+    /// more writers than it needs; of stripes that are no whole pages, or fall into no such parts, they know nothing. `grain` has every
+    /// bit that any rank's file offsets or run lengths have.
     pub fn new(window_bytes: u64, largest_bytes: u64, stripe_bytes: u64, grain: u64) -> Self {
         let window_bytes = window_bytes.clamp(1, largest_bytes.max(1));
         let window_bytes = if window_bytes < PAGE_BYTES {
@@ -34,8 +35,8 @@ impl Grid {
         } else {
             window_bytes - window_bytes % PAGE_BYTES
         };
-        let whole = stripe_bytes > 0 && window_bytes.is_multiple_of(stripe_bytes);
-        let align_bytes = if whole { stripe_bytes } else { PAGE_BYTES.min(window_bytes) };
+        let (window_bytes, align_bytes) =
+            striped(window_bytes, stripe_bytes).unwrap_or((window_bytes, PAGE_BYTES.min(window_bytes)));
         // Windows begin at whole units, so that a unit is in one window. What ranks send to other nodes is made of whole units too, and
         // of a buffer a quarter may tell where they lie: with units of more than that nothing might fit.
         let unit_bytes = (1_u64 << (grain | align_bytes | PAGE_BYTES | window_bytes).trailing_zeros())
@@ -66,6 +67,25 @@ impl Grid {
     }
 }
 
+/// The bytes of a window of at most so many, for such stripes, and what rounds begin at multiples of; `None` if there is none.
+fn striped(window_bytes: u64, stripe_bytes: u64) -> Option<(u64, u64)> {
+    if stripe_bytes == 0 {
+        None
+    } else if window_bytes.is_multiple_of(stripe_bytes) {
+        Some((window_bytes, stripe_bytes))
+    } else if !stripe_bytes.is_multiple_of(PAGE_BYTES) || window_bytes < PAGE_BYTES {
+        None
+    } else if stripe_bytes < window_bytes {
+        Some((window_bytes - window_bytes % stripe_bytes, stripe_bytes))
+    } else {
+        // Not less than a quarter of what there may be.
+        let parts = stripe_bytes.div_ceil(window_bytes);
+        let is_whole = |parts: &u64| stripe_bytes.is_multiple_of(PAGE_BYTES * parts);
+        let part_bytes = stripe_bytes / (parts..=2 * parts).find(is_whole)?;
+        Some((part_bytes, part_bytes))
+    }
+}
+
 /// The place of the rank, of `ranks` of a node, that is number `index` of its `aggregators`.
 pub fn place_of(index: usize, ranks: usize, aggregators: usize) -> usize {
     index * ranks / aggregators
@@ -75,4 +95,54 @@ pub fn place_of(index: usize, ranks: usize, aggregators: usize) -> usize {
 /// holds from the first node to the last, the nodes have nothing to exchange.
 pub fn are_in_order(before: &Range<u64>, after: &Range<u64>) -> bool {
     before.is_empty() || after.is_empty() || before.end <= after.start
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1024;
+
+    fn grid(window_bytes: u64, stripe_bytes: u64) -> (u64, u64) {
+        let Grid { window_bytes, align_bytes, .. } = Grid::new(window_bytes, 1 << 30, stripe_bytes, 8);
+        (window_bytes, align_bytes)
+    }
+
+    #[test]
+    fn windows_are_whole_stripes_or_parts_of_one() {
+        for (stripe, window, align) in [
+            (0, 1024, 4),
+            (256, 1024, 256),
+            (1024, 1024, 1024),
+            (4096, 1024, 1024),
+            (96, 960, 96),
+            (1536, 768, 768),
+            (3 * 1024, 1024, 1024),
+        ] {
+            assert_eq!(grid(1024 * KIB, stripe * KIB), (window * KIB, align * KIB), "{stripe} KiB");
+        }
+        assert_eq!(grid(1024 * KIB, 5000), (1024 * KIB, 4 * KIB), "no whole pages");
+        let prime = 4 * KIB * 1009;
+        assert_eq!(grid(1024 * KIB, prime), (1024 * KIB, 4 * KIB), "no parts");
+    }
+
+    #[test]
+    fn no_window_has_parts_of_two_stripes_but_whole_ones() {
+        for pages in 1..600 {
+            let stripe = 4 * KIB * pages;
+            let made = Grid::new(1024 * KIB, 1 << 30, stripe, 8);
+            if made.align_bytes == 4 * KIB && pages > 1 {
+                continue;
+            }
+            assert!(made.window_bytes >= 256 * KIB && made.window_bytes <= 1024 * KIB, "{pages}: {made:?}");
+            for next in [0, 5 * KIB, stripe + 1, 7 * stripe - 1] {
+                let base = made.base_of(next);
+                for window in (0..5).map(|number| made.window(base, number)) {
+                    let is_whole = window.start % stripe == 0 && window.end % stripe == 0;
+                    let is_within = window.start / stripe == (window.end - 1) / stripe;
+                    assert!(is_whole || is_within, "{pages} pages: {window:?}");
+                }
+            }
+        }
+    }
 }

@@ -143,7 +143,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
     let hints = (modes(), modes(), holes, any::<bool>())
         .prop_map(|(read, write, holes, in_memory)| (PlanHints { read, write, holes }, in_memory));
     let windows = prop::sample::select(vec![64u64, 300, 512, 4096, 12_288]);
-    let stripes = prop::sample::select(vec![0u64, 0, 256, 4096]);
+    let stripes = prop::sample::select(vec![0u64, 0, 256, 4096, 16_384, 24_576]);
     let file_bytes = prop_oneof![Just(FILE_BYTES_MAX), Just(0), 0..FILE_BYTES_MAX];
     let aggregators = prop::collection::vec(1usize..5, 4);
     (placement, hints, aggregators, windows, stripes, file_bytes, any::<u32>()).prop_flat_map(
