@@ -27,6 +27,8 @@ static void wildcard_receives(void)
     CHECK_OK(MPI_File_close(&file));
     for (int r = 0; r < PENDING; r++) count += received[r] != -1;
     CHECK_EQ(count, 0, "receives of the user that took something");
+    /* Nobody sends before all have counted: whoever closes first would be past the Ibarrier, and its messages counted here. */
+    barrier();
     if (world_rank != 0) MPI_Ibarrier(comm, &ibarrier);
     wait_yielding(&ibarrier);
     for (int r = 0; r < PENDING; r++) MPI_Send(&r, 1, MPI_INT, (world_rank + 1) % world_size, 100 + r, comm);
