@@ -10,8 +10,8 @@
 //! * a change of the file's size locks the whole file.
 //!
 //! Where no two ranks' views have a byte in common, which is found out when they are set, accesses lock nothing: an access touches bytes
-//! of its rank's view and no others (no write in atomic mode touches what lies between its runs), the shared pointer is for ranks of one view, which is
-//! no such case unless there is one rank, and what else changes the file's bytes is collective, with nothing under way. With
+//! of its rank's view and no others (no write in atomic mode touches what lies between its runs), the shared pointer is for ranks of one
+//! view, which is no such case unless there is one rank, and what else changes the file's bytes is collective, with nothing under way. With
 //! `MPI_THREAD_MULTIPLE` threads of one rank share its view, so there they lock. Other openings of the file are no matter of
 //! atomic mode: between them the program has to see to the order itself.
 //!

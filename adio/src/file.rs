@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use capulet_atomic::{FileLock, Isolation};
 use capulet_comm::{Agree, Channel, Group, Leaders};
-use capulet_drivers::{Caps, Driver, DriverFile};
+use capulet_drivers::{Driver, DriverFile};
 use capulet_sieve::{Counters, Holes, Target};
 
 use crate::collective::Queue;
@@ -99,6 +99,7 @@ impl File {
             driver_name: self.driver.name(),
             caps: self.storage.caps(),
             layout: self.storage.layout(),
+            holes: self.holes(),
         })
     }
 
@@ -126,13 +127,11 @@ impl File {
         }
     }
 
-    /// What may become of the holes of a write. In atomic mode others may be let in between; and where nodes cache pages, what is read
-    /// back may be older than what another node has written. To be asked after [`File::target`], which an atomic mode that is set
-    /// meanwhile then leaves without isolation, or this without holes.
+    /// What may become of the holes of a write that begins now. To be asked after [`File::target`]: an atomic mode that is set in between
+    /// leaves the target without isolation, and the holes alone.
     pub(crate) fn holes(&self) -> Holes {
         let state = self.state();
-        let sees_all = self.storage.caps().contains(Caps::BYTE_WRITES | Caps::IMMEDIATE_VISIBILITY);
-        if self.mode.reads() && sees_all && !state.atomic { state.hints.holes } else { Holes::Untouched }
+        state.hints.holes_of(self.mode, self.storage.caps(), state.atomic)
     }
 
     /// Who lets in accesses that begin now.

@@ -10,6 +10,8 @@ use capulet_plan::aggregators::ConfigList;
 pub use capulet_plan::grid::{WINDOW_BYTES, WINDOW_BYTES_MAX};
 use capulet_sieve::{CollectiveMode, Holes, PlanHints};
 
+use crate::mode::AccessMode;
+
 /// Hints in force on an open file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Hints {
@@ -184,6 +186,13 @@ impl Hints {
         PlanHints { read: self.read, write: self.write, holes: self.holes }
     }
 
+    /// What may become of the holes of a write: what is promised, if the file can be read. In atomic mode others may be let in between;
+    /// and where nodes cache pages, what is read back may be older than what another node has written.
+    pub(crate) fn holes_of(&self, mode: AccessMode, caps: Caps, is_atomic: bool) -> Holes {
+        let sees_all = caps.contains(Caps::BYTE_WRITES | Caps::IMMEDIATE_VISIBILITY);
+        if mode.reads() && sees_all && !is_atomic { self.holes } else { Holes::Untouched }
+    }
+
     /// A digest of the hints that must be the same on all ranks.
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -194,7 +203,7 @@ impl Hints {
     /// The hints in force, as `MPI_File_get_info` answers them.
     pub(crate) fn pairs(&self, force: &InForce) -> Vec<(String, String)> {
         let flag = |value: bool| if value { "true" } else { "false" }.to_owned();
-        let is_exclusive = self.holes == Holes::Rewritten;
+        let is_rewritten = |holes: Holes| holes == Holes::Rewritten;
         let mut pairs = vec![
             ("cb_buffer_size", self.window_bytes.to_string()),
             ("cb_nodes", force.aggregators.to_string()),
@@ -202,13 +211,13 @@ impl Hints {
             ("romio_cb_read", mode_name(self.read).to_owned()),
             ("romio_cb_write", mode_name(self.write).to_owned()),
             ("romio_ds_read", "disable".to_owned()),
-            ("romio_ds_write", if is_exclusive { "automatic" } else { "disable" }.to_owned()),
+            ("romio_ds_write", if is_rewritten(force.holes) { "automatic" } else { "disable" }.to_owned()),
             ("romio_no_indep_rw", flag(self.no_independent)),
             ("romio_visibility_immediate", flag(force.caps.contains(Caps::IMMEDIATE_VISIBILITY))),
             ("romio_filesystem_type", format!("CAPULET {}", force.driver_name)),
             ("capulet_sync_on_close", flag(self.sync_on_close)),
             ("capulet_exclusive_pages", flag(self.exclusive_pages)),
-            ("capulet_exclusive", flag(is_exclusive)),
+            ("capulet_exclusive", flag(is_rewritten(self.holes))),
             ("capulet_lock_timeout_ms", self.lock_timeout_ms.to_string()),
             ("capulet_lock", self.lock.name().to_owned()),
         ];
@@ -241,6 +250,8 @@ pub(crate) struct InForce {
     pub caps: Caps,
     /// How the storage lays the file out.
     pub layout: FileLayout,
+    /// What may become of the holes of a write that begins now.
+    pub holes: Holes,
 }
 
 /// Reads a hint file as `ROMIO_HINTS` names it: a key and a value on each line, `#` starts a comment.
@@ -289,6 +300,23 @@ mod tests {
         let asked = hints(&[("cb_config_list", "a:2,*:1"), ("cb_config_list", "a:b"), ("cb_nodes", "1")]);
         assert_eq!(asked.config_list.to_string(), "a:2,*:1");
         assert_eq!(hints(&[("cb_config_list", "")]), Hints::default());
+    }
+
+    #[test]
+    fn a_promise_holds_where_what_is_read_back_is_what_is_there() {
+        let all = Caps::BYTE_WRITES | Caps::IMMEDIATE_VISIBILITY;
+        let promised = hints(&[("capulet_exclusive", "true")]);
+        let holes = |mode, caps, is_atomic| promised.holes_of(mode, caps, is_atomic);
+        assert_eq!(holes(AccessMode::READ_WRITE, all, false), Holes::Rewritten);
+        assert_eq!(hints(&[]).holes_of(AccessMode::READ_WRITE, all, false), Holes::Untouched);
+        for (mode, caps, is_atomic) in [
+            (AccessMode::WRITE_ONLY, all, false),
+            (AccessMode::READ_WRITE, Caps::BYTE_WRITES, false),
+            (AccessMode::READ_WRITE, Caps::IMMEDIATE_VISIBILITY, false),
+            (AccessMode::READ_WRITE, all, true),
+        ] {
+            assert_eq!(holes(mode, caps, is_atomic), Holes::Untouched, "{mode:?}, {caps:?}, {is_atomic}");
+        }
     }
 
     #[test]

@@ -100,9 +100,19 @@ pub fn choose(side: &FileSide, memory_runs: u64, direction: Direction, heat: Hea
     }
 }
 
-/// Whether it costs less to read the holes among `runs` runs of `bytes` bytes in all, in a span of the file, and to write all of it by
-/// one call, than to write run by run. Pure.
-pub fn fills(runs: u64, bytes: u64, span_bytes: u64) -> bool {
+/// The span of the runs that `each` visits, in rising order, if it costs less to read the holes among them and to write all of it by one
+/// call than to write run by run. Pure.
+pub fn span_to_fill(each: impl FnOnce(&mut dyn FnMut(Range<u64>))) -> Option<Range<u64>> {
+    let (mut runs, mut bytes, mut span) = (0, 0, 0..0);
+    each(&mut |run| {
+        runs += 1;
+        bytes += run.end - run.start;
+        span = if runs == 1 { run } else { span.start..run.end };
+    });
+    fills(runs, bytes, span.end - span.start).then_some(span)
+}
+
+fn fills(runs: u64, bytes: u64, span_bytes: u64) -> bool {
     let cost = |count: u64, each: u64| u128::from(count) * u128::from(each);
     let by_run = cost(runs, CALL_PS + PIECE_PS) + cost(bytes, MOVE_PS);
     let filled = cost(2, CALL_PS + PIECE_PS) + cost(span_bytes, 2 * MOVE_PS);

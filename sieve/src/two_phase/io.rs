@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use capulet_drivers::{Batch, Direction, Segment, Transfer};
-use capulet_plan::way::{BATCH_TRANSFERS, HoleReads, fills};
+use capulet_plan::way::{BATCH_TRANSFERS, HoleReads, span_to_fill};
 
 use crate::counters::Counters;
 use crate::independent::window::{read_back, with_window};
@@ -56,13 +56,7 @@ impl<'a> WindowIo<'a> {
     /// Reads what lies between the runs that `each` visits (bytes of the window) into the window, if that and one transfer cost less than
     /// the runs: the span to be written then. `None` if it costs more, or cannot be read.
     pub(super) fn fill(&self, each: impl Fn(&mut dyn FnMut(Range<u64>))) -> Option<Range<u64>> {
-        let (mut runs, mut bytes, mut span) = (0, 0, None);
-        each(&mut |run| {
-            runs += 1;
-            bytes += run.end - run.start;
-            span = Some(span.as_ref().map_or(run.start, |span: &Range<u64>| span.start)..run.end);
-        });
-        let span = span.filter(|span| fills(runs, bytes, span.end - span.start))?;
+        let span = span_to_fill(&each)?;
         let (mut reads, mut is_good) = (HoleReads::new(&span), true);
         with_window(|window| {
             each(&mut |run| {

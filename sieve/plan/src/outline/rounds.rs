@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use super::exchange::{Bundle, Exchange};
 use super::{Count, Crew, Limits, Part, Setup, aggregators, span_of};
 use crate::marks::{each_run, mark_side, take_runs};
-use crate::way::{BATCH_TRANSFERS, HoleReads, fills};
+use crate::way::{BATCH_TRANSFERS, HoleReads, span_to_fill};
 use crate::{Direction, Grid, Holes};
 
 /// Units of a window that are marked to count its runs; of larger maps they are bounded.
@@ -249,21 +249,11 @@ impl Walk<'_> {
 
     /// What is read of the marked window to be written back; 0 if the runs are written one by one.
     fn reads(&self, unit_bytes: u64) -> u64 {
-        let (mut runs, mut bytes, mut span) = (0, 0, 0..0);
         let bytes_of = |units: Range<u64>| units.start * unit_bytes..units.end * unit_bytes;
-        each_run(&self.map, |units| {
-            let run = bytes_of(units);
-            runs += 1;
-            bytes += run.end - run.start;
-            span = if runs == 1 { run } else { span.start..run.end };
-        });
-        if !fills(runs, bytes, span.end - span.start) {
-            return 0;
-        }
+        let each = |visit: &mut dyn FnMut(Range<u64>)| each_run(&self.map, |units| visit(bytes_of(units)));
+        let Some(span) = span_to_fill(each) else { return 0 };
         let (mut reads, mut count) = (HoleReads::new(&span), 0);
-        each_run(&self.map, |units| {
-            reads.before(&bytes_of(units), |_, _, is_new| count += u64::from(is_new));
-        });
+        each(&mut |run| reads.before(&run, |_, _, is_new| count += u64::from(is_new)));
         count
     }
 
