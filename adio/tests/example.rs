@@ -2,10 +2,14 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use capulet_comm::NODES_VARIABLE;
 use capulet_comm::build::LAUNCHER;
+
+/// One at a time: several would fight for the cores, on which MPICH spins.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Where cargo puts the examples: beside the folder of this test's own program.
 fn example(name: &str) -> std::path::PathBuf {
@@ -20,8 +24,9 @@ fn run(name: &str, file: &Path, ranks: usize, nodes: usize) -> String {
     let mut command = Command::new(LAUNCHER);
     command.args(["-n", &ranks.to_string()]).arg(example(name)).arg(file);
     command.env(NODES_VARIABLE, nodes.to_string()).stdout(Stdio::piped());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut child = command.spawn().expect("mpiexec is installed");
-    let limit = Instant::now() + Duration::from_secs(120);
+    let limit = Instant::now() + Duration::from_secs(480);
     while child.try_wait().expect("a child of ours").is_none() {
         if Instant::now() > limit {
             let _ = child.kill();

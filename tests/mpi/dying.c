@@ -21,9 +21,9 @@ int main(int argc, char **argv)
     barrier();
     if (world_rank == 0) {
         signal(SIGALRM, die);
-        setitimer(ITIMER_REAL, &(struct itimerval){ .it_value = { .tv_usec = 400000 } }, NULL);
+        setitimer(ITIMER_REAL, &(struct itimerval){ .it_value = { .tv_sec = 1, .tv_usec = 500000 } }, NULL);
     } else {
-        nap(100);
+        nap(300);
     }
     const int code = MPI_File_write_at(file, 0, bytes, sizeof bytes, MPI_BYTE, MPI_STATUS_IGNORE);
     fprintf(stderr, "rank %d: class %s\n", world_rank, class_name(class_of(code)));

@@ -17,7 +17,7 @@ int main(int argc, char **argv)
     if (world_rank == 0) {
         CHECK_OK(MPI_File_write_at(file, 0, bytes, 64, MPI_BYTE, MPI_STATUS_IGNORE));
     } else {
-        nap(150);
+        nap(300);
         CHECK_CLASS(MPI_File_write_at(file, 32, bytes, 64, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_IO);
     }
     barrier();

@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     section("waits for rank 0");
     if (world_rank == 0) {
         if (has_lock) CHECK_OK(MPI_File_write_at(file, 0, bytes, 64, MPI_BYTE, MPI_STATUS_IGNORE));
-        else nanosleep(&(struct timespec){ 2, 0 }, NULL);
+        else nanosleep(&(struct timespec){ 3, 0 }, NULL);
         spill(path_of("over"), bytes, 1);
     } else if (world_rank == 1) {
         nap(200);

@@ -92,7 +92,7 @@ impl Job {
             run_options: Vec::new(),
             variables: Vec::new(),
             as_nobody: false,
-            limit: Duration::from_secs(150),
+            limit: HANG,
             folder,
         }
     }
@@ -196,6 +196,10 @@ impl Job {
         command
     }
 }
+
+/// Whoever takes longer hangs. What takes two seconds on idle cores takes minutes where others want the same cores: each time that a
+/// rank waits for another, one of those runs for its share.
+const HANG: Duration = Duration::from_secs(600);
 
 /// The user that may do least, on Debian.
 pub const NOBODY: u32 = 65534;

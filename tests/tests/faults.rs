@@ -15,7 +15,7 @@ fn struck((ranks, nodes): (usize, usize), plan: &str, class: &str, seen: bool) -
     let mpi = Mpi::chosen();
     let job = Job::new(mpi, ranks, compile::c(mpi, "faults")).arg(class).arg(if seen { "1" } else { "0" });
     let job = if nodes > 1 { job.variable("CAPULET_NODES", nodes.to_string()) } else { job };
-    job.variable("CAPULET_FAULTS", plan).limit(Duration::from_secs(60))
+    job.variable("CAPULET_FAULTS", plan).limit(Duration::from_secs(240))
 }
 
 /// How many calls a rank makes of its storage: one fault at a time from `first` on, until none is seen any more.

@@ -27,7 +27,7 @@ fn suite(ranks: usize) {
     assert!(modules.len() >= MODULES.len() - 1, "{} has only {modules:?}; run `make setup`", tests.display());
     let job = Job::script(mpi, ranks, mpi.python()).arg(here("run_modules.py")).arg(&tests);
     let folder = job.folder().to_path_buf();
-    let mut job = job.arg(&folder).limit(Duration::from_secs(400)).variable("PYTHONDONTWRITEBYTECODE", "1");
+    let mut job = job.arg(&folder).limit(Duration::from_secs(1200)).variable("PYTHONDONTWRITEBYTECODE", "1");
     for module in modules {
         job = job.arg(module);
     }

@@ -145,7 +145,7 @@ fn nothing_begins_on_top_of_a_lock() {
     }
 }
 
-/// Rank 0's accesses take half a second, and the others want to wait for less.
+/// Rank 0's accesses take a second and a half, and the others want to wait for less.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn waits_have_their_limit_and_name_the_holder() {
@@ -167,7 +167,7 @@ fn waits_have_their_limit_and_name_the_holder() {
         let meeting = if (lock, nodes) == ("range", "1") { "nowhere" } else { "file" };
         let job = job("lock_limits", 3).arg(meeting).variable("CAPULET_HINTS", hints);
         let job = job.variable("CAPULET_LOG", "info").variable("CAPULET_NODES", nodes);
-        let outcome = job.variable("CAPULET_FAULTS", "rank=0;write@*:delay=500ms").run();
+        let outcome = job.variable("CAPULET_FAULTS", "rank=0;write@*:delay=1500ms").run();
         outcome.expect_checks(&format!("{lock} on {nodes} nodes"));
         // Some name those that wait before them, too.
         let told = outcome.text.matches("were locked by").count();
@@ -185,7 +185,7 @@ fn waits_let_mpi_go_on() {
     {
         let job = job("waiting", 3).arg("lock").variable("CAPULET_HINTS", format!("capulet_lock={lock}"));
         let job =
-            job.variable("CAPULET_NODES", nodes).variable("CAPULET_FAULTS", "rank=0;write@*:delay=2000ms");
+            job.variable("CAPULET_NODES", nodes).variable("CAPULET_FAULTS", "rank=0;write@*:delay=3000ms");
         job.run().expect_checks(&format!("{lock} on {nodes} nodes"));
     }
     for (how, nodes) in [("collective", "1"), ("collective", "3"), ("request", "1"), ("request", "3")] {
@@ -305,7 +305,7 @@ fn config_lists() {
 #[test]
 #[cfg_attr(native_io, ignore = "fails on the peers, which is why it is here")]
 fn disjoint_bytes_ten_thousand_times() {
-    let job = job("disjoint", 2).arg("10000").limit(Duration::from_secs(300));
+    let job = job("disjoint", 2).arg("10000").limit(Duration::from_secs(1200));
     job.run().expect_checks("disjoint bytes, ten thousand rounds");
 }
 

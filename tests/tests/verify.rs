@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use capulet_tests::Mpi;
 
-const LIMIT: Duration = Duration::from_secs(400);
+const LIMIT: Duration = Duration::from_secs(1200);
 
 /// One at a time: two would share the cores, and MPICH spins on them.
 static RUNNING: Mutex<()> = Mutex::new(());

@@ -162,7 +162,7 @@ pub(crate) fn launcher(mpi: &str, ranks: u32) -> Command {
         debian => PathBuf::from(format!("mpiexec.{debian}")),
     };
     let mut command = Command::new("timeout");
-    clean(&mut command).arg("60").arg(launcher).arg("-n").arg(ranks.to_string());
+    clean(&mut command).arg("240").arg(launcher).arg("-n").arg(ranks.to_string());
     command
 }
 
@@ -180,9 +180,12 @@ pub(crate) fn compile<W: AsRef<std::ffi::OsStr>>(compiler: &Path, words: &[W]) {
     assert_eq!(done.code, Some(0), "{}: {}", compiler.display(), done.complaints);
 }
 
-/// Writes a file that can be executed.
+/// Writes a file that can be executed. A program of its own does: a file that is open here to be written is open in what another test
+/// has just started too, and cannot be executed then.
 pub(crate) fn write_script(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
-    fs::write(path, text).expect("written");
+    let draft = path.with_extension("draft");
+    fs::write(&draft, text).expect("written");
+    assert!(Command::new("cp").arg(&draft).arg(path).status().expect("cp is there").success());
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
 }

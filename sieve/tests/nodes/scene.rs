@@ -269,6 +269,10 @@ pub(crate) fn play(
     let mut idle = 0;
     for rank in turns.map(|rank| rank % scene.ranks()) {
         idle += 1;
+        if idle % 1000 == 0 {
+            // Who is waited for may need this core.
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
         assert!(idle < 3_000_000, "the operations stand still");
         let Some(operation) = &mut under_way[rank] else {
             if under_way.iter().all(Option::is_none) {

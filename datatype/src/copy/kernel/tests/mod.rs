@@ -20,8 +20,10 @@ fn tables() -> impl Iterator<Item = (Level, &'static Table)> {
 /// Where the bytes of a side are put.
 #[derive(Debug, Clone, Copy)]
 enum Placement {
-    /// So many bytes after the guard page before them.
+    /// So many bytes after the guard page before them; and again with the source at another place of a line.
     Start(usize),
+    /// So many bytes after the guard page before them.
+    Apart { source: usize, target: usize },
     /// Up to the guard page behind them.
     End,
 }
@@ -50,14 +52,34 @@ impl Arena {
     }
 
     /// Runs `kernel`, given the bases of both sides, and checks that it did `moves` and nothing else.
-    fn check(&mut self, moves: &[Move], at: Placement, case: &str, kernel: impl FnOnce(*const u8, *mut u8)) {
-        let Some((from, _)) = hull(moves.iter().map(|m| (m.0, m.2))).map(|h| place(h, self.source.len(), at))
-        else {
+    fn check(&mut self, moves: &[Move], at: Placement, case: &str, kernel: impl Fn(*const u8, *mut u8)) {
+        match at {
+            Placement::Start(target) => {
+                self.check_at(moves, [Some(target), Some(target)], case, &kernel);
+                self.check_at(moves, [Some(elsewhere(target)), Some(target)], case, &kernel);
+            }
+            Placement::Apart { source, target } => {
+                self.check_at(moves, [Some(source), Some(target)], case, &kernel);
+            }
+            Placement::End => self.check_at(moves, [None, None], case, &kernel),
+        }
+    }
+
+    /// The same with source and target so many bytes after the guard pages before them, or up to those behind.
+    fn check_at(
+        &mut self,
+        moves: &[Move],
+        at: [Option<usize>; 2],
+        case: &str,
+        kernel: &impl Fn(*const u8, *mut u8),
+    ) {
+        let Some(hull_of_source) = hull(moves.iter().map(|m| (m.0, m.2))) else {
             kernel(self.source.as_mut_ptr(), self.target.as_mut_ptr());
             return;
         };
+        let (from, _) = place(hull_of_source, self.source.len(), at[0]);
         let hull = hull(moves.iter().map(|m| (m.1, m.2))).expect("as many as in the source");
-        let (to, first) = place(hull, self.target.len(), at);
+        let (to, first) = place(hull, self.target.len(), at[1]);
         let end = first + (hull.1 - hull.0) as usize;
         let window = first.saturating_sub(MARGIN)..(end + MARGIN).min(self.target.len());
         for (i, byte) in window.clone().zip(&mut self.target.bytes()[window.clone()]) {
@@ -82,6 +104,11 @@ impl Arena {
     }
 }
 
+/// Another place of a line: over all of them each is met once, and so is each distance (triangular numbers modulo a power of two).
+fn elsewhere(misalignment: usize) -> usize {
+    misalignment * (misalignment + 1) / 2 % 64
+}
+
 /// The first byte and the end of all bytes.
 fn hull(mut runs: impl Iterator<Item = (i64, usize)>) -> Option<(i64, i64)> {
     let first = runs.next()?;
@@ -90,11 +117,8 @@ fn hull(mut runs: impl Iterator<Item = (i64, usize)>) -> Option<(i64, i64)> {
 }
 
 /// The offset of the base in the buffer, and that of the first byte.
-fn place((low, high): (i64, i64), len: usize, at: Placement) -> (i64, usize) {
-    let first = match at {
-        Placement::Start(misalignment) => misalignment,
-        Placement::End => len - (high - low) as usize,
-    };
+fn place((low, high): (i64, i64), len: usize, misalignment: Option<usize>) -> (i64, usize) {
+    let first = misalignment.unwrap_or(len - (high - low) as usize);
     assert!(first as i64 + high - low <= len as i64, "the arena is too small");
     (first as i64 - low, first)
 }

@@ -293,8 +293,12 @@ fn runs_of_every_size_class_and_misalignment() {
     for bytes in [1, 63, 64, 65, 513, 700].into_iter().chain(LONG_BLOCKS.iter().map(|bytes| *bytes as usize))
     {
         check_run(&mut arena, bytes, Placement::End);
-        for misalignment in 0..64 {
-            check_run(&mut arena, bytes, Placement::Start(misalignment));
+        for target in 0..64 {
+            check_run(&mut arena, bytes, Placement::Start(target));
+            // Every pair of places; of long runs every place and every distance.
+            for source in 0..if bytes < 1024 { 64 } else { 0 } {
+                check_run(&mut arena, bytes, Placement::Apart { source, target });
+            }
         }
     }
 }

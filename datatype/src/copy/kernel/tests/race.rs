@@ -5,30 +5,26 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use super::super::super::nest::NestDim;
 use super::super::bits::Bits;
 use super::{Table, tables};
+use crate::{Datatype, Named, Tiled, TypedCopy, flatten};
 
-/// Units in the target; those at multiples of the stride are the kernel's.
-const UNITS: usize = 512;
-/// Units in a target that is too large for the caches near the core.
-const FAR_UNITS: usize = (1 << 18) + 11;
+/// Of a target, about.
+const TARGET_BYTES: usize = 4096;
+/// Of one that is too large for the caches near the core.
+const FAR_BYTES: usize = 1 << 21;
 
-/// Runs `kernel` with a target of `units` units of `unit` bytes, those that are a multiple of `k` being its own. The bytes
-/// between are counted up `last_round` times.
-fn check(
-    (units, last_round): (usize, u8),
-    (unit, k): (usize, usize),
-    case: &str,
-    kernel: impl Fn(*const u8, *mut u8),
-) {
-    let source = vec![7_u8; units * 8];
-    let target: Vec<AtomicU8> = (0..units * 8).map(|_| AtomicU8::new(0)).collect();
-    let gaps = || (0..units * unit).filter(|byte| !(byte / unit).is_multiple_of(k));
+/// Runs `kernel` on a target of which `is_own` says which bytes are its own, with a source of as many sevens, over and over. The
+/// other bytes are counted up `last_round` times meanwhile.
+fn check(last_round: u8, is_own: &[bool], case: &str, kernel: impl Fn(*const u8, *mut u8)) {
+    let source = vec![7_u8; is_own.len()];
+    let target: Vec<AtomicU8> = is_own.iter().map(|_| AtomicU8::new(0)).collect();
+    let gaps = || target.iter().zip(is_own).filter_map(|(byte, is_own)| (!is_own).then_some(byte));
     let rounds = AtomicU8::new(0);
     let counted = std::thread::scope(|scope| {
         let counting = scope.spawn(|| {
             for round in 1..=last_round {
-                gaps().for_each(|byte| target[byte].store(round, Ordering::Relaxed));
+                gaps().for_each(|byte| byte.store(round, Ordering::Relaxed));
                 // What the kernel wrote back in between is seen as an old count.
-                if gaps().any(|byte| target[byte].load(Ordering::Relaxed) != round) {
+                if gaps().any(|byte| byte.load(Ordering::Relaxed) != round) {
                     rounds.store(last_round, Ordering::Relaxed);
                     return false;
                 }
@@ -45,35 +41,49 @@ fn check(
         counting.join().expect("it only counts")
     });
     assert!(counted, "{case}: a byte between the blocks was written");
-    let own = (0..units * unit).filter(|byte| (byte / unit).is_multiple_of(k));
-    assert!(
-        own.into_iter().all(|byte| target[byte].load(Ordering::Relaxed) == 7),
-        "{case}: a block is missing"
-    );
+    let mut own = target.iter().zip(is_own).filter(|(_, is_own)| **is_own);
+    assert!(own.all(|(byte, _)| byte.load(Ordering::Relaxed) == 7), "{case}: a block is missing");
+}
+
+/// The bytes of `n` blocks of `block` bytes, `stride` apart.
+fn blocks(n: usize, block: usize, stride: usize) -> Vec<bool> {
+    (0..n * stride).map(|byte| byte % stride < block).collect()
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "takes long, and Miri sees every byte that is written")]
 fn bytes_between_blocks_are_left_to_others() {
     for (level, table) in tables() {
+        for block in [1_usize, 2, 4, 8, 12, 16, 20, 24, 40] {
+            // A unit apart, or two, or three; and half a unit, where registers bring blocks together.
+            for stride in [2 * block, 3 * block, 4 * block, block + block.div_ceil(2), block + 4] {
+                for (target_bytes, rounds) in [(TARGET_BYTES, 100), (FAR_BYTES, 2)] {
+                    let n = target_bytes.div_ceil(stride);
+                    let case = format!("{level:?}, {n} blocks of {block}, {stride} apart");
+                    check(rounds, &blocks(n, block, stride), &case, |source, target| {
+                        unpack(table, source, target, block, stride, n);
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "takes long, and Miri sees every byte that is written")]
+fn units_that_are_not_there_are_left_to_others() {
+    for (level, table) in tables() {
         for unit in [4, 8] {
             for k in [2, 3, 4] {
-                let n = UNITS.div_ceil(k);
-                let case = format!("{level:?}, units of {unit}, {k} apart");
-                check((UNITS, 200), (unit, k), &case, |source, target| {
-                    unpack(table, source, target, unit, k, n);
-                });
-                let case = format!("{case}, far");
-                check((FAR_UNITS, 3), (unit, k), &case, |source, target| {
-                    unpack(table, source, target, unit, k, FAR_UNITS.div_ceil(k));
-                });
-                let words: Vec<u64> = (0..UNITS / 64)
+                let n = TARGET_BYTES / unit / k;
+                let words: Vec<u64> = (0..(n * k).div_ceil(64))
                     .map(|word| {
                         (0..64).filter(|bit| (word * 64 + bit) % k == 0).fold(0, |w, bit| w | 1 << bit)
                     })
                     .collect();
                 let bits = Bits { origin: 0, unit: unit as u64, words: &words, first: 0, count: n as u64 };
-                check((UNITS, 200), (unit, k), &case, |source, target| {
+                let case = format!("{level:?}, units of {unit}, one in {k}");
+                check(200, &blocks(n, unit, unit * k), &case, |source, target| {
                     // SAFETY: `n` units are readable, and every unit of the target may be written.
                     unsafe { (table.scatter_bits)(source, target, bits) };
                 });
@@ -82,9 +92,40 @@ fn bytes_between_blocks_are_left_to_others() {
     }
 }
 
-fn unpack(table: &Table, source: *const u8, target: *mut u8, unit: usize, k: usize, n: usize) {
-    let row = NestDim { n: n as u64, source: unit as i64, target: (unit * k) as i64 };
+/// Pairs whose units registers bring to their places, with stores that leave units out.
+#[test]
+#[cfg_attr(miri, ignore = "takes long, and Miri sees every byte that is written")]
+fn what_a_typed_copy_leaves_out_is_left_to_others() -> crate::Result<()> {
+    let (double, float) = (Datatype::named(Named::Double), Datatype::named(Named::Float));
+    let permuted = |places: &[i64], old| Datatype::indexed_block(1, places, old);
+    let pairs = [
+        (Datatype::vector(4, 1, 2, &double)?, Datatype::vector(2, 2, 3, &double)?),
+        (permuted(&[3, 1, 8, 0, 5, 2], &double)?, permuted(&[6, 0, 3, 8, 1, 7], &double)?),
+        (permuted(&[0, 1, 3, 4, 7, 8], &float)?, permuted(&[9, 1, 4, 5, 0, 11], &float)?),
+        (Datatype::vector(32, 3, 4, &float)?, Datatype::vector(48, 2, 3, &float)?),
+    ];
+    for (count, rounds) in [(50, 200), (5000, 3)] {
+        for (i, (source, target)) in pairs.iter().enumerate() {
+            let tiled = |datatype: &Datatype| Tiled::new(datatype.layout().clone(), count);
+            let (source, target) = (tiled(source)?, tiled(target)?);
+            let bytes = source.size();
+            let mut is_own = vec![false; source.true_ub().max(target.true_ub()) as usize];
+            for run in flatten(&target, 0..bytes, usize::MAX)?.runs {
+                is_own[run.offset as usize..][..run.len as usize].fill(true);
+            }
+            let copy = TypedCopy::new(source, target);
+            check(rounds, &is_own, &format!("pair {i}, {count} of them"), |source, target| {
+                // SAFETY: both sides have the bytes of all their instances, and are apart.
+                assert_eq!(unsafe { copy.run(source, 0, target, 0, bytes) }, bytes);
+            });
+        }
+    }
+    Ok(())
+}
+
+fn unpack(table: &Table, source: *const u8, target: *mut u8, block: usize, stride: usize, n: usize) {
+    let row = NestDim { n: n as u64, source: block as i64, target: stride as i64 };
     let once = NestDim { n: 1, source: 0, target: 0 };
-    // SAFETY: `n` units are readable, and as many lie `k` units apart in the target.
-    unsafe { (table.nest)(source, target, unit as u64, &[row, once, once]) };
+    // SAFETY: `n` blocks are readable, and as many lie a stride apart in the target.
+    unsafe { (table.nest)(source, target, block as u64, &[row, once, once]) };
 }
