@@ -8,7 +8,7 @@ use super::{Table, tables};
 use crate::{Datatype, Named, Tiled, TypedCopy, flatten};
 
 /// Of a target, about.
-const TARGET_BYTES: usize = 4096;
+const TARGET_BYTES: usize = 1 << 14;
 /// Of one that is too large for the caches near the core.
 const FAR_BYTES: usize = 1 << 21;
 
@@ -56,7 +56,7 @@ fn bytes_between_blocks_are_left_to_others() {
     for (level, table) in tables() {
         for block in [1_usize, 2, 4, 8, 12, 16, 20, 24, 40] {
             // A unit apart, or two, or three; and half a unit, where registers bring blocks together.
-            for stride in [2 * block, 3 * block, 4 * block, block + block.div_ceil(2), block + 4] {
+            for stride in [2 * block, 3 * block, 4 * block, block + block.div_ceil(2), block + 4, 128] {
                 for (target_bytes, rounds) in [(TARGET_BYTES, 100), (FAR_BYTES, 2)] {
                     let n = target_bytes.div_ceil(stride);
                     let case = format!("{level:?}, {n} blocks of {block}, {stride} apart");
