@@ -69,10 +69,9 @@ static void transfers(MPI_File file)
     if (alone("read_at", MPI_File_read_at(file, BYTES, back, BYTES, MPI_BYTE, &status)) && written) check_bytes("read_at", back, BYTES, seed);
     barrier();
     MPI_Request request;
-    if (together("iwrite_at_all", MPI_File_iwrite_at_all(file, 0, mine, BYTES, MPI_BYTE, &request))) {
-        written = together("wait for iwrite_at_all", MPI_Wait(&request, &status));
-        if (written) CHECK_EQ(count_of(&status, MPI_BYTE), BYTES, "bytes written");
-    }
+    written = together("iwrite_at_all", MPI_File_iwrite_at_all(file, 0, mine, BYTES, MPI_BYTE, &request))
+              && together("wait for iwrite_at_all", MPI_Wait(&request, &status));
+    if (written) CHECK_EQ(count_of(&status, MPI_BYTE), BYTES, "bytes written");
     if (together("read_at_all_begin", MPI_File_read_at_all_begin(file, 0, back, BYTES, MPI_BYTE)))
         if (together("read_at_all_end", MPI_File_read_at_all_end(file, back, &status)) && written) check_bytes("read_at_all_end", back, BYTES, seed);
     together("set_view back", MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));

@@ -67,6 +67,9 @@ impl Grid {
     }
 }
 
+/// Numbers of equal parts of a stripe that are tried: a hint may say that stripes are as long as it likes.
+const PARTS_TRIED_MAX: usize = 4096;
+
 /// The bytes of a window of at most so many, for such stripes, and what rounds begin at multiples of; `None` if there is none.
 fn striped(window_bytes: u64, stripe_bytes: u64) -> Option<(u64, u64)> {
     if stripe_bytes == 0 {
@@ -78,10 +81,10 @@ fn striped(window_bytes: u64, stripe_bytes: u64) -> Option<(u64, u64)> {
     } else if stripe_bytes < window_bytes {
         Some((window_bytes - window_bytes % stripe_bytes, stripe_bytes))
     } else {
-        // Not less than a quarter of what there may be.
-        let parts = stripe_bytes.div_ceil(window_bytes);
-        let is_whole = |parts: &u64| stripe_bytes.is_multiple_of(PAGE_BYTES * parts);
-        let part_bytes = stripe_bytes / (parts..=2 * parts).find(is_whole)?;
+        // Not less than a quarter of what there may be; of a stripe of thousands of windows not every number of parts is tried.
+        let (parts, stripe_pages) = (stripe_bytes.div_ceil(window_bytes), stripe_bytes / PAGE_BYTES);
+        let mut tried = (parts..=2 * parts).take(PARTS_TRIED_MAX);
+        let part_bytes = stripe_bytes / tried.find(|parts| stripe_pages.is_multiple_of(*parts))?;
         Some((part_bytes, part_bytes))
     }
 }
@@ -124,6 +127,14 @@ mod tests {
         assert_eq!(grid(1024 * KIB, 5000), (1024 * KIB, 4 * KIB), "no whole pages");
         let prime = 4 * KIB * 1009;
         assert_eq!(grid(1024 * KIB, prime), (1024 * KIB, 4 * KIB), "no parts");
+    }
+
+    #[test]
+    fn stripes_of_any_length_are_answered_at_once() {
+        // Pages that are a prime number, the largest below 2^50: no search through all numbers of parts would end.
+        assert_eq!(grid(1024 * KIB, 4 * KIB * ((1 << 50) - 27)), (1024 * KIB, 4 * KIB));
+        assert_eq!(grid(1024 * KIB, 1 << 63), (1024 * KIB, 1024 * KIB));
+        assert_eq!(grid(1024 * KIB, u64::MAX), (1024 * KIB, 4 * KIB), "no whole pages");
     }
 
     #[test]
