@@ -110,7 +110,7 @@ impl File {
             return Err(Error::Unsupported { what: "atomic mode among nodes that cache the file" });
         }
         let lock = match choice {
-            LockChoice::Auto | LockChoice::Range => match self.node_lock(choice, time_limit)? {
+            LockChoice::Auto | LockChoice::Range => match self.node_lock(choice, time_limit) {
                 Some(lock) => lock,
                 None => self.world_lock(choice, time_limit)?,
             },
@@ -119,7 +119,7 @@ impl File {
             }
             LockChoice::Shared => {
                 let without = Error::Unsupported { what: "a lock in shared memory where there is none" };
-                self.node_lock(choice, time_limit)?.ok_or(without)?
+                self.node_lock(choice, time_limit).ok_or(without)?
             }
             LockChoice::Hybrid | LockChoice::OneSided | LockChoice::Mcs => {
                 self.world_lock(choice, time_limit)?
@@ -136,19 +136,19 @@ impl File {
         Ok(lock)
     }
 
-    /// A lock in memory that all ranks share; none where they do not. Collective.
-    fn node_lock(&self, choice: LockChoice, limit: Option<Duration>) -> Result<Option<Arc<dyn FileLock>>> {
+    /// A lock in memory that all ranks share; none where they share no memory. Local.
+    fn node_lock(&self, choice: LockChoice, limit: Option<Duration>) -> Option<Arc<dyn FileLock>> {
         let node = self.group.node();
         if node.node_count() > 1 || node.size() > NODE_LOCK_RANKS {
-            return Ok(None);
+            return None;
         }
-        let Some(words) = self.channel.node_words(0, NODE_LOCK_WORDS)? else { return Ok(None) };
+        let words = self.channel.node_words(0, NODE_LOCK_WORDS)?;
         let ranks = node.ranks.clone();
-        Ok(Some(if choice == LockChoice::Shared {
+        Some(if choice == LockChoice::Shared {
             NodeQueue::new(words, ranks, limit, progress)
         } else {
             NodeLock::new(words, ranks, limit, progress)
-        }))
+        })
     }
 
     /// A lock in words that MPI's one-sided operations reach. Collective.
@@ -175,7 +175,7 @@ impl File {
         let what = "a lock of two levels without a window of all ranks, or shared memory of each node";
         // Both are asked for on every rank, whatever came of the first.
         let words = self.channel.world_words(Epochs::Standing)?;
-        let node = self.channel.node_words(0, NODE_PART_WORDS)?;
+        let node = self.channel.node_words(0, NODE_PART_WORDS);
         let (words, node) = words.zip(node).ok_or(Error::Unsupported { what })?;
         let ranks = self.group.node().ranks.clone();
         Ok(two_level_lock(words, self.channel.wakes(), node, ranks, limit, progress))

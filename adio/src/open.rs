@@ -137,10 +137,9 @@ impl File {
             stats,
             closed: false,
         };
-        if file.group.is_shared() && !is_busy {
-            // Nonblocking operations cannot make a window. All files of the group use it, so it is made once; while operations
-            // are under way it must stay what it is, for ranks that have come further in one than others look at it.
-            file.make_window(file.state().hints.window_bytes);
+        if !is_busy {
+            // Nonblocking operations cannot make it. While operations of other files are under way on it, it must stay as it is.
+            file.reserve_window(file.state().hints.window_bytes);
         }
         Ok(file)
     }

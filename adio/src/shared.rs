@@ -64,7 +64,7 @@ impl SharedPointer {
 
     fn make(channel: &Channel, node: &Node) -> Result<Option<Self>> {
         let near = if node.node_count() == 1 {
-            channel.node_words(NODE_LOCK_WORDS, POINTER_WORDS)?.map(Self::Near)
+            channel.node_words(NODE_LOCK_WORDS, POINTER_WORDS).map(Self::Near)
         } else {
             None
         };

@@ -55,7 +55,8 @@ impl Mapped {
     }
 }
 
-impl WordMemory for Mapped {
+// SAFETY: the mapping does not move while the value lives, and every rank has the same number of words.
+unsafe impl WordMemory for Mapped {
     fn words(&self, rank: usize) -> &[AtomicU64] {
         assert!(rank < self.ranks);
         // SAFETY: the part of this rank in the mapping, which is page-aligned and is never unmapped.

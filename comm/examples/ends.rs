@@ -102,7 +102,7 @@ fn open(comm: ffi::MPI_Comm) -> Open {
         let words = channel.world_words(epochs).expect("MPI works").expect("a window");
         words.add(words.home(), 0, 1_u32).expect("MPI works");
     }
-    channel.node_words(0, 4).expect("MPI works").expect("memory");
+    channel.node_words(0, 4).expect("memory");
     (channel, window, derived_type())
 }
 

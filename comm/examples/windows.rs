@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use capulet_comm::{Agree, Channel, Group, NodeShared, NodeWindow, ReduceOp, ffi};
+use capulet_comm::{Agree, Channel, NodeShared, NodeWindow, ReduceOp, ffi};
 use support::group_of;
 
 fn main() {
@@ -19,9 +19,8 @@ fn main() {
     assert_eq!((window.ranks(), window.place()), (group.node().size(), group.node().place));
     memory(&*window);
     published(&*window);
-    growth(&group);
-    refusal(&group);
-    bad_slot(&group);
+    growth(&channel);
+    refusal(&channel);
     many_barriers(&*window);
     agreements(&channel);
     asleep_with_a_message(rank, size, &window);
@@ -80,31 +79,32 @@ fn published(window: &dyn NodeShared) {
     }
 }
 
-/// A slot keeps its window while it is large enough, and gets a larger one when asked.
-fn growth(group: &Arc<Group>) {
-    let get = |bytes| group.node_window(7, bytes).expect("MPI works").expect("memory");
-    let small = get(10_000);
+/// A channel keeps its window while the window is large enough, and gets a larger one on demand.
+fn growth(channel: &Channel) {
+    let get = |bytes| channel.node_window(bytes).expect("MPI works").expect("memory");
+    let small = get(100_000);
     assert_eq!(get(5_000).data(0), small.data(0));
-    assert_eq!(get(16_384).data(0), small.data(0), "as much as it has");
+    assert_eq!(get(131_072).data(0), small.data(0), "as much as it has");
     let large = get(1 << 20);
     assert_ne!(large.data(0), small.data(0));
     assert_eq!(get(10).data(0), large.data(0));
-    // The small one stays usable for whoever holds it.
+    // The small one stays usable for its holders.
     small.slots(small.place())[0].store(1, Ordering::Release);
     small.barrier().expect("a barrier");
     assert!((0..small.ranks()).all(|rank| small.slots(rank)[0].load(Ordering::Acquire) == 1));
 }
 
-/// What cannot be had is refused on all ranks, without a crash; what is there stays.
-fn refusal(group: &Arc<Group>) {
+/// A size that cannot be had is refused on all ranks, without a crash. A window that is there stays; a window that is reserved takes no
+/// memory before its first use.
+fn refusal(channel: &Channel) {
     for bytes in [1 << 42, usize::MAX, usize::MAX / 2] {
-        assert!(group.node_window(8, bytes).expect("MPI works").is_none());
+        assert!(channel.node_window(bytes).expect("MPI works").is_none());
     }
-    assert!(group.node_window(8, 4096).expect("MPI works").is_some());
-}
-
-fn bad_slot(group: &Arc<Group>) {
-    assert!(group.node_window(u32::MAX, 4096).is_err());
+    assert!(channel.node_window(4096).expect("MPI works").is_some());
+    channel.reserve_window(4 << 20).expect("MPI works");
+    assert!(!channel.has_used_window());
+    assert!(channel.existing_window().is_some_and(|window| window.bytes() == 4 << 20));
+    assert!(channel.has_used_window());
 }
 
 fn many_barriers(window: &dyn NodeShared) {

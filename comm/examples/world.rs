@@ -119,7 +119,7 @@ fn apart(rank: u32, size: u32) {
     let all = group_of(support::world()).expect("a group");
     let part = group_of(parts).expect("a group");
     let early = all.channel().expect("a channel");
-    let words_of = |channel: &Channel| channel.node_words(0, 4).expect("MPI works").expect("memory");
+    let words_of = |channel: &Channel| channel.node_words(0, 4).expect("memory");
     let mut words = vec![words_of(&early)];
     // Not the first rank, which may be the one that gives out the lots, and tells when one is free.
     let early = (size == 1 || rank + 1 < size).then_some(early);
@@ -146,7 +146,7 @@ fn many(size: u32, communicators: usize) {
         let words: Vec<_> = channels
             .iter()
             .map(|channel| {
-                let near = channel.node_words(0, 4).expect("MPI works").expect("memory");
+                let near = channel.node_words(0, 4).expect("memory");
                 let far = channel.world_words(Epochs::Standing).expect("MPI works").expect("a window");
                 (near, far)
             })

@@ -14,7 +14,7 @@ const YIELDS_ALONE: u32 = 128;
 /// cores under MPICH: a barrier in shared memory takes 120 µs with 128 yields, 45 µs with 16; under Open MPI 2 µs with
 /// either.
 const YIELDS_CROWDED: u32 = 16;
-/// What holds on this machine, as the latest group found it.
+/// The number that holds on this machine, as far as the groups of this process have found out.
 static YIELDS: AtomicU32 = AtomicU32::new(YIELDS_ALONE);
 
 const SLEEP_MIN: Duration = Duration::from_micros(50);
@@ -30,9 +30,9 @@ const PATIENT: Growth = Growth { part: 2, sleep_max: Duration::from_millis(1) };
 /// A turn is late by half of a sleep, and each that waits behind it is late by the sum.
 const BRISK: Growth = Growth { part: 32, sleep_max: Duration::from_micros(250) };
 
-/// Notes whether ranks of this machine share cores.
-pub(crate) fn note_crowd(crowded: bool) {
-    YIELDS.store(if crowded { YIELDS_CROWDED } else { YIELDS_ALONE }, Ordering::Relaxed);
+/// Notes that ranks of this machine share cores. This holds for the whole job: a group of few ranks runs beside the others.
+pub(crate) fn note_crowd() {
+    YIELDS.store(YIELDS_CROWDED, Ordering::Relaxed);
 }
 
 /// The state of one wait. Make one per wait; [`Backoff::pause`] once per turn in which nothing happened.

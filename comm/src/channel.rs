@@ -7,70 +7,23 @@
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use capulet_agreement::Ids;
+
 use crate::agree::{Agree, Pending, ReduceOp, Track};
 use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result};
-use crate::group::{Group, SHARED_SLOT};
+use crate::group::{Group, SHARED_WINDOW};
 use crate::leaders::{ChannelLeaders, Leaders};
-use crate::memory::{self, Memory};
 use crate::message::{Counters, Wire};
-use crate::pool::{Choice, LOTS, PoolLot};
+use crate::node_memory::{self, Slot};
+use crate::pool::{Choice, PoolLot};
 use crate::rank::Rank;
 use crate::reduction::Reduction;
 use crate::wakes::Wakes;
 use crate::window::NodeWindow;
 use crate::words::NodeWords;
 use crate::world::{self, Epochs, WorldMemory, WorldWords};
-
-/// The ids in use on this rank. Id 0 is never given: its tag belongs to the opening of channels.
-#[derive(Debug)]
-pub(crate) struct Ids {
-    words: Vec<u64>,
-    count: usize,
-}
-
-impl Ids {
-    pub(crate) const fn new() -> Self {
-        Ids { words: Vec::new(), count: 0 }
-    }
-
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    fn holds(&self, id: u32) -> bool {
-        self.words.get(id as usize / 64).is_some_and(|word| word & (1 << (id % 64)) != 0)
-    }
-
-    /// The smallest free id that is at least `from`, and at least 1.
-    pub(crate) fn first_free(&self, from: u32) -> u32 {
-        let start = from.max(1);
-        let mut index = start as usize / 64;
-        let mut word = self.words.get(index).copied().unwrap_or(0) | ((1 << (start % 64)) - 1);
-        while word == u64::MAX {
-            index += 1;
-            word = self.words.get(index).copied().unwrap_or(0);
-        }
-        index as u32 * 64 + word.trailing_ones()
-    }
-
-    pub(crate) fn take(&mut self, id: u32) {
-        let index = id as usize / 64;
-        if self.words.len() <= index {
-            self.words.resize(index + 1, 0);
-        }
-        self.words[index] |= 1 << (id % 64);
-        self.count += 1;
-    }
-
-    pub(crate) fn give_back(&mut self, id: u32) {
-        if self.holds(id) {
-            self.words[id as usize / 64] &= !(1 << (id % 64));
-            self.count -= 1;
-        }
-    }
-}
 
 /// Those of the channels of all shared groups: no two of them have the same on any rank, because processes of several groups share words
 /// by the number of the channel.
@@ -87,14 +40,14 @@ fn free_from(group: &Group, from: u32) -> u32 {
 
 /// A private line between the ranks of a group. Its methods are those of [`Agree`].
 ///
-/// Dropping it frees its id and, if its windows are its own, its windows. A drop is collective then: all ranks drop their
-/// ends, in the same order among the collective operations on this channel.
+/// Dropping it frees its id and, if its window is its own, its window. Local.
 #[derive(Debug)]
 pub struct Channel {
     group: Arc<Group>,
     id: u32,
     counters: Arc<Counters>,
-    node_lot: Lot<Memory>,
+    /// Its part of the memory of the node; `None` on all ranks where there is none.
+    slot: Option<Slot>,
     /// With standing epochs, and with exclusive ones.
     world_lots: [Lot<WorldMemory>; 2],
 }
@@ -128,15 +81,17 @@ impl Channel {
         collective::check_lanes(values, value_ops)?;
         let mut wanted = 0;
         let mut with = values.len();
-        let id = loop {
+        let (id, has_slot) = loop {
             let candidate = free_from(&group, wanted);
-            let mut lanes = [&[u64::from(candidate); 2], &values[..with]].concat();
-            let ops = [&[ReduceOp::Min, ReduceOp::Max], &value_ops[..with]].concat();
+            let has_slot = u64::from(group.prepare_slot(candidate));
+            let mut lanes =
+                [&[u64::from(candidate), u64::from(candidate), has_slot], &values[..with]].concat();
+            let ops = [&[ReduceOp::Min, ReduceOp::Max, ReduceOp::Min], &value_ops[..with]].concat();
             group.agree_on_opening(&mut lanes, &ops)?;
-            values[..with].copy_from_slice(&lanes[2..]);
+            values[..with].copy_from_slice(&lanes[3..]);
             with = 0;
             if lanes[0] == lanes[1] {
-                break candidate;
+                break (candidate, lanes[2] == 1);
             }
             wanted = lanes[1] as u32;
         };
@@ -145,13 +100,8 @@ impl Channel {
             if group.is_shared() {
                 locked(&SHARED_IDS).take(id);
             }
-            Ok(Channel {
-                group,
-                id,
-                counters: Arc::default(),
-                node_lot: Lot::new(),
-                world_lots: [Lot::new(), Lot::new()],
-            })
+            let slot = if has_slot { group.slot(id) } else { None };
+            Ok(Channel { group, id, counters: Arc::default(), slot, world_lots: [Lot::new(), Lot::new()] })
         } else {
             Err(Error::invalid(ErrorClass::Other, "every message tag is taken by an open file"))
         }
@@ -172,48 +122,54 @@ impl Channel {
         &self.counters
     }
 
-    /// A shared window of this node for a collective operation on this channel, with at least `bytes` bytes of data per
-    /// rank; see [`Group::node_window`]. All channels of a shared group share one window, for there operations follow one
-    /// another; with `MPI_THREAD_MULTIPLE` each channel has its own, which is freed with it.
+    /// Shared memory of this node for collective operations on this channel, with at least `bytes` bytes of data per rank, ready for use
+    /// by all ranks of the node. All channels of a shared group use one, for operations follow one another there; with
+    /// `MPI_THREAD_MULTIPLE` each channel has its own, which is freed with the channel. Collective over the node: all its ranks call the
+    /// function with the same size. Local if the memory is ready already. `None` on all ranks if one of them has no memory for it.
     ///
     /// # Errors
-    /// As [`Group::node_window`].
+    /// If ranks are in different calls.
     pub fn node_window(&self, bytes: usize) -> Result<Option<Arc<NodeWindow>>> {
-        self.group.node_window(self.slot(), bytes)
+        self.group.check_open()?;
+        let Some(slot) = &self.slot else { return Ok(None) };
+        self.group.windows().get(&self.group, slot, self.window_number(), bytes)
     }
 
-    /// As [`Channel::node_window`], but only if the window is there already. Local.
+    /// Makes what [`Channel::node_window`] returns without taking memory for it: an operation that cannot wait for other ranks finds it
+    /// then by [`Channel::existing_window`]. Collective over the node as [`Channel::node_window`].
+    ///
+    /// # Errors
+    /// If ranks are in different calls.
+    pub fn reserve_window(&self, bytes: usize) -> Result<()> {
+        self.group.check_open()?;
+        let Some(slot) = &self.slot else { return Ok(()) };
+        self.group.windows().reserve(slot, self.window_number(), bytes)
+    }
+
+    /// The shared memory of this node for collective operations, if it was made and this rank has memory for its part. Local: the caller
+    /// finds out whether all ranks have it.
     pub fn existing_window(&self) -> Option<Arc<NodeWindow>> {
-        self.group.existing_window(self.slot())
+        self.group.windows().existing(&self.group, self.window_number())
+    }
+
+    /// Whether this rank has used the shared memory for collective operations already. Local.
+    pub fn has_used_window(&self) -> bool {
+        self.group.windows().is_prepared(self.window_number())
     }
 
     /// Words that each rank of a node has for a channel.
-    pub const WORDS: usize = 32;
+    pub const WORDS: usize = node_memory::WORDS;
 
     /// `count` of these words, from `first` on, for what the ranks of this node share besides data. Zero when their memory is new,
-    /// and then what was left there. Collective over the node when it is called for the first time on a channel, and local
-    /// then. `None` if shared memory could not be had.
+    /// and later what another channel left there. Local. `None` on all ranks if the node has no shared memory.
     ///
     /// # Panics
     /// If there are no such words.
-    ///
-    /// # Errors
-    /// As [`Group::node_window`].
-    pub fn node_words(&self, first: usize, count: usize) -> Result<Option<NodeWords>> {
+    pub fn node_words(&self, first: usize, count: usize) -> Option<NodeWords> {
         assert!(first + count <= Self::WORDS, "a channel has no such words");
-        let lot = self.node_lot.get_or_take(|| {
-            self.group.check_open()?;
-            let bytes = Memory::bytes_for_words(LOTS as usize * Self::WORDS);
-            // Beyond the tags of the windows of all channels.
-            let wire = self.group.node_wire((self.group.channels_max() + 1 + self.id) as c_int);
-            let make = || Memory::allocate(wire.comm, wire, bytes);
-            memory::POOLS.of(wire.comm)?.take(wire, self.group.stamp(), self.choice(), make)
-        })?;
-        let place = self.group.node().place;
-        let words = |lot: Arc<PoolLot<Memory>>| {
-            NodeWords::new(Arc::clone(&lot.memory) as _, place, lot.number * Self::WORDS + first, count)
-        };
-        Ok(lot.map(words))
+        let slot = self.slot.clone()?;
+        let place = slot.place();
+        Some(NodeWords::new(Arc::new(slot), place, first, count))
     }
 
     /// Words that all ranks reach, in a window with such epochs. Zero when the window is new, and then what was left there. Collective
@@ -247,12 +203,12 @@ impl Channel {
     /// # Panics
     /// If it was asked for as another type.
     pub fn kept<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
-        self.group.kept(self.slot(), make)
+        self.group.kept(self.window_number(), make)
     }
 
     /// The number of the window that operations on this channel use.
-    fn slot(&self) -> u32 {
-        if self.group.is_shared() { SHARED_SLOT } else { self.id }
+    fn window_number(&self) -> u32 {
+        if self.group.is_shared() { SHARED_WINDOW } else { self.id }
     }
 
     fn wire(&self) -> Wire<'_> {
@@ -323,7 +279,7 @@ impl Agree for Channel {
 
     fn allreduce(&self, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()> {
         self.counters.count_collective();
-        self.group.allreduce(self.slot(), self.wire(), lanes, ops)
+        self.group.allreduce(self.slot.as_ref(), self.wire(), lanes, ops)
     }
 
     fn start_allreduce(&self, track: Track, lanes: &[u64], ops: &[ReduceOp]) -> Result<Box<dyn Pending>> {
@@ -354,44 +310,11 @@ impl Agree for Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         if !self.group.is_shared() {
-            self.group.windows().free_slot(self.id);
+            self.group.windows().forget(self.id);
         }
         locked(self.group.ids()).give_back(self.id);
         if self.group.is_shared() {
             locked(&SHARED_IDS).give_back(self.id);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_are_the_smallest_free_ones_and_never_zero() {
-        let mut ids = Ids::new();
-        for expected in 1..=200 {
-            let id = ids.first_free(0);
-            assert_eq!(id, expected);
-            ids.take(id);
-        }
-        ids.give_back(64);
-        ids.give_back(130);
-        assert_eq!(ids.first_free(0), 64);
-        assert_eq!(ids.first_free(65), 130);
-        assert_eq!(ids.first_free(131), 201);
-        assert_eq!(ids.first_free(64 * 9), 64 * 9);
-    }
-
-    #[test]
-    fn an_empty_set_is_known_as_empty() {
-        let mut ids = Ids::new();
-        ids.take(5);
-        ids.take(70);
-        ids.give_back(5);
-        ids.give_back(5);
-        assert!(!ids.is_empty());
-        ids.give_back(70);
-        assert!(ids.is_empty());
     }
 }

@@ -16,8 +16,6 @@ const int capulet_error_classes[] = {
 const int capulet_error_class_count = sizeof(capulet_error_classes) / sizeof(capulet_error_classes[0]);
 
 const int capulet_tag_bound_key = MPI_TAG_UB;
-const int capulet_window_model_key = MPI_WIN_MODEL;
-const int capulet_window_unified = MPI_WIN_UNIFIED;
 const int capulet_info_key_bytes_max = MPI_MAX_INFO_KEY;
 const int capulet_info_value_bytes_max = MPI_MAX_INFO_VAL;
 const int capulet_mode_nocheck = MPI_MODE_NOCHECK;

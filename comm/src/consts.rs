@@ -21,8 +21,6 @@ macro_rules! constants {
 
 constants! {
     tag_bound_key = capulet_tag_bound_key: c_int;
-    window_model_key = capulet_window_model_key: c_int;
-    window_unified = capulet_window_unified: c_int;
     info_key_bytes_max = capulet_info_key_bytes_max: c_int;
     info_value_bytes_max = capulet_info_value_bytes_max: c_int;
     mode_nocheck = capulet_mode_nocheck: c_int;

@@ -13,40 +13,48 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use capulet_agreement::Ids;
+
 use crate::agree::ReduceOp;
-use crate::channel::{Channel, Ids, TRACK_BITS};
+use crate::channel::{Channel, TRACK_BITS};
 use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result, check};
 use crate::message::{Counters, Wire};
 use crate::node::{self, Node, Split};
+use crate::node_memory::{NodeMemory, Slot};
 use crate::process::{Process, process, rank_in, return_errors, size_of_comm};
 use crate::rank::Rank;
 use crate::registry::{self, Stamp};
+use crate::segment::{Segment, SegmentFile, SegmentName};
 use crate::user_comm::{ReturnErrors, duplicate, extremes, is_congruent, refuse_inter_communicator};
-use crate::window::{Lot, NodeWindow, Windows};
+use crate::window::Windows;
 use crate::{consts, ffi};
 
-/// The window of all channels of a shared group.
-pub(crate) const SHARED_SLOT: u32 = 0;
+/// The number of the window of all channels of a shared group.
+pub(crate) const SHARED_WINDOW: u32 = 0;
 
 /// The processes of a communicator: who they are, which of them share memory, and a private way to talk to them.
 #[derive(Debug)]
 pub struct Group {
     comm: ffi::MPI_Comm,
-    node_comm: ffi::MPI_Comm,
-    is_one_machine: bool,
     rank: Rank,
     size: u32,
     node: Node,
+    machine_size: u32,
+    /// What the ranks of this node share; `None` on all of them if there is no memory for it.
+    memory: Option<Arc<NodeMemory>>,
     stamp: Stamp,
+    /// Which entry of the registry this group has.
+    key: u64,
     shared: bool,
     tag_max: c_int,
-    /// Set when the communicators have been freed in `MPI_Finalize`.
+    /// Set when the communicator has been freed in `MPI_Finalize`.
     closed: AtomicBool,
     counters: Counters,
     ids: Mutex<Ids>,
@@ -58,7 +66,7 @@ pub struct Group {
 // SAFETY: the handles are names that any thread may use which the thread level allows to call MPI at all (MPI-4.0
 // section 11.6); everything that changes is behind a lock or atomic.
 unsafe impl Send for Group {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Group {}
 
 impl Group {
@@ -89,31 +97,34 @@ impl Group {
             Some(group) => group,
             None => Self::make(process, comm)?,
         };
-        registry::touch(group.stamp);
+        registry::touch(group.key);
         attach(process, comm, &group)?;
         Ok(group)
     }
 
     fn make(process: &Process, user_comm: ffi::MPI_Comm) -> Result<Arc<Group>> {
-        static NEXT: AtomicU32 = AtomicU32::new(1);
         let comm = duplicate(user_comm)?;
         return_errors(comm)?;
         let (rank, size) = (rank_in(comm)?, size_of_comm(comm)?);
         let counters = Counters::default();
-        let wire = Wire { comm, tag: 0, rank, size, counters: &counters };
-        // No process gives the same number twice, so the largest one with its owner is unique.
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mut stamp = [(u64::from(number) << 32) | u64::from(process.world_rank)];
-        collective::allreduce(wire, &mut stamp, &[ReduceOp::Max])?;
-        let Split { comm: node_comm, node, is_one_machine } = node::split(wire)?;
+        let wire = Wire { comm, tag: 0, rank, size, members: None, counters: &counters };
+        let (stamp, split) = agree_on_nodes(wire)?;
+        let Split { node, machine_size } = split;
+        let (place, node_size) = (node.place as u32, node.size() as u32);
+        let within = Wire { rank: place, size: node_size, members: Some(&node.ranks), ..wire };
+        let memory = node_memory(within)?;
+        if let Some(memory) = &memory {
+            node::note_cores(&memory.slot(OPENING_SLOT), machine_size)?;
+        }
         let group = Arc::new(Group {
             comm,
-            node_comm,
-            is_one_machine,
             rank: Rank(rank),
             size,
             node,
-            stamp: stamp[0],
+            machine_size,
+            memory,
+            stamp,
+            key: registry::new_key(),
             shared: !process.multiple,
             tag_max: process.tag_max,
             closed: AtomicBool::new(false),
@@ -157,24 +168,6 @@ impl Group {
         Channel::open(Arc::clone(self), lanes, ops)
     }
 
-    /// The shared window of this node that has the number `slot` and at least `bytes` bytes of data per rank.
-    ///
-    /// Collective over the node: all its ranks call it with the same arguments. Local if the window is there already and
-    /// large enough; else blocks until the others come, and makes it. `None` if shared memory could not be had on any
-    /// rank of the node; then no rank has it.
-    ///
-    /// # Errors
-    /// If MPI fails in a way that is not a lack of memory.
-    pub fn node_window(self: &Arc<Self>, slot: u32, bytes: usize) -> Result<Option<Arc<NodeWindow>>> {
-        self.check_open()?;
-        self.windows.get(self, slot, bytes)
-    }
-
-    /// The shared window of this node that has the number `slot`, if there is one already. Local.
-    pub fn existing_window(self: &Arc<Self>, slot: u32) -> Option<Arc<NodeWindow>> {
-        self.windows.existing(self, slot)
-    }
-
     /// What is kept with the window of number `slot`: the same value for all who ask while one of them holds it. Local.
     ///
     /// # Panics
@@ -195,7 +188,7 @@ impl Group {
     /// # Panics
     /// If it was asked for as another type.
     pub fn kept_by_channels<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Option<Arc<T>> {
-        self.shared.then(|| self.kept(SHARED_SLOT, make))
+        self.shared.then(|| self.kept(SHARED_WINDOW, make))
     }
 
     /// Whether duplicates of the communicator share this group: exactly if MPI runs below `MPI_THREAD_MULTIPLE`.
@@ -207,12 +200,12 @@ impl Group {
         self.stamp
     }
 
-    pub(crate) fn windows(&self) -> &Windows {
-        &self.windows
+    pub(crate) fn key(&self) -> u64 {
+        self.key
     }
 
-    pub(crate) fn tag_max(&self) -> c_int {
-        self.tag_max
+    pub(crate) fn windows(&self) -> &Windows {
+        &self.windows
     }
 
     /// How many channels there can be: as many as tags, shared out among the tracks.
@@ -229,30 +222,33 @@ impl Group {
         if self.closed.load(Ordering::Acquire) { Err(Error::Finalized) } else { Ok(()) }
     }
 
-    /// Agrees on the opening of a channel.
-    pub(crate) fn agree_on_opening(self: &Arc<Self>, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()> {
-        let wire = self.wire(0, &self.counters);
-        // Windows of unshared groups belong to channels.
-        if self.shared {
-            self.allreduce(SHARED_SLOT, wire, lanes, ops)
-        } else {
-            collective::allreduce(wire, lanes, ops)
-        }
+    /// Whether the slot of this number can be used, as far as this rank has to know. Local.
+    pub(crate) fn prepare_slot(&self, number: u32) -> bool {
+        self.memory.as_ref().is_some_and(|memory| memory.prepare(number))
     }
 
-    /// Reduces through the window of number `slot`, if all ranks share one, else by messages. Whether there is one is the same on
-    /// all ranks: windows are made by calls that all of them make in the same order as these.
+    /// The slot of a number, for which all ranks of the node said yes in [`Group::prepare_slot`].
+    pub(crate) fn slot(&self, number: u32) -> Option<Slot> {
+        self.memory.as_ref().map(|memory| memory.slot(number))
+    }
+
+    /// Agrees on the opening of a channel.
+    pub(crate) fn agree_on_opening(&self, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()> {
+        self.allreduce(self.slot(OPENING_SLOT).as_ref(), self.wire(0, &self.counters), lanes, ops)
+    }
+
+    /// Reduces through a slot, if all ranks share it, else by messages. All ranks have a slot, or none has.
     pub(crate) fn allreduce(
-        self: &Arc<Self>,
-        slot: u32,
+        &self,
+        slot: Option<&Slot>,
         wire: Wire<'_>,
         lanes: &mut [u64],
         ops: &[ReduceOp],
     ) -> Result<()> {
         collective::check_lanes(lanes, ops)?;
         if self.node.node_count() == 1
-            && let Some(window) = self.existing_window(slot)
-            && window.allreduce(wire.tag as u32, lanes, ops)?
+            && let Some(slot) = slot
+            && slot.reduce((wire.tag as u64) << 32 | lanes.len() as u64, lanes, ops)?
         {
             return Ok(());
         }
@@ -260,21 +256,12 @@ impl Group {
     }
 
     pub(crate) fn wire<'a>(&self, tag: c_int, counters: &'a Counters) -> Wire<'a> {
-        Wire { comm: self.comm, tag, rank: self.rank.0, size: self.size, counters }
+        Wire { comm: self.comm, tag, rank: self.rank.0, size: self.size, members: None, counters }
     }
 
-    /// Whether all ranks share memory, however they are cut into nodes.
+    /// Whether all ranks are on one machine, into however many nodes it is cut.
     pub(crate) fn is_one_machine(&self) -> bool {
-        self.is_one_machine
-    }
-
-    pub(crate) fn node_comm(&self) -> ffi::MPI_Comm {
-        self.node_comm
-    }
-
-    pub(crate) fn node_wire(&self, tag: c_int) -> Wire<'_> {
-        let (rank, size) = (self.node.place as u32, self.node.ranks.len() as u32);
-        Wire { comm: self.node_comm, tag, rank, size, counters: &self.counters }
+        self.machine_size == self.size
     }
 
     /// In `MPI_Finalize`: gives up what is left to free, unless a channel is still open.
@@ -287,7 +274,7 @@ impl Group {
     }
 
     fn remains(&self) -> Remains {
-        Remains { stamp: self.stamp, comms: vec![self.node_comm, self.comm], lots: self.windows.take_all() }
+        Remains { key: self.key, comm: self.comm }
     }
 }
 
@@ -303,43 +290,91 @@ impl Drop for Group {
 /// What a dead group leaves behind.
 #[derive(Debug)]
 pub(crate) struct Remains {
-    pub(crate) stamp: Stamp,
-    comms: Vec<ffi::MPI_Comm>,
-    lots: Vec<Lot>,
+    pub(crate) key: u64,
+    comm: ffi::MPI_Comm,
 }
 
-// SAFETY: MPI handles, as in `Group`.
+// SAFETY: an MPI handle, as in `Group`.
 unsafe impl Send for Remains {}
 
 impl Remains {
-    /// Local in every MPI we know, see [`registry`].
-    pub(crate) fn free_communicators(&mut self) {
-        for mut comm in self.comms.drain(..) {
-            // SAFETY: the communicator is ours, its group is dead, so nothing is under way on it.
-            let status = unsafe { ffi::MPI_Comm_free(&raw mut comm) };
-            if let Err(error) = check("MPI_Comm_free", status) {
-                tracing::warn!(%error, "a private communicator is leaked");
-            }
+    /// Local in every MPI that is known, see [`registry`].
+    pub(crate) fn free(mut self) {
+        // SAFETY: the communicator is ours, its group is dead, so nothing is under way on it.
+        let status = unsafe { ffi::MPI_Comm_free(&raw mut self.comm) };
+        if let Err(error) = check("MPI_Comm_free", status) {
+            tracing::warn!(%error, "a private communicator is leaked");
         }
     }
+}
 
-    /// Gives the memory of the windows back as soon as all ranks of the node have come here; does not wait.
-    pub(crate) fn announce_departure(&mut self) {
-        for lot in &mut self.lots {
-            lot.depart();
+/// The slot in which channels are opened.
+const OPENING_SLOT: u32 = 0;
+
+/// What makes a new group different from all others, and its nodes. One reduction; where a rank does not know the nodes of these
+/// processes, a split of the communicator and a gather. Collective over the group.
+fn agree_on_nodes(wire: Wire<'_>) -> Result<(Stamp, Split)> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let is_first = wire.rank == 0;
+    let own_parts = node::simulated_nodes();
+    let known = node::checked_parts(own_parts, wire.size).ok();
+    let known = known.map(|parts| node::known(wire.comm, parts)).transpose()?.flatten();
+    // The numbers of processes started together repeat in processes that are spawned later, so a number at random goes with them.
+    let random = if is_first { RandomState::new().build_hasher().finish() } else { 0 };
+    let asked = if is_first { own_parts } else { 0 };
+    let is_known = known.is_some().into();
+    let mut lanes = [NEXT.fetch_add(1, Ordering::Relaxed), random, asked, own_parts, own_parts, is_known];
+    let ops = [ReduceOp::Max, ReduceOp::Max, ReduceOp::Max, ReduceOp::Min, ReduceOp::Max, ReduceOp::Min];
+    collective::allreduce(wire, &mut lanes, &ops)?;
+    let [number, random, asked, least, most, is_known] = lanes;
+    let parts = node::checked_parts(asked, wire.size)?;
+    let split = match known.filter(|_| is_known == 1 && least == most && least == asked) {
+        Some(split) => split,
+        None => node::split(wire, parts)?,
+    };
+    Ok(([number, random], split))
+}
+
+/// The memory that the ranks of a node share. Collective over the node, by two reductions of messages.
+fn node_memory(within: Wire<'_>) -> Result<Option<Arc<NodeMemory>>> {
+    let (place, ranks) = (within.rank as usize, within.size as usize);
+    let bytes = NodeMemory::segment_bytes(ranks);
+    let prepared = |segment: Segment| {
+        let memory = NodeMemory::new(segment, place, ranks);
+        memory.prepare(OPENING_SLOT).then(|| Arc::new(memory))
+    };
+    if ranks == 1 {
+        return Ok(Segment::private(bytes).ok().and_then(prepared));
+    }
+    let create = || {
+        let file = SegmentFile::create(bytes)?;
+        let segment = file.map(bytes)?;
+        Ok::<_, std::io::Error>((file, segment))
+    };
+    let mut created = None;
+    if place == 0 {
+        match create() {
+            Ok((file, segment)) => created = prepared(segment).map(|memory| (file, memory)),
+            Err(error) => tracing::warn!(%error, "no shared memory on this node"),
         }
     }
-
-    /// Waits for the other ranks of the node, but not for ever.
-    pub(crate) fn free_windows(&mut self) {
-        for lot in self.lots.drain(..) {
-            lot.free();
-        }
+    let mut name = created.as_ref().map_or([0; 3], |(file, _)| file.name().to_words());
+    collective::allreduce(within, &mut name, &[ReduceOp::Max; 3])?;
+    let Some(name) = SegmentName::from_words(name) else { return Ok(None) };
+    let (file, memory) = if let Some((file, memory)) = created {
+        (Some(file), Some(memory))
+    } else {
+        let attached = SegmentFile::attach(name).and_then(|file| file.map(bytes));
+        (None, attached.ok().and_then(prepared))
+    };
+    let mut lanes = [u64::from(memory.is_some())];
+    collective::allreduce(within, &mut lanes, &[ReduceOp::Min])?;
+    // All ranks have mapped the file, or given up: the name goes.
+    drop(file);
+    if lanes == [0] && place == 0 {
+        tracing::warn!("no shared memory on this node: a rank cannot map it");
     }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.comms.is_empty() && self.lots.is_empty()
-    }
+    Ok(memory.filter(|_| lanes == [1]))
 }
 
 /// A shared group with the same processes in the same order, if every rank finds the same one. Collective over `comm`.
@@ -354,7 +389,7 @@ fn find_shared(process: &Process, comm: ffi::MPI_Comm) -> Result<Option<Arc<Grou
             break;
         }
     }
-    let mine = found.as_ref().map_or(0, |group| group.stamp);
+    let mine = found.as_ref().map_or(0, |group| group.stamp[1]);
     let (min, max) = extremes(comm, mine)?;
     Ok(found.filter(|_| min == max && min != 0))
 }

@@ -13,8 +13,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::agree::{Agree, Pending, ReduceOp, Track};
 use crate::class::ErrorClass;
 use crate::collective::{bytes_of, check_lanes, words_of};
-use crate::control::SLOTS;
 use crate::error::{Error, Result};
+use crate::memory::SLOTS;
 use crate::rank::Rank;
 use crate::window::{Barriers, NodeShared};
 
@@ -287,7 +287,9 @@ impl LocalWindow {
     }
 }
 
-impl NodeShared for LocalWindow {
+// SAFETY: each part is an allocation of its own, page-aligned, of `bytes` bytes, freed with the last end of the window. The barrier is a mutex
+// and a condition variable, which order memory, and it ends when all ranks have arrived.
+unsafe impl NodeShared for LocalWindow {
     fn place(&self) -> usize {
         self.place
     }

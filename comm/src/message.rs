@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use crate::backoff::Backoff;
 use crate::class::ErrorClass;
 use crate::error::{Error, Result, check};
+use crate::rank::Rank;
 use crate::{consts, ffi, work};
 
 /// What went over one channel so far. Exact on any machine.
@@ -73,6 +74,8 @@ pub(crate) struct Wire<'a> {
     pub(crate) tag: c_int,
     pub(crate) rank: u32,
     pub(crate) size: u32,
+    /// The ranks in `comm` of those that `rank` and `size` count; `None` if they are the same.
+    pub(crate) members: Option<&'a [Rank]>,
     pub(crate) counters: &'a Counters,
 }
 
@@ -80,6 +83,11 @@ pub(crate) struct Wire<'a> {
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 30;
 
 impl Wire<'_> {
+    /// The rank in the communicator.
+    fn rank_in_comm(&self, rank: u32) -> c_int {
+        self.members.map_or(rank, |members| members[rank as usize].0) as c_int
+    }
+
     /// Starts to send. The flight keeps the bytes.
     pub(crate) fn start_send(&self, target: u32, bytes: Arc<[u8]>, flight: &mut Flight) -> Result<()> {
         self.start_send_of(target, Memory::Shared(bytes), flight)
@@ -104,7 +112,7 @@ impl Wire<'_> {
                 bytes.as_ptr().cast::<c_void>(),
                 bytes.len() as c_int,
                 consts::byte(),
-                target as c_int,
+                self.rank_in_comm(target),
                 self.tag,
                 self.comm,
                 &raw mut request,
@@ -175,7 +183,7 @@ impl Wire<'_> {
                 buffer.as_mut_ptr().cast::<c_void>(),
                 bytes as c_int,
                 consts::byte(),
-                source as c_int,
+                self.rank_in_comm(source),
                 self.tag,
                 self.comm,
                 &raw mut request,

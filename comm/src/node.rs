@@ -4,16 +4,19 @@
 //! has it) makes one machine look like k: each real node is cut by rank, rank r of P goes to part floor(r k / P). It
 //! changes only who shares windows with whom and who is a leader; files and results are the same. It is meant for tests.
 
+use std::collections::HashMap;
 use std::env;
 use std::ffi::c_int;
+use std::sync::{Mutex, PoisonError};
 
 use crate::agree::ReduceOp;
 use crate::backoff::note_crowd;
 use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result, check};
-use crate::message::{Counters, Wire};
-use crate::process::{rank_in, return_errors, size_of_comm};
+use crate::members::Members;
+use crate::message::Wire;
+use crate::node_memory::Slot;
 use crate::rank::Rank;
 use crate::{consts, ffi};
 
@@ -61,19 +64,47 @@ impl Node {
     }
 }
 
-/// What a communicator splits into.
+/// The nodes of a set of processes.
+#[derive(Debug, Clone)]
 pub(crate) struct Split {
-    /// The communicator of this node.
-    pub(crate) comm: ffi::MPI_Comm,
     pub(crate) node: Node,
-    /// Whether all ranks are on one machine, into however many nodes it is cut.
-    pub(crate) is_one_machine: bool,
+    /// How many ranks of the group are on this machine, into however many nodes it is cut.
+    pub(crate) machine_size: u32,
 }
 
-/// Splits a communicator into its nodes. Collective.
-pub(crate) fn split(wire: Wire<'_>) -> Result<Split> {
-    let parts = simulated_nodes(wire)?;
-    let mut real = consts::comm_null();
+/// What is known of a set of processes: the ranks of later groups of the same processes need not ask again.
+static KNOWN: Mutex<Vec<(Members, u64, Split)>> = Mutex::new(Vec::new());
+/// More sets are not remembered.
+const KNOWN_MAX: usize = 32;
+
+/// The nodes of these processes, if this rank knows them; `parts` as in [`split`]. Local.
+pub(crate) fn known(comm: ffi::MPI_Comm, parts: u64) -> Result<Option<Split>> {
+    let members = Members::of(comm)?;
+    let mut found = None;
+    for (known, cut, split) in &*KNOWN.lock().unwrap_or_else(PoisonError::into_inner) {
+        if *cut == parts && known.are(&members)? {
+            found = Some(split.clone());
+            break;
+        }
+    }
+    members.free();
+    Ok(found)
+}
+
+/// Splits a communicator into its nodes, each machine cut into `parts` parts, 0 for one. Collective.
+pub(crate) fn split(wire: Wire<'_>, parts: u64) -> Result<Split> {
+    let machine_leaders = collective::allgather(wire, machine_leader(wire)?.into())?;
+    let split = split_of(wire.rank, &machine_leaders, parts)?;
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if known.len() < KNOWN_MAX {
+        known.push((Members::of(wire.comm)?, parts, split.clone()));
+    }
+    Ok(split)
+}
+
+/// The first rank on the machine of this rank. Collective; blocks inside MPI, as no MPI has a nonblocking form.
+fn machine_leader(wire: Wire<'_>) -> Result<u32> {
+    let mut machine = consts::comm_null();
     // SAFETY: the communicator is ours and valid, and every rank of it calls this; writes one handle.
     let status = unsafe {
         ffi::MPI_Comm_split_type(
@@ -81,91 +112,81 @@ pub(crate) fn split(wire: Wire<'_>) -> Result<Split> {
             consts::comm_type_shared(),
             wire.rank as c_int,
             consts::info_null(),
-            &raw mut real,
+            &raw mut machine,
         )
     };
     check("MPI_Comm_split_type", status)?;
-    return_errors(real)?;
-    note_crowd(is_crowded(real)?);
-    let is_one_machine = size_of_comm(real)? == wire.size;
-    let comm = match parts {
-        None => real,
-        Some(parts) => {
-            let color = u64::from(wire.rank) * parts / u64::from(wire.size);
-            cut(real, color as c_int, wire.rank)?
-        }
-    };
-    let node = describe(wire, comm)?;
-    Ok(Split { comm, node, is_one_machine })
+    let (own, all) = (Members::of(machine)?, Members::of(wire.comm)?);
+    let leader = own.first_in(&all);
+    own.free();
+    all.free();
+    // SAFETY: the communicator is ours, and nothing is under way on it.
+    check("MPI_Comm_free", unsafe { ffi::MPI_Comm_free(&raw mut machine) })?;
+    leader
 }
 
-/// Whether the ranks of a machine outnumber the cores that they may use. Collective over the machine.
-fn is_crowded(machine: ffi::MPI_Comm) -> Result<bool> {
-    /// As many cores as a `cpu_set_t` tells apart.
-    const WORDS: usize = 16;
-    let mut cores = [0_u64; WORDS];
-    // SAFETY: the mask is written for at most its size; bits beyond what the kernel knows stay zero.
+/// The nodes as rank `me` sees them, from the first rank on the machine of each rank.
+fn split_of(me: u32, machine_leaders: &[u64], parts: u64) -> Result<Split> {
+    let size = machine_leaders.len() as u64;
+    let part_of = |rank: u64| if parts == 0 { 0 } else { rank * parts / size };
+    let machine_of = |rank: u64| machine_leaders[rank as usize];
+    let shares_node =
+        |left: u64, right: u64| machine_of(left) == machine_of(right) && part_of(left) == part_of(right);
+    let me = u64::from(me);
+    let machine_size = (0..size).filter(|rank| machine_of(*rank) == machine_of(me)).count() as u32;
+    let ranks: Vec<Rank> =
+        (0..size).filter(|rank| shares_node(*rank, me)).map(|rank| Rank(rank as u32)).collect();
+    // The first rank of each node, found by the machine and the part that the ranks of the node have in common.
+    let mut firsts = HashMap::new();
+    let leader_of: Vec<u64> =
+        (0..size).map(|rank| *firsts.entry((machine_of(rank), part_of(rank))).or_insert(rank)).collect();
+    let place = ranks.iter().position(|rank| u64::from(rank.0) == me).unwrap_or(0);
+    Ok(Split { node: Node { place, ..whole(ranks, &leader_of)? }, machine_size })
+}
+
+/// As many words as a `cpu_set_t` has.
+const CORE_WORDS: usize = 16;
+
+/// Notes whether the ranks of this machine outnumber the cores that the ranks of this node may use. Collective over the node.
+pub(crate) fn note_cores(slot: &Slot, machine_size: u32) -> Result<()> {
+    const COUNTING: u64 = 1 << 62;
+    let mut cores = [0_u64; CORE_WORDS];
+    // SAFETY: the mask is written for at most its size; bits beyond those that the kernel knows stay zero (sched_getaffinity(2)).
     let status = unsafe { libc::sched_getaffinity(0, size_of_val(&cores), cores.as_mut_ptr().cast()) };
     if status != 0 {
-        cores = [u64::MAX; WORDS];
+        cores = [u64::MAX; CORE_WORDS];
     }
-    let counters = Counters::default();
-    let (rank, size) = (rank_in(machine)?, size_of_comm(machine)?);
-    let within = Wire { comm: machine, tag: 0, rank, size, counters: &counters };
-    collective::allreduce(within, &mut cores, &[ReduceOp::BitOr; WORDS])?;
-    Ok(size > cores.iter().map(|word| word.count_ones()).sum())
+    slot.reduce(COUNTING, &mut cores, &[ReduceOp::BitOr; CORE_WORDS])?;
+    if machine_size > cores.iter().map(|word| word.count_ones()).sum() {
+        note_crowd();
+    }
+    Ok(())
 }
 
-/// Cuts a real node by color, and frees its communicator.
-fn cut(mut real: ffi::MPI_Comm, color: c_int, rank: u32) -> Result<ffi::MPI_Comm> {
-    let mut part = consts::comm_null();
-    // SAFETY: the communicator is ours and valid, and every rank of it calls this; writes one handle.
-    let status = unsafe { ffi::MPI_Comm_split(real, color, rank as c_int, &raw mut part) };
-    check("MPI_Comm_split", status)?;
-    // SAFETY: the communicator is ours, and nothing is under way on it.
-    check("MPI_Comm_free", unsafe { ffi::MPI_Comm_free(&raw mut real) })?;
-    return_errors(part)?;
-    Ok(part)
-}
-
-/// How many nodes rank 0 wants to be simulated. Collective, because every rank must cut alike.
-fn simulated_nodes(wire: Wire<'_>) -> Result<Option<u64>> {
-    const NOT_A_NUMBER: u64 = u64::MAX;
-    let mine = match env::var(NODES_VARIABLE) {
+/// How many nodes this rank's environment asks to be simulated: 0 for none, [`NOT_A_NUMBER`] for a value that makes no sense. Rank 0's
+/// counts.
+pub(crate) fn simulated_nodes() -> u64 {
+    match env::var(NODES_VARIABLE) {
         Ok(text) => match text.trim().parse::<u32>() {
             Ok(parts) if parts > 0 => u64::from(parts),
             _ => NOT_A_NUMBER,
         },
         Err(env::VarError::NotPresent) => 0,
         Err(env::VarError::NotUnicode(_)) => NOT_A_NUMBER,
-    };
-    let mut data = mine.to_ne_bytes().to_vec();
-    collective::broadcast(wire, 0, &mut data)?;
-    let agreed = data.as_slice().try_into().map(u64::from_ne_bytes);
-    match agreed.map_err(|_| Error::Disagreement { what: "the simulated nodes" })? {
-        0 => Ok(None),
-        NOT_A_NUMBER => {
-            Err(Error::invalid(ErrorClass::Other, format!("{NODES_VARIABLE} must be a whole number from 1")))
-        }
-        parts => Ok(Some(parts.min(u64::from(wire.size)))),
     }
 }
 
-/// Who is where. Collective over the group.
-fn describe(wire: Wire<'_>, node_comm: ffi::MPI_Comm) -> Result<Node> {
-    let counters = Counters::default();
-    let within = Wire {
-        comm: node_comm,
-        tag: 0,
-        rank: rank_in(node_comm)?,
-        size: size_of_comm(node_comm)?,
-        counters: &counters,
-    };
-    let ranks = collective::allgather(within, u64::from(wire.rank))?;
-    let ranks: Vec<Rank> = ranks.into_iter().map(|rank| Rank(rank as u32)).collect();
-    // Each rank names its leader.
-    let leader_of = collective::allgather(wire, u64::from(ranks[0].0))?;
-    Ok(Node { place: within.rank as usize, ..whole(ranks, &leader_of)? })
+const NOT_A_NUMBER: u64 = u64::MAX;
+
+/// The parts that rank 0 asks for, of `size` ranks.
+pub(crate) fn checked_parts(asked: u64, size: u32) -> Result<u64> {
+    if asked == NOT_A_NUMBER {
+        return Err(Error::invalid(
+            ErrorClass::Other,
+            format!("{NODES_VARIABLE} must be a whole number from 1"),
+        ));
+    }
+    Ok(asked.min(u64::from(size)))
 }
 
 /// The node of `ranks`, if these are the leaders of all ranks of the group.
@@ -206,5 +227,23 @@ mod tests {
         let alone = whole(ranks(&[0]), &[0]).expect("a node");
         assert_eq!((alone.sizes, alone.blocks, alone.block_count), (vec![1], vec![0], 1));
         assert!(whole(ranks(&[1]), &[0, 0]).is_err());
+    }
+
+    #[test]
+    fn nodes_are_the_machines_or_their_parts() {
+        // Machines {0, 2, 3} and {1, 4, 5}.
+        let machines = [0, 1, 0, 0, 1, 1];
+        let split = |rank, parts| split_of(rank, &machines, parts).expect("nodes");
+        let seen = |rank, parts| {
+            let Split { node, machine_size } = split(rank, parts);
+            (node.ranks.iter().map(|rank| rank.0).collect::<Vec<_>>(), node.place, node.index, machine_size)
+        };
+        assert_eq!(seen(3, 0), (vec![0, 2, 3], 2, 0, 3));
+        assert_eq!(seen(4, 0), (vec![1, 4, 5], 1, 1, 3));
+        // Parts {0, 1, 2} and {3, 4, 5}: four nodes {0, 2}, {1}, {3}, {4, 5}.
+        assert_eq!(seen(3, 2), (vec![3], 0, 2, 3));
+        assert_eq!(seen(5, 2), (vec![4, 5], 1, 3, 3));
+        assert_eq!(split(2, 2).node.leaders.len(), 4);
+        assert!((0..6).all(|rank| split(rank, 6).node.size() == 1));
     }
 }

@@ -7,15 +7,16 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::channel::Ids;
+use capulet_agreement::Ids;
+
 use crate::collective;
-use crate::error::{Error, Result, check};
+use crate::error::{Error, Result};
+use crate::ffi;
+use crate::members::Members;
 use crate::message::Wire;
 use crate::registry::Stamp;
-use crate::{consts, ffi};
 
 /// Files that share one piece of memory.
 pub(crate) const LOTS: u32 = 32;
@@ -36,15 +37,6 @@ struct Piece<M> {
     memory: Option<Arc<M>>,
     stamp: Stamp,
 }
-
-/// A group of MPI's, which lives as long as the process.
-#[derive(Debug)]
-struct Members(ffi::MPI_Group);
-
-// SAFETY: a handle that any thread may use which the thread level allows to call MPI at all (MPI-4.0 section 11.6).
-unsafe impl Send for Members {}
-// SAFETY: as above.
-unsafe impl Sync for Members {}
 
 /// A file's part of a piece of memory, given back when it is dropped.
 #[derive(Debug)]
@@ -166,32 +158,5 @@ impl<M> Pool<M> {
             return Ok(None);
         };
         Ok(Some(PoolLot { memory, number: (lot % LOTS) as usize, given_out }))
-    }
-}
-
-impl Members {
-    fn of(comm: ffi::MPI_Comm) -> Result<Self> {
-        let mut members = std::mem::MaybeUninit::<ffi::MPI_Group>::uninit();
-        // SAFETY: the communicator is ours and valid; local; writes one handle (MPI-4.0 section 7.3.2).
-        check("MPI_Comm_group", unsafe { ffi::MPI_Comm_group(comm, members.as_mut_ptr()) })?;
-        // SAFETY: the call succeeded, so it has written the handle.
-        Ok(Self(unsafe { members.assume_init() }))
-    }
-
-    /// Whether they are the same processes in the same order.
-    fn are(&self, other: &Self) -> Result<bool> {
-        let mut result: c_int = 0;
-        // SAFETY: both groups are ours and valid; local; writes one int (MPI-4.0 section 7.3.1).
-        let status = unsafe { ffi::MPI_Group_compare(self.0, other.0, &raw mut result) };
-        check("MPI_Group_compare", status)?;
-        Ok(result == consts::identical())
-    }
-
-    fn free(mut self) {
-        // SAFETY: the group is ours, and `self` is consumed.
-        let status = unsafe { ffi::MPI_Group_free(&raw mut self.0) };
-        if let Err(error) = check("MPI_Group_free", status) {
-            tracing::warn!(%error, "a group is leaked");
-        }
     }
 }

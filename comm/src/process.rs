@@ -23,8 +23,6 @@ pub(crate) struct Process {
     pub(crate) multiple: bool,
     /// The largest tag of a message.
     pub(crate) tag_max: c_int,
-    /// This process in `MPI_COMM_WORLD`.
-    pub(crate) world_rank: u32,
 }
 
 // SAFETY: the fields are numbers and MPI handles; a handle is a name that any thread may use which the thread level
@@ -73,8 +71,8 @@ fn make() -> Result<&'static Process> {
         group_key: group::create_key()?,
         type_key: crate::types::create_key()?,
         multiple: thread_level()? >= consts::thread_multiple(),
-        tag_max: tag_max(own_comm)?,
-        world_rank: rank_in(consts::comm_world())?,
+        // Open MPI attaches predefined attributes to this communicator alone.
+        tag_max: tag_max(consts::comm_world())?,
     };
     progress::prepare()?;
     hook_finalize()?;

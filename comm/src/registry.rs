@@ -4,26 +4,31 @@
 //! What a group leaves behind is freed at the next collective call of this crate, or in `MPI_Finalize`.
 //!
 //! Freeing a communicator is collective by name, yet local in every MPI ("it is anticipated that this operation will
-//! normally be implemented to be local", MPI-4.0 section 7.4.3), so ranks need not do it at the same time. Freeing a
-//! window does wait for the others; windows are therefore freed only where all ranks of the node are known to come: with
-//! the channel that owns them, or in `MPI_Finalize` in the order of [`Stamp`]s, which is the same on all ranks.
+//! normally be implemented to be local", MPI-4.0 section 7.4.3), so ranks need not do it at the same time.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::group::{Group, Remains};
-use crate::{memory, process, world};
+use crate::{process, world};
 
-/// A number that no two groups share: the largest of one number per member, and whose it was. Groups sort by it in the
-/// same order on all their members.
-pub(crate) type Stamp = u64;
+/// Two numbers on which the members of a group agreed: the largest count of groups of any member, and a number at random. The second makes
+/// groups of processes that were spawned later different from older ones. Groups sort in the same order on all their members.
+pub(crate) type Stamp = [u64; 2];
+
+/// A key that no other group of this process has or had.
+pub(crate) fn new_key() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 /// Idle groups that are kept, so that a library that opens every file on a fresh duplicate finds its group again. Each
-/// costs two communicators and its windows.
+/// costs a communicator and its windows.
 const IDLE_MAX: usize = 8;
 
 #[derive(Debug)]
 struct Entry {
-    stamp: Stamp,
+    key: u64,
     group: Weak<Group>,
     /// Keeps a group alive that duplicates and later communicators of the same members may share.
     kept: Option<Arc<Group>>,
@@ -45,7 +50,7 @@ fn lock() -> MutexGuard<'static, Registry> {
 /// Enters a new group. A group that may be shared is kept.
 pub(crate) fn enter(group: &Arc<Group>) {
     let kept = group.is_shared().then(|| Arc::clone(group));
-    let entry = Entry { stamp: group.stamp(), group: Arc::downgrade(group), kept };
+    let entry = Entry { key: group.key(), group: Arc::downgrade(group), kept };
     lock().entries.push(entry);
 }
 
@@ -55,9 +60,9 @@ pub(crate) fn shared() -> Vec<Arc<Group>> {
 }
 
 /// Marks a group as used now.
-pub(crate) fn touch(stamp: Stamp) {
+pub(crate) fn touch(key: u64) {
     let mut registry = lock();
-    if let Some(index) = registry.entries.iter().position(|entry| entry.stamp == stamp) {
+    if let Some(index) = registry.entries.iter().position(|entry| entry.key == key) {
         let entry = registry.entries.remove(index);
         registry.entries.push(entry);
     }
@@ -66,7 +71,7 @@ pub(crate) fn touch(stamp: Stamp) {
 /// Called by a dying group, possibly in a callback of MPI: only remembers.
 pub(crate) fn bury(remains: Remains) {
     let mut registry = lock();
-    registry.entries.retain(|entry| entry.stamp != remains.stamp);
+    registry.entries.retain(|entry| entry.key != remains.key);
     registry.remains.push(remains);
 }
 
@@ -93,19 +98,12 @@ pub(crate) fn tidy() {
     // Dropping a group enters the registry again, and freeing a communicator may run other libraries' callbacks: both
     // happen outside of the lock.
     drop(idle);
-    let mut remains = std::mem::take(&mut lock().remains);
-    for remains in &mut remains {
-        remains.free_communicators();
-        remains.announce_departure();
-    }
-    remains.retain(|remains| !remains.is_empty());
-    lock().remains.append(&mut remains);
+    let remains = std::mem::take(&mut lock().remains);
+    remains.into_iter().for_each(Remains::free);
 }
 
-/// In `MPI_Finalize`: frees all that no open file needs any more, in the order of stamps.
+/// In `MPI_Finalize`: frees all that no open file needs any more.
 pub(crate) fn close() {
-    // Nobody who is at the windows below waits for anybody who is here.
-    memory::close();
     world::close();
     let (groups, mut remains) = {
         let mut registry = lock();
@@ -114,11 +112,7 @@ pub(crate) fn close() {
         (groups, std::mem::take(&mut registry.remains))
     };
     remains.extend(groups.iter().filter_map(|group| group.close()));
-    remains.sort_by_key(|remains| remains.stamp);
-    for remains in &mut remains {
-        remains.free_windows();
-        remains.free_communicators();
-    }
+    remains.into_iter().for_each(Remains::free);
 }
 
 /// How many groups of this process are alive, and how many dead ones still hold something. For tests.

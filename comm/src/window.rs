@@ -1,31 +1,32 @@
-//! Shared windows of a node, found by number.
+//! Shared memory of a node for collective operations, found by number.
 //!
-//! Memory ordering: whoever reads what another rank wrote does so after a [`NodeShared::barrier`], or after an acquiring
-//! load of a slot that the writer stored with release. No call of MPI is needed then: the windows have the unified memory
-//! model, and a passive epoch is open on them all the time (MPI-4.0 sections 12.4 and 12.5.4).
+//! Memory ordering: a rank that reads what another rank wrote does so after a [`NodeShared::barrier`], or after an acquiring load of a slot that
+//! the writer stored with release.
 
 use std::collections::BTreeMap;
-use std::ffi::c_int;
 use std::fmt::Debug;
-use std::iter;
-use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::agree::ReduceOp;
-use crate::class::ErrorClass;
-use crate::collective;
-use crate::control::LANES;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::group::Group;
-pub(crate) use crate::memory::Lot;
-use crate::memory::Memory;
-use crate::work;
+use crate::meeting;
+use crate::memory::{Memory, Plan};
+use crate::node_memory::Slot;
+use crate::segment::{Segment, SegmentFile, SegmentName, fits_in_file_system};
 
 /// Memory that the ranks of a node share: per rank a data part, a map of bytes, and a few published numbers.
 ///
 /// Ranks are numbered within the node, from 0. Methods that take a rank panic if there is no such rank on the node.
-pub trait NodeShared: Debug + Send + Sync {
+///
+/// # Safety
+/// `data(rank)` returns the same address at every call, page-aligned, valid for reads and writes of `bytes()` bytes while `self` lives, and the
+/// same memory at every rank of the node. The parts of different ranks do not overlap. `map(rank)` has `bytes() / 64` words, and
+/// `ranks()`, `place()` and `bytes()` do not change. A barrier is over only when all `ranks()` ranks have arrived, and then every rank sees the
+/// stores that any rank made before it arrived. Unsafe code relies on all of this.
+pub unsafe trait NodeShared: Debug + Send + Sync {
     /// This rank's number on the node.
     fn place(&self) -> usize;
 
@@ -90,15 +91,17 @@ impl Barriers {
     }
 }
 
-/// A shared window of MPI's. Made by [`Group::node_window`]; holds its group.
+/// Shared memory of the ranks of a node. Made by [`Channel::node_window`](crate::Channel::node_window); holds its group.
 #[derive(Debug)]
 pub struct NodeWindow {
     memory: Arc<Memory>,
-    /// Which frees the window when it ends.
     _group: Arc<Group>,
 }
 
-impl NodeShared for NodeWindow {
+// SAFETY: `Memory` gives out the same addresses for as long as it lives: page-aligned parts of one mapping, one after the other, each with
+// `bytes()` bytes of data and a map of `bytes() / 64` words. All ranks of the node map the same file, and a window is given out only when the
+// parts that its rank reaches are populated. The barrier is `capulet_agreement::Barrier`, which orders memory.
+unsafe impl NodeShared for NodeWindow {
     fn place(&self) -> usize {
         self.memory.place()
     }
@@ -120,181 +123,180 @@ impl NodeShared for NodeWindow {
     }
 
     fn slots(&self, rank: usize) -> &[AtomicU64] {
-        self.memory.control(rank).slots()
+        self.memory.slots(rank)
     }
 
     fn barriers(&self) -> Barriers {
-        Barriers(self.memory.leader().barrier.barriers())
+        Barriers(self.memory.barrier().barriers())
     }
 
     fn arrive(&self) -> Result<Barriers> {
-        Ok(Barriers(self.memory.leader().barrier.arrive(self.memory.ranks() as u32)))
+        Ok(Barriers(meeting::arrive(self.memory.barrier(), self.memory.ranks())))
     }
 
     fn is_over(&self, barrier: Barriers) -> Result<bool> {
-        Ok(self.memory.leader().barrier.barriers() != barrier.0)
+        Ok(self.memory.barrier().barriers() != barrier.0)
     }
 
     fn wait(&self, barrier: Barriers) -> Result<()> {
-        self.memory.leader().barrier.wait(barrier.0, Self::progress);
+        meeting::wait(self.memory.barrier(), barrier.0);
         Ok(())
-    }
-}
-
-impl NodeWindow {
-    /// Reduces each lane over the ranks of the node, as [`Agree::allreduce`](crate::Agree::allreduce) does, through the window:
-    /// one barrier, no message. `who` must be the same on all ranks. False if there are more lanes than it takes; nothing was
-    /// done then.
-    ///
-    /// # Errors
-    /// [`Error::Disagreement`] if ranks are in different agreements.
-    pub(crate) fn allreduce(&self, who: u32, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<bool> {
-        if lanes.len() + 1 > LANES {
-            return Ok(false);
-        }
-        // Which agreement, in one number: of what, and of how many lanes.
-        let which = u64::from(who) << 32 | lanes.len() as u64;
-        let barrier = &self.memory.leader().agreement;
-        let mine = self.memory.control(self.memory.place()).lanes(barrier.barriers());
-        for (lane, value) in mine.iter().zip(iter::once(&which).chain(&*lanes)) {
-            lane.store(*value, Ordering::Relaxed);
-        }
-        let number = barrier.arrive(self.memory.ranks() as u32);
-        barrier.wait(number, Self::progress);
-        for rank in 0..self.memory.ranks() {
-            let theirs = self.memory.control(rank).lanes(number);
-            if theirs[0].load(Ordering::Relaxed) != which {
-                return Err(Error::Disagreement { what: "the kind of a collective operation" });
-            }
-            for ((lane, op), value) in lanes.iter_mut().zip(ops).zip(&theirs[1..]) {
-                let value = value.load(Ordering::Relaxed);
-                *lane = if rank == 0 { value } else { op.apply(*lane, value) };
-            }
-        }
-        Ok(true)
-    }
-
-    fn progress() {
-        crate::progress();
-        work::advance();
     }
 }
 
 /// What is known under one number.
 #[derive(Debug, Default)]
-struct Slot {
+struct Known {
+    /// A smaller one that was replaced lives as long as an operation holds it.
     current: Option<Arc<Memory>>,
-    /// Smaller windows that were replaced. They stay until the group ends: someone may still look at them, and all of
-    /// them together are not larger than the current one.
-    outgrown: Vec<Arc<Memory>>,
     /// A size that could not be had, so that it is not tried at every operation.
     refused_bytes: Option<usize>,
 }
 
 /// The windows of a group on this node.
 #[derive(Debug, Default)]
-pub(crate) struct Windows {
-    slots: Mutex<BTreeMap<u32, Slot>>,
-    /// Held while a window is made: see [`Windows::make`].
-    making: Mutex<()>,
-    /// For each number: held by the one thread of this rank that makes its window.
-    makers: Mutex<BTreeMap<u32, Arc<Mutex<()>>>>,
-}
+pub(crate) struct Windows(Mutex<BTreeMap<u32, Known>>);
+
+/// The reductions of this module, for [`Slot::reduce`]: no other reduction has these numbers.
+const MAKING: u64 = 1 << 63;
+const MAKING_LAST: u64 = MAKING + 1;
+const PREPARING: u64 = MAKING + 2;
 
 impl Windows {
-    pub(crate) fn get(&self, group: &Arc<Group>, slot: u32, bytes: usize) -> Result<Option<Arc<NodeWindow>>> {
-        if let ControlFlow::Break(known) = self.known(group, slot, bytes) {
-            return Ok(known);
-        }
-        // Whichever threads come first on each rank make it together; the others find it.
-        let maker =
-            Arc::clone(self.makers.lock().unwrap_or_else(PoisonError::into_inner).entry(slot).or_default());
-        let _maker = maker.lock().unwrap_or_else(PoisonError::into_inner);
-        if let ControlFlow::Break(known) = self.known(group, slot, bytes) {
-            return Ok(known);
-        }
-        let made = self.make(group, slot, bytes)?.map(Arc::new);
-        let mut slots = self.lock();
-        let slot = slots.entry(slot).or_default();
-        match made {
-            None => {
-                slot.refused_bytes = Some(bytes);
-                Ok(None)
-            }
-            Some(memory) => {
-                slot.outgrown.extend(slot.current.replace(Arc::clone(&memory)));
-                Ok(Some(window(&memory, group)))
-            }
-        }
-    }
-
-    /// Breaks off with the window, or with none, if that is known already.
-    fn known(&self, group: &Arc<Group>, slot: u32, bytes: usize) -> ControlFlow<Option<Arc<NodeWindow>>> {
-        let slots = self.lock();
-        let Some(known) = slots.get(&slot) else { return ControlFlow::Continue(()) };
-        if let Some(memory) = known.current.as_ref().filter(|memory| memory.bytes() >= bytes) {
-            return ControlFlow::Break(Some(window(memory, group)));
-        }
-        if known.refused_bytes.is_some_and(|refused| bytes >= refused) {
-            return ControlFlow::Break(None);
-        }
-        ControlFlow::Continue(())
-    }
-
-    pub(crate) fn existing(&self, group: &Arc<Group>, slot: u32) -> Option<Arc<NodeWindow>> {
-        let slots = self.lock();
-        Some(window(slots.get(&slot)?.current.as_ref()?, group))
-    }
-
-    /// Makes a window: collective over the node.
+    /// Makes the window of a number, with at least `bytes` bytes of data per rank, unless it is there. Takes no memory but the header's.
+    /// Collective over the node, on a slot that no other thread of this rank uses meanwhile; all ranks pass the same arguments.
     ///
-    /// Threads that make windows of one node for two files at the same time must do so in one order on all ranks. The
-    /// leader's order holds: it makes one at a time and calls the others to each, under the tag of its slot. A rank that
-    /// is called holds the lock until it is through, and the leader calls to the next only after all are.
-    fn make(&self, group: &Arc<Group>, slot: u32, bytes: usize) -> Result<Option<Memory>> {
-        let tag = c_int::try_from(slot).ok().and_then(|slot| slot.checked_add(1));
-        let tag = tag.filter(|tag| *tag <= group.tag_max());
-        let Some(tag) = tag else {
-            return Err(Error::invalid(ErrorClass::Arg, format!("there is no window slot {slot}")));
-        };
-        let wire = group.node_wire(tag);
-        let mut call = Vec::new();
-        let _making = if wire.rank == 0 {
-            let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-            collective::broadcast(wire, 0, &mut call)?;
-            making
-        } else {
-            collective::broadcast(wire, 0, &mut call)?;
-            self.making.lock().unwrap_or_else(PoisonError::into_inner)
-        };
-        Memory::allocate(group.node_comm(), wire, bytes)
-    }
-
-    /// Frees the windows of one number: collective over the node.
-    pub(crate) fn free_slot(&self, slot: u32) {
-        let found = self.lock().remove(&slot);
-        for memory in found.into_iter().flat_map(Slot::into_windows) {
-            Lot::new(memory).free();
+    /// # Errors
+    /// If ranks are in different calls.
+    pub(crate) fn reserve(&self, slot: &Slot, number: u32, bytes: usize) -> Result<()> {
+        {
+            let known = self.lock();
+            let known = known.get(&number);
+            let has = |known: &Known| known.current.as_ref().is_some_and(|memory| memory.bytes() >= bytes);
+            let refuses = |known: &Known| known.refused_bytes.is_some_and(|refused| bytes >= refused);
+            if known.is_some_and(|known| has(known) || refuses(known)) {
+                return Ok(());
+            }
         }
+        let made = make(slot, bytes)?;
+        let mut all = self.lock();
+        let known = all.entry(number).or_default();
+        match made {
+            Some(memory) => known.current = Some(Arc::new(memory)),
+            None => known.refused_bytes = Some(bytes),
+        }
+        Ok(())
     }
 
-    /// Takes all windows out, in the same order on all ranks.
-    pub(crate) fn take_all(&self) -> Vec<Lot> {
-        let slots = std::mem::take(&mut *self.lock());
-        slots.into_values().flat_map(Slot::into_windows).map(Lot::new).collect()
+    /// The window of a number, ready for use by all ranks. Collective over the node as [`Windows::reserve`]. `None` on all ranks if one of
+    /// them has no memory for it.
+    ///
+    /// # Errors
+    /// If ranks are in different calls.
+    pub(crate) fn get(
+        &self,
+        group: &Arc<Group>,
+        slot: &Slot,
+        number: u32,
+        bytes: usize,
+    ) -> Result<Option<Arc<NodeWindow>>> {
+        self.reserve(slot, number, bytes)?;
+        let Some(memory) = self.current(number).filter(|memory| memory.bytes() >= bytes) else {
+            return Ok(None);
+        };
+        let is_usable = memory.is_usable(|own| -> Result<bool> {
+            let mut lanes = [u64::from(own)];
+            slot.reduce(PREPARING, &mut lanes, &[ReduceOp::Min])?;
+            if lanes == [0] && slot.place() == 0 {
+                warn_of_shortage(memory.bytes());
+            }
+            Ok(lanes == [1])
+        })?;
+        if !is_usable {
+            // A smaller one may be had.
+            *self.lock().entry(number).or_default() = Known { current: None, refused_bytes: Some(bytes) };
+        }
+        Ok(is_usable.then(|| window(&memory, group)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Slot>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The window of a number, if there is one and this rank has memory for its part of it. Local: other ranks may have none.
+    pub(crate) fn existing(&self, group: &Arc<Group>, number: u32) -> Option<Arc<NodeWindow>> {
+        let memory = self.current(number)?;
+        (!memory.is_refused() && memory.prepare()).then(|| window(&memory, group))
     }
-}
 
-impl Slot {
-    fn into_windows(self) -> impl Iterator<Item = Arc<Memory>> {
-        self.outgrown.into_iter().chain(self.current)
+    /// Whether this rank has used the window of a number already. Local.
+    pub(crate) fn is_prepared(&self, number: u32) -> bool {
+        self.current(number).is_some_and(|memory| !memory.is_refused() && memory.is_prepared())
+    }
+
+    /// Forgets the window of a number. Local.
+    pub(crate) fn forget(&self, number: u32) {
+        self.lock().remove(&number);
+    }
+
+    fn current(&self, number: u32) -> Option<Arc<Memory>> {
+        self.lock().get(&number)?.current.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn window(memory: &Arc<Memory>, group: &Arc<Group>) -> Arc<NodeWindow> {
     Arc::new(NodeWindow { memory: Arc::clone(memory), _group: Arc::clone(group) })
+}
+
+fn warn_of_shortage(bytes: usize) {
+    tracing::warn!(
+        bytes_per_rank = bytes,
+        "shared memory is short: collective access on this node goes without collective buffers, and is slower"
+    );
+}
+
+/// Makes a window: the first rank of the node creates its segment and tells the name, the others attach. Collective over the node: two
+/// reductions.
+fn make(slot: &Slot, bytes: usize) -> Result<Option<Memory>> {
+    let (place, ranks) = (slot.place(), capulet_agreement::Meeting::ranks(slot));
+    let Some(plan) = Plan::of(bytes, ranks) else { return Ok(None) };
+    let created = (place == 0).then(|| create(plan));
+    let mut name = [0; 3];
+    match &created {
+        Some(Ok((file, _))) => name = file.name().to_words(),
+        Some(Err(error)) => tracing::debug!(%error, bytes = plan.bytes, "a segment cannot be created"),
+        None => {}
+    }
+    slot.reduce(MAKING, &mut name, &[ReduceOp::Max; 3])?;
+    let Some(name) = SegmentName::from_words(name) else {
+        if place == 0 {
+            warn_of_shortage(plan.bytes);
+        }
+        return Ok(None);
+    };
+    let (segment, file) = match created {
+        Some(Ok((file, segment))) => (Ok(segment), Some(file)),
+        Some(Err(error)) => (Err(error), None),
+        None => (SegmentFile::attach(name).and_then(|file| file.map(plan.total_bytes())), None),
+    };
+    if let Err(error) = &segment {
+        tracing::warn!(%error, "a segment of the node cannot be mapped");
+    }
+    let mut lanes = [u64::from(segment.is_ok())];
+    slot.reduce(MAKING_LAST, &mut lanes, &[ReduceOp::Min])?;
+    // All ranks have mapped the file, or given up: the name goes.
+    drop(file);
+    let segment = segment.ok().filter(|_| lanes == [1]);
+    Ok(segment.map(|segment| Memory::new(segment, plan, place)))
+}
+
+/// The segment of a window, with its header populated.
+fn create(plan: Plan) -> io::Result<(SegmentFile, Segment)> {
+    let short = || io::Error::from(io::ErrorKind::OutOfMemory);
+    if !fits_in_file_system(plan.total_bytes()) {
+        return Err(short());
+    }
+    let file = SegmentFile::create(plan.total_bytes())?;
+    let segment = file.map(plan.total_bytes())?;
+    if segment.populate(0..plan.header_bytes) { Ok((file, segment)) } else { Err(short()) }
 }

@@ -9,15 +9,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::control::{futex_wait, futex_wake_all};
+use crate::futex::{futex_wait, futex_wake_all};
 
 /// Memory of words, a part for each rank.
-pub trait WordMemory: Debug + Send + Sync {
+///
+/// # Safety
+/// `words` returns the same words of a rank at every call: the same addresses and the same number, the same number for each rank. Locks rely
+/// on it, and unsafe code relies on the locks.
+pub unsafe trait WordMemory: Debug + Send + Sync {
     /// The words of a rank; all parts have as many. Zero when the memory is new.
     fn words(&self, rank: usize) -> &[AtomicU64];
 }
 
-impl WordMemory for Vec<Vec<AtomicU64>> {
+// SAFETY: a shared vector does not change, so the words of a rank stay where they are. Parts of different lengths are a bug of a test.
+unsafe impl WordMemory for Vec<Vec<AtomicU64>> {
     fn words(&self, rank: usize) -> &[AtomicU64] {
         &self[rank]
     }

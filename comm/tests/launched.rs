@@ -69,6 +69,7 @@ fn pass(name: &str, ranks: impl IntoIterator<Item = usize>) {
 #[test]
 fn channels_agree_and_cost_what_they_should() {
     pass("channels", RANKS);
+    pass_with("channels", &[], 4, &[(NODES_VARIABLE, "2")]);
 }
 
 #[test]

@@ -95,7 +95,8 @@ impl File {
     ) -> Outcome {
         let number = self.next_number();
         let access = prepared.as_ref().ok().map(|prepared| &prepared.access);
-        let own = Means { window: self.channel.existing_window().is_some(), in_memory: self.is_in_memory() };
+        // Only an access that meets operations under way asks for it: those have populated the memory.
+        let own = Means { window: self.channel.has_used_window(), in_memory: self.is_in_memory() };
         let ballot =
             operation::ballot(direction, access, own).reduce(u64::from(self.queue.is_busy()), ReduceOp::Max);
         let (prepared, mut count) = match ballot.vote(self.agree(), prepared) {
@@ -197,14 +198,26 @@ impl File {
         })
     }
 
-    /// The shared window of this node; none if there can be none. Collective over the node, while nothing is under way on it.
-    pub(crate) fn make_window(&self, window_bytes: u64) -> Option<Arc<NodeWindow>> {
-        // Two windows for each aggregator: one is filled while the other is written. Among several nodes as much again, for
-        // what ranks send and receive.
+    /// Bytes of shared memory per rank for collective access.
+    fn shared_bytes(&self, window_bytes: u64) -> usize {
+        // Two windows for each aggregator: one is filled while the other is written. Among several nodes as much again, for the data
+        // that ranks send and receive.
         let windows = if self.group.node().node_count() > 1 { 4 } else { 2 };
-        let bytes = window_bytes.saturating_mul(windows) as usize;
-        self.channel.node_window(bytes).unwrap_or_else(|error| {
-            tracing::warn!(%error, "no shared window");
+        window_bytes.saturating_mul(windows) as usize
+    }
+
+    /// Makes the shared memory of this node, so that nonblocking access finds it, but takes no memory yet. Collective over the node, while
+    /// nothing is under way on it.
+    pub(crate) fn reserve_window(&self, window_bytes: u64) {
+        if let Err(error) = self.channel.reserve_window(self.shared_bytes(window_bytes)) {
+            tracing::warn!(%error, "no shared memory for collective access");
+        }
+    }
+
+    /// The shared memory of this node; none if there can be none. Collective over the node, while nothing is under way on it.
+    fn make_window(&self, window_bytes: u64) -> Option<Arc<NodeWindow>> {
+        self.channel.node_window(self.shared_bytes(window_bytes)).unwrap_or_else(|error| {
+            tracing::warn!(%error, "no shared memory for collective access");
             None
         })
     }

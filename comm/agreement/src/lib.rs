@@ -51,5 +51,5 @@ mod word;
 
 pub use barrier::{Barrier, Line, Sleeper};
 pub use ids::Ids;
-pub use reduce::{Lanes, LANES, Meeting, Mismatch};
+pub use reduce::{LANES, Lanes, Meeting, Mismatch};
 pub use word::{Word, Word32, Word64};

@@ -74,7 +74,8 @@ impl<W: Word<u32>> Meeting for Memory<W> {
 /// The smallest and the largest of one value of each rank.
 fn extremes<W: Word<u32>>(memory: &Memory<W>, rank: usize, which: u64, value: u64) -> [u64; 2] {
     let mut lanes = [value; 2];
-    let combine = |lane: usize, left: u64, right: u64| if lane == 0 { left.min(right) } else { left.max(right) };
+    let combine =
+        |lane: usize, left: u64, right: u64| if lane == 0 { left.min(right) } else { left.max(right) };
     let met = memory.reduce(rank, which, &mut lanes, combine, |_| (), |_| loom::thread::yield_now());
     met.expect("the ranks are in the same reduction");
     lanes

@@ -83,7 +83,9 @@ struct State {
 
 fn first_free(taken: &[u8], from: u8) -> u8 {
     let mut ids = Ids::new();
-    taken.iter().for_each(|id| ids.take(u32::from(*id)));
+    for id in taken {
+        ids.take(u32::from(*id));
+    }
     ids.first_free(u32::from(from)) as u8
 }
 
