@@ -1,5 +1,5 @@
-//! Distributed arrays, exhaustively for small ones: every rank's part equals the definition, and all parts together hold
-//! every element once.
+//! Distributed arrays, exhaustively for small ones: the part of every rank equals the definition, and all
+//! parts together hold every element exactly once.
 
 mod oracle;
 
@@ -8,7 +8,7 @@ use oracle::Tree;
 
 type Dim = (u64, Distribution, u64);
 
-/// All ways to deal `gsize` elements to up to four processes.
+/// All ways to distribute `gsize` elements over up to four processes.
 fn ways(gsize: u64) -> Vec<Dim> {
     let mut ways = vec![(gsize, Distribution::None, 1)];
     for processes in 1..=4 {
@@ -30,7 +30,7 @@ fn offsets(datatype: &Datatype) -> Vec<i64> {
     all.runs.iter().flat_map(|run| run.offset..run.end()).collect()
 }
 
-/// Checks all ranks of one distribution; returns how many there were.
+/// Checks all ranks of one distribution. Returns the number of ranks.
 fn check(dims: &[Dim], order: ArrayOrder) -> u64 {
     let processes: u64 = dims.iter().map(|dim| dim.2).product();
     let elements: u64 = dims.iter().map(|dim| dim.0).product();
@@ -69,7 +69,7 @@ fn two_dimensions() {
     for (rows, columns) in (1..=most).flat_map(|rows| (1..=most).map(move |columns| (rows, columns))) {
         for row in ways(rows) {
             for column in ways(columns) {
-                // The grids of up to four processes.
+                // Grids of up to four processes.
                 if row.2 * column.2 <= 4 {
                     ranks +=
                         check(&[row, column], ArrayOrder::C) + check(&[row, column], ArrayOrder::Fortran);
@@ -85,7 +85,7 @@ fn the_process_grid_is_row_major_in_either_order() {
     let int = Datatype::named(Named::Int);
     let blocks = [Distribution::Block(None); 2];
     for order in [ArrayOrder::C, ArrayOrder::Fortran] {
-        // Rank 1 of a 2 x 2 grid stands at (0, 1): the first rows, the last columns.
+        // Rank 1 of a 2 x 2 grid has the coordinates (0, 1): the first rows, the last columns.
         let part = Datatype::darray(1, &[4, 6], &blocks, &[2, 2], order, &int).expect("valid");
         let expected = Datatype::subarray(&[4, 6], &[2, 3], &[0, 3], order, &int).expect("valid");
         assert_eq!(part.layout(), expected.layout());

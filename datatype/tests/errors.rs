@@ -1,4 +1,4 @@
-//! Wrong arguments become typed errors: no panic, no overflow, no silent wrong value.
+//! Wrong arguments become typed errors: no panic, no overflow, and no wrong value without an error.
 
 use capulet_datatype::{
     ArrayOrder, DEPTH_MAX, Datatype, Distribution, Named, Result, Tiled, TypeError, flatten, pack, unpack,
@@ -10,7 +10,7 @@ fn int() -> Datatype {
     Datatype::named(Named::Int)
 }
 
-#[allow(clippy::needless_pass_by_value)] // reads better at the calls
+#[allow(clippy::needless_pass_by_value)] // passing by value keeps the calls short
 fn overflows(result: Result<Datatype>) {
     assert!(matches!(result, Err(TypeError::Overflow { .. })), "{result:?}");
 }
@@ -60,7 +60,7 @@ fn arguments_that_do_not_matter_may_be_anything() -> Result<()> {
 
 #[test]
 fn addresses_near_the_ends_of_memory() -> Result<()> {
-    // Displacements may be addresses: what counts is where the bytes lie.
+    // Displacements may be addresses. Only the offsets of the bytes must fit.
     let shifted = Datatype::hindexed(&[1], &[i64::MAX - 8], &int())?;
     assert_eq!((shifted.true_lb(), shifted.true_ub()), (i64::MAX - 8, i64::MAX - 4));
     let back = Datatype::hindexed(&[2], &[i64::MIN + 8], &shifted)?;
@@ -96,7 +96,7 @@ fn lists_that_end_at_the_limits() -> Result<()> {
     }
     let low = Datatype::indexed_block(1, &[i64::MIN / 4, i64::MIN / 4 + 2], &i)?;
     assert_eq!((low.true_lb(), low.true_ub()), (i64::MIN, i64::MIN + 12));
-    // An empty block may be said to lie anywhere.
+    // An empty block may lie anywhere.
     assert_eq!(Datatype::indexed(&[0, 1], &[i64::MAX, 3], &i)?.true_lb(), 12);
     Ok(())
 }
@@ -170,7 +170,7 @@ fn nesting_has_a_limit() -> Result<()> {
     for _ in 1..DEPTH_MAX {
         datatype = Datatype::structure(&[1, 1], &[0, 4], &[datatype.clone(), int()])?;
     }
-    // The two innermost integers touch; each further one lies over what came before.
+    // The two innermost integers touch. Each further integer overlaps the ones before.
     assert_eq!(datatype.layout().block_count(), u64::from(DEPTH_MAX) - 1);
     assert!(datatype.layout().heap_bytes() < 512 * 1024);
     assert_eq!(Datatype::dup(&datatype).err(), Some(TypeError::TooDeep { limit: DEPTH_MAX }));
@@ -179,7 +179,7 @@ fn nesting_has_a_limit() -> Result<()> {
 
 #[test]
 fn shared_parts_do_not_blow_up() -> Result<()> {
-    // Each level holds the one below twice, differently: 2^60 runs from 60 constructors.
+    // Each level holds the level below twice, in two different ways: 2^60 runs from 60 constructors.
     let mut datatype = Datatype::resized(0, 2, &Datatype::named(Named::Byte))?;
     for level in 0..56 {
         let spread = Datatype::resized(0, datatype.extent(), &datatype)?;
@@ -216,7 +216,7 @@ fn ranges_and_memory_that_do_not_fit() -> Result<()> {
     let (mut memory, mut packed) = ([0_u8; 12], [0_u8; 8]);
     let bad_range = |result| assert!(matches!(result, Err(TypeError::BadRange { .. })));
     bad_range(pack(&tiled, &memory, 0..9, &mut [0; 9]));
-    #[allow(clippy::reversed_empty_ranges)] // that is what is refused
+    #[allow(clippy::reversed_empty_ranges)] // the test passes a reversed range on purpose
     let reversed = 5..4;
     bad_range(unpack(&tiled, &packed, reversed.clone(), &mut memory));
     bad_range(flatten(&tiled, 0..9, 1).map(drop));
@@ -227,7 +227,7 @@ fn ranges_and_memory_that_do_not_fit() -> Result<()> {
     );
     let short = pack(&tiled, &memory[..11], 0..8, &mut packed);
     assert_eq!(short, Err(TypeError::OutOfMemory { low: 0, high: 12, memory_bytes: 11 }));
-    // Only the bytes of the range must be there.
+    // Only the bytes of the range must lie in memory.
     pack(&tiled, &memory[..11], 0..7, &mut packed[..7])?;
     unpack(&tiled, &packed[..4], 0..4, &mut memory[..4])?;
     unpack(&tiled, &[], 3..3, &mut [])?;

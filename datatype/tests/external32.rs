@@ -1,5 +1,5 @@
-//! `external32` against an element-by-element oracle, the table of the standard (MPI 4.1, 14.5.2), and bytes that MPI
-//! libraries packed.
+//! `external32`, compared with an oracle that converts element by element, with the table of the standard
+//! (MPI 4.1, 14.5.2), and with bytes that MPI libraries packed.
 
 mod cases;
 mod oracle;
@@ -13,7 +13,7 @@ use translate_oracle::{Memory, Outcome, outcome, with_leaves};
 
 const CANARY: u8 = 0x5a;
 
-/// Elements that are told apart by kind and size, where 8-byte integers are all `long`, or none is.
+/// Elements that kind and size identify, if either all or none of the 8-byte integers are `long`.
 const WITH_LONG: [Named; 16] = [
     Named::Char,
     Named::SignedChar,
@@ -58,7 +58,8 @@ fn reversed(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().rev().copied().collect()
 }
 
-/// The sign and exponent of an 80-bit number stay, its significand goes to the front of 112 bits but for the leading 1.
+/// From an 80-bit to a 128-bit number: sign and exponent stay; the significand without its leading 1 goes to
+/// the front of the 112 bits of the fraction.
 fn quad_of(extended: &[u8]) -> Vec<u8> {
     let mut quad = vec![extended[9], extended[8]];
     let significand = u64::from_le_bytes(extended[..8].try_into().expect("8 bytes")) << 1;
@@ -115,7 +116,8 @@ fn decoded(packed: &[u8], prim: Prim, long: bool) -> Vec<u8> {
     }
 }
 
-/// Bytes of an element; 80-bit numbers are normal ones, most longs and wide characters fit.
+/// The bytes of an element. 80-bit numbers are normal, and most longs and wide characters fit in their
+/// packed form.
 fn native(prim: Prim, i: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..prim.bytes as usize).map(|k| (i * 37 + k * 11 + 1) as u8).collect();
     match prim.kind {
@@ -140,7 +142,7 @@ fn native(prim: Prim, i: usize) -> Vec<u8> {
     bytes
 }
 
-/// Encodes, and decodes what fitted; the type has offsets of any sign.
+/// Encodes a range and decodes the result. The type may have offsets of any sign.
 fn check(
     datatype: &Datatype,
     elements: &[(Prim, i64)],
@@ -169,14 +171,16 @@ fn check(
     let expected: Vec<Outcome> =
         here.iter().enumerate().map(|(i, (prim, _))| encoded(&native(*prim, i), *prim, long)).collect();
     let mut packed = vec![CANARY; bytes + 1];
-    // SAFETY: the memory covers all elements, the packed bytes are a vector of their own.
+    // SAFETY: `source` covers all elements of the range, and `packed` is a separate vector with room for
+    // their packed bytes.
     let result = unsafe { translation.encode_raw(source.base(), range.clone(), packed.as_mut_ptr()) };
     assert_eq!(result, outcome(&expected, range.start));
     assert_eq!(packed.pop(), Some(CANARY));
     assert_eq!(packed, expected.iter().flat_map(|one| one.bytes.clone()).collect::<Vec<u8>>());
 
     let mut target = Memory::covering(&offsets, 1, CANARY);
-    // SAFETY: as above, with the sides exchanged.
+    // SAFETY: `packed` has the packed bytes of the range, and `target`, a separate vector, covers its
+    // elements.
     let result = unsafe { translation.decode_raw(packed.as_ptr(), range, target.base_mut()) };
     assert_eq!(result, Ok(()));
     let (mut wanted, mut at) = (Memory::covering(&offsets, 1, CANARY), 0);
@@ -188,7 +192,7 @@ fn check(
     assert_eq!(target, wanted);
 }
 
-/// The elements of `count` instances.
+/// The elements of `count` instances, with their offsets.
 fn elements(tree: &Tree, count: u64) -> Vec<(Prim, i64)> {
     let map = tree.type_map();
     let instance = |i: u64| {
@@ -222,7 +226,8 @@ proptest! {
     }
 }
 
-/// Structs that do not fit into one part of the stage, and elements that no part of it holds whole.
+/// Structs that do not fit into one part of the stage (the staging buffer), and elements that no part of it
+/// holds whole.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn long_mixed_streams() {
@@ -241,7 +246,7 @@ fn long_mixed_streams() {
 
 #[test]
 fn sizes_of_the_standard() -> Result<(), TranslateError> {
-    #[allow(clippy::enum_glob_use)] // a table of nothing but names
+    #[allow(clippy::enum_glob_use)] // the table consists of names only
     use Named::*;
     let size = |named: Named| Translation::external32(&Datatype::named(named), 1)?.packed_bytes(0..1);
     let of_bytes = |bytes: u64, names: &[Named]| {
@@ -282,7 +287,7 @@ fn sizes_of_the_standard() -> Result<(), TranslateError> {
             named.name()
         );
     }
-    // All predefined types have a form; those of unknown meaning have none.
+    // All predefined types have an `external32` form. Types of unknown meaning have none.
     for &named in Named::ALL {
         assert!(Translation::external32(&Datatype::named(named), 1).is_ok(), "{}", named.name());
     }
@@ -293,7 +298,8 @@ fn sizes_of_the_standard() -> Result<(), TranslateError> {
     Ok(())
 }
 
-/// One element as MPICH 4.0 packs it, and Open MPI 4.1 but for `long double` (which it gets wrong).
+/// One element as MPICH 4.0 packs it. Open MPI 4.1 packs it the same way, except for `long double`, which it
+/// packs wrongly.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn as_mpi_libraries_pack_it() -> Result<(), TranslateError> {
@@ -355,7 +361,7 @@ fn any_bytes_that_are_not_0_are_true() -> Result<(), TranslateError> {
     Ok(())
 }
 
-/// A type whose tree has far more leaves than nodes is walked by its nodes.
+/// A type whose tree has far more leaves than nodes is processed node by node.
 #[test]
 fn shared_trees_are_visited_once() -> Result<(), TranslateError> {
     let mut datatype = Datatype::named(Named::DoubleInt);
@@ -380,7 +386,7 @@ fn bad_ranges_and_memory_are_refused() -> Result<(), TranslateError> {
     let outside = pair.encode(&memory[..27], 0..4, &mut packed);
     assert_eq!(outside, Err(TypeError::OutOfMemory { low: 0, high: 28, memory_bytes: 27 }.into()));
     assert_eq!(packed, [CANARY; 24]);
-    // The index is no part of the range.
+    // The range ends before the last index, so the memory need not hold this index.
     assert_eq!(pair.encode(&memory[..24], 0..3, &mut packed[..20]), Ok(()));
     let unknown = Datatype::structure(
         &[1, 0],

@@ -1,5 +1,6 @@
-//! Arguments from the ends of their ranges: a type or an error, and then an answer to every question; never a panic (these
-//! tests run with overflow checks) and never a loop over runs that nobody asked for.
+//! Arguments at the ends of their ranges: each constructor gives a type or an error, and each type answers
+//! every question. There is never a panic (these tests run with overflow checks), and never a loop over runs
+//! that were not asked for.
 
 mod cases;
 
@@ -23,7 +24,7 @@ fn place() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// One constructor over an old type, chosen by a number.
+/// One constructor over an old type. A number selects the constructor.
 type Step = (u8, Vec<u64>, Vec<i64>);
 
 fn apply(old: &Datatype, (kind, counts, places): &Step) -> Result<Datatype> {

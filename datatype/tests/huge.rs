@@ -83,7 +83,7 @@ fn a_view_tiles_for_ever() -> Result<()> {
 #[test]
 #[cfg_attr(miri, ignore = "lists of millions")]
 fn a_long_list_is_kept_once() -> Result<()> {
-    // Sparse and without a period: neither a bitmap nor a repetition.
+    // Sparse and without a period, so the list is neither a bitmap nor a repetition.
     let places: Vec<i64> = (0..1_000_000).map(|i| 12 * i + i * i % 7 * (i % 1009) % 8).collect();
     let lengths: Vec<u64> = (0..1_000_000).map(|i| 1 + i * i % 11 % (1 + i % 503) % 3).collect();
     let d = double();
@@ -95,7 +95,7 @@ fn a_long_list_is_kept_once() -> Result<()> {
     let far: Vec<i64> = places.iter().map(|place| place * 40).collect();
     assert!(Datatype::indexed_block(1, &far, &d)?.layout().heap_bytes() < 8_000_000 + 1024);
     assert!(Datatype::indexed(&lengths, &far, &d)?.layout().heap_bytes() < 16_000_000 + 64 * 1024);
-    // Repeating, resizing and nesting share the list.
+    // Repeated, resized and nested types share the list.
     let wide = Datatype::contiguous(1000, &Datatype::resized(0, 1 << 30, &varied)?)?;
     assert!(wide.layout().heap_bytes() < 8_000_000 + 65 * 1024);
     assert_eq!(wide.layout().block_count(), 1_000_000_000);

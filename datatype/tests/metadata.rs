@@ -1,12 +1,13 @@
-//! What a layout keeps is no more than what describes the type, the arguments of its constructors: but for a few nodes, and
-//! the directory of long lists.
+//! A layout keeps no more memory than its description, the arguments of its constructors, plus a few nodes
+//! and the directory of long lists.
 
 use capulet_datatype::{ArrayOrder, Combiner, Datatype, Distribution, Named, Result};
 
-/// A layout is a node with pointers even where it says next to nothing.
+/// Bytes for nodes with pointers, which every layout has, even if its description is tiny.
 const NODE_BYTES: usize = 1280;
 
-/// Bytes of the arguments of all constructors of a type, each part counted once for each place where it is named.
+/// Bytes of the arguments of all constructors of a type. A shared part counts once for each place that
+/// refers to it.
 fn description_bytes(datatype: &Datatype) -> usize {
     let number = size_of::<i64>();
     match datatype.combiner() {
@@ -34,11 +35,11 @@ fn description_bytes(datatype: &Datatype) -> usize {
 
 fn check(datatype: &Datatype, what: &str) {
     let (kept, given) = (datatype.layout().heap_bytes(), description_bytes(datatype));
-    // A directory of 4 bytes finds its way in 64 runs or more whose lengths differ.
+    // A list of runs of different lengths has a directory of 4 bytes for each 64 runs or more.
     assert!(kept <= given + given / 256 + NODE_BYTES, "{what}: {kept} bytes kept, {given} bytes given");
 }
 
-/// Numbers that follow no rule.
+/// Numbers without regularity.
 fn noise(n: usize, below: i64) -> Vec<i64> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {
@@ -58,7 +59,7 @@ fn sums(gaps: &[i64]) -> Vec<i64> {
     places
 }
 
-/// Lists of `n` entries: rising and not, near and far, dense and sparse, recurring and not.
+/// Lists of `n` entries: ascending and not, near and far, dense and sparse, recurring and not.
 fn lists(n: usize) -> [(&'static str, Vec<i64>); 7] {
     let offset = |list: Vec<i64>, by: i64| list.into_iter().map(|entry| entry + by).collect::<Vec<_>>();
     [
@@ -94,12 +95,12 @@ fn lists_take_no_more_than_they_were_given_as() -> Result<()> {
     Ok(())
 }
 
-/// An MPI program gives its lists as `int`s, of 4 bytes: half of what the checks above allow.
+/// An MPI program passes its lists as `int`s of 4 bytes, which is half of what the checks above allow.
 #[test]
 fn lists_within_two_gigabytes_take_no_more_than_ints() -> Result<()> {
     let n = if cfg!(miri) { 40 } else { 30_000 };
     let lengths: Vec<u64> = noise(n, 3).into_iter().map(|length| 1 + length as u64).collect();
-    // Bytes for a run of one length, and for one with a length of its own.
+    // Bytes per run if all runs have one length, and bytes per run if each has its own length.
     let check = |places: &[i64], old: &Datatype, [equal, own]: [usize; 2], what: &str| -> Result<()> {
         let bound = |bytes: usize| bytes * n + n / 64 * 4 + NODE_BYTES;
         for (datatype, bytes) in [
@@ -124,7 +125,7 @@ fn lists_within_two_gigabytes_take_no_more_than_ints() -> Result<()> {
             check(&places, &old, if fits { [4, 8] } else { [8, 16] }, what)?;
         }
     }
-    // Doubles that `int`s reach, but up to 16 GiB away.
+    // Doubles at `int` displacements, which reach up to 16 GiB.
     check(&noise(n, (1 << 31) - 8), &Datatype::named(Named::Double), [8, 16], "far")
 }
 

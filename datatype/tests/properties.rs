@@ -1,4 +1,5 @@
-//! Random types against the naive oracle: everything that the library says about a type, and everything it does with it.
+//! Random types, compared with the naive oracle: everything that the library reports about a type and does
+//! with it.
 
 mod cases;
 mod oracle;
@@ -33,7 +34,7 @@ fn elements(datatype: &Datatype) -> Vec<Prim> {
     elements
 }
 
-/// Memory that covers some offsets, with the offset of its first byte.
+/// Memory that covers the given offsets, with the offset of its first byte.
 struct Memory {
     bytes: Vec<u8>,
     low: i64,
@@ -137,7 +138,7 @@ proptest! {
         }
         prop_assert_eq!(&runs, &expected);
 
-        // In parts, by number of bytes: parts of one run join again.
+        // In parts, by number of bytes; the parts of one run join again.
         let mut cursor = Cursor::new(tiled.clone());
         cursor.seek(range.start);
         let mut pieces = Vec::new();
@@ -147,7 +148,7 @@ proptest! {
         }
         prop_assert_eq!(pieces, &bytes[range.start as usize..range.end as usize]);
 
-        // With a break after some runs, the cursor stands behind what was visited.
+        // After a break, the cursor stands behind the visited runs.
         let mut cursor = Cursor::new(tiled.clone());
         cursor.seek(range.start);
         let mut seen = Vec::new();
@@ -195,7 +196,7 @@ proptest! {
     fn pack_and_unpack_leave_gaps_alone(tree in any_tree(500), count in 1..4_u64, a in any::<u64>(), b in any::<u64>()) {
         let map = tree.type_map();
         let low = map.bytes(count).into_iter().min().unwrap_or(0);
-        // Moved so that its lowest byte lies at 0, as memory here is a slice.
+        // Moved so that the lowest byte lies at offset 0, because the memory is a slice here.
         let all = Datatype::contiguous(count, &tree.datatype().expect("small")).expect("small");
         let moved = tiled(&Datatype::hindexed(&[1], &[-low], &all).expect("small"), 1);
         let offsets: Vec<i64> = map.bytes(count).iter().map(|offset| offset - low).collect();
@@ -226,7 +227,7 @@ proptest! {
         let targets = to.type_map().bytes(counts.1);
         let starts = ((starts.0 % sources.len() as u64) as usize, (starts.1 % targets.len() as u64) as usize);
         let most = (sources.len() - starts.0).min(targets.len() - starts.1);
-        // Sometimes more than there is: then the copy ends with the shorter stream.
+        // Sometimes more bytes than there are: the copy then ends with the shorter stream.
         let asked = bytes as usize % (most + 2);
         let copy = TypedCopy::new(
             tiled(&from.datatype().expect("small"), counts.0),
@@ -236,7 +237,8 @@ proptest! {
         let mut target = Memory::covering(&targets, |_| CANARY);
         let source_base = source.bytes.as_ptr().wrapping_offset(-source.low as isize);
         let target_base = target.bytes.as_mut_ptr().wrapping_offset(-target.low as isize);
-        // SAFETY: each memory covers all offsets of its type, and they are two vectors.
+        // SAFETY: `# Safety` of `TypedCopy::run`: each memory covers all offsets of its type, and two
+        // vectors do not overlap.
         let copied = unsafe { copy.run(source_base, starts.0 as u64, target_base, starts.1 as u64, asked as u64) };
         prop_assert_eq!(copied as usize, asked.min(most));
         let mut expected = Memory::covering(&targets, |_| CANARY);
@@ -248,7 +250,7 @@ proptest! {
 
     #[test]
     fn types_with_the_same_map_have_the_same_layout(tree in any_tree(2000)) {
-        // The same bytes as one flat list of runs, with the same bounds.
+        // The same bytes as one flat list of runs with the same bounds.
         let (datatype, map) = (tree.datatype().expect("small"), tree.type_map());
         let runs = runs_of(&map.bytes(1));
         let (displacements, lengths): (Vec<i64>, Vec<u64>) = runs.into_iter().unzip();

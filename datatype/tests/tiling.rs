@@ -1,4 +1,4 @@
-//! Filetypes made of whole etypes, against the definition written out.
+//! Filetypes that consist of whole etypes, compared with the definition over written-out type maps.
 
 mod cases;
 mod oracle;
@@ -8,7 +8,7 @@ use cases::cases;
 use oracle::{Tree, TypeMap, any_tree, tree_of_bytes};
 use proptest::prelude::*;
 
-/// Whether the filetype's map is the etype's, over and over, at whole extents.
+/// Whether the map of the filetype repeats the map of the etype, at distances of whole extents.
 fn tiles(filetype: &TypeMap, etype: &TypeMap) -> bool {
     let (mine, unit, extent) = (filetype.bytes(1), etype.bytes(1), etype.extent());
     if mine.is_empty() {
@@ -54,7 +54,7 @@ proptest! {
     #[test]
     fn any_two_types(filetype in any_tree(600), etype in tree_of_bytes(1, 40)) {
         let (filetype_map, etype_map) = (filetype.type_map(), etype.type_map());
-        // Beyond so many etypes, those that lie right by chance are refused.
+        // Beyond this number of etypes, a filetype that consists of etypes only by chance is refused.
         prop_assume!(filetype_map.bytes(1).len() <= 4096 * etype_map.bytes(1).len());
         let expected = tiles(&filetype_map, &etype_map);
         prop_assert_eq!(filetype.datatype().expect("small").is_tiling_of(&etype.datatype().expect("small")), expected);

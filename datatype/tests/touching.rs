@@ -1,10 +1,12 @@
-//! Lists of blocks of which a few touch: in memory they are a list of equal parts, to whoever asks for runs they are runs.
+//! Lists of blocks of which a few touch: in memory they are a list of equal blocks, but queries report
+//! maximal runs.
 
 use capulet_datatype::{Cursor, Datatype, Named, Result, Run, Tiled, TypedCopy, flatten, pack, unpack};
 
 const CANARY: u8 = 0xee;
 
-/// A permutation of blocks with holes, in elements: most neighbors are far apart, and in every `each` a few follow another.
+/// A permutation of blocks with holes, in elements: most neighbors are far apart, and in every `each` a few
+/// touch.
 fn places(n: usize, each: usize, length: i64) -> Vec<i64> {
     let mut state = 11_u64;
     let mut free: Vec<i64> = (0..2 * n as i64).collect();
@@ -22,7 +24,7 @@ fn places(n: usize, each: usize, length: i64) -> Vec<i64> {
     places
 }
 
-/// The same with what touches joined.
+/// The same places, with touching blocks joined.
 fn joined(places: &[i64], length: i64) -> (Vec<u64>, Vec<i64>) {
     let (mut lengths, mut starts): (Vec<u64>, Vec<i64>) = (Vec::new(), Vec::new());
     for &at in places {
@@ -64,7 +66,7 @@ fn both_descriptions_are_one_layout_of_runs() -> Result<()> {
             assert_eq!(left?.layout(), right?.layout(), "{:?}", datatype.combiner().name());
             let layout = datatype.layout();
             assert_eq!(layout.block_count(), expected.len() as u64);
-            // Four bytes a block, a word for every 256 seams, and what any layout takes.
+            // Four bytes per block, a word per 256 seams, and the memory that any layout takes.
             let list = 4 * places.len();
             assert!((list..list + 640).contains(&layout.heap_bytes()), "{}", layout.heap_bytes());
             let tiled = once(datatype);
@@ -122,7 +124,8 @@ fn every_range_is_copied() -> Result<()> {
                 unpack(&tiled, &packed, range.clone(), &mut target)?;
                 assert_eq!(target, whole, "{range:?} of {named:?}");
                 let mut target = vec![CANARY; memory.len()];
-                // SAFETY: both memories hold the type, and they are two vectors.
+                // SAFETY: `# Safety` of `TypedCopy::run`: both memories cover the type, and two vectors do
+                // not overlap.
                 unsafe {
                     mirror.run(
                         memory.as_ptr(),
@@ -142,7 +145,8 @@ fn every_range_is_copied() -> Result<()> {
 #[test]
 fn long_runs_and_many_are_no_list_of_parts() -> Result<()> {
     let d = Datatype::named(Named::Double);
-    // One run of nine among single elements; a third of them in pairs; elements longer than any short run.
+    // One run of nine among single elements; a third of the elements in pairs; elements longer than any
+    // short run.
     let places: Vec<i64> = (0..200).map(|i| 40 * (i * 37 % 200) + i % 3).collect();
     let mut long = vec![1; 200];
     long[100] = 9;

@@ -1,4 +1,5 @@
-//! Translations against element-by-element oracles: netCDF's types here, `external32` in its own program.
+//! Translations, compared with oracles that convert element by element: netCDF types here, `external32` in
+//! its own program.
 
 mod cases;
 mod oracle;
@@ -24,7 +25,7 @@ fn externals() -> impl Iterator<Item = NetcdfType> {
     NetcdfType::ALL.into_iter().filter(|external| *external != NetcdfType::Char)
 }
 
-/// The formats that have a type.
+/// The formats that have the type.
 fn formats_of(external: NetcdfType) -> &'static [NetcdfFormat] {
     let all = &[NetcdfFormat::Cdf5, NetcdfFormat::Cdf1, NetcdfFormat::Cdf2];
     if external as u8 > NetcdfType::Double as u8 { &all[..1] } else { all }
@@ -48,7 +49,7 @@ fn every_pair_at_every_edge() {
 fn check_edges(memory: Number, external: NetcdfType, format: NetcdfFormat, policy: OutOfRange) {
     let named = Datatype::named(named_of(memory));
     let pair = (memory, external, format, policy);
-    // In memory, values at a distance of two.
+    // In memory, every other place holds a value.
     let values = edges(memory);
     let n = values.len() as u64;
     let row = Datatype::vector(n, 1, 2, &named).expect("small");
@@ -80,7 +81,7 @@ fn check_edges(memory: Number, external: NetcdfType, format: NetcdfFormat, polic
     }
 }
 
-/// The conversions that have loops of their own, at every length of a block.
+/// The conversions that have special loops, at every length of a block.
 #[test]
 fn every_length_of_a_block() {
     let pairs = [
@@ -111,10 +112,10 @@ fn every_length_of_a_block() {
     }
 }
 
-/// Small values, and an edge now and then.
+/// Small values, with an edge value in every eleventh place.
 fn pattern(number: Number, i: u64) -> Vec<u8> {
     if i % 11 == 10 {
-        // Made once: under Miri that takes longer than all that is tested with them.
+        // Computed once: under Miri, computing the edges takes longer than all tests with them.
         static EDGES: [OnceLock<Vec<Vec<u8>>>; NUMBERS.len()] = [const { OnceLock::new() }; NUMBERS.len()];
         let at = NUMBERS.iter().position(|other| *other == number).expect("one of them");
         let edges = EDGES[at].get_or_init(|| edges(number));
@@ -123,7 +124,8 @@ fn pattern(number: Number, i: u64) -> Vec<u8> {
     number.of_small([3, 5, 7, 11, 13][i as usize % 5] + i as i64 % 90)
 }
 
-/// Encodes and decodes a range of a type, and compares with the oracle. The type has offsets of any sign.
+/// Encodes and decodes a range of a type and compares with the oracle. The type may have offsets of any
+/// sign.
 fn check_whole(
     datatype: &Datatype,
     count: u64,
@@ -143,12 +145,13 @@ fn check_whole(
     for (i, &offset) in here.iter().enumerate() {
         source.put(offset, &pattern(memory, i as u64));
     }
-    // Where elements overlap, the later ones have won.
+    // Where elements overlap, the memory holds the later ones.
     let expected: Vec<Outcome> =
         here.iter().map(|&offset| encoded(source.get(offset, memory.bytes()), pair)).collect();
     let bytes = translation.packed_bytes(range.clone()).expect("in range") as usize;
     let mut packed = vec![CANARY; bytes + 1];
-    // SAFETY: the memory covers all elements, the packed bytes are a vector of their own.
+    // SAFETY: `source` covers all elements of the range, and `packed` is a separate vector with room for
+    // their packed bytes.
     let result = unsafe { translation.encode_raw(source.base(), range.clone(), packed.as_mut_ptr()) };
     assert_eq!(result, outcome(&expected, range.start));
     assert_eq!(packed.pop(), Some(CANARY));
@@ -163,7 +166,8 @@ fn check_whole(
     let expected: Vec<Outcome> = values.iter().map(|value| decoded(value, pair)).collect();
     let mut target = Memory::covering(&offsets, memory.bytes(), CANARY);
     let packed = values.concat();
-    // SAFETY: as above, with the sides exchanged.
+    // SAFETY: `packed` has the packed bytes of the range, and `target`, a separate vector, covers its
+    // elements.
     let result = unsafe { translation.decode_raw(packed.as_ptr(), range.clone(), target.base_mut()) };
     assert_eq!(result, outcome(&expected, range.start));
     let mut wanted = Memory::covering(&offsets, memory.bytes(), CANARY);
@@ -210,14 +214,16 @@ proptest! {
         offsets.iter().enumerate().for_each(|(i, &at)| source.put(at, &pattern(memory, i as u64)));
         let bytes = external.bytes() as u64;
         let mut whole = vec![0; (n * bytes) as usize];
-        // SAFETY: the memory covers all elements; the packed bytes lie elsewhere.
+        // SAFETY: `source` covers all elements, and `whole` is a separate vector with room for their packed
+        // bytes.
         let result = unsafe { translation.encode_raw(source.base(), 0..n, whole.as_mut_ptr()) };
         let mut parts = vec![0; whole.len()];
         let (mut first, mut count) = (None, 0);
         for start in (0..n).step_by(step as usize) {
             let end = n.min(start + step);
             let part = parts[(start * bytes) as usize..].as_mut_ptr();
-            // SAFETY: as above; the part has room for its elements.
+            // SAFETY: `source` covers all elements, and `part` points to room for the packed bytes of this
+            // range in a separate vector.
             if let Err(TranslateError::OutOfRange { first: at, count: more }) = unsafe {
                 translation.encode_raw(source.base(), start..end, part)
             } {
@@ -228,13 +234,14 @@ proptest! {
         prop_assert_eq!(&parts, &whole);
         prop_assert_eq!(result, first.map_or(Ok(()), |first| Err(TranslateError::OutOfRange { first, count })));
 
-        // And back: what fitted is what it was.
+        // And back: values that fit come back unchanged.
         if first.is_none() && apart(&offsets, memory.bytes() as u64) && memory.holds_in(external_number(external)) {
             let mut target = Memory::covering(&offsets, memory.bytes(), CANARY);
             for start in (0..n).step_by(step as usize) {
                 let end = n.min(start + step);
                 let part = whole[(start * bytes) as usize..].as_ptr();
-                // SAFETY: as above, with the sides exchanged.
+                // SAFETY: `part` points to the packed bytes of this range, and `target`, a separate vector,
+                // covers all elements.
                 let result = unsafe { translation.decode_raw(part, start..end, target.base_mut()) };
                 prop_assert_eq!(result, Ok(()));
             }
@@ -288,10 +295,10 @@ fn what_netcdf_does_not_have() -> Result<(), TranslateError> {
     }
     let mixed = Datatype::structure(&[1, 1], &[0, 8], &[int.clone(), Datatype::named(Named::Double)])?;
     assert_eq!(netcdf(&mixed, NetcdfType::Int, NetcdfFormat::Cdf5), Err(TranslateError::Mixed));
-    // Equal elements of several names are one kind.
+    // Equal elements under several names are one kind.
     let same = Datatype::structure(&[1, 1], &[0, 8], &[int.clone(), Datatype::named(Named::Int32)])?;
     assert_eq!(netcdf(&same, NetcdfType::Int, NetcdfFormat::Cdf5), Ok(2));
-    // Nothing is of every kind, and fits everywhere.
+    // A type without elements is of every kind and fits everywhere.
     let nothing = Datatype::contiguous(0, &mixed)?;
     let translation = Translation::netcdf(&nothing, 5, NetcdfType::Char, NetcdfFormat::Cdf1)?;
     assert_eq!((translation.elements(), translation.encode(&[], 0..0, &mut [])), (0, Ok(())));
@@ -314,7 +321,7 @@ fn bad_ranges_and_memory_are_refused() -> Result<(), TranslateError> {
     let translation = Translation::netcdf(&column, 2, NetcdfType::Float, NetcdfFormat::Cdf1)?;
     assert_eq!(translation.elements(), 6);
     let (memory, mut packed) = ([0; 80], [CANARY; 24]);
-    #[allow(clippy::reversed_empty_ranges)] // that is the point
+    #[allow(clippy::reversed_empty_ranges)] // the test passes a reversed range on purpose
     for range in [0..7, 4..3, u64::MAX..u64::MAX, 7..7] {
         let error = TranslateError::BadElements { start: range.start, end: range.end, elements: 6 };
         assert_eq!(translation.packed_bytes(range.clone()), Err(error.clone()));
@@ -325,7 +332,7 @@ fn bad_ranges_and_memory_are_refused() -> Result<(), TranslateError> {
     let outside = translation.encode(&memory[..79], 0..6, &mut packed);
     assert_eq!(outside, Err(TypeError::OutOfMemory { low: 0, high: 80, memory_bytes: 79 }.into()));
     assert_eq!(packed, [CANARY; 24]);
-    // The elements of the range alone count.
+    // Only the elements of the range must lie in memory.
     translation.encode(&memory[..72], 0..5, &mut packed[..20])?;
     assert_eq!(packed, std::array::from_fn(|i| if i < 20 { 0 } else { CANARY }));
     Ok(())
@@ -355,7 +362,8 @@ fn absolute_addresses_from_a_null_base() -> Result<(), TranslateError> {
     let mut packed = [0; 8];
     let reads = Translation::netcdf(&places(from)?, 1, NetcdfType::Float, NetcdfFormat::Cdf2)?;
     let writes = Translation::netcdf(&places(to)?, 1, NetcdfType::Float, NetcdfFormat::Cdf2)?;
-    // SAFETY: the displacements are the addresses of two live arrays, exposed above.
+    // SAFETY: the displacements are the addresses of elements of two live arrays, whose provenance is
+    // exposed above. `packed` has room for two packed elements.
     unsafe {
         reads.encode_raw(std::ptr::null(), 0..2, packed.as_mut_ptr())?;
         writes.decode_raw(packed.as_ptr(), 0..2, std::ptr::null_mut())?;
@@ -381,7 +389,7 @@ fn a_variable_has_its_own_fill_value() -> Result<(), TranslateError> {
     Ok(())
 }
 
-/// The blocks of the FLASH code: 8 x 8 x 8 cells of 24 variables within guard cells 4 deep.
+/// The blocks of the FLASH code: 8 x 8 x 8 cells of 24 variables, inside of 4 layers of guard cells.
 #[test]
 #[cfg_attr(miri, ignore = "megabytes")]
 fn flash_blocks() -> Result<(), TranslateError> {

@@ -1,4 +1,5 @@
-//! Leaf functions against the naive oracle: every leaf of any range of any type, and visitors that stop.
+//! Leaf functions, compared with the naive oracle: every leaf of any range of any type, and visitors that
+//! stop.
 
 mod cases;
 mod oracle;
@@ -13,12 +14,12 @@ use cases::cases;
 use oracle::{TypeMap, any_tree};
 use proptest::prelude::*;
 
-/// One byte of the stream: where it lies, what element it belongs to, and which byte of that element it is.
+/// One byte of the stream: its offset, the element that it belongs to, and its position in that element.
 type Byte = (i64, Prim, u64);
 
 const BYTE: Prim = Prim::new(PrimKind::Byte, 1);
 
-/// Writes every byte down, with at most `most` bytes until it stops.
+/// Records every byte, and stops after `most` bytes.
 struct Recorder {
     bytes: Vec<Byte>,
     most: u64,
@@ -68,7 +69,7 @@ impl LeafVisitor for Recorder {
     }
 }
 
-/// The same with no function but the one for runs.
+/// The same recorder with only the function for runs.
 struct ByRuns(Recorder);
 
 impl LeafVisitor for ByRuns {
@@ -79,7 +80,7 @@ impl LeafVisitor for ByRuns {
     }
 }
 
-/// What a range should give: elements that it tears are bytes.
+/// The bytes that a range should give. The bytes of an element that the range cuts count as single bytes.
 fn expected(map: &TypeMap, count: u64, range: Range<u64>) -> Vec<Byte> {
     let (mut bytes, mut stream) = (Vec::new(), 0);
     for i in 0..count as i64 {
@@ -118,7 +119,7 @@ proptest! {
             prop_assert_eq!(segment.manipulate(range.clone(), &mut by_runs), Ok(ControlFlow::Continue(())));
             prop_assert_eq!(&by_runs.0.bytes, &all);
 
-            // As bytes, through a pointer that hides what it is.
+            // As bytes, through a trait object.
             let mut recorder = Recorder::new(u64::MAX);
             let hidden: &mut dyn LeafVisitor<Break = u64> = &mut recorder;
             prop_assert_eq!(visit(segment.tiled(), range, hidden), Ok(ControlFlow::Continue(())));
@@ -205,7 +206,7 @@ impl LeafVisitor for Counter {
     }
 }
 
-/// Says that more was done than there was.
+/// A visitor that claims to have processed more bytes than the leaf has.
 struct Boaster;
 
 impl LeafVisitor for Boaster {

@@ -1,7 +1,7 @@
-//! Messages from anyone: the bytes are the nodes of a message, with a header and a checksum that fit. What is accepted is
-//! asked everything that a type can be asked, and sent again.
+//! Messages from untrusted senders: the input is the nodes of a message, which gets a header and a matching
+//! checksum. An accepted type is asked everything that a type can be asked, and is sent again.
 //!
-//! `scripts/fuzz.sh` runs it. The corpus holds a message of each constructor.
+//! `scripts/fuzz.sh` runs this target. The corpus holds a message of each constructor.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! The corpus that fuzzing starts from: a message of each constructor, and whatever was found to be wrong once.
+//! The corpus from which fuzzing starts: a message of each constructor, and every message that once showed
+//! an error.
 
 use std::fs;
 use std::path::Path;

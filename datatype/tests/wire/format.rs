@@ -1,11 +1,11 @@
-//! Sizes, the format byte by byte, and messages made up to hurt.
+//! The sizes of messages, the format byte by byte, and malicious messages.
 
 use capulet_datatype::{ArrayOrder, Datatype, Distribution, Named, TypeError, WireError};
 
 use crate::questions::{assert_equal, interrogate};
 use crate::{body, nodes, sealed};
 
-/// Four of 24 variables in the interior of 100 blocks of cells, as the FLASH code has them.
+/// Four of 24 variables in the interior of 100 blocks of cells, as the FLASH code stores them.
 fn flash() -> Datatype {
     let variables = Datatype::contiguous(4, &Datatype::named(Named::Double)).expect("small");
     let strides = [(8, 192), (8, 192 * 16), (8, 192 * 256), (100, 192 * 4096)];
@@ -39,7 +39,8 @@ fn types_take_tens_of_bytes() {
         assert!(bytes <= most, "{what}: {bytes} bytes");
         assert!(datatype.layout_to_wire().len() <= bytes);
     }
-    // A million entries: a byte each where they are near each other, less than two bits each where they are dense.
+    // A million entries: one byte each if they are close to each other, and less than two bits each if they
+    // are dense.
     let sparse: Vec<i64> = (0..1_000_000_i64)
         .scan(0, |at, i| {
             *at += 1 + i * i % 200;
@@ -60,7 +61,7 @@ fn types_take_tens_of_bytes() {
     }
 }
 
-/// The format, byte by byte: messages of older versions must stay readable.
+/// The format, byte by byte: messages of older versions must remain readable.
 #[test]
 fn the_format_stays() {
     let int = Datatype::named(Named::Int);
@@ -87,7 +88,7 @@ fn the_format_stays() {
         2 << 3,
         50,
         0,
-        25, // struct: three displacements, 0 and differences in fours, from 25 on
+        25, // struct: three displacements: 0, and differences in units of four, from 25 on
         0,
         2,
         0,
@@ -102,7 +103,7 @@ fn the_format_stays() {
     assert_eq!(expected[expected.len() - 4..], crc32fast::hash(body(&expected)).to_le_bytes());
 }
 
-/// Predefined types are numbered by their place in the list.
+/// The number of a predefined type is its place in the list.
 #[test]
 fn numbers_of_predefined_types_stay() {
     let names: Vec<&str> = Named::ALL.iter().map(|named| &named.name()[4..]).collect();
@@ -150,19 +151,19 @@ fn what_is_wrong_is_said() {
     let darray = |code: u8| refused(&nodes(&[0, 5, 15, 0, 2, 4, code, 1, 1]));
     assert_eq!(darray(6), number(10, "no distribution has that number"));
     assert_eq!(darray(1), number(10, "no distribution has that number"));
-    // A reference to nothing, to itself, and to what comes later.
+    // A reference to no node, to itself, and to a later node.
     for back in [0, 2, 9] {
         let expected = WireError::Reference { position: 8, back: back.into(), nodes: 1 };
         assert_eq!(refused(&nodes(&[0, 5, 6, 3, back])), expected);
     }
     assert_eq!(refused(&nodes(&[0, 5, 0, 5])), WireError::Unused { node: 0 });
     assert_eq!(refused(&nodes(&[0, 5, 5, 1, 0, 6])), WireError::Unused { node: 1 });
-    // Lists: more entries than bytes, and an unknown form.
+    // Lists with more entries than the message has bytes, and lists of an unknown form.
     let room = "a list has more entries than the message has room for";
     assert_eq!(refused(&nodes(&[0, 5, 11, 1, 120, 0, 0, 0, 1])), WireError::List { position: 8, what: room });
     let form = "a list has an unknown form";
     assert_eq!(refused(&nodes(&[0, 5, 11, 1, 2, 0, 7, 0, 1])), WireError::List { position: 11, what: form });
-    // What a constructor refuses.
+    // Arguments that a constructor refuses.
     let overflow = |position, what| WireError::Type { position, source: TypeError::Overflow { what } };
     let mut long = vec![0, 5, 6];
     long.extend([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1]);
@@ -184,7 +185,8 @@ fn what_is_wrong_is_said() {
     assert_eq!(refused(&nodes(&many)), WireError::TooManyNodes { position: 4 + (2 << 20), limit: 1 << 20 });
 }
 
-/// Each level holds the one below several times: a short message for something that must never be written out.
+/// Each level holds the level below several times: a short message for a type that must never be written
+/// out.
 fn tower(levels: usize, fields: usize, base: &Datatype, far: impl Fn(usize, i64) -> i64) -> Datatype {
     let mut whole = base.clone();
     for _ in 0..levels {
@@ -192,7 +194,7 @@ fn tower(levels: usize, fields: usize, base: &Datatype, far: impl Fn(usize, i64)
             break;
         }
         let places: Vec<i64> = (0..fields).map(|i| far(i, whole.true_ub() - whole.true_lb())).collect();
-        // Beside the shared part, something else between, so that no two neighbors are alike.
+        // Other types lie between the shared parts, so that no two neighbors are alike.
         let types: Vec<Datatype> =
             (0..fields).map(|i| if i % 2 == 0 { &whole } else { base }.clone()).collect();
         match Datatype::structure(&vec![1; fields], &places, &types) {
@@ -209,7 +211,7 @@ fn tower(levels: usize, fields: usize, base: &Datatype, far: impl Fn(usize, i64)
 fn shared_parts_are_never_written_out() {
     let double = Datatype::named(Named::Double);
     let nothing = Datatype::contiguous(0, &double).expect("small");
-    // Backwards within itself, so that no shortcut for what rises in order applies.
+    // Its displacements do not ascend, so that no shortcut for ascending lists applies.
     let irregular = Datatype::hindexed(
         &[1, 3, 2, 1, 1, 5, 1, 2, 1, 4],
         &[900, 0, 60, 200, 150, 300, 700, 500, 620, 400],

@@ -1,4 +1,4 @@
-//! Random types, and messages that somebody has changed.
+//! Random types, and messages that were changed on the way.
 
 use capulet_datatype::{Datatype, Named, TypeError};
 use proptest::prelude::*;
@@ -9,11 +9,11 @@ use crate::oracle::{Tree, any_tree, tree, tree_of_many_runs};
 use crate::questions::{assert_equal, interrogate};
 use crate::{body, nodes, sealed};
 
-/// What is put on top of a random tree: forced bounds, and parts that are shared.
+/// An addition on top of a random tree: forced bounds, or shared parts.
 #[derive(Debug, Clone)]
 enum Top {
     Forced(i64, i64),
-    /// Forced twice, so that the bounds are again what they were, but explicit.
+    /// Bounds forced twice, so that they have their old values again, but are explicit.
     Back,
     Pair(i64),
     Parametric(u8, u32),
@@ -59,14 +59,14 @@ fn topped(tree: &Tree, tops: &[Top]) -> Result<Datatype, TypeError> {
     Ok(datatype)
 }
 
-/// A change to a message before its checksum.
+/// A change to a message, made before its checksum is computed.
 #[derive(Debug, Clone)]
 enum Change {
     Flip(usize, u8),
     Put(usize, u8),
     Cut(usize),
     Remove(usize, usize),
-    /// Bytes from elsewhere in the message, or from the other one.
+    /// Inserts bytes from elsewhere in the message, or from the other message.
     Splice(usize, usize, usize, bool),
 }
 
@@ -105,7 +105,7 @@ fn changed(mut bytes: Vec<u8>, other: &[u8], changes: &[Change]) -> Vec<u8> {
     bytes
 }
 
-/// Whatever the answer is, it is one; and a type that is accepted is a type.
+/// Decodes a message. The result is a type or an error; an accepted type must answer every question.
 pub(crate) fn decode_and_use(message: &[u8]) {
     match Datatype::from_wire(message) {
         Ok(datatype) => {
@@ -117,7 +117,7 @@ pub(crate) fn decode_and_use(message: &[u8]) {
     }
 }
 
-/// The type with so many parts that have no data that any description without them is shorter.
+/// The type with so many empty parts that any description without them is shorter.
 fn with_empty_parts(datatype: &Datatype) -> Datatype {
     let parts = if cfg!(miri) { 500 } else { 4000 };
     let mut displacements: Vec<i64> =
@@ -152,7 +152,8 @@ proptest! {
         prop_assert_eq!(received.layout(), sent.layout());
     }
 
-    /// A layout goes as its canonical form only if that, as constructors, is rewritten to itself.
+    /// A layout is sent in canonical form only if the constructors of that form are rewritten to the same
+    /// form.
     #[test]
     fn canonical_forms_are_rewritten_to_themselves(tree in any_tree(2000)) {
         let datatype = tree.datatype().expect("small");
@@ -173,7 +174,7 @@ proptest! {
         let other = other.to_wire();
         let bytes = changed(body(&message).to_vec(), body(&other), &changes);
         decode_and_use(&sealed(bytes));
-        // Without a new checksum, nothing but the message itself is accepted.
+        // Without a new checksum, only the unchanged message is accepted.
         let bytes = changed(message.clone(), &other, &changes);
         if bytes != message {
             prop_assert!(Datatype::from_wire(&bytes).is_err());
