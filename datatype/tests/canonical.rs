@@ -23,7 +23,7 @@ fn same(types: &[Datatype]) -> Result<()> {
 }
 
 #[test]
-fn dense_descriptions() -> Result<()> {
+fn dense_descriptions_are_one_layout() -> Result<()> {
     let f = float();
     let many: Vec<i64> = (0..100).collect();
     let types = [
@@ -50,7 +50,7 @@ fn dense_descriptions() -> Result<()> {
 }
 
 #[test]
-fn strided_descriptions() -> Result<()> {
+fn strided_descriptions_are_one_layout() -> Result<()> {
     let f = float();
     let places: Vec<i64> = (0..1000).map(|i| 3 * i).collect();
     let bytes: Vec<i64> = places.iter().map(|i| 4 * i).collect();
@@ -74,7 +74,7 @@ fn strided_descriptions() -> Result<()> {
 }
 
 #[test]
-fn grids() -> Result<()> {
+fn grid_descriptions_are_one_layout() -> Result<()> {
     let f = float();
     // 20 x 30 rows of 5 elements, in an array of 40 x 60 x 10.
     let rows: Vec<i64> = (0..20).flat_map(|i| (0..30).map(move |j| (i * 60 + j) * 10)).collect();
@@ -91,7 +91,7 @@ fn grids() -> Result<()> {
 }
 
 #[test]
-fn a_stride_in_bytes_is_no_stride_in_elements() -> Result<()> {
+fn stride_in_bytes_differs_from_stride_in_elements() -> Result<()> {
     // Blocks of 2 floats every 2 *bytes*. They overlap, so they are not a run of 8 floats.
     let overlapping = Datatype::hvector(4, 2, 2, &float())?;
     assert_eq!(runs(&overlapping), [(0, 8), (2, 8), (4, 8), (6, 8)]);
@@ -102,7 +102,7 @@ fn a_stride_in_bytes_is_no_stride_in_elements() -> Result<()> {
 }
 
 #[test]
-fn order_is_kept() -> Result<()> {
+fn stream_order_is_kept() -> Result<()> {
     let f = float();
     let forward = Datatype::hindexed(&[1, 1], &[0, 4], &f)?;
     let backward = Datatype::hindexed(&[1, 1], &[4, 0], &f)?;
@@ -120,7 +120,7 @@ fn order_is_kept() -> Result<()> {
 }
 
 #[test]
-fn only_more_of_the_same_extends_a_repetition() -> Result<()> {
+fn only_an_equal_part_extends_a_repetition() -> Result<()> {
     let f = float();
     let rows = |n, bytes| {
         Datatype::hvector(3, 1, 1000, &Datatype::hvector(n, bytes, 8, &Datatype::named(Named::Byte))?)
@@ -155,7 +155,7 @@ fn only_more_of_the_same_extends_a_repetition() -> Result<()> {
 }
 
 #[test]
-fn empty_parts_leave_no_trace() -> Result<()> {
+fn types_without_data_have_empty_layouts() -> Result<()> {
     let f = float();
     let none = Datatype::contiguous(0, &f)?;
     for empty in [
@@ -179,7 +179,7 @@ fn empty_parts_leave_no_trace() -> Result<()> {
 }
 
 #[test]
-fn alignment_pads_and_explicit_bounds_stick() -> Result<()> {
+fn alignment_pads_extents_and_explicit_bounds_persist() -> Result<()> {
     let (double, character) = (Datatype::named(Named::Double), Datatype::named(Named::Char));
     let record = Datatype::structure(&[1, 1], &[0, 8], &[double.clone(), character.clone()])?;
     assert_eq!((record.size(), record.extent(), record.true_ub()), (9, 16, 9));
@@ -194,7 +194,7 @@ fn alignment_pads_and_explicit_bounds_stick() -> Result<()> {
 
 #[test]
 #[cfg_attr(miri, ignore = "lists of thousands")]
-fn overlap_of_many_interleaved_runs() -> Result<()> {
+fn overlap_of_many_interleaved_runs_is_found() -> Result<()> {
     let f = float();
     // 400 x 400 elements, visited by columns: not monotone, but without overlap.
     let column = Datatype::resized(0, 4, &Datatype::vector(400, 1, 400, &f)?)?;
@@ -293,7 +293,7 @@ fn dense_lists_are_bitmaps() -> Result<()> {
 
 #[test]
 #[cfg_attr(miri, ignore = "lists of thousands")]
-fn lists_that_recur_are_repetitions() -> Result<()> {
+fn recurring_lists_are_repetitions() -> Result<()> {
     let f = float();
     // Distances of 2, 3 and 7, repeated, from 5 on.
     let place = |i: i64| 5 + i / 3 * 12 + [0, 2, 5][(i % 3) as usize];
@@ -339,7 +339,7 @@ fn lists_that_recur_are_repetitions() -> Result<()> {
 }
 
 #[test]
-fn structures_that_recur_are_repetitions() -> Result<()> {
+fn recurring_structures_are_repetitions() -> Result<()> {
     let f = float();
     let (row, column) = (Datatype::vector(50, 1, 2, &f)?, Datatype::vector(40, 2, 3, &f)?);
     let n = if cfg!(miri) { 40 } else { 200 };
@@ -357,7 +357,7 @@ fn structures_that_recur_are_repetitions() -> Result<()> {
 }
 
 #[test]
-fn structures_of_one_shape_are_one_more_dimension() -> Result<()> {
+fn equal_structures_add_a_dimension() -> Result<()> {
     let f = float();
     let inner = Datatype::subarray(&[20, 30], &[10, 7], &[3, 4], ArrayOrder::C, &f)?;
     let at: Vec<i64> = (0..6).map(|i| i * 5000).collect();

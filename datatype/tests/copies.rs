@@ -23,7 +23,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn every_block_size_and_stride() -> Result<()> {
+fn every_block_size_and_stride_is_copied() -> Result<()> {
     for bytes in (1..=130).step_by(if cfg!(miri) { 43 } else { 1 }) {
         for gap in [0, 1, 2, 7, 64] {
             for n in if cfg!(miri) { vec![9] } else { vec![1, 2, 3, 5, 40] } {
@@ -51,7 +51,7 @@ fn every_block_size_and_stride() -> Result<()> {
 }
 
 #[test]
-fn lists_rows_and_unequal_blocks_meet() -> Result<()> {
+fn lists_rows_and_unequal_blocks_copy_to_each_other() -> Result<()> {
     let sides = [blocks(60, 4, 12)?, listed(60, 4)?, blocks(30, 8, 9)?, listed(80, 3)?, blocks(2, 120, 200)?];
     for source in &sides {
         for target in &sides {
@@ -96,7 +96,7 @@ fn absolute_addresses_from_a_null_base() -> Result<()> {
 }
 
 #[test]
-fn nothing_to_copy_needs_no_memory() -> Result<()> {
+fn empty_copies_need_no_memory() -> Result<()> {
     let none = tiled(&Datatype::contiguous(0, &Datatype::named(Named::Int))?, 9);
     let some = tiled(&Datatype::named(Named::Int), 1);
     for (source, target, start) in

@@ -51,7 +51,7 @@ fn check(dims: &[Dim], order: ArrayOrder) -> u64 {
 }
 
 #[test]
-fn one_dimension() {
+fn one_dimension_matches_the_definition() {
     let mut ranks = 0;
     for gsize in 1..=if cfg!(miri) { 1 } else { 8 } {
         for way in ways(gsize) {
@@ -63,7 +63,7 @@ fn one_dimension() {
 
 #[test]
 #[cfg_attr(miri, ignore = "thousands of types")]
-fn two_dimensions() {
+fn two_dimensions_match_the_definition() {
     let mut ranks = 0;
     let most = 6;
     for (rows, columns) in (1..=most).flat_map(|rows| (1..=most).map(move |columns| (rows, columns))) {
@@ -81,7 +81,7 @@ fn two_dimensions() {
 }
 
 #[test]
-fn the_process_grid_is_row_major_in_either_order() {
+fn process_grid_is_row_major_in_both_orders() {
     let int = Datatype::named(Named::Int);
     let blocks = [Distribution::Block(None); 2];
     for order in [ArrayOrder::C, ArrayOrder::Fortran] {

@@ -16,7 +16,7 @@ fn overflows(result: Result<Datatype>) {
 }
 
 #[test]
-fn sizes_and_bounds_that_do_not_fit() {
+fn sizes_and_bounds_that_overflow_are_refused() {
     let i = int();
     overflows(Datatype::contiguous(HUGE, &i));
     overflows(Datatype::contiguous(u64::MAX, &i));
@@ -48,7 +48,7 @@ fn sizes_and_bounds_that_do_not_fit() {
 }
 
 #[test]
-fn arguments_that_do_not_matter_may_be_anything() -> Result<()> {
+fn unused_arguments_may_have_any_value() -> Result<()> {
     let i = int();
     assert_eq!(Datatype::vector(1, 3, i64::MAX, &i)?.size(), 12);
     assert_eq!(Datatype::hvector(1, 3, i64::MIN, &i)?.extent(), 12);
@@ -59,7 +59,7 @@ fn arguments_that_do_not_matter_may_be_anything() -> Result<()> {
 }
 
 #[test]
-fn addresses_near_the_ends_of_memory() -> Result<()> {
+fn addresses_near_the_limits_are_accepted() -> Result<()> {
     // Displacements may be addresses. Only the offsets of the bytes must fit.
     let shifted = Datatype::hindexed(&[1], &[i64::MAX - 8], &int())?;
     assert_eq!((shifted.true_lb(), shifted.true_ub()), (i64::MAX - 8, i64::MAX - 4));
@@ -74,7 +74,7 @@ fn addresses_near_the_ends_of_memory() -> Result<()> {
 }
 
 #[test]
-fn lists_that_end_at_the_limits() -> Result<()> {
+fn lists_may_end_at_the_limits() -> Result<()> {
     let i = int();
     let most = i64::MAX / 4;
     // One more element would reach beyond the last offset.
@@ -102,7 +102,7 @@ fn lists_that_end_at_the_limits() -> Result<()> {
 }
 
 #[test]
-fn lists_of_different_length() {
+fn lists_of_different_lengths_are_refused() {
     let i = int();
     let mismatch = |result: Result<Datatype>| {
         assert!(matches!(result, Err(TypeError::LengthMismatch { .. })), "{result:?}");
@@ -118,7 +118,7 @@ fn lists_of_different_length() {
 }
 
 #[test]
-fn arrays_that_are_none() {
+fn invalid_arrays_are_refused() {
     let i = int();
     for (sizes, subsizes, starts) in [
         (vec![], vec![], vec![]),
@@ -151,7 +151,7 @@ fn arrays_that_are_none() {
 }
 
 #[test]
-fn huge_distribution_arguments() -> Result<()> {
+fn huge_distribution_arguments_are_accepted() -> Result<()> {
     let i = int();
     // Blocks so large that only the first process has one.
     for (rank, size) in [(0, 40), (1, 0), (u64::MAX - 2, 0)] {
@@ -165,7 +165,7 @@ fn huge_distribution_arguments() -> Result<()> {
 
 #[test]
 #[cfg_attr(miri, ignore = "hundreds of constructors")]
-fn nesting_has_a_limit() -> Result<()> {
+fn nesting_depth_is_limited() -> Result<()> {
     let mut datatype = int();
     for _ in 1..DEPTH_MAX {
         datatype = Datatype::structure(&[1, 1], &[0, 4], &[datatype.clone(), int()])?;
@@ -178,7 +178,7 @@ fn nesting_has_a_limit() -> Result<()> {
 }
 
 #[test]
-fn shared_parts_do_not_blow_up() -> Result<()> {
+fn shared_parts_are_kept_once() -> Result<()> {
     // Each level holds the level below twice, in two different ways: 2^60 runs from 60 constructors.
     let mut datatype = Datatype::resized(0, 2, &Datatype::named(Named::Byte))?;
     for level in 0..56 {
@@ -197,7 +197,7 @@ fn shared_parts_do_not_blow_up() -> Result<()> {
 }
 
 #[test]
-fn instances_that_do_not_fit() -> Result<()> {
+fn instances_that_overflow_are_refused() -> Result<()> {
     let tiled =
         |datatype: &Datatype, count| Tiled::new(datatype.layout().clone(), count).map(|tiled| tiled.size());
     let i = int();
@@ -211,7 +211,7 @@ fn instances_that_do_not_fit() -> Result<()> {
 }
 
 #[test]
-fn ranges_and_memory_that_do_not_fit() -> Result<()> {
+fn ranges_and_memory_that_do_not_fit_are_refused() -> Result<()> {
     let tiled = Tiled::new(Datatype::vector(2, 1, 2, &int())?.layout().clone(), 1)?;
     let (mut memory, mut packed) = ([0_u8; 12], [0_u8; 8]);
     let bad_range = |result| assert!(matches!(result, Err(TypeError::BadRange { .. })));

@@ -207,7 +207,7 @@ proptest! {
     #![proptest_config(cases(300, 2))]
 
     #[test]
-    fn any_type_any_range(
+    fn any_type_and_range_match_the_oracle(
         tree in any_tree(600),
         long in any::<bool>(), kinds in prop::collection::vec(any::<prop::sample::Index>(), 1..5), count in 0..4_u64,
         a in any::<prop::sample::Index>(), b in any::<prop::sample::Index>(),
@@ -230,7 +230,7 @@ proptest! {
 /// holds whole.
 #[test]
 #[cfg(target_arch = "x86_64")]
-fn long_mixed_streams() {
+fn long_mixed_streams_match_the_oracle() {
     let fields =
         [(3, 0, Named::Char), (1, 4, Named::Long), (2, 16, Named::LongDouble), (1, 49, Named::Wchar)];
     let fields: Vec<_> = fields.into_iter().map(|(n, at, named)| (n, at, Tree::Named(named))).collect();
@@ -245,7 +245,7 @@ fn long_mixed_streams() {
 }
 
 #[test]
-fn sizes_of_the_standard() -> Result<(), TranslateError> {
+fn sizes_match_the_standard() -> Result<(), TranslateError> {
     #[allow(clippy::enum_glob_use)] // the table consists of names only
     use Named::*;
     let size = |named: Named| Translation::external32(&Datatype::named(named), 1)?.packed_bytes(0..1);
@@ -302,7 +302,7 @@ fn sizes_of_the_standard() -> Result<(), TranslateError> {
 /// packs wrongly.
 #[test]
 #[cfg(target_arch = "x86_64")]
-fn as_mpi_libraries_pack_it() -> Result<(), TranslateError> {
+fn packed_bytes_match_mpi_libraries() -> Result<(), TranslateError> {
     let third = [0xab, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xfd, 0x3f, 0, 0, 0, 0, 0, 0];
     let packed_third = [0x3f, 0xfd, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x56, 0, 0, 0, 0, 0, 0];
     let samples: [(Named, &[u8], &[u8]); 8] = [
@@ -328,7 +328,7 @@ fn as_mpi_libraries_pack_it() -> Result<(), TranslateError> {
 }
 
 #[test]
-fn what_does_not_fit_is_told() -> Result<(), TranslateError> {
+fn values_out_of_range_are_reported() -> Result<(), TranslateError> {
     let long = Translation::external32(&Datatype::named(Named::Long), 4)?;
     let values = [1, i64::from(i32::MAX) + 1, -1, i64::from(i32::MIN) - 1];
     let source: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
@@ -346,7 +346,7 @@ fn what_does_not_fit_is_told() -> Result<(), TranslateError> {
 }
 
 #[test]
-fn any_bytes_that_are_not_0_are_true() -> Result<(), TranslateError> {
+fn any_nonzero_byte_is_true() -> Result<(), TranslateError> {
     for named in [Named::CBool, Named::Logical2, Named::Logical, Named::Logical8, Named::Logical16] {
         let bytes = named.size() as usize;
         let translation = Translation::external32(&Datatype::named(named), 2)?;

@@ -84,7 +84,7 @@ proptest! {
     #![proptest_config(cases(6000, 10))]
 
     #[test]
-    fn types_or_errors(
+    fn extreme_arguments_give_types_or_errors(
         steps in prop::collection::vec((0..12_u8, prop::collection::vec(count(), 3), prop::collection::vec(place(), 3)), 1..5),
     ) {
         let mut datatype = Datatype::named(Named::Int);

@@ -32,7 +32,7 @@ fn huge_types() -> Result<Vec<(u64, Datatype)>> {
 }
 
 #[test]
-fn less_than_a_kilobyte_and_no_loop_over_runs() -> Result<()> {
+fn huge_types_take_less_than_a_kilobyte_and_no_loop_over_runs() -> Result<()> {
     for (runs, datatype) in huge_types()? {
         let layout = datatype.layout();
         assert_eq!(layout.block_count(), runs, "{:?}", datatype.combiner());
@@ -58,7 +58,7 @@ fn less_than_a_kilobyte_and_no_loop_over_runs() -> Result<()> {
 }
 
 #[test]
-fn a_view_tiles_for_ever() -> Result<()> {
+fn view_tiles_to_the_last_offset() -> Result<()> {
     let column = Datatype::resized(0, 8 * 1024, &double())?;
     let view = Tiled::forever(column.layout().clone());
     assert_eq!(view.count(), (i64::MAX as u64 - 8) / 8192 + 1);
@@ -82,7 +82,7 @@ fn a_view_tiles_for_ever() -> Result<()> {
 
 #[test]
 #[cfg_attr(miri, ignore = "lists of millions")]
-fn a_long_list_is_kept_once() -> Result<()> {
+fn long_list_is_kept_once() -> Result<()> {
     // Sparse and without a period, so the list is neither a bitmap nor a repetition.
     let places: Vec<i64> = (0..1_000_000).map(|i| 12 * i + i * i % 7 * (i % 1009) % 8).collect();
     let lengths: Vec<u64> = (0..1_000_000).map(|i| 1 + i * i % 11 % (1 + i % 503) % 3).collect();

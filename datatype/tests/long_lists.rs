@@ -32,7 +32,7 @@ fn check(old: &Datatype, lengths: &[u64], places: &[i64], what: &str) -> Result<
 }
 
 #[test]
-fn bounds_and_order_of_long_lists() -> Result<()> {
+fn bounds_and_order_of_long_lists_match_sums() -> Result<()> {
     let int = Datatype::named(Named::Int);
     let olds = [
         int.clone(),

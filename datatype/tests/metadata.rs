@@ -74,7 +74,7 @@ fn lists(n: usize) -> [(&'static str, Vec<i64>); 7] {
 }
 
 #[test]
-fn lists_take_no_more_than_they_were_given_as() -> Result<()> {
+fn lists_take_no_more_memory_than_their_arguments() -> Result<()> {
     let all = [Named::Int, Named::DoubleInt, Named::Byte, Named::Short, Named::Double];
     let counts: &[usize] = if cfg!(miri) { &[3, 40] } else { &[1, 2, 3, 9, 33, 70, 30_000] };
     for named in &all[..if cfg!(miri) { 1 } else { 5 }] {
@@ -130,7 +130,7 @@ fn lists_within_two_gigabytes_take_no_more_than_ints() -> Result<()> {
 }
 
 #[test]
-fn what_lies_on_lists_adds_no_copies_of_them() -> Result<()> {
+fn types_over_lists_do_not_copy_them() -> Result<()> {
     let n = if cfg!(miri) { 40 } else { 5_000 };
     for (what, places) in lists(n) {
         let listed = Datatype::indexed_block(1, &places, &Datatype::named(Named::Float))?;
@@ -146,7 +146,7 @@ fn what_lies_on_lists_adds_no_copies_of_them() -> Result<()> {
 }
 
 #[test]
-fn regular_types_take_next_to_nothing() -> Result<()> {
+fn regular_types_take_little_memory() -> Result<()> {
     let double = Datatype::named(Named::Double);
     let mut nested = double.clone();
     for level in 1..8_i64 {

@@ -78,12 +78,12 @@ proptest! {
     #![proptest_config(cases(400, 2))]
 
     #[test]
-    fn bounds_size_signature_and_flags(tree in prop_oneof![tree_of_bytes(0, 4000), tree_of_many_runs()]) {
+    fn bounds_size_signature_and_flags_match(tree in prop_oneof![tree_of_bytes(0, 4000), tree_of_many_runs()]) {
         check_facts(&tree.datatype().expect("small"), &tree.type_map());
     }
 
     #[test]
-    fn runs_of_any_count(tree in prop_oneof![tree_of_bytes(0, 600), tree_of_many_runs()], count in 0..4_u64) {
+    fn runs_match_at_any_count(tree in prop_oneof![tree_of_bytes(0, 600), tree_of_many_runs()], count in 0..4_u64) {
         let (datatype, map) = (tree.datatype().expect("small"), tree.type_map());
         let bytes = map.bytes(count);
         let tiled = tiled(&datatype, count);
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn partial_ranges(tree in any_tree(600), count in 1..4_u64, a in any::<u64>(), b in any::<u64>(), step in 1..9_usize) {
+    fn partial_ranges_match(tree in any_tree(600), count in 1..4_u64, a in any::<u64>(), b in any::<u64>(), step in 1..9_usize) {
         let (datatype, map) = (tree.datatype().expect("small"), tree.type_map());
         let bytes = map.bytes(count);
         let tiled = tiled(&datatype, count);
@@ -162,7 +162,7 @@ proptest! {
     }
 
     #[test]
-    fn mixed_steps_of_a_cursor(tree in any_tree(400), count in 1..4_u64, steps in prop::collection::vec((0..4_u8, any::<u64>()), 1..30)) {
+    fn cursor_follows_mixed_steps(tree in any_tree(400), count in 1..4_u64, steps in prop::collection::vec((0..4_u8, any::<u64>()), 1..30)) {
         let (datatype, map) = (tree.datatype().expect("small"), tree.type_map());
         let bytes = map.bytes(count);
         let mut cursor = Cursor::new(tiled(&datatype, count));
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn pack_and_unpack_leave_gaps_alone(tree in any_tree(500), count in 1..4_u64, a in any::<u64>(), b in any::<u64>()) {
+    fn pack_and_unpack_do_not_touch_gaps(tree in any_tree(500), count in 1..4_u64, a in any::<u64>(), b in any::<u64>()) {
         let map = tree.type_map();
         let low = map.bytes(count).into_iter().min().unwrap_or(0);
         // Moved so that the lowest byte lies at offset 0, because the memory is a slice here.
@@ -219,7 +219,7 @@ proptest! {
     }
 
     #[test]
-    fn typed_copies_between_any_two(
+    fn typed_copies_match_between_any_two_types(
         from in any_tree(300), to in any_tree(300),
         counts in (1..4_u64, 1..4_u64), starts in (any::<u64>(), any::<u64>()), bytes in any::<u64>(),
     ) {
@@ -264,7 +264,7 @@ proptest! {
     }
 
     #[test]
-    fn one_of_a_type_is_the_type(tree in any_tree(2000)) {
+    fn one_instance_has_the_layout_of_its_type(tree in any_tree(2000)) {
         let datatype = tree.datatype().expect("small");
         let (layout, one) = (datatype.layout(), std::slice::from_ref(&datatype));
         let again = [

@@ -52,7 +52,7 @@ proptest! {
     #![proptest_config(cases(600, 2))]
 
     #[test]
-    fn any_two_types(filetype in any_tree(600), etype in tree_of_bytes(1, 40)) {
+    fn any_two_types_match_the_definition(filetype in any_tree(600), etype in tree_of_bytes(1, 40)) {
         let (filetype_map, etype_map) = (filetype.type_map(), etype.type_map());
         // Beyond this number of etypes, a filetype that consists of etypes only by chance is refused.
         prop_assume!(filetype_map.bytes(1).len() <= 4096 * etype_map.bytes(1).len());
@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn types_made_of_the_etype((filetype, etype) in tree_of_bytes(1, 40).prop_flat_map(|etype| (over(etype.clone()), Just(etype)))) {
+    fn types_made_of_the_etype_match_the_definition((filetype, etype) in tree_of_bytes(1, 40).prop_flat_map(|etype| (over(etype.clone()), Just(etype)))) {
         let expected = tiles(&filetype.type_map(), &etype.type_map());
         prop_assert_eq!(filetype.datatype().expect("small").is_tiling_of(&etype.datatype().expect("small")), expected);
     }

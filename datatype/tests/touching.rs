@@ -44,7 +44,7 @@ fn once(datatype: &Datatype) -> Tiled {
 }
 
 #[test]
-fn both_descriptions_are_one_layout_of_runs() -> Result<()> {
+fn joined_and_split_blocks_are_one_layout() -> Result<()> {
     let all = [(Named::Double, 3), (Named::Double, 1), (Named::Float, 1), (Named::Char, 5)];
     for &(named, length) in &all[..if cfg!(miri) { 1 } else { 4 }] {
         let element = Datatype::named(named);
@@ -77,7 +77,7 @@ fn both_descriptions_are_one_layout_of_runs() -> Result<()> {
 }
 
 #[test]
-fn runs_are_whole_from_everywhere() -> Result<()> {
+fn runs_are_whole_from_every_position() -> Result<()> {
     let datatype = Datatype::indexed_block(3, &places(300, 20, 3), &Datatype::named(Named::Short))?;
     for tiled in [once(&datatype), Tiled::new(datatype.layout().clone(), 2)?] {
         let all = flatten(&tiled, 0..tiled.size(), usize::MAX)?.runs;
@@ -143,7 +143,7 @@ fn every_range_is_copied() -> Result<()> {
 }
 
 #[test]
-fn long_runs_and_many_are_no_list_of_parts() -> Result<()> {
+fn lists_with_long_or_many_joined_runs_keep_their_lengths() -> Result<()> {
     let d = Datatype::named(Named::Double);
     // One run of nine among single elements; a third of the elements in pairs; elements longer than any
     // short run.

@@ -34,7 +34,7 @@ fn formats_of(external: NetcdfType) -> &'static [NetcdfFormat] {
 /// Every pair of numbers, at every edge of every number: alone, in blocks and in a strided row.
 #[test]
 #[cfg_attr(miri, ignore = "thousands of pairs, which the loops below share")]
-fn every_pair_at_every_edge() {
+fn every_pair_matches_at_every_edge() {
     for memory in NUMBERS {
         for external in externals() {
             for &format in formats_of(external) {
@@ -83,7 +83,7 @@ fn check_edges(memory: Number, external: NetcdfType, format: NetcdfFormat, polic
 
 /// The conversions that have special loops, at every length of a block.
 #[test]
-fn every_length_of_a_block() {
+fn every_block_length_matches() {
     let pairs = [
         (Number::F64, NetcdfType::Float),
         (Number::F64, NetcdfType::Double),
@@ -190,7 +190,7 @@ proptest! {
     #![proptest_config(cases(300, 2))]
 
     #[test]
-    fn any_type_any_range(
+    fn any_type_and_range_match_the_oracle(
         (tree, memory) in small_homogeneous(), external in prop::sample::select(externals().collect::<Vec<_>>()),
         count in 0..4_u64, a in any::<u64>(), b in any::<u64>(),
     ) {
@@ -202,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn parts_are_the_whole(
+    fn parts_give_the_same_as_the_whole(
         (tree, memory) in small_homogeneous(), external in prop::sample::select(externals().collect::<Vec<_>>()), step in 1..40_u64,
     ) {
         let datatype = tree.datatype().expect("small");
@@ -251,7 +251,7 @@ proptest! {
 }
 
 #[test]
-fn text_is_only_text() -> Result<(), TranslateError> {
+fn text_converts_only_to_text() -> Result<(), TranslateError> {
     let format = NetcdfFormat::Cdf5;
     for named in [Named::Char, Named::Character] {
         let text = Datatype::vector(3, 2, 4, &Datatype::named(named))?;
@@ -276,7 +276,7 @@ fn text_is_only_text() -> Result<(), TranslateError> {
 }
 
 #[test]
-fn what_netcdf_does_not_have() -> Result<(), TranslateError> {
+fn types_that_netcdf_lacks_are_refused() -> Result<(), TranslateError> {
     let netcdf = |datatype: &Datatype, external, format| {
         Translation::netcdf(datatype, 1, external, format).map(|translation| translation.elements())
     };
@@ -306,7 +306,7 @@ fn what_netcdf_does_not_have() -> Result<(), TranslateError> {
 }
 
 #[test]
-fn numbers_of_the_header() {
+fn type_numbers_match_the_header() {
     for (i, external) in NetcdfType::ALL.into_iter().enumerate() {
         assert_eq!(NetcdfType::from_number(i as i32 + 1), Some(external));
     }
@@ -339,7 +339,7 @@ fn bad_ranges_and_memory_are_refused() -> Result<(), TranslateError> {
 }
 
 #[test]
-fn sizes_that_only_the_file_would_have() -> Result<(), TranslateError> {
+fn sizes_that_overflow_in_the_file_are_refused() -> Result<(), TranslateError> {
     let byte = Datatype::named(Named::SignedChar);
     let many = Datatype::contiguous(1 << 60, &byte)?;
     let wide = Translation::netcdf(&many, 1, NetcdfType::Double, NetcdfFormat::Cdf1).map(|_| ());
@@ -374,7 +374,7 @@ fn absolute_addresses_from_a_null_base() -> Result<(), TranslateError> {
 }
 
 #[test]
-fn a_variable_has_its_own_fill_value() -> Result<(), TranslateError> {
+fn variable_may_have_its_own_fill_value() -> Result<(), TranslateError> {
     let double = Datatype::named(Named::Double);
     let own =
         Translation::netcdf(&double, 3, NetcdfType::Short, NetcdfFormat::Cdf1)?.fill_value(&[0x12, 0x34])?;
@@ -392,7 +392,7 @@ fn a_variable_has_its_own_fill_value() -> Result<(), TranslateError> {
 /// The blocks of the FLASH code: 8 x 8 x 8 cells of 24 variables, inside of 4 layers of guard cells.
 #[test]
 #[cfg_attr(miri, ignore = "megabytes")]
-fn flash_blocks() -> Result<(), TranslateError> {
+fn flash_blocks_match_the_oracle() -> Result<(), TranslateError> {
     for (variables, external) in
         [(1, NetcdfType::Float), (4, NetcdfType::Float), (4, NetcdfType::Double), (3, NetcdfType::Int)]
     {

@@ -54,7 +54,7 @@ fn check(source: &Tiled, target: &Tiled, parts: &[(u64, u64, u64)], what: &str) 
 }
 
 #[test]
-fn thirteen_pairs_at_any_count() -> Result<()> {
+fn thirteen_pairs_are_copied_at_any_count() -> Result<()> {
     let counts: &[u64] = if cfg!(miri) { &[3] } else { &[1, 2, 3, 10, 100, 1000] };
     for &count in counts {
         for pair in pairs(count)? {
@@ -70,7 +70,7 @@ fn thirteen_pairs_at_any_count() -> Result<()> {
 
 /// Programs that are compiled for one copy each, at every range: no byte outside of the range is written.
 #[test]
-fn every_range_of_small_pairs() -> Result<()> {
+fn every_range_of_small_pairs_is_copied() -> Result<()> {
     for count in if cfg!(miri) { vec![2] } else { vec![1, 5, 6] } {
         for pair in pairs(count)? {
             let (source, target) = pair.tiled(count)?;
@@ -107,7 +107,7 @@ fn every_range_of_small_pairs() -> Result<()> {
 }
 
 #[test]
-fn thirteen_pairs_at_odd_ranges() -> Result<()> {
+fn thirteen_pairs_are_copied_at_odd_ranges() -> Result<()> {
     let count = if cfg!(miri) { 5 } else { 40 };
     for pair in pairs(count)? {
         let (source, target) = pair.tiled(count)?;
@@ -135,7 +135,7 @@ fn thirteen_pairs_at_odd_ranges() -> Result<()> {
 /// Rows of few periods. A copy that has moved many bytes copies such rows whole; the ends of a range lie
 /// inside of rows.
 #[test]
-fn short_rows_of_a_warm_copy() -> Result<()> {
+fn short_rows_are_copied_after_warming_up() -> Result<()> {
     let float = Datatype::named(Named::Float);
     for (rows, gap) in [(32, 4), (16, 5), (8, 7), (64, 4)] {
         let source = Datatype::vector(rows, 3, gap, &float)?;
@@ -156,7 +156,7 @@ fn short_rows_of_a_warm_copy() -> Result<()> {
 }
 
 #[test]
-fn transpacking_is_packing_and_unpacking() -> Result<()> {
+fn transpacking_equals_packing_and_unpacking() -> Result<()> {
     let count = if cfg!(miri) { 5 } else { 100 };
     for pair in pairs(count)? {
         let (source, target) = pair.tiled(count)?;
@@ -176,7 +176,7 @@ fn transpacking_is_packing_and_unpacking() -> Result<()> {
 }
 
 #[test]
-fn pairs_of_sizes_that_differ() -> Result<()> {
+fn pairs_of_different_sizes_are_copied() -> Result<()> {
     let byte = Datatype::named(Named::Byte);
     let short = Datatype::named(Named::Short);
     let types = [
@@ -208,7 +208,7 @@ fn pairs_of_sizes_that_differ() -> Result<()> {
 }
 
 #[test]
-fn where_bytes_of_the_target_meet_the_last_one_stays() -> Result<()> {
+fn last_byte_remains_where_the_target_overlaps() -> Result<()> {
     let double = Datatype::named(Named::Double);
     let rows = Datatype::vector(6, 1, 2, &double)?;
     let meeting = [
@@ -243,7 +243,7 @@ fn where_bytes_of_the_target_meet_the_last_one_stays() -> Result<()> {
 }
 
 #[test]
-fn plans_follow_layouts_that_come_and_go() -> Result<()> {
+fn cached_plans_match_only_their_own_layouts() -> Result<()> {
     // A layout may get the address of another one that has been dropped.
     let byte = Datatype::named(Named::Byte);
     for round in 0..if cfg!(miri) { 8_u64 } else { 300 } {
@@ -258,7 +258,7 @@ fn plans_follow_layouts_that_come_and_go() -> Result<()> {
 }
 
 #[test]
-fn rows_of_negative_strides() -> Result<()> {
+fn rows_of_negative_strides_are_copied() -> Result<()> {
     let float = Datatype::named(Named::Float);
     let back = |n: u64, block, stride: i64, at: i64| {
         Datatype::hindexed(&[1], &[at], &Datatype::hvector(n, block, stride, &float)?)

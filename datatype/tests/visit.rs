@@ -103,7 +103,7 @@ proptest! {
     #![proptest_config(cases(400, 2))]
 
     #[test]
-    fn leaves_of_any_range(tree in any_tree(500), count in 1..4_u64, a in any::<u64>(), b in any::<u64>()) {
+    fn leaves_of_any_range_match_the_oracle(tree in any_tree(500), count in 1..4_u64, a in any::<u64>(), b in any::<u64>()) {
         let (datatype, map) = (tree.datatype().expect("small"), tree.type_map());
         let mut segment = Segment::new(&datatype, count).expect("small");
         let size = segment.tiled().size();
@@ -129,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn a_visitor_that_stops_goes_on_where_it_stood(
+    fn stopped_visitor_resumes_where_it_stopped(
         tree in any_tree(300), count in 1..4_u64, steps in prop::collection::vec(1..70_u64, 1..20), by_runs in any::<bool>(),
     ) {
         let (datatype, map) = (tree.datatype().expect("small"), tree.type_map());
@@ -218,7 +218,7 @@ impl LeafVisitor for Boaster {
 }
 
 #[test]
-fn a_leaf_is_no_longer_than_it_is() {
+fn visitor_cannot_claim_more_than_the_leaf() {
     let int = Datatype::named(Named::Int);
     let mut segment = Segment::new(&Datatype::vector(4, 2, 3, &int).expect("small"), 1).expect("small");
     assert_eq!(segment.manipulate(3..32, &mut Boaster), Ok(ControlFlow::Break(())));
@@ -230,7 +230,7 @@ fn a_leaf_is_no_longer_than_it_is() {
 }
 
 #[test]
-fn ranges_are_checked() {
+fn ranges_outside_of_the_stream_are_refused() {
     let int = Datatype::named(Named::Int);
     let mut segment = Segment::new(&int, 2).expect("small");
     let refused = Err(TypeError::BadRange { start: 3, end: 9, size: 8 });

@@ -161,7 +161,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 8 } else { ProptestConfig::default().cases.max(500) }, ..ProptestConfig::default() })]
 
         #[test]
-        fn lists_are_what_walkers_find(source in types(), target in types()) {
+        fn lists_give_the_same_moves_as_walkers(source in types(), target in types()) {
             let (Some(from), Some(to)) = (source.root(), target.root()) else { return Ok(()) };
             let bytes = from.facts.size.min(to.facts.size);
             let walked = Template::new((from, 0), to, bytes).expect("few moves");

@@ -161,13 +161,13 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 4 } else { ProptestConfig::default().cases.max(300) }, ..ProptestConfig::default() })]
 
     #[test]
-    fn templates_by_every_executor(case in cases()) {
+    fn every_executor_copies_templates(case in cases()) {
         case.check_all();
     }
 }
 
 #[test]
-fn interleaved_periods() {
+fn interleaved_periods_are_copied() {
     // Records to arrays and back: the targets of one period lie between those of other periods.
     for n in if cfg!(miri) { vec![3] } else { vec![1, 7, 16, 33] } {
         let to = (0..3).map(|field| Move { start: 0, source: field * 16, target: field * 3200, bytes: 8 });

@@ -11,7 +11,7 @@ use crate::properties::decode_and_use;
 
 #[test]
 #[cfg_attr(miri, ignore = "reads a folder")]
-fn the_corpus_of_the_fuzz_target() {
+fn fuzz_corpus_is_decoded() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/wire");
     let mut accepted = 0;
     for entry in fs::read_dir(folder).expect("the corpus") {

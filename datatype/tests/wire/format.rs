@@ -14,7 +14,7 @@ fn flash() -> Datatype {
 
 #[test]
 #[cfg_attr(miri, ignore = "messages of megabytes")]
-fn types_take_tens_of_bytes() {
+fn messages_take_tens_of_bytes() {
     let double = Datatype::named(Named::Double);
     let nested = [3, 20, 300, 4000]
         .iter()
@@ -63,7 +63,7 @@ fn types_take_tens_of_bytes() {
 
 /// The format, byte by byte: messages of older versions must remain readable.
 #[test]
-fn the_format_stays() {
+fn format_is_stable() {
     let int = Datatype::named(Named::Int);
     let vector = Datatype::vector(3, 2, -5, &int).expect("small");
     let expected = nodes(&[0, 5, 7, 3, 2, 9, 1]);
@@ -105,7 +105,7 @@ fn the_format_stays() {
 
 /// The number of a predefined type is its place in the list.
 #[test]
-fn numbers_of_predefined_types_stay() {
+fn numbers_of_predefined_types_are_stable() {
     let names: Vec<&str> = Named::ALL.iter().map(|named| &named.name()[4..]).collect();
     let pinned = "CHAR SIGNED_CHAR UNSIGNED_CHAR SHORT UNSIGNED_SHORT INT UNSIGNED LONG UNSIGNED_LONG LONG_LONG \
         UNSIGNED_LONG_LONG FLOAT DOUBLE LONG_DOUBLE WCHAR C_BOOL INT8_T INT16_T INT32_T INT64_T UINT8_T UINT16_T UINT32_T \
@@ -124,7 +124,7 @@ fn numbers_of_predefined_types_stay() {
 
 #[test]
 #[cfg_attr(miri, ignore = "messages of megabytes")]
-fn what_is_wrong_is_said() {
+fn errors_name_the_fault() {
     let refused = |message: &[u8]| Datatype::from_wire(message).expect_err("no type");
     let int = nodes(&[0, 5]);
     assert_eq!(Datatype::from_wire(&int).map(|int| int.size()), Ok(4));

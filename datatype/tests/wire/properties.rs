@@ -134,7 +134,7 @@ proptest! {
     #![proptest_config(cases(1500, 2))]
 
     #[test]
-    fn what_is_sent_arrives(tree in prop_oneof![tree(), tree_of_many_runs()], tops in prop::collection::vec(top(), 0..4)) {
+    fn sent_types_arrive(tree in prop_oneof![tree(), tree_of_many_runs()], tops in prop::collection::vec(top(), 0..4)) {
         let Ok(sent) = topped(&tree, &tops) else { return Ok(()) };
         let message = sent.to_wire();
         let received = Datatype::from_wire(&message).expect("our own message");
@@ -143,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn layouts_arrive(tree in any_tree(2000), tops in prop::collection::vec(top(), 0..3)) {
+    fn sent_layouts_arrive(tree in any_tree(2000), tops in prop::collection::vec(top(), 0..3)) {
         let Ok(sent) = topped(&tree, &tops) else { return Ok(()) };
         let message = sent.layout_to_wire();
         prop_assert!(message.len() <= sent.to_wire().len());
@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_messages(
+    fn changed_messages_give_types_or_errors(
         trees in (tree(), tree()), tops in prop::collection::vec(top(), 0..3), changes in prop::collection::vec(change(), 1..6),
     ) {
         let (Ok(one), Ok(other)) = (topped(&trees.0, &tops), trees.1.datatype()) else { return Ok(()) };
@@ -182,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_move_as_received_types_say(
+    fn received_types_move_the_right_bytes(
         trees in (any_tree(600), any_tree(600)), counts in (0..5_u64, 0..5_u64), changes in prop::collection::vec(change(), 0..3),
         numbers in any::<[u16; 4]>(),
     ) {
@@ -198,13 +198,13 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_are_no_message(bytes in prop::collection::vec(prop_oneof![0..20_u8, any::<u8>()], 0..60)) {
+    fn random_bytes_are_refused(bytes in prop::collection::vec(prop_oneof![0..20_u8, any::<u8>()], 0..60)) {
         prop_assert!(Datatype::from_wire(&bytes).is_err());
         decode_and_use(&nodes(&bytes));
     }
 
     #[test]
-    fn lists_arrive(
+    fn sent_lists_arrive(
         places in prop::collection::vec(prop_oneof![8 => -300..300_i64, 1 => -(1 << 40)..(1_i64 << 40)], 0..200),
         scale in 0..20_u32, rising in any::<bool>(), lengths in prop::collection::vec(0..5_u64, 200), equal in any::<bool>(),
     ) {

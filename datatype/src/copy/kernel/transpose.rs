@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_that_share_a_set_are_few_at_a_time() {
+    fn few_squares_abreast_where_rows_share_a_cache_set() {
         assert_eq!(abreast(4, 1536 * 16), 2);
         assert_eq!(abreast(4, 6144), 4);
         assert_eq!(abreast(8, 4096), 1);

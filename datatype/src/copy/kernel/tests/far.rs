@@ -59,7 +59,7 @@ fn units_in_sources_beyond_the_caches() {
 
 #[test]
 #[cfg_attr(miri, ignore = "megabytes")]
-fn lines_sent_for_before_their_blocks() {
+fn lines_prefetched_before_their_blocks() {
     let mut arena = Arena::new(35 << 20);
     let near = [(4, 128, 2100), (12, 156, 3000), (8, -132, 2100), (16, 140, 2000)];
     let close = [(8, 2560, 13_300), (8, 256, 17_000), (8, 160, 210_000), (4, 192, 175_000)];
@@ -78,7 +78,7 @@ fn lines_sent_for_before_their_blocks() {
 /// order.
 #[test]
 #[cfg_attr(miri, ignore = "megabytes")]
-fn lines_sent_for_in_the_rows_behind() {
+fn lines_prefetched_in_later_rows() {
     let mut arena = Arena::new(2 << 20);
     for (block, stride) in [(4, 128), (8, 192), (12, 200), (32, -192), (40, 256), (64, 250)] {
         for [blocks, rows, planes] in

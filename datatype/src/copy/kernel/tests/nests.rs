@@ -103,7 +103,7 @@ fn few_blocks_without_a_kernel_and_many_with_one() {
 }
 
 #[test]
-fn blocks_of_12_bytes_at_every_place_of_a_line() {
+fn blocks_of_12_bytes_at_every_offset_in_a_line() {
     let mut arena = Arena::new(1 << 16);
     let (step, lengths): (usize, &[u64]) = if cfg!(miri) { (23, &[3]) } else { (1, &[1, 2, 7, 45]) };
     for target in [64, 128, 192, 512, 576, 960, 1024, -128, 72] {
@@ -233,7 +233,7 @@ fn rows_of_units_in_targets_beyond_the_caches() {
 
 #[test]
 #[cfg_attr(miri, ignore = "megabytes")]
-fn units_scattered_over_more_than_caches_hold() {
+fn units_scattered_beyond_the_caches() {
     let mut arena = Arena::new(98 << 20);
     for (block, stride, misalignment) in [(4_u64, 1024_i64, 3), (8, -2048, 60), (8, 4088, 8)] {
         let n = (97 << 20) / stride.unsigned_abs() + 3;
@@ -277,7 +277,7 @@ fn check_run(arena: &mut Arena, bytes: usize, at: Placement) {
 
 #[test]
 #[cfg_attr(miri, ignore = "megabytes")]
-fn long_runs_are_whole() {
+fn long_runs_are_copied_whole() {
     use super::super::stream::{STREAM_MIN_BYTES, STRING_MIN_BYTES};
     let mut arena = Arena::new(68 << 20);
     for bytes in [STRING_MIN_BYTES, STREAM_MIN_BYTES] {

@@ -54,7 +54,7 @@ fn blocks(n: usize, block: usize, stride: usize) -> Vec<bool> {
 
 #[test]
 #[cfg_attr(miri, ignore = "takes long, and Miri sees every byte that is written")]
-fn bytes_between_blocks_are_left_to_others() {
+fn kernels_do_not_write_between_blocks() {
     for (level, table) in tables() {
         for block in [1_usize, 2, 4, 8, 12, 16, 20, 24, 40] {
             // Strides of two, three and four blocks; and of one and a half, where registers bring blocks
@@ -74,7 +74,7 @@ fn bytes_between_blocks_are_left_to_others() {
 
 #[test]
 #[cfg_attr(miri, ignore = "takes long, and Miri sees every byte that is written")]
-fn units_that_are_not_there_are_left_to_others() {
+fn bitmap_kernels_do_not_write_absent_units() {
     for (level, table) in tables() {
         for unit in [4, 8] {
             for k in [2, 3, 4] {
@@ -100,7 +100,7 @@ fn units_that_are_not_there_are_left_to_others() {
 /// Pairs for which permutations bring units to their places, with stores that leave units out.
 #[test]
 #[cfg_attr(miri, ignore = "takes long, and Miri sees every byte that is written")]
-fn what_a_typed_copy_leaves_out_is_left_to_others() -> crate::Result<()> {
+fn typed_copies_do_not_write_omitted_bytes() -> crate::Result<()> {
     let (double, float) = (Datatype::named(Named::Double), Datatype::named(Named::Float));
     let permuted = |places: &[i64], old| Datatype::indexed_block(1, places, old);
     let pairs = [
