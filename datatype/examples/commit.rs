@@ -14,7 +14,7 @@ const ENTRIES: usize = 1_000_000;
 
 /// The processor time of this thread, in seconds.
 fn now() -> f64 {
-    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the clock of the thread");
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the clock of the thread is readable");
     time.tv_sec() as f64 + time.tv_nsec() as f64 * 1e-9
 }
 
@@ -79,9 +79,9 @@ fn commit() -> Result<Vec<(&'static str, Datatype)>> {
     let mut made = Vec::new();
     println!("{:<28}{:>10}{:>12}{:>14}", "10^6 entries", "build ms", "layout ms", "B per entry");
     for (name, build) in builds {
-        let building = seconds(15, || build().expect("fits"));
+        let building = seconds(15, || build().expect("the type fits"));
         let both = seconds(15, || {
-            let datatype = build().expect("fits");
+            let datatype = build().expect("the type fits");
             (datatype.layout().size(), datatype)
         });
         let datatype = build()?;

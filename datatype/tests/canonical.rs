@@ -8,8 +8,8 @@ fn float() -> Datatype {
 }
 
 fn runs(datatype: &Datatype) -> Vec<(i64, u64)> {
-    let tiled = Tiled::new(datatype.layout().clone(), 1).expect("small");
-    let all = flatten(&tiled, 0..tiled.size(), usize::MAX).expect("in range");
+    let tiled = Tiled::new(datatype.layout().clone(), 1).expect("the type is small");
+    let all = flatten(&tiled, 0..tiled.size(), usize::MAX).expect("the range lies in the stream");
     all.runs.iter().map(|run| (run.offset, run.len)).collect()
 }
 
@@ -193,7 +193,7 @@ fn alignment_pads_extents_and_explicit_bounds_persist() -> Result<()> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "lists of thousands")]
+#[cfg_attr(miri, ignore = "uses lists of thousands")]
 fn overlap_of_many_interleaved_runs_is_found() -> Result<()> {
     let f = float();
     // 400 x 400 elements, visited by columns: not monotone, but without overlap.
@@ -257,7 +257,7 @@ fn irregular(n: usize) -> Vec<i64> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "lists of thousands")]
+#[cfg_attr(miri, ignore = "uses lists of thousands")]
 fn dense_lists_are_bitmaps() -> Result<()> {
     for named in [Named::Float, Named::Double] {
         let element = Datatype::named(named);
@@ -274,7 +274,7 @@ fn dense_lists_are_bitmaps() -> Result<()> {
         // At most one bit per place, plus directories of three sixteenths of that.
         let span = places[9_999] - places[0];
         let layout = types[0].layout();
-        assert!(layout.heap_bytes() < span as usize / 8 * 19 / 16 + 400, "{}", layout.heap_bytes());
+        assert!(layout.heap_bytes() < span as usize / 8 * 19 / 16 + 400, "{} bytes", layout.heap_bytes());
         assert!(layout.is_monotone() && !layout.has_overlap() && layout.block_count() == 10_000);
         assert_eq!(runs(&types[0]), scaled.iter().map(|&at| (at, bytes as u64)).collect::<Vec<_>>());
     }
@@ -282,7 +282,7 @@ fn dense_lists_are_bitmaps() -> Result<()> {
     let lengths: Vec<u64> = (0..10_000).map(|i| 1 + i % 7 % 2).collect();
     let places: Vec<i64> = irregular(10_000).iter().zip(0..).map(|(place, i)| place + i).collect();
     let mixed = Datatype::indexed(&lengths, &places, &float())?;
-    assert!(mixed.layout().heap_bytes() < 10_000, "{}", mixed.layout().heap_bytes());
+    assert!(mixed.layout().heap_bytes() < 10_000, "{} bytes", mixed.layout().heap_bytes());
     assert_eq!(runs(&mixed).len(), 10_000);
     // Sparse lists stay lists, with 4 bytes per place.
     let sparse: Vec<i64> = irregular(10_000).iter().map(|place| place * 9).collect();
@@ -292,7 +292,7 @@ fn dense_lists_are_bitmaps() -> Result<()> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "lists of thousands")]
+#[cfg_attr(miri, ignore = "uses lists of thousands")]
 fn recurring_lists_are_repetitions() -> Result<()> {
     let f = float();
     // Distances of 2, 3 and 7, repeated, from 5 on.
@@ -307,7 +307,7 @@ fn recurring_lists_are_repetitions() -> Result<()> {
         Datatype::hindexed(&[400, 600], &[20, 20 + 400 * 48], &body)?,
     ];
     same(&types)?;
-    assert!(types[0].layout().heap_bytes() < 600, "{}", types[0].layout().heap_bytes());
+    assert!(types[0].layout().heap_bytes() < 600, "{} bytes", types[0].layout().heap_bytes());
     // Runs of different lengths.
     let lengths: Vec<u64> = (0..3000).map(|i| [1, 2, 1][i % 3]).collect();
     let mixed = Datatype::indexed(&lengths, &places, &f)?;
@@ -318,7 +318,7 @@ fn recurring_lists_are_repetitions() -> Result<()> {
     for rest in 1..3 {
         let n = 3000 - rest;
         let torn = Datatype::indexed(&lengths[..n], &places[..n], &f)?;
-        assert!(torn.layout().heap_bytes() < 1500, "{}", torn.layout().heap_bytes());
+        assert!(torn.layout().heap_bytes() < 1500, "{} bytes", torn.layout().heap_bytes());
         assert_eq!(runs(&torn), runs(&mixed)[..n]);
     }
     // All places from one on are off by one, far behind the first periods, while the lengths still recur.
@@ -352,7 +352,7 @@ fn recurring_structures_are_repetitions() -> Result<()> {
         Datatype::hvector(n as u64 / 2, 1, 1000, &pair)?,
     ];
     same(&types)?;
-    assert!(types[0].layout().heap_bytes() < 1200, "{}", types[0].layout().heap_bytes());
+    assert!(types[0].layout().heap_bytes() < 1200, "{} bytes", types[0].layout().heap_bytes());
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use capulet_datatype::{Datatype, Named, Result, Tiled, TypedCopy, pack, unpack};
 const CANARY: u8 = 0xee;
 
 fn tiled(datatype: &Datatype, count: u64) -> Tiled {
-    Tiled::new(datatype.layout().clone(), count).expect("small")
+    Tiled::new(datatype.layout().clone(), count).expect("the type is small")
 }
 
 fn blocks(n: u64, bytes: u64, stride: i64) -> Result<Tiled> {
@@ -80,7 +80,7 @@ fn lists_rows_and_unequal_blocks_copy_to_each_other() -> Result<()> {
 #[test]
 fn absolute_addresses_from_a_null_base() -> Result<()> {
     let (source, mut target) = (pattern(64), vec![CANARY; 64]);
-    let at = |address: usize| i64::try_from(address).expect("user space");
+    let at = |address: usize| i64::try_from(address).expect("a user-space address fits in i64");
     let (from, to) = (source.as_ptr().expose_provenance(), target.as_mut_ptr().expose_provenance());
     let byte = Datatype::named(Named::Byte);
     let reads = Datatype::hindexed(&[3, 5], &[at(from) + 40, at(from) + 2], &byte)?;

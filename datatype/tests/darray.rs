@@ -25,8 +25,8 @@ fn ways(gsize: u64) -> Vec<Dim> {
 }
 
 fn offsets(datatype: &Datatype) -> Vec<i64> {
-    let tiled = Tiled::new(datatype.layout().clone(), 1).expect("small");
-    let all = flatten(&tiled, 0..tiled.size(), usize::MAX).expect("in range");
+    let tiled = Tiled::new(datatype.layout().clone(), 1).expect("the type is small");
+    let all = flatten(&tiled, 0..tiled.size(), usize::MAX).expect("the range lies in the stream");
     all.runs.iter().flat_map(|run| run.offset..run.end()).collect()
 }
 
@@ -37,7 +37,7 @@ fn check(dims: &[Dim], order: ArrayOrder) -> u64 {
     let mut owners = vec![0; 2 * elements as usize];
     for rank in 0..processes {
         let tree = Tree::Darray(rank, dims.to_vec(), order, Box::new(Tree::Named(Named::Short)));
-        let (datatype, map) = (tree.datatype().expect("valid"), tree.type_map());
+        let (datatype, map) = (tree.datatype().expect("the arguments are valid"), tree.type_map());
         let bytes = map.bytes(1);
         assert_eq!(offsets(&datatype), bytes, "{dims:?} {order:?} rank {rank}");
         assert_eq!((datatype.lb(), datatype.extent()), (0, 2 * elements as i64));
@@ -58,11 +58,11 @@ fn one_dimension_matches_the_definition() {
             ranks += check(&[way], ArrayOrder::C) + check(&[way], ArrayOrder::Fortran);
         }
     }
-    assert!(cfg!(miri) || ranks > 1000, "{ranks} ranks");
+    assert!(cfg!(miri) || ranks > 1000, "only {ranks} ranks");
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "thousands of types")]
+#[cfg_attr(miri, ignore = "builds thousands of types")]
 fn two_dimensions_match_the_definition() {
     let mut ranks = 0;
     let most = 6;
@@ -77,7 +77,7 @@ fn two_dimensions_match_the_definition() {
             }
         }
     }
-    assert!(ranks > 10_000, "{ranks} ranks");
+    assert!(ranks > 10_000, "only {ranks} ranks");
 }
 
 #[test]
@@ -86,8 +86,10 @@ fn process_grid_is_row_major_in_both_orders() {
     let blocks = [Distribution::Block(None); 2];
     for order in [ArrayOrder::C, ArrayOrder::Fortran] {
         // Rank 1 of a 2 x 2 grid has the coordinates (0, 1): the first rows, the last columns.
-        let part = Datatype::darray(1, &[4, 6], &blocks, &[2, 2], order, &int).expect("valid");
-        let expected = Datatype::subarray(&[4, 6], &[2, 3], &[0, 3], order, &int).expect("valid");
+        let part =
+            Datatype::darray(1, &[4, 6], &blocks, &[2, 2], order, &int).expect("the arguments are valid");
+        let expected =
+            Datatype::subarray(&[4, 6], &[2, 3], &[0, 3], order, &int).expect("the arguments are valid");
         assert_eq!(part.layout(), expected.layout());
     }
 }

@@ -41,7 +41,7 @@ fn sizes_and_bounds_that_overflow_are_refused() {
     overflows(Datatype::resized(i64::MAX, 1, &i));
     overflows(Datatype::resized(i64::MIN, -1, &i));
     overflows(int().with_bounds(i64::MAX, 1));
-    let far = Datatype::resized(0, i64::MAX, &i).expect("fits");
+    let far = Datatype::resized(0, i64::MAX, &i).expect("the type fits");
     overflows(Datatype::contiguous(3, &far));
     overflows(Datatype::vector(1, 3, 1, &far));
     overflows(Datatype::subarray(&[3], &[1], &[0], ArrayOrder::C, &far));
@@ -164,7 +164,7 @@ fn huge_distribution_arguments_are_accepted() -> Result<()> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "hundreds of constructors")]
+#[cfg_attr(miri, ignore = "runs hundreds of constructors")]
 fn nesting_depth_is_limited() -> Result<()> {
     let mut datatype = int();
     for _ in 1..DEPTH_MAX {

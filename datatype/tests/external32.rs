@@ -62,7 +62,7 @@ fn reversed(bytes: &[u8]) -> Vec<u8> {
 /// the front of the 112 bits of the fraction.
 fn quad_of(extended: &[u8]) -> Vec<u8> {
     let mut quad = vec![extended[9], extended[8]];
-    let significand = u64::from_le_bytes(extended[..8].try_into().expect("8 bytes")) << 1;
+    let significand = u64::from_le_bytes(extended[..8].try_into().expect("the slice has 8 bytes")) << 1;
     quad.extend(significand.to_be_bytes());
     quad.resize(16, 0);
     quad
@@ -74,7 +74,7 @@ fn encoded(native: &[u8], prim: Prim, long: bool) -> Outcome {
     let fits = |bytes| Outcome { bytes, misfits: false };
     match (prim.kind, prim.bytes) {
         (PrimKind::Signed, 8) if long => {
-            let value = i64::from_ne_bytes(native.try_into().expect("8 bytes"));
+            let value = i64::from_ne_bytes(native.try_into().expect("the slice has 8 bytes"));
             Outcome { bytes: reversed(&native[..4]), misfits: i32::try_from(value).is_err() }
         }
         (PrimKind::Unsigned, 8) if long => {
@@ -90,7 +90,7 @@ fn encoded(native: &[u8], prim: Prim, long: bool) -> Outcome {
 
 fn decoded(packed: &[u8], prim: Prim, long: bool) -> Vec<u8> {
     let extended = |quad: &[u8]| {
-        let fraction = u64::from_be_bytes(quad[2..10].try_into().expect("8 bytes")) >> 1;
+        let fraction = u64::from_be_bytes(quad[2..10].try_into().expect("the slice has 8 bytes")) >> 1;
         let leading = u64::from(quad[0] & 0x7f > 0 || quad[1] > 0) << 63;
         let mut bytes = (leading | fraction).to_le_bytes().to_vec();
         bytes.extend([quad[1], quad[0], 0, 0, 0, 0, 0, 0]);
@@ -99,7 +99,7 @@ fn decoded(packed: &[u8], prim: Prim, long: bool) -> Vec<u8> {
     let half = packed.len() / 2;
     match (prim.kind, prim.bytes) {
         (PrimKind::Signed, 8) if long => {
-            let value = i32::from_be_bytes(packed.try_into().expect("4 bytes"));
+            let value = i32::from_be_bytes(packed.try_into().expect("the slice has 4 bytes"));
             i64::from(value).to_ne_bytes().to_vec()
         }
         (PrimKind::Unsigned, 8) if long => [reversed(packed), vec![0; 4]].concat(),
@@ -150,7 +150,7 @@ fn check(
     count: u64,
     long: bool,
 ) {
-    let translation = Translation::external32(datatype, count).expect("known elements");
+    let translation = Translation::external32(datatype, count).expect("all elements are known");
     assert_eq!(translation.elements(), elements.len() as u64);
     let offsets: Vec<i64> =
         elements.iter().flat_map(|(prim, at)| (0..i64::from(prim.bytes)).map(move |i| at + i)).collect();
@@ -220,7 +220,7 @@ proptest! {
         });
         let elements = elements(&tree, count);
         let (a, b) = (a.index(elements.len() + 1), b.index(elements.len() + 1));
-        let datatype = tree.datatype().expect("small");
+        let datatype = tree.datatype().expect("the type is small");
         check(&datatype, &elements, a.min(b)..a.max(b), count, long);
         check(&datatype, &elements, 0..elements.len(), count, long);
     }
@@ -239,7 +239,7 @@ fn long_mixed_streams_match_the_oracle() {
         let elements = elements(&mixed, count);
         let n = elements.len();
         for range in [0..n, 3..n - 2, n / 2..n] {
-            check(&mixed.datatype().expect("small"), &elements, range, count, true);
+            check(&mixed.datatype().expect("the type is small"), &elements, range, count, true);
         }
     }
 }
@@ -393,7 +393,7 @@ fn bad_ranges_and_memory_are_refused() -> Result<(), TranslateError> {
         &[0, 8],
         &[Datatype::named(Named::Int), Datatype::named(Named::Opaque { bytes: 9 })],
     )?;
-    assert!(Translation::external32(&unknown, 1).is_ok(), "an element that is not there needs no form");
+    assert!(Translation::external32(&unknown, 1).is_ok(), "an absent element needs no form");
     let tiled = Tiled::new(unknown.layout().clone(), 1)?;
     assert_eq!(tiled.size(), 4);
     Ok(())

@@ -70,9 +70,9 @@ fn interrogate(datatype: &Datatype, counts: &[u64], places: &[i64]) {
                     assert_eq!(tiled.bytes_below(run.offset), stream);
                 }
             }
-            let part = flatten(&tiled, stream.min(size)..size, 3).expect("in range");
+            let part = flatten(&tiled, stream.min(size)..size, 3).expect("the range lies in the stream");
             assert!(part.next <= size);
-            assert!(tiled.block_count(stream.min(size)..size).expect("in range") <= size);
+            assert!(tiled.block_count(stream.min(size)..size).expect("the range lies in the stream") <= size);
         }
         for &place in places {
             assert!(tiled.bytes_below(place) <= size);

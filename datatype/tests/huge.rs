@@ -46,7 +46,7 @@ fn huge_types_take_less_than_a_kilobyte_and_no_loop_over_runs() -> Result<()> {
         for step in 0..steps {
             let stream = tiled.size() / steps * step + step % 8;
             cursor.seek(stream);
-            let run = cursor.next_run(u64::MAX).expect("inside of the stream");
+            let run = cursor.next_run(u64::MAX).expect("the position lies in the stream");
             assert_eq!(run.offset, tiled.offset_of(stream));
             assert!(tiled.block_count(stream..stream + 80)? <= 11);
             if tiled.is_monotone() {
@@ -81,7 +81,7 @@ fn view_tiles_to_the_last_offset() -> Result<()> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "lists of millions")]
+#[cfg_attr(miri, ignore = "uses lists of millions")]
 fn long_list_is_kept_once() -> Result<()> {
     // Sparse and without a period, so the list is neither a bitmap nor a repetition.
     let places: Vec<i64> = (0..1_000_000).map(|i| 12 * i + i * i % 7 * (i % 1009) % 8).collect();
@@ -108,7 +108,7 @@ fn long_list_is_kept_once() -> Result<()> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "lists of millions")]
+#[cfg_attr(miri, ignore = "uses lists of millions")]
 fn all_runs_of_a_large_vector_are_visited() -> Result<()> {
     let tiled =
         Tiled::new(Datatype::vector(10_000_000, 1, 2, &Datatype::named(Named::Float))?.layout().clone(), 1)?;

@@ -29,14 +29,14 @@ fn description_bytes(datatype: &Datatype) -> usize {
         Combiner::Subarray { sizes, old, .. } => number * (2 + 3 * sizes.len()) + description_bytes(old),
         Combiner::Darray { gsizes, old, .. } => number * (3 + 4 * gsizes.len()) + description_bytes(old),
         Combiner::Resized { old, .. } => 3 * number + description_bytes(old),
-        other => panic!("{} is not known here", other.name()),
+        other => panic!("the test does not know the combiner {}", other.name()),
     }
 }
 
 fn check(datatype: &Datatype, what: &str) {
     let (kept, given) = (datatype.layout().heap_bytes(), description_bytes(datatype));
     // A list of runs of different lengths has a directory of 4 bytes for each 64 runs or more.
-    assert!(kept <= given + given / 256 + NODE_BYTES, "{what}: {kept} bytes kept, {given} bytes given");
+    assert!(kept <= given + given / 256 + NODE_BYTES, "{what}: keeps {kept} bytes, was given {given} bytes");
 }
 
 /// Numbers without regularity.
@@ -111,7 +111,7 @@ fn lists_within_two_gigabytes_take_no_more_than_ints() -> Result<()> {
             let kept = datatype.layout().heap_bytes();
             assert!(
                 kept <= bound(bytes),
-                "{what}: {kept} bytes kept for {n} entries, {bytes} allowed for each"
+                "{what}: keeps {kept} bytes for {n} entries, {bytes} per entry are allowed"
             );
         }
         Ok(())

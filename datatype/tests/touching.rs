@@ -40,7 +40,7 @@ fn joined(places: &[i64], length: i64) -> (Vec<u64>, Vec<i64>) {
 }
 
 fn once(datatype: &Datatype) -> Tiled {
-    Tiled::new(datatype.layout().clone(), 1).expect("small")
+    Tiled::new(datatype.layout().clone(), 1).expect("the type is small")
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn joined_and_split_blocks_are_one_layout() -> Result<()> {
             assert_eq!(layout.block_count(), expected.len() as u64);
             // Four bytes per block, a word per 256 seams, and the memory that any layout takes.
             let list = 4 * places.len();
-            assert!((list..list + 640).contains(&layout.heap_bytes()), "{}", layout.heap_bytes());
+            assert!((list..list + 640).contains(&layout.heap_bytes()), "{} bytes", layout.heap_bytes());
             let tiled = once(datatype);
             assert_eq!(flatten(&tiled, 0..tiled.size(), usize::MAX)?.runs, expected);
         }
@@ -155,7 +155,7 @@ fn lists_with_long_or_many_joined_runs_keep_their_lengths() -> Result<()> {
     wide[100] = 18;
     for lengths in [long, pairs, wide] {
         let layout = Datatype::indexed(&lengths, &places, &d)?.layout().clone();
-        assert!(layout.heap_bytes() >= 1600, "{}", layout.heap_bytes());
+        assert!(layout.heap_bytes() >= 1600, "{} bytes", layout.heap_bytes());
         assert_eq!(layout.block_count(), 200);
         let runs = flatten(&Tiled::new(layout, 1)?, 0..8 * lengths.iter().sum::<u64>(), usize::MAX)?.runs;
         let expected = places.iter().zip(&lengths).map(|(at, n)| Run { offset: 8 * at, len: 8 * n });

@@ -33,7 +33,7 @@ fn formats_of(external: NetcdfType) -> &'static [NetcdfFormat] {
 
 /// Every pair of numbers, at every edge of every number: alone, in blocks and in a strided row.
 #[test]
-#[cfg_attr(miri, ignore = "thousands of pairs, which the loops below share")]
+#[cfg_attr(miri, ignore = "tries thousands of pairs, which share the loops tested below")]
 fn every_pair_matches_at_every_edge() {
     for memory in NUMBERS {
         for external in externals() {
@@ -52,14 +52,17 @@ fn check_edges(memory: Number, external: NetcdfType, format: NetcdfFormat, polic
     // In memory, every other place holds a value.
     let values = edges(memory);
     let n = values.len() as u64;
-    let row = Datatype::vector(n, 1, 2, &named).expect("small");
-    let translation = Translation::netcdf(&row, 1, external, format).expect("a pair").out_of_range(policy);
+    let row = Datatype::vector(n, 1, 2, &named).expect("the type is small");
+    let translation = Translation::netcdf(&row, 1, external, format)
+        .expect("the pair can be converted")
+        .out_of_range(policy);
     let mut source = vec![CANARY; memory.bytes() * (2 * values.len() - 1)];
     for (place, value) in source.chunks_mut(2 * memory.bytes()).zip(&values) {
         place[..memory.bytes()].copy_from_slice(value);
     }
     let expected: Vec<Outcome> = values.iter().map(|value| encoded(value, pair)).collect();
-    let mut packed = vec![CANARY; translation.packed_bytes(0..n).expect("all") as usize];
+    let mut packed =
+        vec![CANARY; translation.packed_bytes(0..n).expect("the range has all elements") as usize];
     let result = translation.encode(&source, 0..n, &mut packed);
     assert_eq!(result, outcome(&expected, 0), "{pair:?}");
     assert_eq!(packed, expected.iter().flat_map(|one| one.bytes.clone()).collect::<Vec<u8>>(), "{pair:?}");
@@ -68,8 +71,10 @@ fn check_edges(memory: Number, external: NetcdfType, format: NetcdfFormat, polic
     let values: Vec<Vec<u8>> =
         edges(number).into_iter().map(|value| value.into_iter().rev().collect()).collect();
     let n = values.len() as u64;
-    let row = Datatype::vector(n, 1, 2, &named).expect("small");
-    let translation = Translation::netcdf(&row, 1, external, format).expect("a pair").out_of_range(policy);
+    let row = Datatype::vector(n, 1, 2, &named).expect("the type is small");
+    let translation = Translation::netcdf(&row, 1, external, format)
+        .expect("the pair can be converted")
+        .out_of_range(policy);
     let expected: Vec<Outcome> = values.iter().map(|value| decoded(value, pair)).collect();
     let mut target = vec![CANARY; memory.bytes() * (2 * values.len() - 1)];
     let result = translation.decode(&values.concat(), 0..n, &mut target);
@@ -98,11 +103,11 @@ fn every_block_length_matches() {
             for n in if cfg!(miri) { vec![3] } else { vec![1, 2, 5, 17] } {
                 let named = Datatype::named(named_of(memory));
                 let places: Vec<i64> = (0..n as i64).map(|i| i * (block as i64 + 2) + i * i % 3).collect();
-                let rows = Datatype::vector(n, block, block as i64 + 3, &named).expect("small");
-                let planes = Datatype::hvector(3, 1, rows.extent() + 7, &rows).expect("small");
-                let listed = Datatype::indexed_block(block, &places, &named).expect("small");
+                let rows = Datatype::vector(n, block, block as i64 + 3, &named).expect("the type is small");
+                let planes = Datatype::hvector(3, 1, rows.extent() + 7, &rows).expect("the type is small");
+                let listed = Datatype::indexed_block(block, &places, &named).expect("the type is small");
                 let varied: Vec<u64> = (0..n).map(|i| block + i % 2).collect();
-                let varied = Datatype::indexed(&varied, &places, &named).expect("small");
+                let varied = Datatype::indexed(&varied, &places, &named).expect("the type is small");
                 for datatype in [rows, planes, listed, varied] {
                     let elements = datatype.signature().elements();
                     check_whole(&datatype, 2, 0..2 * elements, (memory, external));
@@ -117,7 +122,7 @@ fn pattern(number: Number, i: u64) -> Vec<u8> {
     if i % 11 == 10 {
         // Computed once: under Miri, computing the edges takes longer than all tests with them.
         static EDGES: [OnceLock<Vec<Vec<u8>>>; NUMBERS.len()] = [const { OnceLock::new() }; NUMBERS.len()];
-        let at = NUMBERS.iter().position(|other| *other == number).expect("one of them");
+        let at = NUMBERS.iter().position(|other| *other == number).expect("the list has every number");
         let edges = EDGES[at].get_or_init(|| edges(number));
         return edges[i as usize / 11 % edges.len()].clone();
     }
@@ -133,9 +138,10 @@ fn check_whole(
     (memory, external): (Number, NetcdfType),
 ) {
     let pair = (memory, external, NetcdfFormat::Cdf5, POLICIES[(range.start % 2) as usize]);
-    let translation =
-        Translation::netcdf(datatype, count, external, pair.2).expect("a pair").out_of_range(pair.3);
-    let tiled = Tiled::new(datatype.layout().clone(), count).expect("small");
+    let translation = Translation::netcdf(datatype, count, external, pair.2)
+        .expect("the pair can be converted")
+        .out_of_range(pair.3);
+    let tiled = Tiled::new(datatype.layout().clone(), count).expect("the type is small");
     assert_eq!(translation.elements() * memory.bytes() as u64, tiled.size());
     let element = memory.bytes() as u64;
     let offsets: Vec<i64> = (0..translation.elements()).map(|i| tiled.offset_of(i * element)).collect();
@@ -148,7 +154,7 @@ fn check_whole(
     // Where elements overlap, the memory holds the later ones.
     let expected: Vec<Outcome> =
         here.iter().map(|&offset| encoded(source.get(offset, memory.bytes()), pair)).collect();
-    let bytes = translation.packed_bytes(range.clone()).expect("in range") as usize;
+    let bytes = translation.packed_bytes(range.clone()).expect("the range lies in the stream") as usize;
     let mut packed = vec![CANARY; bytes + 1];
     // SAFETY: `source` covers all elements of the range, and `packed` is a separate vector with room for
     // their packed bytes.
@@ -194,7 +200,7 @@ proptest! {
         (tree, memory) in small_homogeneous(), external in prop::sample::select(externals().collect::<Vec<_>>()),
         count in 0..4_u64, a in any::<u64>(), b in any::<u64>(),
     ) {
-        let datatype = tree.datatype().expect("small");
+        let datatype = tree.datatype().expect("the type is small");
         let elements = datatype.signature().elements() * count;
         let (a, b) = (a % (elements + 1), b % (elements + 1));
         check_whole(&datatype, count, a.min(b)..a.max(b), (memory, external));
@@ -205,9 +211,10 @@ proptest! {
     fn parts_give_the_same_as_the_whole(
         (tree, memory) in small_homogeneous(), external in prop::sample::select(externals().collect::<Vec<_>>()), step in 1..40_u64,
     ) {
-        let datatype = tree.datatype().expect("small");
-        let translation = Translation::netcdf(&datatype, 2, external, NetcdfFormat::Cdf5).expect("a pair");
-        let tiled = Tiled::new(datatype.layout().clone(), 2).expect("small");
+        let datatype = tree.datatype().expect("the type is small");
+        let translation = Translation::netcdf(&datatype, 2, external, NetcdfFormat::Cdf5)
+            .expect("the pair can be converted");
+        let tiled = Tiled::new(datatype.layout().clone(), 2).expect("the type is small");
         let n = translation.elements();
         let offsets: Vec<i64> = (0..n).map(|i| tiled.offset_of(i * memory.bytes() as u64)).collect();
         let mut source = Memory::covering(&offsets, memory.bytes(), CANARY);
@@ -354,7 +361,7 @@ fn sizes_that_overflow_in_the_file_are_refused() -> Result<(), TranslateError> {
 #[test]
 fn absolute_addresses_from_a_null_base() -> Result<(), TranslateError> {
     let (source, mut target) = ([1.5_f64, 2.5, 3.5], [0.0_f64; 3]);
-    let at = |address: usize| i64::try_from(address).expect("user space");
+    let at = |address: usize| i64::try_from(address).expect("a user-space address fits in i64");
     let (from, to) = (source.as_ptr().expose_provenance(), target.as_mut_ptr().expose_provenance());
     let places = |base: usize| {
         Datatype::hindexed(&[1, 1], &[at(base) + 16, at(base)], &Datatype::named(Named::Double))
@@ -391,7 +398,7 @@ fn variable_may_have_its_own_fill_value() -> Result<(), TranslateError> {
 
 /// The blocks of the FLASH code: 8 x 8 x 8 cells of 24 variables, inside of 4 layers of guard cells.
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
+#[cfg_attr(miri, ignore = "uses megabytes")]
 fn flash_blocks_match_the_oracle() -> Result<(), TranslateError> {
     for (variables, external) in
         [(1, NetcdfType::Float), (4, NetcdfType::Float), (4, NetcdfType::Double), (3, NetcdfType::Int)]

@@ -47,10 +47,10 @@ fn check(source: &Tiled, target: &Tiled, parts: &[(u64, u64, u64)], what: &str) 
     let copy = TypedCopy::new(source.clone(), target.clone());
     let fresh = TypedCopy::fresh(source.clone(), target.clone());
     let (once, again) = (found(&fresh, &memory, parts), found(&copy, &memory, parts));
-    assert!(once == again, "{what}: a fresh copy differs");
+    assert!(once == again, "{what}: the fresh copy differs from the cached one");
     let (found, expected) = (again, expected(source, &memory, target, parts));
     let wrong = found.iter().zip(&expected).position(|(found, expected)| found != expected);
-    assert_eq!(wrong, None, "{what}: first wrong byte, {MARGIN} of margin");
+    assert_eq!(wrong, None, "{what}: index of the first wrong byte, with a margin of {MARGIN}");
 }
 
 #[test]
@@ -98,7 +98,11 @@ fn every_range_of_small_pairs_is_copied() -> Result<()> {
                         found[to] = CANARY;
                     }
                     let written = found.iter().position(|byte| *byte != CANARY);
-                    assert_eq!(written, None, "{} {start}..{end}: outside of the range", pair.name);
+                    assert_eq!(
+                        written, None,
+                        "{} {start}..{end}: wrote a byte outside of the range",
+                        pair.name
+                    );
                 }
             }
         }
@@ -236,7 +240,7 @@ fn last_byte_remains_where_the_target_overlaps() -> Result<()> {
             unpack(&target, &packed, 0..bytes, &mut memory)?;
             let mut last = vec![CANARY; memory.len()];
             (0..bytes).for_each(|i| last[target.offset_of(i) as usize] = packed[i as usize]);
-            assert!(memory == last, "unpack of {count}");
+            assert!(memory == last, "unpacking {count} instances");
         }
     }
     Ok(())

@@ -104,8 +104,8 @@ proptest! {
 
     #[test]
     fn leaves_of_any_range_match_the_oracle(tree in any_tree(500), count in 1..4_u64, a in any::<u64>(), b in any::<u64>()) {
-        let (datatype, map) = (tree.datatype().expect("small"), tree.type_map());
-        let mut segment = Segment::new(&datatype, count).expect("small");
+        let (datatype, map) = (tree.datatype().expect("the type is small"), tree.type_map());
+        let mut segment = Segment::new(&datatype, count).expect("the type is small");
         let size = segment.tiled().size();
         let (a, b) = (a % (size + 1), b % (size + 1));
         for range in [0..size, a.min(b)..a.max(b)] {
@@ -132,14 +132,14 @@ proptest! {
     fn stopped_visitor_resumes_where_it_stopped(
         tree in any_tree(300), count in 1..4_u64, steps in prop::collection::vec(1..70_u64, 1..20), by_runs in any::<bool>(),
     ) {
-        let (datatype, map) = (tree.datatype().expect("small"), tree.type_map());
-        let mut segment = Segment::new(&datatype, count).expect("small");
+        let (datatype, map) = (tree.datatype().expect("the type is small"), tree.type_map());
+        let mut segment = Segment::new(&datatype, count).expect("the type is small");
         let size = segment.tiled().size();
         let mut steps = steps.iter().cycle();
         let all = map.bytes(count);
         while segment.position() < size {
             let start = segment.position();
-            let most = *steps.next().expect("endless");
+            let most = *steps.next().expect("the iterator is endless");
             let mut recorder = Recorder::new(most);
             let flow = if by_runs {
                 let mut visitor = ByRuns(recorder);
@@ -163,7 +163,7 @@ proptest! {
 fn regular_types_are_one_leaf() {
     let double = Datatype::named(Named::Double);
     let leaves = |datatype: &Datatype, count: u64| {
-        let mut segment = Segment::new(datatype, count).expect("fits");
+        let mut segment = Segment::new(datatype, count).expect("the type fits");
         let mut counter = Counter::default();
         let flow = segment.manipulate(0..segment.tiled().size(), &mut counter);
         assert_eq!(flow, Ok(ControlFlow::Continue(())));
@@ -171,11 +171,11 @@ fn regular_types_are_one_leaf() {
     };
     let double_prim = Prim::new(PrimKind::Float, 8);
     let row = Vector { offset: 0, count: 1 << 40, block_bytes: 8, stride_bytes: 24, element: double_prim };
-    assert_eq!(leaves(&Datatype::vector(1 << 40, 1, 3, &double).expect("fits"), 1).vectors, [row]);
+    assert_eq!(leaves(&Datatype::vector(1 << 40, 1, 3, &double).expect("the type fits"), 1).vectors, [row]);
     let run = Contig { offset: 0, bytes: 1 << 43, element: double_prim };
     assert_eq!(leaves(&double, 1 << 40).runs, [run]);
     let places: Vec<i64> = (0..1000).map(|i| i * i + i).collect();
-    let listed = Datatype::indexed_block(1, &places, &double).expect("fits");
+    let listed = Datatype::indexed_block(1, &places, &double).expect("the type fits");
     assert_eq!(leaves(&listed, 1).listed, 1000);
 }
 
@@ -220,9 +220,10 @@ impl LeafVisitor for Boaster {
 #[test]
 fn visitor_cannot_claim_more_than_the_leaf() {
     let int = Datatype::named(Named::Int);
-    let mut segment = Segment::new(&Datatype::vector(4, 2, 3, &int).expect("small"), 1).expect("small");
+    let mut segment = Segment::new(&Datatype::vector(4, 2, 3, &int).expect("the type is small"), 1)
+        .expect("the type is small");
     assert_eq!(segment.manipulate(3..32, &mut Boaster), Ok(ControlFlow::Break(())));
-    assert_eq!(segment.position(), 4, "one torn byte");
+    assert_eq!(segment.position(), 4, "one byte of the element that the range cuts");
     assert_eq!(segment.manipulate(4..32, &mut Boaster), Ok(ControlFlow::Break(())));
     assert_eq!(segment.position(), 8, "the rest of the first run");
     assert_eq!(segment.manipulate(8..32, &mut Boaster), Ok(ControlFlow::Break(())));
@@ -232,12 +233,12 @@ fn visitor_cannot_claim_more_than_the_leaf() {
 #[test]
 fn ranges_outside_of_the_stream_are_refused() {
     let int = Datatype::named(Named::Int);
-    let mut segment = Segment::new(&int, 2).expect("small");
+    let mut segment = Segment::new(&int, 2).expect("the type is small");
     let refused = Err(TypeError::BadRange { start: 3, end: 9, size: 8 });
     assert_eq!(segment.manipulate(3..9, &mut Boaster), refused);
     assert_eq!(segment.position(), 0);
     assert_eq!(segment.manipulate(8..8, &mut Boaster), Ok(ControlFlow::Continue(())));
-    let nothing = Tiled::new(int.layout().clone(), 0).expect("small");
+    let nothing = Tiled::new(int.layout().clone(), 0).expect("the type is small");
     assert_eq!(visit(&nothing, 0..0, &mut Boaster), Ok(ControlFlow::Continue(())));
     assert!(Segment::new(&int, u64::MAX).is_err());
 }

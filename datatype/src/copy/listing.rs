@@ -149,7 +149,7 @@ mod tests {
             equal.prop_map(|places| Datatype::hindexed_block(1, &places, &Datatype::named(Named::Short))),
         ];
         let vector = (1..5_u64, 1..3_u64, -9..9_i64);
-        (leaf, vector, 1..4_u64).prop_filter_map("not a type", |(leaf, (n, block, stride), count)| {
+        (leaf, vector, 1..4_u64).prop_filter_map("an invalid type", |(leaf, (n, block, stride), count)| {
             let tiled = |leaf: Datatype| -> Result<Tiled> {
                 Tiled::new(Datatype::vector(n, block, stride, &leaf)?.layout().clone(), count)
             };
@@ -164,13 +164,13 @@ mod tests {
         fn lists_give_the_same_moves_as_walkers(source in types(), target in types()) {
             let (Some(from), Some(to)) = (source.root(), target.root()) else { return Ok(()) };
             let bytes = from.facts.size.min(to.facts.size);
-            let walked = Template::new((from, 0), to, bytes).expect("few moves");
+            let walked = Template::new((from, 0), to, bytes).expect("there are few moves");
             let (mut read, mut write) = (Listing::consecutive(0), Listing::consecutive(0));
             // Pieces with nesting leaves cannot be listed.
             if !read.set(from, &from.dims) || !write.set(to, &to.dims) {
                 return Ok(());
             }
-            let merged = Template::merged(&mut read, &mut write, bytes).expect("few moves");
+            let merged = Template::merged(&mut read, &mut write, bytes).expect("there are few moves");
             prop_assert_eq!(merged.moves(), walked.moves());
         }
     }

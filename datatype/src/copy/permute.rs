@@ -80,7 +80,7 @@ pub(super) struct Op {
 
 /// How operations are run.
 #[derive(Debug, Clone, Copy)]
-#[cfg_attr(not(all(target_arch = "x86_64", not(miri))), expect(dead_code, reason = "nothing is run there"))]
+#[cfg_attr(not(all(target_arch = "x86_64", not(miri))), expect(dead_code, reason = "nothing runs there"))]
 pub(super) struct Form {
     pub(super) unit: Unit,
     /// Whether all source vectors are read whole.

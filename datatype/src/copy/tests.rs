@@ -61,7 +61,7 @@ impl Case {
             execute(At { source, target }, self.dim.n);
             let wrong =
                 expected.iter().zip(to.bytes().iter()).position(|(expected, found)| expected != found);
-            assert_eq!(wrong, None, "{what}, at the end: {at_end}");
+            assert_eq!(wrong, None, "{what}, sides at the end of memory: {at_end}");
         }
     }
 
@@ -191,12 +191,14 @@ impl Guarded {
     fn new(bytes: usize) -> Self {
         use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
         let len = bytes.next_multiple_of(PAGE_BYTES);
-        let all = std::num::NonZeroUsize::new(len + 2 * PAGE_BYTES).expect("not zero");
+        let all = std::num::NonZeroUsize::new(len + 2 * PAGE_BYTES).expect("the length is not zero");
         // SAFETY: the mapping is new, so nothing else uses it, and the inner pages are a part of it.
         let start = unsafe {
-            let map = mmap_anonymous(None, all, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE).expect("memory");
+            let map = mmap_anonymous(None, all, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE)
+                .expect("mapping memory succeeds");
             let inner = map.byte_add(PAGE_BYTES);
-            mprotect(inner, len, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE).expect("own pages");
+            mprotect(inner, len, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)
+                .expect("changing the protection of own pages succeeds");
             inner.cast().as_ptr()
         };
         Self { start, len }
@@ -212,9 +214,10 @@ impl Guarded {
 #[cfg(not(miri))]
 impl Drop for Guarded {
     fn drop(&mut self) {
-        let map = std::ptr::NonNull::new(self.start.wrapping_sub(PAGE_BYTES).cast()).expect("mapped");
+        let map =
+            std::ptr::NonNull::new(self.start.wrapping_sub(PAGE_BYTES).cast()).expect("the memory is mapped");
         // SAFETY: `map` is the mapping that `new` made, with its full length; nothing borrows it any more.
-        unsafe { nix::sys::mman::munmap(map, self.len + 2 * PAGE_BYTES).expect("mapped") };
+        unsafe { nix::sys::mman::munmap(map, self.len + 2 * PAGE_BYTES).expect("the memory is mapped") };
     }
 }
 

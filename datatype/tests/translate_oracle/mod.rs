@@ -97,8 +97,8 @@ impl Number {
 
     fn value_of(self, bytes: &[u8]) -> Value {
         match self {
-            Self::F32 => Value::Single(f32::from_ne_bytes(bytes.try_into().expect("4 bytes"))),
-            Self::F64 => Value::Double(f64::from_ne_bytes(bytes.try_into().expect("8 bytes"))),
+            Self::F32 => Value::Single(f32::from_ne_bytes(bytes.try_into().expect("the slice has 4 bytes"))),
+            Self::F64 => Value::Double(f64::from_ne_bytes(bytes.try_into().expect("the slice has 8 bytes"))),
             _ => {
                 let mut value = 0_i128;
                 for i in (0..self.bytes()).rev() {

@@ -62,9 +62,9 @@ pub(crate) fn check_one(known: &Known, numbers: [u16; 2]) {
     let range = known.range(numbers);
     let stream = range.start as u64..range.end as u64;
     let here = &known.places[range.clone()];
-    let listed = flatten(&known.tiled, stream.clone(), usize::MAX).expect("in range");
+    let listed = flatten(&known.tiled, stream.clone(), usize::MAX).expect("the range lies in the stream");
     assert!(listed.runs.iter().flat_map(|run| run.offset..run.end()).eq(here.iter().copied()));
-    let blocks = known.tiled.block_count(stream.clone()).expect("in range");
+    let blocks = known.tiled.block_count(stream.clone()).expect("the range lies in the stream");
     assert_eq!(blocks, listed.runs.len() as u64);
     for (i, &place) in here.iter().enumerate().step_by(7) {
         assert_eq!(known.tiled.offset_of(stream.start + i as u64), place);
@@ -74,8 +74,8 @@ pub(crate) fn check_one(known: &Known, numbers: [u16; 2]) {
     }
     let mut leaves = Leaves(Vec::new());
     let count = known.tiled.count();
-    let mut segment = Segment::new(&known.datatype, count).expect("as many as were counted");
-    let flow = segment.manipulate(stream.clone(), &mut leaves).expect("in range");
+    let mut segment = Segment::new(&known.datatype, count).expect("the count has been accepted before");
+    let flow = segment.manipulate(stream.clone(), &mut leaves).expect("the range lies in the stream");
     assert_eq!(flow, ControlFlow::Continue(()));
     assert!(leaves.0 == here);
     if known.low >= 0 && known.low < SPAN_BYTES_MAX {
@@ -88,7 +88,7 @@ fn check_packing(known: &Known, range: Range<usize>) {
     let here = &known.places[range];
     let mut memory: Vec<u8> = (0..known.low as usize + known.span).map(|i| (i * 7 + i / 251) as u8).collect();
     let mut packed = vec![CANARY; here.len()];
-    pack(&known.tiled, &memory, stream.clone(), &mut packed).expect("in memory");
+    pack(&known.tiled, &memory, stream.clone(), &mut packed).expect("the bytes lie in memory");
     assert!(packed.iter().copied().eq(here.iter().map(|&at| memory[at as usize])));
     for byte in &mut packed {
         *byte = byte.wrapping_mul(31) ^ 0x41;
@@ -97,7 +97,7 @@ fn check_packing(known: &Known, range: Range<usize>) {
     for (&at, &byte) in here.iter().zip(&packed) {
         expected[at as usize] = byte;
     }
-    unpack(&known.tiled, &packed, stream, &mut memory).expect("in memory");
+    unpack(&known.tiled, &packed, stream, &mut memory).expect("the bytes lie in memory");
     assert!(memory == expected);
 }
 

@@ -14,10 +14,11 @@ use crate::properties::decode_and_use;
 fn fuzz_corpus_is_decoded() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/wire");
     let mut accepted = 0;
-    for entry in fs::read_dir(folder).expect("the corpus") {
-        let message = nodes(&fs::read(entry.expect("a file").path()).expect("a file"));
+    for entry in fs::read_dir(folder).expect("the corpus is readable") {
+        let message =
+            nodes(&fs::read(entry.expect("the file is readable").path()).expect("the file is readable"));
         decode_and_use(&message);
         accepted += u32::from(Datatype::from_wire(&message).is_ok());
     }
-    assert!(accepted >= 20, "{accepted} types");
+    assert!(accepted >= 20, "only {accepted} types accepted");
 }

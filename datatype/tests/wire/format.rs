@@ -7,25 +7,28 @@ use crate::{body, nodes, sealed};
 
 /// Four of 24 variables in the interior of 100 blocks of cells, as the FLASH code stores them.
 fn flash() -> Datatype {
-    let variables = Datatype::contiguous(4, &Datatype::named(Named::Double)).expect("small");
+    let variables = Datatype::contiguous(4, &Datatype::named(Named::Double)).expect("the type is small");
     let strides = [(8, 192), (8, 192 * 16), (8, 192 * 256), (100, 192 * 4096)];
-    strides.iter().fold(variables, |old, &(n, stride)| Datatype::hvector(n, 1, stride, &old).expect("small"))
+    strides.iter().fold(variables, |old, &(n, stride)| {
+        Datatype::hvector(n, 1, stride, &old).expect("the type is small")
+    })
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "messages of megabytes")]
+#[cfg_attr(miri, ignore = "uses messages of megabytes")]
 fn messages_take_tens_of_bytes() {
     let double = Datatype::named(Named::Double);
-    let nested = [3, 20, 300, 4000]
-        .iter()
-        .fold(double.clone(), |old, &stride| Datatype::vector(8, 1, stride, &old).expect("small"));
-    let array = Datatype::subarray(&[512; 3], &[256; 3], &[128; 3], ArrayOrder::C, &double).expect("small");
+    let nested = [3, 20, 300, 4000].iter().fold(double.clone(), |old, &stride| {
+        Datatype::vector(8, 1, stride, &old).expect("the type is small")
+    });
+    let array = Datatype::subarray(&[512; 3], &[256; 3], &[128; 3], ArrayOrder::C, &double)
+        .expect("the type is small");
     let shares = [Distribution::Block(None), Distribution::Cyclic(Some(4)), Distribution::None];
     let dealt = Datatype::darray(5, &[1000, 1000, 8], &shares, &[4, 4, 1], ArrayOrder::Fortran, &double)
-        .expect("small");
+        .expect("the type is small");
     let int = Datatype::named(Named::Int);
-    let particle =
-        Datatype::structure(&[1, 3, 1], &[0, 8, 32], &[int.clone(), double.clone(), int]).expect("small");
+    let particle = Datatype::structure(&[1, 3, 1], &[0, 8, 32], &[int.clone(), double.clone(), int])
+        .expect("the type is small");
     for (what, datatype, most) in [
         ("a double", &double, 10),
         ("a vector in a vector in a vector in a vector", &nested, 40),
@@ -54,10 +57,10 @@ fn messages_take_tens_of_bytes() {
         })
         .collect();
     for (places, most) in [(&sparse, 1_000_040), (&dense, 260_000)] {
-        let listed = Datatype::indexed_block(1, places, &double).expect("fits");
+        let listed = Datatype::indexed_block(1, places, &double).expect("the type fits");
         let message = listed.to_wire();
-        assert!(message.len() <= most, "{}", message.len());
-        assert_equal(&Datatype::from_wire(&message).expect("our own message"), &listed);
+        assert!(message.len() <= most, "{} bytes", message.len());
+        assert_equal(&Datatype::from_wire(&message).expect("the library's own message decodes"), &listed);
     }
 }
 
@@ -65,12 +68,12 @@ fn messages_take_tens_of_bytes() {
 #[test]
 fn format_is_stable() {
     let int = Datatype::named(Named::Int);
-    let vector = Datatype::vector(3, 2, -5, &int).expect("small");
+    let vector = Datatype::vector(3, 2, -5, &int).expect("the type is small");
     let expected = nodes(&[0, 5, 7, 3, 2, 9, 1]);
     assert_eq!(vector.to_wire(), expected);
-    let forced = vector.with_bounds(-1, 64).expect("small");
-    let shared =
-        Datatype::structure(&[1, 2, 1], &[0, 100, 300], &[forced.clone(), int, forced]).expect("small");
+    let forced = vector.with_bounds(-1, 64).expect("the type is small");
+    let shared = Datatype::structure(&[1, 2, 1], &[0, 100, 300], &[forced.clone(), int, forced])
+        .expect("the type is small");
     let expected = nodes(&[
         0,
         5, // int
@@ -114,18 +117,22 @@ fn numbers_of_predefined_types_are_stable() {
         LOGICAL16 INTEGER INTEGER1 INTEGER2 INTEGER4 INTEGER8 INTEGER16 REAL REAL2 REAL4 REAL8 REAL16 DOUBLE_PRECISION \
         COMPLEX COMPLEX4 COMPLEX8 COMPLEX16 COMPLEX32 DOUBLE_COMPLEX FLOAT_INT DOUBLE_INT LONG_INT SHORT_INT 2INT \
         LONG_DOUBLE_INT 2REAL 2DOUBLE_PRECISION 2INTEGER 2COMPLEX 2DOUBLE_COMPLEX";
-    assert_eq!(names, pinned.split_whitespace().collect::<Vec<_>>(), "new types go to the end of the list");
+    assert_eq!(
+        names,
+        pinned.split_whitespace().collect::<Vec<_>>(),
+        "new types must go to the end of the list"
+    );
     for named in Named::ALL {
         let datatype = Datatype::named(*named);
-        let received = Datatype::from_wire(&datatype.to_wire()).expect("our own message");
+        let received = Datatype::from_wire(&datatype.to_wire()).expect("the library's own message decodes");
         assert_equal(&received, &datatype);
     }
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "messages of megabytes")]
+#[cfg_attr(miri, ignore = "uses messages of megabytes")]
 fn errors_name_the_fault() {
-    let refused = |message: &[u8]| Datatype::from_wire(message).expect_err("no type");
+    let refused = |message: &[u8]| Datatype::from_wire(message).expect_err("the message is not a type");
     let int = nodes(&[0, 5]);
     assert_eq!(Datatype::from_wire(&int).map(|int| int.size()), Ok(4));
     assert_eq!(refused(b""), WireError::NotAType);
@@ -207,18 +214,18 @@ fn tower(levels: usize, fields: usize, base: &Datatype, far: impl Fn(usize, i64)
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "thousands of constructors")]
+#[cfg_attr(miri, ignore = "runs thousands of constructors")]
 fn shared_parts_are_never_written_out() {
     let double = Datatype::named(Named::Double);
-    let nothing = Datatype::contiguous(0, &double).expect("small");
+    let nothing = Datatype::contiguous(0, &double).expect("the type is small");
     // Its displacements do not ascend, so that no shortcut for ascending lists applies.
     let irregular = Datatype::hindexed(
         &[1, 3, 2, 1, 1, 5, 1, 2, 1, 4],
         &[900, 0, 60, 200, 150, 300, 700, 500, 620, 400],
         &double,
     )
-    .expect("small");
-    let holey = Datatype::resized(0, 16, &double).expect("small");
+    .expect("the type is small");
+    let holey = Datatype::resized(0, 16, &double).expect("the type is small");
     let towers = [
         tower(500, 9, &nothing, |i, _| 8 * i as i64),
         tower(20, 9, &irregular, |i, reach| reach * i as i64),
@@ -232,13 +239,14 @@ fn shared_parts_are_never_written_out() {
     ];
     for tower in &towers {
         let message = tower.to_wire();
-        assert!(message.len() < 20_000, "{}", message.len());
-        let received = Datatype::from_wire(&message).expect("our own message");
+        assert!(message.len() < 20_000, "{} bytes", message.len());
+        let received = Datatype::from_wire(&message).expect("the library's own message decodes");
         assert_equal(&received, tower);
         interrogate(&received);
         let _ = received.is_tiling_of(&holey);
         assert!(format!("{received:?} {:?} {:?}", received.layout(), received.signature()).len() < 1 << 20);
-        let layout = Datatype::from_wire(&received.layout_to_wire()).expect("our own message");
+        let layout =
+            Datatype::from_wire(&received.layout_to_wire()).expect("the library's own message decodes");
         assert_eq!(layout.bounds(), tower.bounds());
         interrogate(&layout);
     }

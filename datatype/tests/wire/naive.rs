@@ -82,7 +82,7 @@ impl List {
                 };
                 self.array(gsizes, *order, old, origin, |dim, at| owner(dim, at) == place[dim])
             }
-            other => panic!("{} is not known here", other.name()),
+            other => panic!("the test does not know the combiner {}", other.name()),
         }
     }
 

@@ -110,7 +110,7 @@ pub(crate) fn decode_and_use(message: &[u8]) {
     match Datatype::from_wire(message) {
         Ok(datatype) => {
             interrogate(&datatype);
-            let again = Datatype::from_wire(&datatype.to_wire()).expect("our own message");
+            let again = Datatype::from_wire(&datatype.to_wire()).expect("the library's own message decodes");
             assert_equal(&again, &datatype);
         }
         Err(error) => assert!(!error.to_string().is_empty()),
@@ -126,8 +126,8 @@ fn with_empty_parts(datatype: &Datatype) -> Datatype {
     let mut lengths = vec![0; parts as usize];
     lengths[0] = 1;
     let types = vec![datatype.clone(); parts as usize];
-    let long = Datatype::structure(&lengths, &displacements, &types).expect("as one part");
-    long.with_bounds(datatype.lb(), datatype.extent()).expect("bounds that there were")
+    let long = Datatype::structure(&lengths, &displacements, &types).expect("empty parts change no bound");
+    long.with_bounds(datatype.lb(), datatype.extent()).expect("the old bounds are valid")
 }
 
 proptest! {
@@ -137,7 +137,7 @@ proptest! {
     fn sent_types_arrive(tree in prop_oneof![tree(), tree_of_many_runs()], tops in prop::collection::vec(top(), 0..4)) {
         let Ok(sent) = topped(&tree, &tops) else { return Ok(()) };
         let message = sent.to_wire();
-        let received = Datatype::from_wire(&message).expect("our own message");
+        let received = Datatype::from_wire(&message).expect("the library's own message decodes");
         assert_equal(&received, &sent);
         prop_assert_eq!(received.to_wire(), message);
     }
@@ -147,7 +147,7 @@ proptest! {
         let Ok(sent) = topped(&tree, &tops) else { return Ok(()) };
         let message = sent.layout_to_wire();
         prop_assert!(message.len() <= sent.to_wire().len());
-        let received = Datatype::from_wire(&message).expect("our own message");
+        let received = Datatype::from_wire(&message).expect("the library's own message decodes");
         prop_assert_eq!(received.bounds(), sent.bounds());
         prop_assert_eq!(received.layout(), sent.layout());
     }
@@ -156,12 +156,12 @@ proptest! {
     /// form.
     #[test]
     fn canonical_forms_are_rewritten_to_themselves(tree in any_tree(2000)) {
-        let datatype = tree.datatype().expect("small");
+        let datatype = tree.datatype().expect("the type is small");
         let long = with_empty_parts(&datatype);
         prop_assert_eq!(long.layout(), datatype.layout());
         let message = long.layout_to_wire();
         prop_assert!(message.len() < long.to_wire().len(), "{:?}", long.layout());
-        let received = Datatype::from_wire(&message).expect("our own message");
+        let received = Datatype::from_wire(&message).expect("the library's own message decodes");
         prop_assert_eq!(received.layout(), long.layout());
     }
 
@@ -186,7 +186,9 @@ proptest! {
         trees in (any_tree(600), any_tree(600)), counts in (0..5_u64, 0..5_u64), changes in prop::collection::vec(change(), 0..3),
         numbers in any::<[u16; 4]>(),
     ) {
-        let [one, other] = [&trees.0, &trees.1].map(|tree| tree.datatype().expect("small").to_wire());
+        let [one, other] = [&trees.0, &trees.1].map(|tree| {
+            tree.datatype().expect("the type is small").to_wire()
+        });
         let one = changed(body(&one).to_vec(), body(&other), &changes);
         let [Some(from), Some(to)] = [(sealed(one), counts.0), (other, counts.1)].map(|(message, count)| {
             Known::of(&Datatype::from_wire(&message).ok()?, count)
@@ -215,10 +217,11 @@ proptest! {
         let lengths: Vec<u64> = lengths[..places.len()].iter().map(|&length| if equal { 2 } else { length }).collect();
         let byte = Datatype::named(Named::Byte);
         for sent in [
-            Datatype::hindexed(&lengths, &places, &byte).expect("small"),
-            Datatype::indexed_block(3, &places, &byte).expect("small"),
+            Datatype::hindexed(&lengths, &places, &byte).expect("the type is small"),
+            Datatype::indexed_block(3, &places, &byte).expect("the type is small"),
         ] {
-            assert_equal(&Datatype::from_wire(&sent.to_wire()).expect("our own message"), &sent);
+            let received = Datatype::from_wire(&sent.to_wire()).expect("the library's own message decodes");
+            assert_equal(&received, &sent);
         }
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn interrogate(datatype: &Datatype) {
     assert!(datatype.is_equivalent(&datatype.clone()));
     for etype in [
         Datatype::named(Named::Short),
-        Datatype::resized(0, 3, &Datatype::named(Named::Byte)).expect("small"),
+        Datatype::resized(0, 3, &Datatype::named(Named::Byte)).expect("the type is small"),
     ] {
         let _ = datatype.is_tiling_of(&etype);
     }
@@ -52,15 +52,15 @@ pub(crate) fn interrogate(datatype: &Datatype) {
             if let Some(run) = cursor.next_run(3) {
                 assert_eq!(run.offset, tiled.offset_of(stream));
             }
-            assert!(tiled.block_count(stream..size).expect("in range") <= size);
+            assert!(tiled.block_count(stream..size).expect("the range lies in the stream") <= size);
         }
-        let part = flatten(&tiled, 0..size, 5).expect("in range");
+        let part = flatten(&tiled, 0..size, 5).expect("the range lies in the stream");
         assert!(part.runs.len() <= 5);
         move_bytes(&tiled, size / 2..size.min(size / 2 + 100));
     }
     let mut leaves = Leaves(0);
-    let mut segment = Segment::new(datatype, 1).expect("the type alone");
-    let flow = segment.manipulate(0..datatype.size(), &mut leaves).expect("in range");
+    let mut segment = Segment::new(datatype, 1).expect("one instance fits");
+    let flow = segment.manipulate(0..datatype.size(), &mut leaves).expect("the range lies in the stream");
     assert_eq!(flow.is_break(), segment.position() < datatype.size());
 }
 

@@ -174,7 +174,7 @@ impl Iterator for Rows<'_> {
 #[inline(always)]
 pub(super) fn each_row(outer: &[NestDim], rows: u64, mut visit: impl FnMut((i64, i64), Option<(i64, i64)>)) {
     let [middle, last] = outer else { return };
-    debug_assert!(middle.n > 0 && last.n > 0, "there is no row");
+    debug_assert!(middle.n > 0 && last.n > 0, "there must be a row");
     let mut later = Rows::new(middle, last);
     for _ in 0..rows {
         later.next();

@@ -11,7 +11,7 @@ fn at_both_ends(arena: &mut Arena, block: u64, dims: &[NestDim], misalignment: u
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "has no registers; rows of these blocks are checked in `nests`")]
+#[cfg_attr(miri, ignore = "runs only scalar kernels; `nests` checks rows of these blocks")]
 fn short_blocks_a_few_units_apart() {
     let mut arena = Arena::new(1 << 16);
     for block in 2..=6_i64 {
@@ -34,7 +34,7 @@ fn short_blocks_a_few_units_apart() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
+#[cfg_attr(miri, ignore = "uses megabytes")]
 fn short_blocks_in_targets_beyond_the_caches() {
     let mut arena = Arena::new(2 << 20);
     for (block, stride) in [(8, 12), (12, 16), (12, 24), (20, 28)] {
@@ -45,7 +45,7 @@ fn short_blocks_in_targets_beyond_the_caches() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
+#[cfg_attr(miri, ignore = "uses megabytes")]
 fn units_in_sources_beyond_the_caches() {
     let mut arena = Arena::new(13 << 20);
     for block in [4, 8] {
@@ -58,7 +58,7 @@ fn units_in_sources_beyond_the_caches() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
+#[cfg_attr(miri, ignore = "uses megabytes")]
 fn lines_prefetched_before_their_blocks() {
     let mut arena = Arena::new(35 << 20);
     let near = [(4, 128, 2100), (12, 156, 3000), (8, -132, 2100), (16, 140, 2000)];
@@ -77,7 +77,7 @@ fn lines_prefetched_before_their_blocks() {
 /// Planes, rows and blocks: fewer than the prefetch distance, as many, and more. Also rows in descending
 /// order.
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
+#[cfg_attr(miri, ignore = "uses megabytes")]
 fn lines_prefetched_in_later_rows() {
     let mut arena = Arena::new(2 << 20);
     for (block, stride) in [(4, 128), (8, 192), (12, 200), (32, -192), (40, 256), (64, 250)] {

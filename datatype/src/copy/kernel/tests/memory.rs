@@ -16,12 +16,14 @@ impl Guarded {
         use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
         use std::num::NonZeroUsize;
         let len = len.next_multiple_of(Self::PAGE);
-        let all = NonZeroUsize::new(len + 2 * Self::PAGE).expect("not zero");
+        let all = NonZeroUsize::new(len + 2 * Self::PAGE).expect("the length is not zero");
         // SAFETY: the mapping is new, so nothing else uses it, and the inner pages are a part of it.
         let start = unsafe {
-            let map = mmap_anonymous(None, all, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE).expect("memory");
+            let map = mmap_anonymous(None, all, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE)
+                .expect("mapping memory succeeds");
             let inner = map.byte_add(Self::PAGE);
-            mprotect(inner, len, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE).expect("own pages");
+            mprotect(inner, len, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)
+                .expect("changing the protection of own pages succeeds");
             inner.cast().as_ptr()
         };
         Self { start, len }
@@ -31,9 +33,10 @@ impl Guarded {
 #[cfg(not(miri))]
 impl Drop for Guarded {
     fn drop(&mut self) {
-        let map = std::ptr::NonNull::new(self.start.wrapping_sub(Self::PAGE).cast()).expect("mapped");
+        let map =
+            std::ptr::NonNull::new(self.start.wrapping_sub(Self::PAGE).cast()).expect("the memory is mapped");
         // SAFETY: `map` is the mapping that `new` made, with its full length; nothing borrows it any more.
-        unsafe { nix::sys::mman::munmap(map, self.len + 2 * Self::PAGE).expect("mapped") };
+        unsafe { nix::sys::mman::munmap(map, self.len + 2 * Self::PAGE).expect("the memory is mapped") };
     }
 }
 

@@ -82,7 +82,8 @@ impl Arena {
             return;
         };
         let (from, _) = place(hull_of_source, self.source.len(), at[0]);
-        let hull = hull(moves.iter().map(|m| (m.1, m.2))).expect("as many as in the source");
+        let hull =
+            hull(moves.iter().map(|m| (m.1, m.2))).expect("the target has as many moves as the source");
         let (to, first) = place(hull, self.target.len(), at[1]);
         let end = first + (hull.1 - hull.0) as usize;
         let window = first.saturating_sub(MARGIN)..(end + MARGIN).min(self.target.len());

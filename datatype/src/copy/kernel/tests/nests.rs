@@ -190,7 +190,7 @@ fn planes_and_volumes_in_every_order_of_dimensions() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
+#[cfg_attr(miri, ignore = "uses megabytes")]
 fn matrices_of_both_shapes_are_transposed() {
     let mut arena = Arena::new(4 << 20);
     for block in [2, 4, 8, 16, 24] {
@@ -206,7 +206,7 @@ fn matrices_of_both_shapes_are_transposed() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
+#[cfg_attr(miri, ignore = "uses megabytes")]
 fn rows_of_units_in_targets_beyond_the_caches() {
     let mut arena = Arena::new(2 << 20);
     for block in [4_u64, 8] {
@@ -232,7 +232,7 @@ fn rows_of_units_in_targets_beyond_the_caches() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
+#[cfg_attr(miri, ignore = "uses megabytes")]
 fn units_scattered_beyond_the_caches() {
     let mut arena = Arena::new(98 << 20);
     for (block, stride, misalignment) in [(4_u64, 1024_i64, 3), (8, -2048, 60), (8, 4088, 8)] {
@@ -250,7 +250,7 @@ const LONG_BLOCKS: &[u64] = &[
 ];
 
 #[test]
-#[cfg_attr(miri, ignore = "takes minutes; rows and runs of the same movers are checked above")]
+#[cfg_attr(miri, ignore = "takes minutes; tests above check rows and runs of the same movers")]
 fn rows_of_long_blocks() {
     let mut arena = Arena::new(1 << 18);
     for &block in LONG_BLOCKS {
@@ -276,7 +276,7 @@ fn check_run(arena: &mut Arena, bytes: usize, at: Placement) {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
+#[cfg_attr(miri, ignore = "uses megabytes")]
 fn long_runs_are_copied_whole() {
     use super::super::stream::{STREAM_MIN_BYTES, STRING_MIN_BYTES};
     let mut arena = Arena::new(68 << 20);
@@ -289,7 +289,7 @@ fn long_runs_are_copied_whole() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes minutes; rows and runs of the same movers are checked above")]
+#[cfg_attr(miri, ignore = "takes minutes; tests above check rows and runs of the same movers")]
 fn runs_of_every_size_class_and_misalignment() {
     let mut arena = Arena::new(1 << 18);
     for bytes in [1, 63, 64, 65, 513, 700].into_iter().chain(LONG_BLOCKS.iter().map(|bytes| *bytes as usize))

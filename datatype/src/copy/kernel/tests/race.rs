@@ -40,9 +40,9 @@ fn check(last_round: u8, is_own: &[bool], case: &str, kernel: impl Fn(*const u8,
                 break;
             }
         }
-        counting.join().expect("it only counts")
+        counting.join().expect("the counting thread does not panic")
     });
-    assert!(counted, "{case}: a byte between the blocks was written");
+    assert!(counted, "{case}: the kernel wrote a byte between the blocks");
     let mut own = target.iter().zip(is_own).filter(|(_, is_own)| **is_own);
     assert!(own.all(|(byte, _)| byte.load(Ordering::Relaxed) == 7), "{case}: a block is missing");
 }
@@ -53,7 +53,7 @@ fn blocks(n: usize, block: usize, stride: usize) -> Vec<bool> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes long, and Miri sees every byte that is written")]
+#[cfg_attr(miri, ignore = "takes long, and Miri itself observes every written byte")]
 fn kernels_do_not_write_between_blocks() {
     for (level, table) in tables() {
         for block in [1_usize, 2, 4, 8, 12, 16, 20, 24, 40] {
@@ -73,7 +73,7 @@ fn kernels_do_not_write_between_blocks() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes long, and Miri sees every byte that is written")]
+#[cfg_attr(miri, ignore = "takes long, and Miri itself observes every written byte")]
 fn bitmap_kernels_do_not_write_absent_units() {
     for (level, table) in tables() {
         for unit in [4, 8] {
@@ -99,7 +99,7 @@ fn bitmap_kernels_do_not_write_absent_units() {
 
 /// Pairs for which permutations bring units to their places, with stores that leave units out.
 #[test]
-#[cfg_attr(miri, ignore = "takes long, and Miri sees every byte that is written")]
+#[cfg_attr(miri, ignore = "takes long, and Miri itself observes every written byte")]
 fn typed_copies_do_not_write_omitted_bytes() -> crate::Result<()> {
     let (double, float) = (Datatype::named(Named::Double), Datatype::named(Named::Float));
     let permuted = |places: &[i64], old| Datatype::indexed_block(1, places, old);
