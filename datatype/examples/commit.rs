@@ -1,6 +1,7 @@
-//! What types cost before any byte moves: building and canonicalizing lists of 10^6 entries, seeking, and walking runs.
+//! The cost of types before any byte moves: building lists of 10^6 entries, bringing them to canonical form,
+//! seeking, and walking runs.
 //!
-//! `cargo run --release -p capulet-datatype --example commit`: medians, of processor time.
+//! `cargo run --release -p capulet-datatype --example commit` prints medians of processor time.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
@@ -11,9 +12,9 @@ use capulet_datatype::{ArrayOrder, Cursor, Datatype, Named, Result, Tiled};
 
 const ENTRIES: usize = 1_000_000;
 
-/// Seconds that this thread has run.
+/// The processor time of this thread, in seconds.
 fn now() -> f64 {
-    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the clock of the thread");
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the clock of the thread is readable");
     time.tv_sec() as f64 + time.tv_nsec() as f64 * 1e-9
 }
 
@@ -31,7 +32,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// Median of the seconds that `run` takes; what it returns is dropped outside of the time.
+/// The median of the seconds that `run` takes. Its result is dropped outside of the measured time.
 fn seconds<T>(repetitions: usize, mut run: impl FnMut() -> T) -> f64 {
     let time = |run: &mut dyn FnMut() -> T| {
         let start = now();
@@ -43,7 +44,7 @@ fn seconds<T>(repetitions: usize, mut run: impl FnMut() -> T) -> f64 {
     median((0..repetitions).map(|_| time(&mut run)).collect())
 }
 
-/// Rising places with gaps of `1 + below(spread)` behind runs of the given lengths.
+/// Ascending places with gaps of `1 + below(spread)` between runs of the given lengths.
 fn places(lengths: &[u64], spread: u64) -> Vec<i64> {
     let (mut random, mut at) = (Random(42), 0);
     let mut next = |length: &u64| {
@@ -78,9 +79,9 @@ fn commit() -> Result<Vec<(&'static str, Datatype)>> {
     let mut made = Vec::new();
     println!("{:<28}{:>10}{:>12}{:>14}", "10^6 entries", "build ms", "layout ms", "B per entry");
     for (name, build) in builds {
-        let building = seconds(15, || build().expect("fits"));
+        let building = seconds(15, || build().expect("the type fits"));
         let both = seconds(15, || {
-            let datatype = build().expect("fits");
+            let datatype = build().expect("the type fits");
             (datatype.layout().size(), datatype)
         });
         let datatype = build()?;
@@ -119,7 +120,7 @@ fn strided() -> Result<Vec<(&'static str, Datatype)>> {
     ])
 }
 
-/// Nanoseconds of each of `n` calls, as a median of rounds.
+/// Nanoseconds per call of `n` calls, as the median of several rounds.
 fn each(n: u64, mut call: impl FnMut(u64)) -> f64 {
     let round = |call: &mut dyn FnMut(u64)| {
         let start = now();

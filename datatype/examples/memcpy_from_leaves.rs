@@ -1,12 +1,13 @@
-//! The paper's Figure 2: a copy between typed memory and a contiguous buffer, out of leaf functions.
+//! Figure 2 of the paper: a copy between typed memory and a contiguous buffer, built from leaf functions.
 //!
-//! "Processing MPI Datatypes Outside MPI" (Ross, Latham, Gropp, Lusk, Thakur, 2009) shows its toolkit by `MPIT_Type_memcpy`,
-//! in three parts, which are here under the same names: a structure with what the leaf functions need
-//! ([`MemcpyParams`]), the function that makes a segment and drives it ([`type_memcpy`]), and the leaf functions. Only the
-//! one for runs is needed; the one for rows shows what the others are for.
+//! "Processing MPI Datatypes Outside MPI" (Ross, Latham, Gropp, Lusk, Thakur, 2009) presents its toolkit by
+//! the example of `MPIT_Type_memcpy`. Its three parts have their counterparts here: a structure with the
+//! data that the leaf functions need ([`MemcpyParams`]), the function that makes a segment and drives it
+//! ([`type_memcpy`]), and the leaf functions. Only the leaf function for runs is required; the one for rows
+//! shows the purpose of the others.
 //!
-//! To be run by `cargo run --example memcpy_from_leaves`; each copy is compared with [`pack`] and [`unpack`], which
-//! one would use in earnest.
+//! Run it by `cargo run --example memcpy_from_leaves`. It compares each copy with [`pack`] and [`unpack`],
+//! which are the functions for real use.
 
 use std::error::Error;
 use std::ops::{ControlFlow, Range};
@@ -15,7 +16,7 @@ use capulet_datatype::{
     ArrayOrder, Contig, Datatype, Flow, LeafVisitor, Named, Segment, Tiled, TypeError, Vector, pack, unpack,
 };
 
-/// Which way the bytes go, with the memory of both sides.
+/// The direction of the copy, with the memory of both sides.
 enum Direction<'a> {
     /// `MPIT_MEMCPY_FROM_USERBUF`
     FromUser { user: &'a [u8], packed: &'a mut [u8] },
@@ -23,19 +24,19 @@ enum Direction<'a> {
     ToUser { user: &'a mut [u8], packed: &'a [u8] },
 }
 
-/// What the leaf functions work on: `MPIT_memcpy_params`.
+/// The data that the leaf functions work on: `MPIT_memcpy_params`.
 struct MemcpyParams<'a> {
     direction: Direction<'a>,
-    /// Bytes of the contiguous buffer that are done: the `packbuf` that moves on.
+    /// Number of bytes of the contiguous buffer that are done: the advancing `packbuf`.
     packed_done: usize,
 }
 
-/// Typed bytes lie outside of the user's memory.
+/// Error: typed bytes lie outside of the user's memory.
 #[derive(Debug, PartialEq, Eq)]
 struct OutOfMemory;
 
 impl MemcpyParams<'_> {
-    /// Copies one run of `bytes` at `offset` of the user's memory.
+    /// Copies one run of `bytes` bytes at `offset` of the user's memory.
     fn copy(&mut self, offset: i64, bytes: u64) -> Result<(), OutOfMemory> {
         let first = usize::try_from(offset).map_err(|_| OutOfMemory)?;
         let (here, there) =
@@ -66,7 +67,8 @@ impl LeafVisitor for MemcpyParams<'_> {
         }
     }
 
-    /// `MPIT_Leaf_vector_memcpy`: rows of 8-byte blocks, as of doubles, with a length that the compiler knows.
+    /// `MPIT_Leaf_vector_memcpy`: rows of 8-byte blocks, such as doubles, are copied with a length that the
+    /// compiler knows.
     fn vector(&mut self, leaf: Vector) -> Flow<OutOfMemory> {
         let mut done = 0;
         for run in leaf.runs() {
@@ -81,8 +83,8 @@ impl LeafVisitor for MemcpyParams<'_> {
     }
 }
 
-/// Copies stream bytes `range` of `count` elements, and tells how far it came: `MPIT_Type_memcpy`, whose `end` goes in and
-/// out.
+/// Copies stream bytes `range` of `count` elements. Returns the position that it reached, as
+/// `MPIT_Type_memcpy` does by its argument `end`, which is both input and output.
 fn type_memcpy(
     direction: Direction<'_>,
     count: u64,
@@ -95,7 +97,8 @@ fn type_memcpy(
     Ok((segment.position(), flow))
 }
 
-/// The interior of a block of cells with guard cells around, as the FLASH code has them, of one of its variables.
+/// One variable in the interior of a block of cells that is surrounded by guard cells, as the FLASH code
+/// stores it.
 fn flash_variable(cells: u64, guards: u64, variables: u64) -> Result<Datatype, TypeError> {
     let double = Datatype::named(Named::Double);
     let cell = Datatype::resized(0, 8 * variables as i64, &double)?;
@@ -106,7 +109,7 @@ fn flash_variable(cells: u64, guards: u64, variables: u64) -> Result<Datatype, T
 fn check(datatype: &Datatype, count: u64) -> Result<(), Box<dyn Error>> {
     let tiled = Tiled::new(datatype.layout().clone(), count)?;
     let user: Vec<u8> = (0..tiled.true_ub()).map(|i| (i * 7 % 251) as u8).collect();
-    // All of it, and a part that tears elements on both ends.
+    // The whole stream, and a range that cuts elements at both ends.
     for range in [0..tiled.size(), tiled.size() / 3 + 1..tiled.size() - 3] {
         let bytes = (range.end - range.start) as usize;
         let (mut packed, mut expected) = (vec![0; bytes], vec![0; bytes]);
@@ -123,7 +126,7 @@ fn check(datatype: &Datatype, count: u64) -> Result<(), Box<dyn Error>> {
         unpack(&tiled, &packed, range, &mut expected)?;
         assert_eq!(back, expected);
     }
-    // Memory that ends too early: the copy stops there, and says how far it came.
+    // Memory that ends too early: the copy stops there and reports its position.
     let short = &user[..user.len() - 1];
     let mut packed = vec![0; tiled.size() as usize];
     let from_user = Direction::FromUser { user: short, packed: &mut packed };

@@ -1,4 +1,5 @@
-//! Different descriptions of one type map become one layout; what looks alike but is not stays apart.
+//! Different descriptions of one type map become one layout. Descriptions that only look alike keep
+//! different layouts.
 
 use capulet_datatype::{ArrayOrder, Datatype, Distribution, Named, Result, Run, Tiled, flatten};
 
@@ -7,12 +8,12 @@ fn float() -> Datatype {
 }
 
 fn runs(datatype: &Datatype) -> Vec<(i64, u64)> {
-    let tiled = Tiled::new(datatype.layout().clone(), 1).expect("small");
-    let all = flatten(&tiled, 0..tiled.size(), usize::MAX).expect("in range");
+    let tiled = Tiled::new(datatype.layout().clone(), 1).expect("the type is small");
+    let all = flatten(&tiled, 0..tiled.size(), usize::MAX).expect("the range lies in the stream");
     all.runs.iter().map(|run| (run.offset, run.len)).collect()
 }
 
-/// Asserts that all types have one layout, once their bounds are the same.
+/// Asserts that all types have the same layout, once they have the same bounds.
 fn same(types: &[Datatype]) -> Result<()> {
     for datatype in types {
         let [left, right] = [&types[0], datatype].map(|datatype| datatype.with_bounds(0, 1 << 40));
@@ -22,7 +23,7 @@ fn same(types: &[Datatype]) -> Result<()> {
 }
 
 #[test]
-fn dense_descriptions() -> Result<()> {
+fn dense_descriptions_are_one_layout() -> Result<()> {
     let f = float();
     let many: Vec<i64> = (0..100).collect();
     let types = [
@@ -49,7 +50,7 @@ fn dense_descriptions() -> Result<()> {
 }
 
 #[test]
-fn strided_descriptions() -> Result<()> {
+fn strided_descriptions_are_one_layout() -> Result<()> {
     let f = float();
     let places: Vec<i64> = (0..1000).map(|i| 3 * i).collect();
     let bytes: Vec<i64> = places.iter().map(|i| 4 * i).collect();
@@ -73,9 +74,9 @@ fn strided_descriptions() -> Result<()> {
 }
 
 #[test]
-fn grids() -> Result<()> {
+fn grid_descriptions_are_one_layout() -> Result<()> {
     let f = float();
-    // 20 x 30 rows of 5, in an array of 40 x 60 x 10.
+    // 20 x 30 rows of 5 elements, in an array of 40 x 60 x 10.
     let rows: Vec<i64> = (0..20).flat_map(|i| (0..30).map(move |j| (i * 60 + j) * 10)).collect();
     let plane = Datatype::vector(30, 5, 10, &f)?;
     let planes: Vec<i64> = (0..20).map(|i| i * 60 * 10 * 4).collect();
@@ -90,8 +91,8 @@ fn grids() -> Result<()> {
 }
 
 #[test]
-fn a_stride_in_bytes_is_no_stride_in_elements() -> Result<()> {
-    // Blocks of 2 floats every 2 *bytes*: they overlap, and are not a run of 8 floats.
+fn stride_in_bytes_differs_from_stride_in_elements() -> Result<()> {
+    // Blocks of 2 floats every 2 *bytes*. They overlap, so they are not a run of 8 floats.
     let overlapping = Datatype::hvector(4, 2, 2, &float())?;
     assert_eq!(runs(&overlapping), [(0, 8), (2, 8), (4, 8), (6, 8)]);
     assert_eq!((overlapping.true_ub(), overlapping.size()), (14, 32));
@@ -101,13 +102,13 @@ fn a_stride_in_bytes_is_no_stride_in_elements() -> Result<()> {
 }
 
 #[test]
-fn order_is_kept() -> Result<()> {
+fn stream_order_is_kept() -> Result<()> {
     let f = float();
     let forward = Datatype::hindexed(&[1, 1], &[0, 4], &f)?;
     let backward = Datatype::hindexed(&[1, 1], &[4, 0], &f)?;
     assert_eq!((runs(&forward), runs(&backward)), (vec![(0, 8)], vec![(4, 4), (0, 4)]));
     assert_ne!(forward.layout(), backward.layout());
-    // Columns of a matrix, then rows: the same bytes in another order.
+    // The columns of a matrix one after the other: the bytes of the dense matrix in another order.
     let column = Datatype::resized(0, 4, &Datatype::vector(10, 1, 10, &f)?)?;
     let transposed = Datatype::contiguous(10, &column)?;
     let straight = Datatype::contiguous(100, &f)?;
@@ -119,13 +120,13 @@ fn order_is_kept() -> Result<()> {
 }
 
 #[test]
-fn only_more_of_the_same_extends_a_repetition() -> Result<()> {
+fn only_an_equal_part_extends_a_repetition() -> Result<()> {
     let f = float();
     let rows = |n, bytes| {
         Datatype::hvector(3, 1, 1000, &Datatype::hvector(n, bytes, 8, &Datatype::named(Named::Byte))?)
     };
     let first = rows(40, 4)?;
-    // Each goes on where the three rows end, but is another row.
+    // Each of these begins where the three rows end, but it is a different row.
     let longer = Datatype::vector(41, 1, 2, &f)?;
     let wider = Datatype::hvector(40, 1, 12, &f)?;
     let thinner = rows(40, 3)?;
@@ -136,7 +137,7 @@ fn only_more_of_the_same_extends_a_repetition() -> Result<()> {
         assert_eq!(runs(&both), expected);
         assert_eq!(both.layout().size(), first.size() + next.size());
     }
-    // Other blocks, where one more block of the row would lie.
+    // Different blocks at the place where one more block of the row would lie.
     let row = Datatype::vector(40, 1, 2, &f)?;
     let bytes = Datatype::named(Named::Byte);
     for next in [Datatype::contiguous(7, &bytes)?, Datatype::hvector(40, 3, 8, &bytes)?] {
@@ -154,7 +155,7 @@ fn only_more_of_the_same_extends_a_repetition() -> Result<()> {
 }
 
 #[test]
-fn empty_parts_leave_no_trace() -> Result<()> {
+fn types_without_data_have_empty_layouts() -> Result<()> {
     let f = float();
     let none = Datatype::contiguous(0, &f)?;
     for empty in [
@@ -170,14 +171,15 @@ fn empty_parts_leave_no_trace() -> Result<()> {
         assert!(empty.layout().is_monotone() && !empty.layout().has_overlap());
         assert_eq!(flatten(&Tiled::forever(empty.layout().clone()), 0..0, 9)?.runs, []);
     }
-    // MPICH reports an extent of 36 for vector(4, 0, 3): what the library in use says holds for its parents.
+    // MPICH reports an extent of 36 for vector(4, 0, 3). The extent that the library in use reports holds
+    // for the types built from it.
     let mpich = Datatype::vector(4, 0, 3, &f)?.with_bounds(0, 36)?;
     assert_eq!(Datatype::contiguous(2, &mpich)?.extent(), 72);
     Ok(())
 }
 
 #[test]
-fn alignment_pads_and_explicit_bounds_stick() -> Result<()> {
+fn alignment_pads_extents_and_explicit_bounds_persist() -> Result<()> {
     let (double, character) = (Datatype::named(Named::Double), Datatype::named(Named::Char));
     let record = Datatype::structure(&[1, 1], &[0, 8], &[double.clone(), character.clone()])?;
     assert_eq!((record.size(), record.extent(), record.true_ub()), (9, 16, 9));
@@ -191,20 +193,20 @@ fn alignment_pads_and_explicit_bounds_stick() -> Result<()> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "lists of thousands")]
-fn overlap_of_many_interleaved_runs() -> Result<()> {
+#[cfg_attr(miri, ignore = "uses lists of thousands")]
+fn overlap_of_many_interleaved_runs_is_found() -> Result<()> {
     let f = float();
-    // 400 x 400 elements visited by columns: not monotone, but apart.
+    // 400 x 400 elements, visited by columns: not monotone, but without overlap.
     let column = Datatype::resized(0, 4, &Datatype::vector(400, 1, 400, &f)?)?;
     let columns = Datatype::contiguous(400, &column)?;
     assert!(!columns.layout().is_monotone() && !columns.layout().has_overlap());
-    // One byte less between columns: neighbors overlap.
+    // Columns one byte closer: neighbors overlap.
     let narrow = Datatype::contiguous(400, &Datatype::resized(0, 3, &column)?)?;
     assert!(narrow.layout().has_overlap());
-    // The same columns again, a row further.
+    // The same columns again, one row further.
     assert!(Datatype::hvector(2, 1, 1600, &columns)?.layout().has_overlap());
     assert!(!Datatype::hvector(2, 1, 640_000, &columns)?.layout().has_overlap());
-    // 1,000 by 300 elements whose strides share no factor: 7 and 5,000 bytes, and then 7 and 3,500.
+    // 1,000 by 300 elements at strides of 7 and 7,000 bytes, then of 7 and 5,001, which share no factor.
     let skewed = |apart| Datatype::hvector(300, 1, apart, &Datatype::hvector(1000, 1, 7, &f)?);
     assert!(!skewed(7000)?.layout().has_overlap());
     assert!(skewed(5001)?.layout().has_overlap(), "5001 = 714 * 7 + 3");
@@ -221,7 +223,7 @@ fn overlap_of_many_interleaved_runs() -> Result<()> {
     ] {
         assert_eq!(comb(apart)?.layout().has_overlap(), meets, "{apart} bytes apart");
     }
-    // A falling list of 100,000 places, and the same with one place twice.
+    // A descending list of 100,000 places; then the same list with one place twice.
     let mut places: Vec<i64> = (0..100_000).map(|i| (100_000 - i) * 9 + i % 3).collect();
     let falling = Datatype::indexed_block(1, &places, &f)?;
     assert!(!falling.layout().is_monotone() && !falling.layout().has_overlap());
@@ -239,7 +241,7 @@ fn instances_of_a_dense_layout_are_one_run() -> Result<()> {
     Ok(())
 }
 
-/// Rising places with gaps of one to three, none of them regular.
+/// Ascending places with gaps of one to three elements and no regularity.
 fn irregular(n: usize) -> Vec<i64> {
     let mut state = 7_u64;
     let gaps = std::iter::repeat_with(move || {
@@ -255,7 +257,7 @@ fn irregular(n: usize) -> Vec<i64> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "lists of thousands")]
+#[cfg_attr(miri, ignore = "uses lists of thousands")]
 fn dense_lists_are_bitmaps() -> Result<()> {
     for named in [Named::Float, Named::Double] {
         let element = Datatype::named(named);
@@ -269,20 +271,20 @@ fn dense_lists_are_bitmaps() -> Result<()> {
             Datatype::structure(&vec![1; 10_000], &scaled, &vec![element.clone(); 10_000])?,
         ];
         same(&types)?;
-        // At most one bit per place, with directories of three sixteenths of that.
+        // At most one bit per place, plus directories of three sixteenths of that.
         let span = places[9_999] - places[0];
         let layout = types[0].layout();
-        assert!(layout.heap_bytes() < span as usize / 8 * 19 / 16 + 400, "{}", layout.heap_bytes());
+        assert!(layout.heap_bytes() < span as usize / 8 * 19 / 16 + 400, "{} bytes", layout.heap_bytes());
         assert!(layout.is_monotone() && !layout.has_overlap() && layout.block_count() == 10_000);
         assert_eq!(runs(&types[0]), scaled.iter().map(|&at| (at, bytes as u64)).collect::<Vec<_>>());
     }
-    // Runs of one and two units.
+    // Runs of one and of two units.
     let lengths: Vec<u64> = (0..10_000).map(|i| 1 + i % 7 % 2).collect();
     let places: Vec<i64> = irregular(10_000).iter().zip(0..).map(|(place, i)| place + i).collect();
     let mixed = Datatype::indexed(&lengths, &places, &float())?;
-    assert!(mixed.layout().heap_bytes() < 10_000, "{}", mixed.layout().heap_bytes());
+    assert!(mixed.layout().heap_bytes() < 10_000, "{} bytes", mixed.layout().heap_bytes());
     assert_eq!(runs(&mixed).len(), 10_000);
-    // Sparse ones stay lists, of 4 bytes a place.
+    // Sparse lists stay lists, with 4 bytes per place.
     let sparse: Vec<i64> = irregular(10_000).iter().map(|place| place * 9).collect();
     let sparse = Datatype::indexed_block(1, &sparse, &float())?;
     assert!((40_000..40_500).contains(&sparse.layout().heap_bytes()));
@@ -290,10 +292,10 @@ fn dense_lists_are_bitmaps() -> Result<()> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "lists of thousands")]
-fn lists_that_recur_are_repetitions() -> Result<()> {
+#[cfg_attr(miri, ignore = "uses lists of thousands")]
+fn recurring_lists_are_repetitions() -> Result<()> {
     let f = float();
-    // Distances of 2, 3, 7 and 2, 3, 7, from 5 on.
+    // Distances of 2, 3 and 7, repeated, from 5 on.
     let place = |i: i64| 5 + i / 3 * 12 + [0, 2, 5][(i % 3) as usize];
     let places: Vec<i64> = (0..3000).map(place).collect();
     let body = Datatype::resized(0, 48, &Datatype::indexed_block(1, &[0, 2, 5], &f)?)?;
@@ -305,8 +307,8 @@ fn lists_that_recur_are_repetitions() -> Result<()> {
         Datatype::hindexed(&[400, 600], &[20, 20 + 400 * 48], &body)?,
     ];
     same(&types)?;
-    assert!(types[0].layout().heap_bytes() < 600, "{}", types[0].layout().heap_bytes());
-    // With lengths of their own.
+    assert!(types[0].layout().heap_bytes() < 600, "{} bytes", types[0].layout().heap_bytes());
+    // Runs of different lengths.
     let lengths: Vec<u64> = (0..3000).map(|i| [1, 2, 1][i % 3]).collect();
     let mixed = Datatype::indexed(&lengths, &places, &f)?;
     let body = Datatype::resized(0, 48, &Datatype::indexed(&[1, 2, 1], &[0, 2, 5], &f)?)?;
@@ -316,10 +318,10 @@ fn lists_that_recur_are_repetitions() -> Result<()> {
     for rest in 1..3 {
         let n = 3000 - rest;
         let torn = Datatype::indexed(&lengths[..n], &places[..n], &f)?;
-        assert!(torn.layout().heap_bytes() < 1500, "{}", torn.layout().heap_bytes());
+        assert!(torn.layout().heap_bytes() < 1500, "{} bytes", torn.layout().heap_bytes());
         assert_eq!(runs(&torn), runs(&mixed)[..n]);
     }
-    // One place that is off, far behind the first periods, where lengths go on to recur.
+    // All places from one on are off by one, far behind the first periods, while the lengths still recur.
     let mut torn = places.clone();
     torn[2500..].iter_mut().for_each(|place| *place += 1);
     let torn = Datatype::indexed(&lengths, &torn, &f)?;
@@ -327,7 +329,7 @@ fn lists_that_recur_are_repetitions() -> Result<()> {
         runs(&torn)[2499..2502],
         [(4 * place(2499), 4), (4 * (place(2500) + 1), 8), (4 * (place(2501) + 1), 4)]
     );
-    // One place that is off.
+    // A single place is off by one.
     let mut off = places.clone();
     off[2000] += 1;
     let off = Datatype::indexed_block(1, &off, &f)?;
@@ -337,7 +339,7 @@ fn lists_that_recur_are_repetitions() -> Result<()> {
 }
 
 #[test]
-fn structures_that_recur_are_repetitions() -> Result<()> {
+fn recurring_structures_are_repetitions() -> Result<()> {
     let f = float();
     let (row, column) = (Datatype::vector(50, 1, 2, &f)?, Datatype::vector(40, 2, 3, &f)?);
     let n = if cfg!(miri) { 40 } else { 200 };
@@ -350,12 +352,12 @@ fn structures_that_recur_are_repetitions() -> Result<()> {
         Datatype::hvector(n as u64 / 2, 1, 1000, &pair)?,
     ];
     same(&types)?;
-    assert!(types[0].layout().heap_bytes() < 1200, "{}", types[0].layout().heap_bytes());
+    assert!(types[0].layout().heap_bytes() < 1200, "{} bytes", types[0].layout().heap_bytes());
     Ok(())
 }
 
 #[test]
-fn structures_of_one_shape_are_one_more_dimension() -> Result<()> {
+fn equal_structures_add_a_dimension() -> Result<()> {
     let f = float();
     let inner = Datatype::subarray(&[20, 30], &[10, 7], &[3, 4], ArrayOrder::C, &f)?;
     let at: Vec<i64> = (0..6).map(|i| i * 5000).collect();
@@ -366,7 +368,7 @@ fn structures_of_one_shape_are_one_more_dimension() -> Result<()> {
         Datatype::hindexed_block(1, &at, &inner)?,
         Datatype::contiguous(6, &Datatype::resized(0, 5000, &inner)?)?,
         Datatype::structure(&[2, 4], &[0, 10_000], &vec![Datatype::resized(0, 5000, &inner)?; 2])?,
-        // The same shape from another constructor.
+        // The same shape, built by another constructor.
         {
             let rows = Datatype::hindexed(&[1], &[4 * 94], &Datatype::vector(10, 7, 30, &f)?)?;
             Datatype::structure(

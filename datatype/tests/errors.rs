@@ -1,4 +1,4 @@
-//! Wrong arguments become typed errors: no panic, no overflow, no silent wrong value.
+//! Wrong arguments become typed errors: no panic, no overflow, and no wrong value without an error.
 
 use capulet_datatype::{
     ArrayOrder, DEPTH_MAX, Datatype, Distribution, Named, Result, Tiled, TypeError, flatten, pack, unpack,
@@ -10,13 +10,13 @@ fn int() -> Datatype {
     Datatype::named(Named::Int)
 }
 
-#[allow(clippy::needless_pass_by_value)] // reads better at the calls
+#[allow(clippy::needless_pass_by_value)] // passing by value keeps the calls short
 fn overflows(result: Result<Datatype>) {
     assert!(matches!(result, Err(TypeError::Overflow { .. })), "{result:?}");
 }
 
 #[test]
-fn sizes_and_bounds_that_do_not_fit() {
+fn sizes_and_bounds_that_overflow_are_refused() {
     let i = int();
     overflows(Datatype::contiguous(HUGE, &i));
     overflows(Datatype::contiguous(u64::MAX, &i));
@@ -41,14 +41,14 @@ fn sizes_and_bounds_that_do_not_fit() {
     overflows(Datatype::resized(i64::MAX, 1, &i));
     overflows(Datatype::resized(i64::MIN, -1, &i));
     overflows(int().with_bounds(i64::MAX, 1));
-    let far = Datatype::resized(0, i64::MAX, &i).expect("fits");
+    let far = Datatype::resized(0, i64::MAX, &i).expect("the type fits");
     overflows(Datatype::contiguous(3, &far));
     overflows(Datatype::vector(1, 3, 1, &far));
     overflows(Datatype::subarray(&[3], &[1], &[0], ArrayOrder::C, &far));
 }
 
 #[test]
-fn arguments_that_do_not_matter_may_be_anything() -> Result<()> {
+fn unused_arguments_may_have_any_value() -> Result<()> {
     let i = int();
     assert_eq!(Datatype::vector(1, 3, i64::MAX, &i)?.size(), 12);
     assert_eq!(Datatype::hvector(1, 3, i64::MIN, &i)?.extent(), 12);
@@ -59,8 +59,8 @@ fn arguments_that_do_not_matter_may_be_anything() -> Result<()> {
 }
 
 #[test]
-fn addresses_near_the_ends_of_memory() -> Result<()> {
-    // Displacements may be addresses: what counts is where the bytes lie.
+fn addresses_near_the_limits_are_accepted() -> Result<()> {
+    // Displacements may be addresses. Only the offsets of the bytes must fit.
     let shifted = Datatype::hindexed(&[1], &[i64::MAX - 8], &int())?;
     assert_eq!((shifted.true_lb(), shifted.true_ub()), (i64::MAX - 8, i64::MAX - 4));
     let back = Datatype::hindexed(&[2], &[i64::MIN + 8], &shifted)?;
@@ -74,7 +74,7 @@ fn addresses_near_the_ends_of_memory() -> Result<()> {
 }
 
 #[test]
-fn lists_that_end_at_the_limits() -> Result<()> {
+fn lists_may_end_at_the_limits() -> Result<()> {
     let i = int();
     let most = i64::MAX / 4;
     // One more element would reach beyond the last offset.
@@ -96,13 +96,13 @@ fn lists_that_end_at_the_limits() -> Result<()> {
     }
     let low = Datatype::indexed_block(1, &[i64::MIN / 4, i64::MIN / 4 + 2], &i)?;
     assert_eq!((low.true_lb(), low.true_ub()), (i64::MIN, i64::MIN + 12));
-    // An empty block may be said to lie anywhere.
+    // An empty block may lie anywhere.
     assert_eq!(Datatype::indexed(&[0, 1], &[i64::MAX, 3], &i)?.true_lb(), 12);
     Ok(())
 }
 
 #[test]
-fn lists_of_different_length() {
+fn lists_of_different_lengths_are_refused() {
     let i = int();
     let mismatch = |result: Result<Datatype>| {
         assert!(matches!(result, Err(TypeError::LengthMismatch { .. })), "{result:?}");
@@ -118,7 +118,7 @@ fn lists_of_different_length() {
 }
 
 #[test]
-fn arrays_that_are_none() {
+fn invalid_arrays_are_refused() {
     let i = int();
     for (sizes, subsizes, starts) in [
         (vec![], vec![], vec![]),
@@ -151,7 +151,7 @@ fn arrays_that_are_none() {
 }
 
 #[test]
-fn huge_distribution_arguments() -> Result<()> {
+fn huge_distribution_arguments_are_accepted() -> Result<()> {
     let i = int();
     // Blocks so large that only the first process has one.
     for (rank, size) in [(0, 40), (1, 0), (u64::MAX - 2, 0)] {
@@ -164,13 +164,13 @@ fn huge_distribution_arguments() -> Result<()> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "hundreds of constructors")]
-fn nesting_has_a_limit() -> Result<()> {
+#[cfg_attr(miri, ignore = "runs hundreds of constructors")]
+fn nesting_depth_is_limited() -> Result<()> {
     let mut datatype = int();
     for _ in 1..DEPTH_MAX {
         datatype = Datatype::structure(&[1, 1], &[0, 4], &[datatype.clone(), int()])?;
     }
-    // The two innermost integers touch; each further one lies over what came before.
+    // The two innermost integers touch. Each further integer overlaps the ones before.
     assert_eq!(datatype.layout().block_count(), u64::from(DEPTH_MAX) - 1);
     assert!(datatype.layout().heap_bytes() < 512 * 1024);
     assert_eq!(Datatype::dup(&datatype).err(), Some(TypeError::TooDeep { limit: DEPTH_MAX }));
@@ -178,8 +178,8 @@ fn nesting_has_a_limit() -> Result<()> {
 }
 
 #[test]
-fn shared_parts_do_not_blow_up() -> Result<()> {
-    // Each level holds the one below twice, differently: 2^60 runs from 60 constructors.
+fn shared_parts_are_kept_once() -> Result<()> {
+    // Each level holds the level below twice, in two different ways: 2^60 runs from 60 constructors.
     let mut datatype = Datatype::resized(0, 2, &Datatype::named(Named::Byte))?;
     for level in 0..56 {
         let spread = Datatype::resized(0, datatype.extent(), &datatype)?;
@@ -197,7 +197,7 @@ fn shared_parts_do_not_blow_up() -> Result<()> {
 }
 
 #[test]
-fn instances_that_do_not_fit() -> Result<()> {
+fn instances_that_overflow_are_refused() -> Result<()> {
     let tiled =
         |datatype: &Datatype, count| Tiled::new(datatype.layout().clone(), count).map(|tiled| tiled.size());
     let i = int();
@@ -211,12 +211,12 @@ fn instances_that_do_not_fit() -> Result<()> {
 }
 
 #[test]
-fn ranges_and_memory_that_do_not_fit() -> Result<()> {
+fn ranges_and_memory_that_do_not_fit_are_refused() -> Result<()> {
     let tiled = Tiled::new(Datatype::vector(2, 1, 2, &int())?.layout().clone(), 1)?;
     let (mut memory, mut packed) = ([0_u8; 12], [0_u8; 8]);
     let bad_range = |result| assert!(matches!(result, Err(TypeError::BadRange { .. })));
     bad_range(pack(&tiled, &memory, 0..9, &mut [0; 9]));
-    #[allow(clippy::reversed_empty_ranges)] // that is what is refused
+    #[allow(clippy::reversed_empty_ranges)] // the test passes a reversed range on purpose
     let reversed = 5..4;
     bad_range(unpack(&tiled, &packed, reversed.clone(), &mut memory));
     bad_range(flatten(&tiled, 0..9, 1).map(drop));
@@ -227,7 +227,7 @@ fn ranges_and_memory_that_do_not_fit() -> Result<()> {
     );
     let short = pack(&tiled, &memory[..11], 0..8, &mut packed);
     assert_eq!(short, Err(TypeError::OutOfMemory { low: 0, high: 12, memory_bytes: 11 }));
-    // Only the bytes of the range must be there.
+    // Only the bytes of the range must lie in memory.
     pack(&tiled, &memory[..11], 0..7, &mut packed[..7])?;
     unpack(&tiled, &packed[..4], 0..4, &mut memory[..4])?;
     unpack(&tiled, &[], 3..3, &mut [])?;

@@ -1,5 +1,5 @@
-//! `external32` against an element-by-element oracle, the table of the standard (MPI 4.1, 14.5.2), and bytes that MPI
-//! libraries packed.
+//! `external32`, compared with an oracle that converts element by element, with the table of the standard
+//! (MPI 4.1, 14.5.2), and with bytes that MPI libraries packed.
 
 mod cases;
 mod oracle;
@@ -13,7 +13,7 @@ use translate_oracle::{Memory, Outcome, outcome, with_leaves};
 
 const CANARY: u8 = 0x5a;
 
-/// Elements that are told apart by kind and size, where 8-byte integers are all `long`, or none is.
+/// Elements that kind and size identify, if either all or none of the 8-byte integers are `long`.
 const WITH_LONG: [Named; 16] = [
     Named::Char,
     Named::SignedChar,
@@ -58,10 +58,11 @@ fn reversed(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().rev().copied().collect()
 }
 
-/// The sign and exponent of an 80-bit number stay, its significand goes to the front of 112 bits but for the leading 1.
+/// From an 80-bit to a 128-bit number: sign and exponent stay; the significand without its leading 1 goes to
+/// the front of the 112 bits of the fraction.
 fn quad_of(extended: &[u8]) -> Vec<u8> {
     let mut quad = vec![extended[9], extended[8]];
-    let significand = u64::from_le_bytes(extended[..8].try_into().expect("8 bytes")) << 1;
+    let significand = u64::from_le_bytes(extended[..8].try_into().expect("the slice has 8 bytes")) << 1;
     quad.extend(significand.to_be_bytes());
     quad.resize(16, 0);
     quad
@@ -73,7 +74,7 @@ fn encoded(native: &[u8], prim: Prim, long: bool) -> Outcome {
     let fits = |bytes| Outcome { bytes, misfits: false };
     match (prim.kind, prim.bytes) {
         (PrimKind::Signed, 8) if long => {
-            let value = i64::from_ne_bytes(native.try_into().expect("8 bytes"));
+            let value = i64::from_ne_bytes(native.try_into().expect("the slice has 8 bytes"));
             Outcome { bytes: reversed(&native[..4]), misfits: i32::try_from(value).is_err() }
         }
         (PrimKind::Unsigned, 8) if long => {
@@ -89,7 +90,7 @@ fn encoded(native: &[u8], prim: Prim, long: bool) -> Outcome {
 
 fn decoded(packed: &[u8], prim: Prim, long: bool) -> Vec<u8> {
     let extended = |quad: &[u8]| {
-        let fraction = u64::from_be_bytes(quad[2..10].try_into().expect("8 bytes")) >> 1;
+        let fraction = u64::from_be_bytes(quad[2..10].try_into().expect("the slice has 8 bytes")) >> 1;
         let leading = u64::from(quad[0] & 0x7f > 0 || quad[1] > 0) << 63;
         let mut bytes = (leading | fraction).to_le_bytes().to_vec();
         bytes.extend([quad[1], quad[0], 0, 0, 0, 0, 0, 0]);
@@ -98,7 +99,7 @@ fn decoded(packed: &[u8], prim: Prim, long: bool) -> Vec<u8> {
     let half = packed.len() / 2;
     match (prim.kind, prim.bytes) {
         (PrimKind::Signed, 8) if long => {
-            let value = i32::from_be_bytes(packed.try_into().expect("4 bytes"));
+            let value = i32::from_be_bytes(packed.try_into().expect("the slice has 4 bytes"));
             i64::from(value).to_ne_bytes().to_vec()
         }
         (PrimKind::Unsigned, 8) if long => [reversed(packed), vec![0; 4]].concat(),
@@ -115,7 +116,8 @@ fn decoded(packed: &[u8], prim: Prim, long: bool) -> Vec<u8> {
     }
 }
 
-/// Bytes of an element; 80-bit numbers are normal ones, most longs and wide characters fit.
+/// The bytes of an element. 80-bit numbers are normal, and most longs and wide characters fit in their
+/// packed form.
 fn native(prim: Prim, i: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..prim.bytes as usize).map(|k| (i * 37 + k * 11 + 1) as u8).collect();
     match prim.kind {
@@ -140,7 +142,7 @@ fn native(prim: Prim, i: usize) -> Vec<u8> {
     bytes
 }
 
-/// Encodes, and decodes what fitted; the type has offsets of any sign.
+/// Encodes a range and decodes the result. The type may have offsets of any sign.
 fn check(
     datatype: &Datatype,
     elements: &[(Prim, i64)],
@@ -148,7 +150,7 @@ fn check(
     count: u64,
     long: bool,
 ) {
-    let translation = Translation::external32(datatype, count).expect("known elements");
+    let translation = Translation::external32(datatype, count).expect("all elements are known");
     assert_eq!(translation.elements(), elements.len() as u64);
     let offsets: Vec<i64> =
         elements.iter().flat_map(|(prim, at)| (0..i64::from(prim.bytes)).map(move |i| at + i)).collect();
@@ -169,14 +171,16 @@ fn check(
     let expected: Vec<Outcome> =
         here.iter().enumerate().map(|(i, (prim, _))| encoded(&native(*prim, i), *prim, long)).collect();
     let mut packed = vec![CANARY; bytes + 1];
-    // SAFETY: the memory covers all elements, the packed bytes are a vector of their own.
+    // SAFETY: `source` covers all elements of the range, and `packed` is a separate vector with room for
+    // their packed bytes.
     let result = unsafe { translation.encode_raw(source.base(), range.clone(), packed.as_mut_ptr()) };
     assert_eq!(result, outcome(&expected, range.start));
     assert_eq!(packed.pop(), Some(CANARY));
     assert_eq!(packed, expected.iter().flat_map(|one| one.bytes.clone()).collect::<Vec<u8>>());
 
     let mut target = Memory::covering(&offsets, 1, CANARY);
-    // SAFETY: as above, with the sides exchanged.
+    // SAFETY: `packed` has the packed bytes of the range, and `target`, a separate vector, covers its
+    // elements.
     let result = unsafe { translation.decode_raw(packed.as_ptr(), range, target.base_mut()) };
     assert_eq!(result, Ok(()));
     let (mut wanted, mut at) = (Memory::covering(&offsets, 1, CANARY), 0);
@@ -188,7 +192,7 @@ fn check(
     assert_eq!(target, wanted);
 }
 
-/// The elements of `count` instances.
+/// The elements of `count` instances, with their offsets.
 fn elements(tree: &Tree, count: u64) -> Vec<(Prim, i64)> {
     let map = tree.type_map();
     let instance = |i: u64| {
@@ -203,7 +207,7 @@ proptest! {
     #![proptest_config(cases(300, 2))]
 
     #[test]
-    fn any_type_any_range(
+    fn any_type_and_range_match_the_oracle(
         tree in any_tree(600),
         long in any::<bool>(), kinds in prop::collection::vec(any::<prop::sample::Index>(), 1..5), count in 0..4_u64,
         a in any::<prop::sample::Index>(), b in any::<prop::sample::Index>(),
@@ -216,16 +220,17 @@ proptest! {
         });
         let elements = elements(&tree, count);
         let (a, b) = (a.index(elements.len() + 1), b.index(elements.len() + 1));
-        let datatype = tree.datatype().expect("small");
+        let datatype = tree.datatype().expect("the type is small");
         check(&datatype, &elements, a.min(b)..a.max(b), count, long);
         check(&datatype, &elements, 0..elements.len(), count, long);
     }
 }
 
-/// Structs that do not fit into one part of the stage, and elements that no part of it holds whole.
+/// Structs that do not fit into one part of the stage (the staging buffer), and elements that no part of it
+/// holds whole.
 #[test]
 #[cfg(target_arch = "x86_64")]
-fn long_mixed_streams() {
+fn long_mixed_streams_match_the_oracle() {
     let fields =
         [(3, 0, Named::Char), (1, 4, Named::Long), (2, 16, Named::LongDouble), (1, 49, Named::Wchar)];
     let fields: Vec<_> = fields.into_iter().map(|(n, at, named)| (n, at, Tree::Named(named))).collect();
@@ -234,14 +239,14 @@ fn long_mixed_streams() {
         let elements = elements(&mixed, count);
         let n = elements.len();
         for range in [0..n, 3..n - 2, n / 2..n] {
-            check(&mixed.datatype().expect("small"), &elements, range, count, true);
+            check(&mixed.datatype().expect("the type is small"), &elements, range, count, true);
         }
     }
 }
 
 #[test]
-fn sizes_of_the_standard() -> Result<(), TranslateError> {
-    #[allow(clippy::enum_glob_use)] // a table of nothing but names
+fn sizes_match_the_standard() -> Result<(), TranslateError> {
+    #[allow(clippy::enum_glob_use)] // the table consists of names only
     use Named::*;
     let size = |named: Named| Translation::external32(&Datatype::named(named), 1)?.packed_bytes(0..1);
     let of_bytes = |bytes: u64, names: &[Named]| {
@@ -282,7 +287,7 @@ fn sizes_of_the_standard() -> Result<(), TranslateError> {
             named.name()
         );
     }
-    // All predefined types have a form; those of unknown meaning have none.
+    // All predefined types have an `external32` form. Types of unknown meaning have none.
     for &named in Named::ALL {
         assert!(Translation::external32(&Datatype::named(named), 1).is_ok(), "{}", named.name());
     }
@@ -293,10 +298,11 @@ fn sizes_of_the_standard() -> Result<(), TranslateError> {
     Ok(())
 }
 
-/// One element as MPICH 4.0 packs it, and Open MPI 4.1 but for `long double` (which it gets wrong).
+/// One element as MPICH 4.0 packs it. Open MPI 4.1 packs it the same way, except for `long double`, which it
+/// packs wrongly.
 #[test]
 #[cfg(target_arch = "x86_64")]
-fn as_mpi_libraries_pack_it() -> Result<(), TranslateError> {
+fn packed_bytes_match_mpi_libraries() -> Result<(), TranslateError> {
     let third = [0xab, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xfd, 0x3f, 0, 0, 0, 0, 0, 0];
     let packed_third = [0x3f, 0xfd, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x56, 0, 0, 0, 0, 0, 0];
     let samples: [(Named, &[u8], &[u8]); 8] = [
@@ -322,7 +328,7 @@ fn as_mpi_libraries_pack_it() -> Result<(), TranslateError> {
 }
 
 #[test]
-fn what_does_not_fit_is_told() -> Result<(), TranslateError> {
+fn values_out_of_range_are_reported() -> Result<(), TranslateError> {
     let long = Translation::external32(&Datatype::named(Named::Long), 4)?;
     let values = [1, i64::from(i32::MAX) + 1, -1, i64::from(i32::MIN) - 1];
     let source: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
@@ -340,7 +346,7 @@ fn what_does_not_fit_is_told() -> Result<(), TranslateError> {
 }
 
 #[test]
-fn any_bytes_that_are_not_0_are_true() -> Result<(), TranslateError> {
+fn any_nonzero_byte_is_true() -> Result<(), TranslateError> {
     for named in [Named::CBool, Named::Logical2, Named::Logical, Named::Logical8, Named::Logical16] {
         let bytes = named.size() as usize;
         let translation = Translation::external32(&Datatype::named(named), 2)?;
@@ -355,7 +361,7 @@ fn any_bytes_that_are_not_0_are_true() -> Result<(), TranslateError> {
     Ok(())
 }
 
-/// A type whose tree has far more leaves than nodes is walked by its nodes.
+/// A type whose tree has far more leaves than nodes is processed node by node.
 #[test]
 fn shared_trees_are_visited_once() -> Result<(), TranslateError> {
     let mut datatype = Datatype::named(Named::DoubleInt);
@@ -380,14 +386,14 @@ fn bad_ranges_and_memory_are_refused() -> Result<(), TranslateError> {
     let outside = pair.encode(&memory[..27], 0..4, &mut packed);
     assert_eq!(outside, Err(TypeError::OutOfMemory { low: 0, high: 28, memory_bytes: 27 }.into()));
     assert_eq!(packed, [CANARY; 24]);
-    // The index is no part of the range.
+    // The range ends before the last index, so the memory need not hold this index.
     assert_eq!(pair.encode(&memory[..24], 0..3, &mut packed[..20]), Ok(()));
     let unknown = Datatype::structure(
         &[1, 0],
         &[0, 8],
         &[Datatype::named(Named::Int), Datatype::named(Named::Opaque { bytes: 9 })],
     )?;
-    assert!(Translation::external32(&unknown, 1).is_ok(), "an element that is not there needs no form");
+    assert!(Translation::external32(&unknown, 1).is_ok(), "an absent element needs no form");
     let tiled = Tiled::new(unknown.layout().clone(), 1)?;
     assert_eq!(tiled.size(), 4);
     Ok(())

@@ -1,5 +1,6 @@
-//! Arguments from the ends of their ranges: a type or an error, and then an answer to every question; never a panic (these
-//! tests run with overflow checks) and never a loop over runs that nobody asked for.
+//! Arguments at the ends of their ranges: each constructor gives a type or an error, and each type answers
+//! every question. There is never a panic (these tests run with overflow checks), and never a loop over runs
+//! that were not asked for.
 
 mod cases;
 
@@ -23,7 +24,7 @@ fn place() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// One constructor over an old type, chosen by a number.
+/// One constructor over an old type. A number selects the constructor.
 type Step = (u8, Vec<u64>, Vec<i64>);
 
 fn apply(old: &Datatype, (kind, counts, places): &Step) -> Result<Datatype> {
@@ -69,9 +70,9 @@ fn interrogate(datatype: &Datatype, counts: &[u64], places: &[i64]) {
                     assert_eq!(tiled.bytes_below(run.offset), stream);
                 }
             }
-            let part = flatten(&tiled, stream.min(size)..size, 3).expect("in range");
+            let part = flatten(&tiled, stream.min(size)..size, 3).expect("the range lies in the stream");
             assert!(part.next <= size);
-            assert!(tiled.block_count(stream.min(size)..size).expect("in range") <= size);
+            assert!(tiled.block_count(stream.min(size)..size).expect("the range lies in the stream") <= size);
         }
         for &place in places {
             assert!(tiled.bytes_below(place) <= size);
@@ -83,7 +84,7 @@ proptest! {
     #![proptest_config(cases(6000, 10))]
 
     #[test]
-    fn types_or_errors(
+    fn extreme_arguments_give_types_or_errors(
         steps in prop::collection::vec((0..12_u8, prop::collection::vec(count(), 3), prop::collection::vec(place(), 3)), 1..5),
     ) {
         let mut datatype = Datatype::named(Named::Int);

@@ -32,7 +32,7 @@ fn huge_types() -> Result<Vec<(u64, Datatype)>> {
 }
 
 #[test]
-fn less_than_a_kilobyte_and_no_loop_over_runs() -> Result<()> {
+fn huge_types_take_less_than_a_kilobyte_and_no_loop_over_runs() -> Result<()> {
     for (runs, datatype) in huge_types()? {
         let layout = datatype.layout();
         assert_eq!(layout.block_count(), runs, "{:?}", datatype.combiner());
@@ -46,7 +46,7 @@ fn less_than_a_kilobyte_and_no_loop_over_runs() -> Result<()> {
         for step in 0..steps {
             let stream = tiled.size() / steps * step + step % 8;
             cursor.seek(stream);
-            let run = cursor.next_run(u64::MAX).expect("inside of the stream");
+            let run = cursor.next_run(u64::MAX).expect("the position lies in the stream");
             assert_eq!(run.offset, tiled.offset_of(stream));
             assert!(tiled.block_count(stream..stream + 80)? <= 11);
             if tiled.is_monotone() {
@@ -58,7 +58,7 @@ fn less_than_a_kilobyte_and_no_loop_over_runs() -> Result<()> {
 }
 
 #[test]
-fn a_view_tiles_for_ever() -> Result<()> {
+fn view_tiles_to_the_last_offset() -> Result<()> {
     let column = Datatype::resized(0, 8 * 1024, &double())?;
     let view = Tiled::forever(column.layout().clone());
     assert_eq!(view.count(), (i64::MAX as u64 - 8) / 8192 + 1);
@@ -81,9 +81,9 @@ fn a_view_tiles_for_ever() -> Result<()> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "lists of millions")]
-fn a_long_list_is_kept_once() -> Result<()> {
-    // Sparse and without a period: neither a bitmap nor a repetition.
+#[cfg_attr(miri, ignore = "uses lists of millions")]
+fn long_list_is_kept_once() -> Result<()> {
+    // Sparse and without a period, so the list is neither a bitmap nor a repetition.
     let places: Vec<i64> = (0..1_000_000).map(|i| 12 * i + i * i % 7 * (i % 1009) % 8).collect();
     let lengths: Vec<u64> = (0..1_000_000).map(|i| 1 + i * i % 11 % (1 + i % 503) % 3).collect();
     let d = double();
@@ -95,7 +95,7 @@ fn a_long_list_is_kept_once() -> Result<()> {
     let far: Vec<i64> = places.iter().map(|place| place * 40).collect();
     assert!(Datatype::indexed_block(1, &far, &d)?.layout().heap_bytes() < 8_000_000 + 1024);
     assert!(Datatype::indexed(&lengths, &far, &d)?.layout().heap_bytes() < 16_000_000 + 64 * 1024);
-    // Repeating, resizing and nesting share the list.
+    // Repeated, resized and nested types share the list.
     let wide = Datatype::contiguous(1000, &Datatype::resized(0, 1 << 30, &varied)?)?;
     assert!(wide.layout().heap_bytes() < 8_000_000 + 65 * 1024);
     assert_eq!(wide.layout().block_count(), 1_000_000_000);
@@ -108,7 +108,7 @@ fn a_long_list_is_kept_once() -> Result<()> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "lists of millions")]
+#[cfg_attr(miri, ignore = "uses lists of millions")]
 fn all_runs_of_a_large_vector_are_visited() -> Result<()> {
     let tiled =
         Tiled::new(Datatype::vector(10_000_000, 1, 2, &Datatype::named(Named::Float))?.layout().clone(), 1)?;

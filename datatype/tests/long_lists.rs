@@ -1,8 +1,10 @@
-//! Lists longer than what is checked in one go (512 entries): bounds, order and size against sums over all entries.
+//! Lists of more entries than one checking step covers (512): bounds, order and size are compared with sums
+//! over all entries.
 
 use capulet_datatype::{Bounds, Datatype, Named, Result};
 
-/// Bounds of data and whether no displacement is below the one before, for blocks of `old`, which is one run.
+/// The bounds of the data, and whether no displacement is below the one before, for blocks of `old`, which
+/// must be one run.
 fn expected(old: &Datatype, lengths: &[u64], places: &[i64], unit: i64) -> (i64, i64, bool) {
     let (mut low, mut high, mut before, mut rising) = (i64::MAX, i64::MIN, i64::MIN, true);
     for (&n, &place) in lengths.iter().zip(places).filter(|(n, _)| **n > 0) {
@@ -30,7 +32,7 @@ fn check(old: &Datatype, lengths: &[u64], places: &[i64], what: &str) -> Result<
 }
 
 #[test]
-fn bounds_and_order_of_long_lists() -> Result<()> {
+fn bounds_and_order_of_long_lists_match_sums() -> Result<()> {
     let int = Datatype::named(Named::Int);
     let olds = [
         int.clone(),

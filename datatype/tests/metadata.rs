@@ -1,12 +1,13 @@
-//! What a layout keeps is no more than what describes the type, the arguments of its constructors: but for a few nodes, and
-//! the directory of long lists.
+//! A layout keeps no more memory than its description, the arguments of its constructors, plus a few nodes
+//! and the directory of long lists.
 
 use capulet_datatype::{ArrayOrder, Combiner, Datatype, Distribution, Named, Result};
 
-/// A layout is a node with pointers even where it says next to nothing.
+/// Bytes for nodes with pointers, which every layout has, even if its description is tiny.
 const NODE_BYTES: usize = 1280;
 
-/// Bytes of the arguments of all constructors of a type, each part counted once for each place where it is named.
+/// Bytes of the arguments of all constructors of a type. A shared part counts once for each place that
+/// refers to it.
 fn description_bytes(datatype: &Datatype) -> usize {
     let number = size_of::<i64>();
     match datatype.combiner() {
@@ -28,17 +29,17 @@ fn description_bytes(datatype: &Datatype) -> usize {
         Combiner::Subarray { sizes, old, .. } => number * (2 + 3 * sizes.len()) + description_bytes(old),
         Combiner::Darray { gsizes, old, .. } => number * (3 + 4 * gsizes.len()) + description_bytes(old),
         Combiner::Resized { old, .. } => 3 * number + description_bytes(old),
-        other => panic!("{} is not known here", other.name()),
+        other => panic!("the test does not know the combiner {}", other.name()),
     }
 }
 
 fn check(datatype: &Datatype, what: &str) {
     let (kept, given) = (datatype.layout().heap_bytes(), description_bytes(datatype));
-    // A directory of 4 bytes finds its way in 64 runs or more whose lengths differ.
-    assert!(kept <= given + given / 256 + NODE_BYTES, "{what}: {kept} bytes kept, {given} bytes given");
+    // A list of runs of different lengths has a directory of 4 bytes for each 64 runs or more.
+    assert!(kept <= given + given / 256 + NODE_BYTES, "{what}: keeps {kept} bytes, was given {given} bytes");
 }
 
-/// Numbers that follow no rule.
+/// Numbers without regularity.
 fn noise(n: usize, below: i64) -> Vec<i64> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {
@@ -58,7 +59,7 @@ fn sums(gaps: &[i64]) -> Vec<i64> {
     places
 }
 
-/// Lists of `n` entries: rising and not, near and far, dense and sparse, recurring and not.
+/// Lists of `n` entries: ascending and not, near and far, dense and sparse, recurring and not.
 fn lists(n: usize) -> [(&'static str, Vec<i64>); 7] {
     let offset = |list: Vec<i64>, by: i64| list.into_iter().map(|entry| entry + by).collect::<Vec<_>>();
     [
@@ -73,7 +74,7 @@ fn lists(n: usize) -> [(&'static str, Vec<i64>); 7] {
 }
 
 #[test]
-fn lists_take_no_more_than_they_were_given_as() -> Result<()> {
+fn lists_take_no_more_memory_than_their_arguments() -> Result<()> {
     let all = [Named::Int, Named::DoubleInt, Named::Byte, Named::Short, Named::Double];
     let counts: &[usize] = if cfg!(miri) { &[3, 40] } else { &[1, 2, 3, 9, 33, 70, 30_000] };
     for named in &all[..if cfg!(miri) { 1 } else { 5 }] {
@@ -94,12 +95,12 @@ fn lists_take_no_more_than_they_were_given_as() -> Result<()> {
     Ok(())
 }
 
-/// An MPI program gives its lists as `int`s, of 4 bytes: half of what the checks above allow.
+/// An MPI program passes its lists as `int`s of 4 bytes, which is half of what the checks above allow.
 #[test]
 fn lists_within_two_gigabytes_take_no_more_than_ints() -> Result<()> {
     let n = if cfg!(miri) { 40 } else { 30_000 };
     let lengths: Vec<u64> = noise(n, 3).into_iter().map(|length| 1 + length as u64).collect();
-    // Bytes for a run of one length, and for one with a length of its own.
+    // Bytes per run if all runs have one length, and bytes per run if each has its own length.
     let check = |places: &[i64], old: &Datatype, [equal, own]: [usize; 2], what: &str| -> Result<()> {
         let bound = |bytes: usize| bytes * n + n / 64 * 4 + NODE_BYTES;
         for (datatype, bytes) in [
@@ -110,7 +111,7 @@ fn lists_within_two_gigabytes_take_no_more_than_ints() -> Result<()> {
             let kept = datatype.layout().heap_bytes();
             assert!(
                 kept <= bound(bytes),
-                "{what}: {kept} bytes kept for {n} entries, {bytes} allowed for each"
+                "{what}: keeps {kept} bytes for {n} entries, {bytes} per entry are allowed"
             );
         }
         Ok(())
@@ -124,12 +125,12 @@ fn lists_within_two_gigabytes_take_no_more_than_ints() -> Result<()> {
             check(&places, &old, if fits { [4, 8] } else { [8, 16] }, what)?;
         }
     }
-    // Doubles that `int`s reach, but up to 16 GiB away.
+    // Doubles at `int` displacements, which reach up to 16 GiB.
     check(&noise(n, (1 << 31) - 8), &Datatype::named(Named::Double), [8, 16], "far")
 }
 
 #[test]
-fn what_lies_on_lists_adds_no_copies_of_them() -> Result<()> {
+fn types_over_lists_do_not_copy_them() -> Result<()> {
     let n = if cfg!(miri) { 40 } else { 5_000 };
     for (what, places) in lists(n) {
         let listed = Datatype::indexed_block(1, &places, &Datatype::named(Named::Float))?;
@@ -145,7 +146,7 @@ fn what_lies_on_lists_adds_no_copies_of_them() -> Result<()> {
 }
 
 #[test]
-fn regular_types_take_next_to_nothing() -> Result<()> {
+fn regular_types_take_little_memory() -> Result<()> {
     let double = Datatype::named(Named::Double);
     let mut nested = double.clone();
     for level in 1..8_i64 {

@@ -1,4 +1,5 @@
-//! Random types against the naive oracle: everything that the library says about a type, and everything it does with it.
+//! Random types, compared with the naive oracle: everything that the library reports about a type and does
+//! with it.
 
 mod cases;
 mod oracle;
@@ -33,7 +34,7 @@ fn elements(datatype: &Datatype) -> Vec<Prim> {
     elements
 }
 
-/// Memory that covers some offsets, with the offset of its first byte.
+/// Memory that covers the given offsets, with the offset of its first byte.
 struct Memory {
     bytes: Vec<u8>,
     low: i64,
@@ -77,16 +78,16 @@ proptest! {
     #![proptest_config(cases(400, 2))]
 
     #[test]
-    fn bounds_size_signature_and_flags(tree in prop_oneof![tree_of_bytes(0, 4000), tree_of_many_runs()]) {
-        check_facts(&tree.datatype().expect("small"), &tree.type_map());
+    fn bounds_size_signature_and_flags_match(tree in prop_oneof![tree_of_bytes(0, 4000), tree_of_many_runs()]) {
+        check_facts(&tree.datatype().expect("the type is small"), &tree.type_map());
     }
 
     #[test]
-    fn runs_of_any_count(tree in prop_oneof![tree_of_bytes(0, 600), tree_of_many_runs()], count in 0..4_u64) {
-        let (datatype, map) = (tree.datatype().expect("small"), tree.type_map());
+    fn runs_match_at_any_count(tree in prop_oneof![tree_of_bytes(0, 600), tree_of_many_runs()], count in 0..4_u64) {
+        let (datatype, map) = (tree.datatype().expect("the type is small"), tree.type_map());
         let bytes = map.bytes(count);
         let tiled = tiled(&datatype, count);
-        let all = flatten(&tiled, 0..tiled.size(), usize::MAX).expect("in range");
+        let all = flatten(&tiled, 0..tiled.size(), usize::MAX).expect("the range lies in the stream");
         prop_assert_eq!(pairs(&all.runs), runs_of(&bytes));
         prop_assert_eq!(all.next, tiled.size());
         prop_assert_eq!(tiled.runs(), runs_of(&bytes).len() as u64);
@@ -97,7 +98,7 @@ proptest! {
 
     #[test]
     fn every_position_is_found_both_ways(tree in any_tree(300), count in 1..4_u64) {
-        let (datatype, map) = (tree.datatype().expect("small"), tree.type_map());
+        let (datatype, map) = (tree.datatype().expect("the type is small"), tree.type_map());
         let bytes = map.bytes(count);
         let tiled = tiled(&datatype, count);
         let mut cursor = Cursor::new(tiled.clone());
@@ -118,8 +119,8 @@ proptest! {
     }
 
     #[test]
-    fn partial_ranges(tree in any_tree(600), count in 1..4_u64, a in any::<u64>(), b in any::<u64>(), step in 1..9_usize) {
-        let (datatype, map) = (tree.datatype().expect("small"), tree.type_map());
+    fn partial_ranges_match(tree in any_tree(600), count in 1..4_u64, a in any::<u64>(), b in any::<u64>(), step in 1..9_usize) {
+        let (datatype, map) = (tree.datatype().expect("the type is small"), tree.type_map());
         let bytes = map.bytes(count);
         let tiled = tiled(&datatype, count);
         let (a, b) = (a % (tiled.size() + 1), b % (tiled.size() + 1));
@@ -130,24 +131,26 @@ proptest! {
         // In parts, by number of runs.
         let (mut runs, mut next) = (Vec::new(), range.start);
         while next < range.end {
-            let part = flatten(&tiled, next..range.end, step).expect("in range");
+            let part = flatten(&tiled, next..range.end, step).expect("the range lies in the stream");
             prop_assert!(part.runs.len() <= step && part.next > next);
             runs.extend(pairs(&part.runs));
             next = part.next;
         }
         prop_assert_eq!(&runs, &expected);
 
-        // In parts, by number of bytes: parts of one run join again.
+        // In parts, by number of bytes; the parts of one run join again.
         let mut cursor = Cursor::new(tiled.clone());
         cursor.seek(range.start);
         let mut pieces = Vec::new();
         while cursor.position() < range.end {
-            let run = cursor.next_run((range.end - cursor.position()).min(step as u64)).expect("not the end");
+            let run = cursor
+                .next_run((range.end - cursor.position()).min(step as u64))
+                .expect("the cursor is not at the end");
             pieces.extend(run.offset..run.end());
         }
         prop_assert_eq!(pieces, &bytes[range.start as usize..range.end as usize]);
 
-        // With a break after some runs, the cursor stands behind what was visited.
+        // After a break, the cursor stands behind the visited runs.
         let mut cursor = Cursor::new(tiled.clone());
         cursor.seek(range.start);
         let mut seen = Vec::new();
@@ -161,8 +164,8 @@ proptest! {
     }
 
     #[test]
-    fn mixed_steps_of_a_cursor(tree in any_tree(400), count in 1..4_u64, steps in prop::collection::vec((0..4_u8, any::<u64>()), 1..30)) {
-        let (datatype, map) = (tree.datatype().expect("small"), tree.type_map());
+    fn cursor_follows_mixed_steps(tree in any_tree(400), count in 1..4_u64, steps in prop::collection::vec((0..4_u8, any::<u64>()), 1..30)) {
+        let (datatype, map) = (tree.datatype().expect("the type is small"), tree.type_map());
         let bytes = map.bytes(count);
         let mut cursor = Cursor::new(tiled(&datatype, count));
         let mut at = 0_usize;
@@ -192,12 +195,13 @@ proptest! {
     }
 
     #[test]
-    fn pack_and_unpack_leave_gaps_alone(tree in any_tree(500), count in 1..4_u64, a in any::<u64>(), b in any::<u64>()) {
+    fn pack_and_unpack_do_not_touch_gaps(tree in any_tree(500), count in 1..4_u64, a in any::<u64>(), b in any::<u64>()) {
         let map = tree.type_map();
         let low = map.bytes(count).into_iter().min().unwrap_or(0);
-        // Moved so that its lowest byte lies at 0, as memory here is a slice.
-        let all = Datatype::contiguous(count, &tree.datatype().expect("small")).expect("small");
-        let moved = tiled(&Datatype::hindexed(&[1], &[-low], &all).expect("small"), 1);
+        // Moved so that the lowest byte lies at offset 0, because the memory is a slice here.
+        let one = tree.datatype().expect("the type is small");
+        let all = Datatype::contiguous(count, &one).expect("the type is small");
+        let moved = tiled(&Datatype::hindexed(&[1], &[-low], &all).expect("the type is small"), 1);
         let offsets: Vec<i64> = map.bytes(count).iter().map(|offset| offset - low).collect();
         let (a, b) = (a % (moved.size() + 1), b % (moved.size() + 1));
         let range = a.min(b)..a.max(b);
@@ -205,20 +209,20 @@ proptest! {
 
         let mut memory = Memory::covering(&offsets, |i| (i * 7 + 3) as u8);
         let mut packed = vec![0; here.len()];
-        pack(&moved, &memory.bytes, range.clone(), &mut packed).expect("in memory");
+        pack(&moved, &memory.bytes, range.clone(), &mut packed).expect("the bytes lie in memory");
         let expected: Vec<u8> = here.iter().map(|&offset| *memory.at(offset)).collect();
         prop_assert_eq!(&packed, &expected);
 
         let mut target = Memory::covering(&offsets, |_| CANARY);
         let packed: Vec<u8> = (0..here.len()).map(|i| (i % 160) as u8).collect();
-        unpack(&moved, &packed, range, &mut target.bytes).expect("in memory");
+        unpack(&moved, &packed, range, &mut target.bytes).expect("the bytes lie in memory");
         let mut expected = Memory::covering(&offsets, |_| CANARY);
         here.iter().zip(&packed).for_each(|(&offset, &byte)| *expected.at(offset) = byte);
         prop_assert_eq!(target.bytes, expected.bytes);
     }
 
     #[test]
-    fn typed_copies_between_any_two(
+    fn typed_copies_match_between_any_two_types(
         from in any_tree(300), to in any_tree(300),
         counts in (1..4_u64, 1..4_u64), starts in (any::<u64>(), any::<u64>()), bytes in any::<u64>(),
     ) {
@@ -226,17 +230,18 @@ proptest! {
         let targets = to.type_map().bytes(counts.1);
         let starts = ((starts.0 % sources.len() as u64) as usize, (starts.1 % targets.len() as u64) as usize);
         let most = (sources.len() - starts.0).min(targets.len() - starts.1);
-        // Sometimes more than there is: then the copy ends with the shorter stream.
+        // Sometimes more bytes than there are: the copy then ends with the shorter stream.
         let asked = bytes as usize % (most + 2);
         let copy = TypedCopy::new(
-            tiled(&from.datatype().expect("small"), counts.0),
-            tiled(&to.datatype().expect("small"), counts.1),
+            tiled(&from.datatype().expect("the type is small"), counts.0),
+            tiled(&to.datatype().expect("the type is small"), counts.1),
         );
         let mut source = Memory::covering(&sources, |i| (i * 11 + 5) as u8);
         let mut target = Memory::covering(&targets, |_| CANARY);
         let source_base = source.bytes.as_ptr().wrapping_offset(-source.low as isize);
         let target_base = target.bytes.as_mut_ptr().wrapping_offset(-target.low as isize);
-        // SAFETY: each memory covers all offsets of its type, and they are two vectors.
+        // SAFETY: `# Safety` of `TypedCopy::run`: each memory covers all offsets of its type, and two
+        // vectors do not overlap.
         let copied = unsafe { copy.run(source_base, starts.0 as u64, target_base, starts.1 as u64, asked as u64) };
         prop_assert_eq!(copied as usize, asked.min(most));
         let mut expected = Memory::covering(&targets, |_| CANARY);
@@ -248,13 +253,13 @@ proptest! {
 
     #[test]
     fn types_with_the_same_map_have_the_same_layout(tree in any_tree(2000)) {
-        // The same bytes as one flat list of runs, with the same bounds.
-        let (datatype, map) = (tree.datatype().expect("small"), tree.type_map());
+        // The same bytes as one flat list of runs with the same bounds.
+        let (datatype, map) = (tree.datatype().expect("the type is small"), tree.type_map());
         let runs = runs_of(&map.bytes(1));
         let (displacements, lengths): (Vec<i64>, Vec<u64>) = runs.into_iter().unzip();
         let byte = Datatype::named(capulet_datatype::Named::Byte);
-        let flat = Datatype::hindexed(&lengths, &displacements, &byte).expect("small");
-        let flat = flat.with_bounds(map.lb(), map.extent()).expect("small");
+        let flat = Datatype::hindexed(&lengths, &displacements, &byte).expect("the type is small");
+        let flat = flat.with_bounds(map.lb(), map.extent()).expect("the type is small");
         if lengths.len() <= 32 {
             prop_assert_eq!(datatype.layout(), flat.layout());
         }
@@ -262,8 +267,8 @@ proptest! {
     }
 
     #[test]
-    fn one_of_a_type_is_the_type(tree in any_tree(2000)) {
-        let datatype = tree.datatype().expect("small");
+    fn one_instance_has_the_layout_of_its_type(tree in any_tree(2000)) {
+        let datatype = tree.datatype().expect("the type is small");
         let (layout, one) = (datatype.layout(), std::slice::from_ref(&datatype));
         let again = [
             Datatype::contiguous(1, &datatype),
@@ -274,14 +279,15 @@ proptest! {
             Datatype::dup(&datatype),
         ];
         for again in again {
-            let again = again.expect("small").with_bounds(layout.lb(), layout.extent()).expect("small");
+            let again = again.and_then(|again| again.with_bounds(layout.lb(), layout.extent()));
+            let again = again.expect("the type is small");
             prop_assert_eq!(again.layout(), layout);
         }
     }
 
     #[test]
     fn small_trees_fit_in_small_layouts(tree in tree()) {
-        let datatype = tree.datatype().expect("small");
+        let datatype = tree.datatype().expect("the type is small");
         // At most 24 nodes of at most five arguments.
         prop_assert!(datatype.layout().heap_bytes() < 64 * 1024);
     }

@@ -1,4 +1,4 @@
-//! Filetypes made of whole etypes, against the definition written out.
+//! Filetypes that consist of whole etypes, compared with the definition over written-out type maps.
 
 mod cases;
 mod oracle;
@@ -8,7 +8,7 @@ use cases::cases;
 use oracle::{Tree, TypeMap, any_tree, tree_of_bytes};
 use proptest::prelude::*;
 
-/// Whether the filetype's map is the etype's, over and over, at whole extents.
+/// Whether the map of the filetype repeats the map of the etype, at distances of whole extents.
 fn tiles(filetype: &TypeMap, etype: &TypeMap) -> bool {
     let (mine, unit, extent) = (filetype.bytes(1), etype.bytes(1), etype.extent());
     if mine.is_empty() {
@@ -52,18 +52,20 @@ proptest! {
     #![proptest_config(cases(600, 2))]
 
     #[test]
-    fn any_two_types(filetype in any_tree(600), etype in tree_of_bytes(1, 40)) {
+    fn any_two_types_match_the_definition(filetype in any_tree(600), etype in tree_of_bytes(1, 40)) {
         let (filetype_map, etype_map) = (filetype.type_map(), etype.type_map());
-        // Beyond so many etypes, those that lie right by chance are refused.
+        // Beyond this number of etypes, a filetype that consists of etypes only by chance is refused.
         prop_assume!(filetype_map.bytes(1).len() <= 4096 * etype_map.bytes(1).len());
         let expected = tiles(&filetype_map, &etype_map);
-        prop_assert_eq!(filetype.datatype().expect("small").is_tiling_of(&etype.datatype().expect("small")), expected);
+        let [filetype, etype] = [filetype, etype].map(|tree| tree.datatype().expect("the type is small"));
+        prop_assert_eq!(filetype.is_tiling_of(&etype), expected);
     }
 
     #[test]
-    fn types_made_of_the_etype((filetype, etype) in tree_of_bytes(1, 40).prop_flat_map(|etype| (over(etype.clone()), Just(etype)))) {
+    fn types_made_of_the_etype_match_the_definition((filetype, etype) in tree_of_bytes(1, 40).prop_flat_map(|etype| (over(etype.clone()), Just(etype)))) {
         let expected = tiles(&filetype.type_map(), &etype.type_map());
-        prop_assert_eq!(filetype.datatype().expect("small").is_tiling_of(&etype.datatype().expect("small")), expected);
+        let [filetype, etype] = [filetype, etype].map(|tree| tree.datatype().expect("the type is small"));
+        prop_assert_eq!(filetype.is_tiling_of(&etype), expected);
     }
 }
 
@@ -81,8 +83,8 @@ fn huge_filetypes_are_decided_at_once() -> Result<()> {
         assert!(!Datatype::resized(0, 600_000_000 * extent, &slipped)?.is_tiling_of(etype));
     }
     let doubles = Datatype::vector(100_000_000, 1, 2, &double)?.with_bounds(0, 1_600_000_000)?;
-    assert!(!doubles.is_tiling_of(&int), "another basic type");
-    assert!(doubles.is_tiling_of(&Datatype::named(Named::Byte)), "bytes fit all");
-    assert!(doubles.is_tiling_of(&Datatype::named(Named::DoublePrecision)), "the same representation");
+    assert!(!doubles.is_tiling_of(&int), "the basic type differs");
+    assert!(doubles.is_tiling_of(&Datatype::named(Named::Byte)), "bytes match every type");
+    assert!(doubles.is_tiling_of(&Datatype::named(Named::DoublePrecision)), "the representation is the same");
     Ok(())
 }

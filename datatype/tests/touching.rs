@@ -1,10 +1,12 @@
-//! Lists of blocks of which a few touch: in memory they are a list of equal parts, to whoever asks for runs they are runs.
+//! Lists of blocks of which a few touch: in memory they are a list of equal blocks, but queries report
+//! maximal runs.
 
 use capulet_datatype::{Cursor, Datatype, Named, Result, Run, Tiled, TypedCopy, flatten, pack, unpack};
 
 const CANARY: u8 = 0xee;
 
-/// A permutation of blocks with holes, in elements: most neighbors are far apart, and in every `each` a few follow another.
+/// A permutation of blocks with holes, in elements: most neighbors are far apart, and in every `each` a few
+/// touch.
 fn places(n: usize, each: usize, length: i64) -> Vec<i64> {
     let mut state = 11_u64;
     let mut free: Vec<i64> = (0..2 * n as i64).collect();
@@ -22,7 +24,7 @@ fn places(n: usize, each: usize, length: i64) -> Vec<i64> {
     places
 }
 
-/// The same with what touches joined.
+/// The same places, with touching blocks joined.
 fn joined(places: &[i64], length: i64) -> (Vec<u64>, Vec<i64>) {
     let (mut lengths, mut starts): (Vec<u64>, Vec<i64>) = (Vec::new(), Vec::new());
     for &at in places {
@@ -38,11 +40,11 @@ fn joined(places: &[i64], length: i64) -> (Vec<u64>, Vec<i64>) {
 }
 
 fn once(datatype: &Datatype) -> Tiled {
-    Tiled::new(datatype.layout().clone(), 1).expect("small")
+    Tiled::new(datatype.layout().clone(), 1).expect("the type is small")
 }
 
 #[test]
-fn both_descriptions_are_one_layout_of_runs() -> Result<()> {
+fn joined_and_split_blocks_are_one_layout() -> Result<()> {
     let all = [(Named::Double, 3), (Named::Double, 1), (Named::Float, 1), (Named::Char, 5)];
     for &(named, length) in &all[..if cfg!(miri) { 1 } else { 4 }] {
         let element = Datatype::named(named);
@@ -64,9 +66,9 @@ fn both_descriptions_are_one_layout_of_runs() -> Result<()> {
             assert_eq!(left?.layout(), right?.layout(), "{:?}", datatype.combiner().name());
             let layout = datatype.layout();
             assert_eq!(layout.block_count(), expected.len() as u64);
-            // Four bytes a block, a word for every 256 seams, and what any layout takes.
+            // Four bytes per block, a word per 256 seams, and the memory that any layout takes.
             let list = 4 * places.len();
-            assert!((list..list + 640).contains(&layout.heap_bytes()), "{}", layout.heap_bytes());
+            assert!((list..list + 640).contains(&layout.heap_bytes()), "{} bytes", layout.heap_bytes());
             let tiled = once(datatype);
             assert_eq!(flatten(&tiled, 0..tiled.size(), usize::MAX)?.runs, expected);
         }
@@ -75,7 +77,7 @@ fn both_descriptions_are_one_layout_of_runs() -> Result<()> {
 }
 
 #[test]
-fn runs_are_whole_from_everywhere() -> Result<()> {
+fn runs_are_whole_from_every_position() -> Result<()> {
     let datatype = Datatype::indexed_block(3, &places(300, 20, 3), &Datatype::named(Named::Short))?;
     for tiled in [once(&datatype), Tiled::new(datatype.layout().clone(), 2)?] {
         let all = flatten(&tiled, 0..tiled.size(), usize::MAX)?.runs;
@@ -122,7 +124,8 @@ fn every_range_is_copied() -> Result<()> {
                 unpack(&tiled, &packed, range.clone(), &mut target)?;
                 assert_eq!(target, whole, "{range:?} of {named:?}");
                 let mut target = vec![CANARY; memory.len()];
-                // SAFETY: both memories hold the type, and they are two vectors.
+                // SAFETY: `# Safety` of `TypedCopy::run`: both memories cover the type, and two vectors do
+                // not overlap.
                 unsafe {
                     mirror.run(
                         memory.as_ptr(),
@@ -140,9 +143,10 @@ fn every_range_is_copied() -> Result<()> {
 }
 
 #[test]
-fn long_runs_and_many_are_no_list_of_parts() -> Result<()> {
+fn lists_with_long_or_many_joined_runs_keep_their_lengths() -> Result<()> {
     let d = Datatype::named(Named::Double);
-    // One run of nine among single elements; a third of them in pairs; elements longer than any short run.
+    // One run of nine among single elements; a third of the elements in pairs; elements longer than any
+    // short run.
     let places: Vec<i64> = (0..200).map(|i| 40 * (i * 37 % 200) + i % 3).collect();
     let mut long = vec![1; 200];
     long[100] = 9;
@@ -151,7 +155,7 @@ fn long_runs_and_many_are_no_list_of_parts() -> Result<()> {
     wide[100] = 18;
     for lengths in [long, pairs, wide] {
         let layout = Datatype::indexed(&lengths, &places, &d)?.layout().clone();
-        assert!(layout.heap_bytes() >= 1600, "{}", layout.heap_bytes());
+        assert!(layout.heap_bytes() >= 1600, "{} bytes", layout.heap_bytes());
         assert_eq!(layout.block_count(), 200);
         let runs = flatten(&Tiled::new(layout, 1)?, 0..8 * lengths.iter().sum::<u64>(), usize::MAX)?.runs;
         let expected = places.iter().zip(&lengths).map(|(at, n)| Run { offset: 8 * at, len: 8 * n });

@@ -1,4 +1,4 @@
-//! Typed copies by program: the thirteen pairs, ranges, overlapping targets, and plans that are kept.
+//! Typed copies by program: the thirteen pairs, ranges, overlapping targets, and cached plans.
 
 mod pairs;
 
@@ -6,7 +6,7 @@ use capulet_datatype::{Datatype, Named, Result, Tiled, TypedCopy, pack, unpack};
 use pairs::pairs;
 
 const CANARY: u8 = 0xc3;
-/// Bytes around what a type may touch.
+/// Extra bytes on both sides of the bytes that a type may touch.
 const MARGIN: usize = 96;
 
 fn pattern(bytes: usize) -> Vec<u8> {
@@ -17,7 +17,7 @@ fn memory_bytes(tiled: &Tiled) -> usize {
     tiled.true_ub() as usize + 2 * MARGIN
 }
 
-/// What a copy must leave: byte by byte.
+/// The expected target, computed byte by byte.
 fn expected(source: &Tiled, memory: &[u8], target: &Tiled, parts: &[(u64, u64, u64)]) -> Vec<u8> {
     let mut found = vec![CANARY; memory_bytes(target)];
     for &(read, write, bytes) in parts {
@@ -29,12 +29,13 @@ fn expected(source: &Tiled, memory: &[u8], target: &Tiled, parts: &[(u64, u64, u
     found
 }
 
-/// What it does leave.
+/// The target that the copy leaves.
 fn found(copy: &TypedCopy, memory: &[u8], parts: &[(u64, u64, u64)]) -> Vec<u8> {
     let mut found = vec![CANARY; memory_bytes(copy.target())];
     for &(read, write, bytes) in parts {
         let (from, to) = (memory[MARGIN..].as_ptr(), found[MARGIN..].as_mut_ptr());
-        // SAFETY: both memories hold their types behind the margin, and they are two vectors.
+        // SAFETY: `# Safety` of `TypedCopy::run`: both memories cover their types behind the margin, and two
+        // vectors do not overlap.
         let copied = unsafe { copy.run(from, read, to, write, bytes) };
         assert_eq!(copied, bytes);
     }
@@ -46,14 +47,14 @@ fn check(source: &Tiled, target: &Tiled, parts: &[(u64, u64, u64)], what: &str) 
     let copy = TypedCopy::new(source.clone(), target.clone());
     let fresh = TypedCopy::fresh(source.clone(), target.clone());
     let (once, again) = (found(&fresh, &memory, parts), found(&copy, &memory, parts));
-    assert!(once == again, "{what}: a fresh copy differs");
+    assert!(once == again, "{what}: the fresh copy differs from the cached one");
     let (found, expected) = (again, expected(source, &memory, target, parts));
     let wrong = found.iter().zip(&expected).position(|(found, expected)| found != expected);
-    assert_eq!(wrong, None, "{what}: first wrong byte, {MARGIN} of margin");
+    assert_eq!(wrong, None, "{what}: index of the first wrong byte, with a margin of {MARGIN}");
 }
 
 #[test]
-fn thirteen_pairs_at_any_count() -> Result<()> {
+fn thirteen_pairs_are_copied_at_any_count() -> Result<()> {
     let counts: &[u64] = if cfg!(miri) { &[3] } else { &[1, 2, 3, 10, 100, 1000] };
     for &count in counts {
         for pair in pairs(count)? {
@@ -67,9 +68,9 @@ fn thirteen_pairs_at_any_count() -> Result<()> {
     Ok(())
 }
 
-/// Programs that are made for one copy each, at every range: nothing outside of it is written.
+/// Programs that are compiled for one copy each, at every range: no byte outside of the range is written.
 #[test]
-fn every_range_of_small_pairs() -> Result<()> {
+fn every_range_of_small_pairs_is_copied() -> Result<()> {
     for count in if cfg!(miri) { vec![2] } else { vec![1, 5, 6] } {
         for pair in pairs(count)? {
             let (source, target) = pair.tiled(count)?;
@@ -84,19 +85,24 @@ fn every_range_of_small_pairs() -> Result<()> {
             let mut found = vec![CANARY; memory_bytes(&target)];
             for start in 0..bytes {
                 for end in start + 1..=bytes {
-                    // A program for each range would take its time: for some.
+                    // Compiling a program for each range would take long, so only some ranges get one.
                     let fresh = TypedCopy::fresh(source.clone(), target.clone());
                     let copy = if (start + end) % 8 == 0 { &fresh } else { &kept };
                     found.fill(CANARY);
                     let (from, to) = (memory[MARGIN..].as_ptr(), found[MARGIN..].as_mut_ptr());
-                    // SAFETY: both memories hold their types behind the margin, and they are two vectors.
+                    // SAFETY: `# Safety` of `TypedCopy::run`: both memories cover their types behind the
+                    // margin, and two vectors do not overlap.
                     unsafe { copy.run(from, start as u64, to, start as u64, (end - start) as u64) };
                     for &(from, to) in &places[start..end] {
                         assert_eq!(found[to], memory[from], "{} {start}..{end}", pair.name);
                         found[to] = CANARY;
                     }
                     let written = found.iter().position(|byte| *byte != CANARY);
-                    assert_eq!(written, None, "{} {start}..{end}: outside of the range", pair.name);
+                    assert_eq!(
+                        written, None,
+                        "{} {start}..{end}: wrote a byte outside of the range",
+                        pair.name
+                    );
                 }
             }
         }
@@ -105,7 +111,7 @@ fn every_range_of_small_pairs() -> Result<()> {
 }
 
 #[test]
-fn thirteen_pairs_at_odd_ranges() -> Result<()> {
+fn thirteen_pairs_are_copied_at_odd_ranges() -> Result<()> {
     let count = if cfg!(miri) { 5 } else { 40 };
     for pair in pairs(count)? {
         let (source, target) = pair.tiled(count)?;
@@ -114,13 +120,13 @@ fn thirteen_pairs_at_odd_ranges() -> Result<()> {
         for &(start, end) in &ranges[..if cfg!(miri) { 1 } else { 6 }] {
             check(&source, &target, &[(start, start, end - start)], pair.name);
         }
-        // Starts that differ: by whole instances of a side, and by less.
+        // Different starts: they differ by whole instances of a side, or by less.
         let one = bytes / count;
         let starts = [(one + 12, 20), (0, 3 * one), (one, 0), (8, 0), (0, 4), (3, one)];
         for &(read, write) in &starts[..if cfg!(miri) { 1 } else { 6 }] {
             check(&source, &target, &[(read, write, bytes - read.max(write))], pair.name);
         }
-        // Parts, one after the other.
+        // Consecutive parts.
         for step in if cfg!(miri) { vec![one + 1] } else { vec![1, 31, 64, one, one + 1, 5 * one] } {
             let parts: Vec<_> =
                 (0..bytes).step_by(step as usize).map(|at| (at, at, step.min(bytes - at))).collect();
@@ -130,9 +136,10 @@ fn thirteen_pairs_at_odd_ranges() -> Result<()> {
     Ok(())
 }
 
-/// Rows of few periods, which a warm copy takes whole rows of at once: with the ends of a range within them.
+/// Rows of few periods. A copy that has moved many bytes copies such rows whole; the ends of a range lie
+/// inside of rows.
 #[test]
-fn short_rows_of_a_warm_copy() -> Result<()> {
+fn short_rows_are_copied_after_warming_up() -> Result<()> {
     let float = Datatype::named(Named::Float);
     for (rows, gap) in [(32, 4), (16, 5), (8, 7), (64, 4)] {
         let source = Datatype::vector(rows, 3, gap, &float)?;
@@ -153,7 +160,7 @@ fn short_rows_of_a_warm_copy() -> Result<()> {
 }
 
 #[test]
-fn transpacking_is_packing_and_unpacking() -> Result<()> {
+fn transpacking_equals_packing_and_unpacking() -> Result<()> {
     let count = if cfg!(miri) { 5 } else { 100 };
     for pair in pairs(count)? {
         let (source, target) = pair.tiled(count)?;
@@ -164,7 +171,8 @@ fn transpacking_is_packing_and_unpacking() -> Result<()> {
         unpack(&target, &packed, 0..target.size(), &mut unpacked)?;
         let mut copied = vec![CANARY; unpacked.len()];
         let copy = TypedCopy::new(source.clone(), target);
-        // SAFETY: both memories hold their types, and they are two vectors.
+        // SAFETY: `# Safety` of `TypedCopy::run`: both memories cover their types, and two vectors do not
+        // overlap.
         unsafe { copy.run(memory.as_ptr(), 0, copied.as_mut_ptr(), 0, source.size()) };
         assert!(copied == unpacked, "{}", pair.name);
     }
@@ -172,7 +180,7 @@ fn transpacking_is_packing_and_unpacking() -> Result<()> {
 }
 
 #[test]
-fn pairs_of_sizes_that_differ() -> Result<()> {
+fn pairs_of_different_sizes_are_copied() -> Result<()> {
     let byte = Datatype::named(Named::Byte);
     let short = Datatype::named(Named::Short);
     let types = [
@@ -204,11 +212,11 @@ fn pairs_of_sizes_that_differ() -> Result<()> {
 }
 
 #[test]
-fn where_bytes_of_the_target_meet_the_last_one_stays() -> Result<()> {
+fn last_byte_remains_where_the_target_overlaps() -> Result<()> {
     let double = Datatype::named(Named::Double);
     let rows = Datatype::vector(6, 1, 2, &double)?;
     let meeting = [
-        // In one instance, and between instances.
+        // Overlaps inside of one instance, and between instances.
         Datatype::hindexed(&[1, 1, 1], &[0, 4, 16], &double)?,
         Datatype::resized(0, 4, &Datatype::hvector(3, 1, 16, &double)?)?,
         Datatype::resized(0, 0, &double)?,
@@ -232,15 +240,15 @@ fn where_bytes_of_the_target_meet_the_last_one_stays() -> Result<()> {
             unpack(&target, &packed, 0..bytes, &mut memory)?;
             let mut last = vec![CANARY; memory.len()];
             (0..bytes).for_each(|i| last[target.offset_of(i) as usize] = packed[i as usize]);
-            assert!(memory == last, "unpack of {count}");
+            assert!(memory == last, "unpacking {count} instances");
         }
     }
     Ok(())
 }
 
 #[test]
-fn plans_follow_layouts_that_come_and_go() -> Result<()> {
-    // Layouts may get the addresses of others that are gone.
+fn cached_plans_match_only_their_own_layouts() -> Result<()> {
+    // A layout may get the address of another one that has been dropped.
     let byte = Datatype::named(Named::Byte);
     for round in 0..if cfg!(miri) { 8_u64 } else { 300 } {
         let source = Datatype::hvector(5, 1 + round % 7, 9 + round as i64 % 5, &byte)?;
@@ -254,7 +262,7 @@ fn plans_follow_layouts_that_come_and_go() -> Result<()> {
 }
 
 #[test]
-fn rows_of_negative_strides() -> Result<()> {
+fn rows_of_negative_strides_are_copied() -> Result<()> {
     let float = Datatype::named(Named::Float);
     let back = |n: u64, block, stride: i64, at: i64| {
         Datatype::hindexed(&[1], &[at], &Datatype::hvector(n, block, stride, &float)?)

@@ -1,4 +1,5 @@
-//! Leaf functions against the naive oracle: every leaf of any range of any type, and visitors that stop.
+//! Leaf functions, compared with the naive oracle: every leaf of any range of any type, and visitors that
+//! stop.
 
 mod cases;
 mod oracle;
@@ -13,12 +14,12 @@ use cases::cases;
 use oracle::{TypeMap, any_tree};
 use proptest::prelude::*;
 
-/// One byte of the stream: where it lies, what element it belongs to, and which byte of that element it is.
+/// One byte of the stream: its offset, the element that it belongs to, and its position in that element.
 type Byte = (i64, Prim, u64);
 
 const BYTE: Prim = Prim::new(PrimKind::Byte, 1);
 
-/// Writes every byte down, with at most `most` bytes until it stops.
+/// Records every byte, and stops after `most` bytes.
 struct Recorder {
     bytes: Vec<Byte>,
     most: u64,
@@ -68,7 +69,7 @@ impl LeafVisitor for Recorder {
     }
 }
 
-/// The same with no function but the one for runs.
+/// The same recorder with only the function for runs.
 struct ByRuns(Recorder);
 
 impl LeafVisitor for ByRuns {
@@ -79,7 +80,7 @@ impl LeafVisitor for ByRuns {
     }
 }
 
-/// What a range should give: elements that it tears are bytes.
+/// The bytes that a range should give. The bytes of an element that the range cuts count as single bytes.
 fn expected(map: &TypeMap, count: u64, range: Range<u64>) -> Vec<Byte> {
     let (mut bytes, mut stream) = (Vec::new(), 0);
     for i in 0..count as i64 {
@@ -102,9 +103,9 @@ proptest! {
     #![proptest_config(cases(400, 2))]
 
     #[test]
-    fn leaves_of_any_range(tree in any_tree(500), count in 1..4_u64, a in any::<u64>(), b in any::<u64>()) {
-        let (datatype, map) = (tree.datatype().expect("small"), tree.type_map());
-        let mut segment = Segment::new(&datatype, count).expect("small");
+    fn leaves_of_any_range_match_the_oracle(tree in any_tree(500), count in 1..4_u64, a in any::<u64>(), b in any::<u64>()) {
+        let (datatype, map) = (tree.datatype().expect("the type is small"), tree.type_map());
+        let mut segment = Segment::new(&datatype, count).expect("the type is small");
         let size = segment.tiled().size();
         let (a, b) = (a % (size + 1), b % (size + 1));
         for range in [0..size, a.min(b)..a.max(b)] {
@@ -118,7 +119,7 @@ proptest! {
             prop_assert_eq!(segment.manipulate(range.clone(), &mut by_runs), Ok(ControlFlow::Continue(())));
             prop_assert_eq!(&by_runs.0.bytes, &all);
 
-            // As bytes, through a pointer that hides what it is.
+            // As bytes, through a trait object.
             let mut recorder = Recorder::new(u64::MAX);
             let hidden: &mut dyn LeafVisitor<Break = u64> = &mut recorder;
             prop_assert_eq!(visit(segment.tiled(), range, hidden), Ok(ControlFlow::Continue(())));
@@ -128,17 +129,17 @@ proptest! {
     }
 
     #[test]
-    fn a_visitor_that_stops_goes_on_where_it_stood(
+    fn stopped_visitor_resumes_where_it_stopped(
         tree in any_tree(300), count in 1..4_u64, steps in prop::collection::vec(1..70_u64, 1..20), by_runs in any::<bool>(),
     ) {
-        let (datatype, map) = (tree.datatype().expect("small"), tree.type_map());
-        let mut segment = Segment::new(&datatype, count).expect("small");
+        let (datatype, map) = (tree.datatype().expect("the type is small"), tree.type_map());
+        let mut segment = Segment::new(&datatype, count).expect("the type is small");
         let size = segment.tiled().size();
         let mut steps = steps.iter().cycle();
         let all = map.bytes(count);
         while segment.position() < size {
             let start = segment.position();
-            let most = *steps.next().expect("endless");
+            let most = *steps.next().expect("the iterator is endless");
             let mut recorder = Recorder::new(most);
             let flow = if by_runs {
                 let mut visitor = ByRuns(recorder);
@@ -162,7 +163,7 @@ proptest! {
 fn regular_types_are_one_leaf() {
     let double = Datatype::named(Named::Double);
     let leaves = |datatype: &Datatype, count: u64| {
-        let mut segment = Segment::new(datatype, count).expect("fits");
+        let mut segment = Segment::new(datatype, count).expect("the type fits");
         let mut counter = Counter::default();
         let flow = segment.manipulate(0..segment.tiled().size(), &mut counter);
         assert_eq!(flow, Ok(ControlFlow::Continue(())));
@@ -170,11 +171,11 @@ fn regular_types_are_one_leaf() {
     };
     let double_prim = Prim::new(PrimKind::Float, 8);
     let row = Vector { offset: 0, count: 1 << 40, block_bytes: 8, stride_bytes: 24, element: double_prim };
-    assert_eq!(leaves(&Datatype::vector(1 << 40, 1, 3, &double).expect("fits"), 1).vectors, [row]);
+    assert_eq!(leaves(&Datatype::vector(1 << 40, 1, 3, &double).expect("the type fits"), 1).vectors, [row]);
     let run = Contig { offset: 0, bytes: 1 << 43, element: double_prim };
     assert_eq!(leaves(&double, 1 << 40).runs, [run]);
     let places: Vec<i64> = (0..1000).map(|i| i * i + i).collect();
-    let listed = Datatype::indexed_block(1, &places, &double).expect("fits");
+    let listed = Datatype::indexed_block(1, &places, &double).expect("the type fits");
     assert_eq!(leaves(&listed, 1).listed, 1000);
 }
 
@@ -205,7 +206,7 @@ impl LeafVisitor for Counter {
     }
 }
 
-/// Says that more was done than there was.
+/// A visitor that claims to have processed more bytes than the leaf has.
 struct Boaster;
 
 impl LeafVisitor for Boaster {
@@ -217,11 +218,12 @@ impl LeafVisitor for Boaster {
 }
 
 #[test]
-fn a_leaf_is_no_longer_than_it_is() {
+fn visitor_cannot_claim_more_than_the_leaf() {
     let int = Datatype::named(Named::Int);
-    let mut segment = Segment::new(&Datatype::vector(4, 2, 3, &int).expect("small"), 1).expect("small");
+    let mut segment = Segment::new(&Datatype::vector(4, 2, 3, &int).expect("the type is small"), 1)
+        .expect("the type is small");
     assert_eq!(segment.manipulate(3..32, &mut Boaster), Ok(ControlFlow::Break(())));
-    assert_eq!(segment.position(), 4, "one torn byte");
+    assert_eq!(segment.position(), 4, "one byte of the element that the range cuts");
     assert_eq!(segment.manipulate(4..32, &mut Boaster), Ok(ControlFlow::Break(())));
     assert_eq!(segment.position(), 8, "the rest of the first run");
     assert_eq!(segment.manipulate(8..32, &mut Boaster), Ok(ControlFlow::Break(())));
@@ -229,14 +231,14 @@ fn a_leaf_is_no_longer_than_it_is() {
 }
 
 #[test]
-fn ranges_are_checked() {
+fn ranges_outside_of_the_stream_are_refused() {
     let int = Datatype::named(Named::Int);
-    let mut segment = Segment::new(&int, 2).expect("small");
+    let mut segment = Segment::new(&int, 2).expect("the type is small");
     let refused = Err(TypeError::BadRange { start: 3, end: 9, size: 8 });
     assert_eq!(segment.manipulate(3..9, &mut Boaster), refused);
     assert_eq!(segment.position(), 0);
     assert_eq!(segment.manipulate(8..8, &mut Boaster), Ok(ControlFlow::Continue(())));
-    let nothing = Tiled::new(int.layout().clone(), 0).expect("small");
+    let nothing = Tiled::new(int.layout().clone(), 0).expect("the type is small");
     assert_eq!(visit(&nothing, 0..0, &mut Boaster), Ok(ControlFlow::Continue(())));
     assert!(Segment::new(&int, u64::MAX).is_err());
 }

@@ -1,7 +1,7 @@
-//! Two types from anyone, and numbers that say how many of each and which parts: every way to move their bytes moves what
-//! the definition of the constructors says, and nothing else.
+//! Two types from untrusted senders, and numbers that select the counts and the parts: every way to move
+//! their bytes moves exactly the bytes that the definition of the constructors gives, and no others.
 //!
-//! `scripts/fuzz.sh` runs it, from pairs of the messages in the corpus of `wire`.
+//! `scripts/fuzz.sh` runs this target. It starts from pairs of the messages in the corpus of `wire`.
 
 #![no_main]
 

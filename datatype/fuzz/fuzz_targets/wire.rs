@@ -1,7 +1,7 @@
-//! Messages from anyone: the bytes are the nodes of a message, with a header and a checksum that fit. What is accepted is
-//! asked everything that a type can be asked, and sent again.
+//! Messages from untrusted senders: the input is the nodes of a message, which gets a header and a matching
+//! checksum. An accepted type is asked everything that a type can be asked, and is sent again.
 //!
-//! `scripts/fuzz.sh` runs it. The corpus holds a message of each constructor.
+//! `scripts/fuzz.sh` runs this target. The corpus holds a message of each constructor.
 
 #![no_main]
 
@@ -18,10 +18,11 @@ fuzz_target!(|nodes: &[u8]| -> Corpus {
     let Ok(datatype) = Datatype::from_wire(&message) else { return Corpus::Keep };
     questions::interrogate(&datatype);
     for again in [datatype.to_wire(), datatype.layout_to_wire()] {
-        let again = Datatype::from_wire(&again).expect("our own message");
+        let again = Datatype::from_wire(&again).expect("the library's own message decodes");
         assert_eq!(again.bounds(), datatype.bounds());
         assert_eq!(again.layout(), datatype.layout());
     }
-    questions::assert_equal(&Datatype::from_wire(&datatype.to_wire()).expect("our own message"), &datatype);
+    let again = Datatype::from_wire(&datatype.to_wire()).expect("the library's own message decodes");
+    questions::assert_equal(&again, &datatype);
     Corpus::Keep
 });

@@ -1,6 +1,8 @@
-//! The two sides of a copy brought to one nest: common repetitions over a body that is as small as can be.
+//! Alignment: turns the two sides of a copy into one nest of common repetitions over a body that is as small
+//! as possible.
 //!
-//! The outermost repetition of a side has no end here, as a copy never leaves its range: so one program serves all counts.
+//! The outermost repetition of a side has no end here, because a copy never leaves its range. So one program
+//! serves all counts.
 
 use std::mem;
 
@@ -11,17 +13,18 @@ use super::nest::NestDim;
 use super::template::{MOVES_MAX, Template};
 use crate::piece::{Dim, Leaf, Piece, gcd};
 
-/// As many repetitions as a range asks for.
+/// The number of repetitions of a dimension without end: as many as a range asks for.
 const UNBOUNDED: u64 = u64::MAX;
-/// A list against consecutive bytes is walked as fast as a template runs; only short ones, repeated, gain.
+/// Largest number of moves in a template between a list and consecutive bytes. A walker copies such a list
+/// as fast as a template does, so only short lists that repeat gain from a template.
 const LISTED_MOVES_MAX: u64 = 64;
 
 pub(super) type Dims = SmallVec<[NestDim; 4]>;
 
-/// What common repetitions are repetitions of.
+/// The body that the common repetitions repeat.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// A run, and where the first one lies on each side.
+    /// A run, with the offset of the first one on each side.
     Block {
         bytes: u64,
         source: i64,
@@ -30,27 +33,30 @@ pub(super) enum Body {
     Template(Template),
 }
 
-/// What a side repeats without end: a piece, or instances of one.
+/// What a side repeats without end: a piece, or instances of a piece.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pattern<'a> {
     pub(super) piece: &'a Piece,
-    /// The distance of two instances, in bytes, if there is more than one.
+    /// The distance of two instances, in bytes. `None` if there is only one instance.
     pub(super) extent: Option<i64>,
 }
 
-/// One side: repetitions of a unit, innermost first. Never without one; the last is unbounded.
+/// One side: repetitions of a unit, innermost first. There is at least one repetition, and the last one has
+/// no end.
 struct Side<'a> {
     root: &'a Piece,
     reps: SmallVec<[Dim; 4]>,
-    /// A single run, however long.
+    /// Whether the side is a single run, of any length.
     is_dense: bool,
 }
 
-/// Repetitions of a side, innermost first: one of its own, if any, inside of some of the side.
+/// Repetitions of a side, innermost first: an optional computed repetition, inside of a part of the side's
+/// own ones.
 type Reps<'a> = (Option<Dim>, &'a [Dim]);
 
 impl<'a> Side<'a> {
-    /// Not a side yet: see [`Side::set`]. Its list is made where it stays, as moving it would take as long.
+    /// An empty side, to be filled by [`Side::set`]. Filling it in place avoids a move, which would take as
+    /// long as filling.
     fn unset(root: &'a Piece) -> Self {
         Self { root, reps: SmallVec::new(), is_dense: false }
     }
@@ -67,7 +73,7 @@ impl<'a> Side<'a> {
             (Some(outermost), None) => outermost.n = UNBOUNDED,
             (Some(outermost), Some(extent)) if outermost.is_gone_on_with(extent) => outermost.n = UNBOUNDED,
             (_, Some(extent)) if !self.is_dense => reps.push(Dim { n: UNBOUNDED, stride: extent, unit }),
-            // A single instance: there is no second one to place.
+            // A single instance. The stride does not matter, because there is no second instance.
             _ => reps.push(Dim { n: UNBOUNDED, stride: 0, unit }),
         }
     }
@@ -77,12 +83,13 @@ impl<'a> Side<'a> {
         self.reps[0].unit
     }
 
-    /// The repetitions of a side of consecutive bytes, which suits any unit.
+    /// The repetitions of a side of consecutive bytes. Such a side can be divided into units of any size.
     fn dense_reps(unit: u64) -> Reps<'static> {
         (Some(Dim { n: UNBOUNDED, stride: unit as i64, unit }), &[])
     }
 
-    /// The repetitions around blocks of `granule` bytes, into which the leaf, a block, falls.
+    /// The repetitions around blocks of `granule` bytes. The leaf must be a block whose length is a multiple
+    /// of `granule`.
     fn reps_of(&self, granule: u64) -> Reps<'_> {
         if self.is_dense {
             return Self::dense_reps(granule);
@@ -92,7 +99,8 @@ impl<'a> Side<'a> {
         (own, &self.reps)
     }
 
-    /// The repetitions from `level` on, around a unit of `unit` bytes; `None` if the unit is cut by the end of a row.
+    /// The repetitions from `level` on, around a unit of `unit` bytes. `None` if the end of a row cuts the
+    /// unit.
     fn reps_above(&self, level: usize, unit: u64) -> Option<Reps<'_>> {
         if self.is_dense {
             return Some(Self::dense_reps(unit));
@@ -114,7 +122,7 @@ impl<'a> Side<'a> {
         Some(((rep.n != 1).then_some(rep), rest))
     }
 
-    /// At most so many runs in one unit of `level`.
+    /// An upper bound of the number of runs in one unit of `level`.
     fn runs_at(&self, level: usize) -> u64 {
         if self.is_dense {
             return 0;
@@ -126,7 +134,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// The first `bytes` bytes as a piece: whole units of `level`.
+    /// The first `bytes` bytes as a piece, rounded up to whole units of `level`.
     fn cut(&self, level: usize, bytes: u64) -> Piece {
         if self.is_dense {
             return Piece::block(self.root.base, bytes);
@@ -142,7 +150,8 @@ impl<'a> Side<'a> {
         piece
     }
 
-    /// Makes a list that of the runs of units of `level`, without end; tells whether they can be listed without walkers.
+    /// Makes `list` the endless list of the runs of units of `level`. Returns `false` if listing them needs
+    /// a walker.
     fn list<'s>(&'s self, level: usize, list: &mut Listing<'s>) -> bool {
         if self.is_dense {
             *list = Listing::consecutive(self.root.base);
@@ -152,9 +161,9 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Both sides as one nest, where stream byte 0 of the target meets byte `phase` of the source: common repetitions, put in
-/// `dims`, of what is returned. `None` where the body would be long, so that two walkers do as well. O(description), and
-/// O(moves) for a template.
+/// Aligns both sides so that byte `phase` of the source stream is copied to byte 0 of the target stream.
+/// Puts the common repetitions in `dims` and returns the body that they repeat. `None` if the body would be
+/// so long that two walkers are as fast. O(description) time, and O(moves) for a template.
 pub(super) fn align(source: Pattern<'_>, target: Pattern<'_>, phase: u64, dims: &mut Dims) -> Option<Body> {
     let (mut from, mut to) = (Side::unset(source.piece), Side::unset(target.piece));
     from.set(source);
@@ -173,7 +182,8 @@ pub(super) fn align(source: Pattern<'_>, target: Pattern<'_>, phase: u64, dims: 
     Template::new((&from, phase), &to, unit).map(Body::Template)
 }
 
-/// Where both leaves are blocks: blocks of the greatest length that divides both.
+/// The alignment if both leaves are blocks. The body is a block of the greatest length that divides both
+/// leaves.
 fn align_blocks(from: &Side<'_>, to: &Side<'_>, dims: &mut Dims) -> Option<Body> {
     let is_block = |side: &Side<'_>| matches!(side.root.leaf, Leaf::Block(_));
     if !is_block(from) || !is_block(to) {
@@ -188,7 +198,7 @@ fn align_blocks(from: &Side<'_>, to: &Side<'_>, dims: &mut Dims) -> Option<Body>
     is_one.then_some(Body::Block { bytes, source: from.root.base, target: to.root.base })
 }
 
-/// A template that could be.
+/// A candidate for a template: a level on each side at which the repetitions match.
 struct Fit {
     source_level: usize,
     target_level: usize,
@@ -196,10 +206,12 @@ struct Fit {
     unit: u64,
 }
 
-/// The shortest template around which the repetitions of both sides are the same, which are put in `dims`.
+/// The shortest template around which both sides have the same repetitions. Puts these repetitions in
+/// `dims`.
 fn best_fit(from: &Side<'_>, to: &Side<'_>, phase: u64, dims: &mut Dims) -> Option<Fit> {
     let levels = |side: &Side<'_>| if side.is_dense { 1 } else { side.reps.len() };
-    // Behind a phase, only the unbounded repetition is one that has no seam.
+    // With a phase, a template begins inside of a source unit. Only the outermost repetition, which has no
+    // end, continues without a break from there.
     let first = if phase > 0 { levels(from) - 1 } else { 0 };
     let mut best: Option<Fit> = None;
     let mut found = Dims::new();
@@ -216,7 +228,7 @@ fn best_fit(from: &Side<'_>, to: &Side<'_>, phase: u64, dims: &mut Dims) -> Opti
             let reps = (from.reps_above(source_level, unit), to.reps_above(target_level, unit));
             let (Some(source_reps), Some(target_reps)) = reps else { continue };
             let fit = Fit { source_level, target_level, unit };
-            // The first ones are found where they stay.
+            // The first repetitions found are written straight to `dims`, where they usually stay.
             if best.is_none() {
                 best = common(source_reps, target_reps, dims).then_some(fit);
             } else if common(source_reps, target_reps, &mut found) {
@@ -228,13 +240,14 @@ fn best_fit(from: &Side<'_>, to: &Side<'_>, phase: u64, dims: &mut Dims) -> Opti
     best
 }
 
-/// No common multiple of the units of two levels is less; without a division.
+/// A lower bound of the least common multiple of the units of two levels, computed without a division.
 fn least_unit(from: &Side<'_>, to: &Side<'_>, levels: (usize, usize)) -> u64 {
     let own = |side: &Side<'_>, level: usize| if side.is_dense { 0 } else { side.reps[level].unit };
     own(from, levels.0).max(own(to, levels.1))
 }
 
-/// The least common multiple of the units of two levels, if it is of few moves.
+/// The least common multiple of the units of two levels. `None` if a template of this length would have too
+/// many moves.
 fn common_unit(from: &Side<'_>, to: &Side<'_>, levels: (usize, usize)) -> Option<u64> {
     let (a, b) = (from.reps[levels.0].unit, to.reps[levels.1].unit);
     let unit = match (from.is_dense, to.is_dense) {
@@ -252,8 +265,8 @@ fn common_unit(from: &Side<'_>, to: &Side<'_>, levels: (usize, usize)) -> Option
     (moves <= max && i64::try_from(unit).is_ok()).then_some(unit)
 }
 
-/// Whether two sides with one unit share their repetitions, which are put in `dims`: counts are split until both have the
-/// same.
+/// Whether two sides with the same unit have the same repetitions. Puts them in `dims`. Counts that differ
+/// are split until both sides have the same counts.
 fn common(source: Reps<'_>, target: Reps<'_>, dims: &mut Dims) -> bool {
     let mut sources = source.0.into_iter().chain(source.1.iter().copied());
     let mut targets = target.0.into_iter().chain(target.1.iter().copied());
@@ -284,7 +297,8 @@ fn common(source: Reps<'_>, target: Reps<'_>, dims: &mut Dims) -> bool {
     }
 }
 
-/// Adds an outer repetition; one that goes on where the one inside ends makes that longer.
+/// Adds an outer repetition. If it continues the last repetition at the same distance, it lengthens that one
+/// instead.
 fn push(dims: &mut Dims, next: NestDim) {
     if let Some(last) = dims.last_mut() {
         let goes_on = |inside: i64, outside: i64| inside.checked_mul(last.n as i64) == Some(outside);

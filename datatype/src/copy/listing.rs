@@ -1,30 +1,31 @@
-//! The runs of repetitions of a simple leaf, one after the other: what a walker does for any piece, where setting one up would
-//! take longer than the few runs that a template has.
+//! Lists the runs of a repeated simple leaf. A walker does the same for any piece, but setting up a
+//! walker would take longer than listing the few runs of a template.
 
 use crate::lists::{Displacements, Runs};
 use crate::piece::{Dim, Leaf, Piece};
 
-/// More dimensions are left to walkers.
+/// Pieces of more dimensions are left to walkers.
 const DIMS_MAX: usize = 4;
 
-/// Runs without end: the outermost dimension is repeated as often as it takes.
+/// An endless list of runs: the outermost dimension repeats without end.
 #[derive(Debug)]
 pub(super) struct Listing<'a> {
     entries: Entries<'a>,
-    /// The entry of the run at hand, and how many there are.
+    /// The entry of the leaf that holds the current run, and the number of entries.
     entry: usize,
     count: usize,
-    /// Offset of the repetition of the leaf.
+    /// Offset of the current repetition of the leaf.
     origin: i64,
     /// Innermost first.
     dims: &'a [Dim],
+    /// Position in each dimension, innermost first.
     places: [u64; DIMS_MAX],
-    /// Where what is left of the run at hand lies, and how many bytes that are; never 0.
+    /// The offset of the rest of the current run, and the number of bytes in it, which is never 0.
     at: i64,
     left: u64,
 }
 
-/// The runs of a leaf.
+/// The runs of one leaf.
 #[derive(Debug, Clone, Copy)]
 enum Entries<'a> {
     Block(u64),
@@ -33,9 +34,10 @@ enum Entries<'a> {
 }
 
 impl<'a> Listing<'a> {
-    /// Makes this, which is consecutive, the runs of the leaf of `piece`, repeated by `dims`, of which the last has no end. Leaves it
-    /// as it is, and tells so, for what is left to walkers: leaves that nest or are bitmaps, and many dimensions. What a list
-    /// is made of is put where it stays, as moving it would take as long.
+    /// Turns this list, which must be fresh from [`Listing::consecutive`], into the runs of the leaf of
+    /// `piece`, repeated by `dims`, of which the last has no end. Returns `false` and changes nothing
+    /// for pieces that are left to walkers: nesting leaves, bitmaps, and more than [`DIMS_MAX`]
+    /// dimensions. Fills the list in place, because moving it would take as long as filling it.
     pub(super) fn set(&mut self, piece: &'a Piece, dims: &'a [Dim]) -> bool {
         if dims.len() > DIMS_MAX {
             return false;
@@ -59,20 +61,20 @@ impl<'a> Listing<'a> {
         true
     }
 
-    /// Bytes one after the other from `base` on.
+    /// A single run of consecutive bytes from `base` on, long enough for any range.
     pub(super) fn consecutive(base: i64) -> Self {
         let left = i64::MAX as u64;
         let entries = Entries::Block(left);
         Self { entries, entry: 0, count: 1, origin: base, dims: &[], places: [0; DIMS_MAX], at: base, left }
     }
 
-    /// Where the next bytes lie, and how many follow each other there.
+    /// The offset of the next bytes, and the number of consecutive bytes there.
     #[inline]
     pub(super) fn run(&self) -> (i64, u64) {
         (self.at, self.left)
     }
 
-    /// Leaves so many bytes of the run behind.
+    /// Consumes `bytes` bytes of the current run, at most all of it.
     #[inline]
     pub(super) fn take(&mut self, bytes: u64) {
         if bytes < self.left {
@@ -89,7 +91,7 @@ impl<'a> Listing<'a> {
         (self.at, self.left) = (self.origin.wrapping_add(at), left);
     }
 
-    /// The next repetition of the leaf.
+    /// Goes on to the next repetition of the leaf.
     #[inline]
     fn turn(&mut self) {
         let (last, inner) = (self.dims.len().saturating_sub(1), self.dims);
@@ -127,7 +129,7 @@ mod tests {
     use crate::tiled::Tiled;
     use crate::tree::Datatype;
 
-    /// Types whose leaves can be listed, of up to three dimensions, in any direction.
+    /// Types whose leaves can be listed, of up to three dimensions with strides of any sign.
     fn types() -> impl Strategy<Value = Tiled> {
         let runs = prop::collection::vec((1..4_u64, 0..3_i64), 1..9);
         let equal = prop::collection::vec(-20..20_i64, 1..9);
@@ -147,7 +149,7 @@ mod tests {
             equal.prop_map(|places| Datatype::hindexed_block(1, &places, &Datatype::named(Named::Short))),
         ];
         let vector = (1..5_u64, 1..3_u64, -9..9_i64);
-        (leaf, vector, 1..4_u64).prop_filter_map("not a type", |(leaf, (n, block, stride), count)| {
+        (leaf, vector, 1..4_u64).prop_filter_map("an invalid type", |(leaf, (n, block, stride), count)| {
             let tiled = |leaf: Datatype| -> Result<Tiled> {
                 Tiled::new(Datatype::vector(n, block, stride, &leaf)?.layout().clone(), count)
             };
@@ -159,16 +161,16 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 8 } else { ProptestConfig::default().cases.max(500) }, ..ProptestConfig::default() })]
 
         #[test]
-        fn lists_are_what_walkers_find(source in types(), target in types()) {
+        fn lists_give_the_same_moves_as_walkers(source in types(), target in types()) {
             let (Some(from), Some(to)) = (source.root(), target.root()) else { return Ok(()) };
             let bytes = from.facts.size.min(to.facts.size);
-            let walked = Template::new((from, 0), to, bytes).expect("few moves");
+            let walked = Template::new((from, 0), to, bytes).expect("there are few moves");
             let (mut read, mut write) = (Listing::consecutive(0), Listing::consecutive(0));
-            // What nests is not listed.
+            // Pieces with nesting leaves cannot be listed.
             if !read.set(from, &from.dims) || !write.set(to, &to.dims) {
                 return Ok(());
             }
-            let merged = Template::merged(&mut read, &mut write, bytes).expect("few moves");
+            let merged = Template::merged(&mut read, &mut write, bytes).expect("there are few moves");
             prop_assert_eq!(merged.moves(), walked.moves());
         }
     }

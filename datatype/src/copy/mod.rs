@@ -1,17 +1,18 @@
-//! Typed copies: bytes of the stream of one tiled layout to those of another, in one pass.
+//! Typed copies: bytes of the stream of one tiled layout are copied to the stream of another in one
+//! pass.
 //!
-//! | step | module | what |
+//! | step | module | contents |
 //! |---|---|---|
-//! | align | `align` | two canonical forms to common repetitions over a block or a template |
+//! | align | `align` | brings two canonical forms to common repetitions over a block or a template |
 //! | template | `template` | one period of an irregular pair: a list of moves, and the loops that run it |
-//! | list | `listing` | the runs of simple leaves one by one, for a template; of others walkers tell |
+//! | list | `listing` | lists the runs of simple leaves for a template; walkers list the others |
 //! | program | `program` | repetitions over a body, as a value; runs any range of the stream |
-//! | keep | `plan` | programs by pair of layouts (per thread), and by layout for packing |
-//! | execute | `kernel` | equal blocks in nests, lists and bitmaps, by instruction set |
-//! | else | `step` | two walkers in step, a row or a slice of a list at a time |
+//! | keep | `plan` | caches programs: per thread by pair of layouts, per layout for packing |
+//! | execute | `kernel` | copies equal blocks in nests, lists and bitmaps, by instruction set |
+//! | fallback | `step` | two walkers in step; one call copies a row or a slice of a list |
 //!
-//! Budget for B bytes: every byte is read once and written once; no buffer, no allocation per run. This is the only place
-//! of the crate with `unsafe` code.
+//! Budget for B bytes: every byte is read once and written once. There is no intermediate buffer and no
+//! allocation per run. This is the only module of the crate that contains `unsafe` code.
 
 mod align;
 mod kernel;
@@ -39,33 +40,38 @@ use program::At;
 use typed::Part;
 pub use typed::TypedCopy;
 
-/// Copies stream bytes `range` of `tiled`, which lies in `source` with offset 0 at its first byte, into `packed`, which must
-/// be as long as the range.
+/// Copies stream bytes `range` of `tiled` from `source` to `packed`. Offset 0 of the layout is the first
+/// byte of `source`. The length of `packed` must equal the length of the range.
 ///
 /// # Errors
-/// [`TypeError::BadRange`], [`TypeError::PackedLength`], [`TypeError::OutOfMemory`]; nothing is copied then.
+/// [`TypeError::BadRange`], [`TypeError::PackedLength`], [`TypeError::OutOfMemory`]. On an error nothing
+/// is copied.
 pub fn pack(tiled: &Tiled, source: &[u8], range: Range<u64>, packed: &mut [u8]) -> Result<()> {
     check(tiled, source.len(), &range, packed.len())?;
     let Some(root) = tiled.root().filter(|_| !range.is_empty()) else { return Ok(()) };
     let at = At { source: source.as_ptr(), target: packed.as_mut_ptr() };
     let bytes = range.end - range.start;
-    // SAFETY: `check` has shown that the bytes of the range lie in `source` and that `packed` holds them; a shared and a
-    // unique borrow do not overlap.
+    // SAFETY: `# Safety` of `typed::gather`: `check` returned without an error, so all bytes of the
+    // range lie in `source` and `packed` has exactly as many bytes. `source` is borrowed shared and
+    // `packed` exclusively, so they do not overlap.
     unsafe { typed::gather(at, Part { tiled, root, start: range.start }, bytes) };
     Ok(())
 }
 
-/// The reverse of [`pack`]: copies `packed` to where stream bytes `range` of `tiled` lie in `target`. No other byte of the
-/// target is written.
+/// The reverse of [`pack`]: copies `packed` to the places of stream bytes `range` of `tiled` in
+/// `target`. Offset 0 of the layout is the first byte of `target`. No other byte of the target is
+/// written.
 ///
 /// # Errors
-/// As [`pack`].
+/// The errors of [`pack`].
 pub fn unpack(tiled: &Tiled, packed: &[u8], range: Range<u64>, target: &mut [u8]) -> Result<()> {
     check(tiled, target.len(), &range, packed.len())?;
     let Some(root) = tiled.root().filter(|_| !range.is_empty()) else { return Ok(()) };
     let at = At { source: packed.as_ptr(), target: target.as_mut_ptr() };
     let bytes = range.end - range.start;
-    // SAFETY: as in `pack`, with source and target exchanged.
+    // SAFETY: `# Safety` of `typed::scatter`: `check` returned without an error, so all bytes of the
+    // range lie in `target` and `packed` has exactly as many bytes. `packed` is borrowed shared and
+    // `target` exclusively, so they do not overlap.
     unsafe { typed::scatter(at, Part { tiled, root, start: range.start }, bytes) };
     Ok(())
 }
@@ -79,7 +85,8 @@ fn check(tiled: &Tiled, memory_bytes: usize, range: &Range<u64>, packed_bytes: u
     check_memory(tiled, memory_bytes, range)
 }
 
-/// Refuses stream bytes, which the layout must have, that do not lie in memory of `memory_bytes` bytes.
+/// Returns an error if a byte of `range` lies outside of memory of `memory_bytes` bytes. The stream must
+/// contain the range.
 pub(crate) fn check_memory(tiled: &Tiled, memory_bytes: usize, range: &Range<u64>) -> Result<()> {
     let fits = |low: i64, high: i64| low >= 0 && high as u64 <= memory_bytes as u64;
     if range.is_empty() || fits(tiled.true_lb(), tiled.true_ub()) {
@@ -89,7 +96,7 @@ pub(crate) fn check_memory(tiled: &Tiled, memory_bytes: usize, range: &Range<u64
     if fits(low, high) { Ok(()) } else { Err(TypeError::OutOfMemory { low, high, memory_bytes }) }
 }
 
-/// The hull of the bytes of a nonempty range.
+/// The hull (lowest offset and end of the highest) of the bytes of a nonempty range.
 fn touched(tiled: &Tiled, range: &Range<u64>) -> (i64, i64) {
     if tiled.is_monotone() {
         return (tiled.offset_of(range.start), tiled.offset_of(range.end - 1) + 1);

@@ -1,7 +1,8 @@
-//! Dimensions with a stride on each side: what a nest of equal blocks is made of.
+//! The dimensions of a nest of equal blocks. Each dimension has one stride per side.
 //!
-//! The order of the dimensions is that of the stream. It does not bind a kernel: bytes of a target that does not overlap
-//! itself may be written in any order. A target that does overlap itself must not be given to a kernel as a nest.
+//! The order of the dimensions is the stream order. A kernel need not keep this order: bytes of a target
+//! that does not overlap itself may be written in any order. A target that overlaps itself must not be
+//! given to a kernel as a nest.
 
 /// One dimension of a nest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

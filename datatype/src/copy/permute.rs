@@ -1,17 +1,22 @@
-//! Permute programs: a template as byte permutations between windows of 64 bytes.
+//! Permute programs: a template as byte permutations between vectors of 64 bytes.
 //!
-//! A window of the target is fed by two windows of the source at a time: two loads and one two-register permutation. What
-//! several of these bring together, or each on its own, one masked store takes away. Stores write the bytes of the moves and
-//! no other. Loads read whole windows, of which every page holds a byte that is moved: a window lies inside of a *cluster*,
-//! bytes of the source with no gap longer than `GAP_MAX`, or is cut to it.
+//! A *vector* here (`window` in the names of the code) is 64 consecutive bytes of a side, as many as a
+//! register holds. An operation takes two source vectors and brings some of their units to one target
+//! vector: two loads and one two-register permutation. One masked store writes the result of a single
+//! operation, or the combined results of several. Stores write the bytes of the moves and no others. Loads
+//! read whole vectors. Every page that a load reads holds a byte that is moved, because each source vector
+//! lies inside of a *cluster*, a stretch of the source without a gap longer than `GAP_MAX`; at a shorter
+//! cluster the load is masked to the cluster.
 //!
-//! Several periods are fused, so that windows are full. Where that many periods are a multiple of 64 bytes apart in the
-//! target, its windows can be its lines: then no store crosses a line, and each is an aligned one. That is worth a plan for
-//! the place that the target has in its line: of masked stores to memory beyond the caches, the form of the instruction that
-//! takes any address runs at half the speed of the aligned one (measured on Zen 5, 64 MiB, 4.1 and 2.1 ns for each), wherever
-//! it stores to. Targets that lie differently in their lines begin a few periods later, or are stored to unaligned.
+//! Several periods are fused, so that vectors are full. If the fused periods are a multiple of 64 bytes
+//! apart in the target, the target vectors can be cache lines: then no store crosses a line, and each store
+//! is an aligned one. For this speed a program is planned for one offset of the target within its line: for
+//! masked stores to memory beyond the caches, the instruction that takes any address has half the speed of
+//! the aligned one (measured on Zen 5, 64 MiB: 4.1 and 2.1 ns per store), whatever the address. For targets
+//! with another offset within their lines, the program begins a few periods later or uses unaligned stores.
 //!
-//! To make the program takes some microseconds, so that only what has moved some ten thousand bytes gets one.
+//! Compiling a permute program takes some microseconds, so only a template that has moved some ten thousand
+//! bytes gets one.
 
 use super::nest::NestDim;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -20,29 +25,30 @@ use super::program::At;
 use super::template::Move;
 use crate::piece::gcd;
 
-/// Bytes of a window.
+/// Bytes of a vector.
 pub(super) const WINDOW_BYTES: i64 = 64;
-/// Bytes of a line of the caches: as many.
+/// Bytes of a cache line, the same number.
 const LINE: u64 = WINDOW_BYTES as u64;
-/// Operations whose indices stay in registers, if there are no more.
+/// Up to this number of operations, their indices stay in registers.
 pub(super) const FEW_MAX: usize = 12;
-/// Longer gaps of the source are not read over: with at most so many bytes between neighbors, both pages of any window
-/// between them hold one of them.
+/// Loads do not read across longer gaps of the source. If neighboring moved bytes are at most this far
+/// apart, each of the two pages that a vector between them can touch holds a moved byte.
 const GAP_MAX: i64 = 2048;
-/// Periods that may be fused.
+/// Numbers of periods that may be fused.
 const FUSED: [u64; 5] = [1, 2, 4, 8, 16];
-/// Payload of a fused period.
+/// Largest number of payload bytes of a fused period.
 const BYTES_MAX: u64 = 2048;
 const OPS_MAX: usize = 64;
-/// Fused periods in a row for which it pays to begin at a line.
+/// Least number of fused periods in a row for which it pays to begin at the start of a cache line.
 const ROW_GROUPS_MIN: u64 = 4;
-/// Bytes of the target that are sent for at once, and how far ahead.
+/// Bytes of the target that are prefetched at once, and the distance of the prefetch in bytes.
 const FETCHED_BYTES: u64 = 1024;
 const FETCHED_AHEAD: i64 = 1280;
-/// Operations whose results may be put together before they are stored.
+/// Largest number of operations whose results are combined before one store.
 pub(super) const CHAIN_MAX: usize = 4;
-/// What an operation costs on one window, or two; what more if its index does not stay in a register; what more for each
-/// window, and for its store, if that is no line; and what a move of a table costs: in hundredths of a nanosecond.
+/// Costs in hundredths of a nanosecond: an operation on one vector; an operation on two; the surcharge if
+/// its index does not stay in a register; the surcharge for each source vector that is not a cache line, and
+/// for each store that is not to one; and a move of a table.
 const SINGLE_COST: u64 = 35;
 const OP_COST: u64 = 60;
 const INDEX_COST: u64 = 30;
@@ -50,39 +56,42 @@ const WINDOW_COST: u64 = 15;
 const STORE_COST: u64 = 25;
 const MOVE_COST: u64 = 35;
 
-/// Two windows of the source to one of the target. What a loop needs of it is together, as loads are what it waits for.
+/// One operation: from two source vectors to one target vector. All that the loop needs of it lies together,
+/// because loads are what the loop waits for.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Op {
-    /// For each unit of the target window, the unit of the two source windows that goes there: as wide as a unit.
+    /// For each unit of the target vector, the number of the unit of the two source vectors that goes there.
+    /// Each number is as wide as a unit.
     pub(super) index: [u8; 64],
-    /// Where the windows begin, in 32 bits each: the second one above.
+    /// The offsets of the two source vectors, in 32 bits each; the second in the upper half.
     pub(super) sources: u64,
-    /// Where the target window begins, in 32 bits, and above the first 32 units of it that are written after this operation,
-    /// which may be the last of some.
+    /// The offset of the target vector in the lower 32 bits. The upper half holds the first 32 bits of
+    /// `stores`.
     pub(super) aim: u64,
-    /// All units that are so written, a bit each.
+    /// The units that are written after this operation, or after the last operation of its chain; one bit
+    /// each.
     pub(super) stores: u64,
-    /// The units of the target window that this brings, a bit each.
+    /// The units of the target vector that this operation brings, one bit each.
     pub(super) brings: u64,
-    /// The units of the source windows that are read, a bit each.
+    /// The units of each source vector that are read, one bit each.
     pub(super) loads: [u64; 2],
 }
 
 /// How operations are run.
 #[derive(Debug, Clone, Copy)]
-#[cfg_attr(not(all(target_arch = "x86_64", not(miri))), expect(dead_code, reason = "nothing is run there"))]
+#[cfg_attr(not(all(target_arch = "x86_64", not(miri))), expect(dead_code, reason = "nothing runs there"))]
 pub(super) struct Form {
     pub(super) unit: Unit,
-    /// Whether all windows are read whole.
+    /// Whether all source vectors are read whole.
     pub(super) is_whole: bool,
-    /// How many of the operations, the first ones, read one window; each of them is stored.
+    /// The number of operations that read one vector. They come first, and each of them is stored.
     pub(super) singles: usize,
-    /// Operations to one store.
+    /// Number of operations per store.
     pub(super) chain: usize,
 }
 
-/// The bytes that indices and masks count.
+/// The unit that indices and masks count: bytes or words of 4 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Byte,
@@ -98,25 +107,29 @@ impl Unit {
     }
 }
 
-/// What some fused periods of a template are permuted by.
+/// The operations that copy some fused periods of a template.
 #[derive(Debug)]
 pub(super) struct Permute {
     ops: Box<[Op]>,
-    /// Periods of the template that are one of this.
+    /// Number of periods of the template that are fused to one of this program.
     fused: u64,
     form: Form,
+    /// The distance from one fused period to the next.
     step: NestDim,
-    /// The place in its line, in bytes, of a target whose windows are lines.
+    /// The offset within its cache line, in bytes, of a target whose vectors are cache lines.
     lines_at: Option<u64>,
-    /// Bytes from one period to the next in the target.
+    /// Bytes from one period of the template to the next in the target.
     stride: i64,
 }
 
 impl Permute {
-    /// The cheapest program of periods of `moves` that are `dim` apart, if this machine has the instructions and a list of
-    /// moves is dearer. Made for sides that lie in their lines as those of `at` do.
-    /// Outside of `dim`, whose count is that of a row, all repetitions may keep the place in the line.
-    /// With what a period costs, in hundredths of a nanosecond.
+    /// The cheapest program for periods of `moves` at the distance of `dim`, with its cost per period in
+    /// hundredths of a nanosecond. `None` if this machine lacks the instructions, or if a table of moves is
+    /// cheaper. The program is planned for sides with the same offsets within their cache lines as those of
+    /// `at`.
+    ///
+    /// `dim.n` is the number of periods in a row. `keeps_lines` tells whether all repetitions outside of
+    /// `dim` keep the offset of the target within its line.
     pub(super) fn new(moves: &[Move], dim: NestDim, keeps_lines: bool, at: At) -> Option<(u64, Self)> {
         let unit = unit_of(moves, dim);
         if !machine::has(unit) {
@@ -125,21 +138,21 @@ impl Permute {
         Self::planned(moves, dim, keeps_lines, unit, at)
     }
 
-    /// The cheapest of the numbers of fused periods.
+    /// The cheapest program among the possible numbers of fused periods.
     fn planned(moves: &[Move], dim: NestDim, keeps_lines: bool, unit: Unit, at: At) -> Option<(u64, Self)> {
         let bytes: u64 = moves.iter().map(|next| next.bytes).sum();
         let fits = |fused: &u64| fused * bytes <= BYTES_MAX;
         let places = Places::of(moves, unit, at);
         let anywhere = FUSED.into_iter().map(|fused| (fused, Places { target: None, ..places }));
         let on_lines = [1, 2, 4].map(|times| (times * periods_to_line(dim.target), places));
-        // Rows that are short must all begin at one place of a line.
+        // Short rows use lines only if all of them begin at the same offset within a line.
         let holds = |fused: u64| keeps_lines || dim.n >= ROW_GROUPS_MIN * fused;
         let on_lines = on_lines.into_iter().filter(|(fused, at)| at.target.is_some() && holds(*fused));
         let mut best: Option<(u64, Self)> = None;
         for (fused, places) in on_lines.chain(anywhere).filter(|(fused, _)| fits(fused)) {
             let Some(next) = Self::fused(moves, dim, unit, fused, places) else { continue };
             let cost = next.cost(places);
-            // Some more speed is not worth a longer program.
+            // A small gain in speed does not justify a longer program.
             if best.as_ref().is_none_or(|best| cost * 10 < best.0 * 9) {
                 best = Some((cost, next));
             }
@@ -147,8 +160,8 @@ impl Permute {
         best.filter(|(cost, _)| *cost < MOVE_COST * moves.len() as u64)
     }
 
-    /// A program whatever it costs, if the machine can run it and the moves are of such units: with windows that are lines,
-    /// where they can be, or not.
+    /// A program at any cost, with target vectors that are cache lines if `on_lines` and if they can be.
+    /// `None` if the machine cannot run it, or if the moves do not consist of such units.
     #[cfg(test)]
     pub(super) fn forced(
         moves: &[Move],
@@ -182,7 +195,8 @@ impl Permute {
         (ops.sum::<u64>() + stores) / self.fused
     }
 
-    /// A program of `fused` periods; if its windows are to be lines, so many strides must be a multiple of them.
+    /// A program of `fused` periods. If `places.target` asks for vectors that are cache lines, `fused`
+    /// strides must be a multiple of a line.
     fn fused(moves: &[Move], dim: NestDim, unit: Unit, fused: u64, places: Places) -> Option<Self> {
         let mut units = units_of(moves, dim, unit, fused);
         let clusters = clusters_of(&units, unit);
@@ -219,8 +233,8 @@ impl Permute {
         Some(Self { ops: ops.into(), fused, form, step, lines_at: places.target, stride: dim.target })
     }
 
-    /// How many periods to leave to others, so that behind them windows are lines; 0 if there is no such number, or if few
-    /// of `n` were left.
+    /// The number of periods that the caller must copy by other means so that the target vectors of the rest
+    /// are cache lines. 0 if there is no such number, or if few of `n` periods would be left.
     pub(super) fn periods_before(&self, target: *mut u8, n: u64) -> u64 {
         let Some(at) = self.lines_at else { return 0 };
         let is_at = |periods: &u64| {
@@ -233,15 +247,15 @@ impl Permute {
         (1..self.fused).find(is_at).unwrap_or(0)
     }
 
-    /// As [`Permute::run`], of a long copy: lines of the target that stores will not take whole are sent for before. Masked
-    /// stores to any address do not do that by themselves.
+    /// Like [`Permute::run`], for a long copy: prefetches the lines of the target that a single store does
+    /// not fill. For masked stores of the unaligned form the processor does not fetch such lines early.
     ///
     /// # Safety
-    /// As [`Permute::run`].
+    /// As for [`Permute::run`].
     pub(super) unsafe fn run_far(&self, mut at: At, n: u64) -> u64 {
         let stride = self.step.target;
         if self.is_on_lines(at) || stride.unsigned_abs() > FETCHED_BYTES {
-            // SAFETY: the caller's promise.
+            // SAFETY: `# Safety` of this function is that of `run`.
             return unsafe { self.run(at, n) };
         }
         let groups = FETCHED_BYTES / stride.unsigned_abs().max(LINE);
@@ -252,7 +266,7 @@ impl Permute {
             let ahead = stride.signum() * FETCHED_AHEAD;
             let low = ahead - if stride < 0 { bytes as i64 } else { 0 };
             machine::fetch(at.by(0, low).target, bytes);
-            // SAFETY: the caller's promise, of the next periods.
+            // SAFETY: `# Safety` of this function: `periods <= n - done`, and `at` is `done` periods on.
             let moved = unsafe { self.run(at, periods) };
             at = at.times(self.step, moved / self.fused);
             done += moved;
@@ -260,32 +274,37 @@ impl Permute {
         done
     }
 
-    /// Whether windows of a target are lines.
+    /// Whether the vectors of this target are cache lines.
     fn is_on_lines(&self, at: At) -> bool {
         self.lines_at.is_some_and(|place| at.target.addr() as u64 % LINE == place)
     }
 
-    /// Copies the first of `n` periods, and returns how many these were: whole fused ones.
+    /// Copies as many of the first of `n` periods as whole fused periods contain. Returns the number of
+    /// copied periods.
     ///
     /// # Safety
-    /// As [`super::template::Template::part`], of all bytes of all these periods, which must not meet in the target.
+    /// As for [`super::template::Template::part`], for all bytes of all these periods. No two of them may
+    /// lie at one place of the target.
     pub(super) unsafe fn run(&self, at: At, n: u64) -> u64 {
         let groups = n / self.fused;
-        // The step is a whole number of lines, and so is the way from there to each window.
+        // The step is a whole number of lines, so if one target vector is a line, all of them are.
         let on_lines = self.is_on_lines(at);
-        // SAFETY: the machine had the instructions when this was made; the rest is the caller's promise.
+        // SAFETY: `new` and `forced` return a program only if `machine::has` its unit. `# Safety` of this
+        // function covers the moved bytes. Operations store no other bytes, and load only from pages that
+        // hold moved bytes (`GAP_MAX`). `on_lines` implies words, and target vectors at multiples of 64
+        // (`Places::of`, `Permute::fused`).
         unsafe { machine::run(&self.ops, self.form, on_lines, at, groups, self.step) };
         groups * self.fused
     }
 }
 
 impl Op {
-    /// Whether one window is enough.
+    /// Whether the operation needs only one source vector.
     fn is_single(&self) -> bool {
         self.source(0) == self.source(1) && self.loads[0] == self.loads[1]
     }
 
-    /// Where a source window begins.
+    /// The offset of a source vector.
     #[inline]
     pub(super) fn source(&self, window: usize) -> i64 {
         i64::from((self.sources >> (32 * window)) as i32)
@@ -296,18 +315,19 @@ impl Op {
         self.sources |= u64::from(begin as u32) << (32 * window);
     }
 
-    /// This operation, with so many units written after it.
+    /// This operation, with the given units written after it.
     fn storing(self, stores: u64) -> Self {
         let aim = self.aim & u64::from(u32::MAX) | stores << 32;
         Self { aim, stores, ..self }
     }
 }
 
-/// How the sides lie in their lines, in bytes.
+/// The offsets of both sides within their cache lines, in bytes.
 #[derive(Debug, Clone, Copy)]
 struct Places {
     source: u64,
-    /// `None` if windows cannot be lines: bytes have no aligned stores, nor do words across lines.
+    /// `None` if vectors cannot be lines: for bytes there is no aligned store, and words must not lie across
+    /// lines.
     target: Option<u64>,
 }
 
@@ -320,13 +340,13 @@ impl Places {
     }
 }
 
-/// How many periods are a whole number of lines.
+/// The least number of periods that span a whole number of cache lines.
 fn periods_to_line(stride: i64) -> u64 {
     LINE / gcd(stride.unsigned_abs(), LINE)
 }
 
-/// The operations of all windows in one list, with as many to each store: one, or what the fullest window needs, whichever
-/// is cheaper.
+/// The operations of all target vectors in one list, with the same number of operations per store: one, or
+/// the number that the vector with the most operations needs, whichever is cheaper.
 fn chained(windows: Vec<Vec<Op>>) -> (Vec<Op>, usize) {
     let chain = windows.iter().map(Vec::len).max().unwrap_or(1);
     let ops: usize = windows.iter().map(Vec::len).sum();
@@ -337,7 +357,7 @@ fn chained(windows: Vec<Vec<Op>>) -> (Vec<Op>, usize) {
     }
     let filled = windows.into_iter().flat_map(|mut window| {
         let stores = window.iter().fold(0, |stores, op| stores | op.brings);
-        // What is missing repeats the first, and brings nothing.
+        // Vectors with fewer operations are filled up with copies of the first one that bring nothing.
         let nothing = Op { brings: 0, ..window[0] };
         window.resize(chain, nothing);
         window.into_iter().map(move |op| op.storing(stores))
@@ -352,7 +372,8 @@ struct Moved {
     target: i64,
 }
 
-/// Words where all that matters is a multiple of them.
+/// Words if all offsets relative to the first move, all lengths and both strides are multiples of 4, else
+/// bytes.
 fn unit_of(moves: &[Move], dim: NestDim) -> Unit {
     let Some(first) = moves.first() else { return Unit::Byte };
     let odd = moves.iter().fold(dim.source | dim.target, |odd, next| {
@@ -362,7 +383,7 @@ fn unit_of(moves: &[Move], dim: NestDim) -> Unit {
     if odd % 4 == 0 { Unit::Word } else { Unit::Byte }
 }
 
-/// All units of some periods.
+/// All units of the given number of periods.
 fn units_of(moves: &[Move], dim: NestDim, unit: Unit, periods: u64) -> Vec<Moved> {
     let step = unit.bytes();
     let mut units = Vec::new();
@@ -377,7 +398,7 @@ fn units_of(moves: &[Move], dim: NestDim, unit: Unit, periods: u64) -> Vec<Moved
     units
 }
 
-/// The stretches of the source without a long gap.
+/// The stretches of the source without a gap longer than [`GAP_MAX`], as `(begin, end)`.
 fn clusters_of(units: &[Moved], unit: Unit) -> Vec<(i64, i64)> {
     let mut places: Vec<i64> = units.iter().map(|next| next.source).collect();
     places.sort_unstable();
@@ -391,8 +412,9 @@ fn clusters_of(units: &[Moved], unit: Unit) -> Vec<(i64, i64)> {
     clusters
 }
 
-/// The operations that fill the window of the target that begins at `target`: from lines of the source, which lies at
-/// `source_at` in its line, if no fewer of them would do. `None` if places are too far apart.
+/// The operations that fill the target vector that begins at `target`. They read cache lines of the source
+/// if that takes no more vectors than reading at any offset; `source_at` is the offset of the source within
+/// its line. `None` if an offset does not fit in 32 bits.
 fn feed(
     window: &mut [Moved],
     target: i64,
@@ -420,7 +442,7 @@ fn fed_by(
         let mut op = Op { index: [0; 64], sources: 0, aim, stores: 0, brings: 0, loads: [0; 2] };
         for register in 0..2 {
             let Some(next) = left.first() else {
-                // One window is enough.
+                // One source vector is enough.
                 op.set_source(1, op.source(0) as i32);
                 op.loads[1] = op.loads[0];
                 break;
@@ -433,7 +455,7 @@ fn fed_by(
             for next in &left[..here] {
                 let to = next.target - target;
                 let from = (next.source - begin + register as i64 * WINDOW_BYTES) / unit.bytes();
-                // Indices are little-endian, and below 128.
+                // Indices are little-endian and below 128, so the lowest byte holds the whole index.
                 op.index[to as usize] = from as u8;
                 op.brings |= 1 << (to / unit.bytes());
             }
@@ -444,8 +466,9 @@ fn fed_by(
     Some(ops)
 }
 
-/// The window to read a place from, and how many units of it: the line of a source that lies at `source_at` in its line, or
-/// what begins there; but nothing outside of the cluster.
+/// The vector from which to read the unit at `place`, and the number of its units to read: the cache line
+/// that holds the unit if the offset of the source in its line is given, else the vector that begins there.
+/// It does not leave the cluster.
 fn source_window(place: i64, clusters: &[(i64, i64)], unit: Unit, source_at: Option<u64>) -> (i64, i64) {
     let at = clusters.partition_point(|cluster| cluster.1 <= place).min(clusters.len() - 1);
     let (begin, end) = clusters[at];
@@ -453,14 +476,14 @@ fn source_window(place: i64, clusters: &[(i64, i64)], unit: Unit, source_at: Opt
         return (begin, (end - begin) / unit.bytes());
     }
     let wanted = match source_at {
-        // Units of a source at an odd address lie across its lines.
+        // If the address of the source is not a multiple of the unit, units lie across its lines.
         Some(at) => place - (place + at as i64).rem_euclid(WINDOW_BYTES) / unit.bytes() * unit.bytes(),
         None => place,
     };
     (wanted.max(begin).min(end - WINDOW_BYTES), WINDOW_BYTES / unit.bytes())
 }
 
-/// Machines without such instructions have no such programs.
+/// Machines without these instructions have no permute programs.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 mod machine {
     use super::{At, Form, NestDim, Op, Unit};
@@ -472,6 +495,6 @@ mod machine {
     pub(super) fn fetch(_: *const u8, _: u64) {}
 
     /// # Safety
-    /// None: nothing is done.
+    /// No condition: nothing is done.
     pub(super) unsafe fn run(_: &[Op], _: Form, _: bool, _: At, _: u64, _: NestDim) {}
 }

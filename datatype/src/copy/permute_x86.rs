@@ -1,4 +1,6 @@
-//! Permute programs by AVX-512: bytes with VBMI, words without.
+//! Execution of permute programs by AVX-512: bytes with VBMI, words without.
+//!
+//! A `window` in the names of the code is a vector of 64 bytes: see [`super::permute`].
 
 use std::arch::x86_64::{
     __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_load_si512, _mm512_loadu_si512, _mm512_mask_store_epi32,
@@ -12,16 +14,17 @@ use super::nest::NestDim;
 use super::permute::{Form, Op, Unit};
 use super::program::At;
 
-/// Whether this machine can permute such units.
+/// Whether this processor has the instructions that permute such units.
 pub(super) fn has(unit: Unit) -> bool {
     let words = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
     words && (unit == Unit::Word || is_x86_feature_detected!("avx512vbmi"))
 }
 
-/// Sends for the lines of so many bytes, which need not exist.
+/// Prefetches the cache lines of `bytes` bytes. The bytes need not exist.
 pub(super) fn fetch(target: *const u8, bytes: u64) {
     for line in (0..bytes as usize).step_by(64) {
-        // SAFETY: a hint for any address, and an instruction that every processor of the architecture has.
+        // SAFETY: a prefetch is a hint that never faults, whatever the address, and every x86-64 processor
+        // has the instruction.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(target.wrapping_add(line).cast()) };
     }
 }
@@ -29,11 +32,13 @@ pub(super) fn fetch(target: *const u8, bytes: u64) {
 /// Runs all operations `n` times, a step apart.
 ///
 /// # Safety
-/// [`has`] must have said so of the unit; what the operations read, but for bytes between moved ones, must be readable, and
-/// what they store writable, and the two apart. With `on_lines`, units must be words, and all windows of the target begin at
-/// multiples of 64.
+/// [`has`] must have returned `true` for the unit. The moved bytes of all operations must be readable in the
+/// source and writable in the target, and the two must not overlap. The bytes that loads read between moved
+/// bytes must lie on readable pages. With `on_lines`, the units must be words, and all target vectors must
+/// begin at multiples of 64.
 pub(super) unsafe fn run(ops: &[Op], form: Form, on_lines: bool, at: At, n: u64, step: NestDim) {
-    // SAFETY: the caller's promise, handed on unchanged.
+    // SAFETY: `# Safety` of this function is that of the loops. `is_whole` is true only if all loads are
+    // whole.
     unsafe {
         match (form.unit, form.is_whole, on_lines) {
             (Unit::Word, true, true) => words::<true, true>(ops, form, at, n, step),
@@ -46,16 +51,18 @@ pub(super) unsafe fn run(ops: &[Op], form: Form, on_lines: bool, at: At, n: u64,
     }
 }
 
-/// Stores what is to be written after an operation, to its window.
+/// Stores the units that are to be written after an operation to its target vector.
 ///
 /// # Safety
-/// The processor must have AVX-512; the words must be writable, and the window begin at a multiple of 64 if it is a `LINE`.
+/// The processor must have AVX-512. The words of the mask must be writable. With `LINE`, the vector must
+/// begin at a multiple of 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn store_words<const LINE: bool>(op: &Op, at: At, vector: __m512i) {
     let aim = op.aim;
     let (to, mask) = (at.by(0, i64::from(aim as i32)).target.cast(), (aim >> 32) as u16);
-    // SAFETY: the caller's promise; other words are not touched.
+    // SAFETY: `# Safety` of this function. A masked store does not access the words outside of the mask.
+    // `LINE` has the alignment that the aligned store needs.
     unsafe {
         if LINE {
             _mm512_mask_store_epi32(to, mask, vector);
@@ -65,24 +72,25 @@ unsafe fn store_words<const LINE: bool>(op: &Op, at: At, vector: __m512i) {
     }
 }
 
-/// As [`store_words`], of bytes.
+/// Like [`store_words`], for bytes.
 ///
 /// # Safety
-/// The processor must have AVX-512 with bytes; the bytes must be writable.
+/// The processor must have AVX-512 for bytes. The bytes of the mask must be writable.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn store_bytes<const LINE: bool>(op: &Op, at: At, vector: __m512i) {
     let to = at.by(0, i64::from(op.aim as i32)).target.cast();
-    // SAFETY: the caller's promise; other bytes are not touched.
+    // SAFETY: `# Safety` of this function. A masked store does not access the bytes outside of the mask.
     unsafe { _mm512_mask_storeu_epi8(to, op.stores, vector) };
 }
 
-/// The loops of one unit: indices stay in registers where one operation is stored and there are few, else each is loaded.
+/// The loops for one unit. If every operation is stored by itself and there are few, their indices stay in
+/// registers; else each index is loaded.
 macro_rules! permuted_by {
     ($by:ident, $few:ident, $chains:ident, $singles:ident, $window:ident, $load:ident, $masked:ident, $store:ident,
         $permute:ident, $permute_one:ident, $bring:ident, $mask:ty, $features:literal) => {
         /// # Safety
-        /// As [`run`], with such units.
+        /// As for [`run`], with such units.
         #[target_feature(enable = $features)]
         unsafe fn $by<const WHOLE: bool, const LINES: bool>(
             ops: &[Op],
@@ -91,7 +99,8 @@ macro_rules! permuted_by {
             n: u64,
             step: NestDim,
         ) {
-            // SAFETY: the caller's promise, handed on unchanged; as many operations as the constant says.
+            // SAFETY: `# Safety` of this function. Each `N` of `few` is the number of operations that is
+            // matched, and `WINDOWS` is 1 only if all of them read one vector.
             unsafe {
                 match (form.chain, ops.len()) {
                     (1, 1) if form.singles == 1 => $few::<1, 1, WHOLE, LINES>(ops, at, n, step),
@@ -126,15 +135,16 @@ macro_rules! permuted_by {
             }
         }
 
-        /// One window of an operation.
+        /// One source vector of an operation.
         ///
         /// # Safety
-        /// As [`run`], of this operation.
+        /// As for [`run`], for this operation.
         #[inline]
         #[target_feature(enable = $features)]
         unsafe fn $window<const WHOLE: bool>(op: &Op, window: usize, at: At) -> __m512i {
             let source = at.by(op.source(window), 0).source;
-            // SAFETY: the caller's promise; a masked load reads what the mask tells.
+            // SAFETY: `# Safety` of this function. A masked load does not access the units outside of the
+            // mask, and without a mask (`WHOLE`) the operation reads the whole vector.
             unsafe {
                 if WHOLE {
                     _mm512_loadu_si512(source.cast())
@@ -144,19 +154,20 @@ macro_rules! permuted_by {
             }
         }
 
-        /// The two windows of an operation.
+        /// Both source vectors of an operation.
         ///
         /// # Safety
-        /// As [`run`], of this operation.
+        /// As for [`run`], for this operation.
         #[inline]
         #[target_feature(enable = $features)]
         unsafe fn $load<const WHOLE: bool>(op: &Op, at: At) -> [__m512i; 2] {
-            // SAFETY: the caller's promise.
+            // SAFETY: `# Safety` of this function is that of `$window`, for both vectors.
             unsafe { [$window::<WHOLE>(op, 0, at), $window::<WHOLE>(op, 1, at)] }
         }
 
         /// # Safety
-        /// As [`run`], with `N` operations; all of them on one window, if there is to be but one.
+        /// As for [`run`], with `N` operations. With `WINDOWS == 1`, each of them must read only one source
+        /// vector.
         #[target_feature(enable = $features)]
         unsafe fn $few<const N: usize, const WINDOWS: usize, const WHOLE: bool, const LINES: bool>(
             ops: &[Op],
@@ -165,7 +176,9 @@ macro_rules! permuted_by {
             step: NestDim,
         ) {
             let Some(ops) = ops.first_chunk::<N>() else { return };
-            // SAFETY: indices are aligned to 64; one operation of each repetition after the other.
+            // SAFETY: `# Safety` of this function: each call runs one operation of one of the `n`
+            // repetitions. `Op` is aligned to 64 and begins with its index, so the index has the alignment
+            // that the aligned load needs.
             unsafe {
                 let mut indices = [_mm512_setzero_si512(); N];
                 for (index, op) in indices.iter_mut().zip(ops) {
@@ -187,7 +200,8 @@ macro_rules! permuted_by {
         }
 
         /// # Safety
-        /// As [`run`], with operations that are stored each: those on one window, then those on two.
+        /// As for [`run`], with operations each of which is stored: first those on one source vector, then
+        /// those on two.
         #[target_feature(enable = $features)]
         unsafe fn $singles<const WHOLE: bool, const LINES: bool>(
             (singles, doubles): (&[Op], &[Op]),
@@ -196,7 +210,9 @@ macro_rules! permuted_by {
             step: NestDim,
         ) {
             for _ in 0..n {
-                // SAFETY: one operation of this repetition after the other; indices are aligned to 64.
+                // SAFETY: `# Safety` of this function: each call runs one operation of this repetition. `Op`
+                // is aligned to 64 and begins with its index, so the index has the alignment that the
+                // aligned load needs.
                 unsafe {
                     for op in singles {
                         let window = $window::<WHOLE>(op, 0, at);
@@ -214,7 +230,7 @@ macro_rules! permuted_by {
         }
 
         /// # Safety
-        /// As [`run`], with a multiple of `N` operations, `N` to a store.
+        /// As for [`run`], with a multiple of `N` operations, `N` per store.
         #[target_feature(enable = $features)]
         unsafe fn $chains<const N: usize, const WHOLE: bool, const LINES: bool>(
             ops: &[Op],
@@ -226,7 +242,9 @@ macro_rules! permuted_by {
             for _ in 0..n {
                 for chain in chains {
                     let mut brought = _mm512_setzero_si512();
-                    // SAFETY: the operations of one store of this repetition; indices are aligned to 64.
+                    // SAFETY: `# Safety` of this function: the chain is the operations of one store of this
+                    // repetition. `Op` is aligned to 64 and begins with its index, so the index has the
+                    // alignment that the aligned load needs.
                     unsafe {
                         for op in chain {
                             let [a, b] = $load::<WHOLE>(op, at);

@@ -1,4 +1,4 @@
-//! Plans: programs as they are kept, by pair of types and by layout.
+//! Plans: compiled programs and their caches, by pair of layouts and by layout.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,68 +11,74 @@ use crate::overlap::meets_itself;
 use crate::piece::Piece;
 use crate::tiled::Tiled;
 
-/// How the bytes of a pair are moved.
+/// How the bytes of a pair are copied.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// `None`: by walkers.
+    /// `None`: the copy is done by walkers.
     pub(super) program: Option<Program>,
 }
 
-/// Whether a tiled layout has a repetition for its count; programs of one instance and of many differ in that.
+/// Whether a tiled layout has more than one instance. The program for one instance differs from the
+/// program for several.
 pub(super) fn is_many(tiled: &Tiled) -> bool {
     tiled.count() > 1
 }
 
-/// What a tiled layout repeats, whatever its count: `None` without data.
+/// The pattern that a tiled layout repeats. It does not depend on the count, except for [`is_many`].
+/// `None` if the layout has no data.
 fn pattern(tiled: &Tiled) -> Option<Pattern<'_>> {
     let extent = is_many(tiled).then(|| tiled.layout().extent());
     Some(Pattern { piece: tiled.layout().root()?, extent })
 }
 
-/// Any number of consecutive bytes.
+/// A block of consecutive bytes, long enough for any range.
 fn dense() -> Piece {
     Piece::block(0, i64::MAX as u64)
 }
 
-/// The plan of two patterns.
+/// The plan for two patterns.
 #[cold]
 fn plan(source: Option<Pattern<'_>>, target: Option<Pattern<'_>>, phase: u64) -> Plan {
     let patterns = source.zip(target);
     Plan { program: patterns.and_then(|(source, target)| Program::new(source, target, phase)) }
 }
 
-/// The plan between a pattern and consecutive bytes: to them, or from them.
+/// The plan from a pattern to consecutive bytes if `is_packing`, and from consecutive bytes to the
+/// pattern if not.
 fn dense_plan(own: Option<Pattern<'_>>, is_packing: bool) -> Box<Plan> {
     let dense = dense();
     let other = Some(Pattern { piece: &dense, extent: None });
     Box::new(if is_packing { plan(own, other, 0) } else { plan(other, own, 0) })
 }
 
-/// What a layout keeps: its plans against consecutive bytes, and which counts of it overlap.
+/// The cache of a layout: its plans to and from consecutive bytes, and the counts for which its
+/// instances overlap.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     packing: [OnceLock<Box<Plan>>; 2],
     unpacking: [OnceLock<Box<Plan>>; 2],
-    /// The largest count that is known not to overlap itself, and the least one that does, less one and inverted so that
-    /// 0 says nothing.
+    /// The largest count whose instances are known not to overlap.
     apart: AtomicU64,
+    /// The bitwise complement of the least count whose instances are known to overlap. The initial value
+    /// 0 stands for `u64::MAX`, a count that no tiled layout has, so it means "none known".
     meeting: AtomicU64,
 }
 
 impl Kept {
-    /// The plan to copy from `tiled`, of this layout and with data, to consecutive bytes.
+    /// The plan to copy from `tiled` to consecutive bytes. `tiled` must be of this layout and have data.
     #[inline]
     pub(super) fn packing(&self, tiled: &Tiled) -> &Plan {
         self.packing[usize::from(is_many(tiled))].get_or_init(|| dense_plan(pattern(tiled), true))
     }
 
-    /// The plan to copy consecutive bytes to `tiled`.
+    /// The plan to copy from consecutive bytes to `tiled`. `tiled` must be of this layout and have data.
     #[inline]
     pub(super) fn unpacking(&self, tiled: &Tiled) -> &Plan {
         self.unpacking[usize::from(is_many(tiled))].get_or_init(|| dense_plan(pattern(tiled), false))
     }
 
-    /// Whether two bytes of `tiled` may lie at one place. Asked again, O(1).
+    /// Whether two stream bytes of `tiled` may lie at the same place. O(1) if the answer for this count
+    /// is already known.
     #[inline]
     pub(super) fn is_meeting(&self, tiled: &Tiled, root: &Piece) -> bool {
         if root.facts.monotone || tiled.count() <= self.apart.load(Relaxed) {
@@ -96,10 +102,11 @@ impl Kept {
     }
 }
 
-/// Pairs that a thread keeps.
+/// Number of pairs that one thread caches.
 const PAIRS: usize = 32;
 
-/// Plans are known by the layouts that they are of. The weak references keep the addresses from being used again.
+/// A cached plan, identified by the addresses of its two layouts. The weak references keep the
+/// allocations of the layouts alive, so no other layout can get the same address.
 struct Pair {
     source: Weak<Layout>,
     target: Weak<Layout>,
@@ -133,12 +140,13 @@ fn slot(source: &Tiled, target: &Tiled, phase: u64) -> usize {
     (mixed >> 48) as usize % PAIRS
 }
 
-/// A plan of a pair that is not kept.
+/// A new plan for the pair, which the thread does not cache.
 pub(super) fn fresh(source: &Tiled, target: &Tiled, phase: u64) -> Arc<Plan> {
     Arc::new(plan(pattern(source), pattern(target), phase))
 }
 
-/// The plan of a pair, of which neither is a single run: kept by this thread, or made.
+/// The plan for a pair in which neither side is a single run: taken from the cache of this thread, or
+/// compiled and cached.
 pub(super) fn of_pair(source: &Tiled, target: &Tiled, phase: u64) -> Arc<Plan> {
     let slot = slot(source, target, phase);
     let found = KEPT.try_with(|kept| {
@@ -157,7 +165,7 @@ pub(super) fn of_pair(source: &Tiled, target: &Tiled, phase: u64) -> Arc<Plan> {
         phase,
         plan: plan.clone(),
     };
-    // A thread that is about to end keeps nothing.
+    // During the destruction of its thread-local values a thread caches nothing.
     let _ = KEPT.try_with(|kept| kept.try_borrow_mut().map(|mut kept| kept[slot].replace(pair)));
     plan
 }

@@ -1,7 +1,8 @@
-//! Copy programs: what a copy between two layouts does, as a value.
+//! Copy programs: the steps of a copy between two layouts, as a value.
 //!
-//! A program is made once per pair of canonical forms and knows no counts: a range of the stream is one program run from
-//! byte `start` to byte `end`. The repetitions that the ends of a range tear are entered, those between run whole.
+//! A program is compiled once per pair of canonical forms and does not depend on counts: a copy of a
+//! range of the stream runs the program from byte `start` to byte `end`. A repetition that an end of the
+//! range cuts is split further; the repetitions in between are run whole.
 
 use std::cmp::Ordering;
 use std::sync::OnceLock;
@@ -15,22 +16,25 @@ use super::nest::NestDim;
 use super::permute::{Permute, WINDOW_BYTES};
 use super::template::{Move, Template};
 
-/// Rows that are shorter are written out as moves, so that no loop is paid for them. Rows of 8 run faster by the kernels of nests
-/// (FLASH blocks 1.2 to 2 times, transposing 8 x 8 doubles 3 times), rows of 4 slower (by a quarter).
+/// Rows with fewer blocks are unrolled into moves, which saves the loop. Measured: rows of 8 blocks run
+/// faster by the kernels of nests (FLASH blocks 1.2 to 2 times, transposing 8 x 8 doubles 3 times), rows
+/// of 4 blocks slower (by a quarter).
 const ROW_MIN: u64 = 8;
-/// Moves that rows are written out to.
+/// Largest number of moves to which rows are unrolled.
 const WRITTEN_MAX: u64 = 64;
-/// As many moves are written out without allocating.
+/// Number of moves that fit in the inline storage, so that unrolling to so many allocates nothing.
 const WRITTEN: usize = 16;
-/// A program is worth a permute program when it has moved so many bytes.
+/// A permute program is compiled once a program has moved this many bytes, because only then does it
+/// repay its cost.
 const PERMUTED_FROM_BYTES: u64 = 128 * 1024;
-/// What it costs to enter a permute program for a row, in hundredths of a nanosecond.
+/// The cost of entering a permute program once per row, in hundredths of a nanosecond.
 const ROW_COST: u64 = 500;
-/// What is at least as long does not stay in a cache of the core, nor most of it in the third level: floats from 3 of 4 to 2 of
-/// 3 took 22 GB/s without asking ahead and 18 with it up to 4 MB, and 7 and 16 at 8 MB.
+/// A copy of this many bytes or more does not stay in a cache of the core, and most of it not in the
+/// third level either. Measured with floats from 3 of every 4 places to 2 of every 3: up to 4 MB, 22
+/// GB/s without prefetching and 18 with it; at 8 MB, 7 and 16.
 const FAR_BYTES: u64 = 4 << 20;
 
-/// A place on each side.
+/// An address on each side.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct At {
     pub(super) source: *const u8,
@@ -38,58 +42,61 @@ pub(super) struct At {
 }
 
 impl At {
-    /// The places so many bytes further.
+    /// The addresses, moved by the given number of bytes on each side.
     #[inline]
     pub(super) fn by(self, source: i64, target: i64) -> Self {
         Self { source: source_at(self.source, source), target: target_at(self.target, target) }
     }
 
-    /// The places `n` repetitions further.
+    /// The addresses, moved by `n` repetitions of `dim`.
     #[inline]
     pub(super) fn times(self, dim: NestDim, n: u64) -> Self {
         self.by(dim.source.wrapping_mul(n as i64), dim.target.wrapping_mul(n as i64))
     }
 }
 
-/// Repetitions over a body, the same on both sides.
+/// Repetitions over a body. The repetitions are the same on both sides.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// Innermost first; never empty, and the outermost is as long as a range asks for.
+    /// Innermost first; never empty. The outermost dimension has no end: it repeats as often as a range
+    /// asks for.
     dims: Dims,
     /// Stream bytes of one repetition of each dimension.
     units: SmallVec<[u64; 4]>,
     /// Offset of the first byte of the body on each side.
     source: i64,
     target: i64,
-    /// Bytes of a body that is a block.
+    /// Bytes of the body if the body is a block.
     block: u64,
-    /// A body that is not.
+    /// The body if it is not a block.
     table: Option<Table>,
 }
 
-/// A template and how it is run.
+/// A template and how to run it.
 #[derive(Debug)]
 struct Table {
     template: Template,
     interchanged: u64,
-    /// Bytes moved so far, about: until there is an answer to whether it can be permuted.
+    /// Approximate number of bytes moved so far. Counted only until `permute` is decided.
     moved_bytes: AtomicU64,
-    /// With the level that it repeats: 1, or 2 where rows are short.
+    /// The permute program, with the level that it repeats: 1, or 2 if rows are short. `None` if the
+    /// template has none.
     permute: OnceLock<Option<Box<(usize, Permute)>>>,
 }
 
-/// How the repetitions of a template are run by one call.
+/// How one call runs the repetitions of a template.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     table: &'a Table,
     permute: Option<&'a (usize, Permute)>,
-    /// Whether the copy is long.
+    /// Whether the call copies at least [`FAR_BYTES`] bytes.
     is_far: bool,
 }
 
 impl Program {
-    /// The program of two patterns, where stream byte 0 of the target meets byte `phase` of the source; `None` where two
-    /// walkers do as well. O(description) time and memory, and at most 4,096 moves.
+    /// The program for two patterns that copies byte `phase` of the source stream to byte 0 of the
+    /// target stream. `None` if two walkers are as fast. O(description) time and memory, and at most
+    /// 4,096 moves.
     pub(super) fn new(source: Pattern<'_>, target: Pattern<'_>, phase: u64) -> Option<Self> {
         let mut dims = Dims::new();
         let body = align(source, target, phase, &mut dims)?;
@@ -106,29 +113,32 @@ impl Program {
         Some(Self { dims, units, source, target, block, table })
     }
 
-    /// Copies stream bytes `start..end`, which may be empty.
+    /// Copies stream bytes `start..end`, which may be empty. Positions count in the target stream.
     ///
     /// # Safety
-    /// These bytes must be readable at their places in the source and writable at those in the target, no byte that is read
-    /// may be among those that are written, and no two of them may lie at one place of the target.
+    /// These bytes must be readable at their places in the source and writable at their places in the
+    /// target, no byte that is read may be among the bytes that are written, and no two bytes of the
+    /// range may lie at one place of the target.
     #[inline]
     pub(super) unsafe fn run(&self, at: At, start: u64, end: u64) {
-        // SAFETY: the caller's promise; the offsets are those of the first byte.
+        // SAFETY: `# Safety` of this function. `source` and `target` are the offsets of the first byte
+        // of the body, where stream byte 0 lies.
         unsafe { self.range(self.dims.len(), at.by(self.source, self.target), start, end) };
     }
 
-    /// Copies a range of what is inside of the innermost `level` dimensions.
+    /// Copies a range of the stream that the innermost `level` dimensions make of the body.
     ///
     /// # Safety
-    /// As [`Program::run`], with `at` the place of the first byte of all that.
+    /// As for [`Program::run`]; `at` must hold the addresses of byte 0 of this stream.
     unsafe fn range(&self, level: usize, at: At, start: u64, end: u64) {
         let Some(inside) = level.checked_sub(1) else {
-            // SAFETY: the caller's promise.
+            // SAFETY: `# Safety` of this function; at level 0 the stream is the body.
             return unsafe { self.part(at, start, end) };
         };
         let (dim, unit) = (self.dims[inside], self.units[inside]);
         let ((mut first, mut torn), (last, rest)) = (split(start, unit), split(end, unit));
-        // SAFETY: every part lies in the range; they are told apart by the repetition that they are in.
+        // SAFETY: `# Safety` of this function: the head, the whole repetitions and the tail are disjoint
+        // parts of the range, and `at` moves to the repetition in which each of them begins.
         unsafe {
             if torn > 0 {
                 let stop = if first == last { rest } else { unit };
@@ -147,12 +157,12 @@ impl Program {
         }
     }
 
-    /// A range of the body.
+    /// Copies a range of the body.
     ///
     /// # Safety
-    /// As [`Program::range`].
+    /// As for [`Program::range`], with `at` the addresses of the body.
     unsafe fn part(&self, at: At, start: u64, end: u64) {
-        // SAFETY: the caller's promise; the bytes of a block follow each other on both sides.
+        // SAFETY: `# Safety` of this function. The bytes of a block are consecutive on both sides.
         unsafe {
             if let Some(table) = &self.table {
                 table.template.part(at, start, end);
@@ -163,36 +173,41 @@ impl Program {
         }
     }
 
-    /// Copies `n` repetitions of dimension `level - 1`, whole.
+    /// Copies `n` whole repetitions of dimension `level - 1`.
     ///
     /// # Safety
-    /// As [`Program::range`].
+    /// As for [`Program::range`], for all bytes of these repetitions, with `at` the addresses of the
+    /// first one.
     unsafe fn whole(&self, level: usize, at: At, n: u64) {
         if let Some(table) = &self.table {
             let bytes = self.units[level - 1].saturating_mul(n);
             let run =
                 Run { table, permute: table.permute(at, &self.dims, bytes), is_far: bytes >= FAR_BYTES };
-            // SAFETY: the caller's promise.
+            // SAFETY: `# Safety` of this function is that of `rows`.
             return unsafe { self.rows(level, at, n, run) };
         }
         if level == 1 {
-            // SAFETY: the caller's promise.
+            // SAFETY: `# Safety` of this function: the row of `n` blocks is the `n` repetitions, and no
+            // two of its target bytes lie at one place.
             return unsafe { kernel::row(at.source, at.target, self.block, NestDim { n, ..self.dims[0] }) };
         }
         let mut dims: SmallVec<[NestDim; 4]> = SmallVec::from_slice(&self.dims[..level]);
         dims[level - 1].n = n;
         let dims = if n == 1 { &dims[..level - 1] } else { &dims[..] };
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of this function: the nest of `dims` is the `n` repetitions, and no two of
+        // its target bytes lie at one place.
         unsafe { kernel::nest_at(at.source, at.target, self.block, dims) };
     }
 
-    /// As [`Program::whole`], of a template.
+    /// Like [`Program::whole`], for a body that is a template.
     ///
     /// # Safety
-    /// As [`Program::range`].
+    /// As for [`Program::whole`].
     unsafe fn rows(&self, level: usize, mut at: At, mut n: u64, run: Run<'_>) {
         let dim = self.dims[level - 1];
-        // SAFETY: repetitions of those that the caller promises; what is done is left behind.
+        // SAFETY: `# Safety` of this function: every call gets repetitions among the `n` that the caller
+        // vouches for, and `at` and `n` advance past the repetitions that are done, so none is done
+        // twice.
         unsafe {
             if let Some((_, permute)) = run.permute.filter(|(its, _)| *its == level) {
                 let before = permute.periods_before(at.target, n);
@@ -223,8 +238,9 @@ impl Table {
         Self { template, interchanged, moved_bytes: AtomicU64::new(0), permute: OnceLock::new() }
     }
 
-    /// The permute program and the level that it repeats, once it pays: counts `bytes` that are about to be moved towards
-    /// it; threads may lose counts of each other.
+    /// The permute program and the level that it repeats, once compiling it pays. Before that, adds
+    /// `bytes`, the number of bytes about to be moved, to the count. Concurrent threads may lose counts
+    /// of each other, which only delays compiling.
     fn permute(&self, at: At, dims: &[NestDim], bytes: u64) -> Option<&(usize, Permute)> {
         if let Some(known) = self.permute.get() {
             return known.as_deref();
@@ -237,7 +253,8 @@ impl Table {
         self.permute.get_or_init(|| self.permuted(at, dims).map(Box::new)).as_deref()
     }
 
-    /// The cheapest permute program of the template, or of short rows of it at once, so that none is entered by itself.
+    /// The cheapest permute program: that of the template, or that of a whole short row of it, which is
+    /// entered once for many repetitions.
     fn permuted(&self, at: At, dims: &[NestDim]) -> Option<(usize, Permute)> {
         let moves = self.template.moves();
         let keeps_lines = |outside: &[NestDim]| outside.iter().all(|dim| dim.target % WINDOW_BYTES == 0);
@@ -259,7 +276,8 @@ impl Table {
     }
 }
 
-/// A position as a whole number of units and the bytes behind them: at the ends of the first unit without a division.
+/// Splits a position into whole units and the rest. Positions up to the end of the first unit need no
+/// division.
 #[inline]
 fn split(position: u64, unit: u64) -> (u64, u64) {
     match position.cmp(&unit) {
@@ -269,7 +287,7 @@ fn split(position: u64, unit: u64) -> (u64, u64) {
     }
 }
 
-/// Makes moves those of all repetitions.
+/// Extends the moves of one repetition to the moves of all repetitions of `dim`.
 fn repeat(moves: &mut SmallVec<[Move; WRITTEN]>, dim: NestDim) {
     let one = moves.len();
     for i in 1..dim.n as i64 {
@@ -280,7 +298,7 @@ fn repeat(moves: &mut SmallVec<[Move; WRITTEN]>, dim: NestDim) {
     }
 }
 
-/// Short rows of blocks as a template, whose repetitions are left in `dims`.
+/// Turns short rows of blocks into a template. The dimensions outside of the template stay in `dims`.
 fn written_out(body: Body, dims: &mut Dims) -> Body {
     let Body::Block { bytes, source, target } = body else { return body };
     let (mut inside, mut count) = (0, 1);

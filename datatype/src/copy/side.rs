@@ -1,4 +1,5 @@
-//! One side of a copy: the span at hand, how far it is done, and the walker behind it.
+//! One side of a copy: the current span, how much of its first run is done, and the walker that yields
+//! the next span.
 
 use super::kernel::{Listed, Progression};
 use crate::bitmap;
@@ -6,7 +7,7 @@ use crate::lists::Displacements;
 use crate::piece::Piece;
 use crate::walk::{Span, Walker};
 
-/// Where the next equal blocks of a side lie.
+/// The places of the next equal blocks of a side.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Front<'a> {
     Progression(Progression),
@@ -18,7 +19,7 @@ pub(super) enum Front<'a> {
 pub(super) struct Side<'a> {
     walker: Walker<'a>,
     span: Span<'a>,
-    /// Bytes of the first run of the span that are done.
+    /// Number of bytes of the first run of the span that are already copied.
     done: u64,
 }
 
@@ -29,7 +30,8 @@ impl<'a> Side<'a> {
         Self { walker: Walker::new(root, start, bytes), span: NOTHING, done: 0 }
     }
 
-    /// Bytes left of the run at hand, from the next span if need be; 0 at the end.
+    /// Bytes left in the current run. Takes the next span from the walker if the current one is used up;
+    /// 0 at the end.
     #[inline]
     pub(super) fn run_bytes(&mut self) -> u64 {
         loop {
@@ -50,7 +52,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Where the next byte lies; there must be one.
+    /// The offset of the next byte. The side must not be at its end.
     #[inline]
     pub(super) fn offset(&self) -> i64 {
         let first = match self.span {
@@ -62,7 +64,8 @@ impl<'a> Side<'a> {
         first.wrapping_add(self.done as i64)
     }
 
-    /// How many blocks of `bytes` can be taken at once; `bytes` is at most the rest of the run.
+    /// The number of blocks of `bytes` bytes that one call can take. `bytes` must be at most
+    /// `run_bytes`, the rest of the current run.
     #[inline]
     pub(super) fn blocks_of(&self, run_bytes: u64, bytes: u64) -> u64 {
         match self.span {
@@ -74,7 +77,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Where these blocks lie.
+    /// The places of the blocks that [`Side::blocks_of`] counts.
     #[inline]
     pub(super) fn front(&self, run_bytes: u64, bytes: u64) -> Front<'a> {
         let whole = run_bytes == bytes && self.done == 0;
@@ -92,7 +95,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Leaves `count` blocks of `bytes`, as counted by [`Side::blocks_of`], behind.
+    /// Marks `count` blocks of `bytes` bytes, at most as many as [`Side::blocks_of`] returns, as copied.
     #[inline]
     pub(super) fn take(&mut self, run_bytes: u64, bytes: u64, count: u64) {
         if run_bytes > bytes || self.done > 0 {

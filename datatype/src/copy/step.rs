@@ -1,4 +1,5 @@
-//! What has no small program: walkers that move what one loop can, a row or a slice of a list at a time.
+//! The fallback without a program: walkers copy as much as one loop can, a row or a slice of a list per
+//! kernel call.
 
 use super::kernel::{self, Bits, Listed, Progression, source_at, target_at};
 use super::program::At;
@@ -10,13 +11,16 @@ use crate::walk::{Span, Walker};
 /// Copies stream bytes `start..start + bytes` of a piece to consecutive bytes.
 ///
 /// # Safety
-/// The bytes must be readable from the source of `at`, as many must be writable at its target, and the two be apart.
+/// The bytes must be readable at their offsets from the source of `at`, `bytes` bytes must be writable
+/// at its target, and the two must not overlap.
 #[inline(never)]
 pub(super) unsafe fn gather(at: At, root: &Piece, start: u64, bytes: u64) {
     let (At { source, target }, mut walker) = (at, Walker::new(root, start, bytes));
     let mut offset = 0;
     while let Some(span) = walker.next_span() {
-        // SAFETY: each span is a part of the walker's bytes, and `offset` counts the bytes before it.
+        // SAFETY: `# Safety` of this function: each span is a part of the range, so its runs are
+        // readable. `offset` is the total length of the spans before, so the consecutive target bytes
+        // lie within `bytes` and are written once.
         unsafe {
             match span {
                 Span::Strided { offset: first, block, count, stride } => {
@@ -56,14 +60,16 @@ pub(super) unsafe fn gather(at: At, root: &Piece, start: u64, bytes: u64) {
 /// The reverse of [`gather`].
 ///
 /// # Safety
-/// As [`gather`], with the sides exchanged, and no two bytes of the range may lie at one place of the target: see
-/// [`in_order`] for those.
+/// As for [`gather`], with the sides exchanged. No two bytes of the range may lie at one place of the
+/// target; [`in_order`] handles such ranges.
 #[inline(never)]
 pub(super) unsafe fn scatter(at: At, root: &Piece, start: u64, bytes: u64) {
     let (At { source, target }, mut walker) = (at, Walker::new(root, start, bytes));
     let mut offset = 0;
     while let Some(span) = walker.next_span() {
-        // SAFETY: as in `gather`, with the sides exchanged.
+        // SAFETY: `# Safety` of this function: each span is a part of the range, so its runs are
+        // writable and do not overlap. `offset` is the total length of the spans before, so the
+        // consecutive source bytes lie within `bytes`.
         unsafe {
             match span {
                 Span::Strided { offset: first, block, count, stride } => {
@@ -100,11 +106,12 @@ pub(super) unsafe fn scatter(at: At, root: &Piece, start: u64, bytes: u64) {
     }
 }
 
-/// Copies between two sides of several runs each: as many equal blocks at once as both have at hand.
+/// Copies between two sides of which each has several runs. Each kernel call copies as many equal blocks
+/// as the current spans of both sides have.
 ///
 /// # Safety
-/// The bytes of `from` must be readable, those of `to` writable, the two be apart, and no two bytes of `to` may lie at one
-/// place.
+/// The bytes of `from` must be readable, the bytes of `to` writable, the two must not overlap, and no
+/// two bytes of `to` may lie at one place.
 pub(super) unsafe fn exchange(
     (source, mut from): (*const u8, Side<'_>),
     (target, mut to): (*mut u8, Side<'_>),
@@ -117,7 +124,8 @@ pub(super) unsafe fn exchange(
         let bytes = read.min(write);
         let count = from.blocks_of(read, bytes).min(to.blocks_of(write, bytes));
         let n = count as usize;
-        // SAFETY: the first `count` blocks of each side are bytes of that side.
+        // SAFETY: `# Safety` of this function: `blocks_of` of both sides is at least `count`, so the
+        // first `count` blocks of each front are bytes of that side.
         unsafe {
             match (from.front(read, bytes), to.front(write, bytes)) {
                 (Front::Progression(s), Front::Progression(t)) => {
@@ -146,10 +154,11 @@ pub(super) unsafe fn exchange(
     }
 }
 
-/// As [`exchange`], strictly in the order of the stream: of bytes of the target that lie at one place, the last one stays.
+/// Like [`exchange`], but strictly in stream order: if several bytes of the target lie at one place, the
+/// last one remains.
 ///
 /// # Safety
-/// As [`exchange`], but that bytes of `to` may lie at one place.
+/// As for [`exchange`], but several bytes of `to` may lie at one place.
 pub(super) unsafe fn in_order(
     (source, mut from): (*const u8, Side<'_>),
     (target, mut to): (*mut u8, Side<'_>),
@@ -160,7 +169,8 @@ pub(super) unsafe fn in_order(
             return;
         }
         let bytes = read.min(write);
-        // SAFETY: the next bytes of each side follow each other there.
+        // SAFETY: `# Safety` of this function: `bytes` is at most the rest of the current run of each
+        // side, so the next `bytes` bytes of each side are consecutive.
         unsafe { kernel::run(source_at(source, from.offset()), target_at(target, to.offset()), bytes) };
         from.take(read, bytes, 1);
         to.take(write, bytes, 1);

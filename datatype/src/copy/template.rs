@@ -1,4 +1,4 @@
-//! Templates: a short list of moves that is one period of both sides, and the loops that run it.
+//! Templates: one period of both sides as a short list of moves, and the loops that run this list.
 
 use smallvec::SmallVec;
 
@@ -9,23 +9,25 @@ use super::program::At;
 use super::side::Side;
 use crate::piece::{Piece, gcd};
 
-/// Longer templates are not built.
+/// Templates with more moves are not built.
 pub(super) const MOVES_MAX: usize = 4096;
-/// As many moves are listed without allocating.
+/// Number of moves that fit in the inline storage, so that listing so many allocates nothing.
 const LISTED: usize = 16;
-/// Instances that change places with the list of moves: enough for a vector loop.
+/// Bounds of the number of instances that one pass copies move by move (loops interchanged): at least enough
+/// for a vector loop.
 const INTERCHANGED_MIN: u64 = 16;
 const INTERCHANGED_MAX: u64 = 256;
-/// What the instances that are interchanged may touch on both sides: a part of the first-level cache.
+/// Largest number of bytes that these instances may span on both sides together: a part of the first-level
+/// cache.
 const INTERCHANGED_BYTES: u64 = 16 * 1024;
-/// Periods that a table of equal moves is run for at once.
+/// Number of periods that one pass over a table of equal moves copies.
 const TOGETHER: u64 = 4;
-/// Moves of a few bytes are cut to this granule at least if that makes them equal.
+/// Moves of different lengths are cut to equal ones only if the equal length is at least this many bytes.
 const GRANULE_MIN: u64 = 4;
-/// Cutting moves to one length may make so many of one on average.
+/// Cutting moves to equal length may multiply their number by at most this factor.
 const CUT_MAX: u64 = 3;
 
-/// One run of bytes, from place to place.
+/// One run of bytes that is copied from an offset of the source to an offset of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Move {
     /// Stream position in the period.
@@ -39,13 +41,14 @@ pub(super) struct Move {
 #[derive(Debug)]
 pub(super) struct Template {
     moves: Vec<Move>,
-    /// The length of all moves, or 0.
+    /// In stream order.
+    /// The length of each move if all are equally long, else 0.
     equal_bytes: u64,
 }
 
 impl Template {
-    /// The moves that bring the first `bytes` bytes behind a position of the source to those of the target. `None` if they
-    /// are too many.
+    /// The moves that copy `bytes` stream bytes from position `start` of the source to position 0 of the
+    /// target. `None` if there are more than [`MOVES_MAX`] moves.
     pub(super) fn new((source, start): (&Piece, u64), target: &Piece, bytes: u64) -> Option<Self> {
         let mut from = Side::new(source, start, bytes);
         let mut to = Side::new(target, 0, bytes);
@@ -68,7 +71,7 @@ impl Template {
         }
     }
 
-    /// As [`Template::new`], by two lists of runs.
+    /// Like [`Template::new`], from two lists of runs.
     pub(super) fn merged(from: &mut Listing<'_>, to: &mut Listing<'_>, bytes: u64) -> Option<Self> {
         let mut moves: SmallVec<[Move; LISTED]> = SmallVec::new();
         let mut left = bytes;
@@ -89,7 +92,7 @@ impl Template {
         Some(Self::of(&moves))
     }
 
-    /// The template of moves that follow each other in the stream.
+    /// The template of moves that are consecutive in the stream.
     pub(super) fn of(moves: &[Move]) -> Self {
         let mut end = 0;
         let mut at = |next: Move| {
@@ -120,8 +123,9 @@ impl Template {
         self.moves.last().map_or(0, |last| last.start + last.bytes)
     }
 
-    /// Instances that it pays to take together, move by move; 0 if it does not: where one move of many instances is a
-    /// row of consecutive bytes on one side, and what they touch stays in the first-level cache.
+    /// The number of instances that [`Template::periods`] copies together, move by move. 0 if this does not
+    /// pay. It pays if one move of many instances is a row of consecutive bytes on one side, and if the
+    /// bytes that the instances span stay in the first-level cache.
     pub(super) fn interchanged(&self, dim: NestDim) -> u64 {
         let reach = dim.source.unsigned_abs().saturating_add(dim.target.unsigned_abs()).max(1);
         let instances = (INTERCHANGED_BYTES / reach).min(INTERCHANGED_MAX);
@@ -133,7 +137,8 @@ impl Template {
     /// Copies stream bytes `start..end` of one period.
     ///
     /// # Safety
-    /// These bytes must be readable at their places in the source, writable in the target, and apart.
+    /// These bytes must be readable at their places in the source and writable at their places in the
+    /// target, and the two must not overlap.
     pub(super) unsafe fn part(&self, at: At, start: u64, end: u64) {
         let first = if start == 0 { 0 } else { self.moves.partition_point(|next| next.start <= start) - 1 };
         for next in &self.moves[first..] {
@@ -143,17 +148,19 @@ impl Template {
             }
             let (low, high) = (start.max(begin) - begin, (end - begin).min(next.bytes));
             let here = at.by(next.source, next.target).by(low as i64, low as i64);
-            // SAFETY: a part of the bytes that the caller promises.
+            // SAFETY: `# Safety` of this function: `low..high` is the part of this move that lies in
+            // `start..end`.
             unsafe { kernel::run(here.source, here.target, high - low) };
         }
     }
 
-    /// Copies `n` periods, `dim` apart; the count of `dim` is not looked at.
+    /// Copies `n` periods at the distance of `dim`. The count in `dim` is ignored.
     ///
     /// # Safety
-    /// As [`Template::part`], of all bytes of all periods; no two of them may lie at one place of the target.
+    /// As for [`Template::part`], for all bytes of all periods. No two of these bytes may lie at one place
+    /// of the target.
     pub(super) unsafe fn periods(&self, at: At, n: u64, dim: NestDim, interchanged: u64) {
-        // SAFETY: the caller's promise, handed on unchanged; the tables are of the length that is matched.
+        // SAFETY: `# Safety` of this function; `table::<N>` is called only if all moves have `N` bytes.
         unsafe {
             if interchanged > 0 && n >= INTERCHANGED_MIN {
                 return self.interchange(at, n, dim, interchanged);
@@ -172,15 +179,16 @@ impl Template {
     }
 
     /// # Safety
-    /// As [`Template::periods`], and all moves must be of `N` bytes.
+    /// As for [`Template::periods`]. All moves must have `N` bytes.
     unsafe fn table<const N: usize>(&self, mut at: At, n: u64, dim: NestDim) {
-        // What a move needs from the table is loaded once for several periods.
+        // Loading the offsets of a move once for several periods saves loads from the table.
         for _ in 0..n / TOGETHER {
             let periods = [0, 1, 2, 3].map(|i| at.times(dim, i));
             for &Move { source, target, .. } in &self.moves {
                 for at in periods {
                     let here = at.by(source, target);
-                    // SAFETY: one move of one of these periods.
+                    // SAFETY: `# Safety` of `periods`: `here` is one move of `N` bytes of one of these
+                    // periods.
                     unsafe { here.source.copy_to_nonoverlapping(here.target, N) };
                 }
             }
@@ -189,7 +197,7 @@ impl Template {
         for _ in 0..n % TOGETHER {
             for next in &self.moves {
                 let here = at.by(next.source, next.target);
-                // SAFETY: one move of this period.
+                // SAFETY: `# Safety` of `periods`: `here` is one move of `N` bytes of this period.
                 unsafe { here.source.copy_to_nonoverlapping(here.target, N) };
             }
             at = at.by(dim.source, dim.target);
@@ -197,12 +205,12 @@ impl Template {
     }
 
     /// # Safety
-    /// As [`Template::periods`].
+    /// As for [`Template::periods`].
     unsafe fn mixed(&self, mut at: At, n: u64, dim: NestDim) {
         for _ in 0..n {
             for next in &self.moves {
                 let here = at.by(next.source, next.target);
-                // SAFETY: one move of this period.
+                // SAFETY: `# Safety` of `periods`: `here` is one move of this period.
                 unsafe { kernel::run(here.source, here.target, next.bytes) };
             }
             at = at.by(dim.source, dim.target);
@@ -210,14 +218,15 @@ impl Template {
     }
 
     /// # Safety
-    /// As [`Template::periods`].
+    /// As for [`Template::periods`].
     unsafe fn interchange(&self, mut at: At, n: u64, dim: NestDim, together: u64) {
         let mut left = n;
         while left > 0 {
             let row = NestDim { n: left.min(together), ..dim };
             for next in &self.moves {
                 let here = at.by(next.source, next.target);
-                // SAFETY: one move of each of the next periods.
+                // SAFETY: `# Safety` of `periods`: the row is this move in each of the next `row.n` periods,
+                // `row.n <= left`, and no two of its target bytes lie at one place.
                 unsafe { kernel::row(here.source, here.target, next.bytes, row) };
             }
             left -= row.n;
@@ -227,13 +236,13 @@ impl Template {
 }
 
 impl Move {
-    /// Whether `next` touches the end of this on both sides.
+    /// Whether `next` begins at the end of this move on both sides.
     fn goes_on(&self, next: &Self) -> bool {
         let bytes = self.bytes as i64;
         self.source.wrapping_add(bytes) == next.source && self.target.wrapping_add(bytes) == next.target
     }
 
-    /// The move so many bytes further.
+    /// This move, moved by the given number of bytes on each side.
     pub(super) fn by(&self, source: i64, target: i64) -> Self {
         let (source, target) = (self.source.wrapping_add(source), self.target.wrapping_add(target));
         Self { source, target, ..*self }
@@ -245,8 +254,9 @@ impl Move {
     }
 }
 
-/// The length to cut moves of different lengths to, where that makes somewhat more moves of one length; and how many moves
-/// there are then: as many as before if they are not cut.
+/// The length to which moves of different lengths are cut, if that gives not many more moves, all equally
+/// long; and the number of moves after cutting. If the moves are not cut, this number is that of the given
+/// moves.
 fn cut(moves: &[Move]) -> (u64, u64) {
     let (count, first) = (moves.len() as u64, moves.first().map_or(0, |first| first.bytes));
     if moves.iter().all(|next| next.bytes == first) {

@@ -1,5 +1,6 @@
-//! Every way to run a template, forced and compared byte by byte; between guard pages, so that a read or a write on a page
-//! without a byte of the template ends the test.
+//! Tests of every way to run a template: each way is forced, and its result is compared byte by byte with a
+//! simple copy. The memory lies between guard pages, so that a read or write on a page without a byte of the
+//! template ends the test.
 
 use proptest::prelude::*;
 
@@ -10,7 +11,7 @@ use super::template::{Move, Template};
 
 const CANARY: u8 = 0x5a;
 
-/// Periods of moves, with all offsets from 0 on.
+/// The moves of one period, and the number and distance of the periods.
 #[derive(Debug, Clone)]
 struct Case {
     moves: Vec<Move>,
@@ -18,7 +19,7 @@ struct Case {
 }
 
 impl Case {
-    /// Offsets of all runs of a side, and the bytes that it spans.
+    /// The lowest offset and the end of the highest run of a side, over all periods.
     fn spread(&self, offset: impl Fn(&Move) -> i64, stride: i64) -> (i64, i64) {
         let periods = 0..self.dim.n as i64;
         let ends = periods.flat_map(|i| {
@@ -28,7 +29,8 @@ impl Case {
         ends.fold((i64::MAX, i64::MIN), |(low, high), (at, bytes)| (low.min(at), high.max(at + bytes)))
     }
 
-    /// Runs `execute` where the source, and the target, end at a guard page, or begin at one.
+    /// Runs `execute` twice and checks the target: both sides begin at a guard page in one run, and end at
+    /// one in the other.
     fn check(&self, what: &str, execute: impl Fn(At, u64)) {
         let (low, high) = self.spread(|next| next.source, self.dim.source);
         let (to_low, to_high) = self.spread(|next| next.target, self.dim.target);
@@ -59,14 +61,15 @@ impl Case {
             execute(At { source, target }, self.dim.n);
             let wrong =
                 expected.iter().zip(to.bytes().iter()).position(|(expected, found)| expected != found);
-            assert_eq!(wrong, None, "{what}, at the end: {at_end}");
+            assert_eq!(wrong, None, "{what}, sides at the end of memory: {at_end}");
         }
     }
 
     fn check_all(&self) {
         let template = Template::of(&self.moves);
         let bytes = template.bytes();
-        // SAFETY: both sides are mapped between the lowest and the highest byte, and apart; targets do not meet.
+        // SAFETY: `check` allocates both sides separately, from their lowest to their highest byte. The
+        // strategies of the cases give targets that do not overlap.
         unsafe {
             self.check("by the table", |at, n| template.periods(at, n, self.dim, 0));
             self.check("move by move", |at, n| template.periods(at, n, self.dim, 16));
@@ -87,7 +90,8 @@ impl Case {
         let cases = [(Unit::Byte, false, 1), (Unit::Word, false, 16), (Unit::Word, true, 16)];
         for (unit, on_lines, places) in cases {
             for place in (0..places).map(|place| place * 4) {
-                // As the sides do not lie when it runs, or as one of them does.
+                // The program is planned for offsets within the cache lines that match none, or one, of the
+                // sides at the run.
                 let target = std::ptr::without_provenance_mut(place);
                 let at = At { source: std::ptr::without_provenance(60 - place + 2 * fused as usize), target };
                 let by = (at, on_lines);
@@ -95,16 +99,17 @@ impl Case {
                     return;
                 };
                 let what = format!("permuted by {unit:?}, {fused} at once, lines: {on_lines} at {place}");
-                // SAFETY: as above.
+                // SAFETY: as for `check_all`: `check` allocates all bytes of the case, and its targets do
+                // not overlap.
                 self.check(&what, |at, n| unsafe { self.permute(template, &permute, at, n) });
             }
         }
     }
 
     /// # Safety
-    /// As [`Template::periods`].
+    /// As for [`Template::periods`].
     unsafe fn permute(&self, template: &Template, permute: &Permute, at: At, n: u64) {
-        // SAFETY: the caller's promise, of parts that follow each other.
+        // SAFETY: `# Safety` of this function: the calls get consecutive parts of the `n` periods.
         unsafe {
             let before = permute.periods_before(at.target, n);
             assert!(before < n);
@@ -117,7 +122,8 @@ impl Case {
     }
 }
 
-/// Moves of `lengths` to targets that do not meet, in any order, from anywhere; a multiple of `grain` all over.
+/// Strategy: moves of the given lengths in any order, from any source offset, to targets that do not
+/// overlap. All offsets are multiples of `grain`.
 fn moves(grain: i64, lengths: Vec<u64>) -> impl Strategy<Value = Vec<Move>> {
     let len = prop::sample::select(lengths);
     let one = (len, 0..60_i64, prop_oneof![4 => 0..90_i64, 1 => 0..3000_i64], any::<u32>());
@@ -155,14 +161,14 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 4 } else { ProptestConfig::default().cases.max(300) }, ..ProptestConfig::default() })]
 
     #[test]
-    fn templates_by_every_executor(case in cases()) {
+    fn every_executor_copies_templates(case in cases()) {
         case.check_all();
     }
 }
 
 #[test]
-fn interleaved_periods() {
-    // Records to arrays and back: targets of one period lie between those of others.
+fn interleaved_periods_are_copied() {
+    // Records to arrays and back: the targets of one period lie between those of other periods.
     for n in if cfg!(miri) { vec![3] } else { vec![1, 7, 16, 33] } {
         let to = (0..3).map(|field| Move { start: 0, source: field * 16, target: field * 3200, bytes: 8 });
         Case { moves: to.collect(), dim: NestDim { n, source: 48, target: 8 } }.check_all();
@@ -171,7 +177,7 @@ fn interleaved_periods() {
     }
 }
 
-/// Bytes between two pages that may not be touched; as many as whole pages have, but under Miri.
+/// Whole pages of memory between two guard pages. Under Miri, exactly as many bytes as asked for.
 struct Guarded {
     start: *mut u8,
     len: usize,
@@ -185,19 +191,22 @@ impl Guarded {
     fn new(bytes: usize) -> Self {
         use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
         let len = bytes.next_multiple_of(PAGE_BYTES);
-        let all = std::num::NonZeroUsize::new(len + 2 * PAGE_BYTES).expect("not zero");
-        // SAFETY: a fresh mapping; the inner pages are a part of it.
+        let all = std::num::NonZeroUsize::new(len + 2 * PAGE_BYTES).expect("the length is not zero");
+        // SAFETY: the mapping is new, so nothing else uses it, and the inner pages are a part of it.
         let start = unsafe {
-            let map = mmap_anonymous(None, all, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE).expect("memory");
+            let map = mmap_anonymous(None, all, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE)
+                .expect("mapping memory succeeds");
             let inner = map.byte_add(PAGE_BYTES);
-            mprotect(inner, len, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE).expect("own pages");
+            mprotect(inner, len, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)
+                .expect("changing the protection of own pages succeeds");
             inner.cast().as_ptr()
         };
         Self { start, len }
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: mapped over `len` bytes, zeroed by the system, and borrowed uniquely.
+        // SAFETY: `new` mapped `len` readable and writable bytes, which the system zeroed; `&mut self` makes
+        // the borrow unique.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }
@@ -205,13 +214,14 @@ impl Guarded {
 #[cfg(not(miri))]
 impl Drop for Guarded {
     fn drop(&mut self) {
-        let map = std::ptr::NonNull::new(self.start.wrapping_sub(PAGE_BYTES).cast()).expect("mapped");
-        // SAFETY: the mapping that `new` made, which nothing borrows any more.
-        unsafe { nix::sys::mman::munmap(map, self.len + 2 * PAGE_BYTES).expect("mapped") };
+        let map =
+            std::ptr::NonNull::new(self.start.wrapping_sub(PAGE_BYTES).cast()).expect("the memory is mapped");
+        // SAFETY: `map` is the mapping that `new` made, with its full length; nothing borrows it any more.
+        unsafe { nix::sys::mman::munmap(map, self.len + 2 * PAGE_BYTES).expect("the memory is mapped") };
     }
 }
 
-/// Miri watches the bounds by itself, to the byte.
+/// Miri itself checks the bounds of each access, to the byte.
 #[cfg(miri)]
 impl Guarded {
     fn new(bytes: usize) -> Self {
@@ -220,7 +230,7 @@ impl Guarded {
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the box that `new` leaked, borrowed uniquely.
+        // SAFETY: `new` leaked this box of `len` bytes; `&mut self` makes the borrow unique.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }
@@ -228,7 +238,7 @@ impl Guarded {
 #[cfg(miri)]
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: the box that `new` leaked.
+        // SAFETY: `new` leaked this box of `len` bytes, and nothing else frees it.
         drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.start, self.len)) });
     }
 }

@@ -1,4 +1,4 @@
-//! The typed copy: two tiled layouts, and the program between them.
+//! The typed copy: two tiled layouts and the program between them.
 
 use std::ptr;
 use std::sync::{Arc, OnceLock};
@@ -11,17 +11,21 @@ use super::step;
 use crate::piece::Piece;
 use crate::tiled::Tiled;
 
-/// Copies between two tiled layouts (the *transpack template* of Mir and Traeff): byte `k` of the one stream is byte `k` of
-/// the other. The streams may differ in length; bytes have no type here.
+/// Copies between two tiled layouts (the *transpack template* of Mir and Traeff): byte `k` of one stream
+/// is copied to byte `k` of the other. The streams may differ in length. Bytes have no type here.
 ///
-/// What is to be done is compiled at the first call, once per pair of layouts and thread, and kept by the copy: later calls
-/// allocate nothing and take no lock. Any range takes the same fast path: consecutive calls over parts of a stream cost what
-/// one call over all of it does, but for some nanoseconds per call.
+/// The first call compiles a program, once per pair of layouts and thread, and the copy keeps it. Later
+/// calls allocate nothing and take no lock. (Exception: if the distance between the two start positions
+/// of a later call needs another phase, that is another alignment of the source to the period of the
+/// target, the call looks up or compiles a program for that phase.) All ranges take the same fast path:
+/// consecutive calls over parts of a stream cost as much as one call over the whole stream, plus some
+/// nanoseconds per call.
 ///
 /// # Overlap
-/// The bytes that are read and those that are written must be apart. Bytes of the target may lie at one place
-/// ([`Layout::has_overlap`](crate::Layout::has_overlap), or instances closer than they are long): they are written strictly
-/// in stream order then, so that the last one stays. Bytes of the source may always lie at one place.
+/// The bytes that are read and the bytes that are written must not overlap. Several bytes of the target
+/// may lie at one place ([`Layout::has_overlap`](crate::Layout::has_overlap), or an extent smaller than
+/// the span of one instance). In this case the bytes are written strictly in stream order, so that the
+/// last one remains. Several bytes of the source may always lie at one place.
 ///
 /// ```
 /// use capulet_datatype::{Datatype, Named, Tiled, TypedCopy};
@@ -30,7 +34,7 @@ use crate::tiled::Tiled;
 /// let source = [1_u16, 0, 2, 0, 3, 0, 4];
 /// let mut target = [9_u16; 4];
 /// let copy = TypedCopy::new(Tiled::new(row.layout().clone(), 1)?, Tiled::new(short.layout().clone(), 4)?);
-/// // SAFETY: the types lie within the arrays, which are apart.
+/// // SAFETY: both types lie within their arrays, and the arrays do not overlap.
 /// let bytes = unsafe { copy.run(source.as_ptr().cast(), 2, target.as_mut_ptr().cast(), 2, 4) };
 /// assert_eq!((bytes, target), (4, [9, 2, 3, 9]));
 /// # Ok::<(), capulet_datatype::TypeError>(())
@@ -39,58 +43,62 @@ use crate::tiled::Tiled;
 pub struct TypedCopy {
     source: Tiled,
     target: Tiled,
-    /// Whether programs of this thread are found, and kept.
+    /// Whether this copy uses and fills the program cache of the thread.
     is_kept: bool,
     route: OnceLock<Route>,
 }
 
-/// What the first call between two sides of several runs each finds out.
+/// Results that the first call computes for two sides of which each has several runs.
 #[derive(Debug, Clone)]
 struct Route {
-    /// The phase of that call, and the plan for it.
+    /// The phase of the first call. `plan` is the plan for this phase.
     phase: u64,
     plan: Arc<Plan>,
-    /// Whether bytes of the target may lie at one place.
+    /// Whether two bytes of the target may lie at one place.
     meets: bool,
 }
 
 impl TypedCopy {
-    /// A copy from `source` to `target`.
+    /// A copy from `source` to `target`. Compiles nothing yet.
     #[inline]
     pub fn new(source: Tiled, target: Tiled) -> Self {
         Self { source, target, is_kept: true, route: OnceLock::new() }
     }
 
-    /// As [`TypedCopy::new`], with a program that is compiled for this copy at its first call even if the thread keeps one of
-    /// the pair, and not kept by the thread: for a pair that is copied once among many, and to measure what a program costs.
+    /// Like [`TypedCopy::new`], but the first call always compiles a new program: it neither looks in
+    /// the cache of the thread nor adds to it. Use it for a pair that is copied only once among many
+    /// other pairs, and to measure the cost of compiling.
     #[inline]
     pub fn fresh(source: Tiled, target: Tiled) -> Self {
         Self { source, target, is_kept: false, route: OnceLock::new() }
     }
 
-    /// The layout that is read.
+    /// The layout from which bytes are read.
     pub fn source(&self) -> &Tiled {
         &self.source
     }
 
-    /// The layout that is written.
+    /// The layout to which bytes are written.
     pub fn target(&self) -> &Tiled {
         &self.target
     }
 
-    /// Copies `bytes` bytes from stream position `source_start` of the source to stream position `target_start` of the
-    /// target, and returns how many that were: fewer only where a stream ends before. Offsets of each layout count from
-    /// its base address; a null base with absolute addresses as offsets (`MPI_BOTTOM`) is allowed. Bytes of the target
-    /// that lie outside of the range are not touched, not even to write them back.
+    /// Copies `bytes` bytes from stream position `source_start` of the source to stream position
+    /// `target_start` of the target. Returns the number of bytes copied, which is less than `bytes` only
+    /// if a stream ends earlier. The offsets of each layout count from the base address of its side. A
+    /// null base with absolute addresses as offsets (`MPI_BOTTOM`) is allowed. Bytes of the target
+    /// outside of the range are not touched, not even by writing back their old value.
     ///
     /// # Safety
-    /// Every byte of the range must be readable at its place in the source and writable at its place in the target, and no
-    /// byte that is read may be among those that are written. With a null base, the memory must have been exposed, as
-    /// memory from C has.
+    /// Every byte of the range must be readable at its place in the source and writable at its place in
+    /// the target, and no byte that is read may be among the bytes that are written. If a base is null,
+    /// the provenance of the memory on that side must have been exposed; memory that C code allocated is
+    /// exposed.
     ///
-    /// Bytes *between* those of the source may be read too, with vector loads, but only on pages that hold a byte of the
-    /// range, so that no access faults which the range itself would not; what they hold is thrown away. Another thread may
-    /// write to them meanwhile. Of the target, nothing but the bytes of the range is ever written or read.
+    /// Vector loads may also read bytes *between* the source bytes of the range, but only on pages that
+    /// hold a byte of the range, so such a load faults only if an access to the range itself would
+    /// fault. The values of these bytes are discarded. Another thread may write to them at the same
+    /// time. In the target, only bytes of the range are written or read.
     pub unsafe fn run(
         &self,
         source_base: *const u8,
@@ -105,14 +113,17 @@ impl TypedCopy {
         if bytes == 0 {
             return 0;
         }
-        // Offsets from null are addresses: take the provenance that their memory was exposed with.
+        // Offsets from null are absolute addresses. The pointers take the provenance with which their
+        // memory was exposed.
         let at = At {
             source: if source_base.is_null() { ptr::with_exposed_provenance(0) } else { source_base },
             target: if target_base.is_null() { ptr::with_exposed_provenance_mut(0) } else { target_base },
         };
         let read = Part { tiled: &self.source, root: source, start: source_start };
         let write = Part { tiled: &self.target, root: target, start: target_start };
-        // SAFETY: the caller's promise, for a range that both streams have. The bytes of a single run follow its base.
+        // SAFETY: `bytes` is at most the rest of both streams, so `# Safety` of this function holds for
+        // all bytes of the range. If a side is a single run, its stream byte `k` lies at `base + k`, so
+        // the addressed bytes are consecutive.
         unsafe {
             if target.as_block().is_some() {
                 gather(at.by(0, target.base.wrapping_add(target_start as i64)), read, bytes);
@@ -130,10 +141,10 @@ impl TypedCopy {
         plan_of(&self.source, &self.target, phase)
     }
 
-    /// Between two sides of several runs each.
+    /// Copies between two sides of which each has several runs.
     ///
     /// # Safety
-    /// As [`TypedCopy::run`], for `bytes` that both streams have.
+    /// As for [`TypedCopy::run`]; both streams must contain their range of `bytes` bytes.
     unsafe fn exchange(&self, at: At, read: Part<'_>, write: Part<'_>, bytes: u64) {
         let meeting = Meeting::of(&read, &write);
         let route = self.route.get_or_init(|| Route {
@@ -148,7 +159,9 @@ impl TypedCopy {
             other = self.plan(meeting.phase);
             &other
         };
-        // SAFETY: the caller's promise; the program is that of the phase, and is not used where bytes may meet.
+        // SAFETY: `# Safety` of this function. `plan` belongs to the phase of this call, so the program
+        // pairs the same bytes. The program runs only if `meets` is false, so no two bytes of the target
+        // lie at one place.
         unsafe {
             match &plan.program {
                 Some(program) if !route.meets => {
@@ -160,19 +173,21 @@ impl TypedCopy {
     }
 }
 
-/// Between any two sides, without a program.
+/// Copies between any two sides without a program.
 ///
 /// # Safety
-/// As [`TypedCopy::run`], for `bytes` that both streams have; bytes of the target may lie at one place if it `meets`.
+/// As for [`TypedCopy::run`]; both streams must contain their range of `bytes` bytes. If `meets` is
+/// false, no two bytes of the target may lie at one place.
 #[inline(never)]
 unsafe fn walk(at: At, read: Part<'_>, write: Part<'_>, bytes: u64, meets: bool) {
     let from = (at.source, Side::new(read.root, read.start, bytes));
     let to = (at.target, Side::new(write.root, write.start, bytes));
-    // SAFETY: the caller's promise, handed on unchanged.
+    // SAFETY: `# Safety` of this function, which implies `# Safety` of both callees: two sides of the
+    // same length, and `exchange` only if no two bytes of the target lie at one place.
     unsafe { if meets { step::in_order(from, to) } else { step::exchange(from, to) } }
 }
 
-/// The bytes of a side from some position of its stream on.
+/// The bytes of a side from stream position `start` on.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a> {
     pub(super) tiled: &'a Tiled,
@@ -180,14 +195,14 @@ pub(super) struct Part<'a> {
     pub(super) start: u64,
 }
 
-/// Where a program of two sides is to run so that the starts of both sides meet.
+/// How to move the two sides and the range so that a program pairs the two start positions of a call.
 struct Meeting {
-    /// The stream byte of the source that a program must bring to stream byte 0 of the target.
+    /// The stream byte of the source that the program copies to stream byte 0 of the target.
     phase: u64,
-    /// How far each side is to be moved, in bytes.
+    /// The distance by which each side is moved, in bytes.
     source: i64,
     target: i64,
-    /// The position in the stream of the target, as moved.
+    /// The first stream position of the range, counted in the moved target.
     start: u64,
 }
 
@@ -201,11 +216,12 @@ impl Meeting {
     }
 
     fn apart(read: &Part<'_>, write: &Part<'_>) -> Self {
-        // Both are below i64::MAX.
+        // Both starts are below `i64::MAX`, because they lie in their streams.
         let ahead = read.start as i64 - write.start as i64;
         let (source, target) = (Period::of(read.tiled), Period::of(write.tiled));
         if ahead % target.unit == 0 && ahead % source.unit != 0 {
-            // Whole periods of the target: as if it had begun later, or earlier.
+            // The difference is a whole number of target periods: move the target, as if its stream had
+            // begun that many periods later or earlier.
             let moved = (-(ahead / target.unit)).wrapping_mul(target.stride);
             return Self { phase: 0, source: 0, target: moved, start: read.start };
         }
@@ -214,7 +230,7 @@ impl Meeting {
     }
 }
 
-/// After how many stream bytes a side repeats itself, and how far from there.
+/// The period of a side: the stream bytes of one repetition, and the distance to the next one in memory.
 struct Period {
     unit: i64,
     stride: i64,
@@ -235,11 +251,13 @@ impl Period {
 /// Copies `bytes` bytes of a side to consecutive bytes, which begin at the target of `at`.
 ///
 /// # Safety
-/// The bytes must be readable at their places from the source of `at`, as many writable at its target, and the two apart.
+/// The bytes must be readable at their offsets from the source of `at`, `bytes` bytes must be writable
+/// at the target of `at`, and the two must not overlap.
 #[inline]
 pub(super) unsafe fn gather(at: At, from: Part<'_>, bytes: u64) {
     let Part { tiled, root, start } = from;
-    // SAFETY: the caller's promise. A program counts both sides from byte 0 of the stream.
+    // SAFETY: `# Safety` of this function. The program counts both sides from stream byte 0, so the
+    // target is moved back by `start` bytes. Consecutive bytes of the target never lie at one place.
     unsafe {
         if root.as_block().is_some() {
             run(at.by(root.base.wrapping_add(start as i64), 0), bytes);
@@ -251,13 +269,14 @@ pub(super) unsafe fn gather(at: At, from: Part<'_>, bytes: u64) {
     }
 }
 
-/// Copies one run, by a call of the C library where that is as good.
+/// Copies one run. A short one is copied by the C library, which is as fast for it.
 ///
 /// # Safety
-/// `bytes` bytes must be readable at the source of `at` and writable at its target, apart from each other.
+/// `bytes` bytes must be readable at the source of `at` and writable at its target, and the two must not
+/// overlap.
 #[inline]
 unsafe fn run(at: At, bytes: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` of this function is that of both callees.
     unsafe {
         if bytes < kernel::LONG_RUN_BYTES {
             at.source.copy_to_nonoverlapping(at.target, bytes as usize);
@@ -267,14 +286,16 @@ unsafe fn run(at: At, bytes: u64) {
     }
 }
 
-/// The reverse of [`gather`].
+/// The reverse of [`gather`]: copies consecutive bytes, which begin at the source of `at`, to a side.
 ///
 /// # Safety
-/// As [`gather`], with the sides exchanged.
+/// As for [`gather`], with the sides exchanged. Several bytes of the target may lie at one place.
 #[inline]
 pub(super) unsafe fn scatter(at: At, to: Part<'_>, bytes: u64) {
     let Part { tiled, root, start } = to;
-    // SAFETY: as in `gather`. Where bytes of the target may lie at one place, all go in order.
+    // SAFETY: `# Safety` of this function, with the source moved back by `start` bytes for the program
+    // (see `gather`). The program and `step::scatter` run only if `is_meeting` has excluded that two
+    // bytes of the target lie at one place; else `walk` copies in stream order.
     unsafe {
         if root.as_block().is_some() {
             run(at.by(0, root.base.wrapping_add(start as i64)), bytes);

@@ -1,8 +1,9 @@
-//! How many cases a property test tries.
+//! The number of cases that a property test tries.
 
 use proptest::test_runner::Config;
 
-/// `usual` cases, or what `PROPTEST_CASES` says; `under_miri`, where everything takes a thousand times as long.
+/// `PROPTEST_CASES` if it is set; else `under_miri` under Miri, where everything takes a thousand times as
+/// long, and `usual` elsewhere.
 pub(crate) fn cases(usual: u32, under_miri: u32) -> Config {
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     Config {

@@ -1,11 +1,12 @@
-//! The naive oracle: type maps written out element by element, as the standard defines them (MPI 4.1, 5.1), and random
-//! constructor trees that become both a type map and a `Datatype`. Shares nothing with the library but names.
+//! The naive oracle: type maps written out element by element, as the standard defines them (MPI 4.1, 5.1),
+//! and random constructor trees, which become both a type map and a `Datatype`. It shares only names with
+//! the library.
 #![allow(dead_code)] // each test program uses a part
 
 use capulet_datatype::{ArrayOrder, Datatype, Distribution, Named, Prim, Result};
 use proptest::prelude::*;
 
-/// A type map: elements with their displacements, and explicit bounds if there are any.
+/// A type map: elements with their displacements, and the explicit bounds if there are any.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TypeMap {
     pub(crate) elements: Vec<(Prim, i64)>,
@@ -42,7 +43,7 @@ impl TypeMap {
         self.elements.iter().map(|(prim, at)| at + i64::from(prim.bytes)).max().unwrap_or(0)
     }
 
-    /// The offset of every byte, in stream order, of `count` instances.
+    /// The offset of every byte of `count` instances, in stream order.
     pub(crate) fn bytes(&self, count: u64) -> Vec<i64> {
         let one = |origin: i64| {
             self.elements
@@ -61,7 +62,7 @@ impl TypeMap {
     }
 }
 
-/// Maximal runs of a list of byte offsets.
+/// The maximal runs of a list of byte offsets.
 pub(crate) fn runs_of(bytes: &[i64]) -> Vec<(i64, u64)> {
     let mut runs: Vec<(i64, u64)> = Vec::new();
     for &byte in bytes {
@@ -73,7 +74,7 @@ pub(crate) fn runs_of(bytes: &[i64]) -> Vec<(i64, u64)> {
     runs
 }
 
-/// A constructor tree.
+/// A tree of constructors.
 #[derive(Debug, Clone)]
 pub(crate) enum Tree {
     Named(Named),
@@ -92,7 +93,7 @@ pub(crate) enum Tree {
 }
 
 impl Tree {
-    /// The type that the library builds.
+    /// The type that the library builds from the tree.
     pub(crate) fn datatype(&self) -> Result<Datatype> {
         let split = |blocks: &[(u64, i64)]| -> (Vec<u64>, Vec<i64>) { blocks.iter().copied().unzip() };
         match self {
@@ -133,7 +134,7 @@ impl Tree {
         }
     }
 
-    /// The type map by definition.
+    /// The type map according to the definition.
     pub(crate) fn type_map(&self) -> TypeMap {
         let place = |old: &Tree, blocks: &mut dyn Iterator<Item = (u64, i64)>, in_extents: bool| {
             let old = old.type_map();
@@ -192,7 +193,7 @@ impl Tree {
     }
 }
 
-/// The place of a rank in the row-major process grid.
+/// The coordinates of a rank in the row-major process grid.
 fn grid_place(rank: u64, dims: &[(u64, Distribution, u64)]) -> Vec<u64> {
     let mut volume: u64 = dims.iter().map(|dim| dim.2).product();
     let mut left = rank;
@@ -206,7 +207,7 @@ fn grid_place(rank: u64, dims: &[(u64, Distribution, u64)]) -> Vec<u64> {
         .collect()
 }
 
-/// The process that an index of a dimension is dealt to.
+/// The process that owns an index of a dimension.
 fn owner(index: u64, (gsize, distribution, processes): (u64, Distribution, u64)) -> u64 {
     match distribution {
         Distribution::None => 0,
@@ -215,7 +216,7 @@ fn owner(index: u64, (gsize, distribution, processes): (u64, Distribution, u64))
     }
 }
 
-/// The chosen elements of a whole array, visited in the order of its memory.
+/// The chosen elements of a whole array, in the order of its memory.
 fn array_map(
     sizes: &[u64],
     order: ArrayOrder,
@@ -275,7 +276,7 @@ fn share() -> impl Strategy<Value = (u64, Distribution, u64)> {
     })
 }
 
-/// Random trees of up to five constructors in depth.
+/// Random trees of up to five levels of constructors.
 pub(crate) fn tree() -> impl Strategy<Value = Tree> {
     named().prop_map(Tree::Named).prop_recursive(4, 24, 3, |inner| {
         let old = || inner.clone().prop_map(Box::new);
@@ -304,7 +305,7 @@ pub(crate) fn tree() -> impl Strategy<Value = Tree> {
     })
 }
 
-/// Trees without empty parts that grow fast.
+/// Fast-growing trees without empty parts.
 fn growing_tree() -> impl Strategy<Value = Tree> {
     let leaf = prop::sample::select(vec![Named::Byte, Named::Short, Named::Int, Named::ShortInt]);
     leaf.prop_map(Tree::Named).prop_recursive(4, 12, 2, |inner| {
@@ -332,8 +333,8 @@ fn growing_tree() -> impl Strategy<Value = Tree> {
     })
 }
 
-/// Long lists of elements: dense ones at random, with runs of equal and of different lengths, and ones that recur, with or
-/// without a rest.
+/// Long lists of elements: random dense lists, with runs of equal and of different lengths, and recurring
+/// lists, with or without a rest that does not fill a period.
 fn list_tree() -> impl Strategy<Value = Tree> {
     let element =
         || prop::sample::select(vec![Named::Short, Named::Int, Named::Double, Named::Opaque { bytes: 12 }]);
@@ -369,8 +370,9 @@ fn list_tree() -> impl Strategy<Value = Tree> {
     ]
 }
 
-/// What the oracle writes out at most, in bytes, and the runs of trees with many. Under Miri all takes a thousand times as
-/// long: the trees are smaller there, but lists are as long as lists are.
+/// The largest number of bytes that the oracle writes out, and the largest number of runs of trees with many
+/// runs. Under Miri everything takes a thousand times as long, so the trees are smaller there, but lists
+/// keep their usual length.
 const BYTES_MAX: u64 = if cfg!(miri) { 2_500 } else { 20_000 };
 const RUNS_MAX: usize = if cfg!(miri) { 200 } else { 1_500 };
 
@@ -388,7 +390,7 @@ pub(crate) fn tree_of_many_runs() -> impl Strategy<Value = Tree> {
     })
 }
 
-/// Trees of up to `bytes_max` bytes, or of many runs.
+/// Trees of up to `bytes_max` bytes, or trees of many runs.
 pub(crate) fn any_tree(bytes_max: usize) -> impl Strategy<Value = Tree> {
     prop_oneof![3 => tree_of_bytes(1, bytes_max), 2 => tree_of_many_runs()]
 }
@@ -400,7 +402,7 @@ pub(crate) fn tree_of_bytes(low: usize, high: usize) -> impl Strategy<Value = Tr
     })
 }
 
-/// An upper bound of the bytes of a type map, to keep the oracle from writing out a huge one.
+/// An upper bound of the bytes of a type map. It keeps the oracle from writing out a huge one.
 fn bytes_at_most(tree: &Tree) -> u64 {
     match tree {
         Tree::Named(named) => named.size() + 1,

@@ -1,9 +1,9 @@
-//! Thirteen pairs of types for typed copies, after the kinds that Mir and Traeff name (EuroPVM/MPI 2008): unequal blocks,
-//! lists, permutations, structures of arrays, arrays in either order.
+//! Thirteen pairs of types for typed copies, of the kinds that Mir and Traeff name (EuroPVM/MPI 2008):
+//! unequal blocks, lists, permutations, structures of arrays, arrays in either order.
 
 use capulet_datatype::{ArrayOrder, Datatype, Named, Result, Tiled};
 
-/// A source and a target of as many bytes.
+/// A source and a target with the same number of bytes.
 pub(crate) struct Pair {
     pub(crate) name: &'static str,
     source: Datatype,
@@ -11,24 +11,24 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// `count` instances of both.
+    /// `count` instances of both types.
     pub(crate) fn tiled(&self, count: u64) -> Result<(Tiled, Tiled)> {
         let tiled = |datatype: &Datatype| Tiled::new(datatype.layout().clone(), count);
         Ok((tiled(&self.source)?, tiled(&self.target)?))
     }
 }
 
-/// Elements of a record of five, of which three are copied.
+/// The three copied elements of a record of five.
 const FIELDS: [i64; 3] = [0, 2, 3];
 
-/// Structures of arrays: three arrays of `count` doubles, one element of each being an instance.
+/// A structure of arrays: three arrays of `count` doubles. An instance has one element of each.
 fn arrays(count: u64) -> Result<Datatype> {
     let double = Datatype::named(Named::Double);
     let places: Vec<i64> = (0..3).map(|field| field * count as i64 * 8).collect();
     Datatype::resized(0, 8, &Datatype::hindexed_block(1, &places, &double)?)
 }
 
-/// Records of five doubles, three of which are an instance.
+/// Records of five doubles. An instance has three of them.
 fn records() -> Result<Datatype> {
     Datatype::resized(0, 40, &Datatype::indexed_block(1, &FIELDS, &Datatype::named(Named::Double))?)
 }
@@ -39,7 +39,7 @@ fn columns() -> Result<Datatype> {
     Datatype::resized(0, 512, &Datatype::hvector(8, 1, 8, &column)?)
 }
 
-/// The pairs X1 to X13; those with structures of arrays are made for `count` instances.
+/// The pairs X1 to X13. Pairs with structures of arrays are made for `count` instances.
 pub(crate) fn pairs(count: u64) -> Result<Vec<Pair>> {
     let (double, float) = (Datatype::named(Named::Double), Datatype::named(Named::Float));
     let vector = |n, block, stride, old: &Datatype| Datatype::vector(n, block, stride, old);

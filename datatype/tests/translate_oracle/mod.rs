@@ -1,4 +1,5 @@
-//! Conversions one element at a time, as the definitions say, over 128-bit integers; memory with offsets of any sign.
+//! Conversions one element at a time, as the definitions say, over 128-bit integers; and memory with offsets
+//! of any sign.
 #![allow(dead_code)] // each test program uses a part
 
 use std::cmp::Ordering;
@@ -51,7 +52,7 @@ impl Number {
         }
     }
 
-    /// Least and largest value, of an integer.
+    /// The least and the largest value of an integer type; `None` for other types.
     pub(crate) fn bounds(self) -> Option<(i128, i128)> {
         let bits = 8 * self.bytes() as u32;
         match self {
@@ -61,7 +62,7 @@ impl Number {
         }
     }
 
-    /// Whether each value of `self` comes back from `other` as it was.
+    /// Whether every value of `self` survives a conversion to `other` and back.
     pub(crate) fn holds_in(self, other: Self) -> bool {
         match (self.bounds(), other.bounds()) {
             (Some(mine), Some(theirs)) => theirs.0 <= mine.0 && mine.1 <= theirs.1,
@@ -71,7 +72,7 @@ impl Number {
         }
     }
 
-    /// A small value in memory.
+    /// The bytes of a small value in memory.
     pub(crate) fn of_small(self, value: i64) -> Vec<u8> {
         self.bytes_of(match self {
             Self::F32 => Value::Single(value as f32 + 0.25),
@@ -96,8 +97,8 @@ impl Number {
 
     fn value_of(self, bytes: &[u8]) -> Value {
         match self {
-            Self::F32 => Value::Single(f32::from_ne_bytes(bytes.try_into().expect("4 bytes"))),
-            Self::F64 => Value::Double(f64::from_ne_bytes(bytes.try_into().expect("8 bytes"))),
+            Self::F32 => Value::Single(f32::from_ne_bytes(bytes.try_into().expect("the slice has 4 bytes"))),
+            Self::F64 => Value::Double(f64::from_ne_bytes(bytes.try_into().expect("the slice has 8 bytes"))),
             _ => {
                 let mut value = 0_i128;
                 for i in (0..self.bytes()).rev() {
@@ -141,7 +142,7 @@ pub(crate) fn external_number(external: NetcdfType) -> Number {
     }
 }
 
-/// Values at and around every bound of every number, in native bytes.
+/// Values at and around every bound of every number type, in native bytes.
 pub(crate) fn edges(number: Number) -> Vec<Vec<u8>> {
     let mut integers: Vec<i128> = vec![0, 1, -1, (1 << 24) + 1, (1 << 53) + 1, 0x1234_5678_9abc_def0];
     for (low, high) in NUMBERS.into_iter().filter_map(Number::bounds) {
@@ -154,7 +155,7 @@ pub(crate) fn edges(number: Number) -> Vec<Vec<u8>> {
     let mut reals =
         vec![-0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN, f64::MIN_POSITIVE];
     reals.extend([5e-324, 1e-40, 1e-45, f64::from(f32::MAX), f64::from(f32::MIN), 1e300, 0.99, -0.99]);
-    // What would round to the largest single, and what would not.
+    // Values that round to the largest `f32`, and values that do not.
     let largest = f64::from(f32::MAX);
     reals.extend([1, 2].iter().map(|step| f64::from_bits(largest.to_bits() + step)));
     reals.extend([largest + 1e31, -largest - 1e31, 3.5e38]);
@@ -170,7 +171,7 @@ pub(crate) fn edges(number: Number) -> Vec<Vec<u8>> {
     reals.into_iter().map(|real| number.bytes_of(value(real))).collect()
 }
 
-/// What one element becomes, and whether it is out of range.
+/// The converted element, and whether its value is out of range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) bytes: Vec<u8>,
@@ -179,7 +180,7 @@ pub(crate) struct Outcome {
 
 pub(crate) type Pair = (Number, NetcdfType, NetcdfFormat, OutOfRange);
 
-/// What a call returns for these elements.
+/// The result of a call that converts these elements.
 pub(crate) fn outcome(elements: &[Outcome], start: u64) -> Result<(), TranslateError> {
     match elements.iter().position(|one| one.misfits) {
         None => Ok(()),
@@ -232,7 +233,7 @@ fn default_fill(number: Number) -> Vec<u8> {
         Number::U32 => Value::Integer(4_294_967_295),
         Number::I64 => Value::Integer(-9_223_372_036_854_775_806),
         Number::U64 => Value::Integer(18_446_744_073_709_551_614),
-        // 9.9692099683868690e+36, "near 15 * 2^119".
+        // The fill value 9.9692099683868690e+36, "near 15 * 2^119".
         Number::F32 => Value::Single(15.0 * 2_f32.powi(119)),
         Number::F64 => Value::Double(15.0 * 2_f64.powi(119)),
     })
@@ -254,7 +255,7 @@ fn one(
     Outcome { bytes: if fills { default_fill(to) } else { to.bytes_of(value) }, misfits }
 }
 
-/// What an element in memory becomes in the file.
+/// The form in the file of an element in memory.
 pub(crate) fn encoded(bytes: &[u8], pair: Pair) -> Outcome {
     let mut outcome = one(pair.0, bytes, external_number(pair.1), true, pair);
     if cfg!(target_endian = "little") {
@@ -263,7 +264,7 @@ pub(crate) fn encoded(bytes: &[u8], pair: Pair) -> Outcome {
     outcome
 }
 
-/// What an element in the file becomes in memory.
+/// The form in memory of an element in the file.
 pub(crate) fn decoded(bytes: &[u8], pair: Pair) -> Outcome {
     let mut bytes = bytes.to_vec();
     if cfg!(target_endian = "little") {
@@ -272,7 +273,7 @@ pub(crate) fn decoded(bytes: &[u8], pair: Pair) -> Outcome {
     one(external_number(pair.1), &bytes, pair.0, false, pair)
 }
 
-/// Memory that covers elements at some offsets.
+/// Memory that covers elements at the given offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Memory {
     pub(crate) bytes: Vec<u8>,
@@ -286,7 +287,7 @@ impl Memory {
         Self { bytes: vec![fill; (high - low) as usize], low }
     }
 
-    /// The address that offsets count from; it need not lie in the memory.
+    /// The address that offsets count from. It may lie outside of the memory.
     pub(crate) fn base(&self) -> *const u8 {
         self.bytes.as_ptr().wrapping_offset(-self.low as isize)
     }
@@ -306,7 +307,7 @@ impl Memory {
     }
 }
 
-/// The tree with other leaves.
+/// The tree with its leaves replaced.
 pub(crate) fn with_leaves(tree: Tree, leaf: &mut dyn FnMut(Named) -> Named) -> Tree {
     let mut old = |old: Box<Tree>| Box::new(with_leaves(*old, leaf));
     match tree {
@@ -328,7 +329,7 @@ pub(crate) fn with_leaves(tree: Tree, leaf: &mut dyn FnMut(Named) -> Named) -> T
     }
 }
 
-/// The tree with one kind of element.
+/// The tree with all elements of one kind.
 pub(crate) fn homogeneous(tree: Tree, number: Number) -> Tree {
     with_leaves(tree, &mut |_| named_of(number))
 }

@@ -1,4 +1,4 @@
-//! What is done with the bytes of types that came in messages, against a list of where each byte lies.
+//! Copies of the bytes of types that came in messages, compared with a list of the offset of each byte.
 
 use std::ops::{ControlFlow, Range};
 
@@ -9,12 +9,12 @@ use capulet_datatype::{
 use crate::naive::places;
 
 const CANARY: u8 = 0xd7;
-/// Bytes of the streams that are looked at.
+/// Largest number of stream bytes that are checked.
 const BYTES_MAX: usize = 4096;
-/// From the lowest to the highest byte.
+/// Largest distance from the lowest byte to the end of the highest byte.
 const SPAN_BYTES_MAX: i64 = 1 << 16;
 
-/// Some instances of a type, and where all of their bytes lie.
+/// Instances of a type, and the offsets of all their bytes.
 pub(crate) struct Known {
     datatype: Datatype,
     tiled: Tiled,
@@ -24,7 +24,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// `None` if that is too much.
+    /// `None` if there are too many bytes, or if they lie too far apart.
     pub(crate) fn of(datatype: &Datatype, count: u64) -> Option<Self> {
         let tiled = Tiled::new(datatype.layout().clone(), count).ok()?;
         let span = tiled.true_ub().checked_sub(tiled.true_lb()).filter(|span| *span <= SPAN_BYTES_MAX)?;
@@ -50,21 +50,21 @@ impl Known {
         (self.places[stream] - self.low) as usize
     }
 
-    /// A range of the stream, chosen by two numbers.
+    /// A range of the stream, selected by two numbers.
     fn range(&self, numbers: [u16; 2]) -> Range<usize> {
         let [a, b] = numbers.map(|number| usize::from(number) % (self.places.len() + 1));
         a.min(b)..a.max(b)
     }
 }
 
-/// Runs, leaves, packing and unpacking of a range.
+/// Checks the runs, the leaves, and the packing and unpacking of a range.
 pub(crate) fn check_one(known: &Known, numbers: [u16; 2]) {
     let range = known.range(numbers);
     let stream = range.start as u64..range.end as u64;
     let here = &known.places[range.clone()];
-    let listed = flatten(&known.tiled, stream.clone(), usize::MAX).expect("in range");
+    let listed = flatten(&known.tiled, stream.clone(), usize::MAX).expect("the range lies in the stream");
     assert!(listed.runs.iter().flat_map(|run| run.offset..run.end()).eq(here.iter().copied()));
-    let blocks = known.tiled.block_count(stream.clone()).expect("in range");
+    let blocks = known.tiled.block_count(stream.clone()).expect("the range lies in the stream");
     assert_eq!(blocks, listed.runs.len() as u64);
     for (i, &place) in here.iter().enumerate().step_by(7) {
         assert_eq!(known.tiled.offset_of(stream.start + i as u64), place);
@@ -74,8 +74,8 @@ pub(crate) fn check_one(known: &Known, numbers: [u16; 2]) {
     }
     let mut leaves = Leaves(Vec::new());
     let count = known.tiled.count();
-    let mut segment = Segment::new(&known.datatype, count).expect("as many as were counted");
-    let flow = segment.manipulate(stream.clone(), &mut leaves).expect("in range");
+    let mut segment = Segment::new(&known.datatype, count).expect("the count has been accepted before");
+    let flow = segment.manipulate(stream.clone(), &mut leaves).expect("the range lies in the stream");
     assert_eq!(flow, ControlFlow::Continue(()));
     assert!(leaves.0 == here);
     if known.low >= 0 && known.low < SPAN_BYTES_MAX {
@@ -88,7 +88,7 @@ fn check_packing(known: &Known, range: Range<usize>) {
     let here = &known.places[range];
     let mut memory: Vec<u8> = (0..known.low as usize + known.span).map(|i| (i * 7 + i / 251) as u8).collect();
     let mut packed = vec![CANARY; here.len()];
-    pack(&known.tiled, &memory, stream.clone(), &mut packed).expect("in memory");
+    pack(&known.tiled, &memory, stream.clone(), &mut packed).expect("the bytes lie in memory");
     assert!(packed.iter().copied().eq(here.iter().map(|&at| memory[at as usize])));
     for byte in &mut packed {
         *byte = byte.wrapping_mul(31) ^ 0x41;
@@ -97,11 +97,11 @@ fn check_packing(known: &Known, range: Range<usize>) {
     for (&at, &byte) in here.iter().zip(&packed) {
         expected[at as usize] = byte;
     }
-    unpack(&known.tiled, &packed, stream, &mut memory).expect("in memory");
+    unpack(&known.tiled, &packed, stream, &mut memory).expect("the bytes lie in memory");
     assert!(memory == expected);
 }
 
-/// The place of every byte.
+/// Collects the offset of every byte.
 struct Leaves(Vec<i64>);
 
 impl LeafVisitor for Leaves {
@@ -113,7 +113,8 @@ impl LeafVisitor for Leaves {
     }
 }
 
-/// A copy of a part of one stream to a part of the other, twice: the second time the program is there.
+/// Checks copies of a part of one stream to a part of the other. The copy of the same part is repeated, the
+/// second time with the compiled program.
 pub(crate) fn check_two(from: &Known, to: &Known, numbers: [u16; 4]) {
     let [a, b, c, d] = numbers;
     let (read, write) = (from.range([a, b]), to.range([c, d]));
@@ -131,7 +132,8 @@ pub(crate) fn check_two(from: &Known, to: &Known, numbers: [u16; 4]) {
         }
         let source_base = source.as_ptr().wrapping_offset(-from.low as isize);
         let target_base = target.as_mut_ptr().wrapping_offset(-to.low as isize);
-        // SAFETY: each memory holds all bytes of its side from the lowest on, and they are two vectors.
+        // SAFETY: `# Safety` of `TypedCopy::run`: each memory holds all bytes of its side from the lowest
+        // on, and two vectors do not overlap.
         let copied = unsafe { copy.run(source_base, start as u64, target_base, end as u64, bytes as u64) };
         assert_eq!(copied, bytes as u64);
         assert!(target == expected, "{bytes} bytes from {start} to {end}");

@@ -1,4 +1,5 @@
-//! The corpus that fuzzing starts from: a message of each constructor, and whatever was found to be wrong once.
+//! The corpus from which fuzzing starts: a message of each constructor, and every message that once showed
+//! an error.
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +11,14 @@ use crate::properties::decode_and_use;
 
 #[test]
 #[cfg_attr(miri, ignore = "reads a folder")]
-fn the_corpus_of_the_fuzz_target() {
+fn fuzz_corpus_is_decoded() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/wire");
     let mut accepted = 0;
-    for entry in fs::read_dir(folder).expect("the corpus") {
-        let message = nodes(&fs::read(entry.expect("a file").path()).expect("a file"));
+    for entry in fs::read_dir(folder).expect("the corpus is readable") {
+        let message =
+            nodes(&fs::read(entry.expect("the file is readable").path()).expect("the file is readable"));
         decode_and_use(&message);
         accepted += u32::from(Datatype::from_wire(&message).is_ok());
     }
-    assert!(accepted >= 20, "{accepted} types");
+    assert!(accepted >= 20, "only {accepted} types accepted");
 }

@@ -1,31 +1,34 @@
-//! Sizes, the format byte by byte, and messages made up to hurt.
+//! The sizes of messages, the format byte by byte, and malicious messages.
 
 use capulet_datatype::{ArrayOrder, Datatype, Distribution, Named, TypeError, WireError};
 
 use crate::questions::{assert_equal, interrogate};
 use crate::{body, nodes, sealed};
 
-/// Four of 24 variables in the interior of 100 blocks of cells, as the FLASH code has them.
+/// Four of 24 variables in the interior of 100 blocks of cells, as the FLASH code stores them.
 fn flash() -> Datatype {
-    let variables = Datatype::contiguous(4, &Datatype::named(Named::Double)).expect("small");
+    let variables = Datatype::contiguous(4, &Datatype::named(Named::Double)).expect("the type is small");
     let strides = [(8, 192), (8, 192 * 16), (8, 192 * 256), (100, 192 * 4096)];
-    strides.iter().fold(variables, |old, &(n, stride)| Datatype::hvector(n, 1, stride, &old).expect("small"))
+    strides.iter().fold(variables, |old, &(n, stride)| {
+        Datatype::hvector(n, 1, stride, &old).expect("the type is small")
+    })
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "messages of megabytes")]
-fn types_take_tens_of_bytes() {
+#[cfg_attr(miri, ignore = "uses messages of megabytes")]
+fn messages_take_tens_of_bytes() {
     let double = Datatype::named(Named::Double);
-    let nested = [3, 20, 300, 4000]
-        .iter()
-        .fold(double.clone(), |old, &stride| Datatype::vector(8, 1, stride, &old).expect("small"));
-    let array = Datatype::subarray(&[512; 3], &[256; 3], &[128; 3], ArrayOrder::C, &double).expect("small");
+    let nested = [3, 20, 300, 4000].iter().fold(double.clone(), |old, &stride| {
+        Datatype::vector(8, 1, stride, &old).expect("the type is small")
+    });
+    let array = Datatype::subarray(&[512; 3], &[256; 3], &[128; 3], ArrayOrder::C, &double)
+        .expect("the type is small");
     let shares = [Distribution::Block(None), Distribution::Cyclic(Some(4)), Distribution::None];
     let dealt = Datatype::darray(5, &[1000, 1000, 8], &shares, &[4, 4, 1], ArrayOrder::Fortran, &double)
-        .expect("small");
+        .expect("the type is small");
     let int = Datatype::named(Named::Int);
-    let particle =
-        Datatype::structure(&[1, 3, 1], &[0, 8, 32], &[int.clone(), double.clone(), int]).expect("small");
+    let particle = Datatype::structure(&[1, 3, 1], &[0, 8, 32], &[int.clone(), double.clone(), int])
+        .expect("the type is small");
     for (what, datatype, most) in [
         ("a double", &double, 10),
         ("a vector in a vector in a vector in a vector", &nested, 40),
@@ -39,7 +42,8 @@ fn types_take_tens_of_bytes() {
         assert!(bytes <= most, "{what}: {bytes} bytes");
         assert!(datatype.layout_to_wire().len() <= bytes);
     }
-    // A million entries: a byte each where they are near each other, less than two bits each where they are dense.
+    // A million entries: one byte each if they are close to each other, and less than two bits each if they
+    // are dense.
     let sparse: Vec<i64> = (0..1_000_000_i64)
         .scan(0, |at, i| {
             *at += 1 + i * i % 200;
@@ -53,23 +57,23 @@ fn types_take_tens_of_bytes() {
         })
         .collect();
     for (places, most) in [(&sparse, 1_000_040), (&dense, 260_000)] {
-        let listed = Datatype::indexed_block(1, places, &double).expect("fits");
+        let listed = Datatype::indexed_block(1, places, &double).expect("the type fits");
         let message = listed.to_wire();
-        assert!(message.len() <= most, "{}", message.len());
-        assert_equal(&Datatype::from_wire(&message).expect("our own message"), &listed);
+        assert!(message.len() <= most, "{} bytes", message.len());
+        assert_equal(&Datatype::from_wire(&message).expect("the library's own message decodes"), &listed);
     }
 }
 
-/// The format, byte by byte: messages of older versions must stay readable.
+/// The format, byte by byte: messages of older versions must remain readable.
 #[test]
-fn the_format_stays() {
+fn format_is_stable() {
     let int = Datatype::named(Named::Int);
-    let vector = Datatype::vector(3, 2, -5, &int).expect("small");
+    let vector = Datatype::vector(3, 2, -5, &int).expect("the type is small");
     let expected = nodes(&[0, 5, 7, 3, 2, 9, 1]);
     assert_eq!(vector.to_wire(), expected);
-    let forced = vector.with_bounds(-1, 64).expect("small");
-    let shared =
-        Datatype::structure(&[1, 2, 1], &[0, 100, 300], &[forced.clone(), int, forced]).expect("small");
+    let forced = vector.with_bounds(-1, 64).expect("the type is small");
+    let shared = Datatype::structure(&[1, 2, 1], &[0, 100, 300], &[forced.clone(), int, forced])
+        .expect("the type is small");
     let expected = nodes(&[
         0,
         5, // int
@@ -87,7 +91,7 @@ fn the_format_stays() {
         2 << 3,
         50,
         0,
-        25, // struct: three displacements, 0 and differences in fours, from 25 on
+        25, // struct: three displacements: 0, and differences in units of four, from 25 on
         0,
         2,
         0,
@@ -102,9 +106,9 @@ fn the_format_stays() {
     assert_eq!(expected[expected.len() - 4..], crc32fast::hash(body(&expected)).to_le_bytes());
 }
 
-/// Predefined types are numbered by their place in the list.
+/// The number of a predefined type is its place in the list.
 #[test]
-fn numbers_of_predefined_types_stay() {
+fn numbers_of_predefined_types_are_stable() {
     let names: Vec<&str> = Named::ALL.iter().map(|named| &named.name()[4..]).collect();
     let pinned = "CHAR SIGNED_CHAR UNSIGNED_CHAR SHORT UNSIGNED_SHORT INT UNSIGNED LONG UNSIGNED_LONG LONG_LONG \
         UNSIGNED_LONG_LONG FLOAT DOUBLE LONG_DOUBLE WCHAR C_BOOL INT8_T INT16_T INT32_T INT64_T UINT8_T UINT16_T UINT32_T \
@@ -113,18 +117,22 @@ fn numbers_of_predefined_types_stay() {
         LOGICAL16 INTEGER INTEGER1 INTEGER2 INTEGER4 INTEGER8 INTEGER16 REAL REAL2 REAL4 REAL8 REAL16 DOUBLE_PRECISION \
         COMPLEX COMPLEX4 COMPLEX8 COMPLEX16 COMPLEX32 DOUBLE_COMPLEX FLOAT_INT DOUBLE_INT LONG_INT SHORT_INT 2INT \
         LONG_DOUBLE_INT 2REAL 2DOUBLE_PRECISION 2INTEGER 2COMPLEX 2DOUBLE_COMPLEX";
-    assert_eq!(names, pinned.split_whitespace().collect::<Vec<_>>(), "new types go to the end of the list");
+    assert_eq!(
+        names,
+        pinned.split_whitespace().collect::<Vec<_>>(),
+        "new types must go to the end of the list"
+    );
     for named in Named::ALL {
         let datatype = Datatype::named(*named);
-        let received = Datatype::from_wire(&datatype.to_wire()).expect("our own message");
+        let received = Datatype::from_wire(&datatype.to_wire()).expect("the library's own message decodes");
         assert_equal(&received, &datatype);
     }
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "messages of megabytes")]
-fn what_is_wrong_is_said() {
-    let refused = |message: &[u8]| Datatype::from_wire(message).expect_err("no type");
+#[cfg_attr(miri, ignore = "uses messages of megabytes")]
+fn errors_name_the_fault() {
+    let refused = |message: &[u8]| Datatype::from_wire(message).expect_err("the message is not a type");
     let int = nodes(&[0, 5]);
     assert_eq!(Datatype::from_wire(&int).map(|int| int.size()), Ok(4));
     assert_eq!(refused(b""), WireError::NotAType);
@@ -150,19 +158,19 @@ fn what_is_wrong_is_said() {
     let darray = |code: u8| refused(&nodes(&[0, 5, 15, 0, 2, 4, code, 1, 1]));
     assert_eq!(darray(6), number(10, "no distribution has that number"));
     assert_eq!(darray(1), number(10, "no distribution has that number"));
-    // A reference to nothing, to itself, and to what comes later.
+    // A reference to no node, to itself, and to a later node.
     for back in [0, 2, 9] {
         let expected = WireError::Reference { position: 8, back: back.into(), nodes: 1 };
         assert_eq!(refused(&nodes(&[0, 5, 6, 3, back])), expected);
     }
     assert_eq!(refused(&nodes(&[0, 5, 0, 5])), WireError::Unused { node: 0 });
     assert_eq!(refused(&nodes(&[0, 5, 5, 1, 0, 6])), WireError::Unused { node: 1 });
-    // Lists: more entries than bytes, and an unknown form.
+    // Lists with more entries than the message has bytes, and lists of an unknown form.
     let room = "a list has more entries than the message has room for";
     assert_eq!(refused(&nodes(&[0, 5, 11, 1, 120, 0, 0, 0, 1])), WireError::List { position: 8, what: room });
     let form = "a list has an unknown form";
     assert_eq!(refused(&nodes(&[0, 5, 11, 1, 2, 0, 7, 0, 1])), WireError::List { position: 11, what: form });
-    // What a constructor refuses.
+    // Arguments that a constructor refuses.
     let overflow = |position, what| WireError::Type { position, source: TypeError::Overflow { what } };
     let mut long = vec![0, 5, 6];
     long.extend([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1]);
@@ -184,7 +192,8 @@ fn what_is_wrong_is_said() {
     assert_eq!(refused(&nodes(&many)), WireError::TooManyNodes { position: 4 + (2 << 20), limit: 1 << 20 });
 }
 
-/// Each level holds the one below several times: a short message for something that must never be written out.
+/// Each level holds the level below several times: a short message for a type that must never be written
+/// out.
 fn tower(levels: usize, fields: usize, base: &Datatype, far: impl Fn(usize, i64) -> i64) -> Datatype {
     let mut whole = base.clone();
     for _ in 0..levels {
@@ -192,7 +201,7 @@ fn tower(levels: usize, fields: usize, base: &Datatype, far: impl Fn(usize, i64)
             break;
         }
         let places: Vec<i64> = (0..fields).map(|i| far(i, whole.true_ub() - whole.true_lb())).collect();
-        // Beside the shared part, something else between, so that no two neighbors are alike.
+        // Other types lie between the shared parts, so that no two neighbors are alike.
         let types: Vec<Datatype> =
             (0..fields).map(|i| if i % 2 == 0 { &whole } else { base }.clone()).collect();
         match Datatype::structure(&vec![1; fields], &places, &types) {
@@ -205,18 +214,18 @@ fn tower(levels: usize, fields: usize, base: &Datatype, far: impl Fn(usize, i64)
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "thousands of constructors")]
+#[cfg_attr(miri, ignore = "runs thousands of constructors")]
 fn shared_parts_are_never_written_out() {
     let double = Datatype::named(Named::Double);
-    let nothing = Datatype::contiguous(0, &double).expect("small");
-    // Backwards within itself, so that no shortcut for what rises in order applies.
+    let nothing = Datatype::contiguous(0, &double).expect("the type is small");
+    // Its displacements do not ascend, so that no shortcut for ascending lists applies.
     let irregular = Datatype::hindexed(
         &[1, 3, 2, 1, 1, 5, 1, 2, 1, 4],
         &[900, 0, 60, 200, 150, 300, 700, 500, 620, 400],
         &double,
     )
-    .expect("small");
-    let holey = Datatype::resized(0, 16, &double).expect("small");
+    .expect("the type is small");
+    let holey = Datatype::resized(0, 16, &double).expect("the type is small");
     let towers = [
         tower(500, 9, &nothing, |i, _| 8 * i as i64),
         tower(20, 9, &irregular, |i, reach| reach * i as i64),
@@ -230,13 +239,14 @@ fn shared_parts_are_never_written_out() {
     ];
     for tower in &towers {
         let message = tower.to_wire();
-        assert!(message.len() < 20_000, "{}", message.len());
-        let received = Datatype::from_wire(&message).expect("our own message");
+        assert!(message.len() < 20_000, "{} bytes", message.len());
+        let received = Datatype::from_wire(&message).expect("the library's own message decodes");
         assert_equal(&received, tower);
         interrogate(&received);
         let _ = received.is_tiling_of(&holey);
         assert!(format!("{received:?} {:?} {:?}", received.layout(), received.signature()).len() < 1 << 20);
-        let layout = Datatype::from_wire(&received.layout_to_wire()).expect("our own message");
+        let layout =
+            Datatype::from_wire(&received.layout_to_wire()).expect("the library's own message decodes");
         assert_eq!(layout.bounds(), tower.bounds());
         interrogate(&layout);
     }

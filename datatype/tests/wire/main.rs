@@ -1,4 +1,4 @@
-//! The wire form: what is sent arrives, and nothing else is taken for a type.
+//! The wire form: a sent type arrives, and no other bytes are accepted as a type.
 
 #[path = "../cases/mod.rs"]
 mod cases;
@@ -11,7 +11,7 @@ mod oracle;
 mod properties;
 mod questions;
 
-/// The message with a checksum that fits.
+/// The message with its checksum.
 fn sealed(mut body: Vec<u8>) -> Vec<u8> {
     let checksum = crc32fast::hash(&body);
     body.extend(checksum.to_le_bytes());
@@ -22,7 +22,7 @@ fn body(message: &[u8]) -> &[u8] {
     &message[..message.len() - 4]
 }
 
-/// A message with these nodes.
+/// A message that consists of these nodes.
 fn nodes(bytes: &[u8]) -> Vec<u8> {
     sealed([b"CDT\x01", bytes].concat())
 }

@@ -1,10 +1,10 @@
-//! Where the bytes of a type lie, by the definition of its constructors (MPI 4.1, 5.1) and nothing else: of types that
-//! somebody else made up.
+//! The offsets of the bytes of a type that came from an untrusted sender, by the definition of its
+//! constructors (MPI 4.1, 5.1) and nothing else.
 
 use capulet_datatype::{ArrayOrder, Combiner, Datatype, Distribution};
 
-/// The offset of every byte of one instance, in the order of the stream. `None` if there are more than `bytes_max`, or if
-/// finding them takes long.
+/// The offset of every byte of one instance, in stream order. `None` if there are more than `bytes_max`
+/// bytes, or if listing them takes too long.
 pub(crate) fn places(datatype: &Datatype, bytes_max: usize) -> Option<Vec<i64>> {
     let mut list = List { places: Vec::new(), bytes_max, steps: 0 };
     list.add(datatype, 0)?;
@@ -23,7 +23,7 @@ impl List {
         (self.steps < 20_000 && self.places.len() <= self.bytes_max).then_some(())
     }
 
-    /// Writes down an instance at `origin`. Offsets in between may leave the numbers that there are; those of bytes do not.
+    /// Lists an instance at `origin`. Intermediate offsets may overflow; the offsets of bytes do not.
     fn add(&mut self, datatype: &Datatype, origin: i64) -> Option<()> {
         self.step()?;
         if datatype.size() == 0 {
@@ -82,7 +82,7 @@ impl List {
                 };
                 self.array(gsizes, *order, old, origin, |dim, at| owner(dim, at) == place[dim])
             }
-            other => panic!("{} is not known here", other.name()),
+            other => panic!("the test does not know the combiner {}", other.name()),
         }
     }
 
@@ -115,7 +115,7 @@ impl List {
         Some(())
     }
 
-    /// The chosen elements of a whole array, in the order of its memory.
+    /// Lists the chosen elements of a whole array, in the order of its memory.
     fn array(
         &mut self,
         sizes: &[u64],

@@ -1,4 +1,4 @@
-//! Random types, and messages that somebody has changed.
+//! Random types, and messages that were changed on the way.
 
 use capulet_datatype::{Datatype, Named, TypeError};
 use proptest::prelude::*;
@@ -9,11 +9,11 @@ use crate::oracle::{Tree, any_tree, tree, tree_of_many_runs};
 use crate::questions::{assert_equal, interrogate};
 use crate::{body, nodes, sealed};
 
-/// What is put on top of a random tree: forced bounds, and parts that are shared.
+/// An addition on top of a random tree: forced bounds, or shared parts.
 #[derive(Debug, Clone)]
 enum Top {
     Forced(i64, i64),
-    /// Forced twice, so that the bounds are again what they were, but explicit.
+    /// Bounds forced twice, so that they have their old values again, but are explicit.
     Back,
     Pair(i64),
     Parametric(u8, u32),
@@ -59,14 +59,14 @@ fn topped(tree: &Tree, tops: &[Top]) -> Result<Datatype, TypeError> {
     Ok(datatype)
 }
 
-/// A change to a message before its checksum.
+/// A change to a message, made before its checksum is computed.
 #[derive(Debug, Clone)]
 enum Change {
     Flip(usize, u8),
     Put(usize, u8),
     Cut(usize),
     Remove(usize, usize),
-    /// Bytes from elsewhere in the message, or from the other one.
+    /// Inserts bytes from elsewhere in the message, or from the other message.
     Splice(usize, usize, usize, bool),
 }
 
@@ -105,19 +105,19 @@ fn changed(mut bytes: Vec<u8>, other: &[u8], changes: &[Change]) -> Vec<u8> {
     bytes
 }
 
-/// Whatever the answer is, it is one; and a type that is accepted is a type.
+/// Decodes a message. The result is a type or an error; an accepted type must answer every question.
 pub(crate) fn decode_and_use(message: &[u8]) {
     match Datatype::from_wire(message) {
         Ok(datatype) => {
             interrogate(&datatype);
-            let again = Datatype::from_wire(&datatype.to_wire()).expect("our own message");
+            let again = Datatype::from_wire(&datatype.to_wire()).expect("the library's own message decodes");
             assert_equal(&again, &datatype);
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
 
-/// The type with so many parts that have no data that any description without them is shorter.
+/// The type with so many empty parts that any description without them is shorter.
 fn with_empty_parts(datatype: &Datatype) -> Datatype {
     let parts = if cfg!(miri) { 500 } else { 4000 };
     let mut displacements: Vec<i64> =
@@ -126,46 +126,47 @@ fn with_empty_parts(datatype: &Datatype) -> Datatype {
     let mut lengths = vec![0; parts as usize];
     lengths[0] = 1;
     let types = vec![datatype.clone(); parts as usize];
-    let long = Datatype::structure(&lengths, &displacements, &types).expect("as one part");
-    long.with_bounds(datatype.lb(), datatype.extent()).expect("bounds that there were")
+    let long = Datatype::structure(&lengths, &displacements, &types).expect("empty parts change no bound");
+    long.with_bounds(datatype.lb(), datatype.extent()).expect("the old bounds are valid")
 }
 
 proptest! {
     #![proptest_config(cases(1500, 2))]
 
     #[test]
-    fn what_is_sent_arrives(tree in prop_oneof![tree(), tree_of_many_runs()], tops in prop::collection::vec(top(), 0..4)) {
+    fn sent_types_arrive(tree in prop_oneof![tree(), tree_of_many_runs()], tops in prop::collection::vec(top(), 0..4)) {
         let Ok(sent) = topped(&tree, &tops) else { return Ok(()) };
         let message = sent.to_wire();
-        let received = Datatype::from_wire(&message).expect("our own message");
+        let received = Datatype::from_wire(&message).expect("the library's own message decodes");
         assert_equal(&received, &sent);
         prop_assert_eq!(received.to_wire(), message);
     }
 
     #[test]
-    fn layouts_arrive(tree in any_tree(2000), tops in prop::collection::vec(top(), 0..3)) {
+    fn sent_layouts_arrive(tree in any_tree(2000), tops in prop::collection::vec(top(), 0..3)) {
         let Ok(sent) = topped(&tree, &tops) else { return Ok(()) };
         let message = sent.layout_to_wire();
         prop_assert!(message.len() <= sent.to_wire().len());
-        let received = Datatype::from_wire(&message).expect("our own message");
+        let received = Datatype::from_wire(&message).expect("the library's own message decodes");
         prop_assert_eq!(received.bounds(), sent.bounds());
         prop_assert_eq!(received.layout(), sent.layout());
     }
 
-    /// A layout goes as its canonical form only if that, as constructors, is rewritten to itself.
+    /// A layout is sent in canonical form only if the constructors of that form are rewritten to the same
+    /// form.
     #[test]
     fn canonical_forms_are_rewritten_to_themselves(tree in any_tree(2000)) {
-        let datatype = tree.datatype().expect("small");
+        let datatype = tree.datatype().expect("the type is small");
         let long = with_empty_parts(&datatype);
         prop_assert_eq!(long.layout(), datatype.layout());
         let message = long.layout_to_wire();
         prop_assert!(message.len() < long.to_wire().len(), "{:?}", long.layout());
-        let received = Datatype::from_wire(&message).expect("our own message");
+        let received = Datatype::from_wire(&message).expect("the library's own message decodes");
         prop_assert_eq!(received.layout(), long.layout());
     }
 
     #[test]
-    fn changed_messages(
+    fn changed_messages_give_types_or_errors(
         trees in (tree(), tree()), tops in prop::collection::vec(top(), 0..3), changes in prop::collection::vec(change(), 1..6),
     ) {
         let (Ok(one), Ok(other)) = (topped(&trees.0, &tops), trees.1.datatype()) else { return Ok(()) };
@@ -173,7 +174,7 @@ proptest! {
         let other = other.to_wire();
         let bytes = changed(body(&message).to_vec(), body(&other), &changes);
         decode_and_use(&sealed(bytes));
-        // Without a new checksum, nothing but the message itself is accepted.
+        // Without a new checksum, only the unchanged message is accepted.
         let bytes = changed(message.clone(), &other, &changes);
         if bytes != message {
             prop_assert!(Datatype::from_wire(&bytes).is_err());
@@ -181,11 +182,13 @@ proptest! {
     }
 
     #[test]
-    fn bytes_move_as_received_types_say(
+    fn received_types_move_the_right_bytes(
         trees in (any_tree(600), any_tree(600)), counts in (0..5_u64, 0..5_u64), changes in prop::collection::vec(change(), 0..3),
         numbers in any::<[u16; 4]>(),
     ) {
-        let [one, other] = [&trees.0, &trees.1].map(|tree| tree.datatype().expect("small").to_wire());
+        let [one, other] = [&trees.0, &trees.1].map(|tree| {
+            tree.datatype().expect("the type is small").to_wire()
+        });
         let one = changed(body(&one).to_vec(), body(&other), &changes);
         let [Some(from), Some(to)] = [(sealed(one), counts.0), (other, counts.1)].map(|(message, count)| {
             Known::of(&Datatype::from_wire(&message).ok()?, count)
@@ -197,13 +200,13 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_are_no_message(bytes in prop::collection::vec(prop_oneof![0..20_u8, any::<u8>()], 0..60)) {
+    fn random_bytes_are_refused(bytes in prop::collection::vec(prop_oneof![0..20_u8, any::<u8>()], 0..60)) {
         prop_assert!(Datatype::from_wire(&bytes).is_err());
         decode_and_use(&nodes(&bytes));
     }
 
     #[test]
-    fn lists_arrive(
+    fn sent_lists_arrive(
         places in prop::collection::vec(prop_oneof![8 => -300..300_i64, 1 => -(1 << 40)..(1_i64 << 40)], 0..200),
         scale in 0..20_u32, rising in any::<bool>(), lengths in prop::collection::vec(0..5_u64, 200), equal in any::<bool>(),
     ) {
@@ -214,10 +217,11 @@ proptest! {
         let lengths: Vec<u64> = lengths[..places.len()].iter().map(|&length| if equal { 2 } else { length }).collect();
         let byte = Datatype::named(Named::Byte);
         for sent in [
-            Datatype::hindexed(&lengths, &places, &byte).expect("small"),
-            Datatype::indexed_block(3, &places, &byte).expect("small"),
+            Datatype::hindexed(&lengths, &places, &byte).expect("the type is small"),
+            Datatype::indexed_block(3, &places, &byte).expect("the type is small"),
         ] {
-            assert_equal(&Datatype::from_wire(&sent.to_wire()).expect("our own message"), &sent);
+            let received = Datatype::from_wire(&sent.to_wire()).expect("the library's own message decodes");
+            assert_equal(&received, &sent);
         }
     }
 }

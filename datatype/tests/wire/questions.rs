@@ -1,4 +1,4 @@
-//! What a type that came in a message is asked.
+//! The questions that the tests ask a type that came in a message.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ pub(crate) fn assert_equal(received: &Datatype, sent: &Datatype) {
     assert_eq!(received.combiner().name(), sent.combiner().name());
     let order = (received.has_nondecreasing_displacements(), sent.has_nondecreasing_displacements());
     assert_eq!(order.0, order.1);
-    // Explicit bounds show in what is built above.
+    // Explicit bounds show in the types built from this one.
     let above = |old: &Datatype| {
         let old = [old.clone(), Datatype::named(Named::Double)];
         Datatype::structure(&[1, 1], &[3, 40], &old).map(|above| above.bounds())
@@ -22,7 +22,7 @@ pub(crate) fn assert_equal(received: &Datatype, sent: &Datatype) {
     assert_eq!(above(received), above(sent));
 }
 
-/// Everything that a type can be asked, in bounded time: of a type that somebody else made up.
+/// Asks everything that a type can be asked, in bounded time. The type may come from an untrusted sender.
 pub(crate) fn interrogate(datatype: &Datatype) {
     let layout = datatype.layout();
     assert_eq!(layout.size(), datatype.size());
@@ -36,7 +36,7 @@ pub(crate) fn interrogate(datatype: &Datatype) {
     assert!(datatype.is_equivalent(&datatype.clone()));
     for etype in [
         Datatype::named(Named::Short),
-        Datatype::resized(0, 3, &Datatype::named(Named::Byte)).expect("small"),
+        Datatype::resized(0, 3, &Datatype::named(Named::Byte)).expect("the type is small"),
     ] {
         let _ = datatype.is_tiling_of(&etype);
     }
@@ -52,19 +52,19 @@ pub(crate) fn interrogate(datatype: &Datatype) {
             if let Some(run) = cursor.next_run(3) {
                 assert_eq!(run.offset, tiled.offset_of(stream));
             }
-            assert!(tiled.block_count(stream..size).expect("in range") <= size);
+            assert!(tiled.block_count(stream..size).expect("the range lies in the stream") <= size);
         }
-        let part = flatten(&tiled, 0..size, 5).expect("in range");
+        let part = flatten(&tiled, 0..size, 5).expect("the range lies in the stream");
         assert!(part.runs.len() <= 5);
         move_bytes(&tiled, size / 2..size.min(size / 2 + 100));
     }
     let mut leaves = Leaves(0);
-    let mut segment = Segment::new(datatype, 1).expect("the type alone");
-    let flow = segment.manipulate(0..datatype.size(), &mut leaves).expect("in range");
+    let mut segment = Segment::new(datatype, 1).expect("one instance fits");
+    let flow = segment.manipulate(0..datatype.size(), &mut leaves).expect("the range lies in the stream");
     assert_eq!(flow.is_break(), segment.position() < datatype.size());
 }
 
-/// Counts leaves up to 20.
+/// Counts up to 20 leaves.
 struct Leaves(u32);
 
 impl LeafVisitor for Leaves {

@@ -1,66 +1,75 @@
-//! Lines that are sent for some blocks before they are moved, as the processor does not by itself: of short blocks so far apart
-//! that each has a line of its own.
+//! Prefetching: cache lines are prefetched some blocks before the blocks are moved, where the processor does
+//! not do it by itself. These are short blocks so far apart that each has a line of its own.
 //!
-//! Measured on Zen 5 with blocks of 4, 8 and 12 bytes, as times of plain loops over times of these. Packing pays wherever the
-//! lines come from memory (1.1 to 1.5, and 2 for strides up to 256), but for strides of whole pages, whose lines fall into few
-//! sets of the first cache, and those of several (0.8 to 0.95). Out of the third level it pays up to 256 bytes (1.2 to 1.4), and
-//! costs as much beyond; out of the second where every other line is wanted (1.2). Unpacking pays there too (1.1), and in memory
-//! up to 256 bytes (1.2 to 1.5) and from 2 KiB on (1.05 to 1.2); strides between lose up to a fifth, and those of 1 KiB are good
-//! or bad as pages fall.
+//! Measured on Zen 5 with blocks of 4, 8 and 12 bytes. The numbers are the time of plain loops divided by
+//! the time of loops with prefetching. Packing gains wherever the lines come from memory (1.1 to 1.5, and 2
+//! for strides up to 256 bytes), except for strides of a whole page, whose lines fall into few sets of the
+//! first-level cache, and of several pages (0.8 to 0.95). From the third level it gains up to strides of 256
+//! bytes (1.2 to 1.4), and costs as much beyond; from the second level it gains if every other line is
+//! needed (1.2). Unpacking gains in the last case too (1.1), and in memory for strides up to 256 bytes (1.2
+//! to 1.5) and from 2 KiB on (1.05 to 1.2). Strides in between lose up to a fifth, and strides of 1 KiB gain
+//! or lose depending on the placement of the pages.
 //!
-//! On an Intel processor with AVX-512 packing from strides of a page and more loses a fifth by it. Unpacking to strides of 1 KiB from
-//! memory gains a tenth, and loses as much where the lines were packed just before. Unpacking short rows, 8 blocks of 8 or 32 bytes
-//! 192 bytes apart, pays by 1.1 out of the second level and by 1.25 to 1.45 beyond, if what is sent for is of the rows behind
-//! (beyond the second level six rows gain up to 4 % over two); packing them loses up to a fifth, and from memory gains nothing however
-//! it is done: loads do not wait for each other as stores do.
+//! On an Intel processor with AVX-512, packing from strides of a page and more loses a fifth by prefetching.
+//! Unpacking to strides of 1 KiB from memory gains a tenth, and loses as much if the lines have been packed
+//! just before. Unpacking short rows (8 blocks of 8 or 32 bytes, 192 bytes apart) gains by 1.1 from the
+//! second level and by 1.25 to 1.45 beyond, if the prefetched lines belong to later rows (beyond the second
+//! level, six rows ahead gain up to 4 % over two). Packing such rows loses up to a fifth, and from memory
+//! gains nothing by any method: loads do not wait for each other as stores do.
 
 use std::ops::Range;
 
 use super::super::nest::NestDim;
 use super::rows::span_bytes;
 
-/// Longest block, in bytes.
+/// Longest block that is prefetched, in bytes.
 const BLOCK_MAX_BYTES: usize = 16;
 
-/// What lies between the block that is sent for and the one that is moved, where targets are sent for.
+/// The distance from the block that is moved to the block whose line is prefetched in the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Distance {
-    /// Nothing is sent for.
+    /// Nothing is prefetched.
     None,
-    /// Blocks of the same row.
+    /// A number of blocks in the same row.
     Blocks(usize),
-    /// Rows.
+    /// A number of rows.
     Rows(u64),
 }
 
-/// Where lines come from the second level of caches.
+/// Distance in blocks if lines come from the second-level cache.
 const SHORT: usize = 16;
-/// Where they come from memory.
+/// Distance in blocks if lines come from memory.
 const LONG: usize = 48;
 
-/// Strides, in bytes, at which every other line is wanted: what fetches neighbors brings the others.
+/// Strides, in bytes, at which every other line is needed. The processor's prefetcher of neighboring lines
+/// brings the lines in between.
 const EVERY_OTHER_LINE: Range<u64> = 128..160;
-/// Nests of so many bytes from end to end; there may be others of the kind.
+/// Least span of a nest of these strides, in bytes, for which prefetching pays. The nest may be one of
+/// several.
 const EVERY_OTHER_LINE_MIN_BYTES: u64 = 256 << 10;
-/// Strides of blocks with a line each that lie so close that their pages cost little.
+/// Strides, in bytes, of blocks that have a line each but lie so close together that their pages cost
+/// little.
 const CLOSE: Range<u64> = 128..257;
-/// More than the second level holds.
+/// Span in bytes that exceeds the second-level cache.
 const PAST_SECOND_LEVEL_BYTES: u64 = 4 << 20;
-/// More than the third holds.
+/// Span in bytes that exceeds the third-level cache.
 const PAST_THIRD_LEVEL_BYTES: u64 = 32 << 20;
-/// Strides of packed blocks that come from memory.
+/// Strides, in bytes, at which packing from memory gains.
 const FROM_MEMORY: Range<u64> = 128..4 << 10;
-/// Strides of unpacked blocks so many that no cache holds what tells where their pages are, and the bytes of these.
+/// Strides, in bytes, at which unpacking to memory gains if the blocks span at least `SCATTERED_MIN_BYTES`:
+/// then no cache holds the translations of the addresses of their pages.
 const SCATTERED: Range<u64> = 2 << 10..4 << 10;
 const SCATTERED_MIN_BYTES: u64 = 64 << 20;
 
-/// Longest block of a short row, in bytes.
+/// Longest block of a short row that is prefetched, in bytes.
 const SHORT_ROW_BLOCK_MAX_BYTES: usize = 64;
-/// More than the first level holds.
+/// Span in bytes that exceeds the first-level cache.
 const PAST_FIRST_LEVEL_BYTES: u64 = 64 << 10;
 
-/// Whether rows are so short that the lines of those behind are sent for: of other lines, and not of 12 bytes, which have a store of
-/// their own ([`Isa::unpack_12`](super::isa::Isa::unpack_12)). No nest without blocks spans so many bytes.
+/// Whether rows are so short that lines of later rows are prefetched. The rows must not share lines. Blocks
+/// of 12 bytes are excluded, because they have a store of their own
+/// ([`Isa::unpack_12`](super::isa::Isa::unpack_12)). A nest without blocks spans 0 bytes, so the answer for
+/// it is `false`.
 #[inline(always)]
 fn are_short_rows(block: usize, stride: u64, dims: &[NestDim; 3]) -> bool {
     dims[0].n < LONG as u64
@@ -72,7 +81,7 @@ fn are_short_rows(block: usize, stride: u64, dims: &[NestDim; 3]) -> bool {
         && span_bytes(dims, stride as i64) >= PAST_FIRST_LEVEL_BYTES
 }
 
-/// How many blocks ahead lines are sent for where blocks of so many bytes are packed.
+/// The prefetch distance in blocks for packing blocks of `block` bytes. `None`: no prefetching.
 #[inline(always)]
 pub(super) fn reads(block: usize, dims: &[NestDim; 3]) -> Option<usize> {
     let stride = dims[0].source.unsigned_abs();
@@ -87,7 +96,7 @@ pub(super) fn reads(block: usize, dims: &[NestDim; 3]) -> Option<usize> {
     }
 }
 
-/// How far ahead lines are sent for where blocks of so many bytes are unpacked.
+/// The prefetch distance for unpacking blocks of `block` bytes.
 #[inline(always)]
 pub(super) fn writes(block: usize, dims: &[NestDim; 3]) -> Distance {
     let stride = dims[0].target.unsigned_abs();
@@ -107,8 +116,8 @@ pub(super) fn writes(block: usize, dims: &[NestDim; 3]) -> Distance {
     }
 }
 
-/// Moves blocks `0..n` of a row in turn, after asking for each of them so many blocks before; never for one behind the row, which
-/// may be another core's.
+/// Visits blocks `0..n` of a row in order. Prefetches each block `distance` blocks before it is visited.
+/// Never prefetches behind the row, because those lines may belong to another core.
 #[inline(always)]
 pub(super) fn each(n: usize, distance: usize, ask: impl Fn(usize), block: impl Fn(usize)) {
     let asked = n.saturating_sub(distance);
@@ -121,14 +130,14 @@ pub(super) fn each(n: usize, distance: usize, ask: impl Fn(usize), block: impl F
     }
 }
 
-/// The first bytes of the rows of two outer dimensions, from that of the first one, in both sides.
+/// The offsets on both sides of the rows of two outer dimensions, relative to the first row.
 #[derive(Debug, Clone)]
 struct Rows<'a> {
     middle: &'a NestDim,
     last: &'a NestDim,
     plane: (i64, i64),
     row: (i64, i64),
-    /// How many rows of this plane are left, and how many planes with it.
+    /// The number of rows left in this plane, and the number of planes left, including this one.
     left: (u64, u64),
 }
 
@@ -160,11 +169,12 @@ impl Iterator for Rows<'_> {
     }
 }
 
-/// Visits the rows of two outer dimensions in turn, each with the one that comes so many rows later, if there is one.
+/// Visits the rows of two outer dimensions in order, each with the row that comes `rows` rows later, if
+/// there is one.
 #[inline(always)]
 pub(super) fn each_row(outer: &[NestDim], rows: u64, mut visit: impl FnMut((i64, i64), Option<(i64, i64)>)) {
     let [middle, last] = outer else { return };
-    debug_assert!(middle.n > 0 && last.n > 0, "there is no row");
+    debug_assert!(middle.n > 0 && last.n > 0, "there must be a row");
     let mut later = Rows::new(middle, last);
     for _ in 0..rows {
         later.next();

@@ -22,9 +22,9 @@ pub(super) fn is_available() -> bool {
 
 struct Avx512;
 
-/// How far ahead of the masked loads and stores of bitmaps lines are fetched, in bytes. No processor that was measured does so by
-/// itself, as it does for plain ones: out of L3, 4-byte units packed from strides of 2 to 5 at random took 4.6 GB/s without and 13
-/// with it, 8-byte units 3.1 and 9.
+/// Prefetch distance, in bytes, for the masked loads and stores of bitmaps. No processor that was measured
+/// prefetches for masked accesses by itself, as it does for plain ones. Packing units at random strides of 2
+/// to 5 from L3: 4-byte units 4.6 GB/s without and 13 with prefetching, 8-byte units 3.1 and 9.
 const AHEAD_BYTES: usize = 2048;
 
 super::level::kernels!(Avx512, "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,popcnt");
@@ -44,7 +44,8 @@ macro_rules! lanes {
 
             #[inline(always)]
             unsafe fn index(lanes: &[u8; 16]) -> __m512i {
-                // SAFETY: the caller has the instructions, as everywhere in this block; 16 bytes are loaded from 16.
+                // SAFETY: the processor has the instructions by `# Safety` of `Lanes::index`. `lanes` has
+                // the 16 bytes that are loaded.
                 unsafe { $widen(_mm_loadu_si128(lanes.as_ptr().cast())) }
             }
             #[inline(always)]
@@ -53,22 +54,24 @@ macro_rules! lanes {
             }
             #[inline(always)]
             unsafe fn load(from: *const u8) -> __m512i {
-                // SAFETY: the caller promises 64 readable bytes.
+                // SAFETY: `# Safety` of `Lanes::load`: a register, 64 bytes, is readable at `from`.
                 unsafe { _mm512_loadu_si512(from.cast()) }
             }
             #[inline(always)]
             unsafe fn store(to: *mut u8, vector: __m512i) {
-                // SAFETY: the caller promises 64 writable bytes.
+                // SAFETY: `# Safety` of `Lanes::store`: a register, 64 bytes, is writable at `to`.
                 unsafe { _mm512_storeu_si512(to.cast(), vector) };
             }
             #[inline(always)]
             unsafe fn permute(index: __m512i, vector: __m512i) -> __m512i {
-                // SAFETY: registers only.
+                // SAFETY: `# Safety` of `Lanes::permute`: the processor has the instruction, which accesses
+                // no memory.
                 unsafe { $permute(index, vector) }
             }
             #[inline(always)]
             unsafe fn merge(into: __m512i, mask: $mask, index: __m512i, vector: __m512i) -> __m512i {
-                // SAFETY: registers only.
+                // SAFETY: `# Safety` of `Lanes::merge`: the processor has the instruction, which accesses no
+                // memory.
                 unsafe { $merge(into, mask, index, vector) }
             }
         }
@@ -76,12 +79,14 @@ macro_rules! lanes {
         impl MaskedLanes for $name {
             #[inline(always)]
             unsafe fn load_masked(from: *const u8, mask: $mask) -> __m512i {
-                // SAFETY: the caller promises the lanes of the mask; the others are not read.
+                // SAFETY: `# Safety` of `MaskedLanes::load_masked`: the lanes of the mask are readable;
+                // other lanes are not read.
                 unsafe { $load_masked(mask, from.cast()) }
             }
             #[inline(always)]
             unsafe fn store_masked(to: *mut u8, mask: $mask, vector: __m512i) {
-                // SAFETY: the caller promises the lanes of the mask; the others are not written.
+                // SAFETY: `# Safety` of `MaskedLanes::store_masked`: the lanes of the mask are writable;
+                // others are not written.
                 unsafe { $store_masked(to.cast(), mask, vector) };
             }
         }
@@ -108,11 +113,11 @@ lanes!(
     _mm512_mask_permutexvar_epi64
 );
 
-/// Units of 16 bytes as pairs of lanes of 8 bytes.
+/// Units of 16 bytes, as pairs of lanes of 8 bytes.
 struct Lanes16;
 
-/// Lane `i` of the first register after [`Square::mix`], lanes of the second register counted on from those of the first;
-/// the second register has the lanes `distance` further on.
+/// The lanes that make the first register after [`Square::mix`]. The lanes of the second operand are
+/// numbered after those of the first. The lanes that make the second register are `distance` higher.
 const fn mixed(lanes: usize, distance: usize) -> [u8; 16] {
     let mut from = [0; 16];
     let mut lane = 0;
@@ -130,17 +135,18 @@ macro_rules! square {
 
             #[inline(always)]
             unsafe fn load(from: *const u8) -> __m512i {
-                // SAFETY: the caller promises 64 readable bytes.
+                // SAFETY: `# Safety` of `Square::load`: a register, 64 bytes, is readable at `from`.
                 unsafe { _mm512_loadu_si512(from.cast()) }
             }
             #[inline(always)]
             unsafe fn store(to: *mut u8, vector: __m512i) {
-                // SAFETY: the caller promises 64 writable bytes.
+                // SAFETY: `# Safety` of `Square::store`: a register, 64 bytes, is writable at `to`.
                 unsafe { _mm512_storeu_si512(to.cast(), vector) };
             }
             #[inline(always)]
             unsafe fn mix(distance: usize, a: __m512i, b: __m512i) -> (__m512i, __m512i) {
-                // SAFETY: registers only.
+                // SAFETY: `# Safety` of `Square::mix`: the processor has the instructions, which access no
+                // memory but constants.
                 unsafe {
                     let first = $index::index(&mixed($register_lanes, distance * $per_unit));
                     let step = $index::index(&[(distance * $per_unit) as u8; 16]);
@@ -164,7 +170,8 @@ impl Isa for Avx512 {
         q: &NestDim,
         planes: &NestDim,
     ) -> [u64; 2] {
-        // SAFETY: the caller's promise; the squares are of units of `U` bytes.
+        // SAFETY: `# Safety` of `Isa::transpose`; each type of lanes has units of `U` bytes, and the
+        // constant is the number of its units in a register.
         unsafe {
             match U {
                 4 => transpose::planes::<Lanes4, 16>(source, target, p, q, planes),
@@ -181,7 +188,8 @@ impl Isa for Avx512 {
         n: usize,
         is_far: bool,
     ) -> usize {
-        // SAFETY: the caller's promise; the lanes are those of the unit.
+        // SAFETY: `# Safety` of `Isa::pack`; each type of lanes has units of `U` bytes, and `done` units are
+        // copied before the rest.
         unsafe {
             if U == 4 {
                 let done = strided::pack::<Lanes4, 16, K>(source, target, n, is_far);
@@ -204,7 +212,7 @@ impl Isa for Avx512 {
         if strided::PLAIN_UNITS_BYTES <= U && 2 < K && !is_far {
             return 0;
         }
-        // SAFETY: the caller's promise; the lanes are those of the unit.
+        // SAFETY: `# Safety` of `Isa::unpack`; each type of lanes has units of `U` bytes.
         unsafe {
             if U == 4 {
                 strided::unpack::<Lanes4, 16, K>(source, target, n, is_far);
@@ -217,7 +225,7 @@ impl Isa for Avx512 {
 
     #[inline(always)]
     unsafe fn pack_near(from: (*const u8, i64), target: *mut u8, block: usize, n: usize) -> usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of `Isa::pack_near`, with the instructions of this set.
         unsafe { near::pack(from, target, block, n) }
     }
 
@@ -229,7 +237,7 @@ impl Isa for Avx512 {
         n: usize,
         is_far: bool,
     ) -> usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of `Isa::unpack_near`, with the instructions of this set.
         unsafe { near::unpack(source, to, block, n, is_far) }
     }
 
@@ -238,7 +246,8 @@ impl Isa for Avx512 {
         const BLOCK: __mmask8 = 0b111;
         let (mut from, mut to) = (source, target);
         for _ in 0..n {
-            // SAFETY: this block of both sides; no other lane is read or written.
+            // SAFETY: `# Safety` of `Isa::unpack_12`, for this block. The mask has its three lanes; no other
+            // lane is read or written.
             unsafe { _mm_mask_storeu_epi32(to.cast(), BLOCK, _mm_maskz_loadu_epi32(BLOCK, from.cast())) };
             (from, to) = (from.wrapping_add(12), to.wrapping_offset(stride as isize));
         }
@@ -252,8 +261,9 @@ impl Isa for Avx512 {
     unsafe fn gather_word<const U: usize>(source: *const u8, target: *mut u8, word: u64) -> bool {
         let mut to = target;
         for step in 0..U {
-            // SAFETY: fetching ahead reads nothing that a program could see, and never faults, wherever it is. Only the units of the set bits are read. At most `step * LANES` units were stored before this
-            // vector, which therefore ends within the 64 units that the caller promises to be writable.
+            // SAFETY: `# Safety` of `Isa::gather_word`. Only the units of the set bits are read. At most
+            // `step * LANES` units are stored before this vector, so it ends within the 64 writable units. A
+            // prefetch has no effect on memory and never faults, whatever the address.
             unsafe {
                 _mm_prefetch::<_MM_HINT_T0>(source.wrapping_add(64 * step + AHEAD_BYTES).cast());
                 if U == 4 {
@@ -280,9 +290,10 @@ impl Isa for Avx512 {
     ) -> bool {
         let mut from = source;
         for step in 0..U {
-            // SAFETY: a load reads as many units as the mask has bits, or 16 or 8 where the caller promises 64 in all: at most
-            // `step * LANES` came before. Only the lanes of the mask are stored. Fetching ahead is
-            // no access.
+            // SAFETY: `# Safety` of `Isa::scatter_word`. A load reads as many units as the mask has bits;
+            // with `ROOM` it reads 16 or 8 units, at most `step * LANES` units after `source`, so it ends
+            // within the 64 readable units. Only the lanes of the mask are stored. A prefetch has no effect
+            // on memory and never faults, whatever the address.
             unsafe {
                 _mm_prefetch::<_MM_HINT_T0>(target.wrapping_add(64 * step + AHEAD_BYTES).cast::<i8>());
                 if U == 4 {
@@ -312,7 +323,7 @@ impl Isa for Avx512 {
 
     #[inline(always)]
     unsafe fn move_string(source: *const u8, target: *mut u8, bytes: usize) {
-        // SAFETY: the caller's promise; every processor of the architecture has the instruction.
+        // SAFETY: `# Safety` of `Isa::move_string`; every x86-64 processor has the instruction.
         unsafe { x86::move_string(source, target, bytes) };
     }
 
@@ -330,8 +341,9 @@ impl Isa for Avx512 {
 
     #[inline(always)]
     unsafe fn stream(source: *const u8, target: *mut u8, pieces: usize) {
-        // SAFETY: piece `i` of both sides, the target a multiple of 64. The fence orders these stores before whatever the
-        // caller does next, as plain stores would be.
+        // SAFETY: `# Safety` of `Isa::stream`: piece `i < pieces` of both sides, and `target` is a multiple
+        // of 64. The fence orders the streaming stores before later stores of the caller, as plain stores
+        // would be.
         unsafe {
             for i in 0..pieces {
                 let piece = _mm512_loadu_si512(source.add(i * 64).cast());

@@ -1,9 +1,9 @@
-//! Bitmaps: dense units of 4 or 8 bytes, one bit each.
+//! Bitmaps: dense units of 4 or 8 bytes, with one bit per unit that tells whether it is present.
 
 use super::isa::Isa;
 use super::{source_at, target_at};
 
-/// Units of which some are present.
+/// Units, some of which are present.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bits<'a> {
     /// Offset of the unit of bit 0 from the base address, in bytes.
@@ -14,46 +14,49 @@ pub(crate) struct Bits<'a> {
     pub(crate) words: &'a [u64],
     /// The bit at which to start.
     pub(crate) first: u64,
-    /// How many present units to copy.
+    /// The number of present units to copy.
     pub(crate) count: u64,
 }
 
 impl<'a> Bits<'a> {
-    /// Windows of 64 places, the first of which begins `lead` places, below 64, before the first word.
+    /// Iterates over groups (`Window`) of 64 unit positions. The first group begins `lead` positions, fewer
+    /// than 64, before the first word.
     #[inline(always)]
     fn words(self, lead: u32) -> Words<'a> {
         let (keep, place) = (!0 << (self.first % 64), (self.first / 64) as usize);
         Words { bits: self, lead, place, keep, below: 0, done: 0 }
     }
 
-    /// How many places before the first word a window must begin to begin with a line of 64 bytes, where units never cross one.
+    /// The number of positions before the first word at which a group begins at a cache line of 64 bytes.
+    /// Then no unit crosses a line. 0 if the units lie across lines anyway.
     fn lead(&self, base: usize) -> u32 {
         let begin = base.wrapping_add(self.origin as usize) as u64 % 64;
         if begin.is_multiple_of(self.unit) { (begin / self.unit) as u32 } else { 0 }
     }
 }
 
-/// The words of a bitmap, without the bits of units that are not to be copied.
+/// Iterator over the words of a bitmap, regrouped, without the bits of units that are not to be copied.
 struct Words<'a> {
     bits: Bits<'a>,
     lead: u32,
-    /// Of the next word.
+    /// Index of the next word.
     place: usize,
-    /// Its bits that count.
+    /// Mask of the bits of the next word that belong to the range.
     keep: u64,
-    /// The word before, of which a window has the last places.
+    /// The previous word. A group has its last `lead` positions at the start.
     below: u64,
-    /// Units of all windows before.
+    /// Number of units in all groups before.
     done: u64,
 }
 
-/// 64 places.
+/// A group of 64 unit positions.
 #[derive(Clone, Copy)]
 struct Window {
-    /// Of the unit of the first bit.
+    /// Offset of the unit of the first bit, in bytes.
     offset: i64,
-    /// Units before.
+    /// Number of units in all groups before.
     done: u64,
+    /// The bits of the units to copy.
     word: u64,
 }
 
@@ -68,7 +71,7 @@ impl Iterator for Words<'_> {
         }
         let here = self.bits.words.get(self.place).copied().unwrap_or(0) & self.keep;
         self.keep = !0;
-        // The places before those of this word come from the word before.
+        // The first `lead` positions of the group are the last positions of the previous word.
         let mut word = if self.lead == 0 { here } else { here << self.lead | self.below >> (64 - self.lead) };
         self.below = here;
         while u64::from(word.count_ones()) > left {
@@ -83,20 +86,21 @@ impl Iterator for Words<'_> {
     }
 }
 
-/// Whether so few units of a word are present that they are better packed one by one.
+/// Whether a word has so few present units that packing them one by one is faster.
 #[inline(always)]
 fn is_gathered_singly(word: u64) -> bool {
     word.count_ones() < 8
 }
 
-/// Whether the units of a word are better unpacked one by one: a vector of 8-byte units then holds few of them, and costs as much as
-/// a full one. Strides of 2 to 5 units at random, out of L3: 8.9 GB/s one by one and 5.5 by vectors; 4-byte units 5.4 and 12.9.
+/// Whether the units of a word are unpacked faster one by one. This holds if the vectors of 8-byte units
+/// would hold few units, because each such vector costs as much as a full one. Measured with random strides
+/// of 2 to 5 units from L3: 8.9 GB/s one by one and 5.5 by vectors; for 4-byte units 5.4 and 12.9.
 #[inline(always)]
 fn is_scattered_singly<const U: usize>(word: u64) -> bool {
     U == 8 && word.count_ones() < 32
 }
 
-/// Visits the set bits of a word, each with its number among them.
+/// Visits the set bits of a word as `(bit, number of set bits below it)`.
 #[inline(always)]
 fn for_each_bit(mut word: u64, mut visit: impl FnMut(usize, usize)) {
     let mut number = 0;
@@ -107,7 +111,7 @@ fn for_each_bit(mut word: u64, mut visit: impl FnMut(usize, usize)) {
     }
 }
 
-/// For each byte, the numbers of its set bits.
+/// For each value of a byte, the positions of its set bits.
 pub(super) static SET_BITS: [[u8; 8]; 256] = {
     let (mut all, mut byte) = ([[0; 8]; 256], 0);
     while byte < 256 {
@@ -124,22 +128,25 @@ pub(super) static SET_BITS: [[u8; 8]; 256] = {
     all
 };
 
-/// Units that are listed before they are moved, or a word more: a loop over as many as a word has ends where nobody can foresee it.
-/// Strides of 2 to 5 at random, 4 bytes, 14 MiB, on Zen 3: 2.0 GB/s unpacked word by word and 2.7 by lists; 2.0 where
-/// no lines are asked for ahead, for nothing does so while a list is made.
+/// Number of units that are listed before they are moved; the last word may exceed it. A loop over the units
+/// of a single word would end after an unpredictable number of iterations. Measured on Zen 3 with 4-byte
+/// units at random strides of 2 to 5, 14 MiB: 2.0 GB/s unpacked word by word and 2.7 by lists; by lists
+/// without prefetching 2.0, because the processor fetches no lines of the units while a list is made.
 const LISTED: usize = 128;
-/// Words that a list is made of, at most: their places fit into 16 bits.
+/// Largest number of words per list. The positions of their units fit in 16 bits.
 const WORDS: u16 = 256;
-/// How far ahead lines are asked for, in bytes.
+/// Prefetch distance in bytes.
 const AHEAD_BYTES: usize = 4096;
 
-/// Places of some units.
+/// Positions of some units.
 struct List {
-    /// In units from the offset.
+    /// In units, relative to `offset`. The extra entries take the last word and the write of eight entries
+    /// at once.
     places: [u16; LISTED + 64 + 8],
     len: usize,
+    /// Offset of position 0, in bytes.
     offset: i64,
-    /// Units before these.
+    /// Number of units before those of the list.
     done: usize,
 }
 
@@ -148,11 +155,12 @@ impl List {
         Self { places: [0; LISTED + 64 + 8], len: 0, offset: 0, done: 0 }
     }
 
-    /// Lists the next units; tells whether there were any words left. Visits the windows from which on there are so many words
-    /// more.
+    /// Lists the next units. Returns `false` if no words were left. Calls `visit` with the offset of each
+    /// group behind which there are at least `ahead` words.
     #[inline(always)]
     fn fill(&mut self, words: &mut Words<'_>, ahead: usize, visit: impl Fn(i64)) -> bool {
-        // In a register: each byte waits for the one before.
+        // The length is kept in a register, because the entries of each byte depend on the length after the
+        // byte before.
         let (mut len, mut turn) = (0, 0);
         while len <= LISTED && turn < WORDS {
             let has_ahead = words.place + ahead < words.bits.words.len();
@@ -170,12 +178,13 @@ impl List {
         turn > 0
     }
 
-    /// Adds the set bits of a word, behind so many others; returns how many there are then.
+    /// Appends the set bits of a word to the first `len` entries, counted from position `first`. Returns the
+    /// new length.
     #[inline(always)]
     fn push(&mut self, len: usize, first: u16, word: u64) -> usize {
         let (mut len, mut first) = (len, first);
         for byte in word.to_le_bytes() {
-            // All eight, of which the next byte overwrites those that there are not.
+            // Always writes eight entries. Those beyond the set bits are overwritten by the next byte.
             let (places, bits) = (&mut self.places[len..len + 8], &SET_BITS[usize::from(byte)]);
             for i in 0..8 {
                 places[i] = first.wrapping_add(bits[i].into());
@@ -193,10 +202,10 @@ impl List {
 }
 
 /// # Safety
-/// As [`super::gather_bits`].
+/// As for [`super::gather_bits`]. The processor must have the instructions of `I`.
 #[inline(always)]
 pub(super) unsafe fn gather<I: Isa>(source: *const u8, target: *mut u8, bits: Bits<'_>) {
-    // SAFETY: the caller's promise; `U` is the unit.
+    // SAFETY: `# Safety` of this function; `bits.unit` is 4 or 8, and `U` equals it.
     unsafe {
         match bits.unit {
             4 => gather_units::<I, 4>(source, target, bits),
@@ -206,10 +215,10 @@ pub(super) unsafe fn gather<I: Isa>(source: *const u8, target: *mut u8, bits: Bi
 }
 
 /// # Safety
-/// As [`super::scatter_bits`].
+/// As for [`super::scatter_bits`]. The processor must have the instructions of `I`.
 #[inline(always)]
 pub(super) unsafe fn scatter<I: Isa>(source: *const u8, target: *mut u8, bits: Bits<'_>) {
-    // SAFETY: the caller's promise; `U` is the unit.
+    // SAFETY: `# Safety` of this function; `bits.unit` is 4 or 8, and `U` equals it.
     unsafe {
         match bits.unit {
             4 => scatter_units::<I, 4>(source, target, bits),
@@ -219,11 +228,11 @@ pub(super) unsafe fn scatter<I: Isa>(source: *const u8, target: *mut u8, bits: B
 }
 
 /// # Safety
-/// As [`super::gather_bits`], with units of `U` bytes.
+/// As for [`gather`], with units of `U` bytes.
 #[inline(always)]
 unsafe fn gather_units<I: Isa, const U: usize>(source: *const u8, target: *mut u8, bits: Bits<'_>) {
     if U > I::GATHERED_UNIT_MAX {
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of this function is that of `by_lists` when it gathers.
         return unsafe { by_lists::<I, U, true>(source, target, bits) };
     }
     for Window { offset, done, word } in bits.words(bits.lead(source.addr())) {
@@ -231,8 +240,9 @@ unsafe fn gather_units<I: Isa, const U: usize>(source: *const u8, target: *mut u
             continue;
         }
         let (from, to) = (source_at(source, offset), target.wrapping_add(done as usize * U));
-        // SAFETY: the caller promises the units of the set bits in the source, and `bits.count` of them in the target: room
-        // for a whole word where 64 of them are still to come, which also overwrite what the word leaves behind its own.
+        // SAFETY: `# Safety` of this function: the units of the set bits are readable, and `bits.count`
+        // units are writable at `target`. If at least 64 units are still to come, a whole group fits at
+        // `to`, and the units to come overwrite what `gather_word` writes behind the units of its word.
         unsafe {
             if bits.count - done >= 64 && !is_gathered_singly(word) && I::gather_word::<U>(from, to, word) {
                 continue;
@@ -245,11 +255,11 @@ unsafe fn gather_units<I: Isa, const U: usize>(source: *const u8, target: *mut u
 }
 
 /// # Safety
-/// As [`super::scatter_bits`], with units of `U` bytes.
+/// As for [`scatter`], with units of `U` bytes.
 #[inline(always)]
 unsafe fn scatter_units<I: Isa, const U: usize>(source: *const u8, target: *mut u8, bits: Bits<'_>) {
     if U > I::SCATTERED_UNIT_MAX {
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of this function is that of `by_lists` when it scatters.
         return unsafe { by_lists::<I, U, false>(source, target, bits) };
     }
     for Window { offset, done, word } in bits.words(bits.lead(target.addr())) {
@@ -257,8 +267,9 @@ unsafe fn scatter_units<I: Isa, const U: usize>(source: *const u8, target: *mut 
             continue;
         }
         let (from, to) = (source.wrapping_add(done as usize * U), target_at(target, offset));
-        // SAFETY: the caller promises the units of the set bits in the target, and `bits.count` in a row in the source: room for
-        // a whole word where 64 of them are still to come.
+        // SAFETY: `# Safety` of this function: the units of the set bits are writable, and `bits.count`
+        // consecutive units are readable at `source`. If at least 64 units are still to come, 64 units are
+        // readable at `from`, as `ROOM` requires.
         unsafe {
             let is_done = if is_scattered_singly::<U>(word) {
                 false
@@ -277,17 +288,17 @@ unsafe fn scatter_units<I: Isa, const U: usize>(source: *const u8, target: *mut 
     }
 }
 
-/// Either way, without registers: places are listed, then their units moved one by one.
+/// Copies in either direction without vector registers: lists positions, then moves their units one by one.
 ///
 /// # Safety
-/// As [`super::gather_bits`], or [`super::scatter_bits`], with units of `U` bytes.
+/// As for [`gather`] if `GATHERS`, else as for [`scatter`]; with units of `U` bytes.
 #[inline(always)]
 unsafe fn by_lists<I: Isa, const U: usize, const GATHERS: bool>(
     source: *const u8,
     target: *mut u8,
     bits: Bits<'_>,
 ) {
-    // A window has `U` lines.
+    // A group spans `U` cache lines.
     const LINE_BYTES: usize = 64;
     let ask = |offset: i64| {
         for line in 0..U {
@@ -310,7 +321,8 @@ unsafe fn by_lists<I: Isa, const U: usize, const GATHERS: bool>(
         for (number, place) in list.places().iter().enumerate() {
             let (dense, listed) = (number * U, usize::from(*place) * U);
             let (s, t) = if GATHERS { (listed, dense) } else { (dense, listed) };
-            // SAFETY: the unit of a set bit, and its place among all of them.
+            // SAFETY: `# Safety` of this function: `listed` is the offset of the unit of a set bit, and
+            // `dense` the offset of its number among all units to copy, relative to the starts of the list.
             unsafe { from.wrapping_add(s).copy_to_nonoverlapping(to.wrapping_add(t), U) };
         }
     }

@@ -1,9 +1,10 @@
-//! Movers: how one block is copied, by the class of its size.
+//! Movers: a mover copies one block. There is one type of mover per class of block sizes.
 //!
-//! Sizes that the compiler knows become a few moves of registers. Any other size up to twice a register is two moves that
-//! overlap in the middle of the block, so that no size costs a call, a mask or a byte outside of the block.
+//! A size that the compiler knows becomes a few register moves. Any other size up to twice a register
+//! becomes two moves that overlap in the middle of the block. So no size costs a call or a mask, or touches
+//! a byte outside of the block.
 
-/// Longest block, in bytes, that is always worth a loop.
+/// Longest block, in bytes, for which a loop always pays.
 pub(super) const LONG_BYTES: usize = 512;
 
 const LINE_BYTES: usize = 64;
@@ -14,29 +15,31 @@ pub(super) trait Mover: Copy {
     fn bytes(self) -> usize;
 
     /// # Safety
-    /// [`Mover::bytes`] bytes must be readable at `source` and writable at `target`, apart from each other.
+    /// [`Mover::bytes`] bytes must be readable at `source` and writable at `target`, and the two must not
+    /// overlap.
     unsafe fn copy(self, source: *const u8, target: *mut u8);
 
-    /// As [`Mover::copy`], where no block of the target begins at the end of another.
+    /// Like [`Mover::copy`], for blocks that do not touch each other in the target.
     ///
     /// # Safety
-    /// As [`Mover::copy`].
+    /// As for [`Mover::copy`].
     #[inline(always)]
     unsafe fn spread(self, source: *const u8, target: *mut u8) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of this function is that of `copy`.
         unsafe { self.copy(source, target) };
     }
 }
 
-/// Exactly `N` bytes, in ascending order: left to itself the compiler stores the last bytes first, and each of those lines waits
-/// (40 bytes far apart: 20 GB/s so, 22.5 in order).
+/// Copies exactly `N` bytes, in ascending order. Without a fixed order the compiler stores the last bytes
+/// first, and each of these stores waits for its line (blocks of 40 bytes that are far apart: 20 GB/s, and
+/// 22.5 in ascending order).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exact<const N: usize>;
 
 impl<const N: usize> Exact<N> {
-    /// The greatest power of two that fits.
+    /// The greatest power of two that is at most `N`.
     const FIRST: usize = if N == 0 { 0 } else { 1 << N.ilog2() };
-    /// The least power of two that holds the rest, which may overlap the first bytes; 0 if there is none.
+    /// The least power of two that holds the rest, which may overlap the first bytes; 0 if there is no rest.
     const LAST: usize = if N == Self::FIRST { 0 } else { (N - Self::FIRST).next_power_of_two() };
 }
 
@@ -48,7 +51,8 @@ impl<const N: usize> Mover for Exact<N> {
 
     #[inline(always)]
     unsafe fn copy(self, source: *const u8, target: *mut u8) {
-        // SAFETY: both parts lie in the block, and are all of it.
+        // SAFETY: `# Safety` of this function: the first `FIRST` and the last `LAST` bytes lie in the block
+        // and cover it.
         unsafe {
             source.copy_to_nonoverlapping(target, Self::FIRST);
             let last = N - Self::LAST;
@@ -57,7 +61,7 @@ impl<const N: usize> Mover for Exact<N> {
     }
 }
 
-/// From `W` to `2 * W` bytes: the first `W` and the last `W`.
+/// Copies `W` to `2 * W` bytes: the first `W` and the last `W`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pair<const W: usize>(pub(super) usize);
 
@@ -70,22 +74,24 @@ impl<const W: usize> Mover for Pair<W> {
     #[inline(always)]
     unsafe fn copy(self, source: *const u8, target: *mut u8) {
         let last = self.0 - W;
-        // SAFETY: `W <= self.0 <= 2 * W`, so both parts lie in the block; the caller promises all of its bytes.
+        // SAFETY: `W <= self.0 <= 2 * W`, so both parts lie in the block, whose bytes `# Safety` of this
+        // function covers.
         unsafe {
             source.copy_to_nonoverlapping(target, W);
             source.add(last).copy_to_nonoverlapping(target.add(last), W);
         }
     }
 
-    /// By halves of a line, where a part is a whole one: those that cross the end of a line are as many, and take less each. Next
-    /// to each other that does not count (92 bytes: 26 GB/s by halves and 24 by wholes, 31 and 33 where they are packed).
+    /// If a part is a whole line, stores it as two halves. As many stores cross the end of a line as with
+    /// whole parts, but each takes less time. For blocks next to each other this does not matter. (Blocks of
+    /// 92 bytes: 26 GB/s by halves and 24 by whole parts; packed blocks: 31 and 33.)
     #[inline(always)]
     unsafe fn spread(self, source: *const u8, target: *mut u8) {
         if W != LINE_BYTES {
-            // SAFETY: the caller's promise.
+            // SAFETY: `# Safety` of this function is that of `copy`.
             return unsafe { self.copy(source, target) };
         }
-        // SAFETY: the two parts of `copy`, each as two halves.
+        // SAFETY: `# Safety` of this function, for the two parts of `copy`, each as two halves.
         unsafe {
             for at in [0, W / 2, self.0 - W, self.0 - W / 2] {
                 source.add(at).copy_to_nonoverlapping(target.add(at), W / 2);
@@ -94,11 +100,13 @@ impl<const W: usize> Mover for Pair<W> {
     }
 }
 
-/// Blocks of so many pieces are stored at multiples of these, but for the first and the last piece: stores that cross the end of a
-/// line take a twentieth more even where both sides come from memory.
+/// Blocks of at least this many pieces are stored at multiples of the piece, except for the first and the
+/// last piece: stores that cross the end of a line take a twentieth more time, even if both sides come from
+/// memory.
 const ALIGNED_MIN: usize = 4;
 
-/// `W` bytes or more: whole pieces of `W`, then the last `W` bytes, which may overlap the piece before; so may the second piece.
+/// Copies `W` bytes or more: whole pieces of `W`, then the last `W` bytes. The last piece may overlap the
+/// one before it, and so may the second piece.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Many<const W: usize>(pub(super) usize);
 
@@ -112,8 +120,9 @@ impl<const W: usize> Mover for Many<W> {
     unsafe fn copy(self, source: *const u8, target: *mut u8) {
         let last = self.0 - W;
         let mut at = 0;
-        // SAFETY: every piece starts at or before `last`, so it ends in the block; the caller promises all of its bytes.
-        // The first multiple of `W` in the target is at most `W` bytes on.
+        // SAFETY: `W <= self.0`, and every piece starts at or before `last`, so it ends in the block, whose
+        // bytes `# Safety` of this function covers. The next multiple of `W` in the target is at most `W`
+        // bytes behind the start, so no byte is left out.
         unsafe {
             if self.0 >= ALIGNED_MIN * W {
                 source.copy_to_nonoverlapping(target, W);
@@ -128,7 +137,7 @@ impl<const W: usize> Mover for Many<W> {
     }
 }
 
-/// Any number of bytes, by the C library.
+/// Copies any number of bytes, by the C library.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Library(pub(super) usize);
 
@@ -140,13 +149,13 @@ impl Mover for Library {
 
     #[inline(always)]
     unsafe fn copy(self, source: *const u8, target: *mut u8) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of this function.
         unsafe { source.copy_to_nonoverlapping(target, self.0) };
     }
 }
 
-/// Runs `$body` with `$mover` bound to the mover of `$bytes` bytes: once per class, so that each is compiled on its own.
-/// Blocks of more than `$loop_max_bytes` bytes, [`LONG_BYTES`] unless told, are left to the C library.
+/// Runs `$body` with `$mover` bound to the mover of `$bytes` bytes. The body is compiled once per class of
+/// sizes. Blocks of more than `$loop_max_bytes` bytes (default: [`LONG_BYTES`]) are left to the C library.
 macro_rules! with_mover {
     ($bytes:expr, $mover:ident => $body:expr) => {
         with_mover!($bytes, $crate::copy::kernel::fixed::LONG_BYTES, $mover => $body)

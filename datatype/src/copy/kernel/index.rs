@@ -1,7 +1,8 @@
 //! Blocks at listed places.
 //!
-//! Gather instructions were measured and are not used: 8-byte units in L2 took 23 GB/s by them and 28 by plain moves, 4-byte
-//! units 12 and 16. Nor did masked moves of runs of different lengths gain on two moves that overlap.
+//! Gather instructions were measured and are not used: for 8-byte units in L2 they reached 23 GB/s and plain
+//! moves 28, for 4-byte units 12 and 16. Masked moves of runs of different lengths gained nothing over two
+//! moves that overlap either.
 
 use super::fixed::{Exact, Mover, with_mover};
 use super::{Places, source_at, target_at};
@@ -11,10 +12,11 @@ use crate::lists::{Displacements, Runs};
 pub(super) const SHORT_MAX_BYTES: u64 = 512;
 const SHORT_MAX: usize = SHORT_MAX_BYTES as usize;
 
-/// Runs `$body` for each of `$runs`, with `$usual` bound to the mover of the length that most runs have. Lists of blocks of
-/// which a few touch have runs of nearly always one length: it is guessed from the first runs, and then costs one branch
-/// that is foreseen; no run has the length 0, which stands for no guess. One loop per kind of list and length: a closure that several loops share is called, which costs as much as a
-/// short run does.
+/// Runs `$body` for each of `$runs`, with `$usual` bound to the mover of the length that most runs have. If
+/// a list of blocks has a few blocks that touch, nearly all of its runs have one length. This length is
+/// guessed from the first runs; then a run costs one well-predicted branch. No run has the length 0, which
+/// stands for no guess. There is one loop per kind of list and length: a closure shared by several loops is
+/// not inlined, and its call costs as much as a short run.
 macro_rules! for_each_run {
     ($runs:expr, ($displacement:ident, $bytes:ident), $usual:ident => $body:expr) => {{
         macro_rules! each {
@@ -45,16 +47,17 @@ macro_rules! for_each_run {
     }};
 }
 
-/// Blocks at listed places, to consecutive bytes.
+/// Copies blocks from listed places to consecutive bytes.
 ///
 /// # Safety
-/// Every block must be readable at its displacement from `source`, and as many be writable at `target`, apart from each
-/// other.
+/// Every block must be readable at its displacement from `source`, as many bytes must be writable at
+/// `target`, and the two must not overlap.
 #[inline(always)]
 pub(super) unsafe fn gather<M: Mover>(mover: M, source: *const u8, target: *mut u8, list: Displacements<'_>) {
     let mut to = target;
     let mut next = |displacement: i64| {
-        // SAFETY: this block of both sides.
+        // SAFETY: `# Safety` of this function, for one block of the list; `to` is the end of the blocks
+        // before.
         unsafe { mover.copy(source_at(source, displacement), to) };
         to = to.wrapping_add(mover.bytes());
     };
@@ -67,7 +70,7 @@ pub(super) unsafe fn gather<M: Mover>(mover: M, source: *const u8, target: *mut 
 /// The reverse of [`gather`], in the order of the list.
 ///
 /// # Safety
-/// As [`gather`], with the sides exchanged.
+/// As for [`gather`], with the sides exchanged.
 #[inline(always)]
 pub(super) unsafe fn scatter<M: Mover>(
     mover: M,
@@ -77,7 +80,8 @@ pub(super) unsafe fn scatter<M: Mover>(
 ) {
     let mut from = source;
     let mut next = |displacement: i64| {
-        // SAFETY: this block of both sides.
+        // SAFETY: `# Safety` of this function, for one block of the list; `from` is the end of the blocks
+        // before.
         unsafe { mover.copy(from, target_at(target, displacement)) };
         from = from.wrapping_add(mover.bytes());
     };
@@ -87,16 +91,16 @@ pub(super) unsafe fn scatter<M: Mover>(
     }
 }
 
-/// Runs at listed places, to consecutive bytes. Returns how many.
+/// Copies runs from listed places to consecutive bytes. Returns the number of bytes.
 ///
 /// # Safety
-/// Every run must be readable at its displacement from `source`, and as many bytes be writable at `target`, apart from each
-/// other.
+/// Every run must be readable at its displacement from `source`, as many bytes must be writable at `target`,
+/// and the two must not overlap.
 #[inline(always)]
 pub(super) unsafe fn gather_runs(source: *const u8, target: *mut u8, runs: Runs<'_>) -> u64 {
     let mut to = target;
     for_each_run!(runs, (displacement, bytes), usual => {
-        // SAFETY: this run of both sides.
+        // SAFETY: `# Safety` of this function, for one run of the list; `to` is the end of the runs before.
         unsafe { mostly(usual, source_at(source, displacement), to, bytes) };
         to = to.wrapping_add(bytes);
     });
@@ -106,36 +110,38 @@ pub(super) unsafe fn gather_runs(source: *const u8, target: *mut u8, runs: Runs<
 /// The reverse of [`gather_runs`], in the order of the list.
 ///
 /// # Safety
-/// As [`gather_runs`], with the sides exchanged.
+/// As for [`gather_runs`], with the sides exchanged.
 #[inline(always)]
 pub(super) unsafe fn scatter_runs(source: *const u8, target: *mut u8, runs: Runs<'_>) -> u64 {
     let mut from = source;
     for_each_run!(runs, (displacement, bytes), usual => {
-        // SAFETY: this run of both sides.
+        // SAFETY: `# Safety` of this function, for one run of the list; `from` is the end of the runs
+        // before.
         unsafe { mostly(usual, from, target_at(target, displacement), bytes) };
         from = from.wrapping_add(bytes);
     });
     (from.addr() - source.addr()) as u64
 }
 
-/// Copies one run, which most often has the bytes of the mover.
+/// Copies one run. The fast case is a run of as many bytes as `mover` copies.
 ///
 /// # Safety
-/// As [`short`].
+/// As for [`short`].
 #[inline(always)]
 unsafe fn mostly<M: Mover>(mover: M, source: *const u8, target: *mut u8, bytes: usize) {
-    // SAFETY: the caller's promise; the mover copies as many bytes.
+    // SAFETY: `# Safety` of this function. `mover` is used only if it copies `bytes` bytes.
     unsafe { if bytes == mover.bytes() { mover.copy(source, target) } else { short(source, target, bytes) } }
 }
 
 /// Copies one run by plain moves, without a call up to 512 bytes.
 ///
 /// # Safety
-/// `bytes` bytes must be readable at `source` and writable at `target`, apart from each other.
+/// `bytes` bytes must be readable at `source` and writable at `target`, and the two must not overlap.
 #[inline(always)]
 pub(super) unsafe fn short(source: *const u8, target: *mut u8, bytes: usize) {
     use super::fixed::{Library, Many, Pair};
-    // SAFETY: each mover copies `bytes` bytes, within the sizes that it is made for.
+    // SAFETY: `# Safety` of this function. Each mover copies `bytes` bytes, which is in the range of sizes
+    // that it is made for.
     unsafe {
         match bytes {
             0 => {}
@@ -151,18 +157,18 @@ pub(super) unsafe fn short(source: *const u8, target: *mut u8, bytes: usize) {
     }
 }
 
-/// Blocks from places to places of any kinds, in their order.
+/// Copies blocks from places to places of any kinds, in their order.
 ///
 /// # Safety
-/// For every `i < count`, `bytes` bytes must be readable at place `i` of the source and writable at place `i` of the target,
-/// apart from each other.
+/// For every `i < count`, `bytes` bytes must be readable at place `i` of the source and writable at place
+/// `i` of the target, and the two must not overlap.
 pub(super) unsafe fn exchange<S: Places, T: Places>(
     (source, from): (*const u8, S),
     (target, to): (*mut u8, T),
     bytes: u64,
     count: usize,
 ) {
-    // SAFETY: block `i` of both sides, for every `i` below the count.
+    // SAFETY: `# Safety` of this function, for every block `i < count`. The mover copies `bytes` bytes.
     unsafe {
         with_mover!(bytes, mover => {
             for i in 0..count {

@@ -1,4 +1,4 @@
-//! Which instructions the processor has, and the kernels made for them.
+//! The levels of instructions that a processor may have, and the kernels of each level.
 
 use std::sync::OnceLock;
 
@@ -6,10 +6,10 @@ use super::super::nest::NestDim;
 use super::bits::Bits;
 use crate::lists::{Displacements, Runs};
 
-/// A set of instructions that kernels are compiled for.
+/// A set of instructions for which kernels are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
-    /// What every processor of the target has.
+    /// The instructions that every processor of the target has.
     Scalar,
     /// AVX2 with BMI1 and BMI2.
     #[cfg(target_arch = "x86_64")]
@@ -22,23 +22,29 @@ pub(super) enum Level {
     Neon,
 }
 
-/// The kernels of one level. Their contracts are those of the functions of the same names in [`super`].
+/// The kernels of one level. To call one, the processor must have the instructions of the level, and the `#
+/// Safety` of the following functions must hold: of [`super::nest_at`] for `nest`, of `Isa::transpose` for
+/// `transpose`, of [`super::run`] for `copy`, of [`super::blocks`] for `gather` and `scatter`; for the
+/// others, of the function of the same name in [`super`].
 #[derive(Debug)]
 pub(super) struct Table {
-    /// Blocks of so many bytes in three dimensions.
+    /// Copies blocks of the given number of bytes in three dimensions.
     pub(super) nest: unsafe fn(*const u8, *mut u8, u64, &[NestDim; 3]),
-    /// Whole squares of planes of units of so many bytes, consecutive in the source along the first dimension and in the
-    /// target along the second; the third is that of the planes. Returns how much of the first two it did.
+    /// Copies the whole squares of planes of units of the given number of bytes. The planes are consecutive
+    /// in the source along the first dimension and in the target along the second; the third dimension
+    /// repeats the planes. Returns how much of the first two dimensions was copied.
     pub(super) transpose: unsafe fn(*const u8, *mut u8, u64, [&NestDim; 3]) -> [u64; 2],
-    /// One run of so many bytes, large enough for a call.
+    /// Copies one run of the given number of bytes, which is long enough to be worth a call.
     pub(super) copy: unsafe fn(*const u8, *mut u8, usize),
-    /// Blocks of so many bytes at listed places, to consecutive bytes.
+    /// Copies blocks of the given number of bytes from listed places to consecutive bytes.
     pub(super) gather: unsafe fn(*const u8, *mut u8, u64, Displacements<'_>),
-    /// Consecutive bytes to blocks of so many bytes at listed places.
+    /// Copies consecutive bytes to blocks of the given number of bytes at listed places.
     pub(super) scatter: unsafe fn(*const u8, *mut u8, u64, Displacements<'_>),
-    /// Runs at listed places with a length each, to consecutive bytes; returns how many.
+    /// Copies runs at listed places, each with its own length, to consecutive bytes. Returns the number of
+    /// bytes.
     pub(super) gather_runs: unsafe fn(*const u8, *mut u8, Runs<'_>) -> u64,
-    /// Consecutive bytes to runs at listed places with a length each; returns how many.
+    /// Copies consecutive bytes to runs at listed places, each with its own length. Returns the number of
+    /// bytes.
     pub(super) scatter_runs: unsafe fn(*const u8, *mut u8, Runs<'_>) -> u64,
     /// See [`super::gather_bits`].
     pub(super) gather_bits: unsafe fn(*const u8, *mut u8, Bits<'_>),
@@ -47,7 +53,6 @@ pub(super) struct Table {
 }
 
 /// The kernels of a level, if the processor has its instructions.
-// Where every processor has all levels, none is missing.
 #[cfg_attr(not(target_arch = "x86_64"), allow(clippy::unnecessary_wraps))]
 pub(super) fn table_of(level: Level) -> Option<&'static Table> {
     match level {
@@ -72,14 +77,14 @@ pub(super) const LEVELS: &[Level] = &[
     Level::Scalar,
 ];
 
-/// The kernels of the best level that the processor has; chosen once.
+/// The kernels of the best level that the processor has. Chosen once.
 #[inline]
 pub(super) fn table() -> &'static Table {
     static TABLE: OnceLock<&'static Table> = OnceLock::new();
     TABLE.get_or_init(|| LEVELS.iter().find_map(|level| table_of(*level)).unwrap_or(&super::scalar::TABLE))
 }
 
-/// Compiles the kernels of one level, each as a function of its own with the instructions `$feature` switched on.
+/// Compiles the kernels of one level, each as a separate function that enables the instructions `$feature`.
 macro_rules! kernels {
     ($isa:ty $(, $feature:literal)?) => {
         pub(super) static TABLE: $crate::copy::kernel::level::Table = {
@@ -88,7 +93,7 @@ macro_rules! kernels {
 
             $(#[target_feature(enable = $feature)])?
             unsafe fn nest(source: *const u8, target: *mut u8, block: u64, dims: &[NestDim; 3]) {
-                // SAFETY: the caller's promise, with the mover of the block's size.
+                // SAFETY: the contract of `Table::nest`. Each mover copies as many bytes as `block` has.
                 unsafe {
                     match block {
                         4 => unit_rows::<Exact<4>, 4>(Exact, source, target, dims),
@@ -107,7 +112,7 @@ macro_rules! kernels {
 
             $(#[target_feature(enable = $feature)])?
             unsafe fn rows<M: Mover>(mover: M, source: *const u8, target: *mut u8, dims: &[NestDim; 3]) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the contract of `Table::nest`, which `nest` hands on.
                 unsafe { rows::rows::<$isa, M>(mover, source, target, dims) };
             }
 
@@ -118,13 +123,13 @@ macro_rules! kernels {
                 target: *mut u8,
                 dims: &[NestDim; 3],
             ) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the contract of `Table::nest`, which `nest` hands on with blocks of `U` bytes.
                 unsafe { rows::unit_rows::<$isa, M, U>(mover, source, target, dims) };
             }
 
             $(#[target_feature(enable = $feature)])?
             unsafe fn transpose(source: *const u8, target: *mut u8, block: u64, [p, q, planes]: [&NestDim; 3]) -> [u64; 2] {
-                // SAFETY: the caller's promise, with the size of the units.
+                // SAFETY: the contract of `Table::transpose`. The constant is the size of the units.
                 unsafe {
                     match block {
                         4 => <$isa>::transpose::<4>(source, target, p, q, planes),
@@ -137,13 +142,13 @@ macro_rules! kernels {
 
             $(#[target_feature(enable = $feature)])?
             unsafe fn copy(source: *const u8, target: *mut u8, bytes: usize) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the contract of `Table::copy`.
                 unsafe { stream::copy::<$isa>(source, target, bytes) };
             }
 
             $(#[target_feature(enable = $feature)])?
             unsafe fn gather(source: *const u8, target: *mut u8, block: u64, list: Displacements<'_>) {
-                // SAFETY: the caller's promise, with the mover of the block's size.
+                // SAFETY: the contract of `Table::gather`. The mover copies as many bytes as `block` has.
                 unsafe {
                     with_mover!(block, mover => index::gather(mover, source, target, list));
                 }
@@ -151,31 +156,31 @@ macro_rules! kernels {
 
             $(#[target_feature(enable = $feature)])?
             unsafe fn scatter(source: *const u8, target: *mut u8, block: u64, list: Displacements<'_>) {
-                // SAFETY: the caller's promise, with the mover of the block's size.
+                // SAFETY: the contract of `Table::scatter`. The mover copies as many bytes as `block` has.
                 unsafe { with_mover!(block, mover => index::scatter(mover, source, target, list)) };
             }
 
             $(#[target_feature(enable = $feature)])?
             unsafe fn gather_runs(source: *const u8, target: *mut u8, runs: Runs<'_>) -> u64 {
-                // SAFETY: the caller's promise.
+                // SAFETY: the contract of `Table::gather_runs`.
                 unsafe { index::gather_runs(source, target, runs) }
             }
 
             $(#[target_feature(enable = $feature)])?
             unsafe fn scatter_runs(source: *const u8, target: *mut u8, runs: Runs<'_>) -> u64 {
-                // SAFETY: the caller's promise.
+                // SAFETY: the contract of `Table::scatter_runs`.
                 unsafe { index::scatter_runs(source, target, runs) }
             }
 
             $(#[target_feature(enable = $feature)])?
             unsafe fn gather_bits(source: *const u8, target: *mut u8, bits: Bits<'_>) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the contract of `Table::gather_bits`.
                 unsafe { bits::gather::<$isa>(source, target, bits) };
             }
 
             $(#[target_feature(enable = $feature)])?
             unsafe fn scatter_bits(source: *const u8, target: *mut u8, bits: Bits<'_>) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the contract of `Table::scatter_bits`.
                 unsafe { bits::scatter::<$isa>(source, target, bits) };
             }
 

@@ -1,10 +1,13 @@
-//! The innermost loops: equal blocks from places to places, with block sizes that the compiler knows where they are small.
+//! Kernels: the innermost loops, which copy equal blocks from given places to given places. For small blocks
+//! the compiler knows the block size.
 //!
-//! Only the bytes of the blocks are written; nothing between them is touched, not even to write it back.
+//! Kernels write only the bytes of the blocks. They do not touch the target bytes between them, not even by
+//! writing back the old value.
 
-// The bodies of the loops must be compiled within functions that have the instructions switched on; only inlining does that.
+// The bodies of the loops must be compiled inside of functions that enable the instructions. Only inlining
+// does that.
 #![allow(clippy::inline_always)]
-// A file of intrinsics is written in them.
+// The files of intrinsics use many of them.
 #![allow(clippy::wildcard_imports)]
 
 mod ahead;
@@ -40,17 +43,17 @@ use crate::lists::{Displacements, Runs};
 pub(super) use bits::Bits;
 use fixed::Exact;
 
-/// Runs of at least so many bytes are copied otherwise than by the C library.
+/// Runs of at least this many bytes are not copied by the C library.
 pub(super) const LONG_RUN_BYTES: u64 = stream::STRING_MIN_BYTES as u64;
 
-/// Fewer blocks of a register or less are copied faster than kernels are called.
+/// Fewer blocks, each of at most a register, are copied faster by an inline loop than by a call of a kernel.
 const FEW: u64 = 8;
 
-/// Where the blocks of one side lie, in bytes from its base address.
+/// The places of the blocks of one side, as offsets in bytes from the base address of the side.
 pub(super) trait Places: Copy {
     /// The offset of block `i`.
     fn at(self, i: usize) -> i64;
-    /// What kind of places these are.
+    /// The kind of these places.
     fn kind(&self) -> Kind<'_>;
 }
 
@@ -112,39 +115,45 @@ impl Places for Listed<'_, i32> {
     }
 }
 
-/// The address `offset` bytes from a base, which may be null where offsets are addresses (`MPI_BOTTOM`).
+/// The address `offset` bytes from `base`, which may be null if the offsets are absolute addresses
+/// (`MPI_BOTTOM`).
 #[inline]
 pub(super) fn source_at(base: *const u8, offset: i64) -> *const u8 {
     base.wrapping_offset(offset as isize)
 }
 
-/// As [`source_at`], for writing.
+/// Like [`source_at`], for the target.
 #[inline]
 pub(super) fn target_at(base: *mut u8, offset: i64) -> *mut u8 {
     base.wrapping_offset(offset as isize)
 }
 
-/// Copies the blocks of a nest, from and to the first byte of each side. Dimensions are innermost first.
+/// Copies the blocks of a nest. `source` and `target` are the addresses of its first byte on each side.
+/// Dimensions are innermost first.
 ///
 /// # Safety
-/// Every block of the nest must be readable at its place in the source and writable at its place in the target, no byte that
-/// is read may be among those that are written, and no two blocks of the target may share a byte.
+/// Every block of the nest must be readable at its place in the source and writable at its place in the
+/// target, no byte that is read may be among the bytes that are written, and no two blocks of the target may
+/// share a byte.
 #[inline]
 pub(super) unsafe fn nest_at(source: *const u8, target: *mut u8, block: u64, dims: &[NestDim]) {
-    // SAFETY: the caller's promise, handed on unchanged.
+    // SAFETY: `# Safety` of this function is that of `schedule::nest`; `level::table` only returns kernels
+    // that this processor can run.
     unsafe { schedule::nest(level::table(), source, target, block, dims) };
 }
 
-/// Copies the blocks of one dimension: as [`nest_at`], without a call for a few short ones. The dimension comes by value: where
-/// one field has just been stored, a copy of all of them would wait for that.
+/// Copies the blocks of one dimension. Like [`nest_at`], but without a call for a few short blocks. The
+/// dimension is passed by value: if one of its fields has just been stored, loading the whole value at once
+/// would wait for that store.
 ///
 /// # Safety
-/// As [`nest_at`].
+/// As for [`nest_at`].
 #[inline]
 pub(super) unsafe fn row(source: *const u8, target: *mut u8, block: u64, dim: NestDim) {
     let dense = block as i64;
-    // SAFETY: the caller's promise, handed on unchanged; the movers are of the length that is matched. Blocks that touch on
-    // both sides are one.
+    // SAFETY: `# Safety` of this function. Each `Exact` copies as many bytes as `block` has. A single block,
+    // or blocks that touch on both sides, are one run. `level::table` only returns kernels that this
+    // processor can run.
     unsafe {
         match block {
             4 if dim.n < FEW => rows::exchange_row(Exact::<4>, source, target, &dim),
@@ -158,49 +167,51 @@ pub(super) unsafe fn row(source: *const u8, target: *mut u8, block: u64, dim: Ne
     }
 }
 
-/// Copies to consecutive bytes of `target` the units that the bits tell of.
+/// Copies the units of the set bits to consecutive bytes of `target`.
 ///
 /// # Safety
-/// `bits.count` bits must be set from bit `bits.first` on; their units must be readable at their places in the source, and as
-/// many bytes writable at `target`, apart from each other.
+/// At least `bits.count` bits must be set from bit `bits.first` on. The units of the first `bits.count` of
+/// them must be readable at their places in the source, as many bytes must be writable at `target`, and the
+/// two must not overlap.
 pub(super) unsafe fn gather_bits((source, bits): (*const u8, Bits<'_>), target: *mut u8) {
-    // SAFETY: the caller's promise, handed on unchanged.
+    // SAFETY: `# Safety` of this function; `level::table` only returns kernels that this processor can run.
     unsafe { (level::table().gather_bits)(source, target, bits) };
 }
 
 /// The reverse of [`gather_bits`].
 ///
 /// # Safety
-/// As [`gather_bits`], with the sides exchanged. Places that bits tell of never share a byte.
+/// As for [`gather_bits`], with the sides exchanged. (The units of different bits never share a byte.)
 pub(super) unsafe fn scatter_bits(source: *const u8, (target, bits): (*mut u8, Bits<'_>)) {
-    // SAFETY: the caller's promise, handed on unchanged.
+    // SAFETY: `# Safety` of this function; `level::table` only returns kernels that this processor can run.
     unsafe { (level::table().scatter_bits)(source, target, bits) };
 }
 
-/// Copies runs at their displacements from `source` to consecutive bytes of `target`, and returns how many bytes.
+/// Copies runs at their displacements from `source` to consecutive bytes of `target`. Returns the number of
+/// bytes.
 ///
 /// # Safety
-/// The runs must be readable, and as many bytes writable at `target`, apart from each other.
+/// The runs must be readable, as many bytes must be writable at `target`, and the two must not overlap.
 pub(super) unsafe fn gather_runs(source: *const u8, target: *mut u8, runs: Runs<'_>) -> u64 {
-    // SAFETY: the caller's promise, handed on unchanged.
+    // SAFETY: `# Safety` of this function; `level::table` only returns kernels that this processor can run.
     unsafe { (level::table().gather_runs)(source, target, runs) }
 }
 
 /// The reverse of [`gather_runs`], in the order of the list.
 ///
 /// # Safety
-/// As [`gather_runs`], with the sides exchanged, and no two runs of the target may share a byte.
+/// As for [`gather_runs`], with the sides exchanged. No two runs of the target may share a byte.
 pub(super) unsafe fn scatter_runs(source: *const u8, target: *mut u8, runs: Runs<'_>) -> u64 {
-    // SAFETY: the caller's promise, handed on unchanged.
+    // SAFETY: `# Safety` of this function; `level::table` only returns kernels that this processor can run.
     unsafe { (level::table().scatter_runs)(source, target, runs) }
 }
 
-/// Copies `count` blocks of `bytes` bytes.
+/// Copies `count` blocks of `bytes` bytes. The kernel chooses the order in which blocks are written.
 ///
 /// # Safety
-/// For every `i < count`, `bytes` bytes must be readable at place `i` of the source and writable at place `i` of the
-/// target, no byte that is read may be among those that are written, and no two blocks of the target may share a byte: the
-/// order in which blocks are written is the kernel's choice.
+/// For every `i < count`, `bytes` bytes must be readable at place `i` of the source and writable at place
+/// `i` of the target. No byte that is read may be among the bytes that are written, and no two blocks of the
+/// target may share a byte.
 #[inline]
 pub(super) unsafe fn blocks<S: Places, T: Places>(
     (source, from): (*const u8, S),
@@ -209,8 +220,9 @@ pub(super) unsafe fn blocks<S: Places, T: Places>(
     count: usize,
 ) {
     let dense = bytes as i64;
-    // SAFETY: the caller's promise, handed on unchanged: `count` places of each side are its first ones, and a stride of
-    // `bytes` makes consecutive blocks.
+    // SAFETY: `# Safety` of this function: each kernel gets the first `count` places of both sides, and a
+    // stride of `bytes` means consecutive blocks. `level::table` only returns kernels that this processor
+    // can run.
     unsafe {
         match (from.kind(), to.kind()) {
             (Kind::Progression(s), Kind::Progression(t)) => {
@@ -234,10 +246,10 @@ pub(super) unsafe fn blocks<S: Places, T: Places>(
 /// Copies one run.
 ///
 /// # Safety
-/// `bytes` bytes must be readable at `source` and writable at `target`, apart from each other.
+/// `bytes` bytes must be readable at `source` and writable at `target`, and the two must not overlap.
 #[inline]
 pub(super) unsafe fn run(source: *const u8, target: *mut u8, bytes: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` of this function; `level::table` only returns kernels that this processor can run.
     unsafe {
         if bytes <= index::SHORT_MAX_BYTES {
             index::short(source, target, bytes as usize);

@@ -1,8 +1,12 @@
-//! Short blocks at a distance of a few units of 4 bytes, by registers: the units of several blocks are brought together, or
-//! spread and stored under a mask, by one permutation. Which unit goes where recurs after a few registers, so that what a row
-//! needs is made when it begins.
+//! Short blocks at a distance of a few units of 4 bytes, by registers. When packing, one permutation brings
+//! the units of several blocks together. When unpacking, one permutation spreads them, and a masked store
+//! writes them. The pattern of units and lanes recurs after a few registers, so all that a row needs is
+//! computed when the row begins.
+//!
+//! A *lane* is a position of 4 bytes in the row. A *source vector* (`window` in the names of the code) is
+//! what one load takes.
 
-// As in `strided`: an iterator adaptor that is not inlined would run without the instructions.
+// As in `strided`: an iterator adaptor that is not inlined would be compiled without the instructions.
 #![allow(clippy::needless_range_loop)]
 
 use std::ops::RangeInclusive;
@@ -16,13 +20,14 @@ use crate::piece::gcd;
 const UNIT: usize = L::UNIT;
 /// Units of a register.
 const LANES: usize = 16;
-/// Units of a block; longer ones gain nothing. Out of the second level of caches, 8 bytes of 12 took 58 GB/s packed and 43 unpacked
-/// by registers and 30 by plain moves, 12 of 24 took 57, 36 and 28, 20 of 32 took 53, 56 and 40, 28 of 40 took 46, 45 and 48.
+/// Lengths of blocks in units; longer blocks gain nothing. Measured from the second-level cache, in GB/s
+/// packed by registers, unpacked by registers, and by plain moves: 8 of every 12 bytes 58, 43 and 30; 12 of
+/// 24 bytes 57, 36 and 28; 20 of 32 bytes 53, 56 and 40; 28 of 40 bytes 46, 45 and 48.
 const BLOCK: RangeInclusive<usize> = 2..=5;
-/// Registers that the units of a packed one come from, at most.
+/// Largest number of source vectors from which the units of one packed register come.
 const WINDOWS_MAX: usize = 4;
 
-/// Blocks of so many units, so many units apart.
+/// A row of blocks: the length and the distance of the blocks, in units.
 #[derive(Clone, Copy)]
 struct Row {
     block: usize,
@@ -33,36 +38,38 @@ impl Row {
     fn of(block_bytes: usize, stride_bytes: i64, n: usize) -> Option<Self> {
         let (block, stride) = (block_bytes / UNIT, usize::try_from(stride_bytes).ok()? / UNIT);
         let is_of_units = block_bytes.is_multiple_of(UNIT) && stride_bytes % UNIT as i64 == 0;
-        // Of fewer than 16 blocks the first register may be more than all.
+        // With fewer than 16 blocks, a row may have fewer units than the first register takes.
         (is_of_units && BLOCK.contains(&block) && block < stride && n >= 16).then_some(Self { block, stride })
     }
 
-    /// Units of blocks before so many lanes of a row.
+    /// The number of units of blocks in the first `lanes` lanes of a row.
     fn below(self, lanes: usize) -> usize {
         lanes / self.stride * self.block + (lanes % self.stride).min(self.block)
     }
 
-    /// The lane of a unit of the blocks.
+    /// The lane of a unit, counted over all blocks.
     fn lane(self, unit: usize) -> usize {
         unit / self.block * self.stride + unit % self.block
     }
 
-    /// Plain stores of a block.
+    /// The number of plain stores per block.
     fn stores(self) -> usize {
         if self.block.is_power_of_two() { 1 } else { 2 }
     }
 }
 
-/// What one register of a pattern needs.
+/// The constants of one register of a pattern.
 #[derive(Clone, Copy)]
 struct Step {
     index: <L as Lanes>::Index,
-    /// Lanes of the register that come from each window, or are stored.
+    /// When packing: the lanes of the register that come from each source vector. When unpacking: in the
+    /// first mask, the lanes that are stored.
     masks: [u32; WINDOWS_MAX],
 }
 
 impl Step {
-    /// Lanes from those that are given, from lane `at` on, which lie in windows of as many lanes.
+    /// A step whose lanes from `at` on come from the lanes that `from` returns, one call per lane. These are
+    /// counted from the first source vector on; `None` leaves the lane unused.
     ///
     /// # Safety
     /// The processor must have the instructions.
@@ -75,12 +82,13 @@ impl Step {
                 masks[from / LANES] |= 1 << lane;
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of this function: the processor has the instructions.
         Self { index: unsafe { L::index(&index) }, masks }
     }
 }
 
-/// Runs `$body` with the constant `$name` that `$period` is; gives 0 for others than those that there are.
+/// Runs `$body` with a constant `$name` that equals `$period`. Gives 0 if `$period` is none of the listed
+/// values.
 macro_rules! with_period {
     ($period:expr, $name:ident in [$($n:literal),*] => $body:expr) => {
         match $period {
@@ -93,11 +101,13 @@ macro_rules! with_period {
     };
 }
 
-/// Packs the first blocks of a row, as many as whole registers hold, and returns how many; 0 where plain moves are better.
+/// Packs the first blocks of a row, as many as fill whole registers. Returns their number; 0 if plain moves
+/// are better.
 ///
 /// # Safety
-/// `n` blocks of `block_bytes` must be readable from `source` on, `stride_bytes` apart, and writable one after the other at
-/// `target`; the processor must have the instructions of AVX-512.
+/// `n` blocks of `block_bytes` must be readable from `source` on, `stride_bytes` apart, `n` consecutive
+/// blocks writable at `target`, and the two must not overlap. The processor must have the instructions of
+/// AVX-512.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,popcnt")]
 pub(super) unsafe fn pack(
@@ -114,7 +124,8 @@ pub(super) unsafe fn pack(
     if windows >= LANES * row.stores() / row.block {
         return 0;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` of this function is that of `pack_by`; `W` is at least the number of source vectors
+    // that any register needs.
     unsafe {
         match windows {
             ..=2 => with_period!(period, P in [1, 3, 5] => pack_by::<P, 2>(source, target, row, n)),
@@ -126,10 +137,10 @@ pub(super) unsafe fn pack(
     }
 }
 
-/// As [`pack`], with a pattern of `P` registers, each of which comes from `W` windows.
+/// Like [`pack`], with a pattern of `P` registers, each of which comes from `W` source vectors.
 ///
 /// # Safety
-/// As [`pack`].
+/// As for [`pack`]. The units of each register must lie in `W` source vectors.
 #[inline(always)]
 unsafe fn pack_by<const P: usize, const W: usize>(
     source: *const u8,
@@ -139,7 +150,7 @@ unsafe fn pack_by<const P: usize, const W: usize>(
 ) -> usize {
     let first = |register: usize| row.lane(LANES * register);
     let mut advance = [0; P];
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` of this function: the processor has the instructions.
     let mut steps = [unsafe { Step::new(0, || None) }; P];
     for register in 0..P {
         let (mut inside, mut lane) = (LANES * register % row.block, 0);
@@ -149,7 +160,7 @@ unsafe fn pack_by<const P: usize, const W: usize>(
             (inside, lane) = if is_last { (0, lane + row.stride - inside) } else { (inside + 1, lane + 1) };
             Some(here)
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of this function: the processor has the instructions.
         steps[register] = unsafe { Step::new(0, from) };
         advance[register] = first(register);
     }
@@ -160,8 +171,10 @@ unsafe fn pack_by<const P: usize, const W: usize>(
         let (from, to) = (source.wrapping_add(lane * UNIT), target.wrapping_add(done * UNIT));
         for register in 0..P {
             let (step, from) = (&steps[register], from.wrapping_add(advance[register] * UNIT));
-            // SAFETY: the windows begin with a unit of a block and end before the end of the last one; less than a block
-            // apart lie only bytes of the source. All units of the register come from them, so that the target has them.
+            // SAFETY: `# Safety` of this function. The source vectors begin with a unit of a block and end
+            // before the end of the last block. The gaps in between are shorter than `W` vectors, so every
+            // page that is read holds a byte of a block. All units of the register lie in these vectors, so
+            // they are units of the row, and the target has room for them.
             unsafe {
                 let mut dense = L::permute(step.index, L::load(from));
                 for window in 1..W {
@@ -177,10 +190,10 @@ unsafe fn pack_by<const P: usize, const W: usize>(
     done / row.block
 }
 
-/// The reverse of [`pack`]. Where the target `is_far` from the core, its lines are asked for ahead.
+/// The reverse of [`pack`]. If `is_far`, the target is far from the core, and its lines are prefetched.
 ///
 /// # Safety
-/// As [`pack`], with the sides exchanged.
+/// As for [`pack`], with the sides exchanged. Other bytes of the target are not written.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,popcnt")]
 pub(super) unsafe fn unpack(
@@ -192,18 +205,18 @@ pub(super) unsafe fn unpack(
 ) -> usize {
     let Some(row) = Row::of(block_bytes, stride_bytes, n) else { return 0 };
     let period = row.stride / gcd(row.stride as u64, LANES as u64) as usize;
-    // A store under a mask costs as much as three plain ones.
+    // A masked store costs as much as three plain ones.
     if LANES * row.stores() <= 3 * row.stride || row.stride > LANES / 2 {
         return 0;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` of this function is that of `unpack_by`.
     unsafe { with_period!(period, P in [1, 3, 5, 7] => unpack_by::<P>(source, target, row, n, is_far)) }
 }
 
-/// As [`unpack`], with a pattern of `P` registers.
+/// Like [`unpack`], with a pattern of `P` registers.
 ///
 /// # Safety
-/// As [`unpack`].
+/// As for [`unpack`].
 #[inline(always)]
 unsafe fn unpack_by<const P: usize>(
     source: *const u8,
@@ -212,7 +225,8 @@ unsafe fn unpack_by<const P: usize>(
     n: usize,
     is_far: bool,
 ) -> usize {
-    // The register from lane `begin` of the row on, or `before` lanes earlier without these.
+    // The step of the register that begins `before` lanes before lane `begin` of the row. These `before`
+    // lanes stay unused.
     let step = |begin: usize, before: usize| {
         let (mut inside, mut unit) = (begin % row.stride, 0);
         let from = || {
@@ -221,16 +235,17 @@ unsafe fn unpack_by<const P: usize>(
             inside = if inside + 1 == row.stride { 0 } else { inside + 1 };
             here
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of this function: the processor has the instructions.
         unsafe { Step::new(before, from) }
     };
     let move_one = |step: &Step, to: *mut u8, unit: usize| {
         let from = source.wrapping_add(unit * UNIT);
-        // SAFETY: a whole register of units is there from this one on; those that the lanes of the mask take are among them,
-        // so that the target has the lanes.
+        // SAFETY: `# Safety` of this function: a whole register of units is readable from `unit` on. The
+        // lanes of the mask take only units among these, so the lanes exist in the target and are writable.
         unsafe { L::store_masked(to, L::mask(step.masks[0]), L::permute(step.index, L::load(from))) };
     };
-    // The first register begins at a line, if any can; `n` is large enough for it.
+    // The first register begins at a cache line unless units lie across lines; its lanes before the target
+    // stay unused. `n` is large enough to fill the rest of it.
     let place = target.addr() % (LANES * UNIT);
     let missing = if place.is_multiple_of(UNIT) { place / UNIT } else { 0 };
     let head = LANES - missing;
@@ -243,7 +258,7 @@ unsafe fn unpack_by<const P: usize>(
     }
     let (lanes, units) = (P * LANES, row.below(head + P * LANES) - row.below(head));
     let (mut lane, mut unit) = (head, row.below(head));
-    // The last register of a turn takes a whole register of units too.
+    // The last register of a pattern also loads a whole register of units.
     let last = before[P - 1] + LANES;
     let ahead = row.below(WRITE_AHEAD_BYTES / UNIT) + units;
     let end = n * row.block;

@@ -1,5 +1,5 @@
-//! Kernels for 64-bit Arm: units are taken out of registers by table lookups. There are no masked stores, so that what
-//! unpacks is plain moves.
+//! Kernels for 64-bit Arm. Packing selects units from registers by table lookups. There are no masked
+//! stores, so unpacking uses plain moves.
 
 use std::arch::aarch64::*;
 
@@ -12,7 +12,7 @@ super::level::kernels!(Neon);
 /// Bytes of a register.
 const REGISTER: usize = 16;
 
-/// Where in `k` registers the bytes of every `k`-th unit are.
+/// For each byte of a register of packed units, its place in `k` registers that hold every `k`-th unit.
 const fn bytes_of_units(unit: usize, k: usize) -> [u8; REGISTER] {
     let mut from = [0; REGISTER];
     let mut byte = 0;
@@ -35,9 +35,10 @@ impl Isa for Neon {
         let table = const { bytes_of_units(U, K) };
         let mut i = 0;
         while i + units < n {
-            // SAFETY: unit `i + units` exists and lies behind the `K` registers that are loaded from unit `i` on; the target
-            // has more than `i + units` units. 16 bytes are loaded from the table of 16. No load or store here asks
-            // for more than the alignment of a byte.
+            // SAFETY: `# Safety` of `Isa::pack`: unit `i + units < n` is readable, and the `K` registers
+            // that are loaded from unit `i` on end before it, so they lie between bytes of the source. The
+            // target has room for more than `i + units` units. The table has the 16 bytes that are loaded
+            // from it. No load or store here needs more than byte alignment.
             unsafe {
                 let from = source.add(i * U * K);
                 let at = |j: usize| vld1q_u8(from.add(j * REGISTER));

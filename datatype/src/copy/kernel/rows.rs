@@ -1,4 +1,4 @@
-//! Rows of equal blocks: up to three dimensions in one loop nest, so that a short row costs no call.
+//! Rows of equal blocks: one loop nest over up to three dimensions, so that a short row costs no call.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -9,39 +9,42 @@ use super::fixed::{LONG_BYTES, Mover};
 use super::isa::Isa;
 use super::{source_at, target_at};
 
-/// Rows shorter than this many units are copied by plain moves.
+/// Rows of fewer units are copied by plain moves.
 const UNITS_MIN: usize = 8;
 
-/// Targets of more bytes than a second-level cache has (1 or 2 MiB) are taken for far. Those that are in the third level
-/// after all lose a tenth by it, others gain as much again.
+/// Targets that span at least this many bytes count as far: more than a second-level cache holds (1 or 2
+/// MiB). Targets that are in the third level nevertheless lose a tenth by this, others gain as much again.
 const FAR_MIN_BYTES: u64 = 1 << 20;
-/// Sources are read ahead well enough by the processor until more is to come.
+/// Sources that span at least this many bytes count as far. The processor itself prefetches smaller ones
+/// well enough.
 const FAR_SOURCE_MIN_BYTES: u64 = 12 << 20;
 
-/// Longest row, in bytes, that is copied by a loop where the next row begins close behind it.
+/// Longest block, in bytes, that a loop copies if the next block of the row begins close behind it.
 const NEAR_ROW_MAX_BYTES: usize = 2 << 10;
 
-/// Units that plain moves spread at a time: the loop has a branch for so many.
+/// Number of units that plain moves unpack per iteration, so that there is only one branch for all of them.
 const SPREAD: usize = 8;
 
-/// Longest block of a row, in bytes, that a loop copies better than the C library does, which begins with the end of a
-/// block. That is the wrong line to ask for where the next block is close behind (rows of 1 KiB, 32 bytes apart: 26 GB/s by a
-/// loop and 17 by the library), and the better one where it is far: 34 to 60 GB/s by a loop and 53 to 62 by the library.
+/// Longest block of a row, in bytes, that a loop copies better than the C library. The library first
+/// accesses the end of a block. If the next block is close behind, this fetches the wrong line (blocks of 1
+/// KiB with gaps of 32 bytes: 26 GB/s by a loop and 17 by the library). If the next block is far, it fetches
+/// the better line (34 to 60 GB/s by a loop and 53 to 62 by the library).
 #[inline(always)]
 pub(super) fn loop_max_bytes<I: Isa>(block: u64, inner: &NestDim) -> usize {
     if are_near(block, inner) { I::LOOP_MAX_BYTES.min(NEAR_ROW_MAX_BYTES) } else { LONG_BYTES }
 }
 
-/// Rows that the instruction for strings copies better than loops and the C library do, which are those of at least so many
-/// bytes and of less than so many: where the next row is near, and where it is far in the target (rows of 1 KiB, 78 GB/s and
-/// 60 by the library; of 3 KiB, 102 and 86). From 16 KiB on the library does the same. Where the next row is far in the
-/// source, its lines are not asked for early: rows of 2 KiB gain a twentieth if their pages lie well in the cache, and lose
-/// up to a quarter if they do not.
+/// Bounds of the blocks, in bytes, that the string instruction copies better than loops and the C library.
+/// The lower bound is the first constant if the next block is near, and the second if it is far in the
+/// target (blocks of 1 KiB: 78 GB/s, and 60 by the library; of 3 KiB: 102 and 86). From the third constant,
+/// 16 KiB, on the library does the same. If the next block is far in the source, the string instruction is
+/// not used, because its lines are not fetched early: blocks of 2 KiB gain a twentieth if their pages lie
+/// well in the cache, and lose up to a quarter if they do not.
 const STRING_NEAR_BYTES: u64 = 3 << 9;
 const STRING_FAR_TARGET_BYTES: u64 = 1 << 10;
 const STRING_END_BYTES: u64 = 16 << 10;
 
-/// Whether blocks of a row are copied by the instruction for strings.
+/// Whether the string instruction copies the blocks of a row.
 #[inline(always)]
 pub(super) fn are_strings<I: Isa>(block: u64, inner: &NestDim) -> bool {
     let least = match are_near(block, inner) {
@@ -52,13 +55,13 @@ pub(super) fn are_strings<I: Isa>(block: u64, inner: &NestDim) -> bool {
     (least..STRING_END_BYTES).contains(&block) && I::moves_strings().are_short
 }
 
-/// Whether the next block of a row begins close behind one, on both sides.
+/// Whether the next block of a row begins close behind each block, on both sides.
 #[inline(always)]
 fn are_near(block: u64, inner: &NestDim) -> bool {
     inner.source.unsigned_abs().max(inner.target.unsigned_abs()) < block.saturating_mul(2)
 }
 
-/// Any number of bytes, by the instruction for strings.
+/// Copies any number of bytes by the string instruction.
 #[derive(Debug)]
 pub(super) struct StringMove<I>(pub(super) usize, pub(super) PhantomData<I>);
 
@@ -77,37 +80,39 @@ impl<I: Isa> Mover for StringMove<I> {
 
     #[inline(always)]
     unsafe fn copy(self, source: *const u8, target: *mut u8) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of `Mover::copy` is that of `Isa::move_string`.
         unsafe { I::move_string(source, target, self.0) };
     }
 }
 
-/// Strides, in bytes, at which blocks of 12 bytes are unpacked by one store under a mask rather than by two plain ones, where their
-/// lines are not sent for ahead: what may
-/// wait for its line is twice as many blocks. 128 bytes apart in 2 MB a block took 0.8 ns by two stores and 0.65 by one, in
-/// the second-level cache 0.65 and 0.35. Places a multiple of 512 bytes apart share few sets of the first level: 0.9 and 2.9.
+/// Strides, in bytes, at which blocks of 12 bytes are unpacked by one masked store instead of two plain
+/// ones, where their lines are not prefetched. With one store per block, twice as many blocks can wait for
+/// their lines. Measured in ns per block by two stores and by one: 128 bytes apart in 2 MB 0.8 and 0.65, in
+/// the second-level cache 0.65 and 0.35. Multiples of `FEW_SETS_BYTES` are excluded, because such places
+/// share few sets of the first-level cache: 0.9 and 2.9.
 const ONE_STORE_STRIDES: Range<i64> = 64..1 << 10;
 const FEW_SETS_BYTES: i64 = 512;
 const LINE_BYTES: usize = 64;
 
-/// Whether blocks of 12 bytes at a stride from `target` are each best written by one store of 16 bytes under a mask, none of
-/// which may cross the end of a line: that takes twice the time.
+/// Whether blocks of 12 bytes at a stride from `target` are best written by one masked store of 16 bytes
+/// each. No such store may cross the end of a line, because that takes twice the time.
 #[inline(always)]
 fn takes_one_store(target: *mut u8, stride: i64) -> bool {
     let keeps_place = stride % LINE_BYTES as i64 == 0 && target.addr() % LINE_BYTES <= LINE_BYTES - 16;
     keeps_place && ONE_STORE_STRIDES.contains(&stride) && stride % FEW_SETS_BYTES != 0
 }
 
-/// The bytes from end to end of all blocks of a nest, whose strides on one side begin with this one.
+/// The number of bytes that the blocks of a nest span on one side. `stride` is the stride of the innermost
+/// dimension there.
 #[inline(always)]
 pub(super) fn span_bytes(dims: &[NestDim; 3], stride: i64) -> u64 {
     dims.iter().fold(stride.unsigned_abs(), |span, dim| span.saturating_mul(dim.n))
 }
 
-/// Rows of at least so many blocks of a few units, so far apart at most, are left to registers, where these gain: shorter ones do
-/// not repay what is made when a row begins.
+/// Rows of at least this many blocks of a few units are copied by registers, if that gains and if the stride
+/// is at most the constant below. Shorter rows do not repay what is computed when a row begins.
 const REGISTER_ROW_MIN: usize = 512;
-/// In bytes.
+/// The largest strides, in bytes.
 const REGISTER_PACKED_STRIDE_MAX: i64 = 64;
 const REGISTER_UNPACKED_STRIDE_MAX: i64 = 32;
 
@@ -117,7 +122,8 @@ fn is_near(block: usize, (stride, longest): (i64, i64), n: usize) -> bool {
 }
 
 /// # Safety
-/// As [`super::nest_at`] and blocks of `mover.bytes()` bytes.
+/// As for [`super::nest_at`], with blocks of `mover.bytes()` bytes. The processor must have the instructions
+/// of `I`.
 #[inline(always)]
 pub(super) unsafe fn rows<I: Isa, M: Mover>(
     mover: M,
@@ -127,7 +133,9 @@ pub(super) unsafe fn rows<I: Isa, M: Mover>(
 ) {
     let [inner, outer @ ..] = dims;
     let (n, bytes) = (inner.n as usize, mover.bytes());
-    // SAFETY: every row is a part of the nest that the caller promises, with the strides of its innermost dimension.
+    // SAFETY: `# Safety` of this function: every row is a part of the nest, with the strides of its
+    // innermost dimension. `done` blocks at the start of a row are copied by registers, and the rest by the
+    // mover.
     unsafe {
         if inner.target == bytes as i64 {
             match ahead::reads(bytes, dims) {
@@ -184,10 +192,10 @@ pub(super) unsafe fn rows<I: Isa, M: Mover>(
     }
 }
 
-/// As [`rows`], for units of `U` bytes (4 or 8), some strides of which have vector code.
+/// Like [`rows`], for units of `U` bytes (4 or 8). Some strides of such units have vector code.
 ///
 /// # Safety
-/// As [`rows`], with blocks of `U` bytes.
+/// As for [`rows`], with blocks of `U` bytes.
 #[inline(always)]
 pub(super) unsafe fn unit_rows<I: Isa, M: Mover, const U: usize>(
     mover: M,
@@ -198,14 +206,15 @@ pub(super) unsafe fn unit_rows<I: Isa, M: Mover, const U: usize>(
     let [inner, outer @ ..] = dims;
     let (n, unit) = (inner.n as usize, U as i64);
     let times = |stride: i64| if n < UNITS_MIN { 0 } else { stride / unit * i64::from(stride % unit == 0) };
-    // Of the side that has the stride.
+    // Refers to the side that has the stride.
     let is_far = if inner.target == unit {
         span_bytes(dims, inner.source) >= FAR_SOURCE_MIN_BYTES
     } else {
         span_bytes(dims, inner.target) >= FAR_MIN_BYTES
     };
-    // SAFETY: every row is a part of the nest that the caller promises, with the strides of its innermost dimension: `n`
-    // units of `U` bytes, consecutive on the one side and 2, 3 or 4 units apart on the other.
+    // SAFETY: `# Safety` of this function: every row is a part of the nest, with the strides of its
+    // innermost dimension: `n` units of `U` bytes, consecutive on one side, and 2, 3 or 4 units apart on the
+    // other side.
     unsafe {
         match (times(inner.source), times(inner.target)) {
             (2, 1) => each_row(source, target, outer, |s, t| pack_units::<I, U, 2>(s, t, n, is_far)),
@@ -220,7 +229,7 @@ pub(super) unsafe fn unit_rows<I: Isa, M: Mover, const U: usize>(
 }
 
 /// # Safety
-/// As [`Isa::pack`].
+/// As for [`Isa::pack`].
 #[inline(always)]
 unsafe fn pack_units<I: Isa, const U: usize, const K: usize>(
     source: *const u8,
@@ -228,16 +237,16 @@ unsafe fn pack_units<I: Isa, const U: usize, const K: usize>(
     n: usize,
     is_far: bool,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` of this function is that of `Isa::pack`.
     let done = unsafe { I::pack::<U, K>(source, target, n, is_far) };
     for i in done..n {
-        // SAFETY: unit `i` of both sides.
+        // SAFETY: `# Safety` of this function, for unit `i < n` of both sides.
         unsafe { source.add(i * U * K).copy_to_nonoverlapping(target.add(i * U), U) };
     }
 }
 
 /// # Safety
-/// As [`Isa::unpack`].
+/// As for [`Isa::unpack`].
 #[inline(always)]
 unsafe fn unpack_units<I: Isa, const U: usize, const K: usize>(
     source: *const u8,
@@ -245,10 +254,11 @@ unsafe fn unpack_units<I: Isa, const U: usize, const K: usize>(
     n: usize,
     is_far: bool,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` of this function is that of `Isa::unpack`.
     let mut done = unsafe { I::unpack::<U, K>(source, target, n, is_far) };
     while done + SPREAD <= n {
-        // SAFETY: units `done..done + SPREAD` of both sides.
+        // SAFETY: `# Safety` of this function, for units `done..done + SPREAD` of both sides, which are
+        // below `n`.
         unsafe {
             let units = source.add(done * U).cast::<[[u8; U]; SPREAD]>().read();
             for (i, unit) in units.into_iter().enumerate() {
@@ -258,55 +268,56 @@ unsafe fn unpack_units<I: Isa, const U: usize, const K: usize>(
         done += SPREAD;
     }
     for i in done..n {
-        // SAFETY: unit `i` of both sides.
+        // SAFETY: `# Safety` of this function, for unit `i < n` of both sides.
         unsafe { source.add(i * U).copy_to_nonoverlapping(target.add(i * U * K), U) };
     }
 }
 
-/// A row of `n` blocks that are consecutive in the target.
+/// Copies a row of `n` blocks that are consecutive in the target.
 ///
 /// # Safety
-/// The blocks must be readable `stride` bytes apart and writable one after the other.
+/// `n` blocks must be readable from `source` on, `stride` bytes apart, `n` consecutive blocks writable at
+/// `target`, and the two must not overlap.
 #[inline(always)]
 unsafe fn pack_row<M: Mover>(mover: M, source: *const u8, target: *mut u8, n: usize, stride: i64) {
     let mut from = source;
     for i in 0..n {
-        // SAFETY: block `i` of both sides.
+        // SAFETY: `# Safety` of this function, for block `i < n` of both sides.
         unsafe { mover.copy(from, target.add(i * mover.bytes())) };
         from = from.wrapping_offset(stride as isize);
     }
 }
 
-/// A row of `n` blocks that are consecutive in the source.
+/// Copies a row of `n` blocks that are consecutive in the source.
 ///
 /// # Safety
-/// As [`pack_row`], with the sides exchanged.
+/// As for [`pack_row`], with the sides exchanged.
 #[inline(always)]
 unsafe fn unpack_row<M: Mover>(mover: M, source: *const u8, target: *mut u8, n: usize, stride: i64) {
     let mut to = target;
     for i in 0..n {
-        // SAFETY: block `i` of both sides.
+        // SAFETY: `# Safety` of this function, for block `i < n` of both sides.
         unsafe { mover.spread(source.add(i * mover.bytes()), to) };
         to = to.wrapping_offset(stride as isize);
     }
 }
 
-/// A row with a stride on each side.
+/// Copies a row with a stride on each side.
 ///
 /// # Safety
-/// The blocks of the row must be readable and writable at their places.
+/// The blocks of the row must be readable and writable at their places, and the two must not overlap.
 #[inline(always)]
 pub(super) unsafe fn exchange_row<M: Mover>(mover: M, source: *const u8, target: *mut u8, dim: &NestDim) {
     let (mut from, mut to) = (source, target);
     for _ in 0..dim.n {
-        // SAFETY: this block of both sides.
+        // SAFETY: `# Safety` of this function, for this block of both sides.
         unsafe { mover.copy(from, to) };
         from = from.wrapping_offset(dim.source as isize);
         to = to.wrapping_offset(dim.target as isize);
     }
 }
 
-/// Visits the first byte of each row of two outer dimensions, inner one first.
+/// Visits the addresses of each row of two outer dimensions; the first one of them is the inner one.
 #[inline(always)]
 fn each_row(source: *const u8, target: *mut u8, outer: &[NestDim], mut row: impl FnMut(*const u8, *mut u8)) {
     let [middle, last] = outer else { return };

@@ -1,6 +1,6 @@
 //! Kernels of plain moves, for any processor.
 
-/// No instructions beyond those of the target.
+/// Plain moves: no instructions beyond those that every processor of the target has.
 struct Scalar;
 
 impl super::isa::Isa for Scalar {}

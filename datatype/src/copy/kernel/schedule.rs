@@ -1,4 +1,5 @@
-//! In which order the blocks of a nest are copied. The stream does not care, the caches do.
+//! The order in which the blocks of a nest are copied. The order does not affect the result, only the use of
+//! the caches.
 
 use smallvec::SmallVec;
 
@@ -6,12 +7,13 @@ use super::super::nest::NestDim;
 use super::level::Table;
 use super::tile;
 
-/// A dimension that is not there.
+/// A dimension with one repetition, which fills unused places.
 pub(super) const ONCE: NestDim = NestDim { n: 1, source: 0, target: 0 };
 
+/// Copies the blocks of a nest.
+///
 /// # Safety
-/// As [`super::nest_at`]; the processor must have the instructions of the
-/// table.
+/// As for [`super::nest_at`]. The processor must have the instructions of the table.
 #[inline]
 pub(super) unsafe fn nest(table: &Table, source: *const u8, target: *mut u8, block: u64, dims: &[NestDim]) {
     let (mut block, mut dims) = (block, dims);
@@ -21,7 +23,7 @@ pub(super) unsafe fn nest(table: &Table, source: *const u8, target: *mut u8, blo
         block *= inner.n;
         dims = rest;
     }
-    // SAFETY: the same blocks, those that touch on both sides taken together.
+    // SAFETY: `# Safety` of this function: the same blocks, with blocks that touch on both sides joined.
     unsafe {
         match dims {
             [] => super::run(source, target, block),
@@ -34,23 +36,24 @@ pub(super) unsafe fn nest(table: &Table, source: *const u8, target: *mut u8, blo
     }
 }
 
-/// A stride as a distance; that of a dimension that stays in place is no reason to go along it.
+/// A stride as a distance. A stride of 0 counts as the greatest distance, because staying in place is no
+/// reason to go along a dimension.
 fn distance(stride: i64) -> u64 {
     stride.unsigned_abs().wrapping_sub(1)
 }
 
-/// Whether the inner dimension takes the smaller steps on both sides.
+/// Whether the inner dimension has the smaller steps on both sides.
 fn is_within(inner: &NestDim, outer: &NestDim) -> bool {
     distance(inner.source) <= distance(outer.source) && distance(inner.target) <= distance(outer.target)
 }
 
-/// In the order of the dimensions.
+/// Copies the blocks in the order of the dimensions.
 ///
 /// # Safety
-/// As [`nest`].
+/// As for [`nest`].
 unsafe fn straight(table: &Table, source: *const u8, target: *mut u8, block: u64, dims: &[NestDim]) {
-    // SAFETY: the caller's promise. Where there are more dimensions than one kernel loops over, each repetition of the
-    // outermost one is a part of the nest.
+    // SAFETY: `# Safety` of this function. With more dimensions than one kernel loops over, each repetition
+    // of the outermost dimension is a part of the nest.
     unsafe {
         match *dims {
             [] => super::run(source, target, block),
@@ -64,21 +67,23 @@ unsafe fn straight(table: &Table, source: *const u8, target: *mut u8, block: u64
     }
 }
 
-/// With the dimension of the smallest steps inside, or in tiles where the sides disagree about which one that is.
+/// Copies with the dimension of the smallest steps innermost, or in tiles if this dimension differs between
+/// the sides.
 ///
 /// # Safety
-/// As [`nest`], with two dimensions or more.
+/// As for [`nest`], with two dimensions or more.
 unsafe fn reordered(table: &Table, source: *const u8, target: *mut u8, block: u64, dims: &[NestDim]) {
     let smallest = |stride: fn(&NestDim) -> i64| (0..dims.len()).min_by_key(|&i| distance(stride(&dims[i])));
     let (Some(p), Some(q)) = (smallest(|dim| dim.source), smallest(|dim| dim.target)) else { return };
     let mut others: SmallVec<[NestDim; 4]> =
         (0..dims.len()).filter(|&i| i != p && i != q).map(|i| dims[i]).collect();
-    // SAFETY: the caller's promise, for the same blocks in another order.
+    // SAFETY: `# Safety` of this function, for the same blocks in another order.
     unsafe {
         if p == q {
             others.insert(0, dims[p]);
             if p > 0 {
-                // What is inside now may touch, or the next dimension be out of place too.
+                // The blocks of the new innermost dimension may touch, or another dimension may be out of
+                // order too.
                 nest(table, source, target, block, &others);
             } else {
                 straight(table, source, target, block, dims);
@@ -91,10 +96,11 @@ unsafe fn reordered(table: &Table, source: *const u8, target: *mut u8, block: u6
     }
 }
 
-/// Small planes that are whole squares, of one other dimension at most; tells whether there is a kernel that did it.
+/// Transposes small planes in registers, if they are whole squares and repeat along at most one other
+/// dimension. Returns whether a kernel copied them.
 ///
 /// # Safety
-/// As [`nest`], with all these dimensions.
+/// As for [`nest`], with all these dimensions.
 unsafe fn squares(
     table: &Table,
     source: *const u8,
@@ -112,14 +118,15 @@ unsafe fn squares(
     if span >= tile::FAR_SQUARES_BYTES || !tile::are_squares(block, p, q) {
         return false;
     }
-    // SAFETY: the caller's promise; both sides are consecutive as the kernel needs it, and no plane has a rest.
+    // SAFETY: `# Safety` of this function; `are_squares` has checked that the planes are consecutive as
+    // `Isa::transpose` requires, and that they consist of whole squares.
     unsafe { (table.transpose)(source, target, block, [p, q, planes]) == [p.n, q.n] }
 }
 
-/// A plane for every repetition of the other dimensions.
+/// Copies the plane of each repetition of the other dimensions.
 ///
 /// # Safety
-/// As [`nest`], with all these dimensions.
+/// As for [`nest`], with all these dimensions.
 unsafe fn planes(
     table: &Table,
     source: *const u8,
@@ -128,7 +135,7 @@ unsafe fn planes(
     plane: [NestDim; 2],
     others: &[NestDim],
 ) {
-    // SAFETY: each repetition of the outermost dimension is a part of the nest.
+    // SAFETY: `# Safety` of this function: each repetition of the outermost dimension is a part of the nest.
     unsafe {
         match others {
             [] => tile::plane(table, source, target, block, plane[0], plane[1]),
@@ -139,7 +146,7 @@ unsafe fn planes(
     }
 }
 
-/// Visits the first byte of every repetition of a dimension.
+/// Visits the addresses of every repetition of a dimension.
 fn each(source: *const u8, target: *mut u8, dim: &NestDim, mut visit: impl FnMut(*const u8, *mut u8)) {
     let (mut from, mut to) = (source, target);
     for _ in 0..dim.n {

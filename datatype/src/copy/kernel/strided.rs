@@ -1,87 +1,90 @@
-//! Units at a distance of a few units, by registers: whole vectors are loaded and their units selected (pack), or units are
-//! spread over vectors and stored under a mask (unpack). Packing is written once for every instruction set that has
-//! permutations, unpacking for those whose stores under a mask are any good.
+//! Units at a distance of a few units, by registers. Packing loads whole vectors and selects their units.
+//! Unpacking spreads units over vectors and stores them under a mask. Packing is written once for every
+//! instruction set that has permutations, unpacking for the sets whose masked stores are fast.
 
-// A closure or an adaptor of iterators that is not inlined would run without the instructions, and call a function for each.
+// A closure or iterator adaptor that is not inlined would be compiled without the instructions, with a call
+// for each of them.
 #![allow(clippy::needless_range_loop)]
 
 use super::x86;
 
-/// A register of at most 16 units, and what can be done with it.
+/// A register of at most 16 units, and its operations.
 pub(super) trait Lanes {
     /// Bytes of a unit.
     const UNIT: usize;
     /// The register.
     type Vector: Copy;
-    /// Which lane goes where.
+    /// A permutation: the lane that each lane comes from.
     type Index: Copy;
-    /// Some of the lanes.
+    /// A set of lanes.
     type Mask: Copy;
 
-    /// Lane `i` is to come from lane `lanes[i]`.
+    /// The permutation in which lane `i` comes from lane `lanes[i]`.
     ///
     /// # Safety
-    /// The processor must have the instructions; so for every function of this trait.
+    /// The processor must have the instructions; this holds for every function of this trait.
     unsafe fn index(lanes: &[u8; 16]) -> Self::Index;
     /// The lanes of the set bits.
     ///
     /// # Safety
-    /// As [`Lanes::index`].
+    /// As for [`Lanes::index`].
     unsafe fn mask(bits: u32) -> Self::Mask;
     /// # Safety
-    /// A whole register must be readable at `from`.
+    /// A whole register must be readable at `from`. The processor must have the instructions.
     unsafe fn load(from: *const u8) -> Self::Vector;
     /// # Safety
-    /// A whole register must be writable at `to`.
+    /// A whole register must be writable at `to`. The processor must have the instructions.
     unsafe fn store(to: *mut u8, vector: Self::Vector);
     /// # Safety
-    /// As [`Lanes::index`].
+    /// As for [`Lanes::index`].
     unsafe fn permute(index: Self::Index, vector: Self::Vector) -> Self::Vector;
     /// `into`, with the lanes of the mask replaced by those of the permuted `vector`.
     ///
     /// # Safety
-    /// As [`Lanes::index`].
+    /// As for [`Lanes::index`].
     unsafe fn merge(
         into: Self::Vector,
         mask: Self::Mask,
         index: Self::Index,
         vector: Self::Vector,
     ) -> Self::Vector;
-    /// The even lanes of two registers: what `index` selects of both, and `mask` takes from the second one.
+    /// The even lanes of two registers. `index` selects the even lanes of each, and `mask` has the lanes
+    /// that come from `b`.
     ///
     /// # Safety
-    /// As [`Lanes::index`].
+    /// As for [`Lanes::index`].
     #[inline(always)]
     unsafe fn evens(index: Self::Index, mask: Self::Mask, a: Self::Vector, b: Self::Vector) -> Self::Vector {
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of this function: the processor has the instructions.
         unsafe { Self::merge(Self::permute(index, a), mask, index, b) }
     }
 }
 
-/// Registers of which some lanes are moved as fast as all are.
+/// Registers for which moving some lanes is as fast as moving all.
 pub(super) trait MaskedLanes: Lanes {
-    /// Zero in the other lanes, whose bytes are not read.
+    /// Loads the lanes of the mask. The other lanes are zero, and their bytes are not read.
     ///
     /// # Safety
-    /// The lanes of the mask must be readable from `from` on.
+    /// The lanes of the mask must be readable from `from` on. The processor must have the instructions.
     unsafe fn load_masked(from: *const u8, mask: Self::Mask) -> Self::Vector;
-    /// The bytes of the other lanes are not written.
+    /// Stores the lanes of the mask. The bytes of the other lanes are not written.
     ///
     /// # Safety
-    /// The lanes of the mask must be writable from `to` on.
+    /// The lanes of the mask must be writable from `to` on. The processor must have the instructions.
     unsafe fn store_masked(to: *mut u8, mask: Self::Mask, vector: Self::Vector);
 }
 
-/// For `K` vectors of `LANES` lanes that hold every `K`-th unit of a vector: lane `o` of the dense one is unit `o * K`.
+/// Constants for `K` vectors of `LANES` lanes in which every `K`-th lane holds a unit. Lane `o` of the dense
+/// vector is lane `o * K` of these vectors.
 struct Pattern<const LANES: usize, const K: usize>;
 
-/// Bits below `n`, at most 32 of them.
+/// The lowest `n` bits, at most 32.
 #[inline(always)]
 fn low(n: usize) -> u32 {
     ((1_u64 << n.min(32)) - 1) as u32
 }
 
-/// The lane that dense lane `o` comes from, in whichever of the vectors that is.
+/// The lane that dense lane `o` comes from, within its vector.
 const fn pack_lanes(lanes: usize, k: usize) -> [u8; 16] {
     let mut from = [0; 16];
     let mut o = 0;
@@ -145,12 +148,13 @@ impl<const LANES: usize, const K: usize> Pattern<LANES, K> {
     ];
 }
 
-/// Units `K` units apart (2 to 4) to consecutive ones, as many as whole registers hold, and returns how many. `LANES` is that of
-/// `L`. Where the source `is_far` from the core, its lines are asked for ahead.
+/// Packs units that are `K` units apart (2 to 4) to consecutive bytes, as many as fill whole registers.
+/// Returns their number. `LANES` must be that of `L`. If `is_far`, the source is far from the core, and its
+/// lines are prefetched.
 ///
 /// # Safety
-/// `n` units must be readable from `source` on, `K` units apart, and writable one after the other at `target`; the
-/// processor must have the instructions of `L`.
+/// `n` units must be readable from `source` on, `K` units apart, `n` consecutive units writable at `target`,
+/// and the two must not overlap. The processor must have the instructions of `L`.
 #[inline(always)]
 pub(super) unsafe fn pack<L: Lanes, const LANES: usize, const K: usize>(
     source: *const u8,
@@ -159,29 +163,29 @@ pub(super) unsafe fn pack<L: Lanes, const LANES: usize, const K: usize>(
     is_far: bool,
 ) -> usize {
     let vector = LANES * L::UNIT;
-    // SAFETY: constants of the instruction set that the caller promises.
+    // SAFETY: `# Safety` of this function: the processor has the instructions of `L`.
     let index = unsafe { L::index(&Pattern::<LANES, K>::PACK_LANES) };
     let mut i = 0;
     if is_far {
         let ahead = (READ_AHEAD_BYTES + K * vector).div_ceil(K * L::UNIT);
         while i + ahead < n {
-            // SAFETY: as below.
+            // SAFETY: `# Safety` of this function; `ahead >= LANES`, so unit `i + LANES` exists.
             unsafe { pack_register::<L, LANES, K>(source, target, i, index, true) };
             i += LANES;
         }
     }
     while i + LANES < n {
-        // SAFETY: unit `i + LANES` exists.
+        // SAFETY: `# Safety` of this function; unit `i + LANES` exists.
         unsafe { pack_register::<L, LANES, K>(source, target, i, index, false) };
         i += LANES;
     }
     i
 }
 
-/// Units `i..i + LANES` of both sides.
+/// Packs units `i..i + LANES`. If `asks`, prefetches the lines of the source.
 ///
 /// # Safety
-/// As [`pack`], and there must be a unit behind these.
+/// As for [`pack`]. Unit `i + LANES` must exist.
 #[inline(always)]
 unsafe fn pack_register<L: Lanes, const LANES: usize, const K: usize>(
     source: *const u8,
@@ -192,8 +196,9 @@ unsafe fn pack_register<L: Lanes, const LANES: usize, const K: usize>(
 ) {
     let (vector, masks) = (LANES * L::UNIT, Pattern::<LANES, K>::PACK_MASKS);
     let (from, to) = (source.wrapping_add(i * K * L::UNIT), target.wrapping_add(i * L::UNIT));
-    // SAFETY: unit `i + LANES` exists and lies behind the `K` vectors, which begin with unit `i`; so these lie between
-    // bytes of the source, less than `K` vectors apart. The target has `n > i + LANES` units.
+    // SAFETY: `# Safety` of this function. The `K` vectors begin with unit `i` and end before unit `i +
+    // LANES`, which exists. So the bytes read lie between units of the source, less than `K` vectors apart.
+    // The target has `n > i + LANES` units.
     unsafe {
         for j in 0..if asks { K } else { 0 } {
             if (j * vector).is_multiple_of(LINE_BYTES) {
@@ -213,10 +218,10 @@ unsafe fn pack_register<L: Lanes, const LANES: usize, const K: usize>(
     }
 }
 
-/// The last units of [`pack`], from unit `i` on: `LANES` at most.
+/// Packs the last units of [`pack`], from unit `i` on, at most `LANES` units.
 ///
 /// # Safety
-/// As [`pack`].
+/// As for [`pack`].
 #[inline(always)]
 pub(super) unsafe fn pack_rest<L: MaskedLanes, const LANES: usize, const K: usize>(
     source: *const u8,
@@ -229,11 +234,12 @@ pub(super) unsafe fn pack_rest<L: MaskedLanes, const LANES: usize, const K: usiz
         return;
     }
     let (vector, masks) = (LANES * L::UNIT, Pattern::<LANES, K>::PACK_MASKS);
-    // SAFETY: constants of the instruction set that the caller promises.
+    // SAFETY: `# Safety` of this function: the processor has the instructions of `L`.
     let index = unsafe { L::index(&Pattern::<LANES, K>::PACK_LANES) };
     let (from, to) = (source.wrapping_add(i * K * L::UNIT), target.wrapping_add(i * L::UNIT));
     let reach = (rest - 1) * K + 1;
-    // SAFETY: as above, with no lane read behind the last unit (`reach` lanes from unit `i` on) and none written there.
+    // SAFETY: `# Safety` of this function. The masks of the loads end at the last unit, `reach` lanes from
+    // unit `i` on, and the mask of the store has only the `rest` units that are left.
     unsafe {
         let mut dense = L::permute(index, L::load_masked(from, L::mask(low(reach.min(LANES)))));
         for j in 1..K {
@@ -245,25 +251,26 @@ pub(super) unsafe fn pack_rest<L: MaskedLanes, const LANES: usize, const K: usiz
     }
 }
 
-/// Units of so many bytes, 3 or more of their size apart, are unpacked by plain moves as long as the target is in a cache
-/// near by: 34 to 55 GB/s by them, 23 to 33 under masks.
+/// Units of at least this many bytes that are 3 or more units apart are unpacked by plain moves while the
+/// target is in a near cache: 34 to 55 GB/s by plain moves, 23 to 33 by masked stores.
 pub(super) const PLAIN_UNITS_BYTES: usize = 8;
 
-/// How far ahead of the stores lines are asked for, in bytes: at 8-byte units 2 apart 30 GB/s with it and 18 without, of
-/// the distances from 256 to 8192 the best or close to it at every stride.
+/// Prefetch distance of the stores, in bytes. Measured with 8-byte units 2 units apart: 30 GB/s with
+/// prefetching and 18 without. Of the distances from 256 to 8192 this is the best one or close to it at
+/// every stride.
 pub(super) const WRITE_AHEAD_BYTES: usize = 4096;
 
-/// How far ahead of the loads, where the source is far: 8-byte units 2 apart, 16 MiB of them, 19 GB/s with it and 16 without; the
-/// same with half of it, nothing with less.
+/// Prefetch distance of the loads from a far source, in bytes. Measured with 16 MiB of 8-byte units 2 units
+/// apart: 19 GB/s with prefetching and 16 without. Half the distance does the same, a smaller one nothing.
 const READ_AHEAD_BYTES: usize = 8192;
 
 const LINE_BYTES: usize = 64;
 
-/// The reverse of [`pack`]. Where the target `is_far` from the core, its lines are asked for ahead: a masked store waits for
-/// its line, where plain ones of whole lines would not.
+/// The reverse of [`pack`]. If `is_far`, the target is far from the core, and its lines are prefetched: a
+/// masked store waits for its line, while plain stores of whole lines do not.
 ///
 /// # Safety
-/// As [`pack`], with the sides exchanged.
+/// As for [`pack`], with the sides exchanged. Other bytes of the target are not written.
 #[inline(always)]
 pub(super) unsafe fn unpack<L: MaskedLanes, const LANES: usize, const K: usize>(
     source: *const u8,
@@ -272,16 +279,17 @@ pub(super) unsafe fn unpack<L: MaskedLanes, const LANES: usize, const K: usize>(
     is_far: bool,
 ) {
     let vector = LANES * L::UNIT;
-    // A masked store that crosses a line costs several times one that does not. Short rows are not worth the search.
+    // A masked store that crosses a line costs several times as much as one that does not. For short rows,
+    // looking for the first unit at a line does not pay.
     let is_on_line = |i: &usize| target.wrapping_add(i * K * L::UNIT).addr().is_multiple_of(vector);
     let mut i = if n < 8 * LANES { 0 } else { (0..LANES).find(is_on_line).unwrap_or(0) };
-    // SAFETY: registers and parts of them are of units of both sides.
+    // SAFETY: `# Safety` of this function: each call gets units below `n`.
     unsafe {
         if i > 0 {
             unpack_part::<L, LANES, K>(source, target, 0, i);
         }
         if is_far {
-            // No line behind the row is asked for: it may be another core's.
+            // Lines behind the row are not prefetched, because they may belong to another core.
             let ahead = (WRITE_AHEAD_BYTES + K * vector).div_ceil(K * L::UNIT);
             while i + ahead <= n {
                 unpack_register::<L, LANES, K>(source, target, i, true);
@@ -298,10 +306,10 @@ pub(super) unsafe fn unpack<L: MaskedLanes, const LANES: usize, const K: usize>(
     }
 }
 
-/// Units `i..i + count` of both sides, with `count <= LANES`.
+/// Unpacks units `i..i + count`, with `count <= LANES`.
 ///
 /// # Safety
-/// As [`unpack`]; these units must be there.
+/// As for [`unpack`]. These units must exist.
 #[inline(always)]
 unsafe fn unpack_part<L: MaskedLanes, const LANES: usize, const K: usize>(
     source: *const u8,
@@ -311,7 +319,8 @@ unsafe fn unpack_part<L: MaskedLanes, const LANES: usize, const K: usize>(
 ) {
     let (lanes, masks) = (&Pattern::<LANES, K>::UNPACK_LANES, Pattern::<LANES, K>::UNPACK_MASKS);
     let (from, to) = (source.wrapping_add(i * L::UNIT), target.wrapping_add(i * K * L::UNIT));
-    // SAFETY: these units exist on both sides; the masks have only lanes of units, and none from `count * K` on.
+    // SAFETY: `# Safety` of this function. The load reads `count` units, and the masks of the stores have
+    // only lanes of units, none of them from `count * K` on.
     unsafe {
         let dense = L::load_masked(from, L::mask(low(count)));
         for j in 0..K {
@@ -322,10 +331,10 @@ unsafe fn unpack_part<L: MaskedLanes, const LANES: usize, const K: usize>(
     }
 }
 
-/// Units `i..i + LANES` of both sides.
+/// Unpacks units `i..i + LANES`. If `asks`, prefetches the lines of the target.
 ///
 /// # Safety
-/// As [`unpack`]; these units must be there.
+/// As for [`unpack`]. These units must exist.
 #[inline(always)]
 unsafe fn unpack_register<L: MaskedLanes, const LANES: usize, const K: usize>(
     source: *const u8,
@@ -336,7 +345,8 @@ unsafe fn unpack_register<L: MaskedLanes, const LANES: usize, const K: usize>(
     let vector = LANES * L::UNIT;
     let (lanes, masks) = (&Pattern::<LANES, K>::UNPACK_LANES, Pattern::<LANES, K>::UNPACK_MASKS);
     let (from, to) = (source.wrapping_add(i * L::UNIT), target.wrapping_add(i * K * L::UNIT));
-    // SAFETY: these units exist on both sides; the masks have only lanes of units.
+    // SAFETY: `# Safety` of this function. The load reads `LANES` units, and the masks of the stores have
+    // only lanes of units.
     unsafe {
         let dense = L::load(from);
         for j in 0..K {

@@ -1,45 +1,51 @@
-//! Squares of units transposed in registers: a line of every row is read, and a line of every column written, at once.
+//! Squares of units that are transposed in registers: each row is read, and each column written, as a whole
+//! line at once.
 
 use super::super::nest::NestDim;
 use super::tile::LINE_BYTES;
 
-/// A register of units, two of which can be mixed.
+/// A register of units. Units of two registers can be mixed.
 pub(super) trait Square<const L: usize> {
-    /// The register; `L` units.
+    /// The register; it holds `L` units.
     type Vector: Copy;
 
     /// # Safety
-    /// A register must be readable at `from`; so must the processor have the instructions, here and below.
+    /// A register must be readable at `from`. The processor must have the instructions; this holds for all
+    /// functions of this trait.
     unsafe fn load(from: *const u8) -> Self::Vector;
     /// # Safety
-    /// A register must be writable at `to`.
+    /// A register must be writable at `to`. The processor must have the instructions.
     unsafe fn store(to: *mut u8, vector: Self::Vector);
-    /// Exchanges the upper half of each group of `2 * distance` units of `a` with the lower half of that of `b`.
+    /// Exchanges the upper half of each group of `2 * distance` units of `a` with the lower half of the same
+    /// group of `b`.
     ///
     /// # Safety
     /// The processor must have the instructions.
     unsafe fn mix(distance: usize, a: Self::Vector, b: Self::Vector) -> (Self::Vector, Self::Vector);
 }
 
-/// Squares that lie side by side along `p` are done before the next along `q`: then pages and half lines are met again soon.
+/// This many squares side by side along `p` are done before the next ones along `q`, so that their pages and
+/// half-used lines are needed again soon.
 const SQUARES_ABREAST: usize = 4;
-/// Bytes after which lines fall into the same set of the first cache again, and how many lines of a set stay there, of 8 to
-/// 12 ways. With 16 rows of the target in one set, 4 x 4 squares of 16 bytes were moved at 15 GB/s, with 8 rows at 37.
+/// `SETS_BYTES`: the distance in bytes at which cache lines fall into the same set of the first-level cache.
+/// `WAYS`: how many lines of a set stay in this cache, which has 8 to 12 ways. With 16 target rows in one
+/// set, 4 x 4 squares of 16 bytes were moved at 15 GB/s, with 8 rows at 37.
 const SETS_BYTES: u64 = 4096;
 const WAYS: u64 = 8;
 
-/// How many squares of `side` units can be abreast so that the lines of the target, `stride` bytes apart, stay in the cache
-/// until they are met again.
+/// The number of squares of `side` units that can be side by side so that the lines of the target, `stride`
+/// bytes apart, stay in the cache until they are needed again.
 fn abreast(side: usize, stride: i64) -> usize {
     let apart = 1 << stride.unsigned_abs().trailing_zeros().min(SETS_BYTES.trailing_zeros());
     let sets = SETS_BYTES / LINE_BYTES.max(apart);
     ((sets * WAYS) as usize / side).clamp(1, SQUARES_ABREAST)
 }
 
-/// As [`plane`], for each plane of a dimension of them: small ones would take longer to be called for than to be transposed.
+/// Like [`plane`], for each repetition of `planes`. Calling a function per plane would take longer than
+/// transposing a small plane.
 ///
 /// # Safety
-/// As [`plane`], for all planes.
+/// As for [`plane`], for all planes.
 #[inline(always)]
 pub(super) unsafe fn planes<S: Square<L>, const L: usize>(
     source: *const u8,
@@ -50,7 +56,7 @@ pub(super) unsafe fn planes<S: Square<L>, const L: usize>(
 ) -> [u64; 2] {
     let (mut from, mut to) = (source, target);
     for _ in 0..planes.n {
-        // SAFETY: one of the planes.
+        // SAFETY: `# Safety` of this function, for one of the planes.
         unsafe { plane::<S, L>(from, to, p, q) };
         from = from.wrapping_offset(planes.source as isize);
         to = to.wrapping_offset(planes.target as isize);
@@ -58,11 +64,12 @@ pub(super) unsafe fn planes<S: Square<L>, const L: usize>(
     [p, q].map(|dim| dim.n - dim.n % L as u64)
 }
 
-/// Transposes the whole squares of a plane whose source is consecutive along `p` and whose target along `q`.
+/// Transposes the whole squares of a plane. The plane must be consecutive in the source along `p` and in the
+/// target along `q`.
 ///
 /// # Safety
-/// All units of the plane must be readable in the source and writable in the target, the sides apart, and the processor have
-/// the instructions of `S`.
+/// The plane must be consecutive as stated. All its units must be readable in the source and writable in the
+/// target, and the two must not overlap. The processor must have the instructions of `S`.
 #[inline(always)]
 unsafe fn plane<S: Square<L>, const L: usize>(source: *const u8, target: *mut u8, p: &NestDim, q: &NestDim) {
     let (squares_p, squares_q) = (p.n as usize / L, q.n as usize / L);
@@ -79,8 +86,9 @@ unsafe fn plane<S: Square<L>, const L: usize>(source: *const u8, target: *mut u8
         for j in 0..squares_q {
             for i in first..end {
                 let (from, to) = place(i, j);
-                // SAFETY: square `(i, j)` is a part of the plane: `L` registers of the source `q.source` bytes apart, and
-                // `L` of the target `p.target` bytes apart.
+                // SAFETY: `# Safety` of this function: square `(i, j)` is a part of the plane, that is, `L`
+                // registers of the source, `q.source` bytes apart, and `L` registers of the target,
+                // `p.target` bytes apart.
                 unsafe { square::<S, L>(from, q.source, to, p.target) };
             }
         }
@@ -89,7 +97,8 @@ unsafe fn plane<S: Square<L>, const L: usize>(source: *const u8, target: *mut u8
 }
 
 /// # Safety
-/// `L` registers must be readable `source_stride` bytes apart, and writable `target_stride` bytes apart.
+/// `L` registers must be readable from `source` on, `source_stride` bytes apart, and `L` registers writable
+/// from `target` on, `target_stride` bytes apart. The processor must have the instructions of `S`.
 #[inline(always)]
 unsafe fn square<S: Square<L>, const L: usize>(
     source: *const u8,
@@ -97,7 +106,7 @@ unsafe fn square<S: Square<L>, const L: usize>(
     target: *mut u8,
     target_stride: i64,
 ) {
-    // SAFETY: register `i` of both sides; mixing does not touch memory.
+    // SAFETY: `# Safety` of this function: register `i < L` of each side. `mix` does not access memory.
     unsafe {
         let mut rows = [S::load(source); L];
         let mut i = 1;
@@ -129,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_that_share_a_set_are_few_at_a_time() {
+    fn few_squares_abreast_where_rows_share_a_cache_set() {
         assert_eq!(abreast(4, 1536 * 16), 2);
         assert_eq!(abreast(4, 6144), 4);
         assert_eq!(abreast(8, 4096), 1);

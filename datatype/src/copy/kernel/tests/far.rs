@@ -1,17 +1,17 @@
-//! Rows whose lines are sent for ahead, and rows that registers bring together, long enough for it.
+//! Rows whose lines are prefetched, and rows that registers copy; they are long enough for these ways.
 
 use super::super::super::nest::NestDim;
 use super::nests::{check, reversed};
 use super::{Arena, Placement};
 
-/// So many bytes into a line behind the guard page before the arena, and close before the one behind it.
+/// Checks a nest at the given offset in a line behind the first guard page, and at the end of the memory.
 fn at_both_ends(arena: &mut Arena, block: u64, dims: &[NestDim], misalignment: usize) {
     check(arena, block, dims, Placement::Start(misalignment));
     check(arena, block, dims, Placement::End);
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "has no registers; rows of these blocks are checked in `nests`")]
+#[cfg_attr(miri, ignore = "runs only scalar kernels; `nests` checks rows of these blocks")]
 fn short_blocks_a_few_units_apart() {
     let mut arena = Arena::new(1 << 16);
     for block in 2..=6_i64 {
@@ -24,7 +24,7 @@ fn short_blocks_a_few_units_apart() {
                     at_both_ends(&mut arena, size as u64, &dims, turn);
                 }
             }
-            // Every place of a line.
+            // Every offset in a cache line.
             for misalignment in 0..64 {
                 let dims = [NestDim { n: 515, source: size, target: stride }];
                 check(&mut arena, size as u64, &dims, Placement::Start(misalignment));
@@ -34,7 +34,7 @@ fn short_blocks_a_few_units_apart() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
+#[cfg_attr(miri, ignore = "uses megabytes")]
 fn short_blocks_in_targets_beyond_the_caches() {
     let mut arena = Arena::new(2 << 20);
     for (block, stride) in [(8, 12), (12, 16), (12, 24), (20, 28)] {
@@ -45,7 +45,7 @@ fn short_blocks_in_targets_beyond_the_caches() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
+#[cfg_attr(miri, ignore = "uses megabytes")]
 fn units_in_sources_beyond_the_caches() {
     let mut arena = Arena::new(13 << 20);
     for block in [4, 8] {
@@ -58,14 +58,14 @@ fn units_in_sources_beyond_the_caches() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
-fn lines_sent_for_before_their_blocks() {
+#[cfg_attr(miri, ignore = "uses megabytes")]
+fn lines_prefetched_before_their_blocks() {
     let mut arena = Arena::new(35 << 20);
     let near = [(4, 128, 2100), (12, 156, 3000), (8, -132, 2100), (16, 140, 2000)];
     let close = [(8, 2560, 13_300), (8, 256, 17_000), (8, 160, 210_000), (4, 192, 175_000)];
     for (block, stride, n) in near.into_iter().chain(close) {
         let dims = [NestDim { n, source: stride, target: block }];
-        // And rows as many as the distance, or fewer.
+        // Also rows of as many blocks as the prefetch distance, or of fewer.
         let part = NestDim { n: 40, ..dims[0] };
         let rows = NestDim { n: n / 40, source: 40 * stride, target: 40 * block };
         for dims in [dims.to_vec(), reversed(&dims), vec![part, rows], reversed(&[part, rows])] {
@@ -74,10 +74,11 @@ fn lines_sent_for_before_their_blocks() {
     }
 }
 
-/// Fewer planes, rows and blocks than are sent for ahead, as many, and more; rows in falling order too.
+/// Planes, rows and blocks: fewer than the prefetch distance, as many, and more. Also rows in descending
+/// order.
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
-fn lines_sent_for_in_the_rows_behind() {
+#[cfg_attr(miri, ignore = "uses megabytes")]
+fn lines_prefetched_in_later_rows() {
     let mut arena = Arena::new(2 << 20);
     for (block, stride) in [(4, 128), (8, 192), (12, 200), (32, -192), (40, 256), (64, 250)] {
         for [blocks, rows, planes] in

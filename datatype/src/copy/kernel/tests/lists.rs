@@ -3,13 +3,14 @@ use crate::lists::{Displacements, RunSlice, Runs};
 
 use super::{Arena, Move, Placement, tables};
 
-/// A generator of numbers that look random, the same in every run.
+/// A generator of pseudo-random numbers; the sequence is the same in every run.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
 }
 
-/// Runs in a random order without overlaps: their offsets and lengths, the dense offsets of each, and all as moves.
+/// Runs of the given lengths at places in random order, without overlaps. Returns their displacements, and
+/// the moves from these to consecutive bytes.
 fn listed(lengths: &[u64], state: &mut u64) -> (Vec<i64>, Vec<Move>) {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     for i in (1..order.len()).rev() {
@@ -53,11 +54,13 @@ fn equal_blocks_at_listed_places() {
                 ] {
                     let case = format!("{level:?}, {n} blocks of {block}");
                     arena.check(&moves, at, &case, |source, target| {
-                        // SAFETY: the arena has the bytes of all moves, which are those of the list; its sides are apart.
+                        // SAFETY: the arena has the bytes of all moves, which are the blocks of the list;
+                        // its sides do not overlap.
                         unsafe { (table.gather)(source, target, block, list) };
                     });
                     arena.check(&reversed(&moves), at, &case, |source, target| {
-                        // SAFETY: as above.
+                        // SAFETY: as for the gather above, with the sides exchanged; the blocks of the list
+                        // do not overlap.
                         unsafe { (table.scatter)(source, target, block, list) };
                     });
                 }
@@ -88,11 +91,13 @@ fn runs_of_every_length() {
             for (at, runs) in [(misaligned, wide), (Placement::End, wide), (Placement::End, narrow)] {
                 let case = format!("{level:?}");
                 arena.check(&moves, at, &case, |source, target| {
-                    // SAFETY: the arena has the bytes of all moves, which are those of the list; its sides are apart.
+                    // SAFETY: the arena has the bytes of all moves, which are the runs of the list; its
+                    // sides do not overlap.
                     assert_eq!(unsafe { (table.gather_runs)(source, target, runs) }, total);
                 });
                 arena.check(&reversed(&moves), at, &case, |source, target| {
-                    // SAFETY: as above.
+                    // SAFETY: as for the gather above, with the sides exchanged; the runs of the list do not
+                    // overlap.
                     assert_eq!(unsafe { (table.scatter_runs)(source, target, runs) }, total);
                 });
             }
@@ -100,7 +105,7 @@ fn runs_of_every_length() {
     }
 }
 
-/// The moves of the `count` units that are present from bit `first` on.
+/// The moves of the first `count` units that are present from bit `first` on.
 fn present(words: &[u64], first: u64, count: u64, unit: u64) -> Vec<Move> {
     (first..words.len() as u64 * 64)
         .filter(|bit| words[(bit / 64) as usize] >> (bit % 64) & 1 == 1)
@@ -134,11 +139,12 @@ fn bitmaps_of_every_density_from_any_bit_to_any_bit() {
                     for at in [Placement::Start(random(&mut state) as usize % 64), Placement::End] {
                         let case = format!("{level:?}, {bits:?}");
                         arena.check(&moves, at, &case, |source, target| {
-                            // SAFETY: the arena has the bytes of all moves, which are those of the bits; its sides are apart.
+                            // SAFETY: the arena has the bytes of all moves, which are the units of the set
+                            // bits; its sides do not overlap.
                             unsafe { (table.gather_bits)(source, target, bits) };
                         });
                         arena.check(&reversed(&moves), at, &case, |source, target| {
-                            // SAFETY: as above.
+                            // SAFETY: as for the gather above, with the sides exchanged.
                             unsafe { (table.scatter_bits)(source, target, bits) };
                         });
                     }
@@ -150,7 +156,8 @@ fn bitmaps_of_every_density_from_any_bit_to_any_bit() {
 
 #[test]
 fn bitmaps_of_a_few_units_far_apart() {
-    // More places between two units than a list has room to tell: 1,100 words, and 3 of them with a unit.
+    // The distance between two units exceeds the range of the positions in a list: there are 1,100 words,
+    // and 3 of them have units.
     let mut arena = Arena::new(1 << 20);
     let mut words = vec![0; 1100];
     (words[0], words[1], words[1099]) = (1, 1 << 63, 1 << 5 | 1);
@@ -160,11 +167,12 @@ fn bitmaps_of_a_few_units_far_apart() {
         for (level, table) in tables() {
             let case = format!("{level:?}, units of {unit}");
             arena.check(&moves, Placement::End, &case, |source, target| {
-                // SAFETY: the arena has the bytes of all moves, which are those of the bits; its sides are apart.
+                // SAFETY: the arena has the bytes of all moves, which are the units of the set bits; its
+                // sides do not overlap.
                 unsafe { (table.gather_bits)(source, target, bits) };
             });
             arena.check(&reversed(&moves), Placement::End, &case, |source, target| {
-                // SAFETY: as above.
+                // SAFETY: as for the gather above, with the sides exchanged.
                 unsafe { (table.scatter_bits)(source, target, bits) };
             });
         }

@@ -1,4 +1,5 @@
-//! Every kernel of every level that the processor has, against a list of moves, between guard pages.
+//! Tests of every kernel of every level that the processor has. The result is compared with that of a list
+//! of moves, and the memory lies between guard pages.
 
 mod far;
 mod lists;
@@ -9,7 +10,8 @@ mod race;
 use super::level::{LEVELS, Level, Table, table_of};
 use memory::Guarded;
 
-/// A block: its offsets in the source and the target, relative to the same bases as those of the others, and its bytes.
+/// A block: its offset in the source, its offset in the target, and its bytes. All offsets of a side have
+/// the same base.
 type Move = (i64, i64, usize);
 
 /// The kernels of all levels that the processor has.
@@ -17,31 +19,32 @@ fn tables() -> impl Iterator<Item = (Level, &'static Table)> {
     LEVELS.iter().filter_map(|level| Some((*level, table_of(*level)?)))
 }
 
-/// Where the bytes of a side are put.
+/// The placement of the bytes of a case in the memory of each side.
 #[derive(Debug, Clone, Copy)]
 enum Placement {
-    /// So many bytes after the guard page before them; and again with the source at another place of a line.
+    /// Both sides begin this many bytes behind their guard page; in a second run, the source begins at
+    /// another offset in its cache line.
     Start(usize),
-    /// So many bytes after the guard page before them.
+    /// Each side begins its own number of bytes behind its guard page.
     Apart { source: usize, target: usize },
-    /// Up to the guard page behind them.
+    /// Both sides end at their guard page.
     End,
 }
 
-/// A source and a target between guard pages, and what the target has to become.
+/// A source and a target between guard pages, and the expected content of the target.
 struct Arena {
     source: Guarded,
     target: Guarded,
     expected: Vec<u8>,
 }
 
-/// Bytes around those of a case that are checked too.
+/// The number of bytes on both sides of the bytes of a case that are checked too.
 const MARGIN: usize = 160;
 
 impl Arena {
     fn new(len: usize) -> Self {
         let (mut source, mut target) = (Guarded::new(len), Guarded::new(len));
-        // A length that no stride of the tests is a multiple of.
+        // No stride of the tests is a multiple of this length.
         let pattern: Vec<u8> = (0..1021_u32).map(|i| i.wrapping_mul(0x9e37_79b1).to_be_bytes()[0]).collect();
         for piece in source.bytes().chunks_mut(pattern.len()) {
             piece.copy_from_slice(&pattern[..piece.len()]);
@@ -51,7 +54,7 @@ impl Arena {
         Self { source, target, expected }
     }
 
-    /// Runs `kernel`, given the bases of both sides, and checks that it did `moves` and nothing else.
+    /// Calls `kernel` with the bases of both sides, and checks that it did `moves` and wrote nothing else.
     fn check(&mut self, moves: &[Move], at: Placement, case: &str, kernel: impl Fn(*const u8, *mut u8)) {
         match at {
             Placement::Start(target) => {
@@ -65,7 +68,8 @@ impl Arena {
         }
     }
 
-    /// The same with source and target so many bytes after the guard pages before them, or up to those behind.
+    /// Like [`Arena::check`], with each side beginning at the given number of bytes behind its guard page,
+    /// or ending at the guard page if that is `None`.
     fn check_at(
         &mut self,
         moves: &[Move],
@@ -78,7 +82,8 @@ impl Arena {
             return;
         };
         let (from, _) = place(hull_of_source, self.source.len(), at[0]);
-        let hull = hull(moves.iter().map(|m| (m.1, m.2))).expect("as many as in the source");
+        let hull =
+            hull(moves.iter().map(|m| (m.1, m.2))).expect("the target has as many moves as the source");
         let (to, first) = place(hull, self.target.len(), at[1]);
         let end = first + (hull.1 - hull.0) as usize;
         let window = first.saturating_sub(MARGIN)..(end + MARGIN).min(self.target.len());
@@ -104,19 +109,20 @@ impl Arena {
     }
 }
 
-/// Another place of a line: over all of them each is met once, and so is each distance (triangular numbers modulo a power of two).
+/// Another offset in a cache line. Over all arguments, each offset occurs once, and so does each distance to
+/// the argument (triangular numbers modulo a power of two).
 fn elsewhere(misalignment: usize) -> usize {
     misalignment * (misalignment + 1) / 2 % 64
 }
 
-/// The first byte and the end of all bytes.
+/// The lowest offset and the end of the highest run.
 fn hull(mut runs: impl Iterator<Item = (i64, usize)>) -> Option<(i64, i64)> {
     let first = runs.next()?;
     let first = (first.0, first.0 + first.1 as i64);
     Some(runs.fold(first, |(low, high), (at, bytes)| (low.min(at), high.max(at + bytes as i64))))
 }
 
-/// The offset of the base in the buffer, and that of the first byte.
+/// The offset of the base in the memory of a side, and the offset of the lowest byte.
 fn place((low, high): (i64, i64), len: usize, misalignment: Option<usize>) -> (i64, usize) {
     let first = misalignment.unwrap_or(len - (high - low) as usize);
     assert!(first as i64 + high - low <= len as i64, "the arena is too small");

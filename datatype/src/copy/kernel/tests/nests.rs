@@ -2,7 +2,7 @@ use super::super::super::nest::NestDim;
 use super::super::schedule;
 use super::{Arena, Move, Placement, tables};
 
-/// Sizes of blocks: every class and its borders.
+/// Sizes of blocks: every class of sizes, and its limits.
 const BLOCKS: &[u64] = &[
     1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16, 17, 20, 24, 28, 29, 31, 32, 33, 40, 48, 56, 57, 63, 64, 65, 96,
     127, 128, 129, 192, 250, 255, 256, 257, 320, 512, 513, 700,
@@ -24,13 +24,14 @@ pub(super) fn check(arena: &mut Arena, block: u64, dims: &[NestDim], at: Placeme
     for (level, table) in tables() {
         let case = format!("{level:?}, blocks of {block} in {dims:?}");
         arena.check(&moves, at, &case, |source, target| {
-            // SAFETY: the arena has the bytes of all moves, which are those of the nest; its sides are apart.
+            // SAFETY: the arena has the bytes of all moves, which are the blocks of the nest; its sides do
+            // not overlap. No nest of these tests has target blocks that share a byte.
             unsafe { schedule::nest(table, source, target, block, dims) };
         });
     }
 }
 
-/// Strides of one side, for blocks of `block` bytes.
+/// Strides of one side for blocks of `block` bytes.
 fn strides(block: i64) -> [i64; 8] {
     [block, 2 * block, 3 * block, 4 * block, -2 * block, block + 1, 24 * block, -(block + 3)]
 }
@@ -41,7 +42,7 @@ fn rows_of_every_block_size_stride_and_length() {
     let lengths: &[u64] =
         if cfg!(miri) { &[0, 1, 9] } else { &[0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 18, 31, 33, 47, 64, 65] };
     let mut turn = 0;
-    // Miri is slow; it sees every class once.
+    // Miri is slow, so it runs each class of sizes once.
     let blocks = if cfg!(miri) { &[1, 3, 7, 12, 17, 33, 70, 130] } else { BLOCKS };
     for &block in blocks {
         let size = block as i64;
@@ -91,7 +92,8 @@ fn few_blocks_without_a_kernel_and_many_with_one() {
                 for at in [Placement::Start(n as usize), Placement::End] {
                     let case = format!("blocks of {block} in {dim:?}");
                     arena.check(&moves(block, &[dim]), at, &case, |source, target| {
-                        // SAFETY: the arena has the bytes of all moves, which are those of the row; its sides are apart.
+                        // SAFETY: the arena has the bytes of all moves, which are the blocks of the row; its
+                        // sides do not overlap, and neither do the target blocks of these rows.
                         unsafe { super::super::row(source, target, block, dim) };
                     });
                 }
@@ -101,7 +103,7 @@ fn few_blocks_without_a_kernel_and_many_with_one() {
 }
 
 #[test]
-fn blocks_of_12_bytes_at_every_place_of_a_line() {
+fn blocks_of_12_bytes_at_every_offset_in_a_line() {
     let mut arena = Arena::new(1 << 16);
     let (step, lengths): (usize, &[u64]) = if cfg!(miri) { (23, &[3]) } else { (1, &[1, 2, 7, 45]) };
     for target in [64, 128, 192, 512, 576, 960, 1024, -128, 72] {
@@ -111,7 +113,7 @@ fn blocks_of_12_bytes_at_every_place_of_a_line() {
             for misalignment in (0..64).step_by(step) {
                 check(&mut arena, 12, &row, Placement::Start(misalignment));
             }
-            // Rows that begin at different places of a line.
+            // Rows that begin at different offsets in a cache line.
             let rows = [row[0], NestDim { n: 5, source: 12 * n as i64, target: 20 }];
             if target.unsigned_abs() > 100 {
                 check(&mut arena, 12, &rows, Placement::Start(n as usize));
@@ -132,8 +134,8 @@ fn source_blocks_may_be_read_more_than_once() {
     }
 }
 
-/// Dimensions with these counts, dense in the target in the order given, and in the source in the order of `places`, with
-/// `gap` bytes behind every block of it.
+/// Dimensions with these counts. The target is dense in the given order of the dimensions. In the source the
+/// order is that of `places`, with `gap` bytes behind every block.
 fn array(block: i64, counts: &[u64], places: &[usize], gap: i64) -> Vec<NestDim> {
     let mut dims: Vec<NestDim> = counts.iter().map(|&n| NestDim { n, source: 0, target: 0 }).collect();
     let mut stride = block;
@@ -188,7 +190,7 @@ fn planes_and_volumes_in_every_order_of_dimensions() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
+#[cfg_attr(miri, ignore = "uses megabytes")]
 fn matrices_of_both_shapes_are_transposed() {
     let mut arena = Arena::new(4 << 20);
     for block in [2, 4, 8, 16, 24] {
@@ -204,7 +206,7 @@ fn matrices_of_both_shapes_are_transposed() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
+#[cfg_attr(miri, ignore = "uses megabytes")]
 fn rows_of_units_in_targets_beyond_the_caches() {
     let mut arena = Arena::new(2 << 20);
     for block in [4_u64, 8] {
@@ -216,7 +218,7 @@ fn rows_of_units_in_targets_beyond_the_caches() {
                 check(&mut arena, block, &dims, Placement::Start(misalignment));
                 check(&mut arena, block, &dims, Placement::End);
             }
-            // Rows near the length from which on lines are asked for, many of them.
+            // Many rows of lengths close to the one from which on lines are prefetched.
             for row in [4096, 4096 + 64, 4096 + 512, 6000, 9000] {
                 let n = row / target as u64;
                 let outer =
@@ -230,8 +232,8 @@ fn rows_of_units_in_targets_beyond_the_caches() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
-fn units_scattered_over_more_than_caches_hold() {
+#[cfg_attr(miri, ignore = "uses megabytes")]
+fn units_scattered_beyond_the_caches() {
     let mut arena = Arena::new(98 << 20);
     for (block, stride, misalignment) in [(4_u64, 1024_i64, 3), (8, -2048, 60), (8, 4088, 8)] {
         let n = (97 << 20) / stride.unsigned_abs() + 3;
@@ -242,13 +244,13 @@ fn units_scattered_over_more_than_caches_hold() {
     }
 }
 
-/// Around the sizes at which rows and runs go over to another way of copying.
+/// Sizes around those at which rows and runs change to another way of copying.
 const LONG_BLOCKS: &[u64] = &[
     513, 1000, 1023, 1024, 1535, 1536, 2047, 2048, 2049, 4095, 4096, 4097, 9999, 16383, 16384, 16385, 40_000,
 ];
 
 #[test]
-#[cfg_attr(miri, ignore = "takes minutes; rows and runs of the same movers are checked above")]
+#[cfg_attr(miri, ignore = "takes minutes; tests above check rows and runs of the same movers")]
 fn rows_of_long_blocks() {
     let mut arena = Arena::new(1 << 18);
     for &block in LONG_BLOCKS {
@@ -267,15 +269,15 @@ fn rows_of_long_blocks() {
 fn check_run(arena: &mut Arena, bytes: usize, at: Placement) {
     for (level, table) in tables() {
         arena.check(&[(0, 0, bytes)], at, &format!("{level:?}, a run of {bytes}"), |source, target| {
-            // SAFETY: the arena has the bytes of the run on both sides, which are apart.
+            // SAFETY: the arena has the bytes of the run on both sides, which do not overlap.
             unsafe { (table.copy)(source, target, bytes) };
         });
     }
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "megabytes")]
-fn long_runs_are_whole() {
+#[cfg_attr(miri, ignore = "uses megabytes")]
+fn long_runs_are_copied_whole() {
     use super::super::stream::{STREAM_MIN_BYTES, STRING_MIN_BYTES};
     let mut arena = Arena::new(68 << 20);
     for bytes in [STRING_MIN_BYTES, STREAM_MIN_BYTES] {
@@ -287,7 +289,7 @@ fn long_runs_are_whole() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes minutes; rows and runs of the same movers are checked above")]
+#[cfg_attr(miri, ignore = "takes minutes; tests above check rows and runs of the same movers")]
 fn runs_of_every_size_class_and_misalignment() {
     let mut arena = Arena::new(1 << 18);
     for bytes in [1, 63, 64, 65, 513, 700].into_iter().chain(LONG_BLOCKS.iter().map(|bytes| *bytes as usize))
@@ -295,7 +297,7 @@ fn runs_of_every_size_class_and_misalignment() {
         check_run(&mut arena, bytes, Placement::End);
         for target in 0..64 {
             check_run(&mut arena, bytes, Placement::Start(target));
-            // Every pair of places; of long runs every place and every distance.
+            // Every pair of offsets in a line for short runs; every offset and every distance for long ones.
             for source in 0..if bytes < 1024 { 64 } else { 0 } {
                 check_run(&mut arena, bytes, Placement::Apart { source, target });
             }

@@ -1,4 +1,5 @@
-//! Bytes between the blocks are not even written back: another thread counts in them meanwhile, and no count is lost.
+//! Kernels do not write the bytes between the blocks, not even by writing back the old value: while they
+//! run, another thread counts in these bytes, and no count is lost.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -7,13 +8,14 @@ use super::super::bits::Bits;
 use super::{Table, tables};
 use crate::{Datatype, Named, Tiled, TypedCopy, flatten};
 
-/// Of a target, about.
+/// Approximate size of a target.
 const TARGET_BYTES: usize = 1 << 14;
-/// Of one that is too large for the caches near the core.
+/// Approximate size of a target that exceeds the near caches of the core.
 const FAR_BYTES: usize = 1 << 21;
 
-/// Runs `kernel` on a target of which `is_own` says which bytes are its own, with a source of as many sevens, over and over. The
-/// other bytes are counted up `last_round` times meanwhile.
+/// Runs `kernel` over and over on a target and a source of the same size, filled with sevens. `is_own` tells
+/// which target bytes the kernel may write. Meanwhile another thread counts in all other bytes up to
+/// `last_round`.
 fn check(last_round: u8, is_own: &[bool], case: &str, kernel: impl Fn(*const u8, *mut u8)) {
     let source = vec![7_u8; is_own.len()];
     let target: Vec<AtomicU8> = is_own.iter().map(|_| AtomicU8::new(0)).collect();
@@ -23,7 +25,7 @@ fn check(last_round: u8, is_own: &[bool], case: &str, kernel: impl Fn(*const u8,
         let counting = scope.spawn(|| {
             for round in 1..=last_round {
                 gaps().for_each(|byte| byte.store(round, Ordering::Relaxed));
-                // What the kernel wrote back in between is seen as an old count.
+                // If the kernel has written a byte back, the byte has an old count.
                 if gaps().any(|byte| byte.load(Ordering::Relaxed) != round) {
                     rounds.store(last_round, Ordering::Relaxed);
                     return false;
@@ -38,24 +40,25 @@ fn check(last_round: u8, is_own: &[bool], case: &str, kernel: impl Fn(*const u8,
                 break;
             }
         }
-        counting.join().expect("it only counts")
+        counting.join().expect("the counting thread does not panic")
     });
-    assert!(counted, "{case}: a byte between the blocks was written");
+    assert!(counted, "{case}: the kernel wrote a byte between the blocks");
     let mut own = target.iter().zip(is_own).filter(|(_, is_own)| **is_own);
     assert!(own.all(|(byte, _)| byte.load(Ordering::Relaxed) == 7), "{case}: a block is missing");
 }
 
-/// The bytes of `n` blocks of `block` bytes, `stride` apart.
+/// Marks the bytes of `n` blocks of `block` bytes, `stride` bytes apart.
 fn blocks(n: usize, block: usize, stride: usize) -> Vec<bool> {
     (0..n * stride).map(|byte| byte % stride < block).collect()
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes long, and Miri sees every byte that is written")]
-fn bytes_between_blocks_are_left_to_others() {
+#[cfg_attr(miri, ignore = "takes long, and Miri itself observes every written byte")]
+fn kernels_do_not_write_between_blocks() {
     for (level, table) in tables() {
         for block in [1_usize, 2, 4, 8, 12, 16, 20, 24, 40] {
-            // A unit apart, or two, or three; and half a unit, where registers bring blocks together.
+            // Strides of two, three and four blocks; and of one and a half, where registers bring blocks
+            // together.
             for stride in [2 * block, 3 * block, 4 * block, block + block.div_ceil(2), block + 4, 128] {
                 for (target_bytes, rounds) in [(TARGET_BYTES, 100), (FAR_BYTES, 2)] {
                     let n = target_bytes.div_ceil(stride);
@@ -70,8 +73,8 @@ fn bytes_between_blocks_are_left_to_others() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes long, and Miri sees every byte that is written")]
-fn units_that_are_not_there_are_left_to_others() {
+#[cfg_attr(miri, ignore = "takes long, and Miri itself observes every written byte")]
+fn bitmap_kernels_do_not_write_absent_units() {
     for (level, table) in tables() {
         for unit in [4, 8] {
             for k in [2, 3, 4] {
@@ -84,7 +87,9 @@ fn units_that_are_not_there_are_left_to_others() {
                 let bits = Bits { origin: 0, unit: unit as u64, words: &words, first: 0, count: n as u64 };
                 let case = format!("{level:?}, units of {unit}, one in {k}");
                 check(200, &blocks(n, unit, unit * k), &case, |source, target| {
-                    // SAFETY: `n` units are readable, and every unit of the target may be written.
+                    // SAFETY: `n` units are readable at the source, the units of the set bits lie in the
+                    // target, and the two do not overlap. Only the kernel accesses the own bytes of the
+                    // target while it runs.
                     unsafe { (table.scatter_bits)(source, target, bits) };
                 });
             }
@@ -92,10 +97,10 @@ fn units_that_are_not_there_are_left_to_others() {
     }
 }
 
-/// Pairs whose units registers bring to their places, with stores that leave units out.
+/// Pairs for which permutations bring units to their places, with stores that leave units out.
 #[test]
-#[cfg_attr(miri, ignore = "takes long, and Miri sees every byte that is written")]
-fn what_a_typed_copy_leaves_out_is_left_to_others() -> crate::Result<()> {
+#[cfg_attr(miri, ignore = "takes long, and Miri itself observes every written byte")]
+fn typed_copies_do_not_write_omitted_bytes() -> crate::Result<()> {
     let (double, float) = (Datatype::named(Named::Double), Datatype::named(Named::Float));
     let permuted = |places: &[i64], old| Datatype::indexed_block(1, places, old);
     let pairs = [
@@ -115,7 +120,8 @@ fn what_a_typed_copy_leaves_out_is_left_to_others() -> crate::Result<()> {
             }
             let copy = TypedCopy::new(source, target);
             check(rounds, &is_own, &format!("pair {i}, {count} of them"), |source, target| {
-                // SAFETY: both sides have the bytes of all their instances, and are apart.
+                // SAFETY: both sides have the bytes of all their instances and do not overlap. Only the copy
+                // accesses the own bytes of the target while it runs.
                 assert_eq!(unsafe { copy.run(source, 0, target, 0, bytes) }, bytes);
             });
         }
@@ -126,6 +132,7 @@ fn what_a_typed_copy_leaves_out_is_left_to_others() -> crate::Result<()> {
 fn unpack(table: &Table, source: *const u8, target: *mut u8, block: usize, stride: usize, n: usize) {
     let row = NestDim { n: n as u64, source: block as i64, target: stride as i64 };
     let once = NestDim { n: 1, source: 0, target: 0 };
-    // SAFETY: `n` blocks are readable, and as many lie a stride apart in the target.
+    // SAFETY: `n` blocks are readable at the source and lie `stride` bytes apart in the target, and the two
+    // do not overlap. Only the kernel accesses the own bytes of the target while it runs.
     unsafe { (table.nest)(source, target, block as u64, &[row, once, once]) };
 }
