@@ -271,7 +271,7 @@ impl Datatype {
         parts.finish(Combiner::Hvector { count, blocklength, stride_bytes, old: old.clone() })
     }
 
-    /// `MPI_Type_indexed`: blocks with one length each, at displacements in extents.
+    /// `MPI_Type_indexed`: blocks with individual lengths, at displacements in extents.
     ///
     /// # Errors
     /// [`TypeError::LengthMismatch`], [`TypeError::Overflow`], [`TypeError::TooDeep`].
@@ -283,7 +283,7 @@ impl Datatype {
         parts.finish(Combiner::Indexed { blocklengths, displacements, old: old.clone() })
     }
 
-    /// `MPI_Type_create_hindexed`: blocks with one length each, at displacements in bytes.
+    /// `MPI_Type_create_hindexed`: blocks with individual lengths, at displacements in bytes.
     ///
     /// # Errors
     /// [`TypeError::LengthMismatch`], [`TypeError::Overflow`], [`TypeError::TooDeep`].
@@ -317,7 +317,7 @@ impl Datatype {
         parts.finish(Combiner::HindexedBlock { blocklength, displacements_bytes, old: old.clone() })
     }
 
-    /// `MPI_Type_create_struct`: blocks with one type and one length each, at displacements in bytes. The
+    /// `MPI_Type_create_struct`: blocks with individual types and lengths, at displacements in bytes. The
     /// upper bound is padded to the strictest alignment of an element, unless a type in the struct has
     /// explicit bounds.
     ///
