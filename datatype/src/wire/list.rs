@@ -1,22 +1,24 @@
 //! Lists in a message, in the shortest of several forms.
 //!
-//! A list of displacements is its first entry and the differences that follow; a list of lengths is its values. Both are
-//! then a list of *terms*: multiples of a power of two, as all places are that elements of that size have.
+//! A list of displacements is sent as its first entry and the differences that follow; a list of lengths is
+//! sent as its values. Both are then lists of *terms*. Each term is a multiple of one power of two, because
+//! displacements of elements usually are multiples of the element size.
 //!
-//! | form | bytes for m terms | for |
+//! | form | bytes for m terms | used for |
 //! |---|---|---|
-//! | packed | m times 1, 2, 4 or 8, little endian, above the lowest term | most lists; decoded at the speed of memory |
-//! | varint | the sum of their own lengths | lists with few large terms |
-//! | bitmap | the span in units / 8 | rising displacements, dense |
-//! | equal | none | lengths, as many as the displacements before |
+//! | packed | m times 1, 2, 4 or 8, little endian, above the lowest term | most; decodes at memory speed |
+//! | varint | the sum of the lengths of the terms | lists with few large terms |
+//! | bitmap | the span in units / 8 | dense rising displacements |
+//! | equal | none | lengths; their number is that of the displacements before |
 //!
-//! No form holds more than eight entries a byte, so that what is decoded is never larger than 64 times the message.
+//! No form holds more than eight entries per byte, so the decoded list is never larger than 64 times the
+//! message.
 
 use super::error::{Result, WireError};
 use super::number::{Reader, put, put_signed, unzigzag, varint_bytes, zigzag};
 
-/// The form of a list, in the low three bits of its first byte; the shift of its terms is in the others. Packed forms are
-/// the logarithm of their width in bytes.
+/// The form of a list, in the low three bits of its first byte. The other bits hold the shift of its terms.
+/// The number of a packed form is the logarithm of its width in bytes.
 const PACKED_MAX: u8 = 3;
 const VARINT: u8 = 4;
 const BITMAP: u8 = 5;
@@ -27,7 +29,7 @@ fn bad<T>(position: usize, what: &'static str) -> Result<T> {
     Err(WireError::List { position, what })
 }
 
-/// What the choice of a form needs to know of all terms.
+/// The properties of all terms that determine the form.
 #[derive(Debug, Clone, Copy)]
 struct Survey {
     low: i64,
@@ -36,7 +38,7 @@ struct Survey {
 }
 
 impl Survey {
-    /// Of at least one term.
+    /// Surveys at least one term.
     fn of(terms: impl Iterator<Item = i64>) -> Self {
         let (mut low, mut high, mut bits) = (i64::MAX, i64::MIN, 0);
         for term in terms {
@@ -60,7 +62,7 @@ impl Survey {
 }
 
 fn differences(list: &[i64]) -> impl Iterator<Item = i64> + Clone {
-    // Any two numbers have a difference modulo 2^64, and it leads from the one to the other.
+    // Any two numbers have a difference modulo 2^64, and adding it to the first number gives the second.
     list.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]))
 }
 
@@ -87,7 +89,7 @@ pub(super) fn put_displacements(out: &mut Vec<u8>, list: &[i64]) {
     }
 }
 
-/// Writes as many values as the reader knows that there are.
+/// Writes values. The reader must know their number.
 pub(super) fn put_values(out: &mut Vec<u8>, list: impl ExactSizeIterator<Item = u64> + Clone) {
     let Some(first) = list.clone().next() else { return };
     let (n, values) = (list.len(), list.map(|value| value as i64));
@@ -103,7 +105,7 @@ pub(super) fn put_values(out: &mut Vec<u8>, list: impl ExactSizeIterator<Item = 
 fn put_terms(out: &mut Vec<u8>, terms: impl Iterator<Item = i64> + Clone, n: usize, survey: Survey) {
     let (width, shift) = (survey.width(), survey.shift);
     let varint = |term: i64| zigzag(term >> shift);
-    // Where a packed term is a byte, no form is shorter.
+    // If a packed term takes one byte, no form is shorter.
     if width > 1 && terms.clone().map(|term| varint_bytes(varint(term))).sum::<usize>() < n * width {
         out.push(VARINT | (shift as u8) << 3);
         terms.for_each(|term| put(out, varint(term)));
@@ -139,7 +141,7 @@ fn put_bitmap(out: &mut Vec<u8>, list: &[i64], shift: u32, units: u64) {
     }
 }
 
-/// Bytes of a bitmap whose last bit is bit `units`.
+/// Bytes of a bitmap whose last set bit is bit `units`.
 fn bitmap_bytes(units: u64) -> usize {
     (units / 8 + 1) as usize
 }
@@ -152,7 +154,7 @@ pub(super) fn displacements(reader: &mut Reader<'_>) -> Result<Vec<i64>> {
         return Ok(Vec::new());
     }
     let first = reader.signed()?;
-    // Each entry but the first takes a bit or more.
+    // Each entry except the first takes at least one bit.
     if (n - 1) / 8 > reader.left() as u64 {
         return bad(position, "a list has more entries than the message has room for");
     }
@@ -173,7 +175,7 @@ pub(super) fn displacements(reader: &mut Reader<'_>) -> Result<Vec<i64>> {
     Ok(list)
 }
 
-/// Reads `n` values; `n` is the length of a list that has been read before.
+/// Reads `n` values, where `n` is the length of a list that was read before.
 pub(super) fn values_of(reader: &mut Reader<'_>, n: usize) -> Result<Vec<u64>> {
     if n == 0 {
         return Ok(Vec::new());
@@ -197,7 +199,7 @@ fn form(reader: &mut Reader<'_>) -> Result<(u8, u32)> {
     Ok((byte & 7, u32::from(byte >> 3)))
 }
 
-/// Reads `n` terms, and appends what `each` makes of them.
+/// Reads `n` terms, and appends the result of `each` for every term.
 fn terms<T>(
     reader: &mut Reader<'_>,
     form: u8,
@@ -272,7 +274,8 @@ mod tests {
     use crate::wire::WireError;
     use crate::wire::number::Reader;
 
-    /// Bytes on the wire of a list, which comes back.
+    /// The number of bytes of a list on the wire. Checks that the list can be decoded, and that no prefix
+    /// of it can.
     fn bytes_of(list: &[i64]) -> usize {
         let mut out = Vec::new();
         put_displacements(&mut out, list);
