@@ -161,7 +161,7 @@ fn convert<C: Convert>(from: &[Loose<C::From>], to: &mut [MaybeUninit<Loose<C::T
 #[inline(always)]
 unsafe fn block<C: Convert>(from: *const u8, to: *mut u8, n: usize) -> bool {
     // SAFETY: `# Safety` of this function: the elements are readable and writable. `Loose` has their size
-    // and the alignment 1, all bit patterns are valid, and the two slices do not overlap, so the mutable slice
+    // and alignment 1, all bit patterns are valid, and the two slices do not overlap, so the mutable slice
     // is the only one through which its bytes are accessed.
     let (from, to) =
         unsafe { (std::slice::from_raw_parts(from.cast(), n), std::slice::from_raw_parts_mut(to.cast(), n)) };
