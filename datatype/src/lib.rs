@@ -1,8 +1,8 @@
 //! MPI datatypes as values: constructors, canonical symbolic layouts, cursors, packing, typed copies,
 //! translation to portable formats, and a wire form. The crate is the lowest layer of Capulet: memory, files
-//! and messages are all described by its types. It must not know MPI, files or other processes: it does no I/O
-//! and reads no clock. The only state outside its values is a cache of copy programs in each thread, and the
-//! detected features of the processor.
+//! and messages are all described by its types. It must not know MPI, files or other processes: it does no
+//! I/O and reads no clock. The only state outside its values is a cache of copy programs in each thread, and
+//! the detected features of the processor.
 //!
 //! ```
 //! use capulet_datatype::{ArrayOrder, Datatype, Named, Tiled, pack};
@@ -24,14 +24,14 @@
 //! | canonicalize | [`Layout`]: strided nests over index lists, in type-map order | O(description), once |
 //! | lay end to end | [`Tiled`]: a buffer of `count` elements, or a file view | O(depth) |
 //! | walk | [`Cursor`]: runs from any position, seeks both ways | O(depth + log n), then O(1) per run |
-//! | visit | [`Segment`], [`visit()`]: leaves of a range, for a [`LeafVisitor`] | as a walk, one call per leaf |
+//! | visit | [`Segment`], [`visit()`]: leaves of any range for a [`LeafVisitor`] | one call per leaf |
 //! | move | [`TypedCopy`], [`pack`], [`unpack`]: any range in one pass, without a buffer | O(bytes + rows) |
 //! | translate | [`Translation`]: to and from netCDF's types and `external32` | as move |
 //! | send | [`Datatype::to_wire`], [`Datatype::from_wire`]: a type as a message | O(description) |
 //!
-//! Counts are `u64` and displacements are `i64`. The constructors check that sizes, bounds and true extents fit
-//! in `i64`, so later arithmetic cannot overflow. Memory follows the description of a type, never the number of
-//! its pieces.
+//! Counts are `u64` and displacements are `i64`. The constructors check that sizes, bounds and true extents
+//! fit in `i64`, so later arithmetic cannot overflow. Memory follows the description of a type, never the
+//! number of its pieces.
 //!
 //! # Modules
 //! | modules | contents |
