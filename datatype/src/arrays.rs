@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn every_index_belongs_to_one_process() {
+    fn every_index_belongs_to_exactly_one_process() {
         for gsize in (1..20_u64).step_by(if cfg!(miri) { 6 } else { 1 }) {
             for processes in 1..6_u64 {
                 for block in 1..8_u64 {
@@ -273,7 +273,10 @@ mod tests {
                         assert_eq!(got.len() as u64, chosen.len());
                         let expected: Vec<u64> =
                             (0..gsize).filter(|index| index / block % processes == place).collect();
-                        assert_eq!(got, expected, "cyclic({block}) {place} of {processes} over {gsize}");
+                        assert_eq!(
+                            got, expected,
+                            "cyclic({block}), process {place} of {processes}, array of {gsize}"
+                        );
                         for &index in &got {
                             owners[index as usize] += 1;
                         }

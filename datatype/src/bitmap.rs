@@ -263,10 +263,10 @@ mod tests {
     }
 
     #[test]
-    fn questions_answered_as_by_counting() {
+    fn queries_agree_with_counting() {
         for seed in 0..if cfg!(miri) { 1 } else { 20 } {
             let runs = runs(seed);
-            let &(at, bytes) = runs.last().expect("many");
+            let &(at, bytes) = runs.last().expect("there are 900 runs");
             let map = Bitmap::new(4, at + bytes as i64, runs.iter().copied());
             let places: Vec<u64> =
                 runs.iter().flat_map(|&(at, bytes)| (at as u64 / 4)..(at as u64 + bytes) / 4).collect();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_across_words() {
+    fn runs_may_cross_words() {
         for first in [1, 62, 63, 64, 65] {
             for units in [1, 2, 62, 63, 64, 65, 127, 128, 129, 300] {
                 // A unit, the run after a gap, and a unit some words later.
@@ -301,7 +301,7 @@ mod tests {
                 let expected = |place: u64| place == 0 || (1 + first..end).contains(&place) || place == last;
                 assert!(
                     (0..last + 70).all(|place| map.has(place) == expected(place)),
-                    "{units} from {first}"
+                    "{units} units from unit {first}"
                 );
                 assert_eq!(map.units(), units + 2);
             }
@@ -309,11 +309,11 @@ mod tests {
     }
 
     #[test]
-    fn every_set_bit_of_a_word() {
+    fn select_finds_every_set_bit_of_a_word() {
         for word in [1, !0, 1 << 63, 0x8000_0000_0000_0001, 0x00ff_0000_00f0_0000, 0x5555_5555_5555_5555] {
             let bits = (0..64).filter(|bit| word >> bit & 1 == 1);
             for (number, bit) in bits.enumerate() {
-                assert_eq!(select_in(word, number as u32), bit, "{number} of {word:x}");
+                assert_eq!(select_in(word, number as u32), bit, "set bit {number} of {word:x}");
             }
         }
     }

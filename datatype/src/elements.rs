@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_from_every_byte() {
+    fn a_walk_can_start_at_every_byte() {
         let elements = [INT, DOUBLE, INT, INT, DOUBLE, INT, DOUBLE];
         let mut bytes: Vec<(Prim, u64)> = Vec::new();
         for prim in elements {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_join_and_long_ones_are_not_walked() {
+    fn adjacent_runs_join_without_expansion() {
         let runs: Vec<(Prim, u64)> = Elements::new(&mixed(), 0).map(|run| (run.prim, run.bytes)).collect();
         let expected = [(INT, 4), (DOUBLE, 8), (INT, 8), (DOUBLE, 8), (INT, 4), (DOUBLE, 8)];
         assert_eq!(runs, expected);

@@ -144,7 +144,7 @@ mod tests {
     use crate::piece::gcd;
 
     #[test]
-    fn divisors_without_division() {
+    fn common_divisor_agrees_with_euclid() {
         let lists = [
             vec![12, 24, 36],
             vec![12, 24, 35],

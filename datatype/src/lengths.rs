@@ -92,7 +92,7 @@ mod tests {
     use super::Lengths;
 
     #[test]
-    fn lists_come_back_as_they_were() {
+    fn lengths_survive_a_round_trip() {
         let lists: [&[u64]; 9] = [
             &[],
             &[0],

@@ -250,7 +250,7 @@ mod tests {
     use super::Named;
 
     #[test]
-    fn pairs_lie_as_a_c_struct() {
+    fn value_index_pairs_have_the_layout_of_a_c_struct() {
         let facts = |named: Named| (named.size(), named.extent(), named.true_extent());
         assert_eq!(facts(Named::FloatInt), (8, 8, 8));
         assert_eq!(facts(Named::DoubleInt), (12, 16, 12));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn every_named_type_has_a_whole_number_of_alignments() {
+    fn extent_of_every_named_type_is_a_multiple_of_its_alignment() {
         for named in Named::ALL {
             assert!(named.size() > 0 && named.extent() % named.align() == 0, "{}", named.name());
             assert!(named.align().is_power_of_two(), "{}", named.name());
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn an_opaque_type_has_no_alignment() {
+    fn opaque_type_has_alignment_one() {
         let opaque = Named::Opaque { bytes: 7 };
         assert_eq!((opaque.size(), opaque.extent(), opaque.align()), (7, 7, 1));
         assert_eq!((Named::Opaque { bytes: 0 }).extent(), 0);

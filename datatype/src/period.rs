@@ -42,18 +42,18 @@ mod tests {
     use super::period;
 
     #[test]
-    fn smallest_periods_of_prefixes() {
+    fn smallest_period_of_a_list_is_found() {
         let of = |n: usize, keys: &[u32]| period(n, |i| keys[i % keys.len()]);
         assert_eq!(of(1000, &[2, 3]), Some(2));
         assert_eq!(of(1001, &[2, 3]), Some(2));
         assert_eq!(of(1000, &[1, 1, 2, 1, 1, 2]), Some(3));
         assert_eq!(of(20, &[2, 3]), Some(2));
-        assert_eq!(of(21, &[2, 3]), None, "a rest in a short list");
-        assert_eq!(of(7, &[2, 3]), None, "too short");
+        assert_eq!(of(21, &[2, 3]), None, "a short list has no period with a rest");
+        assert_eq!(of(7, &[2, 3]), None, "the list is too short");
         let long: Vec<u32> = (0..64).collect();
         assert_eq!(of(256, &long), Some(64));
-        assert_eq!(of(255, &long), None, "fewer than four");
-        assert_eq!(of(1000, &(0..65).collect::<Vec<_>>()), None, "too long");
+        assert_eq!(of(255, &long), None, "there are fewer than four repetitions");
+        assert_eq!(of(1000, &(0..65).collect::<Vec<_>>()), None, "the period is too long");
         assert_eq!(period(1000, |i| i), None);
     }
 }

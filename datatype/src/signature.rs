@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_sequences_are_equal_however_described() {
+    fn equality_does_not_depend_on_the_description() {
         let int = Signature::of(INT);
         let double = Signature::of(DOUBLE);
         let pair = Signature::concatenated([int.clone(), double.clone()]);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_join_over_the_seams() {
+    fn runs_join_across_repetitions() {
         let edge = Signature::concatenated([Signature::of(INT), Signature::of(DOUBLE), Signature::of(INT)]);
         assert_eq!(runs(&edge.repeated(2)), [(INT, 1), (DOUBLE, 1), (INT, 2), (DOUBLE, 1), (INT, 1)]);
     }

@@ -247,7 +247,7 @@ mod tests {
     use crate::tree::Datatype;
 
     #[test]
-    fn a_count_is_the_outermost_dimension() -> Result<()> {
+    fn count_becomes_the_outermost_dimension() -> Result<()> {
         let f = Datatype::named(Named::Float);
         let types = [
             f.clone(),
@@ -262,9 +262,14 @@ mod tests {
                 let tiled = Tiled::new(datatype.layout().clone(), count)?;
                 let all = Datatype::contiguous(count, &datatype)?;
                 // A layout rewrites small pieces as lists of runs, a tiled layout does not.
-                let (Some(left), Some(right)) = (tiled.root(), all.layout().root()) else { panic!("data") };
+                let (Some(left), Some(right)) = (tiled.root(), all.layout().root()) else {
+                    panic!("the type has no data")
+                };
                 if left.facts.blocks > 32 {
-                    assert!(left.base == right.base && left.same_shape(right), "{count} of {datatype:?}");
+                    assert!(
+                        left.base == right.base && left.same_shape(right),
+                        "{count} instances of {datatype:?}"
+                    );
                 }
             }
         }

@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_that_the_form_cuts_are_put_together() {
+    fn elements_cut_by_the_canonical_form_are_joined() {
         let places = [0, 4, 100, 104, 108, 112, 8, 12];
         let root = Piece::index::<i64>(places.to_vec(), Piece::block(0, 4));
         let element = Prim::new(PrimKind::Float, 8);

@@ -451,14 +451,15 @@ mod tests {
 
     macro_rules! check_both {
         ($convert:ty, $from:ty, $to:ty) => {
-            let read = |bytes: &[u8]| <$from>::from_ne_bytes(bytes.try_into().expect("one element"));
+            let read =
+                |bytes: &[u8]| <$from>::from_ne_bytes(bytes.try_into().expect("the slice holds one element"));
             check::<$convert, true>(read, |bits: $to| bits.to_ne_bytes().to_vec());
             check::<$convert, false>(read, |bits: $to| bits.to_ne_bytes().to_vec());
         };
     }
 
     #[test]
-    fn every_version_of_the_loops() {
+    fn every_loop_version_agrees_with_single_conversions() {
         check_both!(Swap<u8>, u8, u8);
         check_both!(Swap<u16>, u16, u16);
         check_both!(Swap<u32>, u32, u32);

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn known_numbers() {
+    fn known_numbers_convert_both_ways() {
         let pairs = [
             (extended(0, 0), 0),
             (extended(0x8000, 0), 1 << 127),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_encodings_of_80_bits() {
+    fn unusual_80_bit_encodings_are_normalized_or_become_nan() {
         // A leading 1 with exponent 0 means exponent 1. Elsewhere, an encoding without the leading 1 is
         // invalid.
         assert_eq!(quad_of_extended(extended(0, LEADING | 1)), 1 << 112 | 1 << 49);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn decoding_rounds_to_even() {
+    fn decoding_rounds_to_nearest_even() {
         let one = 0x3fff_u128 << 112;
         let half = 1_u128 << 48;
         let after_one = |steps: u64| extended(0x3fff, LEADING + steps);
@@ -125,10 +125,10 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_few_numbers_overflow() {
+    fn only_numbers_that_round_beyond_the_largest_overflow() {
         let largest = 0x7ffe_u128 << 112 | ((1 << 112) - 1);
         assert!(overflows_extended(largest) && overflows_extended(largest | 1 << 127));
-        assert!(!overflows_extended(largest - (1 << 48)), "just below the half");
+        assert!(!overflows_extended(largest - (1 << 48)), "just below half a unit in the last place");
         assert!(overflows_extended(largest - (1 << 48) + 1));
         assert!(!overflows_extended(0x7fff << 112) && !overflows_extended(0x7fff << 112 | 1));
         assert_eq!(extended_of_quad(largest), extended(0x7fff, LEADING));

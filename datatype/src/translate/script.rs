@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn every_range_and_position() {
+    fn sizes_and_runs_are_right_for_every_range() {
         let (script, steps) = mixed();
         assert_eq!((script.elements, script.bytes), (8, Both { memory: 48, packed: 32 }));
         let before = |n: usize| steps[..n].iter().fold(Both::default(), |sum, &step| sum.plus(EACH[step]));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_elements_are_one_run() {
+    fn equal_elements_join_into_one_run() {
         let run = Script::run(1, 3, EACH[1]);
         let joined = Script::concatenated([run.clone(), Script::empty(), run.repeated(1 << 40)]);
         assert_eq!(joined.only_step(), Some(1));

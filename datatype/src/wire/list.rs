@@ -283,7 +283,11 @@ mod tests {
         assert_eq!(displacements(&mut reader).as_deref(), Ok(list));
         assert_eq!(reader.left(), 0);
         for cut in (0..out.len()).step_by(if cfg!(miri) { 29 } else { 1 }) {
-            assert!(displacements(&mut Reader::new(&out[..cut], 0)).is_err(), "{cut} of {} bytes", out.len());
+            assert!(
+                displacements(&mut Reader::new(&out[..cut], 0)).is_err(),
+                "accepted {cut} of {} bytes",
+                out.len()
+            );
         }
         out.len()
     }
@@ -303,15 +307,15 @@ mod tests {
         let squares = |n: i64| (0..n).map(|i| i * i * 8).collect::<Vec<_>>();
         assert_eq!(bytes_of(&[]), 1);
         assert_eq!(bytes_of(&[i64::MIN]), 11);
-        assert!(bytes_of(&squares(100)) <= 100 + head, "one byte each, shifted by three");
+        assert!(bytes_of(&squares(100)) <= 100 + head, "each term takes one byte after a shift by three");
         if !cfg!(miri) {
             assert!(bytes_of(&squares(1000)) <= 2 * 1000 + head);
         }
         let mut jump: Vec<i64> = (0..100).map(|i| i * (i % 3) * 4).collect();
         jump[50] = 1 << 50;
-        assert!(bytes_of(&jump) < 250, "varints");
+        assert!(bytes_of(&jump) < 250, "the list is sent as varints");
         let dense: Vec<i64> = (0..1000).filter(|i| i % 5 != 3).map(|i| 40 + i * 8).collect();
-        assert!(bytes_of(&dense) <= 1000 / 8 + head, "a bit each");
+        assert!(bytes_of(&dense) <= 1000 / 8 + head, "each place takes one bit");
         let wild: Vec<i64> = (0..100_i64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64)).collect();
         assert!(bytes_of(&wild) <= 99 * 8 + 23);
         bytes_of(&[i64::MAX, i64::MIN, 0, i64::MAX, -1]);
@@ -325,13 +329,17 @@ mod tests {
         assert_eq!(value_bytes_of(&[]), 0);
         assert_eq!(value_bytes_of(&[7; 1000]), 2);
         assert_eq!(value_bytes_of(&(0..200).collect::<Vec<_>>()), 202);
-        assert_eq!(value_bytes_of(&[0, u64::MAX, 1 << 40]), 9, "as numbers, the large one as -1");
+        assert_eq!(
+            value_bytes_of(&[0, u64::MAX, 1 << 40]),
+            9,
+            "the values are sent as numbers, the largest as -1"
+        );
         value_bytes_of(&[1 << 63, 0, 1 << 62]);
         value_bytes_of(&[u64::MAX, u64::MAX]);
     }
 
     #[test]
-    fn lists_do_not_outgrow_the_message() {
+    fn malformed_lists_are_refused() {
         let read = |bytes: &[u8]| displacements(&mut Reader::new(bytes, 0));
         let list = |position, what| Err(WireError::List { position, what });
         let room = "a list has more entries than the message has room for";

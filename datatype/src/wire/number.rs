@@ -122,7 +122,7 @@ mod tests {
     use crate::wire::WireError;
 
     #[test]
-    fn numbers_come_back() {
+    fn numbers_survive_a_round_trip() {
         let edges = (0..64).flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit, (1 << bit) + 1]).chain([u64::MAX]);
         for value in edges {
             let mut bytes = Vec::new();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_has_one_form() {
+    fn only_the_shortest_form_of_a_number_is_accepted() {
         let read = |bytes: &[u8]| Reader::new(bytes, 0).number();
         let long = Err(WireError::Number { position: 0, what: "a number is longer than it need be" });
         assert_eq!(read(&[0x80, 0]), long);
