@@ -191,7 +191,9 @@ fn check_darray(rank: u64, gsizes: &[u64], distributions: &[Distribution], psize
             return bad("the array and the grid must not be empty");
         }
         match distribution {
-            Distribution::None if psize != 1 => return bad("a dimension not dealt out needs one process"),
+            Distribution::None if psize != 1 => {
+                return bad("a dimension that is not distributed must have one process");
+            }
             Distribution::Block(Some(0)) | Distribution::Cyclic(Some(0)) => {
                 return bad("blocks must not be empty");
             }
@@ -203,7 +205,7 @@ fn check_darray(rank: u64, gsizes: &[u64], distributions: &[Distribution], psize
         processes = processes.checked_mul(psize).map_or_else(|| overflow("the number of processes"), Ok)?;
     }
     if gsizes.is_empty() || rank >= processes {
-        return Err(TypeError::BadDarray { dim: 0, why: "the rank is outside of the process grid" });
+        return Err(TypeError::BadDarray { dim: 0, why: "the rank is outside the process grid" });
     }
     Ok(())
 }

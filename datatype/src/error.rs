@@ -14,7 +14,7 @@ pub enum TypeError {
         what: &'static str,
     },
     /// Two lists that must have one entry for each block differ in length.
-    #[error("{what}: {found} entries where {expected} are needed")]
+    #[error("the list of {what} has {found} entries, but {expected} are required")]
     LengthMismatch {
         /// The name of the list with the wrong length.
         what: &'static str,
@@ -25,7 +25,7 @@ pub enum TypeError {
     },
     /// A subarray without dimensions, an empty subarray, or a subarray that leaves its array (MPI 4.1,
     /// section 5.1.3).
-    #[error("subarray, dimension {dim}: start {start}, subsize {subsize}, size {size}")]
+    #[error("invalid subarray in dimension {dim}: start {start}, subsize {subsize}, size {size}")]
     BadSubarray {
         /// The dimension, counted from 0.
         dim: usize,
@@ -37,7 +37,7 @@ pub enum TypeError {
         start: u64,
     },
     /// A distribution that the standard does not allow (MPI 4.1, section 5.1.4).
-    #[error("distributed array, dimension {dim}: {why}")]
+    #[error("invalid distributed array in dimension {dim}: {why}")]
     BadDarray {
         /// The dimension, counted from 0.
         dim: usize,
@@ -51,7 +51,7 @@ pub enum TypeError {
         limit: u32,
     },
     /// A byte range that is reversed or that exceeds its stream.
-    #[error("stream bytes {start}..{end} of a stream of {size} bytes")]
+    #[error("the byte range {start}..{end} is reversed or exceeds the stream of {size} bytes")]
     BadRange {
         /// First requested byte.
         start: u64,
@@ -61,7 +61,7 @@ pub enum TypeError {
         size: u64,
     },
     /// Bytes of the typed range lie outside the given memory.
-    #[error("the typed bytes lie at {low}..{high}, the memory has {memory_bytes} bytes")]
+    #[error("the typed bytes at offsets {low}..{high} are not all within the memory of {memory_bytes} bytes")]
     OutOfMemory {
         /// Lowest offset that the range touches, in bytes.
         low: i64,
@@ -71,7 +71,7 @@ pub enum TypeError {
         memory_bytes: usize,
     },
     /// The length of the packed side differs from the length of the range.
-    #[error("the packed side has {found} bytes where {expected} are needed")]
+    #[error("the packed buffer has {found} bytes, but {expected} are required")]
     PackedLength {
         /// Size of the range, in bytes.
         expected: u64,

@@ -169,7 +169,7 @@ fn check(piece: &Piece, count: u64, extent: i64) -> Result<()> {
         return overflow("the size of all elements");
     }
     if low < i128::from(i64::MIN) || high > max || high - low > max || reach.abs() > max {
-        return overflow("the place of the last element");
+        return overflow("the offset of the last element");
     }
     Ok(())
 }

@@ -21,13 +21,13 @@ pub enum TranslateError {
         prim: Prim,
     },
     /// The type has elements of several kinds, but a netCDF variable has one type.
-    #[error("a netCDF variable holds one type, elements of several kinds were given")]
+    #[error("a netCDF variable has one type, but the elements are of several kinds")]
     Mixed,
     /// Characters and numbers were combined. netCDF converts neither into the other (`NC_ECHAR`).
-    #[error("text and numbers are not converted into each other")]
+    #[error("netCDF does not convert between text and numbers")]
     TextAndNumbers,
     /// The file format does not have the external type (`NC_ESTRICTCDF2`).
-    #[error("{format:?} has no type {external:?}")]
+    #[error("the format {format:?} has no type {external:?}")]
     NotInFormat {
         /// The external type.
         external: NetcdfType,
@@ -35,7 +35,7 @@ pub enum TranslateError {
         format: NetcdfFormat,
     },
     /// A fill value for elements that are out of range does not have the length of an external element.
-    #[error("a fill value of {found} bytes for external elements of {expected}")]
+    #[error("the fill value has {found} bytes, but an external element has {expected} bytes")]
     FillLength {
         /// Bytes of an external element.
         expected: usize,
@@ -43,7 +43,7 @@ pub enum TranslateError {
         found: usize,
     },
     /// A range of elements is reversed or exceeds the elements of the type. Nothing was converted.
-    #[error("elements {start}..{end} of {elements}")]
+    #[error("the element range {start}..{end} is reversed or exceeds the {elements} elements of the type")]
     BadElements {
         /// First requested element.
         start: u64,
@@ -54,7 +54,7 @@ pub enum TranslateError {
     },
     /// Some values do not fit on the other side (`NC_ERANGE`; `MPI_ERR_CONVERSION`). All other elements
     /// were converted; these elements hold the values that [`crate::OutOfRange`] describes.
-    #[error("{count} elements are out of range, the first is element {first}")]
+    #[error("{count} elements are out of range; the first is element {first}")]
     OutOfRange {
         /// Index of the first such element, counted from the start of the stream.
         first: u64,

@@ -9,7 +9,7 @@ use crate::error::TypeError;
 #[non_exhaustive]
 pub enum WireError {
     /// The message does not begin as the wire form of a type does.
-    #[error("the message is not a type")]
+    #[error("the message is not the wire form of a type")]
     NotAType,
     /// The message has a version that this library does not know.
     #[error("version {found} of the wire form is unknown")]
@@ -18,7 +18,7 @@ pub enum WireError {
         found: u8,
     },
     /// The bytes of the message changed on the way.
-    #[error("the checksum is {found:#010x} where {expected:#010x} was sent")]
+    #[error("the message states the checksum {expected:#010x}, but its bytes have {found:#010x}")]
     Checksum {
         /// The checksum in the message.
         expected: u32,
@@ -26,13 +26,13 @@ pub enum WireError {
         found: u32,
     },
     /// The message ends inside a node, or before the first one.
-    #[error("the message ends at byte {position}, inside of a node")]
+    #[error("the message ends at byte {position}, inside a node")]
     Truncated {
         /// Position at which more bytes were needed.
         position: usize,
     },
     /// The tag of a node is unknown.
-    #[error("byte {position}: no node has the tag {tag}")]
+    #[error("byte {position}: the tag {tag} is unknown")]
     Tag {
         /// Position at which the node begins.
         position: usize,
@@ -56,7 +56,7 @@ pub enum WireError {
         what: &'static str,
     },
     /// A reference leads to no earlier node.
-    #[error("byte {position}: a node refers to the {back}th node before it, of {nodes}")]
+    #[error("byte {position}: invalid reference: {back} nodes back, with {nodes} nodes before it")]
     Reference {
         /// Position at which the reference begins.
         position: usize,
@@ -66,13 +66,13 @@ pub enum WireError {
         nodes: usize,
     },
     /// A node other than the last one is not used by any later node.
-    #[error("no node uses node {node}")]
+    #[error("node {node} is not used by any later node")]
     Unused {
         /// The number of the node, from 0.
         node: usize,
     },
     /// The message has more nodes than any message may have.
-    #[error("byte {position}: more than {limit} nodes")]
+    #[error("byte {position}: the message has more than {limit} nodes")]
     TooManyNodes {
         /// Position at which the first excess node begins.
         position: usize,

@@ -184,10 +184,14 @@ pub(super) fn values_of(reader: &mut Reader<'_>, n: usize) -> Result<Vec<u64>> {
     let (form, shift) = form(reader)?;
     if form == EQUAL {
         let value = reader.number()?;
-        return if shift == 0 { Ok(vec![value; n]) } else { bad(position, "equal values have no shift") };
+        return if shift == 0 {
+            Ok(vec![value; n])
+        } else {
+            bad(position, "a list of equal values must not have a shift")
+        };
     }
     if form == BITMAP {
-        return bad(position, "values are no bitmap");
+        return bad(position, "a list of values must not be a bitmap");
     }
     let mut list = Vec::with_capacity(n.min(reader.left()));
     terms(reader, form, shift, n, &mut list, |term| term as u64)?;
@@ -244,7 +248,7 @@ fn bitmap(reader: &mut Reader<'_>, first: i64, n: usize, shift: u32) -> Result<V
     let set: usize = map.iter().map(|byte| byte.count_ones() as usize).sum();
     let top = map[map.len() - 1].checked_ilog2();
     if set != n || map[0] & 1 == 0 || top.map(u64::from) != Some(units % 8) {
-        return bad(position, "a bitmap does not have the bits that it should");
+        return bad(position, "the bits of a bitmap do not match its length and its number of entries");
     }
     let mut list = Vec::with_capacity(n);
     let mut at = 0_u64;
@@ -345,7 +349,7 @@ mod tests {
         let room = "a list has more entries than the message has room for";
         assert_eq!(read(&[0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 1, 1]), list(0, room));
         assert_eq!(read(&[3, 0, super::EQUAL, 1]), list(3, "a list has an unknown form"));
-        let bits = "a bitmap does not have the bits that it should";
+        let bits = "the bits of a bitmap do not match its length and its number of entries";
         assert_eq!(read(&[3, 0, super::BITMAP, 7, 0b1000_0010]), list(3, bits));
         assert_eq!(read(&[3, 0, super::BITMAP, 7, 0b1000_0001]), list(3, bits));
         assert_eq!(read(&[2, 0, super::BITMAP, 6, 0b1000_0001]), list(3, bits));
