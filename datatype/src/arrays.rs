@@ -1,7 +1,8 @@
-//! The array constructors: subarray and darray (MPI 4.1, 5.1.3 and 5.1.4).
+//! The array constructors: subarray and darray (MPI 4.1, sections 5.1.3 and 5.1.4).
 //!
-//! Both choose, in each dimension, some of the indices of a whole array; the type map runs through the chosen elements in
-//! the order of the array's memory. The bounds are those of the whole array, and explicit.
+//! Both constructors select some indices of a whole array in each dimension. The type map lists the
+//! selected elements in the order of the array's memory. The bounds are those of the whole array, and
+//! they are explicit.
 
 use crate::bounds::{self, Bounds, Marks, Span};
 use crate::build::{finish, repeated, same_length};
@@ -9,8 +10,8 @@ use crate::error::{Result, TypeError, overflow};
 use crate::order::Order;
 use crate::tree::{ArrayOrder, Combiner, Datatype, Distribution};
 
-/// The indices that one dimension contributes: `blocks` runs of `block` indices, `period` apart from `first` on, then
-/// one run of `rest` indices a period later.
+/// The indices that one dimension selects: `blocks` runs of `block` indices each, `period` indices apart,
+/// the first run at index `first`; then one run of `rest` indices, one period after the last whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chosen {
     pub(crate) first: u64,
@@ -25,12 +26,12 @@ impl Chosen {
         Self { first, block, blocks: u64::from(block > 0), period: 0, rest: 0 }
     }
 
-    /// Number of indices.
+    /// Number of selected indices.
     pub(crate) fn len(self) -> u64 {
         self.block * self.blocks + self.rest
     }
 
-    /// The highest index; only of a nonempty choice.
+    /// The highest selected index. The selection must not be empty.
     fn last(self) -> u64 {
         if self.rest > 0 {
             self.first + self.blocks * self.period + self.rest - 1
@@ -40,13 +41,15 @@ impl Chosen {
     }
 }
 
-/// One dimension of an array constructor: the indices chosen, and the distance of neighbors in bytes.
+/// One dimension of an array constructor: the selected indices, and the distance between neighbors in
+/// bytes.
 pub(crate) struct Axis {
     pub(crate) chosen: Chosen,
     pub(crate) stride: i64,
 }
 
-/// The axes of a subarray or darray, fastest first. Strides of nodes that exist are known to fit.
+/// The axes of a subarray or darray, the fastest first. The constructor of the node has checked that its
+/// strides fit.
 pub(crate) fn axes(sizes: &[u64], chosen: &[Chosen], order: ArrayOrder, extent: i64) -> Vec<Axis> {
     let mut stride = extent;
     let mut axes = Vec::with_capacity(chosen.len());
@@ -61,13 +64,13 @@ fn fastest_first(dims: usize, order: ArrayOrder) -> impl Iterator<Item = usize> 
     (0..dims).map(move |i| if order == ArrayOrder::C { dims - 1 - i } else { i })
 }
 
-/// The choice of a subarray in each dimension.
+/// The selection of a subarray in each dimension.
 pub(crate) fn subarray_choice(subsizes: &[u64], starts: &[u64]) -> Vec<Chosen> {
     starts.iter().zip(subsizes).map(|(&start, &subsize)| Chosen::run(start, subsize)).collect()
 }
 
-/// The choice of process `rank` of a darray in each dimension. The process grid is row-major, whatever the order of the
-/// array.
+/// The selection of process `rank` of a darray in each dimension. The process grid is row-major for
+/// either order of the array.
 pub(crate) fn darray_choice(
     rank: u64,
     gsizes: &[u64],
@@ -122,8 +125,8 @@ impl Datatype {
     /// `MPI_Type_create_subarray`: a rectangular part of an array of `sizes` elements.
     ///
     /// # Errors
-    /// [`TypeError::LengthMismatch`], [`TypeError::BadSubarray`] (a part that is empty or leaves the array, or no
-    /// dimension at all), [`TypeError::Overflow`], [`TypeError::TooDeep`].
+    /// [`TypeError::LengthMismatch`], [`TypeError::BadSubarray`] (an empty part, a part that leaves the
+    /// array, or an array without dimensions), [`TypeError::Overflow`], [`TypeError::TooDeep`].
     pub fn subarray(
         sizes: &[u64],
         subsizes: &[u64],
@@ -151,11 +154,12 @@ impl Datatype {
         array(combiner, sizes, &subarray_choice(subsizes, starts), order, old)
     }
 
-    /// `MPI_Type_create_darray`: what process `rank` holds of an array of `gsizes` elements that is dealt out to a grid
-    /// of `psizes` processes.
+    /// `MPI_Type_create_darray`: the part of process `rank` of an array of `gsizes` elements that is
+    /// distributed over a grid of `psizes` processes.
     ///
     /// # Errors
-    /// [`TypeError::LengthMismatch`], [`TypeError::BadDarray`], [`TypeError::Overflow`], [`TypeError::TooDeep`].
+    /// [`TypeError::LengthMismatch`], [`TypeError::BadDarray`], [`TypeError::Overflow`],
+    /// [`TypeError::TooDeep`].
     pub fn darray(
         rank: u64,
         gsizes: &[u64],
@@ -187,7 +191,9 @@ fn check_darray(rank: u64, gsizes: &[u64], distributions: &[Distribution], psize
             return bad("the array and the grid must not be empty");
         }
         match distribution {
-            Distribution::None if psize != 1 => return bad("a dimension not dealt out needs one process"),
+            Distribution::None if psize != 1 => {
+                return bad("a dimension that is not distributed must have one process");
+            }
             Distribution::Block(Some(0)) | Distribution::Cyclic(Some(0)) => {
                 return bad("blocks must not be empty");
             }
@@ -199,7 +205,7 @@ fn check_darray(rank: u64, gsizes: &[u64], distributions: &[Distribution], psize
         processes = processes.checked_mul(psize).map_or_else(|| overflow("the number of processes"), Ok)?;
     }
     if gsizes.is_empty() || rank >= processes {
-        return Err(TypeError::BadDarray { dim: 0, why: "the rank is outside of the process grid" });
+        return Err(TypeError::BadDarray { dim: 0, why: "the rank is outside the process grid" });
     }
     Ok(())
 }
@@ -235,7 +241,7 @@ fn array(
     finish(combiner, bounds, Marks::Explicit, old.0.align, old.0.depth, elements, signature)
 }
 
-/// The order of the elements after one more dimension.
+/// The order of the elements after the dimension `chosen` is added to `order`.
 fn along(order: Order, chosen: Chosen, stride: i64) -> Order {
     let at = |index: u64| stride.wrapping_mul(index as i64);
     let period = at(chosen.period);
@@ -258,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn every_index_belongs_to_one_process() {
+    fn every_index_belongs_to_exactly_one_process() {
         for gsize in (1..20_u64).step_by(if cfg!(miri) { 6 } else { 1 }) {
             for processes in 1..6_u64 {
                 for block in 1..8_u64 {
@@ -269,7 +275,10 @@ mod tests {
                         assert_eq!(got.len() as u64, chosen.len());
                         let expected: Vec<u64> =
                             (0..gsize).filter(|index| index / block % processes == place).collect();
-                        assert_eq!(got, expected, "cyclic({block}) {place} of {processes} over {gsize}");
+                        assert_eq!(
+                            got, expected,
+                            "cyclic({block}), process {place} of {processes}, array of {gsize}"
+                        );
                         for &index in &got {
                             owners[index as usize] += 1;
                         }

@@ -1,52 +1,54 @@
-//! Dense units of 4 or 8 bytes in rising order, as one bit each.
+//! Dense units of 4 or 8 bytes in rising order, with one bit for each place.
 
 use std::mem::size_of_val;
 use std::ops::ControlFlow;
 
 use crate::facts::bits_shape;
 
-/// Words that one entry of the directory counts up to: 512 units.
+/// Words for each entry of the directory of places: 512 places.
 const STEP: usize = 8;
-/// Units that one entry of the directory of blocks counts up to.
+/// Units for each entry of the directory of blocks.
 const UNITS_PER_ENTRY: u64 = 512;
 
-/// Units at multiples of their length from the first byte on, in rising order. Bit 0 and the highest bit are set.
+/// Units at multiples of their length from the first byte on, in rising order. The first and the last place
+/// hold a unit.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Bitmap {
     /// Bytes of a unit: 4 or 8.
     pub(crate) unit: u64,
-    /// Bit `i % 64` of word `i / 64` tells whether unit `i` is present.
+    /// Bit `i % 64` of word `i / 64` is set if place `i` holds a unit.
     pub(crate) words: Box<[u64]>,
-    /// Units that are present.
+    /// Number of units.
     units: u64,
     ranks: Box<[Rank]>,
-    /// The block of `STEP` words that holds every 512th unit, and the last block.
+    /// The block of `STEP` words that holds the unit, for every 512th unit; then the last block.
     blocks: Box<[u32]>,
     shape: u128,
 }
 
-/// What lies before some word.
+/// Counts of everything before the first word of a block.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Rank {
     units: u32,
-    /// Runs that start there.
+    /// Runs that start before that word.
     runs: u32,
 }
 
-/// Memory of a bitmap over that many places, in bytes.
+/// Memory of a bitmap over `places` places, in bytes.
 pub(crate) fn bitmap_bytes(places: u64) -> u64 {
     let words = places.div_ceil(64);
-    // The directory of places, and at most as much for that of units.
+    // The directory of places, and at most as many entries for the directory of units.
     words * 8 + words.div_ceil(STEP as u64) * (8 + 4) + 16
 }
 
 impl Bitmap {
-    /// The bitmap of runs given as rising `(displacement, bytes)`, multiples of `unit`, that end at `high`, at most
-    /// `u32::MAX` units behind the first byte.
+    /// The bitmap of runs that are given as `(displacement, bytes)` in rising order. Both numbers are
+    /// multiples of `unit`. The runs end at `high`, at most `u32::MAX` units after the first byte.
     pub(crate) fn new(unit: u64, high: i64, runs: impl Iterator<Item = (i64, u64)>) -> Self {
         let shift = unit.trailing_zeros();
         let mut words = vec![0_u64; (high as u64 >> shift).div_ceil(64) as usize];
-        // The word at hand is kept apart from the others: bits set in memory one by one wait for each other.
+        // The current word is a local variable: if bits were set in memory one by one, each would wait for
+        // the one before.
         let (mut place, mut word) = (0, 0);
         for (at, bytes) in runs {
             let (first, mut left) = (at as u64 >> shift, bytes >> shift);
@@ -100,7 +102,7 @@ impl Bitmap {
         self.units
     }
 
-    /// The place of unit number `unit`. O(log n) at worst, O(1) where units are spread evenly.
+    /// The place of the unit with number `unit`. O(log n) at worst, O(1) where units are spread evenly.
     #[inline]
     pub(crate) fn select(&self, unit: u64) -> u64 {
         let entry = (unit / UNITS_PER_ENTRY) as usize;
@@ -118,7 +120,7 @@ impl Bitmap {
         }
     }
 
-    /// The number of units at places below `place`, which may lie behind the end. O(1).
+    /// The number of units at places below `place`, which may lie beyond the end. O(1).
     pub(crate) fn units_below(&self, place: u64) -> u64 {
         let word = (place / 64) as usize;
         if word >= self.words.len() {
@@ -130,12 +132,12 @@ impl Bitmap {
         u64::from(self.ranks[block].units + before + below.count_ones())
     }
 
-    /// Whether there is a unit at `place`.
+    /// Whether `place` holds a unit.
     pub(crate) fn has(&self, place: u64) -> bool {
         self.words.get((place / 64) as usize).is_some_and(|word| word >> (place % 64) & 1 == 1)
     }
 
-    /// The number of runs that start at places up to `place`, which must lie in the map. O(1).
+    /// The number of runs that start at or below `place`, which must lie in the map. O(1).
     pub(crate) fn runs_through(&self, place: u64) -> u64 {
         let last = (place / 64) as usize;
         let block = last / STEP;
@@ -150,13 +152,13 @@ impl Bitmap {
         u64::from(runs + (word & !(word << 1 | carry) & through).count_ones())
     }
 
-    /// Memory of the map and its directory, in bytes.
+    /// Memory of the map and its directories, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         size_of_val(&*self.words) + size_of_val(&*self.ranks) + size_of_val(&*self.blocks)
     }
 }
 
-/// The place of set bit number `number` of a word that has more than so many.
+/// The place of the set bit with number `number`, in a word that has more than `number` set bits.
 fn select_in(word: u64, number: u32) -> u32 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
@@ -164,7 +166,7 @@ fn select_in(word: u64, number: u32) -> u32 {
     let bytes = (fours + (fours >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
     // Byte i holds the number of set bits in bytes 0 to i.
     let sums = bytes.wrapping_mul(ONES);
-    // 0x80 in each byte whose sum is at most `number`: the bytes before the one wanted.
+    // 0x80 in each byte whose sum is at most `number`. These are the bytes before the wanted one.
     let before = ((u64::from(number) * ONES) | (ONES << 7)).wrapping_sub(sums) & (ONES << 7);
     let byte = before.count_ones();
     let skipped = if byte == 0 { 0 } else { (sums >> ((byte - 1) * 8)) as u32 & 0xff };
@@ -175,8 +177,8 @@ fn select_in(word: u64, number: u32) -> u32 {
     byte * 8 + rest.trailing_zeros()
 }
 
-/// Visits the runs of `count` units from bit `first` on, which is set, as `(place, units)`, until `visit` breaks. The last
-/// run ends with the last unit, the first begins with the first.
+/// Visits the runs of `count` units as `(place, units)`, from bit `first` on, which is set, until `visit`
+/// breaks. The first run begins with the first of these units, and the last run ends with the last.
 #[inline]
 pub(crate) fn try_for_each_run<B>(
     words: &[u64],
@@ -195,7 +197,7 @@ pub(crate) fn try_for_each_run<B>(
         let end = begin + (bits >> begin).trailing_ones();
         let (place, mut run) = (word as u64 * 64 + u64::from(begin), u64::from(end - begin));
         bits = if end < 64 { bits & !0 << end } else { 0 };
-        // A run that goes on in the next words.
+        // The run may continue in the next words.
         while end == 64 && bits == 0 && run < count {
             word += 1;
             let more = words.get(word).map_or(0, |word| word.trailing_ones());
@@ -212,7 +214,7 @@ pub(crate) fn try_for_each_run<B>(
     ControlFlow::Continue(())
 }
 
-/// The number of set bits in a row from `place` on.
+/// The number of consecutive set bits from `place` on.
 #[inline]
 pub(crate) fn run_at(words: &[u64], place: u64) -> u64 {
     let mut word = (place / 64) as usize;
@@ -230,7 +232,7 @@ pub(crate) fn run_at(words: &[u64], place: u64) -> u64 {
     }
 }
 
-/// The first set bit at or behind `place`; there must be one.
+/// The first set bit at or after `place`. There must be one.
 #[inline]
 pub(crate) fn next_unit(words: &[u64], place: u64) -> u64 {
     let mut word = (place / 64) as usize;
@@ -246,7 +248,8 @@ pub(crate) fn next_unit(words: &[u64], place: u64) -> u64 {
 mod tests {
     use super::{Bitmap, run_at, select_in};
 
-    /// Runs of one to three units of 4 bytes, with gaps of one to four, and now and then of hundreds.
+    /// Runs of one to three units of 4 bytes, with gaps of one to four units and, after every 100 runs, of
+    /// 700.
     fn runs(seed: u64) -> Vec<(i64, u64)> {
         let (mut state, mut at, mut runs) = (seed, 0, Vec::new());
         for i in 0..900 {
@@ -260,10 +263,10 @@ mod tests {
     }
 
     #[test]
-    fn questions_answered_as_by_counting() {
+    fn queries_agree_with_counting() {
         for seed in 0..if cfg!(miri) { 1 } else { 20 } {
             let runs = runs(seed);
-            let &(at, bytes) = runs.last().expect("many");
+            let &(at, bytes) = runs.last().expect("there are 900 runs");
             let map = Bitmap::new(4, at + bytes as i64, runs.iter().copied());
             let places: Vec<u64> =
                 runs.iter().flat_map(|&(at, bytes)| (at as u64 / 4)..(at as u64 + bytes) / 4).collect();
@@ -284,10 +287,10 @@ mod tests {
     }
 
     #[test]
-    fn runs_across_words() {
+    fn runs_may_cross_words() {
         for first in [1, 62, 63, 64, 65] {
             for units in [1, 2, 62, 63, 64, 65, 127, 128, 129, 300] {
-                // A unit, the run after a gap, and a unit some words on.
+                // A unit, the run after a gap, and a unit some words later.
                 let (end, last) = (1 + first + units, 1 + first + units + 130);
                 let runs = [(0, 1), (1 + first, units), (last, 1)];
                 let map = Bitmap::new(
@@ -298,7 +301,7 @@ mod tests {
                 let expected = |place: u64| place == 0 || (1 + first..end).contains(&place) || place == last;
                 assert!(
                     (0..last + 70).all(|place| map.has(place) == expected(place)),
-                    "{units} from {first}"
+                    "{units} units from unit {first}"
                 );
                 assert_eq!(map.units(), units + 2);
             }
@@ -306,11 +309,11 @@ mod tests {
     }
 
     #[test]
-    fn every_set_bit_of_a_word() {
+    fn select_finds_every_set_bit_of_a_word() {
         for word in [1, !0, 1 << 63, 0x8000_0000_0000_0001, 0x00ff_0000_00f0_0000, 0x5555_5555_5555_5555] {
             let bits = (0..64).filter(|bit| word >> bit & 1 == 1);
             for (number, bit) in bits.enumerate() {
-                assert_eq!(select_in(word, number as u32), bit, "{number} of {word:x}");
+                assert_eq!(select_in(word, number as u32), bit, "set bit {number} of {word:x}");
             }
         }
     }

@@ -1,5 +1,6 @@
-//! The checked constructors (MPI 4.1, 5.1.2). Each checks its arguments, and that sizes and bounds fit in 64 bits, in
-//! time linear in its own arguments; from then on positions of bytes are plain `i64`.
+//! The checked constructors (MPI 4.1, section 5.1.2). Each constructor checks its arguments, and checks
+//! that sizes and bounds fit in 64 bits, in time linear in its own arguments. Code that uses a finished
+//! type can therefore compute byte positions as plain `i64`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +11,8 @@ use crate::order::Order;
 use crate::signature::Signature;
 use crate::tree::{Combiner, DEPTH_MAX, Datatype, Node};
 
-/// Blocks of one old type: what all constructors but `struct` and the array ones come down to.
+/// Blocks of one old type. Every constructor except `struct` and the array constructors reduces to such
+/// blocks.
 struct Parts<'a> {
     old: &'a Datatype,
     collector: Collector,
@@ -23,7 +25,8 @@ impl<'a> Parts<'a> {
         Self { old, collector: Collector::new(), order: Order::Empty, copies: 0 }
     }
 
-    /// Adds `count` blocks of `blocklength` old elements, the first at `displacement`, `stride` bytes apart.
+    /// Adds `count` blocks of `blocklength` old elements. The first block lies at byte `displacement`,
+    /// and consecutive blocks are `stride` bytes apart.
     fn blocks(&mut self, displacement: i64, count: u64, blocklength: u64, stride: i64) -> Result<()> {
         let old = &self.old.0;
         if count == 0 || blocklength == 0 || old.marks == Marks::Empty {
@@ -69,24 +72,27 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Blocks of one old type, taken together.
+/// A list of blocks of one old type, evaluated in one pass.
 struct Placed {
-    /// Where copies lie; of no meaning if there are none.
+    /// The displacements at which copies of the old type lie. Meaningless if there are no copies.
     span: Span,
     order: Order,
     copies: u64,
 }
 
-/// Entries whose numbers are checked before they are added up, so that adding checks nothing; they stay in the first cache.
+/// Number of list entries whose magnitudes are checked before the entries are summed, so that the sum
+/// itself needs no overflow checks. The entries stay in the first-level cache between the check and the
+/// sum.
 const CHECKED: usize = 512;
 
-/// Whether `n` times `by` is so small that three such products have a sum.
+/// `Some` if `n` times `|by|` is below 2^61, so that the sum of three such products fits in an `i64`.
 fn fits(n: u64, by: i64) -> Option<()> {
     n.checked_mul(by.unsigned_abs()).filter(|&product| product < 1 << 61).map(drop)
 }
 
 impl Placed {
-    /// As [`Placed::list`] for what most lists are, rising from block to block; `None` if this one is not.
+    /// As [`Placed::list`], for the usual kind of list: blocks that rise from one to the next. Returns
+    /// `None` if this list is not of that kind.
     fn rising(
         old: &Datatype,
         length: impl Fn(usize) -> u64,
@@ -102,7 +108,7 @@ impl Placed {
         let (mut copies, mut seam) = (0_u64, i64::MIN);
         for (part, places) in displacements.chunks(CHECKED).enumerate() {
             let length = |i: usize| length(part * CHECKED + i);
-            // No number is above the bits of all.
+            // The bitwise or of all numbers is at least as large as each of them.
             let longest = (0..places.len()).fold(0, |bits, i| bits | length(i));
             let farthest = places.iter().fold(0, |bits, place| bits | place.unsigned_abs());
             fits(farthest, unit)?;
@@ -124,11 +130,12 @@ impl Placed {
         Some(Self { span: Span::between(start, seam - last), order, copies })
     }
 
-    /// Blocks of `length(i)` old elements at `displacements[i]` times `unit` bytes, of any kind, in one pass of plain arithmetic; `None` if
-    /// that overflows, which says nothing yet about the type.
+    /// Evaluates blocks of `length(i)` old elements at `displacements[i]` times `unit` bytes, in any
+    /// order, in one pass of checked 64-bit arithmetic. Returns `None` if the arithmetic overflows. The
+    /// type may be valid all the same, so the caller then adds the blocks one by one.
     fn list(old: &Datatype, length: impl Fn(usize) -> u64, displacements: &[i64], unit: i64) -> Option<Self> {
         let extent = old.extent();
-        // What an element reaches from its displacement to the first and last of its basic elements.
+        // Distances from the displacement of an old element to its first and its last basic element.
         let (first, last) = match old.0.order {
             Order::Rising { first, last } => (first, last),
             Order::Empty | Order::Falling => (0, 0),
@@ -161,7 +168,7 @@ impl Placed {
     }
 }
 
-/// The signature `n` times over, if its bytes fit.
+/// The signature repeated `n` times, or [`TypeError::Overflow`] if its bytes do not fit in an `i64`.
 pub(crate) fn repeated(signature: &Signature, n: u64) -> Result<Signature> {
     match signature.bytes().checked_mul(n) {
         Some(bytes) if i64::try_from(bytes).is_ok() => Ok(signature.repeated(n)),
@@ -169,7 +176,7 @@ pub(crate) fn repeated(signature: &Signature, n: u64) -> Result<Signature> {
     }
 }
 
-/// Puts the node together. Orders of types without data are those of no element.
+/// Makes the node of a new type. `order` is [`Order::Empty`] for a type without data.
 pub(crate) fn finish(
     combiner: Combiner,
     bounds: Bounds,
@@ -193,7 +200,7 @@ pub(crate) fn same_length(what: &'static str, found: usize, expected: usize) -> 
     if found == expected { Ok(()) } else { Err(TypeError::LengthMismatch { what, expected, found }) }
 }
 
-/// `displacement` old elements, in bytes.
+/// The length of `displacement` old elements, in bytes.
 fn in_bytes(displacement: i64, extent: i64) -> Result<i64> {
     displacement.checked_mul(extent).map_or_else(|| overflow("a displacement"), Ok)
 }
@@ -223,7 +230,7 @@ impl Datatype {
         }))
     }
 
-    /// `MPI_Type_dup`: the same type under another name.
+    /// `MPI_Type_dup`: a new node with the same data and bounds as `old`.
     ///
     /// # Errors
     /// [`TypeError::TooDeep`].
@@ -264,7 +271,7 @@ impl Datatype {
         parts.finish(Combiner::Hvector { count, blocklength, stride_bytes, old: old.clone() })
     }
 
-    /// `MPI_Type_indexed`: blocks of their own lengths, at displacements in extents.
+    /// `MPI_Type_indexed`: blocks with individual lengths, at displacements in extents.
     ///
     /// # Errors
     /// [`TypeError::LengthMismatch`], [`TypeError::Overflow`], [`TypeError::TooDeep`].
@@ -276,7 +283,7 @@ impl Datatype {
         parts.finish(Combiner::Indexed { blocklengths, displacements, old: old.clone() })
     }
 
-    /// `MPI_Type_create_hindexed`: blocks of their own lengths, at displacements in bytes.
+    /// `MPI_Type_create_hindexed`: blocks with individual lengths, at displacements in bytes.
     ///
     /// # Errors
     /// [`TypeError::LengthMismatch`], [`TypeError::Overflow`], [`TypeError::TooDeep`].
@@ -288,7 +295,7 @@ impl Datatype {
         parts.finish(Combiner::Hindexed { blocklengths, displacements_bytes, old: old.clone() })
     }
 
-    /// `MPI_Type_create_indexed_block`: blocks of one length, at displacements in extents.
+    /// `MPI_Type_create_indexed_block`: blocks of one common length, at displacements in extents.
     ///
     /// # Errors
     /// [`TypeError::Overflow`], [`TypeError::TooDeep`].
@@ -299,7 +306,7 @@ impl Datatype {
         parts.finish(Combiner::IndexedBlock { blocklength, displacements, old: old.clone() })
     }
 
-    /// `MPI_Type_create_hindexed_block`: blocks of one length, at displacements in bytes.
+    /// `MPI_Type_create_hindexed_block`: blocks of one common length, at displacements in bytes.
     ///
     /// # Errors
     /// [`TypeError::Overflow`], [`TypeError::TooDeep`].
@@ -310,8 +317,9 @@ impl Datatype {
         parts.finish(Combiner::HindexedBlock { blocklength, displacements_bytes, old: old.clone() })
     }
 
-    /// `MPI_Type_create_struct`: blocks of their own types and lengths, at displacements in bytes. The upper bound is
-    /// padded to the strictest alignment of an element, unless a bound below is explicit.
+    /// `MPI_Type_create_struct`: blocks with individual types and lengths, at displacements in bytes. The
+    /// upper bound is padded to the strictest alignment of an element, unless a type in the struct has
+    /// explicit bounds.
     ///
     /// # Errors
     /// [`TypeError::LengthMismatch`], [`TypeError::Overflow`], [`TypeError::TooDeep`].
@@ -320,7 +328,7 @@ impl Datatype {
         same_length("types", types.len(), blocklengths.len())?;
         let (mut collector, mut order, mut signatures) = (Collector::new(), Order::Empty, Vec::new());
         let (mut align, mut depth, mut bytes, mut from) = (1, 0, 0_u64, 0);
-        // Neighbors of one type are taken together.
+        // Consecutive entries of one type are evaluated as one list.
         for group in types.chunk_by(|left, right| Arc::ptr_eq(&left.0, &right.0)) {
             let (old, to) = (&group[0], from + group.len());
             depth = depth.max(old.0.depth);
@@ -361,9 +369,11 @@ impl Datatype {
         finish(combiner, bounds, Marks::Explicit, *align, *depth, *order, signature.clone())
     }
 
-    /// The same node with the lower bound and extent that another MPI library reports for it. Unlike
-    /// [`Datatype::resized`] this is no constructor and leaves no trace in the tree: libraries differ in the bounds of
-    /// some types (those without data, mostly), and those of the library in use must hold for what is built on it. Bounds that differ from the type's own count as explicit.
+    /// The same type with the lower bound and extent that another MPI library reports for it, in bytes.
+    /// Libraries differ in the bounds of some types (mostly types without data), and a type that is built
+    /// on this one must follow the library in use. Unlike [`Datatype::resized`], this function is not a
+    /// constructor and leaves no node in the tree. Bounds that differ from the type's own bounds count as
+    /// explicit.
     ///
     /// # Errors
     /// [`TypeError::Overflow`].
@@ -374,7 +384,8 @@ impl Datatype {
         self.forced(lb, extent)
     }
 
-    /// As [`Datatype::with_bounds`], also where the bounds are those of the type already: they are explicit then.
+    /// As [`Datatype::with_bounds`], but the bounds become explicit even if they equal the bounds of the
+    /// type.
     pub(crate) fn forced(&self, lb: i64, extent: i64) -> Result<Self> {
         let bounds = forced(self, lb, extent)?;
         Ok(Self(Arc::new(Node {

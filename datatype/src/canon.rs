@@ -2,26 +2,27 @@
 //!
 //! | rule | from | to |
 //! |---|---|---|
-//! | once | one repetition | the thing itself |
+//! | once | one repetition | its body |
 //! | dense | a run repeated at its own length | a longer run |
 //! | merge | repetition of a repetition at `n * stride` | one repetition |
 //! | join | runs that touch, in type-map order | a longer run |
 //! | progress | a list with equal differences | a repetition |
-//! | grid | a list of equal progressions that itself can be rewritten | nested repetitions |
+//! | grid | a list of equal progressions, whose starts are rewritten as a list in turn | nested repetitions |
 //! | equal | neighboring pieces of one shape | a list of one body, rewritten further |
-//! | extend | a repetition followed by more of it | a longer repetition |
+//! | extend | a repetition followed by more of the same | a longer repetition |
 //! | period | a list whose distances and lengths recur after at most 64 entries | a repetition, and a rest |
-//! | part | short runs of nearly always one length, a few of them multiples of it | a list of equal parts |
-//! | bitmap | a dense rising list of units of 4 or 8 bytes | one bit per unit |
-//! | small | anything of at most `SMALL_BLOCKS` runs | the list of its runs, rewritten |
+//! | part | short runs, nearly all of one length and a few of a multiple of it | a list of equal parts |
+//! | bitmap | a dense rising list of units of 4 or 8 bytes | one bit per place |
+//! | small | any piece of at most `SMALL_BLOCKS` runs | the list of its runs, rewritten |
 //!
-//! The order of the type map never changes. All rules together take time linear in the description, and what they make
-//! is at most a constant factor larger than it. *small* makes the form of small types unique, and is applied to every part that
-//! others are made of, so that a canonical form, described by constructors and rewritten, is itself.
+//! The order of the type map never changes. All rules together take time linear in the description, and
+//! their result is at most a constant factor larger than the description. The rule *small* makes the form
+//! of small types unique. It applies to every part of a larger piece too, so that a canonical form which is
+//! described by constructors and rewritten again is unchanged.
 //!
-//! The runs that cursors and counts tell of are maximal. A list holds them as they are, but for *bitmap* and *part*, which know
-//! where neighbors touch: both copy faster and take less memory. Lists of runs of really different lengths are not cut into
-//! units of their greatest common divisor.
+//! Cursors and run counts report maximal runs. Lists store maximal runs, except after the rules *bitmap*
+//! and *part*: these forms copy faster and take less memory, and they know where neighbors touch. Lists of
+//! runs of really different lengths are not cut into units of their greatest common divisor.
 
 use smallvec::SmallVec;
 
@@ -31,19 +32,19 @@ use crate::piece::{Dim, Leaf, Piece};
 use crate::runs::RunList;
 use crate::walk::Walker;
 
-/// Anything with at most so many runs is written as the list of its runs, rewritten.
+/// A piece of at most this many runs becomes the list of its runs, rewritten.
 pub(crate) const SMALL_BLOCKS: u64 = 32;
-/// Inside of a sequence, pieces with at most so many runs join the list of their neighbors.
+/// Inside a sequence, a piece of at most this many runs joins the list of its neighbors.
 const LISTED_BLOCKS: u64 = 8;
 
-/// The piece, `by` bytes further.
+/// The piece moved by `by` bytes.
 pub(crate) fn shift(mut piece: Piece, by: i64) -> Piece {
-    // Displacements come from arguments and need not fit on their own; the place of a byte does.
+    // Displacements come from arguments and need not fit on their own, but the place of a byte does.
     piece.base = piece.base.wrapping_add(by);
     piece
 }
 
-/// The piece `n` times, `stride` bytes apart; nothing for `n` of 0.
+/// The piece repeated `n` times, `stride` bytes apart; `None` if `n` is 0.
 pub(crate) fn repeat(mut piece: Piece, n: u64, stride: i64) -> Option<Piece> {
     if n < 2 {
         return (n == 1).then_some(piece);
@@ -60,8 +61,8 @@ pub(crate) fn repeat(mut piece: Piece, n: u64, stride: i64) -> Option<Piece> {
     Some(piece)
 }
 
-/// As [`repeat`], for `n` of at least 1, of a piece that is not given away. The result is made where it is to stay, as moving it
-/// would take as long.
+/// As [`repeat`], for `n` of at least 1, of a borrowed piece. The result is written to its final place,
+/// because moving it would take as long as making it.
 pub(crate) fn instances(piece: &Piece, n: u64, stride: i64, result: &mut Option<Piece>) {
     let Piece { base, facts, .. } = *piece;
     if n > 1 && touches_at(piece, stride) {
@@ -79,12 +80,13 @@ pub(crate) fn instances(piece: &Piece, n: u64, stride: i64, result: &mut Option<
     }
 }
 
-/// Whether the piece is a run that repetitions at `stride` make longer.
+/// Whether the piece is a single run that repetitions at distance `stride` make longer.
 fn touches_at(piece: &Piece, stride: i64) -> bool {
     piece.as_block().is_some_and(|bytes| i64::try_from(bytes) == Ok(stride))
 }
 
-/// Adds an outer repetition; one that goes on where the one inside ends makes that longer.
+/// Adds an outer repetition. If it continues where the outermost dimension ends, that dimension becomes
+/// longer instead.
 #[inline]
 fn lengthen(dims: &mut SmallVec<[Dim; 2]>, next: Dim) {
     match dims.last_mut() {
@@ -95,7 +97,8 @@ fn lengthen(dims: &mut SmallVec<[Dim; 2]>, next: Dim) {
 
 /// `body` at each displacement. If the body is a run, neighbors must not touch.
 pub(crate) fn list(displacements: &[i64], mut body: Piece) -> Option<Piece> {
-    // Only sums of displacement and base are places of bytes, and their differences fit.
+    // Only a sum of displacement and base is the place of a byte. The differences between such sums fit in
+    // an `i64`.
     let base = displacements.first()?.wrapping_add(body.base);
     let from = displacements[0];
     body.base = 0;
@@ -108,7 +111,7 @@ pub(crate) fn list(displacements: &[i64], mut body: Piece) -> Option<Piece> {
     Some(shift(piece?, base))
 }
 
-/// As [`list`]; the first displacement is 0, as is the base of the body.
+/// As [`list`]. The first displacement and the base of the body must be 0.
 pub(crate) fn list_of<P: Place>(mut displacements: Vec<P>, mut body: Piece) -> Option<Piece> {
     while displacements.len() > 1 {
         let stride = displacements[1].wide();
@@ -123,7 +126,7 @@ pub(crate) fn list_of<P: Place>(mut displacements: Vec<P>, mut body: Piece) -> O
     Some(body)
 }
 
-/// A list of which no grid can be made.
+/// A list that is not a grid: a repetition if the list has a period, else an index list.
 fn periodic<P: Place>(displacements: Vec<P>, body: Piece) -> Option<Piece> {
     let body = settle(body);
     let n = displacements.len();
@@ -152,10 +155,11 @@ fn spell(piece: &Piece, runs: &mut RunList) {
     }
 }
 
-/// The unique form of a piece with few runs; others stay as they are.
+/// The unique form of a piece of at most [`SMALL_BLOCKS`] runs. Other pieces are returned unchanged.
 ///
-/// A walk before joining meets at most twice as many runs as there are after: repeating a body of `b > 1` joined runs
-/// keeps the ratio of raw runs to joined runs less one, and bodies of one run are settled.
+/// The walk meets at most twice as many raw runs as there are joined runs: repeating a body of `b > 1`
+/// joined runs does not increase the ratio of raw runs to joined runs less one, and bodies of one run are
+/// settled already.
 pub(crate) fn settle(piece: Piece) -> Piece {
     let settled = match &piece.leaf {
         Leaf::Block(_) => piece.facts.blocks == piece.facts.size / piece.leaf_bytes(),
@@ -171,7 +175,7 @@ pub(crate) fn settle(piece: Piece) -> Piece {
     runs.into_piece().unwrap_or(piece)
 }
 
-/// Pieces one after the other.
+/// The piece that consists of `pieces`, one after the other.
 pub(crate) fn sequence(pieces: Vec<Piece>) -> Option<Piece> {
     let blocks = pieces.iter().fold(0_u64, |sum, piece| sum.saturating_add(piece.facts.blocks));
     if pieces.len() < 2 {
@@ -192,7 +196,7 @@ pub(crate) fn sequence(pieces: Vec<Piece>) -> Option<Piece> {
         }
     }
     append(&mut joined, runs.into_piece());
-    // What is settled may go on where what was not did not.
+    // A settled piece may continue its predecessor although the unsettled piece did not.
     let mut settled = Vec::with_capacity(joined.len());
     for piece in joined {
         append(&mut settled, Some(settle(piece)));
@@ -201,7 +205,7 @@ pub(crate) fn sequence(pieces: Vec<Piece>) -> Option<Piece> {
     recurring(grouped)
 }
 
-/// Pieces of which no neighbors have one shape.
+/// A sequence of pieces in which no neighbors have one shape: a repetition if it has a period.
 fn recurring(mut pieces: Vec<Piece>) -> Option<Piece> {
     let n = pieces.len();
     if n < 2 {
@@ -225,14 +229,14 @@ fn recurring(mut pieces: Vec<Piece>) -> Option<Piece> {
     if all.len() < 2 { all.pop() } else { Some(Piece::sequence(all)) }
 }
 
-/// Neighbors of one shape as a list of that shape.
+/// Neighbors of one shape, as a list of that shape.
 fn equal(pieces: &[Piece]) -> Option<Piece> {
     let mut body = pieces.first()?.clone();
     body.base = 0;
     list(&pieces.iter().map(|piece| piece.base).collect::<Vec<_>>(), body)
 }
 
-/// Takes one level of nesting off where that does not make the description longer.
+/// Removes one level of nesting where that does not make the description longer.
 fn flattened(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut flat = Vec::with_capacity(pieces.len());
     for piece in pieces {
@@ -253,7 +257,7 @@ fn append(joined: &mut Vec<Piece>, next: Option<Piece>) {
     }
 }
 
-/// Appends `next` to `last` if it goes on where the outermost repetition of `last` ends.
+/// Extends `last` by `next` if `next` continues the outermost repetition of `last`. Returns whether it did.
 fn extend(last: &mut Piece, next: &Piece) -> bool {
     let Some((&Dim { n, stride, .. }, inner)) = last.dims.split_last() else { return false };
     let more = match next.dims.len().checked_sub(inner.len()) {

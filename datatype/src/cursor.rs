@@ -1,4 +1,5 @@
-//! A position in a tiled layout (the *segment* of `MPITypes`), and the runs that follow it.
+//! A cursor: a position in a tiled layout (the *segment* of `MPITypes`), with access to the runs that
+//! follow.
 
 use std::ops::ControlFlow;
 
@@ -7,13 +8,13 @@ use crate::locate::certain_run;
 use crate::tiled::Tiled;
 use crate::walk::{Span, Walker};
 
-/// Runs held ready for [`Cursor::next_run`].
+/// Number of runs that a cursor holds ready for [`Cursor::next_run`].
 const AHEAD: usize = 32;
 
 /// Walks the runs of a tiled layout from any position, in stream order.
 ///
-/// Runs that touch in memory, in order, are merged. Nothing is allocated per run. A seek costs O(depth + log n), and so
-/// does the start of each call of [`Cursor::for_each_run`].
+/// Runs that touch in memory, in stream order, are merged. Nothing is allocated per run. A seek costs
+/// O(depth + log n), and so does the start of each call of [`Cursor::for_each_run`].
 ///
 /// ```
 /// use capulet_datatype::{Cursor, Datatype, Named, Run, Tiled};
@@ -33,17 +34,17 @@ pub struct Cursor {
     ahead: Ahead,
 }
 
-/// Runs that follow the position, merged; the last one may go on behind `end`.
+/// Merged runs that follow the position. The last run may continue after `end`.
 #[derive(Debug, Clone)]
 struct Ahead {
     runs: [Run; AHEAD],
     first: usize,
     len: usize,
-    /// Stream position behind the last run held.
+    /// Stream position after the last held run.
     end: u64,
-    /// How many runs to fetch at the next refill: few after a seek, more when walking on.
+    /// Number of runs to fetch at the next refill: few after a seek, more as the walk continues.
     fetch: usize,
-    /// Whether the only run held is known to end where it is said to.
+    /// Whether the only held run is known to end where its length says.
     complete: bool,
 }
 
@@ -70,7 +71,7 @@ impl Cursor {
         Self { tiled, position: 0, ahead: Ahead::at(0) }
     }
 
-    /// What the cursor walks.
+    /// The tiled layout that the cursor walks.
     pub fn tiled(&self) -> &Tiled {
         &self.tiled
     }
@@ -80,12 +81,12 @@ impl Cursor {
         self.position
     }
 
-    /// Stream bytes from the position to the end.
+    /// Number of stream bytes from the position to the end.
     pub fn remaining(&self) -> u64 {
         self.tiled.size() - self.position
     }
 
-    /// Goes to a stream position, forward or back; positions behind the end mean the end.
+    /// Moves to a stream position, forward or backward. A position beyond the end means the end.
     pub fn seek(&mut self, stream: u64) {
         let stream = stream.min(self.tiled.size());
         if stream != self.position {
@@ -94,14 +95,14 @@ impl Cursor {
         }
     }
 
-    /// The run at the position, as long as it goes on; `None` at the end.
+    /// The run at the position, up to its end; `None` at the end of the stream.
     pub fn peek(&mut self) -> Option<Run> {
         self.refill();
         (self.ahead.len > 0).then(|| self.ahead.runs[self.ahead.first])
     }
 
-    /// The run at the position, at most `max_bytes` of it; the position moves behind what is returned. `None` at the end,
-    /// and for `max_bytes` of 0. Amortized O(1).
+    /// Returns the run at the position, at most `max_bytes` of it, and moves the position past the returned
+    /// bytes. Returns `None` at the end of the stream, and if `max_bytes` is 0. Amortized O(1).
     pub fn next_run(&mut self, max_bytes: u64) -> Option<Run> {
         if max_bytes == 0 {
             return None;
@@ -119,7 +120,7 @@ impl Cursor {
         Some(Run { offset: run.offset, len })
     }
 
-    /// Makes the first run held complete: either another run follows it, or the stream ends.
+    /// Makes the first held run complete: either another run follows it, or the stream ends.
     fn refill(&mut self) {
         let ahead = &mut self.ahead;
         let left = self.tiled.size() - ahead.end;
@@ -129,7 +130,7 @@ impl Cursor {
         let Some(root) = self.tiled.root() else { return };
         if ahead.fetch == 1 {
             ahead.fetch = 2;
-            // After a seek, most often one run is asked for: the walker is for those who go on.
+            // After a seek, most callers ask for one run only. The walker serves callers that continue.
             if let Some(run) = certain_run(root, ahead.end) {
                 (ahead.runs[0], ahead.len, ahead.complete) = (run, 1, true);
                 ahead.end += run.len;
@@ -158,9 +159,9 @@ impl Cursor {
         ahead.fetch = (wanted * 2).min(AHEAD);
     }
 
-    /// Visits the runs of the next `bytes` stream bytes (or of all that remain, if these are fewer), in order; the first
-    /// and the last one may be parts of runs. The position moves behind the last run that was visited: to the end of the
-    /// bytes, or, when `visit` breaks, behind the run it broke at.
+    /// Visits the runs of the next `bytes` stream bytes (or of all remaining bytes, if these are fewer), in
+    /// order. The first and the last run may be parts of maximal runs. Afterwards the position is the end
+    /// of the bytes; if `visit` breaks, the position is the end of the run at which it broke.
     pub fn for_each_run<B>(
         &mut self,
         bytes: u64,
@@ -178,21 +179,21 @@ impl Cursor {
     }
 }
 
-/// Holds back the last run until it is known that the next one does not touch it.
+/// Holds the last run back until the next run is known not to touch it.
 #[derive(Debug, Default)]
 struct Merger {
     pending: Run,
 }
 
 impl Default for Run {
-    /// A run of no bytes.
+    /// A run of no bytes, at offset 0.
     fn default() -> Self {
         Self { offset: 0, len: 0 }
     }
 }
 
 impl Merger {
-    /// Adds a run; passes on the one before if the two do not touch.
+    /// Adds a run. Passes the previous run to `visit` if the two do not touch.
     #[inline]
     fn push<B>(&mut self, run: Run, visit: &mut impl FnMut(Run) -> ControlFlow<B>) -> ControlFlow<B> {
         if self.pending.offset.wrapping_add(self.pending.len as i64) == run.offset && self.pending.len > 0 {
@@ -215,7 +216,7 @@ fn walk<B>(
             Span::Strided { offset, block, count, stride } => {
                 merger.push(Run { offset, len: block }, visit)?;
                 if count > 1 {
-                    // Within a row, runs never touch.
+                    // Runs within a row never touch.
                     visit(merger.pending)?;
                     let mut run = Run { offset: offset.wrapping_add(stride), len: block };
                     for _ in 2..count {

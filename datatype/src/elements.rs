@@ -1,30 +1,32 @@
-//! The basic elements of a stream from any byte on: a signature walked with a stack, never written out.
+//! The basic elements of a stream from any byte on. A stack walks the signature, which is never expanded.
 
 use smallvec::SmallVec;
 
 use crate::named::Prim;
 use crate::signature::{Content, Signature};
 
-/// Neighboring elements of one kind, in stream order.
+/// A run of consecutive elements of one kind, in stream order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ElementRun {
     pub(crate) prim: Prim,
-    /// Bytes up to the end of the run.
+    /// Bytes from the start to the end of the run.
     pub(crate) bytes: u64,
-    /// Bytes of the first element that lie before the run: not 0 only where the walk starts inside of an element.
+    /// Bytes of the first element that lie before the run. Nonzero only for the first run of a walk that
+    /// starts inside an element.
     pub(crate) torn: u64,
 }
 
-/// A list of parts that is being walked, a number of times.
+/// A list of parts that the walk repeats some number of times.
 #[derive(Debug)]
 struct Frame<'a> {
     parts: &'a [Signature],
     part: usize,
-    /// Repetitions of the list that follow this one.
+    /// Repetitions of the list that follow the current one.
     more: u64,
 }
 
-/// Walks the element runs of a signature; runs that a part of the description ends and the next goes on with are joined.
+/// Walks the element runs of a signature. Adjacent runs of one element are joined, even where they belong
+/// to different parts of the description.
 #[derive(Debug)]
 pub(crate) struct Elements<'a> {
     frames: SmallVec<[Frame<'a>; 4]>,
@@ -32,7 +34,8 @@ pub(crate) struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// From stream byte `position` on. O(depth), and linear in the fields of the structs that are entered.
+    /// Starts at stream byte `position`. O(depth), and linear in the number of fields of the structs that
+    /// the position lies in.
     pub(crate) fn new(signature: &'a Signature, position: u64) -> Self {
         let mut elements = Self { frames: SmallVec::new(), next: None };
         if position < signature.bytes() {
@@ -64,7 +67,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The run behind the last one that was found.
+    /// The first run after the part that was visited last.
     fn advance(&mut self) -> Option<ElementRun> {
         loop {
             let frame = self.frames.last_mut()?;
@@ -105,14 +108,14 @@ mod tests {
     const INT: Prim = Prim::new(PrimKind::Signed, 4);
     const DOUBLE: Prim = Prim::new(PrimKind::Float, 8);
 
-    /// `(int, double, int)` twice, then a double: the ints join over the seam.
+    /// `(int, double, int)` twice, then a double. Two ints join at the seam.
     fn mixed() -> Signature {
         let edge = Signature::concatenated([INT, DOUBLE, INT].map(Signature::of));
         Signature::concatenated([edge.repeated(2), Signature::of(DOUBLE)])
     }
 
     #[test]
-    fn runs_from_every_byte() {
+    fn a_walk_can_start_at_every_byte() {
         let elements = [INT, DOUBLE, INT, INT, DOUBLE, INT, DOUBLE];
         let mut bytes: Vec<(Prim, u64)> = Vec::new();
         for prim in elements {
@@ -129,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_join_and_long_ones_are_not_walked() {
+    fn adjacent_runs_join_without_expansion() {
         let runs: Vec<(Prim, u64)> = Elements::new(&mixed(), 0).map(|run| (run.prim, run.bytes)).collect();
         let expected = [(INT, 4), (DOUBLE, 8), (INT, 8), (DOUBLE, 8), (INT, 4), (DOUBLE, 8)];
         assert_eq!(runs, expected);

@@ -1,29 +1,31 @@
-//! What can be wrong with a type or with a request on one.
+//! The errors of constructors and of requests on a type.
 
 use thiserror::Error;
 
-/// Why a type could not be built, or a range not be packed.
+/// Why a type was not built, or why a byte range was not packed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TypeError {
-    /// A size, bound or displacement leaves the signed 64-bit range that MPI counts and offsets have.
+    /// A size, bound or displacement does not fit in a signed 64-bit number, the range of MPI's counts
+    /// and offsets.
     #[error("{what} does not fit in a signed 64-bit number")]
     Overflow {
         /// The quantity that does not fit.
         what: &'static str,
     },
-    /// Two lists that must have one entry per block differ in length.
-    #[error("{what}: {found} entries where {expected} are needed")]
+    /// Two lists that must have one entry for each block differ in length.
+    #[error("the list of {what} has {found} entries, but {expected} are required")]
     LengthMismatch {
-        /// The list.
+        /// The name of the list with the wrong length.
         what: &'static str,
         /// The number of entries that it must have.
         expected: usize,
         /// The number of entries that it has.
         found: usize,
     },
-    /// A subarray without dimensions, or one that leaves its array (MPI 4.1, 5.1.3).
-    #[error("subarray, dimension {dim}: start {start}, subsize {subsize}, size {size}")]
+    /// A subarray without dimensions, an empty subarray, or a subarray that leaves its array (MPI 4.1,
+    /// section 5.1.3).
+    #[error("invalid subarray in dimension {dim}: start {start}, subsize {subsize}, size {size}")]
     BadSubarray {
         /// The dimension, counted from 0.
         dim: usize,
@@ -34,8 +36,8 @@ pub enum TypeError {
         /// First element of the part in this dimension.
         start: u64,
     },
-    /// A distribution that the standard does not allow (MPI 4.1, 5.1.4).
-    #[error("distributed array, dimension {dim}: {why}")]
+    /// A distribution that the standard does not allow (MPI 4.1, section 5.1.4).
+    #[error("invalid distributed array in dimension {dim}: {why}")]
     BadDarray {
         /// The dimension, counted from 0.
         dim: usize,
@@ -48,37 +50,37 @@ pub enum TypeError {
         /// The deepest nesting that is accepted.
         limit: u32,
     },
-    /// A byte range of a stream that is longer than the stream, or that is reversed.
-    #[error("stream bytes {start}..{end} of a stream of {size} bytes")]
+    /// A byte range that is reversed or that exceeds its stream.
+    #[error("the byte range {start}..{end} is reversed or exceeds the stream of {size} bytes")]
     BadRange {
-        /// First byte asked for.
+        /// First requested byte.
         start: u64,
-        /// End of the bytes asked for.
+        /// End of the requested bytes.
         end: u64,
         /// Bytes in the stream.
         size: u64,
     },
-    /// The bytes of a typed range lie outside the memory that was given.
-    #[error("the typed bytes lie at {low}..{high}, the memory has {memory_bytes} bytes")]
+    /// Bytes of the typed range lie outside the given memory.
+    #[error("the typed bytes at offsets {low}..{high} are not all within the memory of {memory_bytes} bytes")]
     OutOfMemory {
-        /// Lowest offset touched, in bytes.
+        /// Lowest offset that the range touches, in bytes.
         low: i64,
-        /// End of the highest byte touched.
+        /// End of the highest byte that the range touches, in bytes.
         high: i64,
-        /// Bytes of the memory given.
+        /// Size of the given memory, in bytes.
         memory_bytes: usize,
     },
-    /// The packed side is not as long as the range.
-    #[error("the packed side has {found} bytes where {expected} are needed")]
+    /// The length of the packed side differs from the length of the range.
+    #[error("the packed buffer has {found} bytes, but {expected} are required")]
     PackedLength {
-        /// Bytes of the range.
+        /// Size of the range, in bytes.
         expected: u64,
-        /// Bytes given.
+        /// Size of the packed side, in bytes.
         found: usize,
     },
 }
 
-/// The result of everything here that checks its arguments.
+/// The result of a function of this crate that checks its arguments.
 pub type Result<T> = std::result::Result<T, TypeError>;
 
 pub(crate) const fn overflow<T>(what: &'static str) -> Result<T> {

@@ -1,9 +1,10 @@
-//! Facts and fingerprints of long lists, at a few cycles an entry: one pass, no division, no chain of dependent products.
+//! Facts and fingerprints of long lists, at a few cycles per entry: one pass, no division, no chain of
+//! dependent multiplications.
 
 use crate::lists::{Place, Start};
 use crate::piece::{Facts, gcd, mix};
 
-/// The facts of a body at each displacement, and the number of seams at which neighbors touch.
+/// The facts of a list of one body at each displacement, and the number of seams at which neighbors touch.
 pub(crate) fn list_facts<P: Place>(displacements: &[P], body: &Facts) -> (Facts, u64) {
     let (mut low, mut high, mut bits, mut touches, mut rising) = (0, 0, 0, 0, true);
     for pair in displacements.windows(2) {
@@ -29,7 +30,7 @@ pub(crate) fn list_facts<P: Place>(displacements: &[P], body: &Facts) -> (Facts,
     (facts, touches)
 }
 
-/// The facts of runs of their own lengths, of which no neighbors touch.
+/// The facts of runs with individual lengths, of which no neighbors touch.
 pub(crate) fn table_facts<S: Start>(displacements: &[S::Place], starts: &[S]) -> Facts {
     let (mut low, mut high, mut bits, mut rising, mut end) = (0, 0, 0, true, 0);
     for (at, start) in displacements.iter().zip(starts.windows(2)) {
@@ -54,17 +55,18 @@ pub(crate) fn table_facts<S: Start>(displacements: &[S::Place], starts: &[S]) ->
     }
 }
 
-/// Shorter lists of runs are not cut.
+/// Lists of fewer runs are not cut into parts.
 const CUT_RUNS_MIN: usize = 64;
-/// Runs that tell of what length most are.
+/// Number of runs whose lengths are sampled to find the most common length.
 const CUT_SAMPLE: usize = 16;
-/// Nor are longer runs, which cost more to copy than to tell apart.
+/// Lists whose common run is longer are not cut: copying such a run costs more than telling runs apart.
 const CUT_BYTES_MAX: u64 = 64;
-/// Nor lists of which a run has more parts: what asks for a run steps over its parts.
+/// A list in which a run has more parts is not cut, because a query for a run steps over its parts.
 const CUT_PARTS_MAX: u64 = 8;
 
-/// The bytes of the equal parts into which runs of nearly always one length fall, if these are at most a quarter more than
-/// there are runs: what comes of a list of blocks of which a few touch. Depends on the runs alone.
+/// The size in bytes of the equal parts into which runs of nearly always one length can be cut, if there
+/// are at most a quarter more parts than runs. A list of blocks of which a few touch has such runs. The
+/// answer depends on the runs alone.
 pub(crate) fn common_part<S: Start>(starts: &[S]) -> Option<u64> {
     let n = starts.len() - 1;
     let lengths = || starts.windows(2).map(|pair| pair[1].wide() - pair[0].wide());
@@ -80,7 +82,7 @@ pub(crate) fn common_part<S: Start>(starts: &[S]) -> Option<u64> {
     (is_common && longest <= part * CUT_PARTS_MAX).then_some(part)
 }
 
-/// The greatest common divisor of `first > 0` and of all numbers, of which `bits` is the union of the set bits.
+/// The greatest common divisor of `first > 0` and all numbers. `bits` is the bitwise or of all numbers.
 fn common_divisor(first: u64, bits: u64, numbers: impl Iterator<Item = u64>) -> u64 {
     let twos = first.trailing_zeros().min(bits.trailing_zeros());
     let mut odd = first >> first.trailing_zeros();
@@ -89,7 +91,8 @@ fn common_divisor(first: u64, bits: u64, numbers: impl Iterator<Item = u64>) -> 
         if odd == 1 {
             break;
         }
-        // An exact quotient is the product with the inverse; all others come out larger than any quotient.
+        // If `odd` divides the number, the product with the inverse is the quotient. If not, the product is
+        // larger than any quotient.
         if number.wrapping_mul(inverse) > u64::MAX / odd {
             odd = gcd(odd, number);
             inverse = self::inverse(odd);
@@ -98,12 +101,13 @@ fn common_divisor(first: u64, bits: u64, numbers: impl Iterator<Item = u64>) -> 
     odd << twos
 }
 
-/// The inverse of an odd number modulo 2^64: each of Newton's steps doubles the number of right bits, of which 3 are given.
+/// The inverse of an odd number modulo 2^64. Each Newton step doubles the number of correct bits; the first
+/// guess, the number itself, has 3.
 fn inverse(odd: u64) -> u64 {
     (0..5).fold(odd, |inverse, _| inverse.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(inverse))))
 }
 
-/// Independent lanes of a fingerprint, so that products overlap in time.
+/// Number of independent lanes of a fingerprint, so that multiplications overlap in time.
 const LANES: usize = 8;
 
 fn fold(state: u128, count: usize, value: impl Fn(usize) -> u64) -> u128 {
@@ -123,13 +127,13 @@ pub(crate) fn list_shape<P: Place>(displacements: &[P], body: u128) -> u128 {
     fold(mix(body, 0x1d), displacements.len(), |entry| displacements[entry].wide() as u64)
 }
 
-/// The fingerprint of runs.
+/// The fingerprint of a list of runs.
 pub(crate) fn table_shape<S: Start>(displacements: &[S::Place], starts: &[S]) -> u128 {
     let state = fold(0x7a, displacements.len(), |entry| displacements[entry].wide() as u64);
     fold(state, starts.len(), |entry| starts[entry].wide())
 }
 
-/// The fingerprint of a map of bits.
+/// The fingerprint of a bitmap.
 pub(crate) fn bits_shape(unit: u64, words: &[u64]) -> u128 {
     fold(mix(0xb5, unit), words.len(), |word| words[word])
 }
@@ -140,7 +144,7 @@ mod tests {
     use crate::piece::gcd;
 
     #[test]
-    fn divisors_without_division() {
+    fn common_divisor_agrees_with_euclid() {
         let lists = [
             vec![12, 24, 36],
             vec![12, 24, 35],

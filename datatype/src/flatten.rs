@@ -1,4 +1,4 @@
-//! Lists of runs, for those who need one: a part at a time.
+//! Lists of runs for callers that need one, made a part at a time.
 
 use std::ops::{ControlFlow, Range};
 
@@ -7,16 +7,17 @@ use crate::error::Result;
 use crate::layout::Run;
 use crate::tiled::Tiled;
 
-/// Part of the runs of a stream range, and where the rest begins.
+/// Some of the runs of a stream range, and the position at which the rest begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flattened {
     /// Maximal runs, in stream order.
     pub runs: Vec<Run>,
-    /// Stream position behind the last run: the start of the range of the next call. The end of the range when done.
+    /// Stream position after the last run: the start of the range for the next call, or the end of the
+    /// range when all runs are listed.
     pub next: u64,
 }
 
-/// The first `runs_max` maximal runs of stream bytes `range`.
+/// The first `runs_max` maximal runs of stream bytes `range`, fewer at the end of the range.
 ///
 /// ```
 /// use capulet_datatype::{Datatype, Named, Run, Tiled, flatten};

@@ -12,7 +12,7 @@ use crate::overlap::overlaps;
 use crate::piece::{Leaf, Piece};
 use crate::tree::Datatype;
 
-/// Neighboring bytes: in memory, or in a file.
+/// A run of consecutive bytes, in memory or in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Run {
     /// First byte, in bytes from the base address.
@@ -28,10 +28,11 @@ impl Run {
     }
 }
 
-/// The canonical, order-preserving form of a type: where its bytes lie, in the order of the type map.
+/// The canonical, order-preserving form of a type: the places of its bytes, in the order of the type map.
 ///
-/// Symbolic: memory follows the description of the type, never the number of its runs. Two layouts are equal if they were
-/// rewritten to the same form; types of up to 32 runs with the same runs always are.
+/// A layout is symbolic: its memory follows the description of the type, never the number of its runs. Two
+/// layouts are equal if they have the same bounds and were rewritten to the same form. Types of up to 32
+/// runs with the same runs always have the same form.
 ///
 /// ```
 /// use capulet_datatype::{Datatype, Named};
@@ -76,12 +77,12 @@ impl Layout {
         self.root.as_ref()
     }
 
-    /// What copies keep with the layout.
+    /// The data that the copy functions keep with the layout.
     pub(crate) fn kept(&self) -> &Kept {
         &self.kept
     }
 
-    /// Numbers that equal layouts share, and differing ones do not; bounds apart.
+    /// Numbers that are the same for equal layouts and differ for different ones. Bounds do not enter.
     pub(crate) fn fingerprint(&self) -> [u64; 4] {
         let Some(root) = &self.root else { return [0; 4] };
         let shape = root.shape();
@@ -93,7 +94,7 @@ impl Layout {
         self.root.as_ref().map_or(0, |root| root.facts.size)
     }
 
-    /// The distance between two consecutive instances, in bytes; may be negative.
+    /// The distance between two consecutive instances, in bytes. It may be negative.
     pub fn extent(&self) -> i64 {
         self.bounds.extent()
     }
@@ -103,59 +104,67 @@ impl Layout {
         self.bounds.lb
     }
 
-    /// Lowest byte of data; 0 without data.
+    /// Offset of the lowest byte of data, in bytes; 0 without data.
     pub fn true_lb(&self) -> i64 {
         self.bounds.true_lb
     }
 
-    /// End of the highest byte of data; 0 without data.
+    /// Offset of the end of the highest byte of data, in bytes; 0 without data.
     pub fn true_ub(&self) -> i64 {
         self.bounds.true_ub
     }
 
-    /// Whether an instance is one run as long as the extent, so that any number of instances is one run.
+    /// Whether one instance is a single run as long as the extent, so that any number of instances is a
+    /// single run.
     pub fn is_dense(&self) -> bool {
         let block = self.root.as_ref().and_then(Piece::as_block);
         block.is_some_and(|bytes| i64::try_from(bytes) == Ok(self.extent()))
     }
 
-    /// Whether each byte of an instance lies behind all bytes that precede it in the stream: offsets rise and nothing
-    /// overlaps. Exact; O(1).
+    /// Whether each byte of an instance lies after all bytes that precede it in the stream: offsets rise,
+    /// and no bytes overlap. Exact; O(1).
     pub fn is_monotone(&self) -> bool {
         self.root.as_ref().is_none_or(|root| root.facts.monotone)
     }
 
-    /// Whether two bytes of one instance may lie at one place. Exact for monotone layouts (`false`), for one strided
-    /// dimension, for two of which one has at most 65,536 steps, for index lists of runs, and for up to 65,536 runs. Beyond
-    /// that, layouts whose parts interleave (three dimensions and more, or lists of bodies with holes, where the hulls
-    /// meet and the bytes do not) are said to overlap. Computed at the first call, and kept.
+    /// Whether two bytes of one instance may lie at the same place. The answer is exact for monotone
+    /// layouts (`false`), for one strided dimension, for two dimensions of which one has at most 65,536
+    /// steps, for index lists of runs, and for up to 65,536 runs. Of other layouts, those whose parts
+    /// interleave are reported as overlapping: three and more dimensions, or lists of bodies with holes,
+    /// where the hulls meet although the bytes do not. Computed at the first call, and kept.
     pub fn has_overlap(&self) -> bool {
         *self.overlap.get_or_init(|| self.root.as_ref().is_some_and(overlaps))
     }
 
-    /// The exact number of maximal runs of one instance: neighbors in the stream that touch in memory count as one.
-    /// O(1).
+    /// The exact number of maximal runs of one instance: neighbors in the stream that touch in memory count
+    /// as one run. O(1).
     pub fn block_count(&self) -> u64 {
         self.root.as_ref().map_or(0, |root| root.facts.blocks)
     }
 
-    /// Memory that the layout holds, itself included, in bytes; what it shares with other layouts counts too.
+    /// Memory that the layout holds, in bytes. The layout itself and the parts that it shares with other
+    /// layouts count too.
     ///
-    /// At most some hundred bytes (1,280 where nodes nest) and, for each listed run: 4 bytes if all are of one length and lie
-    /// within 2 GiB, or 8 (and so for each part of a run, if nearly all are of one length); with lengths of their own 8 within
-    /// 2 GiB and as many bytes of data, or 16, and a directory of 4 bytes for every 64 runs or more. Dense lists take a bit and a
-    /// half for each place or less, and what is strided or recurs takes nothing.
+    /// A layout takes at most some hundred bytes (1,280 where nodes nest), and for each listed run:
+    /// * 4 bytes if all runs have one length and lie within 2 GiB, else 8. If nearly all runs have one
+    ///   length, this holds for each part of a run.
+    /// * if the runs have different lengths, 8 bytes where they lie within 2 GiB and hold no more than 2
+    ///   GiB of data, else 16; besides, a directory of 4 bytes for every 64 runs or more.
     ///
-    /// So a list is never larger here than its arguments of 8 bytes, but for the nodes and the directory. Nor than
-    /// arguments of 4 bytes each, an MPI program's `int`s, where the runs lie within 2 GiB: an `int` counts elements, and what
-    /// lies further apart takes twice the `int`s.
+    /// Dense lists take at most one and a half bits for each place. Strided parts and parts that recur take
+    /// nothing.
+    ///
+    /// Apart from nodes and directory, a list is therefore never larger than its arguments at 8 bytes each.
+    /// Where the runs lie within 2 GiB, it is not larger than the arguments at 4 bytes each either (the
+    /// `int`s of an MPI program). An `int` counts elements, so runs may lie further apart; then the list
+    /// takes twice the memory of the `int`s.
     pub fn heap_bytes(&self) -> usize {
         let mut seen = HashSet::new();
         size_of::<Self>() + self.root.as_ref().map_or(0, |root| heap_bytes(root, &mut seen))
     }
 }
 
-/// Heap memory of a piece; parts that are shared count once.
+/// Heap memory of a piece, in bytes. Shared parts count once.
 fn heap_bytes(piece: &Piece, seen: &mut HashSet<usize>) -> usize {
     let dims = if piece.dims.spilled() { size_of_val(piece.dims.as_slice()) } else { 0 };
     let mut first = |address: usize| seen.insert(address);

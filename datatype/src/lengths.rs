@@ -1,6 +1,7 @@
-//! The lengths of listed blocks, in no more bytes than they need: most lists have one length, or short ones.
+//! The lengths of listed blocks, in no more bytes than they need. Most lists have one common length, or
+//! short lengths.
 
-/// Lengths of blocks in elements, in the order of their list. As long as that, immutable.
+/// Lengths of blocks in elements, in the order of their list. As many entries as the list, and immutable.
 ///
 /// ```
 /// use capulet_datatype::{Combiner, Datatype, Named};
@@ -13,7 +14,7 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lengths(Form);
 
-/// The first of these that holds them.
+/// The representation is the first variant that can hold the lengths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Form {
     Equal { n: usize, length: u64 },
@@ -25,7 +26,7 @@ pub(crate) enum Form {
 impl From<&[u64]> for Lengths {
     fn from(list: &[u64]) -> Self {
         let first = list.first().copied().unwrap_or(0);
-        // No early end: the loop without one runs in vectors.
+        // The loop has no early exit, so that it is vectorized.
         let (bits, differing) = list
             .iter()
             .fold((0, 0), |(bits, differing), &length| (bits | length, differing | length ^ first));
@@ -42,7 +43,7 @@ impl From<&[u64]> for Lengths {
 }
 
 impl Lengths {
-    /// How many there are.
+    /// The number of lengths.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.0 {
@@ -53,13 +54,13 @@ impl Lengths {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there is no length.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The length of a block; 0 where there is none.
+    /// The length of block `block`; 0 if there is no such block.
     #[must_use]
     pub fn get(&self, block: usize) -> u64 {
         match &self.0 {
@@ -76,7 +77,7 @@ impl Lengths {
         }
     }
 
-    /// All of them.
+    /// All lengths, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u64> + Clone {
         (0..self.len()).map(|block| self.get(block))
     }
@@ -91,7 +92,7 @@ mod tests {
     use super::Lengths;
 
     #[test]
-    fn lists_come_back_as_they_were() {
+    fn lengths_survive_a_round_trip() {
         let lists: [&[u64]; 9] = [
             &[],
             &[0],

@@ -1,7 +1,8 @@
-//! Lists of displacements and of runs, in 4 bytes a number where all of them fit, else in 8.
+//! Lists of displacements and of runs, at 4 bytes per number where all numbers fit, else at 8.
 //!
-//! A run in a list costs its displacement and the stream position where it starts, so 8 bytes where an MPI program gave two
-//! `int`s. Starts instead of lengths make every question about positions a binary search.
+//! A listed run takes its displacement and the stream position at which it starts: 8 bytes where an MPI
+//! program gave two `int`s. Because starts are kept instead of lengths, a binary search answers every query
+//! about positions.
 
 use std::mem::size_of_val;
 use std::ops::ControlFlow;
@@ -9,7 +10,7 @@ use std::ops::ControlFlow;
 /// A displacement, in 4 or 8 bytes.
 pub(crate) trait Place: Copy + std::fmt::Debug {
     fn wide(self) -> i64;
-    /// The same number; the caller knows that it fits.
+    /// The same number. The caller guarantees that it fits.
     fn narrowed(wide: i64) -> Self;
     fn boxed(list: Vec<Self>) -> DisplacementList;
 }
@@ -42,11 +43,11 @@ impl Place for i64 {
     }
 }
 
-/// A stream position, in 4 or 8 bytes, with the displacement that goes with it.
+/// A stream position, in 4 or 8 bytes, with the type of the displacements of the same width.
 pub(crate) trait Start: Copy + Ord + std::fmt::Debug {
     type Place: Place;
     fn wide(self) -> u64;
-    /// The same number; the caller knows that it fits.
+    /// The same number. The caller guarantees that it fits.
     fn narrowed(wide: u64) -> Self;
     fn boxed(table: Table<Self>) -> RunTable;
 }
@@ -81,7 +82,8 @@ impl Start for u64 {
     }
 }
 
-/// Whether displacements within `hull_bytes` of each other, and stream positions up to `size`, fit in 4 bytes each.
+/// Whether displacements within `hull_bytes` of each other, and stream positions up to `size`, fit in 4
+/// bytes each.
 pub(crate) fn fits_narrow(hull_bytes: u64, size: u64) -> bool {
     i32::try_from(hull_bytes).is_ok() && u32::try_from(size).is_ok()
 }
@@ -158,7 +160,8 @@ impl<'a> Displacements<'a> {
         (0..self.len()).map(move |entry| self.get(entry))
     }
 
-    /// The number of entries at the front for which `holds`; it must hold for no entry behind them.
+    /// The number of leading entries for which `holds` is true. It must be false for all entries after
+    /// them.
     #[inline]
     pub(crate) fn partition_point(self, holds: impl Fn(i64) -> bool) -> usize {
         match self {
@@ -178,15 +181,18 @@ impl PartialEq for DisplacementList {
     }
 }
 
-/// So many runs share an entry of the directory, on average.
+/// Average number of runs for each entry of the directory, before the span of an entry is rounded down to a
+/// power of two.
 const RUNS_PER_ENTRY: usize = 128;
 
-/// Displacements and starts of runs; one more start than runs, the last being the length of the stream.
+/// Displacements and starts of runs. There is one start more than runs; the last start is the length of the
+/// stream.
 #[derive(Debug)]
 pub(crate) struct Table<S: Start> {
     displacements: Box<[S::Place]>,
     starts: Box<[S]>,
-    /// The run that holds every stream position that is a multiple of 2 to the power of `shift`, and the last run.
+    /// The run that holds the stream position, for every stream position that is a multiple of 2 to the
+    /// power of `shift`; then the last run.
     directory: Box<[u32]>,
     shift: u32,
 }
@@ -196,7 +202,7 @@ impl<S: Start> Table<S> {
         let n = displacements.len();
         debug_assert_eq!(n + 1, starts.len());
         let size = starts[n].wide();
-        // A search in a directory by position is one look-up, then a few steps in few cache lines.
+        // A search by position is one look-up in the directory, then a few steps within few cache lines.
         let shift = (size / n.div_ceil(RUNS_PER_ENTRY) as u64).max(1).ilog2();
         let entries = if u32::try_from(n).is_ok() { (size - 1) >> shift } else { 0 };
         let mut directory = Vec::with_capacity(entries as usize + 2);
@@ -227,7 +233,8 @@ impl<S: Start> Table<S> {
     }
 }
 
-/// The last of the rising `starts` that is not above `position`, at or behind entry `from`, in steps that double.
+/// The last of the rising `starts` that is not above `position`. The search begins at entry `from` and
+/// doubles its steps.
 fn gallop<S: Start>(starts: &[S], from: usize, position: S) -> usize {
     let mut step = RUNS_PER_ENTRY;
     while from + step < starts.len() && starts[from + step] <= position {
@@ -251,7 +258,7 @@ pub(crate) enum Runs<'a> {
     Wide(RunSlice<'a, u64>),
 }
 
-/// Displacements, and one more start than these.
+/// Displacements of runs, and their starts with the end of the last run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunSlice<'a, S: Start> {
     pub(crate) displacements: &'a [S::Place],
@@ -270,7 +277,7 @@ impl<'a, S: Start> RunSlice<'a, S> {
         Self { displacements: &self.displacements[from..to], starts: &self.starts[from..=to] }
     }
 
-    /// The places of the parts of `part` bytes that all runs fall into.
+    /// The places of the parts of `part` bytes each into which the runs are cut.
     pub(crate) fn cut(self, part: u64) -> Vec<S::Place> {
         let mut places = Vec::with_capacity((self.starts[self.displacements.len()].wide() / part) as usize);
         for (at, bytes) in self.iter() {
@@ -299,7 +306,7 @@ impl RunTable {
         }
     }
 
-    /// The run that holds stream byte `position`, and the position inside of that run. O(log n).
+    /// The run that holds stream byte `position`, and the position within that run. O(log n).
     pub(crate) fn locate(&self, position: u64) -> (usize, u64) {
         match self {
             Self::Narrow(table) => table.locate(position),
@@ -307,7 +314,8 @@ impl RunTable {
         }
     }
 
-    /// The number of runs at the front whose displacements `holds`; it must hold for no run behind them.
+    /// The number of leading runs whose displacements satisfy `holds`. It must be false for all runs after
+    /// them.
     #[inline]
     pub(crate) fn partition_point(&self, holds: impl Fn(i64) -> bool) -> usize {
         match self {
@@ -324,7 +332,7 @@ impl RunTable {
         }
     }
 
-    /// The number of runs that end at or below stream position `end`.
+    /// The number of runs, from run `from` on, that end at or below stream position `end`.
     #[inline]
     pub(crate) fn whole_below(&self, from: usize, end: u64) -> usize {
         match self {
@@ -393,7 +401,8 @@ impl<'a> Runs<'a> {
         (0..self.len()).map(move |entry| self.get(entry))
     }
 
-    /// Visits all runs as `(displacement, bytes)`, until `visit` breaks; the width is looked at once.
+    /// Visits all runs as `(displacement, bytes)` until `visit` breaks. The width of the numbers is checked
+    /// once, not for each run.
     #[inline]
     pub(crate) fn try_for_each<B>(self, mut visit: impl FnMut(i64, u64) -> ControlFlow<B>) -> ControlFlow<B> {
         match self {

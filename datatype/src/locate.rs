@@ -4,7 +4,7 @@ use crate::bitmap;
 use crate::layout::Run;
 use crate::piece::{Leaf, Piece};
 
-/// The offset of a stream byte of `piece`, relative to what its base is relative to.
+/// The offset of stream byte `position` of `piece`, relative to the origin of the base of `piece`.
 pub(crate) fn offset_of(mut piece: &Piece, mut position: u64) -> i64 {
     let mut offset = 0_i64;
     loop {
@@ -38,7 +38,7 @@ pub(crate) fn offset_of(mut piece: &Piece, mut position: u64) -> i64 {
     }
 }
 
-/// Stream bytes of a monotone piece that lie less than `reach` bytes behind its first byte.
+/// The number of stream bytes of a monotone piece that lie less than `reach` bytes after its first byte.
 pub(crate) fn bytes_below(mut piece: &Piece, mut reach: i64) -> u64 {
     let mut below = 0;
     loop {
@@ -49,7 +49,8 @@ pub(crate) fn bytes_below(mut piece: &Piece, mut reach: i64) -> u64 {
             return below + piece.facts.size;
         }
         for dim in piece.dims.iter().rev() {
-            // In a monotone piece strides are positive, and all of a repetition lies below the start of the next.
+            // In a monotone piece, strides are positive, and all bytes of a repetition lie below the start
+            // of the next one.
             let place = (reach / dim.stride).min(dim.n as i64 - 1);
             below += place as u64 * dim.unit;
             reach -= place * dim.stride;
@@ -83,13 +84,13 @@ pub(crate) fn bytes_below(mut piece: &Piece, mut reach: i64) -> u64 {
     }
 }
 
-/// The run of `piece` that holds stream byte `position`, from that byte on; `None` if another run may follow it without a
-/// gap: at the last run of a row or list.
+/// The run of `piece` that holds stream byte `position`, from that byte on. `None` if another run may
+/// follow it without a gap, which can happen at the last run of a row or list.
 pub(crate) fn certain_run(mut piece: &Piece, mut position: u64) -> Option<Run> {
     let mut offset = 0_i64;
     loop {
         offset = offset.wrapping_add(piece.base);
-        // Runs of a row never touch, nor do runs of a list that was not cut.
+        // Runs of a row never touch, nor do runs of a list that was not cut into parts.
         let mut more = false;
         for dim in piece.dims.iter().rev() {
             let place = position / dim.unit;

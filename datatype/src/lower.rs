@@ -1,7 +1,7 @@
-//! From the constructor tree to the canonical pieces: one case per combiner, in type-map order.
+//! From the constructor tree to canonical pieces: one case for each combiner, in type-map order.
 //!
-//! All places of bytes were checked when the tree was built, so displacements are summed with wrapping arithmetic: the sum
-//! that counts, the place of a byte, is exact.
+//! The constructors have checked the places of all bytes, so displacements are summed with wrapping
+//! arithmetic. Intermediate sums may wrap, but the final sum, which is the place of a byte, is exact.
 
 use std::sync::Arc;
 
@@ -54,12 +54,12 @@ pub(crate) fn lower(datatype: &Datatype) -> Option<Piece> {
     }
 }
 
-/// The pieces of one old instance.
+/// The piece of one old instance.
 fn body(old: &Datatype) -> Option<Piece> {
     old.layout().root().cloned()
 }
 
-/// `n` old instances, an extent apart.
+/// `n` old instances, one extent apart.
 fn block(old: &Datatype, n: u64) -> Option<Piece> {
     repeat(body(old)?, n, old.extent())
 }
@@ -91,7 +91,7 @@ fn lower_struct(
     if !all_runs.all(|is_run| is_run) {
         return sequence(fields().filter_map(|((&n, &at), old)| Some(shift(block(old, n)?, at))).collect());
     }
-    // First byte and length of the type before; the same type is not looked at again.
+    // First byte and length of the previous type. Consecutive entries of one type use them again.
     let (mut last, mut base, mut bytes) = (None, 0, 0);
     let runs = fields().map(|((&n, &at), old)| {
         if !last.is_some_and(|last| same(last, old)) {
@@ -103,17 +103,17 @@ fn lower_struct(
     list_of_runs(datatype, types.len(), runs)
 }
 
-/// All runs of a type, one after the other.
+/// The piece of all runs of a type, in order.
 fn list_of_runs(datatype: &Datatype, room: usize, runs: impl Iterator<Item = (i64, u64)>) -> Option<Piece> {
     piece_of_runs(hull_bytes(datatype), datatype.size(), room, runs)
 }
 
-/// From the lowest byte of the data to the end of the highest.
+/// The distance from the lowest byte of the data to the end of the highest byte.
 fn hull_bytes(datatype: &Datatype) -> u64 {
     datatype.0.bounds.true_ub.wrapping_sub(datatype.0.bounds.true_lb) as u64
 }
 
-/// Blocks of one length.
+/// Blocks of one common length.
 fn equal_blocks(datatype: &Datatype, block: Piece, displacements: &[i64], unit: i64) -> Option<Piece> {
     let places = displacements.iter().map(|displacement| displacement.wrapping_mul(unit));
     match block.as_block() {
@@ -125,7 +125,7 @@ fn equal_blocks(datatype: &Datatype, block: Piece, displacements: &[i64], unit: 
     }
 }
 
-/// Blocks of their own lengths.
+/// Blocks with individual lengths.
 fn blocks(
     datatype: &Datatype,
     old: &Datatype,
@@ -141,7 +141,7 @@ fn blocks(
     }
 }
 
-/// As [`blocks`], not all of one length.
+/// As [`blocks`], where the lengths differ.
 fn differing_blocks<N: Copy + Into<u64>>(
     datatype: &Datatype,
     old: &Datatype,
@@ -168,7 +168,7 @@ fn differing_blocks<N: Copy + Into<u64>>(
     sequence(parts.collect())
 }
 
-/// The chosen elements of an array, the fastest axis innermost.
+/// The selected elements of an array, the fastest axis innermost.
 fn lower_array(mut piece: Piece, axes: &[Axis]) -> Option<Piece> {
     for Axis { chosen, stride } in axes {
         let at = |index: u64| stride.wrapping_mul(index as i64);

@@ -1,9 +1,10 @@
-//! The types that MPI predefines (MPI 4.1, 3.2.2, 5.9.4 and annex A.1.1), with the sizes of a 64-bit Unix.
+//! The types that MPI predefines (MPI 4.1, sections 3.2.2, 6.9.4 and annex A.1.1), with the sizes of a
+//! 64-bit Unix.
 
 use std::ffi::{c_int, c_long, c_longlong, c_short};
 use std::mem::size_of;
 
-/// What the bits of a basic element mean.
+/// The meaning of the bits of a basic element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PrimKind {
@@ -13,11 +14,11 @@ pub enum PrimKind {
     Unsigned,
     /// An IEEE floating-point number.
     Float,
-    /// The C `long double` of the platform, whose width says nothing about its format.
+    /// The C `long double` of the platform. Its width does not determine its format.
     LongDouble,
     /// Two IEEE floating-point numbers.
     Complex,
-    /// Two `long double`.
+    /// Two `long double` numbers.
     LongDoubleComplex,
     /// A truth value.
     Logical,
@@ -44,8 +45,8 @@ impl Prim {
         Self { kind, bytes }
     }
 
-    /// The alignment that a C compiler gives to the element, in bytes: the `k` of the standard's epsilon
-    /// (MPI 4.1, 5.1).
+    /// The alignment that a C compiler gives to the element, in bytes. It is the `k` in the standard's
+    /// definition of the padding epsilon (MPI 4.1, section 5.1).
     pub const fn align(self) -> u64 {
         match self.kind {
             PrimKind::Complex | PrimKind::LongDoubleComplex => (self.bytes / 2) as u64,
@@ -66,7 +67,7 @@ const fn sized(kind: PrimKind, bytes: usize) -> Prim {
     Prim::new(kind, bytes as u32)
 }
 
-/// Builds the enum, the list of all plain members, and the table of names and parts.
+/// Builds the enum, the list of all variants without fields, and the table of names and parts.
 macro_rules! named_types {
     ($($variant:ident, $name:literal, $parts:expr;)*) => {
         /// A predefined type.
@@ -88,8 +89,8 @@ macro_rules! named_types {
                 /// Size in bytes.
                 bytes: u32,
             },
-            /// A predefined type of another MPI library of which only the size is known. Size 0 stands for the
-            /// markers `MPI_LB` and `MPI_UB`, which the standard has removed.
+            /// A predefined type of another MPI library, of which only the size is known. Size 0 stands
+            /// for the markers `MPI_LB` and `MPI_UB`, which the standard has removed.
             Opaque {
                 /// Size in bytes.
                 bytes: u32,
@@ -204,8 +205,8 @@ named_types! {
 }
 
 impl Named {
-    /// The basic elements with their displacements in bytes. A value-index pair has two, at the offsets that a C
-    /// `struct` of them has (MPI 4.1, 6.9.4).
+    /// The basic elements with their displacements in bytes. A value-index pair has two elements, at the
+    /// offsets of the fields of the corresponding C `struct` (MPI 4.1, section 6.9.4).
     pub fn elements(self) -> impl Iterator<Item = (u64, Prim)> {
         let (first, second) = match self.parts() {
             Parts::One(prim) => (prim, None),
@@ -221,7 +222,7 @@ impl Named {
         self.elements().map(|(_, prim)| u64::from(prim.bytes)).sum()
     }
 
-    /// The alignment of the strictest basic element, in bytes; at least 1.
+    /// The alignment of the basic element with the strictest alignment, in bytes; at least 1.
     pub fn align(self) -> u64 {
         self.elements().map(|(_, prim)| prim.align()).max().unwrap_or(1).max(1)
     }
@@ -231,12 +232,12 @@ impl Named {
         self.true_extent().next_multiple_of(self.align())
     }
 
-    /// The end of the last byte of data, in bytes from the start.
+    /// The end of the last byte of data, in bytes from the start of the element.
     pub fn true_extent(self) -> u64 {
         self.elements().map(|(at, prim)| at + u64::from(prim.bytes)).max().unwrap_or(0)
     }
 
-    /// The kind of the (first) basic element.
+    /// The kind of the basic element, or of the value in a value-index pair.
     pub fn kind(self) -> PrimKind {
         match self.parts() {
             Parts::One(prim) | Parts::Pair(prim, _) => prim.kind,
@@ -249,7 +250,7 @@ mod tests {
     use super::Named;
 
     #[test]
-    fn pairs_lie_as_a_c_struct() {
+    fn value_index_pairs_have_the_layout_of_a_c_struct() {
         let facts = |named: Named| (named.size(), named.extent(), named.true_extent());
         assert_eq!(facts(Named::FloatInt), (8, 8, 8));
         assert_eq!(facts(Named::DoubleInt), (12, 16, 12));
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn every_named_type_has_a_whole_number_of_alignments() {
+    fn extent_of_every_named_type_is_a_multiple_of_its_alignment() {
         for named in Named::ALL {
             assert!(named.size() > 0 && named.extent() % named.align() == 0, "{}", named.name());
             assert!(named.align().is_power_of_two(), "{}", named.name());
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn an_opaque_type_has_no_alignment() {
+    fn opaque_type_has_alignment_one() {
         let opaque = Named::Opaque { bytes: 7 };
         assert_eq!((opaque.size(), opaque.extent(), opaque.align()), (7, 7, 1));
         assert_eq!((Named::Opaque { bytes: 0 }).extent(), 0);

@@ -1,13 +1,14 @@
-//! Whether the displacements of the basic elements never decrease: kept per node, as layouts forget single elements.
+//! Whether the displacements of the basic elements never decrease. Each node keeps this fact, because a
+//! layout merges elements into blocks and no longer knows single elements.
 
-/// First and last displacement of a type map, and whether displacements ever decrease between them.
+/// First and last displacement of a type map, and whether displacements decrease anywhere between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// No element.
+    /// There is no element.
     Empty,
-    /// All in order, from the first displacement to the last.
+    /// Displacements never decrease from the first to the last, both in bytes.
     Rising { first: i64, last: i64 },
-    /// Some displacement is lower than the one before.
+    /// Some displacement is lower than the one before it.
     Falling,
 }
 
@@ -16,7 +17,8 @@ impl Order {
         self != Self::Falling
     }
 
-    /// Displacements are those of elements, which the caller has shown to fit; so wrapping sums are exact.
+    /// The order of the elements moved by `by` bytes. The caller has shown that the displacements of
+    /// elements fit in an `i64`, so wrapping sums are exact.
     pub(crate) fn shifted(self, by: i64) -> Self {
         match self {
             Self::Rising { first, last } => {

@@ -1,4 +1,4 @@
-//! Whether two bytes of a piece lie at one place.
+//! Whether two bytes of a piece lie at the same place.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,10 +7,11 @@ use crate::layout::Layout;
 use crate::piece::{Dim, Leaf, Piece};
 use crate::walk::Walker;
 
-/// Up to so many runs are compared one by one.
+/// Pieces of at most this many runs are compared run by run.
 const LISTED_RUNS: u64 = 65_536;
 
-/// Exact for monotone pieces and for those of few runs; conservative (`true`) for what interleaves otherwise.
+/// Exact for monotone pieces and for pieces of few runs. Conservative (`true`) for other pieces whose parts
+/// interleave.
 pub(crate) fn overlaps(piece: &Piece) -> bool {
     if piece.facts.blocks <= LISTED_RUNS && !piece.facts.monotone {
         return runs_overlap(piece);
@@ -18,11 +19,12 @@ pub(crate) fn overlaps(piece: &Piece) -> bool {
     overlaps_inside(piece, &mut HashSet::new())
 }
 
-/// Instances of few runs are compared one by one.
+/// Instances of at most this many runs are compared run by run.
 const COMPARED_RUNS: u64 = 4096;
 
-/// Whether two bytes of `root`, some instances of `layout`, may lie at one place. Conservative, and quick: for what
-/// interleaves, each run of the leaf is looked at with all its repetitions.
+/// Whether two bytes of `root`, which is some instances of `layout`, may lie at the same place. The answer
+/// is conservative and quick: where parts interleave, each run of the leaf is compared together with all
+/// its repetitions.
 pub(crate) fn meets_itself(layout: &Layout, root: &Piece) -> bool {
     if root.facts.monotone {
         return false;
@@ -38,7 +40,8 @@ pub(crate) fn meets_itself(layout: &Layout, root: &Piece) -> bool {
     root.facts.blocks > COMPARED_RUNS || runs_overlap(root)
 }
 
-/// Whether the rows that the runs of a leaf are repeated to may overlap: in themselves, or one another.
+/// Whether the rows that result from repeating the runs of a leaf may overlap: a row with itself, or rows
+/// with each other.
 fn rows_overlap(root: &Piece, mut leaf: Piece) -> bool {
     leaf.facts.size = root.leaf_bytes();
     let (mut hulls, mut longest) = (Vec::new(), 0);
@@ -62,7 +65,8 @@ fn rows_overlap(root: &Piece, mut leaf: Piece) -> bool {
     any_overlap(hulls) || dims_overlap(&row)
 }
 
-/// `apart` holds the addresses of leaves in which nothing overlaps: leaves are shared, and each is looked into once.
+/// `apart` holds the addresses of leaves without overlap. Leaves are shared, and each leaf is examined
+/// once.
 fn overlaps_inside(piece: &Piece, apart: &mut HashSet<usize>) -> bool {
     if piece.facts.monotone {
         return false;
@@ -86,7 +90,7 @@ fn any_overlap(mut hulls: Vec<(i64, i64)>) -> bool {
 
 fn leaf_overlaps(leaf: &Leaf, apart: &mut HashSet<usize>) -> bool {
     let address = match leaf {
-        // The units of a bitmap rise.
+        // The units of a bitmap rise, so they do not overlap.
         Leaf::Block(_) | Leaf::Bitmap(_) => return false,
         Leaf::Index(index) => Arc::as_ptr(index).addr(),
         Leaf::VarIndex(index) => Arc::as_ptr(index).addr(),
@@ -118,8 +122,9 @@ fn leaf_overlaps(leaf: &Leaf, apart: &mut HashSet<usize>) -> bool {
     overlap
 }
 
-/// Whether runs of `bytes` in two dimensions meet; `None` if both dimensions are too long to tell. Exact: for each distance
-/// in the shorter dimension, the nearest one in the longer dimension is tried.
+/// Whether runs of `bytes` bytes in two dimensions overlap; `None` if both dimensions are too long to
+/// decide. Exact: for each distance in the shorter dimension, the nearest distance in the longer dimension
+/// is examined.
 fn two_dims_meet(one: &Dim, other: &Dim, bytes: u64) -> Option<bool> {
     let (short, long) = if one.n < other.n { (one, other) } else { (other, one) };
     if short.n > LISTED_RUNS {
@@ -130,7 +135,7 @@ fn two_dims_meet(one: &Dim, other: &Dim, bytes: u64) -> Option<bool> {
     if near(stride) {
         return Some(true);
     }
-    // Not 0, as it would have been near.
+    // `stride` is not 0 here, because a stride of 0 would have been near.
     let meets = |steps: u64| {
         let distance = i128::from(steps) * i128::from(short.stride);
         let below = distance.div_euclid(stride);
@@ -139,7 +144,8 @@ fn two_dims_meet(one: &Dim, other: &Dim, bytes: u64) -> Option<bool> {
     Some((1..short.n).any(meets))
 }
 
-/// Repetitions are apart if each stride spans all that smaller strides reach.
+/// Whether repetitions may overlap. They do not if each stride spans everything that the smaller strides
+/// reach.
 fn dims_overlap(piece: &Piece) -> bool {
     if let (Leaf::Block(bytes), [one, other]) = (&piece.leaf, &piece.dims[..])
         && let Some(meet) = two_dims_meet(one, other, *bytes)

@@ -1,8 +1,10 @@
-//! The pieces that layouts are made of: strided nests over a leaf, with the facts that every algorithm asks for.
+//! The pieces that layouts are made of: strided nests over a leaf, with the facts that every algorithm
+//! needs.
 //!
-//! Every piece is *normal*: its `base` is the offset of its first byte in stream order, and everything inside is relative
-//! to that byte. So the shape of a piece is independent of its place, all numbers in it are distances between bytes (and
-//! fit in `i64`, as constructors check that true extents do), and equal shapes are found by comparing fingerprints.
+//! Every piece is *normal*: its `base` is the offset of its first byte in stream order, and everything
+//! inside is relative to that byte. The shape of a piece is therefore independent of its place, and all
+//! numbers in a shape are distances between bytes. These distances fit in `i64`, because the constructors
+//! check that true extents do. Fingerprints make it cheap to find equal shapes.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,7 +16,7 @@ use crate::bitmap::{Bitmap, bitmap_bytes};
 use crate::facts::{common_part, list_facts, list_shape, table_facts, table_shape};
 use crate::lists::{DisplacementList, Place, RunSlice, RunTable, Start, Table};
 
-/// `n > 1` repetitions of what is inside, `stride` bytes apart.
+/// `n > 1` repetitions of the inner part, `stride` bytes apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dim {
     pub(crate) n: u64,
@@ -23,23 +25,23 @@ pub(crate) struct Dim {
     pub(crate) unit: u64,
 }
 
-/// What lies inside of the innermost dimension.
+/// The part inside the innermost dimension.
 #[derive(Debug, Clone)]
 pub(crate) enum Leaf {
-    /// One run of that many bytes.
+    /// One run of this many bytes.
     Block(u64),
     /// Equal bodies at listed displacements.
     Index(Arc<Index>),
-    /// Runs of their own lengths at listed displacements.
+    /// Runs at listed displacements, with individual lengths.
     VarIndex(Arc<VarIndex>),
-    /// Dense equal units in rising order, as one bit each.
+    /// Dense equal units in rising order, with one bit for each place.
     Bitmap(Arc<Bitmap>),
-    /// Differing pieces, one after the other.
+    /// Different pieces, one after the other.
     Sequence(Arc<Sequence>),
 }
 
-/// Equal bodies at listed displacements; the first displacement is 0, as is the base of the body. A body that is a run touches its
-/// neighbors only where a list of runs was cut.
+/// Equal bodies at listed displacements. The first displacement and the base of the body are 0. Bodies that
+/// are runs touch their neighbors only where a list of runs was cut into equal parts.
 #[derive(Debug)]
 pub(crate) struct Index {
     pub(crate) displacements: DisplacementList,
@@ -48,17 +50,18 @@ pub(crate) struct Index {
     shape: u128,
 }
 
-/// The seams between neighboring bodies of a list at which the runs touch.
+/// The seams between consecutive bodies of a list at which the runs touch.
 #[derive(Debug)]
 pub(crate) struct Touches {
-    /// How many there are before every `TOUCHES_STEP`th seam; empty if there are none at all.
+    /// Number of touching seams before every `TOUCHES_STEP`-th seam. Empty if no seam touches.
     before: Box<[u64]>,
 }
 
 const TOUCHES_STEP: usize = 256;
 
 impl Touches {
-    /// Those of bodies that end `end` bytes behind their displacements; `count` is how many there are.
+    /// The touching seams of bodies that end `end` bytes after their displacements. `count` is the number
+    /// of touching seams.
     fn new<P: Place>(displacements: &[P], end: i64, count: u64) -> Self {
         if count == 0 {
             return Self { before: Box::default() };
@@ -76,27 +79,27 @@ impl Touches {
         Self { before: before.into() }
     }
 
-    /// Whether there are any.
+    /// Whether any seam touches.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         !self.before.is_empty()
     }
 
-    /// Memory, in bytes.
+    /// Heap memory, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         size_of_val(&*self.before)
     }
 }
 
 impl Index {
-    /// Whether the runs touch at the seam behind `entry`, which must not be the last.
+    /// Whether the runs touch at the seam after `entry`, which must not be the last entry.
     #[inline]
     pub(crate) fn touches_behind(&self, entry: usize) -> bool {
         let at = |entry: usize| self.displacements.get(entry);
         self.touches.any() && at(entry) + self.body.facts.end == at(entry + 1)
     }
 
-    /// At how many of the first `seams` seams the runs touch. O(1).
+    /// Number of touching seams among the first `seams` seams. O(1).
     pub(crate) fn touches_in(&self, seams: usize) -> u64 {
         let Some(before) = self.touches.before.get(seams / TOUCHES_STEP) else { return 0 };
         let from = seams / TOUCHES_STEP * TOUCHES_STEP;
@@ -104,14 +107,14 @@ impl Index {
     }
 }
 
-/// Runs of their own lengths; the first displacement is 0 and neighbors do not touch.
+/// Runs with individual lengths. The first displacement is 0, and neighbors do not touch.
 #[derive(Debug)]
 pub(crate) struct VarIndex {
     pub(crate) runs: RunTable,
     shape: u128,
 }
 
-/// Differing pieces; the base of the first is 0.
+/// Different pieces, one after the other. The base of the first piece is 0.
 pub(crate) struct Sequence {
     pub(crate) pieces: Box<[Piece]>,
     /// Stream position of each piece.
@@ -119,8 +122,9 @@ pub(crate) struct Sequence {
     shape: u128,
 }
 
-/// Some pieces of some levels: as parts are shared, there is no end to a layout that is written out. The levels that are
-/// left pass through the precision, which no number here has.
+/// Prints only some pieces of some levels, because parts are shared: a layout that is printed in full can
+/// be exponentially longer than its description. The number of levels that remain is passed on as the
+/// precision, which no number here uses.
 impl fmt::Debug for Sequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let levels = f.precision().unwrap_or(3);
@@ -130,22 +134,22 @@ impl fmt::Debug for Sequence {
     }
 }
 
-/// What is known about a piece; offsets are relative to its first byte.
+/// The known facts of a piece. Offsets are relative to the first byte of the piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// Stream bytes.
     pub(crate) size: u64,
-    /// Lowest byte.
+    /// Offset of the lowest byte.
     pub(crate) low: i64,
-    /// End of the highest byte.
+    /// Offset of the end of the highest byte.
     pub(crate) high: i64,
-    /// End of the last byte in stream order.
+    /// Offset of the end of the last byte in stream order.
     pub(crate) end: i64,
-    /// Maximal runs: neighbors in the stream that touch in memory count as one.
+    /// Number of maximal runs: neighbors in the stream that touch in memory count as one run.
     pub(crate) blocks: u64,
     /// Greatest common divisor of all distances between runs and of all their lengths.
     pub(crate) granule: u64,
-    /// Whether each run begins at or behind the end of the one before.
+    /// Whether each run begins at or after the end of the run before it.
     pub(crate) monotone: bool,
 }
 
@@ -154,7 +158,7 @@ pub(crate) struct Facts {
 pub(crate) struct Piece {
     /// Offset of the first byte in stream order.
     pub(crate) base: i64,
-    /// Innermost first.
+    /// The dimensions, innermost first.
     pub(crate) dims: SmallVec<[Dim; 2]>,
     pub(crate) leaf: Leaf,
     pub(crate) facts: Facts,
@@ -165,14 +169,15 @@ fn address<T>(shared: &Arc<T>) -> usize {
 }
 
 impl Dim {
-    /// Whether repetitions of this that are `stride` bytes apart make it longer.
+    /// Whether an outer repetition at distance `stride` continues this dimension, so that the two form one
+    /// dimension.
     pub(crate) fn is_gone_on_with(&self, stride: i64) -> bool {
         i128::from(self.n) * i128::from(self.stride) == i128::from(stride)
     }
 }
 
 pub(crate) fn gcd(mut a: u64, mut b: u64) -> u64 {
-    // What most sizes are, and divisions are slow.
+    // Most sizes are powers of two, and divisions are slow.
     if a.is_power_of_two() {
         return 1 << a.trailing_zeros().min(b.trailing_zeros());
     }
@@ -182,7 +187,7 @@ pub(crate) fn gcd(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// One step of the fingerprint of shapes: two lanes of multiply and rotate.
+/// One step of the fingerprint of shapes: two lanes of multiplication and rotation.
 pub(crate) fn mix(state: u128, value: u64) -> u128 {
     let (mut high, mut low) = ((state >> 64) as u64, state as u64);
     low = (low ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -193,14 +198,15 @@ pub(crate) fn mix(state: u128, value: u64) -> u128 {
     (u128::from(high.wrapping_add(low.rotate_left(17))) << 64) | u128::from(low.wrapping_add(high >> 7))
 }
 
-/// Bitmaps are not for short lists.
+/// Lists of fewer runs do not become bitmaps.
 const BITMAP_RUNS_MIN: u64 = 64;
-/// Nor for long runs, which are faster to copy as such.
+/// Lists with more units per run do not become bitmaps, because long runs are faster to copy as runs.
 const BITMAP_UNITS_PER_RUN_MAX: u64 = 4;
-/// One place in so many must be a unit.
+/// At least one of this many places must hold a unit.
 const BITMAP_SPARSE_MAX: u64 = 4;
 
-/// The unit of the bitmap that is to replace a list of runs of so many bytes; `None` where the list is better.
+/// The unit of the bitmap that replaces a list of runs which takes `list_bytes` bytes of memory; `None` if
+/// the list is better.
 fn bitmap_unit(facts: &Facts, list_bytes: usize) -> Option<u64> {
     if !facts.monotone || facts.blocks < BITMAP_RUNS_MIN {
         return None;
@@ -233,7 +239,7 @@ impl Facts {
         }
     }
 
-    /// The facts of this and then `next`, whose first byte lies at `at`.
+    /// The facts of this piece followed by `next`, whose first byte lies at `at`.
     pub(crate) fn then(&self, next: &Self, at: i64) -> Self {
         Self {
             size: self.size + next.size,
@@ -253,7 +259,7 @@ impl Piece {
         Self { base, dims: SmallVec::new(), leaf: Leaf::Block(bytes), facts: Facts::block(bytes) }
     }
 
-    /// `body` at each of at least two displacements, of which the first is 0, as is the base of the body.
+    /// `body` at each of at least two displacements. The first displacement and the base of the body are 0.
     pub(crate) fn index<P: Place>(displacements: Vec<P>, body: Self) -> Self {
         let (facts, touches) = list_facts(&displacements, &body.facts);
         let list_bytes = size_of_val(&*displacements);
@@ -264,7 +270,8 @@ impl Piece {
         Self::listed(displacements, body, (facts, touches))
     }
 
-    /// As [`Piece::index`], whose facts and touching seams are known, and certainly as a list.
+    /// As [`Piece::index`], with known facts and a known number of touching seams. The result is always a
+    /// list, never a bitmap.
     fn listed<P: Place>(displacements: Vec<P>, body: Self, (facts, touches): (Facts, u64)) -> Self {
         let touches = Touches::new(&displacements, body.facts.end, touches);
         let shape = list_shape(&displacements, body.shape());
@@ -272,8 +279,8 @@ impl Piece {
         Self { base: 0, dims: SmallVec::new(), leaf: Leaf::Index(Arc::new(index)), facts }
     }
 
-    /// At least two runs, none empty, of which no neighbors touch, and the length of the stream behind their starts. The
-    /// first displacement is 0.
+    /// At least two nonempty runs, of which no neighbors touch. The first displacement is 0. `starts` holds
+    /// the stream position of each run, and as last entry the length of the stream.
     pub(crate) fn var_index<S: Start>(displacements: Vec<S::Place>, starts: Vec<S>) -> Self {
         let facts = table_facts(&displacements, &starts);
         if let Some(unit) = bitmap_unit(&facts, size_of_val(&*displacements) + size_of_val(&*starts)) {
@@ -326,18 +333,19 @@ impl Piece {
         }
     }
 
-    /// The fingerprint of everything but the base.
+    /// The fingerprint of the piece without its base.
     pub(crate) fn shape(&self) -> u128 {
         self.dims.iter().fold(self.leaf_shape(), |shape, dim| mix(mix(shape, dim.n), dim.stride as u64))
     }
 
-    /// Whether both pieces are the same but for their place. Exact: fingerprints only tell differing pieces apart quickly.
+    /// Whether both pieces are equal except for their place. The answer is exact: fingerprints only reject
+    /// different pieces quickly.
     pub(crate) fn same_shape(&self, other: &Self) -> bool {
         self.is_like(other, &mut HashSet::new())
     }
 
-    /// As [`Piece::same_shape`]; pairs of shared parts that were found equal before are not compared again, so that the
-    /// time is linear however often a part occurs.
+    /// As [`Piece::same_shape`]. `known` holds the pairs of shared parts that were compared before. Such a
+    /// pair is not compared again, so that the time is linear however often a part occurs.
     fn is_like(&self, other: &Self, known: &mut HashSet<(usize, usize)>) -> bool {
         if self.facts != other.facts || self.dims != other.dims {
             return false;
@@ -371,7 +379,7 @@ impl Piece {
         self.dims.first().map_or(self.facts.size, |dim| dim.unit)
     }
 
-    /// The length of the run, if the piece is one.
+    /// The length of the run in bytes, if the piece is a single run.
     pub(crate) fn as_block(&self) -> Option<u64> {
         match self.leaf {
             Leaf::Block(bytes) if self.dims.is_empty() => Some(bytes),
@@ -379,14 +387,14 @@ impl Piece {
         }
     }
 
-    /// The greatest common divisor of the offsets of all runs and of their lengths.
+    /// The greatest common divisor of the offsets and the lengths of all runs.
     pub(crate) fn granule(&self) -> u64 {
         gcd(self.facts.granule, self.base.unsigned_abs())
     }
 }
 
 impl Sequence {
-    /// The piece that holds stream byte `position`, and the position inside of that piece. O(log n).
+    /// The piece that holds stream byte `position`, and the position within that piece. O(log n).
     pub(crate) fn locate(&self, position: u64) -> (usize, u64) {
         let entry = self.starts.partition_point(|&start| start <= position) - 1;
         (entry, position - self.starts[entry])

@@ -1,11 +1,12 @@
-//! From runs to the piece that holds them: one pass that joins what touches, then the rules for lists.
+//! Makes a piece from runs: one pass joins runs that touch, then the rules for lists apply.
 
 use crate::canon::{list_of, repeat, shift};
 use crate::lists::{Place, Start, fits_narrow};
 use crate::period::period;
 use crate::piece::Piece;
 
-/// A short list of runs under construction; empty runs vanish, and runs that touch in order join.
+/// A short list of runs under construction. Empty runs are dropped, and runs that touch in order are
+/// joined.
 #[derive(Default)]
 pub(crate) struct RunList {
     offsets: Vec<i64>,
@@ -29,8 +30,8 @@ impl RunList {
     }
 }
 
-/// The piece of at most `room` runs `(offset, bytes)` within `hull_bytes` and with `size` bytes in all. Empty runs vanish,
-/// and runs that touch in order join.
+/// The piece of at most `room` runs `(offset, bytes)` that lie within `hull_bytes` bytes and have `size`
+/// bytes in all. Empty runs are dropped, and runs that touch in order are joined.
 pub(crate) fn piece_of_runs(
     hull_bytes: u64,
     size: u64,
@@ -40,8 +41,8 @@ pub(crate) fn piece_of_runs(
     if fits_narrow(hull_bytes, size) { collect::<u32>(room, runs) } else { collect::<u64>(room, runs) }
 }
 
-/// The piece of runs of `bytes > 0` at each place, within `hull_bytes` and with `size` bytes in all; runs that touch in order
-/// join.
+/// The piece of one run of `bytes > 0` bytes at each place. The runs lie within `hull_bytes` bytes and have
+/// `size` bytes in all. Runs that touch in order are joined.
 pub(crate) fn piece_of_equal_runs(
     hull_bytes: u64,
     size: u64,
@@ -61,10 +62,10 @@ pub(crate) fn piece_of_equal_runs(
     }
 }
 
-/// `None` if runs touch.
+/// A list of equal runs; `None` if runs touch.
 fn equal_list<P: Place>(bytes: u64, places: impl Iterator<Item = i64>) -> Option<Piece> {
     let list: Vec<P> = places.map(P::narrowed).collect();
-    // No early end: the loop without one runs in vectors.
+    // The loop has no early exit, so that it is vectorized.
     let touches =
         list.windows(2).fold(false, |found, pair| found | (pair[1].wide() - pair[0].wide() == bytes as i64));
     if touches { None } else { list_of(list, Piece::block(0, bytes)) }
@@ -76,7 +77,8 @@ fn collect<S: Start>(room: usize, mut runs: impl Iterator<Item = (i64, u64)>) ->
     let mut starts = vec![S::narrowed(0); room + 1];
     let (mut n, mut total, mut end) = (1, first, base.wrapping_add(first as i64));
     for (offset, length) in runs {
-        // Written ahead, and kept if it begins a run: no branch that depends on the data.
+        // The entry is written in any case, and kept only if it begins a run: no branch depends on the
+        // data.
         displacements[n] = S::Place::narrowed(offset.wrapping_sub(base));
         starts[n] = S::narrowed(total);
         n += usize::from(length > 0 && offset != end);
@@ -97,7 +99,7 @@ fn collect<S: Start>(room: usize, mut runs: impl Iterator<Item = (i64, u64)>) ->
     Some(shift(piece, base))
 }
 
-/// Runs of their own lengths.
+/// The piece of runs with individual lengths.
 fn table<S: Start>(displacements: Vec<S::Place>, starts: Vec<S>) -> Option<Piece> {
     let n = displacements.len();
     let at = |entry: usize| displacements[entry].wide();

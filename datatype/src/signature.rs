@@ -1,9 +1,11 @@
-//! Type signatures: the sequence of basic elements without the displacements (MPI 4.1, 3.3.1 and 5.1).
+//! Type signatures: the sequence of basic elements without the displacements (MPI 4.1, sections 3.3.1 and
+//! 5.1).
 //!
-//! A signature is kept as nested repetitions, as large as the description of its type. Two signatures are compared by a
-//! fingerprint of the *sequence*, so that 10^8 elements are compared in O(1), however each side was described: the
-//! fingerprint is a polynomial hash modulo 2^61 - 1 under two bases (a chance of about 2^-120 that two differing
-//! sequences are taken for equal), and concatenation and repetition are arithmetic on it.
+//! A signature is kept as nested repetitions and is at most as large as the description of its type. Two
+//! signatures are compared by a fingerprint of the *sequence*, so that 10^8 elements are compared in
+//! O(1), however each side was described. The fingerprint is a polynomial hash modulo 2^61 - 1 under two
+//! bases: two different sequences count as equal with a probability of about 2^-120. Concatenation and
+//! repetition of signatures are arithmetic on the fingerprint.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -25,7 +27,7 @@ fn add(left: u64, right: u64) -> u64 {
     if sum >= MODULUS { sum - MODULUS } else { sum }
 }
 
-/// `(base^n, 1 + base + ... + base^(n-1))` in O(log n) steps.
+/// Computes `(base^n, 1 + base + ... + base^(n-1))` modulo 2^61 - 1 in O(log n) steps.
 fn power_and_sum(base: u64, n: u64) -> (u64, u64) {
     let (mut power, mut sum) = (1, 0);
     for bit in (0..u64::BITS - n.leading_zeros()).rev() {
@@ -39,7 +41,7 @@ fn power_and_sum(base: u64, n: u64) -> (u64, u64) {
     (power, sum)
 }
 
-/// Hash and weight of a sequence, under one base.
+/// Hash and weight of a sequence under one base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Lane {
     hash: u64,
@@ -63,7 +65,8 @@ impl Lane {
     }
 }
 
-/// What a signature is made of. The inside of a repetition is no repetition, and nothing inside is empty.
+/// The structure of a signature. The inside of a repetition is not a repetition itself, and no inner
+/// signature is empty.
 #[derive(Clone)]
 pub(crate) enum Content {
     Empty,
@@ -72,8 +75,8 @@ pub(crate) enum Content {
     Sequence(Arc<[Signature]>),
 }
 
-/// The sequence of basic elements of a type, by representation: `MPI_INT` and `MPI_INT32_T` are the same element where
-/// they have the same size.
+/// The sequence of basic elements of a type, by representation: `MPI_INT` and `MPI_INT32_T` are the same
+/// element where they have the same size.
 #[derive(Clone)]
 pub struct Signature {
     elements: u64,
@@ -82,7 +85,8 @@ pub struct Signature {
     content: Content,
 }
 
-/// What makes two signatures equal. The elements are not written out: parts are shared, so there may be no end to them.
+/// Prints the values that determine equality. The elements are not printed, because parts are shared: the
+/// printed sequence can be exponentially longer than the description.
 impl fmt::Debug for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { elements, bytes, lanes, .. } = self;
@@ -116,7 +120,7 @@ impl Signature {
         Self { elements: 1, bytes: u64::from(prim.bytes), lanes, content: Content::Element(prim) }
     }
 
-    /// The signature `n` times over. The caller has checked that the bytes fit.
+    /// The signature repeated `n` times. The caller has checked that the bytes fit.
     pub(crate) fn repeated(&self, n: u64) -> Self {
         if n == 0 || self.elements == 0 {
             return Self::empty();
@@ -132,7 +136,7 @@ impl Signature {
         Self { elements: self.elements * n, bytes: self.bytes * n, lanes, content }
     }
 
-    /// The signatures one after the other. The caller has checked that the bytes fit.
+    /// The concatenation of the signatures. The caller has checked that the bytes fit.
     pub(crate) fn concatenated(parts: impl IntoIterator<Item = Self>) -> Self {
         let mut kept: Vec<Self> = Vec::new();
         let mut whole = Self::empty();
@@ -156,7 +160,7 @@ impl Signature {
         whole
     }
 
-    /// The element that alone, repeated, makes up the signature.
+    /// The single element whose repetition is the whole signature, if there is one.
     pub(crate) fn only_element(&self) -> Option<Prim> {
         match &self.content {
             Content::Element(prim) => Some(*prim),
@@ -165,7 +169,7 @@ impl Signature {
         }
     }
 
-    /// Numbers that equal signatures share, and differing ones do not.
+    /// Numbers that are the same for equal signatures and differ for different ones.
     pub(crate) fn fingerprint(&self) -> [u64; 4] {
         [self.elements, self.bytes, self.lanes[0].hash, self.lanes[1].hash]
     }
@@ -195,7 +199,8 @@ impl Signature {
         self.bytes
     }
 
-    /// How often `unit` must be repeated to give this signature; `None` if no whole number does. O(log n).
+    /// The number of repetitions of `unit` that make up this signature; `None` if no whole number does.
+    /// O(log n).
     pub fn repetitions_of(&self, unit: &Self) -> Option<u64> {
         if self.elements == 0 {
             return Some(0);
@@ -209,8 +214,8 @@ impl Signature {
         same.then_some(n)
     }
 
-    /// Visits the elements as runs `(element, count)`; neighbouring runs of one element are joined. Stops when `visit`
-    /// breaks. Nothing is allocated, whatever the number of elements.
+    /// Visits the elements as runs `(element, count)`. Adjacent runs of one element are joined. The visit
+    /// stops when `visit` breaks. Nothing is allocated, whatever the number of elements.
     pub fn for_each_run<B>(&self, mut visit: impl FnMut(Prim, u64) -> ControlFlow<B>) -> ControlFlow<B> {
         let mut pending: Option<(Prim, u64)> = None;
         self.walk(&mut |prim, count| match &mut pending {
@@ -261,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_sequences_are_equal_however_described() {
+    fn equality_does_not_depend_on_the_description() {
         let int = Signature::of(INT);
         let double = Signature::of(DOUBLE);
         let pair = Signature::concatenated([int.clone(), double.clone()]);
@@ -285,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_join_over_the_seams() {
+    fn runs_join_across_repetitions() {
         let edge = Signature::concatenated([Signature::of(INT), Signature::of(DOUBLE), Signature::of(INT)]);
         assert_eq!(runs(&edge.repeated(2)), [(INT, 1), (DOUBLE, 1), (INT, 2), (DOUBLE, 1), (INT, 1)]);
     }

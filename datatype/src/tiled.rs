@@ -1,4 +1,4 @@
-//! A layout laid end to end: what a view or a buffer of `count` elements is.
+//! A layout laid end to end: the form of a file view and of a buffer of `count` elements.
 
 use std::sync::Arc;
 
@@ -8,9 +8,11 @@ use crate::layout::Layout;
 use crate::locate::{bytes_below, offset_of};
 use crate::piece::{Leaf, Piece};
 
-/// `count` instances of a layout, instance `i` at `i` extents. Its *stream* is the data of all instances, in order.
+/// `count` instances of a layout, where instance `i` lies at `i` extents. The *stream* is the data of all
+/// instances, in order.
 ///
-/// Cheap to clone. The repetition is part of the canonical form: any number of instances of a dense layout is one run.
+/// A clone is cheap. The repetition is part of the canonical form: any number of instances of a dense
+/// layout is one run.
 ///
 /// ```
 /// use capulet_datatype::{Datatype, Named, Tiled};
@@ -43,7 +45,7 @@ impl Tiled {
         Ok(Self::of(layout, count))
     }
 
-    /// As [`Tiled::new`], for a count that suits.
+    /// As [`Tiled::new`], for a count that is known to fit.
     #[inline]
     fn of(layout: Arc<Layout>, count: u64) -> Self {
         let mut tiled = Self { layout, count, root: None };
@@ -55,14 +57,14 @@ impl Tiled {
         tiled
     }
 
-    /// As many whole instances as end at or below the offset `end`, in bytes from the base; at least 0. The extent must be
-    /// positive for more than one.
+    /// As many whole instances as end at or below the offset `end`, in bytes from the base; possibly 0.
+    /// More than one instance fits only if the extent is positive.
     pub fn until(layout: Arc<Layout>, end: i64) -> Self {
         let count = layout.root().map_or(0, |piece| count_until(piece, layout.extent(), end));
         Self::of(layout, count)
     }
 
-    /// As many instances as offsets can tell apart: how a file view tiles its file.
+    /// As many instances as fit in the range of offsets. A file view tiles its file this way.
     pub fn forever(layout: Arc<Layout>) -> Self {
         Self::until(layout, i64::MAX)
     }
@@ -86,22 +88,23 @@ impl Tiled {
         self.root.as_ref().map_or(0, |root| root.facts.size)
     }
 
-    /// Lowest byte of data; 0 without data.
+    /// Offset of the lowest byte of data, in bytes; 0 without data.
     pub fn true_lb(&self) -> i64 {
         self.root.as_ref().map_or(0, |root| root.base + root.facts.low)
     }
 
-    /// End of the highest byte of data; 0 without data.
+    /// Offset of the end of the highest byte of data, in bytes; 0 without data.
     pub fn true_ub(&self) -> i64 {
         self.root.as_ref().map_or(0, |root| root.base + root.facts.high)
     }
 
-    /// Whether all instances together are one run (or nothing).
+    /// Whether all instances together are a single run, or have no data.
     pub fn is_dense(&self) -> bool {
         self.root.as_ref().is_none_or(|root| root.as_block().is_some())
     }
 
-    /// Whether each byte lies behind all bytes that precede it in the stream, over all instances. Exact; O(1).
+    /// Whether each byte lies after all bytes that precede it in the stream, over all instances. Exact;
+    /// O(1).
     pub fn is_monotone(&self) -> bool {
         self.root.as_ref().is_none_or(|root| root.facts.monotone)
     }
@@ -116,15 +119,16 @@ impl Tiled {
         self.root.as_ref().map_or(0, Piece::granule)
     }
 
-    /// The offset of stream byte `stream`. At or behind the end of the stream: the end of its last byte. O(depth + log n).
+    /// The offset of stream byte `stream`. For a position at or beyond the end of the stream, the end of
+    /// its last byte. O(depth + log n).
     pub fn offset_of(&self, stream: u64) -> i64 {
         let Some(root) = &self.root else { return 0 };
         if stream >= root.facts.size { root.base + root.facts.end } else { offset_of(root, stream) }
     }
 
-    /// The number of stream bytes that lie at offsets below `offset`: the stream position of the first byte at or behind
-    /// it. O(depth + log n). Only for monotone layouts; of others, bytes that lie below an offset are not those before a
-    /// stream position, and the answer is 0.
+    /// The number of stream bytes at offsets below `offset`, which is the stream position of the first byte
+    /// at or after `offset`. O(depth + log n). Only for monotone layouts: in other layouts, the bytes below
+    /// an offset are not the bytes before a stream position, and the result is 0.
     pub fn bytes_below(&self, offset: i64) -> u64 {
         match &self.root {
             Some(root) if root.facts.monotone => bytes_below(root, offset.saturating_sub(root.base)),
@@ -145,7 +149,7 @@ impl Tiled {
         Ok(1 + breaks_below(root, range.end) - breaks_below(root, range.start + 1))
     }
 
-    /// Refuses ranges that are reversed or leave the stream.
+    /// Returns [`TypeError::BadRange`] if the range is reversed or leaves the stream.
     pub(crate) fn check_range(&self, range: &std::ops::Range<u64>) -> Result<()> {
         if range.start > range.end || range.end > self.size() {
             return Err(TypeError::BadRange { start: range.start, end: range.end, size: self.size() });
@@ -154,7 +158,7 @@ impl Tiled {
     }
 }
 
-/// The hull and the size of `count` instances must fit in `i64`, so that all offsets are plain sums.
+/// Checks that the hull and the size of `count` instances fit in `i64`, so that all offsets are plain sums.
 fn check(piece: &Piece, count: u64, extent: i64) -> Result<()> {
     let size = u128::from(piece.facts.size) * u128::from(count);
     let reach = i128::from(extent) * i128::from(count - 1);
@@ -165,12 +169,12 @@ fn check(piece: &Piece, count: u64, extent: i64) -> Result<()> {
         return overflow("the size of all elements");
     }
     if low < i128::from(i64::MIN) || high > max || high - low > max || reach.abs() > max {
-        return overflow("the place of the last element");
+        return overflow("the offset of the last element");
     }
     Ok(())
 }
 
-/// The largest count that [`check`] accepts and that ends at or below `end`.
+/// The largest count that [`check`] accepts and whose instances end at or below `end`.
 fn count_until(piece: &Piece, extent: i64, end: i64) -> u64 {
     let room = i128::from(end) - i128::from(piece.base) - i128::from(piece.facts.high);
     if room < 0 {
@@ -183,16 +187,17 @@ fn count_until(piece: &Piece, extent: i64, end: i64) -> u64 {
     let room = room.min(i128::from(i64::MAX) - hull);
     let by_place = room / i128::from(extent) + 1;
     let by_size = i128::from(i64::MAX) / i128::from(piece.facts.size);
-    // Not negative, and at most i64::MAX by the second term.
+    // The result is not negative, and at most `i64::MAX` by the second term.
     by_place.min(by_size) as u64
 }
 
-/// The number of stream bytes at `1..position` of the piece that do not lie behind their predecessor in memory.
+/// The number of stream bytes at positions `1..position` of the piece that do not directly follow their
+/// predecessor in memory.
 fn breaks_below(piece: &Piece, mut position: u64) -> u64 {
     let (mut breaks, mut facts_blocks) = (0, piece.facts.blocks);
     let mut end = piece.facts.end;
     for dim in piece.dims.iter().rev() {
-        // Undo the outermost repetition: the facts of what is inside.
+        // Removes the outermost repetition, to get the facts of its body.
         end -= dim.stride * (dim.n as i64 - 1);
         let touches = end == dim.stride;
         let inside = if touches { facts_blocks.div_ceil(dim.n) } else { facts_blocks / dim.n };
@@ -242,7 +247,7 @@ mod tests {
     use crate::tree::Datatype;
 
     #[test]
-    fn a_count_is_the_outermost_dimension() -> Result<()> {
+    fn count_becomes_the_outermost_dimension() -> Result<()> {
         let f = Datatype::named(Named::Float);
         let types = [
             f.clone(),
@@ -256,10 +261,15 @@ mod tests {
             for count in [1, 2, 1000] {
                 let tiled = Tiled::new(datatype.layout().clone(), count)?;
                 let all = Datatype::contiguous(count, &datatype)?;
-                // Short lists are written out in a layout.
-                let (Some(left), Some(right)) = (tiled.root(), all.layout().root()) else { panic!("data") };
+                // A layout rewrites small pieces as lists of runs, a tiled layout does not.
+                let (Some(left), Some(right)) = (tiled.root(), all.layout().root()) else {
+                    panic!("the type has no data")
+                };
                 if left.facts.blocks > 32 {
-                    assert!(left.base == right.base && left.same_shape(right), "{count} of {datatype:?}");
+                    assert!(
+                        left.base == right.base && left.same_shape(right),
+                        "{count} instances of {datatype:?}"
+                    );
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Whether a filetype is made of whole etypes (MPI 4.1, 14.1.1).
+//! Whether a filetype consists of whole etypes (MPI 4.1, section 14.1.1).
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -9,22 +9,24 @@ use crate::named::PrimKind;
 use crate::tiled::Tiled;
 use crate::tree::{Combiner, Datatype};
 
-/// Types of up to so many etypes are compared etype by etype when nothing quicker decides.
+/// A type of at most this many etypes is compared etype by etype if no quicker test decides.
 const LISTED_ETYPES: u64 = 4096;
 
 impl Datatype {
-    /// Whether this type is made of whole instances of `etype`, as a filetype must be: its signature repeats that of the
-    /// etype, and its bytes lie as whole etypes at distances that are multiples of the etype's extent, holes and extent
-    /// included. An etype of bytes fits every signature.
+    /// Whether this type consists of whole instances of `etype`, as a filetype must. Two conditions hold
+    /// then: its signature repeats the signature of the etype, and its bytes lie as whole etypes at
+    /// distances that are multiples of the etype's extent, holes and extent included. An etype of bytes
+    /// fits every signature.
     ///
-    /// Decided in symbolic time, never per run. An etype with holes is found in the constructors of this type, or etype by
-    /// etype if there are no more than 4,096; a larger type that imitates such an etype from other parts is refused.
+    /// The decision takes symbolic time, never time per run. An etype with holes is searched in the
+    /// constructors of this type, or compared etype by etype if there are at most 4,096 of them. A larger
+    /// type that imitates such an etype from other parts is refused.
     pub fn is_tiling_of(&self, etype: &Self) -> bool {
         self.repeats_signature_of(etype) && self.lies_as_whole(etype)
     }
 
-    /// Whether the basic elements of this type are a whole number of repetitions of those of `etype`; elements of
-    /// [`PrimKind::Byte`] match any bytes. O(log n).
+    /// Whether the basic elements of this type are a whole number of repetitions of the elements of
+    /// `etype`. Elements of [`PrimKind::Byte`] match any bytes. O(log n).
     pub fn repeats_signature_of(&self, etype: &Self) -> bool {
         if self.size() == 0 {
             return true;
@@ -36,7 +38,8 @@ impl Datatype {
         is_bytes(etype) || is_bytes(self) || self.signature().repetitions_of(etype.signature()).is_some()
     }
 
-    /// The geometric half of [`Datatype::is_tiling_of`]: whole etypes at multiples of the etype's extent.
+    /// The geometric part of [`Datatype::is_tiling_of`]: whether this type consists of whole etypes at
+    /// multiples of the etype's extent.
     pub fn lies_as_whole(&self, etype: &Self) -> bool {
         let extent = etype.extent();
         let (Some(root), Some(unit)) = (self.layout().root(), etype.layout().root()) else {
@@ -51,8 +54,9 @@ impl Datatype {
         self.is_constructed_from(etype, 0, &mut HashSet::new()) || self.holds_etypes(etype)
     }
 
-    /// Searches the constructors for the etype. Arguments of each are multiples of its extent. `found` holds the addresses of
-    /// nodes that are made of the etype: nodes are shared, and each is searched once.
+    /// Searches the constructors of this type for the etype. The arguments of each constructor must be
+    /// multiples of the etype's extent. `found` holds the addresses of nodes that consist of etypes: nodes
+    /// are shared, and each node is searched once.
     fn is_constructed_from(&self, etype: &Self, nesting: u32, found: &mut HashSet<usize>) -> bool {
         let address = Arc::as_ptr(&self.0).addr();
         if self.size() == 0 || found.contains(&address) {
@@ -82,7 +86,8 @@ impl Datatype {
             | Combiner::IndexedBlock { old, .. }
             | Combiner::Subarray { old, .. }
             | Combiner::Darray { old, .. } => inside(old),
-            // The extent of what is resized matters to nobody but its parent.
+            // The new extent replaces the extent of `old`, so only the new extent matters, and only to the
+            // constructor above.
             Combiner::Resized { old, .. } => {
                 nesting < 16 && old.is_constructed_from(etype, nesting + 1, found)
             }
@@ -98,7 +103,7 @@ impl Datatype {
         }
     }
 
-    /// Compares etype by etype, if there are few.
+    /// Compares the type with the etype, one etype at a time. False if there are too many of them.
     fn holds_etypes(&self, etype: &Self) -> bool {
         let etypes = self.size() / etype.size().max(1);
         if etypes > LISTED_ETYPES || etype.layout().block_count() > LISTED_ETYPES {
@@ -134,7 +139,7 @@ impl Datatype {
     }
 }
 
-/// Whether the type has no elements but bytes of no meaning.
+/// Whether all elements of the type are uninterpreted bytes.
 fn is_bytes(datatype: &Datatype) -> bool {
     let mut bytes_only = true;
     let mut runs = 0;

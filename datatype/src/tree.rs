@@ -1,4 +1,5 @@
-//! The exact constructor tree of a type, immutable and shared, with the facts about each node.
+//! The exact constructor tree of a type. The tree is immutable and shared. Each node keeps the facts that
+//! follow from its constructor: bounds, alignment, order and signature.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -11,7 +12,8 @@ use crate::order::Order;
 use crate::piece::mix;
 use crate::signature::Signature;
 
-/// The deepest nesting of constructors that is accepted.
+/// The deepest nesting of constructors that a type may have. A constructor refuses deeper types with
+/// [`TypeError::TooDeep`](crate::TypeError::TooDeep).
 pub const DEPTH_MAX: u32 = 512;
 
 /// The order of the dimensions of an array in memory.
@@ -23,22 +25,24 @@ pub enum ArrayOrder {
     Fortran,
 }
 
-/// How one dimension of an array is dealt out to processes (MPI 4.1, 5.1.4). `None` as argument is
-/// `MPI_DISTRIBUTE_DFLT_DARG`.
+/// How one dimension of an array is distributed over processes (MPI 4.1, section 5.1.4). An argument of
+/// `None` is `MPI_DISTRIBUTE_DFLT_DARG`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Distribution {
-    /// `MPI_DISTRIBUTE_NONE`: not dealt out.
+    /// `MPI_DISTRIBUTE_NONE`: the dimension is not distributed.
     None,
-    /// `MPI_DISTRIBUTE_BLOCK`: one block of that many elements each, by default the smallest that suffices.
+    /// `MPI_DISTRIBUTE_BLOCK`: one block of this many elements for each process. The default is the
+    /// smallest block size that covers the dimension.
     Block(Option<u64>),
-    /// `MPI_DISTRIBUTE_CYCLIC`: blocks of that many elements, by default 1, in turn.
+    /// `MPI_DISTRIBUTE_CYCLIC`: blocks of this many elements (by default 1), dealt to the processes
+    /// round-robin.
     Cyclic(Option<u64>),
 }
 
-/// What built a type, with the arguments as given (MPI 4.1, 5.1.13).
+/// The constructor of a type, with the arguments as the caller gave them (MPI 4.1, section 5.1.13).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-#[allow(missing_docs)] // the fields bear the names of the standard's arguments
+#[allow(missing_docs)] // the fields have the names of the standard's arguments
 pub enum Combiner {
     /// A predefined type.
     Named(Named),
@@ -75,7 +79,7 @@ pub enum Combiner {
     Resized { lb: i64, extent: i64, old: Datatype },
 }
 
-/// An MPI datatype. Immutable; cloning is cheap and shares the tree.
+/// An MPI datatype. It is immutable. A clone is cheap and shares the tree.
 ///
 /// ```
 /// use capulet_datatype::{Datatype, Named};
@@ -91,7 +95,7 @@ pub struct Datatype(pub(crate) Arc<Node>);
 pub(crate) struct Node {
     pub(crate) combiner: Combiner,
     pub(crate) bounds: Bounds,
-    /// Whether the bounds are those of [`Datatype::with_bounds`].
+    /// Whether [`Datatype::with_bounds`] set the bounds.
     pub(crate) bounds_are_forced: bool,
     pub(crate) marks: Marks,
     pub(crate) align: u64,
@@ -101,7 +105,8 @@ pub(crate) struct Node {
     pub(crate) layout: OnceLock<Arc<Layout>>,
 }
 
-/// The facts of the outermost constructor. The tree is not written out: nodes are shared, so there may be no end to it.
+/// Prints the facts of the outermost constructor. The tree itself is not printed, because nodes are
+/// shared: the printed tree can be exponentially longer than the description of the type.
 impl fmt::Debug for Datatype {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut datatype = f.debug_struct("Datatype");
@@ -132,12 +137,12 @@ impl Combiner {
 }
 
 impl Datatype {
-    /// What built the type.
+    /// The outermost constructor of the type, with its arguments.
     pub fn combiner(&self) -> &Combiner {
         &self.0.combiner
     }
 
-    /// Bytes of data in one instance (MPI 4.1, 5.1.5).
+    /// Bytes of data in one instance (MPI 4.1, section 5.1.5).
     pub fn size(&self) -> u64 {
         self.0.signature.bytes()
     }
@@ -147,7 +152,7 @@ impl Datatype {
         self.0.bounds
     }
 
-    /// Lower bound, in bytes (MPI 4.1, 5.1.7).
+    /// Lower bound, in bytes (MPI 4.1, section 5.1.7).
     pub fn lb(&self) -> i64 {
         self.0.bounds.lb
     }
@@ -157,41 +162,44 @@ impl Datatype {
         self.0.bounds.ub
     }
 
-    /// The distance between two consecutive instances, in bytes; may be negative.
+    /// The distance between two consecutive instances, in bytes. It may be negative.
     pub fn extent(&self) -> i64 {
         self.0.bounds.extent()
     }
 
-    /// Lowest byte of data; 0 for a type without data (MPI 4.1, 5.1.8).
+    /// Offset of the lowest byte of data, in bytes; 0 for a type without data (MPI 4.1, section 5.1.8).
     pub fn true_lb(&self) -> i64 {
         self.0.bounds.true_lb
     }
 
-    /// End of the highest byte of data; 0 for a type without data.
+    /// Offset of the end of the highest byte of data, in bytes; 0 for a type without data.
     pub fn true_ub(&self) -> i64 {
         self.0.bounds.true_ub
     }
 
-    /// The sequence of basic elements.
+    /// The sequence of basic elements of one instance.
     pub fn signature(&self) -> &Signature {
         &self.0.signature
     }
 
-    /// Whether the displacements of the basic elements never decrease within one instance: the standard's condition
-    /// for etypes and filetypes (MPI 4.1, 14.1.1). Elements may overlap; see [`Layout::is_monotone`] for the stronger
-    /// condition that none does. Exact; O(1).
+    /// Whether the displacements of the basic elements never decrease within one instance. This is the
+    /// standard's condition for etypes and filetypes (MPI 4.1, section 14.1.1). Elements may overlap;
+    /// [`Layout::is_monotone`] is the stronger condition that no elements overlap. The answer is exact
+    /// and takes O(1).
     pub fn has_nondecreasing_displacements(&self) -> bool {
         self.0.order.is_nondecreasing()
     }
 
-    /// The canonical layout; made at the first call, in time linear in the description, and kept.
+    /// The canonical layout. It is made at the first call, in time linear in the description, and kept.
     pub fn layout(&self) -> &Arc<Layout> {
         self.0.layout.get_or_init(|| Arc::new(Layout::of(self)))
     }
 
-    /// A name for what the type means to a file or a buffer: types that are equivalent (as [`Datatype::is_equivalent`] says)
-    /// have the same hash, on every machine that runs this version, and others a different one but for a chance of about
-    /// 2^-100. No protection from somebody who seeks two types with one hash. O(1) once the layout is made.
+    /// A hash of what the type means to a file or a buffer. Types that are equivalent (see
+    /// [`Datatype::is_equivalent`]) have the same hash on every machine that runs this version. Other
+    /// types have a different hash, except with a probability of about 2^-100. The hash gives no
+    /// protection against a party that searches for two types with the same hash. O(1) once the layout is
+    /// made.
     pub fn content_hash(&self) -> u128 {
         let Bounds { lb, ub, true_lb, true_ub } = self.bounds();
         let bounds = [lb, ub, true_lb, true_ub].map(|bound| bound as u64);
@@ -200,8 +208,9 @@ impl Datatype {
         numbers.fold(0xca, mix)
     }
 
-    /// Whether both types have the same bounds, signature and canonical layout. For types of up to 32 runs this is
-    /// equality of type maps; larger types that differ in description may count as different.
+    /// Whether both types have the same bounds, signature and canonical layout. For types of up to 32
+    /// runs, equivalence is equality of the type maps. Larger types with equal type maps but different
+    /// descriptions may count as different.
     pub fn is_equivalent(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
             || (self.bounds() == other.bounds()

@@ -1,16 +1,17 @@
-//! Leaf functions over any part of a stream: the toolkit of `MPITypes` (its section 3.2) for Rust.
+//! Leaf functions over any part of a stream: the toolkit of `MPITypes` (section 3.2 of its paper) for Rust.
 //!
-//! A [`Segment`] walks the canonical form of a type and calls one function of a [`LeafVisitor`] per *leaf*: a run, a row of
-//! equal runs, equal runs at listed places, or listed runs of listed lengths. As in the paper, a visitor that has only the
-//! first of the four works on every type, and the other three are there for speed.
+//! A [`Segment`] walks the canonical form of a type and calls one function of a [`LeafVisitor`] for each
+//! *leaf*: a run, a row of equal runs, equal runs at listed places, or runs with listed places and lengths.
+//! As in the paper, a visitor that implements only the first of the four functions works on every type. The
+//! other three exist for speed.
 //!
-//! Each leaf holds whole basic elements of one kind, which it names. So a leaf ends where the kind of the elements changes;
-//! an element that the range tears is handed out as bytes. Leaves come in stream order, and their bytes together are
-//! exactly the range. Neighboring leaves may touch in memory: who wants maximal runs asks a [`crate::Cursor`]. Long lists
-//! come in parts.
+//! Each leaf holds whole basic elements of one kind, and names this kind. A leaf therefore ends where the
+//! kind of the elements changes. An element that the range cuts is reported as bytes. Leaves come in stream
+//! order, and their bytes together are exactly the range. Neighboring leaves may touch in memory; a
+//! [`crate::Cursor`] returns maximal runs. Long lists come in parts.
 //!
-//! Cost: O(depth + log n) to start; then one call per leaf, and the same again per change of the kind of elements. Nothing
-//! is allocated.
+//! Cost: O(depth + log n) to start, then one call for each leaf. Each change of the kind of elements costs
+//! O(depth + log n) again. Nothing is allocated.
 
 use std::ops::{ControlFlow, Range};
 
@@ -23,16 +24,18 @@ use crate::tiled::Tiled;
 use crate::tree::Datatype;
 use crate::walk::{Span, Walker};
 
-/// How a leaf function ends: `blocks_p` and the result of the paper's leaf functions.
+/// The result of a leaf function. It stands for `blocks_p` and the result of the paper's leaf functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow<B> {
-    /// The leaf is done, go on.
+    /// The leaf is done, and the walk continues.
     Continue,
-    /// Stop here. The segment stands behind these bytes then, and can go on from there.
+    /// The walk stops. The position of the segment is then the end of the bytes that are done, and a later
+    /// call can continue there.
     Stop {
-        /// Bytes of this leaf that are done, in stream order; those beyond the leaf do not count.
+        /// Bytes of this leaf that are done, in stream order. A number beyond the leaf counts as the whole
+        /// leaf.
         bytes: u64,
-        /// What the caller of the segment gets.
+        /// The value for the caller of the segment.
         because: B,
     },
 }
@@ -40,7 +43,7 @@ pub enum Flow<B> {
 /// One run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contig {
-    /// The first byte, in bytes from the base address.
+    /// Offset of the first byte, in bytes from the base address.
     pub offset: i64,
     /// Length in bytes: whole elements, at least one.
     pub bytes: u64,
@@ -51,13 +54,13 @@ pub struct Contig {
 /// Equal runs at equal distances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Vector {
-    /// The first byte of the first run, in bytes from the base address.
+    /// Offset of the first byte of the first run, in bytes from the base address.
     pub offset: i64,
     /// Number of runs, at least 2.
     pub count: u64,
     /// Length of each run in bytes: whole elements.
     pub block_bytes: u64,
-    /// Distance from run to run in bytes; may be negative, zero, or less than a run.
+    /// Distance from run to run in bytes. It may be negative, zero, or less than the length of a run.
     pub stride_bytes: i64,
     /// The kind of all elements.
     pub element: Prim,
@@ -66,9 +69,9 @@ pub struct Vector {
 /// Equal runs at listed places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockIndexed<'a> {
-    /// What the displacements count from, in bytes from the base address.
+    /// The origin of the displacements, in bytes from the base address.
     pub origin: i64,
-    /// The first byte of each run, in bytes from the origin; not empty.
+    /// Offset of the first byte of each run, in bytes from the origin. Not empty.
     pub displacements: &'a [i64],
     /// Length of each run in bytes: whole elements.
     pub block_bytes: u64,
@@ -76,14 +79,14 @@ pub struct BlockIndexed<'a> {
     pub element: Prim,
 }
 
-/// Runs of their own lengths at listed places.
+/// Runs with individual lengths, at listed places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Indexed<'a> {
-    /// What the displacements count from, in bytes from the base address.
+    /// The origin of the displacements, in bytes from the base address.
     pub origin: i64,
-    /// The first byte of each run, in bytes from the origin; not empty.
+    /// Offset of the first byte of each run, in bytes from the origin. Not empty.
     pub displacements: &'a [i64],
-    /// Length of each run in bytes: whole elements. As many as displacements.
+    /// Length of each run in bytes: whole elements. As many entries as displacements.
     pub lengths: &'a [u64],
     /// The kind of all elements.
     pub element: Prim,
@@ -130,9 +133,10 @@ impl<'a> Indexed<'a> {
     }
 }
 
-/// Leaf functions. Only the one for runs is needed: by default the others call it once per run.
+/// Leaf functions. Only [`LeafVisitor::contig`] must be implemented: by default, the other functions call
+/// it once for each run.
 pub trait LeafVisitor {
-    /// What a leaf function that stops has to say.
+    /// The value that a leaf function returns when it stops the walk.
     type Break;
 
     /// One run.
@@ -148,13 +152,13 @@ pub trait LeafVisitor {
         run_by_run(self, leaf.runs())
     }
 
-    /// Runs of their own lengths at listed places.
+    /// Runs with individual lengths, at listed places.
     fn indexed(&mut self, leaf: Indexed<'_>) -> Flow<Self::Break> {
         run_by_run(self, leaf.runs())
     }
 }
 
-/// Hands a leaf to [`LeafVisitor::contig`], run by run.
+/// Passes a leaf to [`LeafVisitor::contig`], one run at a time.
 fn run_by_run<V: LeafVisitor + ?Sized>(
     visitor: &mut V,
     runs: impl Iterator<Item = Contig>,
@@ -174,7 +178,7 @@ fn run_by_run<V: LeafVisitor + ?Sized>(
 /// ```
 /// use std::ops::ControlFlow;
 /// use capulet_datatype::{Contig, Datatype, Flow, LeafVisitor, Named, Segment};
-/// /// Notes where the runs lie, as many as fit in a list of three.
+/// /// Records the offsets of runs, at most three of them.
 /// struct Places(Vec<i64>);
 /// impl LeafVisitor for Places {
 ///     type Break = ();
@@ -202,7 +206,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// A segment at the start of the stream: `MPIT_Segment_init`.
+    /// Makes a segment at the start of its stream: `MPIT_Segment_init`.
     ///
     /// # Errors
     /// [`crate::TypeError::Overflow`], as [`Tiled::new`].
@@ -212,13 +216,13 @@ impl Segment {
         Ok(Self { tiled, signature, position: 0 })
     }
 
-    /// A segment of bytes without a meaning, at the start of the stream.
+    /// Makes a segment of uninterpreted bytes, at the start of its stream.
     pub fn of_bytes(tiled: Tiled) -> Self {
         let signature = Signature::of(BYTE).repeated(tiled.size());
         Self { tiled, signature, position: 0 }
     }
 
-    /// What the segment walks.
+    /// The tiled layout that the segment walks.
     pub fn tiled(&self) -> &Tiled {
         &self.tiled
     }
@@ -228,12 +232,13 @@ impl Segment {
         self.position
     }
 
-    /// Visits the leaves of stream bytes `range`, which may begin anywhere: `MPIT_Segment_manipulate`. The position is
-    /// then the end of the range; or, if a leaf function has stopped, the end of what it said was done, and the answer
-    /// holds what else it said.
+    /// Visits the leaves of stream bytes `range`, which may begin at any byte: `MPIT_Segment_manipulate`.
+    /// Afterwards the position is the end of the range. If a leaf function stopped the walk, the position
+    /// is the end of the bytes that the function reported as done, and the result holds the value that the
+    /// function returned.
     ///
     /// # Errors
-    /// [`crate::TypeError::BadRange`]; nothing is visited then, and the position stays.
+    /// [`crate::TypeError::BadRange`]. In this case nothing is visited, and the position does not change.
     pub fn manipulate<V: LeafVisitor + ?Sized>(
         &mut self,
         range: Range<u64>,
@@ -251,11 +256,11 @@ impl Segment {
     }
 }
 
-/// Visits the leaves of stream bytes `range` of a tiled layout, as bytes without a meaning. A [`Segment`] keeps the position
-/// of a visitor that stops, and knows the elements.
+/// Visits the leaves of stream bytes `range` of a tiled layout, as uninterpreted bytes. A [`Segment`] also
+/// keeps the position of a visitor that stops, and knows the elements.
 ///
 /// # Errors
-/// [`crate::TypeError::BadRange`]; nothing is visited then.
+/// [`crate::TypeError::BadRange`]. In this case nothing is visited.
 pub fn visit<V: LeafVisitor + ?Sized>(
     tiled: &Tiled,
     range: Range<u64>,
@@ -266,7 +271,8 @@ pub fn visit<V: LeafVisitor + ?Sized>(
 
 const BYTE: Prim = Prim::new(PrimKind::Byte, 1);
 
-/// Listed runs come in parts of at most so many, as layouts keep their lists in a more compact form.
+/// Listed runs come in parts of at most this many runs, because layouts keep their lists in a more compact
+/// form.
 const LISTED_AT_ONCE: usize = 128;
 
 fn has_whole_runs(span: Span<'_>, unit: u64) -> bool {
@@ -277,16 +283,17 @@ fn has_whole_runs(span: Span<'_>, unit: u64) -> bool {
     torn.is_continue()
 }
 
-/// A visitor under way.
+/// A visit in progress.
 struct Drive<'a, V: ?Sized> {
     root: &'a Piece,
-    /// Stream position behind what is done.
+    /// Stream position after the bytes that are done.
     position: u64,
     visitor: &'a mut V,
 }
 
 impl<V: LeafVisitor + ?Sized> Drive<'_, V> {
-    /// From the position to `end`: each run of elements on its own, and torn elements apart from whole ones.
+    /// Visits the bytes from the position to `end`: each run of elements separately, and cut elements
+    /// separately from whole ones.
     fn range(&mut self, signature: &Signature, end: u64) -> ControlFlow<V::Break> {
         for run in Elements::new(signature, self.position) {
             let element_bytes = u64::from(run.prim.bytes);
@@ -304,14 +311,15 @@ impl<V: LeafVisitor + ?Sized> Drive<'_, V> {
         ControlFlow::Continue(())
     }
 
-    /// From the position to `end`: whole elements of one kind.
+    /// Visits whole elements of one kind, from the position to `end`.
     fn elements(&mut self, element: Prim, end: u64) -> ControlFlow<V::Break> {
         if self.position == end {
             return ControlFlow::Continue(());
         }
         let unit = u64::from(element.bytes);
         let mut walker = Walker::new(self.root, self.position, end - self.position);
-        // The canonical form may cut an element in two, as it knows bytes only. The parts touch, and are put together here.
+        // The canonical form knows only bytes, so it may cut an element in two. The parts touch, and this
+        // loop joins them.
         let mut open = Contig { offset: 0, bytes: 0, element };
         while let Some(span) = walker.next_span() {
             let whole = match span {
@@ -339,7 +347,7 @@ impl<V: LeafVisitor + ?Sized> Drive<'_, V> {
         self.run(open)
     }
 
-    /// One run, unless it is empty.
+    /// Visits one run, unless it is empty.
     fn run(&mut self, leaf: Contig) -> ControlFlow<V::Break> {
         if leaf.bytes == 0 {
             return ControlFlow::Continue(());
@@ -364,7 +372,7 @@ impl<V: LeafVisitor + ?Sized> Drive<'_, V> {
         self.done(flow, bytes)
     }
 
-    /// Listed runs, a part of the list at a time.
+    /// Visits listed runs, one part of the list at a time.
     fn listed(&mut self, span: Span<'_>, origin: i64, element: Prim) -> ControlFlow<V::Break> {
         let (mut displacements, mut lengths, mut n) = ([0; LISTED_AT_ONCE], [0; LISTED_AT_ONCE], 0);
         let equal = matches!(span, Span::Index { .. });
@@ -401,7 +409,7 @@ impl<V: LeafVisitor + ?Sized> Drive<'_, V> {
         self.done(flow, bytes)
     }
 
-    /// Moves the position behind what is done of a leaf of `leaf_bytes`.
+    /// Moves the position past the done bytes of a leaf of `leaf_bytes` bytes.
     fn done(&mut self, flow: Flow<V::Break>, leaf_bytes: u64) -> ControlFlow<V::Break> {
         match flow {
             Flow::Continue => {
@@ -434,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_that_the_form_cuts_are_put_together() {
+    fn elements_cut_by_the_canonical_form_are_joined() {
         let places = [0, 4, 100, 104, 108, 112, 8, 12];
         let root = Piece::index::<i64>(places.to_vec(), Piece::block(0, 4));
         let element = Prim::new(PrimKind::Float, 8);

@@ -1,9 +1,9 @@
-//! Walking a piece in stream order, a row at a time.
+//! Walks a piece in stream order, one row at a time.
 //!
-//! A walker is a stack of odometers, one per leaf that nests. What it hands out are *spans*: the longest stretches that one
-//! loop can execute (a strided row, or a slice of an index list), clipped to the bytes asked for. Copy kernels and run
-//! visitors work on spans, so the cost of the stack is paid per row and not per run. Nothing is allocated unless a type
-//! nests deeper than four leaves or four dimensions.
+//! A walker is a stack of odometers, one for each nested leaf. It returns *spans*: the longest sequences of
+//! runs that one loop can process (a strided row, or a slice of an index list), clipped to the requested
+//! bytes. Copy kernels and run visitors work on spans, so the cost of the stack is paid per row and not per
+//! run. Nothing is allocated unless a type nests deeper than four leaves or four dimensions.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -21,10 +21,10 @@ pub(crate) enum Span<'a> {
     Strided { offset: i64, block: u64, count: u64, stride: i64 },
     /// Runs of `block` bytes at `origin` plus each displacement.
     Index { origin: i64, displacements: Displacements<'a>, block: u64 },
-    /// Runs of their own lengths at `origin` plus each displacement.
+    /// Runs with individual lengths, at `origin` plus each displacement.
     VarIndex { origin: i64, runs: Runs<'a> },
-    /// `count` units of `unit` bytes (4 or 8): those of the set bits from bit `first` on, which is set and below 64. The
-    /// unit of bit 0 lies at `origin`.
+    /// `count` units of `unit` bytes (4 or 8), one for each set bit from bit `first` on. Bit `first` is
+    /// set, and `first` is below 64. The unit of bit 0 lies at `origin`.
     Bitmap { origin: i64, unit: u64, words: &'a [u64], first: u64, count: u64 },
 }
 
@@ -42,7 +42,7 @@ impl Span<'_> {
         });
     }
 
-    /// Visits the runs as `(offset, bytes)`, until `visit` breaks.
+    /// Visits the runs as `(offset, bytes)` until `visit` breaks.
     #[inline]
     pub(crate) fn try_for_each<B>(self, mut visit: impl FnMut(i64, u64) -> ControlFlow<B>) -> ControlFlow<B> {
         match self {
@@ -68,7 +68,7 @@ impl Span<'_> {
     }
 }
 
-/// The state of one nest: where its dimensions and its leaf stand.
+/// The state of one nest: the position in its dimensions and in its leaf.
 #[derive(Debug)]
 struct Frame<'a> {
     piece: &'a Piece,
@@ -86,12 +86,12 @@ pub(crate) struct Walker<'a> {
     frames: SmallVec<[Frame<'a>; 4]>,
     /// Bytes of the current run that lie before the range.
     skip: u64,
-    /// Bytes still to hand out.
+    /// Bytes that the walker has not returned yet.
     left: u64,
 }
 
 impl<'a> Walker<'a> {
-    /// A walker over `start..start + bytes`, which must lie in the stream. O(depth + log n).
+    /// A walker over stream bytes `start..start + bytes`, which must lie in the stream. O(depth + log n).
     pub(crate) fn new(root: &'a Piece, start: u64, bytes: u64) -> Self {
         let mut walker = Self { frames: SmallVec::new(), skip: 0, left: bytes };
         if bytes > 0 {
@@ -100,7 +100,7 @@ impl<'a> Walker<'a> {
         walker
     }
 
-    /// Enters `piece`, whose base is relative to `origin`, at stream byte `position` of it.
+    /// Enters `piece`, whose base is relative to `origin`, at its stream byte `position`.
     fn descend(&mut self, mut piece: &'a Piece, mut origin: i64, mut position: u64) {
         loop {
             let mut offset = origin.wrapping_add(piece.base);
@@ -147,9 +147,9 @@ impl<'a> Walker<'a> {
         Some(span)
     }
 
-    /// Goes on behind the end of a row: turns the odometers, innermost first.
+    /// Moves past the end of a row: advances the odometers, innermost first.
     fn advance(&mut self) {
-        // The row of a strided leaf is its innermost dimension, which is done already.
+        // The row of a strided leaf is its innermost dimension, which the span has covered already.
         let mut from = match self.frames.last() {
             Some(frame) if matches!(frame.piece.leaf, Leaf::Block(_)) => 1,
             _ => 0,
@@ -170,7 +170,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Enters the current entry of the top frame from its start, if there is something to enter.
+    /// Enters the current entry of the top frame at its start, if the entry nests.
     fn reenter(&mut self) {
         let Some(frame) = self.frames.last() else { return };
         let piece = frame.piece;
@@ -188,7 +188,7 @@ impl<'a> Walker<'a> {
 }
 
 impl Frame<'_> {
-    /// One step of the dimensions from `from` outwards; false if all of them have ended.
+    /// Advances the dimensions from `from` outwards by one step. Returns false if all of them have ended.
     fn turn(&mut self, from: usize) -> bool {
         for (place, dim) in self.places.iter_mut().zip(&self.piece.dims).skip(from) {
             *place += 1;
@@ -203,7 +203,7 @@ impl Frame<'_> {
     }
 }
 
-/// Number of places in the list of a leaf that nests.
+/// Number of entries in the list of a leaf that nests.
 fn entries(piece: &Piece) -> usize {
     match &piece.leaf {
         Leaf::Index(index) => index.displacements.len(),
@@ -212,8 +212,8 @@ fn entries(piece: &Piece) -> usize {
     }
 }
 
-/// The entry of the leaf that holds stream byte `position` of one repetition, the position inside of that entry, and the
-/// piece to enter there with its displacement.
+/// The entry of the leaf that holds stream byte `position` of one repetition, the position within that
+/// entry, and, if the entry nests, the piece to enter with its displacement.
 fn locate(piece: &Piece, position: u64) -> (usize, u64, Option<(&Piece, i64)>) {
     match &piece.leaf {
         Leaf::Block(_) => (0, position, None),
@@ -236,14 +236,15 @@ fn locate(piece: &Piece, position: u64) -> (usize, u64, Option<(&Piece, i64)>) {
     }
 }
 
-/// The rest of a run of which `skip` bytes are done.
+/// The rest of a run after its first `skip` bytes, but at most `left` bytes of it: the span, its bytes, and
+/// whether the run ends with it.
 fn partial(offset: i64, block: u64, skip: u64, left: u64) -> (Span<'static>, u64, bool) {
     let bytes = (block - skip).min(left);
     (Span::run(offset.wrapping_add(skip as i64), bytes), bytes, skip + bytes == block)
 }
 
-/// What follows in a row of equal runs, its bytes, and whether the row ends with it. The frame stands behind it then; only
-/// a range that ends inside of a run leaves the frame at that run.
+/// The next span of a row of equal runs, its bytes, and whether the row ends with it. The frame then stands
+/// after the span, unless the range ends inside a run: then the frame stays at that run.
 #[inline]
 fn strided_span<'a>(frame: &mut Frame<'a>, block: u64, skip: u64, left: u64) -> (Span<'a>, u64, bool) {
     let offset = frame.offset;
@@ -345,7 +346,7 @@ fn bitmap_span<'a>(frame: &mut Frame<'a>, bitmap: &'a Bitmap, skip: u64, left: u
 }
 
 impl Frame<'_> {
-    /// Goes back to the first entry behind the last one; whether it did.
+    /// Returns to the first entry after the last one. The result tells whether it did.
     fn wrap_entry(&mut self, entries: usize) -> bool {
         let ends = self.entry == entries;
         if ends {

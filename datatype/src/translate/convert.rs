@@ -1,29 +1,31 @@
-//! What happens to one element: bits of one side to bits of the other.
+//! The conversion of one element: bits of one side to bits of the other.
 
 use std::marker::PhantomData;
 
 use crate::translate::number::{Bits, Cast, Get, Number, NumberKind, Put};
 use crate::translate::quad::{extended_of_quad, overflows_extended, quad_of_extended};
 
-/// A conversion of single elements. Total, so that a kernel can convert first and ask what did not fit afterwards.
+/// A conversion of single elements. It is defined for all bits, so that a kernel can convert first and
+/// afterwards find the elements that were out of range.
 pub(super) trait Convert {
     /// The bits that are read, in the byte order of their side.
     type From: Bits;
-    /// The bits that are written.
+    /// The bits that are written, in the byte order of their side.
     type To: Bits;
-    /// Whether kernels are made for every short block: worth it for the conversions that simulations use most.
+    /// Whether kernels exist for every short block. They pay off for the conversions that simulations use
+    /// most.
     const HOT: bool = false;
 
     fn convert(from: Self::From) -> Self::To;
 
-    /// Whether the other side cannot hold the value.
+    /// Whether the value is out of the range of the other side.
     #[inline(always)]
     fn misfits(_from: Self::From) -> bool {
         false
     }
 }
 
-/// Another byte order, which is its own reverse.
+/// A change of the byte order. It is its own inverse.
 pub(super) struct Swap<B>(PhantomData<B>);
 
 impl<B: Bits> Convert for Swap<B> {
@@ -37,7 +39,7 @@ impl<B: Bits> Convert for Swap<B> {
     }
 }
 
-/// A number in memory to a big-endian one.
+/// A number in memory to a big-endian number.
 pub(super) struct Encode<M, X>(PhantomData<(M, X)>);
 
 impl<M: Cast<X, Put>, X: Number> Convert for Encode<M, X> {
@@ -56,7 +58,7 @@ impl<M: Cast<X, Put>, X: Number> Convert for Encode<M, X> {
     }
 }
 
-/// A big-endian number to one in memory.
+/// A big-endian number to a number in memory.
 pub(super) struct Decode<X, M>(PhantomData<(X, M)>);
 
 impl<X: Cast<M, Get>, M: Number> Convert for Decode<X, M> {
@@ -75,12 +77,14 @@ impl<X: Cast<M, Get>, M: Number> Convert for Decode<X, M> {
     }
 }
 
-/// Single precision in the file for double precision in memory: what codes write to save space.
+/// Double precision in memory and single precision in the file: the conversion that codes use to save
+/// space.
 const fn is_common<M: Number, X: Number>() -> bool {
     matches!((M::KIND, X::KIND), (NumberKind::F64, NumberKind::F32))
 }
 
-/// Big-endian truth values to native ones: anything but 0 becomes 1, the only *true* that every compiler knows.
+/// Big-endian truth values to native ones. Any value except 0 becomes 1, the only *true* that every
+/// compiler knows.
 pub(super) struct Truth<B>(PhantomData<B>);
 
 impl<B: Bits + Default + PartialEq + From<bool>> Convert for Truth<B> {
@@ -93,7 +97,7 @@ impl<B: Bits + Default + PartialEq + From<bool>> Convert for Truth<B> {
     }
 }
 
-/// `long double` of the x87 to binary128.
+/// An x87 `long double` to binary128.
 pub(super) struct ToQuad;
 
 impl Convert for ToQuad {
@@ -106,7 +110,7 @@ impl Convert for ToQuad {
     }
 }
 
-/// Binary128 to `long double` of the x87.
+/// Binary128 to an x87 `long double`.
 pub(super) struct FromQuad;
 
 impl Convert for FromQuad {

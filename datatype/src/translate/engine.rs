@@ -1,8 +1,9 @@
 //! Conversions along the walk of a layout: one pass from places in memory to the packed form, or back.
 //!
-//! Elements of one kind go straight through a kernel, row by row; of a strided nest two dimensions at a time, for rows are
-//! often too short for the cost of a step of the walk. What is mixed, or lies in lists of short runs, passes through a stage
-//! that fits into the first-level cache, in parts: gathered by the copy programs, then converted in one loop.
+//! Elements of one kind go directly through a kernel, row by row. Of a strided nest, two dimensions are
+//! converted at a time, because rows are often too short for the cost of a step of the walk. Mixed
+//! elements, and elements in lists of short runs, pass in parts through a stage that fits in the
+//! first-level cache: the copy programs gather them, and one loop converts them.
 
 use std::mem::MaybeUninit;
 use std::ops::{ControlFlow, Range};
@@ -22,17 +23,18 @@ use crate::translate::unit::{Change, Unit};
 use crate::tree::Datatype;
 use crate::walk::{Span, Walker};
 
-/// Bytes of the stage.
+/// Size of the stage, in bytes.
 const STAGE_BYTES: usize = 16 * 1024;
-/// From this mean length on, runs of a list are converted one by one: a call each costs less than the way through the stage.
+/// If the mean length of the runs of a list is at least this many bytes, the runs are converted one by one.
+/// One call for each run then costs less than the way through the stage.
 const LONG_RUN_BYTES: u64 = 128;
 
-/// Bytes that a block at least takes in a cache.
+/// The least space that a block occupies in a cache, in bytes: one line.
 const LINE_BYTES: u64 = 64;
-/// Bytes in a second-level cache.
+/// Size of a second-level cache, in bytes.
 const NEAR_BYTES: u64 = 1 << 20;
 
-/// Elements that did not fit.
+/// Elements that were out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Misfits {
     /// The first of them, counted from the start of the stream.
@@ -40,16 +42,16 @@ pub(super) struct Misfits {
     pub(super) count: u64,
 }
 
-/// Where the two sides are. One of them is only read.
+/// The addresses of the two sides. One side is only read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sides {
-    /// Base address of the tiled layout; null where offsets are addresses.
+    /// Base address of the tiled layout; null if offsets are addresses.
     pub(super) memory: *mut u8,
     /// First byte of the packed range.
     pub(super) packed: *mut u8,
 }
 
-/// The stream of a layout to consecutive bytes, and back.
+/// The copy programs from the stream of a layout to consecutive bytes, and back.
 #[derive(Debug, Clone)]
 pub(super) struct Copies {
     pack: TypedCopy,
@@ -65,7 +67,7 @@ impl Copies {
     }
 }
 
-/// One call: what is converted, from where to where, and what did not fit.
+/// One call: the elements, the two sides, and the elements that were out of range.
 pub(super) struct Job<'a> {
     pub(super) tiled: &'a Tiled,
     pub(super) copies: &'a Copies,
@@ -76,48 +78,56 @@ pub(super) struct Job<'a> {
     pub(super) misfits: Misfits,
 }
 
-/// The elements of a call that all take one conversion.
+/// The elements of a call in which all elements take the same conversion.
 #[derive(Clone, Copy)]
 struct Uniform<'a> {
     kernel: &'a Kernel,
-    /// Bytes of a part of an element that the kernel converts.
+    /// Bytes of the part of an element that the kernel converts at once.
     part: Both,
     /// Parts per element.
     parts: u64,
-    /// Stream bytes before the range.
+    /// Stream bytes before the range of the call.
     start: u64,
 }
 
 impl Job<'_> {
-    /// Converts the elements of `range`, which the script must have: memory to packed, or back.
+    /// Converts the elements of `range`, which must lie within the script: from memory to the packed form,
+    /// or back.
     ///
     /// # Safety
-    /// The elements must lie in memory where the layout has them from its base address on, the packed side must have their
-    /// bytes, the side that is written must be writable, and the two be apart.
+    /// The elements of the range must lie in memory at their offsets from the base address, and the packed
+    /// side must hold their packed bytes. The side that is read must be readable, the side that is written
+    /// must be writable, and the two must not overlap.
     pub(super) unsafe fn run<const ENCODE: bool>(&mut self, range: Range<u64>) {
         let Some(root) = self.tiled.root().filter(|_| !range.is_empty()) else { return };
         if self.sides.memory.is_null() {
-            // Offsets from null are addresses: take the provenance that their memory was exposed with.
+            // Offsets from a null base are addresses. The pointer takes the provenance with which their
+            // memory was exposed.
             self.sides.memory = ptr::with_exposed_provenance_mut(0);
         }
         let Some(step) = self.script.only_step() else {
-            // SAFETY: the caller's promise.
+            // SAFETY: `run_staged` requires what `# Safety` of this function guarantees, for the same
+            // range.
             return unsafe { self.run_staged::<ENCODE>(range) };
         };
         let unit = &self.units[usize::from(step)];
         let (start, end) = (range.start * unit.bytes.memory, range.end * unit.bytes.memory);
         if unit.change == Change::Swap(1) {
-            // SAFETY: the caller's promise, for bytes that are the same on both sides.
+            // SAFETY: `# Safety` of this function: both sides hold the elements of the range.
+            // `Change::Swap(1)` leaves bytes unchanged, so these are the stream bytes `start..end` on both
+            // sides.
             return unsafe { self.copy::<ENCODE>(self.sides.packed, start..end) };
         }
         let kernel = if ENCODE { &unit.encode } else { &unit.decode };
         let part = Both { memory: unit.bytes.memory / unit.parts, packed: unit.bytes.packed / unit.parts };
         let uniform = Uniform { kernel, part, parts: unit.parts, start };
-        // SAFETY: the caller's promise, for the bytes of the range.
+        // SAFETY: `# Safety` of this function: `start..end` are the stream bytes of the range, and all its
+        // elements take `kernel`.
         unsafe { self.run_uniform::<ENCODE>(root, uniform, start..end) };
     }
 
-    /// Converts the stream bytes of `bytes`, with whole planes of a nest at once.
+    /// Converts the stream bytes `bytes`: whole planes of a nest at once, and the bytes before and after
+    /// them by a walk.
     ///
     /// # Safety
     /// As [`Job::run`].
@@ -150,7 +160,8 @@ impl Job<'_> {
                 whole = Some((grid, planes));
             }
         }
-        // SAFETY: the caller's promise: the planes lie in the range, and so do the bytes before and behind them.
+        // SAFETY: `# Safety` of this function: the planes are part of `bytes`, and so are `head` and
+        // `tail`.
         unsafe {
             self.run_walk::<ENCODE>(root, uniform, head);
             if let Some((grid, planes)) = whole {
@@ -160,10 +171,11 @@ impl Job<'_> {
         }
     }
 
-    /// Converts planes of a nest over blocks: its two inner dimensions, at each place of the others.
+    /// Converts planes of a nest over blocks. A plane is the two inner dimensions of the nest, at one place
+    /// of the others.
     ///
     /// # Safety
-    /// As [`Job::run`], for these planes, which `grid` describes.
+    /// As [`Job::run`], for these planes. `grid` must describe a plane.
     unsafe fn run_planes<const ENCODE: bool>(
         &mut self,
         root: &Piece,
@@ -180,7 +192,8 @@ impl Job<'_> {
             offset = offset.wrapping_add(dim.stride.wrapping_mul(*place as i64));
         }
         for i in planes {
-            // SAFETY: the plane at this offset holds the stream bytes from `i * plane` on.
+            // SAFETY: `# Safety` of this function: plane `i` lies at `offset` and holds the stream bytes
+            // from `i * plane` on.
             unsafe { self.run_grid::<ENCODE>(uniform, offset, i * plane, grid) };
             for (place, dim) in places.iter_mut().zip(outer) {
                 *place += 1;
@@ -194,7 +207,7 @@ impl Job<'_> {
         }
     }
 
-    /// Converts the stream bytes of `bytes` span by span.
+    /// Converts the stream bytes `bytes`, one span at a time.
     ///
     /// # Safety
     /// As [`Job::run`].
@@ -211,7 +224,8 @@ impl Job<'_> {
                         stride: stride as isize,
                         ..Grid::dense((block / part) as usize)
                     };
-                    // SAFETY: the span holds the stream bytes from `position` on, and lies in the range.
+                    // SAFETY: `# Safety` of this function: the spans of the walker are the bytes of the
+                    // range, and this span holds the stream bytes from `position` on.
                     unsafe { self.run_grid::<ENCODE>(uniform, offset, position, &grid) };
                     position += block * count;
                     ControlFlow::Continue(())
@@ -221,7 +235,8 @@ impl Job<'_> {
                         return ControlFlow::Break(());
                     }
                     let grid = Grid::dense((length / part) as usize);
-                    // SAFETY: as above, run by run.
+                    // SAFETY: as for a strided span: the run is part of a span of the walker and holds the
+                    // stream bytes from `position` on.
                     unsafe { self.run_grid::<ENCODE>(uniform, offset, position, &grid) };
                     position += length;
                     ControlFlow::Continue(())
@@ -229,41 +244,44 @@ impl Job<'_> {
                 _ => ControlFlow::Break(()),
             };
             if flow.is_break() {
-                // SAFETY: the caller's promise, for the rest of the range.
+                // SAFETY: `# Safety` of this function: the bytes from `position` on are the rest of the
+                // range.
                 return unsafe { self.run_rest::<ENCODE>(uniform, position..bytes.end) };
             }
         }
     }
 
-    /// Converts the end of the stream bytes of a call through the stage.
+    /// Converts the last stream bytes of a call through the stage.
     ///
     /// # Safety
     /// As [`Job::run`].
     unsafe fn run_rest<const ENCODE: bool>(&mut self, uniform: Uniform<'_>, bytes: Range<u64>) {
-        // What was converted of a torn element is converted once more, to the same.
+        // The parts of a cut element that are converted already are converted once more, with the same
+        // result.
         let element = uniform.part.memory * uniform.parts;
         let start = bytes.start / element * element;
         let packed = self.sides.packed;
         self.sides.packed = self.packed_at(uniform, start);
-        // SAFETY: the caller's promise; the packed address is that of the first element.
+        // SAFETY: `# Safety` of this function: a call begins at a whole element, so all these elements
+        // belong to its range. The packed address is that of the first of them.
         unsafe { self.run_staged::<ENCODE>(start / element..bytes.end / element) };
         self.sides.packed = packed;
     }
 
-    /// The addresses that a kernel reads and writes.
+    /// The address from which a kernel reads, and the address to which it writes.
     fn ends<const ENCODE: bool>(memory: *mut u8, packed: *mut u8) -> (*const u8, *mut u8) {
         if ENCODE { (memory, packed) } else { (packed, memory) }
     }
 
-    /// The packed form of stream byte `position`.
+    /// The address of the packed form of stream byte `position`.
     fn packed_at(&self, uniform: Uniform<'_>, position: u64) -> *mut u8 {
         let parts = (position - uniform.start) / uniform.part.memory;
         self.sides.packed.wrapping_add((parts * uniform.part.packed) as usize)
     }
 
     /// # Safety
-    /// As [`Job::run`], for the blocks of the grid, whose first one lies at `offset` and holds the stream bytes from
-    /// `position` on.
+    /// As [`Job::run`], for the blocks of the grid. The first block lies at `offset` and holds the stream
+    /// bytes from `position` on.
     #[inline]
     unsafe fn run_grid<const ENCODE: bool>(
         &mut self,
@@ -275,7 +293,8 @@ impl Job<'_> {
         let memory = self.sides.memory.wrapping_offset(offset as isize);
         let packed = self.packed_at(uniform, position);
         let (from, to) = Self::ends::<ENCODE>(memory, packed);
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of this function: the blocks of the grid are valid at `memory`, and their
+        // packed form is valid at `packed`, as `Kernel::grid` requires.
         if unsafe { uniform.kernel.grid(from, to, grid) } {
             let mut element = position / uniform.part.memory;
             let mut packed = packed;
@@ -284,7 +303,8 @@ impl Job<'_> {
                     let stride = grid.stride.wrapping_mul(i as isize);
                     let place = grid.row_stride.wrapping_mul(row as isize).wrapping_add(stride);
                     let memory = memory.wrapping_offset(place);
-                    // SAFETY: the blocks of the grid, one after the other.
+                    // SAFETY: `# Safety` of this function: the loops visit the blocks of the grid in order,
+                    // and this is one of them.
                     unsafe {
                         self.note::<ENCODE>(uniform.kernel, (memory, packed), grid.block, |i| {
                             (element + i) / uniform.parts
@@ -297,7 +317,8 @@ impl Job<'_> {
         }
     }
 
-    /// Looks through converted elements for those that did not fit: counts them, and stores what they are to become.
+    /// Examines converted elements for those out of range. Counts them, and stores the fill value, if there
+    /// is one.
     ///
     /// # Safety
     /// As [`Job::run`], for `elements` consecutive elements at both addresses.
@@ -311,7 +332,8 @@ impl Job<'_> {
     ) {
         let (from, to) = Self::ends::<ENCODE>(memory, packed);
         for i in 0..elements {
-            // SAFETY: element `i` of both sides; a fill value is as long as an element that is written.
+            // SAFETY: `# Safety` of this function: element `i` is valid on both sides. A fill value is as
+            // long as an element that is written.
             unsafe {
                 if kernel.misfits(from.wrapping_add(i * kernel.from_bytes)) {
                     self.misfits.count += 1;
@@ -326,7 +348,8 @@ impl Job<'_> {
         }
     }
 
-    /// Converts the elements of `range`, whose packed form begins at the packed address, in parts through the stage.
+    /// Converts the elements of `range` in parts through the stage. Their packed form begins at the packed
+    /// address.
     ///
     /// # Safety
     /// As [`Job::run`].
@@ -342,8 +365,9 @@ impl Job<'_> {
             let after = self.script.bytes_before(end);
             let packed = self.sides.packed.wrapping_add((before.packed - first.packed) as usize);
             let bytes = before.memory..after.memory;
-            // SAFETY: these elements are part of the range. The largest element fits `at_once` times into the stage, and
-            // the stage holds them in stream order, written by the copy before they are read, or by the kernels.
+            // SAFETY: `# Safety` of this function: these elements are part of the range. The stage has room
+            // for `at_once` elements of the largest size, and holds them in stream order. It is written
+            // before it is read: by the copy when encoding, by the kernels when decoding.
             unsafe {
                 if ENCODE {
                     self.copy::<true>(stage, bytes.clone());
@@ -357,7 +381,7 @@ impl Job<'_> {
         }
     }
 
-    /// Converts elements between two dense sides, run by run.
+    /// Converts elements between two dense sides, one run of equal conversions at a time.
     ///
     /// # Safety
     /// As [`Job::run`], with the stage as memory.
@@ -373,7 +397,8 @@ impl Job<'_> {
             let kernel = if ENCODE { &unit.encode } else { &unit.decode };
             let (from, to) = Self::ends::<ENCODE>(stage, packed);
             let parts = (elements * unit.parts) as usize;
-            // SAFETY: run by run these are the elements of the range, on both sides.
+            // SAFETY: `# Safety` of this function: the runs are, in order, the elements of the range on
+            // both sides.
             unsafe {
                 if kernel.grid(from, to, &Grid::dense(parts)) {
                     self.note::<ENCODE>(kernel, (stage, packed), parts, |i| element + i / unit.parts);
@@ -390,10 +415,11 @@ impl Job<'_> {
     /// Copies stream bytes between memory and a dense place, unchanged.
     ///
     /// # Safety
-    /// As [`Job::run`], for these bytes.
+    /// As [`Job::run`], for these bytes, with `dense` as the packed side.
     unsafe fn copy<const ENCODE: bool>(&self, dense: *mut u8, bytes: Range<u64>) {
         let (start, length) = (bytes.start, bytes.end - bytes.start);
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of this function: the bytes are valid on both sides, which do not overlap, as
+        // `TypedCopy::run` requires.
         unsafe {
             if ENCODE {
                 self.copies.pack.run(self.sides.memory, start, dense, 0, length);

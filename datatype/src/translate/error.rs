@@ -1,4 +1,4 @@
-//! What can be wrong with a translation, and what can go wrong in one.
+//! The errors of making a translation and of running it.
 
 use thiserror::Error;
 
@@ -6,54 +6,55 @@ use crate::error::TypeError;
 use crate::named::Prim;
 use crate::translate::netcdf::{NetcdfFormat, NetcdfType};
 
-/// Why a type cannot be translated, or a range of it was not.
+/// Why a type cannot be translated, or why a range of it was not translated.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TranslateError {
-    /// The type, or a range of its bytes; nothing was converted.
+    /// An error of the type, or of a range of its bytes. Nothing was converted.
     #[error(transparent)]
     Type(#[from] TypeError),
-    /// A basic element that the external representation has nothing for (`NC_EBADTYPE`; `MPI_ERR_CONVERSION`).
+    /// A basic element without a counterpart in the external representation (`NC_EBADTYPE`;
+    /// `MPI_ERR_CONVERSION`).
     #[error("a basic element of kind {:?} and {} bytes has no external form", prim.kind, prim.bytes)]
     Unsupported {
         /// The element.
         prim: Prim,
     },
     /// The type has elements of several kinds, but a netCDF variable has one type.
-    #[error("a netCDF variable holds one type, elements of several kinds were given")]
+    #[error("a netCDF variable has one type, but the elements are of several kinds")]
     Mixed,
-    /// Characters with numbers: netCDF converts neither into the other (`NC_ECHAR`).
-    #[error("text and numbers are not converted into each other")]
+    /// Characters and numbers were combined. netCDF converts neither into the other (`NC_ECHAR`).
+    #[error("netCDF does not convert between text and numbers")]
     TextAndNumbers,
-    /// An external type that the file format does not have (`NC_ESTRICTCDF2`).
-    #[error("{format:?} has no type {external:?}")]
+    /// The file format does not have the external type (`NC_ESTRICTCDF2`).
+    #[error("the format {format:?} has no type {external:?}")]
     NotInFormat {
         /// The external type.
         external: NetcdfType,
         /// The format without it.
         format: NetcdfFormat,
     },
-    /// A value for out-of-range elements that is not as long as an external element.
-    #[error("a fill value of {found} bytes for external elements of {expected}")]
+    /// A fill value for elements that are out of range does not have the length of an external element.
+    #[error("the fill value has {found} bytes, but an external element has {expected} bytes")]
     FillLength {
         /// Bytes of an external element.
         expected: usize,
-        /// Bytes given.
+        /// Bytes of the given value.
         found: usize,
     },
-    /// A range of elements that is reversed, or leaves the elements there are; nothing was converted.
-    #[error("elements {start}..{end} of {elements}")]
+    /// A range of elements is reversed or exceeds the elements of the type. Nothing was converted.
+    #[error("the element range {start}..{end} is reversed or exceeds the {elements} elements of the type")]
     BadElements {
-        /// First element asked for.
+        /// First requested element.
         start: u64,
-        /// End of the elements asked for.
+        /// End of the requested elements.
         end: u64,
-        /// Elements there are.
+        /// Number of elements of the type.
         elements: u64,
     },
-    /// Values that the other side cannot hold (`NC_ERANGE`; `MPI_ERR_CONVERSION`). All other elements were converted;
-    /// these hold what [`crate::OutOfRange`] says.
-    #[error("{count} elements are out of range, the first is element {first}")]
+    /// Some values do not fit on the other side (`NC_ERANGE`; `MPI_ERR_CONVERSION`). All other elements
+    /// were converted; these elements hold the values that [`crate::OutOfRange`] describes.
+    #[error("{count} elements are out of range; the first is element {first}")]
     OutOfRange {
         /// Index of the first such element, counted from the start of the stream.
         first: u64,

@@ -1,13 +1,14 @@
-//! The `external32` representation (MPI 4.1, 14.5.2): which predefined type has which size and form there.
+//! The `external32` representation (MPI 4.1, section 14.5.2): the size and form of each predefined type in
+//! this representation.
 //!
 //! | in memory | in `external32` |
 //! |---|---|
 //! | integers, IEEE numbers, complex numbers | the same sizes, big-endian |
-//! | `long`, `unsigned long` | 4 bytes; larger values do not fit |
-//! | `wchar_t` | 2 bytes of Unicode; code points above U+FFFF do not fit |
-//! | `long double` and its complex | binary128 |
-//! | truth values | the same sizes; 0 is false, anything else true, and 1 when read |
-//! | characters, bytes | as they are |
+//! | `long`, `unsigned long` | 4 bytes; larger values are out of range |
+//! | `wchar_t` | 2 bytes of Unicode; code points above U+FFFF are out of range |
+//! | `long double` and its complex type | binary128 |
+//! | truth values | the same sizes; 0 is false, any other value is true and is read as 1 |
+//! | characters, bytes | unchanged |
 //! | value and index | one after the other, without the gap |
 
 use std::collections::HashMap;
@@ -20,7 +21,8 @@ use crate::translate::script::{Both, Script, Step};
 use crate::translate::unit::{Change, Unit};
 use crate::tree::{Combiner, Datatype};
 
-/// The change of a basic element of a predefined type, and how many of its parts change on their own.
+/// The change of a basic element of a predefined type, and the number of its parts that are converted
+/// separately.
 fn change_of(named: Named, prim: Prim) -> Option<(Change, u64)> {
     use PrimKind::{
         Byte, Complex, Float, Logical, LongDouble, LongDoubleComplex, Signed, Text, Unsigned, WideText,
@@ -42,7 +44,7 @@ fn change_of(named: Named, prim: Prim) -> Option<(Change, u64)> {
     })
 }
 
-/// The form of a C `long double` of 16 bytes; nothing where it is a pair of doubles.
+/// The change of a C `long double` of 16 bytes; `None` where it is a pair of doubles.
 const fn long_double() -> Option<Change> {
     if cfg!(any(target_arch = "x86", target_arch = "x86_64")) {
         Some(Change::Quad)
@@ -53,7 +55,7 @@ const fn long_double() -> Option<Change> {
     }
 }
 
-/// Makes the script of a type; each node of its tree is visited once.
+/// Makes the script of a type. Each node of its tree is visited once.
 #[derive(Default)]
 struct Builder {
     units: Vec<Unit>,
@@ -63,7 +65,7 @@ struct Builder {
 impl Builder {
     fn step(&mut self, change: Change, parts: u64) -> (Step, Both) {
         let known = self.units.iter().position(|unit| unit.change == change && unit.parts == parts);
-        // There are far fewer changes than a step can number.
+        // The number of different changes is far below the range of a step.
         let step = known.unwrap_or_else(|| {
             self.units.push(Unit::new(change, parts));
             self.units.len() - 1
@@ -109,7 +111,8 @@ impl Builder {
             | Combiner::Subarray { old, .. }
             | Combiner::Darray { old, .. }
             | Combiner::Resized { old, .. } => {
-                // A type with data has an old type with data, of which it is a whole number.
+                // A type with data has an old type with data, and its size is a multiple of the size of the
+                // old type.
                 self.script(old)?.repeated(datatype.size() / old.size().max(1))
             }
         };

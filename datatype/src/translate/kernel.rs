@@ -1,36 +1,37 @@
-//! The innermost loops: equal blocks of elements from or to places in memory, converted on the way. The only file here that
-//! turns addresses into elements.
+//! The innermost loops: equal blocks of elements are read from places in memory, or written to them, and
+//! are converted on the way. This is the only file of the module that turns addresses into elements.
 //!
-//! One side is *placed*: blocks at a distance, in rows at a distance. The other is dense. Only the
-//! bytes of the elements are read or written, each once. The loops are compiled for several instruction sets, of which
-//! [`Kernel`] picks one when it is made.
+//! One side is *placed*: its blocks lie at a fixed distance, in rows at a fixed distance. The other side is
+//! dense. Only bytes of elements are read or written, each of them once. The loops are compiled for several
+//! instruction sets, and a [`Kernel`] picks one of them when it is made.
 
 use std::mem::MaybeUninit;
 
 use crate::translate::convert::Convert;
 use crate::translate::number::Bits;
 
-/// An element anywhere.
+/// An element at any address: its alignment is 1.
 #[derive(Clone, Copy)]
 #[repr(C, packed)]
 struct Loose<T>(T);
 
-/// Blocks in rows. A dense side has the same blocks without distances.
+/// Blocks in rows. A dense side has the same blocks without gaps.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grid {
-    /// Elements of one block.
+    /// Number of elements of one block.
     pub(super) block: usize,
-    /// Blocks of one row.
+    /// Number of blocks of one row.
     pub(super) count: usize,
-    /// From block to block, in bytes.
+    /// Distance from block to block, in bytes.
     pub(super) stride: isize,
-    /// Rows.
+    /// Number of rows.
     pub(super) rows: usize,
-    /// From row to row, in bytes.
+    /// Distance from row to row, in bytes.
     pub(super) row_stride: isize,
-    /// From the first block to that of a grid of this shape that follows, in bytes; 0 if none does.
+    /// Distance from the first block to the first block of the next grid of this shape, in bytes; 0 if
+    /// there is none.
     pub(super) next: isize,
-    /// Whether this and the grids around it are too many bytes for the nearest caches.
+    /// Whether this grid and the grids around it have too many bytes for the nearest caches.
     pub(super) is_far: bool,
 }
 
@@ -41,7 +42,7 @@ impl Grid {
     }
 }
 
-/// Converts a grid between `from` and `to`; whether something did not fit.
+/// Converts a grid between `from` and `to`. Returns whether an element was out of range.
 type GridFn = unsafe fn(from: *const u8, to: *mut u8, grid: &Grid) -> bool;
 
 /// The loops of one conversion in one direction.
@@ -56,12 +57,12 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Placed elements are read, dense ones written.
+    /// A kernel that reads placed elements and writes dense ones.
     pub(super) fn gathering<C: Convert>() -> Self {
         Self::of::<C, true>()
     }
 
-    /// Dense elements are read, placed ones written.
+    /// A kernel that reads dense elements and writes placed ones.
     pub(super) fn scattering<C: Convert>() -> Self {
         Self::of::<C, false>()
     }
@@ -72,23 +73,26 @@ impl Kernel {
         Self { grid: chosen.unwrap_or(grid::<C, GATHER>), misfits: misfits_at::<C>, from_bytes, to_bytes }
     }
 
-    /// Converts a grid; whether something did not fit. What did not fit is stored as [`Convert::convert`] has it.
+    /// Converts a grid. Returns whether an element was out of range. [`Convert::convert`] defines the value
+    /// that is stored for such an element.
     ///
     /// # Safety
-    /// All elements of the grid must be readable at `from` and writable at `to`, the placed side as the grid says and the
-    /// dense side one after the other, and no byte that is read may be among those that are written.
+    /// All elements of the grid must be readable at `from` and writable at `to`: the placed side as the
+    /// grid describes, the dense side one element after the other. No byte that is read may be among the
+    /// bytes that are written.
     #[inline]
     pub(super) unsafe fn grid(&self, from: *const u8, to: *mut u8, shape: &Grid) -> bool {
-        // SAFETY: the caller's promise. The function was chosen for this processor, and its element sizes are ours.
+        // SAFETY: `# Safety` of this function. `Kernel::of` chose the loop for this processor, with the
+        // element sizes of this kernel.
         unsafe { (self.grid)(from, to, shape) }
     }
 
-    /// Whether the element at `from` does not fit.
+    /// Whether the element at `from` is out of range.
     ///
     /// # Safety
     /// The element must be readable.
     pub(super) unsafe fn misfits(&self, from: *const u8) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of this function: the element is readable, as `misfits_at` requires.
         unsafe { (self.misfits)(from) }
     }
 }
@@ -96,20 +100,22 @@ impl Kernel {
 /// # Safety
 /// As [`Kernel::misfits`].
 unsafe fn misfits_at<C: Convert>(from: *const u8) -> bool {
-    // SAFETY: an element is readable here; `Loose` has its size and no alignment.
+    // SAFETY: `# Safety` of `Kernel::misfits`: an element is readable here. `Loose` has its size and the
+    // alignment 1.
     C::misfits(unsafe { from.cast::<Loose<C::From>>().read() }.0)
 }
 
 const CACHE_LINE_BYTES: usize = 64;
-/// How many blocks before its use a block is asked for.
+/// Number of blocks between the prefetch of a block and its use.
 const BLOCKS_AHEAD: usize = 32;
 
-/// Elements that are converted at once, where it pays to write that out.
+/// Number of elements that are converted together, where this pays off.
 const GROUP: usize = 8;
-/// For each place in a group, the bits of an element that did not fit: so groups are compared and collected as vectors.
+/// For each position in a group, a nonzero value if an element there was out of range. The flags are as
+/// wide as elements, so that groups are compared and collected as vectors.
 type Flags<C> = [<C as Convert>::From; GROUP];
 
-/// Converts a group of elements.
+/// Converts a group of elements, and sets the flags of those out of range.
 #[inline(always)]
 fn group<C: Convert>(elements: &[C::From; GROUP], flags: &mut Flags<C>) -> [C::To; GROUP] {
     let mut converted = [C::To::ZERO; GROUP];
@@ -120,13 +126,13 @@ fn group<C: Convert>(elements: &[C::From; GROUP], flags: &mut Flags<C>) -> [C::T
     converted
 }
 
-/// Whether any element of any group did not fit.
+/// Whether any element of any group was out of range.
 #[inline(always)]
 fn any<C: Convert>(flags: &Flags<C>) -> bool {
     flags.iter().fold(C::From::ZERO, |all, flag| all | *flag) != C::From::ZERO
 }
 
-/// Converts as many elements as both slices have.
+/// Converts as many elements as both slices have. Returns whether an element was out of range.
 #[inline(always)]
 fn convert<C: Convert>(from: &[Loose<C::From>], to: &mut [MaybeUninit<Loose<C::To>>]) -> bool {
     let (mut from, mut to) = (from, to);
@@ -148,20 +154,21 @@ fn convert<C: Convert>(from: &[Loose<C::From>], to: &mut [MaybeUninit<Loose<C::T
     misfits
 }
 
-/// Converts `n` consecutive elements.
+/// Converts `n` consecutive elements. Returns whether an element was out of range.
 ///
 /// # Safety
-/// They must be readable at `from` and writable at `to`, apart from each other.
+/// The elements must be readable at `from` and writable at `to`, and the two must not overlap.
 #[inline(always)]
 unsafe fn block<C: Convert>(from: *const u8, to: *mut u8, n: usize) -> bool {
-    // SAFETY: the caller promises these elements; `Loose` has their size and no alignment, all their bits are valid, and
-    // the two slices, of which one is written through, are apart.
+    // SAFETY: `# Safety` of this function: the elements are readable and writable. `Loose` has their size
+    // and alignment 1, all bit patterns are valid, and the two slices do not overlap, so the mutable slice
+    // is the only one through which its bytes are accessed.
     let (from, to) =
         unsafe { (std::slice::from_raw_parts(from.cast(), n), std::slice::from_raw_parts_mut(to.cast(), n)) };
     convert::<C>(from, to)
 }
 
-/// Blocks of any length, one by one.
+/// Converts blocks of any length, one at a time.
 ///
 /// # Safety
 /// As [`Kernel::grid`].
@@ -174,7 +181,8 @@ unsafe fn rows<C: Convert, const GATHER: bool>(mut from: *const u8, mut to: *mut
         let (mut source, mut target) =
             if GATHER { (from.wrapping_offset(start), to) } else { (from, to.wrapping_offset(start)) };
         for _ in 0..grid.count {
-            // SAFETY: block by block and row by row these are the elements that the caller promises.
+            // SAFETY: `# Safety` of `Kernel::grid`: block by block and row by row, these are the elements
+            // of the grid.
             misfits |= unsafe { block::<C>(source, target, n) };
             (source, target) = advanced::<C, GATHER>(source, target, grid.stride, n);
         }
@@ -183,13 +191,13 @@ unsafe fn rows<C: Convert, const GATHER: bool>(mut from: *const u8, mut to: *mut
     misfits
 }
 
-/// The addresses where the placed side is `start` bytes further.
+/// The addresses with the placed side moved by `start` bytes.
 #[inline(always)]
 fn placed<const GATHER: bool>(from: *const u8, to: *mut u8, start: isize) -> (*const u8, *mut u8) {
     if GATHER { (from.wrapping_offset(start), to) } else { (from, to.wrapping_offset(start)) }
 }
 
-/// The addresses behind `n` elements of the dense side, and at the next place of the other.
+/// The addresses after `n` elements of the dense side, and at the next place of the other side.
 #[inline(always)]
 fn advanced<C: Convert, const GATHER: bool>(
     from: *const u8,
@@ -204,7 +212,7 @@ fn advanced<C: Convert, const GATHER: bool>(
     }
 }
 
-/// Blocks of `N` elements, as many at a time as make a group.
+/// Converts blocks of `N` elements, as many together as make a group.
 ///
 /// # Safety
 /// As [`Kernel::grid`], for blocks of `N` elements.
@@ -215,9 +223,10 @@ unsafe fn short_rows<C: Convert, const GATHER: bool, const N: usize>(
     grid: &Grid,
 ) -> bool {
     let at_once = GROUP / N;
-    // Short rows of distant blocks end before the processor has seen where they lead. Where there is little to do per
-    // block, it runs ahead far enough by itself, and where the blocks are near at hand asking costs more than it gives
-    // (doubles to floats, every 24th of 10 blocks of FLASH: a third; of 500 blocks it gains 1.7 times).
+    // Short rows of distant blocks end before the processor has recognized their pattern. Where a block
+    // takes little work, the processor runs far enough ahead without help. Where the blocks lie in a near
+    // cache, a prefetch costs more than it gains. (Doubles to floats, every 24th of FLASH: with 10 blocks
+    // the prefetch costs a third, with 500 blocks it is 1.7 times as fast.)
     let is_slow = GATHER && grid.is_far && size_of::<C::To>() < size_of::<C::From>();
     let is_sparse = grid.stride.unsigned_abs() > CACHE_LINE_BYTES && grid.count < BLOCKS_AHEAD;
     let fetches = is_slow && is_sparse;
@@ -231,13 +240,15 @@ unsafe fn short_rows<C: Convert, const GATHER: bool, const N: usize>(
             fetch_ahead(if GATHER { from } else { to }, grid, row + rows_ahead);
         }
         for _ in 0..grid.count / at_once {
-            // SAFETY: block by block and row by row these are the elements that the caller promises.
+            // SAFETY: `# Safety` of `Kernel::grid`: block by block and row by row, these are the elements
+            // of the grid.
             unsafe { short_blocks::<C, GATHER, N>(source, target, grid.stride, &mut flags) };
             let stride = grid.stride.wrapping_mul(at_once as isize);
             (source, target) = advanced::<C, GATHER>(source, target, stride, GROUP);
         }
         for _ in 0..grid.count % at_once {
-            // SAFETY: as above.
+            // SAFETY: as for `short_blocks`: these are the blocks of the row that do not make a whole
+            // group.
             misfits |= unsafe { block::<C>(source, target, N) };
             (source, target) = advanced::<C, GATHER>(source, target, grid.stride, N);
         }
@@ -246,7 +257,7 @@ unsafe fn short_rows<C: Convert, const GATHER: bool, const N: usize>(
     misfits | any::<C>(&flags)
 }
 
-/// Asks for the cache lines of a row that follows, in this grid or the next.
+/// Prefetches the cache lines of a later row, in this grid or the next.
 #[inline(always)]
 fn fetch_ahead(base: *const u8, grid: &Grid, row: usize) {
     let start = if row < grid.rows {
@@ -261,7 +272,7 @@ fn fetch_ahead(base: *const u8, grid: &Grid, row: usize) {
     }
 }
 
-/// Asks for a cache line.
+/// Prefetches a cache line.
 #[inline(always)]
 fn fetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -273,10 +284,10 @@ fn fetch(address: *const u8) {
     let _ = address;
 }
 
-/// Blocks of `N` elements that make one group.
+/// Converts the blocks of `N` elements that make one group.
 ///
 /// # Safety
-/// As [`Kernel::grid`], for one row of these blocks at a distance of `stride`.
+/// As [`Kernel::grid`], for one row of these blocks, `stride` bytes apart.
 #[inline(always)]
 unsafe fn short_blocks<C: Convert, const GATHER: bool, const N: usize>(
     from: *const u8,
@@ -288,21 +299,22 @@ unsafe fn short_blocks<C: Convert, const GATHER: bool, const N: usize>(
     if GATHER {
         for (i, block) in elements.as_chunks_mut::<N>().0.iter_mut().enumerate() {
             let place = from.wrapping_offset(stride.wrapping_mul(i as isize));
-            // SAFETY: block `i`, which the caller promises; `Loose` has its size and no alignment.
+            // SAFETY: `# Safety` of this function: block `i` is readable. `Loose` has its size and the
+            // alignment 1.
             *block = unsafe { place.cast::<Loose<[C::From; N]>>().read() }.0;
         }
     } else {
-        // SAFETY: the dense elements, which the caller promises.
+        // SAFETY: `# Safety` of this function: the dense elements are readable. `Loose` has the alignment 1.
         elements = unsafe { from.cast::<Loose<[C::From; GROUP]>>().read() }.0;
     }
     let converted = group::<C>(&elements, flags);
     if GATHER {
-        // SAFETY: as above.
+        // SAFETY: `# Safety` of this function: the dense elements are writable. `Loose` has the alignment 1.
         unsafe { to.cast::<Loose<[C::To; GROUP]>>().write(Loose(converted)) };
     } else {
         for (i, block) in converted.as_chunks::<N>().0.iter().enumerate() {
             let place = to.wrapping_offset(stride.wrapping_mul(i as isize));
-            // SAFETY: as above.
+            // SAFETY: `# Safety` of this function: block `i` is writable. `Loose` has the alignment 1.
             unsafe { place.cast::<Loose<[C::To; N]>>().write(Loose(*block)) };
         }
     }
@@ -312,7 +324,7 @@ unsafe fn short_blocks<C: Convert, const GATHER: bool, const N: usize>(
 /// As [`Kernel::grid`].
 #[inline(always)]
 unsafe fn grid<C: Convert, const GATHER: bool>(from: *const u8, to: *mut u8, shape: &Grid) -> bool {
-    // SAFETY: the caller's promise; each arm has the length of the blocks.
+    // SAFETY: `# Safety` of this function. Each arm matches the length of the blocks.
     unsafe {
         if C::HOT {
             match shape.block {
@@ -327,7 +339,8 @@ unsafe fn grid<C: Convert, const GATHER: bool>(from: *const u8, to: *mut u8, sha
     }
 }
 
-/// The loops for this processor, the best first. Only those that are used most exist for AVX-512.
+/// The loops for this processor, the best first. AVX-512 loops exist only for the most frequent
+/// conversions.
 fn versions<C: Convert, const GATHER: bool>() -> [Option<GridFn>; 3] {
     #[cfg(target_arch = "x86_64")]
     {
@@ -340,7 +353,7 @@ fn versions<C: Convert, const GATHER: bool>() -> [Option<GridFn>; 3] {
     [None, None, Some(grid::<C, GATHER>)]
 }
 
-/// The same loops for some instruction sets.
+/// The same loops, compiled for some instruction sets.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{Convert, Grid};
@@ -353,19 +366,19 @@ mod x86 {
         to: *mut u8,
         shape: &Grid,
     ) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of this function includes that of `super::grid`.
         unsafe { super::grid::<C, GATHER>(from, to, shape) }
     }
 
     /// # Safety
-    /// As [`super::Kernel::grid`], on a processor with these parts of AVX-512.
+    /// As [`super::Kernel::grid`], on a processor with AVX-512BW and AVX-512VL.
     #[target_feature(enable = "avx512bw,avx512vl")]
     pub(super) unsafe fn avx512<C: Convert, const GATHER: bool>(
         from: *const u8,
         to: *mut u8,
         shape: &Grid,
     ) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of this function includes that of `super::grid`.
         unsafe { super::grid::<C, GATHER>(from, to, shape) }
     }
 }
@@ -379,11 +392,12 @@ mod tests {
     const CANARY: u8 = 0x5a;
 
     fn pattern(bytes: usize) -> Vec<u8> {
-        // Exponents of all sizes, so that some reals do not fit.
+        // The pattern has exponents of all sizes, so that some reals are out of range.
         (0..bytes).map(|i| (i * 167 + i / 7 * 13) as u8).collect()
     }
 
-    /// Every version of a loop against single elements, at every length of a block and of a row.
+    /// Compares every version of a loop with the conversion of single elements, at several lengths of
+    /// blocks and rows.
     fn check<C: Convert, const GATHER: bool>(
         read: impl Fn(&[u8]) -> C::From,
         written: impl Fn(C::To) -> Vec<u8>,
@@ -425,7 +439,8 @@ mod tests {
                     }
                     for version in versions::<C, GATHER>().into_iter().flatten() {
                         let mut target = vec![CANARY; to_bytes];
-                        // SAFETY: both vectors hold the grid, and the version was made for this processor.
+                        // SAFETY: `# Safety` of `Kernel::grid`: both vectors hold the grid. `versions`
+                        // returns loops for this processor.
                         let found = unsafe { version(source.as_ptr(), target.as_mut_ptr(), &grid) };
                         assert_eq!((found, &target), (misfits, &expected), "{grid:?}");
                     }
@@ -436,14 +451,15 @@ mod tests {
 
     macro_rules! check_both {
         ($convert:ty, $from:ty, $to:ty) => {
-            let read = |bytes: &[u8]| <$from>::from_ne_bytes(bytes.try_into().expect("one element"));
+            let read =
+                |bytes: &[u8]| <$from>::from_ne_bytes(bytes.try_into().expect("the slice holds one element"));
             check::<$convert, true>(read, |bits: $to| bits.to_ne_bytes().to_vec());
             check::<$convert, false>(read, |bits: $to| bits.to_ne_bytes().to_vec());
         };
     }
 
     #[test]
-    fn every_version_of_the_loops() {
+    fn every_loop_version_agrees_with_single_conversions() {
         check_both!(Swap<u8>, u8, u8);
         check_both!(Swap<u16>, u16, u16);
         check_both!(Swap<u32>, u32, u32);

@@ -1,21 +1,22 @@
-//! *Translate*: conversion between memory and a portable format, fused into the copy (Ross et al., *Processing MPI Datatypes
-//! Outside MPI*, 4.2).
+//! *Translate*: conversion between memory and a portable format, as part of the copy (Ross et al.,
+//! *Processing MPI Datatypes Outside MPI*, section 4.2).
 //!
-//! Two formats: the external types of netCDF's classic files, and MPI's `external32`. Elements are gathered and converted in one
-//! pass; nothing is packed in native form first.
+//! There are two formats: the external types of netCDF's classic files, and MPI's `external32`. Elements
+//! are gathered and converted in one pass; they are not packed in native form first.
 //!
-//! | module | |
+//! | module | contents |
 //! |---|---|
-//! | `number`, `quad`, `convert` | what happens to one element |
-//! | `netcdf`, `external32` | which elements take which conversion |
+//! | `number`, `quad`, `convert` | the conversion of one element |
+//! | `netcdf`, `external32` | the choice of the conversion for each element |
 //! | `script`, `unit` | the conversions of a whole type, as a value |
 //! | `kernel` | the loops: the only file that turns addresses into elements |
 //! | `engine` | the walk |
 //!
-//! Budget for B bytes of memory: each read or written once, each packed byte written or read once; no buffer for elements of one
-//! kind, a stage of 16 KiB for mixed ones. Elements that are out of range cost a second look at the row that they are in.
+//! Budget for B bytes of memory: each byte is read or written once, and each packed byte is written or read
+//! once. There is no buffer for elements of one kind, and a stage of 16 KiB for mixed ones. If elements are
+//! out of range, the row that contains them is examined a second time.
 
-// What a kernel calls must become part of it, for it is compiled for one instruction set.
+// A kernel is compiled for one instruction set, so the functions that it calls must be inlined into it.
 #![allow(clippy::inline_always)]
 
 mod convert;
@@ -47,8 +48,8 @@ use unit::{Change, Unit};
 
 /// A compiled conversion of `count` instances of a type, to a packed external form and back.
 ///
-/// Ranges count basic elements, in the order of the type map, over all instances. A complex number is one element, a value with
-/// its index is two.
+/// Ranges count basic elements over all instances, in the order of the type map. A complex number is one
+/// element. A value with its index is two elements.
 ///
 /// ```
 /// use capulet_datatype::{Datatype, Named, NetcdfFormat, NetcdfType, TranslateError, Translation};
@@ -71,15 +72,16 @@ pub struct Translation {
     script: Script,
     units: Vec<Unit>,
     is_netcdf: bool,
-    /// What is stored for elements that are out of range, when encoding and when decoding.
+    /// The values stored for elements that are out of range: when encoding, and when decoding.
     fills: [Option<Fill>; 2],
 }
 
 impl Translation {
-    /// Elements of one kind as a netCDF variable of type `external`, exactly as netCDF converts them (seed paper 4.2; netCDF
-    /// User's Guide, *Type Conversion*). A value is out of range if it is below the least or above the largest value of the
-    /// other type; for reals, both compared as `double`. So infinities are out of the range of another real type when they are
-    /// written, and what is no number never is.
+    /// A conversion of elements of one kind to a netCDF variable of type `external`, exactly as netCDF
+    /// converts them (section 4.2 of the paper; netCDF User's Guide, *Type Conversion*). A value is out of
+    /// range if it is below the least or above the largest value of the other type; values of real types
+    /// are compared as `double`. An infinity is therefore out of range of another real type when it is
+    /// written, and NaN is never out of range.
     ///
     /// # Errors
     /// [`TranslateError::Mixed`], [`TranslateError::Unsupported`], [`TranslateError::TextAndNumbers`],
@@ -95,7 +97,7 @@ impl Translation {
             return Self::new(tiled, Script::empty(), Vec::new(), true);
         };
         let unit = Unit::new(netcdf::change_of(prim, external, format)?, 1);
-        // The size in memory is checked, the file's may be eight times as much.
+        // The size in memory is checked already. The size in the file can be eight times as large.
         let elements = tiled.size() / u64::from(prim.bytes);
         if elements > i64::MAX as u64 / unit.bytes.packed {
             return Err(TypeError::Overflow { what: "the size of all external elements" }.into());
@@ -104,9 +106,11 @@ impl Translation {
         Self::new(tiled, script, vec![unit], true)
     }
 
-    /// Elements of any kinds in `external32` (MPI 4.1, 14.5.2). Out of range are a `long` that does not fit into 4 bytes, a wide
-    /// character that does not fit into 2, and, when decoding, a number beyond `long double`: the standard leaves open what a
-    /// conversion does then; it is an error here (`MPI_ERR_CONVERSION`), after all has been converted.
+    /// A conversion of elements of any kinds to `external32` (MPI 4.1, section 14.5.2). Three kinds of
+    /// values are out of range: a `long` that does not fit in 4 bytes, a wide character that does not fit
+    /// in 2 bytes, and, when decoding, a number beyond the range of `long double`. The standard does not
+    /// define the result of such a conversion. Here it is an error (`MPI_ERR_CONVERSION`), which is
+    /// returned after all elements have been converted.
     ///
     /// # Errors
     /// [`TranslateError::Unsupported`], [`TypeError::Overflow`].
@@ -121,7 +125,7 @@ impl Translation {
         Ok(Self { tiled, copies, script, units, is_netcdf, fills: [None; 2] })
     }
 
-    /// What elements that are out of range become; [`OutOfRange::Cast`] unless this is called.
+    /// Sets the result for elements that are out of range. The default is [`OutOfRange::Cast`].
     #[must_use]
     pub fn out_of_range(mut self, out_of_range: OutOfRange) -> Self {
         self.fills = [None; 2];
@@ -133,8 +137,8 @@ impl Translation {
         self
     }
 
-    /// Stores `value`, one element in the form of the file (a variable's `_FillValue`), for elements that are out of range when
-    /// encoding. What is stored when decoding stays the same.
+    /// Sets the value that encoding stores for elements that are out of range: `value` is one element in
+    /// the form of the file (a variable's `_FillValue`). The value that decoding stores does not change.
     ///
     /// # Errors
     /// [`TranslateError::FillLength`].
@@ -149,7 +153,8 @@ impl Translation {
         Ok(self)
     }
 
-    /// The change of a variable whose elements are converted, and not only put in order.
+    /// The change of a netCDF variable, if its elements are converted and not only reordered in their
+    /// bytes.
     fn cast(&self) -> Option<Change> {
         match self.units.as_slice() {
             [unit] if self.is_netcdf && matches!(unit.change, Change::Cast(..)) => Some(unit.change),
@@ -157,7 +162,7 @@ impl Translation {
         }
     }
 
-    /// What is converted.
+    /// The tiled layout whose elements are converted.
     pub fn tiled(&self) -> &Tiled {
         &self.tiled
     }
@@ -167,8 +172,8 @@ impl Translation {
         self.script.elements
     }
 
-    /// Bytes that the elements of `range` have in the packed form; for `external32` and the whole range, what
-    /// `MPI_Pack_external_size` gives.
+    /// The size of the elements of `range` in the packed form, in bytes. For `external32` and the whole
+    /// range, this is the result of `MPI_Pack_external_size`.
     ///
     /// # Errors
     /// [`TranslateError::BadElements`].
@@ -185,40 +190,45 @@ impl Translation {
         Ok((self.script.bytes_before(range.start), self.script.bytes_before(range.end)))
     }
 
-    /// Converts the elements of `range` from `source`, in which the first byte has offset 0, into `packed`, which must be as
-    /// long as [`Translation::packed_bytes`] says.
+    /// Converts the elements of `range` from `source`, whose first byte has offset 0, into `packed`, which
+    /// must be as long as [`Translation::packed_bytes`] reports.
     ///
     /// # Errors
-    /// [`TranslateError::OutOfRange`] when all has been converted. [`TranslateError::BadElements`],
-    /// [`TypeError::PackedLength`], [`TypeError::OutOfMemory`]; nothing is converted then.
+    /// [`TranslateError::OutOfRange`], after all elements have been converted.
+    /// [`TranslateError::BadElements`], [`TypeError::PackedLength`], [`TypeError::OutOfMemory`]; in these
+    /// cases nothing is converted.
     pub fn encode(&self, source: &[u8], range: Range<u64>, packed: &mut [u8]) -> Result<(), TranslateError> {
         self.check(source.len(), &range, packed.len())?;
         let sides = Sides { memory: source.as_ptr().cast_mut(), packed: packed.as_mut_ptr() };
-        // SAFETY: `check` has shown that both slices hold the elements; a shared and a unique borrow do not overlap, and
-        // what was borrowed shared is only read.
+        // SAFETY: `# Safety` of `Translation::run`: `check` has verified that `source` holds the elements
+        // of the range and `packed` their packed bytes. The two do not overlap, because `packed` is
+        // borrowed mutably. When encoding, `Job::run` only reads the memory side, so the cast of `source`
+        // to a mutable pointer does not lead to a write.
         unsafe { self.run::<true>(sides, range) }.outcome()
     }
 
-    /// The reverse of [`Translation::encode`]. No byte of `target` is written but those of the elements.
+    /// The reverse of [`Translation::encode`]. Writes no byte of `target` except the bytes of the elements.
     ///
     /// # Errors
     /// As [`Translation::encode`].
     pub fn decode(&self, packed: &[u8], range: Range<u64>, target: &mut [u8]) -> Result<(), TranslateError> {
         self.check(target.len(), &range, packed.len())?;
         let sides = Sides { memory: target.as_mut_ptr(), packed: packed.as_ptr().cast_mut() };
-        // SAFETY: as in `encode`, with the sides exchanged.
+        // SAFETY: as in `encode`, with the sides exchanged: `target` is borrowed mutably, and `packed` is
+        // only read.
         unsafe { self.run::<false>(sides, range) }.outcome()
     }
 
-    /// As [`Translation::encode`], for memory of any origin: offsets count from `base`, which is null where they are absolute
-    /// addresses (`MPI_BOTTOM`).
+    /// As [`Translation::encode`], for memory of any origin. Offsets count from `base`, which is null if
+    /// they are absolute addresses (`MPI_BOTTOM`).
     ///
     /// # Errors
     /// [`TranslateError::OutOfRange`], [`TranslateError::BadElements`].
     ///
     /// # Safety
-    /// The elements of the range must be readable at their places, the bytes of their packed form be writable at `packed`, and
-    /// the two be apart. With a null base, the memory must have been exposed, as memory from C has.
+    /// The elements of the range must be readable at their places, the bytes of their packed form must be
+    /// writable at `packed`, and the two must not overlap. With a null base, the memory must have been
+    /// exposed, as memory from C has.
     pub unsafe fn encode_raw(
         &self,
         base: *const u8,
@@ -226,7 +236,8 @@ impl Translation {
         packed: *mut u8,
     ) -> Result<(), TranslateError> {
         self.bytes_of(&range)?;
-        // SAFETY: the caller's promise; the memory is only read.
+        // SAFETY: `# Safety` of `encode_raw` is that of `Translation::run`. When encoding, the memory is
+        // only read.
         unsafe { self.run::<true>(Sides { memory: base.cast_mut(), packed }, range) }.outcome()
     }
 
@@ -236,7 +247,8 @@ impl Translation {
     /// As [`Translation::encode_raw`].
     ///
     /// # Safety
-    /// As [`Translation::encode_raw`], with the packed side readable and the places of the elements writable.
+    /// As [`Translation::encode_raw`], with the packed side readable and the places of the elements
+    /// writable.
     pub unsafe fn decode_raw(
         &self,
         packed: *const u8,
@@ -244,7 +256,8 @@ impl Translation {
         base: *mut u8,
     ) -> Result<(), TranslateError> {
         self.bytes_of(&range)?;
-        // SAFETY: the caller's promise; the packed side is only read.
+        // SAFETY: `# Safety` of `decode_raw` is that of `Translation::run`. When decoding, the packed side
+        // is only read.
         unsafe { self.run::<false>(Sides { memory: base, packed: packed.cast_mut() }, range) }.outcome()
     }
 
@@ -269,7 +282,7 @@ impl Translation {
             sides,
             misfits: Misfits::default(),
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: `# Safety` of `Translation::run` is that of `Job::run`.
         unsafe { job.run::<ENCODE>(range) };
         job.misfits
     }
@@ -284,7 +297,7 @@ impl Misfits {
     }
 }
 
-/// The element that all of a signature is made of; nothing if it has none.
+/// The single element that the whole signature repeats; `None` if the signature is empty.
 fn only_element(signature: &Signature) -> Result<Option<Prim>, TranslateError> {
     let mut only = None;
     let flow = signature.for_each_run(|prim, _| match only.replace(prim) {

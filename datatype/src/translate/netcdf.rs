@@ -1,11 +1,12 @@
-//! The external types of netCDF's classic formats, and what converts into them (netCDF User's Guide, *Type Conversion*).
+//! The external types of netCDF's classic formats, and the conversions into them (netCDF User's Guide,
+//! *Type Conversion*).
 
 use crate::named::{Prim, PrimKind};
 use crate::translate::error::TranslateError;
 use crate::translate::number::NumberKind;
 use crate::translate::unit::Change;
 
-/// The classic file formats. They differ in their types, and in how strict they are with bytes.
+/// The classic file formats. They differ in their types, and in their strictness with bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NetcdfFormat {
     /// `CDF-1`: `NC_FORMAT_CLASSIC`
@@ -16,7 +17,7 @@ pub enum NetcdfFormat {
     Cdf5,
 }
 
-/// An external type, by the numbers of `netcdf.h`. All are big-endian.
+/// An external type, with its number in `netcdf.h`. All external types are big-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum NetcdfType {
@@ -32,7 +33,7 @@ pub enum NetcdfType {
     Float = 5,
     /// `NC_DOUBLE`: IEEE double precision
     Double = 6,
-    /// `NC_UBYTE`: 1 byte, unsigned; CDF-5 only, as all that follow
+    /// `NC_UBYTE`: 1 byte, unsigned; CDF-5 only, like all types after it
     Ubyte = 7,
     /// `NC_USHORT`: 2 bytes, unsigned
     Ushort = 8,
@@ -45,7 +46,7 @@ pub enum NetcdfType {
 }
 
 impl NetcdfType {
-    /// All of them.
+    /// All external types.
     pub const ALL: [Self; 11] = [
         Self::Byte,
         Self::Char,
@@ -60,7 +61,7 @@ impl NetcdfType {
         Self::Uint64,
     ];
 
-    /// The type with a number of `netcdf.h`.
+    /// The type with the given number in `netcdf.h`.
     pub fn from_number(number: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|external| *external as i32 == number)
     }
@@ -87,21 +88,23 @@ impl NetcdfType {
     }
 }
 
-/// What an element that is out of range becomes.
+/// The value that an element out of range becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OutOfRange {
-    /// What C's cast gives, as netCDF-C stores it: integers keep their low bytes, reals beyond `float` become infinite. Reals
-    /// become the nearest integer that there is, and what is no number becomes 0, where C leaves it undefined. Of
-    /// `external32`, a `long` keeps its low 4 bytes and a wide character its low 2, as `MPI_Pack_external` has it.
+    /// The result of C's cast, as netCDF-C stores it: integers keep their low bytes, and reals beyond the
+    /// range of `float` become infinite. Where C leaves the result undefined, a real becomes the nearest
+    /// value of the integer type, and NaN becomes 0. In `external32`, a `long` keeps its low 4 bytes and a
+    /// wide character its low 2 bytes, as in `MPI_Pack_external`.
     #[default]
     Cast,
-    /// The default fill value of netCDF for the type that is written (`NC_FILL_INT` and the like), as `PnetCDF` stores it.
-    /// (Into `long` `PnetCDF` reads `NC_FILL_INT`, here it is `NC_FILL_INT64`: a type map does not tell it from `long long`.)
-    /// For `external32`, the same as [`OutOfRange::Cast`].
+    /// The default fill value of netCDF for the type that is written (`NC_FILL_INT` and the like), as
+    /// `PnetCDF` stores it. There is one difference: into `long`, `PnetCDF` reads `NC_FILL_INT`, but this
+    /// crate reads `NC_FILL_INT64`, because a type map does not distinguish `long` from `long long`. For
+    /// `external32`, the same as [`OutOfRange::Cast`].
     DefaultFill,
 }
 
-/// How elements of one kind become elements of a variable.
+/// The change of elements of one kind that become elements of a variable.
 pub(super) fn change_of(
     prim: Prim,
     external: NetcdfType,
@@ -118,7 +121,7 @@ pub(super) fn change_of(
         (Some(memory), Some(number)) => (memory, number),
         _ => return Err(TranslateError::TextAndNumbers),
     };
-    // Before there were unsigned types, `unsigned char` was let through to NC_BYTE unchecked.
+    // The formats without unsigned types let `unsigned char` through to NC_BYTE unchecked.
     let unchecked = format != NetcdfFormat::Cdf5 && memory == NumberKind::U8 && number == NumberKind::I8;
     Ok(if memory == number || unchecked {
         Change::Swap(memory.bytes() as u8)
@@ -127,9 +130,9 @@ pub(super) fn change_of(
     })
 }
 
-/// The default fill value (`NC_FILL_*`) of a number, in native bytes; only the first ones count.
+/// The default fill value (`NC_FILL_*`) of a number, in native byte order.
 pub(super) fn default_fill(number: NumberKind) -> Fill {
-    // 15 * 2^119, exact in both precisions.
+    // 15 * 2^119, which is exact in both precisions.
     const REAL: f32 = f32::from_bits(0x7cf0_0000);
     match number {
         NumberKind::I8 => Fill::of(&(-127_i8).to_ne_bytes()),
@@ -145,7 +148,7 @@ pub(super) fn default_fill(number: NumberKind) -> Fill {
     }
 }
 
-/// The bytes of one element to store for those that are out of range.
+/// The bytes of one element that are stored for elements out of range. Only the first `len` bytes count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fill {
     bytes: [u8; 8],
@@ -160,7 +163,7 @@ impl Fill {
         Self { bytes, len }
     }
 
-    /// The other byte order.
+    /// The value in the opposite byte order.
     pub(super) fn reversed(mut self) -> Self {
         self.bytes[..self.len].reverse();
         self

@@ -1,10 +1,10 @@
-//! The numbers of both sides, and how each becomes each other.
+//! The numbers of both sides, and the conversions between them.
 
 use std::ops::BitOr;
 
 use crate::named::{Prim, PrimKind};
 
-/// The numbers that netCDF has, in memory or in a file.
+/// The numbers that netCDF knows, in memory or in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NumberKind {
     I8,
@@ -20,7 +20,7 @@ pub(super) enum NumberKind {
 }
 
 impl NumberKind {
-    /// The number that a basic element is, if it is one that netCDF knows.
+    /// The number that a basic element represents, if netCDF knows it.
     pub(super) fn of(prim: Prim) -> Option<Self> {
         Some(match (prim.kind, prim.bytes) {
             (PrimKind::Signed, 1) => Self::I8,
@@ -47,15 +47,16 @@ impl NumberKind {
     }
 }
 
-/// Bits whose bytes can be put in the order of the other side.
+/// The bits of a number, whose bytes can be put in the order of the other side.
 pub(super) trait Bits: Copy + PartialEq + BitOr<Output = Self> {
-    /// No bit.
+    /// No bit is set.
     const ZERO: Self;
 
-    /// Native to big-endian order, and back.
+    /// Converts from native to big-endian order, and back.
     fn reordered(self) -> Self;
 
-    /// All bits, or none: a comparison as wide as what was compared, as vector units have it.
+    /// All bits, or no bit. The result of a comparison is as wide as the compared numbers, as in vector
+    /// registers.
     fn mask(all: bool) -> Self;
 }
 
@@ -76,7 +77,7 @@ macro_rules! bits {
 }
 bits!(u8 u16 u32 u64 u128);
 
-/// A number by its bits.
+/// A number that can be converted to and from its bits.
 pub(super) trait Number: Copy {
     type Bits: Bits;
     const KIND: NumberKind;
@@ -89,11 +90,12 @@ pub(super) struct Put;
 /// From a file to memory.
 pub(super) struct Get;
 
-/// The conversion of a number on its way `W`.
+/// The conversion of a number in the direction `W`.
 pub(super) trait Cast<To, W>: Number {
-    /// What C's cast gives where that is defined; the nearest value, and 0 for what is not a number, where it is not.
+    /// The result of C's cast where C defines it. Elsewhere the nearest value of the target type, and 0 for
+    /// NaN.
     fn cast(self) -> To;
-    /// Whether netCDF calls the value out of range.
+    /// Whether netCDF counts the value as out of range.
     fn misfits(self) -> bool;
 }
 
@@ -126,7 +128,7 @@ numbers! {
     f64, F64, u64, Self::from_bits, Self::to_bits;
 }
 
-/// Integers to integers keep the low bytes.
+/// A conversion between integers keeps the low bytes.
 macro_rules! between_integers {
     ($($from:ty: $($to:ty)*;)*) => {$($(
         impl<W> Cast<$to, W> for $from {
@@ -135,7 +137,7 @@ macro_rules! between_integers {
                 self as $to
             }
             #[inline(always)]
-            #[allow(clippy::unnecessary_fallible_conversions)] // one macro for all pairs
+            #[allow(clippy::unnecessary_fallible_conversions)] // one macro serves all pairs
             fn misfits(self) -> bool {
                 <$to>::try_from(self).is_err()
             }
@@ -153,8 +155,9 @@ between_integers! {
     u64: i8 u8 i16 u16 i32 u32 i64;
 }
 
-/// Integers and reals. The bounds of an integer are compared as `double`, before anything is cut off, so that the number
-/// next to the largest 64-bit integer, 2^63 or 2^64, counts as that integer; what is no number is not out of range.
+/// Integers and reals. The bounds of an integer type are compared as `double`, before any digit is cut off.
+/// The number next to the largest 64-bit integer (2^63 or 2^64) therefore counts as that integer. NaN is
+/// not out of range.
 macro_rules! integers_and_reals {
     ($($integer:ty)*) => {$(
         integers_and_reals!($integer, f32);
@@ -163,7 +166,7 @@ macro_rules! integers_and_reals {
     ($integer:ty, $real:ty) => {
         impl<W> Cast<$real, W> for $integer {
             #[inline(always)]
-            #[allow(clippy::cast_lossless)] // one macro for all pairs
+            #[allow(clippy::cast_lossless)] // one macro serves all pairs
             fn cast(self) -> $real {
                 self as $real
             }
@@ -178,7 +181,7 @@ macro_rules! integers_and_reals {
                 self as $integer
             }
             #[inline(always)]
-            #[allow(clippy::cast_lossless)] // one macro for all pairs
+            #[allow(clippy::cast_lossless)] // one macro serves all pairs
             fn misfits(self) -> bool {
                 let value = self as f64;
                 (value > <$integer>::MAX as f64) | (value < <$integer>::MIN as f64)
@@ -204,7 +207,7 @@ impl Cast<f64, Put> for f32 {
     fn cast(self) -> f64 {
         f64::from(self)
     }
-    /// Only where netCDF writes does it compare with the largest `double`.
+    /// netCDF compares with the largest `double` only when it writes.
     #[inline(always)]
     fn misfits(self) -> bool {
         self.is_infinite()

@@ -1,22 +1,25 @@
-//! The 80-bit `long double` of the x87 and IEEE binary128, which `external32` stores (MPI 4.1, 14.5.2).
+//! The 80-bit `long double` of the x87 and IEEE binary128, which `external32` stores (MPI 4.1, section
+//! 14.5.2).
 //!
-//! Both have 15 bits of exponent with one bias; the 80-bit form has a 64-bit significand with its leading 1 written out,
-//! binary128 has 112 bits behind a hidden one. So encoding is exact, and decoding rounds to nearest, ties to even.
+//! Both formats have a 15-bit exponent with the same bias. The 80-bit format has a 64-bit significand with
+//! an explicit leading 1; binary128 has 112 bits after an implicit leading 1. Encoding is therefore exact,
+//! and decoding rounds to nearest, ties to even.
 
 /// The leading 1 of an 80-bit significand.
 const LEADING: u64 = 1 << 63;
-/// Bits of a binary128 significand that an 80-bit one does not have.
+/// Number of significand bits that binary128 has beyond the 80-bit format.
 const EXTRA_BITS: u32 = 112 - 63;
 const FRACTION_MASK: u128 = (1 << 112) - 1;
 const EXPONENT_MAX: u64 = 0x7fff;
-/// The quiet bit of a binary128 not-a-number.
+/// The quiet bit of a binary128 NaN.
 const QUIET: u128 = 1 << 111;
 
 fn quad(sign: u128, exponent: u64, fraction: u128) -> u128 {
     sign << 127 | u128::from(exponent) << 112 | fraction
 }
 
-/// An 80-bit number in the low ten bytes, as binary128. Encodings that the processor refuses become not-a-number.
+/// The 80-bit number in the low ten bytes of `extended`, as binary128. Encodings that the processor refuses
+/// become NaN.
 pub(super) fn quad_of_extended(extended: u128) -> u128 {
     let significand = extended as u64;
     let sign = extended >> 79 & 1;
@@ -24,14 +27,14 @@ pub(super) fn quad_of_extended(extended: u128) -> u128 {
     let fraction = u128::from(significand & !LEADING) << EXTRA_BITS;
     let leads = significand & LEADING != 0;
     match exponent {
-        // Also of numbers that could have been written with exponent 1.
+        // This includes numbers that could have been written with exponent 1.
         0 => quad(sign, u64::from(leads), fraction),
         _ if leads => quad(sign, exponent, fraction),
         _ => quad(sign, EXPONENT_MAX, QUIET),
     }
 }
 
-/// The nearest 80-bit number, in the low ten bytes; the others are 0.
+/// The nearest 80-bit number, in the low ten bytes. The other bytes are 0.
 pub(super) fn extended_of_quad(quad: u128) -> u128 {
     let sign = quad >> 127;
     let exponent = (quad >> 112) as u64 & EXPONENT_MAX;
@@ -40,7 +43,7 @@ pub(super) fn extended_of_quad(quad: u128) -> u128 {
     let extended =
         |exponent: u64, significand: u64| sign << 79 | u128::from(exponent) << 64 | u128::from(significand);
     if exponent == EXPONENT_MAX {
-        // A payload of which nothing is left must not become infinity.
+        // A NaN whose kept payload bits are all 0 must not become infinity.
         let quiet = if fraction != 0 && kept == 0 { LEADING >> 1 } else { 0 };
         return extended(exponent, LEADING | kept | quiet);
     }
@@ -49,14 +52,14 @@ pub(super) fn extended_of_quad(quad: u128) -> u128 {
     let up = u64::from(cut > half || (cut == half && kept & 1 == 1));
     let hidden = if exponent == 0 { 0 } else { LEADING };
     match (hidden | kept).checked_add(up) {
-        // Rounding up the largest subnormal makes the smallest normal.
+        // Rounding up the largest subnormal number gives the smallest normal number.
         Some(significand) if exponent == 0 => extended(significand >> 63, significand),
         Some(significand) => extended(exponent, significand),
         None => extended(exponent + 1, LEADING),
     }
 }
 
-/// Whether a finite binary128 rounds to infinity.
+/// Whether a finite binary128 number rounds to infinity.
 pub(super) fn overflows_extended(quad: u128) -> bool {
     let finite = (quad >> 112) as u64 & EXPONENT_MAX != EXPONENT_MAX;
     finite && (extended_of_quad(quad) >> 64) as u64 & EXPONENT_MAX == EXPONENT_MAX
@@ -71,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn known_numbers() {
+    fn known_numbers_convert_both_ways() {
         let pairs = [
             (extended(0, 0), 0),
             (extended(0x8000, 0), 1 << 127),
@@ -82,7 +85,7 @@ mod tests {
             (extended(0x7fff, LEADING), 0x7fff << 112),
             (extended(0xffff, LEADING), 0xffff << 112),
             (extended(0x7fff, LEADING | LEADING >> 1), 0x7fff_8000 << 96),
-            // The smallest subnormal of the 80-bit form, and the largest.
+            // The smallest and the largest subnormal number of the 80-bit format.
             (extended(0, 1), 1 << 49),
             (extended(0, LEADING - 1), u128::from(LEADING - 1) << 49),
         ];
@@ -93,18 +96,19 @@ mod tests {
     }
 
     #[test]
-    fn odd_encodings_of_80_bits() {
-        // A leading 1 with exponent 0 means exponent 1; a missing one elsewhere means nothing.
+    fn unusual_80_bit_encodings_are_normalized_or_become_nan() {
+        // A leading 1 with exponent 0 means exponent 1. Elsewhere, an encoding without the leading 1 is
+        // invalid.
         assert_eq!(quad_of_extended(extended(0, LEADING | 1)), 1 << 112 | 1 << 49);
         for refused in [extended(0x3fff, 1), extended(0x7fff, 0), extended(0x7fff, 5)] {
             assert_eq!(quad_of_extended(refused), 0x7fff_8000 << 96, "{refused:#x}");
         }
-        // Padding does not count.
+        // Padding bytes are ignored.
         assert_eq!(quad_of_extended(extended(0x3fff, LEADING) | 0xcc << 100), 0x3fff << 112);
     }
 
     #[test]
-    fn decoding_rounds_to_even() {
+    fn decoding_rounds_to_nearest_even() {
         let one = 0x3fff_u128 << 112;
         let half = 1_u128 << 48;
         let after_one = |steps: u64| extended(0x3fff, LEADING + steps);
@@ -113,18 +117,18 @@ mod tests {
         {
             assert_eq!(extended_of_quad(one + tail), after_one(steps), "{tail:#x}");
         }
-        // Up into the next power of two, and from the subnormals into the normals.
+        // Rounding up to the next power of two, and from the subnormal to the normal numbers.
         assert_eq!(extended_of_quad(0x4000_u128 << 112 | ((1 << 112) - 1)), extended(0x4001, LEADING));
         assert_eq!(extended_of_quad((1 << 112) - 1), extended(1, LEADING));
-        // A payload that is cut off stays a payload.
+        // A NaN whose payload is cut off stays a NaN.
         assert_eq!(extended_of_quad(0x7fff << 112 | 1), extended(0x7fff, LEADING | LEADING >> 1));
     }
 
     #[test]
-    fn only_the_last_few_numbers_overflow() {
+    fn only_numbers_that_round_beyond_the_largest_overflow() {
         let largest = 0x7ffe_u128 << 112 | ((1 << 112) - 1);
         assert!(overflows_extended(largest) && overflows_extended(largest | 1 << 127));
-        assert!(!overflows_extended(largest - (1 << 48)), "just below the half");
+        assert!(!overflows_extended(largest - (1 << 48)), "just below half a unit in the last place");
         assert!(overflows_extended(largest - (1 << 48) + 1));
         assert!(!overflows_extended(0x7fff << 112) && !overflows_extended(0x7fff << 112 | 1));
         assert_eq!(extended_of_quad(largest), extended(0x7fff, LEADING));

@@ -1,19 +1,20 @@
-//! Which conversion each element of a type takes: a type signature whose elements are conversions.
+//! The conversion of each element of a type: a type signature whose elements are conversions.
 //!
-//! As large as the description of the type, and entered at any element in O(depth + log n).
+//! A script is as large as the description of the type. A visit can start at any element in O(depth + log
+//! n).
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-/// The place of a conversion in the list of the translation.
+/// The index of a conversion in the list of the translation.
 pub(super) type Step = u8;
 
-/// Bytes on both sides.
+/// Sizes in bytes on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Both {
-    /// In the stream of the memory.
+    /// Bytes in the stream of the memory layout.
     pub(super) memory: u64,
-    /// In the packed form.
+    /// Bytes in the packed form.
     pub(super) packed: u64,
 }
 
@@ -27,8 +28,9 @@ impl Both {
     }
 }
 
-/// A sequence of conversions. In `external32` nothing is larger than in memory, so no number here overflows where the size of
-/// the type did not; of netCDF, whose types may be wider, only runs are made, and checked before.
+/// A sequence of conversions. In `external32` no element is larger than in memory, so no number here
+/// overflows if the size of the type did not. The types of netCDF may be larger than in memory; for netCDF
+/// only runs are made, and their caller checks the size first.
 #[derive(Debug, Clone)]
 pub(super) struct Script {
     pub(super) elements: u64,
@@ -39,7 +41,7 @@ pub(super) struct Script {
 #[derive(Debug, Clone)]
 enum Content {
     Empty,
-    /// One element after the other, all alike.
+    /// Consecutive elements with the same conversion.
     Run(Step),
     Repeat(u64, Arc<Script>),
     Sequence(Arc<Sequence>),
@@ -57,7 +59,7 @@ impl Script {
         Self { elements: 0, bytes: Both::default(), content: Content::Empty }
     }
 
-    /// `elements` of `each` bytes; the caller has checked that the bytes fit.
+    /// `elements` elements of `each` bytes. The caller has checked that the bytes fit.
     pub(super) fn run(step: Step, elements: u64, each: Both) -> Self {
         if elements == 0 {
             return Self::empty();
@@ -103,7 +105,7 @@ impl Script {
         Self { elements, bytes, content: Content::Sequence(Arc::new(sequence)) }
     }
 
-    /// The conversion that all elements take, if there is just one.
+    /// The conversion that all elements take, if there is only one.
     pub(super) fn only_step(&self) -> Option<Step> {
         match self.content {
             Content::Run(step) => Some(step),
@@ -111,7 +113,8 @@ impl Script {
         }
     }
 
-    /// The bytes that lie before an element, or before the end. O(depth + log n).
+    /// The bytes before an element; the bytes of the whole script if `element` is the end. O(depth + log
+    /// n).
     pub(super) fn bytes_before(&self, element: u64) -> Both {
         let (mut script, mut element, mut before) = (self, element, Both::default());
         loop {
@@ -194,7 +197,7 @@ mod tests {
 
     const EACH: [Both; 2] = [Both { memory: 4, packed: 4 }, Both { memory: 8, packed: 4 }];
 
-    /// `(0, 1, 0)` twice, then two of 1: the conversions of 8 elements.
+    /// `(0, 1, 0)` twice, then 1 twice: the conversions of 8 elements.
     fn mixed() -> (Script, Vec<usize>) {
         let one = |step: u8| Script::run(step, 1, EACH[usize::from(step)]);
         let edge = Script::concatenated([one(0), one(1), one(0)]);
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn every_range_and_position() {
+    fn sizes_and_runs_are_right_for_every_range() {
         let (script, steps) = mixed();
         assert_eq!((script.elements, script.bytes), (8, Both { memory: 48, packed: 32 }));
         let before = |n: usize| steps[..n].iter().fold(Both::default(), |sum, &step| sum.plus(EACH[step]));
@@ -221,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_elements_are_one_run() {
+    fn equal_elements_join_into_one_run() {
         let run = Script::run(1, 3, EACH[1]);
         let joined = Script::concatenated([run.clone(), Script::empty(), run.repeated(1 << 40)]);
         assert_eq!(joined.only_step(), Some(1));

@@ -1,20 +1,20 @@
-//! The conversions that there are, as values.
+//! All conversions, as values.
 
 use crate::translate::convert::{Decode, Encode, FromQuad, Swap, ToQuad, Truth};
 use crate::translate::kernel::Kernel;
 use crate::translate::number::NumberKind;
 use crate::translate::script::Both;
 
-/// What happens to a basic element, both ways.
+/// The conversion of a basic element, in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Big-endian order of parts of that many bytes: 1 (nothing to do), 2, 4, 8 or 16.
+    /// Parts of this many bytes in big-endian order: 1 (no change), 2, 4, 8 or 16.
     Swap(u8),
-    /// A truth value of that many bytes, big-endian.
+    /// A truth value of this many bytes, big-endian.
     Truth(u8),
-    /// A number in memory as another one, big-endian.
+    /// A number in memory as another kind of number, big-endian.
     Cast(NumberKind, NumberKind),
-    /// `long double` of the x87 as binary128, big-endian.
+    /// An x87 `long double` as binary128, big-endian.
     Quad,
 }
 
@@ -22,7 +22,7 @@ pub(super) enum Change {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unit {
     pub(super) change: Change,
-    /// Parts of a basic element that change on their own: 2 of a complex number, else 1.
+    /// Number of parts of a basic element that are converted separately: 2 for a complex number, else 1.
     pub(super) parts: u64,
     /// Bytes of a basic element.
     pub(super) bytes: Both,
@@ -68,7 +68,7 @@ fn truths(bytes: u8) -> Kernel {
     }
 }
 
-/// The loops from and to every other number.
+/// The loops from each kind of number to every other kind.
 macro_rules! cast_table {
     ($memory:ident, $external:ident; $($m:ident $mt:ty: $($x:ident $xt:ty),*;)*) => {
         match ($memory, $external) {
@@ -76,7 +76,7 @@ macro_rules! cast_table {
                 Kernel::gathering::<Encode<$mt, $xt>>(),
                 Kernel::scattering::<Decode<$xt, $mt>>(),
             ),)*)*
-            // The same number.
+            // Memory and file hold the same kind of number.
             _ => swaps($memory.bytes() as u8),
         }
     };

@@ -18,7 +18,7 @@ pub(super) fn decode(message: &[u8]) -> Result<Datatype> {
     nodes.last()
 }
 
-/// The message without its checksum.
+/// Checks header and checksum, and returns the message without its checksum.
 fn opened(message: &[u8]) -> Result<&[u8]> {
     let Some([magic @ .., version]) = message.first_chunk::<{ MAGIC.len() + 1 }>() else {
         return Err(WireError::NotAType);
@@ -41,7 +41,7 @@ fn opened(message: &[u8]) -> Result<&[u8]> {
 struct Nodes<'a> {
     reader: Reader<'a>,
     built: Vec<Datatype>,
-    /// Whether a later node has referred to it.
+    /// Whether a later node has referred to the node.
     used: Vec<bool>,
 }
 
@@ -71,7 +71,7 @@ impl Nodes<'_> {
         self.built.pop().ok_or(WireError::Truncated { position: self.reader.position() })
     }
 
-    /// Reads the arguments and calls the constructor.
+    /// Reads the arguments of a node and calls its constructor.
     fn content(&mut self, tag: u8, position: usize) -> Result<std::result::Result<Datatype, TypeError>> {
         let reader = &mut self.reader;
         Ok(match tag {
@@ -124,7 +124,7 @@ impl Nodes<'_> {
         })
     }
 
-    /// A reference: how many nodes to go back.
+    /// Reads a reference, which is the number of nodes to go back.
     fn old(&mut self) -> Result<&Datatype> {
         let position = self.reader.position();
         let back = self.reader.number()?;

@@ -33,14 +33,16 @@ pub(super) fn encode(datatype: &Datatype) -> Vec<u8> {
 struct Encoder {
     out: Vec<u8>,
     nodes: u64,
-    /// The numbers of nodes by their address.
+    /// The numbers of nodes, by address.
     nodes_written: Seen<*const Node>,
-    /// The numbers of predefined types: each needs only one node, however many there are in memory.
+    /// The numbers of predefined types. Each predefined type needs only one node, however many nodes it has
+    /// in memory.
     named_written: Seen<Named>,
 }
 
 impl Encoder {
-    /// Writes a node behind all that it is made of, unless it was written before; its number.
+    /// Writes a node after all nodes that it uses, unless it was written before. Returns the number of the
+    /// node.
     fn node(&mut self, datatype: &Datatype) -> u64 {
         let address = Arc::as_ptr(&datatype.0);
         let named = match datatype.combiner() {
@@ -135,7 +137,7 @@ impl Encoder {
         }
     }
 
-    /// A node over one old type.
+    /// Writes a node over one old type.
     fn over(&mut self, old: &Datatype, tag: u8, arguments: impl FnOnce(&mut Vec<u8>)) {
         let number = self.node(old);
         self.out.push(tag);
@@ -180,7 +182,7 @@ fn put_order(out: &mut Vec<u8>, dims: usize, order: ArrayOrder) {
     put(out, (dims as u64) << 1 | u64::from(order == ArrayOrder::Fortran));
 }
 
-/// The kind and, if the argument is no default, one more than twice the argument.
+/// Writes twice the kind, plus one if the argument is not the default, and then the argument.
 fn put_distribution(out: &mut Vec<u8>, distribution: Distribution) {
     let (kind, argument) = match distribution {
         Distribution::None => (0, None),
@@ -193,7 +195,7 @@ fn put_distribution(out: &mut Vec<u8>, distribution: Distribution) {
     }
 }
 
-/// Numbers by key: a short list that is searched, and a map when it is no longer short.
+/// Numbers by key: a short list that is searched, and a map for further keys.
 struct Seen<K> {
     short: SmallVec<[(K, u64); SHORT]>,
     long: HashMap<K, u64>,

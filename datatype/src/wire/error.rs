@@ -1,4 +1,4 @@
-//! What can be wrong with a message.
+//! The errors of decoding a message.
 
 use thiserror::Error;
 
@@ -9,82 +9,82 @@ use crate::error::TypeError;
 #[non_exhaustive]
 pub enum WireError {
     /// The message does not begin as the wire form of a type does.
-    #[error("the message is not a type")]
+    #[error("the message is not the wire form of a type")]
     NotAType,
-    /// The message is of a version that this library does not know.
+    /// The message has a version that this library does not know.
     #[error("version {found} of the wire form is unknown")]
     Version {
         /// The version of the message.
         found: u8,
     },
-    /// The bytes are not those that were sent.
-    #[error("the checksum is {found:#010x} where {expected:#010x} was sent")]
+    /// The bytes of the message changed on the way.
+    #[error("the message states the checksum {expected:#010x}, but its bytes have {found:#010x}")]
     Checksum {
         /// The checksum in the message.
         expected: u32,
-        /// That of its bytes.
+        /// The checksum of the bytes of the message.
         found: u32,
     },
-    /// The message ends inside of a node, or before the first one.
-    #[error("the message ends at byte {position}, inside of a node")]
+    /// The message ends inside a node, or before the first one.
+    #[error("the message ends at byte {position}, inside a node")]
     Truncated {
-        /// Where more bytes were needed.
+        /// Position at which more bytes were needed.
         position: usize,
     },
-    /// No such kind of node.
-    #[error("byte {position}: no node has the tag {tag}")]
+    /// The tag of a node is unknown.
+    #[error("byte {position}: the tag {tag} is unknown")]
     Tag {
-        /// Where the node begins.
+        /// Position at which the node begins.
         position: usize,
-        /// What was found there.
+        /// The tag that was found.
         tag: u8,
     },
-    /// A number that is too large for its purpose, or that is longer than it need be.
+    /// A number is out of range for its purpose, or is not in its shortest form.
     #[error("byte {position}: {what}")]
     Number {
-        /// Where the number begins.
+        /// Position at which the number begins.
         position: usize,
-        /// What is wrong with it.
+        /// The fault of the number.
         what: &'static str,
     },
-    /// A list in a form that it cannot have.
+    /// A list has a form or data that no list has.
     #[error("byte {position}: {what}")]
     List {
-        /// Where the form of the list, or its data, begins.
+        /// Position at which the form of the list, or its data, begins.
         position: usize,
-        /// What is wrong with it.
+        /// The fault of the list.
         what: &'static str,
     },
-    /// A reference to a node that does not come before.
-    #[error("byte {position}: a node refers to the {back}th node before it, of {nodes}")]
+    /// A reference leads to no earlier node.
+    #[error("byte {position}: invalid reference: {back} nodes back, with {nodes} nodes before it")]
     Reference {
-        /// Where the reference begins.
+        /// Position at which the reference begins.
         position: usize,
-        /// How many nodes it goes back.
+        /// Number of nodes that the reference goes back.
         back: u64,
-        /// How many nodes there are before this one.
+        /// Number of nodes before the node with the reference.
         nodes: usize,
     },
-    /// A node that is no part of the last one.
-    #[error("no node uses node {node}")]
+    /// A node other than the last one is not used by any later node.
+    #[error("node {node} is not used by any later node")]
     Unused {
         /// The number of the node, from 0.
         node: usize,
     },
-    /// More nodes than any message may have.
-    #[error("byte {position}: more than {limit} nodes")]
+    /// The message has more nodes than any message may have.
+    #[error("byte {position}: the message has more than {limit} nodes")]
     TooManyNodes {
-        /// Where the node too many begins.
+        /// Position at which the first excess node begins.
         position: usize,
-        /// The most that are accepted.
+        /// The greatest number of nodes.
         limit: usize,
     },
-    /// The arguments of a node are none that its constructor accepts.
+    /// The constructor of a node refused the arguments.
     #[error("byte {position}: {source}")]
     Type {
-        /// Where the node begins.
+        /// Position at which the node begins.
         position: usize,
-        /// What the constructor says.
+        /// The error of the constructor.
         source: TypeError,
     },
 }

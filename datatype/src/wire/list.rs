@@ -1,22 +1,24 @@
 //! Lists in a message, in the shortest of several forms.
 //!
-//! A list of displacements is its first entry and the differences that follow; a list of lengths is its values. Both are
-//! then a list of *terms*: multiples of a power of two, as all places are that elements of that size have.
+//! A list of displacements is sent as its first entry and the differences that follow; a list of lengths is
+//! sent as its values. Both are then lists of *terms*. Each term is a multiple of one power of two, because
+//! displacements of elements usually are multiples of the element size.
 //!
-//! | form | bytes for m terms | for |
+//! | form | bytes for m terms | used for |
 //! |---|---|---|
-//! | packed | m times 1, 2, 4 or 8, little endian, above the lowest term | most lists; decoded at the speed of memory |
-//! | varint | the sum of their own lengths | lists with few large terms |
-//! | bitmap | the span in units / 8 | rising displacements, dense |
-//! | equal | none | lengths, as many as the displacements before |
+//! | packed | m times 1, 2, 4 or 8, little endian, above the lowest term | most; decodes at memory speed |
+//! | varint | the sum of the lengths of the terms | lists with few large terms |
+//! | bitmap | the span in units / 8 | dense rising displacements |
+//! | equal | none | lengths; their number is that of the displacements before |
 //!
-//! No form holds more than eight entries a byte, so that what is decoded is never larger than 64 times the message.
+//! No form holds more than eight entries per byte, so the decoded list is never larger than 64 times the
+//! message.
 
 use super::error::{Result, WireError};
 use super::number::{Reader, put, put_signed, unzigzag, varint_bytes, zigzag};
 
-/// The form of a list, in the low three bits of its first byte; the shift of its terms is in the others. Packed forms are
-/// the logarithm of their width in bytes.
+/// The form of a list, in the low three bits of its first byte. The other bits hold the shift of its terms.
+/// The number of a packed form is the logarithm of its width in bytes.
 const PACKED_MAX: u8 = 3;
 const VARINT: u8 = 4;
 const BITMAP: u8 = 5;
@@ -27,7 +29,7 @@ fn bad<T>(position: usize, what: &'static str) -> Result<T> {
     Err(WireError::List { position, what })
 }
 
-/// What the choice of a form needs to know of all terms.
+/// The properties of all terms that determine the form.
 #[derive(Debug, Clone, Copy)]
 struct Survey {
     low: i64,
@@ -36,7 +38,7 @@ struct Survey {
 }
 
 impl Survey {
-    /// Of at least one term.
+    /// Surveys at least one term.
     fn of(terms: impl Iterator<Item = i64>) -> Self {
         let (mut low, mut high, mut bits) = (i64::MAX, i64::MIN, 0);
         for term in terms {
@@ -60,7 +62,7 @@ impl Survey {
 }
 
 fn differences(list: &[i64]) -> impl Iterator<Item = i64> + Clone {
-    // Any two numbers have a difference modulo 2^64, and it leads from the one to the other.
+    // Any two numbers have a difference modulo 2^64, and adding it to the first number gives the second.
     list.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]))
 }
 
@@ -87,7 +89,7 @@ pub(super) fn put_displacements(out: &mut Vec<u8>, list: &[i64]) {
     }
 }
 
-/// Writes as many values as the reader knows that there are.
+/// Writes values. The reader must know their number.
 pub(super) fn put_values(out: &mut Vec<u8>, list: impl ExactSizeIterator<Item = u64> + Clone) {
     let Some(first) = list.clone().next() else { return };
     let (n, values) = (list.len(), list.map(|value| value as i64));
@@ -103,7 +105,7 @@ pub(super) fn put_values(out: &mut Vec<u8>, list: impl ExactSizeIterator<Item = 
 fn put_terms(out: &mut Vec<u8>, terms: impl Iterator<Item = i64> + Clone, n: usize, survey: Survey) {
     let (width, shift) = (survey.width(), survey.shift);
     let varint = |term: i64| zigzag(term >> shift);
-    // Where a packed term is a byte, no form is shorter.
+    // If a packed term takes one byte, no form is shorter.
     if width > 1 && terms.clone().map(|term| varint_bytes(varint(term))).sum::<usize>() < n * width {
         out.push(VARINT | (shift as u8) << 3);
         terms.for_each(|term| put(out, varint(term)));
@@ -139,7 +141,7 @@ fn put_bitmap(out: &mut Vec<u8>, list: &[i64], shift: u32, units: u64) {
     }
 }
 
-/// Bytes of a bitmap whose last bit is bit `units`.
+/// Bytes of a bitmap whose last set bit is bit `units`.
 fn bitmap_bytes(units: u64) -> usize {
     (units / 8 + 1) as usize
 }
@@ -152,7 +154,7 @@ pub(super) fn displacements(reader: &mut Reader<'_>) -> Result<Vec<i64>> {
         return Ok(Vec::new());
     }
     let first = reader.signed()?;
-    // Each entry but the first takes a bit or more.
+    // Each entry except the first takes at least one bit.
     if (n - 1) / 8 > reader.left() as u64 {
         return bad(position, "a list has more entries than the message has room for");
     }
@@ -173,7 +175,7 @@ pub(super) fn displacements(reader: &mut Reader<'_>) -> Result<Vec<i64>> {
     Ok(list)
 }
 
-/// Reads `n` values; `n` is the length of a list that has been read before.
+/// Reads `n` values, where `n` is the length of a list that was read before.
 pub(super) fn values_of(reader: &mut Reader<'_>, n: usize) -> Result<Vec<u64>> {
     if n == 0 {
         return Ok(Vec::new());
@@ -182,10 +184,14 @@ pub(super) fn values_of(reader: &mut Reader<'_>, n: usize) -> Result<Vec<u64>> {
     let (form, shift) = form(reader)?;
     if form == EQUAL {
         let value = reader.number()?;
-        return if shift == 0 { Ok(vec![value; n]) } else { bad(position, "equal values have no shift") };
+        return if shift == 0 {
+            Ok(vec![value; n])
+        } else {
+            bad(position, "a list of equal values must not have a shift")
+        };
     }
     if form == BITMAP {
-        return bad(position, "values are no bitmap");
+        return bad(position, "a list of values must not be a bitmap");
     }
     let mut list = Vec::with_capacity(n.min(reader.left()));
     terms(reader, form, shift, n, &mut list, |term| term as u64)?;
@@ -197,7 +203,7 @@ fn form(reader: &mut Reader<'_>) -> Result<(u8, u32)> {
     Ok((byte & 7, u32::from(byte >> 3)))
 }
 
-/// Reads `n` terms, and appends what `each` makes of them.
+/// Reads `n` terms, and appends the result of `each` for every term.
 fn terms<T>(
     reader: &mut Reader<'_>,
     form: u8,
@@ -242,7 +248,7 @@ fn bitmap(reader: &mut Reader<'_>, first: i64, n: usize, shift: u32) -> Result<V
     let set: usize = map.iter().map(|byte| byte.count_ones() as usize).sum();
     let top = map[map.len() - 1].checked_ilog2();
     if set != n || map[0] & 1 == 0 || top.map(u64::from) != Some(units % 8) {
-        return bad(position, "a bitmap does not have the bits that it should");
+        return bad(position, "the bits of a bitmap do not match its length and its number of entries");
     }
     let mut list = Vec::with_capacity(n);
     let mut at = 0_u64;
@@ -272,7 +278,8 @@ mod tests {
     use crate::wire::WireError;
     use crate::wire::number::Reader;
 
-    /// Bytes on the wire of a list, which comes back.
+    /// The number of bytes of a list on the wire. Checks that the list can be decoded, and that no prefix
+    /// of it can.
     fn bytes_of(list: &[i64]) -> usize {
         let mut out = Vec::new();
         put_displacements(&mut out, list);
@@ -280,7 +287,11 @@ mod tests {
         assert_eq!(displacements(&mut reader).as_deref(), Ok(list));
         assert_eq!(reader.left(), 0);
         for cut in (0..out.len()).step_by(if cfg!(miri) { 29 } else { 1 }) {
-            assert!(displacements(&mut Reader::new(&out[..cut], 0)).is_err(), "{cut} of {} bytes", out.len());
+            assert!(
+                displacements(&mut Reader::new(&out[..cut], 0)).is_err(),
+                "accepted {cut} of {} bytes",
+                out.len()
+            );
         }
         out.len()
     }
@@ -300,15 +311,15 @@ mod tests {
         let squares = |n: i64| (0..n).map(|i| i * i * 8).collect::<Vec<_>>();
         assert_eq!(bytes_of(&[]), 1);
         assert_eq!(bytes_of(&[i64::MIN]), 11);
-        assert!(bytes_of(&squares(100)) <= 100 + head, "one byte each, shifted by three");
+        assert!(bytes_of(&squares(100)) <= 100 + head, "each term takes one byte after a shift by three");
         if !cfg!(miri) {
             assert!(bytes_of(&squares(1000)) <= 2 * 1000 + head);
         }
         let mut jump: Vec<i64> = (0..100).map(|i| i * (i % 3) * 4).collect();
         jump[50] = 1 << 50;
-        assert!(bytes_of(&jump) < 250, "varints");
+        assert!(bytes_of(&jump) < 250, "the list is sent as varints");
         let dense: Vec<i64> = (0..1000).filter(|i| i % 5 != 3).map(|i| 40 + i * 8).collect();
-        assert!(bytes_of(&dense) <= 1000 / 8 + head, "a bit each");
+        assert!(bytes_of(&dense) <= 1000 / 8 + head, "each place takes one bit");
         let wild: Vec<i64> = (0..100_i64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64)).collect();
         assert!(bytes_of(&wild) <= 99 * 8 + 23);
         bytes_of(&[i64::MAX, i64::MIN, 0, i64::MAX, -1]);
@@ -322,19 +333,23 @@ mod tests {
         assert_eq!(value_bytes_of(&[]), 0);
         assert_eq!(value_bytes_of(&[7; 1000]), 2);
         assert_eq!(value_bytes_of(&(0..200).collect::<Vec<_>>()), 202);
-        assert_eq!(value_bytes_of(&[0, u64::MAX, 1 << 40]), 9, "as numbers, the large one as -1");
+        assert_eq!(
+            value_bytes_of(&[0, u64::MAX, 1 << 40]),
+            9,
+            "the values are sent as numbers, the largest as -1"
+        );
         value_bytes_of(&[1 << 63, 0, 1 << 62]);
         value_bytes_of(&[u64::MAX, u64::MAX]);
     }
 
     #[test]
-    fn lists_do_not_outgrow_the_message() {
+    fn malformed_lists_are_refused() {
         let read = |bytes: &[u8]| displacements(&mut Reader::new(bytes, 0));
         let list = |position, what| Err(WireError::List { position, what });
         let room = "a list has more entries than the message has room for";
         assert_eq!(read(&[0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 1, 1]), list(0, room));
         assert_eq!(read(&[3, 0, super::EQUAL, 1]), list(3, "a list has an unknown form"));
-        let bits = "a bitmap does not have the bits that it should";
+        let bits = "the bits of a bitmap do not match its length and its number of entries";
         assert_eq!(read(&[3, 0, super::BITMAP, 7, 0b1000_0010]), list(3, bits));
         assert_eq!(read(&[3, 0, super::BITMAP, 7, 0b1000_0001]), list(3, bits));
         assert_eq!(read(&[2, 0, super::BITMAP, 6, 0b1000_0001]), list(3, bits));

@@ -1,36 +1,41 @@
 //! Types as messages, so that a view can be sent to another node and used there.
 //!
-//! # What is sent
-//! The exact constructor tree, bounds that were forced upon it included. What the receiver builds from it has therefore an
-//! equal layout, equal bounds and an equal signature (which a translation needs), and answers to envelope and contents as the
-//! original does.
+//! # Content of a message
+//! A message holds the exact constructor tree, including bounds that [`Datatype::with_bounds`] forced upon
+//! a node. The receiver therefore builds a type with an equal layout, equal bounds and an equal signature
+//! (a translation needs the signature), and envelope and contents of the type answer as those of the
+//! original.
 //!
-//! The canonical form could be sent instead, to save the receiver the rewriting. It is not, for two reasons. First, copy
-//! programs trust what canonical pieces say about themselves (sizes, hulls, which neighbors touch); of pieces from a message
-//! all of that must be computed again, which is what takes the time in rewriting a list: 10^6 entries would cost the same.
-//! Second, the constructors are the one place where arguments are checked, for the user's calls and for messages alike.
+//! The canonical form could be sent instead, which would save the receiver the rewriting. There are two
+//! reasons against it. First, copy programs trust the facts that canonical pieces carry (sizes, hulls,
+//! touching neighbors). For pieces from a message, all facts would have to be computed again, and this
+//! computation is what takes the time in rewriting a list: 10^6 entries would cost the same. Second, the
+//! constructors are the one place where arguments are checked, for calls of the user and for messages
+//! alike.
 //!
-//! Where the layout alone matters, [`Datatype::layout_to_wire`] sends the constructors of the canonical form, over bytes, if that is
-//! shorter: a list of 10^6 entries that is a row in truth takes 30 bytes.
+//! Where the layout alone matters, [`Datatype::layout_to_wire`] sends the constructors of the canonical
+//! form over bytes, if this message is shorter: a list of 10^6 entries that is in fact a strided row takes
+//! 30 bytes.
 //!
 //! # Format
 //! ```text
-//! message     "CDT", version (1 byte), nodes, CRC-32 (IEEE) of all that, little endian
-//! node        tag, arguments, references; lowest bound and extent if the tag has bit 7: those of `with_bounds`
-//! reference   how many nodes to go back: nodes stand behind what they are made of, and shared ones stand there once
-//! number      7 bits a byte, lowest first, in the shortest form; signed ones as 0, -1, 1, -2, ...
+//! message     "CDT", version (1 byte), nodes, CRC-32 (IEEE) of all bytes before it, little endian
+//! node        tag, arguments, references; if bit 7 of the tag is set, lower bound and extent (`with_bounds`)
+//! reference   number of nodes to go back: a node follows the nodes that it uses, shared nodes occur once
+//! number      7 bits per byte, lowest first, in the shortest form; signed ones as 0, -1, 1, -2, ...
 //! list        see `list`: differences packed in 1, 2, 4 or 8 bytes, or as numbers, or as a bitmap
 //! ```
-//! The last node is the type; every other one is used by a later one. A vector takes 6 bytes, so four of them, one in the other,
-//! with header and checksum about 40.
+//! The last node is the type. Every other node is used by a later one. A vector takes 6 bytes, so four
+//! nested vectors with header and checksum take about 40 bytes.
 //!
-//! # Messages from anyone
-//! Decoding ends in a type or in a [`WireError`] with the place of what is wrong. It takes time and memory linear in the
-//! message: a list has at most 8 entries a byte, there are at most 2^20 nodes, and nesting has the limit of the
-//! constructors. References make a small message stand for a huge type, but nothing here or in what a type can be asked
-//! writes a type out: sizes, bounds and signatures are arithmetic, and layouts share what the tree shares. Rewriting
-//! may take up to 1,000 times the memory of the message in the worst case (a struct of many small irregular fields), so
-//! who takes messages from strangers limits their length.
+//! # Messages from unknown senders
+//! Decoding results in a type, or in a [`WireError`] with the position of the fault. It takes time and
+//! memory linear in the message: a list has at most 8 entries per byte, there are at most 2^20 nodes, and
+//! nesting has the limit of the constructors. References allow a small message to stand for a huge type. No
+//! function of this module and no query of a type expands a type, however: sizes, bounds and signatures are
+//! arithmetic, and layouts share the parts that the tree shares. In the worst case (a struct of many small
+//! irregular fields), rewriting takes up to 1,000 times the memory of the message. A program that accepts
+//! messages from unknown senders must therefore limit their length.
 
 mod decode;
 mod encode;
@@ -48,12 +53,12 @@ use crate::tree::Datatype;
 const MAGIC: [u8; 3] = *b"CDT";
 const VERSION: u8 = 1;
 const CHECKSUM_BYTES: usize = 4;
-/// The most nodes that a message may have.
+/// The greatest number of nodes in a message.
 const NODES_MAX: usize = 1 << 20;
-/// In a tag: bounds were forced upon the node, and follow.
+/// Bit of a tag: the bounds of the node were forced, and follow.
 const BOUNDS: u8 = 0x80;
 
-/// What a node is.
+/// The kinds of nodes.
 mod tag {
     pub(super) const NAMED: u8 = 0;
     pub(super) const F90_INTEGER: u8 = 1;
@@ -75,7 +80,7 @@ mod tag {
 }
 
 impl Datatype {
-    /// The type as a message that [`Datatype::from_wire`] makes an equal type of, on whatever machine.
+    /// The type as a message. [`Datatype::from_wire`] makes an equal type of it, on any machine.
     ///
     /// ```
     /// use capulet_datatype::{Datatype, Named};
@@ -92,8 +97,9 @@ impl Datatype {
         encode::encode(self)
     }
 
-    /// A message of which [`Datatype::from_wire`] makes a type of bytes that lies as this one, with its bounds and an equal
-    /// layout; or [`Datatype::to_wire`], if that is shorter. For views: the receiver moves bytes, and asks for no elements.
+    /// A message of which [`Datatype::from_wire`] makes a type of bytes with the bounds of this type and an
+    /// equal layout, or the result of [`Datatype::to_wire`] if that is shorter. The message serves views:
+    /// the receiver moves bytes and does not ask for elements.
     ///
     /// ```
     /// use capulet_datatype::{Datatype, Named};
@@ -108,26 +114,28 @@ impl Datatype {
         let exact = self.to_wire();
         let Ok(canonical) = view::over_bytes(self.layout()) else { return exact };
         let shorter = Some(canonical.to_wire()).filter(|message| message.len() < exact.len());
-        // Rewriting what has been rewritten gives the same. Nobody has to rely on it here.
+        // Rewriting a canonical form gives the same form again. The comparison makes this function
+        // independent of that property.
         shorter.filter(|_| canonical.layout() == self.layout()).unwrap_or(exact)
     }
 
-    /// The type in a message, which may come from anyone.
+    /// The type in a message, which may come from any sender.
     ///
     /// # Errors
-    /// Any [`WireError`]: the message must be complete, have nothing behind its end, and describe a type whose size and
-    /// bounds fit in 64 bits.
+    /// Any [`WireError`]: the message must be complete, have no bytes after its end, and describe a type
+    /// whose size and bounds fit in 64 bits.
     pub fn from_wire(message: &[u8]) -> std::result::Result<Self, WireError> {
         decode::decode(message)
     }
 }
 
 impl Layout {
-    /// A message of which [`Datatype::from_wire`] makes a type of bytes with the same runs in the same order, and the same
-    /// bounds. Its layout is equal to this one in all but a few cases, where the same runs are written in another form.
+    /// A message of which [`Datatype::from_wire`] makes a type of bytes with the same runs in the same
+    /// order, and the same bounds. The layout of that type is equal to this one, except in a few cases in
+    /// which the same runs have another form.
     ///
     /// # Errors
-    /// As the constructors, if the canonical form nests deeper than they accept.
+    /// The errors of the constructors, if the canonical form nests deeper than they accept.
     ///
     /// ```
     /// use capulet_datatype::{Datatype, Named};

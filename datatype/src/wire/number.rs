@@ -1,8 +1,9 @@
-//! Numbers in a message: seven bits a byte, the lowest first; the highest bit says that more follow.
+//! Numbers in a message: seven bits per byte, the lowest first. The highest bit of a byte is set if more
+//! bytes follow.
 
 use super::error::{Result, WireError};
 
-/// The longest number: 64 bits.
+/// Length of the longest number (64 bits), in bytes.
 const BYTES_MAX: usize = 10;
 
 pub(super) fn zigzag(value: i64) -> u64 {
@@ -13,7 +14,7 @@ pub(super) fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// Bytes that a number takes.
+/// Number of bytes that `value` takes.
 pub(super) fn varint_bytes(value: u64) -> usize {
     (70 - (value | 1).leading_zeros() as usize) / 7
 }
@@ -30,7 +31,7 @@ pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put(out, zigzag(value));
 }
 
-/// The bytes of a message that have not been read.
+/// The part of a message that has not been read.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     message: &'a [u8],
@@ -38,7 +39,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from `position` on to the end of `message`.
+    /// Reads from `position` to the end of `message`.
     pub(super) fn new(message: &'a [u8], position: usize) -> Self {
         Self { message, position }
     }
@@ -47,7 +48,7 @@ impl<'a> Reader<'a> {
         self.position
     }
 
-    /// Bytes left.
+    /// Number of bytes left.
     pub(super) fn left(&self) -> usize {
         self.message.len() - self.position
     }
@@ -71,7 +72,7 @@ impl<'a> Reader<'a> {
         Err(WireError::Truncated { position: self.message.len() })
     }
 
-    /// An unsigned number, in its shortest form.
+    /// An unsigned number, which must be in its shortest form.
     #[inline]
     pub(super) fn number(&mut self) -> Result<u64> {
         match self.message.get(self.position) {
@@ -107,7 +108,7 @@ impl<'a> Reader<'a> {
         self.number().map(unzigzag)
     }
 
-    /// A number of bytes of an element.
+    /// The size of an element in bytes.
     pub(super) fn small(&mut self) -> Result<u32> {
         let position = self.position;
         let what = "the size of an element does not fit in 32 bits";
@@ -121,7 +122,7 @@ mod tests {
     use crate::wire::WireError;
 
     #[test]
-    fn numbers_come_back() {
+    fn numbers_survive_a_round_trip() {
         let edges = (0..64).flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit, (1 << bit) + 1]).chain([u64::MAX]);
         for value in edges {
             let mut bytes = Vec::new();
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_has_one_form() {
+    fn only_the_shortest_form_of_a_number_is_accepted() {
         let read = |bytes: &[u8]| Reader::new(bytes, 0).number();
         let long = Err(WireError::Number { position: 0, what: "a number is longer than it need be" });
         assert_eq!(read(&[0x80, 0]), long);

@@ -1,4 +1,5 @@
-//! The canonical form of a layout as constructors over bytes: a type that lies as another one, however that was described.
+//! The canonical form of a layout as constructors over bytes: a type with the same layout, independent of
+//! the description of the original type.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::walk::Walker;
 /// A type of bytes with the runs and the bounds of a layout.
 ///
 /// # Errors
-/// As the constructors, if the canonical form nests deeper than they accept.
+/// The errors of the constructors, if the canonical form nests deeper than they accept.
 pub(super) fn over_bytes(layout: &Layout) -> Result<Datatype> {
     let byte = Datatype::named(Named::Byte);
     let whole = match layout.root() {
@@ -31,18 +32,18 @@ pub(super) fn over_bytes(layout: &Layout) -> Result<Datatype> {
 
 struct Builder {
     byte: Datatype,
-    /// The types of leaves by their address, as leaves are shared.
+    /// The types of leaves, by address, because leaves are shared.
     built: HashMap<usize, Datatype>,
 }
 
 impl Builder {
-    /// A piece, its first byte at 0.
+    /// The type of a piece whose first byte is moved to offset 0.
     fn shape(&mut self, piece: &Piece) -> Result<Datatype> {
         let leaf = self.leaf(piece)?;
         piece.dims.iter().try_fold(leaf, |inner, dim| Datatype::hvector(dim.n, 1, dim.stride, &inner))
     }
 
-    /// The leaf of a piece, without its dimensions.
+    /// The type of the leaf of a piece, without the dimensions.
     fn leaf(&mut self, piece: &Piece) -> Result<Datatype> {
         let address = match &piece.leaf {
             Leaf::Block(bytes) => return Datatype::contiguous(*bytes, &self.byte),
@@ -71,7 +72,7 @@ impl Builder {
         Ok(datatype)
     }
 
-    /// The runs of a leaf, one by one.
+    /// The type of a leaf as a list of its runs.
     fn runs(&self, piece: &Piece) -> Result<Datatype> {
         let facts = Facts { size: piece.leaf_bytes(), ..piece.facts };
         let leaf = Piece { base: 0, dims: SmallVec::new(), leaf: piece.leaf.clone(), facts };
