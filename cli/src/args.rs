@@ -1,4 +1,4 @@
-//! The command line.
+//! Definition of the command line.
 #![expect(clippy::doc_markdown, reason = "the comments on arguments are the help text, read in a terminal")]
 
 use std::ffi::OsString;
@@ -21,11 +21,11 @@ const STYLES: Styles = Styles::styled()
     .valid(AnsiColor::Green.on_default())
     .invalid(AnsiColor::Yellow.on_default());
 
-/// Errors and their advice.
+/// Style of error labels.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
-/// What is in order.
+/// Style of labels that report success.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
-/// Headings, and what deserves a look.
+/// Style of headings and of warnings.
 pub(crate) const HEAD: Style = AnsiColor::Yellow.on_default().bold();
 
 /// MPI-IO for programs as they are.
@@ -242,14 +242,14 @@ pub(crate) struct VerifyArgs {
     pub(crate) nonatomic: bool,
 }
 
-/// What can be verified. The comments on the variants are help text.
+/// What `capulet verify` can check. The comments on the variants are help text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VerifyName {
     /// Each access is as if it were one step (MPI 4.1, 14.6.1)
     Atomic,
 }
 
-/// What can be measured. The comments on the variants are help text.
+/// What `capulet bench` can measure. The comments on the variants are help text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BenchName {
     /// Packing, unpacking and encoding, against MPI_Pack and MPI_Unpack; small calls, seeking, making types
@@ -268,7 +268,7 @@ pub(crate) enum BenchName {
     Plan,
 }
 
-/// Where files are measured. The comments on the variants are help text.
+/// Storage on which files are measured. The comments on the variants are help text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Storage {
     /// Memory: /dev/shm
@@ -279,7 +279,7 @@ pub(crate) enum Storage {
     Both,
 }
 
-/// How much the library says.
+/// Verbosity of the library's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogLevel {
     Error,
@@ -290,7 +290,7 @@ pub(crate) enum LogLevel {
 }
 
 impl LogLevel {
-    /// As the library reads it.
+    /// Name of the level, as the library reads it from `CAPULET_LOG`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -302,7 +302,8 @@ impl LogLevel {
     }
 }
 
-/// Drivers are known to the library alone; here only what can be no name is caught.
+/// Checks the form of a driver's name and takes a colon off its end. Only the library knows which drivers
+/// exist, so the name of an unknown driver passes.
 fn driver_name(text: &str) -> Result<String, String> {
     let name = text.strip_suffix(':').unwrap_or(text);
     let is_name = !name.is_empty()

@@ -1,19 +1,19 @@
-//! What can keep `capulet run` from starting a program, what to do about it, and the exit code that says so.
+//! Why `capulet run` cannot start a program, with advice and an exit code.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::mpi::{Family, Mpi};
 
-/// The program's MPI cannot be told, or is none that Capulet serves.
+/// The program's MPI cannot be found out, or Capulet does not serve it.
 const EXIT_NO_MPI: u8 = 64;
 /// The launcher belongs to another MPI than the program.
 const EXIT_LAUNCHER: u8 = 65;
-/// The Capulet library for the program's MPI is not there, or unfit.
+/// The Capulet library for the program's MPI is missing or unfit.
 const EXIT_LIBRARY: u8 = 66;
-/// The program was found and cannot be executed, as shells say it.
+/// The program was found but cannot be executed. Shells use the same code.
 const EXIT_NOT_EXECUTABLE: u8 = 126;
-/// The program was not found, as shells say it.
+/// The program was not found. Shells use the same code.
 const EXIT_NOT_FOUND: u8 = 127;
 
 /// Why a program was not started.
@@ -72,7 +72,7 @@ impl Error {
         }
     }
 
-    /// What the user can do, if there is something to say.
+    /// Advice to the user, if there is any.
     pub(crate) fn advice(&self) -> Option<String> {
         Some(match self {
             Self::NoMpi { .. } => "if it is a wrapper, put `capulet run` behind it, before the MPI program itself; \

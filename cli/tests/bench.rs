@@ -1,4 +1,4 @@
-//! `capulet bench`, with programs that stand in for the measuring ones.
+//! `capulet bench` with stand-ins for the measuring programs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
 
-/// A row as the measuring program prints it: ours takes 1 s, the MPI's `mpi` s.
+/// A row as the measuring program prints it. Capulet takes 1 s, and the MPI takes `mpi` seconds.
 fn row(case: &str, mpi: f64) -> String {
     format!(
         r#"{{"line":"row","suite":"table1","case":"{case}","element":"double","op":"pack","unit":"GB/s","bytes":2000000000,
@@ -18,8 +18,9 @@ fn row(case: &str, mpi: f64) -> String {
     .replace('\n', "")
 }
 
-/// What is written here is started here, and no other test may fork meanwhile: its child would hold the file open for writing until it
-/// turns into another program, and the system starts no such file.
+/// Serializes the tests. A test writes a program and starts it. A process that another test forks at that
+/// time would hold the file open for writing until its exec, and the system does not start a file that is
+/// open for writing.
 static ALONE: Mutex<()> = Mutex::new(());
 
 struct Builds {
@@ -41,7 +42,7 @@ impl Builds {
         self.folder.path().join(mpi).join("release").join(name)
     }
 
-    /// A program that prints `lines` and what it was started with, and ends with `code`.
+    /// Writes a program that prints `lines`, records its arguments, and ends with `code`.
     fn program(&self, mpi: &str, lines: &[String], code: u8) {
         let path = self.path(mpi, "capulet-bench-types");
         fs::create_dir_all(path.parent().expect("it has one")).expect("created");

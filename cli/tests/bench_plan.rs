@@ -1,4 +1,5 @@
-//! `capulet bench plan`: what one rank of many holds and sends. Counts only, never times.
+//! `capulet bench plan`: the memory and the messages of one rank of many. The tests check counts only,
+//! never times.
 
 use std::fs;
 use std::process::Command;
@@ -22,8 +23,10 @@ fn number(row: &Value, path: &str) -> u64 {
     row.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path} in {row}"))
 }
 
-/// Tables of nodes: ranks, windows before, who knows the view; while they are made, the aggregators too.
+/// Bytes for each node in the tables of nodes: its ranks (4), the collective buffers before it (8), and
+/// whether it knows the view (1).
 const NODE_BYTES: u64 = 13;
+/// The same while the tables are made, with the lists of aggregators.
 const NODE_BYTES_PEAK: u64 = NODE_BYTES + 64;
 
 #[test]
@@ -35,14 +38,14 @@ fn a_strided_view_takes_the_same_memory_on_any_number_of_ranks() {
         assert_eq!(number(row, "/measured/view_bytes"), number(&rows[0], "/measured/view_bytes"), "{row}");
         assert!(number(row, "/measured/nodes_bytes") <= NODE_BYTES * nodes + 8, "{row}");
         assert!(number(row, "/measured/peak_bytes") <= 4096 + NODE_BYTES_PEAK * nodes, "{row}");
-        // A header for each node, and a description of tens of bytes.
+        // Each node gets a header and a description of tens of bytes.
         let met = number(row, "/measured/nodes_met");
         assert!(met > 0 && number(row, "/measured/described_bytes") <= met * (28 + 100), "{row}");
         let [ours, romio] =
             ["ours", "romio"].map(|who| number(row, &format!("/formulas/{who}/memory_bytes")));
         assert!(ours * 10 < romio, "{row}");
     }
-    // All of the file is in the first round: 10^7 pieces of 8 bytes.
+    // The whole file is in the first round: 10^7 pieces of 8 bytes.
     let bytes: Vec<u64> = rows.iter().map(|row| number(row, "/measured/bytes_of_round")).collect();
     assert_eq!(bytes, [80_000, 8_000, 800]);
 }
@@ -54,7 +57,8 @@ fn a_list_takes_memory_by_its_pieces() {
         assert!(number(&row, "/measured/view_bytes") <= 2 * 16 * pieces + 4096, "{row}");
         let peak = number(&row, "/measured/peak_bytes");
         assert!(peak <= 4 * 16 * pieces + 4096 + NODE_BYTES_PEAK * nodes, "{row}");
-        // Each run once, in fewer bytes than an offset and a length; or a short list whole.
+        // Each run is described once, in fewer bytes than an offset and a length. A short list is sent
+        // whole.
         let met = number(&row, "/measured/nodes_met");
         assert!(
             number(&row, "/measured/described_bytes") <= met * (28 + 4096).max(28 + 8 * pieces / met),

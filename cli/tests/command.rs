@@ -109,7 +109,7 @@ fn a_library_that_is_missing_or_wrong_is_refused() {
     fs::create_dir(&empty).expect("a new folder");
     let wrong_mpi = bench.path("wrong_mpi");
     fs::create_dir(&wrong_mpi).expect("a new folder");
-    // Named for MPICH and built for Open MPI: it would bring the second MPI in.
+    // The library is named for MPICH and built for Open MPI, so it would load a second MPI.
     build_stand_in(&wrong_mpi, "mpich", "openmpi");
     let renamed = bench.path("renamed");
     fs::create_dir(&renamed).expect("a new folder");

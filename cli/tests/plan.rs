@@ -1,4 +1,4 @@
-//! `capulet plan`: what it says, what it draws, and what it refuses.
+//! `capulet plan`: its text, its drawing, and the input that it refuses.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ fn capulet(words: &[&str]) -> Output {
     command.arg("plan").args(words).output().expect("the command starts")
 }
 
-/// What it prints where all is well.
+/// The output of a plan that succeeds.
 fn said(words: &[&str]) -> String {
     let output = capulet(words);
     let complaints = String::from_utf8_lossy(&output.stderr);
@@ -82,7 +82,7 @@ fn a_list_of_runs_is_planned() {
     assert_eq!((&told["ranks"], &told["access"]["bytes"]), (&4.into(), &208.into()));
     let windows = &told["course"]["crews"][0]["listed_rounds"][0]["windows"];
     assert_eq!(windows[0]["bytes_by_rank"], serde_json::json!([[0, 150], [1, 50], [2, 8]]));
-    // backward
+    // The offsets of rank 0 decrease.
     fs::write(&path, "0,100,10\n0,0,10\n1,50,1\n").expect("written");
     assert_eq!(json(&["runs", name])["plan"]["reason"], "not_monotone");
 }
@@ -128,7 +128,7 @@ fn bad_input_is_an_error_and_no_plan() {
     }
 }
 
-/// The drawing, and how many elements of each kind lie under each `id`.
+/// The drawing, and the number of elements of each kind under each `id`.
 fn drawing(words: &[&str]) -> (String, Vec<(String, usize)>) {
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().join("plan.svg");
@@ -153,13 +153,13 @@ fn drawings_have_a_lane_for_each_rank_windows_and_rounds() {
     let hint = ["--count", "100", "--hint", "cb_buffer_size=4096", "--hint", "cb_nodes=2"];
     let (text, counts) = drawing(&[&STRIDED[..], &hint[..]].concat());
     for rank in 0..4 {
-        // 25,600 bytes on 900 columns: each has bytes of every rank's blocks or of none
+        // On 25,600 bytes in 900 columns, each column has bytes of every rank's blocks or of none.
         let marks = marks_of(&counts, &format!("lane-{rank}"));
         assert!((100..=900).contains(&marks), "{marks} of rank {rank}");
     }
     assert_eq!((marks_of(&counts, "windows"), marks_of(&counts, "rounds")), (7, 4));
     assert!(text.contains("window of rank 2") && text.contains("file offset"));
-    // alone: no windows
+    // An independent access has no collective buffers.
     let (_, counts) = drawing(&[&STRIDED[..], &["--independent"]].concat());
     assert!(marks_of(&counts, "lane-3") > 0 && !counts.iter().any(|(id, _)| id == "windows"));
 }

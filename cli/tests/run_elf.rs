@@ -1,4 +1,5 @@
-//! `capulet run` on compiled programs: which MPI is found, what is set, what is refused.
+//! `capulet run` on compiled programs: the MPI that is found, the variables that are set, and the
+//! refusals.
 
 mod common;
 
@@ -70,7 +71,7 @@ fn the_launcher_of_another_mpi_is_refused() {
                 .args([env!("CARGO_BIN_EXE_capulet"), "run"])
                 .arg(bench.program(program)),
         );
-        // Which of the ranks are still heard after the first one failed is up to the launcher.
+        // The launcher decides which ranks can still print after the first one has failed.
         assert_eq!(done.code, Some(65), "{launching} {program}: {done:?}");
         assert!(done.values("interposed").is_empty(), "the program was not started: {done:?}");
         assert!(done.complaints.contains("was started by the launcher of"), "{}", done.complaints);
@@ -112,7 +113,8 @@ fn an_mpi_behind_other_libraries_is_found() {
         Path::new("gcc"),
         &[&shared[..], &[&library, &source_of_library, &mpi_library("mpich")]].concat(),
     );
-    // The old and the new kind of search path; the program's own is inherited by what it loads only if it is the old.
+    // The old and the new kind of search path. Libraries inherit the program's search path only if it is
+    // of the old kind.
     for tags in ["--disable-new-dtags", "--enable-new-dtags"] {
         let program = folder.join(tags);
         let search = format!("-Wl,-rpath,$ORIGIN,{tags}");
@@ -160,7 +162,7 @@ fn programs_without_a_visible_mpi_are_refused_unless_it_is_told() {
         let done = bench.run(&["--mpi", mpi, script.to_str().expect("text")]);
         assert_eq!(done.code, Some(3), "{mpi}: {done:?}");
     }
-    // The wheel is not among the system's libraries; where it lies must be told, too.
+    // The wheel is not among the system's libraries, so the user must name its folder too.
     let done = bench.run(&["--mpi", "mpich5", "/bin/true"]);
     assert_eq!(done.code, Some(64), "{done:?}");
     assert!(done.complaints.contains("libmpi.so.12, which the loader does not find"), "{}", done.complaints);
@@ -215,7 +217,7 @@ fn what_cannot_be_served_is_refused_with_its_reason() {
 fn a_preloaded_library_of_another_mpi_is_noticed() {
     let bench = Bench::get();
     let mut command = bench.capulet();
-    // As a tool that was built for Open MPI, left in LD_PRELOAD, would be.
+    // A tool that was built for Open MPI and left in LD_PRELOAD looks like this.
     command
         .env("LD_PRELOAD", bench.libraries().join("libcapulet_openmpi.so"))
         .arg("run")

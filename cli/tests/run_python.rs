@@ -1,4 +1,5 @@
-//! `capulet run` on Python programs: Debian's mpi4py, and the wheels, which choose their MPI while they are imported.
+//! `capulet run` on Python programs: with Debian's mpi4py, and with the wheels, which choose their MPI
+//! during the import.
 
 mod common;
 
@@ -6,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use common::{Bench, Outcome, PYTHON, clean, environment, launcher, outcome, source, write_script};
 
-/// Pythons, with what serves them and a part of the path of the one MPI library that they may load.
+/// Python interpreters, each with the MPI that serves it and a part of the path of the only MPI library
+/// that it may load.
 fn pythons() -> [(PathBuf, &'static str, &'static str); 3] {
     [
         (PathBuf::from(PYTHON), "openmpi", "/x86_64-linux-gnu/libmpi.so.40"),
@@ -106,7 +108,7 @@ fn modules_and_commands_are_run_as_python_does() {
 #[test]
 fn a_python_without_mpi4py_is_refused_with_the_reason() {
     let bench = Bench::get();
-    // -S leaves out the folder of Debian's modules.
+    // The option -S leaves out the folder of Debian's modules.
     let done = bench.run(&[Path::new(PYTHON), Path::new("-S"), &source("version.py")]);
     assert_eq!(done.code, Some(64), "{done:?}");
     assert!(done.complaints.contains("No module named 'mpi4py'"), "{}", done.complaints);
@@ -123,7 +125,7 @@ fn a_module_beside_the_script_is_the_one_that_is_asked() {
     std::fs::write(folder.join("program.py"), "from mpi4py import MPI\n").expect("written");
     let done = bench.run(&[Path::new("--dry-run"), Path::new(PYTHON), &folder.join("program.py")]);
     assert_eq!(done.values("mpi"), ["mpich"], "{done:?}");
-    // The folder in which the command stands is none of a script's.
+    // Python does not search the current folder for a script.
     let mut command = bench.capulet();
     command.current_dir(&folder).args(["run", "--dry-run", PYTHON]).arg(source("version.py"));
     assert_eq!(outcome(&mut command).values("mpi"), ["openmpi"]);
@@ -131,8 +133,8 @@ fn a_module_beside_the_script_is_the_one_that_is_asked() {
 
 #[test]
 fn without_the_library_by_its_path_the_wrong_mpi_would_be_loaded() {
-    // What `capulet run` guards against, shown: the preload alone brings the system's Open MPI into a Python whose wheel
-    // has its own, and the program runs on it without a word.
+    // Shows the fault that `capulet run` prevents: the preload alone loads the system's Open MPI into a
+    // Python whose wheel has its own MPI, and the program runs on the system's MPI without a warning.
     let bench = Bench::get();
     let mut command = std::process::Command::new(environment("openmpi5").join("bin/python"));
     clean(&mut command)

@@ -1,4 +1,4 @@
-//! One launch of the measuring program, from its start to its end, whatever that is.
+//! One launch of the measuring program: its start, its output and its end, good or bad.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
@@ -10,27 +10,27 @@ use std::time::Duration;
 use capulet_bench_report::files::{Counts, Head, Line, Lost, Sample, Start};
 use capulet_job::Job;
 
-/// A launch that says nothing for so long hangs, or is too slow to be waited for.
+/// A launch without output for this long is taken to hang, or is too slow to wait for.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
-/// From the last line to the end of the processes.
+/// Longest time from the last line of output to the end of the processes.
 const ENDING_MAX: Duration = Duration::from_secs(30);
-/// What is shown of the messages of a launch that failed.
+/// Number of lines shown of the messages of a launch that failed.
 const MESSAGE_LINES: usize = 6;
 
-/// What came out of a launch.
+/// Result of a launch.
 #[derive(Debug, Default)]
 pub(super) struct Launched {
-    /// The first line, if it was reached.
+    /// The first line of output, if the launch printed it.
     pub(super) start: Option<Start>,
-    /// The rows that were measured.
+    /// The rows that the launch measured.
     pub(super) samples: Vec<Sample>,
-    /// The row that it did not survive.
+    /// The row in which the launch failed.
     pub(super) lost: Option<Lost>,
-    /// What the library counted, by number of row.
+    /// The library's counters, by the number of the row.
     pub(super) counts: BTreeMap<u32, Counts>,
 }
 
-/// What keeps a launch from giving rows.
+/// Why a launch gave no rows.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error("{launcher} cannot be started: {cause}")]
@@ -41,10 +41,11 @@ pub(super) enum Failure {
     Ended { ending: String, messages: String },
 }
 
-/// Runs `command` to its end, or ends it with all of its processes. `seen` is called for each row.
+/// Runs `command` to its end, or ends all of its processes when it hangs or fails. Calls `seen` for each
+/// row.
 ///
 /// # Errors
-/// If it ended badly outside of a row. A row that it did not survive is told in the result.
+/// If the launch fails outside of a row. A failure inside a row is reported in `Launched::lost`.
 pub(super) fn launch(mut command: Command, mut seen: impl FnMut(&Sample)) -> Result<Launched, Failure> {
     let launcher = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -59,7 +60,7 @@ pub(super) fn launch(mut command: Command, mut seen: impl FnMut(&Sample)) -> Res
         Ok(true) => job.wait(ENDING_MAX).unwrap_or(None),
         _ => None,
     };
-    // Ranks of a launch that went wrong may outlive the launcher.
+    // Ranks of a failed launch may outlive the launcher.
     if !status.is_some_and(|status| status.success()) {
         job.end();
     }
@@ -81,7 +82,7 @@ pub(super) fn launch(mut command: Command, mut seen: impl FnMut(&Sample)) -> Res
     }
 }
 
-/// Reads in a thread of its own, so that silence is noticed.
+/// Sends the lines of `output` from a thread of its own, so that the receiver can wait with a timeout.
 fn lines_of(output: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
@@ -95,7 +96,7 @@ fn lines_of(output: Option<impl Read + Send + 'static>) -> Receiver<String> {
     lines
 }
 
-/// Takes the lines until their end, which is true, or until none came for too long.
+/// Reads lines until the output ends (true) or until no line arrives for [`SILENCE_MAX`] (false).
 fn follow(
     lines: &Receiver<String>,
     launched: &mut Launched,
@@ -108,7 +109,7 @@ fn follow(
             Err(RecvTimeoutError::Disconnected) => return Ok(true),
             Err(RecvTimeoutError::Timeout) => return Ok(false),
         };
-        // Launchers say what they have to say there too.
+        // Launchers print their own messages to the same stream.
         if !line.starts_with('{') {
             continue;
         }
@@ -124,8 +125,8 @@ fn follow(
     }
 }
 
-/// The lines that the library prints at each close, `capulet-stats file=PATH NAME=VALUE ...`: summed over the openings of a row,
-/// whose file is named after it.
+/// Parses the lines that the library prints at each close, `capulet-stats file=PATH NAME=VALUE ...`, and
+/// adds up the counters of all opens of a row. The file of row N is named `row-N`.
 fn counts_of(text: &str) -> BTreeMap<u32, Counts> {
     let mut rows: BTreeMap<u32, Counts> = BTreeMap::new();
     for line in text.lines() {

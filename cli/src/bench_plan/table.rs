@@ -1,4 +1,4 @@
-//! The rows as a table.
+//! Prints the rows as a table.
 
 use std::fmt::Write;
 
@@ -18,7 +18,8 @@ data too. ROMIO's are lower bounds of what every rank holds and sends, with one 
 view         ranks | nodes us  view us choice us round us   heap B nodes met   told B |     sent B messages |        heap B       sent B messages
 ";
 
-/// The rows, and how each column grows from the first to the last of a view.
+/// The rows, and the growth of each column from the first to the last row of a view as a power of the
+/// number of ranks.
 pub(super) fn of(rows: &[Row]) -> String {
     let mut text = HEAD.to_owned();
     for view in [View::Strided, View::Irregular] {

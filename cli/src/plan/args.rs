@@ -1,4 +1,4 @@
-//! The command line of `capulet plan`.
+//! Command line of `capulet plan`.
 #![expect(clippy::doc_markdown, reason = "the comments on arguments are the help text, read in a terminal")]
 
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use crate::hint::Hint;
 
-/// The most ranks that are planned for.
+/// The largest number of ranks that a plan can have.
 pub(crate) const RANKS_MAX: u32 = 65_536;
 
 /// Say how an access to a file would be carried out, and why
@@ -67,7 +67,7 @@ pub(crate) struct PlanArgs {
     pub(crate) svg: Option<PathBuf>,
 }
 
-/// What the ranks access. The comments on the variants are help text.
+/// Access of the ranks. The comments on the variants are help text.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Source {
     /// Blocks at equal distances: rank r begins r shifts into the file

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// The command line is wrong, or a file that it names.
+/// The command line, or a file that it names, is wrong.
 const EXIT_BAD_INPUT: u8 = 2;
 
 /// Why there is no plan.

@@ -1,4 +1,4 @@
-//! What the access meets: nodes, and the hints that plans depend on.
+//! The setup of an access: nodes, and the hints on which plans depend.
 
 use capulet_plan::aggregators::{ConfigList, aggregators_by_node};
 use capulet_plan::grid::{PAGE_BYTES, WINDOW_BYTES, WINDOW_BYTES_MAX};
@@ -20,11 +20,11 @@ const KEYS: [&str; 8] = [
     "capulet_exclusive",
 ];
 
-/// Hints that plans depend on, as the library understands them.
+/// Values of the hints on which plans depend, parsed as the library does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Hints {
     window_bytes: u64,
-    /// 0 for every rank.
+    /// Number of aggregators. 0 makes every rank an aggregator.
     aggregators: u64,
     config_list: ConfigList,
     plan: PlanHints,
@@ -50,7 +50,8 @@ impl Hints {
         Ok(hints)
     }
 
-    /// The library passes over what it does not understand, as MPI wants; who asks for a plan is told.
+    /// Takes over one hint. An unknown hint or value is an error here, while the library ignores it as
+    /// MPI requires.
     fn take(&mut self, hint: &Hint) -> Result<(), Error> {
         let (key, value) = (hint.key(), hint.value());
         let no =
@@ -96,7 +97,7 @@ impl Hints {
     }
 }
 
-/// What `ranks` ranks meet.
+/// The setup for `ranks` ranks.
 pub(crate) fn setup(args: &PlanArgs, ranks: usize) -> Result<Setup, Error> {
     let nodes = args.nodes as usize;
     if nodes > ranks {

@@ -1,4 +1,4 @@
-//! What each rank accesses.
+//! The bytes that each rank accesses.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,14 +11,14 @@ use capulet_plan::outline::Part;
 use super::args::{RANKS_MAX, Source};
 use super::error::Error;
 
-/// Ranks where nothing says how many.
+/// Number of ranks if neither the command line nor the access tells it.
 const RANKS: u32 = 4;
-/// The most runs that a file may list.
+/// Largest number of runs that a file may list.
 const RUNS_MAX: usize = 5_000_000;
-/// The longest file with a list of runs.
+/// Largest size of a file with a list of runs.
 const LIST_BYTES_MAX: u64 = 1 << 28;
 
-/// The parts of all ranks. `ranks` is what the command line says. User memory has no gaps.
+/// The parts of all ranks. `ranks` is the number on the command line. User memory has no gaps.
 pub(crate) fn parts(source: &Source, ranks: Option<u32>) -> Result<Vec<Part>, Error> {
     match source {
         Source::Strided { block, stride, count, shift } => {
@@ -29,7 +29,7 @@ pub(crate) fn parts(source: &Source, ranks: Option<u32>) -> Result<Vec<Part>, Er
     }
 }
 
-/// All bytes of one instance of a type, from the file offset `displacement_bytes` on.
+/// The part with all bytes of one instance of a type, from the file offset `displacement_bytes` on.
 fn part(datatype: &Datatype, displacement_bytes: u64) -> Result<Part, Error> {
     let beyond = |_| Error::wrong("the access reaches beyond the largest file offset");
     let tiled = Tiled::new(datatype.layout().clone(), 1).map_err(|error| Error::wrong(error.to_string()))?;
@@ -54,7 +54,7 @@ fn strided(block: u64, stride: u64, count: u64, shift: u64, ranks: u32) -> Resul
     (0..ranks).map(|rank| part(&row, first(rank)?)).collect()
 }
 
-/// Blocks of a grid; where it does not divide the size, some are longer by one element.
+/// The blocks of a grid. If the grid does not divide the size, some blocks are one element longer.
 fn blocks(size: &[u64], grid: &[u64], element_bytes: u64, ranks: Option<u32>) -> Result<Vec<Part>, Error> {
     if size.len() != grid.len() {
         let (size, grid) = (size.len(), grid.len());
@@ -95,7 +95,7 @@ fn listed(path: &Path, ranks: Option<u32>) -> Result<Vec<Part>, Error> {
     if file.metadata().map_err(unreadable)?.len() > LIST_BYTES_MAX {
         return Err(Error::TooManyRuns { path: path.to_owned(), most: RUNS_MAX });
     }
-    // A pipe has no length.
+    // A pipe has no length, so the length check does not bound it.
     let lists = read_lists(BufReader::new(file).take(LIST_BYTES_MAX), path, ranks)?;
     let byte = Datatype::named(Named::Byte);
     let rank = |(lengths, places): &(Vec<u64>, Vec<i64>)| {
@@ -104,7 +104,7 @@ fn listed(path: &Path, ranks: Option<u32>) -> Result<Vec<Part>, Error> {
     lists.iter().map(rank).collect()
 }
 
-/// Lengths and places of a rank's runs.
+/// Lengths and offsets of the runs of a rank.
 type List = (Vec<u64>, Vec<i64>);
 
 fn read_lists(text: impl BufRead, path: &Path, ranks: Option<u32>) -> Result<Vec<List>, Error> {
@@ -138,7 +138,7 @@ fn read_lists(text: impl BufRead, path: &Path, ranks: Option<u32>) -> Result<Vec
     Ok(lists)
 }
 
-/// The rank, the offset and the length of a line.
+/// Parses the rank, the offset and the length of a line.
 fn run_of(line: &str) -> Result<(u32, i64, u64), String> {
     let fields: Vec<&str> = line.split(',').map(str::trim).take(4).collect();
     let [rank, offset, length] = fields[..] else {
@@ -200,7 +200,7 @@ mod tests {
         let parts = blocks(&[7, 5], &[3, 2], 4, None).expect("blocks");
         assert_eq!(parts.len(), 6);
         assert_eq!(parts.iter().map(|part| part.side.bytes()).sum::<u64>(), 7 * 5 * 4);
-        // rows 0 and 1 of 5 elements, of which the first rank has two
+        // Rows 0 and 1 have 5 elements each, of which the first rank has two.
         assert_eq!((parts[0].side.span(), parts[0].side.run_count()), (0..28, 2));
         assert_eq!(parts[5].side.span(), (4 * 5 + 2) * 4..7 * 5 * 4);
     }

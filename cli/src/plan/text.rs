@@ -1,4 +1,4 @@
-//! The plan in words.
+//! Prints the plan in words.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use indicatif::{BinaryBytes, HumanCount};
 
 use super::Planned;
 
-/// Rounds, nodes and ranks that are listed one by one.
+/// Largest number of rounds, nodes and ranks that are listed one by one.
 const LINES_MAX: usize = 12;
 
 /// The plan in words, line by line.
@@ -21,7 +21,7 @@ fn number(number: u64) -> String {
     HumanCount(number).to_string()
 }
 
-/// `one` of one, `many` of any other number.
+/// `count` with its noun: `one` for the count 1, `many` for other counts.
 fn several(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", number(count), if count == 1 { one } else { many })
 }
@@ -119,7 +119,7 @@ fn course(planned: &Planned) -> String {
     }
 }
 
-/// Ranks that do the same, consecutive ones as one line.
+/// Describes independent access. Consecutive ranks that do the same share a line.
 fn alone(planned: &Planned, ranks: &[Alone]) -> String {
     let mut text = String::new();
     let mut groups: Vec<(usize, usize, &Alone)> = Vec::new();
