@@ -1,4 +1,5 @@
-//! The measuring program, on the MPI that it was built for: all images agree and the rows are there. Not how fast.
+//! The measuring program on the MPI with which it is built: all images agree, and all rows exist. The
+//! tests check no times.
 
 use std::process::{Command, Output};
 
@@ -13,7 +14,7 @@ fn run(words: &[&str]) -> Output {
         .expect("timeout is there")
 }
 
-/// The rows of a bench, after their number was announced.
+/// The rows of a bench. Checks that their number is the announced one.
 fn rows(words: &[&str]) -> Vec<Measured> {
     let output = run(words);
     let complaints = String::from_utf8_lossy(&output.stderr).into_owned();

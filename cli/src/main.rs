@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `args`, `plan::args` | the command line and its help |
 //! | `run`, `program`, `hint`, `error` | `capulet run` |
-//! | `mpi`, `elf`, `loader`, `python`, `library`, `launcher` | how it finds the MPI, the library and the launcher |
+//! | `mpi`, `elf`, `loader`, `python`, `library`, `launcher` | the search for MPI, library and launcher |
 //! | `doctor` | `capulet doctor` |
 //! | `plan` | `capulet plan` |
 //! | `bench`, `bench_files`, `bench_locks`, `bench_plan`, `contender` | `capulet bench` |

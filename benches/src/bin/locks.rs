@@ -1,5 +1,8 @@
-//! Measures the locks of atomic mode without files: the experiments of the atomic-mode paper (Latham, Ross and Thakur 2005, section 5),
-//! and more. Started by `capulet bench locks` under a launcher; the first rank prints a line of JSON for each row.
+//! Measures the locks of atomic mode without files: the experiments of the atomic-mode paper (Latham,
+//! Ross and Thakur 2005, section 5), and more.
+//!
+//! `capulet bench locks` starts this program under a launcher. The first rank prints a line of JSON for
+//! each row.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,7 @@
-//! Measures datatypes against the MPI that this is linked with. Started by `capulet bench`, without a launcher; prints a
-//! line of JSON for each row.
+//! Measures datatypes against the MPI with which this program is linked.
+//!
+//! `capulet bench` starts this program without a launcher. The program prints a line of JSON for each
+//! row.
 
 use std::process::ExitCode;
 
