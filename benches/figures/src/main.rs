@@ -1,6 +1,8 @@
-//! Draws figures from rows that `capulet bench --save` has written: of Ross, Latham, Gropp, Lusk, Thakur, "Processing MPI Datatypes
-//! Outside MPI" (`EuroPVM/MPI` 2009) Table 1 as bars, Figures 3 and 4 as lines, and the application patterns; and those of the paper
-//! on atomic mode.
+//! Draws figures from rows that `capulet bench --save` has written.
+//!
+//! Of Ross, Latham, Gropp, Lusk, Thakur, "Processing MPI Datatypes Outside MPI" (`EuroPVM/MPI` 2009) it
+//! draws Table 1 as bars and Figures 3 and 4 as lines, and with them the application patterns. It also
+//! draws the figures of the paper on atomic mode.
 
 mod bars;
 mod error;
@@ -58,7 +60,7 @@ fn draw(options: &Options) -> Result<Vec<PathBuf>, Error> {
     Ok(drawn)
 }
 
-/// All rows of these files.
+/// Reads all rows of these files.
 fn read<T: DeserializeOwned>(paths: &[PathBuf]) -> Result<Vec<T>, Error> {
     let mut rows: Vec<T> = Vec::new();
     for path in paths {

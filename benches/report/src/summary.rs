@@ -1,15 +1,16 @@
-//! What the rows say together.
+//! Summarizes the rows.
 
 use std::fmt::Write as _;
 
 use crate::merge::Row;
 
-/// Below this a row counts as behind.
+/// A row whose ratio is below this counts as behind.
 const BEHIND: f64 = 0.95;
 const WORST_ROWS: usize = 5;
 
-/// The geometric mean over the best MPI, for each suite and in all; the worst rows; how many are behind. For transpacking
-/// also the medians by count, and from which count on it pays to make a copy program.
+/// Returns the geometric mean of the ratios to the best MPI, for each suite and over all; the worst rows;
+/// and the number of rows that are behind. For transpacking also the medians by count, and the count from
+/// which on a copy program pays.
 pub fn summary(rows: &[Row]) -> String {
     let mut compared: Vec<(&Row, f64)> =
         rows.iter().filter_map(|row| row.ratio.map(|ratio| (row, ratio))).collect();
@@ -65,7 +66,7 @@ fn line(text: &mut String, name: &str, ratios: &[f64]) {
     );
 }
 
-/// What the mean would be if no row did more than its memory must do.
+/// The mean that would result if each row were as fast as the touched lines or the loops.
 fn reachable(text: &mut String, rows: &[Row]) {
     let both: Vec<(f64, f64)> =
         rows.iter().filter_map(|row| Some((row.ratio?, row.reachable_ratio()?))).collect();
@@ -117,7 +118,7 @@ fn by_count(text: &mut String, rows: &[Row]) {
     }
 }
 
-/// Transpacking with a set-up charged, as `op` does: the first count at which it is not behind.
+/// Transpacking with a set-up included, as in `op`: the first count at which Capulet is not behind.
 fn break_even(text: &mut String, rows: &[Row], op: &str, how: &str) {
     let charged: Vec<&Row> = rows.iter().filter(|row| row.suite == "transpack" && row.op == op).collect();
     let mut seen: Vec<&str> = Vec::new();
@@ -145,12 +146,12 @@ fn break_even(text: &mut String, rows: &[Row], op: &str, how: &str) {
     }
 }
 
-/// A pair's name without the count.
+/// Name of a pair without the count.
 fn pair_of(case: &str) -> &str {
     case.rsplit_once(" x").map_or(case, |(pair, _)| pair)
 }
 
-/// Where the ratio reaches 1, between the counts by interpolation of the logarithms.
+/// The count at which the ratio reaches 1, interpolated between the measured counts by their logarithms.
 fn crossing(points: &[(u64, f64)]) -> Option<f64> {
     let mut before: Option<(u64, f64)> = None;
     for &(count, ratio) in points {

@@ -1,12 +1,14 @@
-//! Which peers need no more runs.
+//! Finds the peers that need no more runs.
 
 use super::median;
 use super::merge::Contender;
 
-/// A peer that is so many times slower than another one after so many runs is not the faster one, whatever more runs would say.
+/// Numbers of runs, and the factors by which a peer is slower than another after these runs so that it
+/// cannot be the faster one, whatever more runs would show.
 const FAR_BEHIND: [(usize, f64); 2] = [(3, 3.0), (1, 10.0)];
 
-/// The numbers of the rows in which `peer` cannot become the faster of the peers: its best run is far behind another's median.
+/// The numbers of the rows in which `peer` cannot become the faster of the peers, because its best run is
+/// far slower than another peer's median.
 pub fn hopeless(peer: &Contender, peers: &[Contender]) -> Vec<u32> {
     let mut ids: Vec<u32> = peer.runs.iter().flatten().map(|sample| sample.head.id).collect();
     ids.sort_unstable();

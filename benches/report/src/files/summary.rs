@@ -1,11 +1,11 @@
-//! What the rows say together.
+//! Summarizes the rows.
 
 use std::fmt::Write as _;
 
 use super::merge::Row;
 
-/// For each MPI, storage, number of ranks and suite: the geometric mean of the ratios and the rows below 1, worst first; rows that
-/// were left out, and rows in which we failed.
+/// Returns, for each MPI, storage, number of ranks and suite, the geometric mean of the ratios and the
+/// rows below 1, worst first; the rows that were left out; and the rows in which Capulet failed.
 pub fn summary(rows: &[Row]) -> String {
     let mut text = String::new();
     let mut parts: Vec<[&str; 4]> = Vec::new();

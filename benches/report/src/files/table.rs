@@ -1,4 +1,4 @@
-//! Rows as a table for people.
+//! Prints rows as a table for people.
 
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
@@ -23,8 +23,8 @@ const HEADER: [&str; 14] = [
 ];
 const NUMBERS: [usize; 5] = [2, 8, 9, 11, 12];
 
-/// The table. `x peer` says how many times faster we are than the faster of the peers, `of limit` what part of the speed of the
-/// system's own contiguous calls we reach.
+/// The table. `x peer` tells how many times faster Capulet is than the faster peer. `of limit` tells
+/// which part of the speed of the system's own contiguous calls Capulet reaches.
 pub fn table(rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_preset(ASCII_MARKDOWN).set_header(HEADER);
@@ -39,7 +39,8 @@ pub fn table(rows: &[Row]) -> String {
     table.to_string()
 }
 
-/// Rows of many operations, or of no payload, are about the time of one, the others about the rate.
+/// Whether the row shows the time of one operation. Rows with many operations or without payload do;
+/// others show the rate.
 fn is_about_time(row: &Row) -> bool {
     row.operations > 1 || row.bytes == 0
 }
@@ -73,7 +74,7 @@ fn cells(row: &Row) -> [String; 14] {
     ]
 }
 
-/// What was counted, and what is wrong with whom.
+/// The counters, and the faults of each contender.
 fn remarks(row: &Row) -> String {
     let mut remarks = Vec::new();
     if let Some(fault) = &row.fault {
