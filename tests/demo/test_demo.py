@@ -1,4 +1,5 @@
-"""Tests of what makes the demo fail: `/usr/bin/python3 -m unittest discover -s tests/demo`. They start no MPI."""
+"""Tests of the checks that make the demo fail: `/usr/bin/python3 -m unittest discover -s tests/demo`.
+They start no MPI."""
 
 import contextlib
 import io
@@ -145,7 +146,7 @@ class Comparison(unittest.TestCase):
 
 
 def has_ended(pid):
-    """Whether a process is gone, or dead and not yet reaped; it gets a moment to die."""
+    """Whether a process is gone, or dead and not yet reaped. The process gets a moment to die."""
     for _ in range(100):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

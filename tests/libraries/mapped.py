@@ -1,4 +1,5 @@
-"""What is mapped into a Python process that has used MPI-IO: one MPI library, and Capulet's as asked.
+"""Checks the libraries in a Python process that has used MPI-IO: one MPI library, and Capulet's library
+if expected.
 
 usage: mpiexec -n N [capulet run] python3 mapped.py FOLDER MPI_LIBRARY_FOLDER CAPULET_LIBRARY|none
 """

@@ -1,4 +1,7 @@
-"""Reads what pnetcdf_views.c wrote with serial netCDF and compares every cell with its formula. usage: verify_netcdf.py FOLDER RANKS"""
+"""Reads the file of pnetcdf_views.c with serial netCDF and compares every cell with its formula.
+
+usage: verify_netcdf.py FOLDER RANKS
+"""
 
 import sys
 
