@@ -8,12 +8,12 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[expect(clippy::enum_variant_names, reason = "the name of Open MPI ends as it does")]
 pub(crate) enum Mpi {
-    /// Open MPI 4 and 5: libmpi.so.40.
+    /// Open MPI 4 and 5: libmpi.so.40
     #[value(name = "openmpi")]
     OpenMpi,
-    /// MPICH as Debian names it: libmpich.so.12.
+    /// MPICH as named by Debian: libmpich.so.12
     Mpich,
-    /// MPICH as it names itself, the wheel among others: libmpi.so.12.
+    /// MPICH as named by itself and by its wheel: libmpi.so.12
     Mpich5,
 }
 

@@ -21,16 +21,16 @@ use serde::de::DeserializeOwned;
 
 use crate::error::Error;
 
-/// Figures from rows of `capulet bench`.
+/// Draw figures from the rows of `capulet bench`
 #[derive(Debug, Parser)]
 struct Options {
-    /// Files that `capulet bench datatype --save` or `capulet bench transpack --save` has written.
+    /// Files that `capulet bench datatype --save` or `capulet bench transpack --save` has written
     #[arg(required_unless_present = "locks")]
     rows: Vec<PathBuf>,
-    /// A file that `capulet bench locks --save` has written; may be given many times.
+    /// A file that `capulet bench locks --save` has written; can be given several times
     #[arg(long, value_name = "FILE")]
     locks: Vec<PathBuf>,
-    /// The folder for the figures; made if it is missing.
+    /// Folder for the figures; created if it is missing
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
 }
