@@ -10,9 +10,9 @@ source "$(dirname "$0")/common.sh"
 say "test: no vector instruction of a kernel is a call"
 for mpi in openmpi mpich mpich5; do
     symbols=$(nm --demangle "target/$mpi/release/libcapulet.so")
-    grep -q copy::kernel <<<"$symbols" || fail "target/$mpi has no symbols to look through"
+    grep -q copy::kernel <<<"$symbols" || fail "target/$mpi has no symbols to search"
     called=$(grep core_arch <<<"$symbols" | grep -v xgetbv) || true
-    [ -z "$called" ] || fail "functions of single instructions in target/$mpi: $called"
+    [ -z "$called" ] || fail "target/$mpi calls vector instructions as functions: $called"
 done
 
 say "test: the demo's own checks"

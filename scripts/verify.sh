@@ -12,4 +12,4 @@ for folder in /var/tmp /dev/shm; do
     say "verify: MPICH, 2 ranks, $folder"
     target/openmpi/release/capulet verify atomic "$folder" --rounds "$rounds" --ranks 2 --mpi mpich
 done
-say "verify: no round without an order"
+say "verify: every round has an order"

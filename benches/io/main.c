@@ -16,7 +16,7 @@ typedef struct {
 static const char usage[] =
     "usage: mpiexec -n P capulet-bench-io --suite collective|independent|atomic --dir FOLDER [--case TEXT] [--scale S] [--first ROW]\n"
     "       [--skip ROW,ROW,...] [--cold]\n"
-    "TEXT is searched in `suite case op state`; S is a part of 32 MiB for each row.\n";
+    "TEXT is searched for in `suite case op state`. S is the size of each row as a factor of 32 MiB.\n";
 
 static bool parse(int argc, char **argv, options *parsed)
 {

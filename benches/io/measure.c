@@ -123,7 +123,7 @@ static void judge_memory(const session *session, char fault[FAULT_BYTES])
     int64_t strangers;
     if (!memory_is_filled(session->memory, &plan->in_memory, &plan->in_file)) note_fault(fault, "wrong bytes were read");
     const int64_t cells = count_cells(session->memory, plan->memory_bytes, FILL_BYTE, &strangers);
-    if (cells != plan->in_memory.bytes || strangers != 0) note_fault(fault, "bytes between the asked ones were written");
+    if (cells != plan->in_memory.bytes || strangers != 0) note_fault(fault, "bytes between the requested ones were written");
 }
 
 static void measure_access(const bench_row *row, const char *path, double scale, measurement *result)

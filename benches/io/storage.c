@@ -90,7 +90,7 @@ static int64_t judge_holes(const unsigned char *bytes, int64_t size, file_state 
     int64_t strangers;
     const int64_t cells = count_cells(bytes, size, before == EXISTING ? FILL_BYTE : 0, &strangers);
     const int64_t changed = cells + strangers - all_written;
-    if (changed != 0 && before == EXISTING) note_fault(fault, "%lld bytes that nobody wrote have changed", (long long)changed);
+    if (changed != 0 && before == EXISTING) note_fault(fault, "%lld bytes that no rank wrote have changed", (long long)changed);
     /* The number is negative if written bytes are wrong, which judge_runs reports. */
     return changed > 0 ? changed : 0;
 }
@@ -100,7 +100,7 @@ static void judge_runs(const unsigned char *bytes, const run_list *written, char
     for (size_t at = 0; at < written->count; at++) {
         const run *run = &written->runs[at];
         if (!are_cells(bytes + run->offset, run->offset, run->bytes)) {
-            note_fault(fault, "the file is wrong in the %lld bytes from %lld", (long long)run->bytes, (long long)run->offset);
+            note_fault(fault, "the file is wrong within the %lld bytes from offset %lld", (long long)run->bytes, (long long)run->offset);
             return;
         }
     }
@@ -113,7 +113,7 @@ uint64_t judge_file(const char *path, file_state before, int64_t bytes, const ru
     struct stat about;
     const int file = open_for_all(path, O_RDONLY, fault);
     if (file < 0 || fstat(file, &about) != 0 || about.st_size != bytes) {
-        note_fault(fault, "the file has not %lld bytes", (long long)bytes);
+        note_fault(fault, "the file does not have %lld bytes", (long long)bytes);
     } else {
         unsigned char *mapped = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, file, 0);
         if (mapped == MAP_FAILED) {

@@ -31,7 +31,7 @@ enum Failure {
     Start(io::Error),
     #[error("its rows cannot be read: {0}")]
     Read(io::Error),
-    #[error("it printed what is no row: {0}")]
+    #[error("it printed a line that is not a row: {0}")]
     Line(serde_json::Error),
     #[error("it ended with {0}")]
     Ended(String),
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &BenchArgs) -> ExitCode {
     {
         let Some(program) = candidates(&executable, build, PROGRAM).into_iter().find(|path| path.is_file())
         else {
-            anstream::eprintln!("{HEAD}{build}:{HEAD:#} not measured, as {PROGRAM} is not built for it");
+            anstream::eprintln!("{HEAD}{build}:{HEAD:#} not measured, because {PROGRAM} is not built for it");
             continue;
         };
         match measure(&program, build, bench, args) {

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &BenchArgs) -> ExitCode {
         }
     }
     if rows.is_empty() && !failed {
-        anstream::eprintln!("{BAD}capulet:{BAD:#} nothing was measured; --case may fit no lock");
+        anstream::eprintln!("{BAD}capulet:{BAD:#} nothing was measured, because no lock matches --case");
     }
     let json = serde_json::to_string_pretty(&rows).unwrap_or_default();
     if let Some(path) = &args.save
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &BenchArgs) -> ExitCode {
 fn measure(mpi: &Mpi, ranks: u32, args: &BenchArgs) -> Result<Vec<LockRow>, String> {
     let executable = env::current_exe().unwrap_or_default();
     let program = candidates(&executable, mpi.name, PROGRAM).into_iter().find(|path| path.is_file());
-    let program = program.ok_or_else(|| format!("{PROGRAM} is not built for it; `make build` builds it"))?;
+    let program = program.ok_or_else(|| format!("{PROGRAM} is not built for this MPI; run `make build`"))?;
     let mut words: Vec<OsString> = vec![args.dir.clone().unwrap_or_else(env::temp_dir).into()];
     words.extend(args.case.iter().flat_map(|lock| ["--lock".into(), lock.into()]));
     words.extend(args.quick.then(|| "--quick".into()));

@@ -58,7 +58,7 @@ fn write_report(output: &mut impl Write, path: &Path) -> io::Result<bool> {
     if served == 0 {
         writeln!(
             output,
-            "{BAD}No MPI is served.{BAD:#} Build the libraries (`make build`), or name their folder in CAPULET_LIBDIR."
+            "{BAD}No MPI is served.{BAD:#} Build the libraries (`make build`), or set CAPULET_LIBDIR to their folder."
         )?;
     } else {
         writeln!(output, "{GOOD}{served} of {} MPIs served.{GOOD:#}", Mpi::ALL.len())?;
@@ -71,11 +71,11 @@ fn write_report(output: &mut impl Write, path: &Path) -> io::Result<bool> {
 fn write_mpi(output: &mut impl Write, mpi: Mpi, loader: &Loader) -> io::Result<bool> {
     let installed = match loader.find_any(mpi.soname()) {
         Some(path) => path.display().to_string(),
-        None => "not among the system's libraries; programs may bring their own".to_owned(),
+        None => "not among the system's libraries; programs may have their own".to_owned(),
     };
     let (style, answer, served) = match library::find(mpi) {
         Ok(library) => (GOOD, format!("served by {}", library.path.display()), true),
-        Err(Error::NoLibrary { name, .. }) => (BAD, format!("not served: no {name}"), false),
+        Err(Error::NoLibrary { name, .. }) => (BAD, format!("not served: {name} is missing"), false),
         Err(error) => (BAD, format!("not served: {error}"), false),
     };
     writeln!(output, "  {style}{mpi}{style:#}")?;
@@ -122,7 +122,7 @@ fn version_line(text: &str) -> String {
     let first = || text.lines().find(|line| line.chars().any(|character| character.is_ascii_digit()));
     match hydra {
         Some(version) => format!("MPICH {}", version.trim()),
-        None => first().unwrap_or("tells no version").trim().to_owned(),
+        None => first().unwrap_or("unknown version").trim().to_owned(),
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
             "MPICH 4.0.2"
         );
         assert_eq!(version_line("mpiexec (OpenRTE) 4.1.4\n\nReport bugs to\n"), "mpiexec (OpenRTE) 4.1.4");
-        assert_eq!(version_line(""), "tells no version");
+        assert_eq!(version_line(""), "unknown version");
     }
 
     #[test]

@@ -29,10 +29,10 @@ pub(crate) enum HintError {
     #[error("the key before '=' is empty")]
     EmptyKey,
     /// The value after the `=` is empty.
-    #[error("the value after '=' is empty; MPI knows no empty hint")]
+    #[error("the value after '=' is empty; MPI has no empty hints")]
     EmptyValue,
     /// The hint contains a `;`, which separates hints in the variable.
-    #[error("a hint cannot contain ';', which separates hints on their way to the library")]
+    #[error("a hint cannot contain ';', which separates the hints in CAPULET_HINTS")]
     Semicolon,
     /// The hint contains a NUL, which no variable can hold.
     #[error("a hint cannot contain a NUL byte")]

@@ -163,7 +163,7 @@ fn read_answer(answer: &Answer) -> Result<Vec<MpiLibrary>, String> {
     if !answer.success {
         let complaints = String::from_utf8_lossy(&answer.complaints);
         let last = complaints.lines().rev().find(|line| !line.trim().is_empty());
-        return Err(last.unwrap_or("it failed without a word").to_owned());
+        return Err(last.unwrap_or("it failed without a message").to_owned());
     }
     let mut libraries: Vec<MpiLibrary> = Vec::new();
     for path in lines().filter_map(|line| line.strip_prefix(LIBRARY_MARK)) {
@@ -233,7 +233,7 @@ mod tests {
             Err("mpi4py: no module".into())
         );
         assert_eq!(answer("", "Traceback\nSyntaxError: bad\n\n", false), Err("SyntaxError: bad".into()));
-        assert_eq!(answer("", "", false), Err("it failed without a word".into()));
+        assert_eq!(answer("", "", false), Err("it failed without a message".into()));
         assert!(answer("capulet-library:/nonexistent/libmpi.so.40\n", "", true).is_err());
     }
 

@@ -47,7 +47,7 @@ const REFUSED: u8 = 3;
 
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
-    #[error("{program} is not built for {mpi}; `make build` builds it")]
+    #[error("{program} is not built for {mpi}; run `make build`")]
     Missing { program: &'static str, mpi: String },
     #[error("{mpi} has no file layer named {layer}")]
     Layer { mpi: String, layer: String },
@@ -55,7 +55,7 @@ enum Trouble {
     File { path: PathBuf, cause: io::Error },
     #[error("the launcher cannot be started: {0}")]
     Start(io::Error),
-    #[error("it did not end within {} s; what hangs is a fault of the layer, or of the machine\n{messages}", .limit.as_secs())]
+    #[error("it did not end within {} s; the layer or the machine is at fault\n{messages}", .limit.as_secs())]
     Hangs { limit: Duration, messages: String },
     #[error("it ended with {status}\n{messages}")]
     Ended { status: ExitStatus, messages: String },

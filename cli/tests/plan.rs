@@ -30,18 +30,18 @@ fn a_small_plan_in_words() {
     let expected = "\
 Access    Collective write of 4 ranks on 2 nodes: 38,400 bytes in 600 runs of 64 bytes on average,
           from file offset 0 up to 38,400.
-Plan      Together, in windows: 600 runs, each too small for a system call of its own.
-Windows   2 aggregators of 8.00 KiB each; rounds begin at multiples of 4.00 KiB; one mark for 64 bytes
-Nodes     exchange: their bytes lie among each other's, and each window is the place for all
+Plan      Two-phase, with collective buffers: 600 runs, each too small for a system call of its own.
+Buffers   2 aggregators with 8.00 KiB each; rounds begin at multiples of 4.00 KiB; one mark for 64 bytes
+Nodes     exchange data: each collective buffer holds the bytes of all nodes in its range
 Rounds    3
-             1  0 to 16,384: 16.00 KiB, 2 pieces, windows of 2 ranks, 0 to 2
-             2  16,384 to 32,768: 16.00 KiB, 2 pieces, windows of 2 ranks, 0 to 2
-             3  32,768 to 40,960: 5.50 KiB, 1 piece, windows of rank 0
-Calls     5 pieces of the file in 5 batches, at most a system call for each piece
+             1  0 to 16,384: 16.00 KiB, 2 pieces, buffers of 2 ranks, 0 to 2
+             2  16,384 to 32,768: 16.00 KiB, 2 pieces, buffers of 2 ranks, 0 to 2
+             3  32,768 to 40,960: 5.50 KiB, 1 piece, buffer of rank 0
+Calls     5 pieces of the file in 5 batches, at most one system call for each piece
 Copies    38,400 bytes from or to user memory
-Barriers  10 on a node, and two agreements of all ranks beside them
-Messages  20 between nodes, with 19,688 bytes of data and places
-Memory    72.00 KiB shared on a node: windows, and maps of marks
+Barriers  10 on a node, and two agreements of all ranks
+Messages  20 between nodes, with 19,688 bytes of data and descriptions
+Memory    72.00 KiB shared on a node: collective buffers and maps of marks
 ";
     let more = ["--count", "150", "--nodes", "2", "--hint", "cb_buffer_size=8192", "--hint", "cb_nodes=2"];
     assert_eq!(said(&[&STRIDED[..], &more[..]].concat()), expected);
@@ -94,7 +94,7 @@ fn bad_input_is_an_error_and_no_plan() {
     let name = path.to_str().expect("text");
     for (text, expected) in [
         ("0,1,2\n1,2\n", "line 2: 2 fields"),
-        ("0,1,x\n", "length \"x\" is no whole number"),
+        ("0,1,x\n", "length \"x\" is not a whole number"),
         ("70000,1,1\n", "rank 70000 is beyond 65535"),
         ("0,9223372036854775807,1\n", "beyond 2^63 - 1"),
         ("", "no runs"),
@@ -158,7 +158,7 @@ fn drawings_have_a_lane_for_each_rank_windows_and_rounds() {
         assert!((100..=900).contains(&marks), "{marks} of rank {rank}");
     }
     assert_eq!((marks_of(&counts, "windows"), marks_of(&counts, "rounds")), (7, 4));
-    assert!(text.contains("window of rank 2") && text.contains("file offset"));
+    assert!(text.contains("collective buffer of rank 2") && text.contains("file offset"));
     // An independent access has no collective buffers.
     let (_, counts) = drawing(&[&STRIDED[..], &["--independent"]].concat());
     assert!(marks_of(&counts, "lane-3") > 0 && !counts.iter().any(|(id, _)| id == "windows"));

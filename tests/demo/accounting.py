@@ -57,7 +57,7 @@ def parse_stats(stderr):
         try:
             counters = {name: int(words[name]) for name in STATS_COUNTERS}
         except ValueError as error:
-            raise DemoError(f"a line of Capulet's statistics has a counter that is no number: {words}") from error
+            raise DemoError(f"a line of Capulet's statistics has a counter that is not a number: {words}") from error
         totals[os.path.realpath(urllib.parse.unquote(words["file"]))].update(counters)
     return totals
 
@@ -66,7 +66,7 @@ def check_phases(phases, expected_bytes):
     """Fails unless a program did what it should do: every phase once, and the whole field in each phase."""
     found = {phase.case: phase.bytes for phase in phases}
     if len(found) != len(phases) or found != expected_bytes:
-        raise DemoError(f"a program moved other bytes than it should have: {found} instead of {expected_bytes}")
+        raise DemoError(f"a program moved other bytes than it should: {found} instead of {expected_bytes}")
 
 
 def payload_of(phases, paths):
@@ -99,4 +99,4 @@ def check_all_through_capulet(phases, paths, stats):
 def check_none_through_capulet(stderr):
     """Fails if a run that should use the MPI's own I/O used Capulet."""
     if STATS_MARK in stderr:
-        raise DemoError("a run without Capulet printed Capulet's statistics: it was not what it should have been")
+        raise DemoError("a run without Capulet printed Capulet's statistics, so it used Capulet")

@@ -88,7 +88,7 @@ def main():
     field, parts = gather(comm, *read_part(comm, source))
     if comm.rank == 0:
         if np.isnan(field).any():
-            raise SystemExit("relief_map: the ranks' parts leave cells of the relief out")
+            raise SystemExit("relief_map: the ranks' parts do not cover all cells of the relief")
         draw(png, field, parts)
 
 

@@ -183,7 +183,7 @@ class Demo:
 
 
 def report(demo, verified):
-    print("\nCompared with the source, by readers that are serial and without Capulet:")
+    print("\nCompared with the source by serial readers, without Capulet:")
     print(verified.rstrip())
     if WITH in demo.sides:
         print("\nCapulet's statistics of each program's last run:")
@@ -192,7 +192,7 @@ def report(demo, verified):
     print(f"\n{launcher.RANKS} ranks, medians of {TIMED_RUNS} interleaved runs; open and close included, no fsync.")
     print("Ratio: how many times as fast with Capulet as with Open MPI's own I/O.")
     print(tables.timing_table(demo.phases[WITH], demo.phases[WITHOUT]))
-    print(f"\nThe relief, read back {demo.sides[0]} Capulet, each rank's part outlined: {MAP}")
+    print(f"\nThe relief, read back {demo.sides[0]} Capulet, with the outline of each rank's part: {MAP}")
 
 
 def check_needs(data, sides):
@@ -202,7 +202,7 @@ def check_needs(data, sides):
     files = [name for name in ("etopo5.cdf", "levitus_climatology.cdf") if not (data / name).is_file()]
     missing = commands + modules + [str(data / name) for name in files]
     if missing:
-        raise DemoError(f"missing: {', '.join(missing)}. Run `make setup`, and this with /usr/bin/python3.")
+        raise DemoError(f"missing: {', '.join(missing)}. Run `make setup`, and run the demo with /usr/bin/python3.")
     built = (launcher.CAPULET, launcher.LIBRARY)
     if WITH in sides and not all(path.is_file() for path in built):
         raise DemoError(f"missing: {' or '.join(map(str, built))}. Run `make build`.")
@@ -212,7 +212,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=DATA, help="directory of etopo5.cdf and levitus_climatology.cdf")
     parser.add_argument(
-        "--without-only", action="store_true", help="run on the MPI's own I/O only: shows that the programs are sound"
+        "--without-only", action="store_true", help="run on the MPI's own I/O only, to show that the programs are right"
     )
     return parser.parse_args()
 

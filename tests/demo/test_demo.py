@@ -66,7 +66,7 @@ class Accounting(unittest.TestCase):
     def test_damaged_statistics_fail(self):
         line = stats_line("/no/such/out%20put.h5", 0, 1000)
         self.assertRaisesRegex(DemoError, "has no written_bytes", accounting.parse_stats, line.replace("written_", "w"))
-        self.assertRaisesRegex(DemoError, "no number", accounting.parse_stats, line.replace("=1000", "=many"))
+        self.assertRaisesRegex(DemoError, "not a number", accounting.parse_stats, line.replace("=1000", "=many"))
 
     def test_statistics_without_capulet_fail(self):
         accounting.check_none_through_capulet("some warning of mpiexec\n")

@@ -18,7 +18,7 @@ def main():
         for which, name in enumerate(("blocks", "comb", "alone", "queued", "records")):
             i, j = numpy.indices((RECORDS if name == "records" else ROWS, WIDTH * ranks))
             found = file[name][...]
-            assert not numpy.ma.is_masked(found), f"{name} has cells that nobody wrote"
+            assert not numpy.ma.is_masked(found), f"{name} has unwritten cells"
             numpy.testing.assert_array_equal(found, which * 1000000 + i * 1000 + j, err_msg=name)
             compared += i.size
     print(f"{compared} values compared")

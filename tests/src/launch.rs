@@ -278,7 +278,7 @@ impl Outcome {
     pub fn expect_checks(&self, what: &str) {
         self.expect_success(what);
         let said = self.text.lines().find_map(checks_of);
-        assert!(said.is_some_and(|checks| checks > 0), "{what} says of no checks\n{}", shortened(&self.text));
+        assert!(said.is_some_and(|checks| checks > 0), "{what} reports no check\n{}", shortened(&self.text));
     }
 }
 

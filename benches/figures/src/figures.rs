@@ -41,9 +41,9 @@ pub(crate) fn draw_all(rows: &[Row], folder: &Path) -> Result<Vec<PathBuf>, Erro
     if !transpack.is_empty() {
         drawn.push(figure(folder, "figure4-transpack.png", (1_800, 900), |area| {
             let panels = area.split_evenly((1, 2));
-            let charged = "Figure 4: transpack, set-up charged";
+            let charged = "Figure 4: transpack, set-up included";
             speed_ups(charged, &transpack, "fresh+copy").draw(&panels[0])?;
-            speed_ups("Transpack with the program at hand", &transpack, "copy").draw(&panels[1])
+            speed_ups("Transpack with an existing program", &transpack, "copy").draw(&panels[1])
         })?);
     }
     Ok(drawn)

@@ -91,7 +91,7 @@ impl Figure {
         for line in &mut lines {
             line.points.sort_by(|one, other| one.0.total_cmp(&other.0));
         }
-        let y = if self == Self::NoWork { "ms for one turn of each" } else { "% of the time" };
+        let y = if self == Self::NoWork { "ms, one acquisition per rank" } else { "% of the time, not work" };
         LineChart {
             title: self.title(mpi),
             x: "ranks",

@@ -41,9 +41,9 @@ pub fn summary(rows: &[Row]) -> String {
         put(&mut text, format_args!("  {ratio:6.2}  {suite} {case} {element} {op}  ({name})\n"));
     }
     by_count(&mut text, rows);
-    break_even(&mut text, rows, "new+copy", "with kept programs");
-    break_even(&mut text, rows, "fresh+copy", "with programs made anew");
-    break_even(&mut text, rows, "setup+copy", "with types, layouts and programs made anew on both sides");
+    break_even(&mut text, rows, "new+copy", "with cached programs");
+    break_even(&mut text, rows, "fresh+copy", "with newly compiled programs");
+    break_even(&mut text, rows, "setup+copy", "with new types, layouts and programs on both sides");
     text
 }
 
@@ -78,8 +78,8 @@ fn reachable(text: &mut String, rows: &[Row]) {
     put(
         text,
         format_args!(
-            "lines: {ours:.2} x the best MPI (geometric mean of the {rows} rows of moves); {best:.2} if each were as \
-             fast as its cache lines are touched, nothing moved (or as the loops where these are faster)\n"
+            "lines: {ours:.2} x the best MPI (geometric mean of the {rows} rows of moves); {best:.2} if each row \
+             were as fast as touching its cache lines (or as the loops if they are faster)\n"
         ),
     );
 }
@@ -142,7 +142,7 @@ fn break_even(text: &mut String, rows: &[Row], op: &str, how: &str) {
     }
     if !found.is_empty() {
         let found = found.join(", ");
-        put(text, format_args!("transpack {how}: break-even at so many instances: {found}\n"));
+        put(text, format_args!("transpack {how}: break-even number of instances: {found}\n"));
     }
 }
 

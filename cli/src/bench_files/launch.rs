@@ -35,7 +35,7 @@ pub(super) struct Launched {
 pub(super) enum Failure {
     #[error("{launcher} cannot be started: {cause}")]
     Start { launcher: String, cause: io::Error },
-    #[error("it printed what is no row: {0}")]
+    #[error("it printed a line that is not a row: {0}")]
     Line(serde_json::Error),
     #[error("it {ending}\n{messages}")]
     Ended { ending: String, messages: String },
@@ -71,7 +71,7 @@ pub(super) fn launch(mut command: Command, mut seen: impl FnMut(&Sample)) -> Res
         Some(status) if status.success() => return Ok(launched),
         Some(status) => format!("ended with {status}"),
         None if in_time => "did not end after its last row".to_owned(),
-        None => format!("said nothing for {} s", SILENCE_MAX.as_secs()),
+        None => format!("printed nothing for {} s", SILENCE_MAX.as_secs()),
     };
     match inside {
         Some(head) => {

@@ -33,11 +33,11 @@ const QUICK_RUNS: u16 = 2;
 /// Why a group could not be measured.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
-    #[error("no folder can be made in {place}: {cause}", place = place.display())]
+    #[error("cannot make a folder in {place}: {cause}", place = place.display())]
     Folder { place: PathBuf, cause: io::Error },
     #[error("{layer}: {failure}")]
     Launch { layer: &'static str, failure: Failure },
-    #[error("{expected} was asked for, and the files were served by {found}")]
+    #[error("{found} served the files instead of {expected}")]
     Layer { expected: &'static str, found: String },
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &BenchArgs, suite: &str) -> ExitCode {
     let places = places(args);
     let is_cache = |place: &Path| filesystem_kind(place).is_ok_and(|kind| kind == FilesystemKind::Tmpfs);
     if args.cold && places.iter().any(|(_, place)| is_cache(place)) {
-        anstream::eprintln!("{BAD}capulet:{BAD:#} --cold needs a disk: a tmpfs is nothing but cache");
+        anstream::eprintln!("{BAD}capulet:{BAD:#} --cold needs a disk, because a tmpfs is only cache");
         return ExitCode::FAILURE;
     }
     let executable = env::current_exe().unwrap_or_default();
@@ -56,7 +56,10 @@ pub(crate) fn run(args: &BenchArgs, suite: &str) -> ExitCode {
         let Some(program) =
             candidates(&executable, mpi.name, PROGRAM).into_iter().find(|path| path.is_file())
         else {
-            anstream::eprintln!("{HEAD}{}:{HEAD:#} not measured, as {PROGRAM} is not built for it", mpi.name);
+            anstream::eprintln!(
+                "{HEAD}{}:{HEAD:#} not measured, because {PROGRAM} is not built for it",
+                mpi.name
+            );
             continue;
         };
         for ranks in &args.ranks {
@@ -73,7 +76,7 @@ pub(crate) fn run(args: &BenchArgs, suite: &str) -> ExitCode {
     }
     if rows.is_empty() {
         anstream::eprintln!(
-            "{BAD}capulet:{BAD:#} nothing was measured; `make build` builds the benches, --case may fit no row"
+            "{BAD}capulet:{BAD:#} nothing was measured; run `make build` to build the benches, or check --case"
         );
         return ExitCode::FAILURE;
     }

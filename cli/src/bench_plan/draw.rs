@@ -38,15 +38,15 @@ fn panels() -> [Panel; 3] {
     };
     [
         Panel {
-            title: "Memory of a rank, bytes (ours measured)",
+            title: "Memory of a rank, bytes (Capulet's is measured)",
             series: three(|row| row.ours.memory_bytes, |row| row.romio.memory_bytes),
         },
         Panel {
-            title: "Bytes a rank sends beside the data (formulas)",
+            title: "Bytes that a rank sends beside the data (formulas)",
             series: three(|row| row.ours.sent_bytes, |row| row.romio.sent_bytes),
         },
         Panel {
-            title: "Messages of a rank, with data (formulas)",
+            title: "Messages of a rank, including data (formulas)",
             series: three(|row| row.ours.messages, |row| row.romio.messages),
         },
     ]

@@ -194,7 +194,7 @@ fn once(scene: Scene, rank: u64, arguments: &Arguments) -> Result<Measured, Stri
     let plan = black_box(choose(Direction::Write, &agreed, PlanHints::default(), means));
     let choice_ns = nanoseconds(start);
     if !matches!(plan, Plan::TwoPhase(_)) {
-        return Err(format!("{plan:?} was chosen"));
+        return Err(format!("the plan {plan:?} was chosen instead of two-phase"));
     }
     let start = Instant::now();
     let round = first_round(nodes, rank, &side, &agreed);

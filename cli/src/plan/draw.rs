@@ -119,7 +119,7 @@ fn heading(planned: &Planned) -> Group {
     let how = match planned.outline.plan {
         None | Some(Plan::Independent(_)) => "each rank by itself",
         Some(Plan::Nothing) => "nothing is moved",
-        Some(Plan::TwoPhase(_)) => "together, in windows",
+        Some(Plan::TwoPhase(_)) => "two-phase, with collective buffers",
     };
     let why = planned.outline.plan.and_then(reason).map(reason_name).unwrap_or_default().replace('_', " ");
     let why = if why.is_empty() { why } else { format!(" ({why})") };
@@ -222,9 +222,9 @@ fn windows(together: &Together, scale: &Scale, height: &mut f64) -> Group {
     let mut group = Group::new().set("id", "windows");
     for crew in together.crews.iter().take(ROWS_MAX) {
         let name = if together.crews.len() == 1 {
-            "windows".to_owned()
+            "buffers".to_owned()
         } else {
-            format!("windows, node {}", crew.nodes[0])
+            format!("buffers, node {}", crew.nodes[0])
         };
         let mut row = Group::new().set("class", "crew");
         let mut drawn = 0.0;
@@ -235,7 +235,7 @@ fn windows(together: &Together, scale: &Scale, height: &mut f64) -> Group {
                     continue;
                 }
                 drawn = x.end;
-                let told = format!("round {}, window of rank {}", number + 1, window.aggregator);
+                let told = format!("round {}, collective buffer of rank {}", number + 1, window.aggregator);
                 let color = color_of(window.aggregator);
                 row = row.add(bar(x, *height).set("fill", color).add(Title::new(told)));
             }
@@ -286,7 +286,7 @@ fn axis(scale: &Scale, height: &mut f64) -> Group {
 }
 
 fn legend(planned: &Planned, height: &mut f64) -> Group {
-    let mut entries = vec![(BYTES_COLOR, "bytes of a rank, darker where more".to_owned())];
+    let mut entries = vec![(BYTES_COLOR, "bytes of a rank; darker means more".to_owned())];
     if let Course::Together(together) = &planned.outline.course {
         let windows = together.crews.iter().flat_map(|crew| &crew.rounds).flat_map(|round| &round.windows);
         let mut owners: Vec<u32> = Vec::new();
@@ -300,9 +300,9 @@ fn legend(planned: &Planned, height: &mut f64) -> Group {
         }
         owners.sort_unstable();
         let named = owners.iter().take(LEGEND_MAX);
-        entries.extend(named.map(|rank| (color_of(*rank), format!("window of rank {rank}"))));
+        entries.extend(named.map(|rank| (color_of(*rank), format!("collective buffer of rank {rank}"))));
         if owners.len() > LEGEND_MAX {
-            entries.push(("none", "and so on, in these colors again".to_owned()));
+            entries.push(("none", "more ranks, with the same colors".to_owned()));
         }
         entries.push((BORDER_COLOR, "dashed: a round begins".to_owned()));
         if together.crews.iter().any(|crew| !crew.is_whole) || together.crews.len() > ROWS_MAX {

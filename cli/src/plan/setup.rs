@@ -56,7 +56,7 @@ impl Hints {
         let (key, value) = (hint.key(), hint.value());
         let no =
             |wanted: &'static str| Error::HintValue { key: key.to_owned(), value: value.to_owned(), wanted };
-        let number = || value.parse::<u64>().map_err(|_| no("whole number"));
+        let number = || value.parse::<u64>().map_err(|_| no("a whole number"));
         let mode = || match value.to_ascii_lowercase().as_str() {
             "enable" => Ok(CollectiveMode::Enable),
             "disable" => Ok(CollectiveMode::Disable),
@@ -72,15 +72,15 @@ impl Hints {
             "cb_buffer_size" => {
                 let bytes = number()?;
                 if bytes == 0 {
-                    return Err(no("number of bytes from 1 on"));
+                    return Err(no("a number of bytes, 1 or more"));
                 }
                 self.window_bytes = bytes.min(WINDOW_BYTES_MAX).next_multiple_of(PAGE_BYTES);
             }
             "cb_nodes" => self.aggregators = number()?,
             "cb_config_list" => {
-                let list: ConfigList = value.parse().map_err(|_| no("list of host:number"))?;
+                let list: ConfigList = value.parse().map_err(|_| no("a list of host:number"))?;
                 if list.names_hosts() {
-                    return Err(no("list for nodes without names, as in *:1"));
+                    return Err(no("a list for nodes without names, as in *:1"));
                 }
                 self.config_list = list;
             }
@@ -148,11 +148,11 @@ mod tests {
     #[test]
     fn what_the_library_would_pass_over_is_an_error() {
         for (pair, expected) in [
-            ("no_such=1", "those are cb_buffer_size, cb_config_list, cb_nodes"),
+            ("no_such=1", "they depend on cb_buffer_size, cb_config_list, cb_nodes"),
             ("cb_config_list=a:1", "nodes without names"),
             ("cb_config_list=*:x", "list of host:number"),
-            ("cb_nodes=many", "hint cb_nodes: many is no whole number"),
-            ("cb_buffer_size=0", "from 1 on"),
+            ("cb_nodes=many", "hint cb_nodes: many is not a whole number"),
+            ("cb_buffer_size=0", "1 or more"),
             ("romio_cb_read=maybe", "enable, disable or automatic"),
             ("romio_no_indep_rw=maybe", "true or false"),
             ("capulet_exclusive=maybe", "true or false"),

@@ -62,7 +62,7 @@ fn blocks(size: &[u64], grid: &[u64], element_bytes: u64, ranks: Option<u32>) ->
     }
     if size.iter().zip(grid).any(|(size, grid)| *grid == 0 || grid > size) {
         return Err(Error::wrong(
-            "--grid has a dimension without blocks, or with more than --size has elements",
+            "--grid has a dimension without blocks, or with more blocks than --size has elements",
         ));
     }
     let count = grid.iter().try_fold(1_u64, |count, blocks| count.checked_mul(*blocks));
@@ -145,7 +145,7 @@ fn run_of(line: &str) -> Result<(u32, i64, u64), String> {
         return Err(format!("{} fields", line.split(',').count()));
     };
     let number = |text: &str, name: &str| {
-        text.parse::<u64>().map_err(|_| format!("{name} {text:?} is no whole number from 0 on"))
+        text.parse::<u64>().map_err(|_| format!("{name} {text:?} is not a whole number, 0 or more"))
     };
     let (place, offset, length) =
         (number(rank, "rank")?, number(offset, "offset")?, number(length, "length")?);
@@ -176,8 +176,8 @@ mod tests {
     #[test]
     fn bad_lines_are_told() {
         let cases = [
-            ("0,1\n", "list: line 1: 2 fields; a line is rank,offset,length"),
-            ("0,1,2\n\n0,x,2\n", "list: line 3: offset \"x\" is no whole number from 0 on"),
+            ("0,1\n", "list: line 1: 2 fields; a line has the form rank,offset,length"),
+            ("0,1,2\n\n0,x,2\n", "list: line 3: offset \"x\" is not a whole number, 0 or more"),
             ("0,1,-2\n", "length \"-2\""),
             ("65536,0,1\n", "rank 65536 is beyond 65535"),
             ("0,9223372036854775807,1\n", "beyond 2^63 - 1"),

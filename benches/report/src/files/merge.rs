@@ -210,7 +210,7 @@ fn fault_of_ours(group: &Group, id: u32) -> Option<String> {
     let mut others = all.flat_map(|one| one.samples(id).map(move |(_, sample)| (&one.name, sample)));
     others
         .find(|(_, sample)| comparable(sample) && sample.hash != first.hash)
-        .map(|(name, _)| format!("the file is not as the one of {name}"))
+        .map(|(name, _)| format!("the file differs from that of {name}"))
 }
 
 #[cfg(test)]
@@ -266,7 +266,7 @@ mod tests {
         let other = Sample { hash: "another".into(), ..sample(7, 2.0) };
         let ours = || contender("capulet", &[&[sample(7, 1.0)]]);
         let row = only_row(&group(ours(), vec![contender("romio", &[std::slice::from_ref(&other)])]));
-        assert_eq!(row.fault.as_deref(), Some("the file is not as the one of romio"));
+        assert_eq!(row.fault.as_deref(), Some("the file differs from that of romio"));
         assert_eq!(row.ratio, None);
         // The bytes that a peer leaves in holes make its file differ, and are no reason to leave the row
         // out.

@@ -56,7 +56,7 @@ fn describe(text: &mut String, rows: &[&Row]) {
         if let Some(fault) = &row.fault {
             put(text, format_args!("  FAILED  {}: {fault}\n", title(row)));
         } else if row.ratio.is_none() {
-            put(text, format_args!("  alone   {}: no peer did it\n", title(row)));
+            put(text, format_args!("  alone   {}: no peer completed it\n", title(row)));
         }
     }
 }

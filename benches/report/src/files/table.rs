@@ -88,7 +88,7 @@ fn remarks(row: &Row) -> String {
         let (collectives, barriers) = (a_rank("collectives"), a_rank("barriers"));
         remarks.push(format!(
             "{copies:.2} copies/B, {calls} calls, {messages} messages, {collectives} collectives and {barriers} \
-             barriers a rank"
+             barriers per rank"
         ));
     }
     for peer in &row.peers {
@@ -123,7 +123,7 @@ mod tests {
             "MB/s",
             " 2.00 ",
             " 0.50 ",
-            "6 messages, 2 collectives and 0 barriers a rank",
+            "6 messages, 2 collectives and 0 barriers per rank",
             "romio: 5 bytes in holes",
         ] {
             assert!(line(1).contains(expected), "{expected} in {}", line(1));
