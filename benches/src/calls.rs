@@ -73,14 +73,16 @@ fn small(mpi: &Mpi, call: &Call, effort: Effort) -> Result<Measured, BenchError>
     let (ours, others): (Calls<'_, Stage>, Calls<'_, Stage>) = if call.op == "pack" {
         (
             repeated(|stage: &mut Stage| {
-                pack(&tiled, stage.memory.as_ref(), 0..bytes, stage.image.as_mut()).expect("in range");
+                pack(&tiled, stage.memory.as_ref(), 0..bytes, stage.image.as_mut())
+                    .expect("the range lies within the type");
             }),
             repeated(|stage: &mut Stage| peer.pack(stage.memory.as_ref(), 1, stage.image.as_mut())),
         )
     } else {
         (
             repeated(|stage: &mut Stage| {
-                unpack(&tiled, stage.image.as_ref(), 0..bytes, stage.memory.as_mut()).expect("in range");
+                unpack(&tiled, stage.image.as_ref(), 0..bytes, stage.memory.as_mut())
+                    .expect("the range lies within the type");
             }),
             repeated(|stage: &mut Stage| peer.unpack(stage.image.as_ref(), 1, stage.memory.as_mut())),
         )
@@ -151,7 +153,7 @@ fn commit(mpi: &Mpi, call: &Call, effort: Effort) -> Result<Measured, BenchError
     };
     let double = Spec::double().native()?;
     let ours = repeated(|(): &mut ()| {
-        let made = Datatype::indexed(&lengths, &places, &double).expect("made before");
+        let made = Datatype::indexed(&lengths, &places, &double).expect("the lists are valid");
         std::hint::black_box(made.layout());
     });
     let lists = Lists::new(&lengths, &places);

@@ -94,7 +94,7 @@ fn row_of<E: Encoding>(subject: &Subject<'_>, stage: &mut Stage, op: &str) -> Re
         pass::<E>(image, encoded);
     });
     let by_us: Encode<'_> = Box::new(|memory, _, encoded| {
-        translation.encode(memory, 0..elements, encoded).expect("all doubles are between 1 and 2");
+        translation.encode(memory, 0..elements, encoded).expect("all doubles lie between 1 and 2");
     });
     let nest =
         nest.ok_or_else(|| BenchError::Disagree(format!("{}: its rows and its encodings", case.name)))?;

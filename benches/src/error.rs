@@ -65,10 +65,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_byte_that_differs_is_named() {
+    fn first_differing_byte_is_named() {
         assert!(agree(b"abc", b"abc", String::new).is_ok());
         let error = agree(b"abcd", b"abXd", || "images".into()).expect_err("they differ");
         assert_eq!(error.to_string(), "images, at byte 2, differ");
-        assert!(agree(b"ab", b"abc", String::new).is_err(), "one is longer");
+        assert!(agree(b"ab", b"abc", String::new).is_err(), "the second slice is longer");
     }
 }

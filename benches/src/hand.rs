@@ -73,7 +73,7 @@ impl<T: Pod, const STRIDE: usize> Loops for Strided<T, STRIDE> {
     fn pack(&self, memory: &[u8], image: &mut [u8]) {
         let (memory, image) = (bytemuck::cast_slice::<_, T>(memory), bytemuck::cast_slice_mut::<_, T>(image));
         natively(|| {
-            let (last, all_but_last) = image.split_last_mut().expect("there is data");
+            let (last, all_but_last) = image.split_last_mut().expect("the image is not empty");
             for (to, from) in all_but_last.iter_mut().zip(memory.chunks_exact(STRIDE)) {
                 *to = from[0];
             }
@@ -84,7 +84,7 @@ impl<T: Pod, const STRIDE: usize> Loops for Strided<T, STRIDE> {
     fn unpack(&self, image: &[u8], memory: &mut [u8]) {
         let (image, memory) = (bytemuck::cast_slice::<_, T>(image), bytemuck::cast_slice_mut::<_, T>(memory));
         natively(|| {
-            let (last, all_but_last) = image.split_last().expect("there is data");
+            let (last, all_but_last) = image.split_last().expect("the image is not empty");
             for (from, to) in all_but_last.iter().zip(memory.chunks_exact_mut(STRIDE)) {
                 to[0] = *from;
             }
@@ -212,7 +212,7 @@ pub(crate) struct Listed<T, const BLOCK: usize> {
 
 impl<T, const BLOCK: usize> Listed<T, BLOCK> {
     pub(crate) fn new(origin: usize, places: &[i64]) -> Self {
-        let places = places.iter().map(|at| u32::try_from(*at).expect("small numbers")).collect();
+        let places = places.iter().map(|at| u32::try_from(*at).expect("the places fit in 32 bits")).collect();
         Self { origin, places, element: PhantomData }
     }
 }

@@ -229,11 +229,12 @@ mod tests {
     use crate::stage::Buffer;
 
     fn tiled(spec: &Spec) -> Tiled {
-        Tiled::new(spec.native().expect("a type").layout().clone(), 1).expect("a tiling")
+        Tiled::new(spec.native().expect("the type is valid").layout().clone(), 1)
+            .expect("the tiling is valid")
     }
 
     #[test]
-    fn every_line_with_data_is_touched_and_no_gap() {
+    fn every_line_with_data_and_no_gap_is_touched() {
         let places: Vec<i64> = (0..40).map(|i| i * i + 100).rev().collect();
         for (spec, count, listed) in [
             // 8 bytes at 0, 24, 48, 72: three in the first line and one in the second.
@@ -252,10 +253,11 @@ mod tests {
             lines.unpack(image.as_ref(), memory.as_mut());
             let mut touched = Buffer::filled(memory_bytes, 0);
             let ones = vec![1; tiled.size() as usize];
-            capulet_datatype::unpack(&tiled, &ones, 0..tiled.size(), touched.as_mut()).expect("it fits");
+            capulet_datatype::unpack(&tiled, &ones, 0..tiled.size(), touched.as_mut())
+                .expect("the image holds the data");
             let mut changed: Vec<usize> = Vec::new();
             for (at, (new, data)) in memory.as_ref().iter().zip(touched.as_ref()).enumerate() {
-                assert!(*new == 0xA5 || *data == 1, "{spec:?}: byte {at} is a gap");
+                assert!(*new == 0xA5 || *data == 1, "{spec:?}: byte {at} lies in a gap and was written");
                 if *new != 0xA5 {
                     changed.push(at / LINE_BYTES);
                 }

@@ -129,11 +129,11 @@ pub(crate) fn timed(
 
 /// Cannot panic, because [`check`] has made the same call.
 fn ours_pack(tiled: &Tiled, memory: &[u8], image: &mut [u8]) {
-    pack(tiled, memory, 0..tiled.size(), image).expect("checked before");
+    pack(tiled, memory, 0..tiled.size(), image).expect("`check` has made the same call");
 }
 
 fn ours_unpack(tiled: &Tiled, image: &[u8], memory: &mut [u8]) {
-    unpack(tiled, image, 0..tiled.size(), memory).expect("checked before");
+    unpack(tiled, image, 0..tiled.size(), memory).expect("`check` has made the same call");
 }
 
 fn packers<'a>(subject: &'a Subject<'_>) -> Ways<'a, Stage> {

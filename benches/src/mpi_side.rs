@@ -60,7 +60,7 @@ pub(crate) struct Lists {
 
 impl Lists {
     pub(crate) fn new(lengths: &[u64], places: &[i64]) -> Self {
-        assert_eq!(lengths.len(), places.len(), "as many lengths as places");
+        assert_eq!(lengths.len(), places.len(), "there must be as many lengths as places");
         Self { lengths: ints(lengths), places: ints(places) }
     }
 }
@@ -76,7 +76,7 @@ impl Drop for Mpi {
 /// Panics if `status` is an error. MPI ends the program at its own errors, so any other status is a
 /// broken library.
 fn check(status: c_int) {
-    assert_eq!(status, 0, "MPI failed");
+    assert_eq!(status, 0, "MPI returned an error");
 }
 
 fn comm_self() -> ffi::MPI_Comm {
@@ -117,8 +117,8 @@ impl Room {
     fn check(self, count: u64, memory_bytes: usize, image_bytes: usize) {
         let last = count.saturating_sub(1) as i64 * self.extent;
         let (low, high) = (self.true_lb + last.min(0), self.true_ub + last.max(0));
-        assert!(low >= 0 && high <= memory_bytes as i64, "the type lies in the memory");
-        assert_eq!(count * self.size, image_bytes as u64, "the image has the size of the data");
+        assert!(low >= 0 && high <= memory_bytes as i64, "the type must lie in the memory");
+        assert_eq!(count * self.size, image_bytes as u64, "the image must have the size of the data");
     }
 }
 
@@ -233,7 +233,7 @@ impl<'a> PeerType<'a> {
     /// Imports the MPI type as a Capulet type.
     pub(crate) fn import(&self) -> Datatype {
         // SAFETY: `# Safety` of `MpiType::datatype_of`: this value owns a valid datatype.
-        unsafe { MpiType::datatype_of(self.handle) }.expect("the types of the cases can be described")
+        unsafe { MpiType::datatype_of(self.handle) }.expect("every type of the cases can be described")
     }
 
     /// `MPI_Pack` of `count` instances, whose offset 0 is the start of `memory`. Fills `image`.
@@ -311,7 +311,7 @@ impl<'a> PeerType<'a> {
 }
 
 fn int<T: TryInto<c_int>>(value: T) -> c_int {
-    value.try_into().unwrap_or_else(|_| panic!("the numbers of the cases are small"))
+    value.try_into().unwrap_or_else(|_| panic!("the numbers of the cases fit in an int"))
 }
 
 fn ints<T: Copy + TryInto<c_int>>(values: &[T]) -> Vec<c_int> {

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_selects_rows() {
+    fn pattern_selects_rows() {
         assert_eq!(Plan::new(Bench::Datatype, Some("contig")).rows(), 6);
         assert_eq!(Plan::new(Bench::Datatype, Some("Contig double pack")).rows(), 1);
         assert_eq!(Plan::new(Bench::Datatype, Some("no such case")).rows(), 0);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn all_cases_of_the_papers_are_there() {
+    fn plan_has_all_cases_of_the_papers() {
         let table1 = 9 * 2 * 3;
         let flash = 10 * 4;
         let applications = 14 * 3;

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn medians() {
+    fn medians_are_right() {
         assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < 1e-12);
         assert!((median(vec![4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-12);
     }

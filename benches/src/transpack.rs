@@ -57,7 +57,7 @@ impl OurCopy {
         let source = Tiled::new(source.clone(), count)?;
         let target = Tiled::new(target.clone(), count)?;
         let room = |tiled: &Tiled| {
-            assert!(tiled.true_lb() >= 0, "no pair begins below its base");
+            assert!(tiled.true_lb() >= 0, "no type begins below its base");
             tiled.true_ub() as usize
         };
         let (source_bytes, target_bytes) = (room(&source), room(&target));
@@ -67,7 +67,7 @@ impl OurCopy {
     fn run(&self, source: &[u8], target: &mut [u8]) {
         assert!(
             source.len() >= self.source_bytes && target.len() >= self.target_bytes,
-            "they hold the types"
+            "the slices must hold the types"
         );
         // SAFETY: `# Safety` of `TypedCopy::run`: all data of both layouts lies between offset 0
         // (`between` asserts that the true lower bound is not negative) and the true upper bound, which
@@ -114,11 +114,13 @@ pub(crate) fn rows(
     let ours_warm = |stage: &mut Stage| ours.run(stage.source.as_ref(), stage.target.as_mut());
     let layouts = [ours.copy.source(), ours.copy.target()].map(|tiled| tiled.layout().clone());
     let ours_new = |stage: &mut Stage| {
-        let copy = OurCopy::between(&layouts[0], &layouts[1], count, TypedCopy::new).expect("made before");
+        let copy = OurCopy::between(&layouts[0], &layouts[1], count, TypedCopy::new)
+            .expect("the same copy was made before");
         copy.run(stage.source.as_ref(), stage.target.as_mut());
     };
     let ours_fresh = |stage: &mut Stage| {
-        let copy = OurCopy::between(&layouts[0], &layouts[1], count, TypedCopy::fresh).expect("made before");
+        let copy = OurCopy::between(&layouts[0], &layouts[1], count, TypedCopy::fresh)
+            .expect("the same copy was made before");
         copy.run(stage.source.as_ref(), stage.target.as_mut());
     };
     let peer_anew = |stage: &mut Stage| {
@@ -127,7 +129,7 @@ pub(crate) fn rows(
         to.unpack(stage.image.as_ref(), count, stage.target.as_mut());
     };
     let ours_anew = |stage: &mut Stage| {
-        let copy = OurCopy::new(&source, &target, count).expect("made before");
+        let copy = OurCopy::new(&source, &target, count).expect("the same copy was made before");
         copy.run(stage.source.as_ref(), stage.target.as_mut());
     };
     let memcpy = |stage: &mut Stage| {

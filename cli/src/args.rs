@@ -364,22 +364,24 @@ mod tests {
         let words = ["capulet", "run"].iter().chain(line);
         match Cli::try_parse_from(words)?.command {
             Command::Run(args) => Ok(args),
-            _ => panic!("run was asked for"),
+            _ => panic!("the command is not run"),
         }
     }
 
     #[test]
-    fn the_definition_is_sound() {
+    fn definition_of_the_command_line_is_valid() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn everything_after_the_program_belongs_to_it() {
-        let args = run_args(&["--stats", "prog", "--hint", "-x", "--", "--stats"]).expect("parsed");
+    fn words_after_the_program_are_its_arguments() {
+        let args = run_args(&["--stats", "prog", "--hint", "-x", "--", "--stats"])
+            .expect("the command line is valid");
         assert!(args.stats);
         assert_eq!(args.command, ["prog", "--hint", "-x", "--", "--stats"]);
         assert!(args.hints.is_empty());
-        let args = run_args(&["--hint", "a=1", "--hint", "b=2", "--", "prog", "--driver"]).expect("parsed");
+        let args = run_args(&["--hint", "a=1", "--hint", "b=2", "--", "prog", "--driver"])
+            .expect("the command line is valid");
         assert_eq!(args.hints.len(), 2);
         assert_eq!(args.command, ["prog", "--driver"]);
     }
@@ -389,17 +391,20 @@ mod tests {
         for line in
             [&[][..], &["--"], &["--bogus", "prog"], &["--hint", "a", "prog"], &["--driver", "a b", "prog"]]
         {
-            let error = run_args(line).expect_err("wrong");
+            let error = run_args(line).expect_err("the command line is wrong");
             assert_eq!(error.exit_code(), 2, "{line:?}: {error}");
         }
-        let error = run_args(&["--log", "loud", "prog"]).expect_err("no such level").to_string();
-        assert!(error.contains("debug"), "the levels are listed: {error}");
-        let error = run_args(&["--hint", "cb_nodes", "prog"]).expect_err("no value").to_string();
-        assert!(error.contains("key=value"), "the form is told: {error}");
+        let error = run_args(&["--log", "loud", "prog"]).expect_err("the level does not exist").to_string();
+        assert!(error.contains("debug"), "the message lists the levels: {error}");
+        let error = run_args(&["--hint", "cb_nodes", "prog"]).expect_err("the hint has no value").to_string();
+        assert!(error.contains("key=value"), "the message tells the form: {error}");
     }
 
     #[test]
     fn driver_names_lose_their_colon() {
-        assert_eq!(run_args(&["--driver", "ufs:", "prog"]).expect("parsed").driver.as_deref(), Some("ufs"));
+        assert_eq!(
+            run_args(&["--driver", "ufs:", "prog"]).expect("the command line is valid").driver.as_deref(),
+            Some("ufs")
+        );
     }
 }

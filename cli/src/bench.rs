@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_of_other_mpis_are_neighbors() {
+    fn programs_of_other_mpis_lie_in_neighboring_builds() {
         let found = candidates(Path::new("/src/target/openmpi/debug/capulet"), "mpich5", PROGRAM);
         let expected = ["debug", "release"].map(|profile| format!("/src/target/mpich5/{profile}/{PROGRAM}"));
         assert_eq!(found, expected.map(PathBuf::from));

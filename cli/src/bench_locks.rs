@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_has_one_line_and_what_was_not_measured_is_no_number() {
+    fn each_lock_has_one_line_with_dashes_for_missing_values() {
         let row = |experiment: &str, work_ms, value| LockRow {
             mpi: "X 1".to_owned(),
             lock: "mcs".to_owned(),

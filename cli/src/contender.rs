@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_get_the_program_itself_and_ours_the_command() {
+    fn peers_run_the_program_directly_and_capulet_by_its_command() {
         let [openmpi, mpich, ..] = MPIS;
         let program = Path::new("/x/bench");
         let romio = openmpi.command(&openmpi.peers[1], 4, program, &["--suite".into()], false);
@@ -142,11 +142,11 @@ mod tests {
         assert!(ours.get_envs().any(|set| set == ("CAPULET_HINTS".as_ref(), None)));
     }
     #[test]
-    fn those_from_pypi_are_asked_for_by_name_and_have_their_own_launcher() {
+    fn mpis_from_pypi_are_chosen_by_name_and_have_own_launchers() {
         let names = |names: &[String]| chosen(names).map(|mpi| mpi.name).collect::<Vec<_>>();
         assert_eq!(names(&[]), ["openmpi", "mpich"]);
         assert_eq!(names(&["mpich5".to_owned(), "openmpi".to_owned()]), ["openmpi", "mpich5"]);
-        let romio = MPIS[2].layer("romio").expect("a layer");
+        let romio = MPIS[2].layer("romio").expect("the MPI has the layer");
         let command = MPIS[2].command(&romio, 2, Path::new("/x/verify"), &[], false);
         assert!(Path::new(command.get_program()).ends_with("env/openmpi5/bin/mpiexec"));
         assert!(command.get_envs().any(|set| set == ("OMPI_MCA_io".as_ref(), Some("romio341".as_ref()))));

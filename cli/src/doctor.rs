@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_in_what_launchers_print() {
+    fn versions_are_found_in_the_output_of_launchers() {
         assert_eq!(
             version_line("HYDRA build details:\n    Version:                                 4.0.2\n"),
             "MPICH 4.0.2"
@@ -172,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_gives_a_clear_answer() {
+    fn kernel_gives_a_clear_answer() {
         assert!(!matches!(io_uring(), IoUring::Unclear(_)));
     }
 
     #[test]
-    fn an_unreadable_path_is_reported_and_not_fatal() {
+    fn unreadable_path_is_reported_and_not_fatal() {
         let mut output = Vec::new();
-        write_report(&mut output, Path::new("nul\0byte")).expect("written");
+        write_report(&mut output, Path::new("nul\0byte")).expect("the file is written");
         let text = String::from_utf8_lossy(&output).into_owned();
         assert!(text.contains("file system"), "{text}");
     }

@@ -179,33 +179,36 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn this_test_itself_needs_the_c_library() {
-        let path = std::env::current_exe().expect("the path of this test");
-        let object = Object::read(&path).expect("a readable ELF file");
+    fn this_test_needs_the_c_library() {
+        let path = std::env::current_exe().expect("the path of this test is known");
+        let object = Object::read(&path).expect("the test is an ELF file");
         assert!(object.has_loader);
         assert!(object.needed.iter().any(|name| name == "libc.so.6"), "{:?}", object.needed);
         assert_eq!(object.soname, None);
     }
 
     #[test]
-    fn what_is_no_elf_file_is_refused() {
-        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    fn other_files_than_elf_are_refused() {
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file is created");
         file.write_all(
             b"#!/bin/sh\necho this is a script, longer than an ELF header is, to be sure of the magic\n",
         )
-        .expect("written");
-        assert_eq!(Object::read(file.path()).expect_err("no ELF file"), "not an ELF file");
-        assert_eq!(Object::read(Path::new("/dev/null")).expect_err("no file"), "not a regular file");
+        .expect("the file is written");
+        assert_eq!(Object::read(file.path()).expect_err("the file is not an ELF file"), "not an ELF file");
+        assert_eq!(
+            Object::read(Path::new("/dev/null")).expect_err("not a regular file"),
+            "not a regular file"
+        );
         assert!(Object::read(Path::new("/nonexistent")).is_err());
     }
 
     #[test]
     fn damaged_files_give_an_error_and_no_panic() {
-        let whole = fs::read("/bin/true").expect("readable");
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let whole = fs::read("/bin/true").expect("the file is readable");
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
         let damaged = folder.path().join("damaged");
         for bytes in [0, 10, 63, 64, 500, whole.len() / 2] {
-            fs::write(&damaged, &whole[..bytes]).expect("written");
+            fs::write(&damaged, &whole[..bytes]).expect("the file is written");
             assert!(Object::read(&damaged).is_err(), "cut after {bytes} bytes");
         }
         // Damages the file header, the program headers and what they point to. Any result is right,
@@ -215,17 +218,17 @@ mod tests {
             for value in [0x00, 0x7f, 0xff] {
                 let mut bytes = whole.clone();
                 bytes[position] = value;
-                fs::write(&damaged, &bytes).expect("written");
+                fs::write(&damaged, &bytes).expect("the file is written");
                 refused += usize::from(Object::read(&damaged).is_err());
             }
         }
-        assert!(refused > 10, "the magic and the offsets are checked: {refused}");
+        assert!(refused > 10, "the magic and the offsets are checked, refused: {refused}");
     }
 
     #[test]
     fn search_paths_are_expanded() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let origin = fs::canonicalize(folder.path()).expect("canonical");
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
+        let origin = fs::canonicalize(folder.path()).expect("the path can be resolved");
         let expanded = expand_path_list(OsStr::new("$ORIGIN/../lib:/a::${ORIGIN}"), &origin.join("program"));
         // The file does not exist, so the folder is taken as written.
         assert_eq!(expanded, [origin.join("../lib"), PathBuf::from("/a"), origin]);

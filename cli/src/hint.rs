@@ -82,17 +82,17 @@ mod tests {
     use super::*;
 
     fn hint(text: &str) -> Hint {
-        text.parse().expect("a good hint")
+        text.parse().expect("the hint is well formed")
     }
 
     #[test]
-    fn the_first_equals_sign_ends_the_key() {
+    fn first_equals_sign_ends_the_key() {
         assert_eq!(hint("a=b=c"), Hint { key: "a".into(), value: "b=c".into() });
         assert_eq!(hint(" cb_nodes = 2 "), Hint { key: "cb_nodes".into(), value: "2".into() });
     }
 
     #[test]
-    fn malformed_hints_are_told_apart() {
+    fn each_malformed_hint_has_its_error() {
         assert_eq!("cb_nodes".parse::<Hint>(), Err(HintError::NoEquals));
         assert_eq!("".parse::<Hint>(), Err(HintError::NoEquals));
         assert_eq!("=2".parse::<Hint>(), Err(HintError::EmptyKey));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_become_one_string() {
+    fn hints_are_encoded_as_one_string() {
         assert_eq!(encode(&[]), "");
         assert_eq!(encode(&[hint("a=1"), hint(r"path=c:\x=y")]), r"a=1;path=c:\x=y");
     }

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn doubtful_cases_are_left_open() {
+    fn doubtful_cases_have_no_family() {
         // srun --mpi=pmi2 and --mpi=pmix serve both families.
         assert_eq!(family_of(&["PMI_RANK", "PMI_SIZE", "SLURM_STEP_ID"]), None);
         assert_eq!(family_of(&["PMIX_RANK"]), None);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rank_is_read_from_any_launcher() {
+    fn rank_is_read_from_any_launcher() {
         let one = |wanted: &'static str| rank(move |name| (name == wanted).then(|| OsString::from("3")));
         assert_eq!(one("OMPI_COMM_WORLD_RANK"), Some(3));
         assert_eq!(one("PMI_RANK"), Some(3));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn only_variables_of_launchers_are_named() {
+    fn only_variables_of_launchers_are_recognized() {
         assert!(is_launcher_variable(OsStr::new("PMI_FD")));
         assert!(is_launcher_variable(OsStr::new("OMPI_COMM_WORLD_RANK")));
         assert!(!is_launcher_variable(OsStr::new("OPAL_PREFIX")));

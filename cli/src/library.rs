@@ -107,27 +107,29 @@ mod tests {
         assert_eq!(
             folders,
             ["/src/target/mpich/release", "/src/target/mpich/lib"].map(PathBuf::from),
-            "none twice"
+            "no folder appears twice"
         );
         assert!(folders_beside(Path::new("/"), Mpi::Mpich).is_empty());
     }
 
     #[test]
-    fn a_missing_library_names_the_folders() {
+    fn error_of_a_missing_library_names_the_folders() {
         let error = find_in(&["/nonexistent/a".into(), "/nonexistent/b".into()], Mpi::OpenMpi)
-            .expect_err("nothing there");
+            .expect_err("the library is missing");
         assert!(error.to_string().contains("/nonexistent/a, /nonexistent/b"), "{error}");
     }
 
     #[test]
-    fn a_library_of_another_name_is_refused() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+    fn unfit_library_is_refused() {
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
         let path = folder.path().join("libcapulet_openmpi.so");
-        fs::write(&path, "no library").expect("written");
-        let error = find_in(&[folder.path().to_owned()], Mpi::OpenMpi).expect_err("no library");
+        fs::write(&path, "no library").expect("the file is written");
+        let error =
+            find_in(&[folder.path().to_owned()], Mpi::OpenMpi).expect_err("the file is not a library");
         assert!(matches!(error, Error::UnfitLibrary { .. }), "{error}");
-        fs::copy(env::current_exe().expect("this test"), &path).expect("copied");
-        let error = find_in(&[folder.path().to_owned()], Mpi::OpenMpi).expect_err("no SONAME");
+        fs::copy(env::current_exe().expect("the path of this test is known"), &path)
+            .expect("the file is copied");
+        let error = find_in(&[folder.path().to_owned()], Mpi::OpenMpi).expect_err("the file has no SONAME");
         assert!(error.to_string().contains("no SONAME"), "{error}");
     }
 }

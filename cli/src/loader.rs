@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_read_and_noise_is_not() {
+    fn cache_is_parsed_without_other_lines() {
         let listing = b"1298 libs found in cache `/etc/ld.so.cache'\n\
             \tlibmpi.so.40 (libc6,x86-64) => /lib/x86_64-linux-gnu/libmpi.so.40\n\
             \tlibc.so.6 (libc6,x86-64, OS ABI: Linux 3.2.0) => /lib/x86_64-linux-gnu/libc.so.6\n\
@@ -235,13 +235,15 @@ mod tests {
 
     #[test]
     fn this_test_uses_no_mpi() {
-        let path = std::env::current_exe().expect("the path of this test");
+        let path = std::env::current_exe().expect("the path of this test is known");
         assert_eq!(Loader::of_this_process().mpi_libraries(&path), Ok(Vec::new()));
     }
 
     #[test]
-    fn the_system_finds_its_c_library() {
-        let machine = Object::read(&std::env::current_exe().expect("a path")).expect("an ELF file").machine;
+    fn c_library_of_the_system_is_found() {
+        let machine = Object::read(&std::env::current_exe().expect("the path of this test is known"))
+            .expect("the test is an ELF file")
+            .machine;
         assert!(Loader::of_this_process().find_for("libc.so.6", machine).is_some());
         assert!(Loader::of_this_process().find_for("libnothing-of-the-kind.so.1", machine).is_none());
     }

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn bindings_are_not_taken_for_the_library() {
+    fn bindings_are_not_mpi_libraries() {
         for soname in [
             "libmpi_cxx.so.40",
             "libmpi_mpifh.so.40",

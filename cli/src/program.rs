@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn pythons_are_known_by_name() {
+    fn python_is_recognized_by_name() {
         for name in ["python", "python3", "/usr/bin/python3.11", "python3.13t", "python3-dbg", "pypy3"] {
             assert!(is_python_name(Path::new(name)), "{name}");
         }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn interpreter_lines_are_read_as_the_kernel_does() {
+    fn interpreter_line_is_split_as_in_the_kernel() {
         assert_eq!(words(b"#!/bin/sh\necho"), Some(vec!["/bin/sh".into()]));
         assert_eq!(
             words(b"#! /usr/bin/env  python3 \n"),
@@ -209,9 +209,10 @@ mod tests {
     }
 
     #[test]
-    fn env_is_seen_through() {
+    fn env_is_resolved_to_its_program() {
         let command = |list: &[&str]| {
-            interpreter_command(&list.iter().map(OsString::from).collect::<Vec<_>>()).expect("an interpreter")
+            interpreter_command(&list.iter().map(OsString::from).collect::<Vec<_>>())
+                .expect("the interpreter is found")
         };
         let (shell, options) = command(&["/usr/bin/env", "sh"]);
         assert_eq!(shell.file_name(), Some(OsStr::new("sh")));
@@ -223,20 +224,20 @@ mod tests {
     }
 
     #[test]
-    fn a_script_run_by_itself_ends_in_an_error() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+    fn script_that_runs_itself_is_an_error() {
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
         let script = folder.path().join("loop");
-        fs::write(&script, format!("#!{}\n", script.display())).expect("written");
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("set");
-        let program = Program::find(&[script.into_os_string()]).expect("found");
+        fs::write(&script, format!("#!{}\n", script.display())).expect("the file is written");
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("the permissions are set");
+        let program = Program::find(&[script.into_os_string()]).expect("the program is found");
         assert!(matches!(program.kind(), Err(Error::NotExecutable { .. })));
     }
 
     #[test]
-    fn what_cannot_be_found_and_what_cannot_be_executed_differ() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+    fn missing_and_not_executable_are_different_errors() {
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
         let plain = folder.path().join("plain");
-        fs::write(&plain, "text").expect("written");
+        fs::write(&plain, "text").expect("the file is written");
         let find = |path: &Path| Program::find(&[path.as_os_str().to_owned()]);
         assert!(matches!(find(&plain), Err(Error::NotExecutable { .. })));
         assert!(matches!(find(folder.path()), Err(Error::NotExecutable { .. })));
@@ -244,11 +245,11 @@ mod tests {
         assert!(matches!(find(Path::new("no-such-command-anywhere")), Err(Error::NotFound { .. })));
         assert!(matches!(find(Path::new("")), Err(Error::NotFound { .. })));
         assert!(matches!(Program::find(&[]), Err(Error::NotFound { .. })));
-        fs::set_permissions(&plain, fs::Permissions::from_mode(0o755)).expect("set");
-        let program = find(&plain).expect("found");
+        fs::set_permissions(&plain, fs::Permissions::from_mode(0o755)).expect("the permissions are set");
+        let program = find(&plain).expect("the program is found");
         assert!(
             matches!(program.kind(), Err(Error::NotExecutable { .. })),
-            "text without an interpreter line"
+            "a text without an interpreter line cannot be executed"
         );
     }
 }

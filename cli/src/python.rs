@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_of_the_script_is_searched_first() {
+    fn folder_of_the_script_is_searched_first() {
         assert_eq!(command("/nonexistent/dir/program.py -I").first_folder, "/nonexistent/dir");
         assert_eq!(command("/nonexistent/dir/program.py -I").options, [""; 0]);
         assert_eq!(command("-W ignore -X dev /nonexistent/dir/program.py").first_folder, "/nonexistent/dir");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_and_commands_are_searched_from_the_current_folder() {
+    fn modules_and_commands_search_the_current_folder() {
         for line in
             ["", "-", "-m mpi4py /a/b.py", "-um mpi4py /a/b.py", "-c pass /a/b.py", "-mmpi4py /a/b.py"]
         {
@@ -214,9 +214,9 @@ mod tests {
     }
 
     #[test]
-    fn a_zip_archive_and_a_folder_are_searched_themselves() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = fs::canonicalize(folder.path()).expect("canonical");
+    fn archive_and_folder_are_searched_themselves() {
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
+        let path = fs::canonicalize(folder.path()).expect("the path can be resolved");
         assert_eq!(script_folder(&path), path.as_os_str());
         assert_eq!(script_folder(Path::new("/nonexistent/app.zip")), "/nonexistent/app.zip");
     }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_among_other_output() {
+    fn answer_is_found_among_other_output() {
         assert_eq!(answer("hello from sitecustomize\n", "", true), Ok(Vec::new()));
         assert_eq!(
             answer("x\ncapulet-failure:mpi4py: no module\n", "", true),
@@ -238,13 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn an_interpreter_that_hangs_is_given_up() {
+    fn hanging_interpreter_is_ended() {
         let child = Command::new("sleep")
             .arg("60")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("sleep");
+            .expect("sleep starts");
         let answer = wait_for_answer(child, Duration::from_millis(50));
         assert_eq!(answer.err(), Some("no answer within 0 seconds".into()));
     }

@@ -206,7 +206,7 @@ mod tests {
             OsStr::new(existing),
             Path::new("/y/libmpich.so.12"),
         );
-        value.expect("a value").into_string().expect("text")
+        value.expect("the value is valid").into_string().expect("valid UTF-8")
     }
 
     #[test]
@@ -219,13 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn a_nested_run_adds_nothing() {
+    fn nested_run_adds_no_entry() {
         let once = value("/z/tool.so");
         assert_eq!(value(&once), once);
     }
 
     #[test]
-    fn paths_that_the_variable_cannot_hold_are_refused() {
+    fn path_with_space_or_colon_is_refused() {
         for path in ["/a b/libcapulet_mpich.so", "/a:b/libcapulet_mpich.so"] {
             let refused = preload(Path::new(path), OsStr::new(""), Path::new("/y/libmpich.so.12"));
             assert!(matches!(refused, Err(Error::UnpreloadablePath { .. })), "{path}");
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_cannot_be_overruled() {
+    fn detected_mpi_cannot_be_overruled() {
         let library = |soname: &str| MpiLibrary { soname: soname.to_owned(), path: None };
         assert_eq!(chosen_mpi(Some(&library("libmpi.so.40")), None, "p").ok(), Some(Mpi::OpenMpi));
         assert_eq!(chosen_mpi(None, Some(Mpi::Mpich5), "p").ok(), Some(Mpi::Mpich5));

@@ -11,12 +11,12 @@ fn said(words: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_capulet"));
     let output = command.args(["bench", "plan", "--quick"]).args(words).output().expect("the command starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text")
+    String::from_utf8(output.stdout).expect("valid UTF-8")
 }
 
 fn rows(view: &str) -> Vec<Value> {
-    let rows: Value = serde_json::from_str(&said(&["--json", "--case", view])).expect("JSON");
-    rows.as_array().expect("rows").clone()
+    let rows: Value = serde_json::from_str(&said(&["--json", "--case", view])).expect("valid JSON");
+    rows.as_array().expect("the JSON is a list of rows").clone()
 }
 
 fn number(row: &Value, path: &str) -> u64 {
@@ -30,7 +30,7 @@ const NODE_BYTES: u64 = 13;
 const NODE_BYTES_PEAK: u64 = NODE_BYTES + 64;
 
 #[test]
-fn a_strided_view_takes_the_same_memory_on_any_number_of_ranks() {
+fn memory_of_a_strided_view_is_independent_of_ranks() {
     let rows = rows("strided");
     assert_eq!(rows.iter().map(|row| number(row, "/ranks")).collect::<Vec<_>>(), [1_000, 10_000, 100_000]);
     for row in &rows {
@@ -51,7 +51,7 @@ fn a_strided_view_takes_the_same_memory_on_any_number_of_ranks() {
 }
 
 #[test]
-fn a_list_takes_memory_by_its_pieces() {
+fn memory_of_a_list_grows_with_its_pieces() {
     for row in rows("irregular") {
         let (nodes, pieces) = (number(&row, "/nodes"), number(&row, "/pieces_of_rank"));
         assert!(number(&row, "/measured/view_bytes") <= 2 * 16 * pieces + 4096, "{row}");
@@ -68,21 +68,22 @@ fn a_list_takes_memory_by_its_pieces() {
 }
 
 #[test]
-fn the_table_tells_growth_and_the_drawing_is_one() {
-    let folder = TempDir::new().expect("a folder");
+fn table_shows_growth_and_drawing_is_valid() {
+    let folder = TempDir::new().expect("a temporary folder is created");
     let path = folder.path().join("plan.svg");
     let saved = folder.path().join("plan.json");
-    let names = [&path, &saved].map(|path| path.to_str().expect("text"));
+    let names = [&path, &saved].map(|path| path.to_str().expect("valid UTF-8"));
     let text = said(&["--svg", names[0], "--save", names[1]]);
     assert_eq!(text.lines().filter(|line| line.starts_with("grows as")).count(), 2);
     assert_eq!(
         text.lines().filter(|line| line.starts_with("strided") || line.starts_with("irregular")).count(),
         6
     );
-    let drawn = fs::read_to_string(&path).expect("drawn");
-    let tree = roxmltree::Document::parse(&drawn).expect("SVG is XML");
+    let drawn = fs::read_to_string(&path).expect("the drawing is readable");
+    let tree = roxmltree::Document::parse(&drawn).expect("the SVG is valid XML");
     let lines = tree.descendants().filter(|node| node.tag_name().name() == "polyline");
     assert_eq!(lines.count(), 9);
-    let rows: Value = serde_json::from_str(&fs::read_to_string(&saved).expect("saved")).expect("JSON");
+    let rows: Value = serde_json::from_str(&fs::read_to_string(&saved).expect("the rows are readable"))
+        .expect("valid JSON");
     assert_eq!(rows.as_array().map(Vec::len), Some(6));
 }

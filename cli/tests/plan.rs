@@ -16,17 +16,17 @@ fn said(words: &[&str]) -> String {
     let output = capulet(words);
     let complaints = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{words:?}: {complaints}");
-    String::from_utf8(output.stdout).expect("text")
+    String::from_utf8(output.stdout).expect("valid UTF-8")
 }
 
 fn json(words: &[&str]) -> Value {
-    serde_json::from_str(&said(&[words, &["--json"]].concat())).expect("JSON")
+    serde_json::from_str(&said(&[words, &["--json"]].concat())).expect("valid JSON")
 }
 
 const STRIDED: [&str; 7] = ["strided", "--block", "64", "--stride", "256", "--ranks", "4"];
 
 #[test]
-fn a_small_plan_in_words() {
+fn text_of_a_small_plan_is_right() {
     let expected = "\
 Access    Collective write of 4 ranks on 2 nodes: 38,400 bytes in 600 runs of 64 bytes on average,
           from file offset 0 up to 38,400.
@@ -73,25 +73,26 @@ fn every_plan_has_its_reason() {
 }
 
 #[test]
-fn a_list_of_runs_is_planned() {
-    let folder = TempDir::new().expect("a folder");
+fn list_of_runs_is_planned() {
+    let folder = TempDir::new().expect("a temporary folder is created");
     let path = folder.path().join("runs.csv");
-    fs::write(&path, "# rank,offset,length\n0,0,100\n1,100,50\n0,150,50\n2,1000,8\n").expect("written");
-    let name = path.to_str().expect("text");
+    fs::write(&path, "# rank,offset,length\n0,0,100\n1,100,50\n0,150,50\n2,1000,8\n")
+        .expect("the file is written");
+    let name = path.to_str().expect("valid UTF-8");
     let told = json(&["runs", name, "--ranks", "4"]);
     assert_eq!((&told["ranks"], &told["access"]["bytes"]), (&4.into(), &208.into()));
     let windows = &told["course"]["crews"][0]["listed_rounds"][0]["windows"];
     assert_eq!(windows[0]["bytes_by_rank"], serde_json::json!([[0, 150], [1, 50], [2, 8]]));
     // The offsets of rank 0 decrease.
-    fs::write(&path, "0,100,10\n0,0,10\n1,50,1\n").expect("written");
+    fs::write(&path, "0,100,10\n0,0,10\n1,50,1\n").expect("the file is written");
     assert_eq!(json(&["runs", name])["plan"]["reason"], "not_monotone");
 }
 
 #[test]
 fn bad_input_is_an_error_and_no_plan() {
-    let folder = TempDir::new().expect("a folder");
+    let folder = TempDir::new().expect("a temporary folder is created");
     let path = folder.path().join("runs.csv");
-    let name = path.to_str().expect("text");
+    let name = path.to_str().expect("valid UTF-8");
     for (text, expected) in [
         ("0,1,2\n1,2\n", "line 2: 2 fields"),
         ("0,1,x\n", "length \"x\" is not a whole number"),
@@ -99,7 +100,7 @@ fn bad_input_is_an_error_and_no_plan() {
         ("0,9223372036854775807,1\n", "beyond 2^63 - 1"),
         ("", "no runs"),
     ] {
-        fs::write(&path, text).expect("written");
+        fs::write(&path, text).expect("the file is written");
         let output = capulet(&["runs", name]);
         let complaints = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{text}: {complaints}");
@@ -107,7 +108,7 @@ fn bad_input_is_an_error_and_no_plan() {
     }
     let missing = folder.path().join("missing");
     for words in [
-        &["runs", missing.to_str().expect("text")][..],
+        &["runs", missing.to_str().expect("valid UTF-8")][..],
         &["strided", "--block", "0", "--stride", "1"],
         &["strided", "--block", "8"],
         &["strided", "--block", "8", "--stride", "16", "--ranks", "0"],
@@ -130,11 +131,11 @@ fn bad_input_is_an_error_and_no_plan() {
 
 /// The drawing, and the number of elements of each kind under each `id`.
 fn drawing(words: &[&str]) -> (String, Vec<(String, usize)>) {
-    let folder = TempDir::new().expect("a folder");
+    let folder = TempDir::new().expect("a temporary folder is created");
     let path = folder.path().join("plan.svg");
-    let _ = said(&[words, &["--svg", path.to_str().expect("text")]].concat());
-    let text = fs::read_to_string(&path).expect("drawn");
-    let tree = roxmltree::Document::parse(&text).expect("SVG is XML");
+    let _ = said(&[words, &["--svg", path.to_str().expect("valid UTF-8")]].concat());
+    let text = fs::read_to_string(&path).expect("the drawing is readable");
+    let tree = roxmltree::Document::parse(&text).expect("the SVG is valid XML");
     assert_eq!(tree.root_element().tag_name().name(), "svg");
     let with_id = tree.descendants().filter_map(|node| Some((node.attribute("id")?.to_owned(), node)));
     let count = |node: roxmltree::Node<'_, '_>| {
@@ -149,7 +150,7 @@ fn marks_of(counts: &[(String, usize)], id: &str) -> usize {
 }
 
 #[test]
-fn drawings_have_a_lane_for_each_rank_windows_and_rounds() {
+fn drawing_has_lanes_buffers_and_rounds() {
     let hint = ["--count", "100", "--hint", "cb_buffer_size=4096", "--hint", "cb_nodes=2"];
     let (text, counts) = drawing(&[&STRIDED[..], &hint[..]].concat());
     for rank in 0..4 {

@@ -50,7 +50,7 @@ pub fn pnetcdf(mpi: Mpi, name: &str) -> PathBuf {
 fn output(command: &mut Command) -> String {
     let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).expect("compiler flags are text")
+    String::from_utf8(done.stdout).expect("the compiler flags are valid UTF-8")
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {
@@ -67,10 +67,10 @@ fn build(mpi: Mpi, source: &str, libraries: &[&str]) -> PathBuf {
     // renamed into place.
     let _one_at_a_time = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
-    let folder = source.parent().expect("a source lies in a folder");
+    let folder = source.parent().expect("the source lies in a folder");
     let fortran = source.extension().is_some_and(|extension| extension == "f90");
     let into = root().join("target/tests").join(mpi.name());
-    let program = into.join(source.file_stem().expect("a source has a name"));
+    let program = into.join(source.file_stem().expect("the source has a name"));
     if modified(&program).is_some_and(|built| Some(built) > newest_in(folder)) {
         return program;
     }

@@ -149,15 +149,15 @@ impl Job {
     pub fn run(&self) -> Outcome {
         // A test that panicked with the lock held has ended its job.
         let _one_at_a_time = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        let output = tempfile::tempfile().expect("a temporary file");
+        let output = tempfile::tempfile().expect("a temporary file is created");
         let begun = Instant::now();
         let mut job = capulet_job::Job::start(self.command(&output))
             .unwrap_or_else(|error| panic!("{self:?}: {error}"));
-        let status = job.wait(self.limit).expect("a child of ours");
+        let status = job.wait(self.limit).expect("the launcher is a child of this process");
         if status.is_none() {
             job.end();
         }
-        let text = text_of(output).expect("the output of the job");
+        let text = text_of(output).expect("the output of the job can be read");
         Outcome { status, text, elapsed: begun.elapsed() }
     }
 
@@ -191,7 +191,7 @@ impl Job {
         command.envs(self.mpi.settings().iter().copied());
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.current_dir(self.folder.path());
-        let handle = || Stdio::from(output.try_clone().expect("a second handle of the output"));
+        let handle = || Stdio::from(output.try_clone().expect("the handle of the output can be duplicated"));
         command.stdin(Stdio::null()).stdout(handle()).stderr(handle());
         // SAFETY: geteuid(2) takes no arguments, accesses no memory and always succeeds.
         if self.as_nobody && unsafe { libc::geteuid() } == 0 {
@@ -230,10 +230,12 @@ fn free_bytes(path: &std::ffi::CStr) -> u64 {
 fn scratch_folder() -> TempDir {
     let roomy = free_bytes(c"/dev/shm") >= SCRATCH_BYTES;
     let place = if roomy { PathBuf::from("/dev/shm") } else { env::temp_dir() };
-    let folder =
-        tempfile::Builder::new().prefix("capulet-test-").tempdir_in(place).expect("a temporary folder");
+    let folder = tempfile::Builder::new()
+        .prefix("capulet-test-")
+        .tempdir_in(place)
+        .expect("a temporary folder is created");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))
-        .expect("permissions of a folder of ours");
+        .expect("the permissions of the folder are set");
     folder
 }
 
@@ -311,9 +313,10 @@ fn shortened(text: &str) -> String {
 /// # Panics
 /// If the file cannot be copied.
 pub fn copied_for_all(folder: &Path, file: &Path) -> PathBuf {
-    let copy = folder.join(file.file_name().expect("a file has a name"));
+    let copy = folder.join(file.file_name().expect("the file has a name"));
     fs::copy(file, &copy).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("permissions of a file of ours");
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))
+        .expect("the permissions of the copy are set");
     copy
 }
 
@@ -322,7 +325,7 @@ mod tests {
     use super::checks_of;
 
     #[test]
-    fn what_a_program_says_is_found_behind_a_cut_line() {
+    fn report_of_checks_is_found_after_a_cut_line() {
         for (line, found) in [
             ("38 checks passed, 0 failed", Some(38)),
             ("  system calls   38 checks passed, 0 failed", Some(38)),

@@ -139,13 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_drawn_for_what_was_measured() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        crate::style::use_own_font().expect("a font");
+    fn only_measured_rows_become_figures() {
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
+        crate::style::use_own_font().expect("the font is valid");
         let rows = [row("X", "mcs", 1, 100, 0.2), row("X", "mcs", 8, 100, 0.3), row("Y", "mcs", 8, 100, 0.3)];
-        let drawn = draw_all(&rows, folder.path()).expect("drawn");
+        let drawn = draw_all(&rows, folder.path()).expect("the figures are drawn");
         assert_eq!(drawn, [folder.path().join("locks-figure7.png")]);
-        assert!(drawn[0].metadata().expect("it is there").len() > 10_000);
-        assert!(draw_all(&[], folder.path()).expect("nothing to draw").is_empty());
+        assert!(drawn[0].metadata().expect("the file exists").len() > 10_000);
+        assert!(draw_all(&[], folder.path()).expect("drawing no rows succeeds").is_empty());
     }
 }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_mpi_is_the_one_that_is_closest_in_its_own_process() {
+    fn best_mpi_has_the_lowest_ratio_in_its_own_process() {
         // The second MPI is slower in seconds, but its process ran at half the speed.
         let runs = [
             ("fast".to_owned(), vec![measured("a", 1.0, 3.0), measured("b", 1.0, 2.0)]),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_an_mpi_has_no_peer() {
+    fn row_without_an_mpi_has_no_peer() {
         let mut alone = measured("seek", 1.0, 1.0);
         alone.others.clear();
         let rows = merge(&[("any".to_owned(), vec![alone])]);

@@ -171,22 +171,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_break_even_lies_between_the_counts() {
+    fn break_even_lies_between_the_counts() {
         assert_eq!(crossing(&[(1, 1.5), (10, 3.0)]), Some(1.0));
         assert_eq!(crossing(&[(1, 0.1), (10, 0.9)]), None);
-        let found = crossing(&[(1, 0.1), (10, 0.5), (100, 2.0)]).expect("there is one");
+        let found = crossing(&[(1, 0.1), (10, 0.5), (100, 2.0)]).expect("the ratio reaches 1");
         assert!((found - 31.62).abs() < 0.01, "{found}");
     }
 
     #[test]
-    fn means_and_medians() {
+    fn means_and_medians_are_right() {
         assert!((geometric_mean(&[0.5, 2.0, 8.0]) - 2.0).abs() < 1e-12);
         assert!((median(&mut [3.0, 1.0, 2.0, 10.0]) - 2.5).abs() < 1e-12);
         assert!((median(&mut [3.0, 1.0, 2.0]) - 2.0).abs() < 1e-12);
     }
 
     #[test]
-    fn a_pair_is_known_without_its_count() {
+    fn pair_name_has_no_count() {
         assert_eq!(pair_of("X1 vec(4,1,2)d>vec(2,2,3)d x1000"), "X1 vec(4,1,2)d>vec(2,2,3)d");
     }
 }

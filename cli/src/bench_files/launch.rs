@@ -176,7 +176,7 @@ mod tests {
              echo 'capulet-stats file=/x/row-3 ranks=2 copied_bytes=8 system_calls=3' >&2
              echo 'capulet-stats file=/x/warm-up ranks=2 copied_bytes=8' >&2"
         );
-        let launched = shell(&text).expect("it ends well");
+        let launched = shell(&text).expect("the launch succeeds");
         assert_eq!(launched.samples.len(), 1);
         assert_eq!((launched.samples[0].head.id, launched.samples[0].seconds), (3, 0.5));
         assert_eq!(launched.counts.len(), 1);
@@ -185,15 +185,16 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_kills_the_launch_is_told() {
-        let launched = shell(&format!("echo '{BEGIN}'; echo why >&2; exit 7")).expect("the row is to blame");
-        let lost = launched.lost.expect("lost");
+    fn row_that_ends_the_launch_is_reported() {
+        let launched =
+            shell(&format!("echo '{BEGIN}'; echo why >&2; exit 7")).expect("the failure belongs to the row");
+        let lost = launched.lost.expect("the launch fails in the row");
         assert_eq!((lost.head.id, lost.reason.as_str()), (3, "ended with exit status: 7"));
     }
 
     #[test]
-    fn a_launch_that_dies_elsewhere_is_a_failure_with_its_messages() {
-        let failure = shell("echo why >&2; exit 7").expect_err("no row is to blame").to_string();
+    fn launch_that_fails_outside_of_rows_is_an_error_with_messages() {
+        let failure = shell("echo why >&2; exit 7").expect_err("the failure belongs to no row").to_string();
         assert!(failure.contains("exit status: 7") && failure.contains("why"), "{failure}");
         assert!(matches!(shell("echo '{}'"), Err(Failure::Line(_))));
         let missing = launch(Command::new("/nonexistent/mpiexec"), |_| {});

@@ -130,23 +130,31 @@ mod tests {
     use super::*;
 
     fn hints(pairs: &[&str]) -> Result<Hints, String> {
-        let pairs: Vec<Hint> = pairs.iter().map(|pair| pair.parse().expect("a pair")).collect();
+        let pairs: Vec<Hint> =
+            pairs.iter().map(|pair| pair.parse().expect("the hint is well formed")).collect();
         Hints::of(&pairs).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn hints_are_those_of_the_library() {
-        let told = hints(&["cb_buffer_size=5000", "cb_nodes=3", "striping_unit=65536"]).expect("known");
+    fn hints_are_parsed_as_in_the_library() {
+        let told = hints(&["cb_buffer_size=5000", "cb_nodes=3", "striping_unit=65536"])
+            .expect("the hints are valid");
         assert_eq!((told.window_bytes, told.aggregators, told.stripe_bytes), (8192, 3, 65_536));
-        let told = hints(&["romio_cb_write=disable", "romio_no_indep_rw=true"]).expect("known");
+        let told = hints(&["romio_cb_write=disable", "romio_no_indep_rw=true"]).expect("the hints are valid");
         let both = CollectiveMode::Enable;
         assert_eq!(told.plan, PlanHints { read: both, write: both, ..PlanHints::default() });
-        assert_eq!(hints(&["capulet_exclusive=true"]).expect("known").plan.holes, Holes::Rewritten);
-        assert_eq!(hints(&["cb_buffer_size=99999999999"]).expect("known").window_bytes, WINDOW_BYTES_MAX);
+        assert_eq!(
+            hints(&["capulet_exclusive=true"]).expect("the hints are valid").plan.holes,
+            Holes::Rewritten
+        );
+        assert_eq!(
+            hints(&["cb_buffer_size=99999999999"]).expect("the hints are valid").window_bytes,
+            WINDOW_BYTES_MAX
+        );
     }
 
     #[test]
-    fn what_the_library_would_pass_over_is_an_error() {
+    fn hint_that_the_library_ignores_is_an_error() {
         for (pair, expected) in [
             ("no_such=1", "they depend on cb_buffer_size, cb_config_list, cb_nodes"),
             ("cb_config_list=a:1", "nodes without names"),

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_told() {
+    fn bad_line_is_an_error_with_its_number() {
         let cases = [
             ("0,1\n", "list: line 1: 2 fields; a line has the form rank,offset,length"),
             ("0,1,2\n\n0,x,2\n", "list: line 3: offset \"x\" is not a whole number, 0 or more"),
@@ -189,7 +189,7 @@ mod tests {
             let error = lists(text, None).expect_err(text);
             assert!(error.contains(expected), "{text:?}: {error}");
         }
-        let error = lists("2,0,1\n", Some(2)).expect_err("a rank too many");
+        let error = lists("2,0,1\n", Some(2)).expect_err("rank 2 is not one of 2 ranks");
         assert!(error.contains("rank 2 is not one of --ranks 2"), "{error}");
         assert!(lists("0,\u{fffd},1\n", None).is_err());
         assert!(read_lists(&b"0,\xff,1\n"[..], Path::new("list"), None).is_err());
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn blocks_cover_the_array_once() {
-        let parts = blocks(&[7, 5], &[3, 2], 4, None).expect("blocks");
+        let parts = blocks(&[7, 5], &[3, 2], 4, None).expect("the blocks are valid");
         assert_eq!(parts.len(), 6);
         assert_eq!(parts.iter().map(|part| part.side.bytes()).sum::<u64>(), 7 * 5 * 4);
         // Rows 0 and 1 have 5 elements each, of which the first rank has two.
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_access_is_refused() {
+    fn impossible_access_is_refused() {
         for (size, grid) in [
             (&[4, 4][..], &[2][..]),
             (&[4], &[0]),

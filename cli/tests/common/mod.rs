@@ -66,9 +66,9 @@ impl Bench {
     pub(crate) fn get() -> &'static Self {
         static BENCH: OnceLock<Bench> = OnceLock::new();
         BENCH.get_or_init(|| {
-            let bench = Self { folder: TempDir::new().expect("a temporary folder") };
+            let bench = Self { folder: TempDir::new().expect("a temporary folder is created") };
             for folder in ["bin", "lib"] {
-                fs::create_dir(bench.path(folder)).expect("a new folder");
+                fs::create_dir(bench.path(folder)).expect("the folder is created");
             }
             for (mpi, _) in MPIS {
                 compile(&compiler(mpi), &[&source("version.c"), Path::new("-o"), &bench.program(mpi)]);
@@ -185,7 +185,7 @@ pub(crate) fn compile<W: AsRef<std::ffi::OsStr>>(compiler: &Path, words: &[W]) {
 pub(crate) fn write_script(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
     let draft = path.with_extension("draft");
-    fs::write(&draft, text).expect("written");
-    assert!(Command::new("cp").arg(&draft).arg(path).status().expect("cp is there").success());
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
+    fs::write(&draft, text).expect("the file is written");
+    assert!(Command::new("cp").arg(&draft).arg(path).status().expect("cp starts").success());
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("the permissions are set");
 }

@@ -146,12 +146,13 @@ mod tests {
     fn shell(text: &str) -> Job {
         let mut command = Command::new("sh");
         command.args(["-c", text]);
-        Job::start(command).expect("a shell")
+        Job::start(command).expect("the shell starts")
     }
 
     #[test]
-    fn the_end_of_a_launcher_is_seen() {
-        let status = shell("exit 3").wait(Duration::from_secs(60)).expect("a child of ours");
+    fn exit_status_of_a_launcher_is_returned() {
+        let status =
+            shell("exit 3").wait(Duration::from_secs(60)).expect("the launcher is a child of this process");
         assert_eq!(status.and_then(|status| status.code()), Some(3));
     }
 
@@ -160,10 +161,14 @@ mod tests {
         // The inner shell has a process group of its own, and both shells ignore SIGTERM.
         let mut job = shell("trap '' TERM; setsid sh -c \"trap '' TERM; sleep 1000; :\" & sleep 1000; :");
         let are_marked = (0..500).any(|_| {
-            assert!(job.wait(Duration::from_millis(20)).expect("a child of ours").is_none());
+            assert!(
+                job.wait(Duration::from_millis(20))
+                    .expect("the launcher is a child of this process")
+                    .is_none()
+            );
             marked(&job.mark).len() >= 2
         });
-        assert!(are_marked, "both shells are marked");
+        assert!(are_marked, "both shells carry the mark");
         job.end();
         let begun = Instant::now();
         while !marked(&job.mark).is_empty() {

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_fails_is_left_out_with_its_reason() {
+    fn failing_peer_is_left_out_with_its_reason() {
         let wrong = Sample { fault: Some("wrong bytes".into()), ..sample(7, 0.5) };
         let ours = || contender("capulet", &[&[sample(7, 1.0)]]);
         let ompio = contender("ompio", &[&[wrong]]);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_differ_are_our_fault() {
+    fn differing_file_is_a_fault_of_capulet() {
         let other = Sample { hash: "another".into(), ..sample(7, 2.0) };
         let ours = || contender("capulet", &[&[sample(7, 1.0)]]);
         let row = only_row(&group(ours(), vec![contender("romio", &[std::slice::from_ref(&other)])]));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_faults_are_seen() {
+    fn faults_of_capulet_are_reported() {
         let peer = || vec![contender("romio", &[&[sample(7, 2.0)]])];
         let fault_of = |sample: Sample| only_row(&group(contender("capulet", &[&[sample]]), peer())).fault;
         assert_eq!(fault_of(sample(7, 1.0)), None);

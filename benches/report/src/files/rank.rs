@@ -39,21 +39,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_is_far_behind_is_hopeless() {
+    fn only_a_far_slower_peer_is_hopeless() {
         let slow_run = [sample(1, 4.0), sample(2, 2.0), sample(3, 11.0)];
         let slow_later = [sample(1, 9.0), sample(2, 9.0)];
         let fast = contender("b", &[&[sample(1, 1.0), sample(2, 1.0), sample(3, 1.0)]]);
         let once = contender("a", &[&slow_run]);
-        assert_eq!(hopeless(&once, &[once.clone(), fast.clone()]), [3], "one run has to be far worse");
+        assert_eq!(
+            hopeless(&once, &[once.clone(), fast.clone()]),
+            [3],
+            "after one run only a peer that is 10 times slower is hopeless"
+        );
         let slow = contender("a", &[&slow_run, &slow_later, &slow_later]);
         let both = [slow.clone(), fast.clone()];
-        assert_eq!(hopeless(&slow, &both), [1, 3], "its best run counts");
+        assert_eq!(hopeless(&slow, &both), [1, 3], "the best run of the peer counts");
         assert!(hopeless(&fast, &both).is_empty());
         assert!(hopeless(&slow, std::slice::from_ref(&slow)).is_empty());
     }
 
     #[test]
-    fn a_peer_that_fails_beats_nobody() {
+    fn failing_peer_makes_no_other_hopeless() {
         let mut wrong = sample(1, 0.1);
         wrong.fault = Some("wrong".into());
         let peers = [contender("a", &[&[sample(1, 9.0)]]), contender("b", &[&[wrong]])];

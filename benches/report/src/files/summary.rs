@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_and_rows_below_one_are_told() {
+    fn summary_has_means_and_rows_below_one() {
         let ours: Vec<_> = (1..=4).map(|id| sample(id, 1.0)).collect();
         let theirs = [sample(1, 0.5), sample(2, 2.0), sample(3, 8.0)];
         let mut group = group(contender("capulet", &[&ours]), vec![contender("romio", &[&theirs])]);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_nothing() {
+    fn summary_of_no_rows_is_empty() {
         assert_eq!(summary(&[]), "");
     }
 }

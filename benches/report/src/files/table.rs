@@ -117,7 +117,10 @@ mod tests {
         group.counts.insert(1, counts.map(|(name, value)| (name.to_owned(), value)).into());
         let text = table(&merge(&group));
         let line = |id: u32| {
-            text.lines().find(|line| line.contains(&format!("case {id}"))).expect("a row").to_owned()
+            text.lines()
+                .find(|line| line.contains(&format!("case {id}")))
+                .expect("the table has the row")
+                .to_owned()
         };
         for expected in [
             "MB/s",
