@@ -348,8 +348,8 @@ Exit codes if the program is not started:
 Otherwise the exit code is the program's.
 
 Variables:
-  CAPULET_LIBDIR  the folder of libcapulet_openmpi.so, libcapulet_mpich.so and libcapulet_mpich5.so; without it
-                  the command searches its own folder, ../lib, and the build folders
+  CAPULET_LIBDIR  the folder of libcapulet_openmpi.so, libcapulet_mpich.so and libcapulet_mpich5.so;
+                  without it the command searches its own folder, ../lib, and the build folders
   CAPULET_DRIVER, CAPULET_HINTS, CAPULET_STATS, CAPULET_LOG
                   read by the library and set by the options above; hints on the command line come after those
                   of CAPULET_HINTS and override them

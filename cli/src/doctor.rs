@@ -58,7 +58,8 @@ fn write_report(output: &mut impl Write, path: &Path) -> io::Result<bool> {
     if served == 0 {
         writeln!(
             output,
-            "{BAD}No MPI is served.{BAD:#} Build the libraries (`make build`), or set CAPULET_LIBDIR to their folder."
+            "{BAD}No MPI is served.{BAD:#} Build the libraries (`make build`), or set CAPULET_LIBDIR to their \
+             folder."
         )?;
     } else {
         writeln!(output, "{GOOD}{served} of {} MPIs served.{GOOD:#}", Mpi::ALL.len())?;

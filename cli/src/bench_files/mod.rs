@@ -76,7 +76,8 @@ pub(crate) fn run(args: &BenchArgs, suite: &str) -> ExitCode {
     }
     if rows.is_empty() {
         anstream::eprintln!(
-            "{BAD}capulet:{BAD:#} nothing was measured; run `make build` to build the benches, or check --case"
+            "{BAD}capulet:{BAD:#} nothing was measured; run `make build` if benches are missing, or check \
+             --case"
         );
         return ExitCode::FAILURE;
     }
