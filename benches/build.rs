@@ -1,4 +1,5 @@
-//! Lets the benches find an MPI that lies outside of the loader's path, as the wheels from `PyPI` do.
+//! Sets the search path of the benches for an MPI that lies outside of the loader's path, such as a wheel
+//! from `PyPI`.
 
 use std::env;
 use std::process::Command;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The kernels of 64-bit Arm, cross-compiled and tested under user-mode emulation. Nothing is timed here.
+# Cross-compiles the kernels for 64-bit Arm and tests them under user-mode emulation. Times nothing.
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Timings against the MPIs. Rows go to target/bench.
+# Measures Capulet against the MPIs. The rows go to target/bench.
 #   bench.sh quick      few and short samples of everything
 #   bench.sh datatype   full samples, and the figures of the paper
 #   bench.sh files      files against the MPIs' own layers, full samples on 4, 2 and 8 ranks
-#   bench.sh locks      the locks of atomic mode by themselves on 1 to 16 ranks, and the figures of the paper; atomic mode on 4 and 8
+#   bench.sh locks      the locks of atomic mode by themselves on 1 to 16 ranks, and the figures of the paper;
+#                       atomic mode on 4 and 8 ranks
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 

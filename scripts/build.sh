@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Builds the command, the library and the benches, once for each MPI that a program may use: target/MPI/release.
+# Builds the command, the library and the benches once for each MPI that a program may use:
+# target/MPI/release.
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
-# The library is named after its MPI, in its file name as in its SONAME, so that no loader takes one for another.
+# The file name and the SONAME of the library contain the name of its MPI, so that no loader mistakes one
+# library for another.
 for mpi in openmpi mpich mpich5; do
     use_mpi "$mpi"
     out=target/$mpi/release
     say "build: $out (MPICC=$(basename "$MPICC"))"
     cargo build --release --target-dir "target/$mpi" -p capulet-capi -p capulet-cli -p capulet-benches
     library=$out/$CAPULET_SONAME
-    # Replaced by a rename: a program that has the old file mapped keeps it whole.
+    # A rename replaces the library. A program that has mapped the old file keeps the whole file.
     if ! cmp -s "$out/libcapulet.so" "$library"; then
         cp "$out/libcapulet.so" "$library.new"
         mv "$library.new" "$library"
@@ -18,8 +20,9 @@ for mpi in openmpi mpich mpich5; do
     cp capi/include/capulet_types.h "$out/"
 done
 
-# The measuring program of files is C on MPI alone: the same binary runs on Capulet and on the MPI's own I/O. So is the program that
-# verifies. What cuts calls to the system into parts knows no MPI, but is wanted beside it.
+# The measuring program for files is C on MPI alone: the same binary runs on Capulet and on the MPI's own
+# I/O. So is the program that verifies. The library that splits system calls into parts knows no MPI, but
+# must lie beside the program.
 strict=(-std=c11 -O2 -g -Wall -Wextra -Werror)
 for mpi in openmpi mpich openmpi5 mpich5; do
     use_mpi "$mpi"
@@ -35,7 +38,7 @@ say "build: figures in target/openmpi/release"
 use_mpi openmpi
 cargo build --release --target-dir target/openmpi -p capulet-bench-figures
 
-# One library serves both versions of Open MPI; the benches measure each by itself.
+# One library serves both versions of Open MPI. The benches measure each version separately.
 use_mpi openmpi5
 say "build: benches in target/openmpi5/release"
 cargo build --release --target-dir target/openmpi5 -p capulet-benches

@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# Sourced by the scripts beside it: where things are, and which environment each MPI needs.
+# The other scripts source this file. It sets the paths, and the environment that each MPI needs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
 env_dir=$root/target/env
-# Debian's Python, never one that stands before it in PATH: the Debian modules belong to it.
+# Debian's Python, never another one that comes before it in PATH: the Debian modules belong to it.
 # shellcheck disable=SC2034 # used by the scripts
 python=/usr/bin/python3
 
-# The crates that know no MPI, and those that are another thing on each.
+# The crates that know no MPI, and the crates whose build differs for each MPI.
 # shellcheck disable=SC2034 # used by the scripts
 pure=(-p capulet-datatype -p capulet-drivers -p capulet-plan -p capulet-protocol -p capulet-bench-report -p capulet-bench-figures -p capulet-cli -p capulet-job -p capulet-verify)
 # shellcheck disable=SC2034 # used by the scripts
@@ -20,8 +20,8 @@ fail() {
     exit 1
 }
 
-# use_mpi NAME: the compiler, the launcher and the settings of one MPI, for cargo and for the tests.
-# CAPULET_SONAME is read by capi/build.rs.
+# use_mpi NAME: sets the compiler, the launcher and the settings of one MPI, for cargo and for the tests.
+# capi/build.rs reads CAPULET_SONAME.
 use_mpi() {
     export CAPULET_MPI=$1 CAPULET_SONAME=libcapulet_$1.so
     case $1 in
@@ -35,7 +35,8 @@ use_mpi() {
     command -v "$MPICC" >/dev/null || fail "$MPICC is missing; run: make setup"
 }
 
-# Tests start up to 7 ranks on any number of cores, and run as root in CI; Open MPI (4, then 5) refuses both unless told.
+# Tests start up to 7 ranks on any number of cores, and run as root in CI. Open MPI 4 and 5 refuse both
+# without these settings.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe

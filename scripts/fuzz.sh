@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Fuzzes what is decoded from messages, and what is done with it. What is found stays in target/fuzz.
-#   fuzz.sh [SECONDS]   for each target; 60 if not said
+# Fuzzes the decoders of messages, and the code that uses the decoded values. The findings stay in
+# target/fuzz.
+#   fuzz.sh [SECONDS]   time for each target; 60 by default
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
@@ -10,7 +11,7 @@ cargo +nightly fuzz --version >/dev/null 2>&1 ||
 found=$root/target/fuzz
 mkdir -p "$found"/{wire,copy,seeds,artifacts/wire,artifacts/copy}
 
-# Two messages after each other, behind counts (3 and 5), four numbers, and the length of the first message.
+# A seed holds counts (3 and 5), four numbers, the length of the first message, and then two messages.
 messages=(datatype/fuzz/corpus/wire/*)
 for i in "${!messages[@]}"; do
     first=${messages[i]} second=${messages[(i * 7 + 3) % ${#messages[@]}]}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Format, clippy and documentation; a warning is an error.
+# Checks format, clippy and documentation. A warning is an error.
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# The tests of capulet-datatype under Miri, on the scalar kernels: every access within its object, initialized, aligned
-# as its type asks, and through a pointer that may make it. A quarter to half an hour on one core, as the random types fall out.
-#   miri.sh [ARGUMENT]...   as of `cargo test`: `--lib`, `--test transpack`, ... instead of everything
+# Runs the tests of capulet-datatype under Miri, on the scalar kernels. Miri checks that every access lies
+# within its object, is initialized and aligned for its type, and uses a pointer that permits the access.
+# Takes a quarter to half an hour on one core, depending on the random types.
+#   miri.sh [ARGUMENT]...   arguments of `cargo test`: `--lib`, `--test transpack`, ... instead of everything
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
 cargo +nightly miri --version >/dev/null 2>&1 ||
     fail "Miri is missing; run: rustup toolchain install nightly --component miri,rust-src"
 cd datatype
-# What a conversion makes of the bits of a NaN is the processor's; Miri would choose them anew each time.
+# The processor decides which bits a conversion gives a NaN. Miri would choose them anew each time.
 strict="-Zmiri-strict-provenance -Zmiri-deterministic-floats"
 miri() { cargo +nightly miri test --target-dir "$root/target/miri" "$@"; }
 

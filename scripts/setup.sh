@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building, testing and the demo need: Debian packages, two Python environments, the sources of mpi4py.
-# Does only what is missing: a second run does nothing.
+# Installs all that building, testing and the demo need: Debian packages, two Python environments, the
+# sources of mpi4py. Installs only missing parts, so a second run does nothing.
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
@@ -21,7 +21,7 @@ debian_packages() {
         fail "not a Debian system: install the counterparts of scripts/packages.txt yourself"
     local wanted installed missing
     mapfile -t wanted < <(list scripts/packages.txt | xargs -n 1 | sort)
-    # dpkg-query fails for a package that it never heard of; its list is right all the same.
+    # dpkg-query fails if it does not know a package. Its list is right all the same.
     installed=$(dpkg-query --show --showformat '${db:Status-Status} ${Package}\n' "${wanted[@]}" 2>/dev/null |
         awk '$1 == "installed" { print $2 }' | sort -u) || true
     mapfile -t missing < <(comm -23 <(printf '%s\n' "${wanted[@]}") <(echo "$installed"))
@@ -31,7 +31,7 @@ debian_packages() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
 }
 
-# done_already NAME WHAT: whether the stamp of step NAME says that WHAT is in place.
+# done_already NAME WHAT: whether the stamp of step NAME tells that WHAT is installed.
 done_already() { [ "$(cat "$env_dir/$1.stamp" 2>/dev/null)" = "$2" ]; }
 stamp() { echo "$2" >"$env_dir/$1.stamp"; }
 
@@ -56,8 +56,8 @@ python_sources() {
     archives=$(mktemp -d)
     for requirement in "${wanted[@]}"; do
         say "setup: sources of $requirement in target/env/src"
-        # pip fetches an archive of sources only together with its metadata, which it builds; the pip of the virtual
-        # environment can, whatever the system's is.
+        # pip downloads an archive of sources only with its metadata, which it must build. The pip of the
+        # virtual environment can do this, whichever pip the system has.
         "$env_dir/mpich5/bin/python" -m pip download --quiet --no-input --disable-pip-version-check --no-deps \
             --no-binary "${requirement%%==*}" --dest "$archives" "$requirement"
     done

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# All tests: the crates that know no MPI once, the others on both MPIs, and then whole programs on both; the toolkit on
-# the wheels of both as well.
+# Runs all tests: the crates that know no MPI once; the other crates and then whole programs on both MPIs;
+# the toolkit on the wheels of both MPIs too.
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
-# A closure that the compiler does not inline is compiled without the instructions of the function around it, and calls a
-# function for each of them: right, and ten times slower.
+# The compiler compiles a closure that it does not inline without the vector instructions of the
+# surrounding function. The closure then calls a function for each instruction, which gives right results
+# but is ten times slower.
 say "test: no vector instruction of a kernel is a call"
 for mpi in openmpi mpich mpich5; do
     symbols=$(nm --demangle "target/$mpi/release/libcapulet.so")
-    grep -q copy::kernel <<<"$symbols" || fail "target/$mpi has no symbols to look through"
+    grep -q copy::kernel <<<"$symbols" || fail "target/$mpi has no symbols to search"
     called=$(grep core_arch <<<"$symbols" | grep -v xgetbv) || true
-    [ -z "$called" ] || fail "functions of single instructions in target/$mpi: $called"
+    [ -z "$called" ] || fail "target/$mpi calls vector instructions as functions: $called"
 done
 
 say "test: the demo's own checks"
@@ -26,11 +27,13 @@ for mpi in openmpi mpich; do
     say "test: whole programs on $mpi"
     cargo test --target-dir "target/$mpi" -p capulet-tests
 done
-# Which functions call us while MPI waits is another matter on the newest MPICH. Built as the library is, which is there already.
+# The newest MPICH calls Capulet from other functions while it waits. The library is built already; the
+# tests use the same profile.
 use_mpi mpich5
 say "test: nonblocking collectives on mpich5"
 cargo test --release --target-dir target/mpich5 -p capulet-capi --test programs -- nonblocking_collectives split_collectives
-# The toolkit hangs on what an MPI says of its types, so the newest of each is asked too.
+# The toolkit depends on an MPI's description of its types, so the newest version of each MPI is tested
+# too.
 for mpi in mpich5 openmpi5; do
     use_mpi "$mpi"
     say "test: the toolkit on $mpi"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Whether atomic mode holds, for long: on a disk, where calls to the system are cut into parts, and in memory, where bytes are stored
-# without calls. MPICH spins, so it has no more ranks than the machine has cores, but 2.
+# Verifies atomic mode with many rounds: on a disk, where system calls are split into parts, and in
+# memory, where bytes are stored without system calls. MPICH spins, so it gets only 2 ranks: no more
+# ranks than cores.
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
@@ -11,4 +12,4 @@ for folder in /var/tmp /dev/shm; do
     say "verify: MPICH, 2 ranks, $folder"
     target/openmpi/release/capulet verify atomic "$folder" --rounds "$rounds" --ranks 2 --mpi mpich
 done
-say "verify: no round without an order"
+say "verify: every round has an order"

@@ -1,4 +1,4 @@
-/* Accesses of arrays that are decomposed among the ranks. */
+/* Accesses to arrays that are decomposed among the ranks. */
 #include "bench_io.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 #define DOUBLE_BYTES ((int64_t)sizeof(double))
 #define GHOST_CELLS 2
-/* As many elements of a neighbor are read beside the own tile. */
+/* Number of elements of each neighbor that a rank reads beside its own tile. */
 #define OVERLAP 64
 
 MPI_Datatype committed(MPI_Datatype type)
@@ -27,7 +27,7 @@ void free_plan(access_plan *plan)
     free_runs(&plan->in_memory);
 }
 
-/* Where this rank stands in a grid, last dimension fastest, as MPI_Cart numbers it. */
+/* The coordinates of this rank in a grid. The last dimension varies fastest, as in MPI_Cart. */
 static void place_in(const int *dims, int dim_count, int *coords)
 {
     for (int dim = dim_count - 1, rest = team_rank; dim >= 0; dim--) {
@@ -106,7 +106,8 @@ void plan_tiles(const demand *asked, access_plan *plan)
     append_run(&plan->in_memory, 0, plan->memory_bytes);
 }
 
-/* An element is the middle of each row of a small matrix; a matrix of such elements is dealt out in blocks. */
+/* An element is the middle of each row of a small matrix. A matrix of such elements is distributed in
+ * cyclic blocks. */
 void plan_darray(const demand *asked, access_plan *plan)
 {
     enum { ROWS = 4, COLUMNS = 16, USED = 12, FIRST = 2 };
@@ -117,7 +118,7 @@ void plan_darray(const demand *asked, access_plan *plan)
     MPI_Dims_create(team_size, 2, dims);
     place_in(dims, 2, coords);
     const double edge = sqrt((double)(asked->total_bytes / element_bytes));
-    /* Whole turns of the deal, so that every rank has the same amount. */
+    /* The sizes are whole cycles of the distribution, so that every rank has the same amount. */
     for (int dim = 0; dim < 2; dim++) {
         const int turn = blocks[dim] * dims[dim];
         sizes[dim] = turn * (int)fmax(1, round(edge / turn));

@@ -1,13 +1,13 @@
-/* The measuring program of `capulet bench collective`, `independent` and `atomic`: plain MPI-3.1, so that the same binary runs on Capulet
- * and on the MPI's own I/O.
+/* The measuring program of `capulet bench collective`, `independent` and `atomic`: plain MPI-3.1, so that
+ * the same binary runs on Capulet and on the MPI's own I/O.
  *
  *   content.c   the bytes of a file, as a function of the offset; filling and checking memory
- *   runs.c      what an access touches, as lists of runs: an oracle beside the MPI types, made without them
- *   team.c      what the ranks agree on, with waits that yield
- *   storage.c   the file by POSIX alone: prepared, judged, and the limit of the machine
- *   arrays.c    accesses of decomposed arrays
+ *   runs.c      the runs of an access: an oracle that does not use MPI types
+ *   team.c      agreements of the ranks, with waits that yield
+ *   storage.c   the file by POSIX alone: preparation, checks, and the limit of the machine
+ *   arrays.c    accesses to decomposed arrays
  *   codes.c     accesses of applications: BTIO, FLASH, climate, requests of PnetCDF
- *   strides.c   accesses of equal pieces at equal distances
+ *   strides.c   accesses to equal pieces at equal distances
  *   cases.c     the rows of the suites
  *   measure.c   one row
  *   main.c      the command line; a line of JSON for each row */
@@ -20,11 +20,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* content.c. A written byte has its high bit set; what fills a file or memory beforehand, and a hole, has not. */
+/* content.c. A cell is a byte that this program writes; its high bit is set. The bytes that fill a file
+ * or memory before, and those of a hole, have the high bit clear. */
 #define FILL_BYTE 0x5A
 void fill_cells(unsigned char *memory, int64_t offset, int64_t bytes);
 bool are_cells(const unsigned char *memory, int64_t offset, int64_t bytes);
-/* How many bytes are cells; `strangers` gets how many are neither cells nor `hole`. */
+/* Returns the number of cells. Stores in `strangers` the number of bytes that are neither cells nor
+ * `hole`. */
 int64_t count_cells(const unsigned char *memory, int64_t bytes, unsigned char hole, int64_t *strangers);
 uint64_t hash_of(const unsigned char *memory, int64_t bytes);
 
@@ -39,15 +41,16 @@ typedef struct {
     int64_t bytes;
 } run_list;
 
-/* Adds a run; it is joined with the one before it where they touch. */
+/* Adds a run. The run is joined with the one before it if they touch. */
 void append_run(run_list *list, int64_t offset, int64_t bytes);
-/* Adds the rows of a box in a 3-D array of elements, last dimension fastest, the array at `base`. */
+/* Adds the rows of a box in a 3-D array of elements. The last dimension varies fastest; the array begins
+ * at `base`. */
 void append_box(run_list *list, const int sizes[3], const int subsizes[3], const int starts[3], int64_t element_bytes, int64_t base);
 void free_runs(run_list *list);
-/* The byte behind the last one. */
+/* The offset behind the last byte. */
 int64_t end_of(const run_list *list);
 
-/* Both lists describe the same stream of bytes, so that a byte of memory belongs to one of the file. */
+/* Both lists describe the same stream of bytes, so each byte of memory belongs to one byte of the file. */
 void fill_memory(unsigned char *memory, const run_list *in_memory, const run_list *in_file);
 bool memory_is_filled(const unsigned char *memory, const run_list *in_memory, const run_list *in_file);
 
@@ -59,48 +62,53 @@ void team_barrier(void);
 int64_t team_sum(int64_t value);
 int64_t team_max(int64_t value);
 int64_t team_sum_below(int64_t value);
-/* Seconds from the first begin to the last end of all ranks. */
+/* Seconds from the first begin to the last end of all ranks. Collective. */
 double team_span(double begin, double end);
 #define FAULT_BYTES 200
-/* Takes over the text of the lowest rank that has one; true if there is one. Collective. */
+/* Copies the fault of the lowest rank that has one to all ranks. Returns true if there is one.
+ * Collective. */
 bool team_fault(char fault[FAULT_BYTES]);
-/* Keeps the first fault; a later one is often its consequence. */
+/* Keeps the first fault, because a later one is often its consequence. */
 void note_fault(char fault[FAULT_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));
 void note_mpi(char fault[FAULT_BYTES], const char *call, int code);
 void wait_yielding(MPI_Request *request);
 
 /* storage.c */
 typedef enum { FRESH, EXISTING, CELLS } file_state;
-/* Whether a file that is prepared lies on the disk alone, and has to be waited for. */
+/* Whether a prepared file lies on the disk alone, so that a read must wait for the disk. */
 extern bool storage_is_cold;
-/* Collective, as the following: the file is not there, or holds `bytes` of FILL_BYTE, or of cells. */
+/* Collective, as are the functions below. Afterwards the file does not exist (FRESH), holds `bytes` bytes
+ * of FILL_BYTE (EXISTING), or holds `bytes` cells (CELLS). */
 void prepare_file(const char *path, file_state state, int64_t bytes, char fault[FAULT_BYTES]);
 void remove_file(const char *path);
-/* Every byte of the file against the runs of all ranks and the state before; `bytes` is the size that it must have. Rank 0 gets the
- * hash (of `all_written` bytes in all), and in `strays` how many bytes of the holes of a fresh file are not 0. These are no fault: what a hole holds is not said by
- * the standard. */
+/* Checks every byte of the file against the runs of all ranks and the state before. The file must have
+ * `bytes` bytes. All ranks together have written `all_written` bytes. Rank 0 returns the hash of the file
+ * and stores in `strays` the number of bytes in the holes of a fresh file that are not 0. These bytes are
+ * no fault, because the standard does not define the contents of holes. */
 uint64_t judge_file(const char *path, file_state before, int64_t bytes, const run_list *written, int64_t all_written, int64_t *strays,
                     char fault[FAULT_BYTES]);
-/* Seconds for the same bytes of each rank in one piece, each rank its own range. */
+/* Seconds to move the same number of bytes of each rank in one piece, each rank in its own range. */
 double limit_seconds(const char *path, file_state state, bool reading, unsigned char *memory, int64_t bytes, char fault[FAULT_BYTES]);
 double limit_of_opens(const char *path, int operations, char fault[FAULT_BYTES]);
 
-/* An access of this rank: the types that MPI gets, and the runs that it must touch, both in the order of the stream. */
+/* An access of this rank: the types that MPI gets, and the runs that it must touch, both in the order of
+ * the stream. */
 typedef struct {
     MPI_Offset displacement;
     MPI_Datatype filetype, memory_type;
     int count;
     int64_t memory_bytes;
     run_list in_file, in_memory;
-    /* If not 0: so many requests of equal size, each with a view of its own that is made of the runs in the file. */
+    /* If not 0: the number of requests. They have equal size, and each has a view of its own that is made
+     * of the runs in the file. */
     int requests;
 } access_plan;
 
-/* What a case asks for. */
+/* The demand of a case. */
 typedef struct {
-    /* Payload of all ranks, about. */
+    /* Payload of all ranks, approximately. */
     int64_t total_bytes;
-    /* Of one piece, or another number of the case's own. */
+    /* Bytes of one piece, or another number that the case defines. */
     int64_t piece_bytes;
     bool reading;
 } demand;
@@ -119,17 +127,18 @@ MPI_Datatype committed(MPI_Datatype type);
 typedef struct {
     int id;
     const char *suite, *name;
-    /* NULL: opening and closing. */
+    /* NULL: the row opens and closes the file. */
     plan_builder *build;
     int64_t piece_bytes;
     bool reading, collective;
     file_state state;
-    /* In atomic mode, so many times, and perhaps all ranks the same bytes, or only the first of them. */
+    /* Rows in atomic mode: all ranks access the same bytes (is_same), only the first rank accesses
+     * (is_alone), and each rank repeats its access `repeats` times. */
     bool atomic, is_same, is_alone;
     int repeats;
 } bench_row;
 
-/* The rows of a suite; NULL if there is no such suite. */
+/* The rows of a suite, or NULL if there is no such suite. */
 const bench_row *rows_of(const char *suite, int *count);
 const char *op_name(const bench_row *row);
 const char *state_name(const bench_row *row);
@@ -146,7 +155,8 @@ typedef struct {
 
 /* Collective. Leaves no file behind. */
 void measure(const bench_row *row, const char *folder, double scale, measurement *result);
-/* The first access of a process makes communicators and windows; that is no part of any row. Says who serves the files. */
+/* Makes the first access of the process, in which the MPI makes communicators and windows. This work is
+ * part of no row. Returns the name of the layer that serves the files. Collective. */
 const char *warm_up(const char *folder, char fault[FAULT_BYTES]);
 
 #endif

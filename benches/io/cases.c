@@ -1,4 +1,4 @@
-/* The rows of the suites: every case in each direction, and writes to a file that is there and to one that is not. */
+/* The rows of the suites: every case in each direction. Writes go to an existing file and to a new one. */
 #include "bench_io.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@ typedef struct {
     const char *name;
     plan_builder *build;
     int64_t piece_bytes;
-    /* Of collective calls only. */
+    /* Whether only the collective suite has the case. */
     bool together_only;
 } bench_case;
 
@@ -35,7 +35,7 @@ static const bench_case cases[] = {
 
 #define CASE_COUNT (sizeof cases / sizeof *cases)
 
-/* Small accesses again and again: what isolation costs, alone and where ranks are in each other's way. */
+/* Small accesses that are repeated: the cost of isolation, for one rank alone and for ranks that compete. */
 static const struct {
     const char *name;
     plan_builder *build;

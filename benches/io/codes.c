@@ -17,9 +17,10 @@ static void *allocated(size_t count, size_t bytes)
     return memory;
 }
 
-/* NPB's BT: an array of 5 doubles a cell in diagonal multi-partitioning. Every rank has a part in each slab of the outermost dimension,
- * at another place in each. Where the number of ranks is a square the slab is cut in both other dimensions, as in BT itself, else in the
- * fastest. In memory each part has ghost cells around it. */
+/* NPB's BT: an array with 5 doubles for each cell in diagonal multi-partitioning. Every rank has a part
+ * in each slab of the outermost dimension, at a different place in each slab. If the number of ranks is a
+ * square, the slab is cut in both other dimensions, as in BT itself; otherwise only in the fastest. In
+ * memory each part has ghost cells around it. */
 void plan_btio(const demand *asked, access_plan *plan)
 {
     enum { COMPONENTS = 5, GHOST_CELLS = 2 };
@@ -70,7 +71,8 @@ void plan_btio(const demand *asked, access_plan *plan)
     free(ones);
 }
 
-/* FLASH's checkpoint: in memory blocks of cells of 24 variables each, guard cells around a block; in the file one array a variable. */
+/* FLASH's checkpoint. In memory each block has cells of 24 variables each and guard cells around them.
+ * The file has one array for each variable. */
 void plan_flash(const demand *asked, access_plan *plan)
 {
     enum { VARIABLES = 24, CELLS = 8, GUARDS = 4, WIDTH = CELLS + 2 * GUARDS };
@@ -114,7 +116,7 @@ static uint64_t random_of(int64_t index)
     return word ^ (word >> 31);
 }
 
-/* One run of bytes for each run in the file from number `first`, as PnetCDF describes a request. */
+/* One run of bytes for each of the `count` runs in the file, as PnetCDF describes a request. */
 static MPI_Datatype type_of_runs(const run *runs, size_t count)
 {
     int *lengths = allocated(count, sizeof *lengths);
@@ -130,10 +132,11 @@ static MPI_Datatype type_of_runs(const run *runs, size_t count)
     return committed(type);
 }
 
-/* A climate code's unstructured cells: runs of 8 to 48 bytes, each of a rank that nobody can foretell, no hole between them. */
+/* Unstructured cells of a climate code: runs of 8 to 48 bytes without holes between them. Each run
+ * belongs to a random rank. */
 void plan_climate(const demand *asked, access_plan *plan)
 {
-    /* 28 bytes are the mean; 10^6 runs at the full size of 32 MiB. */
+    /* The mean is 28 bytes. The full size of 32 MiB has 10^6 runs. */
     const int64_t run_count = asked->total_bytes / 34 + 1;
     int64_t offset = 0;
     for (int64_t at = 0; at < run_count; at++) {
@@ -149,7 +152,8 @@ void plan_climate(const demand *asked, access_plan *plan)
     append_run(&plan->in_memory, 0, plan->memory_bytes);
 }
 
-/* What PnetCDF does for a request: a view for it alone, and the plain one again afterwards. 64 pieces of 64 bytes a request. */
+/* PnetCDF's pattern for a request: it sets a view for this request alone, and then the plain view again.
+ * Each request has 64 pieces of 64 bytes. */
 void plan_requests(const demand *asked, access_plan *plan)
 {
     enum { PIECES = 64, PIECE_BYTES = 64, FULL_REQUESTS = 200 };

@@ -6,14 +6,16 @@
 #define WORD_BYTES 8
 #define HIGH_BITS UINT64_C(0x8080808080808080)
 
-/* Words differ from each other, so that a byte in the wrong place is seen; the high bits tell them from what was there before. */
+/* The words differ from each other, so that a byte in the wrong place is noticed. The high bits
+ * distinguish them from the bytes that were there before. */
 static uint64_t word_at(int64_t index)
 {
     uint64_t word = ((uint64_t)index + 1) * UINT64_C(0x9E3779B97F4A7C15);
     return (word ^ (word >> 29)) | HIGH_BITS;
 }
 
-/* Calls for the words that a range touches: `bytes` of word `index` from its byte `first`. */
+/* Runs `body` for each word that the range touches: the `part` bytes of word number `index` from its byte
+ * `first` on. */
 #define FOR_WORDS(offset, bytes, body)                                                   \
     for (int64_t at_ = 0; at_ < (bytes);) {                                              \
         const int64_t index = ((offset) + at_) / WORD_BYTES, first = ((offset) + at_) % WORD_BYTES; \

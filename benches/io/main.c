@@ -1,4 +1,5 @@
-/* The command line. Every row once, in their order; before each row a line that says so, after it a line with what came out. */
+/* The command line. Measures every row once, in order. Prints a line before each row, and a line with the
+ * result after it. */
 #include "bench_io.h"
 
 #include <getopt.h>
@@ -15,7 +16,7 @@ typedef struct {
 static const char usage[] =
     "usage: mpiexec -n P capulet-bench-io --suite collective|independent|atomic --dir FOLDER [--case TEXT] [--scale S] [--first ROW]\n"
     "       [--skip ROW,ROW,...] [--cold]\n"
-    "TEXT is searched in `suite case op state`; S is a part of 32 MiB for each row.\n";
+    "TEXT is searched for in `suite case op state`. S is the size of each row as a factor of 32 MiB.\n";
 
 static bool parse(int argc, char **argv, options *parsed)
 {
@@ -39,7 +40,7 @@ static bool parse(int argc, char **argv, options *parsed)
         default: return false;
         }
     }
-    /* Above this an MPI would need counts beyond an int. */
+    /* A larger scale would need counts that an int cannot hold. */
     return optind == argc && parsed->suite != NULL && parsed->folder != NULL && parsed->scale > 0 && parsed->scale <= 32;
 }
 
@@ -61,7 +62,7 @@ static bool is_wanted(const options *options, const bench_row *row)
     return row->id >= options->first && strstr(text, options->pattern) != NULL && !is_skipped(options->skipped, row->id);
 }
 
-/* The common head of both lines of a row: a launch may die between them. */
+/* The common head of both lines of a row. The launch may die between the lines. */
 static void print_head(const char *line, const bench_row *row)
 {
     printf("{\"line\":\"%s\",\"id\":%d,\"suite\":\"%s\",\"case\":\"%s\",\"op\":\"%s\",\"state\":\"%s\"", line, row->id, row->suite,

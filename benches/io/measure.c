@@ -1,4 +1,4 @@
-/* One row: prepare, access, judge; and beside it the limit of the machine. */
+/* One row: prepares the file, accesses it, checks the result, and measures the limit of the machine. */
 #include "bench_io.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 
 #define FULL_BYTES ((int64_t)32 << 20)
 #define FULL_OPENS 50
-/* Of one rank in an access of a row that is repeated. */
+/* Bytes of one rank in one access of a repeated row. */
 #define REPEATED_BYTES ((int64_t)64 << 10)
 #define PATH_BYTES 4096
 
@@ -40,7 +40,8 @@ static void set_view(const session *session, MPI_Offset displacement, MPI_Dataty
     note_mpi(session->fault, "set_view", MPI_File_set_view(session->file, displacement, MPI_BYTE, filetype, "native", MPI_INFO_NULL));
 }
 
-/* As PnetCDF: a type, a view of it, the access, and the view of bytes again. */
+/* Makes each request as PnetCDF does: a type, a view with this type, the access, and the view of bytes
+ * again. */
 static void access_by_requests(const session *session)
 {
     const access_plan *plan = session->plan;
@@ -66,13 +67,13 @@ static void access_by_requests(const session *session)
     free(places);
 }
 
-/* Whether this rank only has the file open. */
+/* Whether this rank only opens the file. */
 static bool is_idle(const bench_row *row)
 {
     return row->is_alone && team_rank > 0;
 }
 
-/* The access alone is timed; the view is, apart from it, unless the row is about views. */
+/* Times the access alone. The view is timed separately, unless the row is about views. */
 static void timed_access(const session *session, measurement *result)
 {
     const access_plan *plan = session->plan;
@@ -83,7 +84,7 @@ static void timed_access(const session *session, measurement *result)
     team_barrier();
     begin = now_seconds();
     if (is_idle(session->row)) {
-        /* Asleep meanwhile: who waits for others here takes turns with them. */
+        /* This rank sleeps, because a rank that polls here shares a core with the measured rank. */
         nanosleep(&(struct timespec){ 0, 10000000 }, NULL);
         result->seconds = team_span(INFINITY, -INFINITY);
         return;
@@ -100,12 +101,14 @@ static void timed_access(const session *session, measurement *result)
 
 static int mode_of(const bench_row *row)
 {
-    /* ROMIO locks what it reads as if to write it, which the system refuses for a file that is open for reading; it then reads without. */
+    /* ROMIO takes a write lock to read. The system refuses it for a file that is open for reading only,
+     * and ROMIO then reads without a lock. So atomic rows open the file for reading and writing. */
     if (row->reading && !row->atomic) return MPI_MODE_RDONLY;
     return row->state == FRESH ? MPI_MODE_CREATE | MPI_MODE_RDWR : MPI_MODE_RDWR;
 }
 
-/* Opens, accesses and closes. What the file system does for a single rank alone must not keep the others waiting. */
+/* Opens, accesses and closes. If the open fails on one rank only, the other ranks must not wait for it,
+ * so the ranks agree on faults after the open. */
 static void run_session(session *session, const char *path, measurement *result)
 {
     note_mpi(result->fault, "open", MPI_File_open(MPI_COMM_WORLD, path, mode_of(session->row), MPI_INFO_NULL, &session->file));
@@ -120,7 +123,7 @@ static void judge_memory(const session *session, char fault[FAULT_BYTES])
     int64_t strangers;
     if (!memory_is_filled(session->memory, &plan->in_memory, &plan->in_file)) note_fault(fault, "wrong bytes were read");
     const int64_t cells = count_cells(session->memory, plan->memory_bytes, FILL_BYTE, &strangers);
-    if (cells != plan->in_memory.bytes || strangers != 0) note_fault(fault, "bytes between the asked ones were written");
+    if (cells != plan->in_memory.bytes || strangers != 0) note_fault(fault, "bytes between the requested ones were written");
 }
 
 static void measure_access(const bench_row *row, const char *path, double scale, measurement *result)
@@ -187,7 +190,8 @@ void measure(const bench_row *row, const char *folder, double scale, measurement
     team_fault(result->fault);
 }
 
-/* The name of the layer that serves the files, by what is mapped: Open MPI maps no component that it was told not to use. */
+/* The name of the layer that serves the files, found by the mapped files. Open MPI maps no component that
+ * it was told not to use. */
 static const char *layer_of_process(void)
 {
     static const char *const marks[][2] = {

@@ -1,4 +1,4 @@
-/* What an access touches, as lists of runs. */
+/* The runs of an access, as lists. */
 #include "bench_io.h"
 
 #include <stdio.h>
@@ -48,7 +48,7 @@ int64_t end_of(const run_list *list)
     return end;
 }
 
-/* A place in a list: so many bytes into a run. */
+/* A position in a list: `into` bytes into run number `at`. */
 typedef struct {
     const run_list *list;
     size_t at;
@@ -68,7 +68,7 @@ static int64_t advance(place *place, int64_t bytes)
     return offset;
 }
 
-/* The next bytes that are in one piece in both lists; 0 at the end. */
+/* Advances over the next bytes that are contiguous in both lists. Returns their number, or 0 at the end. */
 static int64_t next_piece(place *memory, place *file, int64_t *memory_offset, int64_t *file_offset)
 {
     if (memory->at == memory->list->count || file->at == file->list->count) return 0;

@@ -1,4 +1,4 @@
-/* The file by POSIX alone: prepared, judged, and the limit of the machine. */
+/* The file by POSIX alone: preparation, checks, and the limit of the machine. */
 #include "bench_io.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #define CHUNK_BYTES ((int64_t)1 << 20)
 
-/* Moves all of the bytes, however few the system takes at once. */
+/* Moves all bytes, even if the system moves fewer at once. */
 static void transfer(int file, bool reading, unsigned char *memory, int64_t offset, int64_t bytes, char fault[FAULT_BYTES])
 {
     while (bytes > 0) {
@@ -44,7 +44,7 @@ void remove_file(const char *path)
 
 bool storage_is_cold = false;
 
-/* What is to be read again has to be waited for: nothing of the file is left in the cache of the system. */
+/* Removes the file from the system's cache, so that a read must wait for the disk. */
 static void drop_cache(const char *path, char fault[FAULT_BYTES])
 {
     if (team_rank == 0) {
@@ -63,7 +63,7 @@ void prepare_file(const char *path, file_state state, int64_t bytes, char fault[
 {
     remove_file(path);
     if (state == FRESH) return;
-    /* Each rank its own part, of whole chunks. */
+    /* Each rank writes its own part, which has whole chunks. */
     const int64_t chunks = (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES;
     int64_t offset = chunks * team_rank / team_size * CHUNK_BYTES, end = chunks * (team_rank + 1) / team_size * CHUNK_BYTES;
     if (end > bytes) end = bytes;
@@ -83,14 +83,15 @@ void prepare_file(const char *path, file_state state, int64_t bytes, char fault[
     if (storage_is_cold) drop_cache(path, fault);
 }
 
-/* What lies between the written bytes, which are known to be right: as many bytes as there are holes must be as before. */
+/* Counts the changed bytes outside of the written ones. Written bytes are cells, and every other byte
+ * must be as before. */
 static int64_t judge_holes(const unsigned char *bytes, int64_t size, file_state before, int64_t all_written, char fault[FAULT_BYTES])
 {
     int64_t strangers;
     const int64_t cells = count_cells(bytes, size, before == EXISTING ? FILL_BYTE : 0, &strangers);
     const int64_t changed = cells + strangers - all_written;
-    if (changed != 0 && before == EXISTING) note_fault(fault, "%lld bytes that nobody wrote have changed", (long long)changed);
-    /* Below 0 where written bytes are wrong, which is told elsewhere. */
+    if (changed != 0 && before == EXISTING) note_fault(fault, "%lld bytes that no rank wrote have changed", (long long)changed);
+    /* The number is negative if written bytes are wrong, which judge_runs reports. */
     return changed > 0 ? changed : 0;
 }
 
@@ -99,7 +100,7 @@ static void judge_runs(const unsigned char *bytes, const run_list *written, char
     for (size_t at = 0; at < written->count; at++) {
         const run *run = &written->runs[at];
         if (!are_cells(bytes + run->offset, run->offset, run->bytes)) {
-            note_fault(fault, "the file is wrong in the %lld bytes from %lld", (long long)run->bytes, (long long)run->offset);
+            note_fault(fault, "the file is wrong within the %lld bytes from offset %lld", (long long)run->bytes, (long long)run->offset);
             return;
         }
     }
@@ -112,7 +113,7 @@ uint64_t judge_file(const char *path, file_state before, int64_t bytes, const ru
     struct stat about;
     const int file = open_for_all(path, O_RDONLY, fault);
     if (file < 0 || fstat(file, &about) != 0 || about.st_size != bytes) {
-        note_fault(fault, "the file has not %lld bytes", (long long)bytes);
+        note_fault(fault, "the file does not have %lld bytes", (long long)bytes);
     } else {
         unsigned char *mapped = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, file, 0);
         if (mapped == MAP_FAILED) {

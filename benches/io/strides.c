@@ -1,7 +1,7 @@
-/* Accesses of equal pieces at equal distances, the ranks' pieces by turns. */
+/* Accesses to equal pieces at equal distances. The ranks own the pieces in turn. */
 #include "bench_io.h"
 
-/* `file_gap` and `memory_gap`: a piece in so many is used; 1 is no gap. */
+/* `file_gap` and `memory_gap`: one piece of so many is used. 1 means no gap. */
 static void plan_pieces(const demand *asked, int64_t total_bytes, int file_gap, int memory_gap, access_plan *plan)
 {
     const int64_t piece = asked->piece_bytes, distance = piece * team_size * file_gap;
@@ -32,5 +32,5 @@ void plan_strided(const demand *asked, access_plan *plan) { plan_pieces(asked, a
 
 void plan_both_strided(const demand *asked, access_plan *plan) { plan_pieces(asked, asked->total_bytes, 1, 2, plan); }
 
-/* Half of the file is left as it is, so that a file of the asked size takes half of the payload. */
+/* Half of the file stays as it is, so a file of the asked size takes half of the payload. */
 void plan_sparse(const demand *asked, access_plan *plan) { plan_pieces(asked, asked->total_bytes / 2, 2, 1, plan); }

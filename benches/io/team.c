@@ -1,4 +1,5 @@
-/* What the ranks agree on. Ranks may outnumber the cores and an MPI may spin in its blocking calls, so every wait here yields. */
+/* Agreements of the ranks. Ranks may outnumber the cores, and an MPI may spin in its blocking calls, so
+ * every wait here yields. */
 #include "bench_io.h"
 
 #include <sched.h>
@@ -17,7 +18,8 @@ void team_start(int *argc, char ***argv)
     MPI_Comm_size(MPI_COMM_WORLD, &team_size);
 }
 
-/* Of the machine, not of the process as MPI_Wtime may be: times of ranks are compared. */
+/* A clock of the machine, because times of different ranks are compared. MPI_Wtime may be a clock of the
+ * process. */
 double now_seconds(void)
 {
     struct timespec time;
@@ -91,7 +93,7 @@ void note_fault(char fault[FAULT_BYTES], const char *format, ...)
     va_start(list, format);
     vsnprintf(fault + used, FAULT_BYTES - (size_t)used, format, list);
     va_end(list);
-    /* It becomes a string of JSON. */
+    /* The text becomes a JSON string. */
     for (char *at = fault; *at != '\0'; at++)
         if (*at == '"' || *at == '\\' || (unsigned char)*at < ' ' || (unsigned char)*at > '~') *at = '\'';
 }

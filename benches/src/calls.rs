@@ -1,4 +1,4 @@
-//! Rows of what a call costs beside the bytes: a small type, seeking, and making a large type.
+//! Rows on the cost of a call beside the bytes: a small type, seeking, and making a large type.
 
 use capulet_bench_report::{Measured, Other, Peer, Times, Unit};
 use capulet_datatype::{Cursor, Datatype, Tiled, pack, unpack};
@@ -13,10 +13,10 @@ use crate::stage::Buffer;
 pub(crate) const SUITE: &str = "calls";
 /// Entries of the large indexed types.
 const ENTRIES: u64 = 1_000_000;
-/// Places that are sought, by turns.
+/// Number of positions that a row seeks, one after the other.
 const PLACES: usize = 4_096;
 
-/// A row that is not measured yet.
+/// A row that is not yet measured.
 pub(crate) struct Call {
     pub(crate) case: &'static str,
     pub(crate) element: &'static str,
@@ -59,7 +59,7 @@ pub(crate) fn all() -> Vec<Call> {
     ]
 }
 
-/// Four doubles at stride two: a call on 32 bytes.
+/// A call on 32 bytes: four doubles at stride two.
 fn small(mpi: &Mpi, call: &Call, effort: Effort) -> Result<Measured, BenchError> {
     struct Stage {
         memory: Buffer,
@@ -73,14 +73,16 @@ fn small(mpi: &Mpi, call: &Call, effort: Effort) -> Result<Measured, BenchError>
     let (ours, others): (Calls<'_, Stage>, Calls<'_, Stage>) = if call.op == "pack" {
         (
             repeated(|stage: &mut Stage| {
-                pack(&tiled, stage.memory.as_ref(), 0..bytes, stage.image.as_mut()).expect("in range");
+                pack(&tiled, stage.memory.as_ref(), 0..bytes, stage.image.as_mut())
+                    .expect("the range lies within the type");
             }),
             repeated(|stage: &mut Stage| peer.pack(stage.memory.as_ref(), 1, stage.image.as_mut())),
         )
     } else {
         (
             repeated(|stage: &mut Stage| {
-                unpack(&tiled, stage.image.as_ref(), 0..bytes, stage.memory.as_mut()).expect("in range");
+                unpack(&tiled, stage.image.as_ref(), 0..bytes, stage.memory.as_mut())
+                    .expect("the range lies within the type");
             }),
             repeated(|stage: &mut Stage| peer.unpack(stage.image.as_ref(), 1, stage.memory.as_mut())),
         )
@@ -98,7 +100,7 @@ fn sought(call: &Call) -> Spec {
     }
 }
 
-/// A million blocks at irregular places: of one or two doubles, or all of one.
+/// A million blocks at irregular places. Blocks have one or two doubles each if `mixed` is set, else one.
 fn large(mixed: bool) -> Spec {
     let mut random = Random::new(5);
     let mut at = 0;
@@ -117,7 +119,7 @@ fn places(bytes: u64) -> Vec<u64> {
     (0..PLACES).map(|_| random.below(bytes)).collect()
 }
 
-/// A cursor is set to a random byte, and tells the run there.
+/// Moves a cursor to a random byte and reads the run there.
 fn seek(_: &Mpi, call: &Call, effort: Effort) -> Result<Measured, BenchError> {
     let tiled = Tiled::new(sought(call).native()?.layout().clone(), 1)?;
     let places = places(tiled.size());
@@ -131,7 +133,7 @@ fn seek(_: &Mpi, call: &Call, effort: Effort) -> Result<Measured, BenchError> {
     Ok(call.measured(Unit::Nanoseconds, 0, compared))
 }
 
-/// The offset of a random byte of the stream.
+/// Finds the offset of a random byte of the stream.
 fn offset_of(_: &Mpi, call: &Call, effort: Effort) -> Result<Measured, BenchError> {
     let mut tiled = Tiled::new(sought(call).native()?.layout().clone(), 1)?;
     let places = places(tiled.size());
@@ -143,14 +145,15 @@ fn offset_of(_: &Mpi, call: &Call, effort: Effort) -> Result<Measured, BenchErro
     Ok(call.measured(Unit::Nanoseconds, 0, compared))
 }
 
-/// From lists to a type that can be used; with MPI from lists to a committed type. Both free it.
+/// Makes a usable type from lists. The MPI makes and commits a type from the same lists. Both free their
+/// type.
 fn commit(mpi: &Mpi, call: &Call, effort: Effort) -> Result<Measured, BenchError> {
     let Spec::Indexed(lengths, places, _) = large(call.case.ends_with("mixed")) else {
         return Err(BenchError::Disagree("the case and its type".to_owned()));
     };
     let double = Spec::double().native()?;
     let ours = repeated(|(): &mut ()| {
-        let made = Datatype::indexed(&lengths, &places, &double).expect("made before");
+        let made = Datatype::indexed(&lengths, &places, &double).expect("the lists are valid");
         std::hint::black_box(made.layout());
     });
     let lists = Lists::new(&lengths, &places);
@@ -159,7 +162,8 @@ fn commit(mpi: &Mpi, call: &Call, effort: Effort) -> Result<Measured, BenchError
     Ok(call.measured(Unit::Milliseconds, 0, compared))
 }
 
-/// From a committed MPI type to ours, with what MPI takes to tell what the type is.
+/// Makes an MPI type and imports it. The time includes the MPI's work to make, commit and describe the
+/// type.
 fn import(mpi: &Mpi, call: &Call, effort: Effort) -> Result<Measured, BenchError> {
     let Spec::Indexed(lengths, places, _) = large(true) else {
         return Err(BenchError::Disagree("the case and its type".to_owned()));

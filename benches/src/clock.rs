@@ -1,8 +1,8 @@
-//! The clock: time that this thread has run, so that other load on the machine is not counted.
+//! The clock: CPU time of this thread, so that other load on the machine does not count.
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Seconds that this thread has been running.
+/// CPU time of this thread, in seconds.
 ///
 /// # Panics
 /// Never on Linux, which has the clock.

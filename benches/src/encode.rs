@@ -1,5 +1,7 @@
-//! Rows of encoding for a netCDF file, as `PnetCDF` does it: doubles to big-endian doubles, or to big-endian floats. The MPI
-//! packs, and then a pass over the image encodes it; ours and the loops encode as they go.
+//! Rows of encoding for a netCDF file, as `PnetCDF` does: doubles to big-endian doubles or to big-endian
+//! floats.
+//!
+//! The MPI packs, and a second pass encodes the image. Capulet and the loops encode in the same pass.
 
 use capulet_bench_report::{Measured, Peer};
 use capulet_datatype::{NetcdfFormat, NetcdfType, Translation};
@@ -10,10 +12,11 @@ use crate::moves::{Stage, Subject, Ways, on_whole, timed};
 use crate::sample::{Calls, repeated};
 use crate::stage::Buffer;
 
-/// From memory to encoded bytes, by way of an image or not.
+/// Encodes memory (first argument) into bytes (third argument), with or without the image (second
+/// argument).
 type Encode<'a> = Box<dyn Fn(&[u8], &mut [u8], &mut [u8]) + 'a>;
 
-/// One value, to what stands in the file.
+/// The encoding of one value for the file.
 trait Encoding: Copy + 'static {
     type External: bytemuck::Pod;
     const NETCDF: NetcdfType;
@@ -49,7 +52,7 @@ impl Encoding for Narrow {
     }
 }
 
-/// The pass over a packed image.
+/// Encodes a packed image.
 fn pass<E: Encoding>(image: &[u8], encoded: &mut [u8]) {
     let (from, to) = (bytemuck::cast_slice::<_, f64>(image), bytemuck::cast_slice_mut(encoded));
     natively(|| {
@@ -59,7 +62,7 @@ fn pass<E: Encoding>(image: &[u8], encoded: &mut [u8]) {
     });
 }
 
-/// Loops that encode as they go.
+/// Loops that read memory and encode in one pass.
 fn fused<E: Encoding, const ROW: usize>(nest: Nest, memory: &[u8], encoded: &mut [u8]) {
     let (memory, encoded) =
         (bytemuck::cast_slice::<_, f64>(memory), bytemuck::cast_slice_mut::<_, E::External>(encoded));
@@ -74,7 +77,7 @@ fn fused<E: Encoding, const ROW: usize>(nest: Nest, memory: &[u8], encoded: &mut
     });
 }
 
-/// Measures one encoding. The bytes of the doubles count.
+/// Measures one encoding. The payload is the bytes of the doubles.
 pub(crate) fn row(subject: &Subject<'_>, stage: &mut Stage, op: &str) -> Result<Measured, BenchError> {
     match op {
         "swap" => row_of::<Swap>(subject, stage, op),
@@ -91,7 +94,7 @@ fn row_of<E: Encoding>(subject: &Subject<'_>, stage: &mut Stage, op: &str) -> Re
         pass::<E>(image, encoded);
     });
     let by_us: Encode<'_> = Box::new(|memory, _, encoded| {
-        translation.encode(memory, 0..elements, encoded).expect("all doubles are between 1 and 2");
+        translation.encode(memory, 0..elements, encoded).expect("all doubles lie between 1 and 2");
     });
     let nest =
         nest.ok_or_else(|| BenchError::Disagree(format!("{}: its rows and its encodings", case.name)))?;
@@ -117,7 +120,7 @@ fn row_of<E: Encoding>(subject: &Subject<'_>, stage: &mut Stage, op: &str) -> Re
                 Peer::Memcpy,
                 calls_of(Box::new(|memory, image, _| image.copy_from_slice(&memory[..image.len()])), bytes),
             ),
-            // What is encoded has no more lines than the image.
+            // The encoded bytes have no more lines than the image.
             (Peer::Lines, on_whole(move |memory, image| lines.pack(memory, &mut image[..bytes]))),
         ],
     };

@@ -1,4 +1,4 @@
-//! What can go wrong: two ways to do the same thing, with different outcomes.
+//! The errors of a bench. The most important one: two ways to do the same have different results.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use capulet_datatype::{TranslateError, TypeError};
 /// Why a bench ended early.
 #[derive(Debug)]
 pub enum BenchError {
-    /// Two contenders disagree; about what.
+    /// Two contenders disagree. The text tells about what.
     Disagree(String),
     /// A type cannot be built, or a range is wrong.
     Type(TypeError),
@@ -48,7 +48,7 @@ impl From<io::Error> for BenchError {
     }
 }
 
-/// Compares byte by byte.
+/// Compares two results byte by byte. `what` names the two.
 ///
 /// # Errors
 /// [`BenchError::Disagree`], with the first byte that differs.
@@ -65,10 +65,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_byte_that_differs_is_named() {
+    fn first_differing_byte_is_named() {
         assert!(agree(b"abc", b"abc", String::new).is_ok());
         let error = agree(b"abcd", b"abXd", || "images".into()).expect_err("they differ");
         assert_eq!(error.to_string(), "images, at byte 2, differ");
-        assert!(agree(b"ab", b"abc", String::new).is_err(), "one is longer");
+        assert!(agree(b"ab", b"abc", String::new).is_err(), "the second slice is longer");
     }
 }

@@ -1,19 +1,20 @@
-//! Loops as they are written by hand for one type: what a program does that uses no datatypes. Each knows its type, and
-//! nothing of the others.
+//! Loops that are written by hand for one type, as in a program that uses no datatypes. Each loop knows
+//! its type and no other type.
 
 use std::marker::PhantomData;
 
 use bytemuck::Pod;
 
-/// A pair of loops for one type.
+/// The loops for one type.
 pub(crate) trait Loops {
-    /// From memory to an image.
+    /// Copies from memory to an image.
     fn pack(&self, memory: &[u8], image: &mut [u8]);
-    /// And back.
+    /// Copies from an image to memory.
     fn unpack(&self, image: &[u8], memory: &mut [u8]);
 }
 
-/// Runs loops compiled for the machine at hand, as a program is that was compiled with `-march=native`.
+/// Runs `body` compiled for the vector instructions of this machine, as `-march=native` does for a
+/// program.
 #[inline(always)]
 pub(crate) fn natively<R>(body: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
@@ -35,11 +36,11 @@ pub(crate) fn natively<R>(body: impl FnOnce() -> R) -> R {
             narrow && (!wide || rest)
         };
         if has(true) {
-            // SAFETY: the features were just found.
+            // SAFETY: `avx512` needs the features of its attribute, and `has(true)` has found all of them.
             return unsafe { avx512(body) };
         }
         if has(false) {
-            // SAFETY: the features were just found.
+            // SAFETY: `avx2` needs AVX2 and BMI2, and `has(false)` has found both.
             return unsafe { avx2(body) };
         }
     }
@@ -59,7 +60,7 @@ impl Loops for Contiguous {
     }
 }
 
-/// Single elements at a stride that the compiler knows.
+/// Single elements at a stride that is known at compile time.
 pub(crate) struct Strided<T, const STRIDE: usize>(PhantomData<T>);
 
 impl<T, const STRIDE: usize> Strided<T, STRIDE> {
@@ -72,7 +73,7 @@ impl<T: Pod, const STRIDE: usize> Loops for Strided<T, STRIDE> {
     fn pack(&self, memory: &[u8], image: &mut [u8]) {
         let (memory, image) = (bytemuck::cast_slice::<_, T>(memory), bytemuck::cast_slice_mut::<_, T>(image));
         natively(|| {
-            let (last, all_but_last) = image.split_last_mut().expect("there is data");
+            let (last, all_but_last) = image.split_last_mut().expect("the image is not empty");
             for (to, from) in all_but_last.iter_mut().zip(memory.chunks_exact(STRIDE)) {
                 *to = from[0];
             }
@@ -83,7 +84,7 @@ impl<T: Pod, const STRIDE: usize> Loops for Strided<T, STRIDE> {
     fn unpack(&self, image: &[u8], memory: &mut [u8]) {
         let (image, memory) = (bytemuck::cast_slice::<_, T>(image), bytemuck::cast_slice_mut::<_, T>(memory));
         natively(|| {
-            let (last, all_but_last) = image.split_last().expect("there is data");
+            let (last, all_but_last) = image.split_last().expect("the image is not empty");
             for (from, to) in all_but_last.iter().zip(memory.chunks_exact_mut(STRIDE)) {
                 to[0] = *from;
             }
@@ -92,7 +93,7 @@ impl<T: Pod, const STRIDE: usize> Loops for Strided<T, STRIDE> {
     }
 }
 
-/// Two elements every `PERIOD`, the second `STEP` after the first.
+/// Two elements in every `PERIOD` elements, the second `STEP` after the first.
 pub(crate) struct Alternating<T, const STEP: usize, const PERIOD: usize>(PhantomData<T>);
 
 impl<T, const STEP: usize, const PERIOD: usize> Alternating<T, STEP, PERIOD> {
@@ -131,7 +132,7 @@ impl<T: Pod, const STEP: usize, const PERIOD: usize> Loops for Alternating<T, ST
     }
 }
 
-/// Four loops around a row of consecutive elements. Places count in elements.
+/// Four nested loops around a row of consecutive elements. All numbers count elements.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Nest {
     pub(crate) origin: usize,
@@ -159,7 +160,7 @@ impl Nest {
     }
 }
 
-/// Nests, one after the other. `ROW` is their row where the compiler is to know it, else 0.
+/// Nests, one after the other. `ROW` is the length of their rows if it is known at compile time, else 0.
 pub(crate) struct Nests<T, const ROW: usize> {
     nests: Vec<Nest>,
     element: PhantomData<T>,
@@ -202,7 +203,7 @@ impl<T: Pod, const ROW: usize> Loops for Nests<T, ROW> {
     }
 }
 
-/// `BLOCK` elements at each place of a list. Places count in elements, from an origin.
+/// `BLOCK` elements at each place of a list. Places count elements from the origin.
 pub(crate) struct Listed<T, const BLOCK: usize> {
     pub(crate) origin: usize,
     pub(crate) places: Vec<u32>,
@@ -211,7 +212,7 @@ pub(crate) struct Listed<T, const BLOCK: usize> {
 
 impl<T, const BLOCK: usize> Listed<T, BLOCK> {
     pub(crate) fn new(origin: usize, places: &[i64]) -> Self {
-        let places = places.iter().map(|at| u32::try_from(*at).expect("small numbers")).collect();
+        let places = places.iter().map(|at| u32::try_from(*at).expect("the places fit in 32 bits")).collect();
         Self { origin, places, element: PhantomData }
     }
 }
@@ -238,7 +239,7 @@ impl<T: Pod, const BLOCK: usize> Loops for Listed<T, BLOCK> {
     }
 }
 
-/// Loops one after the other, each with the bytes of the image that it fills.
+/// Loops that run one after the other, each with the number of bytes of the image that it fills.
 pub(crate) struct Sequence(pub(crate) Vec<(usize, Box<dyn Loops>)>);
 
 impl Loops for Sequence {

@@ -1,6 +1,8 @@
-//! The least that any program does to memory: it touches every cache line that holds data, once, in the order of the
-//! addresses, and every line of the image once. No element is moved, so this is not a way to pack; it is what no way to pack
-//! is expected to beat, and what shows whether a row that is no faster than an MPI could be.
+//! The least work of any program that moves the data: touch every cache line that holds data once, in the
+//! order of the addresses, and touch every line of the image once.
+//!
+//! No element is moved, so this is not a way to pack. No way to pack is expected to be faster, so the
+//! comparison shows whether a row that is not faster than an MPI could be.
 
 use std::hint::black_box;
 use std::ops::{ControlFlow, Range};
@@ -10,23 +12,23 @@ use capulet_datatype::{Cursor, Tiled};
 use crate::hand::natively;
 use crate::stage::LINE_BYTES;
 
-/// Where data is touched in a line: numbers of 4 bytes each.
+/// The unit in which data is touched in a line: 4 bytes.
 type Word = u32;
 
 const LINE_WORDS: usize = LINE_BYTES / size_of::<Word>();
 
 type Line = [u64; LINE_BYTES / size_of::<u64>()];
 
-/// What is stored: doubles, as other rows of the case encode what they find.
+/// The line that is stored. It holds doubles, because other rows of the case encode the contents.
 const STORED: Line = [1.5_f64.to_bits(); 8];
 
-/// Lines at a stride, each with data at `first + i * step`, in words.
+/// Lines at a stride. Line `i` has data at the word `first + i * step`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Progression {
     first: usize,
     step: usize,
     count: usize,
-    /// There is nothing in these lines but data, and they follow each other.
+    /// The lines hold nothing but data, and they follow each other.
     full: bool,
 }
 
@@ -37,20 +39,21 @@ pub(crate) struct Lines {
     count: usize,
 }
 
-/// The lines in the order of their addresses, in few bytes: reading them should cost next to nothing.
+/// The lines in the order of their addresses, in few bytes, because reading the description should cost
+/// almost nothing.
 #[derive(Debug)]
 enum Order {
     Progressions(Vec<Progression>),
-    /// A word of each line.
+    /// One word with data of each line.
     List(Vec<u32>),
 }
 
-/// Below this mean length progressions cost more than a list.
+/// Below this mean length, progressions cost more than a list.
 const PROGRESSION_MIN: usize = 4;
-/// Lines of a list that are touched before the image is seen to.
+/// Lines of a list that are touched between two accesses to the image.
 const BATCH_LINES: usize = 16;
 
-/// A line as it is found: its first word of data, and how many bytes of data it has.
+/// A line that holds data: its first word of data, and its number of bytes of data.
 #[derive(Debug, Clone, Copy)]
 struct Found {
     word: usize,
@@ -58,7 +61,7 @@ struct Found {
 }
 
 impl Lines {
-    /// The lines of `tiled` at `origin` bytes from the start of a line.
+    /// The lines of `tiled`, whose offset 0 lies `origin` bytes behind the begin of a line.
     pub(crate) fn new(tiled: &Tiled, origin: usize) -> Self {
         let mut runs: Vec<Range<usize>> = Vec::new();
         let mut cursor = Cursor::new(tiled.clone());
@@ -119,7 +122,7 @@ impl Lines {
         black_box(seen);
     }
 
-    /// Writes to the lines of the memory, and reads those of the image.
+    /// Writes the lines of the memory, and reads those of the image.
     pub(crate) fn unpack(&self, image: &[u8], memory: &mut [u8]) {
         let words: &mut [Word] = bytemuck::cast_slice_mut(memory);
         let image: &[Line] = lines(image);
@@ -153,7 +156,7 @@ impl Lines {
     }
 }
 
-/// One word of each line.
+/// Reads one word of each line.
 fn looked_at(lines: &[Line]) -> Word {
     lines.iter().fold(0, |seen, line| seen ^ line[0] as Word)
 }
@@ -168,7 +171,7 @@ fn lines_mut<T: bytemuck::Pod>(values: &mut [T]) -> &mut [Line] {
     bytemuck::cast_slice_mut(&mut values[..whole])
 }
 
-/// `count` lines read and `to` written: as one copy as far as both go.
+/// Reads `count` lines and writes all lines of `to`. Lines that both have are copied.
 fn copied(from: &[Line], count: usize, to: &mut [Line]) -> Word {
     let both = count.min(to.len());
     let (copy, rest) = to.split_at_mut(both);
@@ -177,7 +180,7 @@ fn copied(from: &[Line], count: usize, to: &mut [Line]) -> Word {
     looked_at(&from[both..count])
 }
 
-/// How much of the image goes with so many lines of memory.
+/// Distributes the lines of the image evenly over the lines of the memory.
 #[derive(Debug)]
 struct Pace {
     image_lines: usize,
@@ -199,7 +202,7 @@ impl Pace {
     }
 }
 
-/// The longest progressions, first come first served.
+/// Splits the lines into progressions, each as long as possible, from the first line on.
 fn progressions(found: &[Found]) -> Vec<Progression> {
     let mut parts: Vec<Progression> = Vec::new();
     for (at, line) in found.iter().enumerate() {
@@ -226,11 +229,12 @@ mod tests {
     use crate::stage::Buffer;
 
     fn tiled(spec: &Spec) -> Tiled {
-        Tiled::new(spec.native().expect("a type").layout().clone(), 1).expect("a tiling")
+        Tiled::new(spec.native().expect("the type is valid").layout().clone(), 1)
+            .expect("the tiling is valid")
     }
 
     #[test]
-    fn every_line_with_data_is_touched_and_no_gap() {
+    fn every_line_with_data_and_no_gap_is_touched() {
         let places: Vec<i64> = (0..40).map(|i| i * i + 100).rev().collect();
         for (spec, count, listed) in [
             // 8 bytes at 0, 24, 48, 72: three in the first line and one in the second.
@@ -249,10 +253,11 @@ mod tests {
             lines.unpack(image.as_ref(), memory.as_mut());
             let mut touched = Buffer::filled(memory_bytes, 0);
             let ones = vec![1; tiled.size() as usize];
-            capulet_datatype::unpack(&tiled, &ones, 0..tiled.size(), touched.as_mut()).expect("it fits");
+            capulet_datatype::unpack(&tiled, &ones, 0..tiled.size(), touched.as_mut())
+                .expect("the image holds the data");
             let mut changed: Vec<usize> = Vec::new();
             for (at, (new, data)) in memory.as_ref().iter().zip(touched.as_ref()).enumerate() {
-                assert!(*new == 0xA5 || *data == 1, "{spec:?}: byte {at} is a gap");
+                assert!(*new == 0xA5 || *data == 1, "{spec:?}: byte {at} lies in a gap and was written");
                 if *new != 0xA5 {
                     changed.push(at / LINE_BYTES);
                 }

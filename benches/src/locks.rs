@@ -1,4 +1,4 @@
-//! The locks of atomic mode, each by itself.
+//! Measures the locks of atomic mode, each by itself.
 
 use std::error::Error;
 use std::hint;
@@ -23,7 +23,7 @@ use crate::mpi_side::brief;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Which lock.
+/// The kind of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Near,
@@ -44,10 +44,10 @@ const KINDS: [(&str, Kind); 8] = [
     ("fcntl", Kind::Storage),
 ];
 
-/// Milliseconds of work, and sections of each rank.
+/// The experiments `turns`: milliseconds of work inside the lock, and acquisitions of each rank.
 const TURNS: [(u32, u32); 4] = [(0, 400), (1, 100), (10, 20), (100, 4)];
 
-/// All ranks of a job, each in a process.
+/// All ranks of a job. Each rank is a process.
 struct Team {
     group: Arc<Group>,
     library: String,
@@ -55,23 +55,27 @@ struct Team {
     is_quick: bool,
 }
 
-/// A lock that is measured, and where its ranks agree.
+/// A lock that is measured, and the channel on which its ranks agree.
 struct Measured<'a> {
     team: &'a Team,
     name: &'static str,
     channel: Channel,
     lock: Arc<dyn FileLock>,
-    /// The rank that has its words.
+    /// The rank whose memory holds the words of the lock.
     home: u32,
 }
 
-/// Runs all experiments with the locks of these names, or with all. Collective over the job.
+/// Runs all experiments with the locks named in `names`, or with all locks if `names` is empty. Rank 0
+/// prints the rows as lines of JSON. The lock `fcntl` locks a file in `folder`, which is removed at the
+/// end. `is_quick` reduces the number of acquisitions. Collective over the job; blocks until the
+/// experiments end.
 ///
 /// # Errors
 /// If MPI or the storage fails.
 pub fn run(folder: &Path, names: &[String], is_quick: bool) -> Outcome<()> {
     let universe = mpi::initialize().ok_or("MPI is initialized already")?;
-    // SAFETY: the world's communicator is valid as long as MPI is up.
+    // SAFETY: `# Safety` of `Group::of`: the world communicator is valid during the call, because
+    // `universe` keeps MPI initialized.
     let group = unsafe { Group::of(universe.world().as_raw()) }?;
     let path = folder.join(format!("capulet-bench-locks-{}", group.size()));
     let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true))?;
@@ -94,14 +98,14 @@ fn progress() {
     work::advance();
 }
 
-/// On a clock that all processes of a machine share.
+/// Nanoseconds on a clock that all processes of a machine share.
 fn now_ns() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("Linux has this clock");
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
 impl Team {
-    /// None if these ranks cannot have it.
+    /// Makes the lock. `None` if these ranks cannot have it.
     fn measured(&self, name: &'static str, kind: Kind) -> Outcome<Option<Measured<'_>>> {
         let channel = self.group.channel()?;
         let ranks = self.group.node().ranks.clone();
@@ -125,7 +129,7 @@ impl Team {
                 let words = channel.world_words(Epochs::Standing)?;
                 let node = channel.node_words(0, NODE_PART_WORDS)?;
                 let both = words.zip(node);
-                // A node may have none while others have.
+                // One node may have no words while other nodes have them.
                 let mut lanes = [both.is_some().into()];
                 channel.allreduce(&mut lanes, &[ReduceOp::Min])?;
                 let Some((words, node)) = both.filter(|_| lanes[0] == 1) else { return Ok(None) };
@@ -188,7 +192,8 @@ impl Measured<'_> {
         Ok(())
     }
 
-    /// A lock and its release, with nobody in the way: by a rank that is not the home of its words, if there is another one.
+    /// Experiment `alone`: one rank acquires and releases the lock without contention. The rank is not
+    /// the home of the lock's words if there is another rank.
     fn alone(&self) -> Outcome<()> {
         const SAMPLES: usize = 15;
         let (asks, pairs) =
@@ -210,7 +215,8 @@ impl Measured<'_> {
         self.print("alone", 0, pairs * SAMPLES as u64, lanes[0] as f64 * 1e-3, 0)
     }
 
-    /// Every rank: lock, work, release, again and again. What is not work is the lock's.
+    /// Experiment `turns`: every rank repeats acquire, work and release. The time that is not work is the
+    /// cost of the lock.
     fn turns(&self, work_ms: u32, sections: u32) -> Outcome<()> {
         let (mut worked_ns, mut longest_ns) = (0, 0);
         self.channel.barrier()?;
@@ -239,7 +245,8 @@ impl Measured<'_> {
         self.print("turns", work_ms, all, value, longest_ns)
     }
 
-    /// Two ranks that hold other bytes at once, by one that does so alone.
+    /// Experiment `apart`: the time of two ranks that hold locks on different bytes at the same time,
+    /// relative to the time of one rank alone.
     fn apart(&self) -> Outcome<()> {
         const WORK_MS: u32 = 10;
         if self.team.group.size() < 2 {
@@ -269,7 +276,8 @@ impl Measured<'_> {
         self.print("apart", WORK_MS, 2 * sections, elapsed[1] / elapsed[0], longest_ns)
     }
 
-    /// The home rank computes for a second, and calls nothing. Another one wants the lock after a tenth of that.
+    /// Experiment `busy`: the home rank computes for a second and makes no call. Another rank asks for
+    /// the lock after a tenth of this time.
     fn busy(&self) -> Outcome<()> {
         if self.team.group.size() < 2 {
             return Ok(());

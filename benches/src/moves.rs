@@ -1,5 +1,7 @@
-//! Rows of packing and unpacking: ours, the MPI's, loops, `memcpy`. Before anything is timed, all images are compared byte by
-//! byte, and so is all memory after unpacking, what lies between the data included.
+//! Rows of packing and unpacking: Capulet, the MPI, loops, and `memcpy`.
+//!
+//! Before the timing starts, all images are compared byte by byte. So is all memory after unpacking,
+//! including the bytes between the data.
 
 use capulet_bench_report::{Measured, Peer, Unit};
 use capulet_datatype::{Datatype, Tiled, pack, unpack};
@@ -13,10 +15,10 @@ use crate::mpi_side::{Mpi, PeerType};
 use crate::sample::{Calls, Effort, compare, repeated};
 use crate::stage::Buffer;
 
-/// What lies between the data of memory that is unpacked into.
+/// The byte between the data of memory that is unpacked into.
 const CANARY: u8 = 0xA5;
 
-/// What all contenders work on.
+/// The buffers on which all contenders work.
 pub(crate) struct Stage {
     memory: Buffer,
     image: Buffer,
@@ -34,13 +36,13 @@ impl Stage {
         (self.memory.as_mut(), self.image.as_mut())
     }
 
-    /// Memory, image, and what the image is converted into.
+    /// Memory, image, and the buffer into which the image is converted.
     pub(crate) fn all_parts(&mut self) -> (&mut [u8], &mut [u8], &mut [u8]) {
         (&mut self.memory.as_mut()[self.origin..], self.image.as_mut(), self.encoded.as_mut())
     }
 }
 
-/// A case as all contenders know it.
+/// A case in the form that each contender needs.
 pub(crate) struct Subject<'a> {
     pub(crate) case: &'a Case,
     pub(crate) tiled: Tiled,
@@ -60,7 +62,7 @@ pub(crate) fn ops_of(case: &Case) -> &'static [&'static str] {
     }
 }
 
-/// Measures the rows of a case that are `wanted`.
+/// Measures those rows of a case that are `wanted`, and passes each to `report`.
 ///
 /// # Errors
 /// If two contenders disagree.
@@ -97,7 +99,7 @@ pub(crate) fn rows(
     Ok(())
 }
 
-/// The ways to do one thing, ours first.
+/// The ways to do one op: Capulet's and the others'.
 pub(crate) struct Ways<'a, S> {
     pub(crate) ours: Calls<'a, S>,
     pub(crate) others: Vec<(Peer, Calls<'a, S>)>,
@@ -125,13 +127,13 @@ pub(crate) fn timed(
     }
 }
 
-/// Panics cannot happen here: [`check`] has made the same call.
+/// Cannot panic, because [`check`] has made the same call.
 fn ours_pack(tiled: &Tiled, memory: &[u8], image: &mut [u8]) {
-    pack(tiled, memory, 0..tiled.size(), image).expect("checked before");
+    pack(tiled, memory, 0..tiled.size(), image).expect("`check` has made the same call");
 }
 
 fn ours_unpack(tiled: &Tiled, image: &[u8], memory: &mut [u8]) {
-    unpack(tiled, image, 0..tiled.size(), memory).expect("checked before");
+    unpack(tiled, image, 0..tiled.size(), memory).expect("`check` has made the same call");
 }
 
 fn packers<'a>(subject: &'a Subject<'_>) -> Ways<'a, Stage> {
@@ -186,7 +188,7 @@ fn pairs<'a>(subject: &'a Subject<'_>) -> Ways<'a, Stage> {
                 Peer::Memcpy,
                 on_parts(|memory, image| {
                     image.copy_from_slice(&memory[..image.len()]);
-                    // Or the compiler knows that the way back changes nothing.
+                    // Without the black box the compiler knows that the copy back changes nothing.
                     let image = std::hint::black_box(image);
                     memory[..image.len()].copy_from_slice(image);
                 }),
@@ -202,7 +204,7 @@ fn pairs<'a>(subject: &'a Subject<'_>) -> Ways<'a, Stage> {
     }
 }
 
-/// A call on memory and image.
+/// A call on the memory from the origin on, and on the image.
 pub(crate) fn on_parts<'a>(mut call: impl FnMut(&mut [u8], &mut [u8]) + 'a) -> Calls<'a, Stage> {
     repeated(move |stage: &mut Stage| {
         let (memory, image) = stage.parts();
@@ -210,7 +212,7 @@ pub(crate) fn on_parts<'a>(mut call: impl FnMut(&mut [u8], &mut [u8]) + 'a) -> C
     })
 }
 
-/// A call on memory from its first line on, and the image.
+/// A call on the memory from its first line on, and on the image.
 pub(crate) fn on_whole<'a>(mut call: impl FnMut(&mut [u8], &mut [u8]) + 'a) -> Calls<'a, Stage> {
     repeated(move |stage: &mut Stage| {
         let (memory, image) = stage.whole();
@@ -218,7 +220,8 @@ pub(crate) fn on_whole<'a>(mut call: impl FnMut(&mut [u8], &mut [u8]) + 'a) -> C
     })
 }
 
-/// Compares ours, the MPI's and the loops' images and memory. Leaves the image of the memory in the stage.
+/// Compares the images and the memory of Capulet, the MPI and the loops. Leaves the image of the memory
+/// in the stage.
 fn check(subject: &Subject<'_>, stage: &mut Stage) -> Result<(), BenchError> {
     let Subject { case, tiled, peer, loops, datatype, .. } = subject;
     let name = |what: &str| format!("{} {} {}: {what}", case.suite, case.name, case.element);

@@ -1,4 +1,5 @@
-//! MPI as the peer: types built by its constructors, and its ways to move them. The only module that calls it.
+//! MPI as the peer: types that its constructors build, and its functions that move them. This is the only
+//! module that calls the MPI for datatypes.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -8,35 +9,37 @@ use capulet_datatype::{ArrayOrder, Datatype};
 
 use crate::spec::Spec;
 
-/// MPI, initialized in this process alone; finalized at the end.
+/// MPI, initialized in this process alone, and finalized when the value is dropped.
 #[derive(Debug)]
 pub struct Mpi(());
 
 impl Mpi {
-    /// Initializes MPI. To be called once.
+    /// Initializes MPI. The process must call this once only.
     ///
     /// # Panics
     /// If MPI fails.
     pub fn start() -> Self {
-        // SAFETY: called once, before any other call of MPI; no arguments are passed.
+        // SAFETY: MPI-4.0 section 11.2.1: `MPI_Init` is called once, as this function demands, and both
+        // of its arguments may be null.
         check(unsafe { ffi::MPI_Init(ptr::null_mut(), ptr::null_mut()) });
         Self(())
     }
 
-    /// What the library says it is, in a line.
+    /// Name and version of the MPI library, in one line.
     ///
     /// # Panics
     /// If MPI fails.
     pub fn library(&self) -> String {
         let mut text = vec![0_u8; ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize];
         let mut len: c_int = 0;
-        // SAFETY: the buffer has the length that MPI asks for.
+        // SAFETY: MPI-4.0 section 9.1.1: the buffer has `MPI_MAX_LIBRARY_VERSION_STRING` bytes, and `len`
+        // outlives the call.
         check(unsafe { ffi::MPI_Get_library_version(text.as_mut_ptr().cast::<c_char>(), &raw mut len) });
         brief(&String::from_utf8_lossy(&text[..len.max(0) as usize]))
     }
 }
 
-/// The name and the version, of what a library says it is.
+/// Extracts the name and the version from the text with which a library describes itself.
 pub(crate) fn brief(text: &str) -> String {
     let words = text.split_whitespace().map(|word| word.trim_matches(','));
     let words: Vec<&str> = words.collect();
@@ -48,7 +51,7 @@ pub(crate) fn brief(text: &str) -> String {
     }
 }
 
-/// Blocks of a type, as MPI takes them.
+/// Blocks of a type, in the form that MPI takes.
 #[derive(Debug)]
 pub(crate) struct Lists {
     lengths: Vec<c_int>,
@@ -57,29 +60,31 @@ pub(crate) struct Lists {
 
 impl Lists {
     pub(crate) fn new(lengths: &[u64], places: &[i64]) -> Self {
-        assert_eq!(lengths.len(), places.len(), "as many lengths as places");
+        assert_eq!(lengths.len(), places.len(), "there must be as many lengths as places");
         Self { lengths: ints(lengths), places: ints(places) }
     }
 }
 
 impl Drop for Mpi {
     fn drop(&mut self) {
-        // SAFETY: initialized by `start`; all types were freed, as they borrow this value.
+        // SAFETY: `start` has initialized MPI. Every `PeerType` borrows this value, so no type is used
+        // after this call.
         check(unsafe { ffi::MPI_Finalize() });
     }
 }
 
-/// Errors end the program in MPI itself; anything else is a broken library.
+/// Panics if `status` is an error. MPI ends the program at its own errors, so any other status is a
+/// broken library.
 fn check(status: c_int) {
-    assert_eq!(status, 0, "MPI failed");
+    assert_eq!(status, 0, "MPI returned an error");
 }
 
 fn comm_self() -> ffi::MPI_Comm {
-    // SAFETY: a constant of mpi-sys.
+    // SAFETY: mpi-sys defines this static and never changes it.
     unsafe { ffi::RSMPI_COMM_SELF }
 }
 
-/// A committed MPI type, freed at the end.
+/// A committed MPI type, freed when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct PeerType<'a> {
     handle: ffi::MPI_Datatype,
@@ -88,7 +93,7 @@ pub(crate) struct PeerType<'a> {
     _mpi: &'a Mpi,
 }
 
-/// What a type needs of memory, so that calls can be checked.
+/// The memory that a type needs. Calls are checked against it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Room {
     size: u64,
@@ -107,19 +112,21 @@ impl Room {
         }
     }
 
-    /// Panics unless `count` instances lie in so many bytes, and have so many.
+    /// Panics unless `count` instances lie within `memory_bytes` bytes from offset 0 on and have
+    /// `image_bytes` bytes of data.
     fn check(self, count: u64, memory_bytes: usize, image_bytes: usize) {
         let last = count.saturating_sub(1) as i64 * self.extent;
         let (low, high) = (self.true_lb + last.min(0), self.true_ub + last.max(0));
-        assert!(low >= 0 && high <= memory_bytes as i64, "the type lies in the memory");
-        assert_eq!(count * self.size, image_bytes as u64, "the image has the size of the data");
+        assert!(low >= 0 && high <= memory_bytes as i64, "the type must lie in the memory");
+        assert_eq!(count * self.size, image_bytes as u64, "the image must have the size of the data");
     }
 }
 
 impl Drop for PeerType<'_> {
     fn drop(&mut self) {
         if self.derived {
-            // SAFETY: made by a constructor, and not used again.
+            // SAFETY: a constructor has made the derived type, and the value that owns the handle is
+            // dropped here, so the handle is not used again.
             check(unsafe { ffi::MPI_Type_free(&raw mut self.handle) });
         }
     }
@@ -129,33 +136,36 @@ impl<'a> PeerType<'a> {
     /// Builds and commits a type.
     pub(crate) fn new(mpi: &'a Mpi, spec: &Spec) -> Self {
         let mut made = Self::build(mpi, spec);
-        // SAFETY: a valid handle; predefined types may be committed too.
+        // SAFETY: `build` returns a valid handle. MPI-4.0 section 5.1.9: committing a type that is
+        // committed already, as predefined types are, does nothing.
         check(unsafe { ffi::MPI_Type_commit(&raw mut made.handle) });
         made.room = Room::of(&made.import());
         made
     }
 
-    /// This type of `spec` built and committed once more, with nothing looked up of it.
+    /// Builds and commits the type of `spec` once more. The memory that it needs is taken from `self`
+    /// without a query.
     pub(crate) fn again(&self, mpi: &'a Mpi, spec: &Spec) -> Self {
         let mut made = Self::build(mpi, spec);
-        // SAFETY: a valid handle, as in `new`.
+        // SAFETY: `build` returns a valid handle, as in `new`.
         check(unsafe { ffi::MPI_Type_commit(&raw mut made.handle) });
         made.room = self.room;
         made
     }
 
-    /// A committed indexed type of doubles, and nothing else: what is timed.
+    /// A committed indexed type of doubles. Nothing else is done, because this function is timed.
     pub(crate) fn indexed_doubles(mpi: &'a Mpi, lists: &Lists) -> Self {
         let Lists { lengths, places } = lists;
         let double = Self::build(mpi, &Spec::double());
-        // SAFETY: a constant of mpi-sys.
+        // SAFETY: mpi-sys defines this static and never changes it.
         let mut handle = unsafe { ffi::RSMPI_DATATYPE_NULL };
         let out = &raw mut handle;
-        // SAFETY: both lists have the length that is passed, and live during the call; the handles are valid.
+        // SAFETY: both lists have `places.len()` entries, as `Lists::new` asserts, and live during the
+        // call. `double` has a valid handle, and `out` points to `handle`.
         check(unsafe {
             ffi::MPI_Type_indexed(int(places.len()), lengths.as_ptr(), places.as_ptr(), double.handle, out)
         });
-        // SAFETY: the type was just made.
+        // SAFETY: the call above has stored a valid handle at `out`.
         check(unsafe { ffi::MPI_Type_commit(out) });
         Self { handle, derived: true, room: Room::default(), _mpi: mpi }
     }
@@ -165,11 +175,12 @@ impl<'a> PeerType<'a> {
             let named = MpiType::named(*named).expect("every MPI has the types of the cases");
             return Self { handle: named.handle(), derived: false, room: Room::default(), _mpi: mpi };
         }
-        // SAFETY: a constant of mpi-sys.
+        // SAFETY: mpi-sys defines this static and never changes it.
         let mut handle = unsafe { ffi::RSMPI_DATATYPE_NULL };
         let out = &raw mut handle;
         let part = |old: &Spec| Self::build(mpi, old);
-        // SAFETY: all handles are valid; lists are as long as the counts say, and live during the call.
+        // SAFETY: the parts have valid handles and live until the call has returned. Each list is as long
+        // as its count says and lives during the call. `out` points to `handle`.
         check(unsafe {
             match spec {
                 Spec::Named(_) => unreachable!("returned above"),
@@ -219,17 +230,21 @@ impl<'a> PeerType<'a> {
         Self { handle, derived: true, room: Room::default(), _mpi: mpi }
     }
 
-    /// The same type as ours, taken from MPI.
+    /// Imports the MPI type as a Capulet type.
     pub(crate) fn import(&self) -> Datatype {
-        // SAFETY: a valid, committed type.
-        unsafe { MpiType::datatype_of(self.handle) }.expect("the types of the cases can be described")
+        // SAFETY: `# Safety` of `MpiType::datatype_of`: this value owns a valid datatype.
+        unsafe { MpiType::datatype_of(self.handle) }.expect("every type of the cases can be described")
     }
 
-    /// `MPI_Pack` of `count` instances that lie in `memory` from offset 0 on. Fills `image`.
+    /// `MPI_Pack` of `count` instances, whose offset 0 is the start of `memory`. Fills `image`.
+    ///
+    /// # Panics
+    /// If the instances do not lie in `memory`, or `image` has another size than their data.
     pub(crate) fn pack(&self, memory: &[u8], count: u64, image: &mut [u8]) {
         self.room.check(count, memory.len(), image.len());
         let mut position: c_int = 0;
-        // SAFETY: a committed type; as just checked, its instances lie in the memory and the image holds their data.
+        // SAFETY: the type is committed. `Room::check` has shown that all instances lie in `memory` and
+        // that `image` has as many bytes as their data.
         check(unsafe {
             ffi::MPI_Pack(
                 memory.as_ptr().cast(),
@@ -247,7 +262,8 @@ impl<'a> PeerType<'a> {
     pub(crate) fn unpack(&self, image: &[u8], count: u64, memory: &mut [u8]) {
         self.room.check(count, memory.len(), image.len());
         let mut position: c_int = 0;
-        // SAFETY: as in `pack`.
+        // SAFETY: as in `pack`: the type is committed, and `Room::check` has checked `memory` and
+        // `image`.
         check(unsafe {
             ffi::MPI_Unpack(
                 image.as_ptr().cast(),
@@ -261,7 +277,7 @@ impl<'a> PeerType<'a> {
         });
     }
 
-    /// `MPI_Sendrecv` to this process itself, from one type to another.
+    /// `MPI_Sendrecv` of this process to itself, from one type to another.
     pub(crate) fn send_to_self(
         &self,
         memory: &[u8],
@@ -273,7 +289,8 @@ impl<'a> PeerType<'a> {
         let bytes = (count * self.room.size) as usize;
         self.room.check(count, memory.len(), bytes);
         target.room.check(into_count, into.len(), bytes);
-        // SAFETY: as in `pack`, for both types.
+        // SAFETY: as in `pack`, for both types: they are committed, and `Room::check` has checked both
+        // memories. The slices do not overlap, because one borrow is shared and the other unique.
         check(unsafe {
             ffi::MPI_Sendrecv(
                 memory.as_ptr().cast(),
@@ -294,7 +311,7 @@ impl<'a> PeerType<'a> {
 }
 
 fn int<T: TryInto<c_int>>(value: T) -> c_int {
-    value.try_into().unwrap_or_else(|_| panic!("the numbers of the cases are small"))
+    value.try_into().unwrap_or_else(|_| panic!("the numbers of the cases fit in an int"))
 }
 
 fn ints<T: Copy + TryInto<c_int>>(values: &[T]) -> Vec<c_int> {

@@ -1,4 +1,4 @@
-//! Which rows are measured, and in which order.
+//! The rows that are measured, and their order.
 
 use std::io::Write;
 
@@ -16,7 +16,7 @@ use crate::transpack;
 /// A group of suites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bench {
-    /// Packing, unpacking, encoding; calls.
+    /// Packing, unpacking and encoding, and single calls.
     Datatype,
     /// Copies from one type to another.
     Transpack,
@@ -31,7 +31,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The rows of `bench` in whose `suite case element op` the pattern occurs, in any case of letters; all without one.
+    /// The rows of `bench` whose text `suite case element op` contains the pattern, without regard to
+    /// upper and lower case. All rows if there is no pattern.
     pub fn new(bench: Bench, pattern: Option<&str>) -> Self {
         let mut plan = Self {
             pattern: pattern.map(str::to_lowercase),
@@ -71,7 +72,7 @@ impl Plan {
         self.wants(transpack::SUITE, &transpack::name(pair, count), pair.element, op)
     }
 
-    /// Drops what no row is wanted of: it would be built and compared for nothing.
+    /// Drops the cases without a wanted row, which would be built and compared for nothing.
     fn keep_wanted(&mut self) {
         let mut moves = std::mem::take(&mut self.moves);
         moves.retain(|case| moves::ops_of(case).iter().any(|op| self.wants_move(case, op)));
@@ -84,7 +85,7 @@ impl Plan {
         self.copies = copies;
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         let moves = self
             .moves
@@ -96,7 +97,7 @@ impl Plan {
         moves.sum::<usize>() + self.calls.len() + copies.sum::<usize>()
     }
 
-    /// Measures all rows, and writes each as a line as soon as it is there.
+    /// Measures all rows, and writes each to `output` as a line of JSON as soon as it is measured.
     ///
     /// # Errors
     /// If two contenders disagree, or the lines cannot be written.
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_selects_rows() {
+    fn pattern_selects_rows() {
         assert_eq!(Plan::new(Bench::Datatype, Some("contig")).rows(), 6);
         assert_eq!(Plan::new(Bench::Datatype, Some("Contig double pack")).rows(), 1);
         assert_eq!(Plan::new(Bench::Datatype, Some("no such case")).rows(), 0);
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn all_cases_of_the_papers_are_there() {
+    fn plan_has_all_cases_of_the_papers() {
         let table1 = 9 * 2 * 3;
         let flash = 10 * 4;
         let applications = 14 * 3;

@@ -1,4 +1,4 @@
-//! Random numbers that are the same in every run: cases must be the same for all MPIs.
+//! Random numbers that are the same in every run, because the cases must be the same for all MPIs.
 
 /// A generator after Marsaglia's xorshift64*.
 #[derive(Debug, Clone)]
@@ -18,18 +18,18 @@ impl Random {
 
     /// A number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        // The upper bits are the good ones.
+        // The upper bits have the better quality.
         (self.next() >> 11) % end
     }
 
-    /// Puts the items into an order where each one is as likely as the others (Fisher and Yates).
+    /// Shuffles the items so that every order is equally likely (Fisher and Yates).
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);
         }
     }
 
-    /// `count` different numbers below `end`, in no order.
+    /// `count` different numbers below `end`, in random order.
     pub(crate) fn draw(&mut self, count: usize, end: usize) -> Vec<i64> {
         let mut all: Vec<i64> = (0..end as i64).collect();
         self.shuffle(&mut all);

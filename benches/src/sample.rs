@@ -1,8 +1,9 @@
 //! Samples of several contenders, taken side by side.
 //!
-//! A round takes one sample of each, in an order that is drawn anew, so that no contender always runs in the wake of the
-//! same other one. A sample is as many calls as fill the sample time, after one call that is not counted. What is compared
-//! are samples of one round: what the machine does to one, it most likely does to the other.
+//! A round takes one sample of each contender, in a random order, so that no contender always runs after
+//! the same other one. A sample is as many calls as fill the sample time, after one call that does not
+//! count. Only samples of one round are compared: whatever the machine does to one of them, it most
+//! likely does to the other.
 
 use capulet_bench_report::{Other, Peer, Times};
 
@@ -14,14 +15,14 @@ use crate::random::Random;
 pub struct Effort {
     /// Rounds of a row.
     pub rounds: usize,
-    /// The least time of a sample.
+    /// Shortest time of a sample, in seconds.
     pub sample_seconds: f64,
 }
 
-/// One way to do what a row is about: calls of it, so many times.
+/// One way to do the op of a row. The second argument is the number of calls.
 pub(crate) type Calls<'a, S> = Box<dyn FnMut(&mut S, u64) + 'a>;
 
-/// A way that is called once at a time. The compiler cannot know what the calls have to do with each other.
+/// Repeats one call. The black box keeps the compiler from relating the calls to each other.
 pub(crate) fn repeated<'a, S>(mut call: impl FnMut(&mut S) + 'a) -> Calls<'a, S> {
     Box::new(move |stage, times| {
         for _ in 0..times {
@@ -36,7 +37,7 @@ struct Contender<'a, S> {
     samples: Vec<f64>,
 }
 
-/// Times ours and the others on one stage.
+/// Times Capulet's calls and the others' on one stage.
 pub(crate) fn compare<S>(
     effort: Effort,
     stage: &mut S,
@@ -75,7 +76,7 @@ fn seconds<S>(stage: &mut S, calls: &mut Calls<'_, S>, times: u64) -> f64 {
     thread_seconds() - start
 }
 
-/// How many calls fill the time.
+/// The number of calls that fill the time.
 fn calls_in<S>(wanted_seconds: f64, stage: &mut S, calls: &mut Calls<'_, S>) -> u64 {
     calls(stage, 1);
     let mut times = 1;
@@ -84,7 +85,7 @@ fn calls_in<S>(wanted_seconds: f64, stage: &mut S, calls: &mut Calls<'_, S>) -> 
         if taken >= wanted_seconds {
             return times;
         }
-        // What is short is dominated by the clock; then only the order of magnitude is grown.
+        // The clock dominates a short sample, so only the order of magnitude grows then.
         let factor = if taken < wanted_seconds / 10.0 { 8.0 } else { 1.1 * wanted_seconds / taken };
         times = (times as f64 * factor).ceil() as u64;
     }
@@ -117,7 +118,8 @@ mod tests {
         };
         let mut calls = [0; 2];
         let (ours, others) = compare(effort, &mut calls, spin(0), vec![(Peer::Hand, spin(1))]);
-        // Once to warm up and once to be timed in each round, and twice to find out how often.
+        // One warm-up call and one timed call in each round, and at least two calls to find the number of
+        // calls.
         assert!(calls.iter().all(|calls| *calls >= 12), "{calls:?}");
         assert!(0.0 < ours.best && ours.best <= ours.median, "{ours:?}");
         assert_eq!((others.len(), others[0].peer), (1, Peer::Hand));
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn medians() {
+    fn medians_are_right() {
         assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < 1e-12);
         assert!((median(vec![4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-12);
     }

@@ -1,8 +1,8 @@
-//! Types as descriptions, from which both the MPI type and ours are built.
+//! Descriptions of types, from which both the MPI type and the Capulet type are built.
 
 use capulet_datatype::{ArrayOrder, Datatype, Named, TypeError};
 
-/// A datatype, as its constructors are called.
+/// A datatype, described by the calls of its constructors.
 #[derive(Debug, Clone)]
 pub(crate) enum Spec {
     Named(Named),
@@ -60,7 +60,7 @@ impl Spec {
         Spec::Resized(lb, extent, Box::new(self))
     }
 
-    /// Our type, made anew, with nothing cached.
+    /// Builds the Capulet type anew, without any cached part.
     pub(crate) fn native(&self) -> Result<Datatype, TypeError> {
         match self {
             Spec::Named(named) => Ok(Datatype::named(*named)),

@@ -1,4 +1,5 @@
-//! The memory that all contenders of a row share, so that none has warmer or luckier pages than another.
+//! The memory that all contenders of a row share, so that no contender has warmer or luckier pages than
+//! another.
 
 use crate::random::Random;
 
@@ -14,16 +15,17 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// `len` bytes of `value`; every page has been written to.
+    /// `len` bytes of `value`. Every page has been written to.
     pub(crate) fn filled(len: usize, value: u8) -> Self {
-        // Not zero at first: memory that is asked for as zero is one page for all addresses, and read faster than any.
+        // The first value is not zero: the system maps zeroed memory to one shared page, which is read
+        // faster than any other memory.
         let mut bytes = vec![1; len + LINE_BYTES];
         bytes.fill(value);
         let start = bytes.as_ptr().align_offset(LINE_BYTES);
         Self { bytes, start, len }
     }
 
-    /// Doubles between 1 and 2, no two alike: whatever is converted from them is in range.
+    /// Random doubles between 1 and 2, no two alike. Every conversion of them is in range.
     pub(crate) fn doubles(len: usize, seed: u64) -> Self {
         let mut buffer = Self::filled(len, 0);
         let mut random = Random::new(seed);

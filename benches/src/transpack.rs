@@ -1,8 +1,15 @@
-//! Rows of copies from one type to another: ours in one pass; MPI by `MPI_Pack` and `MPI_Unpack` through an image, and by
-//! `MPI_Sendrecv` to itself. Ours has its program at hand (`copy`); or is made from the layouts for each copy, as a call of
-//! `MPIT_Type_transpack` does, which finds the program of the pair kept (`new+copy`), or with its program compiled for each copy
-//! (`fresh+copy`): what transpacking needs beyond types that are committed, as the MPI's are. Or both start from nothing for
-//! each copy: types, layouts and the program here; constructors, commit and free there (`setup+copy`).
+//! Rows of copies from one type to another.
+//!
+//! Capulet copies in one pass. The MPI copies by `MPI_Pack` and `MPI_Unpack` through an image, or by
+//! `MPI_Sendrecv` to itself. The ops differ in the work that is timed:
+//!
+//! * `copy`, `sendrecv`: Capulet's copy program exists already.
+//! * `new+copy`: Capulet makes the copy from the layouts each time, as a call of `MPIT_Type_transpack`
+//!   does, and finds the kept program of the pair.
+//! * `fresh+copy`: Capulet compiles the program for each copy. This is all that transpacking needs beyond
+//!   committed types, which the MPI has too.
+//! * `setup+copy`: both start from nothing for each copy. Capulet makes types, layouts and the program;
+//!   the MPI makes, commits and frees the types.
 
 use std::sync::Arc;
 
@@ -17,8 +24,9 @@ use crate::spec::Spec;
 use crate::stage::Buffer;
 
 pub(crate) const SUITE: &str = "transpack";
-/// The ops of a pair at a count: against pack and unpack; against sending to oneself; with our set-up charged as
-/// the calls of one program find it, as the first one does; and with the types of both charged too.
+/// The ops of a pair at a count: against pack and unpack; against sending to oneself; with Capulet's
+/// set-up included, as later calls and as the first call of a program find it; and with the types of both
+/// included.
 pub(crate) const OPS: [&str; 5] = ["copy", "sendrecv", "new+copy", "fresh+copy", "setup+copy"];
 const CANARY: u8 = 0xA5;
 
@@ -28,7 +36,7 @@ struct Stage {
     image: Buffer,
 }
 
-/// A copy whose memory has been seen to suffice.
+/// A copy with the number of bytes that its memory must have.
 struct OurCopy {
     copy: TypedCopy,
     source_bytes: usize,
@@ -49,7 +57,7 @@ impl OurCopy {
         let source = Tiled::new(source.clone(), count)?;
         let target = Tiled::new(target.clone(), count)?;
         let room = |tiled: &Tiled| {
-            assert!(tiled.true_lb() >= 0, "no pair begins below its base");
+            assert!(tiled.true_lb() >= 0, "no type begins below its base");
             tiled.true_ub() as usize
         };
         let (source_bytes, target_bytes) = (room(&source), room(&target));
@@ -59,20 +67,22 @@ impl OurCopy {
     fn run(&self, source: &[u8], target: &mut [u8]) {
         assert!(
             source.len() >= self.source_bytes && target.len() >= self.target_bytes,
-            "they hold the types"
+            "the slices must hold the types"
         );
-        // SAFETY: all data of both layouts lies between offset 0 and their upper ends, which, as just checked, lie within the
-        // slices. A shared and a unique borrow do not overlap.
+        // SAFETY: `# Safety` of `TypedCopy::run`: all data of both layouts lies between offset 0
+        // (`between` asserts that the true lower bound is not negative) and the true upper bound, which
+        // the assertion above shows to lie within the slices. The slices do not overlap, because one
+        // borrow is shared and the other unique.
         unsafe { self.copy.run(source.as_ptr(), 0, target.as_mut_ptr(), 0, u64::MAX) };
     }
 }
 
-/// A pair at a count: its name in the rows.
+/// Name of a pair at a count in the rows.
 pub(crate) fn name(pair: &Pair, count: u64) -> String {
     format!("{} x{count}", pair.name)
 }
 
-/// Measures the rows of a pair at a count that are `wanted`.
+/// Measures those rows of a pair at a count that are `wanted`, and passes each to `report`.
 ///
 /// # Errors
 /// If the copies differ.
@@ -104,11 +114,13 @@ pub(crate) fn rows(
     let ours_warm = |stage: &mut Stage| ours.run(stage.source.as_ref(), stage.target.as_mut());
     let layouts = [ours.copy.source(), ours.copy.target()].map(|tiled| tiled.layout().clone());
     let ours_new = |stage: &mut Stage| {
-        let copy = OurCopy::between(&layouts[0], &layouts[1], count, TypedCopy::new).expect("made before");
+        let copy = OurCopy::between(&layouts[0], &layouts[1], count, TypedCopy::new)
+            .expect("the same copy was made before");
         copy.run(stage.source.as_ref(), stage.target.as_mut());
     };
     let ours_fresh = |stage: &mut Stage| {
-        let copy = OurCopy::between(&layouts[0], &layouts[1], count, TypedCopy::fresh).expect("made before");
+        let copy = OurCopy::between(&layouts[0], &layouts[1], count, TypedCopy::fresh)
+            .expect("the same copy was made before");
         copy.run(stage.source.as_ref(), stage.target.as_mut());
     };
     let peer_anew = |stage: &mut Stage| {
@@ -117,7 +129,7 @@ pub(crate) fn rows(
         to.unpack(stage.image.as_ref(), count, stage.target.as_mut());
     };
     let ours_anew = |stage: &mut Stage| {
-        let copy = OurCopy::new(&source, &target, count).expect("made before");
+        let copy = OurCopy::new(&source, &target, count).expect("the same copy was made before");
         copy.run(stage.source.as_ref(), stage.target.as_mut());
     };
     let memcpy = |stage: &mut Stage| {

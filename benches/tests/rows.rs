@@ -1,4 +1,5 @@
-//! The measuring program, on the MPI that it was built for: all images agree and the rows are there. Not how fast.
+//! The measuring program on the MPI with which it is built: all images agree, and all rows exist. The
+//! tests check no times.
 
 use std::process::{Command, Output};
 
@@ -10,23 +11,24 @@ fn run(words: &[&str]) -> Output {
         .args(words)
         .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")])
         .output()
-        .expect("timeout is there")
+        .expect("timeout starts")
 }
 
-/// The rows of a bench, after their number was announced.
+/// The rows of a bench. Checks that their number is the announced one.
 fn rows(words: &[&str]) -> Vec<Measured> {
     let output = run(words);
     let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{words:?}: {}\n{complaints}", output.status);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let mut lines = text.lines().map(|line| serde_json::from_str(line).expect("a line of the report"));
-    let Some(Line::Start(start)) = lines.next() else { panic!("no start: {text}") };
+    let mut lines =
+        text.lines().map(|line| serde_json::from_str(line).expect("every line is a line of the report"));
+    let Some(Line::Start(start)) = lines.next() else { panic!("the first line is not a start: {text}") };
     let name = start.library.to_lowercase().replace(' ', "");
     assert!(name.contains(capulet_comm::build::FAMILY), "{name}");
     let rows: Vec<Measured> = lines
         .map(|line| match line {
             Line::Row(row) => row,
-            Line::Start(start) => panic!("started twice: {start:?}"),
+            Line::Start(start) => panic!("a second start: {start:?}"),
         })
         .collect();
     assert_eq!(rows.len(), start.rows);
@@ -59,20 +61,20 @@ fn lists_structures_and_encodings_agree() {
 }
 
 #[test]
-fn calls_have_rows() {
+fn single_calls_have_rows() {
     let rows = rows(&["datatype", "--quick", "--runs", "1", "--case", "calls small"]);
     assert_eq!(rows.iter().map(|row| row.op.as_str()).collect::<Vec<_>>(), ["pack", "unpack"]);
 }
 
 #[test]
-fn every_pair_is_copied_as_mpi_copies_it() {
+fn every_pair_is_copied_as_mpi_does() {
     let mut rows = rows(&["transpack", "--quick", "--runs", "1", "--case", "x10 "]);
     rows.retain(|row| row.op == "copy");
     assert_eq!(rows.iter().filter(|row| row.count == 10).count(), 13);
 }
 
 #[test]
-fn what_is_no_bench_is_refused() {
+fn unknown_bench_is_refused() {
     assert_eq!(run(&["nonsense"]).status.code(), Some(2));
     assert_eq!(run(&["datatype", "--runs", "0"]).status.code(), Some(2));
 }

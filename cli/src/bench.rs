@@ -1,5 +1,6 @@
-//! `capulet bench`: runs the measuring program of every MPI that there is one for, one after the other, and puts their rows
-//! together. Files are measured by `bench_files`.
+//! `capulet bench`: runs the measuring program of each MPI for which one is built, one after the other,
+//! and merges their rows. The modules `bench_files`, `bench_locks` and `bench_plan` measure files, locks
+//! and plans.
 
 use std::env;
 use std::fs;
@@ -17,26 +18,26 @@ use crate::bench_plan;
 use crate::launcher;
 
 const PROGRAM: &str = "capulet-bench-types";
-/// Folders of builds: the four MPIs that are measured.
+/// Build folders of the four MPIs that are measured.
 const BUILDS: [&str; 4] = ["openmpi", "openmpi5", "mpich", "mpich5"];
-/// Open MPI 4, then 5, refuse to run as root unless told.
+/// Open MPI 4 and 5 refuse to run as root unless both variables are set.
 const SETTINGS: [(&str, &str); 2] =
     [("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")];
 
-/// What keeps a bench of one MPI from giving rows.
+/// Why the measuring program of one MPI gave no rows.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("cannot be started: {0}")]
     Start(io::Error),
     #[error("its rows cannot be read: {0}")]
     Read(io::Error),
-    #[error("it printed what is no row: {0}")]
+    #[error("it printed a line that is not a row: {0}")]
     Line(serde_json::Error),
     #[error("it ended with {0}")]
     Ended(String),
 }
 
-/// Runs the benches and prints their rows. Success if at least one MPI was measured and none failed.
+/// Runs the benches and prints their rows. Succeeds if at least one MPI was measured and none failed.
 pub(crate) fn run(args: &BenchArgs) -> ExitCode {
     let bench = match args.bench {
         BenchName::Datatype => "datatype",
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &BenchArgs) -> ExitCode {
     {
         let Some(program) = candidates(&executable, build, PROGRAM).into_iter().find(|path| path.is_file())
         else {
-            anstream::eprintln!("{HEAD}{build}:{HEAD:#} not measured, as {PROGRAM} is not built for it");
+            anstream::eprintln!("{HEAD}{build}:{HEAD:#} not measured, because {PROGRAM} is not built for it");
             continue;
         };
         match measure(&program, build, bench, args) {
@@ -80,7 +81,8 @@ pub(crate) fn run(args: &BenchArgs) -> ExitCode {
     }
 }
 
-/// Where the program for a build may lie: the builds are neighbors, as target/MPI/PROFILE.
+/// Paths at which `program` of the build `build` may lie, in the order of the search. Builds are
+/// neighbors: `target/MPI/PROFILE`.
 pub(crate) fn candidates(executable: &Path, build: &str, program: &str) -> Vec<PathBuf> {
     let Some(profile) = executable.parent() else { return Vec::new() };
     let Some(builds) = profile.parent().and_then(Path::parent) else { return Vec::new() };
@@ -89,14 +91,14 @@ pub(crate) fn candidates(executable: &Path, build: &str, program: &str) -> Vec<P
     profiles.into_iter().map(|profile| builds.join(build).join(profile).join(program)).collect()
 }
 
-/// Runs one program to its end.
+/// Runs one measuring program to its end and returns its rows.
 fn measure(program: &Path, build: &str, bench: &str, args: &BenchArgs) -> Result<Vec<Measured>, Failure> {
     let mut command = Command::new(program);
     command.arg(bench);
     command.args(["--runs", &args.runs.to_string()]);
     command.args(args.case.iter().flat_map(|case| ["--case", case]));
     command.args(args.quick.then_some("--quick"));
-    // It runs alone, whatever started this process.
+    // The program runs as a single process, even if a launcher started this command.
     for name in launcher::variables() {
         command.env_remove(name);
     }
@@ -104,7 +106,8 @@ fn measure(program: &Path, build: &str, bench: &str, args: &BenchArgs) -> Result
     let mut child = command.spawn().map_err(Failure::Start)?;
     let rows = read(&mut child, build);
     if rows.is_err() {
-        // It may be waiting for a reader. If it has ended by itself there is nothing to kill.
+        // The program may block on its output, which has no reader any more. The kill fails without harm
+        // if the program has ended by itself.
         let _ = child.kill();
     }
     let status = child.wait().map_err(Failure::Start)?;
@@ -157,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_of_other_mpis_are_neighbors() {
+    fn programs_of_other_mpis_lie_in_neighboring_builds() {
         let found = candidates(Path::new("/src/target/openmpi/debug/capulet"), "mpich5", PROGRAM);
         let expected = ["debug", "release"].map(|profile| format!("/src/target/mpich5/{profile}/{PROGRAM}"));
         assert_eq!(found, expected.map(PathBuf::from));

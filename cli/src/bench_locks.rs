@@ -1,4 +1,4 @@
-//! `capulet bench locks`: the locks of atomic mode by themselves, on each MPI.
+//! `capulet bench locks`: measures the locks of atomic mode without files, on each MPI.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,10 +15,10 @@ use crate::bench::candidates;
 use crate::contender::{self, Mpi, PLAIN};
 
 const PROGRAM: &str = "capulet-bench-locks";
-/// For one number of ranks on one MPI. Locks that spin where others hold them take long with more ranks than cores.
+/// Time limit for one number of ranks on one MPI. Spinning locks take long with more ranks than cores.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Runs the bench and prints its rows. Success if at least one MPI was measured and none failed.
+/// Runs the bench and prints its rows. Succeeds if at least one MPI was measured and none failed.
 pub(crate) fn run(args: &BenchArgs) -> ExitCode {
     let mut rows = Vec::new();
     let mut failed = false;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &BenchArgs) -> ExitCode {
         }
     }
     if rows.is_empty() && !failed {
-        anstream::eprintln!("{BAD}capulet:{BAD:#} nothing was measured; --case may fit no lock");
+        anstream::eprintln!("{BAD}capulet:{BAD:#} nothing was measured, because no lock matches --case");
     }
     let json = serde_json::to_string_pretty(&rows).unwrap_or_default();
     if let Some(path) = &args.save
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &BenchArgs) -> ExitCode {
 fn measure(mpi: &Mpi, ranks: u32, args: &BenchArgs) -> Result<Vec<LockRow>, String> {
     let executable = env::current_exe().unwrap_or_default();
     let program = candidates(&executable, mpi.name, PROGRAM).into_iter().find(|path| path.is_file());
-    let program = program.ok_or_else(|| format!("{PROGRAM} is not built for it; `make build` builds it"))?;
+    let program = program.ok_or_else(|| format!("{PROGRAM} is not built for this MPI; run `make build`"))?;
     let mut words: Vec<OsString> = vec![args.dir.clone().unwrap_or_else(env::temp_dir).into()];
     words.extend(args.case.iter().flat_map(|lock| ["--lock".into(), lock.into()]));
     words.extend(args.quick.then(|| "--quick".into()));
@@ -78,7 +78,7 @@ fn measure(mpi: &Mpi, ranks: u32, args: &BenchArgs) -> Result<Vec<LockRow>, Stri
     rows.collect()
 }
 
-/// A line for each lock on each number of ranks of each MPI.
+/// One line for each lock, number of ranks and MPI.
 fn table(rows: &[LockRow]) -> String {
     let mut text = format!(
         "{HEAD}{:<22} {:<10} {:>5} {:>9} {:>9} {:>8} {:>8} {:>8} {:>11} {:>7} {:>9}{HEAD:#}\n",
@@ -108,7 +108,8 @@ fn table(rows: &[LockRow]) -> String {
             found(experiment, work_ms)
                 .map_or_else(|| "-".to_owned(), |row: &LockRow| format!("{:.2}", row.value))
         };
-        // The longest wait with 10 ms of work, by that of one who waits for all others once.
+        // The longest wait with 10 ms of work, divided by the wait of a rank that lets every other rank
+        // in once.
         let fair = f64::from(first.ranks) * 10.0;
         let wait = found("turns", 10)
             .map_or_else(|| "-".to_owned(), |row| format!("{:.2}", row.longest_wait_ms / fair));
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_has_one_line_and_what_was_not_measured_is_no_number() {
+    fn each_lock_has_one_line_with_dashes_for_missing_values() {
         let row = |experiment: &str, work_ms, value| LockRow {
             mpi: "X 1".to_owned(),
             lock: "mcs".to_owned(),

@@ -1,4 +1,4 @@
-//! The file layers of the MPIs, and how a program is started on each.
+//! The file layers of the MPIs, and how to start a program on each.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,31 +10,31 @@ use crate::launcher;
 /// An MPI whose own file layers are peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mpi {
-    /// The name of its build.
+    /// Name of the build folder.
     pub(crate) name: &'static str,
-    /// Debian's launcher; none where the MPI comes from `PyPI`.
+    /// Debian's launcher. `None` if the MPI comes from `PyPI`.
     debian: Option<&'static str>,
-    /// Its layers.
+    /// The MPI's own file layers.
     pub(crate) peers: &'static [Layer],
 }
 
 /// A file layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layer {
-    /// As the measuring program names it.
+    /// Name that the measuring program reports.
     pub(crate) name: &'static str,
-    /// What makes the MPI choose it.
+    /// Environment variables that make the MPI choose this layer.
     variables: &'static [(&'static str, &'static str)],
 }
 
-/// Ours.
+/// Capulet's file layer.
 pub(crate) const CAPULET: Layer = Layer { name: "capulet", variables: &[] };
-/// A program as it is, where no file layer is measured.
+/// A program that is started without a file layer of a contender, for benches without files.
 pub(crate) const PLAIN: Layer = Layer { name: "plain", variables: &[] };
 
 const OMPIO: Layer = Layer { name: "ompio", variables: &[("OMPI_MCA_io", "ompio")] };
 
-/// The MPIs, in the order of their measurement: Debian's, and those from `PyPI`.
+/// The MPIs in the order in which they are measured: Debian's first, then those from `PyPI`.
 const MPIS: [Mpi; 4] = [
     Mpi {
         name: "openmpi",
@@ -50,7 +50,7 @@ const MPIS: [Mpi; 4] = [
     Mpi { name: "mpich5", debian: None, peers: &[Layer { name: "romio", variables: &[] }] },
 ];
 
-/// The MPIs of these names; without names Debian's.
+/// The MPIs with these names, or Debian's MPIs if there are no names.
 pub(crate) fn chosen(names: &[String]) -> impl Iterator<Item = &'static Mpi> {
     MPIS.iter().filter(move |mpi| match names {
         [] => mpi.debian.is_some(),
@@ -58,7 +58,8 @@ pub(crate) fn chosen(names: &[String]) -> impl Iterator<Item = &'static Mpi> {
     })
 }
 
-/// Ranks may outnumber the cores and belong to root; Open MPI refuses both unless told, and spins unless told.
+/// Settings for Open MPI. Without them Open MPI refuses to run as root and refuses more ranks than cores,
+/// and it spins in its waits.
 const SETTINGS: [(&str, &str); 5] = [
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
@@ -67,7 +68,7 @@ const SETTINGS: [(&str, &str); 5] = [
     ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
 ];
 
-/// Variables that would make a contender another one.
+/// Variables that would change the behavior of a contender.
 const FOREIGN: [&str; 7] = [
     "CAPULET_DRIVER",
     "CAPULET_FAULTS",
@@ -79,12 +80,13 @@ const FOREIGN: [&str; 7] = [
 ];
 
 impl Mpi {
-    /// The layer of that name: ours, or one of this MPI's own.
+    /// The layer named `name`: Capulet, or one of this MPI's own.
     pub(crate) fn layer(&self, name: &str) -> Option<Layer> {
         std::iter::once(CAPULET).chain(self.peers.iter().copied()).find(|layer| layer.name == name)
     }
 
-    /// What starts its programs. Those from `PyPI` are beside the builds, where `make setup` has put them.
+    /// The launcher. MPIs from `PyPI` lie beside the builds, in `env`, where `make setup` has installed
+    /// them.
     fn launcher(&self) -> PathBuf {
         if let Some(name) = self.debian {
             return name.into();
@@ -94,8 +96,8 @@ impl Mpi {
         builds.join("env").join(self.name).join("bin/mpiexec")
     }
 
-    /// The command that runs `program` with `words` on `ranks` ranks through `layer`; for ours, `capulet` is this command, and it may
-    /// count.
+    /// The command that runs `program` with the arguments `words` on `ranks` ranks through `layer`. For
+    /// Capulet the ranks start this `capulet` command, which passes `--stats` if `counting` is set.
     pub(crate) fn command(
         &self,
         layer: &Layer,
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_get_the_program_itself_and_ours_the_command() {
+    fn peers_run_the_program_directly_and_capulet_by_its_command() {
         let [openmpi, mpich, ..] = MPIS;
         let program = Path::new("/x/bench");
         let romio = openmpi.command(&openmpi.peers[1], 4, program, &["--suite".into()], false);
@@ -140,11 +142,11 @@ mod tests {
         assert!(ours.get_envs().any(|set| set == ("CAPULET_HINTS".as_ref(), None)));
     }
     #[test]
-    fn those_from_pypi_are_asked_for_by_name_and_have_their_own_launcher() {
+    fn mpis_from_pypi_are_chosen_by_name_and_have_own_launchers() {
         let names = |names: &[String]| chosen(names).map(|mpi| mpi.name).collect::<Vec<_>>();
         assert_eq!(names(&[]), ["openmpi", "mpich"]);
         assert_eq!(names(&["mpich5".to_owned(), "openmpi".to_owned()]), ["openmpi", "mpich5"]);
-        let romio = MPIS[2].layer("romio").expect("a layer");
+        let romio = MPIS[2].layer("romio").expect("the MPI has the layer");
         let command = MPIS[2].command(&romio, 2, Path::new("/x/verify"), &[], false);
         assert!(Path::new(command.get_program()).ends_with("env/openmpi5/bin/mpiexec"));
         assert!(command.get_envs().any(|set| set == ("OMPI_MCA_io".as_ref(), Some("romio341".as_ref()))));

@@ -1,4 +1,4 @@
-//! `capulet doctor`: what is installed here, and what Capulet can serve.
+//! `capulet doctor`: reports what is installed, and what Capulet can serve.
 
 use std::env;
 use std::io::{self, Write};
@@ -14,27 +14,27 @@ use crate::library;
 use crate::loader::Loader;
 use crate::mpi::Mpi;
 
-/// Launchers by the names that Debian and the MPIs give them.
+/// Names that Debian and the MPIs give to launchers.
 const LAUNCHERS: [&str; 5] = ["mpiexec", "mpiexec.openmpi", "mpiexec.mpich", "mpirun", "srun"];
 
 /// Whether the kernel lets this process use `io_uring`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IoUring {
     Allowed,
-    /// Switched off by the administrator, or by a container's filter of system calls.
+    /// Forbidden by the administrator, or by a container's filter of system calls.
     Forbidden,
-    /// The kernel has none.
+    /// The kernel has no `io_uring`.
     Missing,
-    /// The system answered with another error number.
+    /// The system answered with this other error number.
     Unclear(i32),
 }
 
-/// Prints the report. Success if at least one MPI is served.
+/// Prints the report. Succeeds if at least one MPI is served.
 pub(crate) fn report(path: &Path) -> ExitCode {
     let mut output = anstream::stdout().lock();
     match write_report(&mut output, path) {
         Ok(true) => ExitCode::SUCCESS,
-        // A report that could not be written, to a closed pipe say, was not given.
+        // A report that cannot be written, for example to a closed pipe, counts as a failure.
         Ok(false) | Err(_) => ExitCode::FAILURE,
     }
 }
@@ -58,7 +58,8 @@ fn write_report(output: &mut impl Write, path: &Path) -> io::Result<bool> {
     if served == 0 {
         writeln!(
             output,
-            "{BAD}No MPI is served.{BAD:#} Build the libraries (`make build`), or name their folder in CAPULET_LIBDIR."
+            "{BAD}No MPI is served.{BAD:#} Build the libraries (`make build`), or set CAPULET_LIBDIR to their \
+             folder."
         )?;
     } else {
         writeln!(output, "{GOOD}{served} of {} MPIs served.{GOOD:#}", Mpi::ALL.len())?;
@@ -66,15 +67,16 @@ fn write_report(output: &mut impl Write, path: &Path) -> io::Result<bool> {
     Ok(served > 0)
 }
 
-/// One MPI: its library on this machine, and Capulet's for it. True if programs that use it are served.
+/// Describes one MPI: its library on this machine, and Capulet's library for it. Returns true if Capulet
+/// serves programs of this MPI.
 fn write_mpi(output: &mut impl Write, mpi: Mpi, loader: &Loader) -> io::Result<bool> {
     let installed = match loader.find_any(mpi.soname()) {
         Some(path) => path.display().to_string(),
-        None => "not among the system's libraries; programs may bring their own".to_owned(),
+        None => "not among the system's libraries; programs may have their own".to_owned(),
     };
     let (style, answer, served) = match library::find(mpi) {
         Ok(library) => (GOOD, format!("served by {}", library.path.display()), true),
-        Err(Error::NoLibrary { name, .. }) => (BAD, format!("not served: no {name}"), false),
+        Err(Error::NoLibrary { name, .. }) => (BAD, format!("not served: {name} is missing"), false),
         Err(error) => (BAD, format!("not served: {error}"), false),
     };
     writeln!(output, "  {style}{mpi}{style:#}")?;
@@ -101,7 +103,7 @@ fn write_launchers(output: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What a launcher says of itself: the first line that has a version in it.
+/// The version that a launcher prints: its first line with a version.
 fn version_of(launcher: &Path) -> String {
     let mut command = Command::new(launcher);
     command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null());
@@ -114,13 +116,14 @@ fn version_of(launcher: &Path) -> String {
     }
 }
 
-/// Hydra prints `Version:  4.0.2` in a list of build details, Open MPI `mpiexec (OpenRTE) 4.1.4`, Slurm `slurm 22.05`.
+/// Finds the version in the output of a launcher. Hydra prints `Version:  4.0.2` in a list of build
+/// details, Open MPI prints `mpiexec (OpenRTE) 4.1.4`, Slurm prints `slurm 22.05`.
 fn version_line(text: &str) -> String {
     let hydra = text.lines().find_map(|line| line.trim().strip_prefix("Version:"));
     let first = || text.lines().find(|line| line.chars().any(|character| character.is_ascii_digit()));
     match hydra {
         Some(version) => format!("MPICH {}", version.trim()),
-        None => first().unwrap_or("tells no version").trim().to_owned(),
+        None => first().unwrap_or("unknown version").trim().to_owned(),
     }
 }
 
@@ -137,14 +140,16 @@ fn write_io_uring(output: &mut impl Write, io_uring: IoUring) -> io::Result<()> 
     writeln!(output, "  {style}io_uring{style:#}     {answer}")
 }
 
-/// Asks the kernel for a ring in a way that it can only refuse; how it refuses is the answer.
+/// Asks the kernel for a ring with an invalid argument. The kind of the refusal tells whether `io_uring`
+/// is allowed.
 fn io_uring() -> IoUring {
-    // SAFETY: io_uring_setup(2) takes a count and a pointer, and accesses memory only through the pointer. That is null, so
-    // the kernel's copy from user memory fails with EFAULT before anything is created, and no memory is touched.
+    // SAFETY: io_uring_setup(2) accesses user memory only through its second argument. The argument is
+    // null, so the kernel's copy from user memory fails with EFAULT before a ring is created, and no
+    // memory is accessed.
     let result =
         unsafe { libc::syscall(libc::SYS_io_uring_setup, 1_u32, std::ptr::null_mut::<libc::c_void>()) };
     match io::Error::last_os_error().raw_os_error() {
-        // A kernel that takes a null pointer is none that is known.
+        // No known kernel accepts a null pointer.
         _ if result >= 0 => IoUring::Unclear(0),
         Some(libc::EFAULT) => IoUring::Allowed,
         Some(libc::EPERM | libc::EACCES) => IoUring::Forbidden,
@@ -158,24 +163,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_in_what_launchers_print() {
+    fn versions_are_found_in_the_output_of_launchers() {
         assert_eq!(
             version_line("HYDRA build details:\n    Version:                                 4.0.2\n"),
             "MPICH 4.0.2"
         );
         assert_eq!(version_line("mpiexec (OpenRTE) 4.1.4\n\nReport bugs to\n"), "mpiexec (OpenRTE) 4.1.4");
-        assert_eq!(version_line(""), "tells no version");
+        assert_eq!(version_line(""), "unknown version");
     }
 
     #[test]
-    fn the_kernel_gives_a_clear_answer() {
+    fn kernel_gives_a_clear_answer() {
         assert!(!matches!(io_uring(), IoUring::Unclear(_)));
     }
 
     #[test]
-    fn an_unreadable_path_is_reported_and_not_fatal() {
+    fn unreadable_path_is_reported_and_not_fatal() {
         let mut output = Vec::new();
-        write_report(&mut output, Path::new("nul\0byte")).expect("written");
+        write_report(&mut output, Path::new("nul\0byte")).expect("the file is written");
         let text = String::from_utf8_lossy(&output).into_owned();
         assert!(text.contains("file system"), "{text}");
     }

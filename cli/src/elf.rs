@@ -1,4 +1,5 @@
-//! What the dynamic loader reads from an ELF file: its dependencies and where they are searched. Nothing is executed.
+//! Reads from an ELF file what the dynamic loader reads: its dependencies, and where to search them.
+//! Nothing is executed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -12,33 +13,34 @@ use ::elf::file::Class;
 use ::elf::segment::ProgramHeader;
 use ::elf::{ElfStream, ParseError};
 
-/// Which processor an object is for; the loader skips files of another.
+/// The processor that an object is for. The loader skips files for another processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Machine {
     class: Class,
     machine: u16,
 }
 
-/// The part of an ELF file that decides which libraries come with it.
+/// The part of an ELF file that decides which libraries are loaded with it.
 #[derive(Debug, Clone)]
 pub(crate) struct Object {
-    /// Which processor it is for.
+    /// The processor that the object is for.
     pub(crate) machine: Machine,
-    /// Whether it names a dynamic loader (`PT_INTERP`). A program that does not is static, and nothing can be preloaded.
+    /// Whether the object names a dynamic loader (`PT_INTERP`). A program without one is static, and no
+    /// library can be preloaded into it.
     pub(crate) has_loader: bool,
     /// `DT_SONAME`.
     pub(crate) soname: Option<String>,
     /// `DT_NEEDED`, in order.
     pub(crate) needed: Vec<OsString>,
-    /// `DT_RPATH`, with `$ORIGIN` and `$LIB` expanded; empty where a `DT_RUNPATH` overrides it.
+    /// `DT_RPATH`, with `$ORIGIN` and `$LIB` expanded. Empty if a `DT_RUNPATH` overrides it.
     pub(crate) rpath: Vec<PathBuf>,
     /// `DT_RUNPATH`, expanded; `None` if there is none.
     pub(crate) runpath: Option<Vec<PathBuf>>,
-    /// Whether `DF_1_NODEFLIB` forbids the system's folders.
+    /// Whether `DF_1_NODEFLIB` forbids the search in the system's folders.
     pub(crate) no_default_folders: bool,
 }
 
-/// Raw values of the dynamic section: offsets are into the string table.
+/// Raw values of the dynamic section. Strings are offsets into the string table.
 #[derive(Default)]
 struct DynamicEntries {
     strings_address: u64,
@@ -51,12 +53,9 @@ struct DynamicEntries {
 }
 
 impl Object {
-    /// Reads the file at `path`.
-    ///
-    /// # Errors
-    /// A sentence that says why it is no readable ELF file.
+    /// A sentence that says why the file is not a readable ELF file.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
-        // A FIFO would block the opening, a folder gives a puzzling error later.
+        // Opening a FIFO would block, and opening a folder would give a puzzling error later.
         let metadata = fs::metadata(path).map_err(|cause| cause.to_string())?;
         if !metadata.is_file() {
             return Err("not a regular file".to_owned());
@@ -117,8 +116,8 @@ impl DynamicEntries {
     }
 }
 
-/// The dynamic string table. It is named by its address in memory, so the loaded segment that holds it tells its place
-/// in the file.
+/// Reads the dynamic string table. The dynamic section gives its address in memory. The loaded segment
+/// that holds the address gives its place in the file.
 fn read_strings(
     stream: &mut ElfStream<AnyEndian, File>,
     entries: &DynamicEntries,
@@ -137,16 +136,17 @@ fn read_strings(
     Ok(stream.segment_data(&table)?.to_vec())
 }
 
-/// The string at `offset`; empty where the offset lies outside, which no library's name is.
+/// The string at `offset`. Empty if the offset lies outside of the table; no library has an empty name.
 fn string_at(strings: &[u8], offset: u64) -> &OsStr {
     let tail = usize::try_from(offset).ok().and_then(|start| strings.get(start..)).unwrap_or_default();
     OsStr::from_bytes(tail.split(|&byte| byte == 0).next().unwrap_or_default())
 }
 
-/// The folders of a `DT_RPATH` or `DT_RUNPATH`, with the loader's variables expanded for the object at `path`.
+/// The folders of a `DT_RPATH` or `DT_RUNPATH`, with the loader's variables expanded for the object at
+/// `path`.
 fn expand_path_list(list: &OsStr, path: &Path) -> Vec<PathBuf> {
-    // The loader takes the place of the file itself, not of a link to it, except for the last component of a path
-    // that it opened; resolving all links matches it in all but contrived trees.
+    // The loader resolves links to the file itself, except for the last component of a path that it
+    // opened. Resolving all links gives the same folder in all but contrived trees.
     let file = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let origin = file.parent().unwrap_or(Path::new("/")).as_os_str().to_string_lossy().into_owned();
     let list = list.to_string_lossy();
@@ -154,7 +154,7 @@ fn expand_path_list(list: &OsStr, path: &Path) -> Vec<PathBuf> {
     for entry in list.split(':').filter(|entry| !entry.is_empty()) {
         let entry = entry.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin);
         if entry.contains("$LIB") || entry.contains("${LIB}") {
-            // The loader's own idea of $LIB is built into it; these are the two in use on 64-bit Linux.
+            // The value of $LIB is built into the loader. These are the values in use on 64-bit Linux.
             for lib in ["lib/x86_64-linux-gnu", "lib64", "lib"] {
                 folders.push(PathBuf::from(entry.replace("${LIB}", lib).replace("$LIB", lib)));
             }
@@ -179,54 +179,58 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn this_test_itself_needs_the_c_library() {
-        let path = std::env::current_exe().expect("the path of this test");
-        let object = Object::read(&path).expect("a readable ELF file");
+    fn this_test_needs_the_c_library() {
+        let path = std::env::current_exe().expect("the path of this test is known");
+        let object = Object::read(&path).expect("the test is an ELF file");
         assert!(object.has_loader);
         assert!(object.needed.iter().any(|name| name == "libc.so.6"), "{:?}", object.needed);
         assert_eq!(object.soname, None);
     }
 
     #[test]
-    fn what_is_no_elf_file_is_refused() {
-        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    fn other_files_than_elf_are_refused() {
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file is created");
         file.write_all(
             b"#!/bin/sh\necho this is a script, longer than an ELF header is, to be sure of the magic\n",
         )
-        .expect("written");
-        assert_eq!(Object::read(file.path()).expect_err("no ELF file"), "not an ELF file");
-        assert_eq!(Object::read(Path::new("/dev/null")).expect_err("no file"), "not a regular file");
+        .expect("the file is written");
+        assert_eq!(Object::read(file.path()).expect_err("the file is not an ELF file"), "not an ELF file");
+        assert_eq!(
+            Object::read(Path::new("/dev/null")).expect_err("not a regular file"),
+            "not a regular file"
+        );
         assert!(Object::read(Path::new("/nonexistent")).is_err());
     }
 
     #[test]
     fn damaged_files_give_an_error_and_no_panic() {
-        let whole = fs::read("/bin/true").expect("readable");
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let whole = fs::read("/bin/true").expect("the file is readable");
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
         let damaged = folder.path().join("damaged");
         for bytes in [0, 10, 63, 64, 500, whole.len() / 2] {
-            fs::write(&damaged, &whole[..bytes]).expect("written");
+            fs::write(&damaged, &whole[..bytes]).expect("the file is written");
             assert!(Object::read(&damaged).is_err(), "cut after {bytes} bytes");
         }
-        // The file header, the program headers and what they point to: any answer will do, but there must be one.
+        // Damages the file header, the program headers and what they point to. Any result is right,
+        // except a panic.
         let mut refused = 0;
         for position in 0..1024 {
             for value in [0x00, 0x7f, 0xff] {
                 let mut bytes = whole.clone();
                 bytes[position] = value;
-                fs::write(&damaged, &bytes).expect("written");
+                fs::write(&damaged, &bytes).expect("the file is written");
                 refused += usize::from(Object::read(&damaged).is_err());
             }
         }
-        assert!(refused > 10, "the magic and the offsets are checked: {refused}");
+        assert!(refused > 10, "the magic and the offsets are checked, refused: {refused}");
     }
 
     #[test]
     fn search_paths_are_expanded() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let origin = fs::canonicalize(folder.path()).expect("canonical");
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
+        let origin = fs::canonicalize(folder.path()).expect("the path can be resolved");
         let expanded = expand_path_list(OsStr::new("$ORIGIN/../lib:/a::${ORIGIN}"), &origin.join("program"));
-        // The file does not exist, so its folder is taken as it is written.
+        // The file does not exist, so the folder is taken as written.
         assert_eq!(expanded, [origin.join("../lib"), PathBuf::from("/a"), origin]);
     }
 

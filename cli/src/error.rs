@@ -1,19 +1,19 @@
-//! What can keep `capulet run` from starting a program, what to do about it, and the exit code that says so.
+//! Why `capulet run` cannot start a program, with advice and an exit code.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::mpi::{Family, Mpi};
 
-/// The program's MPI cannot be told, or is none that Capulet serves.
+/// The program's MPI cannot be found out, or Capulet does not serve it.
 const EXIT_NO_MPI: u8 = 64;
 /// The launcher belongs to another MPI than the program.
 const EXIT_LAUNCHER: u8 = 65;
-/// The Capulet library for the program's MPI is not there, or unfit.
+/// The Capulet library for the program's MPI is missing or unfit.
 const EXIT_LIBRARY: u8 = 66;
-/// The program was found and cannot be executed, as shells say it.
+/// The program was found but cannot be executed. Shells use the same code.
 const EXIT_NOT_EXECUTABLE: u8 = 126;
-/// The program was not found, as shells say it.
+/// The program was not found. Shells use the same code.
 const EXIT_NOT_FOUND: u8 = 127;
 
 /// Why a program was not started.
@@ -25,7 +25,7 @@ pub(crate) enum Error {
     NotExecutable { program: String, cause: io::Error },
     #[error("{path}: cannot be read: {cause}", path = path.display())]
     Unreadable { path: PathBuf, cause: String },
-    #[error("{path}: statically linked, so that no library can stand before its MPI", path = path.display())]
+    #[error("{path}: statically linked, so no library can be loaded before its MPI", path = path.display())]
     Static { path: PathBuf },
     #[error("{program}: no MPI library among its dependencies")]
     NoMpi { program: String },
@@ -45,7 +45,7 @@ pub(crate) enum Error {
     Launcher { program: String, library: Mpi, launcher: Family },
     #[error("{name}, which serves {mpi}, is not in {searched}")]
     NoLibrary { name: String, mpi: Mpi, searched: String },
-    #[error("{path}: is no Capulet library for {mpi}: {cause}", path = path.display())]
+    #[error("{path}: is not a Capulet library for {mpi}: {cause}", path = path.display())]
     UnfitLibrary { path: PathBuf, mpi: Mpi, cause: String },
     #[error("{path}: a path with a space or a colon cannot be preloaded", path = path.display())]
     UnpreloadablePath { path: PathBuf },
@@ -72,14 +72,18 @@ impl Error {
         }
     }
 
-    /// What the user can do, if there is something to say.
+    /// Advice to the user, if there is any.
     pub(crate) fn advice(&self) -> Option<String> {
         Some(match self {
-            Self::NoMpi { .. } => "if it is a wrapper, put `capulet run` behind it, before the MPI program itself; \
-                 if it loads its MPI only while it runs, say which with --mpi"
+            Self::NoMpi { .. } => "if it is a wrapper, put `capulet run` after it, directly before the MPI \
+                 program; if it loads its MPI only while it runs, name the MPI with --mpi"
                 .to_owned(),
-            Self::Static { .. } => "link it to the shared MPI library, or put Capulet's library before -lmpi".to_owned(),
-            Self::MpiNotFound { .. } => "set LD_LIBRARY_PATH to the folder of that MPI, as the program needs it too".to_owned(),
+            Self::Static { .. } => {
+                "link it to the shared MPI library, or to Capulet's library before -lmpi".to_owned()
+            }
+            Self::MpiNotFound { .. } => {
+                "set LD_LIBRARY_PATH to the folder of this MPI; the program needs it too".to_owned()
+            }
             Self::Probe { .. } => {
                 "the probe imports mpi4py with the interpreter and the options of the program".to_owned()
             }
@@ -88,12 +92,14 @@ impl Error {
                     Family::OpenMpi => "mpiexec.openmpi",
                     Family::Mpich => "mpiexec.mpich",
                 };
-                format!("every rank would run alone; start it with the mpiexec of its own MPI (on Debian {example})")
+                format!("every rank would run alone; use the mpiexec of its own MPI (on Debian {example})")
             }
-            Self::NoLibrary { .. } => {
-                "build it (`make build`), or name its folder in CAPULET_LIBDIR; `capulet doctor` lists what is served".to_owned()
+            Self::NoLibrary { .. } => "build it (`make build`), or set CAPULET_LIBDIR to its folder; \
+                 `capulet doctor` lists what is served"
+                .to_owned(),
+            Self::UnpreloadablePath { .. } => {
+                "LD_PRELOAD separates its entries with both; move the file to a path without them".to_owned()
             }
-            Self::UnpreloadablePath { .. } => "LD_PRELOAD separates its entries by both; move it to a path without them".to_owned(),
             _ => return None,
         })
     }

@@ -1,12 +1,12 @@
-//! Hints given on the command line, and how they reach the library through the environment.
+//! Hints from the command line, and their form in the environment, where the library reads them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The variable in which the library finds the hints.
+/// The environment variable in which the library finds the hints.
 pub(crate) const HINTS_VARIABLE: &str = "CAPULET_HINTS";
 
-/// One `MPI_Info` pair that applies to every file the program opens.
+/// One `MPI_Info` pair that applies to every file that the program opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hint {
     key: String,
@@ -19,22 +19,22 @@ impl fmt::Display for Hint {
     }
 }
 
-/// Why a hint was not understood.
+/// Why a hint is malformed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HintError {
-    /// There is no `=`.
+    /// The text has no `=`.
     #[error("a hint has the form key=value, as in cb_buffer_size=16777216")]
     NoEquals,
-    /// Nothing stands before the `=`.
+    /// The key before the `=` is empty.
     #[error("the key before '=' is empty")]
     EmptyKey,
-    /// Nothing stands after the `=`.
-    #[error("the value after '=' is empty; MPI knows no empty hint")]
+    /// The value after the `=` is empty.
+    #[error("the value after '=' is empty; MPI has no empty hints")]
     EmptyValue,
-    /// The variable that carries the hints cannot hold it.
-    #[error("a hint cannot contain ';', which separates hints on their way to the library")]
+    /// The hint contains a `;`, which separates hints in the variable.
+    #[error("a hint cannot contain ';', which separates the hints in CAPULET_HINTS")]
     Semicolon,
-    /// The environment cannot hold it.
+    /// The hint contains a NUL, which no variable can hold.
     #[error("a hint cannot contain a NUL byte")]
     Nul,
 }
@@ -71,7 +71,8 @@ impl FromStr for Hint {
     }
 }
 
-/// The hints as one string: `key=value` pairs with `;` between them. The first `=` of a pair ends its key.
+/// Encodes the hints as one string: `key=value` pairs, separated by `;`. The first `=` of a pair ends its
+/// key.
 pub(crate) fn encode(hints: &[Hint]) -> String {
     hints.iter().map(|hint| format!("{}={}", hint.key, hint.value)).collect::<Vec<_>>().join(";")
 }
@@ -81,17 +82,17 @@ mod tests {
     use super::*;
 
     fn hint(text: &str) -> Hint {
-        text.parse().expect("a good hint")
+        text.parse().expect("the hint is well formed")
     }
 
     #[test]
-    fn the_first_equals_sign_ends_the_key() {
+    fn first_equals_sign_ends_the_key() {
         assert_eq!(hint("a=b=c"), Hint { key: "a".into(), value: "b=c".into() });
         assert_eq!(hint(" cb_nodes = 2 "), Hint { key: "cb_nodes".into(), value: "2".into() });
     }
 
     #[test]
-    fn malformed_hints_are_told_apart() {
+    fn each_malformed_hint_has_its_error() {
         assert_eq!("cb_nodes".parse::<Hint>(), Err(HintError::NoEquals));
         assert_eq!("".parse::<Hint>(), Err(HintError::NoEquals));
         assert_eq!("=2".parse::<Hint>(), Err(HintError::EmptyKey));
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_become_one_string() {
+    fn hints_are_encoded_as_one_string() {
         assert_eq!(encode(&[]), "");
         assert_eq!(encode(&[hint("a=1"), hint(r"path=c:\x=y")]), r"a=1;path=c:\x=y");
     }

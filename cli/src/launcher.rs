@@ -1,18 +1,20 @@
-//! Which launcher started this process, told by the variables that launchers leave. They are hints: a launcher can
-//! start a program of any MPI, and then every rank runs alone.
+//! Finds the launcher that started this process by the variables that launchers set.
+//!
+//! The variables are hints only: a launcher can start a program of any MPI. If the launcher belongs to
+//! another MPI, every rank runs alone.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 
 use crate::mpi::Family;
 
-/// Variables of launchers start with one of these; a process without them does not join the job.
+/// Prefixes of the variables of launchers. A process without such variables does not join the job.
 const PREFIXES: [&str; 6] = ["OMPI_", "PMI_", "PMIX_", "PRTE_", "HYDI_", "MPI_LOCAL"];
 
-/// The family of the launcher, where the variables leave no doubt.
+/// The family of the launcher, if the variables leave no doubt.
 ///
-/// Slurm and others speak the protocols of both families, and one launcher may run inside the other's job; both
-/// cases give `None`.
+/// Slurm and other launchers speak the protocols of both families, and one launcher may run inside a job
+/// of the other. Both cases give `None`.
 pub(crate) fn family(variable: impl Fn(&str) -> Option<OsString>) -> Option<Family> {
     let has = |name| variable(name).is_some();
     let open_mpi = has("OMPI_COMM_WORLD_SIZE");
@@ -25,7 +27,7 @@ pub(crate) fn family(variable: impl Fn(&str) -> Option<OsString>) -> Option<Fami
     }
 }
 
-/// The rank of this process as its launcher numbers it, if there is a launcher.
+/// The rank of this process in its launcher's numbering, if there is a launcher.
 pub(crate) fn rank(variable: impl Fn(&str) -> Option<OsString>) -> Option<u64> {
     ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"]
         .iter()
@@ -55,7 +57,7 @@ mod tests {
         assert_eq!(family_of(&["OMPI_COMM_WORLD_SIZE", "PMIX_RANK"]), Some(Family::OpenMpi));
         assert_eq!(family_of(&["PMI_RANK", "PMI_SIZE", "HYDI_CONTROL_FD"]), Some(Family::Mpich));
         assert_eq!(family_of(&["PMI_RANK", "PMI_SIZE"]), Some(Family::Mpich));
-        // Hydra in a Slurm job starts its proxies by srun.
+        // Hydra starts its proxies with srun in a Slurm job.
         assert_eq!(
             family_of(&["PMI_RANK", "PMI_SIZE", "HYDI_CONTROL_FD", "SLURM_STEP_ID"]),
             Some(Family::Mpich)
@@ -63,16 +65,16 @@ mod tests {
     }
 
     #[test]
-    fn doubtful_cases_are_left_open() {
+    fn doubtful_cases_have_no_family() {
         // srun --mpi=pmi2 and --mpi=pmix serve both families.
         assert_eq!(family_of(&["PMI_RANK", "PMI_SIZE", "SLURM_STEP_ID"]), None);
         assert_eq!(family_of(&["PMIX_RANK"]), None);
-        // One launcher inside the job of the other: which is the inner one is not to be seen.
+        // One launcher runs inside a job of the other. The variables do not tell which one is the inner.
         assert_eq!(family_of(&["OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "HYDI_CONTROL_FD"]), None);
     }
 
     #[test]
-    fn the_rank_is_read_from_any_launcher() {
+    fn rank_is_read_from_any_launcher() {
         let one = |wanted: &'static str| rank(move |name| (name == wanted).then(|| OsString::from("3")));
         assert_eq!(one("OMPI_COMM_WORLD_RANK"), Some(3));
         assert_eq!(one("PMI_RANK"), Some(3));
@@ -82,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn only_variables_of_launchers_are_named() {
+    fn only_variables_of_launchers_are_recognized() {
         assert!(is_launcher_variable(OsStr::new("PMI_FD")));
         assert!(is_launcher_variable(OsStr::new("OMPI_COMM_WORLD_RANK")));
         assert!(!is_launcher_variable(OsStr::new("OPAL_PREFIX")));

@@ -1,4 +1,4 @@
-//! Where the Capulet library for an MPI lies, and whether the file there is what its name says.
+//! Finds the Capulet library for an MPI, and checks that the file is what its name says.
 
 use std::env;
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use crate::elf::Object;
 use crate::error::Error;
 use crate::mpi::Mpi;
 
-/// The variable that names the one folder in which the libraries are searched.
+/// The environment variable that names the only folder to search for the libraries.
 pub(crate) const FOLDER_VARIABLE: &str = "CAPULET_LIBDIR";
 
 /// A Capulet library that fits its MPI.
@@ -18,13 +18,14 @@ pub(crate) struct CapuletLibrary {
     pub(crate) object: Object,
 }
 
-/// Finds the library for `mpi` and looks into it.
+/// Finds the library for `mpi` and reads it.
 ///
 /// # Errors
-/// [`Error::NoLibrary`] if there is none, [`Error::UnfitLibrary`] if the first one found is for something else.
+/// [`Error::NoLibrary`] if there is none, [`Error::UnfitLibrary`] if the first one found is for something
+/// else.
 pub(crate) fn find(mpi: Mpi) -> Result<CapuletLibrary, Error> {
     let folders = match env::var_os(FOLDER_VARIABLE).filter(|folder| !folder.is_empty()) {
-        // Who names a folder wants no other one.
+        // A user who names a folder wants no other folder.
         Some(folder) => vec![PathBuf::from(folder)],
         None => env::current_exe().map(|path| folders_beside(&path, mpi)).unwrap_or_default(),
     };
@@ -38,7 +39,7 @@ fn find_in(folders: &[PathBuf], mpi: Mpi) -> Result<CapuletLibrary, Error> {
             folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ");
         return Err(Error::NoLibrary { name, mpi, searched });
     };
-    // The loader gets the path from another folder than this one perhaps.
+    // The loader may use the path in another current folder.
     let path = std::path::absolute(&path).unwrap_or(path);
     let unfit = |cause: String| Error::UnfitLibrary { path: path.clone(), mpi, cause };
     let object = Object::read(&path).map_err(unfit)?;
@@ -46,13 +47,14 @@ fn find_in(folders: &[PathBuf], mpi: Mpi) -> Result<CapuletLibrary, Error> {
     Ok(CapuletLibrary { path, object })
 }
 
-/// The folders for a command at `executable`: its own, the library folder of an installation, the build folder of `mpi`.
+/// The folders to search for a command at `executable`: its own, the library folder of an installation,
+/// and the build folders of `mpi`.
 fn folders_beside(executable: &Path, mpi: Mpi) -> Vec<PathBuf> {
     let Some(folder) = executable.parent() else { return Vec::new() };
     let mut folders = vec![folder.to_owned()];
     let above = folder.parent();
     folders.extend(above.map(|above| above.join("lib")));
-    // Built as target/MPI/PROFILE: this command may have been built for another MPI than the program's.
+    // Builds lie in target/MPI/PROFILE. This command may be built for another MPI than the program's.
     if let (Some(profile), Some(builds)) = (folder.file_name(), above.and_then(Path::parent)) {
         let build = builds.join(mpi.name());
         for folder in [build.join(profile), build.join("release")] {
@@ -64,8 +66,8 @@ fn folders_beside(executable: &Path, mpi: Mpi) -> Vec<PathBuf> {
     folders
 }
 
-/// Both names must be right: the SONAME, so that it is the library meant, and the MPI library that it asks for, or the
-/// loader would bring in another one.
+/// Checks two names. The SONAME shows that the file is the right library. The name of the MPI library
+/// that it needs must be right too, or the loader would load a second MPI.
 fn check(object: &Object, mpi: Mpi) -> Result<(), String> {
     let expected = mpi.capulet_library();
     match &object.soname {
@@ -105,27 +107,29 @@ mod tests {
         assert_eq!(
             folders,
             ["/src/target/mpich/release", "/src/target/mpich/lib"].map(PathBuf::from),
-            "none twice"
+            "no folder appears twice"
         );
         assert!(folders_beside(Path::new("/"), Mpi::Mpich).is_empty());
     }
 
     #[test]
-    fn a_missing_library_names_the_folders() {
+    fn error_of_a_missing_library_names_the_folders() {
         let error = find_in(&["/nonexistent/a".into(), "/nonexistent/b".into()], Mpi::OpenMpi)
-            .expect_err("nothing there");
+            .expect_err("the library is missing");
         assert!(error.to_string().contains("/nonexistent/a, /nonexistent/b"), "{error}");
     }
 
     #[test]
-    fn a_library_of_another_name_is_refused() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+    fn unfit_library_is_refused() {
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
         let path = folder.path().join("libcapulet_openmpi.so");
-        fs::write(&path, "no library").expect("written");
-        let error = find_in(&[folder.path().to_owned()], Mpi::OpenMpi).expect_err("no library");
+        fs::write(&path, "no library").expect("the file is written");
+        let error =
+            find_in(&[folder.path().to_owned()], Mpi::OpenMpi).expect_err("the file is not a library");
         assert!(matches!(error, Error::UnfitLibrary { .. }), "{error}");
-        fs::copy(env::current_exe().expect("this test"), &path).expect("copied");
-        let error = find_in(&[folder.path().to_owned()], Mpi::OpenMpi).expect_err("no SONAME");
+        fs::copy(env::current_exe().expect("the path of this test is known"), &path)
+            .expect("the file is copied");
+        let error = find_in(&[folder.path().to_owned()], Mpi::OpenMpi).expect_err("the file has no SONAME");
         assert!(error.to_string().contains("no SONAME"), "{error}");
     }
 }

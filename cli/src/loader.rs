@@ -1,7 +1,8 @@
-//! The search of the dynamic loader, repeated here: which files a program's dependencies are, and which of them are MPI
-//! libraries. `ldd` would do it by running the program's loader; this runs nothing of the program.
+//! Repeats the search of the dynamic loader: finds the files of a program's dependencies, and which of
+//! them are MPI libraries. `ldd` would run the program's loader; this module executes nothing of the
+//! program.
 //!
-//! Not repeated: the `glibc-hwcaps` subfolders, in which no MPI is installed.
+//! The search leaves out the `glibc-hwcaps` subfolders, in which no MPI is installed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::env;
@@ -16,7 +17,7 @@ use crate::mpi::{self, MpiLibrary};
 
 const DEFAULT_FOLDERS: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 
-/// Where libraries are searched, apart from what each file says itself.
+/// The places in which libraries are searched, apart from those that each file names itself.
 #[derive(Debug)]
 pub(crate) struct Loader {
     library_path: Vec<PathBuf>,
@@ -24,14 +25,15 @@ pub(crate) struct Loader {
     cache: HashMap<OsString, Vec<PathBuf>>,
 }
 
-/// A file to be looked into, with the `DT_RPATH` folders that it inherits.
+/// A file whose dependencies are still to be searched, with the `DT_RPATH` folders that it inherits.
 struct Pending {
     object: Object,
     inherited_rpath: Vec<PathBuf>,
 }
 
 impl Loader {
-    /// The loader as it will work for a program that this process turns into: with its environment and the system's cache.
+    /// The loader as it works for the program that this process turns into: with this environment and the
+    /// system's cache.
     pub(crate) fn of_this_process() -> Self {
         Self {
             library_path: env::var_os("LD_LIBRARY_PATH")
@@ -42,12 +44,12 @@ impl Loader {
         }
     }
 
-    /// The MPI libraries that come into a process with the program at `path`, each once, in the order in which they are
-    /// found; those that `LD_PRELOAD` brings are among them.
+    /// The MPI libraries that are loaded into a process with the program at `path`. Each appears once, in
+    /// the order in which they are found. Libraries that `LD_PRELOAD` brings are included.
     ///
     /// # Errors
-    /// A sentence that says why the program itself cannot be read. Dependencies that cannot be are left out, as they
-    /// are the loader's to complain of, unless they are MPI libraries.
+    /// A sentence that says why the program itself cannot be read. Dependencies that cannot be read are
+    /// left out unless they are MPI libraries, because the loader reports them itself.
     pub(crate) fn mpi_libraries(&self, path: &Path) -> Result<Vec<MpiLibrary>, String> {
         let root = Object::read(path)?;
         let machine = root.machine;
@@ -57,7 +59,8 @@ impl Loader {
         let mut queue = VecDeque::from([Pending { object: root, inherited_rpath: Vec::new() }]);
         let mut preloaded: Vec<OsString> = self.preloaded.clone();
         while let Some(pending) = queue.pop_front() {
-            // What is preloaded is searched on behalf of the program, before its own dependencies.
+            // The loader searches preloaded libraries on behalf of the program, before the program's own
+            // dependencies.
             let names: Vec<OsString> =
                 preloaded.drain(..).chain(pending.object.needed.iter().cloned()).collect();
             let rpath: Vec<PathBuf> =
@@ -75,7 +78,7 @@ impl Loader {
                 }
                 let soname = object.soname.clone().unwrap_or_else(|| file_name(&file));
                 if mpi::flavor(&soname).is_some() {
-                    // What an MPI library needs is no concern of the program's.
+                    // The dependencies of an MPI library do not matter.
                     found.push(MpiLibrary { soname, path: Some(file) });
                 } else {
                     queue.push_back(Pending { object, inherited_rpath: rpath.clone() });
@@ -85,12 +88,13 @@ impl Loader {
         Ok(found)
     }
 
-    /// The file that `name` means to a program which names no folders of its own, if there is one for `machine`.
+    /// The first file named `name` that is for `machine`, as the loader finds it for a program that names
+    /// no folders of its own.
     pub(crate) fn find_for(&self, name: &str, machine: Machine) -> Option<PathBuf> {
         self.candidates(OsStr::new(name), &[], &[], false).find(|path| fits(path, machine).is_some())
     }
 
-    /// All files that `name` means in the folders of the environment and of the system.
+    /// The first readable ELF file named `name` in the folders of the environment and of the system.
     pub(crate) fn find_any(&self, name: &str) -> Option<PathBuf> {
         self.candidates(OsStr::new(name), &[], &[], false).find(|path| Object::read(path).is_ok())
     }
@@ -113,7 +117,7 @@ impl Loader {
             .find_map(|path| fits(&path, machine).map(|object| (path, object)))
     }
 
-    /// Every place in which the loader looks for `name`, in its order.
+    /// Every path at which the loader looks for `name`, in the order of its search.
     fn candidates<'a>(
         &'a self,
         name: &'a OsStr,
@@ -135,7 +139,7 @@ fn fits(path: &Path, machine: Machine) -> Option<Object> {
     Object::read(path).ok().filter(|object| object.machine == machine)
 }
 
-/// An MPI library that is asked for and not found still tells what the program uses.
+/// Adds an MPI library that is needed but not found. Its name still tells which MPI the program uses.
 fn note_missing(found: &mut Vec<MpiLibrary>, name: &OsStr) {
     let soname = file_name(Path::new(name));
     if mpi::flavor(&soname).is_some() {
@@ -147,7 +151,8 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The folders of `LD_LIBRARY_PATH`: separated by colons or semicolons; an empty one is the current folder.
+/// The folders of `LD_LIBRARY_PATH`, which colons or semicolons separate. An empty entry is the current
+/// folder.
 fn split_library_path(list: &OsStr) -> Vec<PathBuf> {
     if list.is_empty() {
         return Vec::new();
@@ -162,13 +167,13 @@ fn split_library_path(list: &OsStr) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The entries of an `LD_PRELOAD`: separated by colons or spaces.
+/// The entries of an `LD_PRELOAD`, which colons or spaces separate.
 pub(crate) fn split_preload(list: &OsStr) -> Vec<OsString> {
     let entries = list.as_bytes().split(|&byte| byte == b':' || byte == b' ');
     entries.filter(|entry| !entry.is_empty()).map(|entry| OsStr::from_bytes(entry).to_owned()).collect()
 }
 
-/// The system's cache of library names, as `ldconfig` prints it; empty where there is none.
+/// The system's cache of library names, as `ldconfig` prints it. Empty if there is none.
 fn system_cache() -> HashMap<OsString, Vec<PathBuf>> {
     let output = ["/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"].iter().find_map(|program| {
         Command::new(program)
@@ -183,7 +188,8 @@ fn system_cache() -> HashMap<OsString, Vec<PathBuf>> {
     output.map(|output| parse_cache(&output.stdout)).unwrap_or_default()
 }
 
-/// Lines have the form `libmpi.so.40 (libc6,x86-64) => /lib/x86_64-linux-gnu/libmpi.so.40`.
+/// Parses the output of `ldconfig -p`. Lines have the form `libmpi.so.40 (libc6,x86-64) =>
+/// /lib/x86_64-linux-gnu/libmpi.so.40`.
 fn parse_cache(listing: &[u8]) -> HashMap<OsString, Vec<PathBuf>> {
     let mut cache: HashMap<OsString, Vec<PathBuf>> = HashMap::new();
     for line in listing.split(|&byte| byte == b'\n') {
@@ -216,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_read_and_noise_is_not() {
+    fn cache_is_parsed_without_other_lines() {
         let listing = b"1298 libs found in cache `/etc/ld.so.cache'\n\
             \tlibmpi.so.40 (libc6,x86-64) => /lib/x86_64-linux-gnu/libmpi.so.40\n\
             \tlibc.so.6 (libc6,x86-64, OS ABI: Linux 3.2.0) => /lib/x86_64-linux-gnu/libc.so.6\n\
@@ -229,13 +235,15 @@ mod tests {
 
     #[test]
     fn this_test_uses_no_mpi() {
-        let path = std::env::current_exe().expect("the path of this test");
+        let path = std::env::current_exe().expect("the path of this test is known");
         assert_eq!(Loader::of_this_process().mpi_libraries(&path), Ok(Vec::new()));
     }
 
     #[test]
-    fn the_system_finds_its_c_library() {
-        let machine = Object::read(&std::env::current_exe().expect("a path")).expect("an ELF file").machine;
+    fn c_library_of_the_system_is_found() {
+        let machine = Object::read(&std::env::current_exe().expect("the path of this test is known"))
+            .expect("the test is an ELF file")
+            .machine;
         assert!(Loader::of_this_process().find_for("libc.so.6", machine).is_some());
         assert!(Loader::of_this_process().find_for("libnothing-of-the-kind.so.1", machine).is_none());
     }

@@ -1,7 +1,19 @@
-//! The `capulet` command: `run` starts a program on Capulet, `doctor` says what is installed, `plan` how an access would be carried
-//! out, `bench` measures, `verify` judges what a file layer promises.
+//! The `capulet` command: `run` starts a program on Capulet, `doctor` reports what is installed, `plan`
+//! tells how an access would be carried out, `bench` measures, and `verify` checks what a file layer
+//! promises.
 //!
-//! It knows of the library its file name and the variables that the library reads, and it is linked to no MPI.
+//! Of the library the command knows only the file name and the variables that the library reads. The
+//! command is not linked to an MPI.
+//!
+//! | module | |
+//! |---|---|
+//! | `args`, `plan::args` | the command line and its help |
+//! | `run`, `program`, `hint`, `error` | `capulet run` |
+//! | `mpi`, `elf`, `loader`, `python`, `library`, `launcher` | the search for MPI, library and launcher |
+//! | `doctor` | `capulet doctor` |
+//! | `plan` | `capulet plan` |
+//! | `bench`, `bench_files`, `bench_locks`, `bench_plan`, `contender` | `capulet bench` |
+//! | `verify` | `capulet verify` |
 
 mod args;
 mod bench;
@@ -32,7 +44,7 @@ use crate::args::{BAD, Cli, Command, HEAD, RunArgs};
 use crate::error::Error;
 use crate::run::Start;
 
-/// Counts what is allocated, for `bench plan`.
+/// Counts the allocated bytes, for `bench plan`.
 #[global_allocator]
 static HEAP: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
 
@@ -49,7 +61,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Turns into the program, or says how it would.
+/// Turns this process into the program, or prints what it would do.
 fn run(args: &RunArgs) -> Result<ExitCode, Error> {
     let start = Start::prepare(args)?;
     if args.dry_run {
@@ -59,7 +71,8 @@ fn run(args: &RunArgs) -> Result<ExitCode, Error> {
     match start.exec()? {}
 }
 
-/// Every rank says what is wrong, as it may be wrong on one node only; the first one also says what to do.
+/// Prints the error and returns its exit code. Every rank prints the error, because the cause may exist
+/// on one node only. Only the first rank prints the advice too.
 fn complain(error: &Error) -> ExitCode {
     let rank = launcher::rank(|name| env::var_os(name));
     match rank {

@@ -1,54 +1,54 @@
-//! The MPI implementations that Capulet serves, and how a library is recognized as one of them.
+//! The MPI implementations that Capulet serves, and how the command recognizes a library as one of them.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// An MPI whose binary interface Capulet has a library for. The SONAME decides: it is what a program was linked to.
-/// The comments on the variants are help text.
+/// An MPI with whose binary interface Capulet has a library. The SONAME decides, because a program is
+/// linked to it. The comments on the variants are help text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[expect(clippy::enum_variant_names, reason = "the name of Open MPI ends as it does")]
 pub(crate) enum Mpi {
-    /// Open MPI 4 and 5: libmpi.so.40.
+    /// Open MPI 4 and 5: libmpi.so.40
     #[value(name = "openmpi")]
     OpenMpi,
-    /// MPICH as Debian names it: libmpich.so.12.
+    /// MPICH as named by Debian: libmpich.so.12
     Mpich,
-    /// MPICH as it names itself, the wheel among others: libmpi.so.12.
+    /// MPICH as named by itself and by its wheel: libmpi.so.12
     Mpich5,
 }
 
-/// MPIs that share a launcher protocol. A program of one family, started by the launcher of the other, runs as many
-/// programs of one rank.
+/// MPIs that share a launcher protocol. A program of one family that is started by the launcher of the
+/// other runs as many programs of one rank each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
     /// Open MPI of any version.
     OpenMpi,
-    /// MPICH and what descends from it.
+    /// MPICH and the MPIs that descend from it.
     Mpich,
 }
 
-/// What a SONAME says about a library.
+/// What the SONAME of a library tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flavor {
     /// An MPI that Capulet serves.
     Served(Mpi),
-    /// A library of the standard ABI of MPI 5.
+    /// A library with the standard ABI of MPI 5.
     StandardAbi,
-    /// An MPI that Capulet has no library for.
+    /// An MPI for which Capulet has no library.
     Foreign,
 }
 
 /// An MPI library in use by a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MpiLibrary {
-    /// Its SONAME, or the name that it was asked for by when no file was found.
+    /// The SONAME, or the requested name if no file was found.
     pub(crate) soname: String,
-    /// The file that the loader takes; `None` if it finds none.
+    /// The file that the loader takes, or `None` if the loader finds none.
     pub(crate) path: Option<PathBuf>,
 }
 
 impl Mpi {
-    /// All of them, in the order of preference for display.
+    /// All MPIs, in the order in which they are shown.
     pub(crate) const ALL: [Self; 3] = [Self::OpenMpi, Self::Mpich, Self::Mpich5];
 
     /// The SONAME of the MPI library.
@@ -60,7 +60,7 @@ impl Mpi {
         }
     }
 
-    /// The name used in file names and options.
+    /// The name in file names and options.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::OpenMpi => "openmpi",
@@ -69,7 +69,7 @@ impl Mpi {
         }
     }
 
-    /// Which launchers start it.
+    /// The family whose launchers start programs of this MPI.
     pub(crate) const fn family(self) -> Family {
         match self {
             Self::OpenMpi => Family::OpenMpi,
@@ -77,7 +77,7 @@ impl Mpi {
         }
     }
 
-    /// File name and SONAME of the Capulet library that serves it.
+    /// File name and SONAME of the Capulet library for this MPI.
     pub(crate) fn capulet_library(self) -> String {
         format!("libcapulet_{}.so", self.name())
     }
@@ -98,7 +98,7 @@ impl fmt::Display for Family {
     }
 }
 
-/// What the library named `soname` is, or `None` if it is not the core library of an MPI.
+/// Classifies the library named `soname`. `None` if it is not the core library of an MPI.
 pub(crate) fn flavor(soname: &str) -> Option<Flavor> {
     if let Some(mpi) = Mpi::ALL.into_iter().find(|mpi| mpi.soname() == soname) {
         return Some(Flavor::Served(mpi));
@@ -106,7 +106,8 @@ pub(crate) fn flavor(soname: &str) -> Option<Flavor> {
     if soname.starts_with("libmpi_abi.so") {
         return Some(Flavor::StandardAbi);
     }
-    // Other versions of the same two, and Cray's, Intel's, Fujitsu's, IBM's. Bindings such as libmpi_cxx are no core.
+    // Other versions of Open MPI and MPICH, and the MPIs of Cray, Intel, Fujitsu and IBM. Bindings such
+    // as libmpi_cxx are not core libraries.
     let foreign = [
         "libmpi.so",
         "libmpich.so",
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn bindings_are_not_taken_for_the_library() {
+    fn bindings_are_not_mpi_libraries() {
         for soname in [
             "libmpi_cxx.so.40",
             "libmpi_mpifh.so.40",

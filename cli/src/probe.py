@@ -1,5 +1,6 @@
-# Run by `capulet run` with the interpreter of the user's program: prints the MPI libraries that mpi4py brings into the
-# process. MPI is not initialized. The argument is the folder that the interpreter would put first in its search path.
+# `capulet run` runs this file with the interpreter of the user's program. It prints the MPI libraries
+# that mpi4py loads into the process. MPI is not initialized. The argument is the folder that the
+# interpreter would put first in its search path.
 import os
 import sys
 
@@ -16,7 +17,7 @@ def mpi4py():
 
 
 def h5py():
-    # Debian's h5py loads its MPI build only when it sees a launcher, or is told to.
+    # Debian's h5py loads its MPI build only if it sees a launcher or this variable.
     os.environ["H5PY_ALWAYS_USE_MPI"] = "1"
     import h5py
 

@@ -1,4 +1,5 @@
-//! What the program given to `capulet run` is: where it lies, and whether an ELF file or a Python will run it.
+//! Finds the program that `capulet run` is to start, and tells whether it is an ELF file or runs under
+//! Python.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,36 +13,36 @@ use nix::unistd::{AccessFlags, access};
 use crate::error::Error;
 use crate::python::PythonCommand;
 
-/// The kernel reads no more of a `#!` line.
+/// The kernel reads only this many bytes of a `#!` line.
 const SHEBANG_BYTES_MAX: usize = 256;
-/// A script may be run by a script; the kernel follows this many.
+/// The kernel follows this many levels of scripts whose interpreters are scripts.
 const SHEBANG_DEPTH_MAX: usize = 4;
 
-/// A program, found.
+/// A program that was found.
 #[derive(Debug)]
 pub(crate) struct Program {
-    /// As the user wrote it; the program's own name (`argv[0]`).
+    /// The name as the user wrote it, which becomes the program's own name (`argv[0]`).
     pub(crate) name: OsString,
-    /// The file.
+    /// The file of the program.
     pub(crate) path: PathBuf,
-    /// Its arguments, without the name.
+    /// The arguments, without the name.
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// What will run in the process.
+/// What runs in the process.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// An ELF file: the program, or the interpreter of a script that is not Python's.
+    /// An ELF file: the program, or the interpreter of a script in another language than Python.
     Elf(PathBuf),
-    /// A Python, with what decides where it looks for its modules.
+    /// A Python interpreter, with the options that decide where it searches for modules.
     Python(PythonCommand),
 }
 
 impl Program {
-    /// Finds `command[0]` as a shell would.
+    /// Finds `command[0]` as a shell does.
     ///
     /// # Errors
-    /// [`Error::NotFound`] and [`Error::NotExecutable`], as a shell tells them apart.
+    /// [`Error::NotFound`] and [`Error::NotExecutable`], in the same cases as in a shell.
     pub(crate) fn find(command: &[OsString]) -> Result<Self, Error> {
         let (name, arguments) =
             command.split_first().ok_or_else(|| Error::NotFound { program: String::new() })?;
@@ -49,11 +50,11 @@ impl Program {
         Ok(Self { name: name.clone(), path, arguments: arguments.to_vec() })
     }
 
-    /// Looks into the file.
+    /// Reads the head of the file to find its kind.
     ///
     /// # Errors
-    /// [`Error::NotExecutable`] where neither the kernel nor this function knows how to run it, and the errors of
-    /// finding an interpreter.
+    /// [`Error::NotExecutable`] if neither the kernel nor this function knows how to run the file,
+    /// [`Error::Unreadable`] if it cannot be read, and the errors of finding an interpreter.
     pub(crate) fn kind(&self) -> Result<Kind, Error> {
         let mut path = self.path.clone();
         let mut arguments = self.arguments.clone();
@@ -79,7 +80,7 @@ impl Program {
     }
 }
 
-/// The file that `name` means: itself if it has a slash, else the first one in `PATH` that can be executed.
+/// The file that `name` means: `name` itself if it has a slash, else the first executable one in `PATH`.
 fn find_file(name: &OsStr) -> Result<PathBuf, Error> {
     let program = || name.to_string_lossy().into_owned();
     if name.as_bytes().contains(&b'/') {
@@ -94,11 +95,12 @@ fn find_file(name: &OsStr) -> Result<PathBuf, Error> {
     }
     let mut refused = None;
     let list = env::var_os("PATH").unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
-    // An empty name would be each folder itself.
+    // An empty name would match each folder itself.
     for folder in env::split_paths(&list).filter(|_| !name.is_empty()) {
         let path = folder.join(name);
         match executable(&path) {
-            // A relative entry of PATH, or an empty one, gives a path without a slash, which exec would search again.
+            // A relative or empty entry of PATH gives a path without a slash, and exec would search PATH
+            // for it again.
             Ok(()) if path.as_os_str().as_bytes().contains(&b'/') => return Ok(path),
             Ok(()) => return Ok(Path::new(".").join(path)),
             Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => refused = Some(cause),
@@ -126,7 +128,7 @@ fn read_head(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(head)
 }
 
-/// The words of a `#!` line: the interpreter and, as the kernel passes it, at most one argument.
+/// The words of a `#!` line: the interpreter and at most one argument, as the kernel passes them.
 fn interpreter_words(head: &[u8]) -> Option<Vec<OsString>> {
     let line = head.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?.trim_ascii();
     let mut parts = line.splitn(2, |&byte| byte == b' ' || byte == b'\t');
@@ -141,14 +143,15 @@ fn interpreter_words(head: &[u8]) -> Option<Vec<OsString>> {
     )
 }
 
-/// The interpreter's file and its options, seen through `env`.
+/// The interpreter's file and its options. If the interpreter is `env`, the program that `env` starts.
 fn interpreter_command(words: &[OsString]) -> Result<(PathBuf, Vec<OsString>), Error> {
     let (interpreter, options) =
         words.split_first().ok_or_else(|| Error::NotFound { program: String::new() })?;
     if Path::new(interpreter).file_name() != Some(OsStr::new("env")) {
         return Ok((find_file(interpreter)?, options.to_vec()));
     }
-    // `env` gets one argument from the kernel and takes it apart only after -S; then it may also set variables.
+    // `env` gets one argument from the kernel and splits it only after -S. Then the words may also set
+    // variables.
     let argument = options.first().map(|option| option.to_string_lossy().into_owned()).unwrap_or_default();
     let command: Vec<&str> = match argument.strip_prefix("-S") {
         Some(rest) => rest.split_whitespace().skip_while(|word| word.contains('=')).collect(),
@@ -159,7 +162,8 @@ fn interpreter_command(words: &[OsString]) -> Result<(PathBuf, Vec<OsString>), E
     Ok((find_file(OsStr::new(name))?, options.iter().map(OsString::from).collect()))
 }
 
-/// Whether a file is named as Pythons are: `python`, `python3`, `python3.11`, `python3.13t`, `pypy3`.
+/// Whether the file name is that of a Python interpreter: `python`, `python3`, `python3.11`,
+/// `python3.13t`, `pypy3`.
 fn is_python_name(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let version = name.strip_prefix("python").or_else(|| name.strip_prefix("pypy"));
@@ -179,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn pythons_are_known_by_name() {
+    fn python_is_recognized_by_name() {
         for name in ["python", "python3", "/usr/bin/python3.11", "python3.13t", "python3-dbg", "pypy3"] {
             assert!(is_python_name(Path::new(name)), "{name}");
         }
@@ -189,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn interpreter_lines_are_read_as_the_kernel_does() {
+    fn interpreter_line_is_split_as_in_the_kernel() {
         assert_eq!(words(b"#!/bin/sh\necho"), Some(vec!["/bin/sh".into()]));
         assert_eq!(
             words(b"#! /usr/bin/env  python3 \n"),
@@ -205,9 +209,10 @@ mod tests {
     }
 
     #[test]
-    fn env_is_seen_through() {
+    fn env_is_resolved_to_its_program() {
         let command = |list: &[&str]| {
-            interpreter_command(&list.iter().map(OsString::from).collect::<Vec<_>>()).expect("an interpreter")
+            interpreter_command(&list.iter().map(OsString::from).collect::<Vec<_>>())
+                .expect("the interpreter is found")
         };
         let (shell, options) = command(&["/usr/bin/env", "sh"]);
         assert_eq!(shell.file_name(), Some(OsStr::new("sh")));
@@ -219,20 +224,20 @@ mod tests {
     }
 
     #[test]
-    fn a_script_run_by_itself_ends_in_an_error() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+    fn script_that_runs_itself_is_an_error() {
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
         let script = folder.path().join("loop");
-        fs::write(&script, format!("#!{}\n", script.display())).expect("written");
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("set");
-        let program = Program::find(&[script.into_os_string()]).expect("found");
+        fs::write(&script, format!("#!{}\n", script.display())).expect("the file is written");
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("the permissions are set");
+        let program = Program::find(&[script.into_os_string()]).expect("the program is found");
         assert!(matches!(program.kind(), Err(Error::NotExecutable { .. })));
     }
 
     #[test]
-    fn what_cannot_be_found_and_what_cannot_be_executed_differ() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+    fn missing_and_not_executable_are_different_errors() {
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
         let plain = folder.path().join("plain");
-        fs::write(&plain, "text").expect("written");
+        fs::write(&plain, "text").expect("the file is written");
         let find = |path: &Path| Program::find(&[path.as_os_str().to_owned()]);
         assert!(matches!(find(&plain), Err(Error::NotExecutable { .. })));
         assert!(matches!(find(folder.path()), Err(Error::NotExecutable { .. })));
@@ -240,11 +245,11 @@ mod tests {
         assert!(matches!(find(Path::new("no-such-command-anywhere")), Err(Error::NotFound { .. })));
         assert!(matches!(find(Path::new("")), Err(Error::NotFound { .. })));
         assert!(matches!(Program::find(&[]), Err(Error::NotFound { .. })));
-        fs::set_permissions(&plain, fs::Permissions::from_mode(0o755)).expect("set");
-        let program = find(&plain).expect("found");
+        fs::set_permissions(&plain, fs::Permissions::from_mode(0o755)).expect("the permissions are set");
+        let program = find(&plain).expect("the program is found");
         assert!(
             matches!(program.kind(), Err(Error::NotExecutable { .. })),
-            "text without an interpreter line"
+            "a text without an interpreter line cannot be executed"
         );
     }
 }

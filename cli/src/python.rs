@@ -1,6 +1,8 @@
-//! Which MPI a Python program uses. Only its own interpreter knows: the module mpi4py may lie anywhere, and its wheels
-//! choose an MPI while they are imported. So the interpreter is asked, in a short process of its own that does not join
-//! the job.
+//! Finds the MPI that a Python program uses.
+//!
+//! Only the program's interpreter knows its MPI: the module mpi4py may lie anywhere, and its wheels
+//! choose an MPI during their import. So a short process with the same interpreter is asked. The process
+//! does not join the job.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -18,18 +20,19 @@ use crate::launcher;
 use crate::mpi::{self, MpiLibrary};
 
 const PROBE: &str = include_str!("probe.py");
-/// An import of mpi4py takes a fraction of a second; a file system that thousands of ranks ask at once takes longer.
+/// Time limit for the probe. An import of mpi4py takes a fraction of a second, but longer on a file
+/// system that thousands of ranks use at once.
 const PROBE_SECONDS_MAX: u64 = 120;
 const LIBRARY_MARK: &[u8] = b"capulet-library:";
 const FAILURE_MARK: &[u8] = b"capulet-failure:";
 
-/// The part of a Python command line that decides where modules are found.
+/// The part of a Python command line that decides where modules are searched.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PythonCommand {
     interpreter: PathBuf,
     /// Options such as `-I` and `-s`.
     options: Vec<OsString>,
-    /// What Python puts first in `sys.path`: the script's folder, or empty for the current one.
+    /// The first entry of `sys.path`: the script's folder, or empty for the current folder.
     first_folder: OsString,
 }
 
@@ -42,7 +45,7 @@ impl PythonCommand {
             let bytes = argument.as_bytes();
             match bytes {
                 b"-" => break,
-                // Of the long options only this one takes its value from the next word.
+                // This is the only long option whose value is the next word.
                 b"--check-hash-based-pycs" => drop(arguments.next()),
                 [b'-', b'-', ..] => {}
                 [b'-', letters @ ..] => match command.read_letters(letters) {
@@ -59,7 +62,7 @@ impl PythonCommand {
         command
     }
 
-    /// Keeps what concerns the search for modules of a word of one-letter options.
+    /// Reads a word of one-letter options and keeps those that change the search for modules.
     fn read_letters(&mut self, letters: &[u8]) -> Letters {
         for (position, letter) in letters.iter().enumerate() {
             let is_last = position + 1 == letters.len();
@@ -76,10 +79,7 @@ impl PythonCommand {
         Letters::Complete
     }
 
-    /// Asks the interpreter. Takes as long as an import of mpi4py does.
-    ///
-    /// # Errors
-    /// [`Error::Probe`] if the interpreter fails, finds no MPI module, or does not answer in time.
+    /// Asks the interpreter for its MPI libraries. Takes as long as an import of mpi4py.
     pub(crate) fn mpi_libraries(&self) -> Result<Vec<MpiLibrary>, Error> {
         let error =
             |cause: String| Error::Probe { interpreter: self.interpreter.display().to_string(), cause };
@@ -99,7 +99,7 @@ impl PythonCommand {
     }
 }
 
-/// What a word of one-letter options ended with.
+/// How a word of one-letter options ends.
 enum Letters {
     /// `-c` or `-m`: the program follows, and the current folder is searched.
     EndOfOptions,
@@ -108,14 +108,15 @@ enum Letters {
     Complete,
 }
 
-/// What the interpreter said.
+/// The output of the probe.
 struct Answer {
     output: Vec<u8>,
     complaints: Vec<u8>,
     success: bool,
 }
 
-/// A script's own folder; a folder or an archive that is run as a script is searched itself.
+/// The folder in which Python searches the modules of a script: the script's own folder, or the script
+/// itself if it is a folder or an archive.
 fn script_folder(script: &Path) -> OsString {
     let script = fs::canonicalize(script).unwrap_or_else(|_| script.to_owned());
     if script.is_dir() || script.extension().is_some_and(|extension| extension == "zip" || extension == "pyz")
@@ -125,12 +126,12 @@ fn script_folder(script: &Path) -> OsString {
     script.parent().map(|folder| folder.as_os_str().to_owned()).unwrap_or_default()
 }
 
-/// Collects the output of `child`, which is ended when it takes longer than `limit`.
+/// Collects the output of `child`. Ends `child` if it takes longer than `limit`.
 fn wait_for_answer(mut child: Child, limit: Duration) -> Result<Answer, String> {
     let output = collect(child.stdout.take());
     let complaints = collect(child.stderr.take());
     let Ok(output) = output.recv_timeout(limit) else {
-        // It may have ended by itself meanwhile, which is as good.
+        // The child may have ended by itself already, so both results are ignored.
         drop(child.kill());
         drop(child.wait());
         return Err(format!("no answer within {} seconds", limit.as_secs()));
@@ -140,13 +141,13 @@ fn wait_for_answer(mut child: Child, limit: Duration) -> Result<Answer, String> 
     Ok(Answer { output, complaints, success: status.success() })
 }
 
-/// Reads `stream` to its end in a thread, so that the reading can be given up.
+/// Reads `stream` to its end in a thread of its own, so that the caller can stop waiting.
 fn collect(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut stream) = stream {
-            // What was read before an error is still worth showing.
+            // The bytes read before an error are still worth showing.
             drop(stream.read_to_end(&mut bytes));
         }
         drop(sender.send(bytes));
@@ -162,7 +163,7 @@ fn read_answer(answer: &Answer) -> Result<Vec<MpiLibrary>, String> {
     if !answer.success {
         let complaints = String::from_utf8_lossy(&answer.complaints);
         let last = complaints.lines().rev().find(|line| !line.trim().is_empty());
-        return Err(last.unwrap_or("it failed without a word").to_owned());
+        return Err(last.unwrap_or("it failed without a message").to_owned());
     }
     let mut libraries: Vec<MpiLibrary> = Vec::new();
     for path in lines().filter_map(|line| line.strip_prefix(LIBRARY_MARK)) {
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_of_the_script_is_searched_first() {
+    fn folder_of_the_script_is_searched_first() {
         assert_eq!(command("/nonexistent/dir/program.py -I").first_folder, "/nonexistent/dir");
         assert_eq!(command("/nonexistent/dir/program.py -I").options, [""; 0]);
         assert_eq!(command("-W ignore -X dev /nonexistent/dir/program.py").first_folder, "/nonexistent/dir");
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_and_commands_are_searched_from_the_current_folder() {
+    fn modules_and_commands_search_the_current_folder() {
         for line in
             ["", "-", "-m mpi4py /a/b.py", "-um mpi4py /a/b.py", "-c pass /a/b.py", "-mmpi4py /a/b.py"]
         {
@@ -213,9 +214,9 @@ mod tests {
     }
 
     #[test]
-    fn a_zip_archive_and_a_folder_are_searched_themselves() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = fs::canonicalize(folder.path()).expect("canonical");
+    fn archive_and_folder_are_searched_themselves() {
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
+        let path = fs::canonicalize(folder.path()).expect("the path can be resolved");
         assert_eq!(script_folder(&path), path.as_os_str());
         assert_eq!(script_folder(Path::new("/nonexistent/app.zip")), "/nonexistent/app.zip");
     }
@@ -225,25 +226,25 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_among_other_output() {
+    fn answer_is_found_among_other_output() {
         assert_eq!(answer("hello from sitecustomize\n", "", true), Ok(Vec::new()));
         assert_eq!(
             answer("x\ncapulet-failure:mpi4py: no module\n", "", true),
             Err("mpi4py: no module".into())
         );
         assert_eq!(answer("", "Traceback\nSyntaxError: bad\n\n", false), Err("SyntaxError: bad".into()));
-        assert_eq!(answer("", "", false), Err("it failed without a word".into()));
+        assert_eq!(answer("", "", false), Err("it failed without a message".into()));
         assert!(answer("capulet-library:/nonexistent/libmpi.so.40\n", "", true).is_err());
     }
 
     #[test]
-    fn an_interpreter_that_hangs_is_given_up() {
+    fn hanging_interpreter_is_ended() {
         let child = Command::new("sleep")
             .arg("60")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("sleep");
+            .expect("sleep starts");
         let answer = wait_for_answer(child, Duration::from_millis(50));
         assert_eq!(answer.err(), Some("no answer within 0 seconds".into()));
     }

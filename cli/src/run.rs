@@ -1,4 +1,5 @@
-//! `capulet run`: find the program's MPI, choose the library, turn into the program.
+//! `capulet run`: finds the program's MPI, chooses the Capulet library, and turns this process into the
+//! program.
 
 use std::convert::Infallible;
 use std::env;
@@ -22,7 +23,7 @@ use crate::program::{Kind, Program};
 
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
-/// Everything decided, nothing done.
+/// All decisions about a start. Nothing has been changed yet.
 #[derive(Debug)]
 pub(crate) struct Start {
     program: Program,
@@ -35,7 +36,7 @@ impl Start {
     /// Decides how to start the program of `args`.
     ///
     /// # Errors
-    /// Whatever speaks against it; nothing has been changed then.
+    /// The reason why the program cannot be started. Nothing has been changed then.
     pub(crate) fn prepare(args: &RunArgs) -> Result<Self, Error> {
         let program = Program::find(&args.command)?;
         let name = program.name.to_string_lossy().into_owned();
@@ -61,7 +62,7 @@ impl Start {
     /// Returns only if the system refuses, with [`Error::NotFound`] or [`Error::NotExecutable`].
     pub(crate) fn exec(self) -> Result<Infallible, Error> {
         let mut command = Command::new(&self.program.path);
-        // Programs look at their own name: a Python finds its virtual environment by it.
+        // Programs read their own name: Python finds its virtual environment by it.
         command.arg0(&self.program.name).args(&self.program.arguments).envs(self.variables);
         let cause = command.exec();
         let program = self.program.name.to_string_lossy().into_owned();
@@ -71,10 +72,7 @@ impl Start {
         })
     }
 
-    /// Says what [`exec`](Self::exec) would do, for a person and for scripts: a name, a tab, a value.
-    ///
-    /// # Errors
-    /// If standard output cannot be written.
+    /// Prints what [`exec`](Self::exec) would do, for people and for scripts: a name, a tab, a value.
     pub(crate) fn print(&self) -> io::Result<()> {
         use std::io::Write;
         let mut output = anstream::stdout().lock();
@@ -90,7 +88,7 @@ impl Start {
     }
 }
 
-/// The one MPI library that is seen to come with the program; `None` if none is.
+/// The MPI library that is loaded with the program, or `None` if there is none.
 fn seen_library(kind: &Kind, loader: &Loader, program: &str) -> Result<Option<MpiLibrary>, Error> {
     let libraries = match kind {
         Kind::Python(python) => python.mpi_libraries()?,
@@ -113,13 +111,13 @@ fn seen_library(kind: &Kind, loader: &Loader, program: &str) -> Result<Option<Mp
     Ok(libraries.into_iter().next())
 }
 
-/// The MPI to serve: the one that is seen; only where none is, the one that the user tells.
+/// The MPI to serve: the detected one, or the one that the user names if none is detected.
 fn chosen_mpi(seen: Option<&MpiLibrary>, told: Option<Mpi>, program: &str) -> Result<Mpi, Error> {
     let program = program.to_owned();
     let Some(library) = seen else { return told.ok_or(Error::NoMpi { program }) };
     let soname = library.soname.clone();
     match mpi::flavor(&soname) {
-        // Two MPI libraries in one process are never right, so what is seen cannot be overruled.
+        // A process with two MPI libraries is never right, so the user cannot overrule the detected one.
         Some(Flavor::Served(seen)) => match told {
             Some(told) if told != seen => Err(Error::ToldAnother { program, seen, told }),
             _ => Ok(seen),
@@ -138,7 +136,7 @@ fn check_launcher(mpi: Mpi, program: &str) -> Result<(), Error> {
     }
 }
 
-/// The variables that differ from this process's own.
+/// The variables whose values differ from this process's own.
 fn variables(
     args: &RunArgs,
     library: &CapuletLibrary,
@@ -166,12 +164,13 @@ fn variables(
     Ok(variables)
 }
 
-/// The value of `LD_PRELOAD`: Capulet's library, what was there, and last the program's own MPI library.
+/// The value of `LD_PRELOAD`: Capulet's library, the old entries, and last the program's own MPI library.
 ///
-/// Capulet's library comes first, so that its `MPI_File` functions are the ones that are found. It asks for an MPI
-/// library by SONAME, and two files may have that name: the one of the system and the one of a Python wheel. The
-/// loader maps all preloaded files before it looks for what they need, so the file named here is the one that is taken,
-/// by Capulet and by the program. It comes last because tools that were preloaded already stand before MPI, too.
+/// Capulet's library comes first, so that the loader finds its `MPI_File` functions. It needs an MPI
+/// library by SONAME, and two files may have this name: the system's and that of a Python wheel. The
+/// loader maps all preloaded files before it searches for their dependencies, so both Capulet and the
+/// program get the file that is named here. The file comes last, because tools that were preloaded
+/// already must stay before MPI too.
 fn preload(library: &Path, existing: &OsStr, mpi_path: &Path) -> Result<OsString, Error> {
     let mpi_path = std::path::absolute(mpi_path).unwrap_or_else(|_| mpi_path.to_owned());
     let same_file = |entry: &OsStr, path: &Path| {
@@ -207,7 +206,7 @@ mod tests {
             OsStr::new(existing),
             Path::new("/y/libmpich.so.12"),
         );
-        value.expect("a value").into_string().expect("text")
+        value.expect("the value is valid").into_string().expect("valid UTF-8")
     }
 
     #[test]
@@ -220,13 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn a_nested_run_adds_nothing() {
+    fn nested_run_adds_no_entry() {
         let once = value("/z/tool.so");
         assert_eq!(value(&once), once);
     }
 
     #[test]
-    fn paths_that_the_variable_cannot_hold_are_refused() {
+    fn path_with_space_or_colon_is_refused() {
         for path in ["/a b/libcapulet_mpich.so", "/a:b/libcapulet_mpich.so"] {
             let refused = preload(Path::new(path), OsStr::new(""), Path::new("/y/libmpich.so.12"));
             assert!(matches!(refused, Err(Error::UnpreloadablePath { .. })), "{path}");
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_cannot_be_overruled() {
+    fn detected_mpi_cannot_be_overruled() {
         let library = |soname: &str| MpiLibrary { soname: soname.to_owned(), path: None };
         assert_eq!(chosen_mpi(Some(&library("libmpi.so.40")), None, "p").ok(), Some(Mpi::OpenMpi));
         assert_eq!(chosen_mpi(None, Some(Mpi::Mpich5), "p").ok(), Some(Mpi::Mpich5));

@@ -1,4 +1,4 @@
-//! `capulet verify`: a program on a file layer, and the judgment of what it saw.
+//! `capulet verify`: runs a program on a file layer and judges the history of its accesses.
 
 use std::env;
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ use crate::bench::candidates;
 use crate::contender::{self, Layer, Mpi};
 use crate::hint::{HINTS_VARIABLE, encode};
 
-/// Ways of making accesses, as the program knows them.
+/// The modes in which the program makes accesses, by the program's names.
 pub(crate) const MODES: [&str; 10] = [
     "independent",
     "mixed",
@@ -34,19 +34,20 @@ pub(crate) const MODES: [&str; 10] = [
 ];
 const PROGRAM: &str = "capulet-verify-io";
 const DELAY: &str = "libcapulet_delay.so";
-/// Rounds of one launch: their histories are kept until they are judged.
+/// Rounds of one launch. Their histories stay on the storage until they are judged.
 const LAUNCH_ROUNDS: u32 = 250;
-/// For a launch, and for each of its rounds.
+/// Time limit of a launch, without its rounds.
 const LAUNCH_MAX: Duration = Duration::from_secs(60);
+/// Time added to the limit for each round.
 const ROUND_MAX: Duration = Duration::from_secs(2);
-/// How many rounds without an order are printed in full, for each mode.
+/// Number of rounds without an order that are printed in full, for each mode.
 const SHOWN_MAX: u32 = 2;
-/// The program's exit code where atomic mode is refused, and this command's.
+/// Exit code of the program, and of this command, if the layer refuses atomic mode.
 const REFUSED: u8 = 3;
 
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
-    #[error("{program} is not built for {mpi}; `make build` builds it")]
+    #[error("{program} is not built for {mpi}; run `make build`")]
     Missing { program: &'static str, mpi: String },
     #[error("{mpi} has no file layer named {layer}")]
     Layer { mpi: String, layer: String },
@@ -54,7 +55,7 @@ enum Trouble {
     File { path: PathBuf, cause: io::Error },
     #[error("the launcher cannot be started: {0}")]
     Start(io::Error),
-    #[error("it did not end within {} s; what hangs is a fault of the layer, or of the machine\n{messages}", .limit.as_secs())]
+    #[error("it did not end within {} s; the layer or the machine is at fault\n{messages}", .limit.as_secs())]
     Hangs { limit: Duration, messages: String },
     #[error("it ended with {status}\n{messages}")]
     Ended { status: ExitStatus, messages: String },
@@ -81,7 +82,7 @@ pub(crate) fn run(args: &VerifyArgs) -> ExitCode {
         chosen if chosen.is_empty() => MODES.to_vec(),
         chosen => chosen.iter().map(String::as_str).collect(),
     };
-    // What is known to be wrong weighs more than what could not be judged.
+    // A proven violation weighs more than a round that could not be judged.
     let codes: Vec<u8> = modes.into_iter().map(|mode| verification.mode(mode)).collect();
     let worst = [1, 2, REFUSED].into_iter().find(|code| codes.contains(code));
     ExitCode::from(worst.unwrap_or(0))
@@ -111,7 +112,7 @@ impl<'a> Verification<'a> {
         Ok(Self { args, mpi, layer, program: found(PROGRAM)?, delay: found(DELAY)?, folder })
     }
 
-    /// Verifies, and says what came of it; returns the exit code.
+    /// Verifies one mode, prints the result and returns the exit code.
     fn mode(&self, mode: &str) -> u8 {
         let mut violations = 0;
         let ended = self.rounds(mode, &mut violations);
@@ -205,7 +206,7 @@ impl<'a> Verification<'a> {
         ended(command, LAUNCH_MAX + ROUND_MAX * rounds)
     }
 
-    /// What came of the rounds of a launch.
+    /// The verdicts on the rounds of a launch.
     fn judged(&self, rounds: std::ops::Range<u32>) -> Result<Vec<(u32, Verdict)>, Trouble> {
         let histories = (0..self.args.ranks).map(|rank| taken(&self.history(rank)));
         let mut told = history::read(&histories.collect::<Result<Vec<_>, _>>()?)?;
@@ -220,7 +221,7 @@ impl<'a> Verification<'a> {
     }
 }
 
-/// The contents of a file, which is not needed any more.
+/// Reads a file and removes it.
 fn taken(path: &Path) -> Result<Vec<u8>, Trouble> {
     let trouble = |cause| Trouble::File { path: path.to_owned(), cause };
     let bytes = fs::read(path).map_err(trouble)?;

@@ -1,4 +1,4 @@
-//! `capulet bench`, with programs that stand in for the measuring ones.
+//! `capulet bench` with stand-ins for the measuring programs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
 
-/// A row as the measuring program prints it: ours takes 1 s, the MPI's `mpi` s.
+/// A row as the measuring program prints it. Capulet takes 1 s, and the MPI takes `mpi` seconds.
 fn row(case: &str, mpi: f64) -> String {
     format!(
         r#"{{"line":"row","suite":"table1","case":"{case}","element":"double","op":"pack","unit":"GB/s","bytes":2000000000,
@@ -18,8 +18,9 @@ fn row(case: &str, mpi: f64) -> String {
     .replace('\n', "")
 }
 
-/// What is written here is started here, and no other test may fork meanwhile: its child would hold the file open for writing until it
-/// turns into another program, and the system starts no such file.
+/// Serializes the tests. A test writes a program and starts it. A process that another test forks at that
+/// time would hold the file open for writing until its exec, and the system does not start a file that is
+/// open for writing.
 static ALONE: Mutex<()> = Mutex::new(());
 
 struct Builds {
@@ -29,11 +30,11 @@ struct Builds {
 
 impl Builds {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
         let builds = Self { folder, _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner) };
         let command = builds.path("openmpi", "capulet");
-        fs::create_dir_all(command.parent().expect("it has one")).expect("created");
-        fs::copy(env!("CARGO_BIN_EXE_capulet"), command).expect("copied");
+        fs::create_dir_all(command.parent().expect("the path has a parent")).expect("the folder is created");
+        fs::copy(env!("CARGO_BIN_EXE_capulet"), command).expect("the file is copied");
         builds
     }
 
@@ -41,27 +42,27 @@ impl Builds {
         self.folder.path().join(mpi).join("release").join(name)
     }
 
-    /// A program that prints `lines` and what it was started with, and ends with `code`.
+    /// Writes a program that prints `lines`, records its arguments, and ends with `code`.
     fn program(&self, mpi: &str, lines: &[String], code: u8) {
         let path = self.path(mpi, "capulet-bench-types");
-        fs::create_dir_all(path.parent().expect("it has one")).expect("created");
+        fs::create_dir_all(path.parent().expect("the path has a parent")).expect("the folder is created");
         let start = format!(r#"{{"line":"start","library":"Stand-in {mpi}","rows":{}}}"#, lines.len());
         let text = format!(
             "#!/bin/sh\necho \"$@\" >\"$0.words\"\ncat <<'END'\n{start}\n{}\nEND\nexit {code}\n",
             lines.join("\n")
         );
-        fs::write(&path, text).expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("made executable");
+        fs::write(&path, text).expect("the file is written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("the permissions are set");
     }
 
     fn run(&self, words: &[&str]) -> Output {
         let mut command = Command::new(self.path("openmpi", "capulet"));
-        command.arg("bench").args(words).output().expect("it runs")
+        command.arg("bench").args(words).output().expect("the command runs")
     }
 
     fn words_of(&self, mpi: &str) -> String {
         let path = self.path(mpi, "capulet-bench-types.words");
-        fs::read_to_string(path).expect("it was started").trim().to_owned()
+        fs::read_to_string(path).expect("the program was started").trim().to_owned()
     }
 }
 
@@ -70,7 +71,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn json(path: &Path) -> serde_json::Value {
-    serde_json::from_slice(&fs::read(path).expect("read")).expect("JSON")
+    serde_json::from_slice(&fs::read(path).expect("the file is readable")).expect("valid JSON")
 }
 
 #[test]
@@ -79,21 +80,28 @@ fn rows_of_several_mpis_become_one_table() {
     builds.program("openmpi", &[row("Vector", 3.0), row("Contig", 0.9)], 0);
     builds.program("mpich5", &[row("Vector", 2.0), row("Contig", 1.1)], 0);
     let saved = builds.folder.path().join("rows.json");
-    let words =
-        ["datatype", "--runs", "7", "--case", "table1 ", "--save", saved.to_str().expect("a plain path")];
+    let words = [
+        "datatype",
+        "--runs",
+        "7",
+        "--case",
+        "table1 ",
+        "--save",
+        saved.to_str().expect("the path is valid UTF-8"),
+    ];
     let output = builds.run(&words);
     let (table, complaints) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{complaints}");
-    let vector = table.lines().find(|line| line.contains("Vector")).expect("a row");
+    let vector = table.lines().find(|line| line.contains("Vector")).expect("the table has the row");
     assert!(vector.contains("mpich5") && vector.contains("2.00"), "{vector}");
-    let contig = table.lines().find(|line| line.contains("Contig")).expect("a row");
+    let contig = table.lines().find(|line| line.contains("Contig")).expect("the table has the row");
     assert!(contig.contains("openmpi") && contig.contains("0.90"), "{contig}");
     assert!(
         table.contains("1.34 x the best MPI (geometric mean of 2 rows), worst 0.90, 1 below 0.95"),
         "{table}"
     );
     for missing in ["openmpi5:", "mpich:"] {
-        assert!(complaints.contains(missing), "what is not built is named: {complaints}");
+        assert!(complaints.contains(missing), "MPIs without a build are named: {complaints}");
     }
     assert_eq!(builds.words_of("mpich5"), "datatype --runs 7 --case table1");
     assert_eq!(json(&saved)[0]["peer_name"], "mpich5");
@@ -105,7 +113,7 @@ fn rows_are_printed_as_json() {
     builds.program("mpich", &[row("Vector", 4.0)], 0);
     let output = builds.run(&["transpack", "--json", "--quick"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).expect("the output is only JSON");
     let row = &rows[0];
     for (key, value) in [("ours", 2.0), ("peer", 0.5), ("ratio", 4.0), ("memcpy_ratio", 0.5)] {
         assert_eq!(row[key], value, "{key} in {row}");
@@ -127,22 +135,22 @@ fn one_mpi_can_be_chosen() {
 }
 
 #[test]
-fn a_program_that_fails_fails_the_command() {
+fn failing_program_fails_the_command() {
     let builds = Builds::new();
     builds.program("mpich", &[row("Vector", 4.0)], 0);
     builds.program("mpich5", &[row("Vector", 2.0)], 3);
     let output = builds.run(&["datatype"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("exit status: 3"), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("mpich"), "the rows of the other are shown");
+    assert!(text(&output.stdout).contains("mpich"), "the rows of the other MPI are shown");
     builds.program("mpich5", &["no row".to_owned()], 0);
     let output = builds.run(&["datatype"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("what is no row"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("a line that is not a row"), "{}", text(&output.stderr));
 }
 
 #[test]
-fn without_any_program_it_says_what_to_do() {
+fn command_without_a_bench_gives_advice() {
     let builds = Builds::new();
     let output = builds.run(&["datatype"]);
     assert_eq!(output.status.code(), Some(1));

@@ -48,7 +48,7 @@ fn hints_of_the_environment_come_first_and_preloads_stay() {
 }
 
 #[test]
-fn a_run_inside_a_run_adds_nothing() {
+fn run_inside_a_run_adds_nothing() {
     let bench = Bench::get();
     let program = bench.program("mpich");
     let once = bench.run(&[&program]);
@@ -60,7 +60,7 @@ fn a_run_inside_a_run_adds_nothing() {
 }
 
 #[test]
-fn wrong_usage_has_its_code_and_says_what_is_right() {
+fn wrong_usage_has_exit_code_2_and_advice() {
     let bench = Bench::get();
     for (words, reason) in [
         (&["run"][..], "PROGRAM"),
@@ -80,10 +80,10 @@ fn wrong_usage_has_its_code_and_says_what_is_right() {
 }
 
 #[test]
-fn programs_that_cannot_be_started_are_told_apart_as_by_a_shell() {
+fn start_failures_have_the_exit_codes_of_a_shell() {
     let bench = Bench::get();
     let plain = bench.path("plain");
-    fs::write(&plain, "text").expect("written");
+    fs::write(&plain, "text").expect("the file is written");
     let text = bench.path("text");
     write_script(&text, "no interpreter line\n");
     let lost = bench.path("lost_interpreter");
@@ -103,22 +103,22 @@ fn programs_that_cannot_be_started_are_told_apart_as_by_a_shell() {
 }
 
 #[test]
-fn a_library_that_is_missing_or_wrong_is_refused() {
+fn missing_or_wrong_library_is_refused() {
     let bench = Bench::get();
     let empty = bench.path("empty");
-    fs::create_dir(&empty).expect("a new folder");
+    fs::create_dir(&empty).expect("the folder is created");
     let wrong_mpi = bench.path("wrong_mpi");
-    fs::create_dir(&wrong_mpi).expect("a new folder");
-    // Named for MPICH and built for Open MPI: it would bring the second MPI in.
+    fs::create_dir(&wrong_mpi).expect("the folder is created");
+    // The library is named for MPICH and built for Open MPI, so it would load a second MPI.
     build_stand_in(&wrong_mpi, "mpich", "openmpi");
     let renamed = bench.path("renamed");
-    fs::create_dir(&renamed).expect("a new folder");
+    fs::create_dir(&renamed).expect("the folder is created");
     fs::copy(bench.libraries().join("libcapulet_openmpi.so"), renamed.join("libcapulet_mpich.so"))
-        .expect("copied");
+        .expect("the file is copied");
     let spaced = bench.path("with space");
-    fs::create_dir(&spaced).expect("a new folder");
+    fs::create_dir(&spaced).expect("the folder is created");
     fs::copy(bench.libraries().join("libcapulet_mpich.so"), spaced.join("libcapulet_mpich.so"))
-        .expect("copied");
+        .expect("the file is copied");
     for (folder, reason) in [
         (&empty, "libcapulet_mpich.so, which serves MPICH (libmpich.so.12), is not in"),
         (&wrong_mpi, "it is linked to libmpi.so.40"),
@@ -133,7 +133,7 @@ fn a_library_that_is_missing_or_wrong_is_refused() {
 }
 
 #[test]
-fn ranks_but_the_first_are_brief() {
+fn only_the_first_rank_prints_advice() {
     let bench = Bench::get();
     let complain =
         |rank: &str| outcome(bench.capulet().env("PMIX_RANK", rank).args(["run", "/bin/true"])).complaints;
@@ -142,7 +142,7 @@ fn ranks_but_the_first_are_brief() {
 }
 
 #[test]
-fn help_and_version_are_there() {
+fn help_and_version_are_printed() {
     let bench = Bench::get();
     let version = outcome(bench.capulet().arg("--version"));
     assert_eq!(
@@ -157,7 +157,7 @@ fn help_and_version_are_there() {
 }
 
 #[test]
-fn the_doctor_says_what_is_served() {
+fn doctor_reports_what_is_served() {
     let bench = Bench::get();
     let healthy = outcome(bench.capulet().args(["doctor", "/proc"]));
     assert_eq!(healthy.code, Some(0), "{healthy:?}");
@@ -167,7 +167,7 @@ fn the_doctor_says_what_is_served() {
         assert!(healthy.output.contains(part), "{part}: {}", healthy.output);
     }
     let empty = bench.path("nothing");
-    fs::create_dir(&empty).expect("a new folder");
+    fs::create_dir(&empty).expect("the folder is created");
     let ill = outcome(bench.capulet().env("CAPULET_LIBDIR", &empty).arg("doctor"));
     assert_eq!(ill.code, Some(1), "{ill:?}");
     assert!(ill.output.contains("No MPI is served."), "{}", ill.output);

@@ -1,4 +1,4 @@
-//! `capulet plan`: what it says, what it draws, and what it refuses.
+//! `capulet plan`: its text, its drawing, and the input that it refuses.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -11,37 +11,37 @@ fn capulet(words: &[&str]) -> Output {
     command.arg("plan").args(words).output().expect("the command starts")
 }
 
-/// What it prints where all is well.
+/// The output of a plan that succeeds.
 fn said(words: &[&str]) -> String {
     let output = capulet(words);
     let complaints = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{words:?}: {complaints}");
-    String::from_utf8(output.stdout).expect("text")
+    String::from_utf8(output.stdout).expect("valid UTF-8")
 }
 
 fn json(words: &[&str]) -> Value {
-    serde_json::from_str(&said(&[words, &["--json"]].concat())).expect("JSON")
+    serde_json::from_str(&said(&[words, &["--json"]].concat())).expect("valid JSON")
 }
 
 const STRIDED: [&str; 7] = ["strided", "--block", "64", "--stride", "256", "--ranks", "4"];
 
 #[test]
-fn a_small_plan_in_words() {
+fn text_of_a_small_plan_is_right() {
     let expected = "\
 Access    Collective write of 4 ranks on 2 nodes: 38,400 bytes in 600 runs of 64 bytes on average,
           from file offset 0 up to 38,400.
-Plan      Together, in windows: 600 runs, each too small for a system call of its own.
-Windows   2 aggregators of 8.00 KiB each; rounds begin at multiples of 4.00 KiB; one mark for 64 bytes
-Nodes     exchange: their bytes lie among each other's, and each window is the place for all
+Plan      Two-phase, with collective buffers: 600 runs, each too small for a system call of its own.
+Buffers   2 aggregators with 8.00 KiB each; rounds begin at multiples of 4.00 KiB; one mark for 64 bytes
+Nodes     exchange data: each collective buffer holds the bytes of all nodes in its range
 Rounds    3
-             1  0 to 16,384: 16.00 KiB, 2 pieces, windows of 2 ranks, 0 to 2
-             2  16,384 to 32,768: 16.00 KiB, 2 pieces, windows of 2 ranks, 0 to 2
-             3  32,768 to 40,960: 5.50 KiB, 1 piece, windows of rank 0
-Calls     5 pieces of the file in 5 batches, at most a system call for each piece
+             1  0 to 16,384: 16.00 KiB, 2 pieces, buffers of 2 ranks, 0 to 2
+             2  16,384 to 32,768: 16.00 KiB, 2 pieces, buffers of 2 ranks, 0 to 2
+             3  32,768 to 40,960: 5.50 KiB, 1 piece, buffer of rank 0
+Calls     5 pieces of the file in 5 batches, at most one system call for each piece
 Copies    38,400 bytes from or to user memory
-Barriers  10 on a node, and two agreements of all ranks beside them
-Messages  20 between nodes, with 19,688 bytes of data and places
-Memory    72.00 KiB shared on a node: windows, and maps of marks
+Barriers  10 on a node, and two agreements of all ranks
+Messages  20 between nodes, with 19,688 bytes of data and descriptions
+Memory    72.00 KiB shared on a node: collective buffers and maps of marks
 ";
     let more = ["--count", "150", "--nodes", "2", "--hint", "cb_buffer_size=8192", "--hint", "cb_nodes=2"];
     assert_eq!(said(&[&STRIDED[..], &more[..]].concat()), expected);
@@ -73,33 +73,34 @@ fn every_plan_has_its_reason() {
 }
 
 #[test]
-fn a_list_of_runs_is_planned() {
-    let folder = TempDir::new().expect("a folder");
+fn list_of_runs_is_planned() {
+    let folder = TempDir::new().expect("a temporary folder is created");
     let path = folder.path().join("runs.csv");
-    fs::write(&path, "# rank,offset,length\n0,0,100\n1,100,50\n0,150,50\n2,1000,8\n").expect("written");
-    let name = path.to_str().expect("text");
+    fs::write(&path, "# rank,offset,length\n0,0,100\n1,100,50\n0,150,50\n2,1000,8\n")
+        .expect("the file is written");
+    let name = path.to_str().expect("valid UTF-8");
     let told = json(&["runs", name, "--ranks", "4"]);
     assert_eq!((&told["ranks"], &told["access"]["bytes"]), (&4.into(), &208.into()));
     let windows = &told["course"]["crews"][0]["listed_rounds"][0]["windows"];
     assert_eq!(windows[0]["bytes_by_rank"], serde_json::json!([[0, 150], [1, 50], [2, 8]]));
-    // backward
-    fs::write(&path, "0,100,10\n0,0,10\n1,50,1\n").expect("written");
+    // The offsets of rank 0 decrease.
+    fs::write(&path, "0,100,10\n0,0,10\n1,50,1\n").expect("the file is written");
     assert_eq!(json(&["runs", name])["plan"]["reason"], "not_monotone");
 }
 
 #[test]
 fn bad_input_is_an_error_and_no_plan() {
-    let folder = TempDir::new().expect("a folder");
+    let folder = TempDir::new().expect("a temporary folder is created");
     let path = folder.path().join("runs.csv");
-    let name = path.to_str().expect("text");
+    let name = path.to_str().expect("valid UTF-8");
     for (text, expected) in [
         ("0,1,2\n1,2\n", "line 2: 2 fields"),
-        ("0,1,x\n", "length \"x\" is no whole number"),
+        ("0,1,x\n", "length \"x\" is not a whole number"),
         ("70000,1,1\n", "rank 70000 is beyond 65535"),
         ("0,9223372036854775807,1\n", "beyond 2^63 - 1"),
         ("", "no runs"),
     ] {
-        fs::write(&path, text).expect("written");
+        fs::write(&path, text).expect("the file is written");
         let output = capulet(&["runs", name]);
         let complaints = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{text}: {complaints}");
@@ -107,7 +108,7 @@ fn bad_input_is_an_error_and_no_plan() {
     }
     let missing = folder.path().join("missing");
     for words in [
-        &["runs", missing.to_str().expect("text")][..],
+        &["runs", missing.to_str().expect("valid UTF-8")][..],
         &["strided", "--block", "0", "--stride", "1"],
         &["strided", "--block", "8"],
         &["strided", "--block", "8", "--stride", "16", "--ranks", "0"],
@@ -128,13 +129,13 @@ fn bad_input_is_an_error_and_no_plan() {
     }
 }
 
-/// The drawing, and how many elements of each kind lie under each `id`.
+/// The drawing, and the number of elements of each kind under each `id`.
 fn drawing(words: &[&str]) -> (String, Vec<(String, usize)>) {
-    let folder = TempDir::new().expect("a folder");
+    let folder = TempDir::new().expect("a temporary folder is created");
     let path = folder.path().join("plan.svg");
-    let _ = said(&[words, &["--svg", path.to_str().expect("text")]].concat());
-    let text = fs::read_to_string(&path).expect("drawn");
-    let tree = roxmltree::Document::parse(&text).expect("SVG is XML");
+    let _ = said(&[words, &["--svg", path.to_str().expect("valid UTF-8")]].concat());
+    let text = fs::read_to_string(&path).expect("the drawing is readable");
+    let tree = roxmltree::Document::parse(&text).expect("the SVG is valid XML");
     assert_eq!(tree.root_element().tag_name().name(), "svg");
     let with_id = tree.descendants().filter_map(|node| Some((node.attribute("id")?.to_owned(), node)));
     let count = |node: roxmltree::Node<'_, '_>| {
@@ -149,17 +150,17 @@ fn marks_of(counts: &[(String, usize)], id: &str) -> usize {
 }
 
 #[test]
-fn drawings_have_a_lane_for_each_rank_windows_and_rounds() {
+fn drawing_has_lanes_buffers_and_rounds() {
     let hint = ["--count", "100", "--hint", "cb_buffer_size=4096", "--hint", "cb_nodes=2"];
     let (text, counts) = drawing(&[&STRIDED[..], &hint[..]].concat());
     for rank in 0..4 {
-        // 25,600 bytes on 900 columns: each has bytes of every rank's blocks or of none
+        // On 25,600 bytes in 900 columns, each column has bytes of every rank's blocks or of none.
         let marks = marks_of(&counts, &format!("lane-{rank}"));
         assert!((100..=900).contains(&marks), "{marks} of rank {rank}");
     }
     assert_eq!((marks_of(&counts, "windows"), marks_of(&counts, "rounds")), (7, 4));
-    assert!(text.contains("window of rank 2") && text.contains("file offset"));
-    // alone: no windows
+    assert!(text.contains("collective buffer of rank 2") && text.contains("file offset"));
+    // An independent access has no collective buffers.
     let (_, counts) = drawing(&[&STRIDED[..], &["--independent"]].concat());
     assert!(marks_of(&counts, "lane-3") > 0 && !counts.iter().any(|(id, _)| id == "windows"));
 }

@@ -1,4 +1,5 @@
-//! `capulet run` on compiled programs: which MPI is found, what is set, what is refused.
+//! `capulet run` on compiled programs: the MPI that is found, the variables that are set, and the
+//! refusals.
 
 mod common;
 
@@ -8,7 +9,7 @@ use std::path::Path;
 use common::{Bench, MPIS, compile, environment, launcher, mpi_library, outcome, source, write_script};
 
 #[test]
-fn each_mpi_is_found_by_what_the_program_is_linked_to() {
+fn mpi_is_found_by_the_linked_library() {
     let bench = Bench::get();
     for (mpi, soname) in MPIS {
         let program = bench.program(mpi);
@@ -23,20 +24,23 @@ fn each_mpi_is_found_by_what_the_program_is_linked_to() {
 }
 
 #[test]
-fn the_program_runs_with_its_own_mpi_and_no_other() {
+fn program_runs_with_its_own_mpi_only() {
     let bench = Bench::get();
     for (mpi, soname) in MPIS {
         let program = bench.program(mpi);
-        let done = bench.run(&[program.to_str().expect("text"), "7", "--stats"]);
+        let done = bench.run(&[program.to_str().expect("valid UTF-8"), "7", "--stats"]);
         assert_eq!(done.code, Some(7), "the exit code is the program's: {done:?}");
         assert_eq!(done.values("argument"), ["7", "--stats"]);
         assert_eq!(done.values("interposed"), ["yes"], "{mpi}");
         let mapped = done.mapped();
-        assert!(matches!(mapped[..], [path] if path.contains(soname)), "{mpi}: one MPI library: {done:?}");
+        assert!(
+            matches!(mapped[..], [path] if path.contains(soname)),
+            "{mpi}: the process has one MPI library: {done:?}"
+        );
         if mpi == "mpich5" {
             assert!(
-                mapped[0].starts_with(environment(mpi).to_str().expect("text")),
-                "the wheel's own: {mapped:?}"
+                mapped[0].starts_with(environment(mpi).to_str().expect("valid UTF-8")),
+                "the library is the wheel's own: {mapped:?}"
             );
         }
         assert!(done.values("CAPULET_STATS").is_empty(), "options after the program are the program's");
@@ -59,7 +63,7 @@ fn ranks_of_a_launcher_are_served() {
 }
 
 #[test]
-fn the_launcher_of_another_mpi_is_refused() {
+fn launcher_of_another_mpi_is_refused() {
     let bench = Bench::get();
     for (launching, program) in
         [("mpich", "openmpi"), ("openmpi", "mpich"), ("openmpi", "mpich5"), ("mpich5", "openmpi")]
@@ -70,7 +74,7 @@ fn the_launcher_of_another_mpi_is_refused() {
                 .args([env!("CARGO_BIN_EXE_capulet"), "run"])
                 .arg(bench.program(program)),
         );
-        // Which of the ranks are still heard after the first one failed is up to the launcher.
+        // The launcher decides which ranks can still print after the first one has failed.
         assert_eq!(done.code, Some(65), "{launching} {program}: {done:?}");
         assert!(done.values("interposed").is_empty(), "the program was not started: {done:?}");
         assert!(done.complaints.contains("was started by the launcher of"), "{}", done.complaints);
@@ -78,7 +82,7 @@ fn the_launcher_of_another_mpi_is_refused() {
 }
 
 #[test]
-fn mpichs_launchers_serve_both_versions_of_mpich() {
+fn launchers_of_mpich_serve_both_versions() {
     let bench = Bench::get();
     for variables in
         [&["PMI_RANK", "PMI_SIZE"][..], &["HYDI_CONTROL_FD"], &["SLURM_STEP_ID", "PMI_RANK", "PMI_SIZE"]]
@@ -95,24 +99,26 @@ fn mpichs_launchers_serve_both_versions_of_mpich() {
 }
 
 #[test]
-fn an_mpi_behind_other_libraries_is_found() {
+fn mpi_behind_other_libraries_is_found() {
     let bench = Bench::get();
     let folder = bench.path("behind");
-    fs::create_dir(&folder).expect("a new folder");
+    fs::create_dir(&folder).expect("the folder is created");
     let (source_of_library, source_of_program) = (folder.join("io.c"), folder.join("main.c"));
     fs::write(
         &source_of_library,
         "int PMPI_Get_version(int *, int *); int io(void) { int a, b; return PMPI_Get_version(&a, &b); }",
     )
-    .expect("written");
-    fs::write(&source_of_program, "int io(void); int main(void) { return io(); }").expect("written");
+    .expect("the file is written");
+    fs::write(&source_of_program, "int io(void); int main(void) { return io(); }")
+        .expect("the file is written");
     let library = folder.join("libio.so");
     let shared = ["-shared", "-fPIC", "-o"].map(Path::new);
     compile(
         Path::new("gcc"),
         &[&shared[..], &[&library, &source_of_library, &mpi_library("mpich")]].concat(),
     );
-    // The old and the new kind of search path; the program's own is inherited by what it loads only if it is the old.
+    // The old and the new kind of search path. Libraries inherit the program's search path only if it is
+    // of the old kind.
     for tags in ["--disable-new-dtags", "--enable-new-dtags"] {
         let program = folder.join(tags);
         let search = format!("-Wl,-rpath,$ORIGIN,{tags}");
@@ -133,11 +139,11 @@ fn scripts_are_followed_to_their_interpreter() {
     write_script(&script, &format!("#!{}\n", bench.program("mpich").display()));
     let done = bench.run(&[script.as_os_str()]);
     assert_eq!(done.values("interposed"), ["yes"], "{done:?}");
-    assert_eq!(done.values("argument"), [script.to_str().expect("text")]);
+    assert_eq!(done.values("argument"), [script.to_str().expect("valid UTF-8")]);
 }
 
 #[test]
-fn programs_without_a_visible_mpi_are_refused_unless_it_is_told() {
+fn program_without_a_visible_mpi_needs_the_option() {
     let bench = Bench::get();
     let script = bench.path("shell");
     write_script(&script, "#!/bin/sh\nexit 3\n");
@@ -155,12 +161,12 @@ fn programs_without_a_visible_mpi_are_refused_unless_it_is_told() {
         assert_eq!(
             (done.code, done.complaints.as_str()),
             (Some(0), ""),
-            "{mpi}: the preload harms no plain program"
+            "{mpi}: the preload does not harm a program without MPI"
         );
-        let done = bench.run(&["--mpi", mpi, script.to_str().expect("text")]);
+        let done = bench.run(&["--mpi", mpi, script.to_str().expect("valid UTF-8")]);
         assert_eq!(done.code, Some(3), "{mpi}: {done:?}");
     }
-    // The wheel is not among the system's libraries; where it lies must be told, too.
+    // The wheel is not among the system's libraries, so the user must name its folder too.
     let done = bench.run(&["--mpi", "mpich5", "/bin/true"]);
     assert_eq!(done.code, Some(64), "{done:?}");
     assert!(done.complaints.contains("libmpi.so.12, which the loader does not find"), "{}", done.complaints);
@@ -175,7 +181,7 @@ fn programs_without_a_visible_mpi_are_refused_unless_it_is_told() {
 }
 
 #[test]
-fn the_mpi_that_is_seen_cannot_be_overruled() {
+fn option_cannot_overrule_the_detected_mpi() {
     let bench = Bench::get();
     let done = bench.run(&[Path::new("--mpi"), Path::new("mpich"), &bench.program("openmpi")]);
     assert_eq!(done.code, Some(64), "{done:?}");
@@ -183,11 +189,11 @@ fn the_mpi_that_is_seen_cannot_be_overruled() {
 }
 
 #[test]
-fn what_cannot_be_served_is_refused_with_its_reason() {
+fn unserved_program_is_refused_with_its_reason() {
     let bench = Bench::get();
     let both = bench.path("both");
     let main = bench.path("main.c");
-    fs::write(&main, "int main(void) { return 0; }").expect("written");
+    fs::write(&main, "int main(void) { return 0; }").expect("the file is written");
     let libraries = [Path::new("-Wl,--no-as-needed"), &mpi_library("openmpi"), &mpi_library("mpich")];
     compile(Path::new("gcc"), &[&[&main, Path::new("-o"), &both], &libraries[..]].concat());
     let fixed = bench.path("static");
@@ -212,10 +218,10 @@ fn what_cannot_be_served_is_refused_with_its_reason() {
 }
 
 #[test]
-fn a_preloaded_library_of_another_mpi_is_noticed() {
+fn preloaded_library_of_another_mpi_is_noticed() {
     let bench = Bench::get();
     let mut command = bench.capulet();
-    // As a tool that was built for Open MPI, left in LD_PRELOAD, would be.
+    // A tool that was built for Open MPI and left in LD_PRELOAD looks like this.
     command
         .env("LD_PRELOAD", bench.libraries().join("libcapulet_openmpi.so"))
         .arg("run")

@@ -1,4 +1,5 @@
-//! `capulet run` on Python programs: Debian's mpi4py, and the wheels, which choose their MPI while they are imported.
+//! `capulet run` on Python programs: with Debian's mpi4py, and with the wheels, which choose their MPI
+//! during the import.
 
 mod common;
 
@@ -6,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use common::{Bench, Outcome, PYTHON, clean, environment, launcher, outcome, source, write_script};
 
-/// Pythons, with what serves them and a part of the path of the one MPI library that they may load.
+/// Python interpreters, each with the MPI that serves it and a part of the path of the only MPI library
+/// that it may load.
 fn pythons() -> [(PathBuf, &'static str, &'static str); 3] {
     [
         (PathBuf::from(PYTHON), "openmpi", "/x86_64-linux-gnu/libmpi.so.40"),
@@ -21,7 +23,7 @@ fn check(done: &Outcome, library: &str, ranks: usize) {
     assert_eq!(done.values("child"), vec!["0"; ranks], "{done:?}");
     assert_eq!(done.values("size"), vec![ranks.to_string(); ranks], "{done:?}");
     for path in done.mapped() {
-        assert!(path.contains(library), "no second MPI library: {path} in {done:?}");
+        assert!(path.contains(library), "a second MPI library is mapped: {path} in {done:?}");
     }
     assert!(!done.mapped().is_empty(), "{done:?}");
 }
@@ -55,7 +57,7 @@ fn ranks_of_a_launcher_are_one_job() {
 }
 
 #[test]
-fn the_launcher_of_another_mpi_is_refused() {
+fn launcher_of_another_mpi_is_refused() {
     let bench = Bench::get();
     for (launching, python) in
         [("mpich", PathBuf::from(PYTHON)), ("openmpi", environment("mpich5").join("bin/python"))]
@@ -73,9 +75,9 @@ fn the_launcher_of_another_mpi_is_refused() {
 }
 
 #[test]
-fn scripts_name_their_python_themselves() {
+fn script_names_its_own_python() {
     let bench = Bench::get();
-    let text = std::fs::read_to_string(source("version.py")).expect("readable");
+    let text = std::fs::read_to_string(source("version.py")).expect("the file is readable");
     let python = environment("mpich5").join("bin/python");
     let direct = bench.path("direct");
     write_script(&direct, &format!("#!{} -u\n{text}", python.display()));
@@ -91,7 +93,7 @@ fn scripts_name_their_python_themselves() {
 }
 
 #[test]
-fn modules_and_commands_are_run_as_python_does() {
+fn modules_and_commands_run_as_in_python() {
     let bench = Bench::get();
     let python = environment("mpich5").join("bin/python");
     let script = source("version.py");
@@ -104,35 +106,35 @@ fn modules_and_commands_are_run_as_python_does() {
 }
 
 #[test]
-fn a_python_without_mpi4py_is_refused_with_the_reason() {
+fn python_without_mpi4py_is_refused_with_the_reason() {
     let bench = Bench::get();
-    // -S leaves out the folder of Debian's modules.
+    // The option -S leaves out the folder of Debian's modules.
     let done = bench.run(&[Path::new(PYTHON), Path::new("-S"), &source("version.py")]);
     assert_eq!(done.code, Some(64), "{done:?}");
     assert!(done.complaints.contains("No module named 'mpi4py'"), "{}", done.complaints);
 }
 
 #[test]
-fn a_module_beside_the_script_is_the_one_that_is_asked() {
+fn module_beside_the_script_is_used() {
     let bench = Bench::get();
     let folder = bench.path("beside");
-    std::fs::create_dir_all(folder.join("mpi4py")).expect("new folders");
-    std::fs::write(folder.join("mpi4py/__init__.py"), "class rc: pass\n").expect("written");
+    std::fs::create_dir_all(folder.join("mpi4py")).expect("the folders are created");
+    std::fs::write(folder.join("mpi4py/__init__.py"), "class rc: pass\n").expect("the file is written");
     std::fs::write(folder.join("mpi4py/MPI.py"), "import ctypes\nctypes.CDLL('libmpich.so.12')\n")
-        .expect("written");
-    std::fs::write(folder.join("program.py"), "from mpi4py import MPI\n").expect("written");
+        .expect("the file is written");
+    std::fs::write(folder.join("program.py"), "from mpi4py import MPI\n").expect("the file is written");
     let done = bench.run(&[Path::new("--dry-run"), Path::new(PYTHON), &folder.join("program.py")]);
     assert_eq!(done.values("mpi"), ["mpich"], "{done:?}");
-    // The folder in which the command stands is none of a script's.
+    // Python does not search the current folder for a script.
     let mut command = bench.capulet();
     command.current_dir(&folder).args(["run", "--dry-run", PYTHON]).arg(source("version.py"));
     assert_eq!(outcome(&mut command).values("mpi"), ["openmpi"]);
 }
 
 #[test]
-fn without_the_library_by_its_path_the_wrong_mpi_would_be_loaded() {
-    // What `capulet run` guards against, shown: the preload alone brings the system's Open MPI into a Python whose wheel
-    // has its own, and the program runs on it without a word.
+fn preload_without_the_mpi_path_loads_the_wrong_mpi() {
+    // Shows the fault that `capulet run` prevents: the preload alone loads the system's Open MPI into a
+    // Python whose wheel has its own MPI, and the program runs on the system's MPI without a warning.
     let bench = Bench::get();
     let mut command = std::process::Command::new(environment("openmpi5").join("bin/python"));
     clean(&mut command)

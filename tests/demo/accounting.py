@@ -1,4 +1,5 @@
-"""What the programs and the library report: phases, statistics, and whether every payload byte went through Capulet."""
+"""Reads what the programs and the library report (phases and statistics), and checks that every payload
+byte went through Capulet."""
 
 import collections
 import dataclasses
@@ -7,8 +8,8 @@ import urllib.parse
 
 from launcher import DemoError
 
-# The libraries write and read their own metadata beside the payload: headers, B-trees, attributes. More than this per
-# file would mean that the statistics count something else than the bytes of the file.
+# The libraries write and read their own metadata beside the payload: headers, B-trees, attributes. A file
+# with more than this would show that the statistics count something else than the bytes of the file.
 METADATA_LIMIT_BYTES = 4 << 20
 
 PHASE_MARK = "demo-phase "
@@ -18,7 +19,8 @@ STATS_COUNTERS = ("reads", "writes", "read_bytes", "written_bytes", "pieces", "s
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """One timed collective step of a program. Bytes are payload, over all ranks; seconds are the slowest rank's."""
+    """One timed collective step of a program. Bytes are payload, over all ranks; seconds are the slowest
+    rank's."""
 
     case: str
     direction: str
@@ -28,7 +30,7 @@ class Phase:
 
 
 def key_values(text, mark):
-    """The `key=value` words after `mark`, one dictionary for each line that has it."""
+    """Yields one dictionary of the `key=value` words after `mark` for each line that has the mark."""
     for line in text.splitlines():
         _, found, rest = line.partition(mark)
         if found:
@@ -46,7 +48,7 @@ def parse_phases(stdout):
 
 
 def parse_stats(stderr):
-    """Capulet's counters by file, summed over all opens of it."""
+    """Returns Capulet's counters by file, summed over all opens of the file."""
     totals = collections.defaultdict(collections.Counter)
     for words in key_values(stderr, STATS_MARK):
         missing = [name for name in ("file", *STATS_COUNTERS) if name not in words]
@@ -55,20 +57,21 @@ def parse_stats(stderr):
         try:
             counters = {name: int(words[name]) for name in STATS_COUNTERS}
         except ValueError as error:
-            raise DemoError(f"a line of Capulet's statistics has a counter that is no number: {words}") from error
+            raise DemoError(f"a line of Capulet's statistics has a counter that is not a number: {words}") from error
         totals[os.path.realpath(urllib.parse.unquote(words["file"]))].update(counters)
     return totals
 
 
 def check_phases(phases, expected_bytes):
-    """Fails unless a program did what it should have: every phase once, and the whole field in each."""
+    """Fails unless a program did what it should do: every phase once, and the whole field in each phase."""
     found = {phase.case: phase.bytes for phase in phases}
     if len(found) != len(phases) or found != expected_bytes:
-        raise DemoError(f"a program moved other bytes than it should have: {found} instead of {expected_bytes}")
+        raise DemoError(f"a program moved other bytes than it should: {found} instead of {expected_bytes}")
 
 
 def payload_of(phases, paths):
-    """Payload bytes by (path, direction). `paths` says which path each of the programs' file labels stands for."""
+    """Returns the payload bytes by (path, direction). `paths` gives the path for each file label of a
+    program."""
     payload = collections.Counter()
     for phase in phases:
         payload[os.path.realpath(paths[phase.file]), phase.direction] += phase.bytes
@@ -94,6 +97,6 @@ def check_all_through_capulet(phases, paths, stats):
 
 
 def check_none_through_capulet(stderr):
-    """Fails if a run that should be on the MPI's own I/O was on Capulet."""
+    """Fails if a run that should use the MPI's own I/O used Capulet."""
     if STATS_MARK in stderr:
-        raise DemoError("a run without Capulet printed Capulet's statistics: it was not what it should have been")
+        raise DemoError("a run without Capulet printed Capulet's statistics, so it used Capulet")

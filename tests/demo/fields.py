@@ -1,7 +1,8 @@
-"""What the demo's parallel Python programs share: their input, the cut into parts, and the timing of a phase.
+"""Code that the demo's parallel Python programs share: their input, the division into parts, and the
+timing of a phase.
 
-The input is classic netCDF. It is read with PnetCDF, called through ctypes, so that each rank reads its own part by
-collective MPI-IO.
+The input is classic netCDF. The programs read it with PnetCDF, called through ctypes, so that each rank
+reads its own part by collective MPI-IO.
 """
 
 import contextlib
@@ -15,7 +16,8 @@ NC_FLOAT = 5
 
 
 class ClassicFile:
-    """A classic netCDF file, open for reading on all ranks of a communicator. Opening and closing are collective."""
+    """A classic netCDF file, open for reading on all ranks of a communicator. Open and close are
+    collective."""
 
     def __init__(self, comm, path):
         self._library = ctypes.CDLL("libpnetcdf.so")
@@ -44,7 +46,8 @@ class ClassicFile:
         return variable
 
     def shape(self, name):
-        """The lengths of a variable's dimensions, slowest first. The variable must hold 32-bit floats."""
+        """Returns the lengths of a variable's dimensions, slowest first. The variable must hold 32-bit
+        floats."""
         variable = self._variable(name)
         kind, count = ctypes.c_int(), ctypes.c_int()
         self._call("ncmpi_inq_vartype", self._id, variable, ctypes.byref(kind))
@@ -61,7 +64,7 @@ class ClassicFile:
         return tuple(lengths)
 
     def read(self, name, part):
-        """Collective. One rank's part, a tuple of slices, of a variable of 32-bit floats."""
+        """Collective. Reads one rank's part, a tuple of slices, of a variable of 32-bit floats."""
         values = np.empty([axis.stop - axis.start for axis in part], np.float32)
         offsets = ctypes.c_longlong * len(part)
         self._call(
@@ -76,7 +79,8 @@ class ClassicFile:
 
 
 def part_of_rank(shape, chunks, rank, ranks):
-    """The box of whole chunks that one rank owns, as slices: the ranks form a grid of as many dimensions as the field."""
+    """Returns the box of whole chunks that one rank owns, as slices. The ranks form a grid with as many
+    dimensions as the field has."""
     grid = MPI.Compute_dims(ranks, len(shape))
     place = np.unravel_index(rank, grid)
     part = []
@@ -89,9 +93,10 @@ def part_of_rank(shape, chunks, rank, ranks):
 
 @contextlib.contextmanager
 def phase(comm, case, direction, file, arrays):
-    """Collective. Times what is done inside and has rank 0 print one line for the demo's driver.
+    """Collective. Times the block inside. Rank 0 prints one line for the demo's driver.
 
-    `arrays` is a list that holds, at the end, this rank's payload; the time is that of the slowest rank.
+    `arrays` is a list that holds this rank's payload when the block ends. The time is that of the slowest
+    rank.
     """
     comm.Barrier()
     start = MPI.Wtime()
@@ -106,5 +111,6 @@ def phase(comm, case, direction, file, arrays):
 
 
 def same_bits(left, right):
-    """Whether two arrays of 32-bit floats are equal bit by bit, so that NaN equals itself and -0 does not equal 0."""
+    """Whether two arrays of 32-bit floats are equal bit by bit: NaN equals itself, and -0 does not equal
+    0."""
     return left.shape == right.shape and np.array_equal(left.view(np.uint32), right.view(np.uint32))

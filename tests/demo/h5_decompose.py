@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""Writes the ETOPO5 relief and the Levitus temperatures to one chunked HDF5 file, in parallel, and reads it back.
+"""Writes the ETOPO5 relief and the Levitus temperatures to one chunked HDF5 file, in parallel, and reads
+it back.
 
     mpiexec -n 4 /usr/bin/python3 -m mpi4py h5_decompose.py ETOPO5 LEVITUS OUTPUT
 
-An ordinary parallel h5py program: it knows nothing of Capulet. Each rank reads its part of both fields (a box of a 2-D
-and of a 3-D grid of ranks), all ranks write collectively, then each reads back collectively what its neighbor wrote,
-and compares.
+This is an ordinary parallel h5py program that knows nothing of Capulet. Each rank reads its part of both
+fields (a box of a 2-D and of a 3-D grid of ranks). All ranks write collectively. Then each rank reads its
+neighbor's part back collectively and compares it.
 """
 
 import sys
@@ -16,7 +17,7 @@ from mpi4py import MPI
 
 from fields import ClassicFile, part_of_rank, phase, same_bits
 
-# Variable, and chunk. 271 does not divide the 2161 rows, so that the last chunks are partly empty.
+# Variable and chunk. 271 does not divide the 2161 rows, so the last chunks are partly empty.
 RELIEF = ("ROSE", (271, 540))
 TEMPERATURE = ("TEMP", (5, 45, 90))
 
@@ -52,7 +53,8 @@ def write(comm, path, fields):
 
 
 def create(file, field):
-    """A chunked dataset without fill values: every cell is written, so that the data is what goes to the file, once."""
+    """Creates a chunked dataset without fill values. Every cell is written, so the file gets each byte of
+    data once."""
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     properties.set_chunk(field.chunks)
     properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
@@ -62,7 +64,7 @@ def create(file, field):
 
 
 def read_back(comm, path, fields):
-    """Each rank reads what the next rank wrote."""
+    """Each rank reads the part that the next rank has written."""
     owner = (comm.rank + 1) % comm.size
     arrays = []
     with phase(comm, "h5-read-back", "read", "output", arrays):

@@ -1,4 +1,4 @@
-"""Starts the demo's programs: under mpiexec with or without Capulet, or alone; each under a time limit."""
+"""Starts the demo's programs under mpiexec, with or without Capulet, or alone. Each has a time limit."""
 
 import os
 import signal
@@ -15,16 +15,17 @@ MPIEXEC = "mpiexec.openmpi"
 RANKS = 4
 
 POLL_SECONDS = 0.05
-# How long a program that is told to end may take to do so.
+# Time that a program gets to end after it was told to.
 GRACE_SECONDS = 5
 
 
 class DemoError(Exception):
-    """Why the demo fails, to be shown to its user."""
+    """The reason why the demo fails, for its user."""
 
 
 def environment(with_capulet):
-    """The environment of one run. Only a run with Capulet sees Capulet's variables, and no run a foreign preload."""
+    """Returns the environment of one run. Only a run with Capulet sees Capulet's variables. No run sees a
+    preload from outside."""
     env = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
     if with_capulet:
         env["CAPULET_STATS"] = "1"
@@ -39,7 +40,8 @@ def environment(with_capulet):
 
 
 def run_mpi(program, with_capulet, limit_seconds, tick):
-    """Runs a program on all ranks; gives back what it printed on stdout and on stderr. Both sides differ in nothing else."""
+    """Runs a program on all ranks and returns its stdout and its stderr. Both sides differ in nothing
+    else."""
     command = [MPIEXEC, "--oversubscribe", "-n", str(RANKS)]
     if with_capulet:
         command += [str(CAPULET), "run", "--"]
@@ -52,7 +54,8 @@ def run_alone(program, limit_seconds, tick):
 
 
 def run(command, env, limit_seconds, tick):
-    """Runs a command in a process group of its own, calls `tick` while it works, and fails unless it ends well in time."""
+    """Runs a command in a process group of its own and calls `tick` meanwhile. Fails unless the command
+    ends in time and with success."""
     command = [str(word) for word in command]
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         try:
@@ -84,7 +87,8 @@ def wait(process, limit_seconds, tick):
 
 
 def end_group(process):
-    """Ends what is left of the command's own group. mpiexec passes SIGTERM on to its ranks, so it gets time to do so."""
+    """Ends the rest of the command's process group. mpiexec passes SIGTERM on to its ranks, so it gets
+    time for that."""
     if process.poll() is not None:
         return
     for number in (signal.SIGTERM, signal.SIGKILL):

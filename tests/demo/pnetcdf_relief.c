@@ -1,16 +1,17 @@
-/* Reads the ETOPO5 relief from a classic netCDF file and writes it to a new one, each rank its own columns.
+/* Reads the ETOPO5 relief from a classic netCDF file and writes it to a new one. Each rank has its own
+ * columns.
  *
  *   mpiexec -n 4 pnetcdf_relief blocks|columns SOURCE OUTPUT [check]
  *
  * blocks:  rank r of n writes one block of neighboring columns.
- * columns: rank r of n writes the columns r, r + n, r + 2n, ...: in the file, its pieces are single cells.
- * Either way the source is read in blocks; for `columns` the ranks then trade cells over MPI. With `check`, each rank
- * reads its part of OUTPUT back and compares it with what it wrote.
+ * columns: rank r of n writes the columns r, r + n, r + 2n, ... Its pieces in the file are single cells.
+ * In both modes the ranks read the source in blocks; for `columns` they then exchange cells over MPI.
+ * With `check`, each rank reads its part of OUTPUT back and compares it with the cells that it wrote.
  *
- * An ordinary PnetCDF program: it knows nothing of Capulet. All accesses are collective. Rank 0 prints one line per
- * phase for the demo's driver, with the payload bytes of all ranks and the time of the slowest, open and close included:
- *   demo-phase case=pnetcdf-MODE-PHASE direction=read|write file=source|output bytes=N seconds=S
- */
+ * This is an ordinary PnetCDF program that knows nothing of Capulet. All accesses are collective. Rank 0
+ * prints one line for each phase for the demo's driver, with the payload bytes of all ranks and the time
+ * of the slowest rank, including open and close:
+ *   demo-phase case=pnetcdf-MODE-PHASE direction=read|write file=source|output bytes=N seconds=S */
 #include <mpi.h>
 #include <pnetcdf.h>
 #include <stdio.h>
@@ -19,7 +20,8 @@
 
 #define VARIABLE "ROSE"
 
-/* What one rank owns of the field: all rows, and `count` columns from `start` on, `stride` apart. */
+/* The part of the field that one rank owns: all rows, and `count` columns from `start` on, `stride`
+ * apart. */
 struct part {
     MPI_Offset rows, start, count, stride;
 };
@@ -60,7 +62,7 @@ static float *allocate_cells(const struct part *part)
     return values;
 }
 
-/* The barrier lets the phase begin at the same time everywhere. */
+/* The barrier lets the phase begin at the same time on all ranks. */
 static double phase_start(void)
 {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -94,7 +96,7 @@ static void read_shape(int file, const char *path, MPI_Offset *rows, MPI_Offset 
     check(ncmpi_inq_dimlen(file, dimensions[1], columns), "no columns of " VARIABLE " in", path);
 }
 
-/* Collective. Gives back the rank's cells, row by row. */
+/* Collective. Returns the rank's cells, row by row. */
 static float *read_cells(int file, const char *path, const struct part *part)
 {
     const MPI_Offset start[2] = {0, part->start}, count[2] = {part->rows, part->count}, stride[2] = {1, part->stride};
@@ -120,7 +122,7 @@ static void copy_attributes(int source, int file, int variable, const char *path
     }
 }
 
-/* Collective. Writes the rank's cells into a new file that has the shape and the attributes of the source. */
+/* Collective. Writes the rank's cells into a new file with the shape and the attributes of the source. */
 static void write_cells(const char *path, int source, MPI_Offset columns, const struct part *part, const float *values)
 {
     const MPI_Offset start[2] = {0, part->start}, count[2] = {part->rows, part->count}, stride[2] = {1, part->stride};
@@ -138,7 +140,7 @@ static void write_cells(const char *path, int source, MPI_Offset columns, const 
     check(ncmpi_close(file), "cannot close", path);
 }
 
-/* `rows` times `count` floats that lie `step` floats apart in a row; rows lie `width` floats apart. */
+/* `rows` times `count` floats that lie `step` floats apart in a row. Rows lie `width` floats apart. */
 static MPI_Datatype comb(MPI_Offset rows, MPI_Offset count, MPI_Offset step, MPI_Offset width)
 {
     MPI_Datatype row, all;
@@ -149,7 +151,8 @@ static MPI_Datatype comb(MPI_Offset rows, MPI_Offset count, MPI_Offset step, MPI
     return all;
 }
 
-/* Collective. From each rank's block of columns to each rank's every nth column, all in memory. */
+/* Collective. Exchanges cells in memory: from each rank's block of columns to each rank's every nth
+ * column. */
 static float *trade(struct world world, MPI_Offset columns, const struct part *block, const float *block_values,
                     const struct part *comb_part)
 {
@@ -164,7 +167,8 @@ static float *trade(struct world world, MPI_Offset columns, const struct part *b
     for (int peer = 0; peer < world.ranks; peer++) {
         struct part source = block_of(peer, world.ranks, block->rows, columns);
         const MPI_Offset n = world.ranks;
-        /* Of the columns in [a, b), the first that rank r owns is a + distance(a, r), and so on every n. */
+        /* Of the columns in [a, b), the first one that rank r owns is a + distance(a, r). Then every nth
+         * one follows. */
         MPI_Offset to_peer = (peer - block->start % n + n) % n, to_me = (world.rank - source.start % n + n) % n;
         MPI_Offset sent = block->count > to_peer ? (block->count - to_peer + n - 1) / n : 0;
         MPI_Offset received = source.count > to_me ? (source.count - to_me + n - 1) / n : 0;

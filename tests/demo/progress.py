@@ -1,4 +1,4 @@
-"""Says what the demo is doing: a bar on a terminal, plain lines elsewhere."""
+"""Shows the progress of the demo: a bar on a terminal, plain lines elsewhere."""
 
 import contextlib
 import sys
@@ -6,7 +6,8 @@ import time
 
 
 class Progress:
-    """`steps` pieces of work, done one after the other. Use it as a context, so that the bar is taken away at the end."""
+    """The progress of `steps` pieces of work, one after the other. As a context it removes the bar at the
+    end."""
 
     def __init__(self, steps):
         self._steps = steps
@@ -27,7 +28,7 @@ class Progress:
 
     @contextlib.contextmanager
     def step(self, what):
-        """One piece of work. It must call `tick` while it runs, if that takes long."""
+        """One piece of work. Long work must call `tick` while it runs."""
         start = time.monotonic()
         if self._bar:
             self._bar.set_description_str(what)
@@ -39,6 +40,6 @@ class Progress:
             print(f"[{self._done:>2}/{self._steps}] {what}: {time.monotonic() - start:.1f} s", flush=True)
 
     def tick(self):
-        """Redraws the bar, whose clock runs."""
+        """Redraws the bar, so that its clock advances."""
         if self._bar:
             self._bar.refresh()

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Reads the relief back from the HDF5 file, each rank its part, and draws it with the parts outlined.
+"""Reads the relief back from the HDF5 file and draws it. Each rank reads its part; the map outlines the
+parts.
 
     mpiexec -n 4 /usr/bin/python3 -m mpi4py relief_map.py HDF5 PNG
 """
@@ -13,13 +14,13 @@ from mpi4py import MPI
 from fields import part_of_rank, phase
 from h5_decompose import RELIEF
 
-# The map shows every `STEP`th cell of each dimension; all cells are read.
+# The map shows every `STEP`th cell of each dimension. All cells are read.
 STEP = 3
 CELLS_PER_DEGREE = 12
 
 
 def read_part(comm, path):
-    """Collective. The shape of the relief, and this rank's part of it."""
+    """Collective. Returns the shape of the relief, and this rank's part and its values."""
     name, _ = RELIEF
     arrays = []
     with phase(comm, "map-read", "read", "output", arrays):
@@ -34,7 +35,8 @@ def read_part(comm, path):
 
 
 def gather(comm, shape, part, values):
-    """On rank 0: the thinned field, and all parts. Thinning keeps the cells whose global index is a multiple of STEP."""
+    """Collective. Returns the thinned field and all parts on rank 0. Thinning keeps the cells whose
+    global index is a multiple of STEP."""
     thinned = values[tuple(slice(-axis.start % STEP, None, STEP) for axis in part)]
     gathered = comm.gather((part, np.ascontiguousarray(thinned)))
     if comm.rank != 0:
@@ -86,7 +88,7 @@ def main():
     field, parts = gather(comm, *read_part(comm, source))
     if comm.rank == 0:
         if np.isnan(field).any():
-            raise SystemExit("relief_map: the ranks' parts leave cells of the relief out")
+            raise SystemExit("relief_map: the ranks' parts do not cover all cells of the relief")
         draw(png, field, parts)
 
 

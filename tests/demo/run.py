@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""Runs HDF5 and PnetCDF programs on real data with Capulet and without, compares the results, and prints the times.
+"""Runs HDF5 and PnetCDF programs on real data with and without Capulet, and compares results and times.
 
     /usr/bin/python3 tests/demo/run.py [--data DIRECTORY] [--without-only]
 
-Needs the Debian packages of `make setup` and, unless `--without-only` is given, the files of `make build`. All that it
-makes is in target/demo. README.md beside it says what is run, what is compared, and what makes it fail.
+Needs the Debian packages of `make setup` and, without `--without-only`, the files of `make build`. All
+files that it makes lie in target/demo. README.md in this folder tells what runs, what is compared, and
+what makes the demo fail.
 """
 
 import argparse
@@ -30,9 +31,9 @@ MPICC = "mpicc.openmpi"
 RELIEF_SOURCE, RELIEF_PROGRAM = HERE / "pnetcdf_relief.c", OUT / "pnetcdf_relief"
 MAP = OUT / "relief.png"
 
-# Timed runs of a program on each side, after one that warms the page cache up and is not counted.
+# Number of timed runs of a program on each side. A first run warms the page cache and does not count.
 TIMED_RUNS = 5
-# Many times what a run takes on two cores. The MPI's own I/O needs longest, for every 4th column.
+# Many times the duration of a run on two cores. The MPI's own I/O takes longest, for every 4th column.
 RUN_LIMIT_SECONDS = 60
 COLUMNS_LIMIT_SECONDS = 180
 VERIFY_LIMIT_SECONDS = 120
@@ -45,7 +46,8 @@ TEMPERATURE_BYTES = 20 * 180 * 360 * FLOAT_BYTES
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A parallel program: its command without the output, its output's name, and the payload bytes of each phase."""
+    """A parallel program: its command without the output, the name of its output, and the payload bytes
+    of each phase."""
 
     name: str
     command: list
@@ -74,7 +76,8 @@ def blocks_program(data):
 
 
 def columns_program(data, side):
-    """Every 4th column is read back with Capulet only: the MPI's own I/O needs half a minute for that."""
+    """Every 4th column is read back with Capulet only, because the MPI's own I/O needs half a minute for
+    it."""
     command = [RELIEF_PROGRAM, "columns", data / "etopo5.cdf"]
     expected_bytes = {"pnetcdf-columns-read": RELIEF_BYTES, "pnetcdf-columns-write": RELIEF_BYTES}
     options = ()
@@ -87,7 +90,7 @@ def columns_program(data, side):
 
 
 class Demo:
-    """One demo: where its data is, which sides are run, and what was found out so far."""
+    """One demo: its data, the sides that run, and the results so far."""
 
     def __init__(self, data, sides, progress):
         self.data = data
@@ -99,7 +102,8 @@ class Demo:
 
     @staticmethod
     def step_count(sides):
-        """Compilation, the warm-up and the timed runs of two programs, every 4th column, the map, the comparison."""
+        """Number of steps: compilation, the warm-up and the timed runs of two programs, every 4th column,
+        the map, and the comparison."""
         return 1 + 2 * len(sides) * (1 + TIMED_RUNS) + len(sides) + 1 + 1
 
     def run(self):
@@ -112,7 +116,7 @@ class Demo:
             for side in self.sides:
                 self.run_program(program, side, "warm-up", timed=False)
         for run in range(TIMED_RUNS):
-            # Each side goes first in turn, so that a slow drift of the machine harms both alike.
+            # The sides take turns to go first, so that a slow drift of the machine affects both alike.
             order = self.sides if run % 2 == 0 else self.sides[::-1]
             for program in repeated:
                 for side in order:
@@ -123,7 +127,7 @@ class Demo:
         return self.verify()
 
     def compile(self):
-        """The C program, if it is not there or older than its source."""
+        """Compiles the C program if it is missing or older than its source."""
         with self.progress.step("compile the PnetCDF program"):
             if RELIEF_PROGRAM.exists() and RELIEF_PROGRAM.stat().st_mtime >= RELIEF_SOURCE.stat().st_mtime:
                 return
@@ -147,7 +151,7 @@ class Demo:
             self.phases[side] += phases
 
     def run_accounted(self, program, side, command, paths):
-        """Runs a program on one side; fails unless all bytes that it should move were moved, and by that side."""
+        """Runs a program on one side. Fails unless all its bytes were moved, and by this side."""
         stdout, stderr = launcher.run_mpi(command, side == WITH, program.limit_seconds, self.progress.tick)
         phases = accounting.parse_phases(stdout)
         accounting.check_phases(phases, program.expected_bytes)
@@ -179,7 +183,7 @@ class Demo:
 
 
 def report(demo, verified):
-    print("\nCompared with the source, by readers that are serial and without Capulet:")
+    print("\nCompared with the source by serial readers, without Capulet:")
     print(verified.rstrip())
     if WITH in demo.sides:
         print("\nCapulet's statistics of each program's last run:")
@@ -188,17 +192,17 @@ def report(demo, verified):
     print(f"\n{launcher.RANKS} ranks, medians of {TIMED_RUNS} interleaved runs; open and close included, no fsync.")
     print("Ratio: how many times as fast with Capulet as with Open MPI's own I/O.")
     print(tables.timing_table(demo.phases[WITH], demo.phases[WITHOUT]))
-    print(f"\nThe relief, read back {demo.sides[0]} Capulet, each rank's part outlined: {MAP}")
+    print(f"\nThe relief, read back {demo.sides[0]} Capulet, with the outline of each rank's part: {MAP}")
 
 
 def check_needs(data, sides):
-    """Fails with what to do about it, if anything is missing that the demo does not make itself."""
+    """Fails, with advice, if anything is missing that the demo does not make itself."""
     commands = [name for name in (launcher.MPIEXEC, MPICC, "ncdump", PYTHON[0]) if not shutil.which(name)]
     modules = [name for name in ("h5py", "mpi4py", "netCDF4", "matplotlib", "tqdm") if not importlib.util.find_spec(name)]
     files = [name for name in ("etopo5.cdf", "levitus_climatology.cdf") if not (data / name).is_file()]
     missing = commands + modules + [str(data / name) for name in files]
     if missing:
-        raise DemoError(f"missing: {', '.join(missing)}. Run `make setup`, and this with /usr/bin/python3.")
+        raise DemoError(f"missing: {', '.join(missing)}. Run `make setup`, and run the demo with /usr/bin/python3.")
     built = (launcher.CAPULET, launcher.LIBRARY)
     if WITH in sides and not all(path.is_file() for path in built):
         raise DemoError(f"missing: {' or '.join(map(str, built))}. Run `make build`.")
@@ -208,13 +212,13 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=DATA, help="directory of etopo5.cdf and levitus_climatology.cdf")
     parser.add_argument(
-        "--without-only", action="store_true", help="run on the MPI's own I/O only: shows that the programs are sound"
+        "--without-only", action="store_true", help="run on the MPI's own I/O only, to show that the programs are right"
     )
     return parser.parse_args()
 
 
 def main():
-    # A demo that is told to end must end its programs too, which the exception does on its way out.
+    # A demo that gets SIGTERM must end its programs too. The exception does this on its way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     chosen = arguments()
     sides = [WITHOUT] if chosen.without_only else [WITH, WITHOUT]

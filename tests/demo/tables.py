@@ -1,9 +1,9 @@
-"""The demo's two tables, as text."""
+"""Formats the demo's two tables as text."""
 
 import os
 import statistics
 
-# Case, and what it is called in the table, in the order of the table.
+# The cases and their names in the table, in the order of the table.
 CASES = {
     "h5-source-etopo5": "a. read ETOPO5 in 2-D parts (PnetCDF)",
     "h5-source-levitus": "a. read Levitus TEMP in 3-D parts (PnetCDF)",
@@ -21,7 +21,7 @@ def megabytes_per_second(byte_count, seconds):
 
 
 def timing_row(case, with_phases, without_phases):
-    """One row: medians of all runs of a case; `-` where a side did not run it."""
+    """Returns one row: medians of all runs of a case, and `-` for a side that did not run it."""
     byte_count = (with_phases or without_phases)[0].bytes
     sides = [statistics.median(phase.seconds for phase in side) if side else None for side in (with_phases, without_phases)]
     cells = [CASES[case], f"{byte_count:,}"]
@@ -32,7 +32,7 @@ def timing_row(case, with_phases, without_phases):
 
 
 def timing_table(with_phases, without_phases):
-    """The table of all cases. Both arguments are lists of phases, of all runs of one side."""
+    """Returns the table of all cases. Each argument is the list of the phases of all runs of one side."""
     header = ["case", "bytes", "s with", "s without", "MB/s with", "MB/s without", "ratio"]
     rows = []
     for case in CASES:
@@ -43,7 +43,8 @@ def timing_table(with_phases, without_phases):
 
 
 def stats_table(programs):
-    """Capulet's own counters. `programs` is a list of (program's name, statistics by path)."""
+    """Returns the table of Capulet's counters. `programs` is a list of (program's name, statistics by
+    path)."""
     header = ["program", "file", "read bytes", "written bytes", "calls", "pieces", "system calls", "copied/byte"]
     rows = []
     for name, stats in programs:
@@ -57,7 +58,7 @@ def stats_table(programs):
 
 
 def align(header, rows):
-    """Columns as wide as their widest cell; words to the left, numbers to the right."""
+    """Makes columns as wide as their widest cell. Words are aligned to the left, numbers to the right."""
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     words = sum(1 for name in header if name in ("case", "program", "file"))
     lines = []

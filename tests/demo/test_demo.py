@@ -1,4 +1,5 @@
-"""Tests of what makes the demo fail: `/usr/bin/python3 -m unittest discover -s tests/demo`. They start no MPI."""
+"""Tests of the checks that make the demo fail: `/usr/bin/python3 -m unittest discover -s tests/demo`.
+They start no MPI."""
 
 import contextlib
 import io
@@ -65,7 +66,7 @@ class Accounting(unittest.TestCase):
     def test_damaged_statistics_fail(self):
         line = stats_line("/no/such/out%20put.h5", 0, 1000)
         self.assertRaisesRegex(DemoError, "has no written_bytes", accounting.parse_stats, line.replace("written_", "w"))
-        self.assertRaisesRegex(DemoError, "no number", accounting.parse_stats, line.replace("=1000", "=many"))
+        self.assertRaisesRegex(DemoError, "not a number", accounting.parse_stats, line.replace("=1000", "=many"))
 
     def test_statistics_without_capulet_fail(self):
         accounting.check_none_through_capulet("some warning of mpiexec\n")
@@ -145,7 +146,7 @@ class Comparison(unittest.TestCase):
 
 
 def has_ended(pid):
-    """Whether a process is gone, or dead and not yet reaped; it gets a moment to die."""
+    """Whether a process is gone, or dead and not yet reaped. The process gets a moment to die."""
     for _ in range(100):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -1,11 +1,13 @@
 #!/usr/bin/python3
-"""Compares what the demo's programs wrote with its source, cell by cell, by serial readers that know no Capulet.
+"""Compares the output of the demo's programs with the source, cell by cell, by serial readers that do not
+know Capulet.
 
     verify.py DATA_DIRECTORY DIRECTORY...
 
-Each DIRECTORY holds `fields.h5`, `relief_blocks.nc` and `relief_columns.nc` of one side: with Capulet, or without it.
-Readers are serial h5py, netCDF4 and `ncdump`. Equal means equal bit by bit, so that missing values and the sign of zero
-count too. Prints one line per comparison; ends with an error at the first that differs.
+Each DIRECTORY holds `fields.h5`, `relief_blocks.nc` and `relief_columns.nc` of one side: with Capulet, or
+without it. The readers are serial h5py, netCDF4 and `ncdump`. Equal means equal bit by bit, so missing
+values and the sign of zero count too. Prints one line for each comparison, and ends with an error at the
+first difference.
 """
 
 import subprocess
@@ -24,7 +26,7 @@ NCDUMP_LIMIT_SECONDS = 60
 
 
 class Difference(Exception):
-    """Two fields that should be equal are not, or one cannot be read."""
+    """Two fields that should be equal differ, or one cannot be read."""
 
 
 def read_netcdf4(path, name):
@@ -39,7 +41,7 @@ def read_h5py(path, name):
 
 
 def read_ncdump(path, name, shape, fill):
-    """The cells in the text that ncdump prints: 9 digits are enough to give each 32-bit float back exactly."""
+    """Reads the cells from the text that ncdump prints. 9 digits give each 32-bit float back exactly."""
     command = ["ncdump", "-p", "9,17", "-v", name, str(path)]
     run = subprocess.run(command, capture_output=True, timeout=NCDUMP_LIMIT_SECONDS, check=False)
     if run.returncode != 0:
@@ -57,14 +59,14 @@ def read_ncdump(path, name, shape, fill):
 
 
 def native(values):
-    """Floats in this machine's byte order; nothing else is converted."""
+    """Converts floats to this machine's byte order, and nothing else."""
     if values.dtype.newbyteorder("=") != np.float32:
         raise Difference(f"32-bit floats are wanted, not {values.dtype}")
     return np.ascontiguousarray(values.astype(np.float32, copy=False))
 
 
 def compare(what, values, source):
-    """Prints how many cells are equal, or fails and says where the first difference is."""
+    """Prints the number of equal cells, or fails with the place of the first difference."""
     if values.shape != source.shape:
         raise Difference(f"{what}: the shape is {values.shape}, the source's is {source.shape}")
     different = values.view(np.uint32) != source.view(np.uint32)

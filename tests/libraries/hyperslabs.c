@@ -1,5 +1,6 @@
-/* Parallel HDF5: hyperslabs written alone and together, into contiguous and chunked datasets, from plain and from strided memory; read
- * back in parallel by another decomposition; left for verify_hdf5.py to read in serial. argv[1] is the directory. */
+/* Parallel HDF5: hyperslabs are written independently and collectively, into contiguous and chunked
+ * datasets, from plain and from strided memory. They are read back in parallel by another decomposition,
+ * and verify_hdf5.py then reads the file in serial. argv[1] is the directory. */
 #include <hdf5.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -29,7 +30,8 @@ static hid_t transfer(int collective)
     return list;
 }
 
-/* Each rank writes its block of columns out of memory that is `stride` wide per value and has a border of ghost cells. */
+/* Each rank writes its block of columns from memory in which a value takes `stride` places, with a border
+ * of ghost cells. */
 static void write_columns(hid_t file, const char *name, int which, int chunked, int collective, int stride)
 {
     hsize_t dims[2] = { ROWS, (hsize_t)WIDTH * size }, start[2] = { 0, (hsize_t)WIDTH * rank }, count[2] = { ROWS, WIDTH };
@@ -54,14 +56,15 @@ static void write_columns(hid_t file, const char *name, int which, int chunked, 
     H5Dclose(dataset); H5Sclose(space); H5Sclose(memory); H5Pclose(create); H5Pclose(list);
 }
 
-/* Every `size`-th column, and every second row only: what is not written stays at the fill value. */
+/* Each rank writes every `size`-th column, in every second row only. Cells that are not written keep the
+ * fill value. */
 static void write_comb(hid_t file, const char *name, int which, int collective)
 {
     hsize_t dims[2] = { ROWS, (hsize_t)WIDTH * size }, start[2] = { 0, (hsize_t)rank }, step[2] = { 2, (hsize_t)size };
     hsize_t count[2] = { ROWS / 2, WIDTH }, flat = ROWS / 2 * WIDTH;
     hid_t space = H5Screate_simple(2, dims, NULL), list = transfer(collective), memory = H5Screate_simple(1, &flat, NULL);
     hid_t create = H5Pcreate(H5P_DATASET_CREATE);
-    int fill = -7; /* without one of the user's, HDF5 promises nothing about cells that nobody writes */
+    int fill = -7; /* without a fill value of the user HDF5 promises nothing about unwritten cells */
     H5Pset_fill_value(create, H5T_NATIVE_INT, &fill);
     hid_t dataset = H5Dcreate2(file, name, H5T_STD_I32LE, space, H5P_DEFAULT, create, H5P_DEFAULT);
     H5Sselect_hyperslab(space, H5S_SELECT_SET, start, step, count, NULL);
@@ -72,7 +75,8 @@ static void write_comb(hid_t file, const char *name, int which, int collective)
     H5Dclose(dataset); H5Sclose(space); H5Sclose(memory); H5Pclose(create); H5Pclose(list);
 }
 
-/* A compound type, of which memory holds another layout; rank 0 writes nothing but takes part. */
+/* A compound type with another layout in memory. Rank 0 takes part but writes nothing, unless it is the
+ * only rank. */
 static void write_compound(hid_t file, const char *name, int collective)
 {
     struct pair { char tag; double value; int number; } values[16];
@@ -84,7 +88,7 @@ static void write_compound(hid_t file, const char *name, int collective)
     hsize_t length = 16 * (hsize_t)size, start = 16 * (hsize_t)rank, count = 16;
     hid_t space = H5Screate_simple(1, &length, NULL), memory = H5Screate_simple(1, &count, NULL), list = transfer(collective);
     hid_t create = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_fill_time(create, H5D_FILL_TIME_ALLOC); /* zeros where nobody writes */
+    H5Pset_fill_time(create, H5D_FILL_TIME_ALLOC); /* zeros in unwritten cells */
     hid_t dataset = H5Dcreate2(file, name, stored, space, H5P_DEFAULT, create, H5P_DEFAULT);
     for (int i = 0; i < 16; i++) values[i] = (struct pair){ 'x', 0.5 * (16 * rank + i), 16 * rank + i };
     if (rank == 0 && size > 1) {
@@ -95,7 +99,7 @@ static void write_compound(hid_t file, const char *name, int collective)
     H5Dclose(dataset); H5Sclose(space); H5Sclose(memory); H5Pclose(create); H5Pclose(list); H5Tclose(stored); H5Tclose(native);
 }
 
-/* Reads blocks of rows, though columns were written. */
+/* Reads blocks of rows, although blocks of columns were written. */
 static void read_rows(hid_t file, const char *name, int which, int collective)
 {
     int first = ROWS * rank / size, rows = ROWS * (rank + 1) / size - first, columns = WIDTH * size, wrong = 0;

@@ -1,4 +1,5 @@
-"""What is mapped into a Python process that has used MPI-IO: one MPI library, and Capulet's as asked.
+"""Checks the libraries in a Python process that has used MPI-IO: one MPI library, and Capulet's library
+if expected.
 
 usage: mpiexec -n N [capulet run] python3 mapped.py FOLDER MPI_LIBRARY_FOLDER CAPULET_LIBRARY|none
 """
@@ -25,11 +26,11 @@ def main():
     with open("/proc/self/maps", encoding="utf-8") as maps:
         paths = {line.split(maxsplit=5)[5].strip() for line in maps if "/" in line}
     libraries = {p for p in paths if os.path.basename(p).startswith(("libmpi.so", "libmpich.so", "libmpi_abi.so"))}
-    assert len(libraries) == 1, f"not one MPI library: {libraries}"
+    assert len(libraries) == 1, f"expected one MPI library, found {libraries}"
     library = os.path.realpath(libraries.pop())
     assert library.startswith(os.path.realpath(mpi_folder) + os.sep), f"{library} is not from {mpi_folder}"
     ours = {os.path.basename(p) for p in paths if os.path.basename(p).startswith("libcapulet")}
-    assert ours == (set() if expected == "none" else {expected}), f"Capulet's libraries: {ours}, not {expected}"
+    assert ours == (set() if expected == "none" else {expected}), f"Capulet's libraries are {ours}, expected {expected}"
     if comm.rank == 0:
         print("1 library mapped, as it should be")
 

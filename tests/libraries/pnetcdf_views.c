@@ -1,5 +1,6 @@
-/* PnetCDF: blocking collective, independent and queued writes of strided and overlapping-free patterns, record variables, and reads by
- * another decomposition. Left for verify_netcdf.py to read in serial. argv[1] is the directory. */
+/* PnetCDF: blocking collective, independent and queued writes of strided and overlap-free patterns,
+ * record variables, and reads by another decomposition. verify_netcdf.py then reads the file in serial.
+ * argv[1] is the directory. */
 #include <mpi.h>
 #include <pnetcdf.h>
 #include <stdio.h>
@@ -62,7 +63,7 @@ int main(int argc, char **argv)
     OK(ncmpi_put_vara_int(file, variables[2], start, count, values));
     OK(ncmpi_end_indep_data(file));
 
-    /* Two requests that leave as one collective write, with a filetype of many pieces. */
+    /* Two requests that become one collective write, with a filetype of many pieces. */
     int requests[2], statuses[2];
     MPI_Offset half[2] = { ROWS / 2, WIDTH }, second[2] = { ROWS / 2, (MPI_Offset)WIDTH * rank };
     fill_block(values, 3);

@@ -1,4 +1,7 @@
-"""Reads what hyperslabs.c wrote with serial HDF5 and compares every cell with its formula. usage: verify_hdf5.py FOLDER RANKS"""
+"""Reads the file of hyperslabs.c with serial HDF5 and compares every cell with its formula.
+
+usage: verify_hdf5.py FOLDER RANKS
+"""
 
 import sys
 

@@ -1,4 +1,7 @@
-"""Reads what pnetcdf_views.c wrote with serial netCDF and compares every cell with its formula. usage: verify_netcdf.py FOLDER RANKS"""
+"""Reads the file of pnetcdf_views.c with serial netCDF and compares every cell with its formula.
+
+usage: verify_netcdf.py FOLDER RANKS
+"""
 
 import sys
 
@@ -15,7 +18,7 @@ def main():
         for which, name in enumerate(("blocks", "comb", "alone", "queued", "records")):
             i, j = numpy.indices((RECORDS if name == "records" else ROWS, WIDTH * ranks))
             found = file[name][...]
-            assert not numpy.ma.is_masked(found), f"{name} has cells that nobody wrote"
+            assert not numpy.ma.is_masked(found), f"{name} has unwritten cells"
             numpy.testing.assert_array_equal(found, which * 1000000 + i * 1000 + j, err_msg=name)
             compared += i.size
     print(f"{compared} values compared")

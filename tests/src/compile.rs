@@ -1,4 +1,4 @@
-//! Test programs, compiled on first use into `target/tests/MPI` and again when a source is newer.
+//! Compiles test programs into `target/tests/MPI`, at the first use and again when a source is newer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,26 +10,26 @@ use crate::mpi::{Mpi, root};
 
 static COMPILING: Mutex<()> = Mutex::new(());
 
-/// A program of `tests/mpi`: C on MPI alone.
+/// Compiles a program of `tests/mpi` (C on MPI alone) and returns its path.
 ///
 /// # Panics
-/// If it does not compile.
+/// If the program does not compile.
 pub fn c(mpi: Mpi, name: &str) -> PathBuf {
     build(mpi, &format!("mpi/{name}.c"), &["-ldl", "-lpthread", "-lm"])
 }
 
-/// A program of `tests/fortran`.
+/// Compiles a program of `tests/fortran` and returns its path.
 ///
 /// # Panics
-/// If it does not compile.
+/// If the program does not compile.
 pub fn fortran(mpi: Mpi, name: &str) -> PathBuf {
     build(mpi, &format!("fortran/{name}.f90"), &["-fallow-argument-mismatch"])
 }
 
-/// A program of `tests/libraries` that uses parallel HDF5.
+/// Compiles a program of `tests/libraries` that uses parallel HDF5, and returns its path.
 ///
 /// # Panics
-/// If it does not compile.
+/// If the program does not compile.
 pub fn hdf5(mpi: Mpi, name: &str) -> PathBuf {
     let package = format!("hdf5-{}", mpi.name());
     let flags = output(Command::new("pkg-config").args(["--cflags", "--libs", &package]));
@@ -38,10 +38,11 @@ pub fn hdf5(mpi: Mpi, name: &str) -> PathBuf {
     build(mpi, &format!("libraries/{name}.c"), &flags)
 }
 
-/// A program of `tests/libraries` that uses `PnetCDF`, which Debian has for Open MPI alone.
+/// Compiles a program of `tests/libraries` that uses `PnetCDF`, and returns its path. Debian has
+/// `PnetCDF` for Open MPI only.
 ///
 /// # Panics
-/// If it does not compile.
+/// If the program does not compile.
 pub fn pnetcdf(mpi: Mpi, name: &str) -> PathBuf {
     build(mpi, &format!("libraries/{name}.c"), &["-lpnetcdf"])
 }
@@ -49,26 +50,27 @@ pub fn pnetcdf(mpi: Mpi, name: &str) -> PathBuf {
 fn output(command: &mut Command) -> String {
     let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).expect("compiler flags are text")
+    String::from_utf8(done.stdout).expect("the compiler flags are valid UTF-8")
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|about| about.modified()).ok()
 }
 
-/// The newest source of a folder: any of them may be included by any other.
+/// Time of the newest source in a folder. Any source may include any other.
 fn newest_in(folder: &Path) -> Option<SystemTime> {
     fs::read_dir(folder).ok()?.filter_map(|entry| modified(&entry.ok()?.path())).max()
 }
 
 fn build(mpi: Mpi, source: &str, libraries: &[&str]) -> PathBuf {
-    // a test that failed while it held the lock has not harmed the folder: the compiler's output is renamed into place
+    // A test that failed with the lock held has left the folder intact, because the compiler's output is
+    // renamed into place.
     let _one_at_a_time = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
-    let folder = source.parent().expect("a source lies in a folder");
+    let folder = source.parent().expect("the source lies in a folder");
     let fortran = source.extension().is_some_and(|extension| extension == "f90");
     let into = root().join("target/tests").join(mpi.name());
-    let program = into.join(source.file_stem().expect("a source has a name"));
+    let program = into.join(source.file_stem().expect("the source has a name"));
     if modified(&program).is_some_and(|built| Some(built) > newest_in(folder)) {
         return program;
     }

@@ -1,4 +1,5 @@
-//! Running a program on several ranks, with a limit in time, so that a hang is a failure and leaves nothing behind.
+//! Runs a program on several ranks with a time limit, so that a hang is a failure and leaves no process
+//! behind.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -15,17 +16,17 @@ use tempfile::TempDir;
 
 use crate::mpi::Mpi;
 
-/// One job at a time: two would share the cores, and MPICH spins on them.
+/// Runs one job at a time. Two jobs would share the cores, and MPICH spins on them.
 static RUNNING: Mutex<()> = Mutex::new(());
 
-/// How a program comes to its I/O.
+/// The I/O layer of a program, and how the program gets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Through {
-    /// `capulet run`.
+    /// Capulet, by `capulet run`.
     Command,
-    /// `LD_PRELOAD`, set by hand.
+    /// Capulet, by an `LD_PRELOAD` that is set by hand.
     Preload,
-    /// The MPI's own.
+    /// The MPI's own I/O.
     Native,
 }
 
@@ -36,7 +37,7 @@ impl Through {
     }
 }
 
-/// A program to be run.
+/// A program to run.
 #[derive(Debug)]
 pub struct Job {
     mpi: Mpi,
@@ -50,30 +51,31 @@ pub struct Job {
     folder: TempDir,
 }
 
-/// What became of a job.
+/// Result of a job.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How the launcher ended; `None` if the limit in time was reached.
+    /// Exit status of the launcher, or `None` if the time limit was reached.
     pub status: Option<ExitStatus>,
-    /// Standard output and standard error, as they came.
+    /// Standard output and standard error, in the order in which they were written.
     pub text: String,
-    /// How long it took.
+    /// Time that the job took.
     pub elapsed: Duration,
 }
 
 impl Job {
-    /// `program` on `ranks` ranks. Its first argument is the job's own folder, empty at the start and removed with the job.
+    /// A job that runs `program` on `ranks` ranks. The first argument of the program is the job's own
+    /// folder, which is empty at the start and removed with the job.
     ///
     /// # Panics
-    /// If no folder can be made.
+    /// If the folder cannot be made.
     pub fn new(mpi: Mpi, ranks: usize, program: impl AsRef<OsStr>) -> Self {
         Self::bare(mpi, ranks, program, true)
     }
 
-    /// As [`Job::new`], but arguments are given by the caller alone.
+    /// As [`Job::new`], but the caller gives all arguments.
     ///
     /// # Panics
-    /// If no folder can be made.
+    /// If the folder cannot be made.
     pub fn script(mpi: Mpi, ranks: usize, interpreter: impl AsRef<OsStr>) -> Self {
         Self::bare(mpi, ranks, interpreter, false)
     }
@@ -115,19 +117,20 @@ impl Job {
         self
     }
 
-    /// Chooses the way to the I/O.
+    /// Chooses the I/O layer.
     pub fn through(mut self, through: Through) -> Self {
         self.through = through;
         self
     }
 
-    /// Runs it as the user `nobody`, if this is root; who is not root is unprivileged already.
+    /// Runs the job as the user `nobody` if this process is root. A user other than root is unprivileged
+    /// already.
     pub fn as_nobody(mut self) -> Self {
         self.as_nobody = true;
         self
     }
 
-    /// Changes the limit in time.
+    /// Changes the time limit.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
@@ -138,22 +141,23 @@ impl Job {
         self.folder.path()
     }
 
-    /// Runs the job to its end, or to its limit, and keeps its folder for as long as the job lives.
+    /// Runs the job to its end or to its time limit, and keeps its folder until the value is dropped.
+    /// Blocks, also while another job runs.
     ///
     /// # Panics
-    /// If the launcher cannot be started or its output not be read.
+    /// If the launcher cannot be started or its output cannot be read.
     pub fn run(&self) -> Outcome {
-        // a test that panicked while it held the lock has ended its job
+        // A test that panicked with the lock held has ended its job.
         let _one_at_a_time = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        let output = tempfile::tempfile().expect("a temporary file");
+        let output = tempfile::tempfile().expect("a temporary file is created");
         let begun = Instant::now();
         let mut job = capulet_job::Job::start(self.command(&output))
             .unwrap_or_else(|error| panic!("{self:?}: {error}"));
-        let status = job.wait(self.limit).expect("a child of ours");
+        let status = job.wait(self.limit).expect("the launcher is a child of this process");
         if status.is_none() {
             job.end();
         }
-        let text = text_of(output).expect("the output of the job");
+        let text = text_of(output).expect("the output of the job can be read");
         Outcome { status, text, elapsed: begun.elapsed() }
     }
 
@@ -187,9 +191,9 @@ impl Job {
         command.envs(self.mpi.settings().iter().copied());
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.current_dir(self.folder.path());
-        let handle = || Stdio::from(output.try_clone().expect("a second handle of the output"));
+        let handle = || Stdio::from(output.try_clone().expect("the handle of the output can be duplicated"));
         command.stdin(Stdio::null()).stdout(handle()).stderr(handle());
-        // SAFETY: geteuid has no arguments and cannot fail.
+        // SAFETY: geteuid(2) takes no arguments, accesses no memory and always succeeds.
         if self.as_nobody && unsafe { libc::geteuid() } == 0 {
             command.uid(NOBODY).gid(NOBODY).env("HOME", self.folder.path());
         }
@@ -197,36 +201,41 @@ impl Job {
     }
 }
 
-/// Whoever takes longer hangs. What takes two seconds on idle cores takes minutes where others want the same cores: each time that a
-/// rank waits for another, one of those runs for its share.
+/// Default time limit. A job that takes longer is taken to hang. A job of two seconds on idle cores takes
+/// minutes if other processes want the same cores: each time that a rank waits for another rank, one of
+/// those processes runs for its time slice.
 const HANG: Duration = Duration::from_secs(600);
 
-/// The user that may do least, on Debian.
+/// The least privileged user on Debian.
 pub const NOBODY: u32 = 65534;
 
-/// What the largest of the programs writes, with room to spare.
+/// Space that the largest program needs, with a reserve.
 const SCRATCH_BYTES: u64 = 4 << 30;
 
-/// Free bytes of the file system under `path`; none if it cannot be asked.
+/// Free bytes of the file system under `path`. 0 if the system does not tell.
 fn free_bytes(path: &std::ffi::CStr) -> u64 {
     let mut about = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: `path` ends with a NUL and `about` has room for the one structure that the call writes.
+    // SAFETY: statvfs(3): `path` is a `CStr`, so it ends with a NUL, and `about` has room for the one
+    // structure that the call writes.
     if unsafe { libc::statvfs(path.as_ptr(), about.as_mut_ptr()) } != 0 {
         return 0;
     }
-    // SAFETY: the call succeeded, so that it has filled the structure.
+    // SAFETY: statvfs(3) has returned 0, so it has filled the structure.
     let about = unsafe { about.assume_init() };
     about.f_bavail * about.f_frsize
 }
 
-/// A folder in memory where there is room (containers have 64 MiB there), open to every user.
+/// Makes a folder that every user may enter. It lies in memory if there is enough space; containers have
+/// 64 MiB there.
 fn scratch_folder() -> TempDir {
     let roomy = free_bytes(c"/dev/shm") >= SCRATCH_BYTES;
     let place = if roomy { PathBuf::from("/dev/shm") } else { env::temp_dir() };
-    let folder =
-        tempfile::Builder::new().prefix("capulet-test-").tempdir_in(place).expect("a temporary folder");
+    let folder = tempfile::Builder::new()
+        .prefix("capulet-test-")
+        .tempdir_in(place)
+        .expect("a temporary folder is created");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))
-        .expect("permissions of a folder of ours");
+        .expect("the permissions of the folder are set");
     folder
 }
 
@@ -239,12 +248,12 @@ fn text_of(mut output: File) -> io::Result<String> {
 }
 
 impl Outcome {
-    /// Whether the job ended by itself, with success.
+    /// Whether the job ended by itself with success.
     pub fn succeeded(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
 
-    /// What happened, in a line.
+    /// The end of the job, in a line.
     fn fate(&self) -> String {
         match self.status {
             None => format!("hung: ended after {:.0} s", self.elapsed.as_secs_f64()),
@@ -258,31 +267,33 @@ impl Outcome {
     /// Fails the test unless the job succeeded.
     ///
     /// # Panics
-    /// If it did not.
+    /// If the job did not succeed. The message has the first and the last lines of the output.
     pub fn expect_success(&self, what: &str) {
         assert!(self.succeeded(), "{what} {}\n{}", self.fate(), shortened(&self.text));
     }
 
-    /// Fails the test unless the job succeeded and says that it has checked something: `N checks passed, 0 failed`.
+    /// Fails the test unless the job succeeded and reports at least one check: `N checks passed, 0
+    /// failed`.
     ///
     /// # Panics
-    /// If it did not.
+    /// If the job did not succeed or reports no check.
     pub fn expect_checks(&self, what: &str) {
         self.expect_success(what);
         let said = self.text.lines().find_map(checks_of);
-        assert!(said.is_some_and(|checks| checks > 0), "{what} says of no checks\n{}", shortened(&self.text));
+        assert!(said.is_some_and(|checks| checks > 0), "{what} reports no check\n{}", shortened(&self.text));
     }
 }
 
-/// How many checks a program says in `line` that it has made, if all passed.
+/// The number of checks that a program reports in `line`, if all passed.
 fn checks_of(line: &str) -> Option<u64> {
     let said = line.strip_suffix(" checks passed, 0 failed")?;
-    // the launcher passes a long output on in pieces: what another stream says may be cut anywhere, and this follow it
+    // The launcher passes a long output on in pieces. A line of another stream may be cut anywhere, and
+    // this text may follow it.
     let other = said.trim_end_matches(|character: char| character.is_ascii_digit());
     said[other.len()..].parse().ok()
 }
 
-/// The head and the tail of a long output.
+/// The first and the last lines of a long output.
 fn shortened(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     if lines.len() <= 80 {
@@ -296,14 +307,16 @@ fn shortened(text: &str) -> String {
     )
 }
 
-/// A program and our library, copied to where any user can read them: the tree may lie in a folder that others may not enter.
+/// Copies `file`, a program or Capulet's library, to `folder` and returns its path. Any user can read the
+/// copy, while the source tree may lie in a folder that other users may not enter.
 ///
 /// # Panics
-/// If they cannot be copied.
+/// If the file cannot be copied.
 pub fn copied_for_all(folder: &Path, file: &Path) -> PathBuf {
-    let copy = folder.join(file.file_name().expect("a file has a name"));
+    let copy = folder.join(file.file_name().expect("the file has a name"));
     fs::copy(file, &copy).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("permissions of a file of ours");
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))
+        .expect("the permissions of the copy are set");
     copy
 }
 
@@ -312,7 +325,7 @@ mod tests {
     use super::checks_of;
 
     #[test]
-    fn what_a_program_says_is_found_behind_a_cut_line() {
+    fn report_of_checks_is_found_after_a_cut_line() {
         for (line, found) in [
             ("38 checks passed, 0 failed", Some(38)),
             ("  system calls   38 checks passed, 0 failed", Some(38)),

@@ -1,11 +1,28 @@
-//! The rings of tests that need processes: MPI programs, faults, libraries on top, the demo.
+//! The tests that need processes: MPI programs, faults, libraries above MPI-IO, and the demo. Of
+//! Capulet's crates this crate may know only `capulet-job`, because the tests examine the built library
+//! as a program meets it.
 //!
-//! The programs under `mpi/`, `fortran/`, `libraries/` and `mpi4py/` are compiled with the wrapper of an MPI ([`compile`]) and run under that
-//! MPI's launcher on Capulet ([`launch`]). One job runs at a time, whatever the number of test threads: ranks outnumber the cores
-//! already.
+//! ```no_run
+//! use capulet_tests::{Job, Mpi, compile};
 //!
-//! The environment chooses: `CAPULET_TEST_MPI` (`openmpi` or `mpich`), and `CAPULET_TEST_IO=native` runs the same programs on the MPI's own
-//! I/O, to see what is a fault of the test; many fail there for known faults of the peers.
+//! let mpi = Mpi::chosen();
+//! let program = compile::c(mpi, "views");
+//! Job::new(mpi, 4, program).run().expect_checks("views on 4 ranks");
+//! ```
+//!
+//! The programs in `mpi/`, `fortran/`, `libraries/` and `mpi4py/` are compiled with the wrapper of an MPI
+//! and run under the launcher of this MPI on Capulet. Only one job runs at a time, whatever the number of
+//! test threads, because the ranks of one job outnumber the cores already.
+//!
+//! | module | |
+//! |---|---|
+//! | [`compile`] | compiles the programs |
+//! | [`launch`] | runs a program on several ranks with a time limit |
+//! | [`mpi`] | the MPIs, their tools, and Capulet's libraries for them |
+//!
+//! Two environment variables choose the run. `CAPULET_TEST_MPI` is `openmpi` or `mpich`.
+//! `CAPULET_TEST_IO=native` runs the same programs on the MPI's own I/O, to show whether a fault lies in
+//! the test; many programs fail there because of known faults of the peers.
 
 pub mod compile;
 pub mod launch;
@@ -14,5 +31,5 @@ pub mod mpi;
 pub use launch::{Job, Outcome, Through};
 pub use mpi::Mpi;
 
-/// The numbers of ranks that every program is run with.
+/// The numbers of ranks with which every program runs.
 pub const RANKS: [usize; 5] = [1, 2, 3, 4, 7];

@@ -1,4 +1,4 @@
-//! The MPIs that tests run on, and where their tools and our libraries for them are.
+//! The MPIs on which tests run, their tools, and Capulet's libraries for them.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -28,10 +28,11 @@ pub fn root() -> PathBuf {
 }
 
 impl Mpi {
-    /// The MPI that this run of the tests is for: `CAPULET_TEST_MPI`, else `CAPULET_MPI` as the scripts set it, else Open MPI.
+    /// The MPI of this test run: `CAPULET_TEST_MPI`, else `CAPULET_MPI` as the scripts set it, else Open
+    /// MPI.
     ///
     /// # Panics
-    /// If the variable names no MPI of this list.
+    /// If the variable names another MPI than `openmpi` or `mpich`.
     pub fn chosen() -> Self {
         let name = env::var("CAPULET_TEST_MPI")
             .or_else(|_| env::var("CAPULET_MPI"))
@@ -51,7 +52,7 @@ impl Mpi {
         }
     }
 
-    /// Its name, as in `target/NAME`.
+    /// Name of the MPI, as in `target/NAME`.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenMpi => "openmpi",
@@ -61,7 +62,7 @@ impl Mpi {
         }
     }
 
-    /// Whether it is Open MPI.
+    /// Whether the MPI is Open MPI.
     pub fn is_open_mpi(self) -> bool {
         matches!(self, Self::OpenMpi | Self::OpenMpi5)
     }
@@ -71,7 +72,7 @@ impl Mpi {
         root().join("target/env").join(self.name())
     }
 
-    /// The folder that holds the MPI library itself, for a wheel.
+    /// The folder that holds the MPI library itself. Of use for a wheel.
     pub fn library_folder(self) -> PathBuf {
         match self {
             Self::OpenMpi | Self::Mpich => PathBuf::from("/usr/lib"),
@@ -88,7 +89,7 @@ impl Mpi {
         }
     }
 
-    /// The Python whose mpi4py is built for it. Debian's mpi4py is built for Open MPI.
+    /// The Python whose mpi4py is built for this MPI. Debian's mpi4py is built for Open MPI.
     pub fn python(self) -> PathBuf {
         match self {
             Self::OpenMpi | Self::Mpich => "/usr/bin/python3".into(),
@@ -96,12 +97,13 @@ impl Mpi {
         }
     }
 
-    /// The compiler wrapper for C or Fortran, of Debian's MPIs.
+    /// The compiler wrapper for C or Fortran, of Debian's MPIs only.
     pub(crate) fn compiler(self, fortran: bool) -> String {
         format!("{}.{}", if fortran { "mpif90" } else { "mpicc" }, self.name())
     }
 
-    /// The build of Capulet that serves it, as a name in `target/`: one build serves both versions of Open MPI.
+    /// The build of Capulet for this MPI, as a name in `target/`. One build serves both versions of Open
+    /// MPI.
     fn build(self) -> &'static str {
         match self {
             Self::OpenMpi | Self::OpenMpi5 => "openmpi",
@@ -110,23 +112,23 @@ impl Mpi {
         }
     }
 
-    /// The file name of Capulet's library for it.
+    /// File name of Capulet's library for this MPI.
     pub fn library_name(self) -> String {
         format!("libcapulet_{}.so", self.build())
     }
 
-    /// Capulet's library for it, as `make build` leaves it.
+    /// Path of Capulet's library for this MPI, where `make build` leaves it.
     pub fn library(self) -> PathBuf {
         root().join("target").join(self.build()).join("release").join(self.library_name())
     }
 
-    /// The `capulet` command, as `make build` leaves it.
+    /// Path of the `capulet` command, where `make build` leaves it.
     pub fn command(self) -> PathBuf {
         let build = if self.is_open_mpi() { "openmpi" } else { "mpich" };
         root().join("target").join(build).join("release/capulet")
     }
 
-    /// What the launcher and the library need to be told: more ranks than cores, perhaps as root, on one node.
+    /// Variables for the launcher and the library: more ranks than cores, perhaps as root, on one node.
     pub(crate) fn settings(self) -> &'static [(&'static str, &'static str)] {
         if self.is_open_mpi() {
             &[

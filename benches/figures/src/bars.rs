@@ -7,13 +7,13 @@ use plotters::prelude::{
 use crate::error::Error;
 use crate::style::{Area, FAINT, LABEL, SMALL, TITLE, color};
 
-/// Bars of one contender: a value for each group, where it has one.
+/// The bars of one contender: one value for each group, if it has one.
 pub(crate) struct Bars {
     pub(crate) name: String,
     pub(crate) values: Vec<Option<f64>>,
 }
 
-/// What is drawn.
+/// A chart of bars.
 pub(crate) struct BarChart<'a> {
     pub(crate) title: &'a str,
     pub(crate) axis: &'a str,
@@ -22,7 +22,7 @@ pub(crate) struct BarChart<'a> {
 }
 
 impl BarChart<'_> {
-    /// The least and the largest value, with room around them; on the right for the legend.
+    /// The least and the largest value, with space around them. The space on the right is for the legend.
     fn range(&self) -> Option<(f64, f64)> {
         let values = || self.bars.iter().flat_map(|bars| bars.values.iter().flatten().copied());
         let low = values().fold(f64::INFINITY, f64::min);
@@ -30,7 +30,7 @@ impl BarChart<'_> {
         (low > 0.0 && low.is_finite()).then_some((low * 0.7, high * 3.0))
     }
 
-    /// Draws it; the first group on top. Nothing without values.
+    /// Draws the chart with the first group on top. Draws nothing if there are no values.
     pub(crate) fn draw(&self, area: &Area<'_>) -> Result<(), Error> {
         let Some((low, high)) = self.range() else { return Ok(()) };
         let groups = self.groups.len();

@@ -10,7 +10,7 @@ use plotters::drawing::DrawingAreaErrorKind;
 pub(crate) enum Error {
     #[error("{path}: {cause}", path = path.display())]
     File { path: PathBuf, cause: io::Error },
-    #[error("{path}: no rows of capulet bench: {cause}", path = path.display())]
+    #[error("{path}: not rows of capulet bench: {cause}", path = path.display())]
     Rows { path: PathBuf, cause: serde_json::Error },
     #[error("the font cannot be read")]
     Font,

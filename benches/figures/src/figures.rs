@@ -1,4 +1,4 @@
-//! Which rows make which figure.
+//! Makes the figures from the rows.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::style::{Area, OURS, nth_look};
 
 const MPIS: [&str; 4] = ["openmpi", "openmpi5", "mpich", "mpich5"];
 
-/// Draws every figure that there are rows for, and tells the files.
+/// Draws every figure for which there are rows, and returns the paths of the files.
 pub(crate) fn draw_all(rows: &[Row], folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let of = |suite: &str| -> Vec<&Row> { rows.iter().filter(|row| row.suite == suite).collect() };
     let mut drawn = Vec::new();
@@ -41,9 +41,9 @@ pub(crate) fn draw_all(rows: &[Row], folder: &Path) -> Result<Vec<PathBuf>, Erro
     if !transpack.is_empty() {
         drawn.push(figure(folder, "figure4-transpack.png", (1_800, 900), |area| {
             let panels = area.split_evenly((1, 2));
-            let charged = "Figure 4: transpack, set-up charged";
+            let charged = "Figure 4: transpack, set-up included";
             speed_ups(charged, &transpack, "fresh+copy").draw(&panels[0])?;
-            speed_ups("Transpack with the program at hand", &transpack, "copy").draw(&panels[1])
+            speed_ups("Transpack with an existing program", &transpack, "copy").draw(&panels[1])
         })?);
     }
     Ok(drawn)
@@ -64,7 +64,7 @@ pub(crate) fn figure(
     Ok(path)
 }
 
-/// Ours, every MPI, the loops and `memcpy`, for each row.
+/// The bars of Capulet, every MPI, the loops and `memcpy` for each row.
 fn bars<'a>(title: &'a str, rows: &[Row]) -> BarChart<'a> {
     let series = |name: &str, value: &dyn Fn(&Row) -> Option<f64>| Bars {
         name: name.to_owned(),
@@ -85,7 +85,7 @@ fn value_of(row: &Row, mpi: &str) -> Option<f64> {
     row.mpis.iter().find(|competitor| competitor.name == mpi).map(|competitor| competitor.value)
 }
 
-/// The variables and blocks of a FLASH case, as in `FLASH-4v-100b`.
+/// The numbers of variables and blocks in the name of a FLASH case, as in `FLASH-4v-100b`.
 fn flash_size(row: &Row) -> Option<(u64, f64)> {
     let mut words = row.case.split('-').skip(1);
     let variables = words.next()?.strip_suffix('v')?.parse().ok()?;
@@ -93,12 +93,13 @@ fn flash_size(row: &Row) -> Option<(u64, f64)> {
     Some((variables, blocks))
 }
 
-/// Milliseconds of the bytes of a row at a rate in GB/s.
+/// Milliseconds for the bytes of a row at a rate in GB/s.
 fn milliseconds(row: &Row, rate: f64) -> f64 {
     row.bytes as f64 / rate / 1e6
 }
 
-/// Times over blocks, for one op and number of variables: ours, and the best MPI's of each row.
+/// Times over the number of blocks, for one op and one number of variables: Capulet's, and those of the
+/// best MPI of each row.
 fn flash_lines(rows: &[&Row], op: &str, variables: u64, name: &str, at: usize) -> [Line; 2] {
     let points = |rate: fn(&Row) -> Option<f64>| {
         let of = rows.iter().filter(|row| row.op == op);
@@ -140,7 +141,7 @@ fn times(title: &str, lines: Vec<Line>) -> LineChart {
     LineChart { title: title.to_owned(), x: "FLASH blocks", y: "ms", lines, level: None, legend, room: 1.1 }
 }
 
-/// How many times faster than pack and unpack of the best MPI, over the number of instances.
+/// Speed-ups over pack and unpack of the best MPI, over the number of instances.
 fn speed_ups(title: &str, rows: &[&Row], op: &str) -> LineChart {
     let mut lines: Vec<Line> = Vec::new();
     for row in rows.iter().filter(|row| row.op == op) {

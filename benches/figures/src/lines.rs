@@ -8,31 +8,31 @@ use plotters::prelude::{
 use crate::error::Error;
 use crate::style::{Area, FAINT, GRAY, LABEL, Look, Mark, SMALL, TITLE, line};
 
-/// The radius of a mark, in pixels.
+/// Radius of a mark, in pixels.
 const MARK: i32 = 3;
 
-/// A line: points by increasing count.
+/// A line, with its points by increasing count.
 pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) look: Look,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// What is drawn.
+/// A chart of lines.
 pub(crate) struct LineChart {
     pub(crate) title: String,
     pub(crate) x: &'static str,
     pub(crate) y: &'static str,
     pub(crate) lines: Vec<Line>,
-    /// Where a level is marked.
+    /// The value at which a level is drawn.
     pub(crate) level: Option<f64>,
     pub(crate) legend: SeriesLabelPosition,
-    /// How far the axis goes on behind the last point, as a factor: room for the legend.
+    /// Factor by which the axis extends beyond the last point, to make room for the legend.
     pub(crate) room: f64,
 }
 
 impl LineChart {
-    /// Draws it. Nothing without points.
+    /// Draws the chart. Draws nothing if there are no points.
     pub(crate) fn draw(&self, area: &Area<'_>) -> Result<(), Error> {
         let xs = self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.0));
         let ys = self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.1)).chain(self.level);
@@ -46,7 +46,7 @@ impl LineChart {
                 (left * 0.9..right * self.room).log_scale(),
                 (low * 0.8..high * 1.25).log_scale(),
             )?;
-        // Labels only where points are: counts are powers of nothing in particular.
+        // The axis has labels only at points, because counts are no powers of a common number.
         let label = |x: &f64| {
             let near = |point: &(f64, f64)| (point.0 / x - 1.0).abs() < 1e-6;
             let is_point = self.lines.iter().any(|line| line.points.iter().any(near));
@@ -93,7 +93,7 @@ impl LineChart {
     }
 }
 
-/// The sample of a line in the legend: with the mark that stands at its points, unless that is the usual one.
+/// The sample of a line in the legend. It shows the mark at the points unless the mark is the usual one.
 fn sample((x, y): (i32, i32), look: Look) -> PathElement<(i32, i32)> {
     let bump: &[(i32, i32)] = match look.mark {
         Mark::Circle => &[],
@@ -103,8 +103,8 @@ fn sample((x, y): (i32, i32), look: Look) -> PathElement<(i32, i32)> {
     PathElement::new(path.into_iter().map(|(dx, dy)| (x + dx, y + dy)).collect::<Vec<_>>(), line(look))
 }
 
-/// A label of a logarithmic axis: at 1, 2 and 5 of each power of ten, for more would run into each other; without the
-/// digits that a sum of tenths brings in.
+/// A label of a logarithmic axis. Only 1, 2 and 5 of each power of ten have labels, because more would
+/// overlap. The label leaves out the digits that come from rounding in a sum of tenths.
 fn level_label(y: f64) -> String {
     let exponent = y.log10().floor() as i32;
     let digits = y / 10_f64.powi(exponent);
@@ -116,7 +116,7 @@ fn level_label(y: f64) -> String {
     }
 }
 
-/// The least and the largest value, of positive ones.
+/// The least and the largest of the positive values.
 fn hull(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.filter(|value| value.is_finite() && *value > 0.0).fold(None, |hull, value| match hull {
         None => Some((value, value)),
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn labels_stand_at_1_2_and_5_and_are_short() {
-        // As the axis makes them: a power of ten and its multiples, by sums.
+        // The axis makes its marks by sums: a power of ten and its multiples.
         let marks = |power: f64| (0..=9).map(move |i| power * (1.0 + f64::from(i)));
         let labels: Vec<String> = [0.01, 0.1, 1.0, 100.0]
             .into_iter()

@@ -1,5 +1,5 @@
-//! The figures of Ross, Latham, Gropp, Thakur, Toonen, "Implementing MPI-IO Atomic Mode Without File System Support", from rows of
-//! `capulet bench locks`: a panel for each MPI.
+//! The figures of Ross, Latham, Gropp, Thakur, Toonen, "Implementing MPI-IO Atomic Mode Without File
+//! System Support", from the rows of `capulet bench locks`. Each MPI has a panel.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::figures::figure;
 use crate::lines::{Line, LineChart};
 use crate::style::nth_look;
 
-/// What a logarithmic axis has room for.
+/// The least value on a logarithmic axis.
 const LEAST: f64 = 0.0001;
 
-/// Draws every figure that there are rows for, and tells the files.
+/// Draws every figure for which there are rows, and returns the paths of the files.
 pub(crate) fn draw_all(rows: &[LockRow], folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let turns: Vec<&LockRow> = rows.iter().filter(|row| row.experiment == "turns").collect();
     let figures = [
@@ -40,14 +40,14 @@ pub(crate) fn draw_all(rows: &[LockRow], folder: &Path) -> Result<Vec<PathBuf>, 
     Ok(drawn)
 }
 
-/// What is drawn over the number of ranks.
+/// A figure over the number of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Figure {
-    /// Figure 7: percent that is no work, of 100 ms, by lock.
+    /// Figure 7: percent of the time that is not work, with 100 ms of work, by lock.
     Strategies,
-    /// Figure 8: percent that is no work, of the hybrid lock, by work.
+    /// Figure 8: percent of the time that is not work, of the hybrid lock, by work.
     Work,
-    /// Table 1: milliseconds in which each rank has had it once, without work, by lock.
+    /// Table 1: milliseconds in which each rank has the lock once, without work, by lock.
     NoWork,
 }
 
@@ -91,7 +91,7 @@ impl Figure {
         for line in &mut lines {
             line.points.sort_by(|one, other| one.0.total_cmp(&other.0));
         }
-        let y = if self == Self::NoWork { "ms for one turn of each" } else { "% of the time" };
+        let y = if self == Self::NoWork { "ms, one acquisition per rank" } else { "% of the time, not work" };
         LineChart {
             title: self.title(mpi),
             x: "ranks",
@@ -134,18 +134,18 @@ mod tests {
         assert_eq!(strategies.iter().map(|line| line.name.as_str()).collect::<Vec<_>>(), ["hybrid", "mcs"]);
         assert_eq!(strategies[0].points, [(1.0, LEAST), (4.0, 0.5)]);
         assert_eq!(of(Figure::Work).iter().map(|line| line.name.as_str()).collect::<Vec<_>>(), ["100 ms"]);
-        // 50 us a section, and each of 4 has one.
+        // An acquisition takes 50 us, and each of 4 ranks has one.
         assert_eq!(of(Figure::NoWork)[0].points, [(4.0, 0.2)]);
     }
 
     #[test]
-    fn figures_are_drawn_for_what_was_measured() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        crate::style::use_own_font().expect("a font");
+    fn only_measured_rows_become_figures() {
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
+        crate::style::use_own_font().expect("the font is valid");
         let rows = [row("X", "mcs", 1, 100, 0.2), row("X", "mcs", 8, 100, 0.3), row("Y", "mcs", 8, 100, 0.3)];
-        let drawn = draw_all(&rows, folder.path()).expect("drawn");
+        let drawn = draw_all(&rows, folder.path()).expect("the figures are drawn");
         assert_eq!(drawn, [folder.path().join("locks-figure7.png")]);
-        assert!(drawn[0].metadata().expect("it is there").len() > 10_000);
-        assert!(draw_all(&[], folder.path()).expect("nothing to draw").is_empty());
+        assert!(drawn[0].metadata().expect("the file exists").len() > 10_000);
+        assert!(draw_all(&[], folder.path()).expect("drawing no rows succeeds").is_empty());
     }
 }

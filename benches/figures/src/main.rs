@@ -1,6 +1,8 @@
-//! Draws figures from rows that `capulet bench --save` has written: of Ross, Latham, Gropp, Lusk, Thakur, "Processing MPI Datatypes
-//! Outside MPI" (`EuroPVM/MPI` 2009) Table 1 as bars, Figures 3 and 4 as lines, and the application patterns; and those of the paper
-//! on atomic mode.
+//! Draws figures from rows that `capulet bench --save` has written.
+//!
+//! Of Ross, Latham, Gropp, Lusk, Thakur, "Processing MPI Datatypes Outside MPI" (`EuroPVM/MPI` 2009) it
+//! draws Table 1 as bars and Figures 3 and 4 as lines, and with them the application patterns. It also
+//! draws the figures of the paper on atomic mode.
 
 mod bars;
 mod error;
@@ -19,16 +21,16 @@ use serde::de::DeserializeOwned;
 
 use crate::error::Error;
 
-/// Figures from rows of `capulet bench`.
+/// Draw figures from the rows of `capulet bench`
 #[derive(Debug, Parser)]
 struct Options {
-    /// Files that `capulet bench datatype --save` or `capulet bench transpack --save` has written.
+    /// Files that `capulet bench datatype --save` or `capulet bench transpack --save` has written
     #[arg(required_unless_present = "locks")]
     rows: Vec<PathBuf>,
-    /// A file that `capulet bench locks --save` has written; may be given many times.
+    /// A file that `capulet bench locks --save` has written; can be given several times
     #[arg(long, value_name = "FILE")]
     locks: Vec<PathBuf>,
-    /// The folder for the figures; made if it is missing.
+    /// Folder for the figures; created if it is missing
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
 }
@@ -58,7 +60,7 @@ fn draw(options: &Options) -> Result<Vec<PathBuf>, Error> {
     Ok(drawn)
 }
 
-/// All rows of these files.
+/// Reads all rows of these files.
 fn read<T: DeserializeOwned>(paths: &[PathBuf]) -> Result<Vec<T>, Error> {
     let mut rows: Vec<T> = Vec::new();
     for path in paths {
@@ -122,14 +124,16 @@ mod tests {
 
     #[test]
     fn rows_of_all_suites_give_all_figures() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
         let path = folder.path().join("rows.json");
-        fs::write(&path, serde_json::to_vec(&all_suites()).expect("JSON")).expect("written");
-        let drawn = draw(&options(vec![path], folder.path().join("new/figures"))).expect("drawn");
+        fs::write(&path, serde_json::to_vec(&all_suites()).expect("valid JSON"))
+            .expect("the file is written");
+        let drawn =
+            draw(&options(vec![path], folder.path().join("new/figures"))).expect("the figures are drawn");
         let names: Vec<_> = drawn.iter().filter_map(|path| path.file_name()?.to_str()).collect();
         assert_eq!(names, ["table1.png", "applications.png", "figure3-flash.png", "figure4-transpack.png"]);
         for path in &drawn {
-            let bytes = fs::read(path).expect("it is there");
+            let bytes = fs::read(path).expect("the file exists");
             assert_eq!(bytes[..8], *b"\x89PNG\r\n\x1a\n", "{}", path.display());
             // A blank figure of this size is much smaller.
             assert!(bytes.len() > 10_000, "{}: {} bytes", path.display(), bytes.len());
@@ -138,20 +142,26 @@ mod tests {
 
     #[test]
     fn without_rows_nothing_is_drawn() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
         let path = folder.path().join("rows.json");
-        fs::write(&path, "[]").expect("written");
-        assert!(draw(&options(vec![path], folder.path().to_owned())).expect("nothing to draw").is_empty());
+        fs::write(&path, "[]").expect("the file is written");
+        assert!(
+            draw(&options(vec![path], folder.path().to_owned()))
+                .expect("drawing no rows succeeds")
+                .is_empty()
+        );
     }
 
     #[test]
-    fn what_is_no_file_of_rows_is_told() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+    fn file_without_rows_is_an_error() {
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
         let missing = folder.path().join("missing.json");
-        let error = draw(&options(vec![missing.clone()], folder.path().to_owned())).expect_err("missing");
+        let error =
+            draw(&options(vec![missing.clone()], folder.path().to_owned())).expect_err("the file is missing");
         assert!(error.to_string().contains("missing.json"), "{error}");
-        fs::write(&missing, "{}").expect("written");
-        let error = draw(&options(vec![missing], folder.path().to_owned())).expect_err("no rows");
+        fs::write(&missing, "{}").expect("the file is written");
+        let error =
+            draw(&options(vec![missing], folder.path().to_owned())).expect_err("the file holds no rows");
         assert!(matches!(error, Error::Rows { .. }), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! One look for all figures: who has which color, and the font.
+//! The common look of all figures: the colors of the contenders, and the font.
 
 use plotters::coord::Shift;
 use plotters::prelude::{BitMapBackend, Color, DrawingArea, FontStyle, RGBColor, ShapeStyle};
@@ -14,10 +14,10 @@ pub(crate) const SMALL: (&str, u32) = ("sans-serif", 16);
 pub(crate) const GRAY: RGBColor = RGBColor(150, 150, 150);
 pub(crate) const FAINT: RGBColor = RGBColor(225, 225, 225);
 
-/// The name of our own series.
+/// The name of Capulet's series.
 pub(crate) const OURS: &str = "Capulet";
 
-/// Makes the font that every text here asks for.
+/// Registers the font that every text here uses.
 pub(crate) fn use_own_font() -> Result<(), Error> {
     register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular()).map_err(|_| Error::Font)
 }
@@ -35,7 +35,7 @@ pub(crate) fn color(name: &str) -> RGBColor {
     }
 }
 
-/// What a line looks like.
+/// The look of a line.
 #[derive(Clone, Copy)]
 pub(crate) struct Look {
     pub(crate) color: RGBColor,
@@ -43,14 +43,14 @@ pub(crate) struct Look {
     pub(crate) is_broad: bool,
 }
 
-/// What stands at the points of a line.
+/// The mark at the points of a line.
 #[derive(Clone, Copy)]
 pub(crate) enum Mark {
     Circle,
     Triangle,
 }
 
-/// What lines that differ by their place in a list look like: where the colors are used up they return with another mark.
+/// The look of line number `n` in a list. When the colors are used up, they repeat with another mark.
 pub(crate) fn nth_look(n: usize, is_broad: bool) -> Look {
     const COLORS: [RGBColor; 8] = [
         RGBColor(213, 94, 0),
@@ -66,7 +66,7 @@ pub(crate) fn nth_look(n: usize, is_broad: bool) -> Look {
     Look { color: COLORS[n % COLORS.len()], mark, is_broad }
 }
 
-/// A line; our own is broad.
+/// The style of a line. Capulet's lines are broad.
 pub(crate) fn line(look: Look) -> ShapeStyle {
     look.color.stroke_width(if look.is_broad { 4 } else { 2 })
 }

@@ -1,16 +1,36 @@
-//! Rows of measurements: what a bench of one MPI prints, and how those of several MPIs become one table.
+//! Rows of measurements: the form in which the bench of one MPI prints them, and how the rows of several
+//! MPIs become one table. This crate must not know MPI or what is measured.
 //!
 //! | step | type | by |
 //! |---|---|---|
-//! | one MPI, one line each | [`Line`]: [`Start`], then a [`Measured`] per row | the benches, linked with that MPI |
-//! | all MPIs | [`Row`]: ours against the best MPI of the row | [`merge`], in the command |
-//! | to be read | [`table`], [`summary`] | the command |
+//! | one MPI | [`Line`]: [`Start`], then one [`Measured`] for each row | the benches, linked to that MPI |
+//! | all MPIs | [`Row`]: Capulet against the best MPI of the row | [`merge`], in the command |
+//! | for people | [`table`], [`summary`] | the command |
 //!
-//! [`files`] does the same for file layers, each of which runs in processes of its own: there, samples are paired that were taken one
-//! after the other.
+//! A ratio always tells *how many times faster Capulet is*: the other's time divided by Capulet's, as the
+//! median over samples that were taken side by side, in one process if one process can run both.
 //!
-//! A ratio is always *how many times faster we are*: the other's time by ours, as the median over samples that were taken
-//! side by side, in one process where both can be in one.
+//! ```
+//! use capulet_bench_report::{Measured, Other, Peer, Times, Unit, merge};
+//!
+//! let times = |seconds| Times { median: seconds, best: seconds };
+//! let measured = Measured {
+//!     suite: "table1".into(),
+//!     case: "Vector".into(),
+//!     element: "double".into(),
+//!     op: "pack".into(),
+//!     unit: Unit::GigabytesPerSecond,
+//!     bytes: 2_000_000_000,
+//!     count: 1,
+//!     ours: times(1.0),
+//!     others: vec![Other { peer: Peer::Mpi, times: times(4.0), ratio: 4.0 }],
+//! };
+//! let rows = merge(&[("mpich".to_owned(), vec![measured])]);
+//! assert_eq!((rows[0].ours, rows[0].ratio), (2.0, Some(4.0)));
+//! ```
+//!
+//! The module [`files`] does the same for file layers. Each layer runs in processes of its own, so
+//! samples are paired that were taken one after the other. [`LockRow`] is a row of the bench of locks.
 
 pub mod files;
 mod locks;

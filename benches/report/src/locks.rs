@@ -1,26 +1,28 @@
-//! Rows of the locks' bench.
+//! Rows of the bench of locks.
 
 use serde::{Deserialize, Serialize};
 
-/// What one lock did in one experiment on one MPI.
+/// The result of one lock in one experiment on one MPI.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LockRow {
-    /// The MPI, as it names itself.
+    /// Name of the MPI, as the MPI gives it.
     pub mpi: String,
-    /// The lock, as the hint `capulet_lock` names it; `range-far` is that of ranges among nodes.
+    /// Name of the lock, as in the hint `capulet_lock`. `range-far` is the lock of ranges among nodes.
     pub lock: String,
-    /// Processes.
+    /// Number of ranks.
     pub ranks: u32,
-    /// `alone`: acquire and release with nobody in the way. `turns`: all ranks take it by turns and work inside. `apart`: two ranks hold
-    /// other bytes at once. `busy`: acquire while the home rank computes.
+    /// Name of the experiment. `alone`: acquire and release without contention. `turns`: all ranks
+    /// acquire the lock in turn and work inside it. `apart`: two ranks hold locks on different bytes at
+    /// the same time. `busy`: acquire while the home rank computes.
     pub experiment: String,
-    /// Work inside, milliseconds.
+    /// Work inside the lock, in milliseconds.
     pub work_ms: u32,
-    /// Acquisitions that were measured, of all ranks.
+    /// Measured acquisitions of all ranks.
     pub acquisitions: u64,
-    /// `alone`: microseconds a pair. `turns`: percent of the time that is no work, or, without work, microseconds a section. `apart`: the
-    /// time of two by that of one. `busy`: milliseconds.
+    /// The result. `alone`: microseconds for a pair of acquire and release. `turns`: percent of the time
+    /// that is not work, or, without work, microseconds for an acquisition. `apart`: the time of two
+    /// ranks divided by that of one. `busy`: milliseconds.
     pub value: f64,
-    /// The longest wait of any rank, milliseconds.
+    /// The longest wait of any rank, in milliseconds.
     pub longest_wait_ms: f64,
 }

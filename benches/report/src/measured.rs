@@ -1,4 +1,4 @@
-//! What a bench of one MPI prints: one JSON value a line.
+//! The output of the bench of one MPI: one JSON value on each line.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,35 +8,35 @@ use serde::{Deserialize, Serialize};
 pub enum Line {
     /// The first line.
     Start(Start),
-    /// A row, as soon as it is measured.
+    /// A row. The bench prints it as soon as it is measured.
     Row(Measured),
 }
 
-/// What a bench is about to do.
+/// Announcement of a bench.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// What the MPI library says it is.
+    /// Name and version of the MPI library, as the library gives them.
     pub library: String,
-    /// How many rows will follow.
+    /// Number of rows that follow.
     pub rows: usize,
 }
 
-/// What a row's numbers are of.
+/// The unit of a row's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
-    /// Payload per time; more is better.
+    /// Payload per time. More is better.
     #[serde(rename = "GB/s")]
     GigabytesPerSecond,
-    /// Time per call; less is better.
+    /// Time per call. Less is better.
     #[serde(rename = "ns")]
     Nanoseconds,
-    /// Time per call; less is better.
+    /// Time per call. Less is better.
     #[serde(rename = "ms")]
     Milliseconds,
 }
 
 impl Unit {
-    /// A time per call in this unit, for a call that moves `bytes`.
+    /// Converts a time per call, in seconds, to this unit, for a call that moves `bytes`.
     pub fn of(self, seconds: f64, bytes: u64) -> f64 {
         match self {
             Unit::GigabytesPerSecond => bytes as f64 / seconds / 1e9,
@@ -45,7 +45,7 @@ impl Unit {
         }
     }
 
-    /// Its name.
+    /// Name of the unit.
     pub fn name(self) -> &'static str {
         match self {
             Unit::GigabytesPerSecond => "GB/s",
@@ -55,7 +55,7 @@ impl Unit {
     }
 }
 
-/// Seconds per call over all samples.
+/// Seconds per call, over all samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// The median sample.
@@ -64,28 +64,28 @@ pub struct Times {
     pub best: f64,
 }
 
-/// Whom we are measured against.
+/// A contender that Capulet is measured against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Peer {
     /// The MPI library of the process.
     Mpi,
-    /// Loops for this one type.
+    /// Loops that are written for this one type.
     Hand,
-    /// `memcpy` of as many bytes.
+    /// `memcpy` of the same number of bytes.
     Memcpy,
-    /// The cache lines touched, and nothing moved.
+    /// The cache lines touched, with nothing moved.
     Lines,
 }
 
-/// Another's times, and how they stand to ours.
+/// The times of another contender, and their ratio to Capulet's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Other {
-    /// Who.
+    /// The contender.
     pub peer: Peer,
     /// Seconds per call.
     pub times: Times,
-    /// The median over the samples of their time by ours.
+    /// The median over the samples of its time divided by Capulet's.
     pub ratio: f64,
 }
 
@@ -94,21 +94,21 @@ pub struct Other {
 pub struct Measured {
     /// The group of cases.
     pub suite: String,
-    /// What is moved.
+    /// The data that is moved.
     pub case: String,
-    /// Of which elements.
+    /// The type of the elements.
     pub element: String,
-    /// What is done with it.
+    /// The operation.
     pub op: String,
-    /// The unit to show.
+    /// The unit in which the row is shown.
     pub unit: Unit,
-    /// Bytes of payload that a call moves; both directions count.
+    /// Bytes of payload that a call moves. Both directions count.
     pub bytes: u64,
     /// Instances of the type that a call moves.
     pub count: u64,
-    /// Seconds per call.
+    /// Capulet's seconds per call.
     pub ours: Times,
-    /// The others, each at most once.
+    /// The other contenders, each at most once.
     pub others: Vec<Other>,
 }
 

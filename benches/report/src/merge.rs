@@ -1,4 +1,4 @@
-//! Rows of several MPIs to one row against the best of them.
+//! Merges the rows of several MPIs to one row against the best of them.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,24 +7,25 @@ use crate::measured::{Measured, Other, Peer, Unit};
 /// An MPI in a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Competitor {
-    /// Which MPI.
+    /// Name of the MPI.
     pub name: String,
-    /// Its figure, in the unit of the row.
+    /// Result of the MPI, in the unit of the row.
     pub value: f64,
-    /// How many times faster we are, in its process.
+    /// How many times faster Capulet is in the process of this MPI.
     pub ratio: f64,
 }
 
-/// A row over all MPIs. Our figure, and those of the loops, of `memcpy` and of the lines, are of the process of the best MPI.
+/// A row over all MPIs. The results of Capulet, the loops, `memcpy` and the lines come from the process
+/// of the best MPI.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The group of cases.
     pub suite: String,
-    /// What is moved.
+    /// The data that is moved.
     pub case: String,
-    /// Of which elements.
+    /// The type of the elements.
     pub element: String,
-    /// What is done with it.
+    /// The operation.
     pub op: String,
     /// The unit of `ours`, `peer`, `hand`, `memcpy` and `lines`.
     pub unit: Unit,
@@ -32,45 +33,47 @@ pub struct Row {
     pub count: u64,
     /// Bytes of payload that a call moves.
     pub bytes: u64,
-    /// Ours.
+    /// Capulet's result.
     pub ours: f64,
-    /// Ours, the best sample.
+    /// Capulet's best sample.
     pub ours_best: f64,
-    /// The best MPI; none where MPI has nothing to compare.
+    /// Result of the best MPI. `None` if MPI has nothing to compare.
     pub peer: Option<f64>,
-    /// Its name.
+    /// Name of the best MPI.
     pub peer_name: Option<String>,
-    /// How many times faster we are than the best MPI.
+    /// How many times faster Capulet is than the best MPI.
     pub ratio: Option<f64>,
-    /// The same by the best sample of each.
+    /// The same ratio from the best sample of each.
     pub best_ratio: Option<f64>,
-    /// The hand-written loops.
+    /// Result of the hand-written loops.
     pub hand: Option<f64>,
-    /// How many times faster we are than they.
+    /// How many times faster Capulet is than the loops.
     pub hand_ratio: Option<f64>,
-    /// `memcpy` of the payload.
+    /// Result of `memcpy` of the payload.
     pub memcpy: Option<f64>,
-    /// How many times faster we are than it.
+    /// How many times faster Capulet is than `memcpy`.
     pub memcpy_ratio: Option<f64>,
-    /// The cache lines of the payload touched, nothing moved.
+    /// Result of touching the cache lines of the payload, with nothing moved.
     pub lines: Option<f64>,
-    /// How many times faster we are than that: about 1 where no way to move the bytes can be faster.
+    /// How many times faster Capulet is than touching the lines. About 1 where no way to move the bytes
+    /// can be faster.
     pub lines_ratio: Option<f64>,
-    /// Every MPI.
+    /// Results of all MPIs.
     pub mpis: Vec<Competitor>,
 }
 
 impl Row {
-    /// How many times faster than the best MPI this row would be at the speed of the fastest that was seen: ours, the loops,
-    /// or the lines touched. None without an MPI, or where lines are not touched alone.
+    /// How many times faster than the best MPI this row would be at the highest speed seen in it: that of
+    /// Capulet, of the loops, or of the touched lines. `None` without an MPI or without a measurement of
+    /// the lines.
     pub fn reachable_ratio(&self) -> Option<f64> {
         let fastest = 1.0_f64.min(self.lines_ratio?).min(self.hand_ratio.unwrap_or(1.0));
         self.ratio.map(|ratio| ratio / fastest)
     }
 }
 
-/// One row for each case, in the order of their first appearance. The best MPI of a row is the one that we are ahead of by
-/// the least, each in its own process.
+/// Returns one row for each case, in the order of their first appearance. The best MPI of a row is the
+/// one over which Capulet has the smallest lead, each measured in its own process.
 pub fn merge(runs: &[(String, Vec<Measured>)]) -> Vec<Row> {
     let mut keys: Vec<[&str; 4]> = Vec::new();
     for row in runs.iter().flat_map(|(_, rows)| rows) {
@@ -161,8 +164,8 @@ mod tests {
     }
 
     #[test]
-    fn the_best_mpi_is_the_one_that_is_closest_in_its_own_process() {
-        // The second is slower in seconds, but its process ran at half the speed.
+    fn best_mpi_has_the_lowest_ratio_in_its_own_process() {
+        // The second MPI is slower in seconds, but its process ran at half the speed.
         let runs = [
             ("fast".to_owned(), vec![measured("a", 1.0, 3.0), measured("b", 1.0, 2.0)]),
             ("slow".to_owned(), vec![measured("a", 2.0, 4.0)]),
@@ -174,7 +177,7 @@ mod tests {
         assert_eq!(rows[0].memcpy_ratio, Some(0.5));
         assert_eq!(rows[0].mpis.len(), 2);
         assert_eq!(rows[1].peer_name.as_deref(), Some("fast"));
-        // At the speed of the lines it would be 2.0 / 0.8; the loops are slower than ours.
+        // At the speed of the lines the ratio would be 2.0 / 0.8. The loops are slower than Capulet.
         assert!(rows[0].reachable_ratio().is_some_and(|ratio| (ratio - 2.5).abs() < 1e-12), "{:?}", rows[0]);
         let loops_ahead = Row { hand_ratio: Some(0.5), ..rows[0].clone() };
         assert!(loops_ahead.reachable_ratio().is_some_and(|ratio| (ratio - 4.0).abs() < 1e-12));
@@ -183,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_an_mpi_has_no_peer() {
+    fn row_without_an_mpi_has_no_peer() {
         let mut alone = measured("seek", 1.0, 1.0);
         alone.others.clear();
         let rows = merge(&[("any".to_owned(), vec![alone])]);

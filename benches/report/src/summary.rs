@@ -1,15 +1,16 @@
-//! What the rows say together.
+//! Summarizes the rows.
 
 use std::fmt::Write as _;
 
 use crate::merge::Row;
 
-/// Below this a row counts as behind.
+/// A row whose ratio is below this counts as behind.
 const BEHIND: f64 = 0.95;
 const WORST_ROWS: usize = 5;
 
-/// The geometric mean over the best MPI, for each suite and in all; the worst rows; how many are behind. For transpacking
-/// also the medians by count, and from which count on it pays to make a copy program.
+/// Returns the geometric mean of the ratios to the best MPI, for each suite and over all; the worst rows;
+/// and the number of rows that are behind. For transpacking also the medians by count, and the count from
+/// which on a copy program pays.
 pub fn summary(rows: &[Row]) -> String {
     let mut compared: Vec<(&Row, f64)> =
         rows.iter().filter_map(|row| row.ratio.map(|ratio| (row, ratio))).collect();
@@ -40,9 +41,9 @@ pub fn summary(rows: &[Row]) -> String {
         put(&mut text, format_args!("  {ratio:6.2}  {suite} {case} {element} {op}  ({name})\n"));
     }
     by_count(&mut text, rows);
-    break_even(&mut text, rows, "new+copy", "with kept programs");
-    break_even(&mut text, rows, "fresh+copy", "with programs made anew");
-    break_even(&mut text, rows, "setup+copy", "with types, layouts and programs made anew on both sides");
+    break_even(&mut text, rows, "new+copy", "with cached programs");
+    break_even(&mut text, rows, "fresh+copy", "with newly compiled programs");
+    break_even(&mut text, rows, "setup+copy", "with new types, layouts and programs on both sides");
     text
 }
 
@@ -65,7 +66,7 @@ fn line(text: &mut String, name: &str, ratios: &[f64]) {
     );
 }
 
-/// What the mean would be if no row did more than its memory must do.
+/// The mean that would result if each row were as fast as the touched lines or the loops.
 fn reachable(text: &mut String, rows: &[Row]) {
     let both: Vec<(f64, f64)> =
         rows.iter().filter_map(|row| Some((row.ratio?, row.reachable_ratio()?))).collect();
@@ -77,8 +78,8 @@ fn reachable(text: &mut String, rows: &[Row]) {
     put(
         text,
         format_args!(
-            "lines: {ours:.2} x the best MPI (geometric mean of the {rows} rows of moves); {best:.2} if each were as \
-             fast as its cache lines are touched, nothing moved (or as the loops where these are faster)\n"
+            "lines: {ours:.2} x the best MPI (geometric mean of the {rows} rows of moves); {best:.2} if each row \
+             were as fast as touching its cache lines (or as the loops if they are faster)\n"
         ),
     );
 }
@@ -117,7 +118,7 @@ fn by_count(text: &mut String, rows: &[Row]) {
     }
 }
 
-/// Transpacking with a set-up charged, as `op` does: the first count at which it is not behind.
+/// Transpacking with a set-up included, as in `op`: the first count at which Capulet is not behind.
 fn break_even(text: &mut String, rows: &[Row], op: &str, how: &str) {
     let charged: Vec<&Row> = rows.iter().filter(|row| row.suite == "transpack" && row.op == op).collect();
     let mut seen: Vec<&str> = Vec::new();
@@ -141,16 +142,16 @@ fn break_even(text: &mut String, rows: &[Row], op: &str, how: &str) {
     }
     if !found.is_empty() {
         let found = found.join(", ");
-        put(text, format_args!("transpack {how}: break-even at so many instances: {found}\n"));
+        put(text, format_args!("transpack {how}: break-even number of instances: {found}\n"));
     }
 }
 
-/// A pair's name without the count.
+/// Name of a pair without the count.
 fn pair_of(case: &str) -> &str {
     case.rsplit_once(" x").map_or(case, |(pair, _)| pair)
 }
 
-/// Where the ratio reaches 1, between the counts by interpolation of the logarithms.
+/// The count at which the ratio reaches 1, interpolated between the measured counts by their logarithms.
 fn crossing(points: &[(u64, f64)]) -> Option<f64> {
     let mut before: Option<(u64, f64)> = None;
     for &(count, ratio) in points {
@@ -170,22 +171,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_break_even_lies_between_the_counts() {
+    fn break_even_lies_between_the_counts() {
         assert_eq!(crossing(&[(1, 1.5), (10, 3.0)]), Some(1.0));
         assert_eq!(crossing(&[(1, 0.1), (10, 0.9)]), None);
-        let found = crossing(&[(1, 0.1), (10, 0.5), (100, 2.0)]).expect("there is one");
+        let found = crossing(&[(1, 0.1), (10, 0.5), (100, 2.0)]).expect("the ratio reaches 1");
         assert!((found - 31.62).abs() < 0.01, "{found}");
     }
 
     #[test]
-    fn means_and_medians() {
+    fn means_and_medians_are_right() {
         assert!((geometric_mean(&[0.5, 2.0, 8.0]) - 2.0).abs() < 1e-12);
         assert!((median(&mut [3.0, 1.0, 2.0, 10.0]) - 2.5).abs() < 1e-12);
         assert!((median(&mut [3.0, 1.0, 2.0]) - 2.0).abs() < 1e-12);
     }
 
     #[test]
-    fn a_pair_is_known_without_its_count() {
+    fn pair_name_has_no_count() {
         assert_eq!(pair_of("X1 vec(4,1,2)d>vec(2,2,3)d x1000"), "X1 vec(4,1,2)d>vec(2,2,3)d");
     }
 }

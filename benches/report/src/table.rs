@@ -1,4 +1,4 @@
-//! Rows as a table for people.
+//! Prints rows as a table for people.
 
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
@@ -9,11 +9,11 @@ const HEADER: [&str; 12] = [
     "suite", "case", "element", "op", "unit", "ours", "best MPI", "MPI", "x MPI", "x loops", "x memcpy",
     "x lines",
 ];
-/// Columns before this one are words.
+/// Columns before this one hold words.
 const FIRST_NUMBER: usize = 5;
 const PEER_NAME: usize = 7;
 
-/// The table. `x` columns say how many times faster we are.
+/// The table. Columns that start with `x` tell how many times faster Capulet is.
 pub fn table(rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_preset(ASCII_MARKDOWN).set_header(HEADER);

@@ -1,20 +1,23 @@
-//! Measures the locks of atomic mode without files: the experiments of the atomic-mode paper (Latham, Ross and Thakur 2005, section 5),
-//! and more. Started by `capulet bench locks` under a launcher; the first rank prints a line of JSON for each row.
+//! Measures the locks of atomic mode without files: the experiments of the atomic-mode paper (Latham,
+//! Ross and Thakur 2005, section 5), and more.
+//!
+//! `capulet bench locks` starts this program under a launcher. The first rank prints a line of JSON for
+//! each row.
 
 use std::process::ExitCode;
 
 use capulet_benches::locks;
 use clap::Parser;
 
-/// Rows of one MPI and number of ranks, as lines of JSON.
+/// Print the rows of one MPI and one number of ranks as lines of JSON
 #[derive(Debug, Parser)]
 struct Options {
-    /// A folder for the file that is locked where the storage has the locks.
+    /// Folder for the file that the lock fcntl locks
     folder: std::path::PathBuf,
-    /// Only these locks.
+    /// Only this lock; can be given several times
     #[arg(long = "lock")]
     locks: Vec<String>,
-    /// Few acquisitions.
+    /// Few acquisitions
     #[arg(long)]
     quick: bool,
 }

@@ -1,22 +1,24 @@
-//! Measures datatypes against the MPI that this is linked with. Started by `capulet bench`, without a launcher; prints a
-//! line of JSON for each row.
+//! Measures datatypes against the MPI with which this program is linked.
+//!
+//! `capulet bench` starts this program without a launcher. The program prints a line of JSON for each
+//! row.
 
 use std::process::ExitCode;
 
 use capulet_benches::{Bench, Effort, Mpi, Plan};
 use clap::{Parser, ValueEnum};
 
-/// Rows of one MPI, as lines of JSON.
+/// Print the rows of one MPI as lines of JSON
 #[derive(Debug, Parser)]
 struct Options {
     bench: Which,
-    /// Samples of each contender.
+    /// Number of samples of each contender
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
-    /// Only rows with this in `suite case element op`.
+    /// Only rows with this text in `suite case element op`
     #[arg(long)]
     case: Option<String>,
-    /// Few and short samples: what is compared is compared, times are rough.
+    /// Few and short samples; the comparisons are complete, the times are rough
     #[arg(long)]
     quick: bool,
 }

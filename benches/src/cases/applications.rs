@@ -1,6 +1,8 @@
-//! What applications exchange, after the cases and the largest parameters of `DDTBench` (Schneider, Gerstenberger, Hoefler,
-//! "Micro-Applications for Communication Data Access Patterns and MPI Datatypes", `EuroMPI` 2012). Lists that are random
-//! there are drawn here by a generator with a fixed seed.
+//! Data that applications exchange, after the cases and the largest parameters of `DDTBench` (Schneider,
+//! Gerstenberger, Hoefler, "Micro-Applications for Communication Data Access Patterns and MPI Datatypes",
+//! `EuroMPI` 2012).
+//!
+//! A generator with a fixed seed draws the lists that are random in `DDTBench`.
 
 use crate::cases::{Body, Case, Element};
 use crate::hand::{Listed, Loops, Nest, Nests, Sequence};
@@ -31,14 +33,16 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// The part of each array that WRF sends: first and number, of columns and of rows.
+/// The part of each array that WRF sends: the first column and the number of columns, and the same of
+/// rows.
 #[derive(Clone, Copy)]
 struct Halo {
     i: (usize, usize),
     j: (usize, usize),
 }
 
-/// WRF: four arrays of two dimensions (i, j) and five of three (i, k, j), one behind the other.
+/// WRF: four arrays of two dimensions (i, j) and five arrays of three dimensions (i, k, j), one after the
+/// other.
 fn wrf(halo: Halo) -> Body {
     const I: usize = 32;
     const J: usize = 52;
@@ -69,7 +73,7 @@ fn wrf(halo: Halo) -> Body {
     }
 }
 
-/// MILC: su3 vectors of a lattice of 16^4, half of each plane; even sites first, then odd ones.
+/// MILC: su3 vectors of a lattice of 16^4, half of each plane. Even sites come first, then odd ones.
 fn milc() -> Body {
     const EDGE: usize = 16;
     const SU3: usize = 6;
@@ -144,7 +148,8 @@ fn mg(face: Face) -> Body {
     body
 }
 
-/// LAMMPS: the positions of listed atoms, three doubles each, then `scalars` other values of the same atoms.
+/// LAMMPS: the positions of listed atoms, three doubles each, and then `scalars` other values of the same
+/// atoms.
 fn lammps(taken: usize, atoms: usize, scalars: usize) -> Body {
     let list = Random::new(2).draw(taken, atoms);
     let thrice: Vec<i64> = list.iter().map(|at| 3 * at).collect();
@@ -192,7 +197,7 @@ fn mantle() -> Body {
     Body::new(f32::spec().vector(POINTS as u64, 3, 6), Nests::<f32, 3>::new(vec![nest]))
 }
 
-/// FFT in two dimensions: a block of a matrix of 1536^2 complex numbers on four processes, by columns.
+/// FFT in two dimensions: one block of a matrix of 1536^2 complex numbers on four processes, by columns.
 fn fft_transpose() -> Body {
     const COLUMNS: usize = 1_536;
     const BLOCK: usize = COLUMNS / 4;

@@ -1,5 +1,6 @@
-//! The blocks of the FLASH code, as in section 4.2 of the paper: 8 x 8 x 8 elements with four guard cells on each side, 24
-//! doubles an element; one variable or four neighbors of all blocks, by a vector nested four times.
+//! The blocks of the FLASH code, as in section 4.2 of the paper: 8 x 8 x 8 elements with four guard cells
+//! on each side, 24 doubles in each element. A vector that is nested four times takes one variable, or
+//! four neighboring ones, of all blocks.
 
 use crate::cases::{Body, Case, Element, Ops};
 use crate::hand::{Nest, Nests};

@@ -1,4 +1,5 @@
-//! What is measured: the cases of the two papers on datatype processing, and those of applications.
+//! The cases that are measured: those of the two papers on datatype processing, and those of
+//! applications.
 
 mod applications;
 mod flash;
@@ -10,12 +11,13 @@ use bytemuck::Pod;
 use crate::hand::{Loops, Nest};
 use crate::spec::Spec;
 
-/// What is done with a case.
+/// The ops of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ops {
     /// Pack, unpack, and both.
     Move,
-    /// Pack, unpack, and encode for a netCDF file: doubles to big-endian doubles and to big-endian floats.
+    /// Pack, unpack, and encode for a netCDF file: doubles to big-endian doubles and to big-endian
+    /// floats.
     Encode,
 }
 
@@ -23,9 +25,9 @@ pub(crate) enum Ops {
 pub(crate) struct Body {
     pub(crate) spec: Spec,
     pub(crate) loops: Box<dyn Loops>,
-    /// The rows of doubles, for loops that encode as they go.
+    /// The rows of doubles, for loops that encode in the same pass.
     pub(crate) encoded: Option<Nest>,
-    /// Where offset 0 of the type lies in memory, in bytes.
+    /// Place of the type's offset 0 in memory, in bytes.
     pub(crate) origin: usize,
 }
 
@@ -35,7 +37,7 @@ impl Body {
     }
 }
 
-/// A case that is not built yet: its memory may be large.
+/// A case that is not yet built, because its memory may be large.
 pub(crate) struct Case {
     pub(crate) suite: &'static str,
     pub(crate) name: String,

@@ -1,5 +1,5 @@
-//! Table 1 of Ross, Latham, Gropp, Lusk, Thakur, "Processing MPI Datatypes Outside MPI" (`EuroPVM/MPI` 2009), with its
-//! sizes; the indexed type in three variants, and the interior of a cube.
+//! Table 1 of Ross, Latham, Gropp, Lusk, Thakur, "Processing MPI Datatypes Outside MPI" (`EuroPVM/MPI`
+//! 2009), with its sizes. The indexed type has three variants, and the interior of a cube is added.
 
 use capulet_datatype::ArrayOrder;
 
@@ -8,11 +8,11 @@ use crate::hand::{Alternating, Contiguous, Listed, Nest, Nests, Strided};
 use crate::random::Random;
 
 const SUITE: &str = "table1";
-/// Elements, or blocks of one element.
+/// Number of elements, or of blocks of one element.
 const COUNT: u64 = 1 << 20;
 /// Elements along an edge of the cube whose faces are taken.
 const EDGE: u64 = 256;
-/// Elements along an edge of the cube whose interior is taken, and of the interior.
+/// Elements along an edge of the cube whose interior is taken, and along an edge of the interior.
 const OUTER: u64 = 132;
 const INNER: u64 = 128;
 
@@ -48,14 +48,14 @@ fn rows(count: usize, stride: usize, row: usize) -> Nest {
     Nest { origin: 0, counts: [1, 1, 1, count], strides: [0, 0, 0, stride], row }
 }
 
-/// Single elements at two strides by turns: `STEP`, and what is left of `PERIOD`.
+/// Single elements at two alternating strides: `STEP`, and the rest of `PERIOD`.
 fn indexed<T: Element, const STEP: usize, const PERIOD: usize>(count: u64) -> Body {
     let at = |i: u64| (i / 2) as usize * PERIOD + (i % 2) as usize * STEP;
     let places = (0..count).map(|i| at(i) as i64).collect();
     Body::new(T::spec().indexed(vec![1; count as usize], places), Alternating::<T, STEP, PERIOD>::new())
 }
 
-/// Single elements, each 2 to 5 after the one before.
+/// Single elements, each 2 to 5 elements after the one before.
 fn random_strides<T: Element>() -> Body {
     let mut random = Random::new(1);
     let mut at = 0;

@@ -1,12 +1,13 @@
-//! Pairs of types of equal size, none contiguous, after Mir and Traeff, "Constructing MPI Input-output Datatypes for Efficient
-//! Transpacking" (`EuroPVM/MPI` 2008) and section 4.3 of the `MPITypes` paper.
+//! Pairs of types of equal size, none of them contiguous, after Mir and Traeff, "Constructing MPI
+//! Input-output Datatypes for Efficient Transpacking" (`EuroPVM/MPI` 2008) and section 4.3 of the
+//! `MPITypes` paper.
 
 use capulet_datatype::ArrayOrder;
 
 use crate::cases::Element;
 use crate::spec::Spec;
 
-/// How many instances are copied.
+/// Numbers of instances that are copied.
 pub(crate) const COUNTS: [u64; 6] = [1, 10, 100, 1_000, 10_000, 100_000];
 
 /// A pair of types of equal size. Types of structures of arrays depend on the number of instances.
@@ -100,7 +101,8 @@ fn structure() -> Spec {
     f64::spec().indexed_block(1, vec![0, 2, 3]).resized(0, 5 * f64::BYTES)
 }
 
-/// The same three doubles in an array each. The arrays are longer than the instances, or one instance would be contiguous.
+/// The same three doubles in an array each. The arrays are longer than the number of instances; otherwise
+/// one instance would be contiguous.
 fn arrays(count: u64) -> Spec {
     f64::spec().vector(3, 1, count as i64 + 8).resized(0, f64::BYTES)
 }

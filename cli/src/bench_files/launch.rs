@@ -1,4 +1,4 @@
-//! One launch of the measuring program, from its start to its end, whatever that is.
+//! One launch of the measuring program: its start, its output and its end, good or bad.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
@@ -10,41 +10,42 @@ use std::time::Duration;
 use capulet_bench_report::files::{Counts, Head, Line, Lost, Sample, Start};
 use capulet_job::Job;
 
-/// A launch that says nothing for so long hangs, or is too slow to be waited for.
+/// A launch without output for this long is taken to hang, or is too slow to wait for.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
-/// From the last line to the end of the processes.
+/// Longest time from the last line of output to the end of the processes.
 const ENDING_MAX: Duration = Duration::from_secs(30);
-/// What is shown of the messages of a launch that failed.
+/// Number of lines shown of the messages of a launch that failed.
 const MESSAGE_LINES: usize = 6;
 
-/// What came out of a launch.
+/// Result of a launch.
 #[derive(Debug, Default)]
 pub(super) struct Launched {
-    /// The first line, if it was reached.
+    /// The first line of output, if the launch printed it.
     pub(super) start: Option<Start>,
-    /// The rows that were measured.
+    /// The rows that the launch measured.
     pub(super) samples: Vec<Sample>,
-    /// The row that it did not survive.
+    /// The row in which the launch failed.
     pub(super) lost: Option<Lost>,
-    /// What the library counted, by number of row.
+    /// The library's counters, by the number of the row.
     pub(super) counts: BTreeMap<u32, Counts>,
 }
 
-/// What keeps a launch from giving rows.
+/// Why a launch gave no rows.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error("{launcher} cannot be started: {cause}")]
     Start { launcher: String, cause: io::Error },
-    #[error("it printed what is no row: {0}")]
+    #[error("it printed a line that is not a row: {0}")]
     Line(serde_json::Error),
     #[error("it {ending}\n{messages}")]
     Ended { ending: String, messages: String },
 }
 
-/// Runs `command` to its end, or ends it with all of its processes. `seen` is called for each row.
+/// Runs `command` to its end, or ends all of its processes when it hangs or fails. Calls `seen` for each
+/// row.
 ///
 /// # Errors
-/// If it ended badly outside of a row. A row that it did not survive is told in the result.
+/// If the launch fails outside of a row. A failure inside a row is reported in `Launched::lost`.
 pub(super) fn launch(mut command: Command, mut seen: impl FnMut(&Sample)) -> Result<Launched, Failure> {
     let launcher = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -59,7 +60,7 @@ pub(super) fn launch(mut command: Command, mut seen: impl FnMut(&Sample)) -> Res
         Ok(true) => job.wait(ENDING_MAX).unwrap_or(None),
         _ => None,
     };
-    // Ranks of a launch that went wrong may outlive the launcher.
+    // Ranks of a failed launch may outlive the launcher.
     if !status.is_some_and(|status| status.success()) {
         job.end();
     }
@@ -70,7 +71,7 @@ pub(super) fn launch(mut command: Command, mut seen: impl FnMut(&Sample)) -> Res
         Some(status) if status.success() => return Ok(launched),
         Some(status) => format!("ended with {status}"),
         None if in_time => "did not end after its last row".to_owned(),
-        None => format!("said nothing for {} s", SILENCE_MAX.as_secs()),
+        None => format!("printed nothing for {} s", SILENCE_MAX.as_secs()),
     };
     match inside {
         Some(head) => {
@@ -81,7 +82,7 @@ pub(super) fn launch(mut command: Command, mut seen: impl FnMut(&Sample)) -> Res
     }
 }
 
-/// Reads in a thread of its own, so that silence is noticed.
+/// Sends the lines of `output` from a thread of its own, so that the receiver can wait with a timeout.
 fn lines_of(output: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
@@ -95,7 +96,7 @@ fn lines_of(output: Option<impl Read + Send + 'static>) -> Receiver<String> {
     lines
 }
 
-/// Takes the lines until their end, which is true, or until none came for too long.
+/// Reads lines until the output ends (true) or until no line arrives for [`SILENCE_MAX`] (false).
 fn follow(
     lines: &Receiver<String>,
     launched: &mut Launched,
@@ -108,7 +109,7 @@ fn follow(
             Err(RecvTimeoutError::Disconnected) => return Ok(true),
             Err(RecvTimeoutError::Timeout) => return Ok(false),
         };
-        // Launchers say what they have to say there too.
+        // Launchers print their own messages to the same stream.
         if !line.starts_with('{') {
             continue;
         }
@@ -124,8 +125,8 @@ fn follow(
     }
 }
 
-/// The lines that the library prints at each close, `capulet-stats file=PATH NAME=VALUE ...`: summed over the openings of a row,
-/// whose file is named after it.
+/// Parses the lines that the library prints at each close, `capulet-stats file=PATH NAME=VALUE ...`, and
+/// adds up the counters of all opens of a row. The file of row N is named `row-N`.
 fn counts_of(text: &str) -> BTreeMap<u32, Counts> {
     let mut rows: BTreeMap<u32, Counts> = BTreeMap::new();
     for line in text.lines() {
@@ -175,7 +176,7 @@ mod tests {
              echo 'capulet-stats file=/x/row-3 ranks=2 copied_bytes=8 system_calls=3' >&2
              echo 'capulet-stats file=/x/warm-up ranks=2 copied_bytes=8' >&2"
         );
-        let launched = shell(&text).expect("it ends well");
+        let launched = shell(&text).expect("the launch succeeds");
         assert_eq!(launched.samples.len(), 1);
         assert_eq!((launched.samples[0].head.id, launched.samples[0].seconds), (3, 0.5));
         assert_eq!(launched.counts.len(), 1);
@@ -184,15 +185,16 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_kills_the_launch_is_told() {
-        let launched = shell(&format!("echo '{BEGIN}'; echo why >&2; exit 7")).expect("the row is to blame");
-        let lost = launched.lost.expect("lost");
+    fn row_that_ends_the_launch_is_reported() {
+        let launched =
+            shell(&format!("echo '{BEGIN}'; echo why >&2; exit 7")).expect("the failure belongs to the row");
+        let lost = launched.lost.expect("the launch fails in the row");
         assert_eq!((lost.head.id, lost.reason.as_str()), (3, "ended with exit status: 7"));
     }
 
     #[test]
-    fn a_launch_that_dies_elsewhere_is_a_failure_with_its_messages() {
-        let failure = shell("echo why >&2; exit 7").expect_err("no row is to blame").to_string();
+    fn launch_that_fails_outside_of_rows_is_an_error_with_messages() {
+        let failure = shell("echo why >&2; exit 7").expect_err("the failure belongs to no row").to_string();
         assert!(failure.contains("exit status: 7") && failure.contains("why"), "{failure}");
         assert!(matches!(shell("echo '{}'"), Err(Failure::Line(_))));
         let missing = launch(Command::new("/nonexistent/mpiexec"), |_| {});

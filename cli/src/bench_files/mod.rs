@@ -1,4 +1,5 @@
-//! `capulet bench collective` and `capulet bench independent`: the same program on Capulet and on the MPI's own file layers, by turns.
+//! `capulet bench collective`, `independent` and `atomic`: launches one program in turn on Capulet and on
+//! the MPI's own file layers.
 
 mod launch;
 
@@ -21,30 +22,31 @@ use crate::bench::candidates;
 use crate::contender::{self, CAPULET, Layer, Mpi};
 
 const PROGRAM: &str = "capulet-bench-io";
-/// Where memory and where a disk is found on every Linux: what lies in the second outlives a restart, so that it is no memory.
+/// Folders in memory and on a disk that every Linux system has. `/var/tmp` outlives a restart, so it is
+/// not in memory.
 const MEMORY_FOLDER: &str = "/dev/shm";
 const DISK_FOLDER: &str = "/var/tmp";
-/// Part of the full size with `--quick`.
+/// Scale of the file sizes with `--quick`, as a part of the full size.
 const QUICK_SCALE: &str = "0.02";
 const QUICK_RUNS: u16 = 2;
 
-/// What keeps a group from being measured.
+/// Why a group could not be measured.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
-    #[error("no folder can be made in {place}: {cause}", place = place.display())]
+    #[error("cannot make a folder in {place}: {cause}", place = place.display())]
     Folder { place: PathBuf, cause: io::Error },
     #[error("{layer}: {failure}")]
     Launch { layer: &'static str, failure: Failure },
-    #[error("{expected} was asked for, and the files were served by {found}")]
+    #[error("{found} served the files instead of {expected}")]
     Layer { expected: &'static str, found: String },
 }
 
-/// Measures and prints. Success if there are rows and ours failed in none of them.
+/// Measures and prints. Succeeds if there are rows and Capulet failed in none of them.
 pub(crate) fn run(args: &BenchArgs, suite: &str) -> ExitCode {
     let places = places(args);
     let is_cache = |place: &Path| filesystem_kind(place).is_ok_and(|kind| kind == FilesystemKind::Tmpfs);
     if args.cold && places.iter().any(|(_, place)| is_cache(place)) {
-        anstream::eprintln!("{BAD}capulet:{BAD:#} --cold needs a disk: a tmpfs is nothing but cache");
+        anstream::eprintln!("{BAD}capulet:{BAD:#} --cold needs a disk, because a tmpfs is only cache");
         return ExitCode::FAILURE;
     }
     let executable = env::current_exe().unwrap_or_default();
@@ -54,7 +56,10 @@ pub(crate) fn run(args: &BenchArgs, suite: &str) -> ExitCode {
         let Some(program) =
             candidates(&executable, mpi.name, PROGRAM).into_iter().find(|path| path.is_file())
         else {
-            anstream::eprintln!("{HEAD}{}:{HEAD:#} not measured, as {PROGRAM} is not built for it", mpi.name);
+            anstream::eprintln!(
+                "{HEAD}{}:{HEAD:#} not measured, because {PROGRAM} is not built for it",
+                mpi.name
+            );
             continue;
         };
         for ranks in &args.ranks {
@@ -71,7 +76,8 @@ pub(crate) fn run(args: &BenchArgs, suite: &str) -> ExitCode {
     }
     if rows.is_empty() {
         anstream::eprintln!(
-            "{BAD}capulet:{BAD:#} nothing was measured; `make build` builds the benches, --case may fit no row"
+            "{BAD}capulet:{BAD:#} nothing was measured; run `make build` if benches are missing, or check \
+             --case"
         );
         return ExitCode::FAILURE;
     }
@@ -86,7 +92,7 @@ pub(crate) fn run(args: &BenchArgs, suite: &str) -> ExitCode {
     }
 }
 
-/// The storages to measure on: a name and a folder.
+/// The storages to measure on, each with a name and a folder.
 fn places(args: &BenchArgs) -> Vec<(String, PathBuf)> {
     let named = |name: &str| if args.cold { format!("cold {name}") } else { name.to_owned() };
     if let Some(folder) = &args.dir {
@@ -103,7 +109,7 @@ fn places(args: &BenchArgs) -> Vec<(String, PathBuf)> {
     }
 }
 
-/// A series of launches with the same program, ranks and folder.
+/// Launches that share the program, the ranks and the folder.
 struct Series<'a> {
     mpi: &'a Mpi,
     program: &'a Path,
@@ -140,7 +146,8 @@ fn measure(
             .collect(),
         counts: BTreeMap::new(),
     };
-    // A launch of its own: counting is told at close, which is part of some rows.
+    // The counters come from a separate launch, because the library prints them at close and the close is
+    // part of some rows.
     let counted = series.once(&CAPULET, &[], 0, true)?;
     group.counts = counted.counts;
     let runs = if args.quick { args.runs.min(QUICK_RUNS) } else { args.runs };
@@ -175,7 +182,7 @@ fn words(suite: &str, folder: &TempDir, args: &BenchArgs) -> Vec<OsString> {
 }
 
 impl Series<'_> {
-    /// One launch of each contender, another one first each time.
+    /// Launches each contender once. Another contender goes first in each run.
     fn run(&self, run: usize, group: &mut Group) -> Result<(), Trouble> {
         let count = 1 + self.mpi.peers.len();
         for turn in 0..count {
@@ -186,7 +193,8 @@ impl Series<'_> {
             };
             let mut skipped: Vec<u32> = contender.lost.iter().map(|lost| lost.head.id).collect();
             if at > 0 {
-                // What is far behind another peer already is not the row's peer, and may take most of the time.
+                // A peer that is far behind another peer cannot become the peer of the row, and may take
+                // most of the time.
                 skipped.extend(hopeless(contender, &group.peers));
             }
             self.progress.set_message(layer.name);
@@ -198,7 +206,8 @@ impl Series<'_> {
         Ok(())
     }
 
-    /// All rows but the skipped ones; after a row that a launch did not survive, the next ones in another launch.
+    /// Measures all rows except the skipped ones. When a launch fails in a row, another launch continues
+    /// with the next row.
     fn whole(&self, layer: &Layer, mut skipped: Vec<u32>) -> Result<(Vec<Sample>, Vec<Lost>), Trouble> {
         let (mut samples, mut all_lost, mut first) = (Vec::new(), Vec::new(), 0);
         loop {

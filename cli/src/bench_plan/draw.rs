@@ -1,4 +1,4 @@
-//! The rows as lines over the number of ranks, both axes logarithmic.
+//! Draws the rows as lines over the number of ranks. Both axes are logarithmic.
 
 use svg::Document;
 use svg::node::element::{Circle, Group, Line, Polyline, Text};
@@ -14,7 +14,7 @@ const GAP: f64 = 90.0;
 const LABELS: [&str; 10] = ["1", "10", "100", "1 k", "10 k", "100 k", "1 M", "10 M", "100 M", "1 G"];
 const FRAME: &str = "#444444";
 
-/// A series: its name, its color, and its value in a row; of one view.
+/// One line of a panel: its name, its color, its view, and its value in a row.
 struct Series {
     name: &'static str,
     color: &'static str,
@@ -32,27 +32,27 @@ fn panels() -> [Panel; 3] {
         [
             Series { name: "Capulet, strided", color: "#d55e00", view: View::Strided, value: ours },
             Series { name: "Capulet, irregular", color: "#e69f00", view: View::Irregular, value: ours },
-            // The same for both views.
+            // The formula gives the same value for both views.
             Series { name: "ROMIO (formula)", color: "#0072b2", view: View::Strided, value: romio },
         ]
     };
     [
         Panel {
-            title: "Memory of a rank, bytes (ours measured)",
+            title: "Memory of a rank, bytes (Capulet's is measured)",
             series: three(|row| row.ours.memory_bytes, |row| row.romio.memory_bytes),
         },
         Panel {
-            title: "Bytes a rank sends beside the data (formulas)",
+            title: "Bytes that a rank sends beside the data (formulas)",
             series: three(|row| row.ours.sent_bytes, |row| row.romio.sent_bytes),
         },
         Panel {
-            title: "Messages of a rank, with data (formulas)",
+            title: "Messages of a rank, including data (formulas)",
             series: three(|row| row.ours.messages, |row| row.romio.messages),
         },
     ]
 }
 
-/// The drawing, as SVG.
+/// Returns the drawing as SVG.
 pub(super) fn of(rows: &[Row]) -> String {
     let mut document = Document::new()
         .set("viewBox", (0, 0, (3.0 * (WIDTH + GAP)) as u32, (HEIGHT + 170.0) as u32))
@@ -64,7 +64,7 @@ pub(super) fn of(rows: &[Row]) -> String {
     format!("{document}\n")
 }
 
-/// Powers of ten that values lie between.
+/// The powers of ten that enclose the values.
 fn decades(values: impl Iterator<Item = u64>) -> (u32, u32) {
     let (low, high) = values.fold((u64::MAX, 1), |(low, high), value| (low.min(value), high.max(value)));
     let (low, high) = (low.clamp(1, high).ilog10(), (high - 1).max(1).ilog10() + 1);

@@ -1,35 +1,38 @@
-//! What is counted and not measured: messages, and what ROMIO takes.
+//! Counts that are not measured: the messages, and the costs of ROMIO.
 //!
-//! ROMIO's two-phase (`ad_write_coll.c`) flattens the view to a list of 16 bytes a piece, keeps a second one of the access,
-//! gathers 16 bytes of every rank, sends the offsets and lengths of its pieces to their aggregators, 16 bytes a piece, and
-//! exchanges a count of 8 bytes with every rank: once before the rounds and again in each. Here these are lower bounds: one
-//! aggregator a node with 16 MiB, its default; collectives by their depth, and in bytes by what is for others; and nothing for
-//! the lists that aggregators hold of others.
+//! ROMIO's two-phase (`ad_write_coll.c`) flattens the view to a list with 16 bytes for each piece and
+//! keeps a second list of the access. Each rank gathers 16 bytes from every rank, sends the offsets and
+//! lengths of its pieces to their aggregators (16 bytes for each piece), and exchanges a count of 8 bytes
+//! with every rank, once before the rounds and again in each round. The numbers here are lower bounds:
+//!
+//! * each node has one aggregator with a buffer of 16 MiB, the default;
+//! * a collective counts the messages of its depth, and the bytes that are for other ranks;
+//! * the lists that aggregators hold for other ranks count nothing.
 
 use super::rank::{Measured, Scene};
 
-/// Its buffer, without hints.
+/// ROMIO's collective buffer without hints.
 const ROMIO_WINDOW_BYTES: u64 = 16 << 20;
-/// Offset and length.
+/// Offset and length of a piece.
 const ROMIO_PIECE_BYTES: u64 = 16;
-/// First and last offset of a rank, and a count.
+/// First and last offset of a rank, and one count.
 const ROMIO_RANK_BYTES: u64 = 24;
-/// Bytes of the values of an agreement: seven of 8.
+/// Bytes of the values of one agreement: seven values of 8 bytes.
 const AGREEMENT_BYTES: u64 = 56;
-/// Bytes of the values of a step between nodes, with their head.
+/// Bytes of the values of one step between nodes, with their header.
 const STEP_BYTES: u64 = 36;
 
-/// Bytes of a receipt.
+/// Bytes of one receipt.
 const RECEIPT_BYTES: u64 = 13;
 
-/// What a rank takes in an access, beside the data.
+/// Costs of one rank in an access, beside the data.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Formulas {
-    /// Held at once, beside the buffers.
+    /// Most memory at any time, without the collective buffers.
     pub(super) memory_bytes: u64,
-    /// Sent for it beside the data in the whole access.
+    /// Bytes sent for the rank in the whole access, beside the data.
     pub(super) sent_bytes: u64,
-    /// Sent in the whole access, those with data too.
+    /// Messages sent in the whole access, including those with data.
     pub(super) messages: u64,
 }
 
@@ -37,10 +40,13 @@ fn depth(count: u64) -> u64 {
     u64::from(count.next_power_of_two().ilog2())
 }
 
-/// A leader of a node, which sends most: in two agreements, and in a reduction for each step (survey, rounds, end), at most as
-/// many messages as the tree is deep and one more; in each round a request for each node that its ranks meet, and a receipt for
-/// each that comes. Of the bytes that it sends for its ranks those of one rank. Rounds are taken to be like the first, which
-/// was measured.
+/// Formulas for the leader of a node, the rank that sends most.
+///
+/// In each of two agreements, and in one leader reduction for each step (survey, rounds, end), the leader
+/// sends at most one message more than the tree is deep. In each round the leader sends one request to
+/// each node that its ranks meet, and one receipt for each request that arrives. Of the bytes that the
+/// leader sends for the ranks of its node, only those of one rank count. All rounds are assumed to equal
+/// the first, which was measured.
 pub(super) fn ours(scene: Scene, measured: &Measured) -> Formulas {
     let agreements = 2 * (depth(scene.ranks) + 1);
     let reductions = (1 + measured.rounds + 1) * (depth(scene.nodes()) + 1);
@@ -55,12 +61,14 @@ pub(super) fn ours(scene: Scene, measured: &Measured) -> Formulas {
     }
 }
 
-/// Every rank: two gatherings, a count for everybody before the rounds and in each, the lists, and in each round data for each aggregator.
+/// Formulas for every rank: two collectives that gather, one exchange of counts with all ranks before the
+/// rounds and one in each round, the lists, and in each round the data for each aggregator.
 pub(super) fn romio(scene: Scene) -> Formulas {
     let (pieces, aggregators) = (scene.pieces_of_rank(), scene.nodes());
     let lists = ROMIO_PIECE_BYTES * pieces;
     let rounds = scene.file_bytes().div_ceil(ROMIO_WINDOW_BYTES * aggregators);
-    // Pieces all over the file go to all aggregators, and no message is without one.
+    // A rank whose pieces lie all over the file sends to every aggregator, but no message is without a
+    // piece.
     let lists_sent = aggregators.min(pieces);
     let data_sent = (rounds * aggregators).min(pieces);
     Formulas {

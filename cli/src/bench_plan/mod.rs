@@ -1,5 +1,7 @@
-//! `capulet bench plan`: what planning costs one rank of very many. One rank's part is done for real, with the functions that the
-//! library calls, and measured; counts of messages, and what ROMIO would take, are formulas.
+//! `capulet bench plan`: the cost of planning for one of very many ranks.
+//!
+//! The part of one rank is carried out and measured with the functions that the library calls. The number
+//! of messages and the costs of ROMIO are formulas.
 
 mod draw;
 mod formulas;
@@ -23,7 +25,7 @@ const QUICK_RANKS: [u64; 3] = [1_000, 10_000, 100_000];
 const QUICK_PIECES: u64 = 10_000_000;
 const QUICK_SAMPLES: u16 = 1;
 
-/// One view of one number of ranks.
+/// One view on one number of ranks.
 struct Row {
     scene: Scene,
     measured: Measured,

@@ -1,4 +1,4 @@
-//! What one rank does to plan its part of an access, and in the first round.
+//! The work of one rank to plan its part of an access, and in the first round.
 
 use std::hint::black_box;
 use std::ops::{ControlFlow, Range};
@@ -11,20 +11,21 @@ use capulet_plan::{Agreed, Direction, FileSide, Grid, Means, Plan, PlanHints, Su
 
 use crate::HEAP;
 
-/// Ranks of a node.
+/// Ranks on a node.
 pub(super) const NODE_RANKS: u64 = 64;
-/// Bytes of a window, one for each rank.
+/// Bytes of a collective buffer. Every rank is an aggregator and has one.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// Bytes of a piece of the strided view, and the mean of the irregular one.
+/// Bytes of a piece of the strided view.
 const PIECE_BYTES: u64 = 8;
+/// Mean bytes of a piece of the irregular view.
 const IRREGULAR_BYTES: u64 = 28;
 
-/// Where the pieces of the ranks lie.
+/// Where the pieces of the ranks lie in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum View {
-    /// Pieces of 8 bytes, of the ranks by turns.
+    /// Pieces of 8 bytes. The ranks own them in turn.
     Strided,
-    /// Pieces of 8 to 48 bytes, of the ranks as it falls: a list.
+    /// Pieces of 8 to 48 bytes, owned by the ranks at random: a list.
     Irregular,
 }
 
@@ -42,7 +43,7 @@ impl View {
 pub(super) struct Scene {
     pub(super) view: View,
     pub(super) ranks: u64,
-    /// Of all ranks.
+    /// Pieces of all ranks.
     pub(super) pieces: u64,
 }
 
@@ -55,41 +56,42 @@ impl Scene {
         self.pieces / self.ranks
     }
 
-    /// One past the last byte of any rank, about.
+    /// One past the last byte of any rank, approximately.
     pub(super) fn file_bytes(self) -> u64 {
         let piece = if self.view == View::Strided { PIECE_BYTES } else { IRREGULAR_BYTES };
         self.pieces * piece
     }
 }
 
-/// What one rank in the middle took: medians of times, exact bytes of memory.
+/// Costs of the rank in the middle: medians of times, exact bytes of memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Measured {
-    /// Working out who holds windows, node by node.
+    /// Time to find the aggregators of each node.
     pub(super) nodes_ns: u64,
-    /// Making the view.
+    /// Time to build the view.
     pub(super) view_ns: u64,
-    /// Summing it up, and choosing.
+    /// Time to summarize the view and to choose the plan.
     pub(super) choice_ns: u64,
-    /// Finding what it has in each window of the first round, and describing it to the nodes it meets.
+    /// Time to find the rank's bytes in each collective buffer of the first round, and to describe them
+    /// to the nodes that the rank meets.
     pub(super) round_ns: u64,
-    /// Heap that the tables of the nodes hold.
+    /// Heap bytes of the tables of nodes.
     pub(super) nodes_bytes: u64,
-    /// Heap that the view holds.
+    /// Heap bytes of the view.
     pub(super) view_bytes: u64,
-    /// The most heap at any time of all that, the lists of the caller not counted.
+    /// The most heap bytes at any time during this work, without the lists of the caller.
     pub(super) peak_bytes: u64,
-    /// Headers and descriptions for other nodes, first round.
+    /// Bytes of the headers and descriptions for other nodes in the first round.
     pub(super) described_bytes: u64,
-    /// Other nodes in whose windows it has bytes in the first round.
+    /// Other nodes in whose collective buffers the rank has bytes in the first round.
     pub(super) nodes_met: u64,
-    /// Its bytes in the first round.
+    /// Bytes of the rank in the first round.
     pub(super) bytes_of_round: u64,
     /// Rounds of the access.
     pub(super) rounds: u64,
 }
 
-/// The arguments of the view, as the program has them.
+/// The arguments with which the program makes the view.
 enum Arguments {
     Row { count: u64, stride: i64 },
     List { lengths: Vec<u64>, places: Vec<i64> },
@@ -101,7 +103,8 @@ impl Arguments {
         if scene.view == View::Strided {
             return Self::Row { count, stride: (PIECE_BYTES * scene.ranks) as i64 };
         }
-        // Every rank has one in as many pieces as there are ranks. A multiplicative generator, the same everywhere.
+        // The rank owns one piece of as many as there are ranks, on average. The multiplicative generator
+        // gives the same numbers everywhere.
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         let mut random = |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -110,7 +113,8 @@ impl Arguments {
         let mut at = 0;
         let runs = (0..count).map(|_| {
             let bytes = 8 + 4 * random(11);
-            // Twice the mean distance, less what the piece itself takes, to multiples of 4.
+            // Up to twice the mean gap, which is the mean distance less the mean piece. Gaps are
+            // multiples of 4 bytes.
             let gap = 4 * random((2 * IRREGULAR_BYTES * scene.ranks - 2 * IRREGULAR_BYTES) / 4);
             let start = at + gap;
             at = start + bytes;
@@ -120,7 +124,7 @@ impl Arguments {
         Self::List { lengths, places }
     }
 
-    /// The view of a rank, as the library makes it.
+    /// Builds the view of a rank as the library does.
     fn view(&self, rank: u64) -> Result<FileSide, String> {
         let byte = Datatype::named(Named::Byte);
         let (datatype, displacement) = match self {
@@ -135,7 +139,7 @@ impl Arguments {
     }
 }
 
-/// Does what one rank does, `samples` times.
+/// Carries out the work of one rank `samples` times.
 pub(super) fn measure(scene: Scene, samples: u16) -> Result<Measured, String> {
     let rank = scene.ranks / 2;
     let arguments = Arguments::of(scene);
@@ -176,7 +180,7 @@ fn once(scene: Scene, rank: u64, arguments: &Arguments) -> Result<Measured, Stri
     let view_bytes = HEAP.current_usage() - heap - nodes_bytes;
     let start = Instant::now();
     let summary = Summary::of(&side);
-    // What the reduction brings back.
+    // The result of the allreduce.
     let agreed = Agreed {
         first: 0,
         end: scene.file_bytes(),
@@ -190,7 +194,7 @@ fn once(scene: Scene, rank: u64, arguments: &Arguments) -> Result<Measured, Stri
     let plan = black_box(choose(Direction::Write, &agreed, PlanHints::default(), means));
     let choice_ns = nanoseconds(start);
     if !matches!(plan, Plan::TwoPhase(_)) {
-        return Err(format!("{plan:?} was chosen"));
+        return Err(format!("the plan {plan:?} was chosen instead of two-phase"));
     }
     let start = Instant::now();
     let round = first_round(nodes, rank, &side, &agreed);
@@ -212,12 +216,12 @@ fn once(scene: Scene, rank: u64, arguments: &Arguments) -> Result<Measured, Stri
     })
 }
 
-/// What a rank knows of the nodes: as the executor has it.
+/// What a rank knows of the nodes, in the form in which the executor has it.
 struct Nodes {
     ranks: Vec<u32>,
-    /// Windows of a round before those of each node; at last, all.
+    /// Collective buffers of a round that come before those of each node. The last entry is their total.
     windows_before: Vec<u64>,
-    /// Which nodes know the view.
+    /// Which nodes know the view already.
     knowing: Vec<bool>,
 }
 
@@ -240,7 +244,7 @@ impl Nodes {
         self.windows_before[self.ranks.len()]
     }
 
-    /// The node that a window belongs to.
+    /// The node of the collective buffer number `window`.
     fn owner_of(&self, window: u64) -> usize {
         self.windows_before.partition_point(|before| *before <= window) - 1
     }
@@ -253,7 +257,8 @@ struct Round {
     described_bytes: u64,
 }
 
-/// Goes through the windows of the first round, from node to node that the rank has bytes in.
+/// Walks the collective buffers of the first round, in steps from one node in which the rank has bytes to
+/// the next.
 fn first_round(mut nodes: Nodes, rank: u64, side: &FileSide, agreed: &Agreed) -> Round {
     let grid = Grid::new(WINDOW_BYTES, WINDOW_BYTES, 0, agreed.grain);
     let base = grid.base_of(agreed.first);
@@ -272,7 +277,7 @@ fn first_round(mut nodes: Nodes, rank: u64, side: &FileSide, agreed: &Agreed) ->
         let part = side.within(&(origin..grid.window(base, windows.end).start), at);
         round.bytes += part.end - part.start;
         if node == own {
-            // Laid down window by window, straight from user memory.
+            // The rank copies straight from user memory into each collective buffer of its own node.
             for window in windows {
                 black_box(side.within(&grid.window(base, window), at));
             }
@@ -291,7 +296,7 @@ fn first_round(mut nodes: Nodes, rank: u64, side: &FileSide, agreed: &Agreed) ->
     round
 }
 
-/// Bytes of the runs of a part.
+/// Bytes of the encoded runs of a part.
 fn described(side: &FileSide, part: &Range<u64>, origin: u64, unit_bytes: u64) -> u64 {
     let mut cursor = Cursor::new(side.file().clone());
     cursor.seek(side.file_start() + part.start);

@@ -1,4 +1,4 @@
-//! The rows as a table.
+//! Prints the rows as a table.
 
 use std::fmt::Write;
 
@@ -8,17 +8,21 @@ use super::Row;
 use super::rank::View;
 
 const HEAD: &str = "\
-What one rank of many does to plan a collective write; 64 ranks on a node, a window of 1 MiB for each rank.
-Measured: the tables of the nodes, one rank's view, its sum and the choice, and its part of the first round with descriptions for other
-nodes; heap is the most at any time, told is how long the descriptions of that round are.
-Formulas: what is sent for this rank in the whole access beside the data, and for the steps of its leader; the messages of the leader, with
-data too. ROMIO's are lower bounds of what every rank holds and sends, with one aggregator of 16 MiB on each node.
+The work of one rank of many to plan a collective write, with 64 ranks on each node and a collective buffer
+of 1 MiB for each rank.
+Measured: the tables of the nodes, the view of one rank, its summary and the choice of the plan, and the
+rank's part of the first round with descriptions for other nodes. heap is the most memory at any time;
+descr is the size of the descriptions in this round.
+Formulas: the bytes sent in the whole access for this rank beside the data, and for the steps of its leader;
+and the messages of the leader, including those with data. ROMIO's numbers are lower bounds of what every
+rank holds and sends, with one aggregator of 16 MiB on each node.
 
                    |                                measured                               |       formulas      |            ROMIO, formulas
-view         ranks | nodes us  view us choice us round us   heap B nodes met   told B |     sent B messages |        heap B       sent B messages
+view         ranks | nodes us  view us choice us round us   heap B nodes met  descr B |     sent B messages |        heap B       sent B messages
 ";
 
-/// The rows, and how each column grows from the first to the last of a view.
+/// The rows, and the growth of each column from the first to the last row of a view as a power of the
+/// number of ranks.
 pub(super) fn of(rows: &[Row]) -> String {
     let mut text = HEAD.to_owned();
     for view in [View::Strided, View::Irregular] {

@@ -1,6 +1,8 @@
-//! The plan as a drawing: a lane for each rank with its bytes of the file, below them the windows and where rounds begin.
+//! Draws the plan: a lane for each rank with its bytes of the file, and below the lanes the collective
+//! buffers and the begins of rounds.
 //!
-//! Bytes are binned by columns of a pixel, so that a drawing is small however many runs there are.
+//! Bytes are binned by columns of one pixel, so the size of a drawing does not depend on the number of
+//! runs.
 
 use std::ops::{ControlFlow, Range};
 
@@ -18,22 +20,24 @@ const LEFT: f64 = 130.0;
 const TOP: f64 = 58.0;
 const LANE: f64 = 16.0;
 const BAR: f64 = 12.0;
-/// Lanes, and rows of windows, that are drawn; more ranks share lanes.
+/// Largest number of lanes. If there are more ranks, several ranks share a lane.
 const LANES_MAX: usize = 96;
+/// Largest number of rows of collective buffers.
 const ROWS_MAX: usize = 32;
-/// Runs of one rank that are walked through where its offsets are in no order.
+/// Largest number of runs that are walked for one rank whose offsets are not in order.
 const WALKED_RUNS_MAX: u64 = 1_000_000;
-/// Bins of all ranks.
+/// Largest number of bins of all ranks.
 const BINS_MAX: u64 = 8_000_000;
-/// Shades of a bin.
+/// Number of shades of a bin.
 const SHADES: u64 = 8;
 const BYTES_COLOR: &str = "#0072b2";
 const BORDER_COLOR: &str = "#444444";
-/// Of windows, by aggregator: the Okabe-Ito palette, which color-blind readers can tell apart, without the blue of bytes.
+/// Colors of the collective buffers by aggregator: the Okabe-Ito palette, which color-blind readers can
+/// tell apart, without the blue of the bytes.
 const WINDOW_COLORS: [&str; 6] = ["#e69f00", "#56b4e9", "#009e73", "#cc79a7", "#d55e00", "#f0e442"];
 const LEGEND_MAX: usize = 6;
 
-/// The bytes of the file that are drawn, and where.
+/// The range of the file that is drawn, and its place in the drawing.
 struct Scale {
     span: Range<u64>,
     columns: u64,
@@ -50,13 +54,13 @@ impl Scale {
         self.span.end - self.span.start
     }
 
-    /// Where a file offset is drawn.
+    /// The place at which a file offset is drawn.
     fn x(&self, offset: u64) -> f64 {
         let offset = offset.clamp(self.span.start, self.span.end);
         LEFT + (offset - self.span.start) as f64 / self.bytes() as f64 * COLUMNS as f64
     }
 
-    /// Where a column begins in the file.
+    /// The file offset at which a column begins.
     fn start_of(&self, column: u64) -> u64 {
         self.span.start + (u128::from(self.bytes()) * u128::from(column) / u128::from(self.columns)) as u64
     }
@@ -67,7 +71,7 @@ impl Scale {
     }
 }
 
-/// The drawing, as SVG.
+/// Returns the drawing as SVG.
 pub(crate) fn of(planned: &Planned) -> String {
     let agreed = &planned.outline.agreed;
     let span = if agreed.bytes == 0 { 0..1 } else { agreed.first..agreed.end };
@@ -95,7 +99,7 @@ fn text(content: impl Into<String>, x: f64, y: f64) -> Text {
     Text::new(content).set("x", rounded(x)).set("y", rounded(y))
 }
 
-/// A hundredth of a pixel is near enough.
+/// Rounds to a hundredth of a pixel.
 fn rounded(place: f64) -> f64 {
     (place * 100.0).round() / 100.0
 }
@@ -115,7 +119,7 @@ fn heading(planned: &Planned) -> Group {
     let how = match planned.outline.plan {
         None | Some(Plan::Independent(_)) => "each rank by itself",
         Some(Plan::Nothing) => "nothing is moved",
-        Some(Plan::TwoPhase(_)) => "together, in windows",
+        Some(Plan::TwoPhase(_)) => "two-phase, with collective buffers",
     };
     let why = planned.outline.plan.and_then(reason).map(reason_name).unwrap_or_default().replace('_', " ");
     let why = if why.is_empty() { why } else { format!(" ({why})") };
@@ -132,7 +136,7 @@ fn heading(planned: &Planned) -> Group {
         .add(text(amounts, 10.0, 40.0))
 }
 
-/// How many bytes of each column a rank has.
+/// The number of bytes that a rank has in each column.
 fn bins(side: &FileSide, scale: &Scale) -> Vec<u64> {
     if side.bytes() == 0 {
         return vec![0; scale.columns as usize];
@@ -159,7 +163,7 @@ fn bins(side: &FileSide, scale: &Scale) -> Vec<u64> {
     bins
 }
 
-/// A lane for each rank, or for as many consecutive ones as it takes.
+/// Draws a lane for each rank, or for each group of consecutive ranks if there are too many.
 fn lanes(planned: &Planned, scale: &Scale, height: &mut f64) -> Group {
     let ranks = planned.parts.len();
     let each = ranks.div_ceil(LANES_MAX);
@@ -186,7 +190,7 @@ fn lanes(planned: &Planned, scale: &Scale, height: &mut f64) -> Group {
     group
 }
 
-/// Rectangles for columns with bytes, neighbors of one shade as one.
+/// Draws rectangles for the columns with bytes. Neighboring columns of one shade share a rectangle.
 fn shades(mut lane: Group, bins: &[u64], scale: &Scale, y: f64, ranks: u64) -> Group {
     let shade = |column: usize| {
         let bytes = scale.start_of(column as u64 + 1) - scale.start_of(column as u64);
@@ -212,14 +216,15 @@ fn color_of(aggregator: u32) -> &'static str {
     WINDOW_COLORS[aggregator as usize % WINDOW_COLORS.len()]
 }
 
-/// A row of windows for each crew. Of windows that are narrower than a pixel the first in each is drawn.
+/// Draws a row of collective buffers for each node group. If a buffer is narrower than a pixel, only the
+/// first one in each pixel is drawn.
 fn windows(together: &Together, scale: &Scale, height: &mut f64) -> Group {
     let mut group = Group::new().set("id", "windows");
     for crew in together.crews.iter().take(ROWS_MAX) {
         let name = if together.crews.len() == 1 {
-            "windows".to_owned()
+            "buffers".to_owned()
         } else {
-            format!("windows, node {}", crew.nodes[0])
+            format!("buffers, node {}", crew.nodes[0])
         };
         let mut row = Group::new().set("class", "crew");
         let mut drawn = 0.0;
@@ -230,7 +235,7 @@ fn windows(together: &Together, scale: &Scale, height: &mut f64) -> Group {
                     continue;
                 }
                 drawn = x.end;
-                let told = format!("round {}, window of rank {}", number + 1, window.aggregator);
+                let told = format!("round {}, collective buffer of rank {}", number + 1, window.aggregator);
                 let color = color_of(window.aggregator);
                 row = row.add(bar(x, *height).set("fill", color).add(Title::new(told)));
             }
@@ -241,7 +246,7 @@ fn windows(together: &Together, scale: &Scale, height: &mut f64) -> Group {
     group
 }
 
-/// Where rounds begin: of those in one column the first.
+/// Draws a line where each round begins. Of the rounds that begin in one column only the first is drawn.
 fn borders(together: &Together, scale: &Scale, bottom: f64) -> Group {
     let mut group = Group::new()
         .set("id", "rounds")
@@ -281,7 +286,7 @@ fn axis(scale: &Scale, height: &mut f64) -> Group {
 }
 
 fn legend(planned: &Planned, height: &mut f64) -> Group {
-    let mut entries = vec![(BYTES_COLOR, "bytes of a rank, darker where more".to_owned())];
+    let mut entries = vec![(BYTES_COLOR, "bytes of a rank; darker means more".to_owned())];
     if let Course::Together(together) = &planned.outline.course {
         let windows = together.crews.iter().flat_map(|crew| &crew.rounds).flat_map(|round| &round.windows);
         let mut owners: Vec<u32> = Vec::new();
@@ -295,9 +300,9 @@ fn legend(planned: &Planned, height: &mut f64) -> Group {
         }
         owners.sort_unstable();
         let named = owners.iter().take(LEGEND_MAX);
-        entries.extend(named.map(|rank| (color_of(*rank), format!("window of rank {rank}"))));
+        entries.extend(named.map(|rank| (color_of(*rank), format!("collective buffer of rank {rank}"))));
         if owners.len() > LEGEND_MAX {
-            entries.push(("none", "and so on, in these colors again".to_owned()));
+            entries.push(("none", "more ranks, with the same colors".to_owned()));
         }
         entries.push((BORDER_COLOR, "dashed: a round begins".to_owned()));
         if together.crews.iter().any(|crew| !crew.is_whole) || together.crews.len() > ROWS_MAX {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// The command line is wrong, or a file that it names.
+/// The command line, or a file that it names, is wrong.
 const EXIT_BAD_INPUT: u8 = 2;
 
 /// Why there is no plan.
@@ -11,15 +11,15 @@ const EXIT_BAD_INPUT: u8 = 2;
 pub(crate) enum Error {
     #[error("{path}: {cause}", path = path.display())]
     Unreadable { path: PathBuf, cause: io::Error },
-    #[error("{path}: line {line}: {what}; a line is rank,offset,length", path = path.display())]
+    #[error("{path}: line {line}: {what}; a line has the form rank,offset,length", path = path.display())]
     Line { path: PathBuf, line: u64, what: String },
     #[error("{path}: more than {most} runs", path = path.display())]
     TooManyRuns { path: PathBuf, most: usize },
     #[error("{0}")]
     Wrong(String),
-    #[error("hint {key}: {value} is no {wanted}")]
+    #[error("hint {key}: {value} is not {wanted}")]
     HintValue { key: String, value: String, wanted: &'static str },
-    #[error("hint {key}: no plan depends on it; those are {known}")]
+    #[error("hint {key}: plans do not depend on it; they depend on {known}")]
     HintKey { key: String, known: String },
     #[error("{path}: cannot be written: {cause}", path = path.display())]
     Unwritable { path: PathBuf, cause: io::Error },

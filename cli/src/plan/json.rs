@@ -1,4 +1,4 @@
-//! The plan as JSON.
+//! Prints the plan as JSON.
 
 use capulet_plan::Direction;
 use capulet_plan::outline::{Alone, Count, Course, Crew, Round, Together};
@@ -6,12 +6,14 @@ use serde_json::{Value, json};
 
 use super::{Planned, reason, reason_name, way_name};
 
-/// Rounds that are listed, and windows and shares of all of them.
+/// The largest numbers of rounds, of collective buffers and of shares that are listed, over all node
+/// groups.
 const ROUNDS_MAX: usize = 1000;
 const WINDOWS_MAX: usize = 20_000;
 const SHARES_MAX: usize = 100_000;
 
-/// The plan as one JSON object. A number that is not known is `[least, most]`, where `most` may be null.
+/// The plan as one JSON object. A number that is known only within bounds is `[least, most]`, where
+/// `most` may be null.
 pub(crate) fn of(planned: &Planned) -> String {
     let (agreed, setup) = (&planned.outline.agreed, &planned.setup);
     let plan = match planned.outline.plan {
@@ -83,7 +85,7 @@ fn gathered(planned: &Planned, together: &Together) -> Value {
     })
 }
 
-/// What may still be listed.
+/// Numbers of entries that may still be listed.
 struct Room {
     rounds: usize,
     windows: usize,

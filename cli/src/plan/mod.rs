@@ -1,4 +1,5 @@
-//! `capulet plan`: how an access would be carried out, and why. Plans are made by the functions that the library calls.
+//! `capulet plan`: shows how an access would be carried out, and why. The functions that the library
+//! calls make the plan.
 
 pub(crate) mod args;
 mod draw;
@@ -26,7 +27,7 @@ struct Planned {
     outline: Outline,
 }
 
-/// Prints the plan, and draws it if that is asked for.
+/// Prints the plan, and draws it if the options ask for a drawing.
 pub(crate) fn run(args: &PlanArgs) -> ExitCode {
     match print(args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -50,13 +51,13 @@ fn print(args: &PlanArgs) -> Result<(), Error> {
     let mut output = io::stdout().lock();
     let written = output.write_all(printed.as_bytes()).and_then(|()| output.flush());
     match written {
-        // Whoever read it has seen enough.
+        // The reader of the pipe has closed it and wants no more.
         Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(Error::Output),
     }
 }
 
-/// The reason of a plan.
+/// The reason for a plan.
 fn reason(plan: Plan) -> Option<Reason> {
     match plan {
         Plan::Nothing => None,

@@ -1,4 +1,4 @@
-//! What the access meets: nodes, and the hints that plans depend on.
+//! The setup of an access: nodes, and the hints on which plans depend.
 
 use capulet_plan::aggregators::{ConfigList, aggregators_by_node};
 use capulet_plan::grid::{PAGE_BYTES, WINDOW_BYTES, WINDOW_BYTES_MAX};
@@ -20,11 +20,11 @@ const KEYS: [&str; 8] = [
     "capulet_exclusive",
 ];
 
-/// Hints that plans depend on, as the library understands them.
+/// Values of the hints on which plans depend, parsed as the library does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Hints {
     window_bytes: u64,
-    /// 0 for every rank.
+    /// Number of aggregators. 0 makes every rank an aggregator.
     aggregators: u64,
     config_list: ConfigList,
     plan: PlanHints,
@@ -50,12 +50,13 @@ impl Hints {
         Ok(hints)
     }
 
-    /// The library passes over what it does not understand, as MPI wants; who asks for a plan is told.
+    /// Takes over one hint. An unknown hint or value is an error here, while the library ignores it as
+    /// MPI requires.
     fn take(&mut self, hint: &Hint) -> Result<(), Error> {
         let (key, value) = (hint.key(), hint.value());
         let no =
             |wanted: &'static str| Error::HintValue { key: key.to_owned(), value: value.to_owned(), wanted };
-        let number = || value.parse::<u64>().map_err(|_| no("whole number"));
+        let number = || value.parse::<u64>().map_err(|_| no("a whole number"));
         let mode = || match value.to_ascii_lowercase().as_str() {
             "enable" => Ok(CollectiveMode::Enable),
             "disable" => Ok(CollectiveMode::Disable),
@@ -71,15 +72,15 @@ impl Hints {
             "cb_buffer_size" => {
                 let bytes = number()?;
                 if bytes == 0 {
-                    return Err(no("number of bytes from 1 on"));
+                    return Err(no("a number of bytes, 1 or more"));
                 }
                 self.window_bytes = bytes.min(WINDOW_BYTES_MAX).next_multiple_of(PAGE_BYTES);
             }
             "cb_nodes" => self.aggregators = number()?,
             "cb_config_list" => {
-                let list: ConfigList = value.parse().map_err(|_| no("list of host:number"))?;
+                let list: ConfigList = value.parse().map_err(|_| no("a list of host:number"))?;
                 if list.names_hosts() {
-                    return Err(no("list for nodes without names, as in *:1"));
+                    return Err(no("a list for nodes without names, as in *:1"));
                 }
                 self.config_list = list;
             }
@@ -96,7 +97,7 @@ impl Hints {
     }
 }
 
-/// What `ranks` ranks meet.
+/// The setup for `ranks` ranks.
 pub(crate) fn setup(args: &PlanArgs, ranks: usize) -> Result<Setup, Error> {
     let nodes = args.nodes as usize;
     if nodes > ranks {
@@ -129,29 +130,37 @@ mod tests {
     use super::*;
 
     fn hints(pairs: &[&str]) -> Result<Hints, String> {
-        let pairs: Vec<Hint> = pairs.iter().map(|pair| pair.parse().expect("a pair")).collect();
+        let pairs: Vec<Hint> =
+            pairs.iter().map(|pair| pair.parse().expect("the hint is well formed")).collect();
         Hints::of(&pairs).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn hints_are_those_of_the_library() {
-        let told = hints(&["cb_buffer_size=5000", "cb_nodes=3", "striping_unit=65536"]).expect("known");
+    fn hints_are_parsed_as_in_the_library() {
+        let told = hints(&["cb_buffer_size=5000", "cb_nodes=3", "striping_unit=65536"])
+            .expect("the hints are valid");
         assert_eq!((told.window_bytes, told.aggregators, told.stripe_bytes), (8192, 3, 65_536));
-        let told = hints(&["romio_cb_write=disable", "romio_no_indep_rw=true"]).expect("known");
+        let told = hints(&["romio_cb_write=disable", "romio_no_indep_rw=true"]).expect("the hints are valid");
         let both = CollectiveMode::Enable;
         assert_eq!(told.plan, PlanHints { read: both, write: both, ..PlanHints::default() });
-        assert_eq!(hints(&["capulet_exclusive=true"]).expect("known").plan.holes, Holes::Rewritten);
-        assert_eq!(hints(&["cb_buffer_size=99999999999"]).expect("known").window_bytes, WINDOW_BYTES_MAX);
+        assert_eq!(
+            hints(&["capulet_exclusive=true"]).expect("the hints are valid").plan.holes,
+            Holes::Rewritten
+        );
+        assert_eq!(
+            hints(&["cb_buffer_size=99999999999"]).expect("the hints are valid").window_bytes,
+            WINDOW_BYTES_MAX
+        );
     }
 
     #[test]
-    fn what_the_library_would_pass_over_is_an_error() {
+    fn hint_that_the_library_ignores_is_an_error() {
         for (pair, expected) in [
-            ("no_such=1", "those are cb_buffer_size, cb_config_list, cb_nodes"),
+            ("no_such=1", "they depend on cb_buffer_size, cb_config_list, cb_nodes"),
             ("cb_config_list=a:1", "nodes without names"),
             ("cb_config_list=*:x", "list of host:number"),
-            ("cb_nodes=many", "hint cb_nodes: many is no whole number"),
-            ("cb_buffer_size=0", "from 1 on"),
+            ("cb_nodes=many", "hint cb_nodes: many is not a whole number"),
+            ("cb_buffer_size=0", "1 or more"),
             ("romio_cb_read=maybe", "enable, disable or automatic"),
             ("romio_no_indep_rw=maybe", "true or false"),
             ("capulet_exclusive=maybe", "true or false"),

@@ -1,4 +1,4 @@
-//! What each rank accesses.
+//! The bytes that each rank accesses.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,14 +11,14 @@ use capulet_plan::outline::Part;
 use super::args::{RANKS_MAX, Source};
 use super::error::Error;
 
-/// Ranks where nothing says how many.
+/// Number of ranks if neither the command line nor the access tells it.
 const RANKS: u32 = 4;
-/// The most runs that a file may list.
+/// Largest number of runs that a file may list.
 const RUNS_MAX: usize = 5_000_000;
-/// The longest file with a list of runs.
+/// Largest size of a file with a list of runs.
 const LIST_BYTES_MAX: u64 = 1 << 28;
 
-/// The parts of all ranks. `ranks` is what the command line says. User memory has no gaps.
+/// The parts of all ranks. `ranks` is the number on the command line. User memory has no gaps.
 pub(crate) fn parts(source: &Source, ranks: Option<u32>) -> Result<Vec<Part>, Error> {
     match source {
         Source::Strided { block, stride, count, shift } => {
@@ -29,7 +29,7 @@ pub(crate) fn parts(source: &Source, ranks: Option<u32>) -> Result<Vec<Part>, Er
     }
 }
 
-/// All bytes of one instance of a type, from the file offset `displacement_bytes` on.
+/// The part with all bytes of one instance of a type, from the file offset `displacement_bytes` on.
 fn part(datatype: &Datatype, displacement_bytes: u64) -> Result<Part, Error> {
     let beyond = |_| Error::wrong("the access reaches beyond the largest file offset");
     let tiled = Tiled::new(datatype.layout().clone(), 1).map_err(|error| Error::wrong(error.to_string()))?;
@@ -54,7 +54,7 @@ fn strided(block: u64, stride: u64, count: u64, shift: u64, ranks: u32) -> Resul
     (0..ranks).map(|rank| part(&row, first(rank)?)).collect()
 }
 
-/// Blocks of a grid; where it does not divide the size, some are longer by one element.
+/// The blocks of a grid. If the grid does not divide the size, some blocks are one element longer.
 fn blocks(size: &[u64], grid: &[u64], element_bytes: u64, ranks: Option<u32>) -> Result<Vec<Part>, Error> {
     if size.len() != grid.len() {
         let (size, grid) = (size.len(), grid.len());
@@ -62,7 +62,7 @@ fn blocks(size: &[u64], grid: &[u64], element_bytes: u64, ranks: Option<u32>) ->
     }
     if size.iter().zip(grid).any(|(size, grid)| *grid == 0 || grid > size) {
         return Err(Error::wrong(
-            "--grid has a dimension without blocks, or with more than --size has elements",
+            "--grid has a dimension without blocks, or with more blocks than --size has elements",
         ));
     }
     let count = grid.iter().try_fold(1_u64, |count, blocks| count.checked_mul(*blocks));
@@ -95,7 +95,7 @@ fn listed(path: &Path, ranks: Option<u32>) -> Result<Vec<Part>, Error> {
     if file.metadata().map_err(unreadable)?.len() > LIST_BYTES_MAX {
         return Err(Error::TooManyRuns { path: path.to_owned(), most: RUNS_MAX });
     }
-    // A pipe has no length.
+    // A pipe has no length, so the length check does not bound it.
     let lists = read_lists(BufReader::new(file).take(LIST_BYTES_MAX), path, ranks)?;
     let byte = Datatype::named(Named::Byte);
     let rank = |(lengths, places): &(Vec<u64>, Vec<i64>)| {
@@ -104,7 +104,7 @@ fn listed(path: &Path, ranks: Option<u32>) -> Result<Vec<Part>, Error> {
     lists.iter().map(rank).collect()
 }
 
-/// Lengths and places of a rank's runs.
+/// Lengths and offsets of the runs of a rank.
 type List = (Vec<u64>, Vec<i64>);
 
 fn read_lists(text: impl BufRead, path: &Path, ranks: Option<u32>) -> Result<Vec<List>, Error> {
@@ -138,14 +138,14 @@ fn read_lists(text: impl BufRead, path: &Path, ranks: Option<u32>) -> Result<Vec
     Ok(lists)
 }
 
-/// The rank, the offset and the length of a line.
+/// Parses the rank, the offset and the length of a line.
 fn run_of(line: &str) -> Result<(u32, i64, u64), String> {
     let fields: Vec<&str> = line.split(',').map(str::trim).take(4).collect();
     let [rank, offset, length] = fields[..] else {
         return Err(format!("{} fields", line.split(',').count()));
     };
     let number = |text: &str, name: &str| {
-        text.parse::<u64>().map_err(|_| format!("{name} {text:?} is no whole number from 0 on"))
+        text.parse::<u64>().map_err(|_| format!("{name} {text:?} is not a whole number, 0 or more"))
     };
     let (place, offset, length) =
         (number(rank, "rank")?, number(offset, "offset")?, number(length, "length")?);
@@ -174,10 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_told() {
+    fn bad_line_is_an_error_with_its_number() {
         let cases = [
-            ("0,1\n", "list: line 1: 2 fields; a line is rank,offset,length"),
-            ("0,1,2\n\n0,x,2\n", "list: line 3: offset \"x\" is no whole number from 0 on"),
+            ("0,1\n", "list: line 1: 2 fields; a line has the form rank,offset,length"),
+            ("0,1,2\n\n0,x,2\n", "list: line 3: offset \"x\" is not a whole number, 0 or more"),
             ("0,1,-2\n", "length \"-2\""),
             ("65536,0,1\n", "rank 65536 is beyond 65535"),
             ("0,9223372036854775807,1\n", "beyond 2^63 - 1"),
@@ -189,7 +189,7 @@ mod tests {
             let error = lists(text, None).expect_err(text);
             assert!(error.contains(expected), "{text:?}: {error}");
         }
-        let error = lists("2,0,1\n", Some(2)).expect_err("a rank too many");
+        let error = lists("2,0,1\n", Some(2)).expect_err("rank 2 is not one of 2 ranks");
         assert!(error.contains("rank 2 is not one of --ranks 2"), "{error}");
         assert!(lists("0,\u{fffd},1\n", None).is_err());
         assert!(read_lists(&b"0,\xff,1\n"[..], Path::new("list"), None).is_err());
@@ -197,16 +197,16 @@ mod tests {
 
     #[test]
     fn blocks_cover_the_array_once() {
-        let parts = blocks(&[7, 5], &[3, 2], 4, None).expect("blocks");
+        let parts = blocks(&[7, 5], &[3, 2], 4, None).expect("the blocks are valid");
         assert_eq!(parts.len(), 6);
         assert_eq!(parts.iter().map(|part| part.side.bytes()).sum::<u64>(), 7 * 5 * 4);
-        // rows 0 and 1 of 5 elements, of which the first rank has two
+        // Rows 0 and 1 have 5 elements each, of which the first rank has two.
         assert_eq!((parts[0].side.span(), parts[0].side.run_count()), (0..28, 2));
         assert_eq!(parts[5].side.span(), (4 * 5 + 2) * 4..7 * 5 * 4);
     }
 
     #[test]
-    fn what_is_no_access_is_refused() {
+    fn impossible_access_is_refused() {
         for (size, grid) in [
             (&[4, 4][..], &[2][..]),
             (&[4], &[0]),

@@ -1,4 +1,4 @@
-//! The plan in words.
+//! Prints the plan in words.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use indicatif::{BinaryBytes, HumanCount};
 
 use super::Planned;
 
-/// Rounds, nodes and ranks that are listed one by one.
+/// Largest number of rounds, nodes and ranks that are listed one by one.
 const LINES_MAX: usize = 12;
 
 /// The plan in words, line by line.
@@ -21,7 +21,7 @@ fn number(number: u64) -> String {
     HumanCount(number).to_string()
 }
 
-/// `one` of one, `many` of any other number.
+/// `count` with its noun: `one` for the count 1, `many` for other counts.
 fn several(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", number(count), if count == 1 { one } else { many })
 }
@@ -76,7 +76,7 @@ fn choice(planned: &Planned) -> String {
     let how = match plan {
         Plan::Nothing => return "Plan      Nothing is moved.\n".to_owned(),
         Plan::Independent(_) => "Each rank by itself",
-        Plan::TwoPhase(_) => "Together, in windows",
+        Plan::TwoPhase(_) => "Two-phase, with collective buffers",
     };
     let why = super::reason(plan).map_or_else(String::new, |reason| because(planned, reason));
     format!("Plan      {how}: {why}.\n")
@@ -87,27 +87,27 @@ fn because(planned: &Planned, reason: Reason) -> String {
     match reason {
         Reason::Hint => "a hint says so".to_owned(),
         Reason::NotMonotone => {
-            "the file offsets of some rank decrease, and windows need them in order".to_owned()
+            "the file offsets of some rank decrease, and collective buffers need them in order".to_owned()
         }
         Reason::OneRunEach => {
             "no rank has more than one run on average, so there is nothing to gather".to_owned()
         }
         Reason::LargeRuns => format!(
-            "runs are large ({} or more on average), and a system call costs less than a copy then",
+            "the runs are large ({} or more on average), so a system call costs less than a copy",
             bytes(LARGE_RUN_BYTES)
         ),
         Reason::Sparse => format!(
-            "less than one byte in {} of the span is accessed, and windows would be nearly empty",
+            "less than one byte in {} of the span is accessed, so collective buffers would be nearly empty",
             number(SPARSE_FACTOR)
         ),
         Reason::InMemory => {
-            "storage is memory, and to read what lies between the runs would cost more than a call for each"
+            "the storage is memory, so reading the bytes between the runs costs more than a call for each run"
                 .to_owned()
         }
         Reason::SmallRuns => {
             format!("{}, each too small for a system call of its own", several(agreed.runs, "run", "runs"))
         }
-        Reason::NoWindow => "there is no shared memory for windows".to_owned(),
+        Reason::NoWindow => "there is no shared memory for collective buffers".to_owned(),
     }
 }
 
@@ -119,7 +119,7 @@ fn course(planned: &Planned) -> String {
     }
 }
 
-/// Ranks that do the same, consecutive ones as one line.
+/// Describes independent access. Consecutive ranks that do the same share a line.
 fn alone(planned: &Planned, ranks: &[Alone]) -> String {
     let mut text = String::new();
     let mut groups: Vec<(usize, usize, &Alone)> = Vec::new();
@@ -143,18 +143,18 @@ fn alone(planned: &Planned, ranks: &[Alone]) -> String {
                 bytes(alone.copied_bytes)
             ),
         };
-        let _ = writeln!(text, "{}{who}: {how}", if group == 0 { "Ways      " } else { "          " });
+        let _ = writeln!(text, "{}{who}: {how}", if group == 0 { "Method    " } else { "          " });
     }
     if groups.len() > LINES_MAX {
-        let _ = writeln!(text, "          and so on: {} groups of ranks", number(groups.len() as u64));
+        let _ = writeln!(text, "          and so on: {} groups of ranks in all", number(groups.len() as u64));
     }
     let pieces: Count = ranks.iter().map(|rank| rank.pieces).sum();
     let _ = writeln!(
         text,
-        "Calls     {} pieces of the file in all, at most a system call for each",
+        "Calls     {} pieces of the file in all, at most one system call for each",
         count(pieces)
     );
-    let agreements = if planned.setup.is_collective { "two agreements beside it" } else { "none" };
+    let agreements = if planned.setup.is_collective { "those of two agreements" } else { "none" };
     let _ = writeln!(text, "Messages  {agreements}");
     let buffer = ranks.iter().map(|rank| rank.buffer_bytes).max().unwrap_or(0);
     let _ = writeln!(text, "Memory    {} of buffer on each rank", bytes(buffer));
@@ -163,9 +163,9 @@ fn alone(planned: &Planned, ranks: &[Alone]) -> String {
 
 fn in_words(way: Way) -> &'static str {
     match way {
-        Way::List => "straight between file and user memory",
-        Way::Packed => "run by run of the file, through a buffer",
-        Way::Window => "the span is read into a buffer, and copied out",
+        Way::List => "directly between file and user memory",
+        Way::Packed => "one run of the file after the other, through a buffer",
+        Way::Window => "the whole span, through a sieve buffer",
     }
 }
 
@@ -178,7 +178,7 @@ fn gathered(planned: &Planned, together: &Together) -> String {
     let units = if setup.direction == Direction::Read { grid.read_unit_bytes() } else { grid.unit_bytes };
     let _ = writeln!(
         text,
-        "Windows   {} of {} each; rounds begin at multiples of {}; one mark for {}",
+        "Buffers   {} with {} each; rounds begin at multiples of {}; one mark for {}",
         several(aggregators, "aggregator", "aggregators"),
         bytes(grid.window_bytes),
         bytes(grid.align_bytes),
@@ -186,9 +186,9 @@ fn gathered(planned: &Planned, together: &Together) -> String {
     );
     if setup.nodes() > 1 {
         let how = if together.exchanges {
-            "exchange: their bytes lie among each other's, and each window is the place for all"
+            "exchange data: each collective buffer holds the bytes of all nodes in its range"
         } else {
-            "do not exchange: each one's bytes lie behind those of the ones before it"
+            "do not exchange data: the bytes of each node lie after those of the nodes before it"
         };
         let _ = writeln!(text, "Nodes     {how}");
     }
@@ -201,7 +201,7 @@ fn gathered(planned: &Planned, together: &Together) -> String {
         }
     }
     if together.crews.len() > LINES_MAX {
-        let _ = writeln!(text, "          and so on: {} nodes", number(together.crews.len() as u64));
+        let _ = writeln!(text, "          and so on: {} nodes in all", number(together.crews.len() as u64));
     }
     text.push_str(&costs(planned, together));
     text
@@ -212,7 +212,7 @@ fn rounds_in_words(crew: &Crew) -> String {
         return number(crew.totals.rounds);
     }
     let most = number(crew.rounds_most);
-    format!("{most} at most; what follows is of the first {}", number(crew.totals.rounds))
+    format!("{most} at most; the lines below are about the first {}", number(crew.totals.rounds))
 }
 
 fn rounds(crew: &Crew) -> String {
@@ -229,7 +229,7 @@ fn rounds(crew: &Crew) -> String {
         let owners: Vec<u32> = round.windows.iter().map(|window| window.aggregator).collect();
         let _ = writeln!(
             text,
-            "          {:>4}  {} to {}: {}, {}, windows of {}",
+            "          {:>4}  {} to {}: {}, {}, {}",
             at + 1,
             number(round.base),
             number(end),
@@ -246,9 +246,9 @@ fn rounds(crew: &Crew) -> String {
 
 fn owners_in_words(owners: &[u32]) -> String {
     match owners {
-        [] => "no rank".to_owned(),
-        [one] => format!("rank {one}"),
-        [first, .., last] => format!("{} ranks, {first} to {last}", number(owners.len() as u64)),
+        [] => "no buffers".to_owned(),
+        [one] => format!("buffer of rank {one}"),
+        [first, .., last] => format!("buffers of {} ranks, {first} to {last}", number(owners.len() as u64)),
     }
 }
 
@@ -259,13 +259,13 @@ fn costs(planned: &Planned, together: &Together) -> String {
     let (pieces, batches) = (total(|totals| totals.pieces), total(|totals| totals.batches));
     let _ = writeln!(
         text,
-        "Calls     {} of the file in {}, at most a system call for each piece",
+        "Calls     {} of the file in {}, at most one system call for each piece",
         pieces_in_words(pieces),
         batches_in_words(batches)
     );
     let is_overlapped = together.crews.iter().any(|crew| crew.totals.is_overlapped);
     let again = if is_overlapped {
-        "; ranks write the same bytes, and rounds where they do are filled again in the order of the ranks"
+        "; ranks write the same bytes, so rounds with such bytes are filled again in the order of the ranks"
     } else {
         ""
     };
@@ -275,19 +275,20 @@ fn costs(planned: &Planned, together: &Together) -> String {
     let least = barriers.clone().map(|barriers| barriers.least).max().unwrap_or(0);
     let most = barriers.map(|barriers| barriers.most).max().unwrap_or(0);
     let barriers = count(Count { least, most });
-    let _ = writeln!(text, "Barriers  {barriers} on a node, and two agreements of all ranks beside them");
+    let _ = writeln!(text, "Barriers  {barriers} on a node, and two agreements of all ranks");
     let messages = if setup.nodes() == 1 {
-        "none: the ranks of a node meet in shared memory".to_owned()
+        "none: the ranks of a node use shared memory".to_owned()
     } else {
         let exchanged = total(|totals| totals.exchanged_bytes);
         format!(
-            "{} between nodes, with {} bytes of data and places",
+            "{} between nodes, with {} bytes of data and descriptions",
             count(together.messages),
             count(exchanged)
         )
     };
     let _ = writeln!(text, "Messages  {messages}");
     let shared = setup.ranks_by_node().iter().map(|ranks| setup.shared_bytes(ranks.len())).max().unwrap_or(0);
-    let _ = writeln!(text, "Memory    {} shared on a node: windows, and maps of marks", bytes(shared));
+    let _ =
+        writeln!(text, "Memory    {} shared on a node: collective buffers and maps of marks", bytes(shared));
     text
 }

@@ -1,6 +1,6 @@
 //! Programs compiled for each MPI, stand-ins for the Capulet libraries, and the command under test.
 
-// Each test file uses its own part of this.
+// Each test file uses only a part of this module.
 #![allow(dead_code)]
 
 use std::fs;
@@ -10,19 +10,19 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-/// The MPIs by their names in file names, with the SONAME of each.
+/// The MPIs by their names in file names, with their SONAMEs.
 pub(crate) const MPIS: [(&str, &str); 3] =
     [("openmpi", "libmpi.so.40"), ("mpich", "libmpich.so.12"), ("mpich5", "libmpi.so.12")];
 
 /// Debian's Python, whose mpi4py uses Open MPI.
 pub(crate) const PYTHON: &str = "/usr/bin/python3";
 
-/// What all tests of a file share: it is compiled once.
+/// The programs and libraries that all tests of a file share. They are compiled once.
 pub(crate) struct Bench {
     folder: TempDir,
 }
 
-/// A finished command, its output as text.
+/// A finished command, with its output as text.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
@@ -47,7 +47,7 @@ impl Outcome {
         self.output.lines().filter_map(|line| value(line).map(|start| &line[start..])).collect()
     }
 
-    /// The MPI libraries that were mapped, by file name with all that follows the SONAME taken off, and each once.
+    /// The paths of the mapped MPI libraries, without repetition of neighbors.
     pub(crate) fn mapped(&self) -> Vec<&str> {
         let mut paths = self.values("mapped");
         paths.retain(|path| is_core(path));
@@ -56,7 +56,7 @@ impl Outcome {
     }
 }
 
-/// Whether a path is that of an MPI library itself, not of its bindings or of its parts.
+/// Whether `path` is an MPI library itself, not its bindings or one of its parts.
 fn is_core(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     ["libmpi.so.", "libmpich.so.", "libmpi_abi.so."].iter().any(|prefix| name.starts_with(prefix))
@@ -66,9 +66,9 @@ impl Bench {
     pub(crate) fn get() -> &'static Self {
         static BENCH: OnceLock<Bench> = OnceLock::new();
         BENCH.get_or_init(|| {
-            let bench = Self { folder: TempDir::new().expect("a temporary folder") };
+            let bench = Self { folder: TempDir::new().expect("a temporary folder is created") };
             for folder in ["bin", "lib"] {
-                fs::create_dir(bench.path(folder)).expect("a new folder");
+                fs::create_dir(bench.path(folder)).expect("the folder is created");
             }
             for (mpi, _) in MPIS {
                 compile(&compiler(mpi), &[&source("version.c"), Path::new("-o"), &bench.program(mpi)]);
@@ -87,12 +87,12 @@ impl Bench {
         self.path("lib")
     }
 
-    /// The C program for `mpi`.
+    /// The C program that is compiled for `mpi`.
     pub(crate) fn program(&self, mpi: &str) -> PathBuf {
         self.path("bin").join(mpi)
     }
 
-    /// `capulet` with the stand-ins, and without what this test may have been started with.
+    /// `capulet` with the stand-ins, and without the variables of this test's own launcher.
     pub(crate) fn capulet(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_capulet"));
         clean(&mut command).env("CAPULET_LIBDIR", self.libraries());
@@ -105,8 +105,8 @@ impl Bench {
     }
 }
 
-/// Puts into `folder` a library that claims to serve `name` and is linked to `mpi`. It names no folder to search its
-/// MPI in, as the real ones do not.
+/// Builds in `folder` a library that claims to serve `name` and is linked to `mpi`. Like the real ones,
+/// it names no folder in which to search its MPI.
 pub(crate) fn build_stand_in(folder: &Path, name: &str, mpi: &str) {
     let library = folder.join(format!("libcapulet_{name}.so"));
     let soname = format!("-Wl,-soname,libcapulet_{name}.so");
@@ -114,7 +114,7 @@ pub(crate) fn build_stand_in(folder: &Path, name: &str, mpi: &str) {
     compile(Path::new("gcc"), &[&shared[..], &[&library, &source("stand_in.c"), &mpi_library(mpi)]].concat());
 }
 
-/// Takes away what a launcher or an outer `capulet run` may have set for this test.
+/// Removes the variables that a launcher or an outer `capulet run` may have set for this test.
 pub(crate) fn clean(command: &mut Command) -> &mut Command {
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
@@ -136,12 +136,12 @@ pub(crate) fn outcome(command: &mut Command) -> Outcome {
     Outcome::of(&command.output().unwrap_or_else(|error| panic!("{command:?}: {error}")))
 }
 
-/// A file beside this one.
+/// The path of a file beside this one.
 pub(crate) fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/common").join(name)
 }
 
-/// What `make setup` installed.
+/// The path of a part of `target/env`, which `make setup` installs.
 pub(crate) fn environment(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/env").join(name);
     fs::canonicalize(&path).unwrap_or_else(|error| panic!("{}: {error}; run `make setup`", path.display()))
@@ -155,7 +155,7 @@ pub(crate) fn compiler(mpi: &str) -> PathBuf {
     }
 }
 
-/// The launcher of an MPI, with `ranks` and a limit of time.
+/// The launcher of an MPI for `ranks` ranks, with a time limit.
 pub(crate) fn launcher(mpi: &str, ranks: u32) -> Command {
     let launcher = match mpi {
         "mpich5" | "openmpi5" => environment(mpi).join("bin/mpiexec"),
@@ -166,7 +166,7 @@ pub(crate) fn launcher(mpi: &str, ranks: u32) -> Command {
     command
 }
 
-/// How the linker finds the MPI library of `mpi`, without leaving a search path in its output.
+/// The linker argument for the MPI library of `mpi`. It leaves no search path in the output.
 pub(crate) fn mpi_library(mpi: &str) -> PathBuf {
     match mpi {
         "openmpi" => PathBuf::from("-l:libmpi.so.40"),
@@ -180,12 +180,12 @@ pub(crate) fn compile<W: AsRef<std::ffi::OsStr>>(compiler: &Path, words: &[W]) {
     assert_eq!(done.code, Some(0), "{}: {}", compiler.display(), done.complaints);
 }
 
-/// Writes a file that can be executed. A program of its own does: a file that is open here to be written is open in what another test
-/// has just started too, and cannot be executed then.
+/// Writes an executable file. Another program copies it into place: a file that this process opens for
+/// writing is also open in the children of other tests, and cannot be executed then.
 pub(crate) fn write_script(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
     let draft = path.with_extension("draft");
-    fs::write(&draft, text).expect("written");
-    assert!(Command::new("cp").arg(&draft).arg(path).status().expect("cp is there").success());
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
+    fs::write(&draft, text).expect("the file is written");
+    assert!(Command::new("cp").arg(&draft).arg(path).status().expect("cp starts").success());
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("the permissions are set");
 }

@@ -1,4 +1,5 @@
-// Stands in for a Capulet library: what it interposes can be seen by the caller, and asks the MPI library behind it.
+// Stand-in for a Capulet library. It interposes a function in a way that the caller can see, and asks the
+// MPI library behind it.
 int PMPI_Get_version(int *version, int *subversion);
 
 int MPI_Get_version(int *version, int *subversion) {

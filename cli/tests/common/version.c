@@ -1,4 +1,5 @@
-// An MPI program that needs no launcher: says which MPI answers, which MPI libraries are mapped, and what it was given.
+// An MPI program that needs no launcher. It prints whether the stand-in answers, which MPI libraries are
+// mapped, and its arguments and variables.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

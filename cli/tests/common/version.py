@@ -1,4 +1,4 @@
-# The same as version.c, for mpi4py. MPI is initialized and finalized as usual.
+# The same as version.c for mpi4py. MPI is initialized and finalized as usual.
 import os
 import subprocess
 import sys
@@ -11,8 +11,8 @@ with open("/proc/self/maps") as maps:
     for line in maps:
         if "/libmpi" in line and "r-xp" in line:
             lines.append("mapped " + line[line.index("/"):].strip())
-# The children get the preload too, and must not suffer from it.
+# Child processes get the preload too and must not fail because of it.
 lines.append("child %d" % subprocess.run(["/bin/true"]).returncode)
 lines.append("size %d" % MPI.COMM_WORLD.Get_size())
-# One write for each rank, so that the lines of two ranks do not mix.
+# Each rank writes once, so that the lines of two ranks do not mix.
 os.write(1, ("\n".join(lines) + "\n").encode())

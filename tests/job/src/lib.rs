@@ -1,7 +1,28 @@
-//! A launcher and what it starts, as one job: it has a limit in time, and ends with all of its processes.
+//! Starts a launcher and all processes that it starts as one job. The job has a time limit and ends with
+//! all of its processes. This crate must not know MPI or what the launcher starts.
 //!
-//! A launcher's ranks are not its children for sure, nor in its process group: Open MPI gives each a group of its own. So every process
-//! of a job carries a mark in its environment, which children inherit, and none but marked ones are ended.
+//! A launcher's ranks need not be its children or in its process group: Open MPI gives each rank a group
+//! of its own. So every process of a job carries a mark in its environment, which children inherit. Only
+//! marked processes and the launcher's process group are ended.
+//!
+//! ```
+//! use std::process::{Command, Stdio};
+//! use std::time::Duration;
+//!
+//! use capulet_job::Job;
+//!
+//! let mut command = Command::new("echo");
+//! command.arg("hello").stdout(Stdio::piped());
+//! let mut job = Job::start(command)?;
+//! let (output, _) = job.streams();
+//! let text = Job::text_of(output);
+//! let status = job.wait(Duration::from_secs(60))?;
+//! assert!(status.is_some_and(|status| status.success()));
+//! assert_eq!(text.join().unwrap_or_default(), "hello\n");
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! The crate has no modules: [`Job`] is all of it.
 
 use std::fs;
 use std::io::{self, Read};
@@ -14,12 +35,12 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Marks the processes of a job in their environments.
+/// Name of the environment variable that marks the processes of a job.
 const MARK: &str = "CAPULET_JOB";
-/// How long a launcher that was asked to end may take to end its ranks.
+/// Time that a launcher gets to end its ranks after it was asked to end.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A job that was started. When it is dropped before it has ended, it is ended.
+/// A job that was started. If the job has not ended when the value is dropped, it is ended.
 #[derive(Debug)]
 pub struct Job {
     child: Child,
@@ -28,10 +49,10 @@ pub struct Job {
 }
 
 impl Job {
-    /// Starts `command` in a process group of its own.
+    /// Starts `command` in a process group of its own. Does not block.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the command cannot be started.
     pub fn start(mut command: Command) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -39,22 +60,24 @@ impl Job {
         Ok(Self { child, mark, ended: false })
     }
 
-    /// The launcher's output and its messages, where the command asked for pipes; each once.
+    /// The launcher's standard output and standard error, if the command asked for pipes. Each can be
+    /// taken once.
     pub fn streams(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
         (self.child.stdout.take(), self.child.stderr.take())
     }
 
-    /// Reads one of these to its end, in a thread of its own, so that who writes is never held up.
+    /// Reads a stream to its end in a thread of its own, so that the writer never blocks. Returns at
+    /// once; joining the thread gives the text. Bytes that are not UTF-8 are replaced.
     pub fn text_of(stream: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
         thread::spawn(move || {
             let mut text = Vec::new();
-            // What was read until then is what there is to show.
+            // The bytes that were read before an error are all there is to show.
             let _ = stream.map(|mut stream| stream.read_to_end(&mut text));
             String::from_utf8_lossy(&text).into_owned()
         })
     }
 
-    /// Waits for the launcher; `None` if it still runs after `limit`.
+    /// Waits for the launcher. `None` if it still runs after `limit`. Blocks.
     ///
     /// # Errors
     /// If the system does not know the process.
@@ -74,11 +97,14 @@ impl Job {
         }
     }
 
-    /// Ends the job: politely, so that the launcher ends its ranks; then by force, whatever carries the mark too.
+    /// Ends the job. A running launcher first gets SIGTERM, so that it ends its ranks. If it does not end
+    /// within 5 s, its process group gets SIGKILL. Then every process that carries the mark gets SIGKILL.
+    /// Blocks until the launcher has ended.
     pub fn end(&mut self) {
         if !self.ended {
             let group = Pid::from_raw(-(self.child.id() as i32));
-            // A launcher that is gone already needs no signal; it has not been waited for, so that the number is still its own.
+            // A launcher that has ended already needs no signal. It has not been reaped, so no other
+            // process has its number.
             let _ = kill(group, Signal::SIGTERM);
             if !matches!(self.wait(GRACE), Ok(Some(_))) {
                 let _ = kill(group, Signal::SIGKILL);
@@ -87,7 +113,7 @@ impl Job {
             }
         }
         for process in marked(&self.mark) {
-            // One that has ended meanwhile is what is wanted.
+            // A process that has ended meanwhile is no error.
             let _ = kill(process, Signal::SIGKILL);
         }
     }
@@ -120,24 +146,29 @@ mod tests {
     fn shell(text: &str) -> Job {
         let mut command = Command::new("sh");
         command.args(["-c", text]);
-        Job::start(command).expect("a shell")
+        Job::start(command).expect("the shell starts")
     }
 
     #[test]
-    fn the_end_of_a_launcher_is_seen() {
-        let status = shell("exit 3").wait(Duration::from_secs(60)).expect("a child of ours");
+    fn exit_status_of_a_launcher_is_returned() {
+        let status =
+            shell("exit 3").wait(Duration::from_secs(60)).expect("the launcher is a child of this process");
         assert_eq!(status.and_then(|status| status.code()), Some(3));
     }
 
     #[test]
     fn processes_that_left_the_group_are_ended_too() {
-        // A group of its own, deaf to polite requests.
+        // The inner shell has a process group of its own, and both shells ignore SIGTERM.
         let mut job = shell("trap '' TERM; setsid sh -c \"trap '' TERM; sleep 1000; :\" & sleep 1000; :");
         let are_marked = (0..500).any(|_| {
-            assert!(job.wait(Duration::from_millis(20)).expect("a child of ours").is_none());
+            assert!(
+                job.wait(Duration::from_millis(20))
+                    .expect("the launcher is a child of this process")
+                    .is_none()
+            );
             marked(&job.mark).len() >= 2
         });
-        assert!(are_marked, "both shells are marked");
+        assert!(are_marked, "both shells carry the mark");
         job.end();
         let begun = Instant::now();
         while !marked(&job.mark).is_empty() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Contender, Group, Head, Sample};
 
-/// A row that takes so many seconds; its limit is half a second.
+/// A row that takes `seconds`. Its limit is half a second.
 pub(super) fn sample(id: u32, seconds: f64) -> Sample {
     Sample {
         head: Head {

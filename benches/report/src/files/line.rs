@@ -1,4 +1,4 @@
-//! What a launch prints: one JSON value a line.
+//! The output of a launch: one JSON value on each line.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,27 +8,27 @@ use serde::{Deserialize, Serialize};
 pub enum Line {
     /// The first line.
     Start(Start),
-    /// A row begins; a launch that ends before the row does has failed in it.
+    /// A row begins. A launch that ends before the row ends has failed in it.
     Begin(Head),
     /// A row has ended.
     Row(Sample),
 }
 
-/// What a launch is about to do.
+/// Announcement of a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// What the MPI library says it is.
+    /// Name and version of the MPI library, as the library gives them.
     pub library: String,
-    /// Who serves the files: `capulet`, `ompio` or `romio`.
+    /// The layer that serves the files: `capulet`, `ompio` or `romio`.
     pub layer: String,
-    /// How many rows will follow.
+    /// Number of rows that follow.
     pub rows: u64,
 }
 
-/// Which row.
+/// Identification of a row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// Its number in the suite, the same for all contenders.
+    /// Number of the row in the suite, the same for all contenders.
     pub id: u32,
     /// `collective` or `independent`.
     pub suite: String,
@@ -36,32 +36,34 @@ pub struct Head {
     pub case: String,
     /// `write` or `read`.
     pub op: String,
-    /// What was there before: `fresh` is nothing, `existing` a whole file.
+    /// State of the file before: `fresh` means no file, `existing` a complete file.
     pub state: String,
 }
 
-/// A row, measured once.
+/// One measurement of a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Which row.
+    /// The row.
     #[serde(flatten)]
     pub head: Head,
-    /// Payload of all ranks.
+    /// Bytes of payload of all ranks.
     pub bytes: u64,
-    /// Runs of the file that the ranks access, in all.
+    /// Runs of the file that all ranks access together.
     pub pieces: u64,
-    /// Accesses, or openings; the times are of all of them.
+    /// Number of accesses or openings. The times are for all of them.
     pub operations: u64,
-    /// From the first rank's begin to the last one's end.
+    /// Seconds from the begin of the first rank to the end of the last.
     pub seconds: f64,
-    /// The same of setting the view, where it is not part of the row.
+    /// The same for setting the view, if this is not part of the row.
     pub view_seconds: f64,
-    /// The same of moving as many bytes in one piece a rank by the system's own calls; of opening, where that is the row.
+    /// The same for the limit: each rank moves the same number of bytes in one piece with the system's
+    /// calls, or opens the file if the row is about opening.
     pub limit_seconds: f64,
-    /// Of the whole file after a write.
+    /// Hash of the whole file after a write.
     pub hash: String,
-    /// Bytes in the holes of a fresh file that are not 0; the standard does not say what they are.
+    /// Bytes in the holes of a fresh file that are not 0. The standard does not define the contents of
+    /// holes.
     pub strays: u64,
-    /// What went wrong: an error, or a wrong byte.
+    /// The fault: an error or a wrong byte. `None` if all is right.
     pub fault: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Launches of all contenders to rows.
+//! Merges the launches of all contenders to rows.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::line::{Head, Sample};
 use super::median;
 
-/// Counts of a row, by name, summed over the ranks.
+/// Counters of a row, by name, summed over the ranks.
 pub type Counts = BTreeMap<String, u64>;
 
-/// A row that a launch did not survive.
+/// A row in which a launch failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
-    /// Which row.
+    /// The row.
     pub head: Head,
     /// How the launch ended.
     pub reason: String,
@@ -22,16 +22,16 @@ pub struct Lost {
 /// One file layer, over all runs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Contender {
-    /// Its name.
+    /// Name of the layer.
     pub name: String,
     /// The samples of each run. A row may be missing in a run.
     pub runs: Vec<Vec<Sample>>,
-    /// Rows that it is not asked for again.
+    /// Rows in which a launch failed. They are skipped in later launches.
     pub lost: Vec<Lost>,
 }
 
 impl Contender {
-    /// The sample of a row in each run that has one, with the run's number.
+    /// The sample of a row in each run that has one, with the number of the run.
     pub(super) fn samples(&self, id: u32) -> impl Iterator<Item = (usize, &Sample)> {
         let of_run = move |(run, samples): (usize, &'_ Vec<Sample>)| {
             samples.iter().position(|sample| sample.head.id == id).map(|at| (run, at))
@@ -39,14 +39,14 @@ impl Contender {
         self.runs.iter().enumerate().filter_map(of_run).map(|(run, at)| (run, &self.runs[run][at]))
     }
 
-    /// What went wrong in a row, in any run.
+    /// The fault in a row, in any run.
     pub(super) fn fault(&self, id: u32) -> Option<String> {
         let lost = self.lost.iter().find(|lost| lost.head.id == id).map(|lost| lost.reason.clone());
         lost.or_else(|| self.samples(id).find_map(|(_, sample)| sample.fault.clone()))
     }
 }
 
-/// What was launched on one MPI, one storage and one number of ranks.
+/// All launches on one MPI, one storage and one number of ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
     /// The MPI.
@@ -59,26 +59,27 @@ pub struct Group {
     pub ours: Contender,
     /// The MPI's own layers.
     pub peers: Vec<Contender>,
-    /// What Capulet counted, by number of row, in a launch of its own.
+    /// Capulet's counters, by the number of the row, from a separate launch.
     pub counts: BTreeMap<u32, Counts>,
 }
 
 /// A peer in a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeerRow {
-    /// Its name.
+    /// Name of the peer.
     pub name: String,
-    /// The median of its seconds; none if it has no good sample.
+    /// The median of its seconds. `None` if it has no sample without a fault.
     pub seconds: Option<f64>,
-    /// The median of the limit's seconds beside it: far from the one beside ours, the machine was not the same for both.
+    /// The median of the limit's seconds, measured beside this peer. If it is far from the limit beside
+    /// Capulet, the machine was not the same for both.
     pub limit_seconds: Option<f64>,
-    /// The median over the runs of its seconds by ours: how many times faster we are.
+    /// The median over the runs of its seconds divided by Capulet's: how many times faster Capulet is.
     pub ratio: Option<f64>,
-    /// Runs that the ratio is of.
+    /// Number of runs in the ratio.
     pub runs: usize,
-    /// Why it does not count in this row.
+    /// Why the peer does not count in this row.
     pub fault: Option<String>,
-    /// Bytes that it put into the holes of a fresh file.
+    /// Bytes that the peer wrote into the holes of a fresh file.
     pub strays: u64,
 }
 
@@ -91,7 +92,7 @@ pub struct Row {
     pub storage: String,
     /// Ranks.
     pub ranks: u32,
-    /// Which row.
+    /// The row.
     #[serde(flatten)]
     pub head: Head,
     /// Payload of all ranks.
@@ -100,34 +101,34 @@ pub struct Row {
     pub pieces: u64,
     /// Accesses, or openings.
     pub operations: u64,
-    /// The median of our seconds.
+    /// The median of Capulet's seconds.
     pub seconds: Option<f64>,
-    /// The median of our seconds for the view.
+    /// The median of Capulet's seconds for the view.
     pub view_seconds: Option<f64>,
-    /// The median of the limit's seconds, beside ours.
+    /// The median of the limit's seconds, measured beside Capulet.
     pub limit_seconds: Option<f64>,
-    /// The median over our runs of the limit's seconds by ours.
+    /// The median over Capulet's runs of the limit's seconds divided by Capulet's.
     pub limit_share: Option<f64>,
-    /// The name of the faster peer; none if no peer counts.
+    /// Name of the faster peer. `None` if no peer counts.
     pub peer: Option<String>,
-    /// Its ratio.
+    /// The ratio to this peer.
     pub ratio: Option<f64>,
     /// All peers.
     pub peers: Vec<PeerRow>,
-    /// What Capulet counted.
+    /// Capulet's counters.
     pub counts: Option<Counts>,
-    /// What is wrong with ours. Such a row has no ratio.
+    /// The fault of Capulet. A row with a fault has no ratio.
     pub fault: Option<String>,
 }
 
 impl Row {
-    /// The peer that the ratio is of.
+    /// The peer to which the ratio refers.
     pub fn best_peer(&self) -> Option<&PeerRow> {
         self.peers.iter().find(|peer| Some(&peer.name) == self.peer.as_ref())
     }
 }
 
-/// The rows of a group, in the order of their numbers.
+/// Returns the rows of a group, in the order of their numbers.
 pub fn merge(group: &Group) -> Vec<Row> {
     let mut heads: BTreeMap<u32, &Head> = BTreeMap::new();
     for contender in std::iter::once(&group.ours).chain(&group.peers) {
@@ -192,7 +193,8 @@ fn peer_row(ours: &Contender, peer: &Contender, id: u32) -> PeerRow {
     }
 }
 
-/// An error, a wrong byte, a hole that is not empty, or a file that is not as the others'.
+/// The fault of Capulet in a row: an error, a wrong byte, a hole that is not empty, or a file that
+/// differs from another contender's.
 fn fault_of_ours(group: &Group, id: u32) -> Option<String> {
     let ours = &group.ours;
     if let Some(fault) = ours.fault(id) {
@@ -202,13 +204,13 @@ fn fault_of_ours(group: &Group, id: u32) -> Option<String> {
         return Some(format!("{} bytes in holes are not 0", sample.strays));
     }
     let Some((_, first)) = ours.samples(id).next() else { return Some("was not measured".to_owned()) };
-    // A peer that fills holes with what was in its memory is told of elsewhere; its file cannot be compared.
+    // A peer that fills holes with other bytes is reported elsewhere. Its file cannot be compared.
     let comparable = |sample: &Sample| sample.fault.is_none() && sample.strays == 0;
     let all = std::iter::once(ours).chain(&group.peers);
     let mut others = all.flat_map(|one| one.samples(id).map(move |(_, sample)| (&one.name, sample)));
     others
         .find(|(_, sample)| comparable(sample) && sample.hash != first.hash)
-        .map(|(name, _)| format!("the file is not as the one of {name}"))
+        .map(|(name, _)| format!("the file differs from that of {name}"))
 }
 
 #[cfg(test)]
@@ -224,7 +226,8 @@ mod tests {
 
     #[test]
     fn ratios_are_paired_by_run() {
-        // Run by run twice and three times as slow, whatever the machine did meanwhile.
+        // In each run the peers take twice and three times as long, although the speed of the machine
+        // changes.
         let ours = contender("capulet", &[&[sample(7, 1.0)], &[sample(7, 10.0)], &[sample(7, 100.0)]]);
         let twice = contender("ompio", &[&[sample(7, 2.0)], &[sample(7, 20.0)], &[sample(7, 200.0)]]);
         let thrice = contender("romio", &[&[sample(7, 3.0)], &[sample(7, 30.0)], &[sample(7, 300.0)]]);
@@ -243,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_fails_is_left_out_with_its_reason() {
+    fn failing_peer_is_left_out_with_its_reason() {
         let wrong = Sample { fault: Some("wrong bytes".into()), ..sample(7, 0.5) };
         let ours = || contender("capulet", &[&[sample(7, 1.0)]]);
         let ompio = contender("ompio", &[&[wrong]]);
@@ -259,20 +262,21 @@ mod tests {
     }
 
     #[test]
-    fn files_that_differ_are_our_fault() {
+    fn differing_file_is_a_fault_of_capulet() {
         let other = Sample { hash: "another".into(), ..sample(7, 2.0) };
         let ours = || contender("capulet", &[&[sample(7, 1.0)]]);
         let row = only_row(&group(ours(), vec![contender("romio", &[std::slice::from_ref(&other)])]));
-        assert_eq!(row.fault.as_deref(), Some("the file is not as the one of romio"));
+        assert_eq!(row.fault.as_deref(), Some("the file differs from that of romio"));
         assert_eq!(row.ratio, None);
-        // What a peer leaves in holes makes its file another one, and is no reason to leave the row out.
+        // The bytes that a peer leaves in holes make its file differ, and are no reason to leave the row
+        // out.
         let strays = Sample { strays: 9, ..other };
         let row = only_row(&group(ours(), vec![contender("romio", &[&[strays]])]));
         assert_eq!((row.fault, row.ratio, row.peers[0].strays), (None, Some(2.0), 9));
     }
 
     #[test]
-    fn our_own_faults_are_seen() {
+    fn faults_of_capulet_are_reported() {
         let peer = || vec![contender("romio", &[&[sample(7, 2.0)]])];
         let fault_of = |sample: Sample| only_row(&group(contender("capulet", &[&[sample]]), peer())).fault;
         assert_eq!(fault_of(sample(7, 1.0)), None);

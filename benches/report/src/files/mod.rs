@@ -1,7 +1,8 @@
-//! Rows about files: what a launch of the measuring program prints, and how the launches of all contenders become rows.
+//! Rows about files: the output of a launch of the measuring program, and how the launches of all
+//! contenders become rows.
 //!
-//! The program runs every row once in a launch. Contenders take turns, launch by launch, so that a *run* is one launch of each; what is
-//! divided are times of one run.
+//! The program measures every row once in a launch. The contenders take turns, launch by launch, so that
+//! a *run* is one launch of each contender. Ratios are made of times of one run.
 
 mod line;
 mod merge;
@@ -15,7 +16,7 @@ pub use rank::hopeless;
 pub use summary::summary;
 pub use table::table;
 
-/// The middle of the values, which are sorted; none if there are none.
+/// The median of the values. `None` if there are none. Sorts the values.
 fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -1,11 +1,11 @@
-//! What the rows say together.
+//! Summarizes the rows.
 
 use std::fmt::Write as _;
 
 use super::merge::Row;
 
-/// For each MPI, storage, number of ranks and suite: the geometric mean of the ratios and the rows below 1, worst first; rows that
-/// were left out, and rows in which we failed.
+/// Returns, for each MPI, storage, number of ranks and suite, the geometric mean of the ratios and the
+/// rows below 1, worst first; the rows that were left out; and the rows in which Capulet failed.
 pub fn summary(rows: &[Row]) -> String {
     let mut text = String::new();
     let mut parts: Vec<[&str; 4]> = Vec::new();
@@ -56,7 +56,7 @@ fn describe(text: &mut String, rows: &[&Row]) {
         if let Some(fault) = &row.fault {
             put(text, format_args!("  FAILED  {}: {fault}\n", title(row)));
         } else if row.ratio.is_none() {
-            put(text, format_args!("  alone   {}: no peer did it\n", title(row)));
+            put(text, format_args!("  alone   {}: no peer completed it\n", title(row)));
         }
     }
 }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_and_rows_below_one_are_told() {
+    fn summary_has_means_and_rows_below_one() {
         let ours: Vec<_> = (1..=4).map(|id| sample(id, 1.0)).collect();
         let theirs = [sample(1, 0.5), sample(2, 2.0), sample(3, 8.0)];
         let mut group = group(contender("capulet", &[&ours]), vec![contender("romio", &[&theirs])]);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_nothing() {
+    fn summary_of_no_rows_is_empty() {
         assert_eq!(summary(&[]), "");
     }
 }

@@ -1,4 +1,4 @@
-//! Rows as a table for people.
+//! Prints rows as a table for people.
 
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
@@ -23,8 +23,8 @@ const HEADER: [&str; 14] = [
 ];
 const NUMBERS: [usize; 5] = [2, 8, 9, 11, 12];
 
-/// The table. `x peer` says how many times faster we are than the faster of the peers, `of limit` what part of the speed of the
-/// system's own contiguous calls we reach.
+/// The table. `x peer` tells how many times faster Capulet is than the faster peer. `of limit` tells
+/// which part of the speed of the system's own contiguous calls Capulet reaches.
 pub fn table(rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_preset(ASCII_MARKDOWN).set_header(HEADER);
@@ -39,7 +39,8 @@ pub fn table(rows: &[Row]) -> String {
     table.to_string()
 }
 
-/// Rows of many operations, or of no payload, are about the time of one, the others about the rate.
+/// Whether the row shows the time of one operation. Rows with many operations or without payload do;
+/// others show the rate.
 fn is_about_time(row: &Row) -> bool {
     row.operations > 1 || row.bytes == 0
 }
@@ -73,7 +74,7 @@ fn cells(row: &Row) -> [String; 14] {
     ]
 }
 
-/// What was counted, and what is wrong with whom.
+/// The counters, and the faults of each contender.
 fn remarks(row: &Row) -> String {
     let mut remarks = Vec::new();
     if let Some(fault) = &row.fault {
@@ -87,7 +88,7 @@ fn remarks(row: &Row) -> String {
         let (collectives, barriers) = (a_rank("collectives"), a_rank("barriers"));
         remarks.push(format!(
             "{copies:.2} copies/B, {calls} calls, {messages} messages, {collectives} collectives and {barriers} \
-             barriers a rank"
+             barriers per rank"
         ));
     }
     for peer in &row.peers {
@@ -116,13 +117,16 @@ mod tests {
         group.counts.insert(1, counts.map(|(name, value)| (name.to_owned(), value)).into());
         let text = table(&merge(&group));
         let line = |id: u32| {
-            text.lines().find(|line| line.contains(&format!("case {id}"))).expect("a row").to_owned()
+            text.lines()
+                .find(|line| line.contains(&format!("case {id}")))
+                .expect("the table has the row")
+                .to_owned()
         };
         for expected in [
             "MB/s",
             " 2.00 ",
             " 0.50 ",
-            "6 messages, 2 collectives and 0 barriers a rank",
+            "6 messages, 2 collectives and 0 barriers per rank",
             "romio: 5 bytes in holes",
         ] {
             assert!(line(1).contains(expected), "{expected} in {}", line(1));
