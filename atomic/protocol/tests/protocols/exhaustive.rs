@@ -1,4 +1,5 @@
-//! Every order in which 2 to 4 processes can take each step of each protocol.
+//! Model checks of every order in which 2 to 4 processes can take each step of each protocol. The tests
+//! print the numbers of states.
 
 use capulet_protocol::{Bakery, Place, Queue, Ranges, Rank, Request, SLOT_WORDS, Space, TwoLevel, WaitList};
 
@@ -37,7 +38,7 @@ fn holds_but_for<L: Checkable>(
 #[test]
 fn wait_list() {
     for (ranks, times) in [(1, 3), (2, 3), (3, 3), (4, 2)] {
-        // Each other enters at most once while a process waits, and one of them came before.
+        // Each other process enters at most once while a process waits, and one of them came before it.
         let bypass_max = (ranks as u8).saturating_sub(2);
         holds("wait list", ranks, bypass_max, whole(times), |me| WaitList::new(ranks / 2, me, ranks));
     }
@@ -50,7 +51,7 @@ fn queue() {
     }
 }
 
-/// As [`holds`], for locks of which some are tried for.
+/// As [`holds`], for systems in which some processes try first.
 #[track_caller]
 fn holds_where_some_try<L: Checkable>(name: &str, bypass_max: u8, make: impl Fn(u32, Rank) -> L) {
     for (ranks, triers, times) in [(2, 2, 2), (3, 1, 2), (3, 3, 1)] {
@@ -77,7 +78,7 @@ fn a_wait_list_lets_others_pass() {
     assert_eq!(checked.check().1, ["nobody is passed more often than promised"]);
 }
 
-/// Nodes of two processes.
+/// A lock of two levels on nodes of two processes.
 fn two_level(me: Rank, passes_max: u64) -> TwoLevel {
     TwoLevel::new(0, me / 2 * 2, me, passes_max)
 }
@@ -85,20 +86,21 @@ fn two_level(me: Rank, passes_max: u64) -> TwoLevel {
 #[test]
 fn two_levels() {
     for (ranks, times, passes_max) in [(2, 3, 1), (3, 2, 1), (3, 3, 2), (4, 1, 2), (4, 2, 2)] {
-        // By those of the other node, but the first of them.
+        // A process is passed by the processes of the other node, except the first of them.
         let bypass_max = if ranks > 2 { passes_max as u8 - 1 } else { 0 };
         holds("two levels", ranks, bypass_max, whole(times), |me| two_level(me, passes_max));
     }
 }
 
-/// Words of the gate before the slots.
+/// The number of words of the gate, which lie before the slots.
 const GATE_WORDS: u32 = 2;
 
 fn ranges(ranks: u32) -> impl Fn(Rank) -> Ranges<Queue> {
     move |me| Ranges::new(Queue::new(Space::World, 0, 0, me), Space::World, GATE_WORDS, 0, me, ranks)
 }
 
-/// All words but those that say nothing where nothing is held.
+/// Whether a word must be zero at the end: a word of the gate, or the first word of a slot. The other
+/// words of an empty slot are not read.
 fn tells(place: Place) -> bool {
     place.word < GATE_WORDS || (place.word - GATE_WORDS).is_multiple_of(SLOT_WORDS)
 }
@@ -135,7 +137,7 @@ fn ranges_of_readers_and_writers() {
 fn ranges_behind_a_gate_of_two_levels() {
     let requests = vec![vec![exclusive(0, 10)], vec![exclusive(5, 15)], vec![exclusive(12, 20)]];
     let make = |me: Rank| Ranges::new(two_level(me, 1), Space::World, GATE_WORDS, 0, me, 3);
-    // A later one of the same node may come through the gate first.
+    // A later process of the same node may pass the gate first.
     holds_but_for("ranges behind two levels", 3, 1, requests, make, tells);
 }
 
@@ -152,14 +154,14 @@ fn ranges_that_some_try_for() {
     }
 }
 
-/// All words of a bakery but what was wanted.
+/// Whether a word must be zero at the end: any word of a bakery, except those of a request.
 fn tells_in_a_bakery(place: Place) -> bool {
     !(2..2 + SLOT_WORDS).contains(&place.word)
 }
 
 fn bakery(name: &str, ranks: u32, triers: usize, requests: Requests) {
     let start = System::new(ranks, |me| Bakery::new(Space::Node, 0, me, ranks)).trying(|of| of < triers);
-    // Each of those that draw at the same time may get a lower number.
+    // Each process that draws at the same time may get a lower number.
     let bypass_max = ranks as u8 - 1;
     let checked = Checked { start, requests, bypass_max, is_counted: tells_in_a_bakery };
     let (states, broken) = checked.check();
