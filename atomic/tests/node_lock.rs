@@ -1,4 +1,4 @@
-//! The lock of a node, by threads that stand for processes.
+//! Tests of the lock of a node, with threads that stand for processes.
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn ranks(count: usize) -> Vec<Rank> {
     (0..count as u32).map(Rank).collect()
 }
 
-/// A lock of `count` ranks in memory of this process, one end each.
+/// The parts of `count` ranks in one lock, in memory of this process.
 fn team(count: usize, time_limit: Option<Duration>) -> Vec<Arc<NodeLock>> {
     let part = || (0..NODE_LOCK_WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
     let memory: Arc<dyn WordMemory> = Arc::new((0..count).map(|_| part()).collect::<Vec<_>>());
@@ -28,10 +28,12 @@ fn team(count: usize, time_limit: Option<Duration>) -> Vec<Arc<NodeLock>> {
     (0..count).map(end).collect()
 }
 
-/// Bytes that nothing guards but the lock.
+/// Cells that only the lock protects.
 struct Cells(Vec<UnsafeCell<u64>>);
 
-// SAFETY: what this test is about: whoever touches a cell holds the lock of it.
+// SAFETY: a thread accesses a cell only while it holds an exclusive lock of the cell's byte, or after all
+// other threads have ended. So no two accesses happen at the same time. That the lock excludes them is
+// the subject of this test.
 unsafe impl Sync for Cells {}
 
 #[test]
@@ -47,7 +49,9 @@ fn who_holds_bytes_holds_them_alone() {
                     let first = (rank as u64 * 3 + round * 5) % 6;
                     let guard = lock.enter(&bytes(first, first + 3, true)).expect("no limit in time");
                     for cell in &cells.0[first as usize..first as usize + 3] {
-                        // SAFETY: the guard is held for this cell; see `Cells`.
+                        // SAFETY: `guard` holds an exclusive lock of bytes `first..first + 3`, which
+                        // include this cell's byte, until the drop below. So no other thread accesses the
+                        // cell (see `Cells`).
                         unsafe {
                             let value = cell.get().read_volatile();
                             if round % 64 == 0 {
@@ -61,7 +65,7 @@ fn who_holds_bytes_holds_them_alone() {
             });
         }
     });
-    // SAFETY: the threads are gone.
+    // SAFETY: `thread::scope` has joined all threads, so no other access to the cells is possible.
     let total: u64 = cells.0.iter().map(|cell| unsafe { *cell.get() }).sum();
     assert_eq!(total, 4 * ROUNDS * 3);
     assert!(locks.iter().all(|lock| lock.counters().acquired() == ROUNDS));
@@ -121,7 +125,7 @@ fn a_wait_has_its_limit_names_the_holder_and_leaves_nobody_waiting() {
     let error = locks[0].enter(&bytes(5, 6, false)).expect_err("it is held");
     let Error::TimedOut { waited, holders, are_nodes: false } = &error else { panic!("{error}") };
     assert!(*waited >= Duration::from_millis(30) && *holders == [Rank(1)], "{error}");
-    // Rank 2 comes behind the one that gave up, which must let go of what it is given later.
+    // Rank 2 comes behind the rank that gave up. That rank must release what it acquires later.
     thread::scope(|scope| {
         let next = scope.spawn(|| {
             loop {
@@ -134,7 +138,7 @@ fn a_wait_has_its_limit_names_the_holder_and_leaves_nobody_waiting() {
         });
         thread::sleep(Duration::from_millis(10));
         drop(held);
-        // As every wait of its process does.
+        // Every wait of rank 0's process does the same.
         while !locks[0].settle() {
             thread::yield_now();
         }
@@ -142,7 +146,7 @@ fn a_wait_has_its_limit_names_the_holder_and_leaves_nobody_waiting() {
     });
 }
 
-/// A word that panics when it is asked to drive MPI, once.
+/// How often the progress function was called. Its first call panics.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 #[test]
@@ -164,11 +168,13 @@ fn a_panic_while_it_waits_leaves_nobody_waiting() {
     assert_eq!(PANICS.load(Ordering::SeqCst), 1);
 }
 
-/// Of the words of a rank, with that of its wake-ups: which process it is; what it is at, its number, and what it wants.
+/// The word of a rank with the number and start time of its process. Word 0 counts the wake-ups.
 const PROCESS: usize = 1;
+/// The head word of a rank's bakery.
 const HEAD: usize = 3;
+/// The first word of a rank's request.
 const WANTED: usize = 5;
-/// It draws its number, for the first time.
+/// A head: the rank draws its number in its first acquisition.
 const DRAWS: u64 = 1 << 8 | 1;
 
 fn memory(ranks: usize) -> Arc<dyn WordMemory> {
@@ -176,7 +182,7 @@ fn memory(ranks: usize) -> Arc<dyn WordMemory> {
     Arc::new((0..ranks).map(|_| part()).collect::<Vec<_>>())
 }
 
-/// Rank 1 wants bytes, and is just about to draw a number: for ever.
+/// Makes rank 1 want bytes and draw a number for ever.
 fn draws_for_ever(memory: &dyn WordMemory, request: &Request) {
     for (word, value) in request.words().iter().enumerate() {
         memory.words(1)[WANTED + word].store(*value, Ordering::SeqCst);
@@ -192,7 +198,7 @@ fn a_process_that_died_while_it_drew_a_number_is_noticed() {
         NodeLock::new(words, ranks(2), None, || ())
     };
     let (lock, _other) = (end(0), end(1));
-    // Another one of the same number, which started at another time: it has ended.
+    // The identity of a process with the same number and another start time. Such a process has ended.
     let own = memory.words(0)[PROCESS].load(Ordering::Relaxed);
     memory.words(1)[PROCESS].store(own ^ 1 << 40, Ordering::Relaxed);
     draws_for_ever(memory.as_ref(), &bytes(0, 9, true));
@@ -218,7 +224,7 @@ fn who_tries_waits_for_nobody_and_keeps_nobody_waiting() {
     let others =
         locks[1].try_enter(&bytes(10, 20, true), &mut Waiting::new()).expect("no fault").expect("free");
     drop((held, others));
-    // Rank 1 comes back to none of its tries, and nobody waits for it.
+    // Rank 1 does not repeat its tries, and no rank waits for it.
     drop(locks[2].enter(&bytes(0, 10, true)).expect("free"));
     let shared =
         locks[0].try_enter(&bytes(0, 10, false), &mut Waiting::new()).expect("no fault").expect("free");
@@ -238,7 +244,8 @@ fn those_that_wait_come_before_those_that_try() {
     let held = locks[0].enter(&bytes(0, 10, true)).expect("free");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| locks[1].enter(&bytes(0, 10, true)).map(drop));
-        // Until it waits, a read of bytes that only it wants is let in.
+        // A read of byte 9 succeeds until the other thread waits: the read conflicts with that thread's
+        // request.
         while locks[2].try_enter(&bytes(9, 10, false), &mut Waiting::new()).expect("no fault").is_some() {}
         drop(held);
         while locks[2].try_enter(&bytes(0, 10, true), &mut Waiting::new()).expect("no fault").is_none() {
@@ -251,14 +258,15 @@ fn those_that_wait_come_before_those_that_try() {
 
 static BEATS: AtomicUsize = AtomicUsize::new(0);
 
-/// Else what goes on might wait for another file's drawing, by a rank that does the same the other way round.
+/// Otherwise the other work might wait for a number in the lock of another file, from a rank that does
+/// the same the other way round.
 #[test]
 fn other_work_goes_on_while_bytes_are_waited_for_and_not_while_a_number_is_drawn() {
     let memory = memory(2);
     let beats = || {
         BEATS.fetch_add(1, Ordering::SeqCst);
     };
-    // Who waits gives its core away first, and others may keep it for long.
+    // A waiting thread yields its core first, and other threads may keep the core for long.
     let limit = Duration::from_millis(1500);
     let end = |place| {
         let words = NodeWords::new(Arc::clone(&memory), place, 0, NODE_LOCK_WORDS);
@@ -277,7 +285,7 @@ fn other_work_goes_on_while_bytes_are_waited_for_and_not_while_a_number_is_drawn
     assert_eq!(BEATS.load(Ordering::SeqCst), beaten, "nothing goes on");
 }
 
-/// Who is polled is told as well as who waits.
+/// A polled access reports the time limit and the holder like a waiting one.
 #[test]
 fn a_try_has_its_limit_too() {
     let locks = team(2, Some(Duration::from_millis(30)));

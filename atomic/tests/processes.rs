@@ -1,4 +1,5 @@
-//! The lock of a node by two processes. This program is both, so it has a `main` of its own.
+//! A test of the lock of a node with two processes. This program is both of them, so it has its own
+//! `main`.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -29,16 +30,17 @@ fn bytes(start: u64, end: u64, writes: bool) -> Request {
     Request::contiguous(start..end, !writes)
 }
 
-/// Words in a file that several processes map.
+/// Words in a file that several processes map into their memory.
 #[derive(Debug)]
 struct Mapped {
     base: *const AtomicU64,
     ranks: usize,
 }
 
-// SAFETY: the pointer leads to words that are reached as atomics only, in a mapping that lives as long as the process.
+// SAFETY: `base` points to a mapping that is never unmapped, so it is valid on every thread. The words
+// are accessed as atomics only.
 unsafe impl Send for Mapped {}
-// SAFETY: as above.
+// SAFETY: as in the `Send` of `Mapped`; atomics may be accessed by several threads at the same time.
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
@@ -47,7 +49,8 @@ impl Mapped {
         let bytes = ranks * NODE_LOCK_WORDS * 8;
         file.set_len(bytes as u64).expect("it can be extended");
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new shared mapping of an open file of that length.
+        // SAFETY: mmap(2) with a null address and without `MAP_FIXED` makes a new mapping, and replaces
+        // no existing one. The file is open and has `bytes` bytes.
         let base =
             unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
         assert_ne!(base, libc::MAP_FAILED);
@@ -58,7 +61,10 @@ impl Mapped {
 impl WordMemory for Mapped {
     fn words(&self, rank: usize) -> &[AtomicU64] {
         assert!(rank < self.ranks);
-        // SAFETY: the part of this rank in the mapping, which is page-aligned and is never unmapped.
+        // SAFETY: `Mapped::new` has mapped `ranks * NODE_LOCK_WORDS` words at `base`, and `rank < ranks`,
+        // so all words of this part are inside of the mapping. It is page-aligned, so the words are
+        // aligned. It is never unmapped, so it outlives the slice. Every bit pattern is a valid
+        // `AtomicU64`, and all processes access the words as atomics.
         unsafe { std::slice::from_raw_parts(self.base.add(rank * NODE_LOCK_WORDS), NODE_LOCK_WORDS) }
     }
 }
@@ -68,11 +74,13 @@ fn mapped_lock(path: &Path, place: usize, count: usize) -> Arc<NodeLock> {
     NodeLock::new(words, (0..count as u32).map(Rank).collect(), None, || ())
 }
 
-/// Where the words are, and what is made when they are locked: where both are set, this program is the other process.
+/// An environment variable: the path of the file with the words. If it and [`SAYS`] are set, this program
+/// is the second process.
 const WORDS: &str = "CAPULET_TEST_LOCK";
+/// An environment variable: the path of the file that the second process makes when it holds the lock.
 const SAYS: &str = "CAPULET_TEST_SAYS";
 
-/// Another process, which holds the lock as rank 1.
+/// Starts the second process, and returns when that process holds the lock as rank 1.
 fn holder(words: &Path, says: &Path) -> Child {
     let this = env::current_exe().expect("this test");
     let mut command = Command::new(this);
@@ -83,7 +91,7 @@ fn holder(words: &Path, says: &Path) -> Child {
     child
 }
 
-/// What the other process does: takes the lock as rank 1, says so in a file, and does not let go.
+/// The second process: acquires the lock as rank 1, makes the file `says`, and does not release the lock.
 fn hold(words: &Path, says: &Path) {
     let lock = mapped_lock(words, 1, 2);
     let _guard = lock.enter(&bytes(0, 10, true)).expect("free");
