@@ -1,20 +1,22 @@
-//! What the accesses of a round were and saw, as the program writes it down: words of 32 bits.
+//! The history of a round, as the program records it: the accesses, and the values that they read. In
+//! words of 32 bits.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// At the start of each access.
+/// The first word of each access.
 const MAGIC: u32 = 0x4350_4C54;
 const HEAD_WORDS: usize = 8;
-/// More accesses than a rank makes in a round. The last of rank 0 is what was there at the end.
+/// More than the number of accesses of a rank in a round. The last one of rank 0 is the final read of the
+/// whole file.
 pub const ACCESSES_MAX: u32 = 60;
-/// More cells than a file has.
+/// More than the number of cells of a file.
 const CELLS_MAX: u32 = 1 << 20;
-/// The writer of what was there when the round began.
+/// The writer of the cells as they were at the start of the round.
 pub const NOBODY: u32 = 0;
-/// Written by no access of the round to that cell as a whole.
+/// The writer of a value that no access of the round has written to that cell as a whole.
 pub const STRANGE: u32 = u32::MAX;
-/// Names of the calls, by their numbers, for reads and for writes.
+/// The names of the calls by their numbers, for reads and for writes.
 const CALLS: [[&str; 2]; 8] = [
     ["read_at", "write_at"],
     ["read", "write"],
@@ -26,41 +28,41 @@ const CALLS: [[&str; 2]; 8] = [
     ["read_ordered", "write_ordered"],
 ];
 
-/// Cells that follow each other, of one writer.
+/// Consecutive cells with one writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
-    /// The first.
+    /// The first cell.
     pub start: u32,
-    /// How many.
+    /// The number of cells.
     pub cells: u32,
-    /// Whose they were when they were read, or who wrote them.
+    /// Of a read: the access that wrote the cells. Of a write: this access.
     pub writer: u32,
 }
 
 /// One access of one rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// Which rank's.
+    /// The rank that made the access.
     pub rank: u32,
-    /// Its number among those of the rank.
+    /// The number of the access among the rank's accesses of the round.
     pub index: u32,
-    /// How many of the rank's accesses were over before it began.
+    /// The number of the rank's accesses that were complete before this one began.
     pub group: u32,
-    /// Whether it writes.
+    /// Whether it is a write.
     pub writes: bool,
-    /// Which call.
+    /// The number of the MPI call.
     pub call: u32,
-    /// What it touched.
+    /// The cells that the access touched.
     pub runs: Vec<Run>,
 }
 
 impl Access {
-    /// The number by which its cells are known.
+    /// The number by which the cells of a write name their writer.
     pub fn writer(&self) -> u32 {
         self.rank * ACCESSES_MAX + self.index + 1
     }
 
-    /// Whether this is what was there at the end.
+    /// Whether this is the final read of the whole file.
     fn is_last(&self) -> bool {
         self.index == ACCESSES_MAX - 1
     }
@@ -77,31 +79,31 @@ impl fmt::Display for Access {
     }
 }
 
-/// The accesses between one state of the file that was known and another.
+/// A round: the accesses between two known states of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Round {
-    /// Those of all ranks.
+    /// The accesses of all ranks.
     pub accesses: Vec<Access>,
-    /// What was there at the end.
+    /// The final read of the whole file.
     pub last: Option<Access>,
 }
 
-/// What is no history.
+/// The error of bytes that are no history.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("word {word} of the history of rank {rank} makes no sense: {why}")]
 pub struct Malformed {
-    /// Whose.
+    /// The rank of the history.
     pub rank: usize,
-    /// Where.
+    /// The number of the word.
     pub word: usize,
-    /// Why.
+    /// The reason.
     pub why: &'static str,
 }
 
-/// The rounds of all ranks' histories, by number.
+/// Decodes the histories of all ranks, one for each rank, into rounds by number.
 ///
 /// # Errors
-/// [`Malformed`] if one of them is not what the program writes.
+/// [`Malformed`] if one of them has another form than the program writes.
 pub fn read(ranks: &[Vec<u8>]) -> Result<BTreeMap<u32, Round>, Malformed> {
     let mut rounds: BTreeMap<u32, Round> = BTreeMap::new();
     for (rank, bytes) in ranks.iter().enumerate() {
@@ -126,7 +128,8 @@ pub fn read(ranks: &[Vec<u8>]) -> Result<BTreeMap<u32, Round>, Malformed> {
     Ok(rounds)
 }
 
-/// The number of its round, an access, and of how many words it is.
+/// Decodes the access at the start of `words`: the number of its round, the access, and its number of
+/// words.
 fn one(rank: usize, words: &[u32]) -> Result<(u32, Access, usize), &'static str> {
     let head: [u32; HEAD_WORDS] =
         words.get(..HEAD_WORDS).and_then(|head| head.try_into().ok()).ok_or("a head that ends early")?;

@@ -1,4 +1,5 @@
-//! Histories that have an order, histories that have none, and all that fit into a few accesses.
+//! Histories with an order and without one, and random small histories compared with a trial of all
+//! orders.
 
 use capulet_verify::history::{ACCESSES_MAX, NOBODY, STRANGE};
 use capulet_verify::{Access, Round, Run, Verdict, judge};
@@ -12,7 +13,7 @@ fn cell(start: u32, writer: u32) -> Run {
     Run { start, cells: 1, writer }
 }
 
-/// What an access wants: reads, or writes, these cells.
+/// A planned access: it reads or writes these cells.
 #[derive(Debug, Clone)]
 struct Wish {
     rank: u32,
@@ -30,7 +31,8 @@ fn wishes(ranks: u32, cells: u32, most: usize) -> impl Strategy<Value = Vec<Wish
     proptest::collection::vec(wish, 1..=most)
 }
 
-/// The accesses in the order of the wishes, with what is read in the order of the numbers.
+/// Carries out the wishes in `order`, and returns the round with its accesses in the order of the wishes.
+/// If `torn` is set, the write with that place in `order` stores its second half one access later.
 fn carried_out(wishes: &[Wish], cells: u32, order: &[usize], torn: Option<usize>) -> Round {
     let mut file = vec![NOBODY; cells as usize];
     let mut accesses: Vec<Access> = Vec::new();
@@ -51,7 +53,7 @@ fn carried_out(wishes: &[Wish], cells: u32, order: &[usize], torn: Option<usize>
             let seen = if wish.writes { writer } else { file[*cell as usize] };
             accesses[*of].runs.push(Run { start: *cell, cells: 1, writer: seen });
         }
-        // The second half of a torn write comes one access later.
+        // The second half of a torn write is stored after the next access.
         if torn != Some(turn) {
             late.drain(..).for_each(|(cell, writer)| file[cell as usize] = writer);
         }
@@ -61,7 +63,7 @@ fn carried_out(wishes: &[Wish], cells: u32, order: &[usize], torn: Option<usize>
     Round { accesses, last: Some(Access { group: ACCESSES_MAX, ..access(0, ACCESSES_MAX - 1, false, runs) }) }
 }
 
-/// Orders of the accesses that keep each rank's own.
+/// All orders of the accesses that keep each rank's own order.
 fn orders(wishes: &[Wish]) -> Vec<Vec<usize>> {
     fn extend(wishes: &[Wish], taken: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
         if taken.len() == wishes.len() {
@@ -82,7 +84,7 @@ fn orders(wishes: &[Wish]) -> Vec<Vec<usize>> {
     all
 }
 
-/// The accesses by turns of the ranks, as a seed says.
+/// A pseudorandom order of the accesses that keeps each rank's own order.
 fn some_order(wishes: &[Wish], mut seed: u64) -> Vec<usize> {
     let mut left: Vec<usize> = (0..wishes.len()).collect();
     let mut order = Vec::new();
@@ -149,7 +151,7 @@ fn what_nobody_wrote_is_torn() {
 
 #[test]
 fn accesses_that_were_under_way_together_have_any_order() {
-    // Both begun before either was over: the second may be first.
+    // Both accesses began before either of them was complete, so the second may come first.
     let write = access(0, 0, true, vec![cell(0, 1)]);
     let read = Access { group: 0, ..access(0, 1, false, vec![cell(0, NOBODY)]) };
     let verdict = judge(&Round { accesses: vec![write.clone(), read.clone()], last: None });
