@@ -15,8 +15,7 @@
 //! let cell = |start, writer| Run { start, cells: 1, writer };
 //! let access = |rank, writes, runs| Access { rank, index: 0, group: 0, writes, call: 0, runs };
 //!
-//! // Rank 0 writes two cells. Rank 1 reads a new value of the first one and an old value of the second
-//! one.
+//! // Rank 0 writes two cells. Rank 1 reads the new value of the first and the old value of the second.
 //! let write = access(0, true, vec![cell(0, 1), cell(1, 1)]);
 //! let read = access(1, false, vec![cell(0, 1), cell(1, NOBODY)]);
 //! let round = Round { accesses: vec![write.clone(), read], last: None };
