@@ -85,14 +85,14 @@ pub enum Error {
         are_nodes: bool,
     },
     /// MPI has failed at the lock, now or before. It is not known what is locked.
-    #[error("the lock of the file is broken: MPI has failed at it")]
+    #[error("the lock of the file is broken: an MPI operation on it has failed")]
     Broken,
     /// MPI failed.
     #[error("the bytes of the access could not be locked: {0}")]
     Mpi(#[from] capulet_comm::Error),
     /// A process of the node has ended, and cannot release what it may hold.
     #[error(
-        "the process of rank {rank} has ended while its file is open: nobody can tell what it has locked"
+        "the process of rank {rank} has ended while its file is open: it is not known what it has locked"
     )]
     Died {
         /// The rank of the process.
@@ -111,7 +111,7 @@ fn named(ranks: &[Rank], are_nodes: bool) -> String {
 
 /// Isolates the bytes of an access until it is dropped.
 #[derive(Debug)]
-#[must_use = "isolation ends where the guard is dropped"]
+#[must_use = "the isolation ends when the guard is dropped"]
 pub struct Guard<'a>(Holding<'a>);
 
 #[derive(Debug)]
@@ -121,7 +121,7 @@ enum Holding<'a> {
     /// lock.
     Lock(&'a dyn Release),
     /// A value that is released by its own `Drop`.
-    Other(#[expect(dead_code, reason = "it is held")] Box<dyn Debug + Send + 'a>),
+    Other(#[expect(dead_code, reason = "only its `Drop` is used")] Box<dyn Debug + Send + 'a>),
 }
 
 /// A lock that is held.
@@ -199,7 +199,7 @@ pub struct Waiting {
 
 impl Waiting {
     /// A wait that begins now.
-    #[allow(clippy::new_without_default, reason = "it reads the clock")]
+    #[allow(clippy::new_without_default, reason = "the value depends on the clock")]
     pub fn new() -> Self {
         let now = Instant::now();
         Self { since: now, looked: now }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_releases_on_panic() {
+    fn guard_releases_on_panic() {
         let held = Arc::new(AtomicBool::new(true));
         let inner = held.clone();
         let result = std::panic::catch_unwind(move || {

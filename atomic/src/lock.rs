@@ -303,7 +303,7 @@ impl<L: Lock, M: Memory> Inner<L, M> {
             Ok(is_settled) => is_settled,
             Err(error) => {
                 // No later call could do better.
-                tracing::error!(%error, "a lock that was given up cannot be let go of");
+                tracing::error!(%error, "a lock whose wait was given up cannot be released");
                 self.owed = None;
                 true
             }

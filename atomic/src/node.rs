@@ -79,7 +79,7 @@ impl NodeMemory {
     }
 
     fn word(&self, place: Place) -> &AtomicU64 {
-        debug_assert_eq!(place.space, Space::Node, "a lock of a node has no words elsewhere");
+        debug_assert_eq!(place.space, Space::Node, "a lock of one node uses words of that node only");
         self.words.word(place.rank as usize, place.word as usize)
     }
 }
@@ -141,7 +141,7 @@ impl Memory for NodeMemory {
                 Event::Words(&self.fetched)
             }
             Effect::Exchange { .. } | Effect::ClaimIfNone { .. } => {
-                unreachable!("a lock of a node has no home")
+                unreachable!("a lock of one node has no home rank")
             }
             Effect::Wake(_, rank) => {
                 self.words.wake(rank as usize);
@@ -149,7 +149,7 @@ impl Memory for NodeMemory {
             }
             Effect::AwaitWake(_) if self.words.try_take() => Event::Done,
             Effect::AwaitWake(_) => return Ok(None),
-            Effect::Held | Effect::Free => unreachable!("there is nothing to perform"),
+            Effect::Held | Effect::Free => unreachable!("the effect needs no operation"),
         }))
     }
 }

@@ -70,28 +70,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_lives_and_one_that_ended_does_not() {
-        let own = Identity::own().expect("Linux tells");
+    fn running_process_is_alive_and_ended_process_is_dead() {
+        let own = Identity::own().expect("Linux provides the identity of a process");
         assert!(!own.is_dead(own));
-        let mut child = Command::new("sleep").arg("100").stdin(Stdio::null()).spawn().expect("a process");
+        let mut child =
+            Command::new("sleep").arg("100").stdin(Stdio::null()).spawn().expect("`sleep` starts");
         let number = child.id();
         let other = Identity {
-            process: packed(number, started(number).expect("it can be asked").expect("it runs")),
+            process: packed(number, started(number).expect("/proc can be read").expect("the child runs")),
             ..own
         };
         assert!(!other.is_dead(own));
         let reused = Identity { process: packed(number, 1), ..own };
-        assert!(reused.is_dead(own), "one that started at another time");
+        assert!(reused.is_dead(own), "a process with another start time is another process");
         assert!(
             !Identity { space: own.space + 1, ..reused }.is_dead(own),
-            "nothing is known of other name spaces"
+            "nothing is known of processes in other name spaces"
         );
-        child.kill().expect("it can be ended");
+        child.kill().expect("the child can be killed");
         while !other.is_dead(own) {
             // The child is a zombie now. It must count as dead.
             std::thread::yield_now();
         }
-        child.wait().expect("it ended");
+        child.wait().expect("the child has ended");
         assert!(other.is_dead(own));
     }
 }

@@ -53,7 +53,7 @@ struct TwoLevelMemory {
 impl TwoLevelMemory {
     /// The number of a rank on this node. The rank must be on this node.
     fn on_node(&self, rank: u32) -> u32 {
-        self.node_ranks.binary_search(&Rank(rank)).expect("a rank of this node") as u32
+        self.node_ranks.binary_search(&Rank(rank)).expect("the rank is on this node") as u32
     }
 
     /// The address in the node's memory that the protocol's address stands for.

@@ -64,7 +64,7 @@ pub fn world_lock(
         }
         WorldProtocol::Queue => ByteLock::of(queue(), memory, all, time_limit, progress),
         WorldProtocol::Hybrid | WorldProtocol::OneSided => {
-            let home = list_home.expect("a wait list has exclusive epochs");
+            let home = list_home.expect("a wait list has words with exclusive epochs");
             ByteLock::of(WaitList::new(home, me, ranks), memory, all, time_limit, progress)
         }
     }
@@ -89,7 +89,7 @@ impl WorldMemory {
     }
 
     fn list(&self) -> &WorldWords {
-        self.exclusive.as_ref().expect("a wait list has exclusive epochs")
+        self.exclusive.as_ref().expect("a wait list has words with exclusive epochs")
     }
 
     fn wake(&mut self, rank: u32) -> Result<(), Error> {
@@ -116,7 +116,7 @@ impl WorldMemory {
 
 /// The value of a mutex protocol as 32 bits. These protocols store numbers of ranks.
 fn narrow(value: u64) -> u32 {
-    u32::try_from(value).expect("a lock for one at a time stores numbers of ranks")
+    u32::try_from(value).expect("a mutex protocol stores numbers of ranks, which have 32 bits")
 }
 
 impl Memory for WorldMemory {
@@ -172,9 +172,9 @@ impl Memory for WorldMemory {
             Effect::AwaitWake(_) if self.take_wake()? => Event::Done,
             Effect::AwaitWake(_) => return Ok(None),
             Effect::Put { .. } | Effect::Fetch { .. } | Effect::SetBits(..) | Effect::ClearBits(..) => {
-                unreachable!("no lock of several nodes does that")
+                unreachable!("no lock of several nodes has this effect")
             }
-            Effect::Held | Effect::Free => unreachable!("there is nothing to perform"),
+            Effect::Held | Effect::Free => unreachable!("the effect needs no operation"),
         }))
     }
 

@@ -18,12 +18,12 @@ fn main() {
     if let (Some(words), Some(says)) = (env::var_os(WORDS), env::var_os(SAYS)) {
         return hold(Path::new(&words), Path::new(&says));
     }
-    let name = "a_process_that_dies_with_the_lock_is_noticed";
-    let noticed = Trial::test(name, || {
-        a_process_that_dies_with_the_lock_is_noticed();
+    let name = "process_that_dies_with_the_lock_is_reported";
+    let trial = Trial::test(name, || {
+        process_that_dies_with_the_lock_is_reported();
         Ok(())
     });
-    libtest_mimic::run(&Arguments::from_args(), vec![noticed]).exit();
+    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit();
 }
 
 fn bytes(start: u64, end: u64, writes: bool) -> Request {
@@ -45,9 +45,9 @@ unsafe impl Sync for Mapped {}
 
 impl Mapped {
     fn new(path: &Path, ranks: usize) -> Self {
-        let file = OpenOptions::new().read(true).write(true).open(path).expect("the file is there");
+        let file = OpenOptions::new().read(true).write(true).open(path).expect("the file exists");
         let bytes = ranks * NODE_LOCK_WORDS * 8;
-        file.set_len(bytes as u64).expect("it can be extended");
+        file.set_len(bytes as u64).expect("the file can be extended");
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: mmap(2) with a null address and without `MAP_FIXED` makes a new mapping, and replaces
         // no existing one. The file is open and has `bytes` bytes.
@@ -82,9 +82,9 @@ const SAYS: &str = "CAPULET_TEST_SAYS";
 
 /// Starts the second process, and returns when that process holds the lock as rank 1.
 fn holder(words: &Path, says: &Path) -> Child {
-    let this = env::current_exe().expect("this test");
+    let this = env::current_exe().expect("the path of this program is known");
     let mut command = Command::new(this);
-    let child = command.env(WORDS, words).env(SAYS, says).spawn().expect("it starts");
+    let child = command.env(WORDS, words).env(SAYS, says).spawn().expect("the second process starts");
     while !says.exists() {
         thread::yield_now();
     }
@@ -94,27 +94,28 @@ fn holder(words: &Path, says: &Path) -> Child {
 /// The second process: acquires the lock as rank 1, makes the file `says`, and does not release the lock.
 fn hold(words: &Path, says: &Path) {
     let lock = mapped_lock(words, 1, 2);
-    let _guard = lock.enter(&bytes(0, 10, true)).expect("free");
-    File::create(says).expect("a file");
+    let _guard = lock.enter(&bytes(0, 10, true)).expect("the bytes are free");
+    File::create(says).expect("the file can be made");
     thread::sleep(Duration::from_secs(600));
 }
 
-fn a_process_that_dies_with_the_lock_is_noticed() {
-    let folder = tempfile::tempdir().expect("a folder");
+fn process_that_dies_with_the_lock_is_reported() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let (words, says) = (folder.path().join("words"), folder.path().join("says"));
-    File::create(&words).expect("a file");
+    File::create(&words).expect("the file can be made");
     let mut other = holder(&words, &says);
     let lock = mapped_lock(&words, 0, 2);
-    drop(lock.enter(&bytes(20, 30, true)).expect("other bytes"));
+    drop(lock.enter(&bytes(20, 30, true)).expect("these bytes do not conflict"));
     thread::scope(|scope| {
         let waiting = scope.spawn(|| lock.enter(&bytes(5, 6, true)).map(drop));
         thread::sleep(Duration::from_millis(250));
-        assert!(!waiting.is_finished(), "it lives, and holds the bytes");
+        assert!(!waiting.is_finished(), "the second process is alive and holds the bytes");
         let killed = Instant::now();
-        other.kill().expect("it can be killed");
-        let error = waiting.join().expect("no panic").expect_err("nobody lets go");
+        other.kill().expect("the second process can be killed");
+        let error =
+            waiting.join().expect("the thread does not panic").expect_err("no process releases the bytes");
         assert!(matches!(error, Error::Died { rank: Rank(1) }), "{error}");
-        println!("noticed after {:?}", killed.elapsed());
+        println!("reported after {:?}", killed.elapsed());
     });
-    other.wait().expect("it ended");
+    other.wait().expect("the second process has ended");
 }

@@ -193,7 +193,7 @@ static void access_all(uint32_t round, const view_t *view, uint64_t *buffers[OPE
         if (call == SHARED) {
             from[i] = place_of(view, cell_of(round, buffers[i][0]));
             if (from[i] < 0 || from[i] + count[i] > view->cells)
-                fail("what was read at the shared pointer is of no place of the view", -1);
+                fail("a value read at the shared file pointer belongs to no place of the view", -1);
         }
         if (!(waits || i + 1 == shape->operations) && (call == IAT || call == IAT_ALL)) continue;
         for (; waited <= i; waited++) {
@@ -247,7 +247,7 @@ int main(int argc, char **argv)
     if (argc != 8) fail("usage: capulet-verify-io FILE HISTORY MODE ROUNDS SEED FIRST ATOMIC", -1);
     for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++)
         if (!strcmp(argv[3], SHAPES[i].name)) shape = &SHAPES[i];
-    if (!shape) fail("no such mode", -1);
+    if (!shape) fail("there is no such mode", -1);
     const int rounds = atoi(argv[4]), first = atoi(argv[6]), atomic = atoi(argv[7]);
     seed = strtoull(argv[5], NULL, 10);
     uint64_t *buffers[OPERATIONS];

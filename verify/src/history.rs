@@ -71,11 +71,11 @@ impl Access {
 impl fmt::Display for Access {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_last() {
-            return formatter.write_str("what was there at the end");
+            return formatter.write_str("the final read of the file");
         }
         let call = CALLS.get(self.call as usize).map_or("?", |names| names[usize::from(self.writes)]);
         let Self { rank, index, .. } = self;
-        write!(formatter, "MPI_File_{call} of rank {rank}, its number {index}")
+        write!(formatter, "MPI_File_{call} of rank {rank} (access {index})")
     }
 }
 
@@ -90,7 +90,7 @@ pub struct Round {
 
 /// The error of bytes that are no history.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("word {word} of the history of rank {rank} makes no sense: {why}")]
+#[error("the history of rank {rank} is malformed at word {word}: {why}")]
 pub struct Malformed {
     /// The rank of the history.
     pub rank: usize,
@@ -111,7 +111,7 @@ pub fn read(ranks: &[Vec<u8>]) -> Result<BTreeMap<u32, Round>, Malformed> {
         let words: Vec<u32> = words.iter().map(|word| u32::from_ne_bytes(*word)).collect();
         let malformed = |word, why| Malformed { rank, word, why };
         if !rest.is_empty() {
-            return Err(malformed(words.len(), "half a word"));
+            return Err(malformed(words.len(), "it ends within a word"));
         }
         let mut at = 0;
         while at < words.len() {
@@ -131,20 +131,23 @@ pub fn read(ranks: &[Vec<u8>]) -> Result<BTreeMap<u32, Round>, Malformed> {
 /// Decodes the access at the start of `words`: the number of its round, the access, and its number of
 /// words.
 fn one(rank: usize, words: &[u32]) -> Result<(u32, Access, usize), &'static str> {
-    let head: [u32; HEAD_WORDS] =
-        words.get(..HEAD_WORDS).and_then(|head| head.try_into().ok()).ok_or("a head that ends early")?;
+    let head: [u32; HEAD_WORDS] = words
+        .get(..HEAD_WORDS)
+        .and_then(|head| head.try_into().ok())
+        .ok_or("it ends within the head of an access")?;
     let [magic, round, of, index, group, kind, call, count] = head;
     if magic != MAGIC {
-        return Err("no access begins here");
+        return Err("an access does not begin with its magic number");
     }
     if of as usize != rank || index >= ACCESSES_MAX || kind > u32::from(index < ACCESSES_MAX - 1) {
-        return Err("a head of no access");
+        return Err("a value in the head of an access is out of range");
     }
     let end = (count as usize).checked_mul(3).and_then(|words| words.checked_add(HEAD_WORDS));
-    let told = end.and_then(|end| words.get(HEAD_WORDS..end)).ok_or("runs that end early")?;
+    let told =
+        end.and_then(|end| words.get(HEAD_WORDS..end)).ok_or("it ends within the runs of an access")?;
     let runs = told.as_chunks::<3>().0.iter();
     if runs.clone().any(|&[start, cells, _]| start.max(cells) > CELLS_MAX) {
-        return Err("a cell beyond any file of this kind");
+        return Err("a cell lies beyond the largest file");
     }
     let runs = runs.map(|&[start, cells, writer]| Run { start, cells, writer }).collect();
     let access = Access { rank: of, index, group, writes: kind == 1, call, runs };
@@ -164,15 +167,16 @@ mod tests {
         let first = [MAGIC, 7, 0, 0, 0, 1, 0, 2, 5, 3, 1, 10, 2, 1];
         let last = [MAGIC, 7, 0, ACCESSES_MAX - 1, 9, 0, 0, 1, 0, 20, NOBODY];
         let other = [MAGIC, 8, 1, 2, 1, 0, 3, 0];
-        let rounds = read(&[bytes(&[&first[..], &last].concat()), bytes(&other)]).expect("a history");
+        let rounds =
+            read(&[bytes(&[&first[..], &last].concat()), bytes(&other)]).expect("a well-formed history");
         assert_eq!(rounds.keys().copied().collect::<Vec<_>>(), [7, 8]);
         assert_eq!(rounds[&7].accesses[0].runs[1], Run { start: 10, cells: 2, writer: 1 });
         assert_eq!(rounds[&7].last.as_ref().map(|last| last.runs.len()), Some(1));
-        assert_eq!(rounds[&8].accesses[0].to_string(), "MPI_File_read_all of rank 1, its number 2");
+        assert_eq!(rounds[&8].accesses[0].to_string(), "MPI_File_read_all of rank 1 (access 2)");
     }
 
     #[test]
-    fn what_is_no_history_is_said_to_be_none() {
+    fn malformed_histories_are_refused() {
         for words in [
             &[1, 2, 3][..],
             &[0; 8],

@@ -44,22 +44,22 @@ pub struct Step {
 impl fmt::Display for Verdict {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Serial(_) => formatter.write_str("there is an order"),
+            Self::Serial(_) => formatter.write_str("an order explains what was read"),
             Self::Circle(steps) => {
                 formatter.write_str("no order explains what was read:")?;
                 for Step { access, why } in steps {
-                    write!(formatter, "\n    {access},\n        was before the next: {why}")?;
+                    write!(formatter, "\n    {access}\n        comes before the next one: {why}")?;
                 }
-                formatter.write_str("\n    and so on from the start")
+                formatter.write_str("\n    and the last one comes before the first one")
             }
             Self::NoOrder => formatter.write_str("no order explains what was read"),
             Self::Torn { reader, cell } => {
                 write!(
                     formatter,
-                    "{reader} found in cell {cell} what no access of the round has written there"
+                    "{reader} found a value in cell {cell} that no access of the round has written there"
                 )
             }
-            Self::Undecided => formatter.write_str("no order was found in as many tries as are made"),
+            Self::Undecided => formatter.write_str("no order was found within the limit of tries"),
         }
     }
 }
@@ -310,25 +310,23 @@ impl<'a> Problem<'a> {
     }
 
     fn name(&self, node: usize) -> String {
-        self.access(node).map_or_else(|| "what was there at first".to_owned(), Access::to_string)
+        self.access(node).map_or_else(|| "the initial state of the file".to_owned(), Access::to_string)
     }
 
     fn told(&self, (a, b, why): (usize, usize, Why)) -> Step {
         let why = match why {
             Why::Own if a == 0 || b + 1 == self.round.accesses.len() + 2 => {
-                "that is where it begins and ends".to_owned()
+                "the round begins with its initial state and ends with the final read".to_owned()
             }
-            Why::Own => "the rank itself made them in this order".to_owned(),
+            Why::Own => "the rank made them in this order".to_owned(),
             Why::Read => {
                 let cell = self.cell(b, a, None);
-                format!("it wrote cell {cell} as the next read it")
+                format!("the next one read its value in cell {cell}")
             }
             Why::Follows { reader, writer, other } => {
                 let cell = self.cell(reader, writer, Some(other));
                 let [reader, writer, other] = [reader, writer, other].map(|node| self.name(node));
-                format!(
-                    "in cell {cell}, which {other}, wrote as well, {reader}, has found what is of {writer}"
-                )
+                format!("{reader} read the value of {writer} in cell {cell}, which {other} wrote as well")
             }
         };
         Step { access: self.name(a), why }

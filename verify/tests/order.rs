@@ -91,7 +91,7 @@ fn some_order(wishes: &[Wish], mut seed: u64) -> Vec<usize> {
     while !left.is_empty() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let rank = wishes[left[(seed >> 33) as usize % left.len()]].rank;
-        let at = left.iter().position(|of| wishes[*of].rank == rank).expect("it has one left");
+        let at = left.iter().position(|of| wishes[*of].rank == rank).expect("the rank has an access left");
         order.push(left.remove(at));
     }
     order
@@ -101,7 +101,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
-    fn what_happened_in_an_order_has_one(wishes in wishes(6, 20, 30), seed in any::<u64>()) {
+    fn accesses_made_in_an_order_have_an_order(wishes in wishes(6, 20, 30), seed in any::<u64>()) {
         let round = carried_out(&wishes, 20, &some_order(&wishes, seed), None);
         let Verdict::Serial(order) = judge(&round) else {
             return Err(TestCaseError::fail(judge(&round).to_string()));
@@ -110,7 +110,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_torn_is_judged_as_by_trying_all_orders(
+    fn torn_writes_are_judged_as_by_a_trial_of_all_orders(
         wishes in wishes(3, 4, 6), seed in any::<u64>(), torn in 0..6_usize,
     ) {
         let round = carried_out(&wishes, 4, &some_order(&wishes, seed), Some(torn));
@@ -124,7 +124,7 @@ proptest! {
 }
 
 #[test]
-fn two_writes_that_are_half_of_each_are_a_circle() {
+fn two_writes_that_mix_form_a_cycle() {
     let write = |rank: u32| {
         access(rank, 0, true, vec![cell(0, rank * ACCESSES_MAX + 1), cell(1, rank * ACCESSES_MAX + 1)])
     };
@@ -141,7 +141,7 @@ fn two_writes_that_are_half_of_each_are_a_circle() {
 }
 
 #[test]
-fn what_nobody_wrote_is_torn() {
+fn value_that_no_access_wrote_is_torn() {
     for writer in [STRANGE, 7] {
         let read = access(1, 0, false, vec![cell(3, writer)]);
         let verdict = judge(&Round { accesses: vec![read], last: None });
@@ -150,7 +150,7 @@ fn what_nobody_wrote_is_torn() {
 }
 
 #[test]
-fn accesses_that_were_under_way_together_have_any_order() {
+fn overlapping_accesses_of_a_rank_have_any_order() {
     // Both accesses began before either of them was complete, so the second may come first.
     let write = access(0, 0, true, vec![cell(0, 1)]);
     let read = Access { group: 0, ..access(0, 1, false, vec![cell(0, NOBODY)]) };

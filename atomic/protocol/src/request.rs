@@ -275,7 +275,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
         #[test]
-        fn no_byte_that_was_asked_for_is_missing(ranges in ranges()) {
+        fn request_contains_all_requested_bytes(ranges in ranges()) {
             let request = Request::ranges(ranges.clone(), true);
             prop_assert!(request.pieces().count() <= INTERVALS_MAX);
             let bytes = bytes(&request);
@@ -285,7 +285,7 @@ mod tests {
         }
 
         #[test]
-        fn what_shares_a_byte_conflicts(a in request(), b in request()) {
+        fn requests_with_a_common_byte_conflict(a in request(), b in request()) {
             let shares = bytes(&a).iter().zip(bytes(&b)).any(|(a, b)| *a && b);
             let conflicts = a.conflicts(&b);
             prop_assert_eq!(conflicts, b.conflicts(&a));
@@ -294,7 +294,7 @@ mod tests {
             } else if shares {
                 prop_assert!(conflicts);
             } else if a.period == 0 && b.period == 0 {
-                prop_assert!(!conflicts, "what comes once is known byte by byte");
+                prop_assert!(!conflicts, "requests without a period are exact");
             }
         }
     }
@@ -303,7 +303,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
         #[test]
-        fn requests_said_to_be_disjoint_share_no_byte(requests in vec(request(), 0..6)) {
+        fn disjoint_requests_have_no_common_byte(requests in vec(request(), 0..6)) {
             let mut owners = [0; 400];
             for request in &requests {
                 for (owner, is_there) in owners.iter_mut().zip(bytes(request)) {
@@ -319,12 +319,12 @@ mod tests {
     }
 
     #[test]
-    fn many_columns_are_disjoint_and_with_one_more_they_are_not() {
+    fn columns_are_disjoint_until_one_overlaps() {
         let column = |at: u64| Request::periodic(at..1 << 40, 4096, Some(at..at + 16), true);
         let mut columns: Vec<Request> = (0..256).map(|at| column(16 * at)).collect();
         assert!(are_disjoint(&columns) && are_disjoint(&[]) && are_disjoint(&columns[..1]));
         columns.push(Request::contiguous(0..0, false));
-        assert!(are_disjoint(&columns), "one has nothing");
+        assert!(are_disjoint(&columns), "an empty request changes nothing");
         columns.push(column(40));
         assert!(!are_disjoint(&columns));
         let blocks = [Request::contiguous(0..10, false), Request::contiguous(10..30, true)];
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_one_array_do_not_conflict_and_those_that_overlap_do() {
+    fn columns_conflict_only_if_they_overlap() {
         let column = |at: u64| Request::periodic(at..1 << 40, 4096, Some(at..at + 1024), false);
         assert!(!column(0).conflicts(&column(1024)) && !column(3072).conflicts(&column(0)));
         assert!(column(0).conflicts(&column(1023)) && column(0).conflicts(&column(4096 * 7)));

@@ -230,7 +230,7 @@ impl Lock for Retrying {
                 None => (Trying::Free, Effect::Free),
             },
             (Trying::Waking(_), _) => (Trying::Free, Effect::Free),
-            (state, event) => panic!("{state:?} {event:?}"),
+            (state, event) => panic!("a lock in state {state:?} cannot step by {event:?}"),
         };
         self.state = state;
         effect
@@ -259,9 +259,9 @@ fn is_caught<L: Checkable>(name: &str, property: &str, requests: Requests, make:
     assert!(found.contains(&property), "{name}: {found:?}");
 }
 
-const WAITS: &str = "somebody can go on until all are over";
-const ALONE: &str = "no two hold what conflicts";
-const BRIEF: &str = "nobody who tries waits for a holder";
+const WAITS: &str = "some process can take a step until all are done";
+const ALONE: &str = "no two processes hold conflicting requests";
+const BRIEF: &str = "no try waits for a holder";
 
 #[test]
 fn faults_of_wait_lists_are_found() {
@@ -301,13 +301,13 @@ fn faults_of_bakeries_are_found() {
 
 #[test]
 fn faults_of_ranges_are_found() {
-    is_caught("no gate", ALONE, whole(1), |me| Ranges::new(Open, Space::World, 2, 0, me, 2));
+    is_caught("ranges without a gate", ALONE, whole(1), |me| Ranges::new(Open, Space::World, 2, 0, me, 2));
     let retrying = |me| Retrying { me, ranks: 2, range: (0, 10), state: Trying::Free };
-    is_caught("retrying", WAITS, whole(1), retrying);
+    is_caught("ranges that retry", WAITS, whole(1), retrying);
 }
 
 #[test]
-fn a_mutant_without_a_fault_is_not_found() {
+fn wrapper_without_a_fault_passes() {
     // A wait list has no compare-and-swap, so the wrapper changes nothing.
     let found = broken(2, whole(2), |me| Mutant::new(WaitList::new(0, me, 2), Wrong::NoCompareAndSwap));
     assert_eq!(found, [""; 0]);

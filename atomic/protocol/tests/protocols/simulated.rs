@@ -71,7 +71,11 @@ fn run<L: Checkable>(system: &mut System<L>, requests: &Requests, seed: u64, che
             }
         }
     }
-    assert!(system.is_over(), "seed {seed}: {} wait for ever", asleep.iter().filter(|is| **is).count());
+    assert!(
+        system.is_over(),
+        "seed {seed}: {} processes wait for ever",
+        asleep.iter().filter(|is| **is).count()
+    );
     assert!(system.wakes.is_empty(), "seed {seed}: wake-ups are left");
     counts
 }
@@ -83,7 +87,7 @@ fn whole(times: usize) -> Requests {
 }
 
 #[test]
-fn a_hand_off_costs_the_same_among_10_000_processes() {
+fn hand_off_costs_the_same_among_10_000_processes() {
     let leader = |me: Rank| me / NODE_RANKS as Rank * NODE_RANKS as Rank;
     let mut per_entry = Vec::new();
     for ranks in [10, 100, 1000, 10_000] {
@@ -92,7 +96,7 @@ fn a_hand_off_costs_the_same_among_10_000_processes() {
         assert_eq!(counts.entries, 2 * u64::from(ranks));
         let (wakes, remote) =
             (counts.wakes as f64 / counts.entries as f64, counts.remote as f64 / counts.entries as f64);
-        println!("two levels, {ranks} processes: {wakes:.2} wake-ups, {remote:.2} remote accesses an entry");
+        println!("two levels, {ranks} processes: {wakes:.2} wake-ups, {remote:.2} remote accesses per entry");
         per_entry.push(counts);
     }
     // Wake-ups: at most one on the node and one among nodes. Accesses to words: the two tails, the two
@@ -102,7 +106,7 @@ fn a_hand_off_costs_the_same_among_10_000_processes() {
 }
 
 #[test]
-fn sixteen_processes_in_orders_at_random() {
+fn mutexes_keep_their_promises_in_random_orders() {
     for seed in 0..200 {
         let ranks = 1 + (seed % 16) as u32;
         run(&mut System::new(ranks, |me| WaitList::new(0, me, ranks)), &whole(3), seed, true);
@@ -128,7 +132,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn ranges_at_random_in_orders_at_random(
+    fn random_ranges_keep_their_promises_in_random_orders(
         requests in proptest::collection::vec(proptest::collection::vec(request(), 0..4), 1..9),
         seed in any::<u64>(),
     ) {

@@ -287,7 +287,7 @@ impl<L: Checkable> System<L> {
                 all.extend(self.fetch_from(behind(first, all.len()), words - all.len() as u32));
                 return self.step(of, Event::Words(&all));
             }
-            _ => unreachable!("it is one step"),
+            _ => unreachable!("the effect is one atomic step"),
         };
         let all = match fetched {
             None => self.fetch_all(*first, *words),
@@ -320,7 +320,7 @@ impl<L: Checkable> System<L> {
         }
         let own = wanted(requests, of, self.processes[of].turn);
         let place = self.queued.iter().position(|queued| *queued == of);
-        for &passed in &self.queued[..place.expect("who enters was queued")] {
+        for &passed in &self.queued[..place.expect("a process that enters has a place in the queue")] {
             if wanted(requests, passed, self.processes[passed].turn).conflicts(own) {
                 let overtaken = &mut self.processes[passed].overtaken;
                 *overtaken = overtaken.saturating_add(1);

@@ -16,12 +16,12 @@ pub(crate) struct Checked<L> {
     pub(crate) is_counted: fn(Place) -> bool,
 }
 
-const EXCLUSIVE: &str = "no two hold what conflicts";
-const LIVE: &str = "somebody can go on until all are over";
-const FAIR: &str = "nobody is passed more often than promised";
-const BRIEF: &str = "nobody who tries waits for a holder";
-const CLEAN: &str = "nothing is left behind";
-const ENDS: &str = "all come to an end";
+const EXCLUSIVE: &str = "no two processes hold conflicting requests";
+const LIVE: &str = "some process can take a step until all are done";
+const FAIR: &str = "no process is passed more often than promised";
+const BRIEF: &str = "no try waits for a holder";
+const CLEAN: &str = "no value and no wake-up is left at the end";
+const ENDS: &str = "all processes come to an end";
 
 impl<L: Checkable> Model for Checked<L> {
     type State = System<L>;
