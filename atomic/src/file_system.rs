@@ -1,4 +1,5 @@
-//! Locks of the storage, as ROMIO and OMPIO take them: to be compared with. They have no order, and cost calls to the system.
+//! The locks of the storage, as ROMIO and OMPIO use them. For comparison: they have no order, and they
+//! cost system calls.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use capulet_protocol::Request;
 use crate::lock::LockCounters;
 use crate::{Error, FileLock, Guard, Isolation, Waiting};
 
-/// The span of each access, locked by the storage among all that open the file.
+/// A lock by the storage, among all processes that open the file. It locks the span of each access.
 #[derive(Debug)]
 pub struct FileSystemLock {
     file: Arc<dyn DriverFile>,
@@ -20,8 +21,9 @@ pub struct FileSystemLock {
 }
 
 impl FileSystemLock {
-    /// Locks of this file, whose storage must have them. A wait that lasts longer than `time_limit` is given up. `progress` is called
-    /// while it waits, at least once a millisecond.
+    /// The lock of this file. Its storage must support locks. A wait that lasts longer than `time_limit`
+    /// is given up with [`Error::TimedOut`]; without a limit waits have no end. `progress` is called
+    /// during a wait, at least once a millisecond. Local.
     pub fn new(file: Arc<dyn DriverFile>, time_limit: Option<Duration>, progress: fn()) -> Arc<Self> {
         Arc::new(Self { file, time_limit, progress, counters: Arc::default() })
     }
@@ -40,7 +42,7 @@ impl FileSystemLock {
         if self.time_limit.is_none_or(|limit| waited <= limit) {
             return Ok(());
         }
-        // The system does not say who has it.
+        // The system does not name the holder of the lock.
         Err(Error::TimedOut { waited, holders: Vec::new(), are_nodes: false })
     }
 }

@@ -1,8 +1,50 @@
-//! What must be isolated, and for how long. Moves no data.
+//! The locks of atomic mode: which bytes of a file are isolated, among which ranks, and for how long.
+//! This crate moves no data, and must not know how bytes move. It knows storage only by the locks of a
+//! `DriverFile` ([`FileSystemLock`]).
 //!
-//! Every access in atomic mode passes through one point: [`Isolation::enter`], called by the executor with the bytes of its plan
-//! before it touches the file, and left when the [`Guard`] is dropped, on success, error and panic alike. Nonatomic access has no
-//! isolation: it takes no lock and makes no request.
+//! Every access in atomic mode passes through one point. Before the executor touches the file, it calls
+//! [`Isolation::enter`] with the bytes of its plan. The bytes stay isolated until the [`Guard`] is
+//! dropped, on success, error and panic alike. A nonatomic access has no isolation: it takes no lock and
+//! makes no request.
+//!
+//! # Example
+//! Two ranks of a node, here in one process. In a job their memory is a window that MPI shares among the
+//! ranks.
+//! ```
+//! use std::sync::Arc;
+//! use std::sync::atomic::AtomicU64;
+//!
+//! use capulet_atomic::{Isolation, NODE_LOCK_WORDS, NodeLock, Request, Waiting};
+//! use capulet_comm::{NodeWords, Rank, WordMemory};
+//!
+//! let part = || (0..NODE_LOCK_WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+//! let memory: Arc<dyn WordMemory> = Arc::new(vec![part(), part()]);
+//! let lock = |place| {
+//!     let words = NodeWords::new(Arc::clone(&memory), place, 0, NODE_LOCK_WORDS);
+//!     NodeLock::new(words, vec![Rank(0), Rank(1)], None, || ())
+//! };
+//! let (first, second) = (lock(0), lock(1));
+//!
+//! let write = Request::contiguous(0..10, false);
+//! let guard = first.enter(&write)?;
+//! // Other bytes are free, the same bytes are not.
+//! drop(second.enter(&Request::contiguous(10..20, false))?);
+//! assert!(second.try_enter(&write, &mut Waiting::new())?.is_none());
+//! drop(guard);
+//! assert!(second.try_enter(&write, &mut Waiting::new())?.is_some());
+//! # Ok::<(), capulet_atomic::Error>(())
+//! ```
+//!
+//! # Modules
+//! | module | content |
+//! |---|---|
+//! | `lock` | [`ByteLock`]: a lock of any protocol of `capulet-protocol`, as an [`Isolation`] |
+//! | `perform` | performs the effects of a protocol on some memory |
+//! | `node` | memory of one node: [`NodeLock`] (ranges of bytes), [`NodeQueue`] (the whole file) |
+//! | `world` | words of several nodes, by MPI's one-sided operations: [`world_lock`] |
+//! | `two_level` | a queue on each node and one of nodes: [`two_level_lock`] |
+//! | `file_system` | [`FileSystemLock`]: the locks of the storage |
+//! | `process` | whether another process of this machine is alive |
 
 mod file_system;
 mod lock;
@@ -25,35 +67,35 @@ pub use node::{NODE_LOCK_RANKS, NODE_LOCK_WORDS, NodeLock, NodeQueue};
 pub use two_level::{NODE_PART_WORDS, two_level_lock};
 pub use world::{WORLD_LOCK_WORDS, WorldProtocol, world_lock};
 
-/// Isolation could not be given.
+/// The reason why an access could not be isolated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The storage could not lock the bytes.
     #[error("the bytes of the access could not be locked: {0}")]
     Lock(#[from] capulet_drivers::Error),
-    /// The bytes were not to be had within the time that the user has set.
+    /// Other accesses held the bytes for longer than the time limit that the user has set.
     #[error("the bytes of the access were locked by {} for {} ms", named(.holders, *.are_nodes), .waited.as_millis())]
     TimedOut {
-        /// How long it waited.
+        /// How long the access waited.
         waited: Duration,
-        /// Who holds them, or comes before.
+        /// The ranks that hold the bytes, or come before. Empty if they are not known.
         holders: Vec<Rank>,
-        /// It is ranks of the nodes that these are the first of.
+        /// Whether `holders` has the first ranks of nodes, and the holders are any ranks of these nodes.
         are_nodes: bool,
     },
-    /// MPI has failed at the lock, now or before: nobody knows what is locked.
-    #[error("the lock of the file is broken: MPI has failed at it")]
+    /// MPI has failed at the lock, now or before. It is not known what is locked.
+    #[error("the lock of the file is broken: an MPI operation on it has failed")]
     Broken,
     /// MPI failed.
     #[error("the bytes of the access could not be locked: {0}")]
     Mpi(#[from] capulet_comm::Error),
-    /// A process of the node has ended and cannot let go of what it may hold.
+    /// A process of the node has ended, and cannot release what it may hold.
     #[error(
-        "the process of rank {rank} has ended while its file is open: nobody can tell what it has locked"
+        "the process of rank {rank} has ended while its file is open: it is not known what it has locked"
     )]
     Died {
-        /// Which.
+        /// The rank of the process.
         rank: Rank,
     },
 }
@@ -67,18 +109,19 @@ fn named(ranks: &[Rank], are_nodes: bool) -> String {
     }
 }
 
-/// Holds an isolation until it is dropped.
+/// Isolates the bytes of an access until it is dropped.
 #[derive(Debug)]
-#[must_use = "isolation ends where the guard is dropped"]
+#[must_use = "the isolation ends when the guard is dropped"]
 pub struct Guard<'a>(Holding<'a>);
 
 #[derive(Debug)]
 enum Holding<'a> {
     Nothing,
-    /// Released when the guard is dropped. Not boxed: to allocate takes as long as to lock.
+    /// A lock, released when the guard is dropped. Not boxed, because an allocation takes as long as the
+    /// lock.
     Lock(&'a dyn Release),
-    /// Released by its own `Drop`.
-    Other(#[expect(dead_code, reason = "it is held")] Box<dyn Debug + Send + 'a>),
+    /// A value that is released by its own `Drop`.
+    Other(#[expect(dead_code, reason = "only its `Drop` is used")] Box<dyn Debug + Send + 'a>),
 }
 
 /// A lock that is held.
@@ -111,39 +154,43 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// The one place where atomicity hooks into an access.
+/// The one place where atomic mode hooks into an access.
 pub trait Isolation: Debug + Send + Sync {
-    /// Waits until the bytes of the request may be touched. Keeps MPI, and what is under way, progressing meanwhile.
+    /// Waits until the access may touch the bytes of the request. Meanwhile MPI and the operations under
+    /// way make progress. Not collective; blocks.
     ///
     /// # Errors
-    /// [`Error`] if isolation cannot be given; the access must then not touch the file.
+    /// [`Error`] if the access cannot be isolated. Then the access must not touch the file.
     fn enter(&self, request: &Request) -> Result<Guard<'_>, Error>;
 
-    /// As [`Isolation::enter`], but `None` where that would have to wait for whoever has the bytes, also if it is this thread. To be
-    /// called again and again then, with the same [`Waiting`].
+    /// As [`Isolation::enter`], but returns `None` where `enter` would have to wait for a holder of the
+    /// bytes, also if the holder is this thread. The caller then calls it again and again, with the same
+    /// [`Waiting`]. Not collective.
     ///
     /// # Errors
     /// As [`Isolation::enter`].
     fn try_enter(&self, request: &Request, waiting: &mut Waiting) -> Result<Option<Guard<'_>>, Error>;
 }
 
-/// A lock that an open file has.
+/// The lock of an open file.
 pub trait FileLock: Isolation {
-    /// What it did.
+    /// The counters of this lock.
     fn counters(&self) -> &Arc<LockCounters>;
 
-    /// Lets go of what a wait that was given up has got, as far as that is possible without waiting. True if nothing is left of it.
-    /// Every wait of this process does so.
+    /// Releases what a wait that was given up has acquired, as far as this is possible without waiting.
+    /// True if nothing of that wait is left. Local; does not block. Every wait of this process calls it.
     fn settle(&self) -> bool;
 
-    /// Waits until nothing is left of what was given up: before the lock ends, when no rank will lock anything more.
+    /// Waits until nothing is left of a wait that was given up. For the end of the lock, when no rank
+    /// locks anything more. Not collective; blocks.
     ///
     /// # Errors
-    /// [`Error::Died`] where that would be for ever; if MPI fails.
+    /// [`Error::Died`] where the wait would never end; if MPI fails.
     fn finish(&self) -> Result<(), Error>;
 }
 
-/// Since when an access waits, and when it was last looked whether those that it waits for live.
+/// The time at which an access began to wait, and the time of the last check whether the awaited
+/// processes are alive.
 #[derive(Debug, Clone, Copy)]
 pub struct Waiting {
     since: Instant,
@@ -151,8 +198,8 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// It begins to wait.
-    #[allow(clippy::new_without_default, reason = "it reads the clock")]
+    /// A wait that begins now.
+    #[allow(clippy::new_without_default, reason = "the value depends on the clock")]
     pub fn new() -> Self {
         let now = Instant::now();
         Self { since: now, looked: now }
@@ -174,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_releases_on_panic() {
+    fn guard_releases_on_panic() {
         let held = Arc::new(AtomicBool::new(true));
         let inner = held.clone();
         let result = std::panic::catch_unwind(move || {

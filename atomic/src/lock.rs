@@ -1,4 +1,4 @@
-//! A lock of any protocol, on memory of any kind, as an [`Isolation`].
+//! [`ByteLock`]: a lock of any protocol, on memory of any kind, as an [`Isolation`].
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use capulet_protocol::{Event, Lock, Request};
 use crate::perform::{Carried, Memory};
 use crate::{Error, FileLock, Guard, Isolation, Release, Waiting};
 
-/// How often it is looked whether those that are waited for live.
+/// The time between two checks whether the awaited processes are alive.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What a lock did. Exact on any machine.
+/// Counts of what a lock did. Exact on any machine.
 #[derive(Debug, Default)]
 pub struct LockCounters {
     acquired: AtomicU64,
@@ -23,7 +23,7 @@ pub struct LockCounters {
 }
 
 impl LockCounters {
-    /// How often it was acquired.
+    /// How often the lock was acquired.
     pub fn acquired(&self) -> u64 {
         self.acquired.load(Ordering::Relaxed)
     }
@@ -38,31 +38,34 @@ impl LockCounters {
         }
     }
 
-    /// How often that had to wait, for another process or for another thread of this one.
+    /// How many acquisitions had to wait, for another process or for another thread of this process.
     pub fn waited(&self) -> u64 {
         self.waited.load(Ordering::Relaxed)
     }
 }
 
-/// Bytes of a file, locked among ranks, in the order that the protocol has.
-/// One access at a time of each rank. Who tries has no place among those who wait: it is for accesses that are polled, which must
-/// not keep others waiting while nobody polls them.
+/// One rank's part of a lock of the bytes of a file. Ranks are served in the order of the protocol `L`. A
+/// rank has one access in the lock at a time. A try has no place in the order of the waiting accesses:
+/// tries are for accesses that are polled, and such an access must not delay others while no thread polls
+/// it.
 #[derive(Debug)]
 pub struct ByteLock<L: Lock, M> {
-    /// Whether a thread of this process has it or wants it.
+    /// Whether a thread of this process holds this rank's part of the lock, or acquires it.
     is_busy: AtomicBool,
     inner: Mutex<Inner<L, M>>,
-    /// The ranks that share it.
+    /// The ranks that share the lock.
     ranks: Vec<Rank>,
     time_limit: Option<Duration>,
     progress: fn(),
     counters: Arc<LockCounters>,
 }
 
-/// Whom a thread waits for: only one of each rank is woken by other ranks.
+/// What a thread waits for. Other ranks wake only the one thread of a rank that waits for a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitsFor {
+    /// For another thread of this process, which has this rank's part of the lock.
     Thread,
+    /// For another process.
     Process,
 }
 
@@ -70,15 +73,16 @@ enum WaitsFor {
 struct Inner<L: Lock, M> {
     carried: Carried<L>,
     memory: M,
-    /// MPI has failed, or a panic has come between: nobody knows what is locked.
+    /// MPI has failed, or a panic has interrupted a step. It is not known what is locked.
     is_broken: bool,
-    /// A wait was given up: what it waited for is to be let go of when it comes. Work is under way until then.
+    /// A wait was given up. What it acquires later must be released at once. Until then work is under
+    /// way.
     owed: Option<UnderWay>,
 }
 
 impl<L: Lock, M: Memory> ByteLock<L, M> {
-    /// That of a process, among `ranks`. A wait that lasts longer than `time_limit` is given up. `progress` is called while it waits,
-    /// at least once a millisecond.
+    /// One process's part of a lock among `ranks`. A wait that lasts longer than `time_limit` is given
+    /// up. `progress` is called during a wait, at least once a millisecond.
     pub(crate) fn of(
         lock: L,
         memory: M,
@@ -105,7 +109,7 @@ impl<L: Lock, M: Memory> ByteLock<L, M> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `is_done`, for no longer than the limit. `whom` is what this thread waits for. True if it had to wait.
+    /// Waits until `is_done`, for at most the time limit. True if it had to wait.
     fn wait(&self, whom: WaitsFor, mut is_done: impl FnMut() -> Result<bool, Error>) -> Result<bool, Error> {
         if is_done()? {
             return Ok(false);
@@ -122,15 +126,16 @@ impl<L: Lock, M: Memory> ByteLock<L, M> {
         }
     }
 
-    /// True if it slept.
+    /// One turn of a wait: yields or sleeps. True if it slept.
     fn pause(&self, whom: WaitsFor, backoff: &mut Backoff) -> bool {
         let Some(timeout) = backoff.next_sleep() else {
             std::thread::yield_now();
             return false;
         };
-        // Another thread may want to go on meanwhile: the words alone are kept.
+        // The mutex is not held during the sleep, because another thread may settle the lock. Only the
+        // words are kept.
         let bed = (whom == WaitsFor::Process).then(|| self.inner()).and_then(|inner| {
-            // What is about to be stored comes without a wake-up.
+            // A store that is about to come sends no wake-up.
             inner.carried.sleeps_in().and_then(|space| inner.memory.bed(space))
         });
         match bed {
@@ -140,7 +145,9 @@ impl<L: Lock, M: Memory> ByteLock<L, M> {
         true
     }
 
-    /// Lets other work go on, if this is a long wait. Not while another rank draws its number: that is no long wait.
+    /// Lets other work make progress, if this wait may be long. A wait for a process that draws its
+    /// number is short, and no other work must run in it: that work could wait for another file's number,
+    /// from a rank that does the same the other way round.
     fn progress(&self, whom: WaitsFor, slept: bool) {
         if slept && (whom == WaitsFor::Thread || self.inner().carried.lock().waits_for_holders()) {
             (self.progress)();
@@ -164,7 +171,7 @@ impl<L: Lock, M: Memory> ByteLock<L, M> {
         Err(Error::TimedOut { waited, holders, are_nodes })
     }
 
-    /// Every now and then.
+    /// Checks whether a process of this lock has died, at most once in [`LOOK_EVERY`].
     fn look_for_the_dead(&self, waiting: &mut Waiting) -> Result<(), Error> {
         if waiting.looked.elapsed() <= LOOK_EVERY {
             return Ok(());
@@ -196,7 +203,7 @@ impl<L: Lock, M: Memory> ByteLock<L, M> {
         Ok(())
     }
 
-    /// True if it was to be had. Waits for no holder ([`Event::Try`]).
+    /// True if the bytes were free and are held now. Waits for no holder ([`Event::Try`]).
     fn try_acquire(&self, request: &Request) -> Result<bool, Error> {
         if self.is_busy.swap(true, Ordering::Acquire) {
             return Ok(false);
@@ -224,7 +231,7 @@ impl<L: Lock, M: Memory> Release for ByteLock<L, M> {
     fn release(&self) {
         let part = Part(self);
         let started = self.inner().start(Event::Release);
-        // Some wait for those that are about to do something, for moments.
+        // Some protocols wait here, for a step that another process is about to make.
         let ended = match started {
             Ok(false) => self.wait(WaitsFor::Process, || self.inner().go_on()).map(drop),
             started => started.map(drop),
@@ -239,7 +246,8 @@ impl<L: Lock, M: Memory> Release for ByteLock<L, M> {
     }
 }
 
-/// The right to use this rank's part of a lock. Dropped, on error and panic, it gives up what was begun.
+/// The right to use this rank's part of a lock. If it is dropped, on error or panic, it gives up what was
+/// begun.
 #[derive(Debug)]
 struct Part<'a, L: Lock, M: Memory>(&'a ByteLock<L, M>);
 
@@ -248,7 +256,7 @@ impl<L: Lock, M: Memory> Drop for Part<'_, L, M> {
         let mut inner = self.0.inner();
         inner.owed.get_or_insert_with(UnderWay::new);
         if !inner.is_broken && inner.carried.lock().can_give_up() {
-            // Those that come later need not wait until this process comes by again.
+            // Ranks that come later need not wait until this process calls the lock again.
             inner.carried.begin(Event::GiveUp);
         }
         inner.settle();
@@ -259,7 +267,7 @@ impl<L: Lock, M: Memory> Drop for Part<'_, L, M> {
 
 impl<L: Lock, M: Memory> Work for ByteLock<L, M> {
     fn advance(&self) {
-        // If somebody is at it, it goes on there.
+        // If the mutex is held, its holder makes the progress.
         if let Ok(mut inner) = self.inner.try_lock() {
             inner.settle();
         }
@@ -267,12 +275,13 @@ impl<L: Lock, M: Memory> Work for ByteLock<L, M> {
 }
 
 impl<L: Lock, M: Memory> Inner<L, M> {
-    /// Begins something, and does what can be done of it at once. True if that is all.
+    /// Begins an acquisition or a release, and goes on as far as it can without waiting. True if it is
+    /// complete.
     fn start(&mut self, event: Event<'_>) -> Result<bool, Error> {
         if self.is_broken {
             return Err(Error::Broken);
         }
-        // Also by a panic on the way.
+        // Set during the step, so that a panic in it leaves the lock broken.
         self.is_broken = true;
         let done = self.carried.start(event, &mut self.memory);
         self.is_broken = done.is_err();
@@ -293,8 +302,8 @@ impl<L: Lock, M: Memory> Inner<L, M> {
         match self.try_settle() {
             Ok(is_settled) => is_settled,
             Err(error) => {
-                // Nobody can do more about it.
-                tracing::error!(%error, "a lock that was given up cannot be let go of");
+                // No later call could do better.
+                tracing::error!(%error, "a lock whose wait was given up cannot be released");
                 self.owed = None;
                 true
             }

@@ -1,4 +1,7 @@
-//! A lock of bytes among the ranks of one node, in memory that they share.
+//! Locks among the ranks of one node, in memory that they share.
+//!
+//! The words of a rank: the counter of its wake-ups, then the identity of its process, then the words of
+//! the protocol.
 
 use std::fmt::{self, Debug};
 use std::mem;
@@ -14,23 +17,24 @@ use crate::lock::ByteLock;
 use crate::perform::Memory;
 use crate::process::Identity;
 
-/// Which process the rank is.
+/// The identity of the rank's process: number and start time.
 const PROCESS_WORD: usize = 0;
+/// The identity of the rank's process: PID name space.
 const SPACE_WORD: usize = 1;
-/// Where the words of the lock begin.
+/// The first word of the protocol.
 pub(crate) const LOCK_WORD: u32 = 2;
 
-/// Ranks of a node that can share a lock.
+/// The largest number of ranks of a node that can share a lock.
 pub const NODE_LOCK_RANKS: usize = 256;
-/// Words of a rank in all, with that of its wake-ups.
+/// The number of words of a rank, with the counter of its wake-ups.
 pub const NODE_LOCK_WORDS: usize = 1 + LOCK_WORD as usize + Bakery::words(NODE_LOCK_RANKS as u32) as usize;
 
-/// What a lock of a node is performed on.
+/// The memory of a lock of one node.
 pub struct NodeMemory {
     words: NodeWords,
     ranks: u32,
     own: Option<Identity>,
-    /// What was fetched last.
+    /// The words that were fetched last. Kept so that a fetch does not allocate.
     fetched: Vec<u64>,
 }
 
@@ -48,7 +52,7 @@ impl NodeMemory {
         memory
     }
 
-    /// Tells the others who this process is.
+    /// Publishes the identity of this process, or takes it back.
     fn introduce(&self, identity: Option<Identity>) {
         let Identity { process, space } = identity.unwrap_or(Identity { process: 0, space: 0 });
         let own = |word| self.words.word(self.words.place(), word);
@@ -56,14 +60,15 @@ impl NodeMemory {
         own(PROCESS_WORD).store(process, Ordering::Release);
     }
 
-    /// Sets so many of this rank's words of the lock to zero, before anybody locks it.
+    /// Sets the first `words` words of this rank's part of the lock to zero. For use before any rank uses
+    /// the lock.
     pub(crate) fn clear(&self, words: u32) {
         for word in LOCK_WORD..LOCK_WORD + words {
             self.words.word(self.words.place(), word as usize).store(0, Ordering::Release);
         }
     }
 
-    /// Which process a rank is.
+    /// The identity of the process of a rank.
     fn identity(&self, place: usize) -> Identity {
         let process = self.words.word(place, PROCESS_WORD).load(Ordering::Acquire);
         Identity { process, space: self.words.word(place, SPACE_WORD).load(Ordering::Relaxed) }
@@ -74,7 +79,7 @@ impl NodeMemory {
     }
 
     fn word(&self, place: Place) -> &AtomicU64 {
-        debug_assert_eq!(place.space, Space::Node, "a lock of a node has no words elsewhere");
+        debug_assert_eq!(place.space, Space::Node, "a lock of one node uses words of that node only");
         self.words.word(place.rank as usize, place.word as usize)
     }
 }
@@ -90,7 +95,7 @@ impl Memory for NodeMemory {
     }
 
     fn leave(&mut self) -> Result<bool, Error> {
-        // This process may end now.
+        // From now on this process may end without being reported as dead.
         self.introduce(None);
         Ok(true)
     }
@@ -117,7 +122,8 @@ impl Memory for NodeMemory {
             }
             Effect::AwaitChange(..) => Event::Done,
             Effect::Put { first, ref put } => {
-                // Whoever sees one of these words sees that what was told before has ended.
+                // A process that fetches one of the words stored below, and then loads the head, finds
+                // that the previous acquisition has ended: this process stored that end before the fence.
                 fence(Ordering::Release);
                 for (word, value) in self.words_from(first).iter().zip(put) {
                     word.store(*value, Ordering::Relaxed);
@@ -130,12 +136,12 @@ impl Memory for NodeMemory {
                 let words = &self.words_from(first)[..words as usize];
                 fetched.extend(words.iter().map(|word| word.load(Ordering::Relaxed)));
                 self.fetched = fetched;
-                // Whether they were stored meanwhile is asked after they were fetched.
+                // The protocol loads the head again after this fence, to detect a store during the fetch.
                 fence(Ordering::Acquire);
                 Event::Words(&self.fetched)
             }
             Effect::Exchange { .. } | Effect::ClaimIfNone { .. } => {
-                unreachable!("a lock of a node has no home")
+                unreachable!("a lock of one node has no home rank")
             }
             Effect::Wake(_, rank) => {
                 self.words.wake(rank as usize);
@@ -143,20 +149,21 @@ impl Memory for NodeMemory {
             }
             Effect::AwaitWake(_) if self.words.try_take() => Event::Done,
             Effect::AwaitWake(_) => return Ok(None),
-            Effect::Held | Effect::Free => unreachable!("there is nothing to perform"),
+            Effect::Held | Effect::Free => unreachable!("the effect needs no operation"),
         }))
     }
 }
 
-/// Bytes of a file, locked among the ranks of a node: first come, first served where they conflict, and at once where they do not.
+/// A lock of ranges of bytes among the ranks of a node. Conflicting accesses are served first come, first
+/// served. Accesses that do not conflict are served at once.
 pub type NodeLock = ByteLock<Bakery, NodeMemory>;
 
-/// A whole file, locked by one rank of a node at a time, in the order in which they come.
+/// A lock of the whole file among the ranks of a node, first come, first served.
 pub type NodeQueue = ByteLock<Queue, NodeMemory>;
 
-/// A protocol that needs no home, only words of the ranks of one node.
+/// A protocol that needs only words of the ranks of one node.
 pub trait OfNode: Sized {
-    /// As the rank with number `me` on the node speaks it.
+    /// The part of the rank with number `me` on the node, among `ranks` ranks.
     fn of_node(me: u32, ranks: u32) -> Self;
 }
 
@@ -173,8 +180,9 @@ impl OfNode for Queue {
 }
 
 impl<L: Lock + OfNode> ByteLock<L, NodeMemory> {
-    /// The lock that these words are of, among `ranks`. A wait that lasts longer than `time_limit` is given up. `progress` is called
-    /// while it waits, at least once a millisecond.
+    /// This rank's part of the lock in these words, among `ranks`, in their order on the node. A wait
+    /// that lasts longer than `time_limit` is given up with [`Error::TimedOut`]; without a limit waits
+    /// have no end. `progress` is called during a wait, at least once a millisecond. Local.
     pub fn new(
         words: NodeWords,
         ranks: Vec<Rank>,

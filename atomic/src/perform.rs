@@ -1,4 +1,4 @@
-//! Locks carried on by what performs their effects.
+//! Performs the effects of lock protocols, and steps the protocols.
 
 use std::fmt::Debug;
 
@@ -9,23 +9,27 @@ use crate::Error;
 
 /// Memory that the processes of a lock share.
 pub trait Memory: Debug + Send + 'static {
-    /// Does what a lock wants done; `None` where that must be waited for. Does not wait for what other processes do.
+    /// Performs an effect, and returns the event that follows. `None` if the effect has to wait. Does not
+    /// wait for other processes.
     ///
     /// # Errors
-    /// If MPI fails. Nobody knows then what was done, and the lock is of no use any more.
+    /// If MPI fails. Then it is not known what was done, and the lock must not be used any more.
     fn perform(&mut self, effect: &Effect) -> Result<Option<Event<'_>>, Error>;
 
-    /// Where a process sleeps that waits for a wake-up of this kind; nowhere if those who leave it do not end its sleep.
+    /// The words on which a process sleeps that waits for a wake-up in this space. `None` if a wake-up
+    /// does not end a sleep there.
     fn bed(&self, _: Space) -> Option<NodeWords> {
         None
     }
 
-    /// A process that has ended, by its number among those that share the lock, as far as that can be known.
+    /// A process that has ended, by its number among the processes that share the lock, as far as this is
+    /// known.
     fn dead(&self) -> Option<usize> {
         None
     }
 
-    /// Before the lock ends, and holds nothing: true when nothing of it is under way.
+    /// Prepares the end of a lock that holds nothing. True when nothing of the lock is under way any
+    /// more; otherwise the caller calls again.
     ///
     /// # Errors
     /// If MPI fails.
@@ -34,7 +38,7 @@ pub trait Memory: Debug + Send + 'static {
     }
 }
 
-/// A lock, and what it wants done next.
+/// A lock, and its next effect.
 #[derive(Debug)]
 pub(crate) struct Carried<L> {
     lock: L,
@@ -46,12 +50,13 @@ impl<L: Lock> Carried<L> {
         Self { lock, next: Effect::Free }
     }
 
-    /// Begins to acquire or to release it. Then [`Carried::go_on`] is to be called until it is true.
+    /// Begins to acquire, to release or to give up. The caller then calls [`Carried::go_on`] until it
+    /// returns true.
     pub(crate) fn begin(&mut self, event: Event<'_>) {
         self.next = self.lock.step(event);
     }
 
-    /// Goes on as far as it can without waiting. True if it is held, or free.
+    /// Goes on as far as possible without waiting. True if the lock is held or free.
     ///
     /// # Errors
     /// As [`Memory::perform`].
@@ -59,7 +64,8 @@ impl<L: Lock> Carried<L> {
         self.run(None, memory)
     }
 
-    /// Begins to acquire or to release it, and goes on as far as it can without waiting. True if it is held, or free.
+    /// Begins to acquire or to release, and goes on as far as possible without waiting. True if the lock
+    /// is held or free.
     ///
     /// # Errors
     /// As [`Memory::perform`].
@@ -77,7 +83,8 @@ impl<L: Lock> Carried<L> {
             },
         };
         loop {
-            // Kept only where it is waited for: to move an effect takes longer than to perform it.
+            // The effect is stored only if it has to wait: to move an effect takes longer than to perform
+            // it.
             let effect = self.lock.step(event);
             if matches!(effect, Effect::Held | Effect::Free) {
                 self.next = effect;
@@ -94,17 +101,18 @@ impl<L: Lock> Carried<L> {
         }
     }
 
-    /// Its state.
+    /// The state of the protocol.
     pub(crate) fn lock(&self) -> &L {
         &self.lock
     }
 
-    /// Whether it is held, once it has gone on to the end.
+    /// Whether the lock is held. For use after [`Carried::go_on`] has returned true.
     pub(crate) fn is_held(&self) -> bool {
         self.next == Effect::Held
     }
 
-    /// Which wake-up it waits for, if it does not wait for what another process is about to store.
+    /// The space of the wake-up that the lock waits for. `None` if it waits for a store that another
+    /// process is about to make.
     pub(crate) fn sleeps_in(&self) -> Option<Space> {
         if let Effect::AwaitWake(space) = self.next { Some(space) } else { None }
     }

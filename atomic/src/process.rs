@@ -1,31 +1,33 @@
-//! Whether another process of this machine still lives.
+//! Whether another process of this machine is alive.
 
 use std::os::unix::fs::MetadataExt;
 use std::{fs, io};
 
-/// Which process: its number, and when it started, so that a later one of the same number is another. Never zero.
+/// The identity of a process: its number and its start time, so that a later process with the same number
+/// is told apart. `process` is never 0 for a known process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Number and start.
+    /// The number in the low bits, the start time above. 0 if the process is not known.
     pub(crate) process: u64,
-    /// The name space that the number is of.
+    /// The PID name space of the number.
     pub(crate) space: u64,
 }
 
-/// Bits of a process's number (`PID_MAX_LIMIT` of Linux).
+/// The number of bits of a process number (`PID_MAX_LIMIT` of Linux).
 const NUMBER_BITS: u32 = 22;
-/// `ESRCH`: it ended while it was asked about.
+/// `ESRCH`: the process ended while its file in `/proc` was read.
 const NO_PROCESS: i32 = 3;
 
 impl Identity {
-    /// This process. `None` where the system does not tell.
+    /// The identity of this process. `None` if the system does not provide it.
     pub(crate) fn own() -> Option<Self> {
         let space = fs::metadata("/proc/self/ns/pid").ok()?.ino();
         let number = std::process::id();
         Some(Self { process: packed(number, started(number).ok()??), space })
     }
 
-    /// Whether it is known that this process lives no longer. `observer` is who asks: numbers of another name space say nothing.
+    /// Whether this process is known to have ended. `observer` is the process that asks. Of a process in
+    /// another name space nothing is known, so the result is false.
     pub(crate) fn is_dead(self, observer: Self) -> bool {
         if self.space != observer.space || self.process == 0 {
             return false;
@@ -34,7 +36,7 @@ impl Identity {
         match started(number) {
             Ok(Some(start)) => packed(number, start) != self.process,
             Ok(None) => true,
-            // No descriptor is left, for one: that says nothing.
+            // The error says nothing about the process. For example, no file descriptor is left.
             Err(_) => false,
         }
     }
@@ -44,8 +46,8 @@ fn packed(number: u32, start: u64) -> u64 {
     start << NUMBER_BITS | u64::from(number)
 }
 
-/// When a process started, in ticks since the machine did (`proc_pid_stat(5)`). `None` if it has ended, though its parent may not have
-/// asked for it yet.
+/// The start time of a process, in clock ticks since the boot (`proc_pid_stat(5)`). `None` if the process
+/// has ended, also if it is a zombie that its parent has not waited for.
 fn started(number: u32) -> io::Result<Option<u64>> {
     let text = match fs::read_to_string(format!("/proc/{number}/stat")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(NO_PROCESS) => {
@@ -53,9 +55,9 @@ fn started(number: u32) -> io::Result<Option<u64>> {
         }
         text => text?,
     };
-    // The name before may have spaces and brackets of its own.
+    // The name of the process comes before the last bracket, and may contain spaces and brackets.
     let fields = text.rsplit_once(')').map(|(_, fields)| fields.split_ascii_whitespace().collect::<Vec<_>>());
-    // The 3rd and the 22nd of all.
+    // Fields 3 (state) and 22 (start time) of the line.
     let told = fields.as_deref().and_then(|fields| Some((*fields.first()?, fields.get(19)?.parse().ok()?)));
     let (state, start) = told.ok_or(io::ErrorKind::InvalidData)?;
     Ok((!matches!(state, "Z" | "X")).then_some(start))
@@ -68,28 +70,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_lives_and_one_that_ended_does_not() {
-        let own = Identity::own().expect("Linux tells");
+    fn running_process_is_alive_and_ended_process_is_dead() {
+        let own = Identity::own().expect("Linux provides the identity of a process");
         assert!(!own.is_dead(own));
-        let mut child = Command::new("sleep").arg("100").stdin(Stdio::null()).spawn().expect("a process");
+        let mut child =
+            Command::new("sleep").arg("100").stdin(Stdio::null()).spawn().expect("`sleep` starts");
         let number = child.id();
         let other = Identity {
-            process: packed(number, started(number).expect("it can be asked").expect("it runs")),
+            process: packed(number, started(number).expect("/proc can be read").expect("the child runs")),
             ..own
         };
         assert!(!other.is_dead(own));
         let reused = Identity { process: packed(number, 1), ..own };
-        assert!(reused.is_dead(own), "one that started at another time");
+        assert!(reused.is_dead(own), "a process with another start time is another process");
         assert!(
             !Identity { space: own.space + 1, ..reused }.is_dead(own),
-            "nothing is known of other name spaces"
+            "nothing is known of processes in other name spaces"
         );
-        child.kill().expect("it can be ended");
+        child.kill().expect("the child can be killed");
         while !other.is_dead(own) {
-            // Ended, and not asked for: it must be found all the same.
+            // The child is a zombie now. It must count as dead.
             std::thread::yield_now();
         }
-        child.wait().expect("it ended");
+        child.wait().expect("the child has ended");
         assert!(other.is_dead(own));
     }
 }

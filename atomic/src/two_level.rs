@@ -1,4 +1,5 @@
-//! A lock of a file that each node keeps for some of its own ranks in a row, before it goes to the next.
+//! A lock of a whole file. Each node keeps it for a limited number of its own ranks in a row, and then
+//! hands it to the next node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +13,14 @@ use crate::perform::Memory;
 use crate::world::WorldMemory;
 use crate::{Error, FileLock};
 
-/// Words of a rank in the memory of its node, with that of its wake-ups.
+/// The number of words of a rank in the memory of its node, with the counter of its wake-ups.
 pub const NODE_PART_WORDS: usize = (1 + LOCK_WORD + TwoLevel::NODE_WORDS) as usize;
-/// The whole file, among all ranks of `words`: on each node in memory of the node, among nodes by a queue of them, for which messages
-/// wake. `node` has [`NODE_PART_WORDS`] words, and `node_ranks` are the ranks that share it, in their order there. A wait that lasts
-/// longer than `time_limit` is given up. `progress` is called while it waits, at least once a millisecond. Nobody may lock it before
-/// all have it.
+/// A lock of the whole file, among all ranks of `words`. The ranks of a node queue in the memory of the
+/// node, and nodes queue in `words`, with messages as wake-ups. `node` has [`NODE_PART_WORDS`] words, and
+/// `node_ranks` are the ranks that share it, in their order there. A wait that lasts longer than
+/// `time_limit` is given up with [`Error::TimedOut`]; without a limit waits have no end. `progress` is
+/// called during a wait, at least once a millisecond. Local, but no rank may use the lock before all
+/// ranks have it.
 pub fn two_level_lock(
     words: WorldWords,
     wakes: Wakes,
@@ -26,18 +29,19 @@ pub fn two_level_lock(
     time_limit: Option<Duration>,
     progress: fn(),
 ) -> Arc<dyn FileLock> {
-    // So many that all of the node get it once: once its node has come, nobody waits for more than twice as many as all ranks are.
+    // Every rank of the node gets the lock once in a row. So, once its node has joined the queue of
+    // nodes, a rank waits for at most twice as many ranks as there are.
     let passes_max = node_ranks.len() as u64;
     let lock = TwoLevel::new(words.home(), node_ranks[0].0, words.rank(), passes_max);
     let all = (0..words.ranks()).map(Rank).collect();
     let node = NodeMemory::new(node, node_ranks.len() as u32);
-    // Other locks leave something in their words.
+    // Another lock that used these words before may have left values in them.
     node.clear(TwoLevel::NODE_WORDS);
     let memory = TwoLevelMemory { node, node_ranks, world: WorldMemory::new(words, Some(wakes)) };
     ByteLock::of(lock, memory, all, time_limit, progress)
 }
 
-/// What it is performed on: words and wake-ups of the node, and of the world.
+/// The memory of the lock: words and wake-ups of the node, and of all nodes.
 #[derive(Debug)]
 struct TwoLevelMemory {
     node: NodeMemory,
@@ -47,17 +51,17 @@ struct TwoLevelMemory {
 }
 
 impl TwoLevelMemory {
-    /// The number of a rank on this node.
+    /// The number of a rank on this node. The rank must be on this node.
     fn on_node(&self, rank: u32) -> u32 {
-        self.node_ranks.binary_search(&Rank(rank)).expect("a rank of this node") as u32
+        self.node_ranks.binary_search(&Rank(rank)).expect("the rank is on this node") as u32
     }
 
-    /// The place in the node's memory.
+    /// The address in the node's memory that the protocol's address stands for.
     fn near(&self, place: Place) -> Place {
         Place { rank: self.on_node(place.rank), word: LOCK_WORD + place.word, ..place }
     }
 
-    /// The same effect, on the node's memory; `None` if it is not for that.
+    /// The same effect on the node's memory. `None` if the effect is not for the node's memory.
     fn for_node(&self, effect: &Effect) -> Option<Effect> {
         let near = |place: Place| (place.space == Space::Node).then(|| self.near(place));
         Some(match *effect {

@@ -1,4 +1,4 @@
-//! Locks of a file among ranks of several nodes, in words that MPI's one-sided operations reach.
+//! Locks of a file among ranks of several nodes, in words that are reached by MPI's one-sided operations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,34 +10,39 @@ use crate::lock::ByteLock;
 use crate::perform::Memory;
 use crate::{Error, FileLock};
 
-/// Words of each rank that locks take, from the first on.
+/// The number of each rank's own words that are reserved for locks, from the first word on.
 pub const WORLD_LOCK_WORDS: usize = 4;
-/// Of a queue, or of the gate of ranges.
+/// The first word of a queue, or of the gate of ranges.
 const QUEUE_WORD: u32 = 0;
-/// Wake-ups that are left by one-sided operations.
+/// The counter of the wake-ups that are left by one-sided operations.
 const WAKES_WORD: usize = 2;
-/// Where the home rank's table begins, for a lock: behind all words that are a rank's own.
+/// The number that protocols give to the first word of the home rank's table. It follows the own words of
+/// a rank.
 const TABLE_WORD: u32 = WorldWords::OWN_WORDS as u32;
 const _: () = assert!(SLOT_WORDS as usize <= WorldWords::ENTRY_WORDS && WAKES_WORD < WORLD_LOCK_WORDS);
 
-/// Which lock it is.
+/// The kind of a lock of several nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorldProtocol {
-    /// Ranges of bytes, told at the home rank behind a queue. Messages wake.
+    /// Ranges of bytes. Requests are stored at the home rank, behind a queue as the gate. Wake-ups are
+    /// messages.
     Ranges,
-    /// The whole file, by a queue (Mellor-Crummey and Scott). Messages wake.
+    /// The whole file, by a queue (Mellor-Crummey and Scott). Wake-ups are messages.
     Queue,
-    /// The whole file, by the paper's wait list. Messages wake: its hybrid lock.
+    /// The whole file, by the paper's wait list, with messages as wake-ups: the paper's hybrid lock.
     Hybrid,
-    /// The same, with words that are polled in place of messages: its one-sided lock.
+    /// The whole file, by the paper's wait list, with a polled word as wake-ups: the paper's one-sided
+    /// lock.
     OneSided,
 }
 
-/// A lock on these words, among all their ranks; the wait list needs a second lot, with exclusive epochs. A wait that lasts longer than
-/// `time_limit` is given up. `progress` is called while it waits, at least once a millisecond.
+/// A lock in `words`, among all ranks of them. A wait list ([`WorldProtocol::Hybrid`],
+/// [`WorldProtocol::OneSided`]) needs a second slot `exclusive`, in a window with exclusive epochs. A
+/// wait that lasts longer than `time_limit` is given up with [`Error::TimedOut`]; without a limit waits
+/// have no end. `progress` is called during a wait, at least once a millisecond. Local.
 ///
 /// # Panics
-/// If a wait list has no second lot.
+/// If a wait list has no second slot.
 pub fn world_lock(
     protocol: WorldProtocol,
     words: WorldWords,
@@ -59,32 +64,32 @@ pub fn world_lock(
         }
         WorldProtocol::Queue => ByteLock::of(queue(), memory, all, time_limit, progress),
         WorldProtocol::Hybrid | WorldProtocol::OneSided => {
-            let home = list_home.expect("a wait list has exclusive epochs");
+            let home = list_home.expect("a wait list has words with exclusive epochs");
             ByteLock::of(WaitList::new(home, me, ranks), memory, all, time_limit, progress)
         }
     }
 }
 
-/// What they are performed on.
+/// The memory of a lock of several nodes.
 #[derive(Debug)]
 pub(crate) struct WorldMemory {
     words: WorldWords,
-    /// For lists that change in epochs which exclude all others.
+    /// The words of a wait list. They change in exclusive epochs.
     exclusive: Option<WorldWords>,
-    /// None where wake-ups are words.
+    /// `None` if wake-ups are words that are polled.
     wakes: Option<Wakes>,
-    /// What was fetched last.
+    /// The words that were fetched last.
     fetched: Vec<u64>,
 }
 
 impl WorldMemory {
-    /// Without a list. Where there are no messages for wake-ups, words are polled.
+    /// Memory without a wait list. If `wakes` is `None`, a wake-up is a word that is polled.
     pub(crate) fn new(words: WorldWords, wakes: Option<Wakes>) -> Self {
         Self { words, exclusive: None, wakes, fetched: Vec::new() }
     }
 
     fn list(&self) -> &WorldWords {
-        self.exclusive.as_ref().expect("a wait list has exclusive epochs")
+        self.exclusive.as_ref().expect("a wait list has words with exclusive epochs")
     }
 
     fn wake(&mut self, rank: u32) -> Result<(), Error> {
@@ -102,16 +107,16 @@ impl WorldMemory {
         let me = self.words.rank();
         let is_there = self.words.load::<u32>(me, WAKES_WORD)? > 0;
         if is_there {
-            // One less: it wraps.
+            // Subtracts 1, because the addition wraps.
             self.words.add(me, WAKES_WORD, u32::MAX)?;
         }
         Ok(is_there)
     }
 }
 
-/// Values of locks for one at a time: numbers of ranks.
+/// The value of a mutex protocol as 32 bits. These protocols store numbers of ranks.
 fn narrow(value: u64) -> u32 {
-    u32::try_from(value).expect("a lock for one at a time stores numbers of ranks")
+    u32::try_from(value).expect("a mutex protocol stores numbers of ranks, which have 32 bits")
 }
 
 impl Memory for WorldMemory {
@@ -144,7 +149,7 @@ impl Memory for WorldMemory {
                 Event::Done
             }
             Effect::Exchange { first, ref put, words: count, is_exclusive: false } => {
-                // What lies before the table is not asked for.
+                // The protocol does not read the words before the table, so they are not fetched.
                 let table =
                     words.exchange((first.word - TABLE_WORD) as usize, put, (count - TABLE_WORD) as usize)?;
                 self.fetched.clear();
@@ -167,9 +172,9 @@ impl Memory for WorldMemory {
             Effect::AwaitWake(_) if self.take_wake()? => Event::Done,
             Effect::AwaitWake(_) => return Ok(None),
             Effect::Put { .. } | Effect::Fetch { .. } | Effect::SetBits(..) | Effect::ClearBits(..) => {
-                unreachable!("no lock of several nodes does that")
+                unreachable!("no lock of several nodes has this effect")
             }
-            Effect::Held | Effect::Free => unreachable!("there is nothing to perform"),
+            Effect::Held | Effect::Free => unreachable!("the effect needs no operation"),
         }))
     }
 

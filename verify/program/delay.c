@@ -1,6 +1,7 @@
-/* A library to be preloaded: what a program reads or writes at an offset of a file is done in a few parts, with waits between them. The
- * system may do so at any time, and hardly ever does: whoever counts on one call being one step is found out. What an MPI does by
- * read and write without an offset is left alone. */
+/* A library to be preloaded. It cuts the reads and writes of a program at an offset of a file into a few
+ * parts, with waits between them. The system may do the same at any time, and hardly ever does. So this
+ * library exposes a file layer that relies on one call being one atomic step. Reads and writes without an
+ * offset, which an MPI may use, are not changed. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -42,26 +43,29 @@ typedef ssize_t (*reading_t)(int, void *, size_t, off_t);
 typedef ssize_t (*writing_t)(int, const void *, size_t, off_t);
 typedef ssize_t (*listing_t)(int, const struct iovec *, int, off_t);
 
-/* The next function of that name. */
+/* The next function of that name in the search order of the loader. */
 static void *next(const char *name)
 {
     return dlsym(RTLD_NEXT, name);
 }
 
-/* Part `part` of `count` things begins here. */
+/* The first element of part `part` of `count` elements. */
 static size_t start_of(size_t count, int part)
 {
     return count * (size_t)part / PARTS;
 }
 
-static ssize_t bytes_in_parts(int fd, char *bytes, size_t count, off_t offset, reading_t reading, writing_t writing)
+static ssize_t bytes_in_parts(int fd, char *bytes, size_t count, off_t offset, reading_t reading,
+                              writing_t writing)
 {
     ssize_t done = 0;
     const int parts = count >= PART_MIN_BYTES && is_file(fd) ? PARTS : 1;
     for (int part = 0; part < parts; part++) {
         if (part > 0) pause_a_little();
-        size_t from = parts == 1 ? 0 : start_of(count, part), to = parts == 1 ? count : start_of(count, part + 1);
-        ssize_t moved = reading ? reading(fd, bytes + from, to - from, offset + (off_t)from) : writing(fd, bytes + from, to - from, offset + (off_t)from);
+        size_t from = parts == 1 ? 0 : start_of(count, part),
+               to = parts == 1 ? count : start_of(count, part + 1);
+        ssize_t moved = reading ? reading(fd, bytes + from, to - from, offset + (off_t)from)
+                                : writing(fd, bytes + from, to - from, offset + (off_t)from);
         if (moved < 0) return done > 0 ? done : moved;
         done += moved;
         if ((size_t)moved < to - from) break;

@@ -1,6 +1,8 @@
-/* The history: for each access the cells that it touched, as runs of one writer. Words of 32 bits, in the machine's order:
+/* The history: for each access the cells that it touched, as runs of one writer. In words of 32 bits, in
+ * the byte order of the machine:
  *     magic, round, rank, index, group, kind, call, runs, then for each run: first cell, cells, writer.
- * A value that no writer of the round can have written there is written down as such: part of a cell, or of another place or time. */
+ * A value that no writer of the round can have written to that cell gets the writer STRANGE: it is part
+ * of a cell, or of another cell or round. */
 #include "history.h"
 
 static const uint32_t MAGIC = 0x43504C54, STRANGE = UINT32_MAX;
@@ -9,7 +11,8 @@ static FILE *file;
 
 random_t random_of(uint64_t seed, uint64_t round, uint64_t rank, uint64_t purpose)
 {
-    random_t random = { seed * 0x9E3779B97F4A7C15u + round * 0xD1B54A32D192ED03u + rank * 0x8CB92BA72F3D8DD7u + purpose };
+    random_t random = { seed * 0x9E3779B97F4A7C15u + round * 0xD1B54A32D192ED03u
+                        + rank * 0x8CB92BA72F3D8DD7u + purpose };
     pick(&random, 2);
     return random;
 }
@@ -25,7 +28,8 @@ int pick(random_t *random, int below)
 view_t random_view(random_t *random)
 {
     view_t view = { 0 };
-    int wanted = 2 + pick(random, BLOCKS_MAX - 2), at = pick(random, cells_max / 8), stride = 1 + 2 * (cells_max - at) / (3 * wanted);
+    int wanted = 2 + pick(random, BLOCKS_MAX - 2), at = pick(random, cells_max / 8),
+        stride = 1 + 2 * (cells_max - at) / (3 * wanted);
     while (view.blocks < wanted) {
         int len = 1 + pick(random, stride);
         if (at + len > cells_max) break;
@@ -53,17 +57,19 @@ uint32_t writer_of(int rank, uint32_t index)
     return (uint32_t)rank * ACCESSES_MAX + index + 1;
 }
 
-/* The writer in the upper half, and below what shows that the whole cell is of this round and place. */
+/* The value of a cell: the writer in the upper half. The lower half shows that the whole value belongs to
+ * this round and cell. */
 uint64_t cell_value(uint32_t round, uint32_t writer, int cell)
 {
     uint32_t check = (round * 0x85EBCA6Bu ^ (uint32_t)cell * CELL_FACTOR) + writer * 0x27D4EB2Fu;
     return (uint64_t)writer << 32 | check;
 }
 
-/* Which cell a value is of, whoever has written it. */
+/* The cell that a value belongs to, for any writer. */
 int cell_of(uint32_t round, uint64_t value)
 {
-    uint32_t mixed = ((uint32_t)value - (uint32_t)(value >> 32) * 0x27D4EB2Fu) ^ round * 0x85EBCA6Bu, inverse = CELL_FACTOR;
+    uint32_t mixed = ((uint32_t)value - (uint32_t)(value >> 32) * 0x27D4EB2Fu) ^ round * 0x85EBCA6Bu,
+             inverse = CELL_FACTOR;
     /* Newton's iteration for the inverse of an odd number modulo 2^32. */
     for (int step = 0; step < 5; step++) inverse *= 2 - CELL_FACTOR * inverse;
     return (int)(mixed * inverse & INT32_MAX);
@@ -74,7 +80,8 @@ void fill(uint64_t *cells, const access_t *access, const view_t *view, int from,
     for (int block = 0, at = 0, done = 0; block < view->blocks && done < count; at += view->len[block++])
         for (int i = 0; i < view->len[block]; i++)
             if (at + i >= from && done < count)
-                cells[done++] = cell_value(access->round, writer_of(world_rank, access->index), view->at[block] + i);
+                cells[done++] = cell_value(access->round, writer_of(world_rank, access->index),
+                                           view->at[block] + i);
 }
 
 void history_open(const char *path)
@@ -101,7 +108,8 @@ void history_note(const access_t *access, const view_t *view, int from, int coun
         for (int i = 0; i < view->len[block]; i++) {
             if (at + i < from || done == count) continue;
             int cell = view->at[block] + i;
-            uint32_t writer = access->kind == WRITE ? writer_of(world_rank, access->index) : judged(cells[done], access->round, cell);
+            uint32_t writer = access->kind == WRITE ? writer_of(world_rank, access->index)
+                                                    : judged(cells[done], access->round, cell);
             done++;
             if (!starts_block && runs[3 * used - 1] == writer) {
                 runs[3 * used - 2]++;
@@ -118,8 +126,10 @@ void history_note(const access_t *access, const view_t *view, int from, int coun
             starts_block = 0;
         }
     }
-    uint32_t head[] = { MAGIC, access->round, (uint32_t)world_rank, access->index, access->group, access->kind, access->call, (uint32_t)used };
-    if (fwrite(head, sizeof head, 1, file) != 1 || (used && fwrite(runs, 3 * sizeof *runs, (size_t)used, file) != (size_t)used))
+    uint32_t head[] = { MAGIC,         access->round, (uint32_t)world_rank, access->index,
+                        access->group, access->kind,  access->call,         (uint32_t)used };
+    if (fwrite(head, sizeof head, 1, file) != 1 ||
+        (used && fwrite(runs, 3 * sizeof *runs, (size_t)used, file) != (size_t)used))
         fail("the history cannot be written", -1);
 }
 

@@ -1,17 +1,27 @@
-/* capulet-verify-io FILE HISTORY MODE ROUNDS SEED FIRST ATOMIC: accesses that overlap, by MPI-IO alone, and what each of them saw.
+/* capulet-verify-io FILE HISTORY MODE ROUNDS SEED FIRST ATOMIC: makes overlapping accesses by MPI-IO
+ * alone, and records what each of them has read.
  *
- * A round: rank 0 writes the whole file, every rank takes a view, and does a few accesses of random parts of it; when all are done, rank
- * 0 reads the whole file. Whether there is an order in which these accesses can have happened is for others to say. The exit code is 3
- * if the file layer refuses atomic mode, and 1 if a call fails. */
+ * A round: rank 0 writes the whole file. Then every rank sets a view, and makes a few accesses to random
+ * parts of it. When all ranks are done, rank 0 reads the whole file. This program does not judge whether
+ * the accesses have a serial order: `capulet verify` does. The exit code is 3 if the file layer refuses
+ * atomic mode, and 1 if a call fails. */
 #include "history.h"
 
 enum { OPERATIONS = 4, WAIT_NS = 20000 };
 
-/* How the accesses of a round are made. Names and numbers of the calls are those of the command. */
+/* The calls by which accesses are made. `capulet verify` uses the same names of modes and numbers of
+ * calls. */
 typedef enum { AT, POINTER, AT_ALL, ALL, IAT, IAT_ALL, SHARED, ORDERED } call_t;
-/* Views: of random blocks; of those or of one block; of one block for the ranks that read; the same one for all ranks. */
+/* The views of the ranks. RANDOM: random blocks. MIXED: random blocks or one block. BLOCK: one block for
+ * the ranks that read, random blocks for the others. COMMON: the same view for all ranks. */
 typedef enum { RANDOM, MIXED, BLOCK, COMMON } views_t;
-typedef struct { const char *name; views_t views; int has_calls, operations; call_t calls[2]; int toggles; } shape_t;
+typedef struct {
+    const char *name;
+    views_t views;
+    int has_calls, operations;
+    call_t calls[2];
+    int toggles;
+} shape_t;
 static const shape_t SHAPES[] = {
     { "independent", RANDOM, 1, OPERATIONS, { AT }, 0 },
     { "mixed", MIXED, 1, OPERATIONS, { AT }, 0 },
@@ -42,7 +52,7 @@ _Noreturn void fail(const char *what, int code)
 
 #define MUST(call) do { int code_ = (call); if (code_ != MPI_SUCCESS) fail(#call, code_); } while (0)
 
-/* Waits for all ranks without taking the processor from them. */
+/* Waits for all ranks, and sleeps meanwhile, so that the other ranks get the processor. */
 static void meet(void)
 {
     MPI_Request request;
@@ -62,7 +72,7 @@ static view_t view_of(uint32_t round, int rank)
     return has_block ? block_view(&random) : random_view(&random);
 }
 
-/* A view with a derived filetype, also where it is one block. */
+/* Sets a view. Its filetype is a derived one, also if the view is one block. */
 static void set_view(const view_t *view)
 {
     MPI_Datatype type;
@@ -81,27 +91,47 @@ static void must_be_whole(const MPI_Status *status, int count)
     if (got != count) fail("an access was short", -1);
 }
 
-/* One access; `request` is set if it goes on after it. */
+/* Makes one access. `request` is set if the access is not complete on return. */
 static void carry_out(call_t call, kind_t kind, int from, int count, uint64_t *cells, MPI_Request *request)
 {
     MPI_Status status;
     const MPI_Datatype type = MPI_UINT64_T;
     const int writes = kind == WRITE;
     switch (call) {
-    case AT: MUST(writes ? MPI_File_write_at(file, from, cells, count, type, &status) : MPI_File_read_at(file, from, cells, count, type, &status)); break;
+    case AT:
+        MUST(writes ? MPI_File_write_at(file, from, cells, count, type, &status)
+                    : MPI_File_read_at(file, from, cells, count, type, &status));
+        break;
     case POINTER:
         MUST(MPI_File_seek(file, from, MPI_SEEK_SET));
-        MUST(writes ? MPI_File_write(file, cells, count, type, &status) : MPI_File_read(file, cells, count, type, &status));
+        MUST(writes ? MPI_File_write(file, cells, count, type, &status)
+                    : MPI_File_read(file, cells, count, type, &status));
         break;
-    case AT_ALL: MUST(writes ? MPI_File_write_at_all(file, from, cells, count, type, &status) : MPI_File_read_at_all(file, from, cells, count, type, &status)); break;
+    case AT_ALL:
+        MUST(writes ? MPI_File_write_at_all(file, from, cells, count, type, &status)
+                    : MPI_File_read_at_all(file, from, cells, count, type, &status));
+        break;
     case ALL:
         MUST(MPI_File_seek(file, from, MPI_SEEK_SET));
-        MUST(writes ? MPI_File_write_all(file, cells, count, type, &status) : MPI_File_read_all(file, cells, count, type, &status));
+        MUST(writes ? MPI_File_write_all(file, cells, count, type, &status)
+                    : MPI_File_read_all(file, cells, count, type, &status));
         break;
-    case SHARED: MUST(writes ? MPI_File_write_shared(file, cells, count, type, &status) : MPI_File_read_shared(file, cells, count, type, &status)); break;
-    case ORDERED: MUST(writes ? MPI_File_write_ordered(file, cells, count, type, &status) : MPI_File_read_ordered(file, cells, count, type, &status)); break;
-    case IAT: MUST(writes ? MPI_File_iwrite_at(file, from, cells, count, type, request) : MPI_File_iread_at(file, from, cells, count, type, request)); return;
-    case IAT_ALL: MUST(writes ? MPI_File_iwrite_at_all(file, from, cells, count, type, request) : MPI_File_iread_at_all(file, from, cells, count, type, request)); return;
+    case SHARED:
+        MUST(writes ? MPI_File_write_shared(file, cells, count, type, &status)
+                    : MPI_File_read_shared(file, cells, count, type, &status));
+        break;
+    case ORDERED:
+        MUST(writes ? MPI_File_write_ordered(file, cells, count, type, &status)
+                    : MPI_File_read_ordered(file, cells, count, type, &status));
+        break;
+    case IAT:
+        MUST(writes ? MPI_File_iwrite_at(file, from, cells, count, type, request)
+                    : MPI_File_iread_at(file, from, cells, count, type, request));
+        return;
+    case IAT_ALL:
+        MUST(writes ? MPI_File_iwrite_at_all(file, from, cells, count, type, request)
+                    : MPI_File_iread_at_all(file, from, cells, count, type, request));
+        return;
     }
     must_be_whole(&status, count);
 }
@@ -111,15 +141,17 @@ static int is_collective(call_t call)
     return call == AT_ALL || call == ALL || call == IAT_ALL || call == ORDERED;
 }
 
-/* Where in the view a cell is; -1 if it is in none of its blocks. */
+/* The place of a cell in the view. -1 if the cell is in no block of the view. */
 static int place_of(const view_t *view, int cell)
 {
     for (int block = 0, at = 0; block < view->blocks; at += view->len[block++])
-        if (cell >= view->at[block] && cell < view->at[block] + view->len[block]) return at + cell - view->at[block];
+        if (cell >= view->at[block] && cell < view->at[block] + view->len[block])
+            return at + cell - view->at[block];
     return -1;
 }
 
-/* The part of an ordered access that is this rank's, the same random numbers on all ranks: where it begins. */
+/* Chooses this rank's part of an ordered access: returns its start, and sets `count`. All ranks use the
+ * same random numbers. */
 static int ordered_part(random_t *common, const view_t *view, int *count)
 {
     int before = 0, total = 0;
@@ -136,27 +168,32 @@ static int ordered_part(random_t *common, const view_t *view, int *count)
 
 static void access_all(uint32_t round, const view_t *view, uint64_t *buffers[OPERATIONS])
 {
-    random_t own = random_of(seed, round, (uint64_t)world_rank, 1), common = random_of(seed, round, 0, 2);
+    random_t own = random_of(seed, round, (uint64_t)world_rank, 1),
+             common = random_of(seed, round, 0, 2);
     access_t accesses[OPERATIONS];
     int from[OPERATIONS], count[OPERATIONS], waited = 0;
     MPI_Request requests[OPERATIONS];
     for (int i = 0; i < shape->operations; i++) {
         call_t call = shape->calls[pick(&common, shape->has_calls)];
         int common_kind = pick(&common, 2), own_kind = pick(&own, 2), waits = pick(&common, 2);
-        /* What all ranks do together is a read or a write of all. A round of one is only told of by what stays. */
+        /* A collective access has the same kind on all ranks. A round of one access must write: only the
+         * final read shows it. */
         kind_t kind = shape->operations == 1 || (is_collective(call) ? common_kind : own_kind) ? WRITE : READ;
         if (shape->views == BLOCK) kind = world_rank % 2 ? READ : WRITE;
-        /* Where a write at the shared pointer will be nobody can tell before it. */
+        /* The place of an access at the shared pointer is not known before the access, so its cells could
+         * not be filled. */
         if (call == SHARED) kind = READ;
         count[i] = 1 + pick(&own, call == SHARED ? view->cells / (OPERATIONS * world_size) : view->cells);
-        from[i] = call == ORDERED ? ordered_part(&common, view, &count[i]) : pick(&own, view->cells - count[i] + 1);
+        from[i] = call == ORDERED ? ordered_part(&common, view, &count[i])
+                                  : pick(&own, view->cells - count[i] + 1);
         accesses[i] = (access_t){ round, (uint32_t)i, (uint32_t)waited, call, kind };
         if (kind == WRITE) fill(buffers[i], &accesses[i], view, from[i], count[i]);
         requests[i] = MPI_REQUEST_NULL;
         carry_out(call, kind, from[i], count[i], buffers[i], &requests[i]);
         if (call == SHARED) {
             from[i] = place_of(view, cell_of(round, buffers[i][0]));
-            if (from[i] < 0 || from[i] + count[i] > view->cells) fail("what was read at the shared pointer is of no place of the view", -1);
+            if (from[i] < 0 || from[i] + count[i] > view->cells)
+                fail("a value read at the shared file pointer belongs to no place of the view", -1);
         }
         if (!(waits || i + 1 == shape->operations) && (call == IAT || call == IAT_ALL)) continue;
         for (; waited <= i; waited++) {
@@ -166,10 +203,12 @@ static void access_all(uint32_t round, const view_t *view, uint64_t *buffers[OPE
             must_be_whole(&status, count[waited]);
         }
     }
-    for (int i = 0; i < shape->operations; i++) history_note(&accesses[i], view, from[i], count[i], buffers[i]);
+    for (int i = 0; i < shape->operations; i++)
+        history_note(&accesses[i], view, from[i], count[i], buffers[i]);
 }
 
-/* Rank 0 writes (as no access of the round), or reads, the whole file. All ranks see it, whatever the mode. */
+/* Rank 0 writes the whole file, as no access of the round, or reads it. The syncs and meetings make this
+ * visible to all ranks in any mode. */
 static void whole(uint32_t round, kind_t kind, uint64_t *cells)
 {
     view_t view = whole_view();
@@ -208,7 +247,7 @@ int main(int argc, char **argv)
     if (argc != 8) fail("usage: capulet-verify-io FILE HISTORY MODE ROUNDS SEED FIRST ATOMIC", -1);
     for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++)
         if (!strcmp(argv[3], SHAPES[i].name)) shape = &SHAPES[i];
-    if (!shape) fail("no such mode", -1);
+    if (!shape) fail("there is no such mode", -1);
     const int rounds = atoi(argv[4]), first = atoi(argv[6]), atomic = atoi(argv[7]);
     seed = strtoull(argv[5], NULL, 10);
     uint64_t *buffers[OPERATIONS];

@@ -1,90 +1,94 @@
-//! An order of accesses in which each reads what it did, or why there is none.
+//! A search for an order of accesses in which each access reads what it has read, or for the reason why
+//! no such order exists.
 //!
-//! What is known to come before what is kept as a closed relation. Besides each rank's own order, and that who is read was before the
-//! reader, it follows from each cell that a reader has of one writer and that another one wrote as well: the other one was
-//! before the writer, or after the reader. As long as the relation decides between the two, it grows; where it leads in a
-//! circle, there is no order. What stays undecided is tried.
+//! The accesses that are known to come before others are kept as a transitively closed relation. It has
+//! three sources. First, each rank's own order. Second, a writer comes before a reader that has read its
+//! cells. Third, if a reader has read a cell of one writer, and another access wrote that cell as well,
+//! then the other access came before the writer, or after the reader. As long as the relation decides
+//! between these two, it grows. If it contains a cycle, no order exists. A choice that stays undecided is
+//! tried both ways.
 
 use std::fmt;
 
 use crate::history::{Access, NOBODY, Round};
 
-/// What came of it.
+/// The result of a judgment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// This order explains all reads: numbers of the accesses of the round.
+    /// This order explains all reads. It has indices of the accesses of the round.
     Serial(Vec<usize>),
-    /// Each of these was before the next, and the last before the first.
+    /// A cycle: each of these accesses was before the next, and the last one was before the first one.
     Circle(Vec<Step>),
-    /// No order explains the reads, though no circle follows from any two of them.
+    /// No order explains the reads, although the relation itself contains no cycle.
     NoOrder,
-    /// A cell was read that no access has written so.
+    /// A read found a cell that no access has written with this value.
     Torn {
-        /// Who read it.
+        /// The access that read the cell.
         reader: String,
-        /// Which cell.
+        /// The number of the cell.
         cell: u32,
     },
-    /// It was not found out within the number of tries.
+    /// No result within the limit of tries, or too many accesses.
     Undecided,
 }
 
-/// Why one access was before another.
+/// One step of a cycle: an access that was before the next one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Which.
+    /// The access.
     pub access: String,
-    /// Why it was before the next.
+    /// The reason why it was before the next one.
     pub why: String,
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Serial(_) => formatter.write_str("there is an order"),
+            Self::Serial(_) => formatter.write_str("an order explains what was read"),
             Self::Circle(steps) => {
                 formatter.write_str("no order explains what was read:")?;
                 for Step { access, why } in steps {
-                    write!(formatter, "\n    {access},\n        was before the next: {why}")?;
+                    write!(formatter, "\n    {access}\n        comes before the next one: {why}")?;
                 }
-                formatter.write_str("\n    and so on from the start")
+                formatter.write_str("\n    and the last one comes before the first one")
             }
             Self::NoOrder => formatter.write_str("no order explains what was read"),
             Self::Torn { reader, cell } => {
                 write!(
                     formatter,
-                    "{reader} found in cell {cell} what no access of the round has written there"
+                    "{reader} found a value in cell {cell} that no access of the round has written there"
                 )
             }
-            Self::Undecided => formatter.write_str("no order was found in as many tries as are made"),
+            Self::Undecided => formatter.write_str("no order was found within the limit of tries"),
         }
     }
 }
 
-/// Accesses that a relation takes, with those at the start and the end.
+/// The largest number of nodes of a relation: the accesses, and the states at the start and at the end.
 const NODES_MAX: usize = u128::BITS as usize;
 const TRIES_MAX: u32 = 20_000;
 
+/// The reason for a pair of the relation.
 #[derive(Debug, Clone, Copy)]
 enum Why {
+    /// The rank's own order, or the start or the end of the round.
     Own,
+    /// The second access has read a cell of the first one.
     Read,
-    /// `reader` has a cell of `writer` that `other` wrote too.
-    Follows {
-        reader: usize,
-        writer: usize,
-        other: usize,
-    },
+    /// `reader` has read a cell of `writer` that `other` wrote as well.
+    Follows { reader: usize, writer: usize, other: usize },
 }
 
 #[derive(Clone)]
 struct Relation {
-    /// For each, those that come after it.
+    /// For each node, the bits of the nodes that come after it.
     after: Vec<u128>,
+    /// The pairs that were added, in order, each with its reason.
     steps: Vec<(usize, usize, Why)>,
 }
 
-/// `a` cannot be before `b`: it is after it.
+/// Fields `a`, `b` and the reason: `a` must come before `b`, and the relation says that `a` comes after
+/// `b`.
 struct Contradiction(usize, usize, Why);
 
 impl Relation {
@@ -108,7 +112,7 @@ impl Relation {
         Ok(())
     }
 
-    /// The steps that lead from one to another.
+    /// The added pairs that lead from one node to another.
     fn path(&self, from: usize, to: usize) -> Vec<(usize, usize, Why)> {
         let mut came: Vec<Option<(usize, usize, Why)>> = vec![None; self.after.len()];
         let mut line = vec![from];
@@ -134,16 +138,18 @@ impl Relation {
     }
 }
 
-/// A round as nodes: what was there at first, the accesses, what was there at the end.
+/// A round as nodes: the state at the start (node 0), the accesses, and the final read (the last node).
 struct Problem<'a> {
     round: &'a Round,
-    /// By cell: those that wrote it.
+    /// For each cell, the bits of the nodes that wrote it.
     writers: Vec<u128>,
-    /// Reader, writer, and those that wrote a cell that the reader has of the writer.
+    /// A reader, a writer that it has read from, and the bits of the other nodes that wrote one of the
+    /// cells read from that writer.
     reads: Vec<(usize, usize, u128)>,
 }
 
-/// Judges a round. Says of more accesses than can be told apart that it is undecided.
+/// Judges a round. The result is [`Verdict::Undecided`] for more accesses than a relation can hold (126),
+/// and after 20,000 tries.
 pub fn judge(round: &Round) -> Verdict {
     let nodes = round.accesses.len() + 2;
     if nodes > NODES_MAX {
@@ -207,7 +213,7 @@ impl<'a> Problem<'a> {
         Ok(problem)
     }
 
-    /// The accesses, and what was there at the end as the last one.
+    /// The accesses with their nodes. The final read is the last one.
     fn nodes(&self) -> impl Iterator<Item = (usize, &'a Access)> + use<'a> {
         (1..).zip(self.round.accesses.iter().chain(&self.round.last))
     }
@@ -223,7 +229,8 @@ impl<'a> Problem<'a> {
         self.nodes().find(|(_, access)| access.writes && access.writer() == writer).map(|(node, _)| node)
     }
 
-    /// What is known at first.
+    /// Adds what is known without a conclusion: the start, the end, each rank's own order, and writers
+    /// before their readers.
     fn known(&self, relation: &mut Relation) -> Result<(), Contradiction> {
         let last = relation.after.len() - 1;
         relation.add(0, last, Why::Own)?;
@@ -245,7 +252,7 @@ impl<'a> Problem<'a> {
         Ok(())
     }
 
-    /// Adds all that follows.
+    /// Adds all pairs that follow from the relation.
     fn saturate(&self, relation: &mut Relation) -> Result<(), Contradiction> {
         loop {
             let before = relation.steps.len();
@@ -265,7 +272,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// An order in which what is undecided is decided somehow.
+    /// Searches for an order. Tries both ways for each choice that is undecided.
     fn search(&self, relation: &Relation, tries: &mut u32) -> Option<Vec<usize>> {
         *tries = tries.checked_sub(1)?;
         let undecided = self.reads.iter().find_map(|&(reader, writer, others)| {
@@ -282,7 +289,7 @@ impl<'a> Problem<'a> {
         })
     }
 
-    /// Whether the accesses, one after the other, read what they did.
+    /// Whether the accesses, carried out in this order, read what they have read.
     fn explains(&self, order: &[usize]) -> bool {
         let mut cells = vec![NOBODY; self.writers.len()];
         order.iter().filter_map(|node| self.access(*node)).all(|access| {
@@ -303,31 +310,30 @@ impl<'a> Problem<'a> {
     }
 
     fn name(&self, node: usize) -> String {
-        self.access(node).map_or_else(|| "what was there at first".to_owned(), Access::to_string)
+        self.access(node).map_or_else(|| "the initial state of the file".to_owned(), Access::to_string)
     }
 
     fn told(&self, (a, b, why): (usize, usize, Why)) -> Step {
         let why = match why {
             Why::Own if a == 0 || b + 1 == self.round.accesses.len() + 2 => {
-                "that is where it begins and ends".to_owned()
+                "the round begins with its initial state and ends with the final read".to_owned()
             }
-            Why::Own => "the rank itself made them in this order".to_owned(),
+            Why::Own => "the rank made them in this order".to_owned(),
             Why::Read => {
                 let cell = self.cell(b, a, None);
-                format!("it wrote cell {cell} as the next read it")
+                format!("the next one read its value in cell {cell}")
             }
             Why::Follows { reader, writer, other } => {
                 let cell = self.cell(reader, writer, Some(other));
                 let [reader, writer, other] = [reader, writer, other].map(|node| self.name(node));
-                format!(
-                    "in cell {cell}, which {other}, wrote as well, {reader}, has found what is of {writer}"
-                )
+                format!("{reader} read the value of {writer} in cell {cell}, which {other} wrote as well")
             }
         };
         Step { access: self.name(a), why }
     }
 
-    /// A cell that a reader has of a writer, and that another one wrote too.
+    /// A cell that a reader has read from a writer, and that the other access, if there is one, wrote as
+    /// well.
     fn cell(&self, reader: usize, writer: usize, other: Option<usize>) -> u32 {
         let runs = self.access(reader).into_iter().flat_map(|access| &access.runs);
         let mut cells = runs
@@ -338,10 +344,11 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// All nodes so that each comes after those before it.
+/// The nodes in an order that agrees with the relation.
 fn sorted(relation: &Relation) -> Vec<usize> {
     let mut nodes: Vec<usize> = (0..relation.after.len()).collect();
-    // Who is before another has all that the other has after it, and the other.
+    // If one node comes before another, its set of later nodes contains the other node and that node's
+    // set, so it is larger.
     nodes.sort_by_key(|node| std::cmp::Reverse(relation.after[*node].count_ones()));
     nodes
 }

@@ -1,4 +1,5 @@
-//! Histories that have an order, histories that have none, and all that fit into a few accesses.
+//! Histories with an order and without one, and random small histories compared with a trial of all
+//! orders.
 
 use capulet_verify::history::{ACCESSES_MAX, NOBODY, STRANGE};
 use capulet_verify::{Access, Round, Run, Verdict, judge};
@@ -12,7 +13,7 @@ fn cell(start: u32, writer: u32) -> Run {
     Run { start, cells: 1, writer }
 }
 
-/// What an access wants: reads, or writes, these cells.
+/// A planned access: it reads or writes these cells.
 #[derive(Debug, Clone)]
 struct Wish {
     rank: u32,
@@ -30,7 +31,8 @@ fn wishes(ranks: u32, cells: u32, most: usize) -> impl Strategy<Value = Vec<Wish
     proptest::collection::vec(wish, 1..=most)
 }
 
-/// The accesses in the order of the wishes, with what is read in the order of the numbers.
+/// Carries out the wishes in `order`, and returns the round with its accesses in the order of the wishes.
+/// If `torn` is set, the write with that place in `order` stores its second half one access later.
 fn carried_out(wishes: &[Wish], cells: u32, order: &[usize], torn: Option<usize>) -> Round {
     let mut file = vec![NOBODY; cells as usize];
     let mut accesses: Vec<Access> = Vec::new();
@@ -51,7 +53,7 @@ fn carried_out(wishes: &[Wish], cells: u32, order: &[usize], torn: Option<usize>
             let seen = if wish.writes { writer } else { file[*cell as usize] };
             accesses[*of].runs.push(Run { start: *cell, cells: 1, writer: seen });
         }
-        // The second half of a torn write comes one access later.
+        // The second half of a torn write is stored after the next access.
         if torn != Some(turn) {
             late.drain(..).for_each(|(cell, writer)| file[cell as usize] = writer);
         }
@@ -61,7 +63,7 @@ fn carried_out(wishes: &[Wish], cells: u32, order: &[usize], torn: Option<usize>
     Round { accesses, last: Some(Access { group: ACCESSES_MAX, ..access(0, ACCESSES_MAX - 1, false, runs) }) }
 }
 
-/// Orders of the accesses that keep each rank's own.
+/// All orders of the accesses that keep each rank's own order.
 fn orders(wishes: &[Wish]) -> Vec<Vec<usize>> {
     fn extend(wishes: &[Wish], taken: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
         if taken.len() == wishes.len() {
@@ -82,14 +84,14 @@ fn orders(wishes: &[Wish]) -> Vec<Vec<usize>> {
     all
 }
 
-/// The accesses by turns of the ranks, as a seed says.
+/// A pseudorandom order of the accesses that keeps each rank's own order.
 fn some_order(wishes: &[Wish], mut seed: u64) -> Vec<usize> {
     let mut left: Vec<usize> = (0..wishes.len()).collect();
     let mut order = Vec::new();
     while !left.is_empty() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let rank = wishes[left[(seed >> 33) as usize % left.len()]].rank;
-        let at = left.iter().position(|of| wishes[*of].rank == rank).expect("it has one left");
+        let at = left.iter().position(|of| wishes[*of].rank == rank).expect("the rank has an access left");
         order.push(left.remove(at));
     }
     order
@@ -99,7 +101,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
-    fn what_happened_in_an_order_has_one(wishes in wishes(6, 20, 30), seed in any::<u64>()) {
+    fn accesses_made_in_an_order_have_an_order(wishes in wishes(6, 20, 30), seed in any::<u64>()) {
         let round = carried_out(&wishes, 20, &some_order(&wishes, seed), None);
         let Verdict::Serial(order) = judge(&round) else {
             return Err(TestCaseError::fail(judge(&round).to_string()));
@@ -108,7 +110,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_torn_is_judged_as_by_trying_all_orders(
+    fn torn_writes_are_judged_as_by_a_trial_of_all_orders(
         wishes in wishes(3, 4, 6), seed in any::<u64>(), torn in 0..6_usize,
     ) {
         let round = carried_out(&wishes, 4, &some_order(&wishes, seed), Some(torn));
@@ -122,7 +124,7 @@ proptest! {
 }
 
 #[test]
-fn two_writes_that_are_half_of_each_are_a_circle() {
+fn two_writes_that_mix_form_a_cycle() {
     let write = |rank: u32| {
         access(rank, 0, true, vec![cell(0, rank * ACCESSES_MAX + 1), cell(1, rank * ACCESSES_MAX + 1)])
     };
@@ -139,7 +141,7 @@ fn two_writes_that_are_half_of_each_are_a_circle() {
 }
 
 #[test]
-fn what_nobody_wrote_is_torn() {
+fn value_that_no_access_wrote_is_torn() {
     for writer in [STRANGE, 7] {
         let read = access(1, 0, false, vec![cell(3, writer)]);
         let verdict = judge(&Round { accesses: vec![read], last: None });
@@ -148,8 +150,8 @@ fn what_nobody_wrote_is_torn() {
 }
 
 #[test]
-fn accesses_that_were_under_way_together_have_any_order() {
-    // Both begun before either was over: the second may be first.
+fn overlapping_accesses_of_a_rank_have_any_order() {
+    // Both accesses began before either of them was complete, so the second may come first.
     let write = access(0, 0, true, vec![cell(0, 1)]);
     let read = Access { group: 0, ..access(0, 1, false, vec![cell(0, NOBODY)]) };
     let verdict = judge(&Round { accesses: vec![write.clone(), read.clone()], last: None });

@@ -1,4 +1,4 @@
-//! Whom a process waits for.
+//! The processes that a process waits for.
 
 use std::hash::{Hash, Hasher};
 
@@ -6,8 +6,9 @@ use smallvec::SmallVec;
 
 use crate::Rank;
 
-/// Whom a process waits for, as far as it knows. For those who want to be told: no lock goes by it, so that it is no part of a state,
-/// and all are equal.
+/// The processes that a process waits for, as far as it knows. Only messages use them: no step of a lock
+/// depends on them. So they are no part of the lock's state: all values are equal and have the same hash,
+/// and a model checker does not tell states apart by them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Awaited {
     ranks: SmallVec<[Rank; 4]>,
@@ -21,7 +22,7 @@ impl Awaited {
         self.ranks.extend(ranks);
     }
 
-    /// Any process of the nodes that these are the first of.
+    /// Sets nodes, each named by its first process. The awaited process may be any process of the node.
     pub(crate) fn set_nodes(&mut self, leaders: impl IntoIterator<Item = Rank>) {
         self.set(leaders);
         self.are_nodes = true;

@@ -1,4 +1,5 @@
-//! Ranges of bytes by numbers, as in a bakery: those that do not conflict have nothing to do with each other.
+//! Ranges of bytes by numbers, after Lamport's bakery. Processes whose requests do not conflict never
+//! wait for each other.
 
 use std::mem;
 
@@ -8,41 +9,50 @@ use crate::awaited::Awaited;
 use crate::request::REQUEST_WORDS;
 use crate::{Effect, Event, Lock, Place, Rank, Request, Space, Words, misled};
 
-/// What the process is at, and since which of its acquisitions; then its number; then what it wants.
+/// The head word of a process: its stage, and its count of acquisitions. 0 while the process wants
+/// nothing.
 const HEAD: u32 = 0;
+/// The number that the process has drawn, or 0.
 const NUMBER: u32 = 1;
+/// The first word of the request.
 const WANTED: u32 = 2;
-/// A bit for each process that waits for this one.
+/// The first of the words that have one bit for each process that waits for this one.
 const WAITING: u32 = WANTED + REQUEST_WORDS as u32;
 const WAITING_BITS: u32 = u64::BITS;
 
-/// In a head: the process draws its number. Above: how many times it has begun to.
+/// A stage in the head word: the process draws its number.
 const DRAWING: u64 = 1;
+/// A stage in the head word: the process has drawn its number.
 const DRAWN: u64 = 2;
+/// The bits of the head word from here on count the acquisitions of the process.
 const TIMES_SHIFT: u32 = 8;
 
-/// A lock of bytes, after Lamport's bakery: who wants some tells what, draws a number higher than all that it sees, and waits for those
-/// that conflict and have a lower one. Each process stores to its own words alone, except for a bit where it waits for another
-/// one, so a lock that nobody wants is had by loads of one line of each other process, and let go of by two stores of one's own. No
-/// one waits for a process that it does not conflict with.
+/// A lock of ranges of bytes, after Lamport's bakery. A process that wants bytes publishes its request,
+/// draws a number higher than all numbers that it reads, and waits for the processes that conflict and
+/// have a lower number. A process stores only to its own words, except for one bit at another process
+/// that it waits for. So a process acquires a free lock by loads of one cache line of each other process,
+/// and releases it by two stores to its own words. No process waits for a process that it does not
+/// conflict with.
 ///
-/// First come, first served: who has drawn before another one begins to is served before. Those that draw at the same time come in
-/// the order of numbers and ranks. Who releases wakes those whose bits it finds, and whoever takes a bit away owes or saves one
-/// wake-up, so none is left.
+/// First come, first served: a process that has drawn its number before another one begins to draw is
+/// served before it. Processes that draw at the same time are served in the order of (number, rank). A
+/// process that releases wakes the processes whose bits it finds set. The process that clears a bit
+/// accounts for one wake-up: the releasing process sends it, and a waiting process that takes back its
+/// own bit makes it unnecessary. So no wake-up is left over.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Bakery {
     space: Space,
     base: u32,
     me: Rank,
     ranks: u32,
-    /// Acquisitions begun.
+    /// The number of acquisitions that this process has begun.
     times: u64,
     request: Option<Request>,
     number: u64,
     is_try: bool,
-    /// What the process that is looked at wants, in [`State::Confirming`].
+    /// The fetched request of the process under inspection, in [`State::Confirming`].
     wanted: Words,
-    /// Those that are woken, in [`State::Waking`].
+    /// The processes to wake, in [`State::Waking`].
     to_wake: SmallVec<[Rank; 4]>,
     awaited: Awaited,
     state: State,
@@ -51,44 +61,56 @@ pub struct Bakery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum State {
     Free,
+    /// Stores the request.
     Writing,
+    /// Stores the head with [`DRAWING`].
     Opening,
-    /// The number of a process, beside the highest before.
+    /// Loads the number of a process. The value is the highest number of the processes before.
     Counting(Rank, u64),
+    /// Stores the own number.
     Numbering,
+    /// Stores the head with [`DRAWN`].
     Showing,
-    /// What a process is at.
+    /// Loads the head of a process.
     Looking(Rank),
-    /// What it wants, if it is at the same still.
+    /// Fetches the request of a process, whose head had this value.
     Reading(Rank, u64),
-    /// Whether it is: else what was fetched means nothing.
+    /// Loads the head again. If the acquisition is another one, the fetched request is not valid.
     Confirming(Rank, u64),
-    /// It is about to have drawn.
+    /// Waits until a process that conflicts has drawn its number.
     Drawing(Rank),
-    /// Its number.
+    /// Loads the number of a process that conflicts.
     Comparing(Rank, u64),
-    /// It comes before: it is told that it is waited for.
+    /// Sets the own bit at a process that comes before.
     Telling(Rank, u64),
-    /// Whether it still does.
+    /// Loads the head of that process again, to see whether it still comes before.
     Rechecking(Rank, u64),
+    /// Waits for the wake-up of a process that comes before.
     Asleep(Rank),
-    /// It does not: is there a wake-up to come?
+    /// The process no longer comes before. Clears the own bit there. If the bit was cleared already, a
+    /// wake-up is on its way.
     Withdrawing(Rank),
-    /// It is not waited for any more: is there a wake-up to come?
+    /// This process gives up its wait. Clears the own bit. If the bit was cleared already, a wake-up is
+    /// on its way.
     GivingUp(Rank),
-    /// There is.
+    /// Waits for the wake-up that is on its way after giving up.
     Expecting,
     Held,
+    /// Clears the own number.
     Leaving,
+    /// Clears the own head.
     Closing,
-    /// Who waits: words of bits, one after the other.
+    /// Loads a word of bits of the waiting processes. The words are read one after the other.
     Asking(u32),
+    /// Takes the bits of that word.
     Calling(u32),
+    /// Wakes a process of that word.
     Waking(u32),
 }
 
 impl Bakery {
-    /// The lock for process `me` of `ranks`, with [`Bakery::words`] words of each process, from `base` on.
+    /// The part of process `me` of `ranks`. The lock has [`Bakery::words`] words of each process, from
+    /// word `base` on.
     pub fn new(space: Space, base: u32, me: Rank, ranks: u32) -> Self {
         Self {
             space,
@@ -106,7 +128,7 @@ impl Bakery {
         }
     }
 
-    /// Words of each of so many processes.
+    /// The number of words of each process, for `ranks` processes.
     pub const fn words(ranks: u32) -> u32 {
         WAITING + ranks.div_ceil(WAITING_BITS)
     }
@@ -119,7 +141,7 @@ impl Bakery {
         self.times << TIMES_SHIFT | is
     }
 
-    /// The bit of this process at another one.
+    /// The bit of this process at another process.
     fn bit(&self, at: Rank) -> (Place, u64) {
         (self.place(at, WAITING + self.me / WAITING_BITS), 1 << (self.me % WAITING_BITS))
     }
@@ -129,7 +151,7 @@ impl Bakery {
         effect
     }
 
-    /// The numbers from that of process `rank` on.
+    /// Reads the numbers of the processes from `rank` on; after the last one, draws the own number.
     fn count(&mut self, rank: Rank, highest: u64) -> Effect {
         let rank = if rank == self.me { rank + 1 } else { rank };
         if rank < self.ranks {
@@ -139,7 +161,7 @@ impl Bakery {
         self.go_on(State::Numbering, Effect::Store(self.place(self.me, NUMBER), self.number))
     }
 
-    /// Those from process `rank` on.
+    /// Inspects the processes from `rank` on; after the last one, the lock is held.
     fn look(&mut self, rank: Rank) -> Effect {
         let rank = if rank == self.me { rank + 1 } else { rank };
         if rank < self.ranks {
@@ -152,7 +174,8 @@ impl Bakery {
         self.go_on(State::Leaving, Effect::Store(self.place(self.me, NUMBER), 0))
     }
 
-    /// Those that wait for this one, from a word of bits on.
+    /// Reads the words of bits of the waiting processes from `word` on; after the last one, the lock is
+    /// free.
     fn ask(&mut self, word: u32) -> Effect {
         if word < self.ranks.div_ceil(WAITING_BITS) {
             return self.go_on(State::Asking(word), Effect::Load(self.place(self.me, WAITING + word)));
@@ -167,9 +190,11 @@ impl Bakery {
         }
     }
 
-    /// What another process wants was read between two looks at what it is at.
+    /// Judges the request of another process. It was fetched between two loads of that process's head:
+    /// `head`, then `now`.
     fn confirmed(&mut self, rank: Rank, head: u64, now: u64) -> Effect {
-        // Who is at another acquisition has begun to draw after this one had drawn.
+        // A process that is at another acquisition by now has begun to draw after this one had drawn, so
+        // it comes later.
         let is_same = now >> TIMES_SHIFT == head >> TIMES_SHIFT && now != 0;
         let wanted = mem::take(&mut self.wanted);
         let conflicts = || self.request.as_ref().is_some_and(|request| request.conflicts_with(&wanted));
@@ -183,11 +208,12 @@ impl Bakery {
         }
     }
 
-    /// What follows from a word that was fetched.
+    /// The next effect after one word was fetched.
     fn fetched(&mut self, value: u64) -> Effect {
         match (self.state, value) {
             (State::Counting(rank, highest), number) => self.count(rank + 1, highest.max(number)),
-            // Nobody, or somebody who comes later and sees this one.
+            // The process wants nothing, or has not begun to draw: then it comes later, and sees the
+            // request of this one.
             (State::Looking(rank), 0) => self.look(rank + 1),
             (State::Looking(rank), head) => {
                 let first = self.place(rank, WANTED);
@@ -196,7 +222,7 @@ impl Bakery {
             }
             (State::Confirming(rank, head), now) => self.confirmed(rank, head, now),
             (State::Comparing(rank, head), number) => {
-                // Without a number it is about to go.
+                // A process without a number is about to leave. Until it has left, it comes before.
                 if number != 0 && (number, rank) > (self.number, self.me) {
                     return self.look(rank + 1);
                 }

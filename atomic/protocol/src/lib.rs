@@ -1,23 +1,90 @@
-//! Protocols of locks between processes.
+//! Locks between processes, as pure state machines. Each protocol is a value of a type that implements
+//! [`Lock`]. Each process has one such value. A step takes the [`Event`] that followed the last
+//! [`Effect`], and returns the next effect. This crate must not know MPI, files, clocks or shared memory:
+//! a protocol makes no call, reads no clock and holds no shared memory. So the same code runs under a
+//! model checker, in simulations of 10,000 processes, and on MPI.
 //!
-//! Each protocol is a value, [`Lock`]: one per process, stepped by what happened to the effect that it returned last. It makes no
-//! call, reads no clock and holds no shared memory, so that the same code runs under a model checker, in simulations of 10,000
-//! processes, and on MPI. Whoever performs the effects needs:
+//! # Example
+//! Two processes and one lock. A map stands for the shared words, and one thread steps both processes.
+//! ```
+//! use std::collections::BTreeMap;
 //!
-//! - per process a few words of 64 bits that all processes reach, zero at the start ([`Place`]);
-//! - wake-ups: [`Effect::Wake`] leaves one at a process, [`Effect::AwaitWake`] takes one. They carry nothing, are never lost, and
-//!   may be late. Messages without content are such; so is a counter in shared memory with a futex, or one that is polled.
+//! use capulet_protocol::{Effect, Event, Lock, Queue, Request, Space};
 //!
-//! | protocol | order | who waits | free acquire and release | memory a process |
-//! |---|---|---|---|---|
-//! | [`WaitList`] | each other enters at most once before | until woken | two exclusive epochs | N words at home |
-//! | [`Queue`] | first come, first served | until woken | swap; swap of one's own word and compare-and-swap | 2 words |
-//! | [`TwoLevel`] | as a queue, but a node keeps the lock for so many of its own at a time | until woken | two queues | 5 words |
-//! | [`Ranges`] | first come, first served among those that conflict | until woken, by each that it conflicts with | a gate's, twice | a slot at home |
-//! | [`Bakery`] | first come, first served among those that conflict | until woken, by each that it conflicts with | loads of each other's words, stores to one's own | 23 words |
+//! let (mut words, mut wakes) = (BTreeMap::new(), [0; 2]);
+//! // Steps one process until the lock is held, free, or waiting for a wake-up.
+//! let mut run = |me: usize, lock: &mut Queue, event: Event<'_>| {
+//!     let mut effect = lock.step(event);
+//!     loop {
+//!         let event = match effect {
+//!             Effect::Swap(place, value) => Event::Value(words.insert(place, value).unwrap_or(0)),
+//!             Effect::CompareSwap(place, expected, value) => {
+//!                 let word = words.entry(place).or_insert(0);
+//!                 let before = *word;
+//!                 *word = if before == expected { value } else { before };
+//!                 Event::Value(before)
+//!             }
+//!             Effect::Store(place, value) => {
+//!                 words.insert(place, value);
+//!                 Event::Done
+//!             }
+//!             Effect::Wake(_, rank) => {
+//!                 wakes[rank as usize] += 1;
+//!                 Event::Done
+//!             }
+//!             Effect::AwaitWake(_) if wakes[me] > 0 => {
+//!                 wakes[me] -= 1;
+//!                 Event::Done
+//!             }
+//!             effect => return effect,
+//!         };
+//!         effect = lock.step(event);
+//!     }
+//! };
 //!
-//! [`WaitList`] is the lock of Latham, Ross and Thakur (Implementing MPI-IO Atomic Mode Without File System Support, 2005,
-//! sections 3 and 4); the others follow Mellor-Crummey and Scott's queue.
+//! let file = Request::whole();
+//! let [mut first, mut second] = [0, 1].map(|me| Queue::new(Space::Node, 0, 0, me));
+//! assert_eq!(run(0, &mut first, Event::Acquire(&file)), Effect::Held);
+//! assert_eq!(run(1, &mut second, Event::Acquire(&file)), Effect::AwaitWake(Space::Node));
+//! assert_eq!(run(0, &mut first, Event::Release), Effect::Free);
+//! // The release has left a wake-up at process 1.
+//! assert_eq!(run(1, &mut second, Event::Done), Effect::Held);
+//! assert_eq!(run(1, &mut second, Event::Release), Effect::Free);
+//! ```
+//!
+//! # What the caller provides
+//! The caller performs the effects. For that it needs:
+//!
+//! - a few words of 64 bits per process. All processes reach them, and they are zero at the start
+//!   ([`Place`]);
+//! - wake-ups: [`Effect::Wake`] leaves a wake-up at a process, and [`Effect::AwaitWake`] takes one. A
+//!   wake-up has no content, is never lost, and may be late. Three implementations qualify: messages
+//!   without content, a counter in shared memory with a futex, and a counter that is polled.
+//!
+//! # Protocols
+//! | protocol | order of entry | free acquire and release | memory per process |
+//! |---|---|---|---|
+//! | [`WaitList`] | each other process at most once before | two exclusive epochs | N words at home |
+//! | [`Queue`] | first come, first served | 2 swaps, 1 compare-and-swap | 2 words |
+//! | [`TwoLevel`] | nodes in a queue, their processes in a queue | two queues | 5 words |
+//! | [`Ranges`] | first come, first served | twice: a gate, 1 exchange | a slot at home |
+//! | [`Bakery`] | first come, first served | loads of others' words, stores to own ones | 22 words, N bits |
+//!
+//! With [`TwoLevel`] a node keeps the lock for a limited number of its own processes in a row. [`Ranges`]
+//! and [`Bakery`] lock bytes, and order only the requests that conflict: a process waits for a wake-up
+//! from each conflicting process before it. The others lock the whole file, and a process waits for one
+//! wake-up. The words of [`Bakery`] are 23 for up to 64 processes.
+//!
+//! [`WaitList`] is the lock of Ross, Latham, Gropp, Thakur and Toonen (Implementing MPI-IO Atomic Mode
+//! Without File System Support, 2005, sections 2.1 and 2.2). [`Queue`] follows the queue of
+//! Mellor-Crummey and Scott, and [`TwoLevel`] is two such queues. [`Bakery`] follows Lamport's bakery.
+//!
+//! # Modules
+//! | module | content |
+//! |---|---|
+//! | `request` | [`Request`]: the bytes to lock, their form as words, and the test for conflicts |
+//! | `wait_list`, `queue`, `two_level`, `ranges`, `bakery` | one protocol each |
+//! | `awaited` | the processes that a process waits for, for error messages |
 
 mod awaited;
 mod bakery;
@@ -39,149 +106,166 @@ use std::hash::Hash;
 
 use smallvec::SmallVec;
 
-/// A process, by its rank among those that share the lock.
+/// A process, by its rank among the processes that share the lock.
 pub type Rank = u32;
 
-/// Words of a process.
+/// Values of consecutive words.
 pub type Words = SmallVec<[u64; 8]>;
 
-/// Which of a process's words and wake-ups are meant. A lock of two levels uses both.
+/// Selects one of the two sets of words and wake-ups of a process. A lock of two levels uses both sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Space {
-    /// Those that the processes of its node reach.
+    /// The set that the processes of the same node reach.
     Node,
-    /// Those that all processes reach.
+    /// The set that all processes reach.
     World,
 }
 
-/// A word.
+/// The address of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// Which memory.
+    /// The memory that has the word.
     pub space: Space,
-    /// Whose.
+    /// The process whose word it is.
     pub rank: Rank,
-    /// Its number there.
+    /// The number of the word in that process's memory.
     pub word: u32,
 }
 
-/// What a lock wants done. It must be stepped with the event that is named, and with nothing before that.
+/// An operation that a lock asks its caller for. After it the caller steps the lock with the named event,
+/// and with no other event before.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Stores `put` at `first`, and fetches as many `words` from the start of that process's memory, with what was put among them.
-    /// If `is_exclusive`, no other such effect at that process comes between the two; nothing is promised of their order else.
-    /// Then [`Event::Words`].
+    /// Stores `put` at `first`, and fetches `words` words from the start of that process's memory. The
+    /// fetched words contain the stored ones. If `is_exclusive`, no other `Exchange` at that process
+    /// comes between the store and the fetch. If not, the order of the store and the fetch is not
+    /// defined. Followed by [`Event::Words`].
     Exchange {
-        /// Where the first word is stored.
+        /// The address of the first stored word.
         first: Place,
-        /// What is stored.
+        /// The stored values.
         put: Words,
-        /// How many words are fetched.
+        /// The number of fetched words.
         words: u32,
-        /// Whether storing and fetching are one step for all processes.
+        /// Whether the store and the fetch are one atomic step.
         is_exclusive: bool,
     },
-    /// Fetches as many `words` from the start of that process's memory, and stores `value` at `place` if all of them are zero, in one
-    /// step. Then [`Event::Words`], those before.
+    /// Fetches `words` words from the start of that process's memory, and stores `value` at `place` if
+    /// all fetched words are zero, in one atomic step. Followed by [`Event::Words`] with the words before
+    /// the store.
     ClaimIfNone {
-        /// Where it is stored.
+        /// The address of the stored word.
         place: Place,
-        /// What is stored.
+        /// The stored value.
         value: u64,
-        /// How many words are fetched.
+        /// The number of fetched words.
         words: u32,
     },
-    /// Stores a value and fetches the one before, in one step. Then [`Event::Value`].
+    /// Stores a value and fetches the previous one, in one atomic step. Followed by [`Event::Value`].
     Swap(Place, u64),
-    /// Stores a value if the word has the first of the two; fetches the one before, in one step. Then [`Event::Value`].
+    /// Stores the second value if the word has the first one, and fetches the previous value, in one
+    /// atomic step. Followed by [`Event::Value`].
     CompareSwap(Place, u64, u64),
-    /// Fetches a word. Then [`Event::Value`].
+    /// Fetches a word. Followed by [`Event::Value`].
     Load(Place),
-    /// Stores a word. Then [`Event::Done`].
+    /// Stores a word. Followed by [`Event::Done`].
     Store(Place, u64),
-    /// Stores words of this process's own. Not in one step: nobody reads them meanwhile who does not find out. Then [`Event::Done`].
+    /// Stores several words of this process. Not atomic: a concurrent reader detects a torn read, because
+    /// it loads the head word before and after ([`Bakery`]). Followed by [`Event::Done`].
     Put {
-        /// Where the first is stored.
+        /// The address of the first stored word.
         first: Place,
-        /// What is stored.
+        /// The stored values.
         put: Words,
     },
-    /// Fetches so many words of a process, which may be storing them. Then [`Event::Words`].
+    /// Fetches several words of a process, which may store them at the same time. Not atomic. Followed by
+    /// [`Event::Words`].
     Fetch {
-        /// The first.
+        /// The address of the first word.
         first: Place,
-        /// How many.
+        /// The number of words.
         words: u32,
     },
-    /// Sets bits of a word and fetches the word before, in one step. Then [`Event::Value`].
+    /// Sets bits of a word and fetches the previous value, in one atomic step. Followed by
+    /// [`Event::Value`].
     SetBits(Place, u64),
-    /// Clears bits of a word and fetches the word before, in one step. Then [`Event::Value`].
+    /// Clears bits of a word and fetches the previous value, in one atomic step. Followed by
+    /// [`Event::Value`].
     ClearBits(Place, u64),
-    /// Waits until a word is not that value. Then [`Event::Done`]. Another process is about to store it: it waits for nobody.
+    /// Waits until a word differs from the value. Followed by [`Event::Done`]. The wait is short: another
+    /// process is about to store the word, and that process waits for no other before the store.
     AwaitChange(Place, u64),
-    /// Leaves a wake-up at a process. Does not wait. Then [`Event::Done`].
+    /// Leaves a wake-up at a process. Does not wait. Followed by [`Event::Done`].
     Wake(Space, Rank),
-    /// Waits for a wake-up and takes it. Then [`Event::Done`].
+    /// Waits for a wake-up and takes it. Followed by [`Event::Done`].
     AwaitWake(Space),
-    /// The lock is held. Next is [`Event::Release`].
+    /// The lock is held. The next event is [`Event::Release`].
     Held,
-    /// It is not held, not any more or not by this try. Next is [`Event::Acquire`] or [`Event::Try`].
+    /// The lock is not held: it was released, or a try has failed. The next event is [`Event::Acquire`]
+    /// or [`Event::Try`].
     Free,
 }
 
-/// What happened.
+/// The input of a step: a wish of the caller, or the result of the last effect.
 #[derive(Debug, Clone, Copy)]
 pub enum Event<'a> {
-    /// The lock is wanted.
+    /// The process wants the lock, and waits for it.
     Acquire(&'a Request),
-    /// It is wanted if it is free: else nothing is kept of it. Who tries waits for no holder, only for those that are about to leave a
-    /// gate, to draw a number, or to say that they have joined a queue.
+    /// The process wants the lock if it is free. If it is not, nothing of the request remains. A try
+    /// waits for no holder. It waits only for a process that is about to leave a gate, to draw a number,
+    /// or to link itself into a queue.
     Try(&'a Request),
-    /// It is no longer needed.
+    /// The process no longer needs the lock.
     Release,
-    /// It is not waited for any more: what the last effect waits for is not done. Only where [`Lock::can_give_up`] says so.
+    /// The process stops waiting. The last effect, which is a wait, is not done. Only where
+    /// [`Lock::can_give_up`] is true.
     GiveUp,
-    /// A word was fetched.
+    /// The result of an effect that fetches one word.
     Value(u64),
-    /// Words were fetched.
+    /// The result of an effect that fetches several words.
     Words(&'a [u64]),
-    /// What was asked for is done.
+    /// The last effect is done.
     Done,
 }
 
 /// One process's part of a lock.
 pub trait Lock: Clone + Debug + Send + 'static {
-    /// What is to be done next.
+    /// Takes the event that followed the last effect, and returns the next effect.
     ///
     /// # Panics
-    /// If the event is not one that the last effect leads to.
+    /// If the event cannot follow the last effect.
     fn step(&mut self, event: Event<'_>) -> Effect;
 
-    /// Whether it has got its place before all that come later. True from some step of an acquisition on, until it is released.
+    /// Whether this process has its place before all processes that come later. True from some step of an
+    /// acquisition on, until the release.
     fn is_queued(&self) -> bool;
 
-    /// Whether it waits for others that hold what it wants, and not for what another process is just about to do.
+    /// Whether this process waits for processes that hold what it wants. False while it waits for a step
+    /// that another process is about to make.
     fn waits_for_holders(&self) -> bool {
         false
     }
 
-    /// Whether [`Event::GiveUp`] may be next: it waits, and can go without keeping those waiting who come after it.
+    /// Whether [`Event::GiveUp`] may be the next event: this process waits, and can leave without
+    /// delaying the processes behind it.
     fn can_give_up(&self) -> bool {
         false
     }
 
-    /// Whom it waits for, or was refused by, as far as it knows: those that hold what it wants or come before. For messages.
+    /// The processes that this process waits for, or that refused its try, as far as it knows: those that
+    /// hold what it wants or come before it. For messages.
     fn awaited(&self) -> &[Rank] {
         &[]
     }
 
-    /// Whether it knows no more of them than their nodes: [`Lock::awaited`] has the first process of each then.
+    /// Whether only the nodes of the awaited processes are known. Then [`Lock::awaited`] has the first
+    /// process of each node.
     fn awaits_nodes(&self) -> bool {
         false
     }
 }
 
-/// For events that no correct caller can bring about.
+/// Panics. For events that no correct caller can produce.
 #[cold]
 #[track_caller]
 fn misled(state: &dyn Debug, event: Event<'_>) -> ! {

@@ -1,28 +1,29 @@
-//! A queue of processes, each of which knows the next (after Mellor-Crummey and Scott).
+//! A queue of processes. Each process knows the next one (after Mellor-Crummey and Scott).
 
 use crate::awaited::Awaited;
 use crate::{Effect, Event, Lock, Place, Rank, Space, misled};
 
-/// The last entry, plus 1, at the home rank; 0 if there is none.
+/// A word at the home rank: the last entry of the queue plus 1, or 0 if the queue is empty.
 const TAIL: u32 = 0;
-/// Whom to wake, plus 1, at an entry; 0 if nobody is known.
+/// A word of an entry: the process to wake plus 1, or 0 if none is known.
 const NEXT: u32 = 1;
-/// Words that a queue takes of each process.
+/// The number of words that a queue needs of each process.
 pub(crate) const QUEUE_WORDS: u32 = 2;
 
-/// A lock for one at a time, first come, first served. A process in the queue stores itself at the one before, and is woken by it:
-/// the home rank is asked once for an acquisition, and for a release only where nobody waits.
+/// A mutex, first come, first served. A process in the queue stores itself at the entry before it, and
+/// the process of that entry wakes it. An acquisition accesses the home rank once. A release accesses the
+/// home rank only if no process waits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Queue {
     space: Space,
-    /// Of its first word.
+    /// The number of the queue's first word.
     base: u32,
     home: Rank,
-    /// Whose words the entry uses.
+    /// The process whose words the entry uses.
     entry: Rank,
-    /// Who is woken.
+    /// The process that is woken.
     me: Rank,
-    /// The one before, who may wait as well.
+    /// The entry before this one. It may wait as well.
     awaited: Awaited,
     state: State,
 }
@@ -30,38 +31,40 @@ pub struct Queue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum State {
     Free,
-    /// Becoming the only one.
+    /// Tries to become the only entry of the queue.
     Trying,
-    /// Becoming the last.
+    /// Becomes the last entry.
     Joining,
-    /// Telling the one before.
+    /// Stores itself at the entry before.
     Linking,
     Waiting,
     Held,
-    /// Asking who is next.
+    /// Fetches the next process.
     Asking,
-    /// Nobody is known: leaving, if nobody has come.
+    /// No next process is known. Empties the queue, unless another entry has joined.
     Leaving,
-    /// Somebody has come, and is about to say so.
+    /// Another entry has joined, and its process is about to store itself here.
     Expecting,
-    /// Asking again.
+    /// Fetches the next process again.
     Hearing,
     Waking,
 }
 
 impl Queue {
-    /// The lock at rank `home`, for process `me`. It has two words of each process, from `base` on.
+    /// The part of process `me` in the lock at rank `home`. The lock has two words of each process, from
+    /// word `base` on.
     pub fn new(space: Space, base: u32, home: Rank, me: Rank) -> Self {
         Self { space, base, home, entry: me, me, awaited: Awaited::default(), state: State::Free }
     }
 
-    /// The same, with an entry that several processes use, one after the other: another one may release than the one that
-    /// acquired it.
+    /// The same lock, with an entry that several processes use one after the other. The process that
+    /// releases the lock may be another one than the process that acquired it.
     pub(crate) fn with_entry(self, entry: Rank) -> Self {
         Self { entry, ..self }
     }
 
-    /// Makes it the holder, or not: so that a process can release what another one of its entry acquired.
+    /// Sets whether this process holds the lock, so that it can release what another process of the same
+    /// entry acquired.
     pub(crate) fn set_held(&mut self, is_held: bool) {
         self.state = if is_held { State::Held } else { State::Free };
     }
@@ -74,7 +77,7 @@ impl Queue {
         Place { space: self.space, rank: entry, word: self.base + NEXT }
     }
 
-    /// Where the one behind this entry says who it is.
+    /// The word in which the process behind this entry stores itself.
     pub(crate) fn next_place(&self) -> Place {
         self.next_of(self.entry)
     }

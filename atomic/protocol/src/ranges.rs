@@ -1,4 +1,5 @@
-//! Ranges of bytes, held by those that do not conflict.
+//! Ranges of bytes behind a gate. Processes whose requests do not conflict hold the lock at the same
+//! time.
 
 use smallvec::SmallVec;
 
@@ -6,21 +7,26 @@ use crate::awaited::Awaited;
 use crate::request::REQUEST_WORDS;
 use crate::{Effect, Event, Lock, Place, Rank, Request, Space, Words, misled};
 
-/// Words of a process at the home rank.
+/// The number of words of a process's slot at the home rank.
 pub const SLOT_WORDS: u32 = REQUEST_WORDS as u32;
 
-/// A lock of bytes: who wants some tells what, looks how many that came before conflict, and waits until each of them woke it. Who
-/// releases wakes those that conflict with it: they all came later, for those that came before have woken it already. Nobody
-/// tries again, nobody holds a part, and waits lead to earlier requests only, so none of them is in a circle. A gate, which
-/// is held for one exchange with the home rank and never for longer, makes telling and looking one step.
+/// A lock of ranges of bytes. A process that wants bytes stores its request in its slot at the home rank,
+/// counts the conflicting requests in the other slots, and waits for one wake-up from each of them. A
+/// process that releases wakes the processes whose requests conflict with its own. All of these came
+/// later, because the conflicting processes that came before have woken it already. No process retries,
+/// no process holds a part of its request, and every wait is for an earlier request. So the waits contain
+/// no cycle. A gate makes the store and the count one atomic step. It is held for one exchange with the
+/// home rank, and never longer.
 ///
-/// Wake-ups of the gate and of the bytes are never mistaken for each other: while a process waits at the gate, nobody that it
-/// conflicts with counts on it, or all that do have woken it.
+/// A wake-up of the gate and a wake-up for bytes use the same counter, and are never mistaken for each
+/// other. While a process waits at the gate, no process owes it a wake-up for bytes: to acquire, its slot
+/// is still empty, so no conflicting process counts on it; to release, all conflicting processes before
+/// it have woken it already.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Ranges<G> {
     gate: G,
     space: Space,
-    /// Of the slot of rank 0 at the home rank.
+    /// The number of the first word of rank 0's slot at the home rank.
     base: u32,
     home: Rank,
     me: Rank,
@@ -34,40 +40,44 @@ pub struct Ranges<G> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum State {
     Free,
-    /// At the gate.
+    /// Acquires the gate.
     Coming,
+    /// Stores the request and fetches all slots.
     Telling,
-    /// It was a try, and somebody came before: takes back what it told before anybody else looks.
+    /// The request is a try, and a conflicting process came before. Clears the slot before any other
+    /// process reads it.
     Refused,
-    /// Leaving the gate, with so many to wait for.
+    /// Releases the gate. The value is the number of processes to wait for.
     Told(u32),
-    /// For so many.
+    /// Waits for so many wake-ups.
     Waiting(u32),
     Held,
-    /// At the gate again.
+    /// Acquires the gate in order to release the bytes.
     Going,
+    /// Clears the slot and fetches all slots.
     Clearing,
-    /// Leaving the gate, with those to wake.
+    /// Releases the gate. The value is the processes to wake.
     Cleared(Vec<Rank>),
-    /// Those that are left.
+    /// Wakes a process. The value is the processes that are left to wake.
     Waking(Vec<Rank>),
 }
 
 impl<G: Lock> Ranges<G> {
-    /// The lock at rank `home`, for process `me` of `ranks`. It has [`SLOT_WORDS`] words of the home rank for each of them, from
-    /// `base` on. The gate is a lock for one at a time of its own words.
+    /// The part of process `me` of `ranks` in the lock at rank `home`. The lock has [`SLOT_WORDS`] words
+    /// of the home rank for each process, from word `base` on. The gate must be a mutex that uses other
+    /// words.
     pub fn new(gate: G, space: Space, base: u32, home: Rank, me: Rank, ranks: u32) -> Self {
         let (awaited, state) = (Awaited::default(), State::Free);
         Self { gate, space, base, home, me, ranks, request: None, is_try: false, awaited, state }
     }
 
-    /// Stores the slot's first words, and fetches all slots.
+    /// Stores the first words of the own slot, and fetches all slots.
     fn exchange(&self, put: Words) -> Effect {
         let first = Place { space: self.space, rank: self.home, word: self.base + self.me * SLOT_WORDS };
         Effect::Exchange { first, put, words: self.base + self.ranks * SLOT_WORDS, is_exclusive: false }
     }
 
-    /// Those that conflict.
+    /// The other processes whose slots conflict with the request.
     fn conflicting<'a>(&'a self, words: &'a [u64]) -> impl Iterator<Item = Rank> + 'a {
         let slots = words[self.base as usize..].chunks_exact(SLOT_WORDS as usize).zip(0..);
         let others = slots.filter(|(_, rank)| *rank != self.me);
@@ -81,7 +91,7 @@ impl<G: Lock> Ranges<G> {
         effect
     }
 
-    /// Lets the gate go on.
+    /// Steps the gate.
     fn at_gate(&mut self, event: Event<'_>) -> Effect {
         let effect = self.gate.step(event);
         match (&mut self.state, effect) {
@@ -142,7 +152,7 @@ impl<G: Lock> Lock for Ranges<G> {
                 self.at_gate(Event::Release)
             }
             (State::Refused, Event::Words(_)) => {
-                // Nobody has seen what it told, so nobody waits for it.
+                // No process has read the slot, so no process waits for this one.
                 self.state = State::Cleared(Vec::new());
                 self.at_gate(Event::Release)
             }
@@ -171,14 +181,14 @@ impl<G: Lock> Lock for Ranges<G> {
 
     fn is_queued(&self) -> bool {
         match self.state {
-            // Who comes through the gate later counts this one.
+            // A process that passes the gate later counts this one.
             State::Coming => self.gate.is_queued(),
             State::Free | State::Refused | State::Cleared(_) | State::Waking(_) => false,
             _ => true,
         }
     }
 
-    // At the gate it waits only for processes that are about to leave it.
+    // At the gate the process waits only for processes that are about to leave the gate.
     fn waits_for_holders(&self) -> bool {
         matches!(self.state, State::Waiting(_))
     }

@@ -1,4 +1,4 @@
-//! What is to be locked.
+//! Requests: the bytes to be locked.
 
 use std::iter;
 use std::ops::Range;
@@ -7,43 +7,46 @@ use smallvec::SmallVec;
 
 use crate::Words;
 
-/// How many intervals a request can tell apart.
+/// The largest number of intervals of a request.
 pub const INTERVALS_MAX: usize = 8;
 
-/// Words of a request.
+/// The largest number of words of a request.
 pub(crate) const REQUEST_WORDS: usize = HEAD_WORDS + 2 * INTERVALS_MAX;
-/// Of its head: what it is; start, end; period.
+/// The number of words before the intervals: flags and number of intervals; start of the span; end of the
+/// span; period.
 const HEAD_WORDS: usize = 4;
 const LIVE: u64 = 1;
 const SHARED: u64 = 2;
 const COUNT_SHIFT: u32 = 8;
 
-/// Bytes of a file, and whether others may hold the same ones.
+/// A set of bytes of a file, and whether other readers may hold the same bytes.
 ///
-/// The bytes are those of `span` that are also in one of the intervals, or in one moved by a multiple of the period. A request that
-/// had more intervals has fewer and larger ones: it never has fewer bytes than were asked for.
+/// The set is the bytes of `span` that lie in one of the intervals, or in an interval moved by a multiple
+/// of the period. A request that was made of more than [`INTERVALS_MAX`] intervals has fewer and larger
+/// ones: its set contains all requested bytes, and may contain more.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Request {
     span: Range<u64>,
-    /// 0 if intervals do not come again.
+    /// In bytes. 0 if the intervals do not repeat.
     period: u64,
-    /// Ascending and disjoint; none for the whole span.
+    /// Ascending and disjoint. Empty for the whole span.
     intervals: SmallVec<[Range<u64>; 1]>,
     is_shared: bool,
 }
 
 impl Request {
-    /// All bytes of a span. `is_shared`: others may hold the same ones, if they share them too.
+    /// All bytes of a span. If `is_shared`, other processes may hold the same bytes, if their requests
+    /// are shared too.
     pub fn contiguous(span: Range<u64>, is_shared: bool) -> Self {
         Self { span, period: 0, intervals: SmallVec::new(), is_shared }
     }
 
-    /// The whole file, alone.
+    /// The whole file, not shared.
     pub fn whole() -> Self {
         Self::contiguous(0..u64::MAX, false)
     }
 
-    /// The bytes of some ranges, in any order.
+    /// The bytes of some ranges, in any order. `is_shared` is as in [`Request::contiguous`].
     pub fn ranges(ranges: impl IntoIterator<Item = Range<u64>>, is_shared: bool) -> Self {
         let intervals = coarsened(ranges.into_iter().collect());
         let start = intervals.first().map_or(0, |first| first.start);
@@ -54,8 +57,9 @@ impl Request {
         Self { span: start..end, period: 0, intervals: SmallVec::from_vec(intervals), is_shared }
     }
 
-    /// The bytes of some ranges again and again, each time by `period` bytes farther, as far as they are in `span`. The ranges lie
-    /// within one period of each other.
+    /// The bytes of some ranges and of their repetitions every `period` bytes, as far as they lie in
+    /// `span`. The ranges must lie within one period of each other. `is_shared` is as in
+    /// [`Request::contiguous`].
     pub fn periodic(
         span: Range<u64>,
         period: u64,
@@ -73,22 +77,23 @@ impl Request {
         Self { span, period, intervals: SmallVec::from_vec(intervals), is_shared }
     }
 
-    /// From its first byte to behind its last.
+    /// The range from the first byte to the end of the last byte.
     pub fn span(&self) -> Range<u64> {
         self.span.clone()
     }
 
-    /// Whether others that read may have its bytes too.
+    /// Whether other readers may hold the same bytes.
     pub fn is_shared(&self) -> bool {
         self.is_shared
     }
 
-    /// Whether the two may not be held at once: they share a byte, and one of them shares none. True in doubt.
+    /// Whether two requests must not be held at the same time: they have a byte in common, and at least
+    /// one of them is not shared. True if this is not known.
     pub fn conflicts(&self, other: &Request) -> bool {
         self.conflicts_with(&other.words())
     }
 
-    /// As words, for others to read.
+    /// The request as words, which other processes read.
     pub fn words(&self) -> Words {
         let head =
             LIVE | if self.is_shared { SHARED } else { 0 } | (self.intervals.len() as u64) << COUNT_SHIFT;
@@ -102,7 +107,7 @@ impl Request {
         words
     }
 
-    /// The request that has these words. `None` if none has.
+    /// The request with these words. `None` if the words are no request.
     pub fn from_words(words: &[u64]) -> Option<Self> {
         let (&[head, start, end, period], pairs) = words.split_first_chunk::<HEAD_WORDS>()?;
         let (pairs, []) = pairs.as_chunks::<2>() else { return None };
@@ -112,7 +117,8 @@ impl Request {
         is_told.then_some(Self { span: start..end, period, intervals, is_shared: head & SHARED != 0 })
     }
 
-    /// As [`Request::conflicts`], with the words of a slot of [`Ranges`](crate::Ranges), which may hold none.
+    /// As [`Request::conflicts`], with the words of a slot of [`Ranges`](crate::Ranges). An empty slot
+    /// conflicts with no request.
     pub fn conflicts_with(&self, words: &[u64]) -> bool {
         let [head, start, end, period] = words[..HEAD_WORDS] else { return true };
         if head & LIVE == 0 || self.is_shared && head & SHARED != 0 {
@@ -135,8 +141,9 @@ impl Request {
     }
 }
 
-/// Whether no two of the requests share a byte. False in doubt. For N requests that all come again with the same period it takes
-/// O(N log N); else it compares pairs of up to 64, and says false of more.
+/// Whether no two of the requests have a byte in common. False if this is not known. First, N requests
+/// are compared modulo the greatest common divisor of their periods, in O(N log N). If that does not
+/// prove it, up to 64 requests are compared pair by pair. For more requests the result is false then.
 pub fn are_disjoint(requests: &[Request]) -> bool {
     const PAIRS_OF_MAX: usize = 64;
     if are_disjoint_modulo(requests) {
@@ -147,7 +154,8 @@ pub fn are_disjoint(requests: &[Request]) -> bool {
         && requests.iter().enumerate().all(|(at, a)| requests[..at].iter().all(|b| !shares(a, b)))
 }
 
-/// The same, if all of them came again with the greatest common divisor of their periods, from the start of the file on.
+/// As [`are_disjoint`], if all requests repeated with the greatest common divisor of their periods, from
+/// the start of the file on.
 fn are_disjoint_modulo(requests: &[Request]) -> bool {
     let modulus = requests.iter().fold(0, |divisor, request| gcd(divisor, request.period));
     if modulus == 0 {
@@ -177,7 +185,8 @@ fn are_disjoint_modulo(requests: &[Request]) -> bool {
     })
 }
 
-/// Whether two ranges share a byte, if both come again every `modulus` bytes; as they are for 0.
+/// Whether two ranges have a byte in common, if both repeat every `modulus` bytes. With 0 they do not
+/// repeat.
 fn meets(a: &Range<u64>, b: &Range<u64>, modulus: u64) -> bool {
     if modulus == 0 {
         return a.start.max(b.start) < a.end.min(b.end);
@@ -189,7 +198,7 @@ fn meets(a: &Range<u64>, b: &Range<u64>, modulus: u64) -> bool {
     a_bytes > 0 && b_bytes > 0 && (distance < a_bytes || back < b_bytes)
 }
 
-/// The greatest common divisor; the other one if one is 0.
+/// The greatest common divisor. If one number is 0, the other one.
 fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
@@ -197,7 +206,8 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// Ascending, disjoint, without empty ones, and at most as many as a request has: those with the smallest gaps become one.
+/// The ranges sorted, disjoint, without empty ones, and at most [`INTERVALS_MAX`] of them: ranges with
+/// the smallest gaps between them become one range.
 fn coarsened(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_unstable_by_key(|range| range.start);
@@ -211,7 +221,7 @@ fn coarsened(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     if ranges.len() <= INTERVALS_MAX {
         return ranges;
     }
-    // The ranges before which the largest gaps are, in their order.
+    // The indices of the ranges that follow the largest gaps, ascending.
     let mut behind_gaps: Vec<usize> = (1..ranges.len()).collect();
     behind_gaps.select_nth_unstable_by_key(INTERVALS_MAX - 1, |at| !(ranges[*at].start - ranges[at - 1].end));
     behind_gaps.truncate(INTERVALS_MAX - 1);
@@ -228,7 +238,7 @@ mod tests {
 
     use super::*;
 
-    /// The bytes of a request below 400, one by one.
+    /// For each byte below 400, whether the request has it.
     fn bytes(request: &Request) -> Vec<bool> {
         let comes = |at: u64, interval: &Range<u64>| match request.period {
             0 => interval.contains(&at),
@@ -265,7 +275,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
         #[test]
-        fn no_byte_that_was_asked_for_is_missing(ranges in ranges()) {
+        fn request_contains_all_requested_bytes(ranges in ranges()) {
             let request = Request::ranges(ranges.clone(), true);
             prop_assert!(request.pieces().count() <= INTERVALS_MAX);
             let bytes = bytes(&request);
@@ -275,7 +285,7 @@ mod tests {
         }
 
         #[test]
-        fn what_shares_a_byte_conflicts(a in request(), b in request()) {
+        fn requests_with_a_common_byte_conflict(a in request(), b in request()) {
             let shares = bytes(&a).iter().zip(bytes(&b)).any(|(a, b)| *a && b);
             let conflicts = a.conflicts(&b);
             prop_assert_eq!(conflicts, b.conflicts(&a));
@@ -284,7 +294,7 @@ mod tests {
             } else if shares {
                 prop_assert!(conflicts);
             } else if a.period == 0 && b.period == 0 {
-                prop_assert!(!conflicts, "what comes once is known byte by byte");
+                prop_assert!(!conflicts, "requests without a period are exact");
             }
         }
     }
@@ -293,7 +303,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
         #[test]
-        fn requests_said_to_be_disjoint_share_no_byte(requests in vec(request(), 0..6)) {
+        fn disjoint_requests_have_no_common_byte(requests in vec(request(), 0..6)) {
             let mut owners = [0; 400];
             for request in &requests {
                 for (owner, is_there) in owners.iter_mut().zip(bytes(request)) {
@@ -309,12 +319,12 @@ mod tests {
     }
 
     #[test]
-    fn many_columns_are_disjoint_and_with_one_more_they_are_not() {
+    fn columns_are_disjoint_until_one_overlaps() {
         let column = |at: u64| Request::periodic(at..1 << 40, 4096, Some(at..at + 16), true);
         let mut columns: Vec<Request> = (0..256).map(|at| column(16 * at)).collect();
         assert!(are_disjoint(&columns) && are_disjoint(&[]) && are_disjoint(&columns[..1]));
         columns.push(Request::contiguous(0..0, false));
-        assert!(are_disjoint(&columns), "one has nothing");
+        assert!(are_disjoint(&columns), "an empty request changes nothing");
         columns.push(column(40));
         assert!(!are_disjoint(&columns));
         let blocks = [Request::contiguous(0..10, false), Request::contiguous(10..30, true)];
@@ -324,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_one_array_do_not_conflict_and_those_that_overlap_do() {
+    fn columns_conflict_only_if_they_overlap() {
         let column = |at: u64| Request::periodic(at..1 << 40, 4096, Some(at..at + 1024), false);
         assert!(!column(0).conflicts(&column(1024)) && !column(3072).conflicts(&column(0)));
         assert!(column(0).conflicts(&column(1023)) && column(0).conflicts(&column(4096 * 7)));

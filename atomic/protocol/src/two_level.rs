@@ -1,17 +1,21 @@
-//! A queue on each node, and one of the nodes.
+//! A queue on each node, and one queue of nodes.
 
 use crate::awaited::Awaited;
 use crate::queue::QUEUE_WORDS;
 use crate::{Effect, Event, Lock, Place, Queue, Rank, Request, Space, misled};
 
-/// How often in a row the lock passed within the node, plus 1, at the node's leader; 0 while the node does not have it.
+/// A word of the node's leader: how often in a row the lock has passed within the node, plus 1; 0 while
+/// the node does not have the lock.
 const PASSES: u32 = QUEUE_WORDS;
 
-/// A lock for one at a time: the first process of a node's queue gets the lock for the node, and the node keeps it for at most so many
-/// of its own in a row. While they wait for each other, nothing is sent between nodes.
+/// A mutex. The first process in a node's queue gets the lock for the node, and the node keeps the lock
+/// for at most `passes_max` of its own processes in a row. While these hand the lock on, nothing is sent
+/// between nodes.
 ///
-/// Nodes are served in the order of their coming, and processes in that of their coming on their node: once its node has come, a
-/// process waits for at most `passes_max` of each other node, as often as its node must come again before its turn.
+/// Nodes are served in the order in which they join the queue of nodes, and processes in the order in
+/// which they join the queue of their node. Once the node of a process has joined, the process waits for
+/// at most `passes_max` processes of each other node. The same number is added each time the node must
+/// join again before the turn of the process comes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TwoLevel {
     leader: Rank,
@@ -19,9 +23,9 @@ pub struct TwoLevel {
     on_node: Queue,
     of_nodes: Queue,
     state: State,
-    /// As the node's word has it, while this process has the node's queue.
+    /// The value of the node's word, while this process holds the node's queue.
     passes: u64,
-    /// It is not to wait, on the node or among the nodes.
+    /// Whether the request must not wait, neither on the node nor among the nodes.
     is_try: bool,
     awaited: Awaited,
 }
@@ -29,35 +33,37 @@ pub struct TwoLevel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum State {
     Free,
-    /// Waiting on the node.
+    /// Acquires the node's queue.
     OnNode,
-    /// Asking whether the node has the lock.
+    /// Reads whether the node has the lock.
     Asking,
-    /// Waiting among the nodes.
+    /// Acquires the queue of nodes.
     OfNodes,
-    /// Another node has it, and this was a try: giving the node's queue to the next.
+    /// The request is a try and another node has the lock. Releases the node's queue.
     Refused,
-    /// Telling the node that it has it.
+    /// Stores that the node has the lock.
     Telling,
     Held,
-    /// Looking whether anybody of the node waits.
+    /// Reads whether a process of the node waits.
     Looking,
-    /// Counting one who gets it from its own node.
+    /// Counts one more pass within the node.
     Passing,
-    /// Telling the node that it has it no longer.
+    /// Stores that the node no longer has the lock.
     Giving,
-    /// Giving it to another node.
+    /// Releases the queue of nodes.
     LeavingNodes,
-    /// Giving the node's queue to the next.
+    /// Releases the node's queue.
     LeavingNode,
 }
 
 impl TwoLevel {
-    /// Words of each process on its node.
+    /// The number of words of each process in the memory of its node.
     pub const NODE_WORDS: u32 = QUEUE_WORDS + 1;
 
-    /// The lock at rank `home`, for process `me` of the node whose first rank is `leader`. It has the first two words of each process
-    /// in the world, and the first [`TwoLevel::NODE_WORDS`] on its node.
+    /// The part of process `me` in the lock at rank `home`. `leader` is the first rank of its node. The
+    /// node keeps the lock for at most `passes_max` of its processes in a row. The lock has the first two
+    /// words of each process in [`Space::World`], and the first [`TwoLevel::NODE_WORDS`] words of each
+    /// process in [`Space::Node`].
     pub fn new(home: Rank, leader: Rank, me: Rank, passes_max: u64) -> Self {
         let on_node = Queue::new(Space::Node, 0, leader, me);
         let of_nodes = Queue::new(Space::World, 0, home, me).with_entry(leader);
@@ -69,7 +75,7 @@ impl TwoLevel {
         Place { space: Space::Node, rank: self.leader, word: PASSES }
     }
 
-    /// Lets the node's queue go on.
+    /// Steps the node's queue.
     fn on_node(&mut self, event: Event<'_>) -> Effect {
         let effect = self.on_node.step(event);
         if self.state == State::OnNode {
@@ -88,7 +94,7 @@ impl TwoLevel {
         }
     }
 
-    /// Lets the nodes' queue go on.
+    /// Steps the queue of nodes.
     fn of_nodes(&mut self, event: Event<'_>) -> Effect {
         let effect = self.of_nodes.step(event);
         if self.state == State::OfNodes {
@@ -121,7 +127,7 @@ impl Lock for TwoLevel {
             (State::Asking, Event::Value(0)) => {
                 self.state = State::OfNodes;
                 self.of_nodes.set_held(false);
-                // A queue of processes does not look at what is wanted.
+                // A queue does not read the request.
                 let all = Request::whole();
                 self.of_nodes(if self.is_try { Event::Try(&all) } else { Event::Acquire(&all) })
             }
@@ -156,7 +162,7 @@ impl Lock for TwoLevel {
     }
 
     fn is_queued(&self) -> bool {
-        // On the node alone it has no place among the others yet.
+        // A place in the node's queue alone is no place among all processes yet.
         match self.state {
             State::Free | State::OnNode | State::Asking | State::Refused => false,
             State::OfNodes => self.of_nodes.is_queued(),

@@ -1,22 +1,25 @@
-//! A list of who waits, at one process (Latham, Ross and Thakur 2005).
+//! A list of the waiting processes, at one process (Ross, Latham, Gropp, Thakur and Toonen 2005).
 
 use smallvec::smallvec;
 
 use crate::awaited::Awaited;
 use crate::{Effect, Event, Lock, Place, Rank, Space, misled};
 
-/// A lock for one at a time. A process that wants it says so in its word at the home rank, and looks at those of the others in the
-/// same epoch: if no word is set it has the lock, else it waits to be woken. Who releases it clears its word, looks again, and
-/// wakes the first one behind itself, round the ranks: so each other process has the lock at most once while one waits.
+/// A mutex. A process that wants it sets its word at the home rank, and reads the words of the other
+/// processes in the same epoch. If no other word is set, the process has the lock. Otherwise it waits for
+/// a wake-up. A process that releases the lock clears its word, reads the other words in the same epoch,
+/// and wakes the first waiting process behind itself, in the cyclic order of ranks. So each other process
+/// has the lock at most once while a process waits.
 ///
-/// What the paper prints as Figure 6 looks at the list of the acquisition; with that copy a process that came since is never
-/// woken. Its two locks differ in how a process waits, which is up to who performs [`Effect::AwaitWake`].
+/// The paper's Figure 6 reads the copy of the list that was made at the acquisition. With that copy a
+/// process that came after the acquisition is never woken. The paper's two locks differ only in how a
+/// process waits. That is up to the caller, which performs [`Effect::AwaitWake`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WaitList {
     home: Rank,
     me: Rank,
     ranks: u32,
-    /// Who has it, or waits.
+    /// The processes that hold the lock or wait for it.
     awaited: Awaited,
     state: State,
 }
@@ -35,7 +38,8 @@ enum State {
 const WANTED: u64 = 1;
 
 impl WaitList {
-    /// The lock at rank `home`, for process `me` of `ranks`. It has one word of the home rank for each of them.
+    /// The part of process `me` of `ranks` in the lock at rank `home`. The lock has one word of the home
+    /// rank for each process.
     pub fn new(home: Rank, me: Rank, ranks: u32) -> Self {
         Self { home, me, ranks, awaited: Awaited::default(), state: State::Free }
     }
@@ -48,13 +52,13 @@ impl WaitList {
         Effect::Exchange { first: self.place(), put: smallvec![mine], words: self.ranks, is_exclusive: true }
     }
 
-    /// Those on the list, but this one.
+    /// Notes the other processes on the list.
     fn note(&mut self, list: &[u64]) {
         let others = list.iter().zip(0..).filter(|(word, rank)| **word == WANTED && *rank != self.me);
         self.awaited.set(others.map(|(_, rank)| rank));
     }
 
-    /// The first process behind this one that waits.
+    /// The first process behind this one, in the cyclic order of ranks, whose word is set.
     fn next(&self, list: &[u64]) -> Option<Rank> {
         let behind = (self.me + 1..self.ranks).chain(0..self.me);
         behind.into_iter().find(|rank| list[*rank as usize] == WANTED)

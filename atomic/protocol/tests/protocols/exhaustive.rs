@@ -1,4 +1,5 @@
-//! Every order in which 2 to 4 processes can take each step of each protocol.
+//! Model checks of every order in which 2 to 4 processes can take each step of each protocol. The tests
+//! print the numbers of states.
 
 use capulet_protocol::{Bakery, Place, Queue, Ranges, Rank, Request, SLOT_WORDS, Space, TwoLevel, WaitList};
 
@@ -31,26 +32,26 @@ fn holds_but_for<L: Checkable>(
     let (states, broken) = Checked { start, requests, bypass_max, is_counted }.check();
     println!("{name}, {ranks} processes: {states} states");
     assert_eq!(broken, [""; 0], "{name}, {ranks} processes");
-    assert!(states > 10, "{name} was not looked at");
+    assert!(states > 10, "{name}: too few states were explored");
 }
 
 #[test]
-fn wait_list() {
+fn wait_list_keeps_its_promises() {
     for (ranks, times) in [(1, 3), (2, 3), (3, 3), (4, 2)] {
-        // Each other enters at most once while a process waits, and one of them came before.
+        // Each other process enters at most once while a process waits, and one of them came before it.
         let bypass_max = (ranks as u8).saturating_sub(2);
         holds("wait list", ranks, bypass_max, whole(times), |me| WaitList::new(ranks / 2, me, ranks));
     }
 }
 
 #[test]
-fn queue() {
+fn queue_keeps_its_promises() {
     for (ranks, times) in [(1, 3), (2, 3), (3, 3), (4, 2)] {
         holds("queue", ranks, 0, whole(times), |me| Queue::new(Space::Node, 0, ranks / 2, me));
     }
 }
 
-/// As [`holds`], for locks of which some are tried for.
+/// As [`holds`], for systems in which some processes try first.
 #[track_caller]
 fn holds_where_some_try<L: Checkable>(name: &str, bypass_max: u8, make: impl Fn(u32, Rank) -> L) {
     for (ranks, triers, times) in [(2, 2, 2), (3, 1, 2), (3, 3, 1)] {
@@ -63,7 +64,7 @@ fn holds_where_some_try<L: Checkable>(name: &str, bypass_max: u8, make: impl Fn(
 }
 
 #[test]
-fn whole_files_that_some_try_for() {
+fn mutexes_keep_their_promises_with_tries() {
     holds_where_some_try("wait list", 1, |ranks, me| WaitList::new(0, me, ranks));
     holds_where_some_try("queue", 0, |_, me| Queue::new(Space::World, 0, 0, me));
     holds_where_some_try("two levels", 0, |_, me| two_level(me, 1));
@@ -71,34 +72,35 @@ fn whole_files_that_some_try_for() {
 }
 
 #[test]
-fn a_wait_list_lets_others_pass() {
+fn wait_list_lets_later_processes_pass() {
     let start = System::new(3, |me| WaitList::new(0, me, 3));
     let checked = Checked { start, requests: whole(2), bypass_max: 0, is_counted: all };
-    assert_eq!(checked.check().1, ["nobody is passed more often than promised"]);
+    assert_eq!(checked.check().1, ["no process is passed more often than promised"]);
 }
 
-/// Nodes of two processes.
+/// A lock of two levels on nodes of two processes.
 fn two_level(me: Rank, passes_max: u64) -> TwoLevel {
     TwoLevel::new(0, me / 2 * 2, me, passes_max)
 }
 
 #[test]
-fn two_levels() {
+fn two_level_lock_keeps_its_promises() {
     for (ranks, times, passes_max) in [(2, 3, 1), (3, 2, 1), (3, 3, 2), (4, 1, 2), (4, 2, 2)] {
-        // By those of the other node, but the first of them.
+        // A process is passed by the processes of the other node, except the first of them.
         let bypass_max = if ranks > 2 { passes_max as u8 - 1 } else { 0 };
         holds("two levels", ranks, bypass_max, whole(times), |me| two_level(me, passes_max));
     }
 }
 
-/// Words of the gate before the slots.
+/// The number of words of the gate, which lie before the slots.
 const GATE_WORDS: u32 = 2;
 
 fn ranges(ranks: u32) -> impl Fn(Rank) -> Ranges<Queue> {
     move |me| Ranges::new(Queue::new(Space::World, 0, 0, me), Space::World, GATE_WORDS, 0, me, ranks)
 }
 
-/// All words but those that say nothing where nothing is held.
+/// Whether a word must be zero at the end: a word of the gate, or the first word of a slot. The other
+/// words of an empty slot are not read.
 fn tells(place: Place) -> bool {
     place.word < GATE_WORDS || (place.word - GATE_WORDS).is_multiple_of(SLOT_WORDS)
 }
@@ -112,7 +114,7 @@ fn shared(start: u64, end: u64) -> Request {
 }
 
 #[test]
-fn ranges_that_conflict_in_part() {
+fn ranges_keep_their_promises_when_they_conflict_in_part() {
     let chain = vec![
         vec![exclusive(0, 10), exclusive(5, 25)],
         vec![exclusive(5, 15), exclusive(0, 30)],
@@ -124,42 +126,42 @@ fn ranges_that_conflict_in_part() {
 }
 
 #[test]
-fn ranges_of_readers_and_writers() {
+fn ranges_keep_their_promises_with_readers_and_writers() {
     let mixed = vec![vec![shared(0, 10), exclusive(0, 5)], vec![shared(5, 20)], vec![exclusive(8, 9)]];
     for ranks in [2, 3] {
-        holds_but_for("ranges, shared by some", ranks, 0, mixed.clone(), ranges(ranks), tells);
+        holds_but_for("ranges of readers and writers", ranks, 0, mixed.clone(), ranges(ranks), tells);
     }
 }
 
 #[test]
-fn ranges_behind_a_gate_of_two_levels() {
+fn ranges_keep_their_promises_behind_a_two_level_gate() {
     let requests = vec![vec![exclusive(0, 10)], vec![exclusive(5, 15)], vec![exclusive(12, 20)]];
     let make = |me: Rank| Ranges::new(two_level(me, 1), Space::World, GATE_WORDS, 0, me, 3);
-    // A later one of the same node may come through the gate first.
+    // A later process of the same node may pass the gate first.
     holds_but_for("ranges behind two levels", 3, 1, requests, make, tells);
 }
 
 #[test]
-fn ranges_that_some_try_for() {
+fn ranges_keep_their_promises_with_tries() {
     let requests =
         vec![vec![exclusive(0, 10), exclusive(5, 25)], vec![exclusive(5, 15)], vec![exclusive(12, 20)]];
     for (ranks, triers) in [(2, 2), (3, 1), (3, 3)] {
         let start = System::new(ranks, ranges(ranks)).trying(|of| of < triers);
         let checked = Checked { start, requests: requests.clone(), bypass_max: 0, is_counted: tells };
         let (states, broken) = checked.check();
-        println!("ranges that {triers} of {ranks} processes try for: {states} states");
+        println!("ranges, {triers} of {ranks} processes try: {states} states");
         assert_eq!(broken, [""; 0], "{triers} of {ranks}");
     }
 }
 
-/// All words of a bakery but what was wanted.
+/// Whether a word must be zero at the end: any word of a bakery, except those of a request.
 fn tells_in_a_bakery(place: Place) -> bool {
     !(2..2 + SLOT_WORDS).contains(&place.word)
 }
 
 fn bakery(name: &str, ranks: u32, triers: usize, requests: Requests) {
     let start = System::new(ranks, |me| Bakery::new(Space::Node, 0, me, ranks)).trying(|of| of < triers);
-    // Each of those that draw at the same time may get a lower number.
+    // Each process that draws at the same time may get a lower number.
     let bypass_max = ranks as u8 - 1;
     let checked = Checked { start, requests, bypass_max, is_counted: tells_in_a_bakery };
     let (states, broken) = checked.check();
@@ -168,19 +170,19 @@ fn bakery(name: &str, ranks: u32, triers: usize, requests: Requests) {
 }
 
 #[test]
-fn bakeries() {
+fn bakery_keeps_its_promises() {
     let chain = vec![vec![exclusive(0, 10), exclusive(5, 25)], vec![exclusive(5, 15), exclusive(0, 30)]];
     bakery("in a chain", 2, 0, chain.clone());
     bakery("in a chain", 2, 2, chain);
     let mixed = vec![vec![shared(0, 10), exclusive(0, 5)], vec![shared(5, 20), exclusive(3, 4)]];
-    bakery("shared by some", 2, 0, mixed);
+    bakery("readers and writers", 2, 0, mixed);
     let three = vec![vec![exclusive(0, 10)], vec![exclusive(5, 15)], vec![exclusive(12, 20)]];
     bakery("in a chain", 3, 0, three);
     bakery("whole", 3, 0, whole(1));
 }
 
 #[test]
-fn bakeries_that_are_waited_in_no_longer() {
+fn bakery_keeps_its_promises_when_waits_are_given_up() {
     let requests = vec![vec![exclusive(0, 10), exclusive(5, 25)], vec![exclusive(5, 15), exclusive(0, 30)]];
     let start = System::new(2, |me| Bakery::new(Space::Node, 0, me, 2)).giving_up(|_| true);
     let checked = Checked { start, requests, bypass_max: 1, is_counted: tells_in_a_bakery };

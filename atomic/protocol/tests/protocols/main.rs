@@ -1,5 +1,5 @@
-//! What the protocols promise: in every order of steps for few processes, in orders at random for many; and that what has a fault is
-//! found.
+//! Tests of the promises of the protocols: in every order of steps for a few processes (`exhaustive`),
+//! and in random orders for many (`simulated`). Protocols with a known fault must fail (`mutants`).
 
 mod exhaustive;
 mod mutants;

@@ -1,4 +1,5 @@
-//! Protocols with one thing wrong: the checker finds each of them, or what it says of the right ones means nothing.
+//! Protocols with one fault each. The checker must find every fault: otherwise its verdict on the correct
+//! protocols means nothing.
 
 use capulet_protocol::{
     Bakery, Effect, Event, Lock, Place, Queue, Ranges, Rank, Request, Space, TwoLevel, WaitList, Words,
@@ -7,33 +8,35 @@ use capulet_protocol::{
 use super::system::model::Checked;
 use super::system::{Checkable, Requests, System};
 
-/// What is wrong.
+/// The kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Wrong {
-    /// Who releases looks at the list of its acquisition (Figure 6 as printed).
+    /// A release reads the copy of the list that the acquisition fetched (Figure 6 of the paper as
+    /// printed).
     StaleCopy,
     /// The list is changed and read under a shared lock of the window.
     SharedEpoch,
-    /// The next one is woken before one's own word is cleared.
+    /// The next process is woken before the own word is cleared.
     ClearAfterWake,
-    /// A queue is left without looking whether it has changed in between.
+    /// A process empties the queue without a check whether the queue has changed in between.
     NoCompareAndSwap,
-    /// A number is drawn without saying so.
+    /// A process draws a number without announcing that it draws.
     NoDrawing,
-    /// Who says that it waits does not look once more for whom.
+    /// A process that has announced its wait does not check again whether the other process still comes
+    /// before it.
     NoSecondLook,
-    /// Who tries waits as those do that do not.
+    /// A try waits like an acquisition.
     TriesForGood,
 }
 
-/// A lock with something wrong.
+/// A lock with a fault.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Mutant<L> {
     lock: L,
     wrong: Wrong,
     is_releasing: bool,
     list: Vec<u64>,
-    /// What a process was at when it was looked at last.
+    /// The head of the process that was inspected last.
     head: u64,
     state: State,
 }
@@ -41,17 +44,17 @@ struct Mutant<L> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum State {
     Plain,
-    /// The list has been read and not cleared.
+    /// The list is read, and the own word is not cleared. The effect clears the word later.
     Reading(Effect),
-    /// The next is being woken; then the word is cleared.
+    /// The next process is being woken. The effect clears the own word after that.
     Waking(Effect),
     Clearing,
-    /// A word is compared before it is changed.
+    /// A word is compared in a step of its own before it is changed.
     Comparing(Place, u64, u64),
     Swapping(u64),
-    /// What a process is at is being looked at.
+    /// The head of a process is being loaded.
     Looking,
-    /// It is taken to be at the same still.
+    /// The bit is being set. After that the head is assumed to be unchanged.
     Announcing,
 }
 
@@ -60,7 +63,7 @@ impl<L: Lock> Mutant<L> {
         Self { lock, wrong, is_releasing: false, list: Vec::new(), head: 0, state: State::Plain }
     }
 
-    /// Its next effect, made wrong.
+    /// The next effect of the correct lock, changed by the fault.
     fn spoiled(&mut self, effect: Effect) -> Effect {
         match (self.wrong, effect) {
             (Wrong::SharedEpoch, Effect::Exchange { first, put, words, .. }) => {
@@ -153,7 +156,7 @@ impl<L: Lock> Lock for Mutant<L> {
     }
 }
 
-/// A gate that lets everyone in.
+/// A gate that admits all processes at once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Open;
 
@@ -167,8 +170,9 @@ impl Lock for Open {
     }
 }
 
-/// The locks of ranges of 2005, as their authors published them: who meets a conflict takes its flag back in a second epoch, waits
-/// to be woken, and tries again. Who releases between the two epochs sees a flag that is set, and wakes nobody.
+/// The lock of byte ranges of 2005, as its authors published it. A process that meets a conflict takes
+/// its flag back in a second epoch, waits for a wake-up, and retries. A process that releases between the
+/// two epochs sees that the flag is set, and wakes no process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Retrying {
     me: Rank,
@@ -188,7 +192,7 @@ enum Trying {
     Waking(Rank),
 }
 
-/// Flag, start, end of a process.
+/// The words of a process: flag, start, end.
 const RETRYING_WORDS: u32 = 3;
 
 impl Retrying {
@@ -226,7 +230,7 @@ impl Lock for Retrying {
                 None => (Trying::Free, Effect::Free),
             },
             (Trying::Waking(_), _) => (Trying::Free, Effect::Free),
-            (state, event) => panic!("{state:?} {event:?}"),
+            (state, event) => panic!("a lock in state {state:?} cannot step by {event:?}"),
         };
         self.state = state;
         effect
@@ -241,10 +245,10 @@ fn whole(times: usize) -> Requests {
     vec![vec![Request::whole(); times]]
 }
 
-/// The properties that do not hold.
+/// The names of the properties that do not hold.
 fn broken<L: Checkable>(ranks: u32, requests: Requests, make: impl Fn(Rank) -> L) -> Vec<&'static str> {
     let start = System::new(ranks, make);
-    // Whether others pass is not the question here.
+    // These tests do not ask how often a process is passed.
     Checked { start, requests, bypass_max: u8::MAX, is_counted: |_| false }.check().1
 }
 
@@ -255,9 +259,9 @@ fn is_caught<L: Checkable>(name: &str, property: &str, requests: Requests, make:
     assert!(found.contains(&property), "{name}: {found:?}");
 }
 
-const WAITS: &str = "somebody can go on until all are over";
-const ALONE: &str = "no two hold what conflicts";
-const BRIEF: &str = "nobody who tries waits for a holder";
+const WAITS: &str = "some process can take a step until all are done";
+const ALONE: &str = "no two processes hold conflicting requests";
+const BRIEF: &str = "no try waits for a holder";
 
 #[test]
 fn faults_of_wait_lists_are_found() {
@@ -297,14 +301,14 @@ fn faults_of_bakeries_are_found() {
 
 #[test]
 fn faults_of_ranges_are_found() {
-    is_caught("no gate", ALONE, whole(1), |me| Ranges::new(Open, Space::World, 2, 0, me, 2));
+    is_caught("ranges without a gate", ALONE, whole(1), |me| Ranges::new(Open, Space::World, 2, 0, me, 2));
     let retrying = |me| Retrying { me, ranks: 2, range: (0, 10), state: Trying::Free };
-    is_caught("retrying", WAITS, whole(1), retrying);
+    is_caught("ranges that retry", WAITS, whole(1), retrying);
 }
 
 #[test]
-fn a_mutant_without_a_fault_is_not_found() {
-    // What the wrapper does to a lock that has nothing of the kind: nothing.
+fn wrapper_without_a_fault_passes() {
+    // A wait list has no compare-and-swap, so the wrapper changes nothing.
     let found = broken(2, whole(2), |me| Mutant::new(WaitList::new(0, me, 2), Wrong::NoCompareAndSwap));
     assert_eq!(found, [""; 0]);
 }

@@ -1,26 +1,28 @@
-//! Many processes in orders chosen at random, and what a hand-off costs.
+//! Many processes in random orders, and the cost of a hand-off.
 
 use capulet_protocol::{Bakery, Effect, Queue, Ranges, Rank, Request, Space, TwoLevel, WaitList};
 use proptest::prelude::*;
 
 use super::system::{Action, Checkable, Requests, System, Todo};
 
-/// A generator of numbers that look random, the same in every run.
+/// A pseudorandom number generator with the same sequence in every run.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
 }
 
-/// What happened to whom.
+/// Counts of events in one run.
 #[derive(Debug, Default)]
 struct Counts {
+    /// Entries into the critical section.
     entries: u64,
     wakes: u64,
-    /// Of what is asked of other processes' memory.
+    /// Accesses to the memory of another process.
     remote: u64,
 }
 
-/// Runs a system to its end. Those that can go on are found without looking at all of them.
+/// Runs a system to its end. A list of the processes that may go on avoids a look at all processes in
+/// each step.
 fn run<L: Checkable>(system: &mut System<L>, requests: &Requests, seed: u64, checks: bool) -> Counts {
     let (mut counts, mut state) = (Counts::default(), seed);
     let mut awake: Vec<usize> = (0..system.processes.len()).collect();
@@ -42,7 +44,7 @@ fn run<L: Checkable>(system: &mut System<L>, requests: &Requests, seed: u64, che
             }
             Todo::Effect(Effect::Store(place, _)) => {
                 counts.remote += u64::from(place.rank != of as Rank);
-                // Whoever waits for this word: the entry's processes.
+                // The processes of the entry may wait for this word.
                 touched = Some(place.rank as usize);
             }
             Todo::Effect(
@@ -59,9 +61,9 @@ fn run<L: Checkable>(system: &mut System<L>, requests: &Requests, seed: u64, che
         if checks {
             assert!(system.is_exclusive(requests), "seed {seed}");
         }
-        // A word of an entry may be awaited by another process of its node.
+        // Another process of the entry's node may wait for the word.
         let Some(first) = touched else { continue };
-        // In a bakery, by any.
+        // In a bakery, any process may wait for it.
         let first = if asleep.len() <= NODE_RANKS { 0 } else { first };
         for (woken, is_asleep) in asleep.iter_mut().enumerate().skip(first).take(NODE_RANKS) {
             if std::mem::take(is_asleep) {
@@ -69,7 +71,11 @@ fn run<L: Checkable>(system: &mut System<L>, requests: &Requests, seed: u64, che
             }
         }
     }
-    assert!(system.is_over(), "seed {seed}: {} wait for ever", asleep.iter().filter(|is| **is).count());
+    assert!(
+        system.is_over(),
+        "seed {seed}: {} processes wait for ever",
+        asleep.iter().filter(|is| **is).count()
+    );
     assert!(system.wakes.is_empty(), "seed {seed}: wake-ups are left");
     counts
 }
@@ -81,7 +87,7 @@ fn whole(times: usize) -> Requests {
 }
 
 #[test]
-fn a_hand_off_costs_the_same_among_10_000_processes() {
+fn hand_off_costs_the_same_among_10_000_processes() {
     let leader = |me: Rank| me / NODE_RANKS as Rank * NODE_RANKS as Rank;
     let mut per_entry = Vec::new();
     for ranks in [10, 100, 1000, 10_000] {
@@ -90,17 +96,17 @@ fn a_hand_off_costs_the_same_among_10_000_processes() {
         assert_eq!(counts.entries, 2 * u64::from(ranks));
         let (wakes, remote) =
             (counts.wakes as f64 / counts.entries as f64, counts.remote as f64 / counts.entries as f64);
-        println!("two levels, {ranks} processes: {wakes:.2} wake-ups, {remote:.2} remote accesses an entry");
+        println!("two levels, {ranks} processes: {wakes:.2} wake-ups, {remote:.2} remote accesses per entry");
         per_entry.push(counts);
     }
-    // At most one wake-up on the node and one among nodes; of words: the two tails, the two links, who is next and how often it
-    // passed, read and written.
+    // Wake-ups: at most one on the node and one among nodes. Accesses to words: the two tails, the two
+    // links, the next process, and the count of passes, which is read and written.
     assert!(per_entry.iter().all(|counts| counts.wakes <= 2 * counts.entries));
     assert!(per_entry.iter().all(|counts| counts.remote <= 12 * counts.entries));
 }
 
 #[test]
-fn sixteen_processes_in_orders_at_random() {
+fn mutexes_keep_their_promises_in_random_orders() {
     for seed in 0..200 {
         let ranks = 1 + (seed % 16) as u32;
         run(&mut System::new(ranks, |me| WaitList::new(0, me, ranks)), &whole(3), seed, true);
@@ -109,7 +115,7 @@ fn sixteen_processes_in_orders_at_random() {
     }
 }
 
-/// Ranges, patterns and whole files, shared and not.
+/// Requests for ranges, patterns and whole files, shared and not shared.
 fn request() -> impl Strategy<Value = Request> {
     let pieces = proptest::collection::vec((0..200_u64, 1..40_u64), 1..12);
     (pieces, any::<bool>(), 0..4_u64).prop_map(|(pieces, is_shared, kind)| {
@@ -126,7 +132,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn ranges_at_random_in_orders_at_random(
+    fn random_ranges_keep_their_promises_in_random_orders(
         requests in proptest::collection::vec(proptest::collection::vec(request(), 0..4), 1..9),
         seed in any::<u64>(),
     ) {

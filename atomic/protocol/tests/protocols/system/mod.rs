@@ -1,4 +1,5 @@
-//! Processes that take a lock by turns, as a value: which of them goes on next is up to the one who asks.
+//! A system of processes that take a lock in turns, as a value. The caller chooses the process that takes
+//! the next step.
 
 pub(crate) mod model;
 
@@ -7,28 +8,30 @@ use std::hash::Hash;
 
 use capulet_protocol::{Effect, Event, Lock, Place, Rank, Request, Space, Words};
 
-/// A lock whose states can be told apart.
+/// A lock whose states can be compared and hashed.
 pub(crate) trait Checkable: Lock + Eq + Hash + Send + Sync + 'static {}
 impl<L: Lock + Eq + Hash + Send + Sync + 'static> Checkable for L {}
 
-/// What a process is doing.
+/// The next step of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Todo {
-    /// Wants the lock for the next of its requests.
+    /// Acquires the lock for the next of its requests.
     Begin,
-    /// What the lock wants done.
+    /// Performs an effect of the lock.
     Effect(Effect),
-    /// What is not one step: what was fetched, or that words were stored.
+    /// Performs the second half of an effect that is not atomic. `fetched` has the words of the first
+    /// half, if it has fetched some.
     Half {
         effect: Effect,
         fetched: Option<Vec<u64>>,
     },
-    /// Is in the critical section.
+    /// Leaves the critical section.
     Inside,
     Over,
 }
 
-/// Whether a process tries. Once: locks may count their acquisitions, and who tried for ever would have states without end.
+/// Whether a process tries. A process tries once only: a lock may count its acquisitions, so endless
+/// tries would have an unlimited number of states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Tries {
     No,
@@ -41,40 +44,41 @@ pub(crate) enum Tries {
 pub(crate) struct Process<L> {
     pub(crate) lock: L,
     pub(crate) todo: Todo,
-    /// How many of its requests it is done with.
+    /// The number of requests that the process is done with.
     pub(crate) turn: u8,
     pub(crate) was_queued: bool,
-    /// How often others with conflicting requests that came later have entered first.
+    /// How often processes with conflicting requests that came later have entered first.
     pub(crate) overtaken: u8,
     pub(crate) tries: Tries,
-    /// Whether it may give up, once.
+    /// Whether the process may give up, once.
     pub(crate) gives_up: bool,
 }
 
-/// All processes, and what they share. Words are zero until they are stored.
+/// All processes, their shared words and their wake-ups. A word is zero until it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct System<L> {
     pub(crate) processes: Vec<Process<L>>,
     pub(crate) words: BTreeMap<Place, u64>,
     pub(crate) wakes: BTreeMap<(Space, Rank), u32>,
-    /// Those with a place in the queue that have not entered, in the order of their coming.
+    /// The processes with a place in the queue that have not entered, in the order of their coming.
     pub(crate) queued: Vec<usize>,
 }
 
-/// What can happen next.
+/// A possible next step of the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
-    /// A process does what it is about to do.
+    /// A process performs its next step.
     Go(usize),
-    /// It fetches the words of an exchange before it stores its own.
+    /// A process fetches the words of an exchange before it stores its own.
     FetchFirst(usize),
-    /// It tries to get the lock, and goes for it once more if it does not.
+    /// A process tries to get the lock. If the try fails, the process acquires the lock.
     Try(usize),
-    /// It waits no longer, and begins once more.
+    /// A process gives up its wait, and begins again.
     GiveUp(usize),
 }
 
-/// What each process wants, one after the other; the same for all that have none of their own.
+/// The requests of each process, in order. Process `p` has the list with index `p` modulo the number of
+/// lists.
 pub(crate) type Requests = Vec<Vec<Request>>;
 
 impl<L: Checkable> System<L> {
@@ -96,7 +100,7 @@ impl<L: Checkable> System<L> {
         }
     }
 
-    /// The same, and some may try.
+    /// The same system, in which the chosen processes may try.
     pub(crate) fn trying(mut self, tries: impl Fn(usize) -> bool) -> Self {
         for (of, process) in self.processes.iter_mut().enumerate() {
             process.tries = if tries(of) { Tries::Next } else { Tries::No };
@@ -104,7 +108,7 @@ impl<L: Checkable> System<L> {
         self
     }
 
-    /// The same, and some may give up.
+    /// The same system, in which the chosen processes may give up.
     pub(crate) fn giving_up(mut self, gives_up: impl Fn(usize) -> bool) -> Self {
         for (of, process) in self.processes.iter_mut().enumerate() {
             process.gives_up = gives_up(of);
@@ -135,7 +139,7 @@ impl<L: Checkable> System<L> {
         (0..words).map(|word| self.word(Place { word, ..first })).collect()
     }
 
-    /// What a process can do, if it is not waiting.
+    /// The steps that a process can take now. None while it waits.
     pub(crate) fn actions(&self, of: usize) -> impl Iterator<Item = Action> {
         let can_go = match &self.processes[of].todo {
             Todo::Over => false,
@@ -160,7 +164,7 @@ impl<L: Checkable> System<L> {
         go.into_iter().chain(others.into_iter().flatten())
     }
 
-    /// Lets it happen.
+    /// Performs a step.
     pub(crate) fn go(&mut self, action: Action, requests: &Requests) {
         let (Action::Go(of) | Action::FetchFirst(of) | Action::Try(of) | Action::GiveUp(of)) = action;
         let request = |turn: u8| requests[of % requests.len()].get(usize::from(turn));
@@ -268,7 +272,7 @@ impl<L: Checkable> System<L> {
         self.step(of, event)
     }
 
-    /// The second half of what is not one step.
+    /// Performs the second half of an effect that is not atomic.
     fn complete(&mut self, of: usize, effect: &Effect, fetched: Option<Vec<u64>>) -> Todo {
         let behind = |first: &Place, words: usize| Place { word: first.word + words as u32, ..*first };
         let (first, put, words) = match effect {
@@ -283,7 +287,7 @@ impl<L: Checkable> System<L> {
                 all.extend(self.fetch_from(behind(first, all.len()), words - all.len() as u32));
                 return self.step(of, Event::Words(&all));
             }
-            _ => unreachable!("it is one step"),
+            _ => unreachable!("the effect is one atomic step"),
         };
         let all = match fetched {
             None => self.fetch_all(*first, *words),
@@ -298,7 +302,7 @@ impl<L: Checkable> System<L> {
         self.step(of, Event::Words(&all))
     }
 
-    /// Keeps account of who came before whom.
+    /// Keeps the order in which processes came, and counts how often they are passed.
     fn note(&mut self, of: usize, requests: &Requests) {
         let is_queued = self.processes[of].lock.is_queued();
         let was_queued = std::mem::replace(&mut self.processes[of].was_queued, is_queued);
@@ -306,7 +310,8 @@ impl<L: Checkable> System<L> {
             self.queued.push(of);
         }
         if was_queued && !is_queued {
-            // A try that has failed.
+            // A try has failed, or a wait was given up. After a release the process is no longer in the
+            // list.
             self.queued.retain(|queued| *queued != of);
             self.processes[of].overtaken = 0;
         }
@@ -315,7 +320,7 @@ impl<L: Checkable> System<L> {
         }
         let own = wanted(requests, of, self.processes[of].turn);
         let place = self.queued.iter().position(|queued| *queued == of);
-        for &passed in &self.queued[..place.expect("who enters was queued")] {
+        for &passed in &self.queued[..place.expect("a process that enters has a place in the queue")] {
             if wanted(requests, passed, self.processes[passed].turn).conflicts(own) {
                 let overtaken = &mut self.processes[passed].overtaken;
                 *overtaken = overtaken.saturating_add(1);
@@ -325,7 +330,7 @@ impl<L: Checkable> System<L> {
         self.processes[of].overtaken = 0;
     }
 
-    /// Whether no two processes hold what conflicts.
+    /// Whether no two processes hold conflicting requests.
     pub(crate) fn is_exclusive(&self, requests: &Requests) -> bool {
         let inside: Vec<usize> =
             (0..self.processes.len()).filter(|of| self.processes[*of].todo == Todo::Inside).collect();
@@ -337,13 +342,13 @@ impl<L: Checkable> System<L> {
         self.processes.iter().all(|process| process.todo == Todo::Over)
     }
 
-    /// Whether nobody can do anything.
+    /// Whether no process can take a step.
     pub(crate) fn is_stuck(&self) -> bool {
         (0..self.processes.len()).all(|of| self.actions(of).next().is_none())
     }
 }
 
-/// What a process wants in a turn.
+/// The request of a process in a turn.
 pub(crate) fn wanted(requests: &Requests, of: usize, turn: u8) -> &Request {
     &requests[of % requests.len()][usize::from(turn)]
 }

@@ -1,27 +1,27 @@
-//! All that can happen to a system, by stateright.
+//! Exhaustive exploration of the states of a system by stateright.
 
 use capulet_protocol::Place;
 use stateright::{Checker, Model, Property};
 
 use super::{Action, Checkable, Process, Requests, System, Tries};
 
-/// A system, and what must hold in each of its states.
+/// A system, and the bounds that must hold in each of its states.
 #[derive(Clone)]
 pub(crate) struct Checked<L> {
     pub(crate) start: System<L>,
     pub(crate) requests: Requests,
-    /// How often a process may be passed by those that came later.
+    /// How often a process may be passed by processes that came later.
     pub(crate) bypass_max: u8,
-    /// Which words must be zero when all is over.
+    /// Whether a word must be zero when all processes are done.
     pub(crate) is_counted: fn(Place) -> bool,
 }
 
-const EXCLUSIVE: &str = "no two hold what conflicts";
-const LIVE: &str = "somebody can go on until all are over";
-const FAIR: &str = "nobody is passed more often than promised";
-const BRIEF: &str = "nobody who tries waits for a holder";
-const CLEAN: &str = "nothing is left behind";
-const ENDS: &str = "all come to an end";
+const EXCLUSIVE: &str = "no two processes hold conflicting requests";
+const LIVE: &str = "some process can take a step until all are done";
+const FAIR: &str = "no process is passed more often than promised";
+const BRIEF: &str = "no try waits for a holder";
+const CLEAN: &str = "no value and no wake-up is left at the end";
+const ENDS: &str = "all processes come to an end";
 
 impl<L: Checkable> Model for Checked<L> {
     type State = System<L>;
@@ -64,7 +64,7 @@ impl<L: Checkable> Model for Checked<L> {
 }
 
 impl<L: Checkable> Checked<L> {
-    /// Goes through all states. Returns how many there are, and the properties that do not hold.
+    /// Explores all states. Returns their number, and the names of the properties that do not hold.
     pub(crate) fn check(self) -> (usize, Vec<&'static str>) {
         let checker = self.checker().threads(2).spawn_bfs().join();
         let found = checker.discoveries();
