@@ -144,7 +144,12 @@ UNUSED static void start_alarms(void)
 
 UNUSED static void start(int *argc, char ***argv)
 {
-    if (MPI_Init(argc, argv) != MPI_SUCCESS) exit(9);
+    /* CHECK_THREADS=multiple runs any program at the level that mpi4py and h5py ask for. */
+    const char *threads = getenv("CHECK_THREADS");
+    const int level = threads && strcmp(threads, "multiple") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
+    int provided = MPI_THREAD_SINGLE;
+    if (MPI_Init_thread(argc, argv, level, &provided) != MPI_SUCCESS) exit(9);
+    CHECK(provided >= level, "MPI gives thread level %d, not %d", provided, level);
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     if (*argc > 1) work_dir = (*argv)[1];

@@ -367,30 +367,54 @@ fn atomic_accesses_cost_a_lock_or_none() {
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn meetings() {
     const RANKS: usize = 4;
-    let counted = |accesses: u64, views: u64| {
-        let job = job("meetings", RANKS).arg(accesses.to_string()).arg(views.to_string());
-        let job = job.variable("CAPULET_STATS", "1");
-        let outcome = job.run();
-        outcome.expect_checks(&format!("meetings with {accesses} accesses"));
-        let names = ["collectives=", "barriers=", "rounds=", "copied_bytes=", "exchange_messages="];
-        names.map(|name| -> u64 {
-            let words = outcome.text.split_whitespace();
-            words.filter_map(|word| word.strip_prefix(name)?.parse::<u64>().ok()).sum()
-        })
-    };
-    let (few, many) = (counted(1, 0), counted(11, 0));
-    // Ten more writes and ten more reads on each rank.
-    let accesses = 20 * RANKS as u64;
-    let [collectives, barriers, rounds, copied_bytes, messages] =
-        std::array::from_fn(|at| many[at] - few[at]);
-    assert!(rounds > accesses, "{rounds} rounds in {accesses} accesses");
-    assert_eq!(collectives, accesses, "collectives");
-    assert_eq!(barriers, rounds + accesses, "barriers in {rounds} rounds");
-    assert_eq!((copied_bytes, messages), (accesses * 4096 * 64, 0), "copies and messages");
-    let ranks = RANKS as u64;
-    assert_eq!(counted(1, 10)[0] - few[0], 10 * ranks, "collectives of ten views");
-    // To open, for the first view, for the two accesses and to close.
-    assert!(few[0] <= 8 * ranks, "{} collectives of {ranks} ranks", few[0]);
+    for level in ["single", "multiple"] {
+        let counted = |accesses: u64, views: u64, shape: &str| {
+            let job = job("meetings", RANKS).arg(accesses.to_string()).arg(views.to_string()).arg(shape);
+            let job = job.variable("CAPULET_STATS", "1").variable("CHECK_THREADS", level);
+            let outcome = job.run();
+            outcome.expect_checks(&format!("meetings with {accesses} accesses, thread level {level}"));
+            let names =
+                ["collectives=", "barriers=", "rounds=", "copied_bytes=", "exchange_messages=", "messages="];
+            names.map(|name| -> u64 {
+                let words = outcome.text.split_whitespace();
+                words.filter_map(|word| word.strip_prefix(name)?.parse::<u64>().ok()).sum()
+            })
+        };
+        let (few, many) = (counted(1, 0, "rounds"), counted(11, 0, "rounds"));
+        // Ten more writes and ten more reads on each rank.
+        let accesses = 20 * RANKS as u64;
+        let [collectives, barriers, rounds, copied_bytes, exchanged, messages] =
+            std::array::from_fn(|at| many[at] - few[at]);
+        assert!(rounds > accesses, "{rounds} rounds in {accesses} accesses");
+        assert_eq!(collectives, accesses, "collectives");
+        assert_eq!(barriers, rounds + accesses, "barriers in {rounds} rounds");
+        assert_eq!((copied_bytes, exchanged, messages), (accesses * 4096 * 64, 0, 0), "copies and messages");
+        let ranks = RANKS as u64;
+        let viewed = counted(1, 10, "rounds");
+        assert_eq!(viewed[0] - few[0], 10 * ranks, "collectives of ten views");
+        // To open, for the first view, for the two accesses and to close.
+        assert!(few[0] <= 8 * ranks, "{} collectives of {ranks} ranks", few[0]);
+        // Views and accesses that use no memory of the node for data agree without a message, too.
+        let large = counted(11, 10, "large");
+        let [collectives, .., messages] = large;
+        assert!(collectives >= (22 * 2 + 11) * ranks, "{collectives} collectives");
+        assert_eq!((large[2], messages), (0, few[5]), "rounds and messages of large accesses");
+    }
+}
+
+/// The programs that share least with the thread level, at the level that mpi4py and h5py ask for.
+#[test]
+fn at_thread_multiple() {
+    for name in
+        ["views", "pointers", "atomic", "shared", "consistency", "overlaps", "isend", "errors", "lifetimes"]
+    {
+        for ranks in [1, 4] {
+            let job = job(name, ranks).variable("CHECK_THREADS", "multiple");
+            job.run().expect_checks(&format!("{name} on {ranks} ranks at MPI_THREAD_MULTIPLE"));
+        }
+    }
+    let job = job("random_views", 3).variable("CHECK_THREADS", "multiple").variable("CAPULET_NODES", "2");
+    job.run().expect_checks("random_views on 2 nodes at MPI_THREAD_MULTIPLE");
 }
 
 /// System calls that a timer of the user's interrupts all the time.
