@@ -1,9 +1,13 @@
-//! Data access with Rust buffers: slices and whatever else `mpi` knows how to send.
+//! Data access with Rust buffers: numbers, slices and arrays for which `mpi` has a datatype.
+//!
+//! A file may hold any bytes, so a buffer for reading must be of a type for which every bit pattern is valid
+//! ([`zerocopy::FromBytes`]): a `bool` made of a byte of 2 would be undefined behavior. A buffer for writing is only read.
 
 use capulet_comm::MpiType;
 use capulet_sieve::Direction;
 use mpi::raw::AsRaw;
 use mpi::traits::{Buffer, BufferMut};
+use zerocopy::FromBytes;
 
 use crate::error::Result;
 use crate::file::File;
@@ -20,9 +24,11 @@ macro_rules! accessors {
         ///
         /// Returns the bytes read: less than the buffer holds only at the end of the file.
         ///
+        /// Every bit pattern must be a valid value of the buffer's type ([`FromBytes`]); see [`File::read`].
+        ///
         /// # Errors
         /// As [`File::access`].
-        pub fn $name<B: BufferMut + ?Sized>(&self, $($offset: i64,)? buffer: &mut B) -> Result<u64> {
+        pub fn $name<B: BufferMut + FromBytes + ?Sized>(&self, $($offset: i64,)? buffer: &mut B) -> Result<u64> {
             let memory = memory_of_mut(buffer);
             // SAFETY: the memory is that of a unique reference, which lives until the call returns.
             unsafe { self.access(Direction::Read, $position, Coordination::$coordination, memory) }.into_result()
@@ -49,6 +55,22 @@ accessors! {
     /// Reads at `offset` etypes. Collective (`MPI_File_read_at_all`).
     read_at_all(offset) Read Collective Position::Explicit(offset);
     /// Reads at the individual file pointer. Local; blocks for the storage (`MPI_File_read`).
+    ///
+    /// ```
+    /// fn numbers(file: &capulet_adio::File) -> capulet_adio::Result<[f64; 100]> {
+    ///     let mut numbers = [0.0; 100];
+    ///     file.read(&mut numbers)?;
+    ///     Ok(numbers)
+    /// }
+    /// ```
+    /// A file may hold a byte of 2, which is no `bool`:
+    /// ```compile_fail,E0277
+    /// fn flags(file: &capulet_adio::File) -> capulet_adio::Result<[bool; 100]> {
+    ///     let mut flags = [false; 100];
+    ///     file.read(&mut flags)?;
+    ///     Ok(flags)
+    /// }
+    /// ```
     read() Read Independent Position::Individual;
     /// Reads at the individual file pointer. Collective (`MPI_File_read_all`).
     read_all() Read Collective Position::Individual;
