@@ -1,14 +1,15 @@
-//! The binomial tree over `size` ranks with root 0: pure arithmetic.
+//! The binomial tree over `size` ranks with root 0. Pure arithmetic.
 //!
-//! The parent of `v` is `v` without its lowest set bit; the subtree of `v` is the range `v..v + lowest bit`. So the ranks
-//! below a rank are contiguous, and the depth is the number of bits of `size - 1`.
+//! The parent of `v` is `v` without its lowest set bit. The subtree of `v` is the range from `v` to `v`
+//! plus its lowest set bit. So the ranks of a subtree are contiguous. The depth of the tree is at most the
+//! number of bits of `size - 1`.
 
-/// The parent of a rank; the root has none.
+/// The parent of a rank. `None` for the root.
 pub fn parent(rank: u32) -> Option<u32> {
     (rank != 0).then(|| rank & (rank - 1))
 }
 
-/// The children of a rank, smallest subtree first.
+/// The children of a rank. The child with the smallest subtree comes first.
 pub fn children(rank: u32, size: u32) -> impl DoubleEndedIterator<Item = u32> + Clone {
     let bits = if rank == 0 { u32::BITS - 1 } else { rank.trailing_zeros() };
     let count =

@@ -1,4 +1,4 @@
-//! Leaders of nodes as threads: messages are delivered in an order that a seed decides.
+//! Node leaders as threads. A seed determines the order in which messages arrive.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,8 +7,8 @@ use crate::class::ErrorClass;
 use crate::error::{Error, Result};
 use crate::leaders::Leaders;
 
-/// The line between the leaders of nodes, between threads. Messages of one sender keep their order; whose message comes
-/// next, and after how many vain attempts, is up to the seed.
+/// The endpoint of one node leader, which is a thread. Messages of one sender keep their order. The seed
+/// determines the sender of the next message, and the number of attempts to receive that find no message.
 #[derive(Debug)]
 pub struct LocalLeaders {
     post: Arc<Mutex<Post>>,
@@ -16,10 +16,10 @@ pub struct LocalLeaders {
     nodes: usize,
 }
 
-/// Messages under way.
+/// The exchange between the leaders: the messages in flight.
 #[derive(Debug)]
 struct Post {
-    /// By receiver, then by sender.
+    /// Indexed by receiver, then by sender.
     queues: Vec<Vec<VecDeque<Vec<u8>>>>,
     gone: bool,
     random: u64,
@@ -27,7 +27,7 @@ struct Post {
 }
 
 impl Post {
-    /// A number below `bound`, from the seed (splitmix64: Steele, Lea, Flood, OOPSLA 2014).
+    /// The next random number below `bound` (splitmix64: Steele, Lea, Flood, OOPSLA 2014).
     fn draw(&mut self, bound: usize) -> usize {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.random;
@@ -38,14 +38,14 @@ impl Post {
 }
 
 impl LocalLeaders {
-    /// One end per node.
+    /// One endpoint per node.
     pub fn team(nodes: usize, seed: u64) -> Vec<LocalLeaders> {
         let queues = vec![vec![VecDeque::new(); nodes]; nodes];
         let post = Arc::new(Mutex::new(Post { queues, gone: false, random: seed, sent: 0 }));
         (0..nodes).map(|node| LocalLeaders { post: Arc::clone(&post), node, nodes }).collect()
     }
 
-    /// How many messages all leaders have sent.
+    /// The number of messages that all leaders have sent.
     pub fn messages_sent(&self) -> u64 {
         self.lock().sent
     }
@@ -78,7 +78,7 @@ impl Leaders for LocalLeaders {
         if waiting.is_empty() {
             return if post.gone { Err(Error::Elsewhere { class: ErrorClass::Other }) } else { Ok(None) };
         }
-        // One attempt in three is in vain.
+        // About one attempt in three receives nothing.
         let drawn = post.draw(waiting.len() * 3 / 2 + 1);
         let Some(from) = waiting.get(drawn).copied() else { return Ok(None) };
         Ok(post.queues[self.node][from].pop_front().map(|message| (from, message)))
