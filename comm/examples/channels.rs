@@ -1,4 +1,4 @@
-//! Test program: what the collective operations of a channel give, and what they cost.
+//! Test program: the results and the message counts of the collective operations of a channel.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -33,7 +33,8 @@ fn main() {
     support::finish("channels");
 }
 
-/// Against every rank's values computed here: they depend on the seed and the rank only.
+/// Compares reductions with results that each rank computes itself: the values of a rank depend only on the
+/// seed and the rank.
 fn reductions(channel: &Channel) {
     const OPS: [ReduceOp; 5] =
         [ReduceOp::Sum, ReduceOp::Min, ReduceOp::Max, ReduceOp::BitOr, ReduceOp::BitAnd];
@@ -64,7 +65,7 @@ fn outcomes(channel: &Channel) {
 }
 
 fn broadcasts(channel: &Channel) {
-    // Around the border between one message and several, around chunks, and some megabytes.
+    // Sizes around the limit of one message and around the size of a chunk, and some MiB.
     for bytes in [0, 1, 8, 4095, 4096, 4097, 1 << 20, (1 << 20) + 4096, (5 << 20) + 77] {
         for root in 0..channel.size() {
             let content = |at: usize| (at as u32).wrapping_mul(2_654_435_761).wrapping_add(root) as u8;
@@ -80,7 +81,7 @@ fn broadcasts(channel: &Channel) {
     }
 }
 
-/// More bytes than an `int` counts.
+/// A broadcast of more bytes than an `int` can count.
 fn huge_broadcast(channel: &Channel) {
     const BYTES: usize = (1 << 31) + 12_345;
     let mut data = Vec::new();
@@ -114,7 +115,7 @@ fn barriers(channel: &Channel) {
     }
 }
 
-/// Wrong arguments are errors, and leave the channel usable.
+/// Invalid arguments are errors and leave the channel usable.
 fn bad_arguments(channel: &Channel) {
     let error = channel.allreduce(&mut [1, 2], &[ReduceOp::Max]).expect_err("two lanes, one operation");
     assert_eq!(error.class(), ErrorClass::Arg);
@@ -123,7 +124,8 @@ fn bad_arguments(channel: &Channel) {
     channel.barrier().expect("a barrier");
 }
 
-/// An allreduce takes 2 (P - 1) messages in all, a short broadcast P - 1, and with one rank there are none.
+/// An allreduce takes 2 (P - 1) messages in total, and a short broadcast P - 1. With one rank there are no
+/// messages.
 fn costs(group: &Arc<Group>) {
     let measured = group.channel().expect("a channel");
     let counting = group.channel().expect("a channel");
@@ -147,7 +149,7 @@ fn costs(group: &Arc<Group>) {
     assert_eq!(spent(), 4 * others);
 }
 
-/// Thousands of channels cost no communicator, and their ids come back.
+/// Thousands of channels need no communicator of their own, and a dropped channel's id is reused.
 fn many_at_once(group: &Arc<Group>, count: u32) {
     let first = group.channel().expect("a channel");
     let base = first.id();
