@@ -1,4 +1,4 @@
-//! Conversion between memory and the types of netCDF's classic files.
+//! Conversion between memory and the types of the classic file formats of netCDF.
 
 use std::ffi::{c_int, c_void};
 
@@ -12,10 +12,11 @@ use crate::toolkit::copy::{FROM_USERBUF, TO_USERBUF};
 
 export_as! {
     ["MPIT_Type_netcdf_translate"]
-    /// Converts elements to or from the form of a netCDF file. Local.
+    /// Converts elements to or from the representation of a netCDF file. Local.
     fn Type_netcdf_translate(
-        base: *mut c_void, count: Count, datatype: MPI_Datatype, packed: *mut c_void, room: Count, external: c_int,
-        format: c_int, direction: c_int, start: Count, end: Count, misfits: *mut Count, first: *mut Count
+        base: *mut c_void, count: Count, datatype: MPI_Datatype, packed: *mut c_void, room: Count,
+        external: c_int, format: c_int, direction: c_int, start: Count, end: Count, misfits: *mut Count,
+        first: *mut Count
     ) -> c_int {
         returning("MPIT_Type_netcdf_translate", || {
             let translation = compile(count, datatype, external, format)?;
@@ -32,8 +33,9 @@ export_as! {
                 not_null(packed, "the data of the file")?;
             }
             let range = part.range.clone();
-            // SAFETY: the caller's buffers: the elements of the range are among those of the one, and the other has the
-            // room that they take.
+            // SAFETY: capulet_types.h: `base` is the typed buffer of the caller, which contains the
+            // elements of `range`. `packed` has `room` bytes, which is at least the size of `range` in the
+            // file. The buffers do not overlap.
             let outcome = unsafe {
                 if direction == FROM_USERBUF {
                     translation.encode_raw(base.cast(), range, packed.cast())
@@ -41,7 +43,7 @@ export_as! {
                     translation.decode_raw(packed.cast(), range, base.cast())
                 }
             };
-            // SAFETY: the caller's numbers.
+            // SAFETY: capulet_types.h: `misfits` and `first` are null or point to numbers of the caller.
             unsafe { report(&outcome, misfits, first) };
             outcome.map_err(|error| refused(&error))?;
             part.finish()
@@ -68,7 +70,7 @@ fn compile(
     Translation::netcdf(&described, count, external, format).map_err(|error| refused(&error))
 }
 
-/// The failure of a translation.
+/// The failure for an error of the translation.
 fn refused(error: &TranslateError) -> Failure {
     let class = match error {
         TranslateError::OutOfRange { .. } => ErrorClass::Conversion,
@@ -80,7 +82,7 @@ fn refused(error: &TranslateError) -> Failure {
     failure(class, error.to_string())
 }
 
-/// Tells how many elements were out of range, and which was the first.
+/// Stores the number of elements that were out of range, and the index of the first one (-1 if none).
 ///
 /// # Safety
 /// Each pointer is null or valid for writing.
@@ -91,7 +93,7 @@ unsafe fn report(outcome: &Result<(), TranslateError>, misfits: *mut Count, firs
     };
     for (target, value) in [(misfits, number), (first, place)] {
         if !target.is_null() {
-            // SAFETY: not null, so valid by the caller's promise.
+            // SAFETY: `# Safety` of this function: `target`, which is not null, is valid for writing.
             unsafe { target.write(value) };
         }
     }
