@@ -189,15 +189,15 @@ int MPIT_Segment_init_c(const void *buf, MPI_Count count, MPI_Datatype type, MPI
 /* Frees a segment. */
 int MPIT_Segment_free(MPIT_Segment *seg);
 
-/* Calls leaf functions for stream bytes start..*end. Of the four leaf functions only contigfn is required. If
- * another one is null, contigfn is called for each of its blocks. sizefn is null, or returns the size of each
- * basic type in the output of the leaf functions, for leaf functions that convert. With a sizefn, start and
- * *end count bytes of that output, and must lie between elements.
- * On return *end is the position after the last processed element. MPI_SUCCESS if that is the end of the
- * range, or if a leaf function ended the processing. MPI_ERR_OTHER if the stream ended before the range.
- * MPI_ERR_ARG if a leaf function reports a negative number of elements, or more than its leaf has. A range may
- * begin anywhere, and ranges may be processed in any order. A start at the previous end is not cheaper than
- * another start; both are cheap. */
+/* Calls leaf functions for stream bytes start..*end. Of the four leaf functions only contigfn is required.
+ * If another one is null, contigfn is called for each of its blocks. sizefn is null, or returns the size of
+ * each basic type in the output of the leaf functions, for leaf functions that convert. With a sizefn,
+ * start and *end count bytes of that output, and must lie between elements. On return *end is the position
+ * after the last processed element. MPI_SUCCESS if that is the end of the range, or if a leaf function
+ * ended the processing. MPI_ERR_OTHER if the stream ended before the range. MPI_ERR_ARG if a leaf function
+ * reports a negative number of elements, or more than its leaf has. A range may begin anywhere, and ranges
+ * may be processed in any order. A start at the previous end is not cheaper than another start; both are
+ * cheap. */
 int MPIT_Segment_manipulate(MPIT_Segment *seg, MPI_Aint start, MPI_Aint *end, MPIT_Contig_function contigfn,
                             MPIT_Vector_function vectorfn, MPIT_Blkidx_function blkidxfn,
                             MPIT_Index_function indexfn, MPIT_Size_function sizefn, void *pieceparams);

@@ -1,4 +1,4 @@
-//! The toolkit of `include/capulet_types.h`: C programs that are linked with the library.
+//! Tests of the toolkit of `include/capulet_types.h`: C programs that are linked with the library.
 
 mod harness;
 
@@ -60,7 +60,7 @@ fn the_example() {
     }
 }
 
-/// The folder of this MPI's `mpi.h`, as the preprocessor finds it.
+/// The folder of the `mpi.h` that the preprocessor finds.
 fn folder_of_mpi_h(folder: &Path) -> PathBuf {
     let probe = folder.join("probe.c");
     fs::write(&probe, "#include <mpi.h>\n").expect("the folder can be written");
@@ -71,7 +71,7 @@ fn folder_of_mpi_h(folder: &Path) -> PathBuf {
     Path::new(header).parent().expect("it lies in a folder").to_owned()
 }
 
-/// What is wrong in `mpi.h` by an old standard is not the header's fault: that folder is the system's.
+/// `mpi.h` may violate an old standard, so the test passes its folder as a system folder.
 #[test]
 fn the_header_is_c_of_1989_and_cpp() {
     let folder = tempfile::TempDir::new().expect("a folder can be made");

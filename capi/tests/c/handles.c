@@ -1,4 +1,5 @@
-/* Handles: null, stale, foreign, as integers, before MPI_Init and after MPI_Finalize. */
+/* File handles: null, stale and foreign handles, handles as integers, and calls before MPI_Init and after
+ * MPI_Finalize. */
 #include "check.h"
 
 #pragma weak MPI_File_toint
@@ -21,7 +22,7 @@ static void as_integers(MPI_File file)
     }
 }
 
-/* Every function that takes a file refuses what is none. */
+/* Every function that takes a file refuses a handle that names no file. */
 static void no_file(MPI_File file)
 {
     MPI_Offset offset;

@@ -1,4 +1,4 @@
-/* Datatypes of every constructor, with buffers to hold them, and what MPI_Pack makes of them. */
+/* Sample datatypes of every constructor, sizes of buffers for them, and their streams from MPI_Pack. */
 #ifndef TYPES_H
 #define TYPES_H
 #include "check.h"
@@ -119,7 +119,8 @@ static void free_samples(void)
     sample_count = 0;
 }
 
-/* Memory for any sample of a few elements, with room before the base for what lies below it. */
+/* The size of memory for a few elements of any sample, and the room before the base address for data at
+ * negative displacements. */
 enum { ROOM = 1 << 14, BEFORE = 1 << 12 };
 
 static void number(unsigned char *memory)
@@ -138,7 +139,7 @@ static int stream_bytes(int count, MPI_Datatype type)
     return count * bytes;
 }
 
-/* What MPI packs, which on these MPIs is the stream and nothing else. */
+/* Packs with MPI. The packed data of the tested MPI libraries is exactly the stream. */
 static int pack(const void *base, int count, MPI_Datatype type, unsigned char *stream)
 {
     int position = 0;
