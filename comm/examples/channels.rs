@@ -13,7 +13,7 @@ fn main() {
     let group = group_of(support::world()).expect("a group");
     assert_eq!((group.rank(), group.size()), (Rank(rank), size));
     let channel = group.channel().expect("a channel");
-    assert_eq!(channel.id(), 1, "the first id");
+    assert_eq!(channel.id(), 1, "the first id is 1");
 
     if std::env::args().nth(1).as_deref() == Some("huge") {
         huge_broadcast(&channel);
@@ -117,9 +117,12 @@ fn barriers(channel: &Channel) {
 
 /// Invalid arguments are errors and leave the channel usable.
 fn bad_arguments(channel: &Channel) {
-    let error = channel.allreduce(&mut [1, 2], &[ReduceOp::Max]).expect_err("two lanes, one operation");
+    let error = channel
+        .allreduce(&mut [1, 2], &[ReduceOp::Max])
+        .expect_err("two lanes with one operation are refused");
     assert_eq!(error.class(), ErrorClass::Arg);
-    let error = channel.broadcast(Rank(channel.size()), &mut Vec::new()).expect_err("no such root");
+    let error =
+        channel.broadcast(Rank(channel.size()), &mut Vec::new()).expect_err("an invalid root is refused");
     assert_eq!(error.class(), ErrorClass::Root);
     channel.barrier().expect("a barrier");
 }
@@ -133,7 +136,7 @@ fn costs(group: &Arc<Group>) {
     let mut spent = || {
         let mut lanes = [measured.counters().messages_sent(), measured.counters().messages_received()];
         counting.allreduce(&mut lanes, &[ReduceOp::Sum, ReduceOp::Sum]).expect("a reduction");
-        assert_eq!(lanes[0], lanes[1], "every message that was sent was received");
+        assert_eq!(lanes[0], lanes[1], "every sent message is received");
         let messages = lanes[0] - before;
         before = lanes[0];
         messages
@@ -160,9 +163,9 @@ fn many_at_once(group: &Arc<Group>, count: u32) {
     for channel in channels.iter().step_by(97) {
         let mut lanes = [u64::from(channel.id())];
         channel.allreduce(&mut lanes, &[ReduceOp::Max]).expect("a reduction");
-        assert_eq!(lanes[0], u64::from(channel.id()), "no message of another channel");
+        assert_eq!(lanes[0], u64::from(channel.id()), "channels do not mix their messages");
     }
     drop(channels.remove(100));
     let reused = group.channel().expect("a channel");
-    assert_eq!(reused.id(), base + 101, "the smallest free id");
+    assert_eq!(reused.id(), base + 101, "a new channel gets the smallest free id");
 }

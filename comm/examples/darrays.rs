@@ -106,8 +106,8 @@ fn compare(array: &Darray, element: Spec, tally: &mut Tally) {
     let element_bytes = element.native().expect("an element").size();
     let spec = Spec::Darray(array.clone(), Box::new(element));
     let native = spec.native().unwrap_or_else(|error| panic!("{error}: {spec:?}"));
-    let handle =
-        construct(&spec, tally.arrays.is_multiple_of(2)).unwrap_or_else(|| panic!("refused: {spec:?}"));
+    let handle = construct(&spec, tally.arrays.is_multiple_of(2))
+        .unwrap_or_else(|| panic!("MPI refuses the type: {spec:?}"));
     // SAFETY: `# Safety` of `MpiType::datatype_of`: `construct` returns a valid type.
     let imported =
         unsafe { MpiType::datatype_of(handle) }.unwrap_or_else(|error| panic!("{error}: {spec:?}"));
@@ -121,7 +121,7 @@ fn compare(array: &Darray, element: Spec, tally: &mut Tally) {
         let map = Map::learn(&pair, 1 + tally.arrays % 2);
         map.check_walks(&mut random);
         map.check_pack(&mut random);
-        assert!(map.check_unpack(&mut random), "an array that overlaps itself: {spec:?}");
+        assert!(map.check_unpack(&mut random), "the array overlaps itself: {spec:?}");
         assert!(imported.is_equivalent(&pair.datatype), "{spec:?}");
         tally.elements += imported.size() / element_bytes;
     }

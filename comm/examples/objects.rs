@@ -63,23 +63,23 @@ fn predefined() {
         let ours = datatype.datatype();
         assert_eq!((ours.size() as i64, ours.lb(), ours.extent()), (size, lb, extent), "{}", named.name());
         assert!(datatype.is_predefined());
-        assert_eq!(datatype.duplicate().expect("itself"), datatype.handle());
-        assert_eq!(MpiType::build(ours).expect("itself").handle(), datatype.handle());
+        assert_eq!(datatype.duplicate().expect("the type itself"), datatype.handle());
+        assert_eq!(MpiType::build(ours).expect("the type itself").handle(), datatype.handle());
         known += 1;
     }
     let element = Prim::new(PrimKind::Float, 8);
     let double = MpiType::of_element(element).expect("every MPI has it");
-    assert_eq!(double.handle(), MpiType::named(Named::Double).expect("one").handle());
+    assert_eq!(double.handle(), MpiType::named(Named::Double).expect("the type exists").handle());
     assert!(MpiType::of_element(Prim::new(PrimKind::Signed, 5)).is_none());
     // A type that has no name in any MPI becomes bytes.
     let opaque = MpiType::build(&Datatype::named(Named::Opaque { bytes: 5 })).expect("five bytes");
     assert!(!opaque.is_predefined() && opaque.datatype().size() == 5);
-    assert!(known >= 45, "{known} types");
+    assert!(known >= 45, "only {known} types are known");
     assert_eq!(MpiType::byte().datatype().size(), 1);
     assert_eq!(MpiType::of::<f64>().expect("a type").datatype().size(), 8);
     assert_eq!(
         MpiType::of::<i16>().expect("a type").handle(),
-        MpiType::named(Named::Int16).expect("one").handle()
+        MpiType::named(Named::Int16).expect("the type exists").handle()
     );
 }
 
@@ -102,7 +102,7 @@ fn fortran_kinds() {
     // SAFETY: `# Safety` of `MpiType::import`: MPI_Type_create_f90_real has returned a valid type.
     let real = unsafe { MpiType::import(handle) }.expect("a Fortran real");
     assert_eq!((real.datatype().size(), real.datatype().extent()), (8, 8));
-    assert!(real.is_predefined(), "must not be freed");
+    assert!(real.is_predefined(), "a Fortran real is predefined");
     let row = commit(contiguous(10, handle));
     // SAFETY: `# Safety` of `MpiType::import`: `row` is a valid type.
     let imported = unsafe { MpiType::import(row) }.expect("a row of Fortran reals");
@@ -148,7 +148,7 @@ fn too_deep_and_too_many() {
         tower = next;
     }
     // SAFETY: `# Safety` of `MpiType::import`: `tower` is a valid type.
-    let error = unsafe { MpiType::import(commit(tower)) }.expect_err("2,000 constructors deep");
+    let error = unsafe { MpiType::import(commit(tower)) }.expect_err("2,000 nested constructors are refused");
     assert_eq!(error.class(), ErrorClass::Type);
     free(tower);
 
@@ -172,7 +172,7 @@ fn too_deep_and_too_many() {
     }
     // The type is not committed, because Open MPI would expand it at the commit.
     // SAFETY: `# Safety` of `MpiType::import`: `shared` is a valid type.
-    let error = unsafe { MpiType::import(shared) }.expect_err("too many");
+    let error = unsafe { MpiType::import(shared) }.expect_err("so many constructors are refused");
     assert_eq!(error.class(), ErrorClass::Type);
     free(shared);
 }
@@ -214,9 +214,9 @@ fn contiguous_of_pairs() -> ffi::MPI_Datatype {
 
 /// The resident memory of the program, in KiB.
 fn resident_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line");
-    line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number")
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has this file");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("the file has this line");
+    line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("the line has a number")
 }
 
 /// Descriptions, parts and duplicates are freed with their types: 5,000 leaked types of 1,000 blocks would
@@ -243,14 +243,14 @@ fn nothing_leaks() {
     let before = resident_kib();
     (0..5_000).for_each(|_| cycle());
     let grown = resident_kib().saturating_sub(before);
-    assert!(grown < 20 << 10, "{grown} KiB more");
+    assert!(grown < 20 << 10, "the program has grown by {grown} KiB");
 }
 
 fn infos() {
     // SAFETY: `# Safety` of `info::pairs_of`: each info object is MPI_INFO_NULL or valid, because this
     // function frees it after its last use. Key and value are C strings.
     unsafe {
-        assert_eq!(info::pairs_of(ffi::RSMPI_INFO_NULL).expect("none"), []);
+        assert_eq!(info::pairs_of(ffi::RSMPI_INFO_NULL).expect("no pairs"), []);
         let pairs: Vec<(String, String)> =
             [("cb_nodes", "4"), ("romio_cb_write", "enable"), ("path", "/a b/ö")]
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -262,10 +262,13 @@ fn infos() {
         assert!(info::pairs_of(made).expect("pairs").contains(&("cb_nodes".to_owned(), "16".to_owned())));
         ffi::MPI_Info_free(&raw mut made);
         let mut empty = info::new_info(&[]).expect("an info object");
-        assert_eq!(info::pairs_of(empty).expect("none"), []);
+        assert_eq!(info::pairs_of(empty).expect("no pairs"), []);
         ffi::MPI_Info_free(&raw mut empty);
         let too_long = [("k".repeat(4000), "v".to_owned())];
-        assert_eq!(info::new_info(&too_long).expect_err("too long").class(), ErrorClass::InfoKey);
+        assert_eq!(
+            info::new_info(&too_long).expect_err("a long key is refused").class(),
+            ErrorClass::InfoKey
+        );
     }
 }
 
@@ -290,7 +293,7 @@ fn statuses() {
     }
     let mut object = MaybeUninit::<ffi::MPI_Status>::zeroed();
     // SAFETY: `# Safety` of `status::set`: the pointer is valid for a status.
-    let error = unsafe { status::set(object.as_mut_ptr(), u64::MAX) }.expect_err("too many");
+    let error = unsafe { status::set(object.as_mut_ptr(), u64::MAX) }.expect_err("so many bytes are refused");
     assert_eq!(error.class(), ErrorClass::Count);
     free(triple);
 }

@@ -209,7 +209,7 @@ fn run(case: Case, tally: &mut Tally) {
 /// bounds without MPI.
 fn compare_bounds(made: &Made, tally: &mut Tally) -> bool {
     let Made { case, pair: Pair { handle, datatype } } = made;
-    let native = case.spec.native().expect("checked by the caller");
+    let native = case.spec.native().expect("the caller has checked it");
     let theirs = MpiBounds::of(*handle);
     let context = || format!("{case:?}\nMPI {theirs:?}\nimported {:?}", datatype.bounds());
 
@@ -228,7 +228,7 @@ fn compare_bounds(made: &Made, tally: &mut Tally) -> bool {
     let padded = case.spec.has_struct_at_odd_address();
     let may_differ = !case.aligned || case.spec.has_part_without_data() || mixed || padded;
     let same_bounds = native.bounds() == datatype.bounds();
-    assert!(same_bounds || may_differ, "ours {:?}: {}", native.bounds(), context());
+    assert!(same_bounds || may_differ, "capulet-datatype computes {:?}: {}", native.bounds(), context());
     tally.other_bounds += u64::from(!same_bounds);
     same_bounds && !may_differ
 }
@@ -244,7 +244,8 @@ fn compare_bytes(made: &Made, same_natively: bool, tally: &mut Tally) {
     tally.packed += 1;
     tally.packed_bytes += map.bytes() as u64;
     if same_natively {
-        let native = Pair { handle: pair.handle, datatype: case.spec.native().expect("checked") };
+        let native =
+            Pair { handle: pair.handle, datatype: case.spec.native().expect("`run` has checked it") };
         Map::learn(&native, case.count_of(&pair.datatype, case.count)).check_pack(&mut random);
         tally.same_natively += 1;
     }
@@ -255,7 +256,11 @@ fn compare_bytes(made: &Made, same_natively: bool, tally: &mut Tally) {
 fn compare_built(made: &Made) {
     let Made { case, pair } = made;
     let built = MpiType::build(&pair.datatype).unwrap_or_else(|e| panic!("{e}: {case:?}"));
-    assert_eq!(MpiBounds::of(built.handle()), MpiBounds::of(pair.handle), "built again: {case:?}");
+    assert_eq!(
+        MpiBounds::of(built.handle()),
+        MpiBounds::of(pair.handle),
+        "the bounds of the rebuilt type differ: {case:?}"
+    );
     // SAFETY: `# Safety` of `MpiType::known_datatype_of`: `built` keeps the type valid.
     let known = unsafe { MpiType::known_datatype_of(built.handle()) }.expect("valid").expect("described");
     assert!(known.is_equivalent(&pair.datatype));

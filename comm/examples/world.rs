@@ -31,7 +31,7 @@ fn main() {
     // result in time is enough.
     let answers = [(); 5].map(|()| words.is_passive(&channel).expect("MPI works"));
     let is_passive = answers.contains(&true);
-    assert!(is_passive || !has("passive"), "the home rank was waited for");
+    assert!(is_passive || !has("passive"), "the operation waited for the home rank");
     channel.barrier().expect("a barrier");
     drop(channel);
     apart(rank, size);

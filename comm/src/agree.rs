@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_are_those_of_their_names() {
+    fn reduce_operations_match_their_names() {
         assert_eq!(ReduceOp::Sum.apply(u64::MAX, 1), u64::MAX);
         assert_eq!(ReduceOp::Sum.apply(2, 3), 5);
         assert_eq!((ReduceOp::Min.apply(2, 3), ReduceOp::Max.apply(2, 3)), (2, 3));

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn yields_first_then_sleeps_longer_and_longer_but_never_beyond_the_bound() {
+    fn pauses_yield_first_then_sleep_up_to_the_bound() {
         for (mut backoff, sleep_max) in
             [(Backoff::new(), PATIENT.sleep_max), (Backoff::brisk(), BRISK.sleep_max)]
         {
@@ -106,7 +106,7 @@ mod tests {
             }
             let mut previous = Duration::ZERO;
             for _ in 0..100 {
-                let sleep = backoff.next_sleep().expect("the yields are over");
+                let sleep = backoff.next_sleep().expect("only sleeps follow the yields");
                 assert!(sleep >= SLEEP_MIN && sleep <= sleep_max && sleep >= previous);
                 previous = sleep;
             }

@@ -64,9 +64,9 @@ mod tests {
 
         fn group(self, path: &str, limit: &str, used: &str, facts: &str) -> Self {
             let folder: PathBuf = self.0.path().join(path);
-            fs::create_dir_all(&folder).expect("a folder of ours");
+            fs::create_dir_all(&folder).expect("the test can create the folder");
             for (name, text) in [("memory.max", limit), ("memory.current", used), ("memory.stat", facts)] {
-                fs::write(folder.join(name), format!("{text}\n")).expect("a file of ours");
+                fs::write(folder.join(name), format!("{text}\n")).expect("the test can write the file");
             }
             self
         }
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_is_the_limit_less_what_is_used_and_not_given_back() {
+    fn room_is_the_limit_minus_the_use_that_is_not_reclaimable() {
         let facts = "anon 500\nfile 900\nshmem 300\ninactive_file 100\nactive_file 50\nactive_file_x 7";
         let tree = Hierarchy::new().group("job", "1000", "700", facts);
         assert_eq!(tree.room("0::/job\n"), Some(1000 - 700 + 150));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_groups_around_count_too() {
+    fn enclosing_groups_limit_the_room() {
         let tree = Hierarchy::new().group("a/b/c", "1000", "1", "").group("a/b", "max", "9", "");
         let tree = tree.group("a", "500", "400", "");
         assert_eq!(tree.room("0::/a/b/c\n"), Some(100));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_group_has_no_room_and_no_limit_is_no_answer() {
+    fn full_group_has_no_room_and_missing_limit_is_none() {
         let tree = Hierarchy::new().group("full", "10", "20", "").group("free", "max", "20", "");
         assert_eq!(tree.room("0::/full\n"), Some(0));
         assert_eq!(tree.room("0::/free\n"), None);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_sees_itself_as_the_root_finds_its_limit_there() {
+    fn container_finds_its_limit_in_its_root_group() {
         let tree = Hierarchy::new().group("", "1000", "250", "");
         assert_eq!(tree.room("0::/\n"), Some(750));
         // The process has been moved out of its cgroup namespace.
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_none_are_no_limit() {
+    fn malformed_numbers_are_no_limit() {
         let tree = Hierarchy::new().group("odd", "many", "1", "").group("odder", "10", "-1", "");
         assert_eq!(tree.room("0::/odd\n"), None);
         assert_eq!(tree.room("0::/odder\n"), None);

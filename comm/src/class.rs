@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_distinct_and_come_back() {
+    fn codes_are_distinct_and_round_trip() {
         for &class in ErrorClass::ALL {
             assert_ne!(class.code(), 0, "{class} has the code of success");
             assert_eq!(ErrorClass::from_class(class.code()), Some(class), "{class} shares its code");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn wire_numbers_come_back_and_zero_is_success() {
+    fn wire_numbers_round_trip_and_zero_is_success() {
         assert_eq!(ErrorClass::from_wire(0), None);
         for &class in ErrorClass::ALL {
             assert_eq!(ErrorClass::from_wire(class.to_wire()), Some(class));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_codes_are_those_of_the_mpi_we_are_built_for() {
+    fn codes_match_the_mpi_of_the_build() {
         let expected = if cfg!(mpi_family = "mpich") { (12, 32, 37) } else { (13, 35, 42) };
         let found = (ErrorClass::Arg.code(), ErrorClass::Io.code(), ErrorClass::NoSuchFile.code());
         assert_eq!(found, expected);

@@ -93,7 +93,7 @@ fn broadcast_below(wire: Wire<'_>, root: u32, parent: u32, data: &mut Vec<u8>) -
     data.clear();
     let head = wire.receive(parent, LENGTH_BYTES + INLINE_BYTES)?;
     let Some((length, inline)) = head.split_first_chunk::<LENGTH_BYTES>() else {
-        return Err(Error::Disagreement { what: "the kind of a message" });
+        return Err(Error::Disagreement { what: "the format of a message" });
     };
     let length = u64::from_ne_bytes(*length);
     let room = usize::try_from(length).ok().filter(|_| length != NO_MEMORY);
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gathered_parts_come_apart_again() {
+    fn unpack_separates_gathered_parts() {
         let mut parcel = Vec::new();
         for part in [&b"one"[..], b"", b"three"] {
             parcel.extend_from_slice(&(part.len() as u64).to_ne_bytes());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_parcel_is_an_error() {
+    fn truncated_parcel_is_an_error() {
         let mut parcel = 5_u64.to_ne_bytes().to_vec();
         parcel.extend_from_slice(b"four");
         assert!(unpack(&parcel, 1).is_err());
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn words_need_their_exact_number() {
+    fn words_of_requires_the_exact_number_of_words() {
         let words = [1, u64::MAX, 3];
         assert_eq!(words_of(&bytes_of(&words), 3).expect("three words"), words);
         assert!(words_of(&bytes_of(&words), 2).is_err());

@@ -74,7 +74,7 @@ unsafe fn value_of(info: ffi::MPI_Info, key: &CStr) -> Result<Option<String>> {
 
 fn until_zero(bytes: &[u8]) -> Result<CString> {
     let text = CStr::from_bytes_until_nul(bytes).map(CStr::to_owned);
-    text.map_err(|_| Error::invalid(ErrorClass::Info, "text of an info object without an end"))
+    text.map_err(|_| Error::invalid(ErrorClass::Info, "an info string without a terminating zero"))
 }
 
 /// A new info object with these key-value pairs. The caller frees it. Local. MPI must be initialized.
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_that_mpi_would_abort_on_is_refused() {
+    fn keys_and_values_that_abort_mpi_are_refused() {
         let class = |key: &str, value: &str| checked(key, value).map(|_| ()).map_err(|error| error.class());
         let long = "x".repeat(5000);
         assert_eq!(class("cb_nodes", "4"), Ok(()));

@@ -74,7 +74,7 @@ impl ChannelLeaders {
     fn node_of(&self, rank: u32) -> Result<usize> {
         let leaders = &self.group.node().leaders;
         let found = leaders.binary_search_by_key(&rank, |leader| leader.0);
-        found.map_err(|_| Error::Disagreement { what: "who leads a node" })
+        found.map_err(|_| Error::Disagreement { what: "the leader of a node" })
     }
 }
 

@@ -35,7 +35,7 @@ impl Endless {
         // SAFETY: the request is active and belongs to this value. It is not complete, so MPI_Test leaves
         // the handle unchanged. MPI writes the flag, and no status.
         unsafe { ffi::MPI_Test(&raw mut request, &raw mut flag, consts::status_ignore()) };
-        debug_assert_eq!(flag, 0, "nobody completes it");
+        debug_assert_eq!(flag, 0, "the request never completes");
     }
 
     fn end(self) {

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rank_has_one_parent_that_has_it_as_a_child() {
+    fn every_rank_but_the_root_is_a_child_of_its_parent() {
         for size in 1..200 {
             let mut messages = 0;
             for rank in 0..size {
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn the_depth_is_logarithmic() {
+    fn depth_is_logarithmic() {
         let depth = |mut rank: u32| {
             let mut depth = 0;
             while let Some(parent) = parent(rank) {

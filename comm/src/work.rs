@@ -114,11 +114,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_advances_while_it_is_still() {
+    fn no_work_advances_while_a_still_lives() {
         assert!(!is_advancing());
         let outer = Still::new();
         drop(Still::new());
-        assert!(is_advancing(), "the outer one lives");
+        assert!(is_advancing(), "the outer value still lives");
         drop(outer);
         assert!(!is_advancing());
     }

@@ -77,9 +77,9 @@ pub(crate) fn close() {
         memory.closed.store(true, Ordering::Release);
         match memory.depart() {
             Ok(true) => memory.free(),
-            Ok(false) => tracing::warn!("a window is leaked: not all ranks let go of it"),
+            Ok(false) => tracing::warn!("a window is leaked: not all ranks have released it"),
             Err(error) => {
-                tracing::warn!(%error, "a window is leaked: the ranks do not know of each other's end");
+                tracing::warn!(%error, "a window is leaked: the ranks cannot agree on its end");
             }
         }
     }
@@ -91,7 +91,7 @@ impl WorldMemory {
     pub(crate) fn allocate(wire: Wire<'_>, epochs: Epochs, is_one_machine: bool) -> Result<Option<Self>> {
         let made = Self::make(wire, epochs, is_one_machine);
         if let Err(error) = &made {
-            tracing::warn!(%error, "no window among nodes");
+            tracing::warn!(%error, "cannot create a window of all ranks");
         }
         let mut lanes = [u64::from(made.is_ok())];
         collective::allreduce(wire, &mut lanes, &[ReduceOp::Min])?;
@@ -276,7 +276,7 @@ impl WorldWords {
 
     /// The offset in bytes of an own word in the part of its rank.
     fn own_byte(&self, word: usize) -> ffi::MPI_Aint {
-        assert!(word < Self::OWN_WORDS, "there is no such word");
+        assert!(word < Self::OWN_WORDS, "the word does not exist");
         byte_of(self.lot.number * Self::OWN_WORDS + word)
     }
 
@@ -339,9 +339,9 @@ impl WorldWords {
     /// If the table has fewer than `words` words, or if `put` does not lie inside of the first `words`
     /// words.
     pub fn exchange(&self, first: usize, put: &[u64], words: usize) -> Result<Vec<u64>> {
-        assert!(first + put.len() <= words, "what is put is among what is fetched");
+        assert!(first + put.len() <= words, "the stored words must lie inside of the fetched words");
         let (memory, home) = (self.memory()?, self.home());
-        assert!(words <= self.ranks() as usize * Self::ENTRY_WORDS, "the table has no such words");
+        assert!(words <= self.ranks() as usize * Self::ENTRY_WORDS, "the table has too few words");
         let table = table_word(self.ranks(), self.lot.number);
         let mut all = vec![0_u64; words];
         all[first..first + put.len()].copy_from_slice(put);
@@ -388,8 +388,8 @@ impl WorldWords {
     /// [`Epochs::Exclusive`].
     pub fn claim_if_none(&self, at: usize, value: u64, words: usize) -> Result<Vec<u64>> {
         let (memory, home) = (self.memory()?, self.home());
-        assert!(memory.epochs == Epochs::Exclusive && at < words, "nothing holds it together");
-        assert!(words <= self.ranks() as usize * Self::ENTRY_WORDS, "the table has no such words");
+        assert!(memory.epochs == Epochs::Exclusive && at < words, "invalid epochs or word");
+        assert!(words <= self.ranks() as usize * Self::ENTRY_WORDS, "the table has too few words");
         let table = table_word(self.ranks(), self.lot.number);
         // The last word is the value to store.
         let mut all = vec![0_u64; words + 1];

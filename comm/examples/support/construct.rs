@@ -18,7 +18,7 @@ impl Drop for Built {
     fn drop(&mut self) {
         if self.derived {
             // SAFETY: this value owns the derived type, which is not used again.
-            assert_eq!(unsafe { ffi::MPI_Type_free(&raw mut self.handle) }, 0, "a type that was made");
+            assert_eq!(unsafe { ffi::MPI_Type_free(&raw mut self.handle) }, 0, "the type can be freed");
         }
     }
 }
@@ -49,7 +49,10 @@ pub(crate) fn free(mut handle: ffi::MPI_Datatype) {
 }
 
 fn ints<T: Copy + TryInto<c_int>>(values: &[T]) -> Vec<c_int> {
-    values.iter().map(|value| (*value).try_into().unwrap_or_else(|_| panic!("small numbers"))).collect()
+    values
+        .iter()
+        .map(|value| (*value).try_into().unwrap_or_else(|_| panic!("the number fits in an int")))
+        .collect()
 }
 
 fn addresses(values: &[i64]) -> Vec<ffi::MPI_Aint> {
@@ -75,7 +78,7 @@ fn distribution_of(distribution: Distribution) -> (c_int, c_int) {
 
 fn build(spec: &Spec, large: bool) -> Option<Built> {
     if let Spec::Named(named) = spec {
-        let handle = MpiType::named(*named).expect("every MPI has these").handle();
+        let handle = MpiType::named(*named).expect("every MPI has these types").handle();
         return Some(Built { handle, derived: false });
     }
     // Open MPI fails for this type, and frees the old type although it does not own that type.
@@ -92,7 +95,7 @@ fn build(spec: &Spec, large: bool) -> Option<Built> {
 }
 
 fn small(value: u64) -> c_int {
-    c_int::try_from(value).expect("small numbers")
+    c_int::try_from(value).expect("the number fits in an int")
 }
 
 fn build_small(spec: &Spec, large: bool) -> Option<Built> {
@@ -104,7 +107,7 @@ fn build_small(spec: &Spec, large: bool) -> Option<Built> {
     // lengths that the counts state, and live during the call. MPI writes one handle.
     let status = unsafe {
         match spec {
-            Spec::Named(_) => unreachable!("not constructed"),
+            Spec::Named(_) => unreachable!("a predefined type has no constructor"),
             Spec::Dup(old) => ffi::MPI_Type_dup(part(old)?.handle, out),
             Spec::Contiguous(count, old) => ffi::MPI_Type_contiguous(small(*count), part(old)?.handle, out),
             Spec::Vector(count, length, stride, old) => {
@@ -215,7 +218,7 @@ fn build_large(spec: &Spec) -> Option<Built> {
     // lengths that the counts state, and live during the call. MPI writes one handle.
     let status = unsafe {
         match spec {
-            Spec::Named(_) => unreachable!("not constructed"),
+            Spec::Named(_) => unreachable!("a predefined type has no constructor"),
             Spec::Dup(old) => ffi::MPI_Type_dup(part(old)?.handle, out),
             Spec::Contiguous(count, old) => ffi::MPI_Type_contiguous_c(large(*count), part(old)?.handle, out),
             Spec::Vector(count, length, stride, old) => {

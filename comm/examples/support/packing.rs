@@ -35,7 +35,7 @@ impl Memory {
         let high = datatype.true_ub() + reach.max(0);
         let base = ((-low).max(0) as usize).next_multiple_of(16) + MARGIN_BYTES;
         let bytes: Vec<u8> = (0..base + high.max(0) as usize + MARGIN_BYTES).map(fill).collect();
-        assert_eq!(bytes.as_ptr().addr() % 16, 0, "the allocator aligns");
+        assert_eq!(bytes.as_ptr().addr() % 16, 0, "the allocator aligns to 16 bytes");
         Memory { bytes, base }
     }
 
@@ -104,17 +104,21 @@ impl<'a> Map<'a> {
         while let Some(run) = cursor.next_run(u64::MAX) {
             walked.extend((run.offset..run.offset + run.len as i64).map(|offset| (base + offset) as usize));
         }
-        assert!(walked == self.places, "the runs are not where MPI's bytes are");
+        assert!(walked == self.places, "the runs differ from the places of MPI");
         for _ in 0..3 {
             let range = self.part(random);
             if !range.is_empty() {
                 let offset = self.tiled.offset_of(range.start as u64);
-                assert_eq!((base + offset) as usize, self.places[range.start], "offset of byte {range:?}");
+                assert_eq!(
+                    (base + offset) as usize,
+                    self.places[range.start],
+                    "the offset of the first byte of {range:?} differs"
+                );
             }
             let breaks = self.places[range.clone()].windows(2).filter(|two| two[0] + 1 != two[1]).count();
             let blocks = breaks + usize::from(!range.is_empty());
             let ours = self.tiled.block_count(range.start as u64..range.end as u64).expect("in range");
-            assert_eq!(ours, blocks as u64, "blocks in {range:?}");
+            assert_eq!(ours, blocks as u64, "the number of blocks in {range:?} differs");
         }
     }
 
@@ -123,7 +127,10 @@ impl<'a> Map<'a> {
     pub(crate) fn check_pack(&self, random: &mut Random) {
         let memory = self.memory(noise(random));
         let image = mpi_pack(self.pair, self.count, &memory);
-        assert!(image == self.get(0..self.bytes(), &memory), "MPI packs one type in two ways");
+        assert!(
+            image == self.get(0..self.bytes(), &memory),
+            "MPI packs the type at other places than before"
+        );
         let copy = TypedCopy::new(self.tiled.clone(), bytes_tiled(self.bytes()));
         for range in self.parts(random) {
             let mut packed = vec![CANARY; 2 * MARGIN_BYTES + range.len()];
@@ -134,8 +141,11 @@ impl<'a> Map<'a> {
             assert_eq!(unsafe { copy.run(memory.start(), start, target, start, len) }, len);
             let (before, rest) = packed.split_at(MARGIN_BYTES);
             let (inside, after) = rest.split_at(range.len());
-            assert!(inside == &image[range.clone()], "packed bytes {range:?} of {}", self.bytes());
-            assert!([before, after].concat().iter().all(|byte| *byte == CANARY), "beyond {range:?}");
+            assert!(inside == &image[range.clone()], "packed bytes {range:?} of {} differ", self.bytes());
+            assert!(
+                [before, after].concat().iter().all(|byte| *byte == CANARY),
+                "a byte beyond {range:?} changed"
+            );
         }
     }
 
@@ -158,7 +168,7 @@ impl<'a> Map<'a> {
             // SAFETY: `# Safety` of `TypedCopy::run`: `ours` holds all instances, see `Memory::of`, and
             // `data` their whole stream.
             assert_eq!(unsafe { copy.run(source, start, ours.start_mut(), start, len) }, len);
-            assert!(ours == expected, "unpacked bytes {range:?} of {}", self.bytes());
+            assert!(ours == expected, "unpacked bytes {range:?} of {} differ", self.bytes());
         }
         !self.overlaps
     }
@@ -190,7 +200,7 @@ impl<'a> Map<'a> {
             // `Memory::of`. The two memories are different allocations.
             let moved = unsafe { copy.run(source.start(), start, ours.start_mut(), end, bytes) };
             assert_eq!(moved, bytes);
-            assert!(ours == expected, "copied {len} bytes from {from} to {to}");
+            assert!(ours == expected, "{len} bytes copied from {from} to {to} differ");
         }
     }
 

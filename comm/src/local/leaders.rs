@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_of_a_sender_keep_their_order_and_others_come_between() {
+    fn messages_of_one_sender_keep_their_order_and_senders_interleave() {
         let mut orders = Vec::new();
         for seed in 0..20 {
             let ends = LocalLeaders::team(3, seed);
@@ -111,7 +111,7 @@ mod tests {
             let mut got: [Vec<u8>; 2] = [Vec::new(), Vec::new()];
             let mut order = Vec::new();
             while got.iter().any(|numbers| numbers.len() < 10) {
-                if let Some((from, message)) = ends[2].try_receive().expect("nobody is gone") {
+                if let Some((from, message)) = ends[2].try_receive().expect("no leader is gone") {
                     assert_eq!(from, usize::from(message[0]));
                     got[from].push(message[1]);
                     order.push(from);
@@ -122,22 +122,22 @@ mod tests {
         }
         orders.sort();
         orders.dedup();
-        assert!(orders.len() > 10, "seeds give many orders");
+        assert!(orders.len() > 10, "different seeds give different orders");
         let ends = LocalLeaders::team(2, 0);
-        assert_eq!(ends[0].try_receive().expect("nobody is gone"), None);
+        assert_eq!(ends[0].try_receive().expect("no leader is gone"), None);
     }
 
     #[test]
-    fn a_leader_that_is_gone_is_an_error_once_its_messages_are_read() {
+    fn dropped_leader_is_an_error_after_its_messages_are_read() {
         let mut ends = LocalLeaders::team(2, 7);
-        let other = ends.pop().expect("two ends");
+        let other = ends.pop().expect("two endpoints");
         other.send(0, vec![1]).expect("sent");
         drop(other);
         let first = loop {
             match ends[0].try_receive() {
                 Ok(Some((_, message))) => break message,
                 Ok(None) => {}
-                Err(error) => panic!("a message is there: {error}"),
+                Err(error) => panic!("the message is not received: {error}"),
             }
         };
         assert_eq!(first, [1]);

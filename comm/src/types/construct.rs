@@ -161,7 +161,7 @@ macro_rules! convention {
                             ffi::$hvector(count, block, stride, old, new)
                         })
                     }
-                    _ => Err(Error::invalid(ErrorClass::Type, "a constructor that MPI does not have")),
+                    _ => Err(Error::invalid(ErrorClass::Type, "a constructor that does not exist in MPI")),
                 }
             }
 
@@ -248,7 +248,7 @@ macro_rules! convention {
                             )
                         })
                     }
-                    _ => Err(Error::invalid(ErrorClass::Type, "a constructor of no array")),
+                    _ => Err(Error::invalid(ErrorClass::Type, "not an array constructor")),
                 }
             }
         }

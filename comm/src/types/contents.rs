@@ -81,7 +81,7 @@ fn constructor_of(combiner: c_int) -> Result<Constructor> {
     let combiners = unsafe { &capulet_combiners };
     let index = combiners.iter().position(|known| *known == combiner);
     index.map(|index| COMBINERS[index]).ok_or_else(|| {
-        Error::invalid(ErrorClass::Type, format!("a datatype made by an unknown constructor ({combiner})"))
+        Error::invalid(ErrorClass::Type, format!("a datatype with an unknown constructor ({combiner})"))
     })
 }
 
@@ -252,7 +252,8 @@ fn describe_at(datatype: ffi::MPI_Datatype, depth: u32, nodes: &mut u32) -> Resu
             let children = describe_parts(&parts, depth, nodes)?;
             let described = decode(constructor, &arguments, &children)?;
             if described.size() != bounds.size {
-                let reason = format!("{} bytes of data, MPI says {}", described.size(), bounds.size);
+                let reason =
+                    format!("a type of {} bytes has {} bytes in this MPI", described.size(), bounds.size);
                 return Err(Error::invalid(ErrorClass::Type, reason));
             }
             bounds.give_to(&described)
@@ -309,7 +310,7 @@ impl Bounds {
                 extent,
                 mpi_lb = self.lb,
                 mpi_extent = self.extent,
-                "this MPI's bounds differ"
+                "the bounds in this MPI differ"
             );
         }
         Ok(datatype.with_bounds(self.lb, self.extent)?)
@@ -321,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn combiners_are_as_many_as_constructors_and_come_back() {
+    fn combiners_match_constructors_and_round_trip() {
         // SAFETY: consts.c defines this int as a constant, which is never written.
         let count = unsafe { capulet_combiner_count };
         assert_eq!(usize::try_from(count).expect("a length"), COMBINERS.len());

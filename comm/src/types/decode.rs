@@ -31,7 +31,7 @@ struct Reader<'a> {
 }
 
 fn short() -> Error {
-    Error::invalid(ErrorClass::Type, "the contents of a datatype are shorter than its constructor")
+    Error::invalid(ErrorClass::Type, "the contents of a datatype are too short for its constructor")
 }
 
 fn take<T: Copy>(list: &mut &[T]) -> Result<T> {
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
         } else if order == consts::order_fortran() {
             Ok(ArrayOrder::Fortran)
         } else {
-            Err(Error::invalid(ErrorClass::Type, "an array in no known order"))
+            Err(Error::invalid(ErrorClass::Type, "an array with an unknown order"))
         }
     }
 }
@@ -199,7 +199,7 @@ fn distribution(kind: c_int, block: c_int) -> Result<Distribution> {
     } else if kind == consts::distribute_none() {
         Ok(Distribution::None)
     } else {
-        Err(Error::invalid(ErrorClass::Type, "an array distributed in no known way"))
+        Err(Error::invalid(ErrorClass::Type, "an array with an unknown distribution"))
     }
 }
 
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_in_both_conventions() {
+    fn vectors_decode_in_both_conventions() {
         let old = Arguments { integers: vec![3, 2, -5], ..Arguments::default() };
         let large = Arguments { counts: vec![3, 2, -5], ..Arguments::default() };
         same(Constructor::Vector, &old, &large, &Datatype::vector(3, 2, -5, &int()).expect("valid"));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_in_both_conventions() {
+    fn lists_decode_in_both_conventions() {
         let old = Arguments { integers: vec![2, 1, 3], addresses: vec![40, 8], ..Arguments::default() };
         let large = Arguments { counts: vec![2, 1, 3, 40, 8], ..Arguments::default() };
         let expected = Datatype::hindexed(&[1, 3], &[40, 8], &int()).expect("valid");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_in_both_conventions() {
+    fn arrays_decode_in_both_conventions() {
         let order = consts::order_fortran();
         let old = Arguments { integers: vec![2, 5, 6, 2, 3, 1, 2, order], ..Arguments::default() };
         let large =
@@ -285,12 +285,13 @@ mod tests {
         assert!(decode(Constructor::Vector, &short, &[int()]).is_err());
         assert!(decode(Constructor::Dup, &Arguments::default(), &[]).is_err());
         let negative = Arguments { integers: vec![-1], ..Arguments::default() };
-        let error = decode(Constructor::Contiguous, &negative, &[int()]).expect_err("a negative count");
+        let error =
+            decode(Constructor::Contiguous, &negative, &[int()]).expect_err("a negative count is refused");
         assert_eq!(error.class(), ErrorClass::Type);
     }
 
     #[test]
-    fn values_and_indices_lie_as_a_c_struct() {
+    fn value_index_has_the_layout_of_a_c_struct() {
         let value = Datatype::named(Named::Double);
         let pair = decode(Constructor::ValueIndex, &Arguments::default(), &[value, int()]).expect("valid");
         assert!(pair.is_equivalent(&Datatype::named(Named::DoubleInt)));

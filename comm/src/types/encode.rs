@@ -73,7 +73,7 @@ impl Builder {
                 let old = self.build(old)?;
                 construct::of_one_part(combiner, old.raw())
             }
-            _ => Err(Error::invalid(ErrorClass::Type, "a constructor that MPI does not have")),
+            _ => Err(Error::invalid(ErrorClass::Type, "a constructor that does not exist in MPI")),
         }
     }
 }
@@ -97,7 +97,7 @@ fn predefined(wanted: Named) -> Result<Handle> {
 fn with_bounds_of(datatype: &Datatype, made: Handle) -> Result<Handle> {
     let bounds = Bounds::of(made.raw())?;
     if bounds.size != datatype.size() {
-        let reason = format!("{} bytes of data, MPI makes {}", datatype.size(), bounds.size);
+        let reason = format!("a type of {} bytes has {} bytes in this MPI", datatype.size(), bounds.size);
         return Err(Error::invalid(ErrorClass::Type, reason));
     }
     if bounds.are_those_of(datatype) {

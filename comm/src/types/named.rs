@@ -127,22 +127,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_of_the_table_is_known() {
+    fn every_name_in_the_table_is_known() {
         for (_, name) in c_names() {
             assert!(Named::ALL.iter().any(|named| named.name() == name), "{name}");
         }
-        assert!(table().len() >= 50, "{} types", table().len());
+        assert!(table().len() >= 50, "only {} types", table().len());
     }
 
     #[test]
-    fn every_type_of_c_is_in_the_table() {
+    fn every_c_type_is_in_the_table() {
         for named in &Named::ALL[..30] {
             assert!(c_names().any(|(_, name)| name == named.name()), "{}", named.name());
         }
     }
 
     #[test]
-    fn handles_are_found_by_their_number() {
+    fn lookup_finds_predefined_handles_only() {
         let entry = lookup(consts::byte()).expect("MPI_BYTE is in the table");
         assert_eq!(entry.named, Named::Byte);
         assert!(lookup(consts::datatype_null()).is_none());
