@@ -17,7 +17,7 @@ pub(super) fn wrong(what: impl Into<String>) -> Failure {
 
 /// The failure of a function that processed less than the requested range.
 pub(super) fn incomplete(what: &str) -> Failure {
-    failure(ErrorClass::Other, format!("not everything was processed: {what}"))
+    failure(ErrorClass::Other, format!("the range is only partly processed: {what}"))
 }
 
 /// The description of an initialized type.
@@ -33,7 +33,7 @@ pub(super) fn initialized(datatype: MPI_Datatype) -> Result<Datatype, Failure> {
 /// `count` elements of an initialized type.
 pub(super) fn elements(count: Count, datatype: MPI_Datatype) -> Result<Tiled, Failure> {
     let described = initialized(datatype)?;
-    let count = u64::try_from(count).map_err(|_| wrong(format!("a negative count, {count}")))?;
+    let count = u64::try_from(count).map_err(|_| wrong(format!("the count {count} is negative")))?;
     tiled(&described, count)
 }
 
@@ -69,7 +69,7 @@ impl Part {
                 let range = start.min(size)..end.min(size);
                 Ok(Part { range, whole: end <= size })
             }
-            _ => Err(wrong(format!("the range {start}..{end}"))),
+            _ => Err(wrong(format!("the range {start}..{end} is invalid"))),
         }
     }
 
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_cut_to_the_stream_and_reversed_ones_refused() {
+    fn ranges_are_cut_to_the_stream_and_reversed_ranges_are_refused() {
         let part =
             |start, end| Part::of(10, start, end).map(|part| (part.range.clone(), part.finish().is_ok()));
         assert_eq!(part(2, 10).ok(), Some((2..10, true)));
@@ -113,12 +113,12 @@ mod tests {
         assert_eq!(part(2, 11).ok(), Some((2..10, false)));
         assert_eq!(part(20, i64::MAX).ok(), Some((10..10, false)));
         for (start, end) in [(-1, 4), (4, 3), (i64::MIN, -1)] {
-            assert_eq!(part(start, end).expect_err("refused").class(), ErrorClass::Arg);
+            assert_eq!(part(start, end).expect_err("an invalid range is refused").class(), ErrorClass::Arg);
         }
     }
 
     #[test]
-    fn a_null_buffer_is_refused_where_data_would_lie() {
+    fn null_buffer_is_refused_unless_it_has_no_data() {
         let bytes = |count| bytes(count).expect("few bytes");
         assert!(buffer(std::ptr::null(), &bytes(4), 4).is_err());
         assert!(buffer(std::ptr::null(), &bytes(4), 0).is_ok());

@@ -123,7 +123,7 @@ fn constructor_of(combiner: &Combiner) -> (String, &[Datatype]) {
         }
         Combiner::Darray { rank, gsizes, distributions, psizes, order, old } => {
             let (sizes, kinds, grid) = (list(gsizes), list(distributions), list(psizes));
-            (format!("darray: rank {rank} of {grid}, {sizes} dealt out {kinds}, order {order:?}"), one(old))
+            (format!("darray: rank {rank} of {grid}, {sizes} distributed {kinds}, order {order:?}"), one(old))
         }
         Combiner::Resized { lb, extent, old } => (format!("resized: lb {lb}, extent {extent}"), one(old)),
         other => (format!("{other:?}"), &[]),
@@ -152,7 +152,7 @@ mod tests {
     use capulet_datatype::Named;
 
     #[test]
-    fn the_text_names_every_constructor_and_cuts_long_lists() {
+    fn text_names_every_constructor_and_cuts_long_lists() {
         let float = Datatype::named(Named::Float);
         let displacements: Vec<i64> = (0..100).map(|at| at * at).collect();
         let indexed = Datatype::indexed_block(1, &displacements, &float).expect("valid");

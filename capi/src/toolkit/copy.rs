@@ -27,7 +27,7 @@ unsafe fn memcpy(
     (start, end): (Offset, Offset),
 ) -> Result<(), Failure> {
     if direction != TO_USERBUF && direction != FROM_USERBUF {
-        return Err(wrong(format!("{direction} is no direction")));
+        return Err(wrong(format!("{direction} is not a direction")));
     }
     let part = Part::of(elements.size(), start, end)?;
     let count = part.bytes();
@@ -54,7 +54,7 @@ fn check_moved(moved: u64, wanted: u64) -> Result<(), Failure> {
     if moved == wanted {
         return Ok(());
     }
-    Err(failure(ErrorClass::Intern, format!("a bug in Capulet: {moved} of {wanted} bytes were moved")))
+    Err(failure(ErrorClass::Intern, format!("a bug in Capulet: {moved} of {wanted} bytes are copied")))
 }
 
 /// Defines `memcpy` for one type of counts.
@@ -92,7 +92,7 @@ export_as! {
             let from = elements(source_count, source_type)?;
             let to = elements(target_count, target_type)?;
             if from.size() != to.size() {
-                return Err(wrong(format!("{} bytes to where {} bytes are", from.size(), to.size())));
+                return Err(wrong(format!("the source has {} bytes, the target {}", from.size(), to.size())));
             }
             let bytes = from.size();
             // SAFETY: capulet_types.h: both are typed buffers of the caller, which do not overlap. Both
@@ -113,7 +113,9 @@ export_as! {
         returning("MPIT_Type_transpack_range", || {
             let from = elements(source_count, source_type)?;
             let to = elements(target_count, target_type)?;
-            let end_of = |start: Offset| start.checked_add(bytes).ok_or_else(|| wrong("a range too large"));
+            let end_of = |start: Offset| {
+                start.checked_add(bytes).ok_or_else(|| wrong("the range is too large"))
+            };
             let read = Part::of(from.size(), source_start, end_of(source_start)?)?;
             let written = Part::of(to.size(), target_start, end_of(target_start)?)?;
             let count = read.bytes().min(written.bytes());

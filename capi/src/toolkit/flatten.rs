@@ -68,12 +68,12 @@ unsafe fn flatten<L: TryFrom<u64>, N: Copy + TryFrom<usize>>(
     let mut cursor = Cursor::new(elements.clone());
     cursor.seek(part.range.start);
     let flow = cursor.for_each_run(part.bytes(), |run| lists.add(run));
-    let filled = N::try_from(lists.filled).map_err(|_| wrong("more regions than can be counted"))?;
+    let filled = N::try_from(lists.filled).map_err(|_| wrong("there are too many regions to count"))?;
     // SAFETY: `# Safety` of this function: `length` is null or valid for writing. `store` refuses null.
     unsafe { store(length, filled) }?;
     match flow {
         ControlFlow::Continue(()) => part.finish(),
-        ControlFlow::Break(()) => Err(incomplete("there are more regions than room for them")),
+        ControlFlow::Break(()) => Err(incomplete("there are more regions than entries in the arrays")),
     }
 }
 
@@ -84,7 +84,7 @@ unsafe fn flatten<L: TryFrom<u64>, N: Copy + TryFrom<usize>>(
 unsafe fn room<N: Copy + TryInto<usize>>(length: *mut N) -> Result<usize, Failure> {
     not_null(length, "the number of regions")?;
     // SAFETY: `# Safety` of this function: `length`, which is not null, is valid for reading.
-    unsafe { *length }.try_into().map_err(|_| wrong("a negative number of regions"))
+    unsafe { *length }.try_into().map_err(|_| wrong("the number of regions is negative"))
 }
 
 /// Defines `flatten` for one type of counts and one maximum size of an entry.

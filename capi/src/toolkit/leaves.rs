@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_leaf_function_says_is_checked() {
+    fn results_of_leaf_functions_are_checked() {
         assert_eq!(flow(0, 5, 5, 8), Flow::Continue);
         assert_eq!(flow(1, 5, 5, 8), Flow::Stop { bytes: 40, because: Ended::Asked });
         assert_eq!(flow(0, 2, 5, 8), Flow::Stop { bytes: 16, because: Ended::Partly });

@@ -17,7 +17,7 @@ export_as! {
     fn Type_serialize(datatype: MPI_Datatype, target: *mut c_void, room: Aint, bytes: *mut Aint) -> c_int {
         returning("MPIT_Type_serialize", || {
             not_null(bytes, "the number of bytes")?;
-            let room = usize::try_from(room).map_err(|_| wrong(format!("a negative size, {room}")))?;
+            let room = usize::try_from(room).map_err(|_| wrong(format!("the size {room} is negative")))?;
             let message = initialized(datatype)?.to_wire();
             // SAFETY: capulet_types.h: `bytes` points to a number of the caller, because it is not null. A
             // message has fewer than 2^63 bytes.
@@ -27,7 +27,7 @@ export_as! {
             }
             not_null(target, "the message")?;
             if room < message.len() {
-                return Err(wrong(format!("{room} bytes for a message of {}", message.len())));
+                return Err(wrong(format!("{room} bytes are too few for a message of {}", message.len())));
             }
             // SAFETY: capulet_types.h: `target`, which is not null, points to `room` bytes of the caller,
             // and `room` is at least `message.len()`. The memory of the caller does not overlap the vector
@@ -45,7 +45,7 @@ export_as! {
         returning("MPIT_Type_deserialize", || {
             not_null(source, "the message")?;
             not_null(made, "the datatype")?;
-            let bytes = usize::try_from(bytes).map_err(|_| wrong(format!("a negative size, {bytes}")))?;
+            let bytes = usize::try_from(bytes).map_err(|_| wrong(format!("the size {bytes} is negative")))?;
             // SAFETY: capulet_types.h: `source`, which is not null, points to `bytes` bytes of the caller,
             // which no thread writes during this call.
             let message = unsafe { slice::from_raw_parts(source.cast::<u8>(), bytes) };

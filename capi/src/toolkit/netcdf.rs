@@ -21,12 +21,12 @@ export_as! {
         returning("MPIT_Type_netcdf_translate", || {
             let translation = compile(count, datatype, external, format)?;
             if direction != TO_USERBUF && direction != FROM_USERBUF {
-                return Err(wrong(format!("{direction} is no direction")));
+                return Err(wrong(format!("{direction} is not a direction")));
             }
             let part = Part::of(translation.elements(), start, end)?;
             let bytes = translation.packed_bytes(part.range.clone()).map_err(|error| refused(&error))?;
-            if u64::try_from(room).map_err(|_| wrong(format!("a negative size, {room}")))? < bytes {
-                return Err(wrong(format!("{room} bytes for {bytes} bytes of the file")));
+            if u64::try_from(room).map_err(|_| wrong(format!("the size {room} is negative")))? < bytes {
+                return Err(wrong(format!("the memory of {room} bytes is too small for {bytes} bytes")));
             }
             if bytes > 0 {
                 buffer(base, translation.tiled(), bytes)?;
@@ -58,14 +58,14 @@ fn compile(
     format: c_int,
 ) -> Result<Translation, Failure> {
     let described = initialized(datatype)?;
-    let count = u64::try_from(count).map_err(|_| wrong(format!("a negative count, {count}")))?;
-    let external =
-        NetcdfType::from_number(external).ok_or_else(|| wrong(format!("{external} is no type of netCDF")))?;
+    let count = u64::try_from(count).map_err(|_| wrong(format!("the count {count} is negative")))?;
+    let external = NetcdfType::from_number(external)
+        .ok_or_else(|| wrong(format!("{external} is not a type of netCDF")))?;
     let format = match format {
         1 => NetcdfFormat::Cdf1,
         2 => NetcdfFormat::Cdf2,
         5 => NetcdfFormat::Cdf5,
-        _ => return Err(wrong(format!("{format} is no version of the format"))),
+        _ => return Err(wrong(format!("{format} is not a version of the netCDF format"))),
     };
     Translation::netcdf(&described, count, external, format).map_err(|error| refused(&error))
 }

@@ -90,9 +90,9 @@ init! { Segment_init_c, "MPIT_Segment_init_c", Count }
 
 fn begin(base: *mut c_void, count: Count, datatype: MPI_Datatype, flag: c_int) -> Result<State, Failure> {
     let datatype = initialized(datatype)?;
-    let count = u64::try_from(count).map_err(|_| wrong(format!("a negative count, {count}")))?;
+    let count = u64::try_from(count).map_err(|_| wrong(format!("the count {count} is negative")))?;
     if flag != 0 {
-        return Err(wrong(format!("the flag is {flag} and not 0")));
+        return Err(wrong(format!("the flag is {flag}, but must be 0")));
     }
     let segment = Segment::new(&datatype, count).map_err(|error| wrong(error.to_string()))?;
     Ok(State { base, datatype, count, segment })
@@ -196,7 +196,7 @@ fn drive(
             ControlFlow::Continue(()) | ControlFlow::Break(Ended::Asked) => return Ok(None),
             ControlFlow::Break(Ended::Partly) => from = segment.position(),
             ControlFlow::Break(Ended::Nonsense { done, of }) => {
-                return Ok(Some(wrong(format!("a leaf function did {done} of {of} elements"))));
+                return Ok(Some(wrong(format!("a leaf function reported {done} of {of} elements"))));
             }
         }
     }

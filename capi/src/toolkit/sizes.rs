@@ -37,7 +37,7 @@ pub(super) enum Measure {
 }
 
 fn too_large() -> Failure {
-    wrong("the sizes of all elements together are too large")
+    wrong("the sum of the element sizes is too large")
 }
 
 impl Sizes {
@@ -56,7 +56,7 @@ impl Sizes {
                         known.push((prim, bytes));
                         bytes
                     }
-                    _ => return ControlFlow::Break(wrong("an element whose size is not positive")),
+                    _ => return ControlFlow::Break(wrong("the size of an element is not positive")),
                 },
             };
             match elements.checked_mul(bytes).and_then(|bytes| instance.checked_add(bytes)) {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_between_elements_go_both_ways() {
+    fn positions_between_elements_convert_in_both_directions() {
         let sizes = sizes(3);
         assert_eq!(sizes.size(), 60);
         for (stream, own) in [(0, 0), (4, 8), (8, 16), (16, 20), (20, 28), (24, 36), (32, 40), (48, 60)] {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_inside_of_elements_and_wrong_sizes_are_refused() {
+    fn positions_inside_of_elements_and_invalid_sizes_are_refused() {
         for inside in [1, 7, 17, 19, 21] {
             assert!(sizes(3).convert(inside, Measure::Own).is_err(), "{inside}");
         }

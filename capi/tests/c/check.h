@@ -29,7 +29,8 @@ static int class_of(int code)
     do { \
         int found_ = class_of(call); \
         if (found_ != (expected)) { \
-            fprintf(stderr, "%s:%d: rank %d: class %d and not %s: %s\n", __FILE__, __LINE__, rank, found_, #expected, #call); \
+            fprintf(stderr, "%s:%d: rank %d: class %d and not %s: %s\n", __FILE__, __LINE__, rank, \
+                    found_, #expected, #call); \
             failures++; \
         } \
     } while (0)

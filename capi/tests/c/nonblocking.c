@@ -11,7 +11,7 @@ static int value(int operation, int who, int cell)
 
 /* Opens a file in which cells of 4 bytes belong to the ranks in cyclic order: many small runs, so that the
  * access is two-phase. */
-static MPI_File open_dealt(const char *name)
+static MPI_File open_interleaved(const char *name)
 {
     MPI_File file;
     MPI_Datatype dealt, resized;
@@ -117,7 +117,7 @@ static void two_files(MPI_File *files)
 
 /* A blocking access to one file, while only some ranks have started a nonblocking access to another
  * file. */
-static void with_a_blocking_one(MPI_File *files)
+static void with_a_blocking_access(MPI_File *files)
 {
     MPI_Request request;
     MPI_Status status;
@@ -190,7 +190,7 @@ static void inside_a_receive(MPI_File file)
 
 /* Rank 0 queries its file pointer until another rank reports that its own wait is over. Rank 0 waits in no
  * call meanwhile. */
-static void in_calls_that_wait_for_nothing(MPI_File file)
+static void progress_in_calls_that_do_not_wait(MPI_File file)
 {
     enum { OPERATION = 70, TAG = 70 };
     static int cells[CELLS];
@@ -214,7 +214,7 @@ static void in_calls_that_wait_for_nothing(MPI_File file)
 }
 
 /* An invalid argument on one rank: all ranks get an error in their wait, and the next access succeeds. */
-static void wrong_on_one_rank(MPI_File file)
+static void invalid_on_one_rank(MPI_File file)
 {
     MPI_Request request = MPI_REQUEST_NULL;
     int bad = size - 1;
@@ -271,13 +271,13 @@ static void around_an_open(MPI_File file, const char *name)
 /* An operation continues after its request is freed, and the close waits for it. */
 static void freed(const char *name)
 {
-    MPI_File file = open_dealt(name);
+    MPI_File file = open_interleaved(name);
     MPI_Request request;
     fill(cells[0], 70);
     CHECK_OK(MPI_File_iwrite_all(file, cells[0], CELLS, MPI_INT, &request));
     MPI_Request_free(&request);
     CHECK_OK(MPI_File_close(&file));
-    file = open_dealt(name);
+    file = open_interleaved(name);
     CHECK_OK(MPI_File_read_all(file, cells[1], CELLS, MPI_INT, MPI_STATUS_IGNORE));
     CHECK(is_full(cells[1], 70));
     CHECK_OK(MPI_File_close(&file));
@@ -313,16 +313,16 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     char second[4096], third[4096];
     snprintf(second, sizeof second, "%s.second", argv[1]);
-    MPI_File files[2] = {open_dealt(argv[1]), open_dealt(second)};
+    MPI_File files[2] = {open_interleaved(argv[1]), open_interleaved(second)};
     many_in_flight(files[0]);
     two_files(files);
-    with_a_blocking_one(files);
+    with_a_blocking_access(files);
     with_messages(files[0]);
 #ifdef IS_CALLED_IN_EVERY_WAIT
     inside_a_receive(files[1]);
 #endif
-    in_calls_that_wait_for_nothing(files[0]);
-    wrong_on_one_rank(files[0]);
+    progress_in_calls_that_do_not_wait(files[0]);
+    invalid_on_one_rank(files[0]);
     snprintf(third, sizeof third, "%s.third", argv[1]);
     around_an_open(files[0], third);
     CHECK_OK(MPI_File_close(&files[0]));

@@ -126,7 +126,7 @@ static void bottom(MPI_File file)
     MPI_Type_free(&absolute_back);
 }
 
-static void what_it_is(MPI_File file, int expected_mode)
+static void queries(MPI_File file, int expected_mode)
 {
     int mode = 0, atomic = 1, members = 0;
     MPI_Aint extent = 0;
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     large_counts(file);
     bottom(file);
-    what_it_is(file, mode);
+    queries(file, mode);
     CHECK_OK(MPI_File_close(&file));
     CHECK(file == MPI_FILE_NULL);
     MPI_Barrier(MPI_COMM_WORLD);

@@ -151,7 +151,7 @@ int main(int argc, char **argv)
             all_regions(count, type, bytes);
         }
         if (failures > before)
-            fprintf(stderr, "in the sample: %s\n", samples[i].name);
+            fprintf(stderr, "failures in the sample: %s\n", samples[i].name);
     }
     for (int i = 0; i < sample_count; i++)
         for (int k = 0; k < sample_count; k++)

@@ -74,8 +74,9 @@ int main(int argc, char **argv)
         double kept[3];
         measure(kind, key, kept);
         double given = 2.0 * sizeof(int) * kinds[kind].listed;
-        printf("%s: %.0f bytes by MPI, %.0f more with its first attribute, %.0f more by the toolkit, %.0f given\n", kinds[kind].name,
-               kept[0], kept[1], kept[2], given);
+        printf("%s: %.0f bytes by MPI, %.0f more by its first attribute, %.0f more by the toolkit, "
+               "%.0f in the arguments\n",
+               kinds[kind].name, kept[0], kept[1], kept[2], given);
         CHECK(kept[0] > 0 && kept[2] > 0);
         CHECK(kept[2] <= NODE_BYTES + 2 * given);
     }

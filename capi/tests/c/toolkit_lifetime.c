@@ -44,7 +44,7 @@ static void duplicates(void)
 }
 
 /* A type that gets the handle of a freed type does not get the state of the freed type. */
-static void handles_used_again(void)
+static void reused_handles(void)
 {
     for (int i = 1; i < 200; i++) {
         MPI_Datatype type = rows(1 + i % 20);
@@ -119,7 +119,7 @@ int main(int argc, char **argv)
     if (rank % 2 == 1)
         hook();
     duplicates();
-    handles_used_again();
+    reused_handles();
     freed_while_in_use();
     MPI_Datatype never_freed = rows(10);
     CHECK_OK(MPIT_Type_init(never_freed));

@@ -28,7 +28,7 @@ static void same_constructor(MPI_Datatype left, MPI_Datatype right, int derived)
         CHECK(other[3] == MPI_COMBINER_DUP);
 }
 
-static void there_and_back(void)
+static void round_trip(void)
 {
     for (int i = 0; i < sample_count; i++) {
         MPI_Datatype type = samples[i].type, made = MPI_DATATYPE_NULL;
@@ -81,7 +81,7 @@ static void to_another_rank(void)
     MPI_Type_free(&type);
 }
 
-static void what_is_no_message(void)
+static void invalid_messages(void)
 {
     MPI_Datatype rows, made = MPI_INT;
     MPI_Aint bytes = 77, needed;
@@ -140,7 +140,7 @@ static MPI_Aint sealed(const unsigned char *nodes, int count)
         CHECK(made == MPI_DATATYPE_NULL); \
     } while (0)
 
-static void made_up_to_hurt(void)
+static void hostile_messages(void)
 {
     static const unsigned char good[] = {0, 5, 6, 3, 1}, int_node[] = {0, 5};
     unsigned char deep[2 + 2 * 600];
@@ -191,10 +191,10 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     make_samples();
     number(memory);
-    there_and_back();
+    round_trip();
     to_another_rank();
-    what_is_no_message();
-    made_up_to_hurt();
+    invalid_messages();
+    hostile_messages();
     large();
     free_samples();
     return finish();

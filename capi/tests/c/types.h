@@ -31,7 +31,7 @@ static MPI_Datatype array_of(int order)
     return made;
 }
 
-static MPI_Datatype dealt_out(int process)
+static MPI_Datatype distributed_array(int process)
 {
     int sizes[] = {7, 9}, kinds[] = {MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_BLOCK};
     int arguments[] = {2, MPI_DISTRIBUTE_DFLT_DARG}, grid[] = {2, 2};
@@ -103,8 +103,8 @@ static void make_samples(void)
     add("record", record(), 1);
     add("subarray C", array_of(MPI_ORDER_C), 1);
     add("subarray Fortran", array_of(MPI_ORDER_FORTRAN), 1);
-    add("darray 0", dealt_out(0), 1);
-    add("darray 3", dealt_out(3), 1);
+    add("darray 0", distributed_array(0), 1);
+    add("darray 3", distributed_array(3), 1);
     MPI_Type_contiguous(0, MPI_INT, &made);
     add("nothing", made, 1);
     add_lists();
