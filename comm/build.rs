@@ -1,7 +1,8 @@
-//! Compiles the constants that bindgen cannot see with the MPI compiler, and tells the crate which MPI it is built for.
+//! Compiles `consts.c`, the constants that bindgen cannot see, with the MPI compiler wrapper. Also tells
+//! the crate which MPI library it is built for.
 //!
-//! The MPI is the one of `$MPICC` (default `mpicc`), as for `mpi-sys`. That crate does not rebuild when `MPICC` changes,
-//! so each MPI needs a target directory of its own.
+//! The MPI library is the one of `$MPICC` (default `mpicc`), as for `mpi-sys`. `mpi-sys` does not rebuild
+//! when `MPICC` changes, so each MPI library needs its own target directory.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -25,13 +26,13 @@ fn main() {
     println!("cargo:rustc-cfg=mpi_family=\"{}\"", header.family);
     println!("cargo:rustc-env=CAPULET_MPI_FAMILY={}", header.family);
     println!("cargo:rustc-env=CAPULET_MPI_LAUNCHER={}", launcher(&mpicc, header.family));
-    // Read by the build scripts of the crates above as DEP_CAPULET_MPI_*.
+    // The build scripts of the dependent crates read these two values as DEP_CAPULET_MPI_*.
     println!("cargo:family={}", header.family);
     println!("cargo:version={}", header.version);
     link_at_run_time(&mpicc);
 }
 
-/// What the preprocessor knows of this MPI.
+/// The facts about this MPI library that the preprocessor gives.
 struct Header {
     version: u32,
     family: &'static str,
@@ -65,7 +66,11 @@ impl Header {
     }
 }
 
-/// The `mpiexec` that belongs to this compiler: its neighbor when the compiler was named by a path, else by family.
+/// The `mpiexec` that belongs to this compiler wrapper.
+///
+/// If the wrapper is named by a path, the launcher is the `mpiexec` in the same folder. If the wrapper has
+/// another name than `mpicc`, the launcher has the same name with `mpiexec` in place of `mpicc`. Else the
+/// launcher is `mpiexec.` followed by the family.
 fn launcher(mpicc: &str, family: &str) -> String {
     let compiler = Path::new(mpicc);
     let neighbor = compiler
@@ -81,7 +86,8 @@ fn launcher(mpicc: &str, family: &str) -> String {
     }
 }
 
-/// Lets the tests and examples of this crate find an MPI that lies outside of the loader's path.
+/// Adds run paths, so that the tests and examples of this crate find an MPI library outside of the loader's
+/// path.
 fn link_at_run_time(mpicc: &str) {
     let Ok(output) = Command::new(mpicc).arg("-show").output() else { return };
     let line = String::from_utf8_lossy(&output.stdout).into_owned();

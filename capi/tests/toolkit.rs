@@ -1,4 +1,4 @@
-//! The toolkit of `include/capulet_types.h`: C programs that are linked with the library.
+//! Tests of the toolkit of `include/capulet_types.h`: C programs that are linked with the library.
 
 mod harness;
 
@@ -17,22 +17,22 @@ fn c(name: &str) {
 }
 
 #[test]
-fn copies_and_lists_of_regions() {
+fn copies_and_region_lists_match_mpi() {
     c("toolkit_copy");
 }
 
 #[test]
-fn segments_and_leaf_functions() {
+fn segments_call_leaf_functions_for_the_whole_range() {
     c("toolkit_segment");
 }
 
 #[test]
-fn wrong_arguments() {
+fn invalid_arguments_are_refused() {
     c("toolkit_arguments");
 }
 
 #[test]
-fn types_that_come_and_go_in_any_order() {
+fn types_can_be_freed_in_any_order() {
     let program = Program::toolkit(&in_crate("tests/c/toolkit_lifetime.c"));
     for ranks in [1, 2] {
         let told = text(&program.run(ranks, &[]));
@@ -43,37 +43,37 @@ fn types_that_come_and_go_in_any_order() {
 }
 
 #[test]
-fn what_is_kept_of_a_type() {
+fn memory_kept_per_type_is_bounded() {
     c("toolkit_kept");
 }
 
 #[test]
-fn threads() {
+fn threads_can_share_types() {
     c("toolkit_threads");
 }
 
 #[test]
-fn the_example() {
+fn example_passes() {
     let program = Program::toolkit(&in_crate("../examples/memcpy_from_leaves.c"));
     for ranks in [1, 2] {
         program.passes(ranks);
     }
 }
 
-/// The folder of this MPI's `mpi.h`, as the preprocessor finds it.
+/// The folder of the `mpi.h` that the preprocessor finds.
 fn folder_of_mpi_h(folder: &Path) -> PathBuf {
     let probe = folder.join("probe.c");
     fs::write(&probe, "#include <mpi.h>\n").expect("the folder can be written");
     let output = Command::new(mpicc()).arg("-M").arg(&probe).output().expect("mpicc can be run");
     let told = text(&output);
     let header = told.split_whitespace().find(|word| word.ends_with("/mpi.h"));
-    let header = header.unwrap_or_else(|| panic!("no mpi.h: {told}"));
-    Path::new(header).parent().expect("it lies in a folder").to_owned()
+    let header = header.unwrap_or_else(|| panic!("the preprocessor finds no mpi.h: {told}"));
+    Path::new(header).parent().expect("the header lies in a folder").to_owned()
 }
 
-/// What is wrong in `mpi.h` by an old standard is not the header's fault: that folder is the system's.
+/// `mpi.h` may violate an old standard, so the test passes its folder as a system folder.
 #[test]
-fn the_header_is_c_of_1989_and_cpp() {
+fn header_compiles_as_c89_and_cpp() {
     let folder = tempfile::TempDir::new().expect("a folder can be made");
     let system = folder_of_mpi_h(folder.path());
     for (compiler, standard, suffix) in
@@ -82,7 +82,8 @@ fn the_header_is_c_of_1989_and_cpp() {
         let source = folder.path().join("header").with_extension(suffix);
         let program = "#include <capulet_types.h>\n#include <capulet_types.h>\n\
                        int used(MPI_Datatype type);\n\
-                       int used(MPI_Datatype type) { return MPIT_Type_init(type) + MPIT_MEMCPY_TO_USERBUF; }\n";
+                       int used(MPI_Datatype type)\n\
+                       { return MPIT_Type_init(type) + MPIT_MEMCPY_TO_USERBUF; }\n";
         fs::write(&source, program).expect("the folder can be written");
         let output = Command::new(compiler)
             .arg(format!("-std={standard}"))
@@ -98,11 +99,11 @@ fn the_header_is_c_of_1989_and_cpp() {
 }
 
 #[test]
-fn types_as_messages() {
+fn types_round_trip_as_messages() {
     c("toolkit_message");
 }
 
 #[test]
-fn conversion_to_netcdf() {
+fn netcdf_conversion_matches_the_format() {
     c("toolkit_netcdf");
 }

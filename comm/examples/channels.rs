@@ -1,4 +1,4 @@
-//! Test program: what the collective operations of a channel give, and what they cost.
+//! Test program: the results and the message counts of the collective operations of a channel.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -13,7 +13,7 @@ fn main() {
     let group = group_of(support::world()).expect("a group");
     assert_eq!((group.rank(), group.size()), (Rank(rank), size));
     let channel = group.channel().expect("a channel");
-    assert_eq!(channel.id(), 1, "the first id");
+    assert_eq!(channel.id(), 1, "the first id is 1");
 
     if std::env::args().nth(1).as_deref() == Some("huge") {
         huge_broadcast(&channel);
@@ -34,7 +34,8 @@ fn main() {
     support::finish("channels");
 }
 
-/// Against every rank's values computed here: they depend on the seed and the rank only.
+/// Compares reductions with results that each rank computes itself: the values of a rank depend only on the
+/// seed and the rank.
 fn reductions(channel: &Channel) {
     const OPS: [ReduceOp; 5] =
         [ReduceOp::Sum, ReduceOp::Min, ReduceOp::Max, ReduceOp::BitOr, ReduceOp::BitAnd];
@@ -65,7 +66,7 @@ fn outcomes(channel: &Channel) {
 }
 
 fn broadcasts(channel: &Channel) {
-    // Around the border between one message and several, around chunks, and some megabytes.
+    // Sizes around the limit of one message and around the size of a chunk, and some MiB.
     for bytes in [0, 1, 8, 4095, 4096, 4097, 1 << 20, (1 << 20) + 4096, (5 << 20) + 77] {
         for root in 0..channel.size() {
             let content = |at: usize| (at as u32).wrapping_mul(2_654_435_761).wrapping_add(root) as u8;
@@ -81,7 +82,7 @@ fn broadcasts(channel: &Channel) {
     }
 }
 
-/// More bytes than an `int` counts.
+/// A broadcast of more bytes than an `int` can count.
 fn huge_broadcast(channel: &Channel) {
     const BYTES: usize = (1 << 31) + 12_345;
     let mut data = Vec::new();
@@ -115,11 +116,14 @@ fn barriers(channel: &Channel) {
     }
 }
 
-/// Wrong arguments are errors, and leave the channel usable.
+/// Invalid arguments are errors and leave the channel usable.
 fn bad_arguments(channel: &Channel) {
-    let error = channel.allreduce(&mut [1, 2], &[ReduceOp::Max]).expect_err("two lanes, one operation");
+    let error = channel
+        .allreduce(&mut [1, 2], &[ReduceOp::Max])
+        .expect_err("two lanes with one operation are refused");
     assert_eq!(error.class(), ErrorClass::Arg);
-    let error = channel.broadcast(Rank(channel.size()), &mut Vec::new()).expect_err("no such root");
+    let error =
+        channel.broadcast(Rank(channel.size()), &mut Vec::new()).expect_err("an invalid root is refused");
     assert_eq!(error.class(), ErrorClass::Root);
     channel.barrier().expect("a barrier");
 }
@@ -133,7 +137,7 @@ fn costs(group: &Arc<Group>) {
     let mut spent = || {
         let mut lanes = [measured.counters().messages_sent(), measured.counters().messages_received()];
         counting.allreduce(&mut lanes, &[ReduceOp::Sum, ReduceOp::Sum]).expect("a reduction");
-        assert_eq!(lanes[0], lanes[1], "every message that was sent was received");
+        assert_eq!(lanes[0], lanes[1], "every sent message is received");
         let messages = lanes[0] - before;
         before = lanes[0];
         messages
@@ -152,7 +156,7 @@ fn costs(group: &Arc<Group>) {
     assert_eq!(spent(), 4 * others);
 }
 
-/// Thousands of channels cost no communicator, and their ids come back.
+/// Thousands of channels need no communicator of their own, and a dropped channel's id is reused.
 fn many_at_once(group: &Arc<Group>, count: u32) {
     let first = group.channel().expect("a channel");
     let base = first.id();
@@ -163,9 +167,9 @@ fn many_at_once(group: &Arc<Group>, count: u32) {
     for channel in channels.iter().step_by(97) {
         let mut lanes = [u64::from(channel.id())];
         channel.allreduce(&mut lanes, &[ReduceOp::Max]).expect("a reduction");
-        assert_eq!(lanes[0], u64::from(channel.id()), "no message of another channel");
+        assert_eq!(lanes[0], u64::from(channel.id()), "channels do not mix their messages");
     }
     drop(channels.remove(100));
     let reused = group.channel().expect("a channel");
-    assert_eq!(reused.id(), base + 101, "the smallest free id");
+    assert_eq!(reused.id(), base + 101, "a new channel gets the smallest free id");
 }

@@ -1,8 +1,9 @@
-//! Test program: every small distributed array, built by `MPI_Type_create_darray` and by us, holds the same bytes at the same
-//! places, on every rank of its grid.
+//! Test program: compares all small distributed arrays that `MPI_Type_create_darray` and `capulet-datatype`
+//! have built. Both must hold the same bytes at the same places, on every rank of the process grid.
 //!
-//! One dimension of up to 8 elements on up to 4 processes with blocks of up to 3, all; two and three dimensions of fewer
-//! sizes, with all kinds of distribution crossed. Rank r of P takes every P-th array.
+//! In one dimension: all arrays of up to 8 elements on up to 4 processes with blocks of up to 3 elements.
+//! In two and three dimensions: fewer sizes, with all combinations of the kinds of distribution. Rank r of
+//! P takes every P-th array.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -14,14 +15,14 @@ use support::construct::{construct, free};
 use support::packing::{Map, Pair};
 use support::spec::{Darray, Spec};
 
-/// One dimension: how many elements on how many processes, and how.
+/// One dimension: the number of elements, the number of processes, and the distribution.
 type Dim = (u64, u64, Distribution);
 
 #[derive(Debug, Default)]
 struct Tally {
     arrays: u64,
     elements: u64,
-    /// Processes of a grid that hold nothing.
+    /// Processes of a grid that hold no element.
     empty: u64,
 }
 
@@ -39,7 +40,7 @@ fn main() {
         }
     });
     for (index, array) in arrays.iter().enumerate() {
-        // an element without holes, and one with
+        // An element without holes, and an element with holes.
         let int = Spec::Named(Named::Int);
         let element = if index % 2 == 0 { int } else { Spec::Resized(0, 12, Box::new(int)) };
         compare(array, element, &mut tally);
@@ -52,7 +53,8 @@ fn main() {
     support::finish("darrays");
 }
 
-/// The ways to distribute `elements` over up to `processes_max` processes, with blocks of up to `block_max`.
+/// All ways to distribute `elements` elements over up to `processes_max` processes: cyclic with blocks of
+/// up to `block_max` elements, and in blocks of the `block_max` smallest sizes that suffice.
 fn dims(elements: u64, processes_max: u64, block_max: u64) -> Vec<Dim> {
     let mut dims = vec![(elements, 1, Distribution::None)];
     for processes in 1..=processes_max {
@@ -65,7 +67,7 @@ fn dims(elements: u64, processes_max: u64, block_max: u64) -> Vec<Dim> {
     dims
 }
 
-/// Every array of these dimensions, in both orders, on every process of its grid.
+/// Adds the arrays of these dimensions, in both orders, for every process of the grid.
 fn add_all(arrays: &mut Vec<Darray>, dims: &[Dim]) {
     let gsizes: Vec<u64> = dims.iter().map(|dim| dim.0).collect();
     let psizes: Vec<u64> = dims.iter().map(|dim| dim.1).collect();
@@ -104,9 +106,9 @@ fn compare(array: &Darray, element: Spec, tally: &mut Tally) {
     let element_bytes = element.native().expect("an element").size();
     let spec = Spec::Darray(array.clone(), Box::new(element));
     let native = spec.native().unwrap_or_else(|error| panic!("{error}: {spec:?}"));
-    let handle =
-        construct(&spec, tally.arrays.is_multiple_of(2)).unwrap_or_else(|| panic!("refused: {spec:?}"));
-    // SAFETY: valid and committed.
+    let handle = construct(&spec, tally.arrays.is_multiple_of(2))
+        .unwrap_or_else(|| panic!("MPI refuses the type: {spec:?}"));
+    // SAFETY: `# Safety` of `MpiType::datatype_of`: `construct` returns a valid type.
     let imported =
         unsafe { MpiType::datatype_of(handle) }.unwrap_or_else(|error| panic!("{error}: {spec:?}"));
     assert_eq!(native.size(), imported.size(), "{spec:?}");
@@ -119,7 +121,7 @@ fn compare(array: &Darray, element: Spec, tally: &mut Tally) {
         let map = Map::learn(&pair, 1 + tally.arrays % 2);
         map.check_walks(&mut random);
         map.check_pack(&mut random);
-        assert!(map.check_unpack(&mut random), "an array that overlaps itself: {spec:?}");
+        assert!(map.check_unpack(&mut random), "the array overlaps itself: {spec:?}");
         assert!(imported.is_equivalent(&pair.datatype), "{spec:?}");
         tally.elements += imported.size() / element_bytes;
     }

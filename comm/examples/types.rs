@@ -1,8 +1,10 @@
-//! Test program: random datatypes, built by MPI and by us, have the same bounds; packing, unpacking and copying from one
-//! type to another move the same bytes as MPI does, whole and in part, and touch no other.
+//! Test program: compares random datatypes that MPI and `capulet-datatype` have built. Their bounds must be
+//! equal. Packing, unpacking and typed copies must move the same bytes as MPI, whole and in part, and touch
+//! no other byte.
 //!
-//! `types [CASES]`. Rank r of P takes the cases that leave r when divided by P: together the ranks see the same types at any
-//! P. `CAPULET_TEST_SEED` is the seed of the first case; it is printed, and a failure prints its own.
+//! Usage: `types [CASES]`. Rank r of P takes the cases whose seed is r modulo P, so the ranks together take
+//! the same cases with any P. `CAPULET_TEST_SEED` is the seed of the first case. The program prints it. A
+//! failure prints the seed of the case that failed.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -21,7 +23,7 @@ use support::spec::Spec;
 
 const CASES: u64 = 6000;
 const DEPTH_MAX: u64 = 5;
-/// Types that hold or span more than this are not packed here.
+/// Types that hold at least `SIZE_BYTES_MAX` bytes, or span at least `SPAN_BYTES_MAX`, are not used.
 const SIZE_BYTES_MAX: u64 = 1 << 16;
 const SPAN_BYTES_MAX: i64 = 1 << 20;
 
@@ -30,15 +32,16 @@ struct Tally {
     types: u64,
     packed: u64,
     packed_bytes: u64,
-    /// Types that MPI unpacked too.
+    /// Types that were also compared with `MPI_Unpack`.
     unpacked: u64,
-    /// Typed copies from one type to the next.
+    /// Typed copies from one type to another one.
     copies: u64,
     /// Types that this MPI does not make, or makes wrong.
     refused: u64,
-    /// Types that are not aligned or have parts without data, whose bounds this MPI sees differently.
+    /// Types whose bounds in this MPI differ from those of `capulet-datatype`, as they may for types that
+    /// are not aligned or have parts without data.
     other_bounds: u64,
-    /// Types whose bounds and bytes are the same when built by our constructors alone.
+    /// Types whose bounds and bytes are the same when `capulet-datatype` builds them without MPI.
     same_natively: u64,
 }
 
@@ -70,10 +73,10 @@ fn main() {
     support::finish("types");
 }
 
-/// The case that runs.
+/// The seed of the case that runs.
 static CURRENT: AtomicU64 = AtomicU64::new(0);
 
-/// Puts before the message of a panic how to run its case alone.
+/// Makes a panic print how to run its case alone, before the message of the panic.
 fn say_which_case_fails() {
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -83,7 +86,8 @@ fn say_which_case_fails() {
 }
 
 impl Tally {
-    /// Each rank has about its share, and what it is there for was seen often enough.
+    /// Asserts that this rank has run about its share of the cases, and that each kind of comparison was
+    /// made often enough.
     fn judge(&self, share: u64) {
         assert!(self.types * 10 > share * 8 && self.refused * 10 < share, "{self:?}");
         assert!(self.same_natively * 4 > share && self.other_bounds * 4 < share, "{self:?}");
@@ -97,7 +101,7 @@ fn is_small(datatype: &Datatype) -> bool {
     datatype.size() < SIZE_BYTES_MAX && span < SPAN_BYTES_MAX && datatype.lb().abs() < SPAN_BYTES_MAX
 }
 
-/// A type and what is done with it. Shown when it fails.
+/// A type and the parameters of its test. A failure prints it.
 #[derive(Debug)]
 struct Case {
     seed: u64,
@@ -114,55 +118,57 @@ impl Case {
             random.next();
         }
         let depth = 1 + random.below(DEPTH_MAX) as u32;
-        // Aligned types must have the same bounds everywhere; MPIs pad the others each in its own way.
+        // Aligned types must have the same bounds everywhere. Each MPI library pads the other types in its
+        // own way.
         let grain = if random.below(2) == 0 { 16 } else { 1 };
         let spec = Spec::random(&mut random, depth, grain);
         let count = if random.below(8) == 0 { 8 + random.below(60) } else { 1 + random.below(3) };
         Case { seed, spec, count, large: random.below(2) == 1, aligned: grain == 16 }
     }
 
-    /// Where in the stream parts begin, and what the bytes are.
+    /// The random numbers for the parts of the stream and for the contents of memory.
     fn random(&self) -> Random {
         Random(self.seed.wrapping_mul(0xD134_2543_DE82_EF95) | 1)
     }
 
-    /// As many instances of the type as this MPI gets right and as are quickly packed.
+    /// The number of instances to test, at most `wanted`: as many as this MPI packs correctly and quickly.
     fn count_of(&self, datatype: &Datatype, wanted: u64) -> u64 {
         if cfg!(mpi_family = "openmpi") && self.spec.has_part_without_data() {
-            // Open MPI takes some of these for contiguous, and then packs instances at their size instead of their extent.
+            // Open MPI treats some of these types as contiguous, and then packs instances at distances of
+            // their size instead of their extent.
             return 1;
         }
         let span = (SPAN_BYTES_MAX / datatype.extent().abs().max(1)) as u64;
         wanted.min(span).min(SIZE_BYTES_MAX / datatype.size().max(1)).max(1)
     }
 
-    /// Whether this MPI can be asked to pack the type.
+    /// Whether this MPI can pack the type.
     fn is_packed(&self) -> bool {
-        // MPICH's packing divides by the size of a part.
+        // MPICH divides by the size of a part when it packs, which crashes for a size of 0.
         let crashes = cfg!(mpi_family = "mpich") && self.spec.has_part_without_data();
         !crashes && (self.aligned || !is_open_mpi_5())
     }
 }
 
-/// A type as this MPI has it, freed when dropped.
+/// A type that this MPI has made. Dropping the value frees the type.
 struct Made {
     case: Case,
     pair: Pair,
 }
 
 impl Made {
-    /// `None` if this MPI cannot make it, or not right.
+    /// `None` if this MPI cannot make the type, or makes it wrong.
     fn of(case: Case) -> Option<Self> {
         if cfg!(mpi_family = "openmpi") && case.spec.has_stride_of_minus_one_byte() {
             return None;
         }
         let handle = construct(&case.spec, case.large)?;
-        // SAFETY: valid and committed.
+        // SAFETY: `# Safety` of `MpiType::datatype_of`: `construct` returns a valid type.
         let datatype = unsafe { MpiType::datatype_of(handle) }.unwrap_or_else(|e| panic!("{e}: {case:?}"));
         Some(Made { case, pair: Pair { handle, datatype } })
     }
 
-    /// Whether its bytes can be compared with what this MPI makes of them.
+    /// Whether the bytes of the type can be compared with those that this MPI packs.
     fn is_packed(&self) -> bool {
         self.case.is_packed() && self.pair.datatype.size() > 0 && is_small(&self.pair.datatype)
     }
@@ -188,7 +194,8 @@ fn run(case: Case, tally: &mut Tally) {
     };
     tally.types += 1;
     let same_natively = compare_bounds(&made, tally);
-    // SAFETY: valid; the description is cached now, and must be the same.
+    // The description is cached now, and must be the same.
+    // SAFETY: `# Safety` of `MpiType::datatype_of`: `made` keeps the type valid.
     let again = unsafe { MpiType::datatype_of(made.pair.handle) }.expect("cached");
     assert!(again.is_equivalent(&made.pair.datatype));
     if made.is_packed() {
@@ -198,10 +205,11 @@ fn run(case: Case, tally: &mut Tally) {
     }
 }
 
-/// Compares the bounds with MPI's. Returns whether ours would be the same without MPI.
+/// Compares the bounds with those that MPI reports. Returns whether `capulet-datatype` computes the same
+/// bounds without MPI.
 fn compare_bounds(made: &Made, tally: &mut Tally) -> bool {
     let Made { case, pair: Pair { handle, datatype } } = made;
-    let native = case.spec.native().expect("checked by the caller");
+    let native = case.spec.native().expect("the caller has checked it");
     let theirs = MpiBounds::of(*handle);
     let context = || format!("{case:?}\nMPI {theirs:?}\nimported {:?}", datatype.bounds());
 
@@ -210,7 +218,7 @@ fn compare_bounds(made: &Made, tally: &mut Tally) -> bool {
     if datatype.size() > 0 {
         let true_bounds = (datatype.true_lb(), datatype.true_ub() - datatype.true_lb());
         if cfg!(mpi_family = "mpich") && (case.spec.has_darray() || case.spec.has_part_without_data()) {
-            // MPICH counts the bounds of distributed arrays, and of parts without data, as data.
+            // MPICH includes the bounds of distributed arrays and of parts without data in the true bounds.
             assert!(true_bounds.1 <= theirs.true_extent, "{}", context());
         } else {
             assert_eq!(true_bounds, (theirs.true_lb, theirs.true_extent), "{}", context());
@@ -220,12 +228,12 @@ fn compare_bounds(made: &Made, tally: &mut Tally) -> bool {
     let padded = case.spec.has_struct_at_odd_address();
     let may_differ = !case.aligned || case.spec.has_part_without_data() || mixed || padded;
     let same_bounds = native.bounds() == datatype.bounds();
-    assert!(same_bounds || may_differ, "ours {:?}: {}", native.bounds(), context());
+    assert!(same_bounds || may_differ, "capulet-datatype computes {:?}: {}", native.bounds(), context());
     tally.other_bounds += u64::from(!same_bounds);
     same_bounds && !may_differ
 }
 
-/// Compares the bytes that are moved with those that MPI moves.
+/// Compares the bytes that packing and unpacking move with those that MPI moves.
 fn compare_bytes(made: &Made, same_natively: bool, tally: &mut Tally) {
     let Made { case, pair } = made;
     let mut random = case.random();
@@ -236,25 +244,31 @@ fn compare_bytes(made: &Made, same_natively: bool, tally: &mut Tally) {
     tally.packed += 1;
     tally.packed_bytes += map.bytes() as u64;
     if same_natively {
-        let native = Pair { handle: pair.handle, datatype: case.spec.native().expect("checked") };
+        let native =
+            Pair { handle: pair.handle, datatype: case.spec.native().expect("`run` has checked it") };
         Map::learn(&native, case.count_of(&pair.datatype, case.count)).check_pack(&mut random);
         tally.same_natively += 1;
     }
 }
 
-/// Builds the type again from its description, by the constructors that it names, and compares.
+/// Builds an MPI type from the description, by the constructors that the description names, and compares it
+/// with the original type.
 fn compare_built(made: &Made) {
     let Made { case, pair } = made;
     let built = MpiType::build(&pair.datatype).unwrap_or_else(|e| panic!("{e}: {case:?}"));
-    assert_eq!(MpiBounds::of(built.handle()), MpiBounds::of(pair.handle), "built again: {case:?}");
-    // SAFETY: valid.
+    assert_eq!(
+        MpiBounds::of(built.handle()),
+        MpiBounds::of(pair.handle),
+        "the bounds of the rebuilt type differ: {case:?}"
+    );
+    // SAFETY: `# Safety` of `MpiType::known_datatype_of`: `built` keeps the type valid.
     let known = unsafe { MpiType::known_datatype_of(built.handle()) }.expect("valid").expect("described");
     assert!(known.is_equivalent(&pair.datatype));
     let again = Pair { handle: built.handle(), datatype: pair.datatype.clone() };
     Map::learn(&again, case.count_of(&pair.datatype, case.count)).check_pack(&mut case.random());
 }
 
-/// Compares the typed copy between the type and another one, in both directions.
+/// Compares typed copies between the type and another random type, in both directions.
 fn compare_copy(made: &Made, tally: &mut Tally) {
     let mut random = made.case.random();
     let other = Case::new(random.next());
@@ -279,7 +293,7 @@ struct MpiBounds {
 impl MpiBounds {
     fn of(handle: ffi::MPI_Datatype) -> Self {
         let mut bounds = MpiBounds { size: 0, lb: 0, extent: 0, true_lb: 0, true_extent: 0 };
-        // SAFETY: a valid type; each call writes to the numbers that it is given.
+        // SAFETY: the callers pass a valid type. Each call writes to the fields whose pointers it gets.
         unsafe {
             ffi::MPI_Type_size_x(handle, &raw mut bounds.size);
             ffi::MPI_Type_get_extent_x(handle, &raw mut bounds.lb, &raw mut bounds.extent);

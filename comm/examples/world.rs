@@ -1,4 +1,5 @@
-//! Test program: words that all ranks reach, in both kinds of epochs, wake-ups, and that their windows are few.
+//! Test program: words that all ranks reach, in both kinds of epochs; wake-ups; and the sharing of windows
+//! between files.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -10,7 +11,8 @@ use std::time::Duration;
 use capulet_comm::{Agree, Backoff, Channel, Epochs, Wakes, WorldWords};
 use support::group_of;
 
-/// With `multiple` threads may call MPI; with `passive` this MPI is one that reaches the words of a rank that computes.
+/// The argument `multiple` selects `MPI_THREAD_MULTIPLE`. The argument `passive` asserts that this MPI
+/// reaches the words of a rank that computes.
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
@@ -25,21 +27,22 @@ fn main() {
         tables(&words, &channel);
     }
     wakes(&mut channel.wakes(), rank, size);
-    // Who is asked answers late where another has the core: all ask as often, and one answer in time is enough.
+    // The measurement is late if another process has the core. All ranks measure equally often, and one
+    // result in time is enough.
     let answers = [(); 5].map(|()| words.is_passive(&channel).expect("MPI works"));
     let is_passive = answers.contains(&true);
-    assert!(is_passive || !has("passive"), "the home rank was waited for");
+    assert!(is_passive || !has("passive"), "the operation waited for the home rank");
     channel.barrier().expect("a barrier");
     drop(channel);
     apart(rank, size);
-    // More than MPICH has room for windows.
+    // The larger number exceeds the number of windows that MPICH can have.
     many(size, if has("multiple") && size <= 2 { 2200 } else { 60 });
     support::finish("world");
 }
 
 fn single_words(words: &WorldWords, channel: &Channel) {
     let (me, ranks, home) = (words.rank(), words.ranks(), words.home());
-    // Counted by all, at each rank.
+    // All ranks count at each rank.
     for target in 0..ranks {
         for _ in 0..50 {
             words.add(target, 0, 1_u32).expect("MPI works");
@@ -47,7 +50,7 @@ fn single_words(words: &WorldWords, channel: &Channel) {
     }
     channel.barrier().expect("a barrier");
     assert_eq!(words.load::<u32>(me, 0).expect("MPI works"), 50 * ranks);
-    // A word that is taken and given back: nobody has it twice.
+    // A lock word: at most one rank holds it at a time.
     for _ in 0..20 {
         let mut backoff = Backoff::new();
         while words.compare_swap(home, 1, 0, me + 1).expect("MPI works") != 0 {
@@ -71,12 +74,13 @@ fn single_words(words: &WorldWords, channel: &Channel) {
     }
 }
 
-/// Each rank changes its own entry, and sees whole entries of others.
+/// Each rank changes its own entry of the table, and reads entries of the other ranks that are not torn.
 fn tables(words: &WorldWords, channel: &Channel) {
     let (me, ranks) = (words.rank() as usize, words.ranks() as usize);
     let entry = WorldWords::ENTRY_WORDS;
     for round in 1..20_u64 {
-        // By turns, as behind a lock, where nothing else holds it together.
+        // The ranks access the table one after another, as under a lock, because standing epochs do not
+        // exclude other ranks.
         for turn in 0..ranks {
             if turn == me {
                 let put = vec![round; entry - 1];
@@ -94,7 +98,7 @@ fn tables(words: &WorldWords, channel: &Channel) {
     channel.barrier().expect("a barrier");
 }
 
-/// Round the ranks, one more each time, and none is left.
+/// Wake-ups go around the ranks, one more in each round, and none is left over.
 fn wakes(wakes: &mut Wakes, rank: u32, size: u32) {
     for round in 0..5 {
         for _ in 0..=round {
@@ -112,16 +116,18 @@ fn wakes(wakes: &mut Wakes, rank: u32, size: u32) {
     assert!(!wakes.try_take().expect("MPI works"));
 }
 
-/// Files of several communicators whose ranks share nodes, one of which a rank has let go of before the others: no two have one lot.
+/// Channels of several communicators whose ranks share nodes get different slots (`lot`), also if one rank
+/// has dropped a channel earlier than the other ranks.
 fn apart(rank: u32, size: u32) {
-    // Of four ranks on two nodes the first two are one node of both.
+    // With four ranks on two nodes, the first two ranks are one node in both groups.
     let parts = support::split(support::world(), rank / 3, rank);
     let all = group_of(support::world()).expect("a group");
     let part = group_of(parts).expect("a group");
     let early = all.channel().expect("a channel");
     let words_of = |channel: &Channel| channel.node_words(0, 4).expect("memory");
     let mut words = vec![words_of(&early)];
-    // Not the first rank, which may be the one that gives out the lots, and tells when one is free.
+    // The last rank drops its channel early. The first rank does not, because it may be the rank that
+    // assigns the slots and knows which ones are free.
     let early = (size == 1 || rank + 1 < size).then_some(early);
     let channels = [&all, &part, &all].map(|group| group.channel().expect("a channel"));
     words.extend(channels.iter().map(words_of));
@@ -137,7 +143,7 @@ fn apart(rank: u32, size: u32) {
     support::free(parts);
 }
 
-/// Communicators that come and go have words of windows that stay: an MPI has no room for as many windows.
+/// Short-lived communicators get words in windows that persist: an MPI library cannot have as many windows.
 fn many(size: u32, communicators: usize) {
     for number in 0..communicators {
         let copy = support::duplicate(support::world());
@@ -151,7 +157,8 @@ fn many(size: u32, communicators: usize) {
                 (near, far)
             })
             .collect();
-        // Each has its own: what all of them store is still there when all have.
+        // Each channel has its own words: the stored values are still there after all channels have stored
+        // theirs.
         for (value, (near, far)) in (1..).zip(&words) {
             near.word(near.place(), 0).store(value, Ordering::SeqCst);
             far.swap(far.rank(), 3, value as u32).expect("MPI works");

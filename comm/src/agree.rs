@@ -1,4 +1,4 @@
-//! Agreement between ranks, as a trait, so that what is built on it also runs with ranks as threads.
+//! Agreement between ranks, as a trait. Code on top of the trait also runs with threads as ranks.
 
 use std::fmt::Debug;
 
@@ -6,23 +6,23 @@ use crate::class::ErrorClass;
 use crate::error::Result;
 use crate::rank::Rank;
 
-/// How the values of one lane become one.
+/// The operation that reduces the values of one lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReduceOp {
-    /// The sum, at most `u64::MAX`: a sum never wraps.
+    /// The sum. It saturates at `u64::MAX` and never wraps.
     Sum,
     /// The smallest value.
     Min,
     /// The largest value.
     Max,
-    /// The bits that are set in any value.
+    /// The bits that are set in at least one value.
     BitOr,
     /// The bits that are set in all values.
     BitAnd,
 }
 
 impl ReduceOp {
-    /// Two values become one.
+    /// Reduces two values to one.
     pub fn apply(self, left: u64, right: u64) -> u64 {
         match self {
             ReduceOp::Sum => left.saturating_add(right),
@@ -34,71 +34,78 @@ impl ReduceOp {
     }
 }
 
-/// A line of its own for reductions: those of one track follow one another, and those of different tracks do not care about
-/// each other. Track 0 belongs to the calls that wait.
+/// A sequence of reductions or messages on a channel. The reductions of one track follow one another. Those
+/// of different tracks are independent. Track 0 belongs to the blocking calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Track(pub(crate) u32);
 
 impl Track {
-    /// The track of the calls that wait.
+    /// The track of the blocking calls.
     pub const WAITING: Self = Self(0);
-    /// How many tracks there are beside it, and beside those of the leaders of nodes and of wake-ups.
+    /// The number of tracks for nonblocking operations. The other tracks are `WAITING`, and those of the
+    /// node leaders and of wake-ups.
     pub const SPARE: u32 = 4;
-    /// The track on which a leader tells the others whose turn it is.
+    /// The track on which the leader of node 0 tells the other leaders which operation comes next.
     pub(crate) const TURNS: Self = Self(Self::SPARE + 1);
-    /// The track of what the leaders of nodes send each other in an operation.
+    /// The track of the messages that the node leaders send each other in an operation.
     pub(crate) const LEADERS: Self = Self(Self::SPARE + 2);
-    /// The track of messages that say nothing but that a wait is over.
+    /// The track of wake-up messages, which end a wait and carry no payload.
     pub(crate) const WAKES: Self = Self(Self::SPARE + 3);
 
-    /// The track of operation `number`, counted from 0: the spare ones by turns.
+    /// The track of the nonblocking operation `number`, counted from 0. The operations take the `SPARE`
+    /// tracks in cyclic order.
     pub const fn of(number: u64) -> Self {
         Self(1 + (number % Self::SPARE as u64) as u32)
     }
 }
 
-/// A reduction under way.
+/// A reduction in progress.
 pub trait Pending: Debug + Send {
-    /// Goes on as far as it can without waiting. The result, once: when this rank's part is over.
+    /// Advances the reduction as far as possible without waiting. Returns the result once, when the part of
+    /// this rank is complete. Returns `None` before and after that.
     ///
     /// # Errors
     /// If MPI fails.
     fn poll(&mut self) -> Result<Option<Vec<u64>>>;
 }
 
-/// A group of ranks that can agree. Every method except `rank` and `size` is collective: all ranks call the same methods
-/// in the same order, with the same number of lanes and the same root. Methods wait for other ranks, but sleep instead of
-/// spinning, and drive MPI while they wait. At most one thread of a rank may be in a method at a time.
+/// A group of ranks that can agree. Every method except `rank` and `size` is collective: all ranks call the
+/// same methods in the same order, with the same number of lanes and the same root. All methods except
+/// `rank`, `size` and `start_allreduce` wait for other ranks. A wait sleeps instead of spinning, and drives
+/// MPI. At most one thread of a rank may be in a method at a time.
 pub trait Agree: Debug + Send + Sync {
     /// This rank.
     fn rank(&self) -> Rank;
 
-    /// How many ranks there are.
+    /// The number of ranks.
     fn size(&self) -> u32;
 
-    /// Returns when every rank has called it.
+    /// Returns when every rank has called this method.
     ///
     /// # Errors
     /// If MPI fails.
     fn barrier(&self) -> Result<()>;
 
-    /// Reduces each lane over all ranks with the operation of that lane; every rank gets the result in place.
+    /// Reduces each lane over all ranks with the operation of that lane. Every rank gets the result in
+    /// `lanes`.
     ///
     /// # Errors
-    /// If there are not as many operations as lanes, or MPI fails.
+    /// If the numbers of operations and lanes differ, or if MPI fails.
     fn allreduce(&self, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()>;
 
-    /// As [`Agree::allreduce`], but does not wait: the result comes from [`Pending::poll`]. Each rank starts the reductions of
-    /// one track in the same order, and the next only when its part of the last is over.
+    /// As [`Agree::allreduce`], but does not wait: [`Pending::poll`] returns the result. All ranks start
+    /// the reductions of one track in the same order. A rank starts the next reduction of a track only
+    /// after its part of the previous one is complete.
     ///
     /// # Errors
-    /// If there are not as many operations as lanes, or MPI fails.
+    /// If the numbers of operations and lanes differ, or if MPI fails.
     fn start_allreduce(&self, track: Track, lanes: &[u64], ops: &[ReduceOp]) -> Result<Box<dyn Pending>>;
 
-    /// Every rank gets the bytes of `root`. What the others held is dropped.
+    /// Every rank gets the bytes of `root` in `data`. The previous contents of `data` on the other ranks
+    /// are dropped.
     ///
     /// # Errors
-    /// If there is no such root, no memory, or MPI fails.
+    /// If there is no rank `root`, if memory is short, or if MPI fails.
     fn broadcast(&self, root: Rank, data: &mut Vec<u8>) -> Result<()>;
 
     /// Every rank gets the value of every rank, in the order of ranks.
@@ -107,13 +114,15 @@ pub trait Agree: Debug + Send + Sync {
     /// If MPI fails.
     fn allgather(&self, value: u64) -> Result<Vec<u64>>;
 
-    /// Rank 0 gets the bytes of every rank, in the order of ranks, less than 1 GiB in all; the others get `None`.
+    /// Rank 0 gets the bytes of every rank, in the order of ranks. The other ranks get `None`. The total
+    /// must be less than 1 GiB.
     ///
     /// # Errors
-    /// On all ranks if the bytes are too many; if MPI fails.
+    /// On all ranks if the total is too large. Also if MPI fails.
     fn gather(&self, data: &[u8]) -> Result<Option<Vec<Vec<u8>>>>;
 
-    /// Agrees on the outcome of a collective operation: `None` if no rank brings an error, else the same class on all.
+    /// Agrees on the outcome of a collective operation: `None` on all ranks if `mine` is `None` on all
+    /// ranks, else the same class on all ranks.
     ///
     /// # Errors
     /// If MPI fails.
@@ -129,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_are_those_of_their_names() {
+    fn reduce_operations_match_their_names() {
         assert_eq!(ReduceOp::Sum.apply(u64::MAX, 1), u64::MAX);
         assert_eq!(ReduceOp::Sum.apply(2, 3), 5);
         assert_eq!((ReduceOp::Min.apply(2, 3), ReduceOp::Max.apply(2, 3)), (2, 3));

@@ -1,33 +1,36 @@
-//! How a rank waits: it yields for a short while, then sleeps for growing, always bounded times.
+//! The way a rank waits. It first yields the processor for a short while. Then it sleeps for times that
+//! grow up to a bound.
 //!
-//! Cores are shared: a rank that spins takes the slice of the rank that it waits for, and a barrier of 4 ranks on 2 cores
-//! takes milliseconds instead of microseconds.
+//! Ranks may share cores. A rank that spins takes the time slice of the rank that it waits for: a barrier
+//! of 4 spinning ranks on 2 cores takes milliseconds instead of microseconds.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Turns in which only the processor is yielded, when every rank has a core: about as long as a message takes.
+/// The number of pauses that only yield the processor, if every rank has its own core. They take about as
+/// long as a message.
 const YIELDS_ALONE: u32 = 128;
-/// The same when ranks share cores. To yield helps little then: Linux groups processes by session and yields within a
-/// group only (`sched_autogroup`), and some launchers give every rank a session of its own. Measured with 4 ranks on 2
-/// cores under MPICH: a barrier in shared memory takes 120 µs with 128 yields, 45 µs with 16; under Open MPI 2 µs with
-/// either.
+/// The number of pauses that only yield the processor, if ranks share cores. A yield then helps little:
+/// Linux groups processes by session and yields within a group only (`sched_autogroup`), and some launchers
+/// give every rank its own session. Measured with 4 ranks on 2 cores under MPICH: a barrier in shared
+/// memory takes 120 µs with 128 yields and 45 µs with 16. Under Open MPI it takes 2 µs with either number.
 const YIELDS_CROWDED: u32 = 16;
 /// The number that holds on this machine, as far as the groups of this process have found out.
 static YIELDS: AtomicU32 = AtomicU32::new(YIELDS_ALONE);
 
 const SLEEP_MIN: Duration = Duration::from_micros(50);
-/// How sleeps grow: each is longer than the one before by a part of it, up to a bound.
+/// The growth of the sleeps: each sleep is longer than the previous one by a fixed fraction, up to a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Growth {
-    /// One part of so many.
+    /// The reciprocal of the fraction.
     part: u32,
     sleep_max: Duration,
 }
 
 const PATIENT: Growth = Growth { part: 2, sleep_max: Duration::from_millis(1) };
-/// A turn is late by half of a sleep, and each that waits behind it is late by the sum.
+/// For waits that end one after another, such as waits for a lock. A waiter notices the end of its wait
+/// late by half a sleep on average, and each later waiter is late by the sum of the delays before it.
 const BRISK: Growth = Growth { part: 32, sleep_max: Duration::from_micros(250) };
 
 /// Notes that ranks of this machine share cores. This holds for the whole job: a group of few ranks runs beside the others.
@@ -35,7 +38,8 @@ pub(crate) fn note_crowd() {
     YIELDS.store(YIELDS_CROWDED, Ordering::Relaxed);
 }
 
-/// The state of one wait. Make one per wait; [`Backoff::pause`] once per turn in which nothing happened.
+/// The state of one wait. The caller makes one value per wait, and calls [`Backoff::pause`] after each
+/// check that found nothing.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     turns: u32,
@@ -44,18 +48,19 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// A wait that has not waited yet.
+    /// The state at the beginning of a wait. The sleeps grow to 1 ms.
     pub const fn new() -> Self {
         Backoff { turns: 0, sleep: SLEEP_MIN, growth: PATIENT }
     }
 
-    /// A wait for one's turn, which others wait for in their turn: its sleeps grow slower, to 250 µs.
+    /// As [`Backoff::new`], for a wait that other ranks wait behind, such as the wait for a lock. The
+    /// sleeps grow more slowly, to 250 µs.
     pub const fn brisk() -> Self {
         Backoff { turns: 0, sleep: SLEEP_MIN, growth: BRISK }
     }
 
-    /// Waits a little: first yields the processor, later sleeps 50 µs growing to 1 ms, or 250 µs. Never longer than that (plus
-    /// what the kernel adds).
+    /// Waits a little. The first pauses yield the processor. Later pauses sleep 50 µs, growing to 1 ms (250
+    /// µs after [`Backoff::brisk`]). A sleep is never longer, except for the time that the kernel adds.
     pub fn pause(&mut self) {
         match self.next_sleep() {
             None => thread::yield_now(),
@@ -63,8 +68,8 @@ impl Backoff {
         }
     }
 
-    /// What the next pause should be: `None` is a yield, `Some` a sleep of that length. For those who sleep in their
-    /// own way (futexes).
+    /// The next pause: `None` for a yield, `Some` for a sleep of that length. For callers that sleep in
+    /// another way, for example on a futex.
     pub fn next_sleep(&mut self) -> Option<Duration> {
         if self.turns < YIELDS.load(Ordering::Relaxed) {
             self.turns += 1;
@@ -75,7 +80,7 @@ impl Backoff {
         Some(sleep)
     }
 
-    /// Forgets the wait so far, because something happened.
+    /// Restarts the pauses from the beginning. The caller calls this when the wait has made progress.
     pub fn reset(&mut self) {
         *self = Backoff { growth: self.growth, ..Self::new() };
     }
@@ -92,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn yields_first_then_sleeps_longer_and_longer_but_never_beyond_the_bound() {
+    fn pauses_yield_first_then_sleep_up_to_the_bound() {
         for (mut backoff, sleep_max) in
             [(Backoff::new(), PATIENT.sleep_max), (Backoff::brisk(), BRISK.sleep_max)]
         {
@@ -101,7 +106,7 @@ mod tests {
             }
             let mut previous = Duration::ZERO;
             for _ in 0..100 {
-                let sleep = backoff.next_sleep().expect("the yields are over");
+                let sleep = backoff.next_sleep().expect("only sleeps follow the yields");
                 assert!(sleep >= SLEEP_MIN && sleep <= sleep_max && sleep >= previous);
                 previous = sleep;
             }

@@ -1,33 +1,37 @@
-//! How much memory the control groups of this process still allow (cgroup v2, as in the kernel's
+//! The amount of memory that the control groups of this process still allow (cgroup v2, as in the kernel's
 //! `Documentation/admin-guide/cgroup-v2.rst`).
 //!
-//! Containers and batch systems limit memory by control groups, shared memory included. A process that goes beyond is
-//! ended by a signal, so the room must be known beforehand. It is the least over the process's group and all groups
-//! around it: each has its own limit. What a group holds of files is given back when memory runs short, and counts as
-//! room.
+//! Containers and batch systems limit memory by control groups. The limit includes shared memory. The
+//! kernel ends a process beyond the limit by a signal, so an allocation must check the room beforehand. The
+//! room of the process is the minimum over its group and all enclosing groups, because each group has its
+//! own limit. The page cache of a group counts as room, because the kernel reclaims the page cache when
+//! memory is short.
 
 use std::fs;
 use std::path::Path;
 
-/// Where the one hierarchy of version 2 is mounted by convention.
+/// The conventional mount point of the single hierarchy of version 2.
 const MOUNT: &str = "/sys/fs/cgroup";
 
-/// Bytes that may still be taken. `None` if there is no limit, or none that can be read. Reads some small files.
+/// The bytes that this process may still allocate. `None` if there is no limit, or if no limit can be read.
+/// Reads some small files.
 pub(crate) fn room_bytes() -> Option<u64> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     room_below(Path::new(MOUNT), &own)
 }
 
-/// As [`room_bytes`], for the text of a `/proc/PID/cgroup` and a hierarchy mounted at `mount`.
+/// As [`room_bytes`], for the text `own` of a `/proc/PID/cgroup` and a hierarchy that is mounted at
+/// `mount`.
 fn room_below(mount: &Path, own: &str) -> Option<u64> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    // A group outside of the own namespace is named by a way up, which is not to be followed here.
+    // The path of a group outside of the own cgroup namespace contains "..", which must not be followed.
     let inside = path.split('/').take_while(|part| *part != "..").collect::<Vec<_>>().join("/");
     let folder = mount.join(inside);
     folder.ancestors().take_while(|group| group.starts_with(mount)).filter_map(room_of).min()
 }
 
-/// What one group allows. `None` without a limit: `max`, or no such file, as at the root.
+/// The bytes that one group still allows. `None` if the group has no limit: the file contains `max`, or
+/// does not exist, as in the root group.
 fn room_of(group: &Path) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(group.join(name)).ok();
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
@@ -38,7 +42,8 @@ fn room_of(group: &Path) -> Option<u64> {
         let value = facts.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
         value.and_then(|value| value.trim().parse::<u64>().ok()).unwrap_or(0)
     };
-    // Pages of shared memory are on the lists of anonymous memory, not on these.
+    // These two lists contain no shared memory: the kernel keeps shared memory on the lists of anonymous
+    // memory.
     let given_back_bytes = fact("inactive_file").saturating_add(fact("active_file"));
     Some(limit_bytes.saturating_sub(used_bytes.saturating_sub(given_back_bytes)))
 }
@@ -49,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    /// A hierarchy of files, removed when dropped.
+    /// A hierarchy of control groups as plain files. Dropping the value removes the files.
     struct Hierarchy(tempfile::TempDir);
 
     impl Hierarchy {
@@ -59,9 +64,9 @@ mod tests {
 
         fn group(self, path: &str, limit: &str, used: &str, facts: &str) -> Self {
             let folder: PathBuf = self.0.path().join(path);
-            fs::create_dir_all(&folder).expect("a folder of ours");
+            fs::create_dir_all(&folder).expect("the test can create the folder");
             for (name, text) in [("memory.max", limit), ("memory.current", used), ("memory.stat", facts)] {
-                fs::write(folder.join(name), format!("{text}\n")).expect("a file of ours");
+                fs::write(folder.join(name), format!("{text}\n")).expect("the test can write the file");
             }
             self
         }
@@ -72,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_is_the_limit_less_what_is_used_and_not_given_back() {
+    fn room_is_the_limit_minus_the_use_that_is_not_reclaimable() {
         let facts = "anon 500\nfile 900\nshmem 300\ninactive_file 100\nactive_file 50\nactive_file_x 7";
         let tree = Hierarchy::new().group("job", "1000", "700", facts);
         assert_eq!(tree.room("0::/job\n"), Some(1000 - 700 + 150));
@@ -80,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_groups_around_count_too() {
+    fn enclosing_groups_limit_the_room() {
         let tree = Hierarchy::new().group("a/b/c", "1000", "1", "").group("a/b", "max", "9", "");
         let tree = tree.group("a", "500", "400", "");
         assert_eq!(tree.room("0::/a/b/c\n"), Some(100));
@@ -88,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_group_has_no_room_and_no_limit_is_no_answer() {
+    fn full_group_has_no_room_and_missing_limit_is_none() {
         let tree = Hierarchy::new().group("full", "10", "20", "").group("free", "max", "20", "");
         assert_eq!(tree.room("0::/full\n"), Some(0));
         assert_eq!(tree.room("0::/free\n"), None);
@@ -99,15 +104,15 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_sees_itself_as_the_root_finds_its_limit_there() {
+    fn container_finds_its_limit_in_its_root_group() {
         let tree = Hierarchy::new().group("", "1000", "250", "");
         assert_eq!(tree.room("0::/\n"), Some(750));
-        // moved out of its namespace
+        // The process has been moved out of its cgroup namespace.
         assert_eq!(tree.room("0::/../elsewhere\n"), Some(750));
     }
 
     #[test]
-    fn numbers_that_are_none_are_no_limit() {
+    fn malformed_numbers_are_no_limit() {
         let tree = Hierarchy::new().group("odd", "many", "1", "").group("odder", "10", "-1", "");
         assert_eq!(tree.room("0::/odd\n"), None);
         assert_eq!(tree.room("0::/odder\n"), None);

@@ -1,4 +1,4 @@
-//! Error classes of MPI: the vocabulary in which a collective agrees on its outcome.
+//! MPI error classes. The ranks of a collective operation agree on one of these classes as its outcome.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -11,13 +11,14 @@ unsafe extern "C" {
     static capulet_error_class_count: c_int;
 }
 
-/// Declares the classes once: the enum, the list in the order of `consts.c`, and the texts.
+/// Generates the enum, the list of all classes and their texts from one list, which has the order of
+/// `consts.c`.
 macro_rules! error_classes {
     ($($name:ident $text:literal,)*) => {
-        /// An MPI error class that a file operation may return, MPI-4.0 sections 9.4 and 14.7.
+        /// An MPI error class that a file operation may return (MPI-4.0 sections 9.4 and 14.8).
         ///
-        /// The numbers differ between MPIs; [`ErrorClass::code`] gives this one's. Ranks agree on a class by
-        /// [`ErrorClass::to_wire`].
+        /// Each MPI library numbers the classes differently. [`ErrorClass::code`] gives the number in the
+        /// library that this crate is built for. Ranks exchange a class as [`ErrorClass::to_wire`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         #[repr(u8)]
@@ -26,10 +27,10 @@ macro_rules! error_classes {
         }
 
         impl ErrorClass {
-            /// Every class, in the order of the wire numbers.
+            /// All classes, in the order of the wire numbers.
             pub const ALL: &'static [ErrorClass] = &[$(ErrorClass::$name),*];
 
-            /// One sentence in plain words.
+            /// A short description of the class.
             pub const fn text(self) -> &'static str {
                 match self {
                     $(ErrorClass::$name => $text,)*
@@ -82,22 +83,25 @@ error_classes! {
 }
 
 impl ErrorClass {
-    /// The class as this MPI numbers it: what an `MPI_File_*` function returns. Local.
+    /// The number of the class in this MPI library, which an `MPI_File_*` function returns. Local.
     pub fn code(self) -> c_int {
-        // SAFETY: the array is a constant of consts.c, is never written, and has exactly ALL.len() entries (asserted
-        // by the unit test `tables_have_the_same_length`); its entries have the order of ALL.
+        // SAFETY: consts.c defines the array as a constant with exactly ALL.len() entries (the unit test
+        // `tables_have_the_same_length` asserts the length). The array is never written. Its entries have
+        // the order of ALL.
         let codes = unsafe { &capulet_error_classes };
         codes[self as usize]
     }
 
-    /// The class of an error code that an MPI function returned. Codes of classes that have no name here become
-    /// [`ErrorClass::Other`]. Local; MPI must be initialized for codes that are not themselves classes.
+    /// The class of an error code that an MPI function returned, or [`ErrorClass::Other`] if `ErrorClass`
+    /// has no name for the class. Local. MPI must be initialized unless the code is itself the number of a
+    /// class.
     pub fn from_code(code: c_int) -> ErrorClass {
         if let Some(class) = Self::from_class(code) {
             return class;
         }
         let mut class = code;
-        // SAFETY: MPI_Error_class (MPI-4.0 section 9.4) takes any code and writes one int through a valid pointer.
+        // SAFETY: MPI-4.0 section 9.4: MPI_Error_class takes a code by value and writes one int; the
+        // pointer to that int is valid for the call.
         let status = unsafe { ffi::MPI_Error_class(code, &raw mut class) };
         if status == 0 { Self::from_class(class).unwrap_or(ErrorClass::Other) } else { ErrorClass::Other }
     }
@@ -106,13 +110,15 @@ impl ErrorClass {
         Self::ALL.iter().copied().find(|candidate| candidate.code() == class)
     }
 
-    /// A small number, at least 1, that is the same on every MPI and in every version: what ranks exchange.
-    /// No error is 0, so that the maximum over ranks is 0 exactly if all succeeded.
+    /// The number by which ranks exchange a class. It is small, at least 1, and the same with every MPI
+    /// library and in every version of this crate. 0 stands for success, so the maximum over the ranks is 0
+    /// exactly if all ranks succeeded.
     pub fn to_wire(self) -> u64 {
         self as u64 + 1
     }
 
-    /// The class of a wire number: `None` for 0, which means success; [`ErrorClass::Other`] for an unknown number.
+    /// The class of a wire number. `None` for 0, which means success. [`ErrorClass::Other`] for an unknown
+    /// number.
     pub fn from_wire(wire: u64) -> Option<ErrorClass> {
         let index = wire.checked_sub(1)?;
         let class = usize::try_from(index).ok().and_then(|index| Self::ALL.get(index).copied());
@@ -132,13 +138,13 @@ mod tests {
 
     #[test]
     fn tables_have_the_same_length() {
-        // SAFETY: a constant of consts.c, never written.
+        // SAFETY: consts.c defines this int as a constant, which is never written.
         let count = unsafe { capulet_error_class_count };
         assert_eq!(usize::try_from(count).expect("a length"), ErrorClass::ALL.len());
     }
 
     #[test]
-    fn codes_are_distinct_and_come_back() {
+    fn codes_are_distinct_and_round_trip() {
         for &class in ErrorClass::ALL {
             assert_ne!(class.code(), 0, "{class} has the code of success");
             assert_eq!(ErrorClass::from_class(class.code()), Some(class), "{class} shares its code");
@@ -146,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn wire_numbers_come_back_and_zero_is_success() {
+    fn wire_numbers_round_trip_and_zero_is_success() {
         assert_eq!(ErrorClass::from_wire(0), None);
         for &class in ErrorClass::ALL {
             assert_eq!(ErrorClass::from_wire(class.to_wire()), Some(class));
@@ -155,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_codes_are_those_of_the_mpi_we_are_built_for() {
+    fn codes_match_the_mpi_of_the_build() {
         let expected = if cfg!(mpi_family = "mpich") { (12, 32, 37) } else { (13, 35, 42) };
         let found = (ErrorClass::Arg.code(), ErrorClass::Io.code(), ErrorClass::NoSuchFile.code());
         assert_eq!(found, expected);

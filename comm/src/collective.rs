@@ -1,8 +1,13 @@
-//! Collective operations over the messages of one tag.
+//! Collective operations by messages of one tag.
 //!
-//! Cost with P ranks, on a binomial tree: `allreduce` 2 (P - 1) messages in all, 2 ceil(log2 P) deep;
-//! `broadcast` P - 1 messages for up to [`INLINE_BYTES`], and one more per rank and MiB beyond; `gather` P - 1 messages.
-//! With one rank: none. No function blocks inside MPI.
+//! All operations use a binomial tree. Cost with P ranks:
+//! * `allreduce`: 2 (P - 1) messages in total, in a chain of at most 2 ceil(log2 P) messages.
+//! * `broadcast`: P - 1 messages for up to [`INLINE_BYTES`] bytes, and P - 1 more for each further MiB or
+//!   part of a MiB.
+//! * `gather`: 2 (P - 1) messages, a length and the bytes per rank, and those of one `allreduce`.
+//! * With one rank: no messages.
+//!
+//! No function blocks inside MPI.
 
 use std::sync::Arc;
 
@@ -16,13 +21,14 @@ use crate::{tree, work};
 
 /// A broadcast of at most this many bytes takes one message per rank.
 const INLINE_BYTES: usize = 4096;
-/// Longer ones are forwarded in chunks, so that a rank sends the first chunk on before it has the last.
+/// Size of the chunks of longer broadcasts. A rank forwards the first chunk before it has received the last
+/// one.
 const CHUNK_BYTES: usize = 1 << 20;
 const LENGTH_BYTES: usize = size_of::<u64>();
-/// In place of a length: the sender had no memory; nothing follows.
+/// In place of a length: the sender could not allocate the memory, and no data follows.
 const NO_MEMORY: u64 = u64::MAX;
 
-/// Reduces each lane over all ranks with its own operation; every rank gets the result.
+/// Reduces each lane over all ranks with the operation of that lane. Every rank gets the result. Waits.
 pub(crate) fn allreduce(wire: Wire<'_>, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()> {
     let mut reduction = Reduction::start(wire, lanes, ops)?;
     let mut backoff = Backoff::new();
@@ -42,7 +48,7 @@ pub(crate) fn check_lanes(lanes: &[u64], ops: &[ReduceOp]) -> Result<()> {
     Ok(())
 }
 
-/// Every rank gets the bytes of `root`.
+/// Every rank gets the bytes of `root` in `data`. Waits.
 pub(crate) fn broadcast(wire: Wire<'_>, root: u32, data: &mut Vec<u8>) -> Result<()> {
     if root >= wire.size {
         return Err(Error::invalid(ErrorClass::Root, format!("root {root} of {} ranks", wire.size)));
@@ -66,7 +72,7 @@ fn rank_at(wire: Wire<'_>, root: u32, place: u32) -> u32 {
 
 fn send_to_children(wire: Wire<'_>, root: u32, bytes: &Arc<[u8]>) -> Result<()> {
     let mut flight = Flight::default();
-    // The largest subtree first: it has the longest way.
+    // The child with the largest subtree comes first, because its subtree is the deepest.
     for child in tree::children(place_of(wire, root), wire.size).rev() {
         wire.start_send(rank_at(wire, root, child), Arc::clone(bytes), &mut flight)?;
     }
@@ -87,13 +93,14 @@ fn broadcast_below(wire: Wire<'_>, root: u32, parent: u32, data: &mut Vec<u8>) -
     data.clear();
     let head = wire.receive(parent, LENGTH_BYTES + INLINE_BYTES)?;
     let Some((length, inline)) = head.split_first_chunk::<LENGTH_BYTES>() else {
-        return Err(Error::Disagreement { what: "the kind of a message" });
+        return Err(Error::Disagreement { what: "the format of a message" });
     };
     let length = u64::from_ne_bytes(*length);
     let room = usize::try_from(length).ok().filter(|_| length != NO_MEMORY);
     let reserved = room.is_some_and(|bytes| data.try_reserve_exact(bytes).is_ok());
     if !reserved {
-        // Below, nobody must wait for chunks that will not come; above, the sender's chunks must still be taken.
+        // The children must not wait for chunks, and the chunks that the parent sends must still be
+        // received.
         send_to_children(wire, root, &Arc::from(NO_MEMORY.to_ne_bytes().as_slice()))?;
         return drain(wire, parent, length, inline.len());
     }
@@ -108,7 +115,7 @@ fn broadcast_below(wire: Wire<'_>, root: u32, parent: u32, data: &mut Vec<u8>) -
     Ok(())
 }
 
-/// Takes and drops the chunks of a broadcast for which there is no memory.
+/// Receives and drops the chunks of a broadcast for which there is no memory.
 fn drain(wire: Wire<'_>, parent: u32, length: u64, inline_bytes: usize) -> Result<()> {
     if length != NO_MEMORY {
         let mut left = length.saturating_sub(inline_bytes as u64);
@@ -119,8 +126,9 @@ fn drain(wire: Wire<'_>, parent: u32, length: u64, inline_bytes: usize) -> Resul
     Err(Error::Memory { bytes: usize::try_from(length).unwrap_or(usize::MAX), purpose: "a broadcast" })
 }
 
-/// Rank 0 gets the bytes of every rank, in the order of ranks; the others get `None`. Each rank's bytes, and the sum of
-/// those below one rank of the tree, must stay below 1 GiB: a rank with more sends none and every rank gets an error.
+/// Rank 0 gets the bytes of every rank, in the order of ranks. The other ranks get `None`. Waits. The bytes
+/// of each rank, and the total of each subtree below the root, must stay below 1 GiB. A rank with more
+/// sends none, and every rank gets an error.
 pub(crate) fn gather(wire: Wire<'_>, data: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
     let mut parcel = Vec::with_capacity(LENGTH_BYTES + data.len());
     parcel.extend_from_slice(&(data.len() as u64).to_ne_bytes());
@@ -164,7 +172,7 @@ fn unpack(mut parcel: &[u8], size: u32) -> Result<Vec<Vec<u8>>> {
     Ok(parts)
 }
 
-/// Every rank gets the value of every rank, in the order of ranks.
+/// Every rank gets the value of every rank, in the order of ranks. Waits.
 pub(crate) fn allgather(wire: Wire<'_>, value: u64) -> Result<Vec<u64>> {
     let mut values = vec![value];
     for child in tree::children(wire.rank, wire.size) {
@@ -183,7 +191,7 @@ pub(crate) fn bytes_of(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The words of a message that must have exactly `count` of them.
+/// The words of a message. The message must have exactly `count` words.
 pub(crate) fn words_of(bytes: &[u8], count: usize) -> Result<Vec<u64>> {
     let (words, rest) = bytes.as_chunks::<LENGTH_BYTES>();
     if words.len() != count || !rest.is_empty() {
@@ -197,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gathered_parts_come_apart_again() {
+    fn unpack_separates_gathered_parts() {
         let mut parcel = Vec::new();
         for part in [&b"one"[..], b"", b"three"] {
             parcel.extend_from_slice(&(part.len() as u64).to_ne_bytes());
@@ -208,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_parcel_is_an_error() {
+    fn truncated_parcel_is_an_error() {
         let mut parcel = 5_u64.to_ne_bytes().to_vec();
         parcel.extend_from_slice(b"four");
         assert!(unpack(&parcel, 1).is_err());
@@ -216,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn words_need_their_exact_number() {
+    fn words_of_requires_the_exact_number_of_words() {
         let words = [1, u64::MAX, 3];
         assert_eq!(words_of(&bytes_of(&words), 3).expect("three words"), words);
         assert!(words_of(&bytes_of(&words), 2).is_err());

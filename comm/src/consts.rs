@@ -1,10 +1,11 @@
-//! The single constants of `consts.c`. The tables stand beside the enums that they belong to.
+//! The scalar constants of `consts.c`. Each table of `consts.c` is declared beside the enum that it belongs
+//! to.
 
 use std::ffi::c_int;
 
 use crate::ffi;
 
-/// Declares constants of consts.c and a safe reader for each.
+/// Declares constants of consts.c, and a safe function that reads each of them.
 macro_rules! constants {
     ($($reader:ident = $symbol:ident: $type:ty;)*) => {
         unsafe extern "C" {
@@ -12,7 +13,7 @@ macro_rules! constants {
         }
         $(
             pub(crate) fn $reader() -> $type {
-                // SAFETY: consts.c defines the symbol as a constant of this C type; it is never written.
+                // SAFETY: consts.c defines the symbol as a constant of this C type, which is never written.
                 unsafe { $symbol }
             }
         )*
@@ -36,12 +37,13 @@ constants! {
     distribute_default = capulet_distribute_default: c_int;
 }
 
-/// Declares safe readers for the handles and numbers that `mpi-sys` exports as C constants.
+/// Declares a safe function for each handle and number that `mpi-sys` exports as a C constant.
 macro_rules! sys_constants {
     ($($reader:ident = $symbol:ident: $type:ty;)*) => {
         $(
             pub(crate) fn $reader() -> $type {
-                // SAFETY: a constant of the C part of mpi-sys, initialized at link time and never written.
+                // SAFETY: the C part of mpi-sys defines the symbol as a constant of this type. It is
+                // initialized at link time and never written.
                 unsafe { ffi::$symbol }
             }
         )*

@@ -1,4 +1,4 @@
-//! What can go wrong at the door to MPI.
+//! The errors of this crate.
 
 use std::ffi::{c_char, c_int};
 
@@ -10,7 +10,7 @@ use crate::ffi;
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of this crate. Every one has an [`ErrorClass`].
+/// An error of this crate. Each error has an [`ErrorClass`].
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -19,19 +19,19 @@ pub enum Error {
     Call {
         /// The name of the MPI function.
         call: &'static str,
-        /// What it returned.
+        /// The error code that the function returned.
         code: c_int,
-        /// The class of that code.
+        /// The class of the code.
         class: ErrorClass,
-        /// The MPI library's own words.
+        /// The text of the MPI library for the code.
         text: String,
     },
-    /// The caller gave something that cannot be used.
+    /// An argument of the caller is invalid.
     #[error("{class}: {reason}")]
     Invalid {
-        /// What it is called in MPI.
+        /// The MPI error class of the error.
         class: ErrorClass,
-        /// What exactly is wrong.
+        /// What is wrong with the argument.
         reason: String,
     },
     /// A datatype has no layout.
@@ -40,30 +40,30 @@ pub enum Error {
     /// The ranks of a collective call do not agree.
     #[error("the ranks disagree on {what}")]
     Disagreement {
-        /// On what.
+        /// The value that differs between the ranks.
         what: &'static str,
     },
-    /// Another rank failed, and told.
+    /// Another rank failed and reported its error class.
     #[error("another rank failed: {class}")]
     Elsewhere {
-        /// The class that the other rank told.
+        /// The class that the other rank reported.
         class: ErrorClass,
     },
-    /// Memory for a message or a table could not be had.
+    /// Memory for a message or a table cannot be allocated.
     #[error("out of memory: {bytes} bytes for {purpose}")]
     Memory {
-        /// How much was wanted.
+        /// The size of the allocation that failed, in bytes.
         bytes: usize,
-        /// What for.
+        /// What the memory is for.
         purpose: &'static str,
     },
-    /// MPI is finalized (or this crate has already let go of its resources in `MPI_Finalize`).
+    /// MPI is finalized, or this crate has already released its resources in `MPI_Finalize`.
     #[error("MPI is finalized")]
     Finalized,
 }
 
 impl Error {
-    /// The MPI error class. Total.
+    /// The MPI error class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Error::Call { class, .. } | Error::Invalid { class, .. } | Error::Elsewhere { class } => *class,
@@ -74,13 +74,13 @@ impl Error {
         }
     }
 
-    /// An argument that cannot be used.
+    /// The error for an invalid argument.
     pub fn invalid(class: ErrorClass, reason: impl Into<String>) -> Self {
         Error::Invalid { class, reason: reason.into() }
     }
 }
 
-/// Turns what an MPI function returned into a result.
+/// Converts the return code of the MPI function `call` into a result.
 pub(crate) fn check(call: &'static str, code: c_int) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(failure(call, code)) }
 }
@@ -91,11 +91,12 @@ fn failure(call: &'static str, code: c_int) -> Error {
 }
 
 fn text_of(code: c_int) -> String {
-    // MPI_MAX_ERROR_STRING is 256 on Open MPI, 512 or 1024 on MPICH.
+    // MPI_MAX_ERROR_STRING is 256 in Open MPI, and 512 or 1024 in MPICH.
     let mut text = [0_u8; 4096];
     let mut length: c_int = 0;
-    // SAFETY: the buffer is longer than MPI_MAX_ERROR_STRING of every MPI that we build for, and both pointers are
-    // valid for writing during the call (MPI-4.0 section 9.3.4).
+    // SAFETY: MPI-4.0 section 9.3.5: MPI_Error_string writes at most MPI_MAX_ERROR_STRING characters and
+    // one int. The buffer is longer than MPI_MAX_ERROR_STRING of every supported MPI, and both pointers are
+    // valid for writes.
     let status = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &raw mut length) };
     let length = usize::try_from(length).unwrap_or(0).min(text.len());
     if status == 0 { String::from_utf8_lossy(&text[..length]).into_owned() } else { "no text".to_owned() }

@@ -1,4 +1,4 @@
-//! Messages between the leaders of nodes, as a trait, so that what is built on it also runs with nodes as threads.
+//! Messages between the node leaders, as a trait. Code on top of the trait also runs with threads as nodes.
 
 use std::ffi::c_int;
 use std::fmt::Debug;
@@ -8,35 +8,38 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::message::{Counters, Flight, Wire};
 
-/// One leader's end of the line between the leaders of all nodes of a group. Messages from one leader to another come in
-/// their order; those of several leaders in any. Nothing here waits.
+/// The endpoint of one node leader for messages between the leaders of all nodes of a group. Messages from
+/// one leader to another arrive in the order of their sending. Messages of different leaders arrive in any
+/// order. No method waits.
 pub trait Leaders: Debug + Send + Sync {
-    /// The number of this node, from 0.
+    /// The index of this node, from 0.
     fn node(&self) -> usize;
 
-    /// How many nodes there are.
+    /// The number of nodes.
     fn nodes(&self) -> usize;
 
-    /// Starts to send a message, of less than 1 GiB, to the leader of another node. The message is kept until it is gone.
+    /// Starts to send a message of less than 1 GiB to the leader of another node. The endpoint keeps the
+    /// message until the send is complete.
     ///
     /// # Errors
-    /// If MPI fails, or the other leader is known to be gone (simulated nodes only).
+    /// If MPI fails, or if the other leader is known to be gone (simulated nodes only).
     fn send(&self, node: usize, message: Vec<u8>) -> Result<()>;
 
-    /// A message that has arrived, and the node that it is from.
+    /// Takes a message that has arrived, with the index of the node that sent it. `None` if no message has
+    /// arrived.
     ///
     /// # Errors
-    /// If MPI fails, or no message can come any more because a leader is gone (simulated nodes only).
+    /// If MPI fails, or if no message can arrive any more because a leader is gone (simulated nodes only).
     fn try_receive(&self) -> Result<Option<(usize, Vec<u8>)>>;
 
-    /// Whether all that was sent is gone. Moves it on.
+    /// Advances the sends. Whether all of them are complete.
     ///
     /// # Errors
     /// If MPI fails.
     fn is_sent(&self) -> Result<bool>;
 }
 
-/// The line between the leaders of a channel's nodes, over MPI.
+/// The messages between the leaders of the nodes of a channel, over MPI.
 #[derive(Debug)]
 pub(crate) struct ChannelLeaders {
     group: Arc<Group>,
@@ -48,12 +51,13 @@ pub(crate) struct ChannelLeaders {
 #[derive(Debug, Default)]
 struct UnderWay {
     sent: Flight,
-    /// A message that has come and is not all here, and whom it is from.
+    /// A message that is being received, and the index of the node that sent it.
     arriving: Option<(usize, Flight)>,
 }
 
 impl ChannelLeaders {
-    /// Of a leader. Messages of this line, and no others, have the tag.
+    /// The endpoint of this rank, which is a node leader. Exactly the messages between these endpoints have
+    /// the tag `tag`.
     pub(crate) fn new(group: Arc<Group>, counters: Arc<Counters>, tag: c_int) -> Self {
         Self { group, counters, tag, under_way: Mutex::default() }
     }
@@ -66,11 +70,11 @@ impl ChannelLeaders {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The node whose leader has this rank.
+    /// The index of the node whose leader is `rank`.
     fn node_of(&self, rank: u32) -> Result<usize> {
         let leaders = &self.group.node().leaders;
         let found = leaders.binary_search_by_key(&rank, |leader| leader.0);
-        found.map_err(|_| Error::Disagreement { what: "who leads a node" })
+        found.map_err(|_| Error::Disagreement { what: "the leader of a node" })
     }
 }
 

@@ -1,8 +1,9 @@
-//! MPI's progress while this process waits for something that MPI knows nothing of.
+//! Progress of MPI while this process waits for an event outside of MPI.
 //!
-//! A call of MPI that looks for something lets messages go on, but not every one does: MPICH 4.0 makes no progress where it looks for a
-//! message in a communicator of one process, and none makes any where it finds one. So a request of our own is tested that never completes
-//! (MPI-4.0 sections 3.7.3 and 13.2): that needs no communicator, and nobody else can touch it.
+//! Most MPI calls that test or probe make progress, but not all of them do. MPICH 4.0 makes no progress in
+//! a probe on a communicator of one process, and no MPI library makes progress in a probe that finds a
+//! message. So this module tests a generalized request that never completes (MPI-4.0 sections 3.7.3 and
+//! 13.2). The request needs no communicator, and no other code can access it.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError, TryLockError};
@@ -10,19 +11,20 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 use crate::error::{Result, check};
 use crate::{consts, ffi, process};
 
-/// What is tested.
+/// The generalized request that never completes.
 #[derive(Debug)]
 struct Endless(ffi::MPI_Request);
 
-// SAFETY: an MPI handle is a name that any thread may use which the thread level allows to call MPI at all (MPI-4.0
-// section 11.6).
+// SAFETY: MPI-4.0 section 11.6: a handle is not bound to a thread; each thread that may call MPI may use
+// it.
 unsafe impl Send for Endless {}
 
 impl Endless {
     fn start() -> Result<Self> {
         let mut request = consts::request_null();
         let (extra, target) = (std::ptr::null_mut(), &raw mut request);
-        // SAFETY: MPI is initialized; the functions have the forms that MPI wants, and use nothing of what they are given.
+        // SAFETY: MPI is initialized. The three functions have the prototypes of MPI-4.0 section 13.2, and
+        // access none of their arguments. MPI writes one handle.
         let status = unsafe { ffi::MPI_Grequest_start(Some(query), Some(free), Some(cancel), extra, target) };
         check("MPI_Grequest_start", status)?;
         Ok(Self(request))
@@ -30,29 +32,32 @@ impl Endless {
 
     fn test(&self) {
         let (mut request, mut flag) = (self.0, 0);
-        // SAFETY: the request is ours and not complete, so that it stays what it is; the flag is written, the status is ignored.
+        // SAFETY: the request is active and belongs to this value. It is not complete, so MPI_Test leaves
+        // the handle unchanged. MPI writes the flag, and no status.
         unsafe { ffi::MPI_Test(&raw mut request, &raw mut flag, consts::status_ignore()) };
-        debug_assert_eq!(flag, 0, "nobody completes it");
+        debug_assert_eq!(flag, 0, "the request never completes");
     }
 
     fn end(self) {
         let mut request = self.0;
-        // SAFETY: a request of ours that is not complete, completed and given back once, as this value ends.
+        // SAFETY: the request belongs to this value and is not complete. It is completed and freed once,
+        // because this function consumes the value.
         let codes = unsafe { [ffi::MPI_Grequest_complete(request), ffi::MPI_Request_free(&raw mut request)] };
         debug_assert_eq!(codes, [0; 2]);
     }
 }
 
-/// There from [`process::prepare`] until `MPI_Finalize` begins. Held while it is tested: threads may not test one request at a time.
+/// The request exists from [`process::prepare`] until `MPI_Finalize` begins. The lock is held during the
+/// test, because MPI forbids two threads to test one request at the same time.
 static ENDLESS: Mutex<Option<Endless>> = Mutex::new(None);
 
-/// Makes the request. Local.
+/// Creates the request. Local.
 pub(crate) fn prepare() -> Result<()> {
     *ENDLESS.lock().unwrap_or_else(PoisonError::into_inner) = Some(Endless::start()?);
     Ok(())
 }
 
-/// At the start of `MPI_Finalize`: nothing may be left of it there.
+/// Completes and frees the request at the start of `MPI_Finalize`, where no request may be pending.
 pub(crate) fn end() {
     let endless = ENDLESS.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(endless) = endless {
@@ -60,8 +65,8 @@ pub(crate) fn end() {
     }
 }
 
-/// Gives MPI a chance to move messages of this process. Local; does not block. Harmless before `MPI_Init`, after
-/// `MPI_Finalize`, and inside of itself.
+/// Drives the progress of MPI, so that messages of this process move on. Local. Does not block. Has no
+/// effect before `MPI_Init`, after `MPI_Finalize`, and when it is called from within itself.
 pub fn progress() {
     if !process::is_usable() || !process::is_prepared() {
         return;
@@ -69,13 +74,14 @@ pub fn progress() {
     let endless = match ENDLESS.try_lock() {
         Ok(endless) => endless,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        // Another thread is at it, or this one: MPI has called us back.
+        // If the mutex is held, its holder makes the progress. The holder is another thread, or this thread
+        // if MPI has called back into this crate.
         Err(TryLockError::WouldBlock) => return,
     };
     if let Some(endless) = &*endless {
         endless.test();
     } else if let Ok(brief) = Endless::start() {
-        // In `MPI_Finalize`, where others' hooks may close files still.
+        // `MPI_Finalize` has begun, and delete callbacks of other libraries may still close files.
         brief.test();
         brief.end();
     }

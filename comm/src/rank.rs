@@ -8,19 +8,18 @@ use std::fmt;
 pub struct Rank(pub u32);
 
 impl Rank {
-    /// The rank as an index into a table that has one entry per rank.
+    /// The rank as an index into a table with one entry per rank.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The rank as MPI takes it. MPI numbers processes by `int`, so every rank that came from MPI fits.
+    /// The rank as an argument of an MPI function. MPI numbers processes by `int`, so each rank that MPI
+    /// gave fits.
     pub const fn as_int(self) -> c_int {
         self.0 as c_int
     }
 
-    /// The rank that MPI gave.
-    ///
-    /// Negative numbers (`MPI_UNDEFINED`, `MPI_PROC_NULL`) are no ranks: `None`.
+    /// The rank of a number that MPI gave. `None` for a negative number (`MPI_UNDEFINED`, `MPI_PROC_NULL`).
     pub fn from_int(rank: c_int) -> Option<Rank> {
         u32::try_from(rank).ok().map(Rank)
     }

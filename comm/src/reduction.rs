@@ -1,4 +1,5 @@
-//! A reduction over the ranks of a tag as a value that can be polled: up the binomial tree, and down again.
+//! A reduction over all ranks of a tag, as a value that can be polled. The values go up the binomial tree,
+//! and the result goes down.
 
 use std::sync::Arc;
 
@@ -10,19 +11,20 @@ use crate::error::Result;
 use crate::message::{Flight, Wire};
 use crate::tree;
 
-/// Where a reduction stands on this rank.
+/// The stage of a reduction on this rank. A number is the index of a receive in the flight.
 #[derive(Debug)]
 enum Stage {
-    /// The children's values are awaited, each at a place in the flight.
+    /// This rank waits for the values of its children.
     Up(SmallVec<[usize; 8]>),
-    /// The result is awaited, at a place in the flight; what was sent to the parent is under way.
+    /// This rank sends its combined values to its parent, and waits for the result.
     Turn(usize),
-    /// The result is here and under way to the children.
+    /// This rank has the result and sends it to its children.
     Down,
 }
 
-/// One rank's part of a reduction. All calls must be with the same wire. One that is given up before its end leaks what is
-/// under way, and the ranks above and below wait.
+/// The part of one rank in a reduction. The caller must pass the same wire to all calls. A reduction that
+/// is dropped before its end leaks the buffers of its messages in flight, and its parent and its children
+/// wait without end.
 #[derive(Debug)]
 pub(crate) struct Reduction {
     lanes: Vec<u64>,
@@ -42,7 +44,8 @@ impl Reduction {
         Ok(Self { lanes: lanes.to_vec(), ops: ops.to_vec(), stage: Stage::Up(arrivals), flight })
     }
 
-    /// Goes on as far as it can. True when this rank's part is over.
+    /// Advances the reduction as far as possible without waiting. True when the part of this rank is
+    /// complete.
     pub(crate) fn poll(&mut self, wire: Wire<'_>) -> Result<bool> {
         while self.flight.test(wire.counters)? {
             match std::mem::replace(&mut self.stage, Stage::Down) {
@@ -62,7 +65,7 @@ impl Reduction {
         Ok(false)
     }
 
-    /// What came of it, once it is over.
+    /// The result, after [`Reduction::poll`] has returned true.
     pub(crate) fn result(self) -> Vec<u64> {
         self.lanes
     }
@@ -75,7 +78,7 @@ impl Reduction {
         Ok(())
     }
 
-    /// The values of this rank and of all below it are known.
+    /// Begins the way down: the values of this rank and of its whole subtree are combined.
     fn turn(&mut self, wire: Wire<'_>) -> Result<()> {
         self.flight = Flight::default();
         let Some(parent) = tree::parent(wire.rank) else { return self.send_down(wire) };
@@ -85,7 +88,8 @@ impl Reduction {
         Ok(())
     }
 
-    /// The largest subtree first: it has the longest way.
+    /// Sends the result to the children. The child with the largest subtree comes first, because its
+    /// subtree is the deepest.
     fn send_down(&mut self, wire: Wire<'_>) -> Result<()> {
         self.flight = Flight::default();
         let bytes: Arc<[u8]> = Arc::from(bytes_of(&self.lanes));

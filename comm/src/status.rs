@@ -1,11 +1,12 @@
-//! Status objects. Their fields differ between MPIs and are never touched here.
+//! Status objects. Their fields differ between MPI libraries, so this module sets them by MPI functions
+//! only.
 
 use crate::class::ErrorClass;
 use crate::error::{Error, Result, check};
 use crate::{consts, ffi};
 
-/// Says in a status how many bytes were moved, and that nothing was cancelled (MPI-4.0 section 13.3). Does nothing for
-/// `MPI_STATUS_IGNORE`. Local.
+/// Sets the number of transferred bytes in a status, and marks the operation as not cancelled (MPI-4.0
+/// section 13.3). Does nothing for `MPI_STATUS_IGNORE`. Local.
 ///
 /// # Errors
 /// If the number does not fit in an `MPI_Count`, or MPI fails.
@@ -19,9 +20,10 @@ pub unsafe fn set(status: *mut ffi::MPI_Status, bytes: u64) -> Result<()> {
     let Ok(count) = ffi::MPI_Count::try_from(bytes) else {
         return Err(Error::invalid(ErrorClass::Count, format!("{bytes} bytes")));
     };
-    // SAFETY: by the caller's promise.
+    // SAFETY: `# Safety` of this function: the pointer is valid for writing a status, because it is not
+    // MPI_STATUS_IGNORE.
     let code = unsafe { ffi::MPI_Status_set_elements_x(status, consts::byte(), count) };
     check("MPI_Status_set_elements_x", code)?;
-    // SAFETY: by the caller's promise.
+    // SAFETY: as in the call of MPI_Status_set_elements_x above.
     check("MPI_Status_set_cancelled", unsafe { ffi::MPI_Status_set_cancelled(status, 0) })
 }

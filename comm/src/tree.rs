@@ -1,14 +1,15 @@
-//! The binomial tree over `size` ranks with root 0: pure arithmetic.
+//! The binomial tree over `size` ranks with root 0. Pure arithmetic.
 //!
-//! The parent of `v` is `v` without its lowest set bit; the subtree of `v` is the range `v..v + lowest bit`. So the ranks
-//! below a rank are contiguous, and the depth is the number of bits of `size - 1`.
+//! The parent of `v` is `v` without its lowest set bit. The subtree of `v` is the range from `v` to `v`
+//! plus its lowest set bit. So the ranks of a subtree are contiguous. The depth of the tree is at most the
+//! number of bits of `size - 1`.
 
-/// The parent of a rank; the root has none.
+/// The parent of a rank. `None` for the root.
 pub fn parent(rank: u32) -> Option<u32> {
     (rank != 0).then(|| rank & (rank - 1))
 }
 
-/// The children of a rank, smallest subtree first.
+/// The children of a rank. The child with the smallest subtree comes first.
 pub fn children(rank: u32, size: u32) -> impl DoubleEndedIterator<Item = u32> + Clone {
     let bits = if rank == 0 { u32::BITS - 1 } else { rank.trailing_zeros() };
     let count =
@@ -26,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rank_has_one_parent_that_has_it_as_a_child() {
+    fn every_rank_but_the_root_is_a_child_of_its_parent() {
         for size in 1..200 {
             let mut messages = 0;
             for rank in 0..size {
@@ -54,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn the_depth_is_logarithmic() {
+    fn depth_is_logarithmic() {
         let depth = |mut rank: u32| {
             let mut depth = 0;
             while let Some(parent) = parent(rank) {

@@ -1,4 +1,4 @@
-//! Wake-ups between ranks: messages that say nothing.
+//! Wake-up messages between ranks. They carry no payload.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use crate::group::Group;
 use crate::message::{Counters, Flight, Wire};
 use crate::work::Still;
 
-/// One rank's end of the wake-ups of a channel.
+/// The endpoint of one rank for the wake-ups of a channel (the notifier).
 #[derive(Debug)]
 pub struct Wakes {
     group: Arc<Group>,
     counters: Arc<Counters>,
     tag: c_int,
     sent: Flight,
-    /// One that has come and is not all here.
+    /// A wake-up that is being received.
     arriving: Option<Flight>,
 }
 
 impl Wakes {
-    /// Messages of this tag are wake-ups, and no others have it.
+    /// The endpoint of this rank. Exactly the wake-ups have the tag `tag`.
     pub(crate) fn new(group: Arc<Group>, counters: Arc<Counters>, tag: c_int) -> Self {
         Self { group, counters, tag, sent: Flight::default(), arriving: None }
     }
@@ -29,7 +29,7 @@ impl Wakes {
         self.group.wire(self.tag, &self.counters)
     }
 
-    /// Leaves a wake-up at a rank. Does not wait.
+    /// Sends a wake-up to a rank. Does not wait.
     ///
     /// # Errors
     /// If MPI fails.
@@ -41,15 +41,17 @@ impl Wakes {
         started.and(self.is_sent().map(drop))
     }
 
-    /// Takes a wake-up, if there is one. Does not wait.
+    /// Takes a wake-up. False if none has arrived. Does not wait.
     ///
     /// # Errors
     /// If MPI fails.
     pub fn try_take(&mut self) -> Result<bool> {
-        // MPI may call us back inside, and what goes on then may be the lock that asks.
+        // MPI may call back into this crate during these calls. The callback must not advance work, because
+        // the work may use the lock that calls this function.
         let _still = Still::new();
         self.is_sent()?;
-        // An MPI that finds nothing lets messages go on, and finds what has come then when it is asked again.
+        // A probe that finds no message makes progress. The second probe finds a message that arrived
+        // meanwhile.
         for _ in 0..2 {
             if self.arriving.is_none() {
                 self.arriving = self.wire().start_receive_any()?.map(|(_, flight)| flight);
@@ -63,7 +65,8 @@ impl Wakes {
         Ok(is_here)
     }
 
-    /// Whether all that were left are on their way for good. To be asked until it is true before this is dropped.
+    /// Whether all wake-ups of this rank are sent. The caller calls this until it returns true before it
+    /// drops this value: a drop before that leaks the unfinished sends.
     ///
     /// # Errors
     /// If MPI fails.

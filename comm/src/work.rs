@@ -1,8 +1,9 @@
-//! Work that goes on while a rank waits for something else: nonblocking collective operations on files.
+//! Work that advances while a rank waits for something else: nonblocking collective operations on files.
 //!
-//! Whoever has such work registers it. Every wait of this crate advances it, every call of the C ABI does as it begins, and so does
-//! MPI where it can be made to: Open MPI and MPICH from 4.3 on while they wait for anything at all, older MPICHs while they wait for
-//! one of our requests (see [`request`]).
+//! The owner of such work registers it. Every wait of this crate advances the work, and so does every
+//! function of the C ABI at its start. MPI advances it where possible: Open MPI and MPICH from 4.3 on do so
+//! in every wait, older versions of MPICH do so while they wait for a request of this crate (see
+//! [`request`]).
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -11,34 +12,34 @@ use std::sync::{Mutex, PoisonError, Weak};
 
 use crate::{process, request};
 
-/// Work that can be advanced a little.
+/// Work that can be advanced step by step.
 pub trait Work: Debug + Send + Sync {
-    /// Goes on as far as it can without waiting. May make MPI calls. Never called while it is already being advanced on the
-    /// same thread.
+    /// Advances the work as far as possible without waiting. May make MPI calls. [`advance`] never calls
+    /// this function on a thread that is already inside of [`advance`].
     fn advance(&self);
 }
 
 static WORK: Mutex<Vec<Weak<dyn Work>>> = Mutex::new(Vec::new());
-/// How many operations are under way, so that a wait without any costs one load.
+/// The number of operations in progress. A wait without such operations costs one load of this counter.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static ADVANCING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes work known. It is forgotten when it is dropped.
+/// Registers work. The registration ends when the work is dropped.
 pub fn register(work: Weak<dyn Work>) {
     let mut all = WORK.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|known| known.strong_count() > 0);
     all.push(work);
 }
 
-/// An operation under way. While one lives, waits advance the work.
+/// An operation in progress. While such a value lives, waits advance all registered work.
 #[derive(Debug)]
 pub struct UnderWay(());
 
 impl UnderWay {
-    /// One more operation.
+    /// Counts one more operation in progress.
     #[allow(clippy::new_without_default, reason = "it counts")]
     pub fn new() -> Self {
         UNDER_WAY.fetch_add(1, Ordering::Relaxed);
@@ -53,7 +54,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// Whether any operation is under way.
+/// Whether any operation is in progress.
 pub(crate) fn is_under_way() -> bool {
     UNDER_WAY.load(Ordering::Relaxed) > 0
 }
@@ -63,7 +64,8 @@ pub(crate) fn is_advancing() -> bool {
     ADVANCING.get()
 }
 
-/// Advances all work. Does not wait; returns at once inside of itself, and where MPI cannot be called.
+/// Advances all registered work. Does not wait. Returns at once if no operation is in progress, if this
+/// thread is already inside of this function, or if MPI is not initialized or is finalized.
 pub fn advance() {
     if !is_under_way() || is_advancing() || !process::is_usable() {
         return;
@@ -87,8 +89,8 @@ impl Drop for Reset {
     }
 }
 
-/// While it lives this thread advances no work, also where MPI calls back from within one of its functions: for what must not be
-/// begun a second time on top of itself.
+/// While this value lives, this thread advances no work, not even in a callback from an MPI function. For
+/// code that must not be reentered.
 #[derive(Debug)]
 #[must_use = "work goes on again when it is dropped"]
 pub(crate) struct Still {
@@ -112,11 +114,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_advances_while_it_is_still() {
+    fn no_work_advances_while_a_still_lives() {
         assert!(!is_advancing());
         let outer = Still::new();
         drop(Still::new());
-        assert!(is_advancing(), "the outer one lives");
+        assert!(is_advancing(), "the outer value still lives");
         drop(outer);
         assert!(!is_advancing());
     }

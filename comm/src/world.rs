@@ -1,16 +1,20 @@
-//! Words of 64 bits that all ranks of a group reach, also those of other nodes, by MPI's one-sided operations (MPI-4.0 chapter 12).
+//! Words of 64 bits that all ranks of a group reach, also ranks of other nodes, by one-sided operations
+//! (MPI-4.0 chapter 12).
 //!
 //! ```text
-//! part of a rank:  | own words of each lot | a table of each lot whose home it is | how many ranks are done with it |
+//! part of a rank:  | own words, per slot | table of each slot whose home is this rank | departed ranks |
 //! ```
-//! The homes of lots are the ranks by turns. Memory of a rank: 8 bytes x (L 8 + ceil(L / N) N 20 + 1), for L lots and N ranks.
+//! A window has L slots (`LOTS`), one per file. The home of slot i is rank i mod N, for N ranks. Memory per
+//! rank: 8 bytes x (L 8 + ceil(L / N) N 20 + 1).
 //!
-//! Words that are compared have 32 bits: Open MPI 4.1 ends with a signal where 64 are compared between ranks of one machine in a window
-//! that its component `osc/rdma` serves (open-mpi/ompi#7967), which is what it takes for windows that are not shared ones.
+//! Words for compare-and-swap have 32 bits: Open MPI 4.1 ends with a signal at a compare-and-swap of 64
+//! bits between ranks of one machine in a window of its component `osc/rdma` (open-mpi/ompi#7967). Open MPI
+//! selects this component for windows that are not shared.
 //!
-//! Every operation is over at its target when it returns, and waits for that inside of MPI: how long that takes where the
-//! target computes is up to the MPI ([`WorldWords::is_passive`]). The windows are MPI's own memory, for which all MPIs
-//! are at their best.
+//! Every operation is complete at its target when the function returns. The function waits for this inside
+//! MPI. How long it waits while the target computes depends on the MPI library
+//! ([`WorldWords::is_passive`]). MPI allocates the memory of the windows, because all MPI libraries are
+//! fastest with such memory.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -28,66 +32,71 @@ use crate::pool::{LOTS, PoolLot, Pools};
 use crate::work::Still;
 use crate::{consts, ffi};
 
-/// How operations on a window are held together.
+/// The kind of epochs in which the operations on a window run (MPI-4.0 section 12.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Epochs {
-    /// One epoch for ever, on all ranks: single words change atomically.
+    /// One epoch for the life of the window, on all ranks. Each operation on a single word is atomic.
     Standing,
-    /// One for each operation, which excludes all others at its target.
+    /// One epoch with an exclusive lock per operation. It excludes all other operations at the same target.
     Exclusive,
 }
 
-/// A window of all ranks of a group.
+/// An MPI window of all ranks of a group.
 #[derive(Debug)]
 pub(crate) struct WorldMemory {
     win: ffi::MPI_Win,
     rank: u32,
     ranks: u32,
     epochs: Epochs,
-    /// Held in exclusive epochs: a process has one at a time, whatever its threads.
+    /// Locked during an exclusive epoch: a process may have one such epoch at a time, whatever the number
+    /// of its threads.
     alone: Mutex<()>,
-    /// Set in `MPI_Finalize`.
+    /// Set in `MPI_Finalize`. No operation starts after that.
     closed: AtomicBool,
 }
 
-// SAFETY: the handle is a name that any thread may use which the thread level allows to call MPI at all (MPI-4.0 section 11.6).
+// SAFETY: MPI-4.0 section 11.6: a handle is not bound to a thread; each thread that may call MPI may use
+// it.
 unsafe impl Send for WorldMemory {}
-// SAFETY: as above; nothing in here is written after it has been made.
+// SAFETY: as for `Send` above. After construction only the atomic and the mutex change.
 unsafe impl Sync for WorldMemory {}
 
-/// Those with standing epochs, and those with exclusive ones.
+/// The pools of windows with standing epochs, and of windows with exclusive epochs.
 static POOLS: [Pools<WorldMemory>; 2] = [Pools::new(), Pools::new()];
 
-/// Those of the windows of one kind.
+/// The pools of the windows with one kind of epochs.
 pub(crate) fn pools(epochs: Epochs) -> &'static Pools<WorldMemory> {
     &POOLS[usize::from(epochs == Epochs::Exclusive)]
 }
 
-/// In `MPI_Finalize`: frees the windows, also where a file is still open, each as soon as all its ranks have come here. If they do not
-/// come for a long time it is leaked on all.
+/// Frees the windows in `MPI_Finalize`, also if a file is still open. A window is freed when all its ranks
+/// have reached this function. If some ranks do not reach it for a long time, the window is leaked on all
+/// ranks.
 pub(crate) fn close() {
     for memory in POOLS.iter().flat_map(Pools::take_all) {
         memory.closed.store(true, Ordering::Release);
         match memory.depart() {
             Ok(true) => memory.free(),
-            Ok(false) => tracing::warn!("a window is leaked: not all ranks let go of it"),
+            Ok(false) => tracing::warn!("a window is leaked: not all ranks have released it"),
             Err(error) => {
-                tracing::warn!(%error, "a window is leaked: the ranks do not know of each other's end");
+                tracing::warn!(%error, "a window is leaked: the ranks cannot agree on its end");
             }
         }
     }
 }
 
 impl WorldMemory {
-    /// Makes a window. Collective over the communicator; `None` if it could not be had on some rank.
+    /// Creates a window. Collective over the communicator. `None` on all ranks if the creation failed on
+    /// some rank.
     pub(crate) fn allocate(wire: Wire<'_>, epochs: Epochs, is_one_machine: bool) -> Result<Option<Self>> {
         let made = Self::make(wire, epochs, is_one_machine);
         if let Err(error) = &made {
-            tracing::warn!(%error, "no window among nodes");
+            tracing::warn!(%error, "cannot create a window of all ranks");
         }
         let mut lanes = [u64::from(made.is_ok())];
         collective::allreduce(wire, &mut lanes, &[ReduceOp::Min])?;
-        // Where one rank failed the others leak theirs: to free it they would have to wait for that one.
+        // If the creation failed on one rank, the others leak their window: MPI_Win_free would wait for
+        // that rank.
         Ok(made.ok().filter(|_| lanes == [1]))
     }
 
@@ -95,17 +104,21 @@ impl WorldMemory {
         let words = table_word(wire.size, LOTS as usize) + 1;
         let mut win = consts::win_null();
         let mut base: *mut c_void = ptr::null_mut();
-        // Memory that is shared is reached without the help of its rank, also where an MPI would ask for it.
+        // In shared memory an operation can complete without a call of MPI by the target, also with an MPI
+        // library that needs such a call for a window of MPI_Win_allocate.
         let allocate = if is_one_machine { ffi::MPI_Win_allocate_shared } else { ffi::MPI_Win_allocate };
         let (bytes, target) = ((words * WORD_BYTES) as ffi::MPI_Aint, (&raw mut base).cast::<c_void>());
-        // SAFETY: every rank of the communicator calls the same of the two, which have the same parameters, and the first only where
-        // all share memory; it writes the address of the rank's own part and a handle (MPI-4.0 sections 12.2.2 and 12.2.3).
+        // SAFETY: MPI-4.0 sections 12.2.2 and 12.2.3: both functions have the same parameters, are
+        // collective, and write the address of the part of this rank and a handle. All ranks of the
+        // communicator call the same function, because `is_one_machine` is the same on all ranks. They call
+        // MPI_Win_allocate_shared only if all ranks share memory.
         let status = unsafe { allocate(bytes, 1, consts::info_null(), wire.comm, target, &raw mut win) };
         check("MPI_Win_allocate", status)?;
-        // SAFETY: the window is ours; the handler is predefined.
+        // SAFETY: the call above has created the window. The error handler is predefined.
         let status = unsafe { ffi::MPI_Win_set_errhandler(win, consts::errors_return()) };
         check("MPI_Win_set_errhandler", status)?;
-        // SAFETY: the rank's own part has so many words, and nobody uses it before the agreement that follows.
+        // SAFETY: MPI has allocated `words * WORD_BYTES` bytes at `base` for this rank. No other rank
+        // accesses them before the allreduce of `allocate`.
         unsafe { ptr::write_bytes(base.cast::<u8>(), 0, words * WORD_BYTES) };
         let memory = Self {
             win,
@@ -116,22 +129,25 @@ impl WorldMemory {
             closed: AtomicBool::new(false),
         };
         if epochs == Epochs::Standing {
-            // SAFETY: the window is ours and no epoch is open. This one stays open until the window is freed.
+            // SAFETY: this function has created the window, and no epoch is open. No rank uses MPI_Win_lock
+            // on this window, as MPI_MODE_NOCHECK requires. The epoch stays open until the window is freed.
             check("MPI_Win_lock_all", unsafe { ffi::MPI_Win_lock_all(consts::mode_nocheck(), win) })?;
-            // SAFETY: as above. What was stored is seen by the operations of others after the agreement.
+            // SAFETY: the window is valid, and its epoch is open. After the allreduce of `allocate` the
+            // operations of other ranks read the zeros that this rank has stored.
             check("MPI_Win_sync", unsafe { ffi::MPI_Win_sync(win) })?;
         } else {
-            // What was stored above is seen by epochs that begin later (MPI-4.0 section 12.7).
+            // Later epochs read the zeros that this rank has stored (MPI-4.0 section 12.7).
             memory.in_epoch(memory.rank, || Ok(()))?;
         }
         Ok(memory)
     }
 
-    /// At its end: it is closed.
+    /// Frees the window, which [`close`] has closed.
     fn free(&self) {
         let mut win = self.win;
-        // SAFETY: the window is ours; its epoch is open since it was made, if it has a standing one; nobody uses it any more, for it
-        // is closed, and it is freed once, for it was taken out of its pool.
+        // SAFETY: `make` has created the window and, for standing epochs, opened its epoch. No thread uses
+        // the window any more, because `closed` is set. It is freed once, because `close` has taken it out
+        // of its pool.
         let status = unsafe {
             if self.epochs == Epochs::Standing {
                 ffi::MPI_Win_unlock_all(win);
@@ -143,7 +159,9 @@ impl WorldMemory {
         }
     }
 
-    /// Says that this rank will not use the window again. True on all ranks if all have said so.
+    /// Counts this rank as departed: it does not use the window again. Waits for the other ranks, at most
+    /// about 3 s. True on all ranks if all ranks have departed. False on all ranks if one of them gave up
+    /// waiting.
     fn depart(&self) -> Result<bool> {
         const PATIENCE: Duration = Duration::from_secs(3);
         const ABANDONED: u32 = 1 << 31;
@@ -158,7 +176,7 @@ impl WorldMemory {
             if start.elapsed() < PATIENCE {
                 backoff.pause();
             } else {
-                // Unless something has changed since.
+                // Has no effect if another rank has departed or given up since `state` was read.
                 self.compare_swap([state, state | ABANDONED], 0, at)?;
             }
         }
@@ -168,8 +186,9 @@ impl WorldMemory {
         let [_, before] = with_buffer([value; 2], |buffer| {
             self.in_epoch(rank, || {
                 let (given, fetched) = (buffer.cast::<c_void>(), buffer.wrapping_add(1).cast::<c_void>());
-                // SAFETY: both words are valid until the epoch or flush that ends the operation, and leaked if that fails; the
-                // displacement is inside of the rank's part (MPI-4.0 section 12.3.4).
+                // SAFETY: MPI-4.0 section 12.3.4: both words must stay valid until the flush or unlock of
+                // `in_epoch` completes the operation. `with_buffer` keeps them until then, and leaks them
+                // if `in_epoch` fails. The displacement `at` lies inside of the part of the target rank.
                 let status = unsafe {
                     ffi::MPI_Fetch_and_op(given, fetched, W::datatype(), rank as c_int, at, op, self.win)
                 };
@@ -184,7 +203,7 @@ impl WorldMemory {
             self.in_epoch(rank, || {
                 let part = |at| buffer.wrapping_add(at).cast::<c_void>();
                 let (target, uint32) = (rank as c_int, consts::uint32());
-                // SAFETY: as in `fetch_and`.
+                // SAFETY: as in `fetch_and`, for the three words of `buffer`.
                 let status = unsafe {
                     ffi::MPI_Compare_and_swap(part(0), part(1), part(2), uint32, target, at, self.win)
                 };
@@ -194,37 +213,41 @@ impl WorldMemory {
         Ok(before)
     }
 
-    /// Does something at a rank, and waits until it is done there.
+    /// Runs `operate`, which starts operations at `rank`, in an epoch, and waits until they are complete at
+    /// that rank.
     fn in_epoch(&self, rank: u32, operate: impl FnOnce() -> Result<()>) -> Result<()> {
         let target = rank as c_int;
-        // MPI may call us back inside, and what goes on then may want another epoch.
+        // MPI may call back into this crate during these calls. The callback must not advance work, because
+        // the work may need another epoch.
         let _still = Still::new();
         if self.epochs == Epochs::Standing {
             operate()?;
-            // SAFETY: the window is ours, in its standing epoch, and the rank is one of it.
+            // SAFETY: the window is valid, its standing epoch is open, and `rank` is a rank of the window.
             return check("MPI_Win_flush", unsafe { ffi::MPI_Win_flush(target, self.win) });
         }
         let _alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the window is ours, no other epoch of this process is open there, and the rank is one of it.
+        // SAFETY: the window is valid, `rank` is a rank of the window, and this process has no other epoch
+        // open on the window, because `alone` is locked.
         let status = unsafe { ffi::MPI_Win_lock(consts::lock_exclusive(), target, 0, self.win) };
         check("MPI_Win_lock", status)?;
         let done = operate();
-        // SAFETY: the epoch was opened above.
+        // SAFETY: MPI_Win_lock has opened the epoch above.
         let status = unsafe { ffi::MPI_Win_unlock(target, self.win) };
         done.and(check("MPI_Win_unlock", status))
     }
 }
 
-/// A file's words: some at each rank, and a table at its home rank with an entry for each.
+/// The words of one file in the window: the own words of each rank, and a table at the home rank with one
+/// entry per rank. A rank in an argument must be below [`WorldWords::ranks`].
 #[derive(Debug, Clone)]
 pub struct WorldWords {
     lot: Arc<PoolLot<WorldMemory>>,
 }
 
 impl WorldWords {
-    /// Words of each rank, of 32 bits or of 64.
+    /// The number of own words of each rank. Each is used with 32 or with 64 bits.
     pub const OWN_WORDS: usize = 8;
-    /// Words of each rank's entry in the table, of 64 bits.
+    /// The number of words in each entry of the table. Each has 64 bits.
     pub const ENTRY_WORDS: usize = 20;
 
     pub(crate) fn new(lot: Arc<PoolLot<WorldMemory>>) -> Self {
@@ -236,7 +259,7 @@ impl WorldWords {
         if memory.closed.load(Ordering::Acquire) { Err(Error::Finalized) } else { Ok(memory) }
     }
 
-    /// How many ranks reach them.
+    /// The number of ranks of the window.
     pub fn ranks(&self) -> u32 {
         self.lot.memory.ranks
     }
@@ -246,64 +269,79 @@ impl WorldWords {
         self.lot.memory.rank
     }
 
-    /// The rank that has the table. Not the same for all files.
+    /// The rank that holds the table. Files have different home ranks.
     pub fn home(&self) -> u32 {
         self.lot.number as u32 % self.ranks()
     }
 
-    /// Where a word of a rank's own is.
+    /// The offset in bytes of an own word in the part of its rank.
     fn own_byte(&self, word: usize) -> ffi::MPI_Aint {
-        assert!(word < Self::OWN_WORDS, "there is no such word");
+        assert!(word < Self::OWN_WORDS, "the word does not exist");
         byte_of(self.lot.number * Self::OWN_WORDS + word)
     }
 
-    /// Fetches a word, of 32 bits or of 64: one word is always used as the same of the two.
+    /// Fetches the own word `word` of `rank`. A word is always used with the same width, 32 or 64 bits.
+    /// Waits until MPI has completed the operation.
     ///
     /// # Errors
-    /// If MPI fails.
+    /// If MPI fails or is finalized.
     ///
     /// # Panics
-    /// If there is no such word. The same holds for those below.
+    /// If `word` is not below [`WorldWords::OWN_WORDS`].
     pub fn load<W: Word>(&self, rank: u32, word: usize) -> Result<W> {
         self.memory()?.fetch_and(consts::no_op(), W::default(), rank, self.own_byte(word))
     }
 
-    /// Stores a word and fetches the one before, in one step.
+    /// Stores a word and returns its previous value, atomically. Otherwise as [`WorldWords::load`].
     ///
     /// # Errors
-    /// If MPI fails.
+    /// As [`WorldWords::load`].
+    ///
+    /// # Panics
+    /// As [`WorldWords::load`].
     pub fn swap<W: Word>(&self, rank: u32, word: usize, value: W) -> Result<W> {
         self.memory()?.fetch_and(consts::replace(), value, rank, self.own_byte(word))
     }
 
-    /// Adds to a word, which wraps, and fetches the one before, in one step.
+    /// Adds to a word and returns its previous value, atomically. The sum wraps. Otherwise as
+    /// [`WorldWords::load`].
     ///
     /// # Errors
-    /// If MPI fails.
+    /// As [`WorldWords::load`].
+    ///
+    /// # Panics
+    /// As [`WorldWords::load`].
     pub fn add<W: Word>(&self, rank: u32, word: usize, value: W) -> Result<W> {
         self.memory()?.fetch_and(consts::sum(), value, rank, self.own_byte(word))
     }
 
-    /// Stores a word if it has the value that is expected, and fetches the one before, in one step.
+    /// Stores `value` in a word of 32 bits if the word has the value `expected`, and returns its previous
+    /// value, atomically. Otherwise as [`WorldWords::load`].
     ///
     /// # Errors
-    /// If MPI fails.
+    /// As [`WorldWords::load`].
+    ///
+    /// # Panics
+    /// As [`WorldWords::load`].
     pub fn compare_swap(&self, rank: u32, word: usize, expected: u32, value: u32) -> Result<u32> {
         self.memory()?.compare_swap([expected, value], rank, self.own_byte(word))
     }
 
-    /// Stores `put` in the table, from word `first` of it on, and fetches its first `words` words, with what was put among them. With
-    /// [`Epochs::Exclusive`] that is one step for all; else nobody else may change those words meanwhile.
+    /// Stores `put` in the table from word `first` on, and returns the first `words` words of the table,
+    /// including the stored ones. Atomic for all ranks with [`Epochs::Exclusive`]. With
+    /// [`Epochs::Standing`] the caller ensures that no other rank changes these words meanwhile. Waits
+    /// until MPI has completed the operation.
     ///
     /// # Errors
-    /// If MPI fails.
+    /// If MPI fails or is finalized.
     ///
     /// # Panics
-    /// If the table has no such words.
+    /// If the table has fewer than `words` words, or if `put` does not lie inside of the first `words`
+    /// words.
     pub fn exchange(&self, first: usize, put: &[u64], words: usize) -> Result<Vec<u64>> {
-        assert!(first + put.len() <= words, "what is put is among what is fetched");
+        assert!(first + put.len() <= words, "the stored words must lie inside of the fetched words");
         let (memory, home) = (self.memory()?, self.home());
-        assert!(words <= self.ranks() as usize * Self::ENTRY_WORDS, "the table has no such words");
+        assert!(words <= self.ranks() as usize * Self::ENTRY_WORDS, "the table has too few words");
         let table = table_word(self.ranks(), self.lot.number);
         let mut all = vec![0_u64; words];
         all[first..first + put.len()].copy_from_slice(put);
@@ -313,8 +351,9 @@ impl WorldWords {
             let (at_home, count) = (byte_of(table + at), count as c_int);
             let (uint64, own) = (consts::uint64(), start.wrapping_add(at).cast::<c_void>());
             let (target, win) = (home as c_int, memory.win);
-            // SAFETY: the words are inside of the buffer and of the home rank's part; those put and those fetched are not the same;
-            // the buffer lives until the operations are over (MPI-4.0 section 12.3).
+            // SAFETY: MPI-4.0 section 12.3: the words lie inside of the buffer and of the part of the home
+            // rank. The words that are put and the words that are fetched are disjoint. The buffer lives
+            // until `in_epoch` has completed the operations, and is leaked if it fails.
             unsafe {
                 if put {
                     check("MPI_Put", ffi::MPI_Put(own, count, uint64, target, at_home, count, uint64, win))
@@ -331,26 +370,28 @@ impl WorldWords {
                 .filter(|(_, from, to)| from < to)
                 .try_for_each(|(put, from, to)| part(put, from, to - from))
         });
-        // Else MPI may still write to it.
+        // An error leaks the buffer, because MPI may still write to it.
         done?;
-        // SAFETY: the operations are over, and the address came from Box::into_raw.
+        // SAFETY: the operations are complete, and the address came from Box::into_raw.
         Ok(unsafe { Box::from_raw(buffer) }.into_vec())
     }
 
-    /// Fetches the table's first `words` words, and stores `value` in word `at` of them if all are zero, in one step. For
-    /// [`Epochs::Exclusive`].
+    /// Fetches the first `words` words of the table and, if all of them are zero, stores `value` in word
+    /// `at`. Atomic. Returns the words before the store. Only for [`Epochs::Exclusive`]. Waits until MPI
+    /// has completed the operation.
     ///
     /// # Errors
-    /// If MPI fails.
+    /// If MPI fails or is finalized.
     ///
     /// # Panics
-    /// If the table has no such words, or the epochs are others.
+    /// If the table has fewer than `words` words, if `at` is not below `words`, or if the epochs are not
+    /// [`Epochs::Exclusive`].
     pub fn claim_if_none(&self, at: usize, value: u64, words: usize) -> Result<Vec<u64>> {
         let (memory, home) = (self.memory()?, self.home());
-        assert!(memory.epochs == Epochs::Exclusive && at < words, "nothing holds it together");
-        assert!(words <= self.ranks() as usize * Self::ENTRY_WORDS, "the table has no such words");
+        assert!(memory.epochs == Epochs::Exclusive && at < words, "invalid epochs or word");
+        assert!(words <= self.ranks() as usize * Self::ENTRY_WORDS, "the table has too few words");
         let table = table_word(self.ranks(), self.lot.number);
-        // The last one is what is put.
+        // The last word is the value to store.
         let mut all = vec![0_u64; words + 1];
         all[words] = value;
         let buffer = Box::into_raw(all.into_boxed_slice());
@@ -358,8 +399,9 @@ impl WorldWords {
         let (uint64, target, win) = (consts::uint64(), home as c_int, memory.win);
         memory.in_epoch(home, || {
             let (count, from) = (words as c_int, byte_of(table));
-            // SAFETY: the words are inside of the buffer and of the home rank's part; the buffer lives until the epoch is over, and is
-            // leaked if it fails; the flush ends the operation before the buffer is read (MPI-4.0 sections 12.3 and 12.5.4).
+            // SAFETY: MPI-4.0 sections 12.3 and 12.5.4: the words lie inside of the buffer and of the part
+            // of the home rank. The buffer lives until the epoch ends, and is leaked if an operation fails.
+            // The flush completes the fetch before the slice of `words` initialized words is read.
             let is_none = unsafe {
                 let fetched = start.cast::<c_void>();
                 check("MPI_Get", ffi::MPI_Get(fetched, count, uint64, target, from, count, uint64, win))?;
@@ -370,21 +412,23 @@ impl WorldWords {
                 return Ok(());
             }
             let put = start.wrapping_add(words).cast::<c_void>();
-            // SAFETY: as above.
+            // SAFETY: as for MPI_Get above: word `words` lies inside of the buffer, and word `at` inside of
+            // the table.
             let status = unsafe { ffi::MPI_Put(put, 1, uint64, target, byte_of(table + at), 1, uint64, win) };
             check("MPI_Put", status)
         })?;
-        // SAFETY: the operations are over, and the address came from Box::into_raw.
+        // SAFETY: the operations are complete, and the address came from Box::into_raw.
         let mut all = unsafe { Box::from_raw(buffer) }.into_vec();
         all.truncate(words);
         Ok(all)
     }
 
-    /// Whether the home rank's words are reached while it computes, without its making a call of MPI. Collective; takes some 30 ms.
-    /// The same on all ranks, and true for a single one.
+    /// Whether operations at the home rank complete while that rank computes and makes no MPI call.
+    /// Collective. Measures this, which takes about 30 ms. The result is the same on all ranks. It is true
+    /// for a single rank.
     ///
     /// # Errors
-    /// If MPI fails.
+    /// If MPI fails or is finalized.
     pub fn is_passive(&self, agree: &dyn Agree) -> Result<bool> {
         const AWAY: Duration = Duration::from_millis(30);
         const WAITED: Duration = Duration::from_millis(2);
@@ -414,7 +458,7 @@ fn byte_of(word: usize) -> ffi::MPI_Aint {
 mod word {
     use crate::{consts, ffi};
 
-    /// What a word of a rank's own can be.
+    /// The integer types of an own word.
     pub trait Word: Copy + Default {
         #[doc(hidden)]
         fn datatype() -> ffi::MPI_Datatype;
@@ -434,20 +478,22 @@ mod word {
 }
 use word::Word;
 
-/// Where the table of a lot is at its home rank; for the lot after the last, where all tables end.
+/// The offset in words of the table of a slot (`lot`) in the part of its home rank. For the slot after the
+/// last one: the end of all tables.
 fn table_word(ranks: u32, lot: usize) -> usize {
     let (lots, ranks) = (LOTS as usize, ranks as usize);
     let tables = if lot < lots { lot / ranks } else { lots.div_ceil(ranks) };
     lots * WorldWords::OWN_WORDS + tables * ranks * WorldWords::ENTRY_WORDS
 }
 
-/// Lets MPI use words until an operation is over; if it fails, for ever.
+/// Runs `operate` with a buffer that MPI may use until `operate` returns, and returns the contents of the
+/// buffer. An error leaks the buffer, because MPI may still use it.
 fn with_buffer<W, const N: usize>(
     words: [W; N],
     operate: impl FnOnce(*mut W) -> Result<()>,
 ) -> Result<[W; N]> {
     let buffer = Box::into_raw(Box::new(words));
     operate(buffer.cast())?;
-    // SAFETY: the operation is over, so MPI no longer knows the address, which came from Box::into_raw.
+    // SAFETY: the operation is complete, so MPI no longer uses the address, which came from Box::into_raw.
     Ok(*unsafe { Box::from_raw(buffer) })
 }

@@ -1,4 +1,5 @@
-//! What the caller gives, checked. A wrong type is `MPI_ERR_TYPE`, anything else that is wrong `MPI_ERR_ARG`.
+//! Checks of the caller's arguments. An invalid type is `MPI_ERR_TYPE`. Any other invalid argument is
+//! `MPI_ERR_ARG`.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -9,19 +10,20 @@ use capulet_datatype::{Datatype, Named, Tiled, TypeError};
 use crate::abi::{Count, MPI_Datatype};
 use crate::guard::{Failure, failure};
 
-/// A wrong argument.
+/// The failure for an invalid argument.
 pub(super) fn wrong(what: impl Into<String>) -> Failure {
     failure(ErrorClass::Arg, what)
 }
 
-/// The end of a function that did less than it was asked for.
+/// The failure of a function that processed less than the requested range.
 pub(super) fn incomplete(what: &str) -> Failure {
-    failure(ErrorClass::Other, format!("not everything was processed: {what}"))
+    failure(ErrorClass::Other, format!("the range is only partly processed: {what}"))
 }
 
-/// What an initialized type describes.
+/// The description of an initialized type.
 pub(super) fn initialized(datatype: MPI_Datatype) -> Result<Datatype, Failure> {
-    // SAFETY: the caller's datatype, or MPI_DATATYPE_NULL.
+    // SAFETY: `# Safety` of `MpiType::known_datatype_of`: capulet_types.h requires that the caller passes a
+    // valid datatype or MPI_DATATYPE_NULL.
     match unsafe { MpiType::known_datatype_of(datatype) }? {
         Some(known) => Ok(known),
         None => Err(failure(ErrorClass::Type, "the datatype is not initialized: call MPIT_Type_init")),
@@ -31,11 +33,11 @@ pub(super) fn initialized(datatype: MPI_Datatype) -> Result<Datatype, Failure> {
 /// `count` elements of an initialized type.
 pub(super) fn elements(count: Count, datatype: MPI_Datatype) -> Result<Tiled, Failure> {
     let described = initialized(datatype)?;
-    let count = u64::try_from(count).map_err(|_| wrong(format!("a negative count, {count}")))?;
+    let count = u64::try_from(count).map_err(|_| wrong(format!("the count {count} is negative")))?;
     tiled(&described, count)
 }
 
-/// `count` elements of a type, if their places can be expressed.
+/// `count` elements of a type. Fails if their offsets exceed 64 bits.
 pub(super) fn tiled(datatype: &Datatype, count: u64) -> Result<Tiled, Failure> {
     Tiled::new(datatype.layout().clone(), count).map_err(|error| wrong(error.to_string()))
 }
@@ -45,28 +47,29 @@ pub(super) fn bytes(count: u64) -> Result<Tiled, Failure> {
     tiled(&Datatype::named(Named::Byte), count)
 }
 
-/// A failure of the datatype engine.
+/// The failure for an error of the datatype engine.
 pub(super) fn engine(error: TypeError) -> Failure {
     Error::from(error).into()
 }
 
-/// A range of a stream, and whether the stream has all of it.
+/// A requested range, cut to the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Part {
-    /// What the stream has of the range.
+    /// The part of the requested range that lies in the stream.
     pub(super) range: Range<u64>,
+    /// Whether the stream contains the whole requested range.
     whole: bool,
 }
 
 impl Part {
-    /// The bytes `start..end` of a stream of `size` bytes.
+    /// The range `start..end` of a stream of `size` bytes.
     pub(super) fn of(size: u64, start: i64, end: i64) -> Result<Self, Failure> {
         match (u64::try_from(start), u64::try_from(end)) {
             (Ok(start), Ok(end)) if start <= end => {
                 let range = start.min(size)..end.min(size);
                 Ok(Part { range, whole: end <= size })
             }
-            _ => Err(wrong(format!("the range {start}..{end}"))),
+            _ => Err(wrong(format!("the range {start}..{end} is invalid"))),
         }
     }
 
@@ -74,17 +77,17 @@ impl Part {
         self.range.end - self.range.start
     }
 
-    /// Succeeds if the stream had all of the range.
+    /// Fails if the stream ends before the requested range.
     pub(super) fn finish(&self) -> Result<(), Failure> {
         if self.whole { Ok(()) } else { Err(incomplete("the stream ends before the range")) }
     }
 }
 
-/// No data lies in the first page of an address space. (`MPI_BOTTOM`, which is null, comes with a type of absolute
-/// addresses.)
+/// The first address at which data can lie. No data lies in the first page of an address space.
+/// (`MPI_BOTTOM` is null, but is used with a type of absolute addresses.)
 const FIRST_ADDRESS: i128 = 4096;
 
-/// Refuses a null buffer under a type whose data would begin there.
+/// Refuses a buffer whose data would begin in the first page, such as a null pointer with an ordinary type.
 pub(super) fn buffer(base: *const c_void, elements: &Tiled, bytes: u64) -> Result<(), Failure> {
     if bytes > 0 && base.addr() as i128 + i128::from(elements.true_lb()) < FIRST_ADDRESS {
         return Err(wrong("a null pointer for a buffer"));
@@ -92,7 +95,7 @@ pub(super) fn buffer(base: *const c_void, elements: &Tiled, bytes: u64) -> Resul
     Ok(())
 }
 
-/// Refuses a null pointer where something is to be read or written.
+/// Refuses a null pointer.
 pub(super) fn not_null<T>(pointer: *const T, what: &str) -> Result<(), Failure> {
     if pointer.is_null() { Err(wrong(format!("a null pointer for {what}"))) } else { Ok(()) }
 }
@@ -102,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_cut_to_the_stream_and_reversed_ones_refused() {
+    fn ranges_are_cut_to_the_stream_and_reversed_ranges_are_refused() {
         let part =
             |start, end| Part::of(10, start, end).map(|part| (part.range.clone(), part.finish().is_ok()));
         assert_eq!(part(2, 10).ok(), Some((2..10, true)));
@@ -110,12 +113,12 @@ mod tests {
         assert_eq!(part(2, 11).ok(), Some((2..10, false)));
         assert_eq!(part(20, i64::MAX).ok(), Some((10..10, false)));
         for (start, end) in [(-1, 4), (4, 3), (i64::MIN, -1)] {
-            assert_eq!(part(start, end).expect_err("refused").class(), ErrorClass::Arg);
+            assert_eq!(part(start, end).expect_err("an invalid range is refused").class(), ErrorClass::Arg);
         }
     }
 
     #[test]
-    fn a_null_buffer_is_refused_where_data_would_lie() {
+    fn null_buffer_is_refused_unless_it_has_no_data() {
         let bytes = |count| bytes(count).expect("few bytes");
         assert!(buffer(std::ptr::null(), &bytes(4), 4).is_err());
         assert!(buffer(std::ptr::null(), &bytes(4), 0).is_ok());

@@ -1,4 +1,4 @@
-//! Initialization of types, and what is known of one in print.
+//! Initialization and printing of types.
 
 use std::ffi::c_int;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::toolkit::arguments::initialized;
 
 export_as! {
     ["MPIT_Type_init"]
-    /// Describes a type and keeps the description with it. Local.
+    /// Describes a type and attaches the description to the type. Local.
     fn Type_init(datatype: MPI_Datatype) -> c_int {
         returning("MPIT_Type_init", || prepare(datatype).map(|_| ()))
     }
@@ -21,7 +21,7 @@ export_as! {
 
 export_as! {
     ["MPIT_Type_is_initialized"]
-    /// Whether `MPIT_Type_init` has been called on a type, or need not be. Local.
+    /// Whether a type has a description: by `MPIT_Type_init`, or without it. Local.
     fn Type_is_initialized(datatype: MPI_Datatype) -> c_int {
         let outcome = returning("MPIT_Type_is_initialized", || initialized(datatype).map(|_| ()));
         c_int::from(outcome == SUCCESS)
@@ -30,26 +30,27 @@ export_as! {
 
 export_as! {
     ["MPIT_Type_debug"]
-    /// Prints a type. Local.
+    /// Prints a type on standard error. Local.
     fn Type_debug(datatype: MPI_Datatype) -> c_int {
         returning("MPIT_Type_debug", || {
             let text = text_of(&prepare(datatype)?);
-            // What cannot be written is lost: a broken pipe must not end the program.
+            // A write error is ignored, because a broken pipe must not end the program.
             let _ = std::io::stderr().write_all(text.as_bytes());
             Ok(())
         })
     }
 }
 
-/// The description of a type, with its canonical layout made.
+/// The description of a type, with its canonical layout computed.
 fn prepare(datatype: MPI_Datatype) -> Result<Datatype, Failure> {
-    // SAFETY: the caller's datatype, or MPI_DATATYPE_NULL.
+    // SAFETY: `# Safety` of `MpiType::datatype_of`: capulet_types.h requires that the caller passes a valid
+    // datatype or MPI_DATATYPE_NULL.
     let described = unsafe { MpiType::datatype_of(datatype) }?;
     described.layout();
     Ok(described)
 }
 
-/// How deep and how far lists are printed.
+/// The maximum depth of the printed constructors, and the maximum number of printed entries of a list.
 const DEPTH_MAX: usize = 16;
 const ENTRIES_MAX: usize = 8;
 
@@ -72,7 +73,7 @@ fn text_of(datatype: &Datatype) -> String {
     text
 }
 
-/// Prints how a type was made, and then its parts.
+/// Appends the constructor of a type to `text`, and then those of its parts.
 fn print_node(datatype: &Datatype, depth: usize, text: &mut String) {
     let (what, olds) = constructor_of(datatype.combiner());
     // Writing to a string cannot fail.
@@ -88,7 +89,7 @@ fn print_node(datatype: &Datatype, depth: usize, text: &mut String) {
     }
 }
 
-/// The constructor with its arguments, and the types that it was given.
+/// The text of a constructor with its arguments, and the old types of the constructor.
 fn constructor_of(combiner: &Combiner) -> (String, &[Datatype]) {
     use std::slice::from_ref as one;
     match combiner {
@@ -122,14 +123,14 @@ fn constructor_of(combiner: &Combiner) -> (String, &[Datatype]) {
         }
         Combiner::Darray { rank, gsizes, distributions, psizes, order, old } => {
             let (sizes, kinds, grid) = (list(gsizes), list(distributions), list(psizes));
-            (format!("darray: rank {rank} of {grid}, {sizes} dealt out {kinds}, order {order:?}"), one(old))
+            (format!("darray: rank {rank} of {grid}, {sizes} distributed {kinds}, order {order:?}"), one(old))
         }
         Combiner::Resized { lb, extent, old } => (format!("resized: lb {lb}, extent {extent}"), one(old)),
         other => (format!("{other:?}"), &[]),
     }
 }
 
-/// The beginning of a list.
+/// The text of the first entries of a list.
 fn list<T: std::fmt::Debug>(entries: &[T]) -> String {
     shown(&entries[..entries.len().min(ENTRIES_MAX)], entries.len())
 }
@@ -151,7 +152,7 @@ mod tests {
     use capulet_datatype::Named;
 
     #[test]
-    fn the_text_names_every_constructor_and_cuts_long_lists() {
+    fn text_names_every_constructor_and_cuts_long_lists() {
         let float = Datatype::named(Named::Float);
         let displacements: Vec<i64> = (0..100).map(|at| at * at).collect();
         let indexed = Datatype::indexed_block(1, &displacements, &float).expect("valid");

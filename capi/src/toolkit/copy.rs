@@ -17,7 +17,9 @@ pub(super) const FROM_USERBUF: c_int = 1;
 /// Copies a range of a stream to or from contiguous memory.
 ///
 /// # Safety
-/// The bytes of the range are the caller's in both buffers, which do not overlap.
+/// Each byte of the range, cut to the stream, is valid in the typed buffer `base` and in `stream`: for
+/// reads in the source, and for writes in the target. A pointer may be null, which is an error if the range
+/// has bytes. The buffers do not overlap.
 unsafe fn memcpy(
     (base, elements): (*mut c_void, Tiled),
     stream: *mut c_void,
@@ -25,7 +27,7 @@ unsafe fn memcpy(
     (start, end): (Offset, Offset),
 ) -> Result<(), Failure> {
     if direction != TO_USERBUF && direction != FROM_USERBUF {
-        return Err(wrong(format!("{direction} is no direction")));
+        return Err(wrong(format!("{direction} is not a direction")));
     }
     let part = Part::of(elements.size(), start, end)?;
     let count = part.bytes();
@@ -34,8 +36,9 @@ unsafe fn memcpy(
         not_null(stream, "the stream")?;
     }
     let (base, stream, from) = (base.cast::<u8>(), stream.cast::<u8>(), part.range.start);
-    // SAFETY: the caller's promise; the range lies in the stream, so the typed bytes are among the caller's, and `stream`
-    // has as many.
+    // SAFETY: `# Safety` of this function: `base` contains the typed bytes of the range, because `Part` has
+    // cut the range to the stream. `stream` has at least `count` bytes. Neither pointer is null if `count`
+    // is positive.
     let moved = unsafe {
         if direction == TO_USERBUF {
             TypedCopy::new(bytes(count)?, elements).run(stream, 0, base, from, count)
@@ -51,22 +54,23 @@ fn check_moved(moved: u64, wanted: u64) -> Result<(), Failure> {
     if moved == wanted {
         return Ok(());
     }
-    Err(failure(ErrorClass::Intern, format!("a bug in Capulet: {moved} of {wanted} bytes were moved")))
+    Err(failure(ErrorClass::Intern, format!("a bug in Capulet: {moved} of {wanted} bytes are copied")))
 }
 
-/// memcpy for one type of count.
+/// Defines `memcpy` for one type of counts.
 macro_rules! memcpy {
     ($name:ident, $exported:literal, $count:ty) => {
         export_as! {
             [$exported]
             /// Copies a range of a stream to or from contiguous memory. Local.
             fn $name(
-                base: *mut c_void, count: $count, datatype: MPI_Datatype, stream: *mut c_void, direction: c_int,
-                start: Offset, end: Offset
+                base: *mut c_void, count: $count, datatype: MPI_Datatype, stream: *mut c_void,
+                direction: c_int, start: Offset, end: Offset
             ) -> c_int {
                 returning($exported, || {
                     let elements = elements(Count::from(count), datatype)?;
-                    // SAFETY: the caller's buffers.
+                    // SAFETY: capulet_types.h: `base` is a typed buffer and `stream` a contiguous buffer of
+                    // the caller for the range. They do not overlap.
                     unsafe { memcpy((base, elements), stream, direction, (start, end)) }
                 })
             }
@@ -88,10 +92,11 @@ export_as! {
             let from = elements(source_count, source_type)?;
             let to = elements(target_count, target_type)?;
             if from.size() != to.size() {
-                return Err(wrong(format!("{} bytes to where {} bytes are", from.size(), to.size())));
+                return Err(wrong(format!("the source has {} bytes, the target {}", from.size(), to.size())));
             }
             let bytes = from.size();
-            // SAFETY: the caller's buffers.
+            // SAFETY: capulet_types.h: both are typed buffers of the caller, which do not overlap. Both
+            // streams have `bytes` bytes.
             unsafe { transpack((source, from, 0), (target, to, 0), bytes) }
         })
     }
@@ -99,30 +104,36 @@ export_as! {
 
 export_as! {
     ["MPIT_Type_transpack_range"]
-    /// Copies stream bytes of one typed buffer to a place in the stream of another. Local.
+    /// Copies a range of the stream of one typed buffer to a place in the stream of another. Local.
     fn Type_transpack_range(
         source: *const c_void, source_count: Count, source_type: MPI_Datatype, source_start: Offset,
-        target: *mut c_void, target_count: Count, target_type: MPI_Datatype, target_start: Offset, bytes: Offset
+        target: *mut c_void, target_count: Count, target_type: MPI_Datatype, target_start: Offset,
+        bytes: Offset
     ) -> c_int {
         returning("MPIT_Type_transpack_range", || {
             let from = elements(source_count, source_type)?;
             let to = elements(target_count, target_type)?;
-            let end_of = |start: Offset| start.checked_add(bytes).ok_or_else(|| wrong("a range too large"));
+            let end_of = |start: Offset| {
+                start.checked_add(bytes).ok_or_else(|| wrong("the range is too large"))
+            };
             let read = Part::of(from.size(), source_start, end_of(source_start)?)?;
             let written = Part::of(to.size(), target_start, end_of(target_start)?)?;
             let count = read.bytes().min(written.bytes());
             let (source_start, target_start) = (read.range.start, written.range.start);
-            // SAFETY: the caller's buffers.
+            // SAFETY: capulet_types.h: both are typed buffers of the caller, which do not overlap. `Part`
+            // has cut both ranges to their streams, so both streams have `count` bytes from their starts
+            // on.
             unsafe { transpack((source, from, source_start), (target, to, target_start), count) }?;
             read.finish().and(written.finish())
         })
     }
 }
 
-/// Copies `bytes` stream bytes, which both streams have.
+/// Copies `bytes` bytes from one stream to another. Both streams contain their range.
 ///
 /// # Safety
-/// The bytes are the caller's in both buffers, and none that is read is written.
+/// The bytes of the ranges are valid for reads in the source buffer and for writes in the target buffer. No
+/// byte is both read and written.
 unsafe fn transpack(
     (source, from, source_start): (*const c_void, Tiled, u64),
     (target, to, target_start): (*mut c_void, Tiled, u64),
@@ -131,7 +142,7 @@ unsafe fn transpack(
     buffer(source, &from, bytes)?;
     buffer(target, &to, bytes)?;
     let copy = TypedCopy::new(from, to);
-    // SAFETY: the caller's promise.
+    // SAFETY: `# Safety` of this function is that of `TypedCopy::run`.
     let moved = unsafe { copy.run(source.cast(), source_start, target.cast(), target_start, bytes) };
     check_moved(moved, bytes)
 }

@@ -1,4 +1,4 @@
-//! The contiguous regions of a stream range: their list, and their number.
+//! The list and the number of the contiguous regions of a stream range.
 
 use std::ffi::{c_int, c_void};
 use std::ops::ControlFlow;
@@ -10,22 +10,23 @@ use crate::convert::store;
 use crate::guard::{Failure, returning};
 use crate::toolkit::arguments::{Part, elements, engine, incomplete, not_null, wrong};
 
-/// Longer regions are listed in parts by `MPIT_Type_flatten`: the largest power of two that an `int` holds.
+/// `MPIT_Type_flatten` lists longer regions in parts of this size: the largest power of two that an `int`
+/// can hold.
 const PART_BYTES: u64 = 1 << 30;
 
-/// The caller's arrays, being filled.
+/// The arrays of the caller, and the number of entries that are filled.
 struct Lists<L> {
     base: usize,
     displacements: *mut Aint,
     lengths: *mut L,
     room: usize,
     filled: usize,
-    /// No region is listed with more bytes than this.
+    /// The maximum number of bytes of one entry.
     part_bytes: u64,
 }
 
 impl<L: TryFrom<u64>> Lists<L> {
-    /// Lists a region; breaks if there is no room for all of it.
+    /// Appends a region. Breaks if there is no room for the whole region.
     fn add(&mut self, run: Run) -> ControlFlow<()> {
         let mut run = run;
         while run.len > 0 {
@@ -34,7 +35,8 @@ impl<L: TryFrom<u64>> Lists<L> {
             if self.filled == self.room {
                 return ControlFlow::Break(());
             }
-            // SAFETY: `filled` is below `room`, which is the length that the caller gave for both arrays.
+            // SAFETY: `# Safety` of `flatten`: both arrays are valid for `room` entries, and `filled` is
+            // below `room`. `flatten` has checked that neither array is null.
             unsafe {
                 let address = self.base.wrapping_add_signed(run.offset as isize);
                 self.displacements.add(self.filled).write(address.cast_signed());
@@ -47,10 +49,12 @@ impl<L: TryFrom<u64>> Lists<L> {
     }
 }
 
-/// Lists the regions of a range, as many as there is room for, and then says how many those are.
+/// Lists the regions of a range, as many as fit in the arrays, and stores the number of listed regions in
+/// `*length`.
 ///
 /// # Safety
-/// The arrays are valid for as many entries as `length` says, and `length` for reading and writing, unless null.
+/// Each array is null or valid for writing `lists.room` entries. `length` is null or valid for reading and
+/// writing.
 unsafe fn flatten<L: TryFrom<u64>, N: Copy + TryFrom<usize>>(
     (elements, start, end): (&Tiled, Offset, Offset),
     mut lists: Lists<L>,
@@ -64,26 +68,26 @@ unsafe fn flatten<L: TryFrom<u64>, N: Copy + TryFrom<usize>>(
     let mut cursor = Cursor::new(elements.clone());
     cursor.seek(part.range.start);
     let flow = cursor.for_each_run(part.bytes(), |run| lists.add(run));
-    let filled = N::try_from(lists.filled).map_err(|_| wrong("more regions than can be counted"))?;
-    // SAFETY: the caller's promise.
+    let filled = N::try_from(lists.filled).map_err(|_| wrong("there are too many regions to count"))?;
+    // SAFETY: `# Safety` of this function: `length` is null or valid for writing. `store` refuses null.
     unsafe { store(length, filled) }?;
     match flow {
         ControlFlow::Continue(()) => part.finish(),
-        ControlFlow::Break(()) => Err(incomplete("there are more regions than room for them")),
+        ControlFlow::Break(()) => Err(incomplete("there are more regions than entries in the arrays")),
     }
 }
 
-/// The room in the caller's arrays.
+/// The number of entries for which the caller's arrays have room.
 ///
 /// # Safety
 /// `length` is null or valid for reading.
 unsafe fn room<N: Copy + TryInto<usize>>(length: *mut N) -> Result<usize, Failure> {
     not_null(length, "the number of regions")?;
-    // SAFETY: not null, so valid by the caller's promise.
-    unsafe { *length }.try_into().map_err(|_| wrong("a negative number of regions"))
+    // SAFETY: `# Safety` of this function: `length`, which is not null, is valid for reading.
+    unsafe { *length }.try_into().map_err(|_| wrong("the number of regions is negative"))
 }
 
-/// flatten for one type of count, and one bound on the regions.
+/// Defines `flatten` for one type of counts and one maximum size of an entry.
 macro_rules! flatten {
     ($name:ident, $exported:literal, $count:ty, $part_bytes:expr) => {
         export_as! {
@@ -95,11 +99,12 @@ macro_rules! flatten {
             ) -> c_int {
                 returning($exported, || {
                     let elements = elements(Count::from(count), datatype)?;
-                    // SAFETY: the caller's number.
+                    // SAFETY: capulet_types.h: `length` is null or points to a number of the caller.
                     let room = unsafe { room(length) }?;
                     let (base, part_bytes) = (base.addr(), $part_bytes);
                     let lists = Lists { base, displacements, lengths, room, filled: 0, part_bytes };
-                    // SAFETY: the caller's arrays and number.
+                    // SAFETY: capulet_types.h: each array is null or has `*length` entries, and `length`
+                    // points to a number of the caller, because `room` has refused null.
                     unsafe { flatten((&elements, start, end), lists, length) }
                 })
             }
@@ -110,7 +115,7 @@ macro_rules! flatten {
 flatten! { Type_flatten, "MPIT_Type_flatten", c_int, PART_BYTES }
 flatten! { Type_flatten_c, "MPIT_Type_flatten_c", Count, u64::MAX }
 
-/// blockct for one type of count.
+/// Defines `blockct` for one type of counts.
 macro_rules! blockct {
     ($name:ident, $exported:literal, $count:ty, $result:ty) => {
         export_as! {
@@ -124,8 +129,9 @@ macro_rules! blockct {
                     let elements = elements(Count::from(count), datatype)?;
                     let part = Part::of(elements.size(), start, end)?;
                     let number = elements.block_count(part.range.clone()).map_err(engine)?;
-                    // At most the size of the stream, which fits.
-                    // SAFETY: the caller's number.
+                    // The number is at most the size of the stream, so it fits in the type of the result.
+                    // SAFETY: capulet_types.h: `blocks` points to a number of the caller, because it is not
+                    // null.
                     unsafe { store(blocks, number as $result) }?;
                     part.finish()
                 })

@@ -1,6 +1,6 @@
-//! The caller's leaf functions as a visitor of the datatype engine.
+//! The leaf functions of the caller as a visitor of the datatype engine.
 //!
-//! The engine counts in bytes, leaf functions in elements of the type that they are told.
+//! The engine counts bytes. A leaf function counts elements of the type that it gets as an argument.
 
 use std::ffi::{c_int, c_void};
 
@@ -38,14 +38,14 @@ pub(super) type IndexedFunction = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// Why the visit of a segment ended before its range.
+/// The reason why a visit ended before the end of its range.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// A leaf function asked for it.
+    /// A leaf function requested the end.
     Asked,
-    /// A leaf function did a part only, and is to be called for the rest.
+    /// A leaf function processed a part of its leaf, and must be called for the rest.
     Partly,
-    /// A leaf function said that it did so many elements of so many.
+    /// A leaf function reported that it processed `done` of `of` elements, which is impossible.
     Nonsense { done: Aint, of: Aint },
 }
 
@@ -59,17 +59,17 @@ pub(super) struct Leaves {
     pub(super) base: *mut c_void,
     /// The caller's parameters.
     pub(super) parameters: *mut c_void,
-    /// The kinds of elements met so far.
+    /// The kinds of elements that occurred so far.
     pub(super) elements: Elements,
-    /// Block lengths in elements, for the leaf at hand.
+    /// The block lengths of the current leaf, in elements.
     pub(super) lengths: Vec<Aint>,
 }
 
-/// The MPI types of kinds of elements.
+/// The MPI type of each kind of element that occurred so far.
 #[derive(Default)]
 pub(super) struct Elements(Vec<(Prim, Element)>);
 
-/// The type that a leaf function is told, and its bytes.
+/// The type that a leaf function gets as an argument, and its size in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Element {
     pub(super) handle: MPI_Datatype,
@@ -81,7 +81,7 @@ impl Elements {
         if let Some((_, known)) = self.0.iter().find(|(other, _)| *other == prim) {
             return *known;
         }
-        // What this MPI has no type for is bytes.
+        // If this MPI has no type for the kind of element, the leaf function gets bytes.
         let element = match MpiType::of_element(prim) {
             Some(named) => Element { handle: named.handle(), bytes: prim.bytes as Aint },
             None => Element { handle: MpiType::byte().handle(), bytes: 1 },
@@ -92,24 +92,26 @@ impl Elements {
 }
 
 impl Element {
-    /// Elements in so many bytes, which are whole elements.
+    /// The number of elements in `bytes` bytes. The caller passes a multiple of the size of an element.
     fn count(self, bytes: u64) -> Aint {
         bytes as Aint / self.bytes
     }
 }
 
-/// A stream has at most `i64::MAX` bytes, and offsets are the caller's addresses or displacements: both fit.
+/// The offset in the type of C. It fits: a stream has at most `i64::MAX` bytes, and the offsets are
+/// addresses or displacements of the caller.
 fn place(offset: i64) -> Aint {
     offset as Aint
 }
 
-/// Displacements as C knows them.
+/// The displacements in the type of C.
 fn places(displacements: &[i64]) -> *const Aint {
     const { assert!(size_of::<i64>() == size_of::<Aint>() && align_of::<i64>() == align_of::<Aint>()) };
     displacements.as_ptr().cast::<Aint>()
 }
 
-/// What a leaf function of `total` elements of `bytes` bytes means that returned `code` and left `done`.
+/// The meaning of a return of a leaf function. The leaf has `total` elements of `bytes` bytes each. The
+/// function has returned `code` and reported `done` elements.
 fn flow(code: c_int, done: Aint, total: Aint, bytes: Aint) -> Flow<Ended> {
     if done < 0 || done > total {
         return Flow::Stop { bytes: 0, because: Ended::Nonsense { done, of: total } };
@@ -117,12 +119,14 @@ fn flow(code: c_int, done: Aint, total: Aint, bytes: Aint) -> Flow<Ended> {
     if code == 0 && done == total {
         return Flow::Continue;
     }
-    // Nothing done, and no wish to stop: going on would never end.
+    // A function that processes nothing and does not stop ends the visit, because another call would not
+    // end either.
     let because = if code != 0 || done == 0 { Ended::Asked } else { Ended::Partly };
     Flow::Stop { bytes: (done * bytes) as u64, because }
 }
 
-/// The default of each leaf function: run by run, up to the first that does not go on.
+/// The default for a missing leaf function: calls the contig function for each run, until a call does not
+/// continue.
 fn run_by_run(leaves: &mut Leaves, runs: impl Iterator<Item = Contig>) -> Flow<Ended> {
     let mut before = 0;
     for run in runs {
@@ -142,7 +146,8 @@ impl LeafVisitor for Leaves {
         let total = element.count(leaf.bytes);
         let mut done = total;
         let at = place(leaf.offset);
-        // SAFETY: the caller's function, called as the header says.
+        // SAFETY: capulet_types.h: `contig` is an MPIT_Contig_function of the caller. `done` lives during
+        // the call.
         let code = unsafe { (self.contig)(&raw mut done, element.handle, at, self.base, self.parameters) };
         flow(code, done, total, element.bytes)
     }
@@ -153,7 +158,8 @@ impl LeafVisitor for Leaves {
         let (count, block) = (leaf.count as Aint, element.count(leaf.block_bytes));
         let (total, at, stride) = (count * block, place(leaf.offset), place(leaf.stride_bytes));
         let (mut done, handle) = (total, element.handle);
-        // SAFETY: the caller's function, called as the header says.
+        // SAFETY: capulet_types.h: `function` is an MPIT_Vector_function of the caller. `done` lives during
+        // the call.
         let code =
             unsafe { function(&raw mut done, count, block, stride, handle, at, self.base, self.parameters) };
         flow(code, done, total, element.bytes)
@@ -165,7 +171,8 @@ impl LeafVisitor for Leaves {
         let (count, block) = (leaf.displacements.len() as Aint, element.count(leaf.block_bytes));
         let (total, at, offsets) = (count * block, place(leaf.origin), places(leaf.displacements));
         let (mut done, handle) = (total, element.handle);
-        // SAFETY: the caller's function, called as the header says; the list has `count` entries.
+        // SAFETY: capulet_types.h: `function` is an MPIT_Blkidx_function of the caller. `done` and the list
+        // of `count` entries live during the call.
         let code =
             unsafe { function(&raw mut done, count, block, offsets, handle, at, self.base, self.parameters) };
         flow(code, done, total, element.bytes)
@@ -180,7 +187,8 @@ impl LeafVisitor for Leaves {
         let (total, at, offsets) =
             (element.count(leaf.bytes()), place(leaf.origin), places(leaf.displacements));
         let (mut done, handle, lengths) = (total, element.handle, self.lengths.as_ptr());
-        // SAFETY: the caller's function, called as the header says; both lists have `count` entries.
+        // SAFETY: capulet_types.h: `function` is an MPIT_Index_function of the caller. `done` and both
+        // lists of `count` entries live during the call.
         let code = unsafe {
             function(&raw mut done, count, lengths, offsets, handle, at, self.base, self.parameters)
         };
@@ -193,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_leaf_function_says_is_checked() {
+    fn results_of_leaf_functions_are_checked() {
         assert_eq!(flow(0, 5, 5, 8), Flow::Continue);
         assert_eq!(flow(1, 5, 5, 8), Flow::Stop { bytes: 40, because: Ended::Asked });
         assert_eq!(flow(0, 2, 5, 8), Flow::Stop { bytes: 16, because: Ended::Partly });

@@ -1,4 +1,4 @@
-//! Conversion between memory and the types of netCDF's classic files.
+//! Conversion between memory and the types of the classic file formats of netCDF.
 
 use std::ffi::{c_int, c_void};
 
@@ -12,28 +12,30 @@ use crate::toolkit::copy::{FROM_USERBUF, TO_USERBUF};
 
 export_as! {
     ["MPIT_Type_netcdf_translate"]
-    /// Converts elements to or from the form of a netCDF file. Local.
+    /// Converts elements to or from the representation of a netCDF file. Local.
     fn Type_netcdf_translate(
-        base: *mut c_void, count: Count, datatype: MPI_Datatype, packed: *mut c_void, room: Count, external: c_int,
-        format: c_int, direction: c_int, start: Count, end: Count, misfits: *mut Count, first: *mut Count
+        base: *mut c_void, count: Count, datatype: MPI_Datatype, packed: *mut c_void, room: Count,
+        external: c_int, format: c_int, direction: c_int, start: Count, end: Count, misfits: *mut Count,
+        first: *mut Count
     ) -> c_int {
         returning("MPIT_Type_netcdf_translate", || {
             let translation = compile(count, datatype, external, format)?;
             if direction != TO_USERBUF && direction != FROM_USERBUF {
-                return Err(wrong(format!("{direction} is no direction")));
+                return Err(wrong(format!("{direction} is not a direction")));
             }
             let part = Part::of(translation.elements(), start, end)?;
             let bytes = translation.packed_bytes(part.range.clone()).map_err(|error| refused(&error))?;
-            if u64::try_from(room).map_err(|_| wrong(format!("a negative size, {room}")))? < bytes {
-                return Err(wrong(format!("{room} bytes for {bytes} bytes of the file")));
+            if u64::try_from(room).map_err(|_| wrong(format!("the size {room} is negative")))? < bytes {
+                return Err(wrong(format!("the memory of {room} bytes is too small for {bytes} bytes")));
             }
             if bytes > 0 {
                 buffer(base, translation.tiled(), bytes)?;
                 not_null(packed, "the data of the file")?;
             }
             let range = part.range.clone();
-            // SAFETY: the caller's buffers: the elements of the range are among those of the one, and the other has the
-            // room that they take.
+            // SAFETY: capulet_types.h: `base` is the typed buffer of the caller, which contains the
+            // elements of `range`. `packed` has `room` bytes, which is at least the size of `range` in the
+            // file. The buffers do not overlap.
             let outcome = unsafe {
                 if direction == FROM_USERBUF {
                     translation.encode_raw(base.cast(), range, packed.cast())
@@ -41,7 +43,7 @@ export_as! {
                     translation.decode_raw(packed.cast(), range, base.cast())
                 }
             };
-            // SAFETY: the caller's numbers.
+            // SAFETY: capulet_types.h: `misfits` and `first` are null or point to numbers of the caller.
             unsafe { report(&outcome, misfits, first) };
             outcome.map_err(|error| refused(&error))?;
             part.finish()
@@ -56,19 +58,19 @@ fn compile(
     format: c_int,
 ) -> Result<Translation, Failure> {
     let described = initialized(datatype)?;
-    let count = u64::try_from(count).map_err(|_| wrong(format!("a negative count, {count}")))?;
-    let external =
-        NetcdfType::from_number(external).ok_or_else(|| wrong(format!("{external} is no type of netCDF")))?;
+    let count = u64::try_from(count).map_err(|_| wrong(format!("the count {count} is negative")))?;
+    let external = NetcdfType::from_number(external)
+        .ok_or_else(|| wrong(format!("{external} is not a type of netCDF")))?;
     let format = match format {
         1 => NetcdfFormat::Cdf1,
         2 => NetcdfFormat::Cdf2,
         5 => NetcdfFormat::Cdf5,
-        _ => return Err(wrong(format!("{format} is no version of the format"))),
+        _ => return Err(wrong(format!("{format} is not a version of the netCDF format"))),
     };
     Translation::netcdf(&described, count, external, format).map_err(|error| refused(&error))
 }
 
-/// The failure of a translation.
+/// The failure for an error of the translation.
 fn refused(error: &TranslateError) -> Failure {
     let class = match error {
         TranslateError::OutOfRange { .. } => ErrorClass::Conversion,
@@ -80,7 +82,7 @@ fn refused(error: &TranslateError) -> Failure {
     failure(class, error.to_string())
 }
 
-/// Tells how many elements were out of range, and which was the first.
+/// Stores the number of elements that were out of range, and the index of the first one (-1 if none).
 ///
 /// # Safety
 /// Each pointer is null or valid for writing.
@@ -91,7 +93,7 @@ unsafe fn report(outcome: &Result<(), TranslateError>, misfits: *mut Count, firs
     };
     for (target, value) in [(misfits, number), (first, place)] {
         if !target.is_null() {
-            // SAFETY: not null, so valid by the caller's promise.
+            // SAFETY: `# Safety` of this function: `target`, which is not null, is valid for writing.
             unsafe { target.write(value) };
         }
     }

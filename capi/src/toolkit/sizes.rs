@@ -1,8 +1,9 @@
-//! Stream positions in a caller's own sizes of elements: `sizefn`.
+//! Stream positions in element sizes of the caller (`sizefn`).
 //!
-//! A leaf function that converts may write more or fewer bytes than it reads. With a `sizefn`, positions count what it
-//! writes. They are taken back to positions of the stream, which must lie between elements, by walking the signature of one
-//! instance: O(kinds of elements in a row, one after the other).
+//! A leaf function that converts may write more or fewer bytes than it reads. With a `sizefn`, positions
+//! count the bytes that the leaf function writes. Such a position must lie between elements. It is
+//! converted to a position of the stream by a walk over the signature of one instance. The walk takes time
+//! proportional to the number of runs of equal elements in the signature.
 
 use std::ops::ControlFlow;
 
@@ -16,31 +17,31 @@ use crate::toolkit::leaves::Elements;
 /// `MPIT_Size_function`
 pub(super) type SizeFunction = unsafe extern "C" fn(MPI_Datatype) -> Aint;
 
-/// Two measures of a stream of `count` instances.
+/// The element sizes of the caller for a stream of `count` instances.
 pub(super) struct Sizes {
     datatype: Datatype,
     count: u64,
-    /// What the caller said about each kind of element.
+    /// The caller's size of each kind of element, in bytes.
     known: Vec<(Prim, u64)>,
-    /// Bytes of an instance, in the caller's sizes.
+    /// The size of one instance in bytes, in the caller's sizes.
     instance: u64,
 }
 
-/// In which sizes a position counts.
+/// The element sizes in which a position is counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Measure {
-    /// Those of the elements in memory.
+    /// The sizes of the elements in memory.
     Stream,
-    /// The caller's.
+    /// The caller's sizes.
     Own,
 }
 
 fn too_large() -> Failure {
-    wrong("the sizes of all elements together are too large")
+    wrong("the sum of the element sizes is too large")
 }
 
 impl Sizes {
-    /// Asks the caller for the size of each kind of element of a type.
+    /// Queries the caller's size of each kind of element of a type.
     pub(super) fn ask(
         datatype: &Datatype,
         count: u64,
@@ -55,7 +56,7 @@ impl Sizes {
                         known.push((prim, bytes));
                         bytes
                     }
-                    _ => return ControlFlow::Break(wrong("an element whose size is not positive")),
+                    _ => return ControlFlow::Break(wrong("the size of an element is not positive")),
                 },
             };
             match elements.checked_mul(bytes).and_then(|bytes| instance.checked_add(bytes)) {
@@ -84,7 +85,8 @@ impl Sizes {
         if measure == Measure::Stream { u64::from(prim.bytes) } else { own() }
     }
 
-    /// A position in the one measure, in the other. It must lie between elements, and not behind the stream.
+    /// Converts a position from one measure to the other. The position must lie between elements, and not
+    /// beyond the end of the stream.
     pub(super) fn convert(&self, position: u64, from: Measure) -> Result<u64, Failure> {
         let stream = self.datatype.size();
         let (instance, other_instance, to) = match from {
@@ -110,13 +112,15 @@ impl Sizes {
     }
 }
 
-/// Asks a caller's function.
+/// Adapts the caller's size function to a function of kinds of elements.
 pub(super) fn asking(function: SizeFunction, elements: &mut Elements) -> impl FnMut(Prim) -> Aint + use<'_> {
     move |prim| {
         let element = elements.of(prim);
-        // SAFETY: the caller's function, called as the header says.
+        // SAFETY: capulet_types.h: `function` is an MPIT_Size_function of the caller, and takes a
+        // predefined datatype.
         let bytes = unsafe { function(element.handle) };
-        // An element that this MPI has no type for goes as bytes.
+        // If this MPI has no type for the kind of element, `element` is a byte, of which there are several
+        // per element.
         bytes.saturating_mul(prim.bytes as Aint / element.bytes)
     }
 }
@@ -126,7 +130,7 @@ mod tests {
     use super::*;
     use capulet_datatype::Named;
 
-    /// 2 int, then 1 double: 16 bytes; integers double in size, floats halve.
+    /// Two ints and one double, 16 bytes. The caller's sizes double the ints and halve the double.
     fn sizes(count: u64) -> Sizes {
         let types = [Datatype::named(Named::Int), Datatype::named(Named::Double)];
         let both = Datatype::structure(&[2, 1], &[0, 8], &types).expect("valid");
@@ -134,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_between_elements_go_both_ways() {
+    fn positions_between_elements_convert_in_both_directions() {
         let sizes = sizes(3);
         assert_eq!(sizes.size(), 60);
         for (stream, own) in [(0, 0), (4, 8), (8, 16), (16, 20), (20, 28), (24, 36), (32, 40), (48, 60)] {
@@ -144,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_inside_of_elements_and_wrong_sizes_are_refused() {
+    fn positions_inside_of_elements_and_invalid_sizes_are_refused() {
         for inside in [1, 7, 17, 19, 21] {
             assert!(sizes(3).convert(inside, Measure::Own).is_err(), "{inside}");
         }

@@ -1,4 +1,4 @@
-/* A wrong argument of a collective call on one rank: all ranks return, with one class. The last rank is the one that errs. */
+/* An invalid argument of a collective call on the last rank: all ranks return the same error class. */
 #include "check.h"
 
 static int errs(void)
@@ -10,11 +10,14 @@ static void at_open(const char *name)
 {
     MPI_File file;
     int good = MPI_MODE_CREATE | MPI_MODE_RDWR, bad = MPI_MODE_RDONLY | MPI_MODE_RDWR;
-    CHECK_CLASS(MPI_ERR_AMODE, MPI_File_open(MPI_COMM_WORLD, name, errs() ? bad : good, MPI_INFO_NULL, &file));
+    CHECK_CLASS(MPI_ERR_AMODE, MPI_File_open(MPI_COMM_WORLD, name, errs() ? bad : good, MPI_INFO_NULL,
+                &file));
     CHECK(file == MPI_FILE_NULL);
-    CHECK_CLASS(MPI_ERR_AMODE, MPI_File_open(MPI_COMM_WORLD, name, errs() ? good | 1 << 20 : good, MPI_INFO_NULL, &file));
+    CHECK_CLASS(MPI_ERR_AMODE, MPI_File_open(MPI_COMM_WORLD, name, errs() ? good | 1 << 20 : good,
+                MPI_INFO_NULL, &file));
     CHECK_CLASS(MPI_ERR_ARG, MPI_File_open(MPI_COMM_WORLD, errs() ? NULL : name, good, MPI_INFO_NULL, &file));
-    CHECK_CLASS(MPI_ERR_BAD_FILE, MPI_File_open(MPI_COMM_WORLD, errs() ? "" : name, good, MPI_INFO_NULL, &file));
+    CHECK_CLASS(MPI_ERR_BAD_FILE, MPI_File_open(MPI_COMM_WORLD, errs() ? "" : name, good, MPI_INFO_NULL,
+                &file));
     CHECK_CLASS(MPI_ERR_ARG, MPI_File_open(MPI_COMM_WORLD, name, good, MPI_INFO_NULL, errs() ? NULL : &file));
     CHECK_CLASS(MPI_ERR_COMM, MPI_File_open(MPI_COMM_NULL, name, good, MPI_INFO_NULL, &file));
 }
@@ -26,14 +29,20 @@ static void at_view(MPI_File file)
     MPI_Type_indexed(2, lengths, places, MPI_INT, &backward);
     MPI_Type_commit(&backward);
     MPI_Datatype null = MPI_DATATYPE_NULL, whole = MPI_INT;
-    CHECK_CLASS(MPI_ERR_ARG, MPI_File_set_view(file, errs() ? -1 : 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
-    CHECK_CLASS(MPI_ERR_TYPE, MPI_File_set_view(file, 0, errs() ? null : whole, MPI_INT, "native", MPI_INFO_NULL));
-    CHECK_CLASS(MPI_ERR_TYPE, MPI_File_set_view(file, 0, MPI_INT, errs() ? null : whole, "native", MPI_INFO_NULL));
-    CHECK_CLASS(MPI_ERR_ARG, MPI_File_set_view(file, 0, MPI_INT, errs() ? backward : whole, "native", MPI_INFO_NULL));
-    CHECK_CLASS(MPI_ERR_ARG, MPI_File_set_view(file, 0, MPI_INT, MPI_INT, errs() ? NULL : "native", MPI_INFO_NULL));
-    CHECK_CLASS(MPI_ERR_UNSUPPORTED_DATAREP, MPI_File_set_view(file, 0, MPI_INT, MPI_INT, errs() ? "foreign" : "native", MPI_INFO_NULL));
+    CHECK_CLASS(MPI_ERR_ARG, MPI_File_set_view(file, errs() ? -1 : 0, MPI_INT, MPI_INT, "native",
+                MPI_INFO_NULL));
+    CHECK_CLASS(MPI_ERR_TYPE, MPI_File_set_view(file, 0, errs() ? null : whole, MPI_INT, "native",
+                MPI_INFO_NULL));
+    CHECK_CLASS(MPI_ERR_TYPE, MPI_File_set_view(file, 0, MPI_INT, errs() ? null : whole, "native",
+                MPI_INFO_NULL));
+    CHECK_CLASS(MPI_ERR_ARG, MPI_File_set_view(file, 0, MPI_INT, errs() ? backward : whole, "native",
+                MPI_INFO_NULL));
+    CHECK_CLASS(MPI_ERR_ARG, MPI_File_set_view(file, 0, MPI_INT, MPI_INT, errs() ? NULL : "native",
+                MPI_INFO_NULL));
+    CHECK_CLASS(MPI_ERR_UNSUPPORTED_DATAREP, MPI_File_set_view(file, 0, MPI_INT, MPI_INT,
+                errs() ? "foreign" : "native", MPI_INFO_NULL));
     MPI_Type_free(&backward);
-    /* The old view is still there. */
+    /* The old view is still in force. */
     MPI_Offset displacement = -1;
     MPI_Datatype etype, filetype;
     char representation[MPI_MAX_DATAREP_STRING];
@@ -54,9 +63,9 @@ static void at_access(MPI_File file)
     CHECK_CLASS(MPI_ERR_COUNT, MPI_File_read_all(file, &value, errs() ? -1 : 1, MPI_INT, ignore));
     CHECK_CLASS(MPI_ERR_TYPE, MPI_File_read_all(file, &value, 1, errs() ? null : whole, ignore));
     MPI_Type_free(&loose);
-    /* Ranks without data take part with no buffer. */
+    /* A rank without data participates without a buffer. */
     CHECK_OK(MPI_File_write_at_all(file, 0, errs() ? NULL : &value, errs() ? 0 : 1, MPI_INT, ignore));
-    /* Independent calls stay alone. */
+    /* An error of an independent call does not involve the other ranks. */
     if (errs()) {
         CHECK_CLASS(MPI_ERR_COUNT, MPI_File_write(file, &value, -1, MPI_INT, ignore));
         CHECK_CLASS(MPI_ERR_TYPE, MPI_File_read(file, &value, 1, MPI_DATATYPE_NULL, ignore));

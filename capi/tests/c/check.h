@@ -1,4 +1,5 @@
-/* What the C test programs share: checks that name their line, and a count of failures over all ranks. */
+/* Helpers of the C test programs: checks that print their line, and the number of failures over all
+ * ranks. */
 #ifndef CHECK_H
 #define CHECK_H
 #include <mpi.h>
@@ -28,7 +29,8 @@ static int class_of(int code)
     do { \
         int found_ = class_of(call); \
         if (found_ != (expected)) { \
-            fprintf(stderr, "%s:%d: rank %d: class %d and not %s: %s\n", __FILE__, __LINE__, rank, found_, #expected, #call); \
+            fprintf(stderr, "%s:%d: rank %d: class %d and not %s: %s\n", __FILE__, __LINE__, rank, \
+                    found_, #expected, #call); \
             failures++; \
         } \
     } while (0)
@@ -42,7 +44,8 @@ static void start(int *argc, char ***argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
 }
 
-/* The same verdict on every rank, and one line on rank 0 that the harness looks for. */
+/* Returns the same result on every rank. If all checks passed, rank 0 prints the line that the harness
+ * expects. */
 static int finish(void)
 {
     int all = 0;

@@ -44,11 +44,12 @@ static void on_null(const char *name)
     CHECK_OK(MPI_File_get_errhandler(MPI_FILE_NULL, &got));
     CHECK(got == made);
     MPI_Errhandler_free(&got);
-    /* The handler lives on behind MPI_FILE_NULL. */
+    /* MPI_FILE_NULL keeps the error handler alive. */
     MPI_Errhandler_free(&made);
 
     called = 0;
-    CHECK_CLASS(MPI_ERR_NO_SUCH_FILE, MPI_File_open(MPI_COMM_WORLD, "no/such/directory/file", MPI_MODE_RDONLY, MPI_INFO_NULL, &file));
+    CHECK_CLASS(MPI_ERR_NO_SUCH_FILE, MPI_File_open(MPI_COMM_WORLD, "no/such/directory/file",
+                MPI_MODE_RDONLY, MPI_INFO_NULL, &file));
     CHECK(called == 1 && class_of(last_code) == MPI_ERR_NO_SUCH_FILE && last_file == MPI_FILE_NULL);
     CHECK_CLASS(MPI_ERR_NO_SUCH_FILE, MPI_File_delete("no/such/directory/file", MPI_INFO_NULL));
     CHECK(called == 2);
@@ -56,7 +57,7 @@ static void on_null(const char *name)
     CHECK_CLASS(MPI_ERR_FILE, MPI_File_sync(file));
     CHECK(called == 3 && class_of(last_code) == MPI_ERR_FILE);
 
-    /* A file inherits it, and keeps it when that of MPI_FILE_NULL changes. */
+    /* A file inherits the error handler, and keeps it when the error handler of MPI_FILE_NULL changes. */
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
     CHECK_OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN));
     called = 0;
@@ -80,11 +81,11 @@ static void on_file(MPI_File file)
     CHECK_CLASS(MPI_ERR_ARG, MPI_File_seek(file, 0, -12345));
     CHECK(called == 1);
 
-    /* Call it by hand: any code, and success if it returns. */
+    /* A direct call takes any code, and returns success if the error handler returns. */
     CHECK_OK(MPI_File_call_errhandler(file, MPI_ERR_QUOTA));
     CHECK(called == 2 && last_code == MPI_ERR_QUOTA && last_file == file);
 
-    /* Replaced, put back, and freed under the file's feet: none of it disturbs the file. */
+    /* The program may replace, restore and free an error handler while the file uses it. */
     CHECK_OK(MPI_File_create_errhandler(other, &second));
     CHECK_OK(MPI_File_get_errhandler(file, &got));
     CHECK_OK(MPI_File_set_errhandler(file, second));
@@ -112,7 +113,7 @@ static void on_file(MPI_File file)
     CHECK_OK(MPI_File_call_errhandler(file, MPI_ERR_OTHER));
 }
 
-/* A handler may close the file that failed. */
+/* An error handler may close the file of the failed call. */
 static void closing(const char *name)
 {
     MPI_Errhandler made;
@@ -128,9 +129,10 @@ static void closing(const char *name)
     CHECK_CLASS(MPI_ERR_FILE, MPI_File_seek(again, 0, MPI_SEEK_SET));
 }
 
-/* MPICH 4.2 and later have this one, and its Fortran and C++ bindings use it. */
+/* MPICH 4.2 and later have this function, and their Fortran and C++ bindings use it. */
 #pragma weak MPIX_File_create_errhandler_x
-extern int MPIX_File_create_errhandler_x(void (*)(MPI_File, int, void *), void (*)(void *), void *, MPI_Errhandler *);
+extern int MPIX_File_create_errhandler_x(void (*)(MPI_File, int, void *), void (*)(void *), void *,
+    MPI_Errhandler *);
 
 static int destroyed;
 
@@ -157,7 +159,7 @@ static void with_extra(MPI_File file)
     CHECK_OK(MPIX_File_create_errhandler_x(extended, destroy, &count, &made));
     CHECK_OK(MPI_File_set_errhandler(file, made));
     MPI_Errhandler_free(&made);
-    /* The file still refers to it, so its extra argument is not destroyed. */
+    /* The file still uses the error handler, so the extra argument is not destroyed. */
     CHECK(destroyed == 0);
     CHECK_CLASS(MPI_ERR_ARG, MPI_File_seek(file, -1, MPI_SEEK_SET));
     CHECK(count == 1 && last_file == file && class_of(last_code) == MPI_ERR_ARG);

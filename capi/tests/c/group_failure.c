@@ -1,9 +1,9 @@
-/* MPI cannot give the group of the communicator on one rank: the open fails on all ranks, and the next one works. */
+/* MPI_Comm_group fails on one rank. The open then fails on all ranks, and the next open succeeds. */
 #include "check.h"
 
 static int fails;
 
-/* In place of MPI's own, which the library calls too. */
+/* Replaces the function of MPI, also in calls of the library. */
 int MPI_Comm_group(MPI_Comm comm, MPI_Group *group)
 {
     return fails ? MPI_ERR_OTHER : PMPI_Comm_group(comm, group);

@@ -1,4 +1,5 @@
-/* Handles: null, stale, foreign, as integers, before MPI_Init and after MPI_Finalize. */
+/* File handles: null, stale and foreign handles, handles as integers, and calls before MPI_Init and after
+ * MPI_Finalize. */
 #include "check.h"
 
 #pragma weak MPI_File_toint
@@ -21,8 +22,8 @@ static void as_integers(MPI_File file)
     }
 }
 
-/* Every function that takes a file refuses what is none. */
-static void no_file(MPI_File file)
+/* Every function that takes a file refuses a handle that names no file. */
+static void names_no_file(MPI_File file)
 {
     MPI_Offset offset;
     MPI_Info info;
@@ -75,18 +76,18 @@ int main(int argc, char **argv)
     CHECK(first != second);
     as_integers(first);
     as_integers(second);
-    no_file(MPI_FILE_NULL);
-    no_file((MPI_File)(void *)foreign);
-    no_file(MPI_File_f2c(1));
-    no_file(MPI_File_f2c(-1));
+    names_no_file(MPI_FILE_NULL);
+    names_no_file((MPI_File)(void *)foreign);
+    names_no_file(MPI_File_f2c(1));
+    names_no_file(MPI_File_f2c(-1));
 
     MPI_File stale = first;
     CHECK_OK(MPI_File_close(&first));
     CHECK(first == MPI_FILE_NULL);
-    no_file(stale);
+    names_no_file(stale);
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, argv[1], mode, MPI_INFO_NULL, &first));
     CHECK(first != stale);
-    no_file(stale);
+    names_no_file(stale);
     CHECK_OK(MPI_File_close(&first));
     CHECK_OK(MPI_File_close(&second));
 

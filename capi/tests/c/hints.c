@@ -1,4 +1,4 @@
-/* Prints the hints in force on a file that is opened with hints, and given one more with its view. */
+/* Prints the hints of a file that is opened with hints and gets another hint with its view. */
 #include "check.h"
 
 int main(int argc, char **argv)

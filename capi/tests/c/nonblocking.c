@@ -1,4 +1,5 @@
-/* Nonblocking collective access: several in flight, waited for in any order, mixed with blocking calls and messages. */
+/* Nonblocking collective access: several operations in flight, waits in any order, and a mix with blocking
+ * calls and messages. */
 #include "check.h"
 
 enum { CELLS = 3000, IN_FLIGHT = 9 };
@@ -8,8 +9,9 @@ static int value(int operation, int who, int cell)
     return (operation * 1000003 + who) * CELLS + cell;
 }
 
-/* Cells of 4 bytes dealt out to the ranks by turns: many small runs, so that the ranks gather. */
-static MPI_File open_dealt(const char *name)
+/* Opens a file in which cells of 4 bytes belong to the ranks in cyclic order: many small runs, so that the
+ * access is two-phase. */
+static MPI_File open_interleaved(const char *name)
 {
     MPI_File file;
     MPI_Datatype dealt, resized;
@@ -47,7 +49,7 @@ static void wait_for(MPI_Request *request)
     CHECK(count == CELLS);
 }
 
-/* Ranks wait in orders of their own. */
+/* The ranks wait in different orders. */
 static void wait_in_own_order(MPI_Request *requests, int count)
 {
     switch (rank % 4) {
@@ -94,7 +96,7 @@ static void many_in_flight(MPI_File file)
         CHECK(is_full(cells[i], i));
 }
 
-/* Two files: ranks begin in different orders and wait in different orders. */
+/* Two files: the ranks start the operations in different orders and wait in different orders. */
 static void two_files(MPI_File *files)
 {
     MPI_Request requests[2];
@@ -113,8 +115,9 @@ static void two_files(MPI_File *files)
     }
 }
 
-/* A blocking access to one file, while some ranks have begun one on another file and some have not. */
-static void with_a_blocking_one(MPI_File *files)
+/* A blocking access to one file, while only some ranks have started a nonblocking access to another
+ * file. */
+static void with_a_blocking_access(MPI_File *files)
 {
     MPI_Request request;
     MPI_Status status;
@@ -136,7 +139,7 @@ static void with_a_blocking_one(MPI_File *files)
     CHECK(is_full(cells[2], 31));
 }
 
-/* Messages of the program's own that are too long to be sent before they are received. */
+/* Messages of the program that are too long to be sent before they are received. */
 static void with_messages(MPI_File file)
 {
     enum { BYTES = 1 << 22 };
@@ -160,13 +163,14 @@ static void with_messages(MPI_File file)
     free(in);
 }
 
-/* MPICH calls nobody while it waits for a message before 4.3, where it has MPIX_Async_start. */
+/* Before version 4.3, which adds MPIX_Async_start, MPICH calls no function of the library while it waits
+ * for a message. */
 #if defined(OPEN_MPI) || (defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40300000)
 #define IS_CALLED_IN_EVERY_WAIT
 #endif
 
 #ifdef IS_CALLED_IN_EVERY_WAIT
-/* A rank waits for a message that another sends only when the access is over. */
+/* A rank waits for a message that another rank sends only after the access is complete. */
 static void inside_a_receive(MPI_File file)
 {
     MPI_Request request;
@@ -184,8 +188,9 @@ static void inside_a_receive(MPI_File file)
 }
 #endif
 
-/* Rank 0 asks where its pointer is until another rank has told that its wait is over: it waits for nothing itself meanwhile. */
-static void in_calls_that_wait_for_nothing(MPI_File file)
+/* Rank 0 queries its file pointer until another rank reports that its own wait is over. Rank 0 waits in no
+ * call meanwhile. */
+static void progress_in_calls_that_do_not_wait(MPI_File file)
 {
     enum { OPERATION = 70, TAG = 70 };
     static int cells[CELLS];
@@ -208,8 +213,8 @@ static void in_calls_that_wait_for_nothing(MPI_File file)
         MPI_Recv(&told, 1, MPI_INT, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* Wrong on one rank: an error on all, where it is waited for, and the next access works. */
-static void wrong_on_one_rank(MPI_File file)
+/* An invalid argument on one rank: all ranks get an error in their wait, and the next access succeeds. */
+static void invalid_on_one_rank(MPI_File file)
 {
     MPI_Request request = MPI_REQUEST_NULL;
     int bad = size - 1;
@@ -221,8 +226,10 @@ static void wrong_on_one_rank(MPI_File file)
     CHECK_CLASS(MPI_ERR_ARG, MPI_Wait(&request, &status));
     CHECK_OK(MPI_File_iwrite_at_all(file, 0, cells[0], CELLS, MPI_INT, &request));
     wait_for(&request);
-    /* nowhere to put a request, on one rank: that rank is told at once, the others where they wait */
-    int told = class_of(MPI_File_iwrite_at_all(file, 0, cells[0], CELLS, MPI_INT, rank == bad ? NULL : &request));
+    /* One rank passes a null pointer for the request. That rank gets the error at once, and the others in
+     * their wait. */
+    int told = class_of(MPI_File_iwrite_at_all(file, 0, cells[0], CELLS, MPI_INT,
+                                                   rank == bad ? NULL : &request));
     CHECK(told == (rank == bad ? MPI_ERR_ARG : MPI_SUCCESS));
     if (rank != bad)
         CHECK_CLASS(MPI_ERR_ARG, MPI_Wait(&request, MPI_STATUS_IGNORE));
@@ -231,7 +238,8 @@ static void wrong_on_one_rank(MPI_File file)
     CHECK_CLASS(MPI_ERR_FILE, MPI_File_iwrite_all(MPI_FILE_NULL, cells[0], CELLS, MPI_INT, &request));
 }
 
-/* A file is opened, with larger windows, while operations are under way: by half of the ranks before they wait, by the others after. */
+/* A file with larger collective buffers is opened while operations are in progress. Half of the ranks open
+ * it before they wait, the others after. */
 static void around_an_open(MPI_File file, const char *name)
 {
     MPI_Request requests[IN_FLIGHT];
@@ -248,33 +256,34 @@ static void around_an_open(MPI_File file, const char *name)
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, info, &other));
     if (rank % 2 == 0)
         wait_in_own_order(requests, IN_FLIGHT);
-    /* nothing is under way any more: windows grow now */
+    /* No operation is in progress any more, so the shared windows can grow now. */
     CHECK_OK(MPI_File_set_view(other, 4 * rank, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
     CHECK_OK(MPI_File_write_at_all(other, 0, cells[0], 1, MPI_INT, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_close(&other));
     for (int i = 0; i < IN_FLIGHT; i++) {
-        CHECK_OK(MPI_File_read_at_all(file, (MPI_Offset)i * CELLS, cells[i], CELLS, MPI_INT, MPI_STATUS_IGNORE));
+        CHECK_OK(MPI_File_read_at_all(file, (MPI_Offset)i * CELLS, cells[i], CELLS, MPI_INT,
+                 MPI_STATUS_IGNORE));
         CHECK(is_full(cells[i], 90 + i));
     }
     MPI_Info_free(&info);
 }
 
-/* Freed before it is over: it goes on, and closing waits for it. */
+/* An operation continues after its request is freed, and the close waits for it. */
 static void freed(const char *name)
 {
-    MPI_File file = open_dealt(name);
+    MPI_File file = open_interleaved(name);
     MPI_Request request;
     fill(cells[0], 70);
     CHECK_OK(MPI_File_iwrite_all(file, cells[0], CELLS, MPI_INT, &request));
     MPI_Request_free(&request);
     CHECK_OK(MPI_File_close(&file));
-    file = open_dealt(name);
+    file = open_interleaved(name);
     CHECK_OK(MPI_File_read_all(file, cells[1], CELLS, MPI_INT, MPI_STATUS_IGNORE));
     CHECK(is_full(cells[1], 70));
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* Nothing, and large contiguous blocks: other plans than gathering. */
+/* Accesses without data and of large contiguous blocks: the planner chooses other plans than two-phase. */
 static void other_plans(const char *name)
 {
     MPI_File file;
@@ -284,12 +293,14 @@ static void other_plans(const char *name)
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
     CHECK_OK(MPI_File_iwrite_all(file, &zero, 0, MPI_INT, &requests[0]));
     fill(cells[0], 80);
-    CHECK_OK(MPI_File_iwrite_at_all(file, (MPI_Offset)rank * sizeof cells[0], cells[0], CELLS, MPI_INT, &requests[1]));
+    CHECK_OK(MPI_File_iwrite_at_all(file, (MPI_Offset)rank * sizeof cells[0], cells[0], CELLS, MPI_INT,
+             &requests[1]));
     CHECK_OK(MPI_Wait(&requests[0], &status));
     MPI_Get_count(&status, MPI_INT, &count);
     CHECK(count == 0);
     wait_for(&requests[1]);
-    CHECK_OK(MPI_File_iread_at_all(file, (MPI_Offset)rank * sizeof cells[0], cells[1], CELLS, MPI_INT, &requests[0]));
+    CHECK_OK(MPI_File_iread_at_all(file, (MPI_Offset)rank * sizeof cells[0], cells[1], CELLS, MPI_INT,
+             &requests[0]));
     wait_for(&requests[0]);
     CHECK(is_full(cells[1], 80));
     CHECK_OK(MPI_File_close(&file));
@@ -302,16 +313,16 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     char second[4096], third[4096];
     snprintf(second, sizeof second, "%s.second", argv[1]);
-    MPI_File files[2] = {open_dealt(argv[1]), open_dealt(second)};
+    MPI_File files[2] = {open_interleaved(argv[1]), open_interleaved(second)};
     many_in_flight(files[0]);
     two_files(files);
-    with_a_blocking_one(files);
+    with_a_blocking_access(files);
     with_messages(files[0]);
 #ifdef IS_CALLED_IN_EVERY_WAIT
     inside_a_receive(files[1]);
 #endif
-    in_calls_that_wait_for_nothing(files[0]);
-    wrong_on_one_rank(files[0]);
+    progress_in_calls_that_do_not_wait(files[0]);
+    invalid_on_one_rank(files[0]);
     snprintf(third, sizeof third, "%s.third", argv[1]);
     around_an_open(files[0], third);
     CHECK_OK(MPI_File_close(&files[0]));

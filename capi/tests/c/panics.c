@@ -1,4 +1,5 @@
-/* A life of a file whose storage may panic on one rank: each rank says what came of each call. */
+/* Calls the functions of a file whose storage may panic on one rank. Each rank prints the outcome of each
+ * call. */
 #include "check.h"
 
 static int say(const char *what, int code)

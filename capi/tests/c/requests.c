@@ -1,4 +1,5 @@
-/* Nonblocking independent access: data, statuses, every way to complete a request, errors in the call. */
+/* Nonblocking independent access: data, statuses, all ways to complete a request, and errors of the
+ * call. */
 #include "check.h"
 
 enum { ITEMS = 100 };
@@ -25,7 +26,7 @@ static void ways_to_complete(MPI_File file)
     CHECK(done && request == MPI_REQUEST_NULL);
     CHECK(memcmp(in, out, sizeof in) == 0);
 
-    /* By the individual pointer, which has moved when the call returns. */
+    /* Access by the individual file pointer, which has moved when the call returns. */
     CHECK_OK(MPI_File_seek(file, mine, MPI_SEEK_SET));
     memset(in, 0, sizeof in);
     CHECK_OK(MPI_File_iread(file, in, ITEMS / 2, MPI_INT, &pair[0]));

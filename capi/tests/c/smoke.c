@@ -1,4 +1,5 @@
-/* The functions of an ordinary program: open, collective and independent access, views, pointers, what a file is, close. */
+/* The functions of an ordinary program: open, collective and independent access, views, file pointers,
+ * queries of the file, and close. */
 #include "check.h"
 
 /* MPI libraries before MPI 4.0 do not declare these. */
@@ -41,7 +42,7 @@ static void collective(MPI_File file)
     CHECK_OK(MPI_File_get_size(file, &bytes));
     CHECK(bytes == (MPI_Offset)size * (MPI_Offset)sizeof out);
 
-    /* A read beyond the end is short, and no error. */
+    /* A read beyond the end of the file is short. It is not an error. */
     CHECK_OK(MPI_File_read_at(file, bytes - 4, in, 3, MPI_INT, &status));
     MPI_Get_count(&status, MPI_INT, &count);
     CHECK(count == 1);
@@ -54,7 +55,7 @@ static void views(MPI_File file)
     MPI_Offset displacement = -1, at = -1;
     char representation[MPI_MAX_DATAREP_STRING];
     int combiner, a, b, c, values[10];
-    /* Rank r sees the integers r, r + size, r + 2 size, ... */
+    /* The view of rank r shows the integers r, r + size, r + 2 size, ... */
     MPI_Type_create_resized(MPI_INT, 0, size * sizeof(int), &every);
     MPI_Type_commit(&every);
     CHECK_OK(MPI_File_set_view(file, rank * sizeof(int), MPI_INT, every, "native", MPI_INFO_NULL));
@@ -82,7 +83,7 @@ static void views(MPI_File file)
     MPI_Type_free(&filetype);
     MPI_Type_free(&every);
 
-    /* The view outlives the types that it was made of. */
+    /* The view outlives the datatypes that it was set with. */
     CHECK_OK(MPI_File_read_at(file, 0, values, 1, MPI_INT, MPI_STATUS_IGNORE));
     CHECK(values[0] == rank);
     CHECK_OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
@@ -95,7 +96,8 @@ static void large_counts(MPI_File file)
     CHECK(MPI_File_write_at_all_c && MPI_File_read_c && MPI_File_get_type_extent_c);
     if (!MPI_File_write_at_all_c || !MPI_File_read_c || !MPI_File_get_type_extent_c)
         return;
-    CHECK_OK(MPI_File_write_at_all_c(file, rank * (MPI_Offset)sizeof value, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
+    CHECK_OK(MPI_File_write_at_all_c(file, rank * (MPI_Offset)sizeof value, &value, 1, MPI_INT,
+             MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_seek(file, rank * (MPI_Offset)sizeof value, MPI_SEEK_SET));
     CHECK_OK(MPI_File_read_c(file, &back, 1, MPI_INT, MPI_STATUS_IGNORE));
     CHECK(back == value);
@@ -115,14 +117,16 @@ static void bottom(MPI_File file)
     MPI_Get_address(&back, &address);
     MPI_Type_create_hindexed(1, &one, &address, MPI_INT, &absolute_back);
     MPI_Type_commit(&absolute_back);
-    CHECK_OK(MPI_File_write_at(file, rank * (MPI_Offset)sizeof value, MPI_BOTTOM, 1, absolute, MPI_STATUS_IGNORE));
-    CHECK_OK(MPI_File_read_at(file, rank * (MPI_Offset)sizeof value, MPI_BOTTOM, 1, absolute_back, MPI_STATUS_IGNORE));
+    CHECK_OK(MPI_File_write_at(file, rank * (MPI_Offset)sizeof value, MPI_BOTTOM, 1, absolute,
+             MPI_STATUS_IGNORE));
+    CHECK_OK(MPI_File_read_at(file, rank * (MPI_Offset)sizeof value, MPI_BOTTOM, 1, absolute_back,
+             MPI_STATUS_IGNORE));
     CHECK(back == value);
     MPI_Type_free(&absolute);
     MPI_Type_free(&absolute_back);
 }
 
-static void what_it_is(MPI_File file, int expected_mode)
+static void queries(MPI_File file, int expected_mode)
 {
     int mode = 0, atomic = 1, members = 0;
     MPI_Aint extent = 0;
@@ -151,7 +155,7 @@ static void what_it_is(MPI_File file, int expected_mode)
     CHECK(bytes == 200);
 }
 
-/* A name in Latin-1, which is no UTF-8. */
+/* A file name in Latin-1, which is not valid UTF-8. */
 static void any_name(const char *base)
 {
     char name[4096];
@@ -178,14 +182,15 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     large_counts(file);
     bottom(file);
-    what_it_is(file, mode);
+    queries(file, mode);
     CHECK_OK(MPI_File_close(&file));
     CHECK(file == MPI_FILE_NULL);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0)
         CHECK_OK(MPI_File_delete(argv[1], MPI_INFO_NULL));
     MPI_Barrier(MPI_COMM_WORLD);
-    CHECK_CLASS(MPI_ERR_NO_SUCH_FILE, MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_RDONLY, MPI_INFO_NULL, &file));
+    CHECK_CLASS(MPI_ERR_NO_SUCH_FILE, MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_RDONLY, MPI_INFO_NULL,
+                &file));
     CHECK(file == MPI_FILE_NULL);
     any_name(argv[1]);
     return finish();

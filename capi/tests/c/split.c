@@ -1,4 +1,4 @@
-/* Split collective access: begun by one call, ended by another. */
+/* Split collective access: one call begins the access, and another one ends it. */
 #include "check.h"
 
 enum { CELLS = 2000 };
@@ -21,7 +21,7 @@ int main(int argc, char **argv)
         mine[i] = rank * CELLS + i;
 
     CHECK_OK(MPI_File_write_at_all_begin(file, CELLS, mine, CELLS, MPI_INT));
-    /* at most one, and only the end that belongs to it */
+    /* A file has at most one split access, and only the matching end function ends it. */
     CHECK_CLASS(MPI_ERR_OTHER, MPI_File_read_all_begin(file, back, CELLS, MPI_INT));
     CHECK_CLASS(MPI_ERR_OTHER, MPI_File_write_all_end(file, mine, &status));
     MPI_Barrier(MPI_COMM_WORLD);
@@ -44,11 +44,11 @@ int main(int argc, char **argv)
     CHECK_OK(MPI_File_read_all_end(file, back, &status));
     CHECK(memcmp(mine, back, sizeof mine) == 0);
 
-    /* an error of one rank is one of all, at the end */
+    /* An error of one rank becomes an error of all ranks, in the end function. */
     CHECK_OK(MPI_File_read_all_begin(file, back, rank == 0 ? -1 : CELLS, MPI_INT));
     CHECK_CLASS(MPI_ERR_COUNT, MPI_File_read_all_end(file, back, &status));
 
-    /* closed before it was ended */
+    /* The file is closed before the access is ended. */
     CHECK_OK(MPI_File_write_at_all_begin(file, 2 * CELLS, mine, CELLS, MPI_INT));
     CHECK_OK(MPI_File_close(&file));
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_RDONLY, MPI_INFO_NULL, &file));

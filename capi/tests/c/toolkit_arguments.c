@@ -1,4 +1,5 @@
-/* Wrong arguments of the toolkit: an error class, nothing written, nobody's error handler called. */
+/* Invalid arguments of the toolkit: each function returns an error class, writes nothing, and calls no
+ * error handler. */
 #include "capulet_types.h"
 #include "check.h"
 
@@ -33,7 +34,7 @@ static void of_memcpy(void)
     CHECK(memcmp(memory, before, sizeof memory) == 0);
     CHECK_OK(MPIT_Type_memcpy(NULL, 1, rows, NULL, to, 4, 4));
     CHECK_OK(MPIT_Type_memcpy(NULL, 0, rows, NULL, from, 0, 0));
-    /* What there is, is processed. */
+    /* The part of the range that lies in the stream is processed. */
     CHECK_CLASS(MPI_ERR_OTHER, MPIT_Type_memcpy(base, 1, rows, stream, from, 36, 44));
     CHECK(memcmp(stream, memory + 9 * 8, 4) == 0 && stream[4] == 0);
 }
@@ -42,7 +43,8 @@ static void of_lists(void)
 {
     MPI_Aint places[20], blocks = 77;
     int lengths[20], length = 20;
-    CHECK_CLASS(MPI_ERR_TYPE, MPIT_Type_flatten(memory, 1, MPI_DATATYPE_NULL, 0, 4, places, lengths, &length));
+    CHECK_CLASS(MPI_ERR_TYPE, MPIT_Type_flatten(memory, 1, MPI_DATATYPE_NULL, 0, 4, places, lengths,
+                &length));
     CHECK_CLASS(MPI_ERR_TYPE, MPIT_Type_flatten(memory, 1, loose, 0, 4, places, lengths, &length));
     CHECK_CLASS(MPI_ERR_ARG, MPIT_Type_flatten(memory, -1, rows, 0, 4, places, lengths, &length));
     CHECK_CLASS(MPI_ERR_ARG, MPIT_Type_flatten(memory, 1, rows, 0, 4, NULL, lengths, &length));
@@ -79,7 +81,8 @@ static void of_transpack(void)
     CHECK_CLASS(MPI_ERR_ARG, MPIT_Type_transpack(memory, 1, rows, target, 41, MPI_CHAR));
     CHECK_CLASS(MPI_ERR_ARG, MPIT_Type_transpack_range(memory, 1, rows, -1, target, 40, MPI_CHAR, 0, 4));
     CHECK_CLASS(MPI_ERR_ARG, MPIT_Type_transpack_range(memory, 1, rows, 0, target, 40, MPI_CHAR, 0, -4));
-    CHECK_CLASS(MPI_ERR_ARG, MPIT_Type_transpack_range(memory, 1, rows, 4, target, 40, MPI_CHAR, 0, ~((MPI_Offset)1 << 63)));
+    CHECK_CLASS(MPI_ERR_ARG, MPIT_Type_transpack_range(memory, 1, rows, 4, target, 40, MPI_CHAR, 0,
+                ~((MPI_Offset)1 << 63)));
     CHECK(memcmp(target, zeros, sizeof target) == 0);
     CHECK_CLASS(MPI_ERR_OTHER, MPIT_Type_transpack_range(memory, 1, rows, 36, target, 40, MPI_CHAR, 0, 8));
     CHECK(memcmp(target, memory + 9 * 8, 4) == 0 && target[4] == 0);
@@ -90,7 +93,8 @@ static void of_segments(void)
     MPIT_Segment *segment = MPIT_Segment_alloc();
     int calls = 0;
     MPI_Aint end = 4;
-    CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, 0, &end, contig, NULL, NULL, NULL, NULL, &calls));
+    CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, 0, &end, contig, NULL, NULL, NULL, NULL,
+                &calls));
     CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_init(memory, 1, rows, NULL, 0));
     CHECK_CLASS(MPI_ERR_TYPE, MPIT_Segment_init(memory, 1, MPI_DATATYPE_NULL, segment, 0));
     CHECK_CLASS(MPI_ERR_TYPE, MPIT_Segment_init(memory, 1, loose, segment, 0));
@@ -99,13 +103,17 @@ static void of_segments(void)
     CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_init(memory, 1, rows, segment, 1));
     CHECK_OK(MPIT_Segment_init(memory, 1, rows, segment, 0));
     CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(NULL, 0, &end, contig, NULL, NULL, NULL, NULL, &calls));
-    CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, 0, NULL, contig, NULL, NULL, NULL, NULL, &calls));
+    CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, 0, NULL, contig, NULL, NULL, NULL, NULL,
+                &calls));
     CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, 0, &end, NULL, NULL, NULL, NULL, NULL, &calls));
-    CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, -1, &end, contig, NULL, NULL, NULL, NULL, &calls));
-    CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, 5, &end, contig, NULL, NULL, NULL, NULL, &calls));
+    CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, -1, &end, contig, NULL, NULL, NULL, NULL,
+                &calls));
+    CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, 5, &end, contig, NULL, NULL, NULL, NULL,
+                &calls));
     CHECK(end == 4 && calls == 0);
     end = 500;
-    CHECK_CLASS(MPI_ERR_OTHER, MPIT_Segment_manipulate(segment, 36, &end, contig, NULL, NULL, NULL, NULL, &calls));
+    CHECK_CLASS(MPI_ERR_OTHER, MPIT_Segment_manipulate(segment, 36, &end, contig, NULL, NULL, NULL, NULL,
+                &calls));
     CHECK(end == 40 && calls == 1);
     CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_free(NULL));
     CHECK_OK(MPIT_Segment_free(segment));

@@ -1,4 +1,5 @@
-/* MPIT_Type_memcpy, flatten, blockct and transpack against MPI_Pack and MPI_Unpack: every sample, every range. */
+/* Compares MPIT_Type_memcpy, flatten, blockct and transpack with MPI_Pack and MPI_Unpack, for every sample
+ * and many ranges. */
 #include "capulet_types.h"
 #include "types.h"
 
@@ -10,12 +11,13 @@ static void out_of_buffer(int count, MPI_Datatype type, int bytes)
     for (int first = 0; first <= bytes; first += step)
         for (int end = first; end <= bytes; end += step) {
             memset(part, 0xee, bytes + 1);
-            CHECK_OK(MPIT_Type_memcpy(memory + BEFORE, count, type, part, MPIT_MEMCPY_FROM_USERBUF, first, end));
+            CHECK_OK(MPIT_Type_memcpy(memory + BEFORE, count, type, part, MPIT_MEMCPY_FROM_USERBUF, first,
+                     end));
             CHECK(memcmp(part, stream + first, end - first) == 0 && part[end - first] == 0xee);
         }
 }
 
-/* The bytes that the range has are changed, and no others. */
+/* The bytes of the range are changed, and no other bytes. */
 static void into_buffer(int count, MPI_Datatype type, int bytes)
 {
     int step = bytes > 100 ? 11 : 1;
@@ -26,12 +28,14 @@ static void into_buffer(int count, MPI_Datatype type, int bytes)
             memset(part, 0x55, bytes);
             memcpy(part + first, stream + first, end - first);
             unpack(part, expected + BEFORE, count, type);
-            CHECK_OK(MPIT_Type_memcpy_c(other + BEFORE, count, type, stream + first, MPIT_MEMCPY_TO_USERBUF, first, end));
+            CHECK_OK(MPIT_Type_memcpy_c(other + BEFORE, count, type, stream + first, MPIT_MEMCPY_TO_USERBUF,
+                     first, end));
             CHECK(memcmp(other, expected, ROOM) == 0);
         }
 }
 
-/* The regions hold the stream; they do not touch; and a list that is too short is gone on with. */
+/* The regions hold the stream and do not touch. After a list that is too short, the next call continues the
+ * list. */
 static void regions(int count, MPI_Datatype type, int first, int end, int room)
 {
     MPI_Aint places[ROOM / 16], blocks = -1, counted = 0, from = first;
@@ -77,17 +81,20 @@ static void between(const Sample *from, const Sample *to)
         sources = source_bytes == target_bytes ? 3 : 1;
         targets = sources;
     }
-    int read = sources * source_bytes, written = targets * target_bytes, least = read < written ? read : written;
+    int read = sources * source_bytes, written = targets * target_bytes,
+        least = read < written ? read : written;
     pack(memory + BEFORE, sources, from->type, stream);
     memset(other, 0x55, ROOM);
     memset(expected, 0x55, ROOM);
     memset(part, 0x55, ROOM);
     if (read == written) {
         unpack(stream, expected + BEFORE, targets, to->type);
-        CHECK_OK(MPIT_Type_transpack(memory + BEFORE, sources, from->type, other + BEFORE, targets, to->type));
+        CHECK_OK(MPIT_Type_transpack(memory + BEFORE, sources, from->type, other + BEFORE, targets,
+                 to->type));
         CHECK(memcmp(other, expected, ROOM) == 0);
     } else {
-        CHECK_CLASS(MPI_ERR_ARG, MPIT_Type_transpack(memory + BEFORE, sources, from->type, other + BEFORE, targets, to->type));
+        CHECK_CLASS(MPI_ERR_ARG, MPIT_Type_transpack(memory + BEFORE, sources, from->type, other + BEFORE,
+                    targets, to->type));
         CHECK(memcmp(other, expected, ROOM) == 0);
     }
     int skip = least / 3, bytes = least / 2;
@@ -95,11 +102,12 @@ static void between(const Sample *from, const Sample *to)
     memset(expected, 0x55, ROOM);
     memcpy(part + least - bytes, stream + skip, bytes);
     unpack(part, expected + BEFORE, targets, to->type);
-    CHECK_OK(MPIT_Type_transpack_range(memory + BEFORE, sources, from->type, skip, other + BEFORE, targets, to->type, least - bytes, bytes));
+    CHECK_OK(MPIT_Type_transpack_range(memory + BEFORE, sources, from->type, skip, other + BEFORE, targets,
+             to->type, least - bytes, bytes));
     CHECK(memcmp(other, expected, ROOM) == 0);
 }
 
-/* A region longer than an int can say comes in parts; nothing of it is touched. */
+/* A region that is too long for an int is listed in parts. The memory of the region is not accessed. */
 static void long_region(void)
 {
     MPI_Datatype ints;
@@ -130,7 +138,8 @@ int main(int argc, char **argv)
     number(memory);
     for (int i = 0; i < sample_count; i++) {
         MPI_Datatype type = samples[i].type;
-        CHECK(MPIT_Type_is_initialized(type) == !samples[i].derived || strcmp(samples[i].name, "duplicate") == 0);
+        CHECK(MPIT_Type_is_initialized(type) == !samples[i].derived || strcmp(samples[i].name,
+              "duplicate") == 0);
         CHECK_OK(MPIT_Type_init(type));
         CHECK_OK(MPIT_Type_init(type));
         CHECK(MPIT_Type_is_initialized(type) == 1);
@@ -142,7 +151,7 @@ int main(int argc, char **argv)
             all_regions(count, type, bytes);
         }
         if (failures > before)
-            fprintf(stderr, "in the sample: %s\n", samples[i].name);
+            fprintf(stderr, "failures in the sample: %s\n", samples[i].name);
     }
     for (int i = 0; i < sample_count; i++)
         for (int k = 0; k < sample_count; k++)

@@ -1,4 +1,5 @@
-/* What is kept of a type, beside what MPI keeps of it: a node, and its lists about as they were given. */
+/* The memory that the toolkit keeps for a type, in addition to the memory of MPI: a node, and lists of
+ * about the size of the arguments. */
 #include <malloc.h>
 #include <stdio.h>
 #include "capulet_types.h"
@@ -6,13 +7,13 @@
 
 #define TYPES 1000
 #define ENTRIES 1000
-/* What a type takes that has no lists: its constructor, its layout, its entry in a table. */
+/* The memory for a type without lists: its constructor, its layout, and its entry in a table. */
 #define NODE_BYTES 1280
 
 static MPI_Datatype types[TYPES];
 static int lengths[ENTRIES], places[ENTRIES];
 
-/* Bytes in use of malloc, by everybody. */
+/* The bytes in use of malloc, in the whole process. */
 static double used_bytes(void)
 {
     struct mallinfo2 in_use = mallinfo2();
@@ -36,8 +37,9 @@ static void make(size_t kind, MPI_Datatype *type)
     MPI_Type_commit(type);
 }
 
-/* Bytes a type of what MPI keeps, of an attribute of MPI's, which ours is, and of ours with it. The first half of the
- * types has tables grow. */
+/* Measures bytes per type: of the type in MPI, of its first attribute in MPI, and of the toolkit, which
+ * stores an attribute, too. Only the second half of the types is measured, because tables grow during the
+ * first half. */
 static void measure(size_t kind, int key, double kept[3])
 {
     double before = 0;
@@ -72,8 +74,9 @@ int main(int argc, char **argv)
         double kept[3];
         measure(kind, key, kept);
         double given = 2.0 * sizeof(int) * kinds[kind].listed;
-        printf("%s: %.0f bytes by MPI, %.0f more with its first attribute, %.0f more by the toolkit, %.0f given\n", kinds[kind].name,
-               kept[0], kept[1], kept[2], given);
+        printf("%s: %.0f bytes by MPI, %.0f more by its first attribute, %.0f more by the toolkit, "
+               "%.0f in the arguments\n",
+               kinds[kind].name, kept[0], kept[1], kept[2], given);
         CHECK(kept[0] > 0 && kept[2] > 0);
         CHECK(kept[2] <= NODE_BYTES + 2 * given);
     }

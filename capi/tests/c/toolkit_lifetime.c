@@ -1,5 +1,5 @@
-/* Types that come and go in any order: duplicates, types freed while in use, types that are never freed, types that are
- * first used, and freed, while MPI finalizes. */
+/* Lifetimes of types: duplicates, types that are freed while in use, types that are never freed, and types
+ * that are first used and freed while MPI finalizes. */
 #include "capulet_types.h"
 #include "check.h"
 
@@ -15,7 +15,7 @@ static MPI_Datatype rows(int count)
     return made;
 }
 
-/* 0 if the type gives every other value. */
+/* Returns 0 if the type selects every other value. */
 static int wrong(MPI_Datatype type, int count)
 {
     int packed[20] = {0}, bad = 0;
@@ -43,8 +43,8 @@ static void duplicates(void)
     }
 }
 
-/* A handle that MPI gives out again says nothing about the type that had it. */
-static void handles_used_again(void)
+/* A type that gets the handle of a freed type does not get the state of the freed type. */
+static void reused_handles(void)
 {
     for (int i = 1; i < 200; i++) {
         MPI_Datatype type = rows(1 + i % 20);
@@ -62,7 +62,7 @@ static int sum(MPI_Aint *blocks, MPI_Datatype type, MPI_Aint at, void *base, voi
     return type != MPI_INT;
 }
 
-/* A segment outlives its type, and a type those that were made from it. */
+/* A segment may outlive its type, and a type may outlive the type that it was made from. */
 static void freed_while_in_use(void)
 {
     MPI_Datatype type = rows(10), outer;
@@ -85,7 +85,7 @@ static void freed_while_in_use(void)
 
 static int bad_at_the_end;
 
-/* Runs when MPI_Finalize begins. */
+/* MPI calls this function at the beginning of MPI_Finalize. */
 static int at_finalize(MPI_Comm comm, int key, void *value, void *extra)
 {
     (void)comm, (void)key, (void)value, (void)extra;
@@ -110,7 +110,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < 40; i++)
         values[i] = i;
     start(&argc, &argv);
-    /* Hooks run in the reverse order of their setting: on even ranks ours runs after the library's. */
+    /* MPI runs the delete callbacks in the reverse order of the calls that set the attributes. On even
+     * ranks the callback of this program runs after that of the library. */
     if (rank % 2 == 0)
         hook();
     late = rows(10);
@@ -118,7 +119,7 @@ int main(int argc, char **argv)
     if (rank % 2 == 1)
         hook();
     duplicates();
-    handles_used_again();
+    reused_handles();
     freed_while_in_use();
     MPI_Datatype never_freed = rows(10);
     CHECK_OK(MPIT_Type_init(never_freed));

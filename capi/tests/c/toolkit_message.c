@@ -1,4 +1,5 @@
-/* Types as messages: what comes back is the same type, on every rank; what is no message is refused. */
+/* Types as messages: a message becomes the same type on every rank, and data that is not a message is
+ * refused. */
 #include "capulet_types.h"
 #include "types.h"
 
@@ -27,7 +28,7 @@ static void same_constructor(MPI_Datatype left, MPI_Datatype right, int derived)
         CHECK(other[3] == MPI_COMBINER_DUP);
 }
 
-static void there_and_back(void)
+static void round_trip(void)
 {
     for (int i = 0; i < sample_count; i++) {
         MPI_Datatype type = samples[i].type, made = MPI_DATATYPE_NULL;
@@ -48,7 +49,7 @@ static void there_and_back(void)
     }
 }
 
-/* The last rank gets a type of rank 0, and receives with it. */
+/* The last rank gets a type from rank 0, and uses the type to receive. */
 static void to_another_rank(void)
 {
     MPI_Datatype type = MPI_DATATYPE_NULL;
@@ -80,7 +81,7 @@ static void to_another_rank(void)
     MPI_Type_free(&type);
 }
 
-static void what_is_no_message(void)
+static void invalid_messages(void)
 {
     MPI_Datatype rows, made = MPI_INT;
     MPI_Aint bytes = 77, needed;
@@ -115,7 +116,8 @@ static void what_is_no_message(void)
     MPI_Type_free(&rows);
 }
 
-/* A message with these nodes, and a checksum that fits (CRC-32 of IEEE 802.3): what somebody would send who means harm. */
+/* Writes a message with these nodes and a correct checksum (CRC-32 of IEEE 802.3), as an attacker would
+ * send it. */
 static MPI_Aint sealed(const unsigned char *nodes, int count)
 {
     unsigned crc = ~0u;
@@ -138,34 +140,34 @@ static MPI_Aint sealed(const unsigned char *nodes, int count)
         CHECK(made == MPI_DATATYPE_NULL); \
     } while (0)
 
-static void made_up_to_hurt(void)
+static void hostile_messages(void)
 {
     static const unsigned char good[] = {0, 5, 6, 3, 1}, int_node[] = {0, 5};
     unsigned char deep[2 + 2 * 600];
     MPI_Datatype made = MPI_DATATYPE_NULL;
     int bytes = 0;
-    HOSTILE(0, 5, 6, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1); /* its size overflows */
+    HOSTILE(0, 5, 6, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1); /* the size overflows */
     HOSTILE(0, 5, 6, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1); /* 2^64 - 1 int */
     HOSTILE(0, 5, 11, 1, 120, 0, 0, 0, 1); /* a list longer than the message */
-    HOSTILE(0, 5, 6, 3, 9); /* a part that there is not */
-    HOSTILE(0, 5, 6, 3, 0); /* a part of itself */
-    HOSTILE(17); /* no constructor */
-    HOSTILE(0, 100); /* no predefined type */
-    HOSTILE(0, 5, 14, 2, 4, 0, 0, 1); /* an empty part of an array */
+    HOSTILE(0, 5, 6, 3, 9); /* a part that does not exist */
+    HOSTILE(0, 5, 6, 3, 0); /* a type that is its own part */
+    HOSTILE(17); /* an unknown constructor */
+    HOSTILE(0, 100); /* an unknown predefined type */
+    HOSTILE(0, 5, 14, 2, 4, 0, 0, 1); /* an empty subarray */
     HOSTILE(0x80, 5, 2, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1); /* bounds that overflow */
     memcpy(deep, int_node, 2);
     for (int i = 2; i < (int)sizeof deep; i += 2)
         deep[i] = 5, deep[i + 1] = 1; /* a duplicate of the node before */
     CHECK_CLASS(MPI_ERR_TYPE, MPIT_Type_deserialize(message, sealed(deep, sizeof deep), &made));
     CHECK(made == MPI_DATATYPE_NULL);
-    /* The same way, a type that is one. */
+    /* A valid message that is written in the same way is accepted. */
     CHECK_OK(MPIT_Type_deserialize(message, sealed(good, sizeof good), &made));
     MPI_Type_size(made, &bytes);
     CHECK(bytes == 3 * (int)sizeof(int));
     MPI_Type_free(&made);
 }
 
-/* 2^50 bytes in 20 bytes of message. */
+/* A type of 2^50 bytes has a message of some 20 bytes. */
 static void large(void)
 {
     MPI_Datatype type, next, made;
@@ -189,10 +191,10 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     make_samples();
     number(memory);
-    there_and_back();
+    round_trip();
     to_another_rank();
-    what_is_no_message();
-    made_up_to_hurt();
+    invalid_messages();
+    hostile_messages();
     large();
     free_samples();
     return finish();

@@ -1,17 +1,18 @@
-/* MPIT_Segment_: what leaf functions are told, in which order, and how they end. */
+/* MPIT_Segment_: the arguments of leaf functions, the order of their calls, and the end of the
+ * processing. */
 #include "capulet_types.h"
 #include "types.h"
 
 static unsigned char memory[ROOM], stream[ROOM], copied[ROOM];
 
-/* Copies what it is told to, and counts how it is told. */
+/* The state of leaf functions that copy their leaves, and count the calls of each kind. */
 typedef struct {
     unsigned char *next;
     int contigs, vectors, block_lists, lists;
     MPI_Aint elements;
-    /* The element size that leaves are expected to have; 0 for any. */
+    /* The expected element size of the leaves, or 0 for any size. */
     int element_bytes;
-    /* How many elements may still be done, if not negative. */
+    /* The number of elements that may still be processed, or a negative number for no limit. */
     MPI_Aint left;
     int code;
 } Copy;
@@ -56,7 +57,8 @@ static int contig(MPI_Aint *blocks, MPI_Datatype type, MPI_Aint at, void *base, 
     return copy->left == 0 ? copy->code : 0;
 }
 
-static int vector(MPI_Aint *blocks, MPI_Aint count, MPI_Aint length, MPI_Aint stride, MPI_Datatype type, MPI_Aint at, void *base, void *parameter)
+static int vector(MPI_Aint *blocks, MPI_Aint count, MPI_Aint length, MPI_Aint stride, MPI_Datatype type,
+                  MPI_Aint at, void *base, void *parameter)
 {
     Copy *copy = parameter;
     copy->vectors++;
@@ -66,7 +68,8 @@ static int vector(MPI_Aint *blocks, MPI_Aint count, MPI_Aint length, MPI_Aint st
     return 0;
 }
 
-static int block_indexed(MPI_Aint *blocks, MPI_Aint count, MPI_Aint length, const MPI_Aint *places, MPI_Datatype type, MPI_Aint at, void *base, void *parameter)
+static int block_indexed(MPI_Aint *blocks, MPI_Aint count, MPI_Aint length, const MPI_Aint *places,
+                         MPI_Datatype type, MPI_Aint at, void *base, void *parameter)
 {
     Copy *copy = parameter;
     copy->block_lists++;
@@ -76,7 +79,8 @@ static int block_indexed(MPI_Aint *blocks, MPI_Aint count, MPI_Aint length, cons
     return 0;
 }
 
-static int indexed(MPI_Aint *blocks, MPI_Aint count, const MPI_Aint *lengths, const MPI_Aint *places, MPI_Datatype type, MPI_Aint at, void *base, void *parameter)
+static int indexed(MPI_Aint *blocks, MPI_Aint count, const MPI_Aint *lengths, const MPI_Aint *places,
+                   MPI_Datatype type, MPI_Aint at, void *base, void *parameter)
 {
     Copy *copy = parameter;
     MPI_Aint sum = 0;
@@ -91,10 +95,12 @@ static int indexed(MPI_Aint *blocks, MPI_Aint count, const MPI_Aint *lengths, co
 
 static int run(MPIT_Segment *segment, MPI_Aint first, MPI_Aint *end, Copy *copy, int all)
 {
-    return MPIT_Segment_manipulate(segment, first, end, contig, all ? vector : NULL, all ? block_indexed : NULL, all ? indexed : NULL, NULL, copy);
+    return MPIT_Segment_manipulate(segment, first, end, contig, all ? vector : NULL,
+                                   all ? block_indexed : NULL, all ? indexed : NULL, NULL, copy);
 }
 
-/* Every range of every sample, with contig alone and with all four: the stream, in order. */
+/* Many ranges of every sample, with contig only and with all four functions: the leaves give the stream, in
+ * order. */
 static void every_range(void)
 {
     MPIT_Segment *segment = MPIT_Segment_alloc();
@@ -117,7 +123,7 @@ static void every_range(void)
     CHECK_OK(MPIT_Segment_free(segment));
 }
 
-/* Which leaves come, and how many: one where one can say it all. */
+/* The kinds and the numbers of the leaves: a single leaf if it can describe all data. */
 static void kinds_of_leaves(void)
 {
     MPIT_Segment *segment = MPIT_Segment_alloc();
@@ -167,7 +173,7 @@ static void kinds_of_leaves(void)
     MPI_Type_free(&mixed);
 }
 
-/* A function that stops, one that does a part, one that does nothing, one that lies. */
+/* Leaf functions that stop, that process a part of a leaf, and that process nothing. */
 static void early_ends(void)
 {
     MPIT_Segment *segment = MPIT_Segment_alloc();
@@ -188,7 +194,7 @@ static void early_ends(void)
         CHECK_OK(run(segment, end, &rest, &copy, 0));
         CHECK(rest == 240 && memcmp(copied, stream, 240) == 0);
     }
-    /* Without a wish to stop, only "nothing done" ends it. */
+    /* A function that returns 0 ends the processing only when it has processed nothing. */
     Copy copy = copy_from(0);
     MPI_Aint end = 240;
     copy.left = 7;
@@ -205,13 +211,14 @@ static int lies(MPI_Aint *blocks, MPI_Datatype type, MPI_Aint at, void *base, vo
     return 0;
 }
 
-/* Uses, or frees, the segment that is calling it: both are refused. Another segment may be used. */
+/* Uses and frees the segment that calls this function: both are refused. It may use another segment. */
 static int uses_itself(MPI_Aint *blocks, MPI_Datatype type, MPI_Aint at, void *base, void *parameter)
 {
     (void)blocks, (void)type, (void)at;
     MPIT_Segment *segment = *(MPIT_Segment **)parameter, *inner = MPIT_Segment_alloc();
     MPI_Aint end = 4;
-    CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, 0, &end, uses_itself, NULL, NULL, NULL, NULL, parameter));
+    CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, 0, &end, uses_itself, NULL, NULL, NULL, NULL,
+                parameter));
     CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_init(base, 1, MPI_INT, segment, 0));
     CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_free(segment));
     Copy copy = copy_from(0);
@@ -228,7 +235,8 @@ static void wrong_ends(void)
     MPI_Aint end = 40, claim;
     CHECK_OK(MPIT_Segment_init(memory, 10, MPI_INT, segment, 0));
     for (claim = -1; claim < 20; claim += 12) {
-        CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, 0, &end, lies, NULL, NULL, NULL, NULL, &claim));
+        CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, 0, &end, lies, NULL, NULL, NULL, NULL,
+                    &claim));
         CHECK(end == 0);
         end = 40;
     }
@@ -237,7 +245,7 @@ static void wrong_ends(void)
     CHECK_OK(MPIT_Segment_free(segment));
 }
 
-/* Doubles become floats on the way: positions count floats. */
+/* The size function of leaf functions that convert doubles to floats: positions count floats. */
 static MPI_Aint half(MPI_Datatype type)
 {
     return type == MPI_DOUBLE ? 4 : type == MPI_INT ? 4 : 1;
@@ -279,11 +287,14 @@ static void own_sizes(void)
     CHECK_OK(MPIT_Segment_manipulate(segment, 4 * 17, &end, to_float, NULL, NULL, NULL, half, &next));
     CHECK(end == 80 && next == floats + 20);
     end = 81;
-    CHECK_CLASS(MPI_ERR_OTHER, MPIT_Segment_manipulate(segment, 76, &end, to_float, NULL, NULL, NULL, half, &next));
+    CHECK_CLASS(MPI_ERR_OTHER, MPIT_Segment_manipulate(segment, 76, &end, to_float, NULL, NULL, NULL, half,
+                &next));
     CHECK(end == 80 && next == floats + 21);
     end = 79;
-    CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, 76, &end, to_float, NULL, NULL, NULL, half, &next));
-    CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, 0, &end, to_float, NULL, NULL, NULL, no_size, &next));
+    CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, 76, &end, to_float, NULL, NULL, NULL, half,
+                &next));
+    CHECK_CLASS(MPI_ERR_ARG, MPIT_Segment_manipulate(segment, 0, &end, to_float, NULL, NULL, NULL, no_size,
+                &next));
     CHECK(end == 79 && next == floats + 21);
     CHECK_OK(MPIT_Segment_free(segment));
     MPI_Type_free(&rows);

@@ -1,4 +1,5 @@
-/* Threads that meet a type for the first time at once, use it at once, and make and free types of their own. */
+/* Threads initialize one type at the same time, use it at the same time, and make and free types of their
+ * own. */
 #include <pthread.h>
 #include "capulet_types.h"
 #include "check.h"
@@ -13,7 +14,8 @@ static int wrong(MPI_Datatype type)
 {
     int packed[COUNT], back[2 * COUNT], bad = 0;
     memset(back, 0, sizeof back);
-    bad += MPIT_Type_memcpy(values, 1, type, packed, MPIT_MEMCPY_FROM_USERBUF, 0, sizeof packed) != MPI_SUCCESS;
+    bad += MPIT_Type_memcpy(values, 1, type, packed, MPIT_MEMCPY_FROM_USERBUF, 0,
+        sizeof packed) != MPI_SUCCESS;
     bad += MPIT_Type_memcpy(back, 1, type, packed, MPIT_MEMCPY_TO_USERBUF, 0, sizeof packed) != MPI_SUCCESS;
     for (int i = 0; i < COUNT; i++)
         bad += packed[i] != 2 * i || back[2 * i] != 2 * i || back[2 * i + 1] != 0;

@@ -1,4 +1,4 @@
-/* Datatypes of every constructor, with buffers to hold them, and what MPI_Pack makes of them. */
+/* Sample datatypes of every constructor, sizes of buffers for them, and their streams from MPI_Pack. */
 #ifndef TYPES_H
 #define TYPES_H
 #include "check.h"
@@ -31,7 +31,7 @@ static MPI_Datatype array_of(int order)
     return made;
 }
 
-static MPI_Datatype dealt_out(int process)
+static MPI_Datatype distributed_array(int process)
 {
     int sizes[] = {7, 9}, kinds[] = {MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_BLOCK};
     int arguments[] = {2, MPI_DISTRIBUTE_DFLT_DARG}, grid[] = {2, 2};
@@ -103,8 +103,8 @@ static void make_samples(void)
     add("record", record(), 1);
     add("subarray C", array_of(MPI_ORDER_C), 1);
     add("subarray Fortran", array_of(MPI_ORDER_FORTRAN), 1);
-    add("darray 0", dealt_out(0), 1);
-    add("darray 3", dealt_out(3), 1);
+    add("darray 0", distributed_array(0), 1);
+    add("darray 3", distributed_array(3), 1);
     MPI_Type_contiguous(0, MPI_INT, &made);
     add("nothing", made, 1);
     add_lists();
@@ -119,7 +119,8 @@ static void free_samples(void)
     sample_count = 0;
 }
 
-/* Memory for any sample of a few elements, with room before the base for what lies below it. */
+/* The size of memory for a few elements of any sample, and the room before the base address for data at
+ * negative displacements. */
 enum { ROOM = 1 << 14, BEFORE = 1 << 12 };
 
 static void number(unsigned char *memory)
@@ -138,7 +139,7 @@ static int stream_bytes(int count, MPI_Datatype type)
     return count * bytes;
 }
 
-/* What MPI packs, which on these MPIs is the stream and nothing else. */
+/* Packs with MPI. The packed data of the tested MPI libraries is exactly the stream. */
 static int pack(const void *base, int count, MPI_Datatype type, unsigned char *stream)
 {
     int position = 0;

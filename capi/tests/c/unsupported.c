@@ -1,5 +1,6 @@
-/* What cannot be had is refused on every rank, through the error handler: here a lock that ranks of several nodes do not share
- * (`CAPULET_NODES`, `CAPULET_HINTS`), and representations of users. */
+/* Unsupported operations are refused on every rank, through the error handler: atomic mode with a lock that
+ * the ranks of several nodes cannot share (`CAPULET_NODES`, `CAPULET_HINTS`), and data representations of
+ * users. */
 #include "check.h"
 
 static int called;

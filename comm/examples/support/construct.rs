@@ -1,5 +1,5 @@
-//! Random datatypes, built by MPI: by the constructors with `int` arguments, or where MPI has them by those with large
-//! counts.
+//! Builds random datatypes by MPI: by the constructors with `int` arguments or, in an MPI library that has
+//! them, by the constructors with large counts.
 
 use std::ffi::c_int;
 
@@ -8,7 +8,7 @@ use capulet_datatype::{ArrayOrder, Distribution};
 
 use crate::support::spec::{Darray, Spec};
 
-/// A derived type under construction; predefined ones are not freed.
+/// A type under construction. Dropping the value frees a derived type. A predefined type is not freed.
 struct Built {
     handle: ffi::MPI_Datatype,
     derived: bool,
@@ -17,17 +17,19 @@ struct Built {
 impl Drop for Built {
     fn drop(&mut self) {
         if self.derived {
-            // SAFETY: ours, and not used again.
-            assert_eq!(unsafe { ffi::MPI_Type_free(&raw mut self.handle) }, 0, "a type that was made");
+            // SAFETY: this value owns the derived type, which is not used again.
+            assert_eq!(unsafe { ffi::MPI_Type_free(&raw mut self.handle) }, 0, "the type can be freed");
         }
     }
 }
 
-/// The type, committed; to be freed by [`free`]. `None` if this MPI cannot make it.
+/// The committed type of `spec`, which the caller frees by [`free`]. `None` if this MPI cannot make the
+/// type.
 pub(crate) fn construct(spec: &Spec, large: bool) -> Option<ffi::MPI_Datatype> {
     let mut built = build(spec, large)?;
     let mut handle = built.handle;
-    // SAFETY: valid handles; a duplicate, so that a predefined type can be freed like the others.
+    // SAFETY: `built` holds a valid type. A predefined type is duplicated, so the handle that is freed or
+    // returned is always a derived type that this function owns.
     unsafe {
         if !built.derived {
             assert_eq!(ffi::MPI_Type_dup(built.handle, &raw mut handle), 0, "{spec:?}");
@@ -42,12 +44,15 @@ pub(crate) fn construct(spec: &Spec, large: bool) -> Option<ffi::MPI_Datatype> {
 }
 
 pub(crate) fn free(mut handle: ffi::MPI_Datatype) {
-    // SAFETY: ours, and not used again.
+    // SAFETY: the caller owns the derived type and does not use it again.
     assert_eq!(unsafe { ffi::MPI_Type_free(&raw mut handle) }, 0);
 }
 
 fn ints<T: Copy + TryInto<c_int>>(values: &[T]) -> Vec<c_int> {
-    values.iter().map(|value| (*value).try_into().unwrap_or_else(|_| panic!("small numbers"))).collect()
+    values
+        .iter()
+        .map(|value| (*value).try_into().unwrap_or_else(|_| panic!("the number fits in an int")))
+        .collect()
 }
 
 fn addresses(values: &[i64]) -> Vec<ffi::MPI_Aint> {
@@ -73,10 +78,10 @@ fn distribution_of(distribution: Distribution) -> (c_int, c_int) {
 
 fn build(spec: &Spec, large: bool) -> Option<Built> {
     if let Spec::Named(named) = spec {
-        let handle = MpiType::named(*named).expect("every MPI has these").handle();
+        let handle = MpiType::named(*named).expect("every MPI has these types").handle();
         return Some(Built { handle, derived: false });
     }
-    // Open MPI fails here, and frees the old type though it is not its own.
+    // Open MPI fails for this type, and frees the old type although it does not own that type.
     if cfg!(mpi_family = "openmpi")
         && matches!(spec, Spec::Darray(_, old) if old.native().is_ok_and(|old| old.size() == 0))
     {
@@ -90,18 +95,19 @@ fn build(spec: &Spec, large: bool) -> Option<Built> {
 }
 
 fn small(value: u64) -> c_int {
-    c_int::try_from(value).expect("small numbers")
+    c_int::try_from(value).expect("the number fits in an int")
 }
 
 fn build_small(spec: &Spec, large: bool) -> Option<Built> {
-    // SAFETY: a constant of mpi-sys.
+    // SAFETY: mpi-sys defines this constant, which is never written.
     let mut made = unsafe { ffi::RSMPI_DATATYPE_NULL };
     let out = &raw mut made;
     let part = |old: &Spec| build(old, large);
-    // SAFETY: all handles are valid, all lists are as long as the counts say and live during the call.
+    // SAFETY: all old types are valid: `part` keeps a derived one alive during the call. All lists have the
+    // lengths that the counts state, and live during the call. MPI writes one handle.
     let status = unsafe {
         match spec {
-            Spec::Named(_) => unreachable!("not constructed"),
+            Spec::Named(_) => unreachable!("a predefined type has no constructor"),
             Spec::Dup(old) => ffi::MPI_Type_dup(part(old)?.handle, out),
             Spec::Contiguous(count, old) => ffi::MPI_Type_contiguous(small(*count), part(old)?.handle, out),
             Spec::Vector(count, length, stride, old) => {
@@ -172,7 +178,7 @@ fn build_small(spec: &Spec, large: bool) -> Option<Built> {
     (status == 0).then_some(Built { handle: made, derived: true })
 }
 
-/// What both kinds of darray constructors take as `int`.
+/// The arguments that both darray constructors, with `int` and with large counts, take as `int`.
 struct CDarray {
     processes: c_int,
     rank: c_int,
@@ -203,15 +209,16 @@ fn counts(values: &[u64]) -> Vec<ffi::MPI_Count> {
 
 #[cfg(has_large_counts)]
 fn build_large(spec: &Spec) -> Option<Built> {
-    // SAFETY: a constant of mpi-sys.
+    // SAFETY: mpi-sys defines this constant, which is never written.
     let mut made = unsafe { ffi::RSMPI_DATATYPE_NULL };
     let out = &raw mut made;
     let part = |old: &Spec| build(old, true);
     let large = |value: u64| value as ffi::MPI_Count;
-    // SAFETY: all handles are valid, all lists are as long as the counts say and live during the call.
+    // SAFETY: all old types are valid: `part` keeps a derived one alive during the call. All lists have the
+    // lengths that the counts state, and live during the call. MPI writes one handle.
     let status = unsafe {
         match spec {
-            Spec::Named(_) => unreachable!("not constructed"),
+            Spec::Named(_) => unreachable!("a predefined type has no constructor"),
             Spec::Dup(old) => ffi::MPI_Type_dup(part(old)?.handle, out),
             Spec::Contiguous(count, old) => ffi::MPI_Type_contiguous_c(large(*count), part(old)?.handle, out),
             Spec::Vector(count, length, stride, old) => {

@@ -1,4 +1,4 @@
-//! Random datatypes, described without MPI and without us, so that both can build them.
+//! Random datatypes in a neutral description, from which both MPI and `capulet-datatype` can build them.
 
 use capulet_datatype::{ArrayOrder, Datatype, Distribution, Named, TypeError};
 
@@ -31,7 +31,8 @@ pub(crate) struct Darray {
     pub(crate) order: ArrayOrder,
 }
 
-/// Predefined types of every size and shape. Without `MPI_LONG_DOUBLE`, of which MPICH packs ten bytes and leaves six.
+/// Predefined types of every size and shape. `MPI_LONG_DOUBLE` is missing, because MPICH packs ten of its
+/// sixteen bytes.
 pub(crate) const NAMED: [Named; 15] = [
     Named::Char,
     Named::Byte,
@@ -50,11 +51,11 @@ pub(crate) const NAMED: [Named; 15] = [
     Named::TwoInt,
 ];
 
-/// How far displacements in bytes are apart: with 16 everything is aligned.
+/// All displacements in bytes are multiples of this number. With 16 every element is aligned.
 type Grain = i64;
 
 impl Spec {
-    /// A random type of at most `depth` constructors on top of each other.
+    /// A random type of at most `depth` nested constructors.
     pub(crate) fn random(random: &mut Random, depth: u32, grain: Grain) -> Spec {
         if depth == 0 || random.below(12) == 0 {
             return Spec::Named(NAMED[random.below(NAMED.len() as u64) as usize]);
@@ -95,7 +96,7 @@ impl Spec {
         Spec::Subarray(sizes, subsizes, starts, order(random), old)
     }
 
-    /// The type, built by our constructors.
+    /// The type, built by the constructors of `capulet-datatype`.
     pub(crate) fn native(&self) -> Result<Datatype, TypeError> {
         match self {
             Spec::Named(named) => Ok(Datatype::named(*named)),
@@ -126,8 +127,8 @@ impl Spec {
         }
     }
 
-    /// Whether any part of the type, itself included, has no data. MPIs differ in the bounds of such types, and so in
-    /// those of what is built on them.
+    /// Whether the type or any of its parts has no data. MPI libraries report different bounds for such
+    /// types, and so for the types that are built from them.
     pub(crate) fn has_part_without_data(&self) -> bool {
         let empty_here = match self.native() {
             Ok(datatype) => datatype.size() == 0,
@@ -136,22 +137,23 @@ impl Spec {
         empty_here || self.parts().into_iter().any(Spec::has_part_without_data)
     }
 
-    /// Whether a struct has a part with explicit bounds: MPICH counts its other parts too (MPI-4.0 section 5.1.7 does
-    /// not).
+    /// Whether a struct has a part with explicit bounds. MPICH then computes the bounds of the struct from
+    /// the other parts, too. MPI-4.0 section 5.1.7 does not.
     pub(crate) fn has_mixed_bounds(&self) -> bool {
         let here = matches!(self, Spec::Struct(..)) && self.has_explicit_bounds();
         here || self.parts().into_iter().any(Spec::has_mixed_bounds)
     }
 
-    /// Whether a struct begins at an address that is not aligned: MPIs pad its parts, and then what they make together
-    /// (MPI-4.0 section 5.1 pads once).
+    /// Whether a struct begins at an address that is not aligned. MPI libraries pad the parts of such a
+    /// struct, and then the whole struct. MPI-4.0 section 5.1 pads once.
     pub(crate) fn has_struct_at_odd_address(&self) -> bool {
         let is_odd = |datatype: Datatype| datatype.lb() % 16 != 0;
         let here = matches!(self, Spec::Struct(..)) && self.native().is_ok_and(is_odd);
         here || self.parts().into_iter().any(Spec::has_struct_at_odd_address)
     }
 
-    /// Whether blocks lie one byte apart, backwards: Open MPI 4.1 lays them end to end, forwards.
+    /// Whether the stride between blocks is minus one byte. Open MPI 4.1 then places the blocks
+    /// contiguously at ascending addresses.
     pub(crate) fn has_stride_of_minus_one_byte(&self) -> bool {
         let here = match self {
             Spec::Vector(_, _, -1, old) => old.native().is_ok_and(|old| old.extent() == 1),

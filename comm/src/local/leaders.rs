@@ -1,4 +1,4 @@
-//! Leaders of nodes as threads: messages are delivered in an order that a seed decides.
+//! Node leaders as threads. A seed determines the order in which messages arrive.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,8 +7,8 @@ use crate::class::ErrorClass;
 use crate::error::{Error, Result};
 use crate::leaders::Leaders;
 
-/// The line between the leaders of nodes, between threads. Messages of one sender keep their order; whose message comes
-/// next, and after how many vain attempts, is up to the seed.
+/// The endpoint of one node leader, which is a thread. Messages of one sender keep their order. The seed
+/// determines the sender of the next message, and the number of attempts to receive that find no message.
 #[derive(Debug)]
 pub struct LocalLeaders {
     post: Arc<Mutex<Post>>,
@@ -16,10 +16,10 @@ pub struct LocalLeaders {
     nodes: usize,
 }
 
-/// Messages under way.
+/// The exchange between the leaders: the messages in flight.
 #[derive(Debug)]
 struct Post {
-    /// By receiver, then by sender.
+    /// Indexed by receiver, then by sender.
     queues: Vec<Vec<VecDeque<Vec<u8>>>>,
     gone: bool,
     random: u64,
@@ -27,7 +27,7 @@ struct Post {
 }
 
 impl Post {
-    /// A number below `bound`, from the seed (splitmix64: Steele, Lea, Flood, OOPSLA 2014).
+    /// The next random number below `bound` (splitmix64: Steele, Lea, Flood, OOPSLA 2014).
     fn draw(&mut self, bound: usize) -> usize {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.random;
@@ -38,14 +38,14 @@ impl Post {
 }
 
 impl LocalLeaders {
-    /// One end per node.
+    /// One endpoint per node.
     pub fn team(nodes: usize, seed: u64) -> Vec<LocalLeaders> {
         let queues = vec![vec![VecDeque::new(); nodes]; nodes];
         let post = Arc::new(Mutex::new(Post { queues, gone: false, random: seed, sent: 0 }));
         (0..nodes).map(|node| LocalLeaders { post: Arc::clone(&post), node, nodes }).collect()
     }
 
-    /// How many messages all leaders have sent.
+    /// The number of messages that all leaders have sent.
     pub fn messages_sent(&self) -> u64 {
         self.lock().sent
     }
@@ -78,7 +78,7 @@ impl Leaders for LocalLeaders {
         if waiting.is_empty() {
             return if post.gone { Err(Error::Elsewhere { class: ErrorClass::Other }) } else { Ok(None) };
         }
-        // One attempt in three is in vain.
+        // About one attempt in three receives nothing.
         let drawn = post.draw(waiting.len() * 3 / 2 + 1);
         let Some(from) = waiting.get(drawn).copied() else { return Ok(None) };
         Ok(post.queues[self.node][from].pop_front().map(|message| (from, message)))
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_of_a_sender_keep_their_order_and_others_come_between() {
+    fn messages_of_one_sender_keep_their_order_and_senders_interleave() {
         let mut orders = Vec::new();
         for seed in 0..20 {
             let ends = LocalLeaders::team(3, seed);
@@ -111,7 +111,7 @@ mod tests {
             let mut got: [Vec<u8>; 2] = [Vec::new(), Vec::new()];
             let mut order = Vec::new();
             while got.iter().any(|numbers| numbers.len() < 10) {
-                if let Some((from, message)) = ends[2].try_receive().expect("nobody is gone") {
+                if let Some((from, message)) = ends[2].try_receive().expect("no leader is gone") {
                     assert_eq!(from, usize::from(message[0]));
                     got[from].push(message[1]);
                     order.push(from);
@@ -122,22 +122,22 @@ mod tests {
         }
         orders.sort();
         orders.dedup();
-        assert!(orders.len() > 10, "seeds give many orders");
+        assert!(orders.len() > 10, "different seeds give different orders");
         let ends = LocalLeaders::team(2, 0);
-        assert_eq!(ends[0].try_receive().expect("nobody is gone"), None);
+        assert_eq!(ends[0].try_receive().expect("no leader is gone"), None);
     }
 
     #[test]
-    fn a_leader_that_is_gone_is_an_error_once_its_messages_are_read() {
+    fn dropped_leader_is_an_error_after_its_messages_are_read() {
         let mut ends = LocalLeaders::team(2, 7);
-        let other = ends.pop().expect("two ends");
+        let other = ends.pop().expect("two endpoints");
         other.send(0, vec![1]).expect("sent");
         drop(other);
         let first = loop {
             match ends[0].try_receive() {
                 Ok(Some((_, message))) => break message,
                 Ok(None) => {}
-                Err(error) => panic!("a message is there: {error}"),
+                Err(error) => panic!("the message is not received: {error}"),
             }
         };
         assert_eq!(first, [1]);

@@ -1,7 +1,7 @@
-//! MPI's constructors for one of ours, in both conventions.
+//! Calls of MPI's datatype constructors for one combiner, with `int` counts and with large counts.
 //!
-//! The old convention is used where the numbers fit in it: what is asked about a type by the old functions is an error
-//! when the type was made with large counts (MPI-4.0 section 5.1.13).
+//! The constructors with `int` counts are used where the numbers fit: the old query functions return an
+//! error for a type that was made with large counts (MPI-4.0 section 5.1.13).
 
 use std::ffi::c_int;
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result, check};
 use crate::types::handle::OwnedType;
 use crate::{consts, ffi};
 
-/// A number in the type that a convention has for it.
+/// Converts a number to the integer type of a constructor's parameter.
 fn number<T, N: Copy + TryInto<T> + std::fmt::Display>(number: N) -> Result<T> {
     number.try_into().map_err(|_| {
         Error::invalid(
@@ -43,7 +43,8 @@ fn order_of(order: ArrayOrder) -> c_int {
 fn kind_and_argument((distribution, processes): (Distribution, u64)) -> Result<(c_int, c_int)> {
     let argument = |block: Option<u64>| match block {
         None => Ok(consts::distribute_default()),
-        // MPIs multiply the two, in `int`.
+        // MPI libraries compute the product of block size and process count in `int`, so the product must
+        // fit, too.
         Some(block) => number::<c_int, _>(block.saturating_mul(processes)).and_then(|_| number(block)),
     };
     Ok(match distribution {
@@ -53,7 +54,8 @@ fn kind_and_argument((distribution, processes): (Distribution, u64)) -> Result<(
     })
 }
 
-/// Calls the constructor of `combiner` with one old type, which must be valid. Not of a predefined type or a struct.
+/// Calls the constructor of `combiner` with the old type `old`, which must be valid. `combiner` is neither
+/// a predefined type nor a struct.
 pub(super) fn of_one_part(combiner: &Combiner, old: ffi::MPI_Datatype) -> Result<OwnedType> {
     match small::of_one_part(combiner, old) {
         #[cfg(has_large_counts)]
@@ -62,7 +64,7 @@ pub(super) fn of_one_part(combiner: &Combiner, old: ffi::MPI_Datatype) -> Result
     }
 }
 
-/// A struct of valid types.
+/// A struct of `types`, which must be valid. `places` are displacements in bytes.
 pub(super) fn structure(blocks: &[u64], places: &[i64], types: &[ffi::MPI_Datatype]) -> Result<OwnedType> {
     match small::structure(blocks, places, types) {
         #[cfg(has_large_counts)]
@@ -71,36 +73,37 @@ pub(super) fn structure(blocks: &[u64], places: &[i64], types: &[ffi::MPI_Dataty
     }
 }
 
-/// A valid type with other bounds.
+/// The valid type `old` with another lower bound and extent, in bytes.
 pub(super) fn resized(lb: i64, extent: i64, old: ffi::MPI_Datatype) -> Result<OwnedType> {
     made("MPI_Type_create_resized", |new| {
-        // SAFETY: the old type is valid; writes one handle.
+        // SAFETY: the old type is valid. MPI writes one handle.
         unsafe { ffi::MPI_Type_create_resized(old, lb as ffi::MPI_Aint, extent as ffi::MPI_Aint, new) }
     })
 }
 
-/// As many consecutive bytes.
+/// A type of `count` consecutive bytes.
 pub(super) fn bytes(count: u32) -> Result<OwnedType> {
     let count: c_int = number(count)?;
     made("MPI_Type_contiguous", |new| {
-        // SAFETY: the old type is predefined; writes one handle.
+        // SAFETY: MPI_BYTE is a valid type. MPI writes one handle.
         unsafe { ffi::MPI_Type_contiguous(count, consts::byte(), new) }
     })
 }
 
-/// Takes over the handle that `construct` writes.
+/// Runs `construct`, which calls the MPI function `call`, and takes over the handle that it writes.
 fn made(call: &'static str, construct: impl FnOnce(*mut ffi::MPI_Datatype) -> c_int) -> Result<OwnedType> {
     let mut handle = consts::datatype_null();
     check(call, construct(&raw mut handle))?;
     Ok(OwnedType::take(handle))
 }
 
-/// The constructors of one convention: its functions, its type for counts, and that for bytes.
+/// Generates the constructor calls for one kind of counts: a module name, the types of counts and of byte
+/// displacements, and the names of the MPI functions.
 macro_rules! convention {
     (
         $module:ident, $length:ty, $bytes:ty,
-        $contiguous:ident, $vector:ident, $hvector:ident, $indexed:ident, $hindexed:ident, $indexed_block:ident,
-        $hindexed_block:ident, $structure:ident, $subarray:ident, $darray:ident
+        $contiguous:ident, $vector:ident, $hvector:ident, $indexed:ident, $hindexed:ident,
+        $indexed_block:ident, $hindexed_block:ident, $structure:ident, $subarray:ident, $darray:ident
     ) => {
         mod $module {
             use super::*;
@@ -116,7 +119,8 @@ macro_rules! convention {
                 let (blocks, places) = (numbers::<Length, _>(blocks)?, numbers::<Bytes, _>(places)?);
                 let count: Length = number(types.len())?;
                 made(stringify!($structure), |new| {
-                    // SAFETY: three lists of `count` entries, the types valid; writes one handle.
+                    // SAFETY: each of the three lists has `count` entries, and the types are valid. MPI
+                    // writes one handle.
                     unsafe { ffi::$structure(count, blocks.as_ptr(), places.as_ptr(), types.as_ptr(), new) }
                 })
             }
@@ -138,13 +142,13 @@ macro_rules! convention {
                     Combiner::Resized { lb, extent, .. } => resized(lb, extent, old),
                     Combiner::Contiguous { count, .. } => {
                         let count: Length = number(count)?;
-                        // SAFETY: the old type is valid; writes one handle.
+                        // SAFETY: the old type is valid. MPI writes one handle.
                         made(stringify!($contiguous), |new| unsafe { ffi::$contiguous(count, old, new) })
                     }
                     Combiner::Vector { count, blocklength, stride, .. } => {
                         let (count, block): (Length, Length) = (number(count)?, number(blocklength)?);
                         let stride: Length = number(stride)?;
-                        // SAFETY: as above.
+                        // SAFETY: the old type is valid. MPI writes one handle.
                         made(stringify!($vector), |new| unsafe {
                             ffi::$vector(count, block, stride, old, new)
                         })
@@ -152,12 +156,12 @@ macro_rules! convention {
                     Combiner::Hvector { count, blocklength, stride_bytes, .. } => {
                         let (count, block): (Length, Length) = (number(count)?, number(blocklength)?);
                         let stride: Bytes = number(stride_bytes)?;
-                        // SAFETY: as above.
+                        // SAFETY: the old type is valid. MPI writes one handle.
                         made(stringify!($hvector), |new| unsafe {
                             ffi::$hvector(count, block, stride, old, new)
                         })
                     }
-                    _ => Err(Error::invalid(ErrorClass::Type, "a constructor that MPI does not have")),
+                    _ => Err(Error::invalid(ErrorClass::Type, "a constructor that does not exist in MPI")),
                 }
             }
 
@@ -166,7 +170,8 @@ macro_rules! convention {
                     Combiner::Indexed { blocklengths, displacements, .. } => {
                         let (blocks, places) = (lengths(blocklengths)?, numbers::<Length, _>(displacements)?);
                         let count: Length = number(blocks.len())?;
-                        // SAFETY: two lists of `count` entries, a valid type; writes one handle.
+                        // SAFETY: both lists have `count` entries, and the old type is valid. MPI writes
+                        // one handle.
                         made(stringify!($indexed), |new| unsafe {
                             ffi::$indexed(count, blocks.as_ptr(), places.as_ptr(), old, new)
                         })
@@ -175,7 +180,8 @@ macro_rules! convention {
                         let (blocks, places) =
                             (lengths(blocklengths)?, numbers::<Bytes, _>(displacements_bytes)?);
                         let count: Length = number(blocks.len())?;
-                        // SAFETY: as above.
+                        // SAFETY: both lists have `count` entries, and the old type is valid. MPI writes
+                        // one handle.
                         made(stringify!($hindexed), |new| unsafe {
                             ffi::$hindexed(count, blocks.as_ptr(), places.as_ptr(), old, new)
                         })
@@ -184,7 +190,8 @@ macro_rules! convention {
                         let (block, places): (Length, Vec<Length>) =
                             (number(*blocklength)?, numbers(displacements)?);
                         let count: Length = number(places.len())?;
-                        // SAFETY: a list of `count` entries, a valid type; writes one handle.
+                        // SAFETY: the list has `count` entries, and the old type is valid. MPI writes one
+                        // handle.
                         made(stringify!($indexed_block), |new| unsafe {
                             ffi::$indexed_block(count, block, places.as_ptr(), old, new)
                         })
@@ -193,7 +200,8 @@ macro_rules! convention {
                         let (block, places): (Length, Vec<Bytes>) =
                             (number(*blocklength)?, numbers(displacements_bytes)?);
                         let count: Length = number(places.len())?;
-                        // SAFETY: as above.
+                        // SAFETY: the list has `count` entries, and the old type is valid. MPI writes one
+                        // handle.
                         made(stringify!($hindexed_block), |new| unsafe {
                             ffi::$hindexed_block(count, block, places.as_ptr(), old, new)
                         })
@@ -204,7 +212,8 @@ macro_rules! convention {
 
             fn array(combiner: &Combiner, old: ffi::MPI_Datatype) -> Result<OwnedType> {
                 match combiner {
-                    // The standard knows no empty part of an array (MPI-4.0 section 5.1.3).
+                    // The standard requires subsizes of at least 1 (MPI-4.0 section 5.1.3), so a type of 0
+                    // bytes stands for an empty subarray.
                     Combiner::Subarray { subsizes, .. } if subsizes.contains(&0) => bytes(0),
                     Combiner::Subarray { sizes, subsizes, starts, order, .. } => {
                         let dims: c_int = number(sizes.len())?;
@@ -212,7 +221,8 @@ macro_rules! convention {
                         let (parts, starts): (Vec<Length>, Vec<Length>) =
                             (numbers(subsizes)?, numbers(starts)?);
                         let order = order_of(*order);
-                        // SAFETY: three lists of `dims` entries, a valid type; writes one handle.
+                        // SAFETY: each of the three lists has `dims` entries, and the old type is valid.
+                        // MPI writes one handle.
                         made(stringify!($subarray), |new| unsafe {
                             let (sizes, parts) = (sizes.as_ptr(), parts.as_ptr());
                             ffi::$subarray(dims, sizes, parts, starts.as_ptr(), order, old, new)
@@ -228,7 +238,8 @@ macro_rules! convention {
                         let (kinds, arguments): (Vec<_>, Vec<_>) =
                             pairs.collect::<Result<Vec<_>>>()?.into_iter().unzip();
                         let order = order_of(*order);
-                        // SAFETY: four lists of `dims` entries, a valid type; writes one handle.
+                        // SAFETY: each of the four lists has `dims` entries, and the old type is valid. MPI
+                        // writes one handle.
                         made(stringify!($darray), |new| unsafe {
                             let (sizes, kinds) = (sizes.as_ptr(), kinds.as_ptr());
                             let (arguments, grid) = (arguments.as_ptr(), grid.as_ptr());
@@ -237,7 +248,7 @@ macro_rules! convention {
                             )
                         })
                     }
-                    _ => Err(Error::invalid(ErrorClass::Type, "a constructor of no array")),
+                    _ => Err(Error::invalid(ErrorClass::Type, "not an array constructor")),
                 }
             }
         }
@@ -247,8 +258,8 @@ macro_rules! convention {
 convention! {
     small, c_int, ffi::MPI_Aint,
     MPI_Type_contiguous, MPI_Type_vector, MPI_Type_create_hvector, MPI_Type_indexed, MPI_Type_create_hindexed,
-    MPI_Type_create_indexed_block, MPI_Type_create_hindexed_block, MPI_Type_create_struct, MPI_Type_create_subarray,
-    MPI_Type_create_darray
+    MPI_Type_create_indexed_block, MPI_Type_create_hindexed_block, MPI_Type_create_struct,
+    MPI_Type_create_subarray, MPI_Type_create_darray
 }
 
 #[cfg(has_large_counts)]

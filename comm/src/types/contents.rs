@@ -1,7 +1,8 @@
-//! What MPI says about a type: envelope, contents, bounds.
+//! Queries of a datatype: envelope, contents and bounds.
 //!
-//! With MPI-4 the large-count functions are asked, always: the others fail on types that were made with large counts. Such
-//! a type reports its numbers as counts; one that was made by the old constructors still reports `int`s and addresses.
+//! With MPI-4 this module always calls the large-count functions, because the `int` functions fail on a
+//! type that was made with large counts. Such a type reports its numbers as counts. A type that was made by
+//! an `int` constructor still reports `int`s and addresses.
 
 use std::ffi::c_int;
 
@@ -14,8 +15,9 @@ use crate::types::handle::OwnedType;
 use crate::types::named;
 use crate::{consts, ffi};
 
-/// Constructors in one type, counted with repetition: MPI types share their parts, and a small program can describe more
-/// of them than any memory holds.
+/// The maximum number of constructors in one type. A part that occurs several times counts each time: MPI
+/// types share their parts, so a small program can describe a type with more constructors than memory can
+/// hold.
 const NODES_MAX: u32 = 1 << 20;
 
 /// How a type was made (MPI-4.0 section 5.1.13).
@@ -43,7 +45,7 @@ pub(super) enum Constructor {
     ValueIndex,
 }
 
-/// In the order of `capulet_combiners` in consts.c.
+/// The constructors in the order of `capulet_combiners` in consts.c.
 const COMBINERS: [Constructor; 20] = [
     Constructor::Named,
     Constructor::Dup,
@@ -74,15 +76,16 @@ unsafe extern "C" {
 }
 
 fn constructor_of(combiner: c_int) -> Result<Constructor> {
-    // SAFETY: a constant of consts.c with exactly that many entries (asserted by a unit test), never written.
+    // SAFETY: consts.c defines the array as a constant with exactly COMBINERS.len() entries (a unit test of
+    // this module asserts the length). The array is never written.
     let combiners = unsafe { &capulet_combiners };
     let index = combiners.iter().position(|known| *known == combiner);
     index.map(|index| COMBINERS[index]).ok_or_else(|| {
-        Error::invalid(ErrorClass::Type, format!("a datatype made by an unknown constructor ({combiner})"))
+        Error::invalid(ErrorClass::Type, format!("a datatype with an unknown constructor ({combiner})"))
     })
 }
 
-/// How a type was made, and how much MPI has to say about it.
+/// The constructor of a type, and the lengths of the lists in its contents.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Envelope {
     constructor: Constructor,
@@ -93,7 +96,7 @@ pub(super) struct Envelope {
     types: usize,
 }
 
-/// What the functions of this MPI count in.
+/// The integer type of counts in the query functions that this module calls.
 #[cfg(has_large_counts)]
 type Length = ffi::MPI_Count;
 #[cfg(not(has_large_counts))]
@@ -104,13 +107,13 @@ fn length(length: Length) -> usize {
 }
 
 impl Envelope {
-    /// Of a valid type.
+    /// The envelope of a valid type.
     pub(super) fn of(datatype: ffi::MPI_Datatype) -> Result<Self> {
         let (mut integers, mut addresses, mut types): (Length, Length, Length) = (0, 0, 0);
         let mut combiner: c_int = 0;
         #[cfg(has_large_counts)]
         let mut counts: Length = 0;
-        // SAFETY: the type is valid; writes five numbers.
+        // SAFETY: the type is valid. MPI writes five numbers through valid pointers.
         #[cfg(has_large_counts)]
         let status = unsafe {
             ffi::MPI_Type_get_envelope_c(
@@ -122,7 +125,7 @@ impl Envelope {
                 &raw mut combiner,
             )
         };
-        // SAFETY: the type is valid; writes four numbers.
+        // SAFETY: the type is valid. MPI writes four numbers through valid pointers.
         #[cfg(not(has_large_counts))]
         let status = unsafe {
             ffi::MPI_Type_get_envelope(
@@ -144,13 +147,15 @@ impl Envelope {
         })
     }
 
-    /// Whether the type must not be freed. The Fortran kinds have no name, yet are predefined (MPI-4.0 section 19.1.9).
+    /// Whether the type is predefined, so that it must not be freed. The types of Fortran kinds are
+    /// unnamed, but predefined, too (MPI-4.0 section 19.1.9).
     pub(super) fn is_predefined(&self) -> bool {
         use Constructor::{F90Complex, F90Integer, F90Real, Named};
         matches!(self.constructor, Named | F90Integer | F90Real | F90Complex)
     }
 
-    /// The arguments of the constructor. Not of predefined types without arguments.
+    /// The arguments of the constructor of `datatype`, whose envelope this is. The type is not
+    /// `MPI_COMBINER_NAMED`.
     fn contents(&self, datatype: ffi::MPI_Datatype) -> Result<(Arguments, Vec<Part>)> {
         let mut integers = vec![0; self.integers];
         let mut addresses: Vec<ffi::MPI_Aint> = vec![0; self.addresses];
@@ -159,7 +164,8 @@ impl Envelope {
         let mut counts: Vec<ffi::MPI_Count> = vec![0; self.counts];
         #[cfg(not(has_large_counts))]
         let counts: Vec<ffi::MPI_Count> = Vec::new();
-        // SAFETY: the type is valid and not predefined; the arrays are as long as the envelope says.
+        // SAFETY: the type is valid and not MPI_COMBINER_NAMED. MPI-4.0 section 5.1.13: MPI writes at most
+        // as many entries to each array as the envelope says, and each array has that length.
         #[cfg(has_large_counts)]
         let status = unsafe {
             ffi::MPI_Type_get_contents_c(
@@ -174,7 +180,9 @@ impl Envelope {
                 types.as_mut_ptr(),
             )
         };
-        // SAFETY: as above; the lengths came from MPI as `int`.
+        // SAFETY: the type is valid and not MPI_COMBINER_NAMED. MPI-4.0 section 5.1.13: MPI writes at most
+        // as many entries to each array as the envelope says, and each array has that length. The lengths
+        // fit in `int`, because MPI gave them as `int`.
         #[cfg(not(has_large_counts))]
         let status = unsafe {
             ffi::MPI_Type_get_contents(
@@ -190,17 +198,18 @@ impl Envelope {
         check("MPI_Type_get_contents", status)?;
         #[allow(clippy::unnecessary_cast, reason = "MPI_Aint is isize on some MPIs and i64 on others")]
         let addresses = addresses.into_iter().map(|at| at as i64).collect();
-        // Each derived part is a new reference of ours; taken over before anything can fail.
+        // MPI gives each derived part as a new reference, which the caller must free (MPI-4.0 section
+        // 5.1.13). The references are taken over before anything can fail.
         let parts = types.into_iter().map(Part::take).collect();
         Ok((Arguments { integers, addresses, counts }, parts))
     }
 }
 
-/// A part of a type, as its contents gave it.
+/// A part of a type, as `MPI_Type_get_contents` gives it.
 #[derive(Debug)]
 struct Part {
     handle: ffi::MPI_Datatype,
-    /// Holds the reference, unless the part is predefined.
+    /// Frees the reference to a derived part. `None` for a predefined part.
     _owned: Option<OwnedType>,
 }
 
@@ -211,7 +220,7 @@ impl Part {
     }
 }
 
-/// Takes a type apart. The type must be valid.
+/// Decodes a type, which must be valid.
 pub(super) fn describe(datatype: ffi::MPI_Datatype) -> Result<Datatype> {
     describe_at(datatype, 1, &mut 0)
 }
@@ -243,7 +252,8 @@ fn describe_at(datatype: ffi::MPI_Datatype, depth: u32, nodes: &mut u32) -> Resu
             let children = describe_parts(&parts, depth, nodes)?;
             let described = decode(constructor, &arguments, &children)?;
             if described.size() != bounds.size {
-                let reason = format!("{} bytes of data, MPI says {}", described.size(), bounds.size);
+                let reason =
+                    format!("a type of {} bytes has {} bytes in this MPI", described.size(), bounds.size);
                 return Err(Error::invalid(ErrorClass::Type, reason));
             }
             bounds.give_to(&described)
@@ -254,7 +264,7 @@ fn describe_at(datatype: ffi::MPI_Datatype, depth: u32, nodes: &mut u32) -> Resu
 fn describe_parts(parts: &[Part], depth: u32, nodes: &mut u32) -> Result<Vec<Datatype>> {
     let mut children: Vec<Datatype> = Vec::with_capacity(parts.len());
     for (index, part) in parts.iter().enumerate() {
-        // All parts are alive at once, so equal handles are the same type.
+        // All parts are alive at the same time, so equal handles denote the same type.
         let child = match index.checked_sub(1).map(|before| (&parts[before], &children[before])) {
             Some((before, child)) if before.handle == part.handle => child.clone(),
             _ => describe_at(part.handle, depth + 1, nodes)?,
@@ -273,12 +283,12 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Of a valid type.
+    /// The bounds of a valid type.
     pub(super) fn of(datatype: ffi::MPI_Datatype) -> Result<Self> {
         let (mut size, mut lb, mut extent): (ffi::MPI_Count, ffi::MPI_Count, ffi::MPI_Count) = (0, 0, 0);
-        // SAFETY: the type is valid; writes one number.
+        // SAFETY: the type is valid. MPI writes one number.
         check("MPI_Type_size_x", unsafe { ffi::MPI_Type_size_x(datatype, &raw mut size) })?;
-        // SAFETY: the type is valid; writes two numbers.
+        // SAFETY: the type is valid. MPI writes two numbers.
         let status = unsafe { ffi::MPI_Type_get_extent_x(datatype, &raw mut lb, &raw mut extent) };
         check("MPI_Type_get_extent_x", status)?;
         let size = u64::try_from(size)
@@ -286,12 +296,12 @@ impl Bounds {
         Ok(Bounds { size, lb, extent })
     }
 
-    /// Whether the type has these bounds.
+    /// Whether `datatype` has this lower bound and extent.
     pub(super) fn are_those_of(&self, datatype: &Datatype) -> bool {
         (datatype.lb(), datatype.extent()) == (self.lb, self.extent)
     }
 
-    /// The same type with these bounds.
+    /// `datatype` with this lower bound and extent.
     pub(super) fn give_to(self, datatype: &Datatype) -> Result<Datatype> {
         if !self.are_those_of(datatype) {
             let (lb, extent) = (datatype.lb(), datatype.extent());
@@ -300,7 +310,7 @@ impl Bounds {
                 extent,
                 mpi_lb = self.lb,
                 mpi_extent = self.extent,
-                "this MPI's bounds differ"
+                "the bounds in this MPI differ"
             );
         }
         Ok(datatype.with_bounds(self.lb, self.extent)?)
@@ -312,11 +322,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn combiners_are_as_many_as_constructors_and_come_back() {
-        // SAFETY: a constant of consts.c, never written.
+    fn combiners_match_constructors_and_round_trip() {
+        // SAFETY: consts.c defines this int as a constant, which is never written.
         let count = unsafe { capulet_combiner_count };
         assert_eq!(usize::try_from(count).expect("a length"), COMBINERS.len());
-        // SAFETY: as above.
+        // SAFETY: as in `constructor_of`.
         let combiners = unsafe { capulet_combiners };
         for (combiner, constructor) in combiners.into_iter().zip(COMBINERS) {
             if combiner != c_int::MIN {

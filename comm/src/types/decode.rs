@@ -1,7 +1,9 @@
-//! From the arguments of an MPI constructor to one of ours: pure.
+//! Converts the arguments of an MPI constructor into a description. Makes no MPI call.
 //!
-//! In either convention each list of numbers is read once from front to back, in the order of the constructor's
-//! arguments; only the list differs from which a number comes. So one reader serves both.
+//! A type reports its numbers in lists of `int`s and addresses, or, if it was made with large counts, of
+//! `int`s and counts. In both conventions each list is read once from front to back, in the order of the
+//! constructor's arguments. The conventions differ only in the list that a number comes from, so one reader
+//! serves both.
 
 use std::ffi::c_int;
 
@@ -17,7 +19,7 @@ use crate::{consts, ffi};
 pub(super) struct Arguments {
     pub(super) integers: Vec<c_int>,
     pub(super) addresses: Vec<i64>,
-    /// Not empty exactly if the type was made with large counts.
+    /// Nonempty exactly if the type was made with large counts.
     pub(super) counts: Vec<ffi::MPI_Count>,
 }
 
@@ -29,7 +31,7 @@ struct Reader<'a> {
 }
 
 fn short() -> Error {
-    Error::invalid(ErrorClass::Type, "the contents of a datatype are shorter than its constructor")
+    Error::invalid(ErrorClass::Type, "the contents of a datatype are too short for its constructor")
 }
 
 fn take<T: Copy>(list: &mut &[T]) -> Result<T> {
@@ -57,12 +59,13 @@ impl<'a> Reader<'a> {
         take(&mut self.integers)
     }
 
-    /// An argument that became large: a count, a block length, a displacement in extents.
+    /// An argument that is an `int` or a large count, depending on the convention: a count, a block length,
+    /// or a displacement in extents.
     fn number(&mut self) -> Result<i64> {
         if self.large { take(&mut self.counts) } else { self.int().map(i64::from) }
     }
 
-    /// A displacement or stride in bytes.
+    /// A displacement or stride in bytes: an address or a large count, depending on the convention.
     fn address(&mut self) -> Result<i64> {
         if self.large { take(&mut self.counts) } else { take(&mut self.addresses) }
     }
@@ -71,7 +74,7 @@ impl<'a> Reader<'a> {
         unsigned(self.number()?)
     }
 
-    /// A length of lists that are in memory already.
+    /// The length of lists that follow in the arguments.
     fn length(&mut self) -> Result<usize> {
         usize::try_from(self.number()?).map_err(|_| short())
     }
@@ -99,12 +102,13 @@ impl<'a> Reader<'a> {
         } else if order == consts::order_fortran() {
             Ok(ArrayOrder::Fortran)
         } else {
-            Err(Error::invalid(ErrorClass::Type, "an array in no known order"))
+            Err(Error::invalid(ErrorClass::Type, "an array with an unknown order"))
         }
     }
 }
 
-/// Builds our type. `Named` and the Fortran kinds have no arguments of interest, and are not decoded.
+/// The description of a type with this constructor, these arguments and these parts. The caller does not
+/// pass `Named` or the Fortran kinds, because these are described without their arguments.
 pub(super) fn decode(
     constructor: Constructor,
     arguments: &Arguments,
@@ -112,7 +116,7 @@ pub(super) fn decode(
 ) -> Result<Datatype> {
     use Constructor as C;
     let mut read = Reader::new(arguments);
-    // A struct without fields has no old type.
+    // A struct without fields has no part. An empty struct stands for the missing part.
     let nothing;
     let old = match children.first() {
         Some(old) => old,
@@ -195,11 +199,11 @@ fn distribution(kind: c_int, block: c_int) -> Result<Distribution> {
     } else if kind == consts::distribute_none() {
         Ok(Distribution::None)
     } else {
-        Err(Error::invalid(ErrorClass::Type, "an array distributed in no known way"))
+        Err(Error::invalid(ErrorClass::Type, "an array with an unknown distribution"))
     }
 }
 
-/// A value and its index lie as in a C `struct` (MPI-4.1 section 6.9.4).
+/// A pair of a value and an index, laid out as in a C `struct` (MPI-4.1 section 6.9.4).
 fn value_index(value: &Datatype, index: &Datatype) -> Result<Datatype> {
     let align = match index.combiner() {
         Combiner::Named(named) => named.align(),
@@ -220,7 +224,7 @@ mod tests {
         Datatype::named(Named::Int)
     }
 
-    /// Checks that both conventions give the same type.
+    /// Asserts that both conventions give the expected type.
     fn same(constructor: Constructor, old: &Arguments, large: &Arguments, expected: &Datatype) {
         for arguments in [old, large] {
             let built = decode(constructor, arguments, &[int(), int()]).expect("well formed");
@@ -229,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_in_both_conventions() {
+    fn vectors_decode_in_both_conventions() {
         let old = Arguments { integers: vec![3, 2, -5], ..Arguments::default() };
         let large = Arguments { counts: vec![3, 2, -5], ..Arguments::default() };
         same(Constructor::Vector, &old, &large, &Datatype::vector(3, 2, -5, &int()).expect("valid"));
@@ -239,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_in_both_conventions() {
+    fn lists_decode_in_both_conventions() {
         let old = Arguments { integers: vec![2, 1, 3], addresses: vec![40, 8], ..Arguments::default() };
         let large = Arguments { counts: vec![2, 1, 3, 40, 8], ..Arguments::default() };
         let expected = Datatype::hindexed(&[1, 3], &[40, 8], &int()).expect("valid");
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_in_both_conventions() {
+    fn arrays_decode_in_both_conventions() {
         let order = consts::order_fortran();
         let old = Arguments { integers: vec![2, 5, 6, 2, 3, 1, 2, order], ..Arguments::default() };
         let large =
@@ -281,12 +285,13 @@ mod tests {
         assert!(decode(Constructor::Vector, &short, &[int()]).is_err());
         assert!(decode(Constructor::Dup, &Arguments::default(), &[]).is_err());
         let negative = Arguments { integers: vec![-1], ..Arguments::default() };
-        let error = decode(Constructor::Contiguous, &negative, &[int()]).expect_err("a negative count");
+        let error =
+            decode(Constructor::Contiguous, &negative, &[int()]).expect_err("a negative count is refused");
         assert_eq!(error.class(), ErrorClass::Type);
     }
 
     #[test]
-    fn values_and_indices_lie_as_a_c_struct() {
+    fn value_index_has_the_layout_of_a_c_struct() {
         let value = Datatype::named(Named::Double);
         let pair = decode(Constructor::ValueIndex, &Arguments::default(), &[value, int()]).expect("valid");
         assert!(pair.is_equivalent(&Datatype::named(Named::DoubleInt)));

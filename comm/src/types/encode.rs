@@ -1,8 +1,8 @@
-//! From one of our types to one of this MPI's: the inverse of `contents` and `decode`.
+//! Builds an MPI datatype from a description: the inverse of `contents` and `decode`.
 //!
-//! The constructor is called that the description names, so that envelope and contents of the new type say what those of
-//! the original said. Where this MPI gives other bounds than the description has, the type is resized. A part that occurs
-//! more than once is built once.
+//! The builder calls the constructor that the description names, so the envelope and contents of the new
+//! type equal those of the original type. If this MPI gives the new type other bounds than the description
+//! has, the builder resizes the type. A part that occurs more than once is built once.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -18,19 +18,20 @@ use crate::types::contents::Bounds;
 use crate::types::handle::OwnedType;
 use crate::types::{Handle, MpiType, cache, construct, named};
 
-/// A committed type that has `datatype` as its description.
+/// A committed MPI type with the description `datatype`.
 pub(super) fn build(datatype: &Datatype) -> Result<MpiType> {
     let handle = Builder::default().build(datatype)?;
     if let Handle::Derived(owned) = &handle {
         let mut raw = owned.raw();
-        // SAFETY: the type is ours and valid; the handle is read, and written back unchanged.
+        // SAFETY: `owned` keeps the type valid. MPI reads the handle and writes it back unchanged.
         check("MPI_Type_commit", unsafe { ffi::MPI_Type_commit(&raw mut raw) })?;
         cache(process()?, raw, datatype.clone())?;
     }
     Ok(MpiType { datatype: datatype.clone(), handle })
 }
 
-/// What has been built so far, by the place of the description, which lives as long as the whole type.
+/// The MPI types that are built so far. The key is the address of the description of a part. The addresses
+/// stay valid and distinct, because the description of the whole type outlives the builder.
 #[derive(Default)]
 struct Builder {
     built: HashMap<*const Combiner, Handle>,
@@ -72,12 +73,13 @@ impl Builder {
                 let old = self.build(old)?;
                 construct::of_one_part(combiner, old.raw())
             }
-            _ => Err(Error::invalid(ErrorClass::Type, "a constructor that MPI does not have")),
+            _ => Err(Error::invalid(ErrorClass::Type, "a constructor that does not exist in MPI")),
         }
     }
 }
 
-/// A predefined type of this MPI: of that name, else of that representation, else as many bytes.
+/// The type of this MPI for a predefined type: the type of the same name, else a type of the same
+/// representation, else a contiguous type of as many bytes.
 fn predefined(wanted: Named) -> Result<Handle> {
     let by_name = named::handle_of(wanted);
     let mut elements = wanted.elements();
@@ -91,11 +93,11 @@ fn predefined(wanted: Named) -> Result<Handle> {
     }
 }
 
-/// `made`, resized if its bounds are not those of `datatype`.
+/// `made`, resized if its bounds differ from the bounds of `datatype`.
 fn with_bounds_of(datatype: &Datatype, made: Handle) -> Result<Handle> {
     let bounds = Bounds::of(made.raw())?;
     if bounds.size != datatype.size() {
-        let reason = format!("{} bytes of data, MPI makes {}", datatype.size(), bounds.size);
+        let reason = format!("a type of {} bytes has {} bytes in this MPI", datatype.size(), bounds.size);
         return Err(Error::invalid(ErrorClass::Type, reason));
     }
     if bounds.are_those_of(datatype) {

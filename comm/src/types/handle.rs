@@ -1,30 +1,31 @@
-//! A derived type of MPI's that we own.
+//! An owned handle of a derived MPI datatype.
 
 use std::mem;
 
 use crate::error::{Result, check};
 use crate::{consts, ffi, process};
 
-/// Frees its handle when dropped, as long as MPI still runs.
+/// A derived datatype that this crate must free. Dropping it frees the handle, unless MPI is finalized.
 #[derive(Debug)]
 pub(super) struct OwnedType(ffi::MPI_Datatype);
 
-// SAFETY: a handle is a name that any thread may use which the thread level allows to call MPI at all (MPI-4.0 section
-// 11.6); nothing is changed through it but by the drop, which has it alone.
+// SAFETY: MPI-4.0 section 11.6: a handle is not bound to a thread; each thread that may call MPI may use
+// it. Only the drop changes the datatype, and the drop has exclusive access.
 unsafe impl Send for OwnedType {}
-// SAFETY: as above.
+// SAFETY: as for `Send` above.
 unsafe impl Sync for OwnedType {}
 
 impl OwnedType {
-    /// Takes over a handle that the caller got from MPI with the duty to free it.
+    /// Takes over a handle of a derived datatype that MPI gave to the caller and that the caller would have
+    /// to free.
     pub(super) fn take(handle: ffi::MPI_Datatype) -> Self {
         OwnedType(handle)
     }
 
-    /// A duplicate of a valid derived type.
+    /// A duplicate of a valid datatype.
     pub(super) fn duplicate_of(datatype: ffi::MPI_Datatype) -> Result<Self> {
         let mut handle = consts::datatype_null();
-        // SAFETY: the type is valid; writes one handle.
+        // SAFETY: the caller passes a valid datatype. MPI writes one handle.
         let status = unsafe { ffi::MPI_Type_dup(datatype, &raw mut handle) };
         check("MPI_Type_dup", status)?;
         Ok(OwnedType(handle))
@@ -34,7 +35,7 @@ impl OwnedType {
         self.0
     }
 
-    /// The handle, with the duty to free it.
+    /// Gives up the ownership of the handle: the receiver must free it.
     pub(super) fn give_away(self) -> ffi::MPI_Datatype {
         let handle = self.0;
         mem::forget(self);
@@ -45,8 +46,9 @@ impl OwnedType {
 impl Drop for OwnedType {
     fn drop(&mut self) {
         if process::is_usable() {
-            // SAFETY: the handle is ours, valid and not predefined, and MPI runs. Freeing a type is local; what is under
-            // way with it completes normally (MPI-4.0 section 5.1.9).
+            // SAFETY: this value owns the handle, which is valid and not predefined, and MPI is initialized
+            // and not finalized. MPI-4.0 section 5.1.9: a communication that uses the type completes
+            // normally.
             unsafe { ffi::MPI_Type_free(&raw mut self.0) };
         }
     }

@@ -1,4 +1,4 @@
-//! The predefined types: found by comparing handles with a sorted table.
+//! The predefined datatypes. A sorted table of their handles finds them.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ struct CEntry {
 }
 
 unsafe extern "C" {
-    // The true length is capulet_named_count.
+    // The array has capulet_named_count entries. That number depends on the MPI library.
     static capulet_named_types: [CEntry; 0];
     static capulet_named_count: c_int;
 }
@@ -26,16 +26,17 @@ struct Entry {
     bits: usize,
     handle: ffi::MPI_Datatype,
     named: Named,
-    /// Made at the first use: only then is MPI asked how large the type is here.
+    /// The description, made at the first use: only then does this module query the size of the type from
+    /// MPI.
     described: OnceLock<Result<Datatype>>,
 }
 
-// SAFETY: the handle is a constant of MPI's.
+// SAFETY: the handle is a constant of the MPI library. The other fields are Send.
 unsafe impl Send for Entry {}
-// SAFETY: as above; the rest is Sync.
+// SAFETY: the handle is a constant of the MPI library. The other fields are Sync.
 unsafe impl Sync for Entry {}
 
-/// A number that tells handles apart.
+/// A number that is different for different handles.
 fn bits(handle: ffi::MPI_Datatype) -> usize {
     #[cfg(mpi_family = "mpich")]
     return handle.0 as usize;
@@ -54,7 +55,7 @@ fn table() -> &'static [Entry] {
             })
             .collect();
         entries.sort_by_key(|entry| entry.bits);
-        // Some MPIs give one handle to two names of the same type.
+        // Some MPI libraries have one handle for two names of the same type.
         entries.dedup_by_key(|entry| entry.bits);
         entries
     })
@@ -62,13 +63,15 @@ fn table() -> &'static [Entry] {
 
 /// The table of consts.c.
 fn c_names() -> impl Iterator<Item = (ffi::MPI_Datatype, &'static str)> {
-    // SAFETY: consts.c defines the array with exactly that many entries, never written.
+    // SAFETY: consts.c defines the array as a constant with exactly capulet_named_count entries. It is
+    // never written.
     let entries = unsafe {
         let first = (&raw const capulet_named_types).cast::<CEntry>();
         std::slice::from_raw_parts(first, capulet_named_count as usize)
     };
     entries.iter().map(|entry| {
-        // SAFETY: a string literal of consts.c.
+        // SAFETY: consts.c initializes each name with a string literal, which ends with a zero and lives
+        // for ever.
         let name = unsafe { CStr::from_ptr(entry.name) };
         (entry.handle, name.to_str().unwrap_or_default())
     })
@@ -90,7 +93,8 @@ pub(super) fn handle_of(named: Named) -> Option<ffi::MPI_Datatype> {
     table().iter().find(|entry| entry.named == named).map(|entry| entry.handle)
 }
 
-/// The first predefined type of this MPI that is one such element. C's types come before Fortran's.
+/// The first predefined type of this MPI that consists of one such element. C types come before Fortran
+/// types.
 pub(super) fn of_element(element: Prim) -> Option<Named> {
     let is_it = |named: &Named| {
         let mut elements = named.elements();
@@ -99,18 +103,20 @@ pub(super) fn of_element(element: Prim) -> Option<Named> {
     Named::ALL.iter().copied().find(|named| is_it(named) && handle_of(*named).is_some())
 }
 
-/// Whether a type must not be freed: it is in the table, or MPI calls it predefined.
+/// Whether a type is predefined, so that it must not be freed: the table contains it, or its envelope says
+/// so.
 pub(super) fn is_predefined(handle: ffi::MPI_Datatype) -> bool {
     lookup(handle).is_some() || Envelope::of(handle).is_ok_and(|envelope| envelope.is_predefined())
 }
 
-/// What the table says, unless this MPI was built with another size for that name.
+/// The description for the name in the table. If the type has another size in this MPI, the description is
+/// opaque.
 fn describe(handle: ffi::MPI_Datatype, named: Named) -> Result<Datatype> {
     let bounds = contents::Bounds::of(handle)?;
     if named.size() == bounds.size { bounds.give_to(&Datatype::named(named)) } else { unknown(handle) }
 }
 
-/// A predefined type of which only size and bounds are known.
+/// The opaque description of a predefined type of which only size and bounds are known.
 pub(super) fn unknown(handle: ffi::MPI_Datatype) -> Result<Datatype> {
     let bounds = contents::Bounds::of(handle)?;
     bounds.give_to(&Datatype::named(Named::Opaque { bytes: bounds.size as u32 }))
@@ -121,22 +127,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_of_the_table_is_known() {
+    fn every_name_in_the_table_is_known() {
         for (_, name) in c_names() {
             assert!(Named::ALL.iter().any(|named| named.name() == name), "{name}");
         }
-        assert!(table().len() >= 50, "{} types", table().len());
+        assert!(table().len() >= 50, "only {} types", table().len());
     }
 
     #[test]
-    fn every_type_of_c_is_in_the_table() {
+    fn every_c_type_is_in_the_table() {
         for named in &Named::ALL[..30] {
             assert!(c_names().any(|(_, name)| name == named.name()), "{}", named.name());
         }
     }
 
     #[test]
-    fn handles_are_found_by_their_number() {
+    fn lookup_finds_predefined_handles_only() {
         let entry = lookup(consts::byte()).expect("MPI_BYTE is in the table");
         assert_eq!(entry.named, Named::Byte);
         assert!(lookup(consts::datatype_null()).is_none());
