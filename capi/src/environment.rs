@@ -6,7 +6,7 @@
 //! | `CAPULET_DRIVER` | the driver for file names without a prefix |
 //! | `CAPULET_HINTS` | `key=value;key=value`: hints that win over those of the program |
 //! | `CAPULET_STATS` | `1`: print a table of counts for each file when it is closed |
-//! | `CAPULET_LOG` | what to log to standard error: `info`, `debug`, or any filter of `tracing`; unset: nothing |
+//! | `CAPULET_LOG` | what to log to standard error: `off`, `info`, `debug`, or any filter of `tracing`; unset: warnings |
 //! | `CAPULET_FAULTS` | testing only: `rank=R;PLAN` makes the storage of rank R of `MPI_COMM_WORLD` fail as PLAN says |
 //! | `ROMIO_HINTS` | a file of hints, a key and a value on each line; the hints of the program win over it |
 //!
@@ -25,7 +25,10 @@ use capulet_comm::ErrorClass;
 use capulet_drivers::Registry;
 use capulet_drivers::wrappers::{FaultPlan, Faulty, Traced};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::SubscriberBuilder;
 use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::format::{DefaultFields, Format, Full};
 use tracing_subscriber::fmt::time::FormatTime;
 
 use crate::guard::{Failure, failure};
@@ -36,27 +39,35 @@ pub(crate) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
         std::panic::set_hook(Box::new(|panic| report::say(format_args!("internal error: {panic}"))));
-        if let Some(filter) = variable("CAPULET_LOG") {
-            start_logging(&filter);
+        match variable("CAPULET_LOG") {
+            Some(filter) => start_logging(&filter),
+            // Warnings tell of lost speed or of a failure that no return code can tell.
+            None => set_subscriber(log_format().with_max_level(tracing::Level::WARN).finish()),
         }
     });
 }
 
 fn start_logging(filter: &str) {
     match EnvFilter::try_new(filter) {
-        Ok(filter) => {
-            let subscriber = tracing_subscriber::fmt()
-                .with_env_filter(filter)
-                .with_writer(std::io::stderr)
-                .with_ansi(std::io::stderr().is_terminal())
-                .with_timer(RankAndTime { start: Instant::now() })
-                .finish();
-            // It can fail only if a subscriber is set, and nobody else sets one in this library's copy of
-            // `tracing`.
-            let _ = tracing::subscriber::set_global_default(subscriber);
-        }
+        Ok(filter) => set_subscriber(log_format().with_env_filter(filter).finish()),
         Err(error) => report::say(format_args!("CAPULET_LOG={filter:?} is ignored: {error}")),
     }
+}
+
+type LogFormat =
+    SubscriberBuilder<DefaultFields, Format<Full, RankAndTime>, LevelFilter, fn() -> std::io::Stderr>;
+
+/// Lines on standard error, with the rank and the time.
+fn log_format() -> LogFormat {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr as fn() -> std::io::Stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_timer(RankAndTime { start: Instant::now() })
+}
+
+fn set_subscriber(subscriber: impl tracing::Subscriber + Send + Sync) {
+    // This fails only if a subscriber is set already. No other code sets one in this library's copy of `tracing`.
+    let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
 /// Begins each line of the log with the rank and the seconds since the first call.

@@ -47,6 +47,7 @@ pub struct Job {
     run_options: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
     as_nobody: bool,
+    shared_memory_bytes: Option<u64>,
     limit: Duration,
     folder: TempDir,
 }
@@ -94,6 +95,7 @@ impl Job {
             run_options: Vec::new(),
             variables: Vec::new(),
             as_nobody: false,
+            shared_memory_bytes: None,
             limit: HANG,
             folder,
         }
@@ -130,6 +132,23 @@ impl Job {
         self
     }
 
+    /// Gives the job its own `/dev/shm` of so many bytes, and a folder elsewhere. Only for users that may
+    /// mount; see [`may_mount`].
+    ///
+    /// # Panics
+    /// If no folder can be made.
+    pub fn shared_memory(mut self, bytes: u64) -> Self {
+        self.shared_memory_bytes = Some(bytes);
+        let elsewhere = scratch_folder_in(&env::temp_dir());
+        for argument in &mut self.program {
+            if Path::new(argument) == self.folder.path() {
+                *argument = elsewhere.path().into();
+            }
+        }
+        self.folder = elsewhere;
+        self
+    }
+
     /// Changes the time limit.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -161,8 +180,17 @@ impl Job {
         Outcome { status, text, elapsed: begun.elapsed() }
     }
 
+    /// The launcher, in a mount namespace of its own if the job has a `/dev/shm` of its own.
+    fn launcher(&self) -> Command {
+        let Some(bytes) = self.shared_memory_bytes else { return Command::new(self.mpi.launcher()) };
+        let script = format!("mount -t tmpfs -o size={bytes},mode=1777 none /dev/shm && exec \"$@\"");
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &script, "sh"]).arg(self.mpi.launcher());
+        command
+    }
+
     fn command(&self, output: &File) -> Command {
-        let mut command = Command::new(self.mpi.launcher());
+        let mut command = self.launcher();
         command.arg("-n").arg(self.ranks.to_string());
         match self.through {
             Through::Command => {
@@ -229,7 +257,10 @@ fn free_bytes(path: &std::ffi::CStr) -> u64 {
 /// 64 MiB there.
 fn scratch_folder() -> TempDir {
     let roomy = free_bytes(c"/dev/shm") >= SCRATCH_BYTES;
-    let place = if roomy { PathBuf::from("/dev/shm") } else { env::temp_dir() };
+    scratch_folder_in(&if roomy { PathBuf::from("/dev/shm") } else { env::temp_dir() })
+}
+
+fn scratch_folder_in(place: &Path) -> TempDir {
     let folder = tempfile::Builder::new()
         .prefix("capulet-test-")
         .tempdir_in(place)
@@ -305,6 +336,13 @@ fn shortened(text: &str) -> String {
         lines.len() - 80,
         lines[lines.len() - 30..].join("\n")
     )
+}
+
+/// Whether this user may mount file systems in a mount namespace.
+pub fn may_mount() -> bool {
+    let script = "mount -t tmpfs none /mnt";
+    let done = Command::new("unshare").args(["--mount", "sh", "-c", script]).output();
+    done.is_ok_and(|done| done.status.success())
 }
 
 /// Copies `file`, a program or Capulet's library, to `folder` and returns its path. Any user can read the

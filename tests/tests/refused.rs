@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-use capulet_tests::launch::{NOBODY, copied_for_all};
+use capulet_tests::launch::{NOBODY, copied_for_all, may_mount};
 use capulet_tests::{Job, Mpi, RANKS, Through, compile};
 
 fn mode(path: &Path, bits: u32) {
@@ -86,6 +86,30 @@ fn by_a_full_file_system() {
     for ranks in [1, 2, 4] {
         let job = Job::new(mpi, ranks, compile::c(mpi, "full_disk")).arg(disk.folder.path());
         job.run().expect_checks(&format!("a full file system on {ranks} ranks"));
+    }
+}
+
+/// Shared memory of a node that is too small: access goes on without collective buffers, a warning says so, and every byte is right.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn shared_memory_that_is_short() {
+    const MIB: u64 = 1 << 20;
+    if !may_mount() {
+        let reason = "skipped: shared_memory_that_is_short: this user may not mount a small /dev/shm";
+        writeln!(std::io::stderr(), "{reason}").expect("the stream of errors is there");
+        return;
+    }
+    let mpi = Mpi::chosen();
+    // Room for what the MPI itself takes. Buffers of the second job would take 128 MiB a rank.
+    let sizes = if mpi.is_open_mpi() { [256 << 10, 64 * MIB] } else { [48 * MIB, 64 * MIB] };
+    for (bytes, hint) in sizes.into_iter().zip(["16777216", "67108864"]) {
+        let job = Job::new(mpi, 4, compile::c(mpi, "views")).shared_memory(bytes);
+        let job = job.variable("CAPULET_HINTS", format!("cb_buffer_size={hint};romio_cb_write=enable"));
+        let outcome = job.run();
+        outcome.expect_checks(&format!("views with {bytes} bytes of shared memory"));
+        let warns = outcome.text.contains("shared memory is short")
+            || outcome.text.contains("no shared memory on this node");
+        assert!(warns, "no warning\n{}", outcome.text);
     }
 }
 
