@@ -2,6 +2,7 @@
 //! ranks. `CAPULET_MPIEXEC` names another launcher.
 
 use std::env;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
@@ -117,6 +118,18 @@ fn words_are_reached_from_other_nodes() {
 #[test]
 fn threads_do_not_mix() {
     pass("threads", [1, 2, 4]);
+}
+
+#[test]
+fn group_with_a_spawned_process_is_no_other_group() {
+    if cfg!(mpi_family = "mpich") {
+        // Straight to the stream: the output of a test that passes is not shown.
+        let reason =
+            "skipped: group_with_a_spawned_process_is_no_other_group: MPICH over UCX cannot spawn processes";
+        writeln!(std::io::stderr(), "{reason}").expect("standard error is open");
+        return;
+    }
+    pass("spawned", [1]);
 }
 
 #[test]

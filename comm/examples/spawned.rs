@@ -1,0 +1,104 @@
+//! Test program: a group with a process that was spawned later is not taken for another group. The counters of the two processes are brought
+//! to the same values, so numbers made of counters alone repeat.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::ffi::{CString, c_char, c_int};
+use std::sync::Arc;
+
+use capulet_comm::{Agree, Group, ReduceOp, census, ffi};
+use support::group_of;
+
+/// Groups that the spawned process makes before the common one.
+const EARLIER: usize = 5;
+
+fn main() {
+    let (rank, size) = support::init_multiple();
+    assert_eq!((rank, size), (0, 1), "this program is started with one process");
+    let mut parent = null();
+    // SAFETY: MPI is initialized; writes one handle.
+    unsafe { ffi::MPI_Comm_get_parent(&raw mut parent) };
+    if parent == null() {
+        original();
+        support::finish("spawned");
+    } else {
+        spawned(parent);
+        support::finish("the spawned process");
+    }
+}
+
+fn null() -> ffi::MPI_Comm {
+    // SAFETY: mpi-sys defines this constant, which is never written.
+    unsafe { ffi::RSMPI_COMM_NULL }
+}
+
+/// Groups on fresh duplicates of the process's own communicator. At this thread level no two communicators share a group.
+fn groups(count: usize) -> Vec<(ffi::MPI_Comm, Arc<Group>)> {
+    let group = |_| {
+        let copy = support::duplicate(support::world());
+        (copy, group_of(copy).expect("a group"))
+    };
+    (0..count).map(group).collect()
+}
+
+fn merged(between: ffi::MPI_Comm, high: c_int) -> ffi::MPI_Comm {
+    let mut all = null();
+    // SAFETY: the inter-communicator is valid, and both sides call this; writes one handle.
+    unsafe { ffi::MPI_Intercomm_merge(between, high, &raw mut all) };
+    all
+}
+
+fn agree(group: &Arc<Group>) {
+    let channel = group.channel().expect("a channel");
+    let mut lanes = [1];
+    channel.allreduce(&mut lanes, &[ReduceOp::Sum]).expect("a reduction");
+    assert_eq!(lanes, [u64::from(group.size())]);
+}
+
+fn original() {
+    let program = std::env::current_exe().expect("the program has a path");
+    let program = CString::new(program.to_str().expect("text")).expect("no zero byte");
+    let mut between = null();
+    // SAFETY: the strings outlive the call; the other arguments are predefined; writes one handle.
+    unsafe {
+        let arguments = std::ptr::null_mut::<*mut c_char>();
+        let (info, codes) = (ffi::RSMPI_INFO_NULL, std::ptr::null_mut::<c_int>());
+        let world = support::world();
+        ffi::MPI_Comm_spawn(program.as_ptr(), arguments, 1, info, 0, world, &raw mut between, codes);
+    }
+    let all = merged(between, 0);
+    let common = group_of(all).expect("a group");
+    assert_eq!(common.size(), 2);
+    agree(&common);
+    let own = groups(EARLIER + 1);
+    let before = census().0;
+    drop(common);
+    support::free(all);
+    assert_eq!(census().0, before - 1, "the end of one group ends no other");
+    for (copy, group) in own {
+        agree(&group);
+        drop(group);
+        support::free(copy);
+    }
+    disconnect(between);
+}
+
+fn spawned(parent: ffi::MPI_Comm) {
+    let own = groups(EARLIER);
+    let all = merged(parent, 1);
+    let common = group_of(all).expect("a group");
+    agree(&common);
+    drop(common);
+    support::free(all);
+    for (copy, group) in own {
+        drop(group);
+        support::free(copy);
+    }
+    disconnect(parent);
+}
+
+fn disconnect(mut between: ffi::MPI_Comm) {
+    // SAFETY: the inter-communicator is valid, and nothing is under way on it.
+    unsafe { ffi::MPI_Comm_disconnect(&raw mut between) };
+}
