@@ -1,10 +1,11 @@
-//! One rank by itself.
+//! The estimate for a rank that acts independently.
 
 use super::{Alone, Count, Part};
 use crate::way::{self, BAND_RUN_MIN_BYTES, BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, WINDOW_BYTES};
 use crate::{Direction, FileSide, Heat, Holes, Way};
 
-/// Windows of one rank that are gone through one by one; of more the number is bounded.
+/// How many sieve buffers of one rank are visited one by one. Beyond this number, the estimate has only
+/// bounds.
 const WINDOWS_MAX: u64 = 100_000;
 
 pub(super) fn outline(part: &Part, direction: Direction, heat: Heat, holes: Holes) -> Alone {
@@ -34,20 +35,20 @@ pub(super) fn outline(part: &Part, direction: Direction, heat: Heat, holes: Hole
     }
 }
 
-/// Fewer where the pieces are dense.
+/// Dense pieces may take fewer batches.
 fn in_batches(pieces: Count) -> Count {
     let least = pieces.least.div_ceil(BATCH_TRANSFERS_MAX as u64);
     Count { least, most: pieces.most.div_ceil(BATCH_TRANSFERS as u64) }
 }
 
-/// Every piece ends where a run of the file ends, or one of memory.
+/// Every piece ends where a run of the file or a run of memory ends.
 fn listed(file_runs: u64, memory_runs: u64) -> (Count, Count) {
     let (file_runs, memory_runs) = (file_runs.max(1), memory_runs.max(1));
     let pieces = Count { least: file_runs.max(memory_runs), most: file_runs.saturating_add(memory_runs - 1) };
     (pieces, in_batches(pieces))
 }
 
-/// The runs of each window's worth of bytes.
+/// The runs of each buffer's worth of bytes.
 fn packed(side: &FileSide) -> (Count, Count) {
     let windows = side.bytes().div_ceil(WINDOW_BYTES);
     if windows > WINDOWS_MAX {
@@ -66,7 +67,8 @@ fn packed(side: &FileSide) -> (Count, Count) {
     (Count::exactly(pieces), batches)
 }
 
-/// Whether two runs are so long that their bytes may go by chunks of both, if they alternate in memory.
+/// Whether the access may have bands: two runs that are long enough to be moved by chunks of both, if
+/// their bytes alternate in memory.
 fn may_have_bands(side: &FileSide) -> bool {
     const STEP_BYTES: u64 = BAND_RUN_MIN_BYTES / 2;
     if !side.is_monotone() || side.run_count() < 2 {
@@ -75,14 +77,14 @@ fn may_have_bands(side: &FileSide) -> bool {
     if side.bytes() > WINDOWS_MAX * STEP_BYTES {
         return true;
     }
-    // In a run of two steps there are two places a step apart.
+    // A run of two steps contains two places that are one step apart.
     let places = (0..side.bytes() / STEP_BYTES).map(|step| side.offset_of(step * STEP_BYTES));
     let is_long = |(at, next): (u64, u64)| next - at == STEP_BYTES;
     places.clone().zip(places.skip(1)).any(is_long)
 }
 
-/// What memory is like is not known here: run by run, or a page or more of each of several runs at a time, beside what begins or
-/// ends a run.
+/// The estimate does not know the layout of memory. Either each run is moved by itself, or a page or more
+/// of each of several runs at a time, besides the pieces that begin or end a run.
 fn with_bands(side: &FileSide, pieces: Count, batches: Count) -> (Count, Count) {
     let chunks =
         side.bytes().div_ceil(BAND_RUN_MIN_BYTES / 2).saturating_add(side.run_count().saturating_mul(2));
@@ -93,13 +95,13 @@ fn with_bands(side: &FileSide, pieces: Count, batches: Count) -> (Count, Count) 
     )
 }
 
-/// Windows without holes need not be read.
+/// A part of the span without holes is not read before it is written.
 fn read_and_written((pieces, batches): (Count, Count)) -> (Count, Count) {
     let twice = |count: Count| Count { least: count.least, most: count.most.saturating_mul(2) };
     (twice(pieces), twice(batches))
 }
 
-/// A window begins with the first byte that is asked for and was not in the last.
+/// Each part begins with the first requested byte that the part before did not hold.
 fn windows(side: &FileSide) -> (Count, Count) {
     let (mut count, mut at) = (0, 0);
     while at < side.bytes() && count < WINDOWS_MAX {
