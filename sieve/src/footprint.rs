@@ -7,11 +7,13 @@ use capulet_datatype::{Cursor, Tiled};
 use capulet_drivers::Direction;
 use capulet_plan::side::FileSide;
 
-/// Runs of which all are told, as far as a lock can tell them apart; of more that lie irregularly, those between are locked too.
+/// Up to this many irregular runs a request lists all of them, as far as a lock can tell them apart. If
+/// there are more, the request also covers the bytes between them.
 const RUNS_MAX: usize = 1024;
 
-/// The bytes that an access touches, or more: its runs, or runs that come again and again. What a read takes besides, in a sieve
-/// window, it drops; no write that is isolated touches what lies between its runs. Looks at each run once.
+/// Returns a request that covers the bytes that an access touches, or more: the runs, or a period of
+/// runs. A read drops the other bytes that it gets in a sieve buffer, so they need no lock. An isolated
+/// write touches no byte between its runs. Visits each run once.
 pub fn footprint(side: &FileSide, direction: Direction) -> Request {
     let (span, is_shared) = (side.span(), direction == Direction::Read);
     if !side.is_monotone() || side.run_count() < 2 {
@@ -37,7 +39,8 @@ pub fn footprint(side: &FileSide, direction: Direction) -> Request {
         .map_or_else(|| Request::contiguous(span, is_shared), |runs| Request::ranges(runs, is_shared))
 }
 
-/// The bytes that a view of the whole file has, from `displacement_bytes` on, or more.
+/// Returns a request that covers all bytes of the file that a view has from `displacement_bytes` on, or
+/// more.
 pub fn view_footprint(displacement_bytes: u64, view: &Tiled) -> Request {
     let layout = view.layout();
     if view.size() == 0 {
@@ -45,7 +48,8 @@ pub fn view_footprint(displacement_bytes: u64, view: &Tiled) -> Request {
     }
     let span = displacement_bytes.saturating_add_signed(view.true_lb())..i64::MAX as u64;
     let whole = Request::contiguous(span.clone(), false);
-    // Runs that overlap, which files that are only read may have, are told as one.
+    // Files that are only read may have views with runs that overlap. Such a view is covered by one
+    // interval.
     let Some(tile) = Tiled::new(layout.clone(), 1).ok().filter(Tiled::is_monotone) else { return whole };
     let extent = u64::try_from(layout.extent()).unwrap_or(0);
     let displacement = i64::try_from(displacement_bytes);
@@ -59,7 +63,7 @@ pub fn view_footprint(displacement_bytes: u64, view: &Tiled) -> Request {
     some(of_tile()).map_or(whole, |runs| Request::periodic(span, extent, runs, false))
 }
 
-/// All of them, unless there are too many.
+/// Returns the runs, or `None` if there are too many.
 fn some(runs: impl Iterator<Item = Range<u64>>) -> Option<Vec<Range<u64>>> {
     let runs: Vec<_> = runs.take(RUNS_MAX + 1).collect();
     (runs.len() <= RUNS_MAX).then_some(runs)
@@ -82,7 +86,8 @@ fn runs(file: Tiled, displacement_bytes: i64, start: u64, bytes: u64) -> impl It
     })
 }
 
-/// The period of runs that are all alike, and one of them. The first may be the end, and the last the start, of such a one.
+/// If all runs are alike, returns their period and one run. The first run may be the end of such a run,
+/// and the last run the start of one.
 fn regular(mut runs: impl Iterator<Item = Range<u64>>) -> Option<(u64, Range<u64>)> {
     let (first, block) = (runs.next()?, runs.next()?);
     let (period, block_bytes) = (block.end - first.end, block.end - block.start);
@@ -118,14 +123,14 @@ mod tests {
         Datatype::named(Named::Byte)
     }
 
-    /// Whether a byte is locked.
+    /// Whether the request locks a byte.
     fn locks(request: &Request, at: u64) -> bool {
         request.conflicts(&Request::contiguous(at..at + 1, false))
     }
 
     #[test]
     fn runs_that_come_again_are_told_exactly() {
-        // 100 blocks of 3 in 10, from the middle of one to the middle of another.
+        // 100 blocks of 3 bytes in each 10, from the middle of one block to the middle of another.
         let vector = Datatype::vector(1000, 3, 10, &byte()).expect("a type");
         let side = side(&vector, 7, 1, 300);
         let request = footprint(&side, Direction::Write);

@@ -59,7 +59,7 @@ pub enum Holes {
     /// The holes are not touched.
     #[default]
     Untouched,
-    /// The user promises that no other process writes to the holes during the write, so they may be read
+    /// The user promises that no other operation writes to the holes during the write, so they may be read
     /// and written back.
     Rewritten,
 }

@@ -1,4 +1,5 @@
-//! Runs of the file as one piece each: user memory is gathered in a window, or scattered from it.
+//! Each run of the file is one piece: its bytes are gathered from user memory in a buffer, or scattered
+//! from it.
 
 use capulet_datatype::{Cursor, Datatype, Named, Run, Tiled, TypedCopy};
 use capulet_drivers::{Batch, Direction, Segment, Transfer};
@@ -10,7 +11,7 @@ use crate::access::Access;
 use crate::counters::Counters;
 use crate::{Target, Transferred};
 
-/// Carries `access` out, window by window.
+/// Carries out `access`, one buffer's worth of bytes after the other.
 pub(super) fn run(target: &Target, access: &Access, direction: Direction) -> Transferred {
     let byte = Datatype::named(Named::Byte);
     let Ok(flat) = Tiled::new(byte.layout().clone(), access.bytes()) else {
@@ -28,7 +29,7 @@ pub(super) fn run(target: &Target, access: &Access, direction: Direction) -> Tra
         let mut packed =
             Packed { target, access, direction, copy, file, window, outcome: Transferred::default() };
         while packed.next_band() {}
-        // The access may begin within a run, whose rest is no part of a band.
+        // The access may begin within a run. The rest of this run is not part of a band.
         if packed.outcome.bytes == 0
             && packed.band_at(first_run_bytes).is_some()
             && packed.move_to(first_run_bytes)
@@ -56,8 +57,9 @@ impl Packed<'_> {
         Band::at(self.access, self.direction, &mut self.file, start)
     }
 
-    /// Moves the next bytes of the access if they are a band. False if they are none, or not all were moved: what is behind the
-    /// end of the file for one run need not be for the one before, so the rest is then moved run by run.
+    /// Moves the next bytes of the access if they form a band. False if they do not, or if not all were
+    /// moved. In the second case the rest must be moved run by run: if one run has bytes beyond the end
+    /// of the file, an earlier run need not.
     fn next_band(&mut self) -> bool {
         let Some(band) = self.band_at(self.outcome.bytes) else { return false };
         let mut done = 0;
@@ -82,8 +84,10 @@ impl Packed<'_> {
         let window = self.window.as_mut_ptr();
         if self.direction == Direction::Write {
             for part in parts {
-                // SAFETY: bytes of the access, valid in user memory until it is over (`Memory::new`); the window has room for
-                // a chunk of each run.
+                // SAFETY: the bytes of the part are valid in user memory until the access is over
+                // (`# Safety` of `Memory::new`). The buffer has room for `bytes` of each run: `Band::at`
+                // limits a chunk to the buffer's size divided by the number of runs. No user memory lies
+                // in the buffer.
                 unsafe { self.copy.run(memory, part.stream, window.add(part.window as usize), 0, bytes) };
             }
         }
@@ -93,7 +97,8 @@ impl Packed<'_> {
         if self.direction == Direction::Read {
             for (part, before) in parts.iter().zip((0..).step_by(bytes as usize)) {
                 let good = moved.saturating_sub(before).min(bytes);
-                // SAFETY: as above, with the sides exchanged; so many bytes of the chunk were read.
+                // SAFETY: as for the write above, with source and target exchanged. `good` bytes of the
+                // chunk were read.
                 unsafe { self.copy.run(window.add(part.window as usize), 0, memory, part.stream, good) };
             }
         }
@@ -111,20 +116,21 @@ impl Packed<'_> {
         self.outcome.error.is_none()
     }
 
-    /// Moves the next bytes of the access before `end`. False if the access is over.
+    /// Moves the next bytes of the access before `end`, at most one buffer. False if the access is over.
     fn next_window(&mut self, end: u64) -> bool {
         let start = self.outcome.bytes;
         let bytes = WINDOW_BYTES.min(end - start);
         let memory = self.access.memory().base();
         let window = self.window.as_mut_ptr();
         if self.direction == Direction::Write {
-            // SAFETY: bytes `start..start + bytes` of user memory are valid until the access is over (`Memory::new`), and the
-            // window has room for as many.
+            // SAFETY: bytes `start..start + bytes` of the access are valid in user memory until the
+            // access is over (`# Safety` of `Memory::new`), and the buffer has room for `WINDOW_BYTES`.
             unsafe { self.copy.run(memory, start, window, 0, bytes) };
         }
         let moved = self.move_runs(window, bytes);
         if self.direction == Direction::Read {
-            // SAFETY: as above, with the sides exchanged; the first `moved` bytes of the window were read.
+            // SAFETY: as for the write above, with source and target exchanged. The first `moved` bytes
+            // of the buffer were read.
             unsafe { self.copy.run(window, 0, memory, start, moved) };
         }
         Counters::add(&self.target.counters.copied_bytes, moved);
@@ -132,7 +138,8 @@ impl Packed<'_> {
         moved == bytes
     }
 
-    /// Moves the next `bytes` bytes of the file between the file and the window, and returns how many were moved.
+    /// Moves the next `bytes` bytes of the access between the file and the buffer, and returns how many
+    /// were moved.
     fn move_runs(&mut self, window: *mut u8, bytes: u64) -> u64 {
         let (mut placed, mut moved) = (0, 0);
         while placed < bytes {
@@ -157,7 +164,8 @@ impl Packed<'_> {
         moved
     }
 
-    /// Carries transfers out, and returns how many bytes were moved: less than all at the end of the file and after an error.
+    /// Submits transfers, and returns how many bytes were moved: fewer than all at the end of the file
+    /// and after an error.
     fn submit(&mut self, transfers: Vec<Transfer<'_>>) -> u64 {
         Counters::add(&self.target.counters.pieces, transfers.len() as u64);
         Counters::add(&self.target.counters.batches, 1);
@@ -171,8 +179,9 @@ impl Packed<'_> {
     }
 
     fn transfer<'t>(&self, window: *mut u8, at: u64, run: Run) -> Transfer<'t> {
-        // SAFETY: the run's bytes lie in the window from `at` on, for `at` counts the bytes before them and the window holds
-        // all; the batch that the segment goes into is waited for before the window is used again.
+        // SAFETY: the bytes of the run lie in the buffer from `at` on, because `at` counts the bytes
+        // placed before them and the buffer holds all. `submit` waits for the batch before the buffer is
+        // used again, as `Segment::from_raw` wants.
         let memory = unsafe { Segment::from_raw(window.wrapping_add(at as usize), run.len as usize) };
         Transfer { offset: (self.access.displacement_bytes() + run.offset) as u64, memory }
     }

@@ -1,4 +1,5 @@
-//! Sieving: the span of an access is read window by window, and its runs are copied out; or copied in, and the window is written back.
+//! Data sieving: the span of an access is read through the sieve buffer, part by part, and the runs are
+//! copied out. A write reads a part, copies the runs in, and writes the part back.
 
 use std::cell::RefCell;
 
@@ -11,11 +12,12 @@ use crate::counters::Counters;
 use crate::{Target, Transferred};
 
 thread_local! {
-    /// The window of this thread. Kept, as new memory would be zeroed by the system page by page.
+    /// The sieve buffer of this thread. It is kept between accesses, because the system would zero new
+    /// memory page by page.
     static WINDOW: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls with this thread's window, of [`WINDOW_BYTES`].
+/// Calls `call` with the sieve buffer of this thread, which has [`WINDOW_BYTES`].
 pub(crate) fn with_window<T>(call: impl FnOnce(&mut [u8]) -> T) -> T {
     WINDOW.with_borrow_mut(|window| {
         window.resize(WINDOW_BYTES as usize, 0);
@@ -33,13 +35,14 @@ pub(super) fn read(target: &Target, access: &Access) -> Transferred {
     })
 }
 
-/// Holes cannot be read, or not be written back: where the storage is full there may be room for the runs.
+/// The holes cannot be read, or cannot be written back. If the storage is full, it may still have room
+/// for the runs.
 pub(crate) struct Refused;
 
 /// Writes a monotone access.
 ///
 /// # Errors
-/// Some of it may be written then.
+/// If [`Refused`] is returned, a part of the access may be written.
 pub(super) fn write(target: &Target, access: &Access) -> Result<Transferred, Refused> {
     with_window(|window| {
         let copy = TypedCopy::new(access.memory().tiled().clone(), access.file().clone());
@@ -51,13 +54,13 @@ pub(super) fn write(target: &Target, access: &Access) -> Result<Transferred, Ref
     })
 }
 
-/// The next part of an access that fits in a window.
+/// The next part of an access that fits in the sieve buffer.
 struct Span {
-    /// Its first byte in the file.
+    /// The first file offset.
     first: u64,
-    /// To the last byte that is asked for.
+    /// Bytes of the file, up to the last requested byte.
     bytes: u64,
-    /// Where it ends in the access.
+    /// The byte of the access after the part.
     end: u64,
 }
 
@@ -68,20 +71,22 @@ impl Span {
         Self { first, bytes: access.offset_of(end - 1) + 1 - first, end }
     }
 
-    /// Where offset 0 of the access's file layout would lie, were the window the file.
+    /// The address that stands for offset 0 of the access's file layout, if the sieve buffer holds the
+    /// file from `first` on. It may lie outside of the buffer.
     fn file_in(&self, access: &Access, window: *mut u8) -> *mut u8 {
         window.wrapping_offset(access.displacement_bytes().wrapping_sub(self.first as i64) as isize)
     }
 }
 
-/// Moves bytes between the file and a window by one transfer.
+/// Moves bytes between the file and the buffer by one transfer, and waits for it.
 fn submit(target: &Target, batch: Batch<'_>) -> BatchResult {
     Counters::add(&target.counters.pieces, 1);
     Counters::add(&target.counters.batches, 1);
     target.file.submit(batch).wait()
 }
 
-/// Reads bytes of the file that are to be written back: zeros where there are none yet, as they will be.
+/// Reads bytes of the file that will be written back. Beyond the end of the file the buffer gets zeros,
+/// which the file will have there.
 pub(crate) fn read_back(target: &Target, first: u64, window: &mut [u8]) -> Result<(), Refused> {
     let result = submit(target, Batch::read(vec![Transfer::into_memory(first, window)]));
     if result.error.is_some() {
@@ -91,8 +96,8 @@ pub(crate) fn read_back(target: &Target, first: u64, window: &mut [u8]) -> Resul
     Ok(())
 }
 
-/// Reads the window from byte `start` of the access on if it has holes, copies its runs in, and writes it. How far in the access it
-/// reaches.
+/// Reads the part from byte `start` of the access on if it has holes, copies its runs in, and writes it
+/// back. Returns the byte of the access after the part.
 fn put(
     target: &Target,
     access: &Access,
@@ -107,8 +112,9 @@ fn put(
         read_back(target, span.first, window)?;
     }
     let file = span.file_in(access, window.as_mut_ptr());
-    // SAFETY: the bytes from `start` on, `len` of them, lie in the span, so in the window; their places in user memory are valid until
-    // the access is over (`Memory::new`).
+    // SAFETY: `Span::next` chose the `len` bytes of the access from `start` on so that they lie in the
+    // span, and so in the buffer. Their places in user memory are valid until the access is over
+    // (`# Safety` of `Memory::new`).
     unsafe { copy.run(access.memory().base(), start, file, access.file_start() + start, len) };
     Counters::add(&target.counters.copied_bytes, len);
     let result = submit(target, Batch::write(vec![Transfer::from_memory(span.first, window)]));
@@ -118,7 +124,7 @@ fn put(
     Ok(span.end)
 }
 
-/// Reads the next window and copies its runs out. False if the access is over.
+/// Reads the next part and copies its runs out. False if the access is over.
 fn fill(
     target: &Target,
     access: &Access,
@@ -134,8 +140,9 @@ fn fill(
     let end = if is_short { access.bytes_below(first + result.bytes).max(outcome.bytes) } else { end };
     let (start, len) = (outcome.bytes, end - outcome.bytes);
     let file = span.file_in(access, window.as_mut_ptr());
-    // SAFETY: the bytes from `start` on, `len` of them, lie in the file between `first` and the end of what was read, so in
-    // the window; their places in user memory are valid until the access is over (`Memory::new`).
+    // SAFETY: the `len` bytes of the access from `start` on lie in the file between `first` and the end
+    // of what was read, and so in the buffer. Their places in user memory are valid until the access is
+    // over (`# Safety` of `Memory::new`).
     unsafe { copy.run(file, access.file_start() + start, access.memory().base(), start, len) };
     Counters::add(&target.counters.copied_bytes, len);
     outcome.bytes = end;
