@@ -1,4 +1,5 @@
-//! The operation as a value that can be polled: it waits for the ranks of the node, or for the other nodes, or is over.
+//! The operation as a value that can be polled. It waits for the ranks of the node or for the other
+//! nodes, or is over.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,61 +16,64 @@ use crate::access::Access;
 use crate::counters::Counters;
 use crate::{Failure, Target, Transferred};
 
-/// What the ranks do between the last barrier and the one that is waited for.
+/// The work of the ranks between the last barrier and the barrier that is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// The nodes find out whether they have bytes for each other.
     Survey {
-        /// The first offset of this node. At its leader.
+        /// The first offset of this node. Set at the leader.
         own_first: u64,
     },
-    /// A round: windows are filled (write), or marked and read (read).
+    /// A round: buffers are filled (write), or marked and read (read).
     Round,
-    /// The ranks fill the windows of a round again, one after the other.
+    /// The overlap replay: ranks fill the buffers of a round again, one after the other.
     Turns(Turn),
-    /// Over.
+    /// The operation is over.
     Done,
 }
 
-/// Whose turn it is.
+/// A place in the overlap replay: the rank that fills next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Turn {
-    /// Of consecutive ranks of one node: which of them. The nodes go from block to block together.
+    /// The block (consecutive ranks of one node). All nodes go through the blocks in step.
     block: u32,
-    /// The rank of this node, if it has ranks in the block.
+    /// The place of the rank on this node, if the node has ranks in the block.
     place: usize,
-    /// How often the block has been gone through before. Again, if not all that is for other nodes could be packed.
+    /// How many times the block was gone through before. It is repeated if a rank could not pack all
+    /// bytes for other nodes.
     pass: u32,
-    /// Whether a rank before this one could not pack all.
+    /// Whether an earlier rank of the block could not pack all its bytes.
     is_held: bool,
-    /// What was told before the turns began.
+    /// The combined round status with which the replay began.
     told: Told,
 }
 
-/// For whom an operation waits.
+/// What an operation waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
-    /// Nobody: it is over.
+    /// Nothing: the operation is over.
     Nobody,
     /// The ranks of the node.
     Node(Barriers),
-    /// The ranks of the node; after that, their leader goes to the other leaders.
+    /// The ranks of the node. After them the leader takes a step with the other leaders.
     NodeFirst(Barriers),
-    /// The other leaders. Leaders only.
+    /// The other leaders. Only a leader waits for them.
     Leaders,
     /// The leader of the node.
     Leader(Barriers),
 }
 
-/// One rank's part of a collective access, under way.
+/// One rank's part of a collective access, in flight.
 ///
-/// Between two barriers: for a write, windows of one round are written while those of the next are filled; for a read, they
-/// are copied out while those of the next are read and those after that marked. Windows are used by turns: in turn `t` the maps
-/// of turn `t` are marked, and for a write the data of turn `t` filled; after it, a read fills the data of the other turn. So what
-/// is in use after a barrier is never what the next access fills first, and accesses need no barrier between them.
+/// Between two barriers, a write writes the buffers of one round while those of the next are filled. A
+/// read copies buffers out while those of the next round are read, and the units of the round after that
+/// are marked. Maps and buffers have an index, 0 or 1. A round with index `t` marks the maps of index
+/// `t`, and a write fills the buffers of index `t`; a read later fills the buffers of the other index. So
+/// the memory in use after a barrier is never the memory that the next access fills first, and no barrier
+/// is needed between accesses.
 ///
-/// Among several nodes the ranks of a node come to one barrier, their leader exchanges with the others, and all come to a
-/// second one: what it heard is told there.
+/// Among several nodes the ranks of a node come to one barrier, their leader exchanges with the other
+/// leaders, and all ranks come to a second barrier, at which the leader publishes the combined status.
 pub struct Operation {
     pub(super) target: Target,
     pub(super) team: NodeTeam,
@@ -79,34 +83,35 @@ pub struct Operation {
     awaited: Awaited,
     /// Whether the nodes exchange bytes.
     is_together: bool,
-    /// What this rank has for other nodes.
+    /// What this rank sends to other nodes.
     pub(super) outgoing: Option<Outgoing>,
-    /// This leader's line to the others.
+    /// The leader's exchange with the other leaders. At leaders only.
     post: Option<Box<Post>>,
-    /// The turn of the windows that are filled or marked.
+    /// The index of the buffers that are filled or marked.
     pub(super) turn: usize,
-    /// The latest round that was begun.
+    /// The file offset at which the latest round begins.
     pub(super) round: Option<u64>,
-    /// What is marked (and for a write filled) before the barrier that is waited for.
+    /// What was marked (and for a write filled) before the barrier that is waited for.
     pub(super) filled: Option<Filled>,
-    /// What is read before it. Reads only.
+    /// What was read before that barrier. Reads only.
     pub(super) read: Option<Read>,
-    /// Bytes of this rank's area that are in use.
+    /// Used bytes of this rank's area.
     pub(super) packed_bytes: usize,
     /// Bytes of the access, from its start, that were marked or packed.
     pub(super) marked_bytes: u64,
-    /// Bytes of the access, from its start, that went through windows.
+    /// Bytes of the access, from its start, that went through collective buffers.
     pub(super) placed_bytes: u64,
     moved_bytes: u64,
     pub(super) good_end: u64,
     pub(super) overlap: bool,
     pub(super) error: Option<Failure>,
-    /// What was told at the last meeting of all ranks.
+    /// Whether all ranks know that no rank had an error, from the status at the last barrier of all
+    /// ranks.
     is_known_good: bool,
 }
 
 impl Operation {
-    /// Begins, without waiting for anybody. See [`super::run`] for the arguments.
+    /// Begins the operation without waiting for other ranks. See [`super::run`] for the arguments.
     ///
     /// # Panics
     /// If `access` is not monotone.
@@ -155,11 +160,12 @@ impl Operation {
         self.is_together = true;
         let span = self.part.access.span();
         let first = if span.is_empty() { u64::MAX } else { span.start };
-        // The largest end is the smallest complement.
+        // The status combines this lane by minimum. The largest end has the smallest complement.
         self.meet_all(Told { next: first, good_end: !span.end, ..Told::NOTHING });
     }
 
-    /// Goes on as far as it can without waiting for others. True when the operation is over.
+    /// Does all that is possible without waiting for other ranks. Does not block, apart from the storage.
+    /// True when the operation is over.
     pub fn poll(&mut self) -> bool {
         loop {
             let is_over = match self.awaited {
@@ -177,7 +183,7 @@ impl Operation {
         }
     }
 
-    /// Goes on to the end, waiting for the other ranks.
+    /// Carries the operation to its end. Blocks for the other ranks.
     pub fn wait(mut self) -> Transferred {
         let (mut backoff, mut seen) = (Backoff::new(), 0);
         while !self.poll() {
@@ -202,13 +208,14 @@ impl Operation {
         self.take_outcome()
     }
 
-    /// What came of it, once it is over. To be asked once: the error is given away.
+    /// Returns the outcome of an operation that is over. To be called once: the error moves out.
     pub fn take_outcome(&mut self) -> Transferred {
         debug_assert!(self.phase == Phase::Done, "the operation is over");
         Transferred { bytes: self.moved_bytes, error: self.error.take(), is_known_good: self.is_known_good }
     }
 
-    /// True if the ranks of the node have come to the barrier; then all has been done that comes after it.
+    /// Returns whether all ranks of the node have come to the barrier. If so, does the work that follows
+    /// it.
     fn poll_barrier(&mut self, barrier: Barriers) -> capulet_comm::Result<bool> {
         let is_over = self.team.shared.is_over(barrier)?;
         if is_over {
@@ -217,7 +224,7 @@ impl Operation {
         Ok(is_over)
     }
 
-    /// The ranks of the node have come to the barrier that was waited for.
+    /// Continues after the barrier that was waited for.
     fn after_barrier(&mut self, barrier: Barriers) {
         let shared = self.team.shared.as_ref();
         match std::mem::replace(&mut self.awaited, Awaited::Nobody) {
@@ -232,7 +239,7 @@ impl Operation {
         }
     }
 
-    /// As leader: begins a step with the other leaders.
+    /// At the leader: begins a step with the other leaders.
     fn go_to_leaders(&mut self, barrier: Barriers) {
         let told = heard(self.team.shared.as_ref(), barrier);
         let Some(post) = &mut self.post else { return };
@@ -255,7 +262,8 @@ impl Operation {
         }
     }
 
-    /// As leader: goes on with the other leaders. True when what they told has been passed on to the ranks of the node.
+    /// At the leader: polls the step with the other leaders. True when the ranks of the node have been
+    /// told its result.
     fn poll_leaders(&mut self) -> bool {
         let Some(post) = &mut self.post else { return false };
         match post.poll(&self.team) {
@@ -266,7 +274,7 @@ impl Operation {
         true
     }
 
-    /// Tells the ranks of the node what the leaders found out.
+    /// Tells the ranks of the node the values that the leaders combined.
     fn pass_on(&mut self, lanes: Lanes) {
         let told = match self.phase {
             Phase::Survey { own_first } => surveyed(own_first, lanes, self.team.has_idle_nodes()),
@@ -280,20 +288,21 @@ impl Operation {
         self.tell(told, Awaited::Leader);
     }
 
-    /// As leader: no more can be had of the other nodes, and they are told so.
+    /// At the leader: ends the operation after an error between the nodes, and tells the other leaders.
     fn give_up(&mut self, error: Error) {
         tracing::error!(%error, "the nodes cannot meet");
         if let Some(post) = &mut self.post {
             post.abort();
         }
         self.error = self.error.take().or(Some(error.into()));
-        // Nothing is known of what the others did before.
+        // It is unknown what the other nodes did before the error.
         self.tell(Told { good_end: 0, ..Told::NOTHING }, Awaited::Leader);
     }
 
-    /// After the ranks, and the nodes if they exchange anything, have heard from each other.
+    /// Continues after all ranks, or all nodes if they exchange, have combined their status.
     fn step(&mut self, mut told: Told, barrier: Barriers) {
-        // Ranks of one node hear the same. A leader of several may fail to hear what the others heard.
+        // All ranks of one node read the same status. With several nodes, one leader may fail to receive
+        // a status that the others have received.
         self.is_known_good = self.team.between.is_none() && told.good_end == u64::MAX && !told.is_refused;
         if let Some(filled) = self.filled.filter(|_| told.is_refused) {
             told.good_end = told.good_end.min(filled.base);
@@ -330,12 +339,12 @@ impl Operation {
         self.come();
     }
 
-    /// After a fill, or a mark: tells what the other ranks need to know.
+    /// After a fill or a mark: publishes the status of this rank and arrives at the next barrier.
     pub(super) fn come(&mut self) {
         let more = self.has_more();
         let next = match self.filled {
             None => u64::MAX,
-            // The next round of a read has the rest of this one.
+            // The next round of a read takes the rest of this round.
             Some(filled) if more && self.direction == Direction::Read => filled.base,
             Some(_) => self.part.offset_of(self.marked_bytes),
         };
@@ -344,18 +353,18 @@ impl Operation {
         if self.is_together { self.meet_all(told) } else { self.meet_node(told) }
     }
 
-    /// Comes to a barrier of the ranks of the node.
+    /// Arrives at a barrier of the ranks of the node.
     fn meet_node(&mut self, told: Told) {
         self.tell(told, Awaited::Node);
     }
 
-    /// Comes to a meeting of the ranks of all nodes.
+    /// Arrives at a barrier after which the leaders combine the status of all nodes.
     fn meet_all(&mut self, told: Told) {
         self.tell(told, Awaited::NodeFirst);
     }
 
     fn tell(&mut self, told: Told, awaited: fn(Barriers) -> Awaited) {
-        // What is packed goes to the leader when it meets the other ones.
+        // The leader collects packed bytes only when it takes a step with the other leaders.
         let packed_bytes = match awaited(self.team.shared.barriers()) {
             Awaited::NodeFirst(_) => std::mem::take(&mut self.packed_bytes),
             _ => 0,
@@ -372,7 +381,7 @@ impl Operation {
         }
     }
 
-    /// All ranks know that the operation is over, and up to which offset its bytes are good.
+    /// Ends the operation. All ranks know that it is over, and up to which offset its bytes are good.
     pub(super) fn finish(&mut self, good_end: u64) {
         self.moved_bytes = match good_end {
             u64::MAX => self.placed_bytes,
@@ -382,7 +391,7 @@ impl Operation {
         self.phase = Phase::Done;
     }
 
-    /// The ranks of the node are apart: no further round can be.
+    /// Ends the operation after the barrier of the node failed: no further round is possible.
     fn fail(&mut self, failure: Failure) {
         self.awaited = Awaited::Nobody;
         self.is_known_good = false;
@@ -393,9 +402,9 @@ impl Operation {
         self.finish(0);
     }
 
-    // Turns: the ranks fill the windows of a round again, one after the other.
+    // The overlap replay: ranks fill the buffers of a round again, one after the other.
 
-    /// The places of this node's ranks that are in a block.
+    /// The places on this node of the ranks of a block.
     fn places_in(&self, block: u32) -> Range<usize> {
         match self.team.between.as_ref().filter(|_| self.is_together) {
             Some(between) => between.nodes.places_in(block),
@@ -408,7 +417,7 @@ impl Operation {
         between.map_or(1, |between| between.nodes.block_count())
     }
 
-    /// Begins with a block, the highest ranks last; or ends the turns.
+    /// Begins a block, or ends the replay. The blocks with the highest ranks come last.
     fn begin_block(&mut self, block: u32, told: Told) {
         if block == self.block_count() {
             self.phase = Phase::Round;
@@ -426,7 +435,8 @@ impl Operation {
             self.fill_again(turn.pass == 0, turn.is_held);
         }
         self.phase = Phase::Turns(turn);
-        // A rank whose turn is yet to come begins the round anew then.
+        // For a rank whose turn is still to come, `has_more` is about the first fill. The rank begins the
+        // round anew in its turn.
         let told = Told { more: is_in_block && self.has_more(), ..Told::NOTHING };
         let is_last = turn.place + 1 >= places.end;
         if is_last && self.is_together { self.meet_all(told) } else { self.meet_node(told) }
@@ -449,7 +459,7 @@ impl Operation {
     }
 }
 
-/// What comes of the survey: `more` if the nodes have bytes for each other.
+/// The result of the survey. `more` is true if the nodes have bytes for each other.
 fn surveyed(own_first: u64, lanes: Lanes, has_idle: bool) -> Told {
     let survey = Survey::of_lanes(lanes);
     let is_together = survey.is_together(has_idle);

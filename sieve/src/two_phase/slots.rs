@@ -1,14 +1,14 @@
-//! What the ranks of a node tell each other at every barrier.
+//! The round status: what the ranks of a node tell each other at every barrier.
 //!
-//! Values told at one barrier lie in other slots than those told at the next: a rank that is ahead cannot change what
-//! another has not read yet, for it cannot be ahead by two.
+//! The values of one barrier lie in other slots than those of the next barrier. So a rank that is ahead
+//! cannot overwrite a value that another rank has not read yet: no rank can be ahead by two barriers.
 
 use std::sync::atomic::Ordering;
 
 use capulet_comm::{Barriers, NodeShared, Result};
 
-/// The slot of the first rank of a node that says whose turn on the window it is, for those who have several operations under
-/// way. Nothing in here touches it.
+/// The slot of a node's first rank that names the operation whose turn on the collective buffers it is.
+/// It belongs to callers with several operations in flight; this crate does not touch it.
 pub const TURN_SLOT: usize = 15;
 
 /// Slots of one barrier.
@@ -17,21 +17,24 @@ const NEXT: usize = 0;
 const GOOD_END: usize = 1;
 const FLAGS: usize = 2;
 const PACKED_BYTES: usize = 3;
-/// Behind those of both barriers: the turn that the next access of this rank begins with.
+/// The slot behind those of both barriers: the buffer index with which the next access of this rank
+/// begins.
 const TURN: usize = 2 * STRIDE;
 
-/// What one rank tells at a barrier, or what all of them told.
+/// The round status of one rank at a barrier, or of several ranks combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Told {
-    /// The file offset of the next byte that is needed, `u64::MAX` if there is none.
+    /// The lowest file offset that is still needed, `u64::MAX` if there is none.
     pub(super) next: u64,
-    /// The file offset up to which all windows were good, `u64::MAX` for all.
+    /// The file offset up to which all collective buffers were moved without an error, `u64::MAX` if all
+    /// were.
     pub(super) good_end: u64,
-    /// Whether bytes were found that another rank writes too.
+    /// Whether a rank found bytes that another rank writes too.
     pub(super) overlap: bool,
-    /// Whether a rank has more of the round for other nodes than it could pack.
+    /// Whether a rank has more bytes of the round for other nodes than it could pack. In the survey:
+    /// whether the nodes exchange.
     pub(super) more: bool,
-    /// Whether a node could not make sense of what another one sent.
+    /// Whether a node refused a malformed message of another node.
     pub(super) is_refused: bool,
 }
 
@@ -43,7 +46,7 @@ impl Told {
     pub(super) const NOTHING: Self =
         Self { next: u64::MAX, good_end: u64::MAX, overlap: false, more: false, is_refused: false };
 
-    /// All that is yes or no, as bits: what several told is the bits of any.
+    /// The boolean values as bits. The flags of several ranks combine by OR.
     pub(super) fn flags(self) -> u64 {
         let flag = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
         flag(self.overlap, OVERLAP) | flag(self.more, MORE) | flag(self.is_refused, REFUSED)
@@ -54,14 +57,15 @@ impl Told {
         Self { next, good_end, overlap: is_set(OVERLAP), more: is_set(MORE), is_refused: is_set(REFUSED) }
     }
 
-    /// What two told.
+    /// Combines two statuses.
     pub(super) fn and(self, other: Self) -> Self {
         let flags = self.flags() | other.flags();
         Self::new(self.next.min(other.next), self.good_end.min(other.good_end), flags)
     }
 }
 
-/// Tells the others, with how much of this rank's area is in use, and comes to the next barrier.
+/// Publishes the status of this rank and the used bytes of its area, and arrives at the next barrier
+/// without waiting.
 pub(super) fn tell(shared: &dyn NodeShared, told: Told, packed_bytes: usize) -> Result<Barriers> {
     let slots = &shared.slots(shared.place())[shared.barriers().parity() * STRIDE..];
     slots[NEXT].store(told.next, Ordering::Relaxed);
@@ -71,30 +75,30 @@ pub(super) fn tell(shared: &dyn NodeShared, told: Told, packed_bytes: usize) -> 
     shared.arrive()
 }
 
-/// What one rank told at a barrier that is over. To be called before the next.
+/// The status that one rank published for a barrier that is over. Must be called before the next barrier.
 pub(super) fn heard_from(shared: &dyn NodeShared, barrier: Barriers, rank: usize) -> Told {
     let slots = &shared.slots(rank)[barrier.parity() * STRIDE..];
     let load = |slot: usize| slots[slot].load(Ordering::Relaxed);
     Told::new(load(NEXT), load(GOOD_END), load(FLAGS))
 }
 
-/// What all ranks told at a barrier that is over. To be called before the next.
+/// The combined status of all ranks at a barrier that is over. Must be called before the next barrier.
 pub(super) fn heard(shared: &dyn NodeShared, barrier: Barriers) -> Told {
     let all = (0..shared.ranks()).map(|rank| heard_from(shared, barrier, rank));
     all.fold(Told::NOTHING, Told::and)
 }
 
-/// How much of its area a rank said that it uses, at the barrier that is over.
+/// The used bytes of a rank's area, which the rank published for the barrier that is over.
 pub(super) fn packed_bytes_of(shared: &dyn NodeShared, rank: usize, parity: usize) -> u64 {
     shared.slots(rank)[parity * STRIDE + PACKED_BYTES].load(Ordering::Relaxed)
 }
 
-/// The turn of windows that an access of this rank begins with: the same on all ranks of the node.
+/// The buffer index with which an access of this rank begins. It is the same on all ranks of the node.
 pub(super) fn first_turn(shared: &dyn NodeShared) -> usize {
     shared.slots(shared.place())[TURN].load(Ordering::Relaxed) as usize % 2
 }
 
-/// Notes the turn that the next access begins with.
+/// Stores the buffer index with which the next access begins.
 pub(super) fn note_turn(shared: &dyn NodeShared, turn: usize) {
     shared.slots(shared.place())[TURN].store(turn as u64, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! One rank's bytes in one window of a round: marked, copied in, copied out.
+//! One rank's bytes in one collective buffer of a round: marked, copied in, copied out.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -12,19 +12,20 @@ use super::between::Area;
 use crate::access::{Access, FileSide};
 use crate::marks::mark_side;
 
-/// One aggregator's window in one round.
+/// The collective buffer of one aggregator in one round.
 #[derive(Debug, Clone)]
 pub(super) struct Window<'a> {
-    /// The bytes of the file that it is for.
+    /// The bytes of the file that the buffer covers.
     pub(super) file: Range<u64>,
-    /// Where they are gathered.
+    /// The memory of the buffer.
     pub(super) data: *mut u8,
-    /// Which of them are asked for.
+    /// The map of the requested units.
     pub(super) map: &'a [AtomicU64],
 }
 
 impl NodeTeam {
-    /// The window of aggregator `index` of this node in the round at `base`, with the data and the map of these turns.
+    /// The collective buffer of aggregator `index` of this node in the round at `base`. `data_turn` and
+    /// `map_turn` are the buffer indices (0 or 1) of its memory and its map.
     pub(super) fn window(&self, base: u64, index: usize, data_turn: usize, map_turn: usize) -> Window<'_> {
         let rank = self.rank_of(index);
         let start = self.own(base).start.saturating_add(self.window_bytes * index as u64);
@@ -37,14 +38,14 @@ impl NodeTeam {
         }
     }
 
-    /// The words of a window's map that can have marks, of units of so many bytes.
+    /// The words of the buffer's map that can have marks, for units of `unit_bytes` bytes.
     pub(super) fn marked<'w>(&self, window: &Window<'w>, unit_bytes: u64) -> &'w [AtomicU64] {
         let bytes = window.file.end.min(self.end).saturating_sub(window.file.start);
         let words = usize::try_from(bytes.div_ceil(unit_bytes * 64)).unwrap_or(usize::MAX);
         &window.map[..words.min(window.map.len())]
     }
 
-    /// The bytes of the file that the windows of this node cover in the round at `base`.
+    /// The bytes of the file that the collective buffers of this node cover in the round at `base`.
     pub(super) fn own(&self, base: u64) -> Range<u64> {
         let start = base.saturating_add(self.window_bytes * self.windows_before);
         start..start.saturating_add(self.window_bytes * self.aggregators as u64)
@@ -55,7 +56,7 @@ impl NodeTeam {
         base..base.saturating_add(self.window_bytes * self.windows)
     }
 
-    /// From now on rounds cover the windows of all nodes, of which this one may have none.
+    /// From now on rounds cover the collective buffers of all nodes. This node may have none.
     pub(super) fn spread(&mut self) {
         if let Some(between) = &self.between {
             self.aggregators = between.nodes.own_aggregators();
@@ -64,17 +65,18 @@ impl NodeTeam {
         }
     }
 
-    /// Whether a node has no windows when the nodes exchange.
+    /// Whether some node has no collective buffers when the nodes exchange.
     pub(super) fn has_idle_nodes(&self) -> bool {
         self.between.as_ref().is_some_and(|between| between.nodes.has_idle())
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub(super) fn nodes(&self) -> usize {
         self.between.as_ref().map_or(1, |between| between.nodes.count())
     }
 
-    /// The node in whose windows an offset of the round at `base` lies, and what of the file they cover.
+    /// The node whose collective buffers cover `offset` in the round at `base`, and the bytes of the file
+    /// that they cover.
     pub(super) fn domain_at(&self, base: u64, offset: u64) -> (usize, Range<u64>) {
         let window = (offset - base) / self.window_bytes;
         let at = |window: u64| base.saturating_add(window * self.window_bytes);
@@ -85,18 +87,20 @@ impl NodeTeam {
         (node, at(windows.start)..at(windows.end))
     }
 
-    /// What of the shared memory a rank packs into, in a turn: after its windows. A write has no more than one turn under
-    /// way, and so all of it.
+    /// The area into which the rank at `place` packs. It lies behind the rank's two collective buffers. A
+    /// read has two rounds in flight, so each buffer index has one half of the area. A write packs for
+    /// one round at a time, and has all of it.
     pub(super) fn area(&self, place: usize, turn: usize, direction: Direction) -> Area {
         let turn = if direction == Direction::Read { turn } else { 0 };
         let start = self.shared.data(place).wrapping_add((2 + turn) * self.buffer_bytes);
         let turns = if direction == Direction::Read { 1 } else { 2 };
-        // All that the ranks have may be for one node, and goes there as one message.
+        // All ranks may have bytes for the same node, and these bytes form one message.
         let share = AREAS_BYTES_MAX / self.shared.ranks();
         Area { start, bytes: (turns * self.buffer_bytes).min(share) }
     }
 
-    /// Each rank starts at another aggregator, so that two ranks seldom touch the same cache lines at once.
+    /// The order in which this rank visits the aggregators. Each rank starts at another aggregator, so
+    /// that two ranks seldom touch the same cache lines at the same time.
     pub(super) fn visiting_order(&self) -> impl Iterator<Item = usize> + use<> {
         let aggregators = self.aggregators;
         let start = self.shared.place() % aggregators.max(1);
@@ -104,18 +108,20 @@ impl NodeTeam {
     }
 }
 
-/// Where byte 0 of the offsets of `side` would lie, were the window the file.
+/// The address that stands for offset 0 of `side` if the buffer holds its part of the file. It may lie
+/// outside of the buffer.
 pub(super) fn place_in(side: &FileSide, window: &Window<'_>) -> *mut u8 {
     let shift = side.displacement_bytes().wrapping_sub(window.file.start as i64);
     window.data.wrapping_offset(shift as isize)
 }
 
-/// Marks the units of the window that hold bytes of `part`, which lies in it. True if another had marked one of them.
+/// Marks the units of the buffer that hold bytes of `part`, which lies in it. True if one of them was
+/// marked before.
 pub(super) fn mark_in(side: &FileSide, window: &Window<'_>, part: &Range<u64>, unit_bytes: u64) -> bool {
     mark_side(side, window.map, window.file.start, part, unit_bytes)
 }
 
-/// One rank's part of an access, and how its bytes get to windows and back.
+/// One rank's part of an access, with the copy between user memory and collective buffers.
 pub(super) struct Part {
     pub(super) access: Access,
     direction: Direction,
@@ -133,33 +139,35 @@ impl Part {
         Self { access, direction, copy }
     }
 
-    /// The file offset of byte `at` of the access, `u64::MAX` if there is none.
+    /// The file offset of byte `at` of the access, `u64::MAX` if the access has no such byte.
     pub(super) fn offset_of(&self, at: u64) -> u64 {
         if at < self.access.bytes() { self.access.offset_of(at) } else { u64::MAX }
     }
 
-    /// The bytes of the access, counted from its start, that lie in `file` and at or after byte `from`.
+    /// The bytes of the access, counted from its start, that lie in the range `file` of the file and are
+    /// at or after byte `from` of the access.
     pub(super) fn within(&self, file: &Range<u64>, from: u64) -> Range<u64> {
         self.access.side().within(file, from)
     }
 
-    /// Marks the units of the window that hold bytes of `part`. True if another rank had marked one of them.
+    /// Marks the units of the buffer that hold bytes of `part`. True if one of them was marked before.
     pub(super) fn mark(&self, window: &Window<'_>, part: &Range<u64>, unit_bytes: u64) -> bool {
         mark_in(self.access.side(), window, part, unit_bytes)
     }
 
-    /// Copies the bytes of `part` between user memory and the window, in the direction of the access.
+    /// Copies the bytes of `part` between user memory and the buffer, in the direction of the access.
     ///
     /// # Safety
-    /// All bytes of `part` must lie in `window.file`; nobody else may write their places in the window's data at the
-    /// same time, nor read them if the access is a write.
+    /// All bytes of `part` lie in `window.file`. During the call no other rank writes their places in the
+    /// buffer, and if the access is a write, no other rank reads them.
     pub(super) unsafe fn copy(&self, window: &Window<'_>, part: &Range<u64>) {
         let bytes = part.end - part.start;
         let file_start = self.access.file_start() + part.start;
         let file = place_in(self.access.side(), window);
         let memory = self.access.memory().base();
-        // SAFETY: the bytes in user memory are valid until the access is over (`Memory::new`); the others lie in the window's
-        // data, which is as long as `window.file`, and are this rank's alone by the caller's promise.
+        // SAFETY: the bytes in user memory are valid until the access is over (`# Safety` of
+        // `Memory::new`). The others lie in `window.data`, which has a byte for each byte of
+        // `window.file`, and `# Safety` of this function excludes other ranks.
         unsafe {
             match self.direction {
                 Direction::Write => self.copy.run(memory, part.start, file, file_start, bytes),
