@@ -1,4 +1,5 @@
-//! The ranks of other nodes in the windows of this one. Everything that they say is checked before it is used.
+//! The bytes of remote ranks in the collective buffers of this node. Everything that a remote rank sends
+//! is checked before it is used. A remote rank is called a guest in the code.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,7 +13,7 @@ use crate::marks::Marker;
 use crate::two_phase::NodeTeam;
 use crate::two_phase::window::{Window, mark_in, place_in};
 
-/// The windows of this node in one round.
+/// The collective buffers of this node in one round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Domain<'t> {
     pub(super) team: &'t NodeTeam,
@@ -22,19 +23,19 @@ pub(super) struct Domain<'t> {
 }
 
 impl<'t> Domain<'t> {
-    /// The bytes of the windows that anybody may ask for.
+    /// The bytes of the file in the buffers that any rank may ask for.
     fn range(&self) -> Range<u64> {
         let own = self.team.own(self.base);
         own.start..own.end.min(self.team.end.max(own.start))
     }
 
-    /// The window that the file offset lies in, which must be in the domain.
+    /// The buffer that covers the file offset, which must be in the domain.
     fn window_at(&self, offset: u64) -> Window<'t> {
         let index = (offset - self.range().start) / self.team.window_bytes;
         self.team.window(self.base, index as usize, self.data_turn, self.map_turn)
     }
 
-    /// Cuts a range of the file where windows end.
+    /// Cuts a range of the file where buffers end.
     fn cut(&self, range: Range<u64>) -> impl Iterator<Item = (Window<'t>, Range<u64>)> {
         let mut at = range.start;
         std::iter::from_fn(move || {
@@ -48,11 +49,11 @@ impl<'t> Domain<'t> {
     }
 }
 
-/// A rank of another node, which has told its view.
+/// A remote rank whose view is known.
 #[derive(Debug)]
 struct Guest {
     side: FileSide,
-    /// From packed bytes to the file, and back.
+    /// The copies from packed bytes to the file (`lay`), and back (`fetch`).
     lay: TypedCopy,
     fetch: TypedCopy,
 }
@@ -66,7 +67,7 @@ impl Guest {
         Ok(Self { side, lay, fetch })
     }
 
-    /// The parts of `part`, by the window that they lie in.
+    /// Cuts `part` where buffers end.
     fn parts<'a>(
         &self,
         domain: Domain<'a>,
@@ -84,35 +85,35 @@ impl Guest {
     }
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Laid {
-    /// Its bytes are in the windows, or marked.
+    /// The bytes of the request are in the buffers, or marked.
     Whole,
-    /// It has bytes that another rank has too, and those windows were left alone.
+    /// Some bytes of the request are those of another rank too. Buffers with such bytes were not filled.
     Overlap,
 }
 
-/// How a request is treated.
+/// How a request is processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Treatment {
-    /// Mark units, and copy in unless somebody else marked one.
+    /// Mark the units, and copy the bytes in unless another rank has marked one of the units.
     Lay,
-    /// Mark and copy in, over whatever is there.
+    /// Mark the units and copy the bytes in, over earlier bytes.
     LayOver,
-    /// Mark, to be read.
+    /// Mark the units, to be read.
     Mark {
-        /// In units of so many bytes.
+        /// Bytes of a unit.
         unit_bytes: u64,
     },
 }
 
-/// The ranks of other nodes that have come to this one in an operation.
+/// The remote ranks that have sent bytes or requests to this node in an operation.
 #[derive(Debug)]
 pub(super) struct Guests {
-    /// By node and by place there.
+    /// By node, and by the place of the rank there.
     known: HashMap<(usize, u32), Guest>,
-    /// By wire form: many ranks have one layout.
+    /// By wire form: many ranks have the same layout.
     layouts: HashMap<Box<[u8]>, Arc<Layout>>,
     byte: Arc<Layout>,
 }
@@ -123,7 +124,8 @@ impl Guests {
         Self { known: HashMap::new(), layouts: HashMap::new(), byte }
     }
 
-    /// Takes the sections of a request in, in their order. Nobody else may touch the windows meanwhile.
+    /// Processes the fragments of a request in order. No other rank may touch the buffers during the
+    /// call.
     pub(super) fn take_in(
         &mut self,
         domain: Domain<'_>,
@@ -149,7 +151,8 @@ impl Guests {
         Ok(laid)
     }
 
-    /// The bytes that a request asked for, which was taken in before, from the windows of `domain`.
+    /// Appends the bytes that a request asked for to `reply`, from the buffers of `domain`. The request was
+    /// given to [`Self::take_in`] before. No other rank may write to the buffers during the call.
     pub(super) fn answer(
         &self,
         domain: Domain<'_>,
@@ -167,7 +170,7 @@ impl Guests {
         Ok(())
     }
 
-    /// A rank tells its view.
+    /// Stores the view of a remote rank.
     fn welcome(&mut self, from: usize, section: &Section<'_>) -> Result<(), Malformed> {
         let layouts = &mut self.layouts;
         let side = decode_view(section.description, |wire| {
@@ -182,7 +185,8 @@ impl Guests {
         Ok(())
     }
 
-    /// The guest of a section, and the section's part of its access, which lies in the domain.
+    /// The remote rank of a fragment, and the fragment's part of its access. The part is checked to lie
+    /// in the domain.
     fn guest(
         &self,
         domain: Domain<'_>,
@@ -225,8 +229,9 @@ impl Guests {
             let payload = &section.payload[(piece.start - part.start) as usize..];
             let bytes = piece.end - piece.start;
             let at = guest.side.file_start() + piece.start;
-            // SAFETY: the payload has the bytes; the piece lies in the window by the check of `guest` and by `parts`, the
-            // data of a window is as long as its part of the file, and nobody else touches it (`take_in`).
+            // SAFETY: `Sections` checked that the payload has the bytes. `guest` and `parts` keep the
+            // piece within the buffer, whose memory has a byte for each byte of the file that it covers.
+            // No other rank touches the buffer, as `take_in` demands.
             unsafe { guest.lay.run(payload.as_ptr(), 0, place_in(&guest.side, &window), at, bytes) };
         }
         Ok(overlap)
@@ -246,14 +251,15 @@ impl Guests {
             let old_len = reply.len();
             reply.resize(old_len + bytes as usize, 0);
             let target = reply[old_len..].as_mut_ptr();
-            // SAFETY: as in `take_view`, the other way round; the reply has been made long enough.
+            // SAFETY: as in `take_view`, with source and target exchanged. `resize` made room in the
+            // reply.
             unsafe { guest.fetch.run(place_in(&guest.side, &window), at, target, 0, bytes) };
         }
         Ok(())
     }
 }
 
-/// Whether a part of an access is made of whole units of the file.
+/// Whether a part of an access consists of whole units of the file.
 fn is_whole(guest: &Guest, part: &Range<u64>, unit_bytes: u64) -> bool {
     let side = &guest.side;
     let ends = side.offset_of(part.start) | (side.offset_of(part.end - 1) + 1);
@@ -281,7 +287,8 @@ fn take_runs(domain: Domain<'_>, section: &Section<'_>, treatment: Treatment) ->
         let (bytes, rest) = payload.split_at((piece.end - piece.start) as usize);
         payload = rest;
         let at = (piece.start - window.file.start) as usize;
-        // SAFETY: the piece lies in the window, by the check of `runs_of` and by `cut`; nobody else touches it (`take_in`).
+        // SAFETY: `runs_of` and `cut` keep the piece within the buffer. No other rank touches the buffer,
+        // as `take_in` demands.
         unsafe { window.data.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
     Ok(false)
@@ -307,7 +314,7 @@ fn fetch_runs(domain: Domain<'_>, section: &Section<'_>, reply: &mut Vec<u8>) ->
         let bytes = (piece.end - piece.start) as usize;
         reply.resize(old_len + bytes, 0);
         let at = (piece.start - window.file.start) as usize;
-        // SAFETY: as in `take_runs`, the other way round; the reply has been made long enough.
+        // SAFETY: as in `take_runs`, with source and target exchanged. `resize` made room in the reply.
         unsafe { reply[old_len..].as_mut_ptr().copy_from_nonoverlapping(window.data.add(at), bytes) };
     }
     Ok(())

@@ -1,8 +1,10 @@
-//! The steps that leaders take together: messages with a step and a kind, and one reduction over all leaders a step.
+//! The steps that leaders take together: messages with a step and a kind, and in each step one reduction
+//! over all leaders.
 //!
-//! A leader enters the reduction of a step when every request that it sent in the step is answered. So when the reduction is
-//! over, nothing of the step is under way, however many leaders met, and nobody counted messages for anybody. Cost
-//! of a reduction over k nodes: 2 (k - 1) messages in all, 2 ceil(log2 k) deep, on the binomial tree.
+//! A leader enters the reduction of a step when all requests that it sent in the step are answered. So
+//! when the reduction is over, no message of the step is in flight, however many leaders met, and no
+//! leader needs to count messages. A reduction over k nodes costs 2 (k - 1) messages in all, at a depth
+//! of 2 ceil(log2 k), on the binomial tree.
 
 use std::sync::Arc;
 
@@ -15,20 +17,20 @@ const LANE_BYTES: usize = size_of::<Lanes>();
 /// Bytes of a message before its body.
 pub(super) const HEAD_BYTES: usize = 12;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Towards the root of the tree: the lanes of a subtree.
+    /// Towards the root of the tree: the combined values of a subtree.
     Up = 1,
-    /// Away from it: the lanes of all.
+    /// Away from the root: the combined values of all leaders.
     Down = 2,
-    /// Sections that the receiver is to lay down, or to read.
+    /// Fragments whose bytes the receiver puts into its buffers, or reads.
     Request = 3,
-    /// What became of a request.
+    /// The result of a request.
     Receipt = 4,
     /// The bytes that the request of the last step asked for.
     Reply = 5,
-    /// The sender gives the operation up.
+    /// The sender ends the operation.
     Abort = 6,
 }
 
@@ -36,7 +38,7 @@ pub(super) enum Kind {
 struct Message {
     from: usize,
     kind: Kind,
-    /// With its head.
+    /// The message with its head.
     bytes: Vec<u8>,
 }
 
@@ -54,24 +56,24 @@ impl Parcel {
     }
 }
 
-/// How two neighboring parts of the nodes, the lower ones on the left, become one. Associative.
+/// Combines the values of two neighboring ranges of nodes, the lower nodes on the left. Associative.
 pub(super) type Combine = fn(Lanes, Lanes) -> Lanes;
 
-/// One leader's end of the steps of one operation.
+/// One leader's part of the steps of one operation.
 #[derive(Debug)]
 pub(super) struct Line {
     leaders: Arc<dyn Leaders>,
     operation: u32,
     step: u32,
-    /// What others sent who are a step ahead.
+    /// Messages from leaders that are a step ahead.
     early: Vec<Message>,
     own: Lanes,
     combine: Combine,
-    /// The nodes right below this one in the tree, and what they brought.
+    /// The nodes directly below this one in the tree, with the values that they sent.
     children: Vec<(usize, Option<Lanes>)>,
     is_up: bool,
     result: Option<Lanes>,
-    /// Another leader gave up, and has told all.
+    /// A leader has ended the operation, and has told all others.
     is_aborted: bool,
     pub(super) messages_received: u64,
 }
@@ -103,13 +105,13 @@ impl Line {
         (self.is_up, self.result) = (false, None);
     }
 
-    /// This leader's values in the reduction. Only before it is entered.
+    /// This leader's values in the reduction. Only to be used before the leader enters it.
     pub(super) fn own(&mut self) -> &mut Lanes {
         debug_assert!(!self.is_up, "the reduction is not entered yet");
         &mut self.own
     }
 
-    /// A message to fill and to [`Line::send`].
+    /// The head of a message, to which the caller adds a body for [`Line::send`].
     pub(super) fn message(&self, kind: Kind) -> Vec<u8> {
         let head = [self.operation, self.step, kind as u32];
         head.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -119,7 +121,8 @@ impl Line {
         self.leaders.send(node, message)
     }
 
-    /// The next request, receipt or reply of this step, if one has come. Takes part in the reduction meanwhile.
+    /// Returns the next request, receipt or reply of this step that has arrived. Takes part in the
+    /// reduction meanwhile.
     pub(super) fn receive(&mut self) -> Result<Option<Parcel>> {
         loop {
             let Some(message) = self.next()? else { return Ok(None) };
@@ -150,7 +153,7 @@ impl Line {
         }
     }
 
-    /// The next message of this step.
+    /// Returns the next message of this step that has arrived.
     fn next(&mut self) -> Result<Option<Message>> {
         let step = self.step;
         if let Some(index) = self.early.iter().position(|message| step_of(&message.bytes) == step) {
@@ -160,7 +163,7 @@ impl Line {
             self.messages_received += 1;
             let kind = kind_of(&bytes).ok_or(DISAGREE)?;
             if word(&bytes, 0) != self.operation {
-                // Of an operation that was given up.
+                // The message belongs to an operation that was given up.
                 continue;
             }
             let message = Message { from, kind, bytes };
@@ -174,8 +177,8 @@ impl Line {
         Ok(None)
     }
 
-    /// What all leaders brought, once it is known and all that was sent is gone. `ready`: every request that was sent in
-    /// this step is answered.
+    /// Returns the combined values of all leaders, when they are known and all messages of this leader
+    /// are sent. `ready` is whether all requests that were sent in this step are answered.
     pub(super) fn advance(&mut self, ready: bool) -> Result<Option<Lanes>> {
         if ready && !self.is_up && self.children.iter().all(|(_, lanes)| lanes.is_some()) {
             let below = self.children.iter().filter_map(|(_, lanes)| *lanes);
@@ -192,7 +195,7 @@ impl Line {
 
     fn spread(&mut self, lanes: Lanes) -> Result<()> {
         self.result = Some(lanes);
-        // The largest subtree first: it has the longest way.
+        // The largest subtree comes first, because it is the deepest.
         for index in (0..self.children.len()).rev() {
             self.send_lanes(Kind::Down, self.children[index].0, lanes)?;
         }
@@ -205,13 +208,13 @@ impl Line {
         self.send(node, message)
     }
 
-    /// Tells all leaders that this one gives up. They do so too, wherever they are in the operation.
+    /// Tells all leaders that this one ends the operation. They end it too, whatever step they are in.
     pub(super) fn abort(&mut self) {
         if std::mem::replace(&mut self.is_aborted, true) {
             return;
         }
         for node in (0..self.leaders.nodes()).filter(|node| *node != self.leaders.node()) {
-            // Who cannot be told is lost already.
+            // A leader that cannot be reached has failed already.
             let _ = self.leaders.send(node, self.message(Kind::Abort));
         }
     }
@@ -251,7 +254,8 @@ mod tests {
 
     use super::*;
 
-    /// Sums, and whether the parts came in order: lane 0 is the sum, 1 the first and 2 the last node.
+    /// Lane 0 is the sum; lanes 1 and 2 are the first and the last node, to check that the parts come in
+    /// order.
     fn join(left: Lanes, right: Lanes) -> Lanes {
         assert_eq!(left[2] + 1, right[1], "neighbors, the lower ones on the left");
         [left[0] + right[0], left[1], right[2]]
@@ -332,7 +336,7 @@ mod tests {
         let ends: Vec<Arc<LocalLeaders>> = LocalLeaders::team(2, 1).into_iter().map(Arc::new).collect();
         let mut line = Line::new(ends[0].clone(), 9);
         line.begin([0; 3], |left, _| left);
-        // Of an operation that is over; then twice from one child.
+        // A message of an operation that is over; then a value that the same child sends twice.
         ends[1].send(0, whole([8, 1, 6], &[])).expect("sent");
         ends[1].send(0, whole([9, 1, 1], &lanes)).expect("sent");
         assert!((0..100).all(|_| line.receive().is_ok()));

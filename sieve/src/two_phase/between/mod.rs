@@ -1,9 +1,12 @@
-//! What nodes exchange in a collective access: the windows of a round belong to aggregators of all nodes, so the same bytes
-//! meet in one place wherever they come from.
+//! The exchange between nodes in a collective access. The collective buffers of a round belong to
+//! aggregators of all nodes, so all bytes for one place of the file meet in one buffer, whichever rank they
+//! come from.
 //!
-//! Ranks copy what lies in windows of their own node there, as ever. What lies in windows of another node they pack into their
-//! area ([`outgoing`]), in sections that tell where the bytes go ([`section`]); the leaders exchange the sections
-//! ([`post`]) and lay them down ([`guests`]), in steps that they take together ([`mod@line`]).
+//! A rank copies the bytes that lie in collective buffers of its own node there, as on a single node. It
+//! packs the bytes for buffers of another node into its area ([`outgoing`]), as message fragments that
+//! tell where the bytes go ([`section`]). The leaders exchange the fragments ([`post`]), and put the
+//! bytes of remote ranks into the buffers ([`guests`]). They do so in common steps, each of which ends
+//! with a reduction over all leaders ([`mod@line`]).
 
 mod guests;
 mod line;
@@ -23,23 +26,25 @@ pub(super) use post::{Post, Step};
 use super::slots::Told;
 use crate::{Direction, Failure};
 
-/// The nodes of a group and what each does in a round, as the ranks of one of them see it.
+/// The nodes of a group and the part of each in a round, seen from one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nodes {
     /// The number of this node.
     node: usize,
-    /// The windows of a round that belong to the nodes before each node; at last, all.
+    /// For each node, the number of collective buffers of a round that belong to the nodes before it; the
+    /// last value is the number of all buffers.
     windows_before: Vec<u64>,
-    /// Which block of consecutive ranks of one node each rank of this node is in, by place.
+    /// The block (consecutive ranks of one node) of each rank of this node, by place.
     blocks: Vec<u32>,
     block_count: u32,
 }
 
 impl Nodes {
-    /// This is node `node`; each node has `aggregators` of that many windows in a round. A node may have none: its ranks send
-    /// and receive only, unless the nodes cannot exchange; then one of them aggregates for its node. The ranks of the group,
-    /// in their order, are `block_count` blocks of ranks of one node each; `blocks` has those that the ranks of this node are
-    /// in, by place.
+    /// The nodes as node `node` sees them. `aggregators` has the number of aggregators of each node, and
+    /// so of its collective buffers in a round. A node may have none: its ranks only send and receive. If
+    /// the nodes cannot exchange, one rank of such a node aggregates for the node. The ranks of the
+    /// group, in order, form `block_count` blocks of ranks of one node each; `blocks` has the block of
+    /// each rank of this node, by place.
     ///
     /// # Panics
     /// If no node has an aggregator, or there is no such node.
@@ -52,7 +57,7 @@ impl Nodes {
         Self { node, windows_before, blocks, block_count }
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn count(&self) -> usize {
         self.windows_before.len() - 1
     }
@@ -69,18 +74,20 @@ impl Nodes {
         self.windows_before[self.count()]
     }
 
-    /// Whether a node has no windows. Then its bytes must go to others, wherever they lie.
+    /// Whether some node has no collective buffers. The bytes of its ranks must go to other nodes,
+    /// wherever they lie.
     pub(super) fn has_idle(&self) -> bool {
         self.windows_before.windows(2).any(|pair| pair[0] == pair[1])
     }
 
-    /// The node that a window of a round belongs to, and its windows.
+    /// The node to which collective buffer number `window` of a round belongs, and the numbers of all
+    /// buffers of that node.
     pub(super) fn owner_of(&self, window: u64) -> (usize, std::ops::Range<u64>) {
         let node = self.windows_before.partition_point(|before| *before <= window) - 1;
         (node, self.windows_before[node]..self.windows_before[node + 1])
     }
 
-    /// The places of this node's ranks that are in a block.
+    /// The places on this node of the ranks of a block.
     pub(super) fn places_in(&self, block: u32) -> std::ops::Range<usize> {
         let start = self.blocks.partition_point(|theirs| *theirs < block);
         start..self.blocks.partition_point(|theirs| *theirs <= block)
@@ -91,34 +98,37 @@ impl Nodes {
     }
 }
 
-/// How the ranks of a node reach those of the others.
+/// How the ranks of a node reach the other nodes.
 #[derive(Debug, Clone)]
 pub struct Between {
     /// The nodes.
     pub nodes: Arc<Nodes>,
-    /// The line between their leaders, at the first rank of each node.
+    /// The messages between the leaders. At the first rank of each node only, which is its leader.
     pub leaders: Option<Arc<dyn Leaders>>,
-    /// Whether a node may move bytes of the file for another. If one may not, none does.
+    /// Whether this node may move bytes of the file for other nodes. If one node may not, the nodes do
+    /// not exchange.
     pub may_exchange: bool,
-    /// A number that the operation has on all nodes, and that no other one of this line had shortly before.
+    /// The number of the operation. It is the same on all nodes, and differs from the numbers of recent
+    /// operations of the same leaders.
     pub operation: u32,
 }
 
-/// Where the bytes of a part of the nodes lie: whether there is anything to exchange.
+/// Summary of where the bytes of a range of nodes lie. It tells whether the nodes have bytes for each
+/// other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Survey {
     /// The first offset, `u64::MAX` if there are no bytes.
     pub(super) first: u64,
-    /// One past the last.
+    /// The offset after the last.
     pub(super) end: u64,
-    /// Whether each node's bytes lie behind all of those of the nodes before it.
+    /// Whether the bytes of each node lie behind all bytes of the nodes before it.
     pub(super) ascending: bool,
-    /// Whether every node has windows.
+    /// Whether every node has collective buffers and may exchange.
     pub(super) able: bool,
 }
 
 impl Survey {
-    /// Of a node that has no windows.
+    /// The summary of a node that has no shared memory.
     const UNABLE: Self = Self { first: u64::MAX, end: 0, ascending: true, able: false };
 
     fn lanes(self) -> Lanes {
@@ -129,7 +139,7 @@ impl Survey {
         Self { first, end, ascending: flags & 1 != 0, able: flags & 2 != 0 }
     }
 
-    /// Two neighboring parts, the lower nodes on the left.
+    /// Combines the summaries of two neighboring ranges of nodes, the lower nodes on the left.
     fn join(left: Lanes, right: Lanes) -> Lanes {
         let (left, right) = (Self::of_lanes(left), Self::of_lanes(right));
         let apart = are_in_order(&(left.first..left.end), &(right.first..right.end));
@@ -142,7 +152,8 @@ impl Survey {
         joined.lanes()
     }
 
-    /// Whether the nodes have bytes for each other, and windows to meet in. `has_idle`: as [`Nodes::has_idle`] says.
+    /// Whether the nodes exchange: they have bytes for each other, and collective buffers to put them in.
+    /// `has_idle` is the result of [`Nodes::has_idle`].
     pub(super) fn is_together(self, has_idle: bool) -> bool {
         self.able && (has_idle || !self.ascending)
     }
@@ -157,9 +168,9 @@ fn join_told(left: Lanes, right: Lanes) -> Lanes {
     [told.next, told.good_end, told.flags()]
 }
 
-/// Tells the other nodes that this one has no shared window: no node exchanges anything then, and those that have windows
-/// gather each for itself. For the leader of such a node, in place of an [`Operation`](super::Operation). Blocks until the
-/// other leaders have come too.
+/// Tells the other nodes that this node has no shared memory. Then the nodes do not exchange, and each
+/// node that has shared memory gathers on its own. Called by the leader of such a node instead of an
+/// [`Operation`](super::Operation). Blocks until the other leaders have taken the step too.
 ///
 /// # Errors
 /// If MPI fails.
@@ -193,7 +204,7 @@ mod tests {
         let none = survey(u64::MAX, 0);
         let joined = |all: &[Lanes]| {
             let whole = all.iter().copied().reduce(Survey::join).expect("nodes");
-            // however they are grouped
+            // the result does not depend on the grouping
             for cut in 1..all.len() {
                 let part = |part: &[Lanes]| part.iter().copied().reduce(Survey::join).expect("nodes");
                 assert_eq!(Survey::join(part(&all[..cut]), part(&all[cut..])), whole);

@@ -1,8 +1,9 @@
-//! One step of an operation between the nodes, as their leaders take it.
+//! One step of an operation between the nodes, at a leader.
 //!
-//! A leader sends one request to each node that its ranks meet, made of what they packed; takes in the requests that come, and
-//! sends a receipt for each; for a read it answers the requests of the step before, whose windows have been read
-//! meanwhile. With all receipts and replies there it enters the reduction.
+//! A leader sends one request to each node that its ranks meet. The request has what the ranks packed for
+//! this node. The leader processes the requests that arrive and sends a receipt for each. In a read it
+//! also answers the requests of the last step, for which the aggregators have read the buffers meanwhile.
+//! When all receipts and replies have arrived, it enters the reduction of the step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,22 +20,23 @@ use crate::counters::Counters;
 use crate::two_phase::NodeTeam;
 use crate::two_phase::slots::{Told, packed_bytes_of};
 
-/// What a step is about.
+/// The input of a step.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::two_phase) struct Step {
-    /// What the ranks of this node told.
+    /// The combined round status of the ranks of this node.
     pub(in crate::two_phase) told: Told,
-    /// The parity of the slots in which they told it.
+    /// The parity of the slots in which the ranks published it.
     pub(in crate::two_phase) parity: usize,
-    /// The round whose windows are filled or marked, and their turn.
+    /// The round whose buffers are filled or marked (its base), and the buffer index.
     pub(in crate::two_phase) marked: Option<(u64, usize)>,
-    /// The round whose windows have been read, and the turn in which it was marked. Their data have the other one.
+    /// The round whose buffers have been read (its base), and the index of the maps in which it was
+    /// marked. The data lie in the buffers of the other index.
     pub(in crate::two_phase) read: Option<(u64, usize)>,
-    /// Whether bytes are laid over those that are there, without a word.
+    /// Whether bytes overwrite earlier ones without an overlap report, as in the overlap replay.
     pub(in crate::two_phase) over: bool,
 }
 
-/// Where bytes that were asked for come to lie.
+/// The place in an area for requested bytes.
 #[derive(Debug, Clone, Copy)]
 struct Spot {
     place: usize,
@@ -51,12 +53,12 @@ pub(in crate::two_phase) struct Post {
     step: Option<Step>,
     receipts_due: usize,
     replies_due: usize,
-    /// What was asked for in the last step, and in this one, by node.
+    /// The bytes requested in the last step (`asked`) and in this one (`asking`), by node.
     asked: BTreeMap<usize, Vec<Spot>>,
     asking: BTreeMap<usize, Vec<Spot>>,
-    /// Requests that are to be answered in the next step.
+    /// Requests that are answered in the next step.
     held: Vec<Parcel>,
-    /// What another node sent that made no sense.
+    /// The part of another node's message that was malformed.
     refused: Option<&'static str>,
 }
 
@@ -76,7 +78,8 @@ impl Post {
         }
     }
 
-    /// Begins the next step. All ranks of the node have come to a barrier, and wait for what this leader makes of it.
+    /// Begins the next step. All ranks of the node have come to a barrier, and wait until this leader
+    /// publishes the result.
     pub(in crate::two_phase) fn begin(
         &mut self,
         team: &NodeTeam,
@@ -113,10 +116,11 @@ impl Post {
         Ok(())
     }
 
-    /// What the ranks of this node have packed, by the node that it is for, in the order of the ranks.
+    /// The fragments that the ranks of this node packed, by the node to which they go, in the order of
+    /// the ranks.
     fn collect(&mut self, team: &NodeTeam, step: Step) -> Result<BTreeMap<usize, Vec<u8>>> {
         let (line, asking) = (&self.line, &mut self.asking);
-        // Lengths first, so that each message is allocated once.
+        // The lengths come first, so that each message is allocated once.
         let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
         for_each_entry(team, step, self.direction, |entry| {
             *lengths.entry(entry.node).or_default() += entry.section.len();
@@ -138,7 +142,8 @@ impl Post {
         Ok(messages)
     }
 
-    /// Goes on as far as it can. What all nodes told, when the step is over.
+    /// Does all that is possible without waiting. Returns the combined values of all nodes when the step
+    /// is over.
     pub(in crate::two_phase) fn poll(&mut self, team: &NodeTeam) -> Result<Option<Lanes>> {
         while let Some(parcel) = self.line.receive()? {
             match parcel.kind {
@@ -152,8 +157,8 @@ impl Post {
         self.line.advance(ready)
     }
 
-    /// Takes in what another node's ranks have in the windows of this one. A request that makes no sense ends the
-    /// operation on all ranks, by way of its receipt.
+    /// Processes the request of another node. A malformed request ends the operation on all ranks, by way
+    /// of its receipt.
     fn take_request(&mut self, team: &NodeTeam, parcel: Parcel) -> Result<()> {
         let step = self.step.ok_or(DISAGREE)?;
         let treatment = match self.direction {
@@ -205,7 +210,8 @@ impl Post {
             rest = left;
             let area = team.area(spot.place, turn, self.direction);
             assert!(spot.at + spot.bytes <= area.bytes, "what was asked for fits");
-            // SAFETY: within the area, whose rank waits for this leader.
+            // SAFETY: the assertion keeps the bytes within the area. Its rank does not touch the area,
+            // because it waits for this leader.
             unsafe { area.start.add(spot.at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         }
         if !rest.is_empty() {
@@ -215,22 +221,22 @@ impl Post {
         Ok(())
     }
 
-    /// Begins the first step: where the nodes' bytes lie.
+    /// Begins the first step, the survey: where the bytes of the nodes lie.
     pub(in crate::two_phase) fn begin_survey(&mut self, survey: Survey) {
         self.line.begin(survey.lanes(), Survey::join);
     }
 
-    /// How many messages have come so far.
+    /// How many messages have arrived so far.
     pub(in crate::two_phase) fn messages_received(&self) -> u64 {
         self.line.messages_received
     }
 
-    /// What another node sent in this step that made no sense, if anything.
+    /// The part of another node's message that was malformed in this step, if any.
     pub(in crate::two_phase) fn take_refused(&mut self) -> Option<&'static str> {
         self.refused.take()
     }
 
-    /// Gives the operation up for all nodes.
+    /// Ends the operation for all nodes.
     pub(in crate::two_phase) fn abort(&mut self) {
         self.line.abort();
     }
@@ -245,15 +251,15 @@ fn asked_bytes(request: &[u8]) -> Result<usize> {
     Ok(bytes.min(isize::MAX as u64) as usize)
 }
 
-/// What a rank has packed for a node.
+/// A fragment that a rank has packed for a node.
 struct Entry<'a> {
     node: usize,
     section: &'a [u8],
-    /// Of a read.
+    /// Where the requested bytes go. Of a read only.
     spot: Option<Spot>,
 }
 
-/// All that the ranks of this node have packed, in their order.
+/// Calls `call` with each fragment that the ranks of this node have packed, in the order of the ranks.
 fn for_each_entry(
     team: &NodeTeam,
     step: Step,
@@ -265,7 +271,8 @@ fn for_each_entry(
         let Some((_, turn)) = step.marked.filter(|_| used > 0) else { continue };
         let area = team.area(place, turn, direction);
         let used = used.min(area.bytes);
-        // SAFETY: the area is as long, and its rank waits for this leader since it came to the barrier.
+        // SAFETY: the area has at least `used` bytes. Its rank does not touch it, because it has come to
+        // the barrier and waits for this leader.
         let entries = unsafe { std::slice::from_raw_parts(area.start, used) };
         let mut at = 0;
         while at < used {
@@ -284,7 +291,7 @@ fn for_each_entry(
     Ok(())
 }
 
-/// The node and the section of an entry.
+/// The node and the fragment of an entry.
 fn entry_at(entries: &[u8], at: usize) -> Option<(usize, &[u8])> {
     let (node, rest) = entries[at..].split_first_chunk::<4>()?;
     let (bytes, rest) = rest.split_first_chunk::<4>()?;

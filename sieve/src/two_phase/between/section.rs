@@ -1,14 +1,19 @@
-//! What one rank has in the windows of another node, as bytes: pure encoding and decoding.
+//! Message fragments: the bytes of one rank in the collective buffers of another node, as a message. Pure
+//! encoding and decoding. A fragment is called a section in the code.
 //!
 //! ```text
-//! section      place (u32), form (u32), description bytes (u32), start (u64), bytes (u64), description, payload
-//! description  view:  displacement (i64), first stream byte (u64), access bytes (u64), tiles (u64), layout (wire form)
+//! section      place (u32), form (u32), description bytes (u32), start (u64), bytes (u64),
+//!              description, payload
+//! description  view:  displacement (i64), first stream byte (u64), access bytes (u64), tiles (u64),
+//!                     layout (wire form)
 //!              known: nothing
-//!              runs:  per run its distance from the end of the last one, then its length, in units, 7 bits a byte
+//!              runs:  per run its distance from the end of the last one, then its length,
+//!                     in units, 7 bits a byte
 //! ```
-//! Numbers are little endian. `place` is that of the rank on its node; `start` counts from the start of its access. A write has
-//! the payload, a read asks for it. What comes out of [`Sections`] is consistent with itself; whether it lies in the windows
-//! is for the reader to check.
+//! Numbers are little endian. `place` is the place of the rank on its node. `start` counts from the start
+//! of its access. A fragment of a write has the payload, a fragment of a read requests it. The results of
+//! [`Sections`] are consistent in themselves. The reader must check whether the bytes lie in its
+//! collective buffers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,22 +24,22 @@ pub(super) use capulet_plan::wire::{HEADER_BYTES, RunWriter, VIEW_BYTES_MAX, enc
 
 use crate::access::FileSide;
 
-/// What is wrong with a message.
+/// The part of a message that is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) &'static str);
 
-/// How a section tells where its bytes lie.
+/// How a fragment tells where its bytes lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// By the view of the rank, which follows.
+    /// By the view of the rank, which the fragment contains.
     View = 0,
-    /// By the view of the rank, which has been sent before.
+    /// By the view of the rank, which an earlier fragment contained.
     Known = 1,
-    /// Run by run.
+    /// By a list of runs.
     Runs = 2,
 }
 
-/// What a section begins with.
+/// The header of a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     /// The place of the rank on its node.
@@ -75,16 +80,16 @@ impl Header {
     }
 }
 
-/// A section of a message.
+/// A fragment of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Section<'a> {
     pub(super) header: Header,
     pub(super) description: &'a [u8],
-    /// As many bytes as the header says; none if the section asks for them.
+    /// As many bytes as the header says; empty if the fragment requests them.
     pub(super) payload: &'a [u8],
 }
 
-/// The sections of a message, one after the other. Ends at the first that is not whole.
+/// The fragments of a message, in order. Ends at the first one that is incomplete or malformed.
 #[derive(Debug, Clone)]
 pub(super) struct Sections<'a> {
     rest: &'a [u8],
@@ -124,7 +129,8 @@ impl<'a> Iterator for Sections<'a> {
     }
 }
 
-/// The view of a description, and the wire form of its layout. `layout_of` decodes the layout, or finds it.
+/// Decodes the view of a description. `layout_of` gets the wire form of its layout, and decodes it or
+/// finds it.
 pub(super) fn decode_view(
     description: &[u8],
     layout_of: impl FnOnce(&[u8]) -> Result<Arc<Layout>, Malformed>,
@@ -139,13 +145,13 @@ pub(super) fn decode_view(
     FileSide::new(tiled, displacement_bytes, file_start, bytes).ok_or(Malformed("the places of a view"))
 }
 
-/// The layout of a wire form, from anyone.
+/// Decodes a layout from its wire form. The sender need not be trusted.
 pub(super) fn decode_layout(wire: &[u8]) -> Result<Arc<Layout>, Malformed> {
     let datatype = Datatype::from_wire(wire).map_err(|_| Malformed("the layout of a view"))?;
     Ok(datatype.layout().clone())
 }
 
-/// The runs of a description, as ranges of the file. Ends at the first that is not within `domain`.
+/// The runs of a description, as ranges of the file. Ends at the first one that is not within `domain`.
 #[derive(Debug, Clone)]
 pub(super) struct Runs<'a> {
     rest: &'a [u8],
@@ -155,10 +161,10 @@ pub(super) struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    /// The runs of a section that has `bytes` bytes in `domain`.
+    /// The runs of a fragment that has `bytes` bytes in `domain`. They are checked.
     ///
     /// # Errors
-    /// If they are not all there, or leave the domain, or are another number of bytes.
+    /// If a run is incomplete or leaves the domain, or if the sum of the lengths is not `bytes`.
     pub(super) fn checked(
         description: &'a [u8],
         domain: &Range<u64>,
@@ -284,7 +290,7 @@ mod tests {
                 prop_assert!(section.description.iter().all(|byte| *byte == number as u8));
                 prop_assert!(section.payload.iter().all(|byte| *byte == !(number as u8)));
             }
-            // Whatever is cut off is missed, except between two sections.
+            // Every cut is noticed, except a cut between two fragments.
             for cut in 0..message.len() {
                 let whole = Sections::new(&message[..cut], has_payload).collect::<Result<Vec<_>, _>>();
                 if let Ok(sections) = whole {
