@@ -1,5 +1,6 @@
-//! Variables that alternate in memory and are arrays of their own in the file, as FLASH's: moved chunk by chunk of each, to the same
-//! bytes and counts as one after the other; also where the file is short, and where the storage fails.
+//! Variables that alternate in memory and are arrays of their own in the file, like those of FLASH. They
+//! are moved in chunks of several variables, with the same bytes and counts as one variable after the
+//! other. The tests include short files, and storage that fails.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ const OLD: u8 = 0xAA;
 struct Scene {
     variables: usize,
     cells: usize,
-    /// Bytes of a value, of a cell in memory, and from one array to the next in the file.
+    /// Bytes of a value, bytes of a cell in memory, and bytes from one array to the next in the file.
     value_bytes: usize,
     cell_bytes: usize,
     array_bytes: usize,
@@ -39,10 +40,10 @@ fn scenes() -> impl Strategy<Value = Scene> {
                 cells,
                 value_bytes,
                 cell_bytes: (variables + padding) * value_bytes,
-                // Often so far apart that a read of the span would cost more.
+                // The arrays are often so far apart that a read of the span would cost more.
                 array_bytes: match gap % 3 {
                     0 => cells * value_bytes * (1 + gap % 4) + gap / 4,
-                    // Arrays that begin at pages, and alike in their pages.
+                    // Arrays that begin at pages, and so have the same place within their pages.
                     _ => (cells * value_bytes).next_multiple_of(4096) * (1 + gap % 4),
                 },
                 displacement,
@@ -58,7 +59,7 @@ impl Scene {
         self.variables * self.cells * self.value_bytes
     }
 
-    /// File offset and place in memory of each byte of the access, in its order.
+    /// File offset and place in memory of each byte of the access, in the order of the access.
     fn places(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let run = self.cells * self.value_bytes;
         (self.skipped..self.all_bytes() - self.omitted).map(move |at| {
@@ -77,7 +78,8 @@ impl Scene {
         self.displacement + self.variables * self.array_bytes
     }
 
-    /// The memory as the access needs it: what is skipped of the file's stream is not part of memory's.
+    /// The access with `memory`. The bytes that the access skips in the stream of the file are not part
+    /// of the memory layout.
     fn access(&self, memory: &mut [u8]) -> Access {
         let byte = Datatype::named(Named::Byte);
         let value = Datatype::contiguous(self.value_bytes as u64, &byte).expect("valid");
@@ -97,13 +99,15 @@ impl Scene {
             Datatype::hvector(self.variables as u64, run, self.array_bytes as i64, &byte).expect("valid");
         let tiled = |datatype: &Datatype| Tiled::new(datatype.layout().clone(), 1).expect("small");
         let bytes = (self.all_bytes() - self.omitted - self.skipped) as u64;
-        // SAFETY: all places lie in `memory`, which outlives the access in every caller.
+        // SAFETY: `# Safety` of `Memory::new`: all places lie in `memory`, which outlives the access in
+        // every caller.
         let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled(&tree)) };
         Access::new(self.displacement as u64, &tiled(&file), self.skipped as u64, user, bytes)
             .expect("small offsets")
     }
 
-    /// Memory without the values that are skipped: the rest of the variable in which the access begins, and the other variables.
+    /// The memory layout without the skipped values: the rest of the variable in which the access begins,
+    /// and the variables after it.
     fn cut(&self, value: &Datatype, array: &Datatype) -> Vec<(i64, Datatype)> {
         let first_value = self.skipped / self.value_bytes;
         let (variable, cell) = (first_value / self.cells, first_value % self.cells);
@@ -171,7 +175,7 @@ proptest! {
         prop_assert_eq!(done.bytes, places.len() as u64);
         prop_assert!(contents(file.as_ref()) == expected);
 
-        // The file is cut: what is behind its end is not read.
+        // The file is cut short. No byte beyond its end is read.
         let kept = cut % (scene.file_bytes() + 1);
         file.set_len(kept as u64).expect("memory is cut");
         let mut found = scene.filled(0);
@@ -185,7 +189,7 @@ proptest! {
         }
         prop_assert!(found == image);
 
-        // A write that fails has written what it says, and nothing that was not asked for.
+        // A write that fails has written the bytes that it counts, and no byte that was not requested.
         let plan = FaultPlan::parse(&format!("write@{call}:nospace=1000")).expect("a plan");
         let inner = Arc::new(MemDriver::new());
         let after = file_of(inner.as_ref(), &old);
@@ -201,7 +205,7 @@ proptest! {
     }
 }
 
-/// An error that comes when all of its batch is moved is an error all the same.
+/// An error is reported even if it comes after all bytes of its batch were moved.
 #[test]
 fn an_error_after_all_bytes_of_a_batch_is_not_lost() {
     let scene = Scene {
@@ -241,6 +245,6 @@ fn chunks_of_all_variables_go_together() {
     let file = file_of(&MemDriver::new(), &vec![OLD; scene.file_bytes()]);
     let (done, batches) = run(&scene, file, &mut scene.filled(1), Direction::Write);
     assert!(done.error.is_none());
-    // 24 variables of 160 KiB, 8 KiB of each at a time; run by run it would be 15 windows.
+    // 24 variables of 160 KiB, 8 KiB of each at a time. Run by run it would be 15 buffers.
     assert_eq!(batches, 20);
 }

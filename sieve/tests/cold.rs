@@ -1,4 +1,4 @@
-//! Reads of a file that is on a disk, with the system's cache of it dropped.
+//! Reads of a file on a disk, after the system's cache of the file was dropped.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 const FILE_BYTES: usize = 8 << 20;
 
-/// Reads `bytes` of each `period_bytes`, compares them, and returns the pieces that it took.
+/// Reads `bytes` bytes of each `period_bytes`, compares them with the expected bytes, and returns the
+/// number of pieces.
 fn read(file: &Arc<dyn DriverFile>, bytes: u64, period_bytes: u64) -> u64 {
     let count = FILE_BYTES as u64 / period_bytes;
     let byte = Datatype::named(Named::Byte);
@@ -19,7 +20,8 @@ fn read(file: &Arc<dyn DriverFile>, bytes: u64, period_bytes: u64) -> u64 {
     let plain = Datatype::contiguous(count * bytes, &byte).expect("valid");
     let tiled = |datatype: &Datatype| Tiled::new(datatype.layout().clone(), 1).expect("small");
     let mut memory = vec![0_u8; (count * bytes) as usize];
-    // SAFETY: as many bytes as `plain` reaches, which live longer than the access.
+    // SAFETY: `# Safety` of `Memory::new`: `plain` has as many bytes as `memory`, which outlives the
+    // access.
     let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled(&plain)) };
     let access = Access::new(0, &tiled(&view), 0, user, count * bytes).expect("small offsets");
     let counters = Arc::new(Counters::default());
@@ -58,7 +60,7 @@ fn windows_where_the_storage_is_waited_for_and_calls_where_it_is_not() {
     };
     let calls = || file.system_calls();
     drop_cache();
-    // One call to count and one for the length; who tries to read needs one.
+    // Counting cached pages takes one call, and the length another. Trying to read takes one.
     let before = calls().other;
     if file.would_wait(FILE_BYTES as u64 - 1) != Some(true) || calls().other - before != 2 {
         println!(

@@ -1,5 +1,6 @@
-//! Writes of one rank that promises that nobody else writes in between: holes are read and written back, with the bytes that they had;
-//! without the promise nothing is read. Also where the file is short, and where the storage fails at any call.
+//! Writes of one rank with the promise that no other operation writes to the holes: holes are read and
+//! written back with their old bytes. Without the promise no byte is read. The tests include short files,
+//! and storage that fails at any call.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use proptest::prelude::*;
 
 const OLD: u8 = 0xAA;
 
-/// `count` runs of `bytes` bytes, `stride` bytes apart from `displacement` on; the access leaves out the first `start` bytes.
+/// `count` runs of `bytes` bytes, `stride` bytes apart, from `displacement` on. The access leaves out the
+/// first `start` bytes.
 #[derive(Debug, Clone)]
 struct Scene {
     count: usize,
@@ -58,13 +60,14 @@ impl Scene {
         let runs = Datatype::hvector(self.count as u64, bytes, stride, &byte).expect("valid");
         let view = Tiled::new(runs.layout().clone(), 1).expect("small");
         let flat = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("small");
-        // SAFETY: as many bytes as the type has, which live longer than the access.
+        // SAFETY: `# Safety` of `Memory::new`: the layout has as many bytes as `memory`, which outlives
+        // the access.
         let memory_side = unsafe { Memory::new(memory.as_mut_ptr(), flat) };
         Access::new(self.displacement as u64, &view, self.start as u64, memory_side, memory.len() as u64)
             .expect("it fits")
     }
 
-    /// The file after so many bytes of the access.
+    /// The file after the first `moved` bytes of the access.
     fn after(&self, moved: usize) -> Vec<u8> {
         let mut file = vec![OLD; self.file_bytes];
         for (at, offset) in self.offsets().take(moved).enumerate() {
@@ -81,7 +84,8 @@ fn value(at: usize) -> u8 {
     (at % 251) as u8
 }
 
-/// What came of a write to a new file, the file after it, and whether the driver's faults are those of `plan`.
+/// Writes to a new file, with the faults of `plan` in its driver. Returns the outcome, the file after it,
+/// and the counters.
 fn play(scene: &Scene, holes: Holes, plan: &str) -> (Transferred, Vec<u8>, Arc<Counters>) {
     let driver: Arc<dyn Driver> = Arc::new(MemDriver::new());
     let options = OpenOptions::read_write().create(true);
@@ -109,7 +113,7 @@ proptest! {
     #[test]
     fn holes_keep_their_bytes(scene in scenes()) {
         for holes in [Holes::Untouched, Holes::Rewritten] {
-            // Without the promise a read would fail, and with it the access.
+            // Without the promise any read would make the access fail.
             let plan = if holes == Holes::Untouched { "read@*:io" } else { "" };
             let (done, after, _) = play(&scene, holes, plan);
             prop_assert!(done.error.is_none() && done.bytes == scene.written_bytes() as u64);
@@ -126,7 +130,7 @@ fn a_promise_saves_calls() {
     assert_ne!(way(&SMALL, Holes::Untouched), independent::Way::Window);
     assert_eq!(way(&SMALL, Holes::Rewritten), independent::Way::Window);
     let pieces = |holes| Counters::get(&play(&SMALL, holes, "").2.pieces);
-    // 1.28 MB in windows of 256 KiB, each read and written.
+    // 1.28 MB through a sieve buffer of 256 KiB; each of the 5 parts is read and written.
     assert_eq!((pieces(Holes::Untouched), pieces(Holes::Rewritten)), (20_000, 10));
 }
 
@@ -140,7 +144,7 @@ fn what_cannot_be_read_is_written_run_by_run() {
     }
 }
 
-/// As on a full disk, where there is room for the runs and not for the holes.
+/// The storage behaves like a full disk that has room for the runs, but not for the holes.
 #[test]
 fn what_cannot_be_written_back_is_written_run_by_run() {
     for call in 0..5 {

@@ -1,4 +1,5 @@
-//! What is outlined is what the executors do: the same access is outlined, and carried out with counters.
+//! The plan estimate agrees with the executors: each access is estimated, and then carried out with
+//! counters.
 
 #[path = "nodes/placement.rs"]
 mod placement;
@@ -36,7 +37,7 @@ fn shape() -> impl Strategy<Value = Shape> {
     prop_oneof![runs, row]
 }
 
-/// Ranks that write no byte twice: by turns in a row, or each in its own part of the file.
+/// Ranks that write no byte twice: they alternate in a row, or each rank has its own parts of the file.
 fn apart(ranks: usize) -> impl Strategy<Value = Vec<Shape>> {
     let turns = (0usize..500, 0usize..300, 1usize..12).prop_map(move |(start, count, len)| {
         let row = |rank: usize| Shape::Row { start: start + rank * len, count, len, stride: ranks * len };
@@ -67,7 +68,7 @@ fn scenes(is_apart: bool) -> impl Strategy<Value = Scene> {
     });
     let unit = prop::sample::select(vec![1usize, 4, 8, 64]);
     let window = prop::sample::select(vec![64u64, 300, 512, 4096, 12_288]);
-    // A node may have none, if another one has some.
+    // A node may have no aggregator if another node has one.
     let aggregators = (prop::collection::vec(0usize..4, 9), any::<bool>()).prop_map(|(mut counts, all)| {
         for count in &mut counts {
             *count = (*count).max(usize::from(all));
@@ -103,7 +104,7 @@ fn scenes(is_apart: bool) -> impl Strategy<Value = Scene> {
     )
 }
 
-/// The outline of a scene's only call.
+/// The plan estimate of the only call of a scenario.
 fn outline_of(scene: &Scene, hints: PlanHints, limits: Limits) -> Outline {
     let call = &scene.calls[0];
     let part = |rank: usize| {
@@ -122,7 +123,8 @@ fn outline_of(scene: &Scene, hints: PlanHints, limits: Limits) -> Outline {
         node_of: scene.placement.clone(),
         aggregators: placement::aggregators_of(&scene.placement, &scene.aggregators),
         window_bytes: scene.window_bytes,
-        // Of four; simulated windows have a power of two of bytes, and at least a page.
+        // One of four parts of the shared memory. The data of a simulated window has a power of two of
+        // bytes, and at least a page.
         buffer_bytes: (4 * scene.window_bytes).max(4096).next_power_of_two() / 4,
         stripe_bytes: 0,
         may_exchange: scene.may_exchange[..nodes].iter().all(|may| *may),
@@ -134,7 +136,7 @@ fn play_out(scene: &Scene) -> Ends {
     let file = file_of(&MemDriver::new());
     let (mut buffers, after, expected) = expected(scene);
     let ends = play(scene, &vec![file.clone(); scene.ranks()], &mut buffers, &plain);
-    // Nodes that may not exchange cannot lay overlaps down in the order of the ranks.
+    // If the nodes may not exchange, overlapping writes of different nodes have no order.
     let is_ordered = scene.may_exchange[..scene.node_count()].iter().all(|may| *may);
     assert!(!is_ordered || (contents(file.as_ref()) == expected && buffers == after));
     ends
@@ -156,7 +158,7 @@ fn total(together: &Together, count: fn(&Crew) -> Count) -> Count {
     together.crews.iter().map(count).sum()
 }
 
-/// What was done is what was outlined, or within its bounds.
+/// Checks that the counters are equal to the estimate, or within its bounds.
 fn agree(scene: &Scene, together: &Together, ends: &Ends) {
     let ranks = |crew: &Crew| crew.nodes.iter().map(|node| scene.ranks_of(*node).len() as u64).sum::<u64>();
     let rounds: u64 = together.crews.iter().map(|crew| crew.totals.rounds * ranks(crew)).sum();
@@ -164,7 +166,7 @@ fn agree(scene: &Scene, together: &Together, ends: &Ends) {
     let is_split = together.crews.iter().any(|crew| crew.totals.is_split);
     let is_read = scene.calls[0].direction == Direction::Read;
     if !(is_split && is_read) {
-        // A read that asks for the rest of a round may be told of the next one before.
+        // A read that requests the rest of a round may learn of the next round earlier.
         assert_eq!(sum(ends, |counters| &counters.rounds), rounds);
         let pieces = total(together, |crew| crew.totals.pieces);
         let batches = total(together, |crew| crew.totals.batches);
@@ -238,7 +240,7 @@ proptest! {
     }
 }
 
-/// Carries an access out, and compares.
+/// Carries an access out and compares the counters with the estimate.
 fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent::Way {
     let part = Part { side: access.side().clone(), memory_runs: access.memory_run_count() };
     let setup = Setup {
@@ -272,7 +274,7 @@ fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent:
     told.way
 }
 
-/// Variables that alternate in memory: chunks of several go together.
+/// Variables that alternate in memory: chunks of several variables are moved together.
 fn alternating() -> independent::Way {
     let double = Datatype::named(Named::Double);
     let (variables, cells) = (24, 20_480);
@@ -282,13 +284,14 @@ fn alternating() -> independent::Way {
     let view = Datatype::vector(variables, cells, 4 * cells as i64, &double).expect("valid");
     let tiled = |datatype: &Datatype| Tiled::new(datatype.layout().clone(), 1).expect("small");
     let mut bytes = vec![0_u8; 192 * cells as usize];
-    // SAFETY: as many bytes as `memory` reaches, which live longer than the access.
+    // SAFETY: `# Safety` of `Memory::new`: `memory` reaches no byte beyond `bytes`, which outlives the
+    // access.
     let user = unsafe { Memory::new(bytes.as_mut_ptr(), tiled(&memory)) };
     let access = Access::new(0, &tiled(&view), 0, user, 8 * variables * cells).expect("small offsets");
     alone(&access, Direction::Write, access.span().end)
 }
 
-/// Accesses of more than one window of each way.
+/// Accesses that take more than one buffer, in each way.
 #[test]
 fn long_accesses_of_one_rank() {
     let byte = Datatype::named(Named::Byte);
@@ -302,7 +305,8 @@ fn long_accesses_of_one_rank() {
         let tiled = Tiled::new(element.layout().clone(), count * block).expect("small");
         let mut memory = vec![0; (count * block * memory_step as u64) as usize];
         for direction in [Direction::Read, Direction::Write] {
-            // SAFETY: as many bytes as `memory` has, which lives longer than the access.
+            // SAFETY: `# Safety` of `Memory::new`: the layout has as many bytes as `memory`, which
+            // outlives the access.
             let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled.clone()) };
             let access = Access::new(0, &view, 0, user, count * block).expect("small offsets");
             ways.push(alone(&access, direction, access.span().end));

@@ -1,7 +1,9 @@
-//! Two-phase operations, polled by one thread in the order of a seeded schedule: ranks run ahead and fall behind, operations
-//! follow each other on one window without a pause, and several ranks write the same bytes.
+//! Two-phase operations, polled by one thread in the order of a seeded schedule. Ranks run ahead and fall
+//! behind, operations follow each other on the same shared memory without a pause, and several ranks
+//! write the same bytes.
 //!
-//! The oracle is an array: the operations one after the other, and in each write the ranks in their order.
+//! The oracle is an array of bytes. It applies the operations one after the other, and in each write the
+//! ranks in order.
 
 use std::sync::Arc;
 
@@ -17,7 +19,7 @@ use proptest::prelude::*;
 
 const FILE_BYTES: usize = 40_000;
 
-/// One collective access: the runs of each rank, in units, in order and apart.
+/// One collective access: the runs of each rank, in units, in rising order and not adjacent.
 #[derive(Debug, Clone)]
 struct Call {
     direction: Direction,
@@ -31,7 +33,7 @@ struct Scene {
     aggregators: usize,
     window_bytes: u64,
     calls: Vec<Call>,
-    /// Which rank comes next; starts again at its end.
+    /// The rank that is polled next, step by step. The schedule repeats.
     schedule: Vec<usize>,
 }
 
@@ -49,7 +51,8 @@ impl Call {
             runs.map(|(start, end)| (start as i64, (end - start) as u64)).unzip();
         let filetype = Datatype::hindexed(&lengths, &displacements, &byte).expect("valid");
         let tiled = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("small");
-        // SAFETY: as many bytes as `memory` has, which lives as long as the scene.
+        // SAFETY: `# Safety` of `Memory::new`: the layout has as many bytes as `memory`, which lives
+        // until the scenario ends.
         let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
         let view = Tiled::until(filetype.layout().clone(), 1 << 40);
         Access::new(0, &view, 0, user, memory.len() as u64).expect("small offsets")
@@ -63,7 +66,7 @@ fn value(call: usize, rank: usize, at: usize) -> u8 {
 /// The buffers of each call, by rank.
 type Buffers = Vec<Vec<Vec<u8>>>;
 
-/// The buffers before, and what they and the file are after each call.
+/// Returns the buffers before the calls, the buffers after each call, and the file after all calls.
 fn expected(scene: &Scene) -> (Buffers, Buffers, Vec<u8>) {
     let mut file: Vec<u8> = (0..FILE_BYTES).map(|at| (at * 3) as u8).collect();
     let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -93,10 +96,10 @@ fn expected(scene: &Scene) -> (Buffers, Buffers, Vec<u8>) {
     (before, after, file)
 }
 
-/// What came of the calls of each rank: bytes, and whether there was an error.
+/// The outcomes of the calls of each rank: the bytes moved, and whether there was an error.
 type Ends = Vec<Vec<(u64, bool)>>;
 
-/// Runs the scene; `files` has one handle for each rank.
+/// Runs the scenario. `files` has one handle for each rank.
 fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> Ends {
     let windows = LocalWindow::team(scene.ranks, 2 * scene.window_bytes as usize);
     let windows: Vec<Arc<dyn NodeShared>> = windows.into_iter().map(|window| Arc::new(window) as _).collect();
@@ -141,7 +144,8 @@ fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> 
             if under_way.iter().all(Option::is_none) {
                 break;
             }
-            // a schedule may leave a rank out; then the others get its turn
+            // This rank has finished. Its turn goes to another operation, because a schedule may leave
+            // a rank out.
             if let Some(operation) = under_way.iter_mut().flatten().next() {
                 operation.poll();
             }
@@ -170,7 +174,7 @@ fn contents(file: &dyn DriverFile) -> Vec<u8> {
     bytes
 }
 
-/// Runs of one rank: gaps and lengths by turns, in units.
+/// Runs of one rank in units, from alternating gaps and lengths.
 fn runs() -> impl Strategy<Value = Vec<(usize, usize)>> {
     prop::collection::vec((1usize..200, 1usize..120), 0..60).prop_map(|pairs| {
         let mut at = 0;
@@ -243,7 +247,7 @@ proptest! {
                 prop_assert!(failed(call) || *bytes == after[call][rank].len() as u64);
             }
         }
-        // a byte that no write covers is as it was
+        // A byte that no write covers has its old value.
         let after = contents(file.as_ref());
         let mut asked = vec![false; FILE_BYTES];
         for call in scene.calls.iter().filter(|call| call.direction == Direction::Write) {

@@ -1,7 +1,8 @@
-//! The executors, with ranks as threads, against a file that is an array of cells with owners.
+//! The executors, with ranks as threads, on a file that is an array of cells with owners.
 //!
-//! Every cell of the file belongs to one rank or to nobody. Each rank's view is its cells, its memory is strided; after
-//! a write the file must hold each rank's bytes in its cells and the old bytes in all others; reading gives the same back.
+//! Every cell of the file belongs to one rank or to none. The view of a rank has its cells, and its
+//! memory is strided. After a write the file must hold each rank's bytes in its cells, and the old bytes
+//! in all other cells. A read must return the same bytes.
 
 use std::sync::Arc;
 
@@ -14,14 +15,14 @@ use capulet_sieve::two_phase::{self, NodeTeam};
 use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Summary, Target, Transferred, independent};
 use proptest::prelude::*;
 
-/// A file of cells, and what each rank does with its own.
+/// A file of cells, and the access of each rank to its cells.
 #[derive(Debug, Clone)]
 struct Scene {
     ranks: usize,
     cell_bytes: usize,
-    /// The owner of each cell of a tile; `ranks` means nobody.
+    /// The owner of each cell of a tile; `ranks` stands for no rank.
     owners: Vec<usize>,
-    /// How often the views tile.
+    /// The number of tiles of the views.
     tiles: usize,
     displacement: u64,
     aggregators: usize,
@@ -37,7 +38,7 @@ impl Scene {
         self.displacement as usize + self.tiles * self.owners.len() * self.cell_bytes
     }
 
-    /// The cells of a rank in the first `tiles` tiles, bytes from the displacement.
+    /// The cells of a rank in the first `tiles` tiles, in bytes from the displacement.
     fn cells_in(&self, rank: usize, tiles: usize) -> Vec<i64> {
         let owned = |cell: &usize| self.owners[cell % self.owners.len()] == rank;
         let cells = (0..tiles * self.owners.len()).filter(owned);
@@ -48,7 +49,7 @@ impl Scene {
         self.cells_in(rank, self.tiles)
     }
 
-    /// The view of a rank: its cells, tiled for ever.
+    /// The view of a rank: its cells, tiled without end.
     fn view(&self, rank: usize) -> Tiled {
         let byte = Datatype::named(Named::Byte);
         let cells =
@@ -63,7 +64,7 @@ impl Scene {
         (0..bytes).map(|at| (rank * 37 + at * 11 + 1) as u8).collect()
     }
 
-    /// Memory: bytes with gaps.
+    /// The layout of memory: bytes with gaps.
     fn memory_layout(&self, bytes: usize) -> Tiled {
         let byte = Datatype::named(Named::Byte);
         let spaced = Datatype::resized(0, 1 + self.gap, &byte).expect("valid");
@@ -96,18 +97,19 @@ impl Scene {
 /// One rank's access of its whole payload, from or to `memory`.
 fn access(scene: &Scene, rank: usize, memory: &mut [u8]) -> Access {
     let bytes = scene.payload(rank).len();
-    // SAFETY: the layout reaches exactly the bytes of `memory`, which outlives the access in every caller.
+    // SAFETY: `# Safety` of `Memory::new`: the layout reaches exactly the bytes of `memory`, which
+    // outlives the access in every caller.
     let user = unsafe { Memory::new(memory.as_mut_ptr(), scene.memory_layout(bytes)) };
     Access::new(scene.displacement, &scene.view(rank), 0, user, bytes as u64).expect("small offsets")
 }
 
-/// What the ranks would agree on.
+/// The combined summary on which the ranks would agree.
 fn agreed(scene: &Scene) -> Agreed {
     let summary = |rank| Summary::of(&access(scene, rank, &mut scene.spread(&scene.payload(rank))));
     Agreed::of(&(0..scene.ranks).map(summary).collect::<Vec<_>>())
 }
 
-/// Runs all ranks at once; each gets its memory back with what came of it.
+/// Runs all ranks at the same time. Returns the memory, the outcome and the counters of each rank.
 fn together(
     scene: &Scene,
     files: &[Arc<dyn DriverFile>],
@@ -252,8 +254,8 @@ proptest! {
     }
 }
 
-/// The storage of one rank fails at its n-th call, for every n: every rank comes back, the failing one with the error, and no
-/// byte that nobody asked for has changed.
+/// The storage of one rank fails at its n-th call, for every n. Every rank returns, only the failing rank
+/// has the error, and no byte has changed that no rank asked for.
 #[test]
 fn every_rank_comes_back_from_every_fault() {
     let ranks = 3;

@@ -1,5 +1,6 @@
-//! The memory that a rank takes for an access, beside its shared window: at most 1 MiB and twice what its view takes, however
-//! many pieces there are. A leader of one of several nodes holds in addition what is sent and what arrives in one step.
+//! The memory that a rank takes for an access, besides the shared memory: at most 1 MiB and twice the
+//! memory of its view, for any number of pieces. A leader of one of several nodes also holds the bytes
+//! that are sent and that arrive in one step.
 
 mod counted;
 
@@ -17,14 +18,14 @@ use counted::{as_owner, forget_peaks, held_bytes, peak_bytes};
 
 const RANKS: usize = 6;
 const WINDOW_BYTES: usize = 64 << 10;
-/// Each piece lies in a slot of its own.
+/// Bytes of the file for each piece.
 const SLOT_BYTES: usize = 16;
 const SLACK_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Clone, Copy)]
 struct Case {
     nodes: usize,
-    /// Of each rank.
+    /// Pieces of each rank.
     pieces: usize,
     is_irregular: bool,
     direction: Direction,
@@ -81,7 +82,8 @@ impl Case {
         rank.is_multiple_of(self.ranks_per_node())
     }
 
-    /// The file before: what is to be read, or zeros. As long as it will be, so that writing takes no memory.
+    /// The file before the access: the bytes to read, or zeros. It has its final length already, so that
+    /// a write takes no memory.
     fn file(self) -> Arc<dyn DriverFile> {
         let file =
             MemDriver::new().open("data".as_ref(), &OpenOptions::read_write().create(true)).expect("opens");
@@ -103,12 +105,13 @@ fn access(view: &Datatype, memory: &mut [u8]) -> Access {
     let byte = Datatype::named(Named::Byte);
     let bytes = memory.len() as u64;
     let tiled = Tiled::new(byte.layout().clone(), bytes).expect("small");
-    // SAFETY: as many bytes as `memory` has, which outlives the access in every caller.
+    // SAFETY: `# Safety` of `Memory::new`: the layout has as many bytes as `memory`, which outlives the
+    // access in every caller.
     let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
     Access::new(0, &Tiled::until(view.layout().clone(), 1 << 40), 0, user, bytes).expect("small offsets")
 }
 
-/// Who shares a window with whom, and how the nodes reach each other.
+/// Which ranks share memory, and how the nodes reach each other.
 struct Stage {
     case: Case,
     windows: Vec<Arc<LocalWindow>>,
@@ -138,15 +141,16 @@ impl Stage {
     }
 }
 
-/// What one rank's access took.
+/// The memory that one rank's access took.
 #[derive(Debug)]
 struct Taken {
     view_bytes: usize,
-    /// At most, beside the view.
+    /// The greatest number of bytes, besides those of the view.
     peak_bytes: usize,
 }
 
-/// Carries a case out, together or each rank for itself, and tells what each rank took.
+/// Carries a case out, with two-phase or with each rank on its own, and returns the memory that each rank
+/// took.
 fn measure(case: Case, is_together: bool) -> Vec<Taken> {
     // The owners are the ranks of one case at a time.
     static ALONE: Mutex<()> = Mutex::new(());
@@ -213,7 +217,7 @@ fn measure(case: Case, is_together: bool) -> Vec<Taken> {
     taken
 }
 
-/// That the bytes were moved.
+/// Checks that the bytes were moved.
 fn check_bytes(case: Case, file: &dyn DriverFile, memory: &[Vec<u8>]) {
     if case.direction == Direction::Read {
         assert!((0..RANKS).all(|rank| memory[rank] == case.data_of(rank)));
@@ -246,7 +250,8 @@ fn cases() -> impl Iterator<Item = Case> {
 fn a_rank_takes_a_megabyte_and_twice_its_view_at_most() {
     for case in cases() {
         for (rank, taken) in measure(case, true).iter().enumerate() {
-            // Of what is sent and what arrives there is at most as much as the shared memory of the node's ranks.
+            // The bytes that are sent and that arrive are at most as many as the shared memory of the
+            // node's ranks.
             let is_between = case.nodes > 1 && case.is_leader(rank);
             let messages_bytes = if is_between { 4 * case.ranks_per_node() * WINDOW_BYTES } else { 0 };
             let most = SLACK_BYTES + taken.view_bytes + messages_bytes;

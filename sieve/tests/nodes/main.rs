@@ -1,7 +1,8 @@
-//! Two-phase operations among several nodes, polled by one thread in the order of a seeded schedule; messages between nodes
-//! come in an order that another seed decides.
+//! Two-phase operations among several nodes, polled by one thread in the order of a seeded schedule.
+//! Messages between nodes arrive in an order that another seed decides.
 //!
-//! The oracle is an array: the operations one after the other, and in each write the ranks in their order.
+//! The oracle is an array of bytes. It applies the operations one after the other, and in each write the
+//! ranks in order.
 
 mod meddler;
 mod placement;
@@ -21,7 +22,7 @@ use proptest::prelude::*;
 use meddler::{Meddler, Meddling};
 use scene::{Call, FILE_BYTES, Scene, Shape, contents, expected, file_of, first_contents, plain, play};
 
-/// Runs of one rank: gaps and lengths by turns, in units.
+/// Runs of one rank in units, from alternating gaps and lengths.
 fn runs() -> impl Strategy<Value = Vec<(usize, usize)>> {
     prop::collection::vec((1usize..150, 1usize..120), 0..80).prop_map(|pairs| {
         let mut at = 0;
@@ -40,7 +41,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
     prop_oneof![runs().prop_map(Shape::Runs), row]
 }
 
-/// Shapes in which ranks do not meet: rank r has every run of a row that it is the turn of.
+/// Shapes without overlap: the ranks alternate in a row of runs.
 fn interleaved(ranks: usize) -> impl Strategy<Value = Vec<Shape>> {
     (0usize..500, 0usize..300, 1usize..12).prop_map(move |(start, count, len)| {
         (0..ranks)
@@ -62,7 +63,7 @@ fn calls(ranks: usize) -> impl Strategy<Value = Vec<Call>> {
     prop::collection::vec(call, 1..4)
 }
 
-/// Consecutive ranks on a node, or one by one on each, or however it falls.
+/// Consecutive ranks on each node, or ranks dealt to the nodes one by one, or any placement.
 fn placements() -> impl Strategy<Value = Vec<usize>> {
     (1usize..8).prop_flat_map(|ranks| {
         (1..=ranks).prop_flat_map(move |nodes| {
@@ -80,7 +81,7 @@ fn placements() -> impl Strategy<Value = Vec<usize>> {
     })
 }
 
-/// By node. A node without any only sends and receives.
+/// By node. A node without aggregators only sends and receives.
 fn aggregators() -> impl Strategy<Value = Vec<usize>> {
     let same = (1usize..5).prop_map(|count| vec![count; 8]);
     let each = prop::collection::vec(prop::sample::select(vec![0usize, 0, 1, 2, 4]), 8);
@@ -118,7 +119,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
     )
 }
 
-/// As many as `PROPTEST_CASES` says.
+/// The number of cases, from `PROPTEST_CASES`.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(600)
 }
@@ -167,7 +168,7 @@ proptest! {
                 prop_assert_eq!(written[at], expected[at]);
             }
         }
-        // a byte that no write covers is as it was
+        // A byte that no write covers has its old value.
         let mut asked = vec![false; FILE_BYTES];
         if call.direction == Direction::Write {
             (0..scene.ranks()).for_each(|rank| call.bytes_of(rank).for_each(|at| asked[at] = true));
@@ -234,7 +235,8 @@ proptest! {
     }
 }
 
-/// Rows that the ranks take by turns, on `nodes` nodes of `ranks / nodes` ranks each.
+/// Ranks that alternate in a row of runs. `placement` has the node of each rank, and `count` is the
+/// number of runs of each rank.
 fn rows(placement: Vec<usize>, direction: Direction, count: usize) -> Scene {
     let (ranks, len) = (placement.len(), 8);
     let shapes = (0..ranks).map(|rank| Shape::Row { start: rank * len, count, len, stride: ranks * len });
@@ -258,7 +260,7 @@ fn rows(placement: Vec<usize>, direction: Direction, count: usize) -> Scene {
 fn one_request_for_each_pair_of_nodes_that_meet_and_round() {
     for (placement, nodes) in [(vec![0, 0, 1, 1], 2), (vec![0, 1, 2, 0, 1, 2], 3)] {
         for direction in [Direction::Write, Direction::Read] {
-            // Each round has the windows of all ranks, and all of them are full.
+            // Each round has the collective buffers of all ranks, and all of them are full.
             let (rounds, ranks) = (3_u64, placement.len());
             let scene = rows(placement.clone(), direction, rounds as usize * 1024 / 8);
             let file = file_of(&MemDriver::new());
@@ -276,7 +278,7 @@ fn one_request_for_each_pair_of_nodes_that_meet_and_round() {
             let steps = 1 + rounds + 1;
             let messages = 2 * (nodes - 1) * steps + rounds * pairs * (2 + is_read);
             assert_eq!(ends.messages, [messages]);
-            // Each byte is copied once from user memory, wherever it goes.
+            // Each byte is copied once from user memory, to whatever node it goes.
             let payload = rounds * 1024 * ranks as u64;
             assert_eq!(sum(|counters| &counters.copied_bytes), payload);
             let remote = payload * (nodes - 1) / nodes;
@@ -286,7 +288,7 @@ fn one_request_for_each_pair_of_nodes_that_meet_and_round() {
     }
 }
 
-/// Nodes without windows send all they have, and get no request.
+/// Nodes without collective buffers send all their bytes, and get no request.
 #[test]
 fn a_node_without_aggregators_holds_no_bytes_of_the_file() {
     for (aggregators, owners) in
@@ -295,7 +297,8 @@ fn a_node_without_aggregators_holds_no_bytes_of_the_file() {
         for direction in [Direction::Write, Direction::Read] {
             let (placement, nodes) = (vec![0, 1, 2, 0, 1, 2], 3_u64);
             let windows: u64 = aggregators.iter().map(|count| *count as u64).sum();
-            // As many rounds as the windows of all nodes are to be filled, each with bytes of all ranks.
+            // The rounds that fill the collective buffers of all nodes. Each round has bytes of all
+            // ranks.
             let (rounds, ranks) = (4_u64, placement.len());
             let count = (rounds * windows) as usize * 1024 / (8 * ranks);
             let mut scene = rows(placement, direction, count);
@@ -324,7 +327,8 @@ fn a_node_without_aggregators_holds_no_bytes_of_the_file() {
     }
 }
 
-/// Where each node's bytes follow those of the one before, they go to the windows of others all the same.
+/// The bytes of each node follow those of the node before, and go to collective buffers of another node
+/// all the same.
 #[test]
 fn bytes_of_a_node_without_aggregators_go_to_others_wherever_they_lie() {
     let mut scene = rows(vec![0, 0, 1, 1], Direction::Write, 200);
@@ -364,7 +368,8 @@ fn one_node_that_may_not_move_the_bytes_of_others_is_enough() {
     for node in 0..2 {
         let mut scene = rows(vec![0, 1, 0, 1], Direction::Write, 300);
         scene.may_exchange[node] = false;
-        // Between the bytes of one node are those of the other: no promise has it write them back.
+        // The holes between the bytes of one node hold bytes of the other, so the promise must not make
+        // it write them back.
         let pieces = [Holes::Untouched, Holes::Rewritten].map(|holes| {
             scene.holes = holes;
             let file = file_of(&MemDriver::new());
@@ -378,7 +383,8 @@ fn one_node_that_may_not_move_the_bytes_of_others_is_enough() {
     }
 }
 
-/// The ranks of one node have no window: their leader says so, and the others gather each node for itself.
+/// The ranks of one node have no shared memory. Their leader reports it, and each other node gathers on
+/// its own.
 #[test]
 fn a_node_without_a_window_keeps_nobody_waiting() {
     for without in 0..3 {
@@ -408,7 +414,8 @@ fn all_ranks_come_back_from_a_fault_at_every_call_of_the_only_node_with_windows(
     all_come_back(&[0, 1], &[1]);
 }
 
-/// Ranks 0 and 2 are on the first of two nodes. A fault is met at calls of each of `meeting`, and by no other rank.
+/// Ranks 0 and 2 are on the first of two nodes. Each rank of `meeting` meets a fault at some calls, and
+/// no other rank does.
 fn all_come_back(aggregators: &[usize], meeting: &[usize]) {
     for direction in [Direction::Write, Direction::Read] {
         for where_ in 0..4 {

@@ -1,4 +1,4 @@
-//! A line between leaders with somebody in it.
+//! Messages between leaders that a third party changes or breaks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use capulet_comm::Leaders;
 use capulet_comm::local::LocalLeaders;
 
-/// What is done to messages.
+/// The fault.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Meddling {
-    /// The request number `at` is changed: a byte of it, or its length.
+    /// Request number `at` is changed: one of its bytes, or its length.
     Request { at: usize, place: usize, with: u8 },
-    /// The message number `at` cannot be sent.
+    /// Message number `at` cannot be sent.
     Break { at: usize },
 }
 
-/// A line with somebody in it.
+/// One leader's end of a channel with a fault.
 #[derive(Debug)]
 pub(crate) struct Meddler {
     pub(crate) end: Arc<LocalLeaders>,

@@ -1,4 +1,4 @@
-//! Collective accesses of ranks on several nodes, played by one thread, and what must come of them.
+//! Collective accesses of ranks on several nodes, run by one thread, and their expected results.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) const FILE_BYTES: usize = 60_000;
 /// Bytes of user memory for each byte of data.
 pub(crate) const MEMORY_STEP: usize = 3;
 
-/// What one rank has of the file: runs of units, or equal runs at equal distances.
+/// The part of the file that one rank accesses: runs of units, or equal runs at equal distances.
 #[derive(Debug, Clone)]
 pub(crate) enum Shape {
     Runs(Vec<(usize, usize)>),
@@ -36,17 +36,17 @@ pub(crate) struct Call {
 pub(crate) struct Scene {
     /// The node of each rank.
     pub(crate) placement: Vec<usize>,
-    /// Of each node, if it has so many ranks. Some node has one.
+    /// The wanted aggregators of each node. At least one node has one.
     pub(crate) aggregators: Vec<usize>,
     pub(crate) window_bytes: u64,
     pub(crate) calls: Vec<Call>,
-    /// Which rank comes next; starts again at its end.
+    /// The rank that is polled next, step by step. The schedule repeats.
     pub(crate) schedule: Vec<usize>,
     pub(crate) holes: Holes,
     pub(crate) seed: u64,
     /// By node.
     pub(crate) may_exchange: Vec<bool>,
-    /// A node that has no window. Scenes of one call only.
+    /// A node that has no shared memory. For scenarios of one call only.
     pub(crate) without: Option<usize>,
 }
 
@@ -62,7 +62,7 @@ impl Shape {
 }
 
 impl Call {
-    /// Ranges of the file, in order.
+    /// The ranges of the file, in rising order.
     pub(crate) fn ranges(&self, rank: usize) -> Vec<std::ops::Range<usize>> {
         let clip = |at: usize| (at * self.unit).min(FILE_BYTES);
         let runs = self.shapes[rank].runs();
@@ -84,7 +84,7 @@ impl Call {
         let byte = Datatype::named(Named::Byte);
         let ranges = self.ranges(rank);
         let filetype = match &self.shapes[rank] {
-            // a regular row is described as one, unless the end of the file cuts it
+            // a regular row is described as a vector, unless the end of the file cuts it
             Shape::Row { start, count, len, stride }
                 if *count > 0 && (start + (count - 1) * stride + len) * self.unit <= FILE_BYTES =>
             {
@@ -107,13 +107,14 @@ impl Call {
         assert_eq!(memory.len(), bytes as usize * self.step());
         let element = Datatype::resized(0, self.step() as i64, &byte).expect("valid");
         let tiled = Tiled::new(element.layout().clone(), bytes).expect("small");
-        // SAFETY: as many bytes as `memory` has, which lives as long as the scene.
+        // SAFETY: `# Safety` of `Memory::new`: the layout reaches no byte beyond `memory`, which lives
+        // until the scenario ends.
         let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
         let view = Tiled::until(filetype.expect("valid").layout().clone(), 1 << 40);
         Access::new(0, &view, 0, user, bytes).expect("small offsets")
     }
 
-    /// User memory with these bytes.
+    /// User memory that holds these bytes.
     pub(crate) fn spread(&self, bytes: &[u8]) -> Vec<u8> {
         let mut memory = vec![0x5A; bytes.len() * self.step()];
         bytes.iter().enumerate().for_each(|(at, byte)| memory[at * self.step()] = *byte);
@@ -135,7 +136,7 @@ impl Scene {
         placement::ranks_of(&self.placement, node)
     }
 
-    /// What the ranks of a node know of the others.
+    /// The nodes as the ranks of one node see them.
     pub(crate) fn nodes(&self, node: usize) -> Nodes {
         placement::nodes(&self.placement, &self.aggregators, node)
     }
@@ -152,7 +153,7 @@ pub(crate) fn first_contents() -> Vec<u8> {
     (0..FILE_BYTES).map(|at| (at * 3) as u8).collect()
 }
 
-/// The buffers before, and what they and the file are after all calls.
+/// Returns the buffers before the calls, the buffers after each call, and the file after all calls.
 pub(crate) fn expected(scene: &Scene) -> (Buffers, Buffers, Vec<u8>) {
     let mut file = first_contents();
     let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -179,20 +180,20 @@ pub(crate) fn expected(scene: &Scene) -> (Buffers, Buffers, Vec<u8>) {
     (before, after, file)
 }
 
-/// What came of the calls.
+/// The outcomes of all calls.
 pub(crate) struct Ends {
-    /// By rank and call: bytes, and whether there was an error.
+    /// By rank and call: the bytes moved, and whether there was an error.
     pub(crate) calls: Vec<Vec<(u64, bool)>>,
-    /// Of each rank.
+    /// By rank.
     pub(crate) counters: Vec<Arc<Counters>>,
     /// Messages between nodes, by call.
     pub(crate) messages: Vec<u64>,
 }
 
-/// Makes one end of a line.
+/// Makes one leader's end of a channel.
 pub(crate) type Wrap<'a> = &'a dyn Fn(Arc<LocalLeaders>) -> Arc<dyn Leaders>;
 
-/// The window of each rank: one for each node.
+/// The shared memory of each rank: the ranks of a node share one window.
 fn windows_of(scene: &Scene) -> Vec<Arc<LocalWindow>> {
     let mut windows: Vec<Option<LocalWindow>> = (0..scene.ranks()).map(|_| None).collect();
     for node in 0..scene.node_count() {
@@ -203,7 +204,7 @@ fn windows_of(scene: &Scene) -> Vec<Arc<LocalWindow>> {
     windows.into_iter().flatten().map(Arc::new).collect()
 }
 
-/// Runs the scene; `files` has one handle for each rank.
+/// Runs the scenario. `files` has one handle for each rank.
 pub(crate) fn play(
     scene: &Scene,
     files: &[Arc<dyn DriverFile>],
@@ -270,7 +271,7 @@ pub(crate) fn play(
     for rank in turns.map(|rank| rank % scene.ranks()) {
         idle += 1;
         if idle % 1000 == 0 {
-            // Who is waited for may need this core.
+            // A thread that the loop waits for may need this core.
             std::thread::sleep(std::time::Duration::from_micros(100));
         }
         assert!(idle < 3_000_000, "the operations stand still");
@@ -278,7 +279,8 @@ pub(crate) fn play(
             if under_way.iter().all(Option::is_none) {
                 break;
             }
-            // a schedule may leave a rank out; then the others get its turn
+            // This rank has finished. Its turn goes to the other operations, because a schedule may leave
+            // a rank out.
             under_way.iter_mut().flatten().for_each(|operation| {
                 operation.poll();
             });

@@ -1,7 +1,9 @@
-//! Collective accesses as a program makes them: views and memory of random types, hints, some ranks on some nodes, files that end
-//! anywhere. What is chosen is carried out, by one thread in the order of a seeded schedule.
+//! Collective accesses as a program makes them: views and memory of random types, hints, any number of
+//! ranks on any number of nodes, files that end anywhere. The chosen plan is carried out by one thread in
+//! the order of a seeded schedule.
 //!
-//! The oracle is an array of bytes, with places listed by hand: in a write the ranks in their order.
+//! The oracle is an array of bytes, with places that the test lists itself. It applies the ranks of a
+//! write in order.
 
 #[path = "../nodes/placement.rs"]
 mod placement;
@@ -23,12 +25,12 @@ use proptest::prelude::*;
 
 use types::{Bytes, Spec, specs};
 
-/// No access goes further.
+/// No access reaches beyond this file offset.
 const FILE_BYTES_MAX: usize = 60_000;
-/// Nor has more of user memory.
+/// No access has more user memory than this.
 const MEMORY_BYTES_MAX: usize = 30_000;
 
-/// What one rank does in a call.
+/// The part of one rank in a call.
 #[derive(Debug, Clone)]
 struct Part {
     filetype: Spec,
@@ -47,16 +49,16 @@ struct Call {
 
 #[derive(Debug, Clone)]
 struct Scene {
-    /// The node of each rank; ranks of a node follow one another or not.
+    /// The node of each rank. The ranks of a node need not be consecutive.
     placement: Vec<usize>,
     hints: PlanHints,
-    /// Of the file, as ranks agreed.
+    /// Whether the file is in memory, as the ranks agreed.
     in_memory: bool,
-    /// Of each node.
+    /// By node.
     aggregators: Vec<usize>,
     window_bytes: u64,
     stripe_bytes: u64,
-    /// Of the file before all calls.
+    /// Bytes of the file before all calls.
     file_bytes: usize,
     calls: Vec<Call>,
     schedule: Vec<usize>,
@@ -75,7 +77,7 @@ fn parts() -> impl Strategy<Value = Part> {
     )
 }
 
-/// Parts of which each has its own share of one filetype that all have: what programs do most.
+/// Parts of the most usual kind: all ranks have the same filetype, and each rank has its own share of it.
 fn shares(ranks: usize) -> impl Strategy<Value = Vec<Part>> {
     (specs(), 0usize..3000, specs(), 1u64..40).prop_map(move |(own, displacement, memory, count)| {
         let (_, bytes) = own.made(false);
@@ -90,7 +92,8 @@ fn shares(ranks: usize) -> impl Strategy<Value = Vec<Part>> {
     })
 }
 
-/// Parts of which all offsets and lengths are multiples of a unit, as large as a window may be.
+/// Parts in which all offsets and lengths are multiples of a unit, which may be as large as a collective
+/// buffer.
 fn aligned(ranks: usize) -> impl Strategy<Value = Vec<Part>> {
     prop::sample::select(vec![64u64, 512, 4096]).prop_flat_map(move |unit| {
         let part = (0usize..4, 1u64..6, 1u64..3, 0u64..3, 0u64..6).prop_map(
@@ -138,7 +141,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
             })
         })
     });
-    // Nobody else writes here, so the promise holds.
+    // No other program writes to the file, so the promise holds.
     let holes = prop::sample::select(vec![Holes::Untouched, Holes::Rewritten]);
     let hints = (modes(), modes(), holes, any::<bool>())
         .prop_map(|(read, write, holes, in_memory)| (PlanHints { read, write, holes }, in_memory));
@@ -168,7 +171,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
     )
 }
 
-/// A part with its types and what they name.
+/// A part with its types and the bytes that they name.
 struct Made {
     view: Tiled,
     displacement: usize,
@@ -176,7 +179,7 @@ struct Made {
     filetype: Bytes,
     tiled: Tiled,
     memory: Bytes,
-    /// Of payload.
+    /// Bytes of payload.
     bytes: usize,
 }
 
@@ -197,7 +200,7 @@ impl Made {
         if made.filetype.places.is_empty() || size == 0 {
             return made;
         }
-        // As many instances as stay in the file and the memory.
+        // As many instances as fit in the file and the memory.
         let fits = |count: &u64| {
             let bytes = *count as usize * size;
             bytes == 0
@@ -210,7 +213,7 @@ impl Made {
         made
     }
 
-    /// Where byte `k` of the access lies in the file.
+    /// The file offset of byte `k` of the access.
     fn offset(&self, k: usize) -> usize {
         self.displacement + self.filetype.place(self.start + k)
     }
@@ -221,7 +224,8 @@ impl Made {
 
     fn access(&self, memory: &mut [u8]) -> Access {
         assert_eq!(memory.len(), self.memory_bytes());
-        // SAFETY: instances of the type end within `memory`, which lives as long as the call.
+        // SAFETY: `# Safety` of `Memory::new`: the instances of the type end within `memory`, which lives
+        // until the call is over.
         let user = unsafe { Memory::new(memory.as_mut_ptr(), self.tiled.clone()) };
         Access::new(self.displacement as u64, &self.view, self.start as u64, user, self.bytes as u64)
             .expect("small offsets")
@@ -232,7 +236,7 @@ fn value(call: usize, rank: usize, k: usize) -> u8 {
     (call * 101 + rank * 29 + k * 7 + k / 256) as u8
 }
 
-/// Carries a call out; bytes of each rank, and whether it failed.
+/// Carries a call out. Returns the bytes of each rank, and whether it failed.
 fn play(
     scene: &Scene,
     number: usize,
@@ -267,7 +271,7 @@ fn play(
     }
 }
 
-/// What each rank knows of the others, and the lines between nodes, which have to outlast the operation.
+/// The teams of all ranks, and the channels between the leaders, which must outlive the operation.
 fn teams(scene: &Scene, number: usize, agreed: &Agreed) -> (Vec<NodeTeam>, Vec<Arc<dyn Leaders>>) {
     let (ranks, nodes) = (scene.placement.len(), placement::node_count(&scene.placement));
     let lines: Vec<Arc<dyn Leaders>> = LocalLeaders::team(nodes, scene.seed + number as u64)
@@ -324,7 +328,7 @@ fn poll(scene: &Scene, mut operations: Vec<Option<Operation>>) -> Vec<(u64, bool
     ends
 }
 
-/// As many as `PROPTEST_CASES` says.
+/// The number of cases, from `PROPTEST_CASES`.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(50_000)
 }
@@ -335,7 +339,7 @@ fn contents(file: &dyn DriverFile) -> Vec<u8> {
     bytes
 }
 
-/// Carries all calls of a scene out, and holds the file, the memory and the counts to the oracle.
+/// Carries out all calls of a scenario, and compares the file, the memory and the counts with the oracle.
 fn check(scene: &Scene) -> Result<(), TestCaseError> {
     let mut expected: Vec<u8> = (0..scene.file_bytes).map(|at| (at * 3) as u8).collect();
     let driver = MemDriver::new();
@@ -379,7 +383,8 @@ proptest! {
     }
 }
 
-/// Where a unit of marks is as large as what ranks of other nodes may send at once, no byte of it would ever fit.
+/// If a unit of marks were larger than the greatest fragment that a remote rank can send, no byte of it
+/// would ever fit.
 #[test]
 fn pieces_as_large_as_windows() {
     let sizes =
