@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_come_again_are_told_exactly() {
+    fn periodic_runs_are_locked_exactly() {
         // 100 blocks of 3 bytes in each 10, from the middle of one block to the middle of another.
         let vector = Datatype::vector(1000, 3, 10, &byte()).expect("a type");
         let side = side(&vector, 7, 1, 300);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn tiles_of_irregular_runs_are_told_exactly() {
+    fn tiles_of_irregular_runs_are_locked_exactly() {
         let tile = Datatype::indexed(&[2, 1], &[0, 5], &byte()).expect("a type");
         let tile = Datatype::resized(0, 16, &tile).expect("a type");
         let request = footprint(&side(&tile, 0, 0, 30), Direction::Write);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn views_of_columns_share_nothing() {
+    fn column_views_of_different_ranks_are_disjoint() {
         let column = |at: u64| {
             let sizes = [64, 40];
             let part =
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn views_that_overlap_themselves_are_told_as_one() {
+    fn self_overlapping_view_is_locked_as_one_interval() {
         let tile = Datatype::indexed(&[10, 3, 4], &[0, 2, 20], &byte()).expect("a type");
         let request = view_footprint(5, &Tiled::until(tile.layout().clone(), 1 << 40));
         assert!((5..100).all(|at| locks(&request, at)) && !locks(&request, 4));
@@ -183,7 +183,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
         #[test]
-        fn no_byte_of_an_access_is_missing(
+        fn every_byte_of_an_access_is_locked(
             blocks in proptest::collection::vec((0..5_u64, 1..4_u64), 1..30),
             slack in 0..9_i64, displacement in 0..9_u64, start in 0..50_u64, bytes in 1..400_u64,
         ) {

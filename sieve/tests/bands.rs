@@ -160,7 +160,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
-    fn bytes_and_counts_are_those_of_the_access(scene in scenes(), cut in 0_usize..4_000_000, call in 0_u32..400) {
+    fn bytes_and_counts_match_the_access(scene in scenes(), cut in 0_usize..4_000_000, call in 0_u32..400) {
         let places: Vec<(usize, usize)> = scene.places().collect();
         let old = vec![OLD; scene.file_bytes()];
         let driver = Arc::new(MemDriver::new());
@@ -207,7 +207,7 @@ proptest! {
 
 /// An error is reported even if it comes after all bytes of its batch were moved.
 #[test]
-fn an_error_after_all_bytes_of_a_batch_is_not_lost() {
+fn error_after_all_bytes_of_a_batch_is_reported() {
     let scene = Scene {
         variables: 80,
         cells: 9218,
@@ -231,7 +231,7 @@ fn an_error_after_all_bytes_of_a_batch_is_not_lost() {
 }
 
 #[test]
-fn chunks_of_all_variables_go_together() {
+fn chunks_of_all_variables_are_moved_together() {
     let scene = Scene {
         variables: 24,
         cells: 20_480,

@@ -41,7 +41,7 @@ fn content(at: u64) -> u8 {
 }
 
 #[test]
-fn windows_where_the_storage_is_waited_for_and_calls_where_it_is_not() {
+fn cold_reads_use_the_sieve_buffer_and_hot_reads_use_calls() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("file");
     let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true)).expect("a file");

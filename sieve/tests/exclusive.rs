@@ -126,7 +126,7 @@ const SMALL: Scene =
     Scene { count: 20_000, bytes: 16, stride: 64, displacement: 5, start: 3, file_bytes: 700_000 };
 
 #[test]
-fn a_promise_saves_calls() {
+fn promise_saves_system_calls() {
     assert_ne!(way(&SMALL, Holes::Untouched), independent::Way::Window);
     assert_eq!(way(&SMALL, Holes::Rewritten), independent::Way::Window);
     let pieces = |holes| Counters::get(&play(&SMALL, holes, "").2.pieces);
@@ -135,7 +135,7 @@ fn a_promise_saves_calls() {
 }
 
 #[test]
-fn what_cannot_be_read_is_written_run_by_run() {
+fn failed_read_of_holes_falls_back_to_runs() {
     for call in 0..4 {
         let (done, after, counters) = play(&SMALL, Holes::Rewritten, &format!("read@{call}:io"));
         assert!(done.error.is_none() && done.bytes == SMALL.written_bytes() as u64, "{:?}", done.error);
@@ -146,7 +146,7 @@ fn what_cannot_be_read_is_written_run_by_run() {
 
 /// The storage behaves like a full disk that has room for the runs, but not for the holes.
 #[test]
-fn what_cannot_be_written_back_is_written_run_by_run() {
+fn failed_write_back_falls_back_to_runs() {
     for call in 0..5 {
         for moved in ["", "=1000", "=100000000"] {
             let (done, after, _) = play(&SMALL, Holes::Rewritten, &format!("write@{call}:nospace{moved}"));

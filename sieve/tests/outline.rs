@@ -185,7 +185,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn ranks_apart_do_just_what_is_outlined(scene in scenes(true)) {
+    fn estimate_is_exact_for_ranks_that_do_not_overlap(scene in scenes(true)) {
         let outline = outline_of(&scene, ALWAYS, Limits::default());
         let ends = play_out(&scene);
         let Some(together) = together(&outline) else { return Ok(()) };
@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn ranks_that_may_overlap_stay_within_the_bounds(scene in scenes(false)) {
+    fn estimate_bounds_ranks_that_may_overlap(scene in scenes(false)) {
         let outline = outline_of(&scene, ALWAYS, Limits::default());
         let ends = play_out(&scene);
         if let Some(together) = together(&outline) {
@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_gone_through_is_bounded(scene in scenes(true), shares in 1u64..40, runs in 0u64..200) {
+    fn estimate_cut_by_limits_bounds_the_whole_one(scene in scenes(true), shares in 1u64..40, runs in 0u64..200) {
         let whole = outline_of(&scene, ALWAYS, Limits::default());
         let cut = outline_of(&scene, ALWAYS, Limits { shares, runs });
         let (Some(whole), Some(cut)) = (together(&whole), together(&cut)) else { return Ok(()) };
@@ -228,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rank_alone_does_what_is_outlined(
+    fn estimate_holds_for_an_independent_access(
         shape in shape(),
         (unit, is_spread, reads) in (prop::sample::select(vec![1usize, 8, 64]), any::<bool>(), any::<bool>()),
     ) {
@@ -293,7 +293,7 @@ fn alternating() -> independent::Way {
 
 /// Accesses that take more than one buffer, in each way.
 #[test]
-fn long_accesses_of_one_rank() {
+fn estimate_holds_for_long_independent_accesses() {
     let byte = Datatype::named(Named::Byte);
     let mut ways = Vec::new();
     for (count, block, stride, memory_step) in

@@ -214,7 +214,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn operations_are_as_if_one_after_the_other_and_ranks_in_their_order(scene in scenes()) {
+    fn operations_take_effect_in_order_and_overlaps_in_rank_order(scene in scenes()) {
         let file = file_of(&MemDriver::new());
         let (mut buffers, after, expected) = expected(&scene);
         let ends = play(&scene, &vec![file.clone(); scene.ranks], &mut buffers);
@@ -229,7 +229,7 @@ proptest! {
     }
 
     #[test]
-    fn a_fault_ends_an_operation_on_all_ranks_and_harms_no_other(scene in scenes(), at in 0u32..40, where_ in 0usize..6) {
+    fn fault_ends_its_operation_on_all_ranks_and_no_other_one(scene in scenes(), at in 0u32..40, where_ in 0usize..6) {
         let driver = Arc::new(MemDriver::new());
         let file = file_of(driver.as_ref());
         let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io")).expect("a plan");

@@ -181,7 +181,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn two_phase_moves_exactly_the_asked_bytes(scene in scenes()) {
+    fn two_phase_moves_exactly_the_requested_bytes(scene in scenes()) {
         let file = fresh_file(&scene);
         let files = vec![file.clone(); scene.ranks];
         let sources = (0..scene.ranks).map(|rank| scene.spread(&scene.payload(rank))).collect();
@@ -203,7 +203,7 @@ proptest! {
     }
 
     #[test]
-    fn independent_moves_exactly_the_asked_bytes_and_copies_none_twice(scene in scenes()) {
+    fn independent_moves_exactly_the_requested_bytes_and_copies_none_twice(scene in scenes()) {
         let file = fresh_file(&scene);
         let counters = Arc::new(Counters::default());
         let target = Target { file: file.clone(), isolation: None, counters: counters.clone(), holes: Holes::Untouched };
@@ -225,7 +225,7 @@ proptest! {
     }
 
     #[test]
-    fn a_short_file_gives_each_rank_the_bytes_before_its_end(scene in scenes(), keep in 0usize..30_000) {
+    fn short_file_gives_each_rank_the_bytes_before_its_end(scene in scenes(), keep in 0usize..30_000) {
         let file = fresh_file(&scene);
         let keep = keep.min(scene.file_bytes());
         let mut whole = scene.expected_file();
@@ -257,7 +257,7 @@ proptest! {
 /// The storage of one rank fails at its n-th call, for every n. Every rank returns, only the failing rank
 /// has the error, and no byte has changed that no rank asked for.
 #[test]
-fn every_rank_comes_back_from_every_fault() {
+fn every_rank_returns_after_every_fault() {
     let ranks = 3;
     let owners = (0..12_000).map(|cell| cell % (ranks + 1)).collect();
     let scene = Scene {

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_is_written() {
+    fn config_lists_round_trip_and_malformed_ones_are_refused() {
         let cases = [
             ("*:*", "*:*"),
             ("*", "*:1"),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregators_are_given_out_as_asked() {
+    fn aggregators_follow_the_hints() {
         let names = ["a", "b", "c", "b"].map(str::to_owned);
         let cases: [(u64, &str, &[u32], &[u32]); 24] = [
             // every rank is an aggregator if there is no limit
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_always_one_and_never_more_than_asked() {
+    fn there_is_an_aggregator_and_no_more_than_asked() {
         for asked in 0..12 {
             for text in ["*:*", "*:2", "*:0", "b:1", "b:*,a:0,*:1", "a:2,b:3"] {
                 for code in 0..81 {

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_has_its_case() {
+    fn each_reason_is_chosen_in_its_case() {
         let strided = summary(0, 4000, 1000, 250);
         assert_eq!(plan_of(&[Summary::empty(), Summary::empty()]), Plan::Nothing);
         assert_eq!(plan_of(&[strided.clone(), strided.clone()]), Plan::TwoPhase(Reason::SmallRuns));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn sparse_reads_from_memory_are_each_ranks_own() {
+    fn sparse_reads_from_memory_are_independent() {
         let memory = Means { in_memory: true, ..WINDOW };
         // Runs of `run` bytes, each followed by a gap of `gaps` times as many bytes that no rank asks
         // for.

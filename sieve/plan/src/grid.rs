@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_whole_stripes_or_parts_of_one() {
+    fn collective_buffer_holds_whole_stripes_or_a_part_of_one() {
         for (stripe, window, align) in [
             (0, 1024, 4),
             (256, 1024, 256),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn stripes_of_any_length_are_answered_at_once() {
+    fn any_stripe_length_is_handled_in_bounded_time() {
         // A stripe of a prime number of pages, the largest prime below 2^50: a search through all numbers
         // of parts would not end.
         assert_eq!(grid(1024 * KIB, 4 * KIB * ((1 << 50) - 27)), (1024 * KIB, 4 * KIB));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn no_window_has_parts_of_two_stripes_but_whole_ones() {
+    fn no_collective_buffer_holds_parts_of_two_stripes() {
         for pages in 1..600 {
             let stripe = 4 * KIB * pages;
             let made = Grid::new(1024 * KIB, 1 << 30, stripe, 8);

@@ -231,7 +231,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_are_what_was_marked(ranges in prop::collection::vec((0u64..500, 0u64..140), 0..12), bridge in 0u64..5) {
+        fn taken_runs_are_the_marked_units(ranges in prop::collection::vec((0u64..500, 0u64..140), 0..12), bridge in 0u64..5) {
             let words = map(640);
             let mut expected = vec![false; 640];
             for (start, len) in &ranges {
@@ -256,7 +256,7 @@ mod tests {
         }
 
         #[test]
-        fn a_row_is_its_runs(first in 0u64..200, count in 1u64..30, len in 1u64..70, gap in 0u64..70) {
+        fn marking_a_row_equals_marking_its_runs(first in 0u64..200, count in 1u64..30, len in 1u64..70, gap in 0u64..70) {
             let (row, runs) = (map(8192), map(8192));
             let stride = len + gap;
             let mut marker = Marker::new(&row);
@@ -274,7 +274,7 @@ mod tests {
         }
 
         #[test]
-        fn one_marker_for_many_runs(starts in prop::collection::btree_set(0u64..300, 0..40)) {
+        fn one_marker_marks_many_runs(starts in prop::collection::btree_set(0u64..300, 0..40)) {
             let words = map(640);
             let mut marker = Marker::new(&words);
             for start in &starts {

@@ -185,8 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_for_reads_near_each_other_and_where_the_storage_is_waited_for_of_larger_and_further_ones()
-    {
+    fn cold_reads_use_the_sieve_buffer_for_larger_and_sparser_runs_than_hot_reads() {
         let both =
             |bytes, period| [Heat::Hot, Heat::Cold].map(|heat| way(bytes, period, Direction::Read, heat));
         assert_eq!(both(64, 128), [Way::Window; 2]);
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_rewritten_with_a_promise_and_where_calls_cost_more() {
+    fn holes_are_rewritten_only_with_a_promise_and_if_cheaper() {
         let write = |bytes, period| way_among(bytes, period, Direction::Write, Heat::Hot, Holes::Rewritten);
         assert_eq!((write(64, 128), write(64, 1024), write(64, 4096)), (Way::Window, Way::Window, Way::List));
         assert!(fills(100, 6400, 12_800) && !fills(100, 6400, 409_600));
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_read_by_parts() {
+    fn holes_are_read_in_parts() {
         let runs = [10..20, 30..40, 40..50, WINDOW_BYTES + 40..WINDOW_BYTES + 41];
         let mut reads = HoleReads::new(&(10..WINDOW_BYTES + 41));
         let (mut holes, mut parts) = (Vec::new(), Vec::new());

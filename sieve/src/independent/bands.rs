@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_written_once() {
+    fn band_of_a_write_needs_runs_at_the_same_place_within_a_page() {
         let alike = access(24, 20_480, 24);
         let apart = access(24, 20_000, 24);
         for (access, direction, is_band) in [
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_of_cells_are_a_band() {
+    fn variables_of_cells_form_bands_of_at_most_64_runs() {
         let flash = band(&access(24, 20_000, 24), 0).expect("a band");
         assert_eq!((flash.offsets.len(), flash.run_bytes, flash.chunk_bytes), (24, 160_000, 8192));
         // A chunk is at least a page, so a band has at most 64 runs; the others are the next band.
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_apart_in_memory_and_short_ones_are_none() {
+    fn short_runs_and_runs_apart_in_memory_form_no_band() {
         assert_eq!(band(&access(1, 20_000, 24), 0), None, "one run");
         assert_eq!(band(&access(24, 2_000, 24), 0), None, "chunks are as long as the runs");
         let double = Datatype::named(Named::Double);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_band_ends_before_a_run_of_another_length() {
+    fn band_ends_before_a_run_of_another_length() {
         let double = Datatype::named(Named::Double);
         let lengths = [20_000, 20_000, 10_000, 10_000];
         let file = Datatype::indexed(&lengths, &[0, 40_000, 80_000, 120_000], &double).expect("a type");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_end_with_pages_of_the_first_run() {
+    fn chunks_end_at_page_ends_of_the_first_run() {
         let flash = band(&access(24, 20_000, 24), 0).expect("a band");
         assert_eq!(flash.next_chunk_bytes(0, 0), 8192);
         assert_eq!(flash.next_chunk_bytes(0, 4096 + 100), 8192 - 100);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_moved_counts_from_the_start_of_the_access() {
+    fn moved_bytes_count_from_the_start_of_the_access() {
         let flash = band(&access(3, 20_000, 24), 0).expect("a band");
         assert_eq!(flash.prefix(0, 16384, 0), 0);
         assert_eq!(flash.prefix(0, 16384, 100), 100);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_where_the_runs_are() {
+    fn parts_lie_within_their_runs() {
         let flash = band(&access(2, 20_000, 24), 0).expect("a band");
         let parts: Vec<Part> = flash.parts(1_000, 500).collect();
         let part = |stream, offset, window| Part { stream, offset, window };

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_takes_more_than_a_call_only_of_dense_pieces() {
+    fn only_dense_pieces_exceed_the_batch_limit_of_one_call() {
         assert!(!is_full(&[]));
         assert!(!is_full(&transfers(BATCH_TRANSFERS - 1, 1 << 20)));
         assert!(is_full(&transfers(BATCH_TRANSFERS, 1 << 20)));

@@ -247,7 +247,7 @@ fn cases() -> impl Iterator<Item = Case> {
 }
 
 #[test]
-fn a_rank_takes_a_megabyte_and_twice_its_view_at_most() {
+fn two_phase_takes_at_most_a_megabyte_and_twice_the_view() {
     for case in cases() {
         for (rank, taken) in measure(case, true).iter().enumerate() {
             // The bytes that are sent and that arrive are at most as many as the shared memory of the
@@ -263,7 +263,7 @@ fn a_rank_takes_a_megabyte_and_twice_its_view_at_most() {
 }
 
 #[test]
-fn a_rank_alone_takes_no_more() {
+fn independent_access_takes_at_most_a_megabyte_and_twice_the_view() {
     for case in cases().filter(|case| case.nodes == 1) {
         for (rank, taken) in measure(case, false).iter().enumerate() {
             let most = SLACK_BYTES + taken.view_bytes;

@@ -128,7 +128,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
-    fn operations_are_as_if_one_after_the_other_and_ranks_in_their_order(scene in scenes()) {
+    fn operations_take_effect_in_order_and_overlaps_in_rank_order(scene in scenes()) {
         let file = file_of(&MemDriver::new());
         let (mut buffers, after, expected) = expected(&scene);
         let ends = play(&scene, &vec![file.clone(); scene.ranks()], &mut buffers, &plain);
@@ -143,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn a_fault_ends_an_operation_on_all_ranks_with_a_true_count(scene in scenes(), at in 0u32..60, where_ in 0usize..8) {
+    fn fault_ends_the_operation_on_all_ranks_with_correct_counts(scene in scenes(), at in 0u32..60, where_ in 0usize..8) {
         let scene = Scene { calls: scene.calls[..1].to_vec(), ..scene };
         let driver = Arc::new(MemDriver::new());
         let file = file_of(driver.as_ref());
@@ -179,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn a_short_file_gives_each_rank_the_bytes_before_its_end(scene in scenes(), keep in 0usize..FILE_BYTES) {
+    fn short_file_gives_each_rank_the_bytes_before_its_end(scene in scenes(), keep in 0usize..FILE_BYTES) {
         let mut call = scene.calls[0].clone();
         call.direction = Direction::Read;
         let scene = Scene { calls: vec![call], ..scene };
@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_a_request_says_all_ranks_come_back(scene in scenes(), at in 0usize..30, place in 0usize..300, with in 1u8..=255) {
+    fn all_ranks_return_after_a_modified_request(scene in scenes(), at in 0usize..30, place in 0usize..300, with in 1u8..=255) {
         let scene = Scene { calls: scene.calls[..1].to_vec(), ..scene };
         let file = file_of(&MemDriver::new());
         let (mut buffers, _, _) = expected(&scene);
@@ -214,7 +214,7 @@ proptest! {
     }
 
     #[test]
-    fn a_line_that_breaks_is_an_error_and_no_hang(scene in scenes(), at in 0usize..60) {
+    fn broken_channel_is_an_error_and_not_a_hang(scene in scenes(), at in 0usize..60) {
         let scene = Scene { calls: scene.calls[..1].to_vec(), ..scene };
         let file = file_of(&MemDriver::new());
         let (mut buffers, _, expected) = expected(&scene);
@@ -257,7 +257,7 @@ fn rows(placement: Vec<usize>, direction: Direction, count: usize) -> Scene {
 }
 
 #[test]
-fn one_request_for_each_pair_of_nodes_that_meet_and_round() {
+fn each_pair_of_nodes_exchanges_one_request_per_round() {
     for (placement, nodes) in [(vec![0, 0, 1, 1], 2), (vec![0, 1, 2, 0, 1, 2], 3)] {
         for direction in [Direction::Write, Direction::Read] {
             // Each round has the collective buffers of all ranks, and all of them are full.
@@ -290,7 +290,7 @@ fn one_request_for_each_pair_of_nodes_that_meet_and_round() {
 
 /// Nodes without collective buffers send all their bytes, and get no request.
 #[test]
-fn a_node_without_aggregators_holds_no_bytes_of_the_file() {
+fn node_without_aggregators_moves_no_bytes_of_the_file() {
     for (aggregators, owners) in
         [(vec![2, 0, 0], 1), (vec![0, 2, 0], 1), (vec![1, 0, 1], 2), (vec![0, 0, 1], 1)]
     {
@@ -330,7 +330,7 @@ fn a_node_without_aggregators_holds_no_bytes_of_the_file() {
 /// The bytes of each node follow those of the node before, and go to collective buffers of another node
 /// all the same.
 #[test]
-fn bytes_of_a_node_without_aggregators_go_to_others_wherever_they_lie() {
+fn node_without_aggregators_sends_all_its_bytes() {
     let mut scene = rows(vec![0, 0, 1, 1], Direction::Write, 200);
     scene.aggregators = vec![1, 0];
     for (rank, shape) in scene.calls[0].shapes.iter_mut().enumerate() {
@@ -351,7 +351,7 @@ fn bytes_of_a_node_without_aggregators_go_to_others_wherever_they_lie() {
 }
 
 #[test]
-fn nodes_whose_bytes_follow_each_other_send_nothing_but_that() {
+fn nodes_with_consecutive_bytes_send_only_the_survey() {
     let mut scene = rows(vec![0, 0, 1, 1], Direction::Write, 200);
     for (rank, shape) in scene.calls[0].shapes.iter_mut().enumerate() {
         *shape = Shape::Row { start: (rank % 2) * 8 + (rank / 2) * 4000, count: 200, len: 8, stride: 16 };
@@ -364,7 +364,7 @@ fn nodes_whose_bytes_follow_each_other_send_nothing_but_that() {
 }
 
 #[test]
-fn one_node_that_may_not_move_the_bytes_of_others_is_enough() {
+fn one_node_that_may_not_exchange_stops_the_exchange() {
     for node in 0..2 {
         let mut scene = rows(vec![0, 1, 0, 1], Direction::Write, 300);
         scene.may_exchange[node] = false;
@@ -386,7 +386,7 @@ fn one_node_that_may_not_move_the_bytes_of_others_is_enough() {
 /// The ranks of one node have no shared memory. Their leader reports it, and each other node gathers on
 /// its own.
 #[test]
-fn a_node_without_a_window_keeps_nobody_waiting() {
+fn node_without_shared_memory_delays_no_other_node() {
     for without in 0..3 {
         let scene = Scene { without: Some(without), ..rows(vec![0, 1, 2, 0, 1, 2], Direction::Write, 300) };
         let file = file_of(&MemDriver::new());
@@ -404,12 +404,12 @@ fn a_node_without_a_window_keeps_nobody_waiting() {
 }
 
 #[test]
-fn all_ranks_come_back_from_a_fault_at_every_call() {
+fn all_ranks_return_after_a_fault_at_any_call() {
     all_come_back(&[4, 4], &[0, 1, 2, 3]);
 }
 
 #[test]
-fn all_ranks_come_back_from_a_fault_at_every_call_of_the_only_node_with_windows() {
+fn all_ranks_return_after_a_fault_at_any_call_of_the_only_aggregating_node() {
     all_come_back(&[2, 0], &[0, 2]);
     all_come_back(&[0, 1], &[1]);
 }

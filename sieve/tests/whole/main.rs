@@ -378,7 +378,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
-    fn what_is_asked_for_is_moved_and_nothing_else(scene in scenes()) {
+    fn requested_bytes_are_moved_and_no_others(scene in scenes()) {
         check(&scene)?;
     }
 }
@@ -386,7 +386,7 @@ proptest! {
 /// If a unit of marks were larger than the greatest fragment that a remote rank can send, no byte of it
 /// would ever fit.
 #[test]
-fn pieces_as_large_as_windows() {
+fn pieces_may_be_as_large_as_a_collective_buffer() {
     let sizes =
         [(4096, 4096), (12_288, 4096), (8192, 4096), (4096, 2048), (4096, 1000), (512, 4096), (64, 64)];
     for (window_bytes, piece) in sizes {

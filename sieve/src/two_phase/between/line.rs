@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn every_leader_gets_what_all_brought_step_by_step() {
+    fn every_leader_gets_the_combined_values_in_each_step() {
         for nodes in 1..12 {
             let ends: Vec<Arc<LocalLeaders>> =
                 LocalLeaders::team(nodes, nodes as u64).into_iter().map(Arc::new).collect();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_ready_holds_everybody_and_an_abort_frees_them() {
+    fn unready_leader_delays_all_and_an_abort_ends_all() {
         let ends: Vec<Arc<LocalLeaders>> = LocalLeaders::team(3, 1).into_iter().map(Arc::new).collect();
         let mut lines: Vec<_> = ends.iter().map(|end| Line::new(end.clone(), 0)).collect();
         for line in &mut lines {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_make_no_sense_are_errors() {
+    fn malformed_messages_are_errors() {
         let whole = |words: [u32; 3], body: &[u8]| {
             let head = words.iter().flat_map(|word| word.to_le_bytes());
             head.chain(body.iter().copied()).collect::<Vec<u8>>()

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_whose_bytes_follow_each_other_have_nothing_to_exchange() {
+    fn nodes_with_consecutive_bytes_do_not_exchange() {
         let none = survey(u64::MAX, 0);
         let joined = |all: &[Lanes]| {
             let whole = all.iter().copied().reduce(Survey::join).expect("nodes");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_and_blocks_have_their_owners() {
+    fn every_collective_buffer_and_block_has_an_owner() {
         let nodes = Nodes::new(1, &[2, 3, 1], vec![1, 1, 4], 6);
         assert_eq!((nodes.count(), nodes.windows(), nodes.own_aggregators()), (3, 6, 3));
         assert_eq!(nodes.owner_of(0), (0, 0..2));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_windows_owns_none() {
+    fn node_without_aggregators_owns_no_collective_buffer() {
         let nodes = Nodes::new(2, &[0, 2, 0, 0, 1, 0], vec![2], 6);
         assert_eq!((nodes.windows(), nodes.own_aggregators(), nodes.own_windows_before()), (3, 0, 2));
         assert_eq!(nodes.owner_of(0), (1, 0..2));

@@ -274,7 +274,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
         #[test]
-        fn sections_come_back_as_they_were(headers in prop::collection::vec(headers(), 0..8), has_payload: bool) {
+        fn fragments_round_trip_and_cuts_are_noticed(headers in prop::collection::vec(headers(), 0..8), has_payload: bool) {
             let mut message = Vec::new();
             for (number, header) in headers.iter().enumerate() {
                 message.extend_from_slice(&header.encode());
@@ -304,7 +304,7 @@ mod tests {
         }
 
         #[test]
-        fn views_come_back_as_they_were(runs in runs(), tiles in 1u64..5, pad in 0i64..9, displacement in 0i64..1 << 40) {
+        fn views_round_trip(runs in runs(), tiles in 1u64..5, pad in 0i64..9, displacement in 0i64..1 << 40) {
             let last = runs.last().expect("a run");
             let extent = last.0 + last.1 as i64 + pad;
             let sent = side(&runs, tiles, extent, displacement, 1.min(runs[0].1 - 1));
@@ -317,7 +317,7 @@ mod tests {
         }
 
         #[test]
-        fn runs_come_back_as_they_were(runs in runs(), unit in prop::sample::select(vec![1u64, 8, 64]), origin in 0u64..1 << 40) {
+        fn runs_round_trip_and_wrong_totals_are_refused(runs in runs(), unit in prop::sample::select(vec![1u64, 8, 64]), origin in 0u64..1 << 40) {
             let places: Vec<_> = runs
                 .iter()
                 .map(|(start, len)| origin + *start as u64 * unit..origin + (*start as u64 + len) * unit)
@@ -344,7 +344,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_that_comes_is_believed(bytes in prop::collection::vec(any::<u8>(), 0..200), unit in 0u32..13, total in any::<u64>()) {
+        fn arbitrary_bytes_never_decode_to_inconsistent_fragments(bytes in prop::collection::vec(any::<u8>(), 0..200), unit in 0u32..13, total in any::<u64>()) {
             for section in Sections::new(&bytes, true).flatten() {
                 prop_assert_eq!(section.payload.len() as u64, section.header.bytes);
             }
@@ -357,7 +357,7 @@ mod tests {
         }
 
         #[test]
-        fn a_view_that_was_tampered_with_is_refused_or_lies_in_a_file(
+        fn modified_view_is_refused_or_lies_in_a_file(
             runs in runs(), at in 0usize..200, bit in 0u8..8, numbers in prop::array::uniform4(any::<u64>())
         ) {
             let last = runs.last().expect("a run");
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_do_not_fit_are_refused() {
+    fn numbers_beyond_64_bits_are_refused() {
         let mut longest: &[u8] = &[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1];
         assert_eq!(take_number(&mut longest), Some(u64::MAX));
         let mut beyond: &[u8] = &[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2];
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_is_no_view() {
+    fn long_list_is_not_encoded_as_a_view() {
         let runs: Vec<_> =
             (0..10_000_i64).map(|at| (at * 20 + ((at * 2_654_435_761) >> 9) % 11, 3)).collect();
         assert!(encode_view(&side(&runs, 1, 1 << 30, 0, 0), VIEW_BYTES_MAX).is_none());
