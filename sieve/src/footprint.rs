@@ -116,7 +116,7 @@ mod tests {
 
     fn side(filetype: &Datatype, displacement_bytes: u64, start: u64, bytes: u64) -> FileSide {
         let tiled = Tiled::until(filetype.layout().clone(), 1 << 40);
-        FileSide::of_view(displacement_bytes, &tiled, start, bytes).expect("it fits")
+        FileSide::of_view(displacement_bytes, &tiled, start, bytes).expect("the offsets are small")
     }
 
     fn byte() -> Datatype {
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn periodic_runs_are_locked_exactly() {
         // 100 blocks of 3 bytes in each 10, from the middle of one block to the middle of another.
-        let vector = Datatype::vector(1000, 3, 10, &byte()).expect("a type");
+        let vector = Datatype::vector(1000, 3, 10, &byte()).expect("the datatype is valid");
         let side = side(&vector, 7, 1, 300);
         let request = footprint(&side, Direction::Write);
         for at in 0..1100 {
@@ -139,14 +139,14 @@ mod tests {
             assert_eq!(locks(&request, at), is_block, "{at}");
         }
         let other = footprint(&super::tests::side(&vector, 10, 1, 300), Direction::Write);
-        assert!(!request.conflicts(&other), "side by side");
+        assert!(!request.conflicts(&other), "the runs lie side by side");
         assert!(!footprint(&side, Direction::Read).conflicts(&footprint(&side, Direction::Read)));
     }
 
     #[test]
     fn tiles_of_irregular_runs_are_locked_exactly() {
-        let tile = Datatype::indexed(&[2, 1], &[0, 5], &byte()).expect("a type");
-        let tile = Datatype::resized(0, 16, &tile).expect("a type");
+        let tile = Datatype::indexed(&[2, 1], &[0, 5], &byte()).expect("the datatype is valid");
+        let tile = Datatype::resized(0, 16, &tile).expect("the datatype is valid");
         let request = footprint(&side(&tile, 0, 0, 30), Direction::Write);
         for at in 0..160 {
             assert_eq!(locks(&request, at), matches!(at % 16, 0 | 1 | 5) && at < 150, "{at}");
@@ -157,8 +157,8 @@ mod tests {
     fn column_views_of_different_ranks_are_disjoint() {
         let column = |at: u64| {
             let sizes = [64, 40];
-            let part =
-                Datatype::subarray(&sizes, &[64, 10], &[0, 10 * at], ArrayOrder::C, &byte()).expect("a type");
+            let part = Datatype::subarray(&sizes, &[64, 10], &[0, 10 * at], ArrayOrder::C, &byte())
+                .expect("the datatype is valid");
             view_footprint(100, &Tiled::until(part.layout().clone(), 1 << 40))
         };
         let columns: Vec<Request> = (0..4).map(column).collect();
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn self_overlapping_view_is_locked_as_one_interval() {
-        let tile = Datatype::indexed(&[10, 3, 4], &[0, 2, 20], &byte()).expect("a type");
+        let tile = Datatype::indexed(&[10, 3, 4], &[0, 2, 20], &byte()).expect("the datatype is valid");
         let request = view_footprint(5, &Tiled::until(tile.layout().clone(), 1 << 40));
         assert!((5..100).all(|at| locks(&request, at)) && !locks(&request, 4));
     }
@@ -195,8 +195,8 @@ mod tests {
                 offsets.push(at as i64);
                 at += length;
             }
-            let tile = Datatype::indexed(&lengths, &offsets, &byte()).expect("a type");
-            let tile = Datatype::resized(0, at as i64 + slack, &tile).expect("a type");
+            let tile = Datatype::indexed(&lengths, &offsets, &byte()).expect("the datatype is valid");
+            let tile = Datatype::resized(0, at as i64 + slack, &tile).expect("the datatype is valid");
             let side = side(&tile, displacement, start, bytes);
             let request = footprint(&side, Direction::Write);
             for byte in 0..bytes {

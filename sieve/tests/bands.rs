@@ -82,28 +82,31 @@ impl Scene {
     /// of the memory layout.
     fn access(&self, memory: &mut [u8]) -> Access {
         let byte = Datatype::named(Named::Byte);
-        let value = Datatype::contiguous(self.value_bytes as u64, &byte).expect("valid");
-        let cell = Datatype::resized(0, self.cell_bytes as i64, &value).expect("valid");
-        let array = Datatype::contiguous(self.cells as u64, &cell).expect("valid");
+        let value = Datatype::contiguous(self.value_bytes as u64, &byte).expect("the datatype is valid");
+        let cell = Datatype::resized(0, self.cell_bytes as i64, &value).expect("the datatype is valid");
+        let array = Datatype::contiguous(self.cells as u64, &cell).expect("the datatype is valid");
         let mut parts = vec![(
             0,
-            Datatype::hvector(self.variables as u64, 1, self.value_bytes as i64, &array).expect("valid"),
+            Datatype::hvector(self.variables as u64, 1, self.value_bytes as i64, &array)
+                .expect("the datatype is valid"),
         )];
         if self.skipped > 0 {
             parts = self.cut(&value, &array);
         }
         let (places, types): (Vec<i64>, Vec<Datatype>) = parts.into_iter().unzip();
-        let tree = Datatype::structure(&vec![1; types.len()], &places, &types).expect("valid");
+        let tree =
+            Datatype::structure(&vec![1; types.len()], &places, &types).expect("the datatype is valid");
         let run = (self.cells * self.value_bytes) as u64;
-        let file =
-            Datatype::hvector(self.variables as u64, run, self.array_bytes as i64, &byte).expect("valid");
-        let tiled = |datatype: &Datatype| Tiled::new(datatype.layout().clone(), 1).expect("small");
+        let file = Datatype::hvector(self.variables as u64, run, self.array_bytes as i64, &byte)
+            .expect("the datatype is valid");
+        let tiled =
+            |datatype: &Datatype| Tiled::new(datatype.layout().clone(), 1).expect("the tiling is small");
         let bytes = (self.all_bytes() - self.omitted - self.skipped) as u64;
         // SAFETY: `# Safety` of `Memory::new`: all places lie in `memory`, which outlives the access in
         // every caller.
         let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled(&tree)) };
         Access::new(self.displacement as u64, &tiled(&file), self.skipped as u64, user, bytes)
-            .expect("small offsets")
+            .expect("the offsets are small")
     }
 
     /// The memory layout without the skipped values: the rest of the variable in which the access begins,
@@ -111,13 +114,14 @@ impl Scene {
     fn cut(&self, value: &Datatype, array: &Datatype) -> Vec<(i64, Datatype)> {
         let first_value = self.skipped / self.value_bytes;
         let (variable, cell) = (first_value / self.cells, first_value % self.cells);
-        let rest =
-            Datatype::hvector((self.cells - cell) as u64, 1, self.cell_bytes as i64, value).expect("valid");
+        let rest = Datatype::hvector((self.cells - cell) as u64, 1, self.cell_bytes as i64, value)
+            .expect("the datatype is valid");
         let at = |variable: usize| (variable * self.value_bytes) as i64;
         let mut parts = vec![(at(variable) + (cell * self.cell_bytes) as i64, rest)];
         let others = self.variables - variable - 1;
         if others > 0 {
-            let others = Datatype::hvector(others as u64, 1, self.value_bytes as i64, array).expect("valid");
+            let others = Datatype::hvector(others as u64, 1, self.value_bytes as i64, array)
+                .expect("the datatype is valid");
             parts.push((at(variable + 1), others));
         }
         parts
@@ -129,14 +133,14 @@ impl Scene {
 }
 
 fn file_of(driver: &dyn Driver, bytes: &[u8]) -> Arc<dyn DriverFile> {
-    let file = driver.open("data".as_ref(), &OpenOptions::read_write().create(true)).expect("opens");
-    file.write_all_at(0, bytes).expect("memory writes");
+    let file = driver.open("data".as_ref(), &OpenOptions::read_write().create(true)).expect("the file opens");
+    file.write_all_at(0, bytes).expect("the file in memory is written");
     file
 }
 
 fn contents(file: &dyn DriverFile) -> Vec<u8> {
-    let mut bytes = vec![0; file.len().expect("a length") as usize];
-    assert_eq!(file.read_at(0, &mut bytes).expect("memory reads"), bytes.len());
+    let mut bytes = vec![0; file.len().expect("the file in memory has a length") as usize];
+    assert_eq!(file.read_at(0, &mut bytes).expect("the file in memory is read"), bytes.len());
     bytes
 }
 
@@ -177,7 +181,7 @@ proptest! {
 
         // The file is cut short. No byte beyond its end is read.
         let kept = cut % (scene.file_bytes() + 1);
-        file.set_len(kept as u64).expect("memory is cut");
+        file.set_len(kept as u64).expect("the file in memory is truncated");
         let mut found = scene.filled(0);
         let (done, _) = run(&scene, file.clone(), &mut found, Direction::Read);
         prop_assert!(done.error.is_none());
@@ -190,10 +194,10 @@ proptest! {
         prop_assert!(found == image);
 
         // A write that fails has written the bytes that it counts, and no byte that was not requested.
-        let plan = FaultPlan::parse(&format!("write@{call}:nospace=1000")).expect("a plan");
+        let plan = FaultPlan::parse(&format!("write@{call}:nospace=1000")).expect("the fault plan is valid");
         let inner = Arc::new(MemDriver::new());
         let after = file_of(inner.as_ref(), &old);
-        let faulty = Faulty::new(inner.clone(), plan).open("data".as_ref(), &OpenOptions::read_write()).expect("opens");
+        let faulty = Faulty::new(inner.clone(), plan).open("data".as_ref(), &OpenOptions::read_write()).expect("the file opens");
         let (done, batches) = run(&scene, faulty, &mut memory, Direction::Write);
         prop_assert_eq!(done.error.is_some(), u64::from(call) < batches);
         let after = contents(after.as_ref());
@@ -222,9 +226,11 @@ fn error_after_all_bytes_of_a_batch_is_reported() {
     let file = file_of(driver.as_ref(), &vec![OLD; scene.file_bytes()]);
     let (_, batches) = run(&scene, file, &mut scene.filled(1), Direction::Write);
     for call in 0..batches {
-        let plan = FaultPlan::parse(&format!("write@{call}:nospace=100000000")).expect("a plan");
+        let plan =
+            FaultPlan::parse(&format!("write@{call}:nospace=100000000")).expect("the fault plan is valid");
         let options = OpenOptions::read_write();
-        let faulty = Faulty::new(driver.clone(), plan).open("data".as_ref(), &options).expect("opens");
+        let faulty =
+            Faulty::new(driver.clone(), plan).open("data".as_ref(), &options).expect("the file opens");
         let (done, made) = run(&scene, faulty, &mut scene.filled(1), Direction::Write);
         assert!(done.error.is_some() && made == call + 1, "call {call} of {batches}: {done:?}, {made}");
     }

@@ -57,14 +57,14 @@ impl Scene {
     fn access(&self, memory: &mut [u8]) -> Access {
         let byte = Datatype::named(Named::Byte);
         let (bytes, stride) = (self.bytes as u64, self.stride as i64);
-        let runs = Datatype::hvector(self.count as u64, bytes, stride, &byte).expect("valid");
-        let view = Tiled::new(runs.layout().clone(), 1).expect("small");
-        let flat = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("small");
+        let runs = Datatype::hvector(self.count as u64, bytes, stride, &byte).expect("the datatype is valid");
+        let view = Tiled::new(runs.layout().clone(), 1).expect("the tiling is small");
+        let flat = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("the tiling is small");
         // SAFETY: `# Safety` of `Memory::new`: the layout has as many bytes as `memory`, which outlives
         // the access.
         let memory_side = unsafe { Memory::new(memory.as_mut_ptr(), flat) };
         Access::new(self.displacement as u64, &view, self.start as u64, memory_side, memory.len() as u64)
-            .expect("it fits")
+            .expect("the offsets are small")
     }
 
     /// The file after the first `moved` bytes of the access.
@@ -89,16 +89,16 @@ fn value(at: usize) -> u8 {
 fn play(scene: &Scene, holes: Holes, plan: &str) -> (Transferred, Vec<u8>, Arc<Counters>) {
     let driver: Arc<dyn Driver> = Arc::new(MemDriver::new());
     let options = OpenOptions::read_write().create(true);
-    let inner = driver.open("data".as_ref(), &options).expect("memory opens");
-    inner.write_all_at(0, &vec![OLD; scene.file_bytes]).expect("memory is written");
-    let faulty = Faulty::new(driver, FaultPlan::parse(plan).expect("a plan"));
-    let file: Arc<dyn DriverFile> = faulty.open("data".as_ref(), &options).expect("opens");
+    let inner = driver.open("data".as_ref(), &options).expect("the file in memory opens");
+    inner.write_all_at(0, &vec![OLD; scene.file_bytes]).expect("the file in memory is written");
+    let faulty = Faulty::new(driver, FaultPlan::parse(plan).expect("the fault plan is valid"));
+    let file: Arc<dyn DriverFile> = faulty.open("data".as_ref(), &options).expect("the file opens");
     let counters = Arc::new(Counters::default());
     let target = Target { file, isolation: None, counters: counters.clone(), holes };
     let mut memory: Vec<u8> = (0..scene.written_bytes()).map(value).collect();
     let done = independent::run(&target, &scene.access(&mut memory), Direction::Write);
-    let mut after = vec![0; inner.len().expect("a length") as usize];
-    assert_eq!(inner.read_at(0, &mut after).expect("memory reads"), after.len());
+    let mut after = vec![0; inner.len().expect("the file in memory has a length") as usize];
+    assert_eq!(inner.read_at(0, &mut after).expect("the file in memory is read"), after.len());
     (done, after, counters)
 }
 
@@ -140,7 +140,7 @@ fn failed_read_of_holes_falls_back_to_runs() {
         let (done, after, counters) = play(&SMALL, Holes::Rewritten, &format!("read@{call}:io"));
         assert!(done.error.is_none() && done.bytes == SMALL.written_bytes() as u64, "{:?}", done.error);
         assert!(after == SMALL.after(SMALL.written_bytes()));
-        assert!(Counters::get(&counters.pieces) > 20_000, "each run by itself");
+        assert!(Counters::get(&counters.pieces) > 20_000, "each run is written by itself");
     }
 }
 

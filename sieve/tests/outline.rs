@@ -150,7 +150,7 @@ fn together(outline: &Outline) -> Option<&Together> {
     match &outline.course {
         Course::Together(together) => Some(together),
         Course::Nothing => None,
-        Course::Alone(_) => panic!("hints enable windows"),
+        Course::Alone(_) => panic!("the hints enforce two-phase"),
     }
 }
 
@@ -258,10 +258,10 @@ fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent:
     };
     let outline = outline(&[part], &setup, Limits::default());
     assert_eq!(outline.plan, None);
-    let Course::Alone(ranks) = &outline.course else { panic!("a rank alone") };
+    let Course::Alone(ranks) = &outline.course else { panic!("the access is independent") };
     let counters = Arc::new(Counters::default());
     let file = file_of(&MemDriver::new());
-    file.set_len(file_bytes).expect("memory grows");
+    file.set_len(file_bytes).expect("the file in memory grows");
     let target = Target { file, isolation: None, counters: counters.clone(), holes: Holes::Untouched };
     let done = independent::run(&target, access, direction);
     assert!(done.error.is_none() && done.bytes == access.bytes());
@@ -279,15 +279,17 @@ fn alternating() -> independent::Way {
     let double = Datatype::named(Named::Double);
     let (variables, cells) = (24, 20_480);
     let array =
-        Datatype::contiguous(cells, &Datatype::resized(0, 192, &double).expect("valid")).expect("valid");
-    let memory = Datatype::hvector(variables, 1, 8, &array).expect("valid");
-    let view = Datatype::vector(variables, cells, 4 * cells as i64, &double).expect("valid");
-    let tiled = |datatype: &Datatype| Tiled::new(datatype.layout().clone(), 1).expect("small");
+        Datatype::contiguous(cells, &Datatype::resized(0, 192, &double).expect("the datatype is valid"))
+            .expect("the datatype is valid");
+    let memory = Datatype::hvector(variables, 1, 8, &array).expect("the datatype is valid");
+    let view = Datatype::vector(variables, cells, 4 * cells as i64, &double).expect("the datatype is valid");
+    let tiled = |datatype: &Datatype| Tiled::new(datatype.layout().clone(), 1).expect("the tiling is small");
     let mut bytes = vec![0_u8; 192 * cells as usize];
     // SAFETY: `# Safety` of `Memory::new`: `memory` reaches no byte beyond `bytes`, which outlives the
     // access.
     let user = unsafe { Memory::new(bytes.as_mut_ptr(), tiled(&memory)) };
-    let access = Access::new(0, &tiled(&view), 0, user, 8 * variables * cells).expect("small offsets");
+    let access =
+        Access::new(0, &tiled(&view), 0, user, 8 * variables * cells).expect("the offsets are small");
     alone(&access, Direction::Write, access.span().end)
 }
 
@@ -299,16 +301,16 @@ fn estimate_holds_for_long_independent_accesses() {
     for (count, block, stride, memory_step) in
         [(3_000, 500, 700, 1), (60, 500, 900_000, 2), (20, 4096, 900_000, 2), (90_000, 8, 64, 1)]
     {
-        let vector = Datatype::hvector(count, block, stride, &byte).expect("valid");
-        let view = Tiled::new(vector.layout().clone(), 1).expect("small");
-        let element = Datatype::resized(0, memory_step, &byte).expect("valid");
-        let tiled = Tiled::new(element.layout().clone(), count * block).expect("small");
+        let vector = Datatype::hvector(count, block, stride, &byte).expect("the datatype is valid");
+        let view = Tiled::new(vector.layout().clone(), 1).expect("the tiling is small");
+        let element = Datatype::resized(0, memory_step, &byte).expect("the datatype is valid");
+        let tiled = Tiled::new(element.layout().clone(), count * block).expect("the tiling is small");
         let mut memory = vec![0; (count * block * memory_step as u64) as usize];
         for direction in [Direction::Read, Direction::Write] {
             // SAFETY: `# Safety` of `Memory::new`: the layout has as many bytes as `memory`, which
             // outlives the access.
             let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled.clone()) };
-            let access = Access::new(0, &view, 0, user, count * block).expect("small offsets");
+            let access = Access::new(0, &view, 0, user, count * block).expect("the offsets are small");
             ways.push(alone(&access, direction, access.span().end));
         }
     }

@@ -49,13 +49,13 @@ impl Call {
         let runs = self.runs[rank].iter().map(|&(start, len)| (clip(start), clip(start + len)));
         let (displacements, lengths): (Vec<i64>, Vec<u64>) =
             runs.map(|(start, end)| (start as i64, (end - start) as u64)).unzip();
-        let filetype = Datatype::hindexed(&lengths, &displacements, &byte).expect("valid");
-        let tiled = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("small");
+        let filetype = Datatype::hindexed(&lengths, &displacements, &byte).expect("the datatype is valid");
+        let tiled = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("the tiling is small");
         // SAFETY: `# Safety` of `Memory::new`: the layout has as many bytes as `memory`, which lives
         // until the scenario ends.
         let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
         let view = Tiled::until(filetype.layout().clone(), 1 << 40);
-        Access::new(0, &view, 0, user, memory.len() as u64).expect("small offsets")
+        Access::new(0, &view, 0, user, memory.len() as u64).expect("the offsets are small")
     }
 }
 
@@ -139,7 +139,7 @@ fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> 
     let mut idle = 0;
     for rank in turns.map(|rank| rank % scene.ranks) {
         idle += 1;
-        assert!(idle < 1_000_000, "the operations stand still");
+        assert!(idle < 1_000_000, "the operations make no progress");
         let Some(operation) = &mut under_way[rank] else {
             if under_way.iter().all(Option::is_none) {
                 break;
@@ -152,7 +152,7 @@ fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> 
             continue;
         };
         if operation.poll() {
-            let done = under_way[rank].take().expect("under way").take_outcome();
+            let done = under_way[rank].take().expect("the operation is in flight").take_outcome();
             ends[rank].push((done.bytes, done.error.is_some()));
             let next = ends[rank].len();
             under_way[rank] = (next < scene.calls.len()).then(|| start(rank, next));
@@ -162,15 +162,17 @@ fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> 
 }
 
 fn file_of(driver: &dyn Driver) -> Arc<dyn DriverFile> {
-    let file = driver.open("scene".as_ref(), &OpenOptions::read_write().create(true)).expect("memory opens");
+    let file = driver
+        .open("scene".as_ref(), &OpenOptions::read_write().create(true))
+        .expect("the file in memory opens");
     file.write_all_at(0, &(0..FILE_BYTES).map(|at| (at * 3) as u8).collect::<Vec<_>>())
-        .expect("memory writes");
+        .expect("the file in memory is written");
     file
 }
 
 fn contents(file: &dyn DriverFile) -> Vec<u8> {
-    let mut bytes = vec![0; file.len().expect("memory has a length") as usize];
-    assert_eq!(file.read_at(0, &mut bytes).expect("memory reads"), bytes.len());
+    let mut bytes = vec![0; file.len().expect("the file in memory has a length") as usize];
+    assert_eq!(file.read_at(0, &mut bytes).expect("the file in memory is read"), bytes.len());
     bytes
 }
 
@@ -232,8 +234,8 @@ proptest! {
     fn fault_ends_its_operation_on_all_ranks_and_no_other_one(scene in scenes(), at in 0u32..40, where_ in 0usize..6) {
         let driver = Arc::new(MemDriver::new());
         let file = file_of(driver.as_ref());
-        let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io")).expect("a plan");
-        let faulty = Faulty::new(driver, plan).open("scene".as_ref(), &OpenOptions::read_write()).expect("opens");
+        let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io")).expect("the fault plan is valid");
+        let faulty = Faulty::new(driver, plan).open("scene".as_ref(), &OpenOptions::read_write()).expect("the file opens");
         let mut files = vec![file.clone(); scene.ranks];
         files[where_ % scene.ranks] = faulty;
         let (mut buffers, after, expected) = expected(&scene);

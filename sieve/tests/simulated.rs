@@ -52,10 +52,10 @@ impl Scene {
     /// The view of a rank: its cells, tiled without end.
     fn view(&self, rank: usize) -> Tiled {
         let byte = Datatype::named(Named::Byte);
-        let cells =
-            Datatype::hindexed_block(self.cell_bytes as u64, &self.cells_in(rank, 1), &byte).expect("valid");
-        let cells =
-            Datatype::resized(0, (self.owners.len() * self.cell_bytes) as i64, &cells).expect("valid");
+        let cells = Datatype::hindexed_block(self.cell_bytes as u64, &self.cells_in(rank, 1), &byte)
+            .expect("the datatype is valid");
+        let cells = Datatype::resized(0, (self.owners.len() * self.cell_bytes) as i64, &cells)
+            .expect("the datatype is valid");
         Tiled::until(cells.layout().clone(), 1 << 40)
     }
 
@@ -67,8 +67,8 @@ impl Scene {
     /// The layout of memory: bytes with gaps.
     fn memory_layout(&self, bytes: usize) -> Tiled {
         let byte = Datatype::named(Named::Byte);
-        let spaced = Datatype::resized(0, 1 + self.gap, &byte).expect("valid");
-        Tiled::new(spaced.layout().clone(), bytes as u64).expect("small")
+        let spaced = Datatype::resized(0, 1 + self.gap, &byte).expect("the datatype is valid");
+        Tiled::new(spaced.layout().clone(), bytes as u64).expect("the tiling is small")
     }
 
     fn spread(&self, payload: &[u8]) -> Vec<u8> {
@@ -100,7 +100,7 @@ fn access(scene: &Scene, rank: usize, memory: &mut [u8]) -> Access {
     // SAFETY: `# Safety` of `Memory::new`: the layout reaches exactly the bytes of `memory`, which
     // outlives the access in every caller.
     let user = unsafe { Memory::new(memory.as_mut_ptr(), scene.memory_layout(bytes)) };
-    Access::new(scene.displacement, &scene.view(rank), 0, user, bytes as u64).expect("small offsets")
+    Access::new(scene.displacement, &scene.view(rank), 0, user, bytes as u64).expect("the offsets are small")
 }
 
 /// The combined summary on which the ranks would agree.
@@ -148,14 +148,14 @@ fn fresh_file(scene: &Scene) -> Arc<dyn DriverFile> {
 
 fn fresh_file_of(driver: &dyn Driver, scene: &Scene) -> Arc<dyn DriverFile> {
     let options = OpenOptions::read_write().create(true);
-    let file = driver.open("cells".as_ref(), &options).expect("memory opens");
-    file.write_all_at(0, &vec![OLD; scene.file_bytes()]).expect("memory writes");
+    let file = driver.open("cells".as_ref(), &options).expect("the file in memory opens");
+    file.write_all_at(0, &vec![OLD; scene.file_bytes()]).expect("the file in memory is written");
     file
 }
 
 fn contents(file: &dyn DriverFile) -> Vec<u8> {
-    let mut bytes = vec![0; file.len().expect("memory has a length") as usize];
-    let read = file.read_at(0, &mut bytes).expect("memory reads");
+    let mut bytes = vec![0; file.len().expect("the file in memory has a length") as usize];
+    let read = file.read_at(0, &mut bytes).expect("the file in memory is read");
     assert_eq!(read, bytes.len());
     bytes
 }
@@ -230,8 +230,8 @@ proptest! {
         let keep = keep.min(scene.file_bytes());
         let mut whole = scene.expected_file();
         whole.truncate(keep);
-        file.set_len(0).expect("memory truncates");
-        file.write_all_at(0, &whole).expect("memory writes");
+        file.set_len(0).expect("the file in memory is truncated");
+        file.write_all_at(0, &whole).expect("the file in memory is written");
         let alone = |rank: usize| {
             let counters = Arc::new(Counters::default());
             let target = Target { file: file.clone(), isolation: None, counters: counters.clone(), holes: Holes::Untouched };
@@ -277,29 +277,26 @@ fn every_rank_returns_after_every_fault() {
             let driver = Arc::new(MemDriver::new());
             let file = fresh_file_of(driver.as_ref(), &scene);
             let name = if direction == Direction::Write { "write" } else { "read" };
-            let plan = FaultPlan::parse(&format!("{name}@{call}:nospace")).expect("a plan");
+            let plan = FaultPlan::parse(&format!("{name}@{call}:nospace")).expect("the fault plan is valid");
             let options = OpenOptions::read_write();
-            let faulty =
-                Faulty::new(driver, plan).open("cells".as_ref(), &options).expect("no fault at open");
+            let faulty = Faulty::new(driver, plan)
+                .open("cells".as_ref(), &options)
+                .expect("the file opens without a fault");
             let files = vec![file.clone(), faulty, file.clone()];
             let memories = (0..ranks).map(|rank| scene.spread(&scene.payload(rank))).collect();
             let outcomes = together(&scene, &files, direction, memories);
             let failed: Vec<_> = outcomes.iter().map(|(_, done, _)| done.error.is_some()).collect();
             let after = contents(file.as_ref());
             for (at, byte) in after.iter().enumerate() {
-                assert!(*byte == OLD || *byte == expected[at], "byte {at} was not asked for");
+                assert!(*byte == OLD || *byte == expected[at], "byte {at} changed, but no rank asked for it");
             }
             if failed == [false; 3] {
                 break;
             }
-            assert_eq!(
-                failed,
-                [false, true, false],
-                "only the rank whose storage failed has an error of its own"
-            );
+            assert_eq!(failed, [false, true, false], "only the rank with the failing storage has an error");
             assert!(outcomes[1].1.bytes < scene.payload(1).len() as u64);
             seen += 1;
         }
-        assert!(seen > 3, "faults were met at {seen} calls");
+        assert!(seen > 3, "only {seen} calls met a fault");
     }
 }

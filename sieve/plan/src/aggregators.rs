@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     fn list(text: &str) -> ConfigList {
-        text.parse().expect("a list")
+        text.parse().expect("the list is valid")
     }
 
     #[test]

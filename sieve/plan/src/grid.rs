@@ -138,9 +138,13 @@ mod tests {
         ] {
             assert_eq!(grid(1024 * KIB, stripe * KIB), (window * KIB, align * KIB), "{stripe} KiB");
         }
-        assert_eq!(grid(1024 * KIB, 5000), (1024 * KIB, 4 * KIB), "no whole pages");
+        assert_eq!(grid(1024 * KIB, 5000), (1024 * KIB, 4 * KIB), "the stripe is not whole pages");
         let prime = 4 * KIB * 1009;
-        assert_eq!(grid(1024 * KIB, prime), (1024 * KIB, 4 * KIB), "no parts");
+        assert_eq!(
+            grid(1024 * KIB, prime),
+            (1024 * KIB, 4 * KIB),
+            "the stripe has no equal parts of that length"
+        );
     }
 
     #[test]
@@ -149,7 +153,7 @@ mod tests {
         // of parts would not end.
         assert_eq!(grid(1024 * KIB, 4 * KIB * ((1 << 50) - 27)), (1024 * KIB, 4 * KIB));
         assert_eq!(grid(1024 * KIB, 1 << 63), (1024 * KIB, 1024 * KIB));
-        assert_eq!(grid(1024 * KIB, u64::MAX), (1024 * KIB, 4 * KIB), "no whole pages");
+        assert_eq!(grid(1024 * KIB, u64::MAX), (1024 * KIB, 4 * KIB), "the stripe is not whole pages");
     }
 
     #[test]

@@ -206,7 +206,7 @@ mod tests {
         let write = |bytes, period| way_among(bytes, period, Direction::Write, Heat::Hot, Holes::Rewritten);
         assert_eq!((write(64, 128), write(64, 1024), write(64, 4096)), (Way::Window, Way::Window, Way::List));
         assert!(fills(100, 6400, 12_800) && !fills(100, 6400, 409_600));
-        assert!(!fills(1, 64, 64) && !fills(2, 64, 128), "two calls either way");
+        assert!(!fills(1, 64, 64) && !fills(2, 64, 128), "both ways take two calls");
     }
 
     #[test]

@@ -130,14 +130,15 @@ mod tests {
     /// variables of each cell.
     fn access(runs: u64, cells: u64, stride: u64) -> Access {
         let double = Datatype::named(Named::Double);
-        let variable = Datatype::resized(0, 8 * stride as i64, &double).expect("a type");
-        let array = Datatype::contiguous(cells, &variable).expect("a type");
-        let memory = Datatype::hvector(runs, 1, 8, &array).expect("a type");
-        let file = Datatype::vector(runs, cells, 2 * cells as i64, &double).expect("a type");
-        let tiled = |datatype: &Datatype| Tiled::new(datatype.layout().clone(), 1).expect("a tiling");
+        let variable = Datatype::resized(0, 8 * stride as i64, &double).expect("the datatype is valid");
+        let array = Datatype::contiguous(cells, &variable).expect("the datatype is valid");
+        let memory = Datatype::hvector(runs, 1, 8, &array).expect("the datatype is valid");
+        let file = Datatype::vector(runs, cells, 2 * cells as i64, &double).expect("the datatype is valid");
+        let tiled =
+            |datatype: &Datatype| Tiled::new(datatype.layout().clone(), 1).expect("the tiling is small");
         // SAFETY: no byte of this access is moved, so its memory is never used.
         let memory = unsafe { Memory::new(std::ptr::null_mut(), tiled(&memory)) };
-        Access::new(0, &tiled(&file), 0, memory, 8 * runs * cells).expect("it fits")
+        Access::new(0, &tiled(&file), 0, memory, 8 * runs * cells).expect("the offsets are small")
     }
 
     fn band(access: &Access, start: u64) -> Option<Band> {
@@ -162,7 +163,7 @@ mod tests {
 
     #[test]
     fn variables_of_cells_form_bands_of_at_most_64_runs() {
-        let flash = band(&access(24, 20_000, 24), 0).expect("a band");
+        let flash = band(&access(24, 20_000, 24), 0).expect("the runs form a band");
         assert_eq!((flash.offsets.len(), flash.run_bytes, flash.chunk_bytes), (24, 160_000, 8192));
         // A chunk is at least a page, so a band has at most 64 runs; the others are the next band.
         let many = access(100, 5_000, 100);
@@ -172,16 +173,16 @@ mod tests {
 
     #[test]
     fn short_runs_and_runs_apart_in_memory_form_no_band() {
-        assert_eq!(band(&access(1, 20_000, 24), 0), None, "one run");
-        assert_eq!(band(&access(24, 2_000, 24), 0), None, "chunks are as long as the runs");
+        assert_eq!(band(&access(1, 20_000, 24), 0), None, "one run is no band");
+        assert_eq!(band(&access(24, 2_000, 24), 0), None, "the runs are as short as a chunk");
         let double = Datatype::named(Named::Double);
-        let contiguous = Datatype::contiguous(48_000, &double).expect("a type");
-        let tiled = Tiled::new(contiguous.layout().clone(), 1).expect("a tiling");
+        let contiguous = Datatype::contiguous(48_000, &double).expect("the datatype is valid");
+        let tiled = Tiled::new(contiguous.layout().clone(), 1).expect("the tiling is small");
         // SAFETY: no byte of this access is moved, so its memory is never used.
         let memory = unsafe { Memory::new(std::ptr::null_mut(), tiled) };
         let strided = access(24, 2_000, 24);
         let file = strided.file().clone();
-        let apart = Access::new(0, &file, 0, memory, 8 * 48_000).expect("it fits");
+        let apart = Access::new(0, &file, 0, memory, 8 * 48_000).expect("the offsets are small");
         assert_eq!(band(&apart, 0), None, "runs are apart in memory");
     }
 
@@ -189,17 +190,18 @@ mod tests {
     fn band_ends_before_a_run_of_another_length() {
         let double = Datatype::named(Named::Double);
         let lengths = [20_000, 20_000, 10_000, 10_000];
-        let file = Datatype::indexed(&lengths, &[0, 40_000, 80_000, 120_000], &double).expect("a type");
-        let tiled = Tiled::new(file.layout().clone(), 1).expect("a tiling");
+        let file = Datatype::indexed(&lengths, &[0, 40_000, 80_000, 120_000], &double)
+            .expect("the datatype is valid");
+        let tiled = Tiled::new(file.layout().clone(), 1).expect("the tiling is small");
         let memory = access(3, 20_000, 24).memory().clone();
-        let access = Access::new(0, &tiled, 0, memory, 8 * 60_000).expect("it fits");
+        let access = Access::new(0, &tiled, 0, memory, 8 * 60_000).expect("the offsets are small");
         assert_eq!(band(&access, 0).map(|band| band.offsets.len()), Some(2));
-        assert_eq!(band(&access, 8 * 40_000), None, "memory is another's shape");
+        assert_eq!(band(&access, 8 * 40_000), None, "the memory has another shape");
     }
 
     #[test]
     fn chunks_end_at_page_ends_of_the_first_run() {
-        let flash = band(&access(24, 20_000, 24), 0).expect("a band");
+        let flash = band(&access(24, 20_000, 24), 0).expect("the runs form a band");
         assert_eq!(flash.next_chunk_bytes(0, 0), 8192);
         assert_eq!(flash.next_chunk_bytes(0, 4096 + 100), 8192 - 100);
         assert_eq!(flash.next_chunk_bytes(8192 - 100, 100), 8192);
@@ -208,7 +210,7 @@ mod tests {
 
     #[test]
     fn moved_bytes_count_from_the_start_of_the_access() {
-        let flash = band(&access(3, 20_000, 24), 0).expect("a band");
+        let flash = band(&access(3, 20_000, 24), 0).expect("the runs form a band");
         assert_eq!(flash.prefix(0, 16384, 0), 0);
         assert_eq!(flash.prefix(0, 16384, 100), 100);
         assert_eq!(flash.prefix(0, 16384, 3 * 16384), 16384, "the rest of the first run is missing");
@@ -219,7 +221,7 @@ mod tests {
 
     #[test]
     fn parts_lie_within_their_runs() {
-        let flash = band(&access(2, 20_000, 24), 0).expect("a band");
+        let flash = band(&access(2, 20_000, 24), 0).expect("the runs form a band");
         let parts: Vec<Part> = flash.parts(1_000, 500).collect();
         let part = |stream, offset, window| Part { stream, offset, window };
         assert_eq!(parts, [part(1_000, 1_000, 0), part(161_000, 321_000, 500)]);

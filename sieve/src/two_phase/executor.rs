@@ -281,7 +281,7 @@ impl Operation {
             _ => told_of(lanes),
         };
         if let Some(reason) = self.post.as_mut().and_then(|post| post.take_refused()) {
-            tracing::error!(reason, "what another node sent makes no sense");
+            tracing::error!(reason, "refused a malformed message of another node");
             let failure = Failure::Team(Error::Disagreement { what: reason });
             self.error = self.error.take().or(Some(failure));
         }
@@ -290,7 +290,7 @@ impl Operation {
 
     /// At the leader: ends the operation after an error between the nodes, and tells the other leaders.
     fn give_up(&mut self, error: Error) {
-        tracing::error!(%error, "the nodes cannot meet");
+        tracing::error!(%error, "the exchange between nodes failed");
         if let Some(post) = &mut self.post {
             post.abort();
         }

@@ -108,7 +108,10 @@ impl NodeTeam {
         stripe_bytes: u64,
         grain: u64,
     ) -> Self {
-        debug_assert!(between.nodes.own_aggregators() <= shared.ranks(), "every aggregator is a rank");
+        debug_assert!(
+            between.nodes.own_aggregators() <= shared.ranks(),
+            "no node has more aggregators than ranks"
+        );
         // Every node needs an aggregator as long as the nodes do not exchange.
         let aggregators = between.nodes.own_aggregators().max(1);
         let buffer_bytes = shared.bytes() / 4;

@@ -63,11 +63,11 @@ impl Case {
             Datatype::hindexed(&lengths, &places, &byte)
         } else {
             let stride = (RANKS * SLOT_BYTES) as i64;
-            let row =
-                Datatype::hvector(self.pieces as u64, SLOT_BYTES as u64 / 2, stride, &byte).expect("valid");
+            let row = Datatype::hvector(self.pieces as u64, SLOT_BYTES as u64 / 2, stride, &byte)
+                .expect("the datatype is valid");
             Datatype::hindexed(&[1], &[(rank * SLOT_BYTES) as i64], &row)
         };
-        view.expect("valid")
+        view.expect("the datatype is valid")
     }
 
     fn node_of(self, rank: usize) -> usize {
@@ -85,13 +85,14 @@ impl Case {
     /// The file before the access: the bytes to read, or zeros. It has its final length already, so that
     /// a write takes no memory.
     fn file(self) -> Arc<dyn DriverFile> {
-        let file =
-            MemDriver::new().open("data".as_ref(), &OpenOptions::read_write().create(true)).expect("opens");
+        let file = MemDriver::new()
+            .open("data".as_ref(), &OpenOptions::read_write().create(true))
+            .expect("the file opens");
         let mut bytes = vec![0; self.pieces * RANKS * SLOT_BYTES];
         if self.direction == Direction::Read {
             bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = value(at));
         }
-        file.write_all_at(0, &bytes).expect("memory writes");
+        file.write_all_at(0, &bytes).expect("the file in memory is written");
         file
     }
 
@@ -104,11 +105,12 @@ impl Case {
 fn access(view: &Datatype, memory: &mut [u8]) -> Access {
     let byte = Datatype::named(Named::Byte);
     let bytes = memory.len() as u64;
-    let tiled = Tiled::new(byte.layout().clone(), bytes).expect("small");
+    let tiled = Tiled::new(byte.layout().clone(), bytes).expect("the tiling is small");
     // SAFETY: `# Safety` of `Memory::new`: the layout has as many bytes as `memory`, which outlives the
     // access in every caller.
     let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
-    Access::new(0, &Tiled::until(view.layout().clone(), 1 << 40), 0, user, bytes).expect("small offsets")
+    Access::new(0, &Tiled::until(view.layout().clone(), 1 << 40), 0, user, bytes)
+        .expect("the offsets are small")
 }
 
 /// Which ranks share memory, and how the nodes reach each other.
@@ -199,7 +201,7 @@ fn measure(case: Case, is_together: bool) -> Vec<Taken> {
             if left == 0 {
                 break;
             }
-            assert!(turn < 10_000_000, "the operations stand still");
+            assert!(turn < 10_000_000, "the operations make no progress");
         }
         assert!(counters.iter().all(|counters| Counters::get(&counters.rounds) > 0));
     } else {
@@ -228,7 +230,7 @@ fn check_bytes(case: Case, file: &dyn DriverFile, memory: &[Vec<u8>]) {
         (at..at + len).for_each(|at| expected[at] = value(at));
     }
     let mut found = vec![1; expected.len()];
-    assert_eq!(file.read_at(0, &mut found).expect("memory reads"), found.len());
+    assert_eq!(file.read_at(0, &mut found).expect("the file in memory is read"), found.len());
     assert!(found == expected);
 }
 
@@ -257,7 +259,7 @@ fn two_phase_takes_at_most_a_megabyte_and_twice_the_view() {
             let most = SLACK_BYTES + taken.view_bytes + messages_bytes;
             println!("{case:?} rank {rank}: {taken:?}");
             assert!(taken.peak_bytes <= most, "{case:?}: rank {rank} took {taken:?}, more than {most}");
-            assert!(taken.peak_bytes > 0, "nothing is counted");
+            assert!(taken.peak_bytes > 0, "no memory was counted");
         }
     }
 }

@@ -91,7 +91,7 @@ fn aggregators() -> impl Strategy<Value = Vec<usize>> {
 fn scenes() -> impl Strategy<Value = Scene> {
     (placements(), aggregators(), 0u32..4, any::<u32>()).prop_flat_map(
         |(placement, aggregators, size, seed)| {
-            let nodes = placement.iter().max().expect("a rank") + 1;
+            let nodes = placement.iter().max().expect("there is a rank") + 1;
             let mut aggregators = aggregators;
             aggregators.truncate(nodes);
             if aggregators.iter().all(|count| *count == 0) {
@@ -147,8 +147,8 @@ proptest! {
         let scene = Scene { calls: scene.calls[..1].to_vec(), ..scene };
         let driver = Arc::new(MemDriver::new());
         let file = file_of(driver.as_ref());
-        let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io")).expect("a plan");
-        let faulty = Faulty::new(driver, plan).open("scene".as_ref(), &OpenOptions::read_write()).expect("opens");
+        let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io")).expect("the fault plan is valid");
+        let faulty = Faulty::new(driver, plan).open("scene".as_ref(), &OpenOptions::read_write()).expect("the file opens");
         let mut files = vec![file.clone(); scene.ranks()];
         let where_ = where_ % scene.ranks();
         files[where_] = faulty;
@@ -184,7 +184,7 @@ proptest! {
         call.direction = Direction::Read;
         let scene = Scene { calls: vec![call], ..scene };
         let file = file_of(&MemDriver::new());
-        file.set_len(keep as u64).expect("memory truncates");
+        file.set_len(keep as u64).expect("the file in memory is truncated");
         let (mut buffers, after, _) = expected(&scene);
         let untouched = buffers.clone();
         let ends = play(&scene, &vec![file; scene.ranks()], &mut buffers, &plain);
@@ -425,10 +425,12 @@ fn all_come_back(aggregators: &[usize], meeting: &[usize]) {
                     Scene { aggregators: aggregators.to_vec(), ..rows(vec![0, 1, 0, 1], direction, 500) };
                 let driver = Arc::new(MemDriver::new());
                 let file = file_of(driver.as_ref());
-                let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io")).expect("a plan");
+                let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io"))
+                    .expect("the fault plan is valid");
                 let options = OpenOptions::read_write();
                 let mut files = vec![file.clone(); 4];
-                files[where_] = Faulty::new(driver, plan).open("scene".as_ref(), &options).expect("opens");
+                files[where_] =
+                    Faulty::new(driver, plan).open("scene".as_ref(), &options).expect("the file opens");
                 let (mut buffers, after, expected) = expected(&scene);
                 let ends = play(&scene, &files, &mut buffers, &plain);
                 let failed: Vec<usize> = (0..4).filter(|rank| ends.calls[*rank][0].1).collect();
@@ -442,10 +444,16 @@ fn all_come_back(aggregators: &[usize], meeting: &[usize]) {
                     assert!(buffers[0][rank][..bytes] == after[0][rank][..bytes]);
                     assert!(scene.calls[0].bytes_of(rank).take(bytes).all(|at| written[at] == expected[at]));
                 }
-                assert!(ends.calls.iter().any(|ends| ends[0].0 < 4000), "some rank lacks something");
+                assert!(
+                    ends.calls.iter().any(|ends| ends[0].0 < 4000),
+                    "at least one rank moves fewer bytes"
+                );
                 met += 1;
             }
-            assert!(met >= 3 || (met == 0 && !meeting.contains(&where_)), "{met} calls were met by {where_}");
+            assert!(
+                met >= 3 || (met == 0 && !meeting.contains(&where_)),
+                "rank {where_} met faults at {met} calls"
+            );
         }
     }
 }

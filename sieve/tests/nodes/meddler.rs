@@ -38,7 +38,7 @@ impl Leaders for Meddler {
         match self.meddling {
             Meddling::Break { at } => {
                 if self.seen.fetch_add(1, Ordering::Relaxed) == at {
-                    return Err(capulet_comm::Error::Disagreement { what: "a test" });
+                    return Err(capulet_comm::Error::Disagreement { what: "a message that a test breaks" });
                 }
             }
             Meddling::Request { at, place, with } if message[8] == REQUEST => {

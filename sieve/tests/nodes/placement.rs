@@ -4,7 +4,7 @@
 use capulet_sieve::two_phase::Nodes;
 
 pub(crate) fn node_count(placement: &[usize]) -> usize {
-    placement.iter().max().expect("a rank") + 1
+    placement.iter().max().expect("there is a rank") + 1
 }
 
 /// The ranks of a node.

@@ -94,7 +94,7 @@ impl Call {
                     (stride * self.unit) as i64,
                     &byte,
                 );
-                let row = row.expect("valid");
+                let row = row.expect("the datatype is valid");
                 Datatype::hindexed(&[1], &[(start * self.unit) as i64], &row)
             }
             _ => {
@@ -105,13 +105,13 @@ impl Call {
         };
         let bytes = ranges.iter().map(std::ops::Range::len).sum::<usize>() as u64;
         assert_eq!(memory.len(), bytes as usize * self.step());
-        let element = Datatype::resized(0, self.step() as i64, &byte).expect("valid");
-        let tiled = Tiled::new(element.layout().clone(), bytes).expect("small");
+        let element = Datatype::resized(0, self.step() as i64, &byte).expect("the datatype is valid");
+        let tiled = Tiled::new(element.layout().clone(), bytes).expect("the tiling is small");
         // SAFETY: `# Safety` of `Memory::new`: the layout reaches no byte beyond `memory`, which lives
         // until the scenario ends.
         let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
-        let view = Tiled::until(filetype.expect("valid").layout().clone(), 1 << 40);
-        Access::new(0, &view, 0, user, bytes).expect("small offsets")
+        let view = Tiled::until(filetype.expect("the datatype is valid").layout().clone(), 1 << 40);
+        Access::new(0, &view, 0, user, bytes).expect("the offsets are small")
     }
 
     /// User memory that holds these bytes.
@@ -264,7 +264,7 @@ pub(crate) fn play(
     for rank in (0..scene.ranks()).filter(|rank| Some(scene.placement[*rank]) == scene.without) {
         ends[rank].push((0, false));
         let between = between(rank, 0);
-        declined.push(std::thread::spawn(move || decline(&between).expect("nobody is gone")));
+        declined.push(std::thread::spawn(move || decline(&between).expect("no leader has failed")));
     }
     let turns = scene.schedule.iter().copied().cycle();
     let mut idle = 0;
@@ -274,7 +274,7 @@ pub(crate) fn play(
             // A thread that the loop waits for may need this core.
             std::thread::sleep(std::time::Duration::from_micros(100));
         }
-        assert!(idle < 3_000_000, "the operations stand still");
+        assert!(idle < 3_000_000, "the operations make no progress");
         let Some(operation) = &mut under_way[rank] else {
             if under_way.iter().all(Option::is_none) {
                 break;
@@ -296,7 +296,7 @@ pub(crate) fn play(
     }
     drop(under_way);
     for thread in declined {
-        thread.join().expect("the others come");
+        thread.join().expect("the other leaders take part");
     }
     let messages = lines.iter().map(|line| line[0].messages_sent()).collect();
     Ends { calls: ends, counters, messages }
@@ -307,13 +307,15 @@ pub(crate) fn plain(end: Arc<LocalLeaders>) -> Arc<dyn Leaders> {
 }
 
 pub(crate) fn file_of(driver: &dyn Driver) -> Arc<dyn DriverFile> {
-    let file = driver.open("scene".as_ref(), &OpenOptions::read_write().create(true)).expect("memory opens");
-    file.write_all_at(0, &first_contents()).expect("memory writes");
+    let file = driver
+        .open("scene".as_ref(), &OpenOptions::read_write().create(true))
+        .expect("the file in memory opens");
+    file.write_all_at(0, &first_contents()).expect("the file in memory is written");
     file
 }
 
 pub(crate) fn contents(file: &dyn DriverFile) -> Vec<u8> {
-    let mut bytes = vec![0; file.len().expect("memory has a length") as usize];
-    assert_eq!(file.read_at(0, &mut bytes).expect("memory reads"), bytes.len());
+    let mut bytes = vec![0; file.len().expect("the file in memory has a length") as usize];
+    assert_eq!(file.read_at(0, &mut bytes).expect("the file in memory is read"), bytes.len());
     bytes
 }

@@ -192,7 +192,7 @@ impl Made {
             displacement: part.displacement,
             start: part.start,
             filetype: file_bytes,
-            tiled: Tiled::new(memory.layout().clone(), 0).expect("empty"),
+            tiled: Tiled::new(memory.layout().clone(), 0).expect("an empty tiling is valid"),
             memory: memory_bytes,
             bytes: 0,
         };
@@ -208,7 +208,7 @@ impl Made {
                     && *count as usize * made.memory.extent <= MEMORY_BYTES_MAX)
         };
         let count = (0..=part.count).rev().find(fits).unwrap_or(0);
-        made.tiled = Tiled::new(memory.layout().clone(), count).expect("small");
+        made.tiled = Tiled::new(memory.layout().clone(), count).expect("the tiling is small");
         made.bytes = count as usize * size;
         made
     }
@@ -228,7 +228,7 @@ impl Made {
         // until the call is over.
         let user = unsafe { Memory::new(memory.as_mut_ptr(), self.tiled.clone()) };
         Access::new(self.displacement as u64, &self.view, self.start as u64, user, self.bytes as u64)
-            .expect("small offsets")
+            .expect("the offsets are small")
     }
 }
 
@@ -312,7 +312,7 @@ fn teams(scene: &Scene, number: usize, agreed: &Agreed) -> (Vec<NodeTeam>, Vec<A
 fn poll(scene: &Scene, mut operations: Vec<Option<Operation>>) -> Vec<(u64, bool)> {
     let mut ends = vec![(0, true); operations.len()];
     for (turn, &rank) in scene.schedule.iter().cycle().enumerate() {
-        assert!(turn < 3_000_000, "the operations stand still");
+        assert!(turn < 3_000_000, "the operations make no progress");
         let Some(operation) = &mut operations[rank] else {
             if operations.iter().all(Option::is_none) {
                 break;
@@ -334,8 +334,8 @@ fn cases() -> u32 {
 }
 
 fn contents(file: &dyn DriverFile) -> Vec<u8> {
-    let mut bytes = vec![0; file.len().expect("memory has a length") as usize];
-    assert_eq!(file.read_at(0, &mut bytes).expect("memory reads"), bytes.len());
+    let mut bytes = vec![0; file.len().expect("the file in memory has a length") as usize];
+    assert_eq!(file.read_at(0, &mut bytes).expect("the file in memory is read"), bytes.len());
     bytes
 }
 
@@ -343,8 +343,10 @@ fn contents(file: &dyn DriverFile) -> Vec<u8> {
 fn check(scene: &Scene) -> Result<(), TestCaseError> {
     let mut expected: Vec<u8> = (0..scene.file_bytes).map(|at| (at * 3) as u8).collect();
     let driver = MemDriver::new();
-    let file = driver.open("whole".as_ref(), &OpenOptions::read_write().create(true)).expect("memory opens");
-    file.write_all_at(0, &expected).expect("memory writes");
+    let file = driver
+        .open("whole".as_ref(), &OpenOptions::read_write().create(true))
+        .expect("the file in memory opens");
+    file.write_all_at(0, &expected).expect("the file in memory is written");
     for (number, call) in scene.calls.iter().enumerate() {
         let parts: Vec<Made> = call.parts.iter().map(Made::of).collect();
         let mut memories: Vec<Vec<u8>> = parts.iter().map(|part| vec![0x5A; part.memory_bytes()]).collect();
@@ -368,8 +370,8 @@ fn check(scene: &Scene) -> Result<(), TestCaseError> {
             }
         }
         prop_assert_eq!(play(scene, number, &parts, &file, &mut memories), moved);
-        prop_assert!(memories == after, "memory after call {}", number);
-        prop_assert!(contents(file.as_ref()) == expected, "the file after call {}", number);
+        prop_assert!(memories == after, "the memory differs after call {}", number);
+        prop_assert!(contents(file.as_ref()) == expected, "the file differs after call {}", number);
     }
     Ok(())
 }
@@ -414,7 +416,7 @@ fn pieces_may_be_as_large_as_a_collective_buffer() {
                 schedule: vec![0, 1],
                 seed: 0,
             };
-            check(&scene).expect("moved");
+            check(&scene).expect("the access moves the requested bytes");
         }
     }
 }

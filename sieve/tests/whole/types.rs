@@ -114,7 +114,8 @@ impl Spec {
                 Ok(old)
             }
         };
-        let made = Datatype::resized(0, bytes.extent as i64, &made.expect("small")).expect("small");
+        let made = Datatype::resized(0, bytes.extent as i64, &made.expect("the datatype is small"))
+            .expect("the datatype is small");
         (made, bytes)
     }
 }

@@ -198,7 +198,7 @@ impl Guests {
         let part = header.start..header.start + header.bytes;
         let within = known.side.within(&domain.range(), 0);
         if part.start < within.start || part.end > within.end {
-            return Err(Malformed("bytes outside of the windows"));
+            return Err(Malformed("bytes outside of the collective buffers"));
         }
         Ok((known, part))
     }
@@ -217,7 +217,7 @@ impl Guests {
         };
         let is_read = matches!(treatment, Treatment::Mark { .. });
         if !is_read && !is_whole(guest, &part, unit_bytes) {
-            return Err(Malformed("bytes that are no whole units"));
+            return Err(Malformed("bytes that are not whole units"));
         }
         let mut overlap = false;
         for (window, piece) in guest.parts(domain, part.clone()) {

@@ -257,7 +257,7 @@ mod tests {
     /// Lane 0 is the sum; lanes 1 and 2 are the first and the last node, to check that the parts come in
     /// order.
     fn join(left: Lanes, right: Lanes) -> Lanes {
-        assert_eq!(left[2] + 1, right[1], "neighbors, the lower ones on the left");
+        assert_eq!(left[2] + 1, right[1], "the parts are neighbors, with the lower nodes on the left");
         [left[0] + right[0], left[1], right[2]]
     }
 
@@ -274,12 +274,12 @@ mod tests {
             lines.iter_mut().enumerate().for_each(|(node, line)| begin(line, node, 0));
             let mut order = (0..nodes).cycle();
             while steps.iter().any(|step| *step < 20) {
-                let node = order.next().expect("endless");
+                let node = order.next().expect("the cycle has no end");
                 if steps[node] == 20 {
                     continue;
                 }
-                assert!(lines[node].receive().expect("valid").is_none());
-                if let Some(lanes) = lines[node].advance(true).expect("valid") {
+                assert!(lines[node].receive().expect("the messages are valid").is_none());
+                if let Some(lanes) = lines[node].advance(true).expect("the messages are valid") {
                     let all = nodes as u64;
                     let sum = steps[node] * 100 * all + all * (all - 1) / 2;
                     assert_eq!(lanes, [sum, 0, all - 1]);
@@ -300,8 +300,8 @@ mod tests {
         }
         for _ in 0..100 {
             for (node, line) in lines.iter_mut().enumerate() {
-                assert!(line.receive().expect("valid").is_none());
-                assert_eq!(line.advance(node != 2).expect("valid"), None);
+                assert!(line.receive().expect("the messages are valid").is_none());
+                assert_eq!(line.advance(node != 2).expect("the messages are valid"), None);
             }
         }
         lines[2].abort();
@@ -330,17 +330,17 @@ mod tests {
             let ends: Vec<Arc<LocalLeaders>> = LocalLeaders::team(2, 1).into_iter().map(Arc::new).collect();
             let mut line = Line::new(ends[0].clone(), 9);
             line.begin([0; 3], |left, _| left);
-            ends[1].send(0, message.clone()).expect("sent");
+            ends[1].send(0, message.clone()).expect("the message is sent");
             assert!((0..100).any(|_| line.receive().is_err()), "{message:?}");
         }
         let ends: Vec<Arc<LocalLeaders>> = LocalLeaders::team(2, 1).into_iter().map(Arc::new).collect();
         let mut line = Line::new(ends[0].clone(), 9);
         line.begin([0; 3], |left, _| left);
         // A message of an operation that is over; then a value that the same child sends twice.
-        ends[1].send(0, whole([8, 1, 6], &[])).expect("sent");
-        ends[1].send(0, whole([9, 1, 1], &lanes)).expect("sent");
+        ends[1].send(0, whole([8, 1, 6], &[])).expect("the message is sent");
+        ends[1].send(0, whole([9, 1, 1], &lanes)).expect("the message is sent");
         assert!((0..100).all(|_| line.receive().is_ok()));
-        ends[1].send(0, whole([9, 1, 1], &lanes)).expect("sent");
+        ends[1].send(0, whole([9, 1, 1], &lanes)).expect("the message is sent");
         assert!((0..100).any(|_| line.receive().is_err()));
     }
 }

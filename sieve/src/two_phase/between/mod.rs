@@ -203,10 +203,11 @@ mod tests {
     fn nodes_with_consecutive_bytes_do_not_exchange() {
         let none = survey(u64::MAX, 0);
         let joined = |all: &[Lanes]| {
-            let whole = all.iter().copied().reduce(Survey::join).expect("nodes");
+            let whole = all.iter().copied().reduce(Survey::join).expect("there is a node");
             // the result does not depend on the grouping
             for cut in 1..all.len() {
-                let part = |part: &[Lanes]| part.iter().copied().reduce(Survey::join).expect("nodes");
+                let part =
+                    |part: &[Lanes]| part.iter().copied().reduce(Survey::join).expect("there is a node");
                 assert_eq!(Survey::join(part(&all[..cut]), part(&all[cut..])), whole);
             }
             Survey::of_lanes(whole)

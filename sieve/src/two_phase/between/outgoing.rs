@@ -31,7 +31,7 @@ impl Area {
     /// # Safety
     /// The area is valid, and only this rank uses it.
     unsafe fn put(self, at: usize, bytes: &[u8]) {
-        assert!(at + bytes.len() <= self.bytes, "what is put into an area fits");
+        assert!(at + bytes.len() <= self.bytes, "the bytes fit in the area");
         // SAFETY: the assertion keeps the bytes within the area; `# Safety` of this function excludes
         // other ranks.
         unsafe { self.start.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
@@ -156,7 +156,7 @@ impl Outgoing {
             self.at += taken;
             self.settle(access);
         }
-        debug_assert!(used > 0 || self.is_done(), "a step that packs nothing would be repeated for ever");
+        debug_assert!(used > 0 || self.is_done(), "a step that packs nothing would repeat without end");
         (used, copied_bytes)
     }
 
@@ -204,7 +204,7 @@ impl Outgoing {
             room.put(4, &(section_bytes as u32).to_le_bytes());
             room.put(ENTRY_BYTES, &header.encode());
             room.put(head, &description);
-            assert!(payload_at + bytes as usize <= room.bytes, "the payload fits");
+            assert!(payload_at + bytes as usize <= room.bytes, "the payload fits in the room");
             if has_payload {
                 let payload = room.start.add(payload_at);
                 self.copy.run(access.memory().base(), part.start, payload, 0, bytes);

@@ -209,7 +209,7 @@ impl Post {
             let (bytes, left) = rest.split_at_checked(spot.bytes).ok_or(DISAGREE)?;
             rest = left;
             let area = team.area(spot.place, turn, self.direction);
-            assert!(spot.at + spot.bytes <= area.bytes, "what was asked for fits");
+            assert!(spot.at + spot.bytes <= area.bytes, "the requested bytes fit in the area");
             // SAFETY: the assertion keeps the bytes within the area. Its rank does not touch the area,
             // because it waits for this leader.
             unsafe { area.start.add(spot.at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };

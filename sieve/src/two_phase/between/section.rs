@@ -71,10 +71,10 @@ impl Header {
             0 => Form::View,
             1 => Form::Known,
             2 => Form::Runs,
-            _ => return Err(Malformed("the form of a section")),
+            _ => return Err(Malformed("the form of a message fragment")),
         };
         if bytes == 0 || start.checked_add(bytes).is_none() {
-            return Err(Malformed("the range of a section"));
+            return Err(Malformed("the range of a message fragment"));
         }
         Ok(Self { place, form, description_bytes, start, bytes })
     }
@@ -141,8 +141,9 @@ pub(super) fn decode_view(
     let mut rest = description;
     let displacement_bytes = take_u64(&mut rest)?.cast_signed();
     let (file_start, bytes, tiles) = (take_u64(&mut rest)?, take_u64(&mut rest)?, take_u64(&mut rest)?);
-    let tiled = Tiled::new(layout_of(rest)?, tiles).map_err(|_| Malformed("the tiles of a view"))?;
-    FileSide::new(tiled, displacement_bytes, file_start, bytes).ok_or(Malformed("the places of a view"))
+    let tiled =
+        Tiled::new(layout_of(rest)?, tiles).map_err(|_| Malformed("the number of tiles of a view"))?;
+    FileSide::new(tiled, displacement_bytes, file_start, bytes).ok_or(Malformed("the offsets of a view"))
 }
 
 /// Decodes a layout from its wire form. The sender need not be trusted.
@@ -175,10 +176,10 @@ impl<'a> Runs<'a> {
         let mut check = runs.clone();
         let mut left = bytes;
         while !check.rest.is_empty() {
-            let run = check.next_run().ok_or(Malformed("a run"))?;
-            left = left.checked_sub(run.end - run.start).ok_or(Malformed("the bytes of runs"))?;
+            let run = check.next_run().ok_or(Malformed("a run of a message fragment"))?;
+            left = left.checked_sub(run.end - run.start).ok_or(Malformed("the sum of the run lengths"))?;
         }
-        if left == 0 { Ok(runs) } else { Err(Malformed("the bytes of runs")) }
+        if left == 0 { Ok(runs) } else { Err(Malformed("the sum of the run lengths")) }
     }
 
     fn next_run(&mut self) -> Option<Range<u64>> {
@@ -217,13 +218,13 @@ fn take_number(rest: &mut &[u8]) -> Option<u64> {
 }
 
 fn take_u32(rest: &mut &[u8]) -> Result<u32, Malformed> {
-    let (number, left) = rest.split_first_chunk::<4>().ok_or(Malformed("a number"))?;
+    let (number, left) = rest.split_first_chunk::<4>().ok_or(Malformed("an incomplete number"))?;
     *rest = left;
     Ok(u32::from_le_bytes(*number))
 }
 
 fn take_u64(rest: &mut &[u8]) -> Result<u64, Malformed> {
-    let (number, left) = rest.split_first_chunk::<8>().ok_or(Malformed("a number"))?;
+    let (number, left) = rest.split_first_chunk::<8>().ok_or(Malformed("an incomplete number"))?;
     *rest = left;
     Ok(u64::from_le_bytes(*number))
 }
@@ -238,11 +239,11 @@ mod tests {
     fn side(runs: &[(i64, u64)], tiles: u64, extent: i64, displacement: i64, start: u64) -> FileSide {
         let byte = Datatype::named(Named::Byte);
         let (places, lengths): (Vec<i64>, Vec<u64>) = runs.iter().copied().unzip();
-        let listed = Datatype::hindexed(&lengths, &places, &byte).expect("valid");
-        let tile = Datatype::resized(0, extent, &listed).expect("valid");
-        let tiled = Tiled::new(tile.layout().clone(), tiles).expect("small");
+        let listed = Datatype::hindexed(&lengths, &places, &byte).expect("the datatype is valid");
+        let tile = Datatype::resized(0, extent, &listed).expect("the datatype is valid");
+        let tiled = Tiled::new(tile.layout().clone(), tiles).expect("the tiling is small");
         let bytes = tiled.size() - start;
-        FileSide::new(tiled, displacement, start, bytes).expect("a file side")
+        FileSide::new(tiled, displacement, start, bytes).expect("the bytes lie in a file, in order")
     }
 
     fn runs() -> impl Strategy<Value = Vec<(i64, u64)>> {
@@ -282,7 +283,7 @@ mod tests {
                 let payload_bytes = if has_payload { header.bytes as usize } else { 0 };
                 message.extend(std::iter::repeat_n(!(number as u8), payload_bytes));
             }
-            let sections = Sections::new(&message, has_payload).collect::<Result<Vec<_>, _>>().expect("whole");
+            let sections = Sections::new(&message, has_payload).collect::<Result<Vec<_>, _>>().expect("all fragments are complete");
             prop_assert_eq!(sections.len(), headers.len());
             for (number, (section, header)) in sections.iter().zip(&headers).enumerate() {
                 prop_assert_eq!(section.header, *header);
@@ -305,11 +306,11 @@ mod tests {
 
         #[test]
         fn views_round_trip(runs in runs(), tiles in 1u64..5, pad in 0i64..9, displacement in 0i64..1 << 40) {
-            let last = runs.last().expect("a run");
+            let last = runs.last().expect("there is a run");
             let extent = last.0 + last.1 as i64 + pad;
             let sent = side(&runs, tiles, extent, displacement, 1.min(runs[0].1 - 1));
-            let wire = encode_view(&sent, VIEW_BYTES_MAX).expect("short");
-            let got = decode_view(&wire, decode_layout).expect("valid");
+            let wire = encode_view(&sent, VIEW_BYTES_MAX).expect("the view is short");
+            let got = decode_view(&wire, decode_layout).expect("the view decodes");
             prop_assert_eq!((sent.bytes(), sent.file_start()), (got.bytes(), got.file_start()));
             for at in 0..sent.bytes() {
                 prop_assert_eq!(sent.offset_of(at), got.offset_of(at));
@@ -333,8 +334,8 @@ mod tests {
             }
             let encoded = writer.finish();
             let bytes: u64 = places.iter().map(|run| run.end - run.start).sum();
-            let domain = origin..places.last().expect("a run").end;
-            let read = Runs::checked(&encoded, &domain, unit, bytes).expect("valid");
+            let domain = origin..places.last().expect("there is a run").end;
+            let read = Runs::checked(&encoded, &domain, unit, bytes).expect("the runs decode");
             prop_assert_eq!(read.collect::<Vec<_>>(), places);
             let shorter = domain.start..domain.end - 1;
             prop_assert!(Runs::checked(&encoded, &shorter, unit, bytes).is_err());
@@ -360,9 +361,9 @@ mod tests {
         fn modified_view_is_refused_or_lies_in_a_file(
             runs in runs(), at in 0usize..200, bit in 0u8..8, numbers in prop::array::uniform4(any::<u64>())
         ) {
-            let last = runs.last().expect("a run");
+            let last = runs.last().expect("there is a run");
             let sent = side(&runs, 3, last.0 + last.1 as i64, 1 << 20, 0);
-            let mut wire = encode_view(&sent, VIEW_BYTES_MAX).expect("short");
+            let mut wire = encode_view(&sent, VIEW_BYTES_MAX).expect("the view is short");
             let at = at % wire.len();
             wire[at] ^= 1 << bit;
             let mut other = wire.clone();
