@@ -8,7 +8,7 @@ use capulet_comm::{Backoff, Barriers, Error, work};
 use capulet_drivers::Direction;
 
 use super::NodeTeam;
-use super::between::{Lanes, Outgoing, Post, Step, Survey, told_of};
+use super::between::{Exchange, Lanes, Outgoing, Step, Survey, told_of};
 use super::rounds::{Filled, Read};
 use super::slots::{Told, first_turn, heard, heard_from, note_turn, tell};
 use super::window::Part;
@@ -86,7 +86,7 @@ pub struct Operation {
     /// What this rank sends to other nodes.
     pub(super) outgoing: Option<Outgoing>,
     /// The leader's exchange with the other leaders. At leaders only.
-    post: Option<Box<Post>>,
+    exchange: Option<Box<Exchange>>,
     /// The index of the buffers that are filled or marked.
     pub(super) turn: usize,
     /// The file offset at which the latest round begins.
@@ -127,7 +127,7 @@ impl Operation {
             awaited: Awaited::Nobody,
             is_together: false,
             outgoing: None,
-            post: None,
+            exchange: None,
             turn,
             round: None,
             filled: None,
@@ -154,8 +154,8 @@ impl Operation {
             return self.come();
         };
         let leaders = between.leaders.as_ref().filter(|_| self.team.shared.place() == 0);
-        self.post = leaders
-            .map(|leaders| Box::new(Post::new(Arc::clone(leaders), between.operation, self.direction)));
+        self.exchange = leaders
+            .map(|leaders| Box::new(Exchange::new(Arc::clone(leaders), between.operation, self.direction)));
         self.phase = Phase::Survey { own_first: u64::MAX };
         self.is_together = true;
         let span = self.part.access.span();
@@ -190,7 +190,7 @@ impl Operation {
             match self.awaited {
                 Awaited::Nobody => {}
                 Awaited::Leaders => {
-                    let received = self.post.as_ref().map_or(0, |post| post.messages_received());
+                    let received = self.exchange.as_ref().map_or(0, |exchange| exchange.messages_received());
                     if std::mem::replace(&mut seen, received) != received {
                         backoff.reset();
                     }
@@ -230,7 +230,7 @@ impl Operation {
         match std::mem::replace(&mut self.awaited, Awaited::Nobody) {
             Awaited::Node(_) => self.step(heard(shared, barrier), barrier),
             Awaited::Leader(_) => self.step(heard_from(shared, barrier, 0), barrier),
-            Awaited::NodeFirst(_) if self.post.is_some() => self.go_to_leaders(barrier),
+            Awaited::NodeFirst(_) if self.exchange.is_some() => self.go_to_leaders(barrier),
             Awaited::NodeFirst(_) => {
                 let arrived = shared.arrive();
                 self.await_barrier(arrived, Awaited::Leader);
@@ -242,22 +242,22 @@ impl Operation {
     /// At the leader: begins a step with the other leaders.
     fn go_to_leaders(&mut self, barrier: Barriers) {
         let told = heard(self.team.shared.as_ref(), barrier);
-        let Some(post) = &mut self.post else { return };
+        let Some(exchange) = &mut self.exchange else { return };
         self.awaited = Awaited::Leaders;
         if matches!(self.phase, Phase::Survey { .. }) {
             self.phase = Phase::Survey { own_first: told.next };
             let (first, end) = (told.next, if told.next == u64::MAX { 0 } else { !told.good_end });
             let able = self.team.between.as_ref().is_some_and(|between| between.may_exchange);
-            return post.begin_survey(Survey { first, end, ascending: true, able });
+            return exchange.begin_survey(Survey { first, end, ascending: true, able });
         }
         let step = Step {
             told,
             parity: barrier.parity(),
             marked: self.filled.map(|filled| (filled.base, filled.turn)),
             read: self.read.map(|read| (read.base, read.turn)),
-            over: matches!(self.phase, Phase::Turns(_)),
+            overwrites: matches!(self.phase, Phase::Turns(_)),
         };
-        if let Err(error) = post.begin(&self.team, step, &self.target.counters) {
+        if let Err(error) = exchange.begin(&self.team, step, &self.target.counters) {
             self.give_up(error);
         }
     }
@@ -265,8 +265,8 @@ impl Operation {
     /// At the leader: polls the step with the other leaders. True when the ranks of the node have been
     /// told its result.
     fn poll_leaders(&mut self) -> bool {
-        let Some(post) = &mut self.post else { return false };
-        match post.poll(&self.team) {
+        let Some(exchange) = &mut self.exchange else { return false };
+        match exchange.poll(&self.team) {
             Ok(None) => return false,
             Ok(Some(lanes)) => self.pass_on(lanes),
             Err(error) => self.give_up(error),
@@ -280,7 +280,7 @@ impl Operation {
             Phase::Survey { own_first } => surveyed(own_first, lanes, self.team.has_idle_nodes()),
             _ => told_of(lanes),
         };
-        if let Some(reason) = self.post.as_mut().and_then(|post| post.take_refused()) {
+        if let Some(reason) = self.exchange.as_mut().and_then(|exchange| exchange.take_refused()) {
             tracing::error!(reason, "refused a malformed message of another node");
             let failure = Failure::Team(Error::Disagreement { what: reason });
             self.error = self.error.take().or(Some(failure));
@@ -291,8 +291,8 @@ impl Operation {
     /// At the leader: ends the operation after an error between the nodes, and tells the other leaders.
     fn give_up(&mut self, error: Error) {
         tracing::error!(%error, "the exchange between nodes failed");
-        if let Some(post) = &mut self.post {
-            post.abort();
+        if let Some(exchange) = &mut self.exchange {
+            exchange.abort();
         }
         self.error = self.error.take().or(Some(error.into()));
         // It is unknown what the other nodes did before the error.
@@ -332,7 +332,7 @@ impl Operation {
             self.team.spread();
             self.outgoing = Some(Outgoing::new(&self.part.access, self.direction, &self.team));
         } else {
-            self.post = None;
+            self.exchange = None;
         }
         self.phase = Phase::Round;
         self.begin_round(told.next);
@@ -395,8 +395,8 @@ impl Operation {
     fn fail(&mut self, failure: Failure) {
         self.awaited = Awaited::Nobody;
         self.is_known_good = false;
-        if let Some(post) = &mut self.post {
-            post.abort();
+        if let Some(exchange) = &mut self.exchange {
+            exchange.abort();
         }
         self.error = self.error.take().or(Some(failure));
         self.finish(0);

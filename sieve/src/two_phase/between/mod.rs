@@ -4,24 +4,24 @@
 //!
 //! A rank copies the bytes that lie in collective buffers of its own node there, as on a single node. It
 //! packs the bytes for buffers of another node into its area ([`outgoing`]), as message fragments that
-//! tell where the bytes go ([`section`]). The leaders exchange the fragments ([`post`]), and put the
-//! bytes of remote ranks into the buffers ([`guests`]). They do so in common steps, each of which ends
-//! with a reduction over all leaders ([`mod@line`]).
+//! tell where the bytes go ([`fragment`]). The leaders exchange the fragments ([`exchange`]), and put the
+//! bytes of remote ranks into the buffers ([`remote_ranks`]). They do so in common steps, each of which ends
+//! with a reduction over all leaders ([`mod@leader_reduction`]).
 
-mod guests;
-mod line;
+mod exchange;
+mod fragment;
+mod leader_reduction;
 mod outgoing;
-mod post;
-mod section;
+mod remote_ranks;
 
 use std::sync::Arc;
 
 use capulet_comm::{Backoff, Leaders, work};
 use capulet_plan::grid::are_in_order;
 
-pub(super) use line::Lanes;
+pub(super) use exchange::{Exchange, Step};
+pub(super) use leader_reduction::Lanes;
 pub(super) use outgoing::{Area, Outgoing};
-pub(super) use post::{Post, Step};
 
 use super::slots::Told;
 use crate::{Direction, Failure};
@@ -176,14 +176,14 @@ fn join_told(left: Lanes, right: Lanes) -> Lanes {
 /// If MPI fails.
 pub fn decline(between: &Between) -> Result<(), Failure> {
     let Some(leaders) = &between.leaders else { return Ok(()) };
-    let mut post = Post::new(Arc::clone(leaders), between.operation, Direction::Write);
-    post.begin_survey(Survey::UNABLE);
+    let mut exchange = Exchange::new(Arc::clone(leaders), between.operation, Direction::Write);
+    exchange.begin_survey(Survey::UNABLE);
     let mut backoff = Backoff::new();
     loop {
-        if post.line.receive()?.is_some() {
-            return Err(line::DISAGREE.into());
+        if exchange.reduction.receive()?.is_some() {
+            return Err(leader_reduction::DISAGREE.into());
         }
-        if post.line.advance(true)?.is_some() {
+        if exchange.reduction.advance(true)?.is_some() {
             return Ok(());
         }
         backoff.pause();

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! area     entry, entry, ...
-//! entry    node (u32), bytes of the section (u32), section,
+//! entry    node (u32), bytes of the fragment (u32), fragment,
 //!          and for a read: room for the requested bytes
 //! ```
 
@@ -14,7 +14,7 @@ use std::ops::{ControlFlow, Range};
 pub(super) use capulet_plan::wire::ENTRY_BYTES;
 use capulet_plan::wire::RUNS_BYTES_MAX;
 
-use super::section::{Form, HEADER_BYTES, Header, RunWriter, VIEW_BYTES_MAX, encode_view};
+use super::fragment::{Form, HEADER_BYTES, Header, RunWriter, VIEW_BYTES_MAX, encode_view};
 use crate::access::Access;
 use crate::two_phase::NodeTeam;
 
@@ -40,7 +40,7 @@ impl Area {
 
 /// The bytes that one fragment requested.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct Requested {
     start: u64,
     bytes: u64,
     /// Where in the area the bytes will lie.
@@ -63,7 +63,7 @@ pub(in crate::two_phase) struct Outgoing {
     copy: TypedCopy,
     description: Description,
     /// The nodes that know the view of this rank.
-    knowing: Vec<bool>,
+    nodes_with_view: Vec<bool>,
     base: u64,
     /// The parts of the file that are still to be packed: those that collective buffers of other nodes
     /// cover.
@@ -71,7 +71,7 @@ pub(in crate::two_phase) struct Outgoing {
     /// The next byte of the access.
     at: u64,
     /// The bytes requested with each buffer index.
-    asked: [Vec<Asked>; 2],
+    requested: [Vec<Requested>; 2],
 }
 
 impl Outgoing {
@@ -90,11 +90,11 @@ impl Outgoing {
             direction,
             copy,
             description: view.map_or(Description::Runs, Description::View),
-            knowing: vec![false; team.nodes()],
+            nodes_with_view: vec![false; team.nodes()],
             base: 0,
             ranges: [0..0, 0..0],
             at: 0,
-            asked: [Vec::new(), Vec::new()],
+            requested: [Vec::new(), Vec::new()],
         }
     }
 
@@ -105,11 +105,11 @@ impl Outgoing {
         self.base = base;
         self.ranges = [own.end..covered.end, covered.start..own.start];
         self.at = access.bytes_below(own.end);
-        self.settle(access);
+        self.skip_empty(access);
     }
 
     /// Skips parts of the file without bytes of the access.
-    fn settle(&mut self, access: &Access) {
+    fn skip_empty(&mut self, access: &Access) {
         while !self.is_done() && self.at >= access.bytes_below(self.ranges[0].end) {
             self.ranges = [self.ranges[1].clone(), 0..0];
             self.at = access.bytes_below(self.ranges[0].start);
@@ -133,7 +133,7 @@ impl Outgoing {
         area: Area,
         turn: usize,
     ) -> (usize, u64) {
-        self.asked[turn].clear();
+        self.requested[turn].clear();
         let (mut used, mut copied_bytes) = (0, 0);
         while !self.is_done() {
             let offset = access.offset_of(self.at);
@@ -148,13 +148,13 @@ impl Outgoing {
             }
             if self.direction == Direction::Read {
                 let at = used + entry_bytes - taken as usize;
-                self.asked[turn].push(Asked { start: self.at, bytes: taken, at });
+                self.requested[turn].push(Requested { start: self.at, bytes: taken, at });
             } else {
                 copied_bytes += taken;
             }
             used += entry_bytes;
             self.at += taken;
-            self.settle(access);
+            self.skip_empty(access);
         }
         debug_assert!(used > 0 || self.is_done(), "a step that packs nothing would repeat without end");
         (used, copied_bytes)
@@ -177,10 +177,10 @@ impl Outgoing {
         let head = ENTRY_BYTES + HEADER_BYTES;
         let (form, description, bytes) = match &self.description {
             Description::View(view) => {
-                let view: &[u8] = if self.knowing[to.0] { &[] } else { view };
+                let view: &[u8] = if self.nodes_with_view[to.0] { &[] } else { view };
                 let left = room.bytes.saturating_sub(head + view.len()) as u64;
                 let bytes = whole_units(part.end - part.start, left, team.unit_bytes);
-                let form = if self.knowing[to.0] { Form::Known } else { Form::View };
+                let form = if self.nodes_with_view[to.0] { Form::Known } else { Form::View };
                 (form, view.to_vec(), bytes)
             }
             Description::Runs => {
@@ -195,13 +195,13 @@ impl Outgoing {
         let description_bytes = description.len() as u32;
         let header = Header { place: self.place, form, description_bytes, start: part.start, bytes };
         let has_payload = self.direction == Direction::Write;
-        let section_bytes = HEADER_BYTES + description.len() + if has_payload { bytes as usize } else { 0 };
+        let fragment_bytes = HEADER_BYTES + description.len() + if has_payload { bytes as usize } else { 0 };
         let payload_at = head + description.len();
         // SAFETY: `# Safety` of this function: only this rank uses the room, and user memory is valid.
         // The assertion keeps the payload within the room.
         unsafe {
             room.put(0, &(to.0 as u32).to_le_bytes());
-            room.put(4, &(section_bytes as u32).to_le_bytes());
+            room.put(4, &(fragment_bytes as u32).to_le_bytes());
             room.put(ENTRY_BYTES, &header.encode());
             room.put(head, &description);
             assert!(payload_at + bytes as usize <= room.bytes, "the payload fits in the room");
@@ -210,7 +210,7 @@ impl Outgoing {
                 self.copy.run(access.memory().base(), part.start, payload, 0, bytes);
             }
         }
-        self.knowing[to.0] |= form == Form::View;
+        self.nodes_with_view[to.0] |= form == Form::View;
         (payload_at + bytes as usize, bytes)
     }
 
@@ -228,12 +228,18 @@ impl Outgoing {
     ) -> u64 {
         let good = if good_end == u64::MAX { u64::MAX } else { access.bytes_below(good_end) };
         let mut copied_bytes = 0;
-        for asked in self.asked[turn].drain(..) {
-            let bytes = (asked.start + asked.bytes).min(good).saturating_sub(asked.start);
+        for requested in self.requested[turn].drain(..) {
+            let bytes = (requested.start + requested.bytes).min(good).saturating_sub(requested.start);
             // SAFETY: the bytes lie in the area, where `pack` left room for them. `# Safety` of this
             // function covers user memory.
             unsafe {
-                self.copy.run(area.start.add(asked.at), 0, access.memory().base(), asked.start, bytes);
+                self.copy.run(
+                    area.start.add(requested.at),
+                    0,
+                    access.memory().base(),
+                    requested.start,
+                    bytes,
+                );
             }
             copied_bytes += bytes;
         }

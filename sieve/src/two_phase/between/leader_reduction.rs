@@ -44,13 +44,13 @@ struct Message {
 
 /// A request, a receipt or a reply of this step.
 #[derive(Debug)]
-pub(super) struct Parcel {
+pub(super) struct PeerMessage {
     pub(super) from: usize,
     pub(super) kind: Kind,
     bytes: Vec<u8>,
 }
 
-impl Parcel {
+impl PeerMessage {
     pub(super) fn body(&self) -> &[u8] {
         &self.bytes[HEAD_BYTES..]
     }
@@ -61,7 +61,7 @@ pub(super) type Combine = fn(Lanes, Lanes) -> Lanes;
 
 /// One leader's part of the steps of one operation.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct LeaderReduction {
     leaders: Arc<dyn Leaders>,
     operation: u32,
     step: u32,
@@ -78,7 +78,7 @@ pub(super) struct Line {
     pub(super) messages_received: u64,
 }
 
-impl Line {
+impl LeaderReduction {
     pub(super) fn new(leaders: Arc<dyn Leaders>, operation: u32) -> Self {
         let below = tree::children(leaders.node() as u32, leaders.nodes() as u32);
         let children = below.map(|child| (child as usize, None)).collect();
@@ -111,7 +111,7 @@ impl Line {
         &mut self.own
     }
 
-    /// The head of a message, to which the caller adds a body for [`Line::send`].
+    /// The head of a message, to which the caller adds a body for [`LeaderReduction::send`].
     pub(super) fn message(&self, kind: Kind) -> Vec<u8> {
         let head = [self.operation, self.step, kind as u32];
         head.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -123,7 +123,7 @@ impl Line {
 
     /// Returns the next request, receipt or reply of this step that has arrived. Takes part in the
     /// reduction meanwhile.
-    pub(super) fn receive(&mut self) -> Result<Option<Parcel>> {
+    pub(super) fn receive(&mut self) -> Result<Option<PeerMessage>> {
         loop {
             let Some(message) = self.next()? else { return Ok(None) };
             let body = &message.bytes[HEAD_BYTES..];
@@ -140,14 +140,18 @@ impl Line {
                     if parent != Some(message.from as u32) || !self.is_up || self.result.is_some() {
                         return Err(DISAGREE);
                     }
-                    self.spread(lanes)?;
+                    self.send_down(lanes)?;
                 }
                 Kind::Abort => {
                     self.is_aborted = true;
                     return Err(Error::Elsewhere { class: ErrorClass::Other });
                 }
                 Kind::Request | Kind::Receipt | Kind::Reply => {
-                    return Ok(Some(Parcel { from: message.from, kind: message.kind, bytes: message.bytes }));
+                    return Ok(Some(PeerMessage {
+                        from: message.from,
+                        kind: message.kind,
+                        bytes: message.bytes,
+                    }));
                 }
             }
         }
@@ -185,7 +189,7 @@ impl Line {
             let lanes = below.fold(self.own, self.combine);
             self.is_up = true;
             match tree::parent(self.leaders.node() as u32) {
-                None => self.spread(lanes)?,
+                None => self.send_down(lanes)?,
                 Some(parent) => self.send_lanes(Kind::Up, parent as usize, lanes)?,
             }
         }
@@ -193,7 +197,7 @@ impl Line {
         Ok(self.result.filter(|_| gone))
     }
 
-    fn spread(&mut self, lanes: Lanes) -> Result<()> {
+    fn send_down(&mut self, lanes: Lanes) -> Result<()> {
         self.result = Some(lanes);
         // The largest subtree comes first, because it is the deepest.
         for index in (0..self.children.len()).rev() {
@@ -266,25 +270,26 @@ mod tests {
         for nodes in 1..12 {
             let ends: Vec<Arc<LocalLeaders>> =
                 LocalLeaders::team(nodes, nodes as u64).into_iter().map(Arc::new).collect();
-            let mut lines: Vec<_> = ends.iter().map(|end| Line::new(end.clone(), 5)).collect();
+            let mut reductions: Vec<_> =
+                ends.iter().map(|end| LeaderReduction::new(end.clone(), 5)).collect();
             let mut steps = vec![0_u64; nodes];
-            let begin = |line: &mut Line, node: usize, step: u64| {
-                line.begin([step * 100 + node as u64, node as u64, node as u64], join);
+            let begin = |reduction: &mut LeaderReduction, node: usize, step: u64| {
+                reduction.begin([step * 100 + node as u64, node as u64, node as u64], join);
             };
-            lines.iter_mut().enumerate().for_each(|(node, line)| begin(line, node, 0));
+            reductions.iter_mut().enumerate().for_each(|(node, reduction)| begin(reduction, node, 0));
             let mut order = (0..nodes).cycle();
             while steps.iter().any(|step| *step < 20) {
                 let node = order.next().expect("the cycle has no end");
                 if steps[node] == 20 {
                     continue;
                 }
-                assert!(lines[node].receive().expect("the messages are valid").is_none());
-                if let Some(lanes) = lines[node].advance(true).expect("the messages are valid") {
+                assert!(reductions[node].receive().expect("the messages are valid").is_none());
+                if let Some(lanes) = reductions[node].advance(true).expect("the messages are valid") {
                     let all = nodes as u64;
                     let sum = steps[node] * 100 * all + all * (all - 1) / 2;
                     assert_eq!(lanes, [sum, 0, all - 1]);
                     steps[node] += 1;
-                    begin(&mut lines[node], node, steps[node]);
+                    begin(&mut reductions[node], node, steps[node]);
                 }
             }
             assert_eq!(ends[0].messages_sent(), 20 * 2 * (nodes as u64 - 1));
@@ -294,19 +299,19 @@ mod tests {
     #[test]
     fn unready_leader_delays_all_and_an_abort_ends_all() {
         let ends: Vec<Arc<LocalLeaders>> = LocalLeaders::team(3, 1).into_iter().map(Arc::new).collect();
-        let mut lines: Vec<_> = ends.iter().map(|end| Line::new(end.clone(), 0)).collect();
-        for line in &mut lines {
-            line.begin([0; 3], |left, _| left);
+        let mut reductions: Vec<_> = ends.iter().map(|end| LeaderReduction::new(end.clone(), 0)).collect();
+        for reduction in &mut reductions {
+            reduction.begin([0; 3], |left, _| left);
         }
         for _ in 0..100 {
-            for (node, line) in lines.iter_mut().enumerate() {
-                assert!(line.receive().expect("the messages are valid").is_none());
-                assert_eq!(line.advance(node != 2).expect("the messages are valid"), None);
+            for (node, reduction) in reductions.iter_mut().enumerate() {
+                assert!(reduction.receive().expect("the messages are valid").is_none());
+                assert_eq!(reduction.advance(node != 2).expect("the messages are valid"), None);
             }
         }
-        lines[2].abort();
-        for line in &mut lines[..2] {
-            assert!((0..100).any(|_| line.receive().is_err()));
+        reductions[2].abort();
+        for reduction in &mut reductions[..2] {
+            assert!((0..100).any(|_| reduction.receive().is_err()));
         }
     }
 
@@ -328,19 +333,19 @@ mod tests {
         ];
         for message in bad {
             let ends: Vec<Arc<LocalLeaders>> = LocalLeaders::team(2, 1).into_iter().map(Arc::new).collect();
-            let mut line = Line::new(ends[0].clone(), 9);
-            line.begin([0; 3], |left, _| left);
+            let mut reduction = LeaderReduction::new(ends[0].clone(), 9);
+            reduction.begin([0; 3], |left, _| left);
             ends[1].send(0, message.clone()).expect("the message is sent");
-            assert!((0..100).any(|_| line.receive().is_err()), "{message:?}");
+            assert!((0..100).any(|_| reduction.receive().is_err()), "{message:?}");
         }
         let ends: Vec<Arc<LocalLeaders>> = LocalLeaders::team(2, 1).into_iter().map(Arc::new).collect();
-        let mut line = Line::new(ends[0].clone(), 9);
-        line.begin([0; 3], |left, _| left);
+        let mut reduction = LeaderReduction::new(ends[0].clone(), 9);
+        reduction.begin([0; 3], |left, _| left);
         // A message of an operation that is over; then a value that the same child sends twice.
         ends[1].send(0, whole([8, 1, 6], &[])).expect("the message is sent");
         ends[1].send(0, whole([9, 1, 1], &lanes)).expect("the message is sent");
-        assert!((0..100).all(|_| line.receive().is_ok()));
+        assert!((0..100).all(|_| reduction.receive().is_ok()));
         ends[1].send(0, whole([9, 1, 1], &lanes)).expect("the message is sent");
-        assert!((0..100).any(|_| line.receive().is_err()));
+        assert!((0..100).any(|_| reduction.receive().is_err()));
     }
 }

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use capulet_comm::{Leaders, Result};
 use capulet_drivers::Direction;
 
-use super::guests::{Domain, Guests, Laid, Treatment};
-use super::line::{DISAGREE, HEAD_BYTES, Kind, Lanes, Line, Parcel};
+use super::fragment::{Fragments, HEADER_BYTES, Header, Malformed};
+use super::leader_reduction::{DISAGREE, HEAD_BYTES, Kind, Lanes, LeaderReduction, PeerMessage};
 use super::outgoing::ENTRY_BYTES;
-use super::section::{HEADER_BYTES, Header, Malformed, Sections};
+use super::remote_ranks::{Domain, RemoteRanks, RequestMode, RequestResult};
 use super::{Survey, join_told};
 use crate::counters::Counters;
 use crate::two_phase::NodeTeam;
@@ -33,12 +33,12 @@ pub(in crate::two_phase) struct Step {
     /// marked. The data lie in the buffers of the other index.
     pub(in crate::two_phase) read: Option<(u64, usize)>,
     /// Whether bytes overwrite earlier ones without an overlap report, as in the overlap replay.
-    pub(in crate::two_phase) over: bool,
+    pub(in crate::two_phase) overwrites: bool,
 }
 
 /// The place in an area for requested bytes.
 #[derive(Debug, Clone, Copy)]
-struct Spot {
+struct Destination {
     place: usize,
     at: usize,
     bytes: usize,
@@ -46,34 +46,34 @@ struct Spot {
 
 /// A leader's part of the steps of one operation.
 #[derive(Debug)]
-pub(in crate::two_phase) struct Post {
-    pub(super) line: Line,
-    guests: Guests,
+pub(in crate::two_phase) struct Exchange {
+    pub(super) reduction: LeaderReduction,
+    remote_ranks: RemoteRanks,
     direction: Direction,
     step: Option<Step>,
     receipts_due: usize,
     replies_due: usize,
-    /// The bytes requested in the last step (`asked`) and in this one (`asking`), by node.
-    asked: BTreeMap<usize, Vec<Spot>>,
-    asking: BTreeMap<usize, Vec<Spot>>,
+    /// The bytes requested in the last step (`requested`) and in this one (`requesting`), by node.
+    requested: BTreeMap<usize, Vec<Destination>>,
+    requesting: BTreeMap<usize, Vec<Destination>>,
     /// Requests that are answered in the next step.
-    held: Vec<Parcel>,
+    pending_requests: Vec<PeerMessage>,
     /// The part of another node's message that was malformed.
     refused: Option<&'static str>,
 }
 
-impl Post {
+impl Exchange {
     pub(in crate::two_phase) fn new(leaders: Arc<dyn Leaders>, operation: u32, direction: Direction) -> Self {
         Self {
-            line: Line::new(leaders, operation),
-            guests: Guests::new(),
+            reduction: LeaderReduction::new(leaders, operation),
+            remote_ranks: RemoteRanks::new(),
             direction,
             step: None,
             receipts_due: 0,
             replies_due: 0,
-            asked: BTreeMap::new(),
-            asking: BTreeMap::new(),
-            held: Vec::new(),
+            requested: BTreeMap::new(),
+            requesting: BTreeMap::new(),
+            pending_requests: Vec::new(),
             refused: None,
         }
     }
@@ -86,32 +86,32 @@ impl Post {
         step: Step,
         counters: &Counters,
     ) -> Result<()> {
-        self.line.begin([step.told.next, step.told.good_end, step.told.flags()], join_told);
+        self.reduction.begin([step.told.next, step.told.good_end, step.told.flags()], join_told);
         self.step = Some(step);
-        self.asked = std::mem::take(&mut self.asking);
-        self.replies_due = self.asked.len();
-        self.answer_held(team, step, counters)?;
+        self.requested = std::mem::take(&mut self.requesting);
+        self.replies_due = self.requested.len();
+        self.answer_pending_requests(team, step, counters)?;
         for (node, message) in self.collect(team, step)? {
             Counters::add(&counters.exchanged_bytes, (message.len() - HEAD_BYTES) as u64);
             Counters::add(&counters.exchange_messages, 1);
             self.receipts_due += 1;
-            self.line.send(node, message)?;
+            self.reduction.send(node, message)?;
         }
         Ok(())
     }
 
     /// Answers the requests of the last step.
-    fn answer_held(&mut self, team: &NodeTeam, step: Step, counters: &Counters) -> Result<()> {
-        for request in std::mem::take(&mut self.held) {
+    fn answer_pending_requests(&mut self, team: &NodeTeam, step: Step, counters: &Counters) -> Result<()> {
+        for request in std::mem::take(&mut self.pending_requests) {
             let (base, turn) = step.read.ok_or(DISAGREE)?;
             let domain = Domain { team, base, data_turn: 1 - turn, map_turn: turn };
-            let mut reply = self.line.message(Kind::Reply);
-            reply.reserve_exact(asked_bytes(request.body())?);
-            let answered = self.guests.answer(domain, request.from, request.body(), &mut reply);
+            let mut reply = self.reduction.message(Kind::Reply);
+            reply.reserve_exact(requested_bytes(request.body())?);
+            let answered = self.remote_ranks.append_reply(domain, request.from, request.body(), &mut reply);
             answered.map_err(|_| DISAGREE)?;
             Counters::add(&counters.exchanged_bytes, (reply.len() - HEAD_BYTES) as u64);
             Counters::add(&counters.exchange_messages, 1);
-            self.line.send(request.from, reply)?;
+            self.reduction.send(request.from, reply)?;
         }
         Ok(())
     }
@@ -119,23 +119,23 @@ impl Post {
     /// The fragments that the ranks of this node packed, by the node to which they go, in the order of
     /// the ranks.
     fn collect(&mut self, team: &NodeTeam, step: Step) -> Result<BTreeMap<usize, Vec<u8>>> {
-        let (line, asking) = (&self.line, &mut self.asking);
+        let (reduction, requesting) = (&self.reduction, &mut self.requesting);
         // The lengths come first, so that each message is allocated once.
         let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
         for_each_entry(team, step, self.direction, |entry| {
-            *lengths.entry(entry.node).or_default() += entry.section.len();
+            *lengths.entry(entry.node).or_default() += entry.fragment.len();
             Ok(())
         })?;
         let message = |(node, bytes): (usize, usize)| {
-            let mut message = line.message(Kind::Request);
+            let mut message = reduction.message(Kind::Request);
             message.reserve_exact(bytes);
             (node, message)
         };
         let mut messages: BTreeMap<usize, Vec<u8>> = lengths.into_iter().map(message).collect();
         for_each_entry(team, step, self.direction, |entry| {
-            messages.entry(entry.node).or_default().extend_from_slice(entry.section);
-            if let Some(spot) = entry.spot {
-                asking.entry(entry.node).or_default().push(spot);
+            messages.entry(entry.node).or_default().extend_from_slice(entry.fragment);
+            if let Some(destination) = entry.destination {
+                requesting.entry(entry.node).or_default().push(destination);
             }
             Ok(())
         })?;
@@ -145,34 +145,34 @@ impl Post {
     /// Does all that is possible without waiting. Returns the combined values of all nodes when the step
     /// is over.
     pub(in crate::two_phase) fn poll(&mut self, team: &NodeTeam) -> Result<Option<Lanes>> {
-        while let Some(parcel) = self.line.receive()? {
-            match parcel.kind {
-                Kind::Request => self.take_request(team, parcel)?,
-                Kind::Receipt => self.take_receipt(&parcel)?,
-                Kind::Reply => self.take_reply(team, &parcel)?,
+        while let Some(message) = self.reduction.receive()? {
+            match message.kind {
+                Kind::Request => self.receive_request(team, message)?,
+                Kind::Receipt => self.receive_receipt(&message)?,
+                Kind::Reply => self.receive_reply(team, &message)?,
                 Kind::Up | Kind::Down | Kind::Abort => return Err(DISAGREE),
             }
         }
         let ready = self.receipts_due == 0 && self.replies_due == 0;
-        self.line.advance(ready)
+        self.reduction.advance(ready)
     }
 
     /// Processes the request of another node. A malformed request ends the operation on all ranks, by way
     /// of its receipt.
-    fn take_request(&mut self, team: &NodeTeam, parcel: Parcel) -> Result<()> {
+    fn receive_request(&mut self, team: &NodeTeam, message: PeerMessage) -> Result<()> {
         let step = self.step.ok_or(DISAGREE)?;
-        let treatment = match self.direction {
-            Direction::Write if step.over => Treatment::LayOver,
-            Direction::Write => Treatment::Lay,
-            Direction::Read => Treatment::Mark { unit_bytes: team.read_unit_bytes() },
+        let mode = match self.direction {
+            Direction::Write if step.overwrites => RequestMode::Overwrite,
+            Direction::Write => RequestMode::Fill,
+            Direction::Read => RequestMode::Mark { unit_bytes: team.read_unit_bytes() },
         };
         let taken = step.marked.map(|(base, turn)| {
             let domain = Domain { team, base, data_turn: turn, map_turn: turn };
-            self.guests.take_in(domain, parcel.from, parcel.body(), treatment)
+            self.remote_ranks.process(domain, message.from, message.body(), mode)
         });
         let told = match taken {
-            Some(Ok(Laid::Whole)) => Told::NOTHING,
-            Some(Ok(Laid::Overlap)) => Told { overlap: true, ..Told::NOTHING },
+            Some(Ok(RequestResult::Complete)) => Told::NOTHING,
+            Some(Ok(RequestResult::Overlap)) => Told { overlap: true, ..Told::NOTHING },
             Some(Err(Malformed(reason))) => {
                 self.refused = Some(reason);
                 Told { is_refused: true, ..Told::NOTHING }
@@ -182,37 +182,37 @@ impl Post {
                 Told { is_refused: true, ..Told::NOTHING }
             }
         };
-        let mut receipt = self.line.message(Kind::Receipt);
+        let mut receipt = self.reduction.message(Kind::Receipt);
         receipt.push(told.flags() as u8);
-        self.line.send(parcel.from, receipt)?;
+        self.reduction.send(message.from, receipt)?;
         if self.direction == Direction::Read && !told.is_refused {
-            self.held.push(parcel);
+            self.pending_requests.push(message);
         }
         Ok(())
     }
 
-    fn take_receipt(&mut self, parcel: &Parcel) -> Result<()> {
-        let [flags] = parcel.body() else { return Err(DISAGREE) };
+    fn receive_receipt(&mut self, message: &PeerMessage) -> Result<()> {
+        let [flags] = message.body() else { return Err(DISAGREE) };
         self.receipts_due = self.receipts_due.checked_sub(1).ok_or(DISAGREE)?;
         let told = Told::new(u64::MAX, u64::MAX, u64::from(*flags));
         let told = Told { more: false, ..told };
-        let [_, _, own] = self.line.own();
+        let [_, _, own] = self.reduction.own();
         *own |= told.flags();
         Ok(())
     }
 
-    fn take_reply(&mut self, team: &NodeTeam, parcel: &Parcel) -> Result<()> {
+    fn receive_reply(&mut self, team: &NodeTeam, message: &PeerMessage) -> Result<()> {
         let (_, turn) = self.step.and_then(|step| step.read).ok_or(DISAGREE)?;
-        let spots = self.asked.remove(&parcel.from).ok_or(DISAGREE)?;
-        let mut rest = parcel.body();
-        for spot in spots {
-            let (bytes, left) = rest.split_at_checked(spot.bytes).ok_or(DISAGREE)?;
+        let destinations = self.requested.remove(&message.from).ok_or(DISAGREE)?;
+        let mut rest = message.body();
+        for destination in destinations {
+            let (bytes, left) = rest.split_at_checked(destination.bytes).ok_or(DISAGREE)?;
             rest = left;
-            let area = team.area(spot.place, turn, self.direction);
-            assert!(spot.at + spot.bytes <= area.bytes, "the requested bytes fit in the area");
+            let area = team.area(destination.place, turn, self.direction);
+            assert!(destination.at + destination.bytes <= area.bytes, "the requested bytes fit in the area");
             // SAFETY: the assertion keeps the bytes within the area. Its rank does not touch the area,
             // because it waits for this leader.
-            unsafe { area.start.add(spot.at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+            unsafe { area.start.add(destination.at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         }
         if !rest.is_empty() {
             return Err(DISAGREE);
@@ -223,12 +223,12 @@ impl Post {
 
     /// Begins the first step, the survey: where the bytes of the nodes lie.
     pub(in crate::two_phase) fn begin_survey(&mut self, survey: Survey) {
-        self.line.begin(survey.lanes(), Survey::join);
+        self.reduction.begin(survey.lanes(), Survey::join);
     }
 
     /// How many messages have arrived so far.
     pub(in crate::two_phase) fn messages_received(&self) -> u64 {
-        self.line.messages_received
+        self.reduction.messages_received
     }
 
     /// The part of another node's message that was malformed in this step, if any.
@@ -238,15 +238,15 @@ impl Post {
 
     /// Ends the operation for all nodes.
     pub(in crate::two_phase) fn abort(&mut self) {
-        self.line.abort();
+        self.reduction.abort();
     }
 }
 
 /// How many bytes a request asks for.
-fn asked_bytes(request: &[u8]) -> Result<usize> {
+fn requested_bytes(request: &[u8]) -> Result<usize> {
     let mut bytes = 0_u64;
-    for section in Sections::new(request, false) {
-        bytes = bytes.saturating_add(section.map_err(|_| DISAGREE)?.header.bytes);
+    for fragment in Fragments::new(request, false) {
+        bytes = bytes.saturating_add(fragment.map_err(|_| DISAGREE)?.header.bytes);
     }
     Ok(bytes.min(isize::MAX as u64) as usize)
 }
@@ -254,9 +254,9 @@ fn asked_bytes(request: &[u8]) -> Result<usize> {
 /// A fragment that a rank has packed for a node.
 struct Entry<'a> {
     node: usize,
-    section: &'a [u8],
+    fragment: &'a [u8],
     /// Where the requested bytes go. Of a read only.
-    spot: Option<Spot>,
+    destination: Option<Destination>,
 }
 
 /// Calls `call` with each fragment that the ranks of this node have packed, in the order of the ranks.
@@ -276,16 +276,16 @@ fn for_each_entry(
         let entries = unsafe { std::slice::from_raw_parts(area.start, used) };
         let mut at = 0;
         while at < used {
-            let (node, section) = entry_at(entries, at).ok_or(DISAGREE)?;
-            at += ENTRY_BYTES + section.len();
-            let mut spot = None;
+            let (node, fragment) = entry_at(entries, at).ok_or(DISAGREE)?;
+            at += ENTRY_BYTES + fragment.len();
+            let mut destination = None;
             if direction == Direction::Read {
-                let header = section.first_chunk::<HEADER_BYTES>().ok_or(DISAGREE)?;
+                let header = fragment.first_chunk::<HEADER_BYTES>().ok_or(DISAGREE)?;
                 let bytes = Header::decode(header).map_err(|_| DISAGREE)?.bytes as usize;
-                spot = Some(Spot { place, at, bytes });
+                destination = Some(Destination { place, at, bytes });
                 at += bytes;
             }
-            call(Entry { node, section, spot })?;
+            call(Entry { node, fragment, destination })?;
         }
     }
     Ok(())
@@ -295,6 +295,6 @@ fn for_each_entry(
 fn entry_at(entries: &[u8], at: usize) -> Option<(usize, &[u8])> {
     let (node, rest) = entries[at..].split_first_chunk::<4>()?;
     let (bytes, rest) = rest.split_first_chunk::<4>()?;
-    let section = rest.get(..u32::from_le_bytes(*bytes) as usize)?;
-    Some((u32::from_le_bytes(*node) as usize, section))
+    let fragment = rest.get(..u32::from_le_bytes(*bytes) as usize)?;
+    Some((u32::from_le_bytes(*node) as usize, fragment))
 }

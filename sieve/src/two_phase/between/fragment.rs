@@ -1,8 +1,8 @@
 //! Message fragments: the bytes of one rank in the collective buffers of another node, as a message. Pure
-//! encoding and decoding. A fragment is called a section in the code.
+//! encoding and decoding.
 //!
 //! ```text
-//! section      place (u32), form (u32), description bytes (u32), start (u64), bytes (u64),
+//! fragment     place (u32), form (u32), description bytes (u32), start (u64), bytes (u64),
 //!              description, payload
 //! description  view:  displacement (i64), first stream byte (u64), access bytes (u64), tiles (u64),
 //!                     layout (wire form)
@@ -12,7 +12,7 @@
 //! ```
 //! Numbers are little endian. `place` is the place of the rank on its node. `start` counts from the start
 //! of its access. A fragment of a write has the payload, a fragment of a read requests it. The results of
-//! [`Sections`] are consistent in themselves. The reader must check whether the bytes lie in its
+//! [`Fragments`] are consistent in themselves. The reader must check whether the bytes lie in its
 //! collective buffers.
 
 use std::ops::Range;
@@ -82,7 +82,7 @@ impl Header {
 
 /// A fragment of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Section<'a> {
+pub(super) struct Fragment<'a> {
     pub(super) header: Header,
     pub(super) description: &'a [u8],
     /// As many bytes as the header says; empty if the fragment requests them.
@@ -91,17 +91,17 @@ pub(super) struct Section<'a> {
 
 /// The fragments of a message, in order. Ends at the first one that is incomplete or malformed.
 #[derive(Debug, Clone)]
-pub(super) struct Sections<'a> {
+pub(super) struct Fragments<'a> {
     rest: &'a [u8],
     has_payload: bool,
 }
 
-impl<'a> Sections<'a> {
+impl<'a> Fragments<'a> {
     pub(super) fn new(message: &'a [u8], has_payload: bool) -> Self {
         Self { rest: message, has_payload }
     }
 
-    fn take(&mut self) -> Result<Section<'a>, Malformed> {
+    fn take(&mut self) -> Result<Fragment<'a>, Malformed> {
         let torn = Malformed("the length of a message");
         let (header, rest) = self.rest.split_first_chunk::<HEADER_BYTES>().ok_or(torn)?;
         let header = Header::decode(header)?;
@@ -110,22 +110,22 @@ impl<'a> Sections<'a> {
         let payload_bytes = usize::try_from(payload_bytes).map_err(|_| torn)?;
         let (payload, rest) = rest.split_at_checked(payload_bytes).ok_or(torn)?;
         self.rest = rest;
-        Ok(Section { header, description, payload })
+        Ok(Fragment { header, description, payload })
     }
 }
 
-impl<'a> Iterator for Sections<'a> {
-    type Item = Result<Section<'a>, Malformed>;
+impl<'a> Iterator for Fragments<'a> {
+    type Item = Result<Fragment<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
         }
-        let section = self.take();
-        if section.is_err() {
+        let fragment = self.take();
+        if fragment.is_err() {
             self.rest = &[];
         }
-        Some(section)
+        Some(fragment)
     }
 }
 
@@ -283,23 +283,23 @@ mod tests {
                 let payload_bytes = if has_payload { header.bytes as usize } else { 0 };
                 message.extend(std::iter::repeat_n(!(number as u8), payload_bytes));
             }
-            let sections = Sections::new(&message, has_payload).collect::<Result<Vec<_>, _>>().expect("all fragments are complete");
-            prop_assert_eq!(sections.len(), headers.len());
-            for (number, (section, header)) in sections.iter().zip(&headers).enumerate() {
-                prop_assert_eq!(section.header, *header);
-                prop_assert_eq!(section.description.len(), header.description_bytes as usize);
-                prop_assert!(section.description.iter().all(|byte| *byte == number as u8));
-                prop_assert!(section.payload.iter().all(|byte| *byte == !(number as u8)));
+            let fragments = Fragments::new(&message, has_payload).collect::<Result<Vec<_>, _>>().expect("all fragments are complete");
+            prop_assert_eq!(fragments.len(), headers.len());
+            for (number, (fragment, header)) in fragments.iter().zip(&headers).enumerate() {
+                prop_assert_eq!(fragment.header, *header);
+                prop_assert_eq!(fragment.description.len(), header.description_bytes as usize);
+                prop_assert!(fragment.description.iter().all(|byte| *byte == number as u8));
+                prop_assert!(fragment.payload.iter().all(|byte| *byte == !(number as u8)));
             }
             // Every cut is noticed, except a cut between two fragments.
             for cut in 0..message.len() {
-                let whole = Sections::new(&message[..cut], has_payload).collect::<Result<Vec<_>, _>>();
-                if let Ok(sections) = whole {
+                let whole = Fragments::new(&message[..cut], has_payload).collect::<Result<Vec<_>, _>>();
+                if let Ok(fragments) = whole {
                     let length = |header: &Header| {
                         let payload = if has_payload { header.bytes as usize } else { 0 };
                         HEADER_BYTES + header.description_bytes as usize + payload
                     };
-                    prop_assert_eq!(headers[..sections.len()].iter().map(length).sum::<usize>(), cut);
+                    prop_assert_eq!(headers[..fragments.len()].iter().map(length).sum::<usize>(), cut);
                 }
             }
         }
@@ -346,10 +346,10 @@ mod tests {
 
         #[test]
         fn arbitrary_bytes_never_decode_to_inconsistent_fragments(bytes in prop::collection::vec(any::<u8>(), 0..200), unit in 0u32..13, total in any::<u64>()) {
-            for section in Sections::new(&bytes, true).flatten() {
-                prop_assert_eq!(section.payload.len() as u64, section.header.bytes);
+            for fragment in Fragments::new(&bytes, true).flatten() {
+                prop_assert_eq!(fragment.payload.len() as u64, fragment.header.bytes);
             }
-            let _ = Sections::new(&bytes, false).count();
+            let _ = Fragments::new(&bytes, false).count();
             let _ = decode_view(&bytes, decode_layout);
             let domain = 100..1 << 62;
             if let Ok(runs) = Runs::checked(&bytes, &domain, 1 << unit, total) {

@@ -1,5 +1,5 @@
 //! The bytes of remote ranks in the collective buffers of this node. Everything that a remote rank sends
-//! is checked before it is used. A remote rank is called a guest in the code.
+//! is checked before it is used.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use capulet_datatype::{Datatype, Layout, Named, Tiled, TypedCopy};
 
-use super::section::{Form, Malformed, Runs, Section, Sections, decode_layout, decode_view};
+use super::fragment::{Form, Fragment, Fragments, Malformed, Runs, decode_layout, decode_view};
 use crate::access::FileSide;
 use crate::marks::Marker;
 use crate::two_phase::NodeTeam;
@@ -51,20 +51,20 @@ impl<'t> Domain<'t> {
 
 /// A remote rank whose view is known.
 #[derive(Debug)]
-struct Guest {
+struct RemoteRank {
     side: FileSide,
-    /// The copies from packed bytes to the file (`lay`), and back (`fetch`).
-    lay: TypedCopy,
-    fetch: TypedCopy,
+    /// The copies from packed bytes to the file (`to_file`), and back (`from_file`).
+    to_file: TypedCopy,
+    from_file: TypedCopy,
 }
 
-impl Guest {
+impl RemoteRank {
     fn new(side: FileSide, bytes: &Arc<Layout>) -> Result<Self, Malformed> {
         let packed =
             Tiled::new(bytes.clone(), side.bytes()).map_err(|_| Malformed("the length of an access"))?;
-        let lay = TypedCopy::new(packed.clone(), side.file().clone());
-        let fetch = TypedCopy::new(side.file().clone(), packed);
-        Ok(Self { side, lay, fetch })
+        let to_file = TypedCopy::new(packed.clone(), side.file().clone());
+        let from_file = TypedCopy::new(side.file().clone(), packed);
+        Ok(Self { side, to_file, from_file })
     }
 
     /// Cuts `part` where buffers end.
@@ -87,20 +87,20 @@ impl Guest {
 
 /// The result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Laid {
+pub(super) enum RequestResult {
     /// The bytes of the request are in the buffers, or marked.
-    Whole,
+    Complete,
     /// Some bytes of the request are those of another rank too. Buffers with such bytes were not filled.
     Overlap,
 }
 
 /// How a request is processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Treatment {
+pub(super) enum RequestMode {
     /// Mark the units, and copy the bytes in unless another rank has marked one of the units.
-    Lay,
+    Fill,
     /// Mark the units and copy the bytes in, over earlier bytes.
-    LayOver,
+    Overwrite,
     /// Mark the units, to be read.
     Mark {
         /// Bytes of a unit.
@@ -110,15 +110,15 @@ pub(super) enum Treatment {
 
 /// The remote ranks that have sent bytes or requests to this node in an operation.
 #[derive(Debug)]
-pub(super) struct Guests {
+pub(super) struct RemoteRanks {
     /// By node, and by the place of the rank there.
-    known: HashMap<(usize, u32), Guest>,
+    known: HashMap<(usize, u32), RemoteRank>,
     /// By wire form: many ranks have the same layout.
     layouts: HashMap<Box<[u8]>, Arc<Layout>>,
     byte: Arc<Layout>,
 }
 
-impl Guests {
+impl RemoteRanks {
     pub(super) fn new() -> Self {
         let byte = Datatype::named(Named::Byte).layout().clone();
         Self { known: HashMap::new(), layouts: HashMap::new(), byte }
@@ -126,54 +126,54 @@ impl Guests {
 
     /// Processes the fragments of a request in order. No other rank may touch the buffers during the
     /// call.
-    pub(super) fn take_in(
+    pub(super) fn process(
         &mut self,
         domain: Domain<'_>,
         from: usize,
         request: &[u8],
-        treatment: Treatment,
-    ) -> Result<Laid, Malformed> {
-        let has_payload = !matches!(treatment, Treatment::Mark { .. });
-        let mut laid = Laid::Whole;
-        for section in Sections::new(request, has_payload) {
-            let section = section?;
-            if section.header.form == Form::View {
-                self.welcome(from, &section)?;
+        mode: RequestMode,
+    ) -> Result<RequestResult, Malformed> {
+        let has_payload = !matches!(mode, RequestMode::Mark { .. });
+        let mut result = RequestResult::Complete;
+        for fragment in Fragments::new(request, has_payload) {
+            let fragment = fragment?;
+            if fragment.header.form == Form::View {
+                self.store_view(from, &fragment)?;
             }
-            let is_marked_twice = match section.header.form {
-                Form::View | Form::Known => self.take_view(domain, from, &section, treatment)?,
-                Form::Runs => take_runs(domain, &section, treatment)?,
+            let is_marked_twice = match fragment.header.form {
+                Form::View | Form::Known => self.process_view(domain, from, &fragment, mode)?,
+                Form::Runs => process_runs(domain, &fragment, mode)?,
             };
             if is_marked_twice {
-                laid = Laid::Overlap;
+                result = RequestResult::Overlap;
             }
         }
-        Ok(laid)
+        Ok(result)
     }
 
     /// Appends the bytes that a request asked for to `reply`, from the buffers of `domain`. The request was
-    /// given to [`Self::take_in`] before. No other rank may write to the buffers during the call.
-    pub(super) fn answer(
+    /// given to [`Self::process`] before. No other rank may write to the buffers during the call.
+    pub(super) fn append_reply(
         &self,
         domain: Domain<'_>,
         from: usize,
         request: &[u8],
         reply: &mut Vec<u8>,
     ) -> Result<(), Malformed> {
-        for section in Sections::new(request, false) {
-            let section = section?;
-            match section.header.form {
-                Form::View | Form::Known => self.fetch_view(domain, from, &section, reply)?,
-                Form::Runs => fetch_runs(domain, &section, reply)?,
+        for fragment in Fragments::new(request, false) {
+            let fragment = fragment?;
+            match fragment.header.form {
+                Form::View | Form::Known => self.reply_view(domain, from, &fragment, reply)?,
+                Form::Runs => reply_runs(domain, &fragment, reply)?,
             }
         }
         Ok(())
     }
 
     /// Stores the view of a remote rank.
-    fn welcome(&mut self, from: usize, section: &Section<'_>) -> Result<(), Malformed> {
+    fn store_view(&mut self, from: usize, fragment: &Fragment<'_>) -> Result<(), Malformed> {
         let layouts = &mut self.layouts;
-        let side = decode_view(section.description, |wire| {
+        let side = decode_view(fragment.description, |wire| {
             if let Some(layout) = layouts.get(wire) {
                 return Ok(layout.clone());
             }
@@ -181,19 +181,19 @@ impl Guests {
             layouts.insert(wire.into(), layout.clone());
             Ok(layout)
         })?;
-        self.known.insert((from, section.header.place), Guest::new(side, &self.byte)?);
+        self.known.insert((from, fragment.header.place), RemoteRank::new(side, &self.byte)?);
         Ok(())
     }
 
     /// The remote rank of a fragment, and the fragment's part of its access. The part is checked to lie
     /// in the domain.
-    fn guest(
+    fn remote(
         &self,
         domain: Domain<'_>,
         from: usize,
-        section: &Section<'_>,
-    ) -> Result<(&Guest, Range<u64>), Malformed> {
-        let header = &section.header;
+        fragment: &Fragment<'_>,
+    ) -> Result<(&RemoteRank, Range<u64>), Malformed> {
+        let header = &fragment.header;
         let known = self.known.get(&(from, header.place)).ok_or(Malformed("a view that was never sent"))?;
         let part = header.start..header.start + header.bytes;
         let within = known.side.within(&domain.range(), 0);
@@ -203,92 +203,92 @@ impl Guests {
         Ok((known, part))
     }
 
-    fn take_view(
+    fn process_view(
         &self,
         domain: Domain<'_>,
         from: usize,
-        section: &Section<'_>,
-        treatment: Treatment,
+        fragment: &Fragment<'_>,
+        mode: RequestMode,
     ) -> Result<bool, Malformed> {
-        let (guest, part) = self.guest(domain, from, section)?;
-        let unit_bytes = match treatment {
-            Treatment::Mark { unit_bytes } => unit_bytes,
+        let (remote, part) = self.remote(domain, from, fragment)?;
+        let unit_bytes = match mode {
+            RequestMode::Mark { unit_bytes } => unit_bytes,
             _ => domain.team.unit_bytes,
         };
-        let is_read = matches!(treatment, Treatment::Mark { .. });
-        if !is_read && !is_whole(guest, &part, unit_bytes) {
+        let is_read = matches!(mode, RequestMode::Mark { .. });
+        if !is_read && !is_whole(remote, &part, unit_bytes) {
             return Err(Malformed("bytes that are not whole units"));
         }
         let mut overlap = false;
-        for (window, piece) in guest.parts(domain, part.clone()) {
-            let is_marked = mark_in(&guest.side, &window, &piece, unit_bytes);
-            overlap |= is_marked && treatment == Treatment::Lay;
-            if is_read || (is_marked && treatment == Treatment::Lay) {
+        for (window, piece) in remote.parts(domain, part.clone()) {
+            let is_marked = mark_in(&remote.side, &window, &piece, unit_bytes);
+            overlap |= is_marked && mode == RequestMode::Fill;
+            if is_read || (is_marked && mode == RequestMode::Fill) {
                 continue;
             }
-            let payload = &section.payload[(piece.start - part.start) as usize..];
+            let payload = &fragment.payload[(piece.start - part.start) as usize..];
             let bytes = piece.end - piece.start;
-            let at = guest.side.file_start() + piece.start;
-            // SAFETY: `Sections` checked that the payload has the bytes. `guest` and `parts` keep the
+            let at = remote.side.file_start() + piece.start;
+            // SAFETY: `Fragments` checked that the payload has the bytes. `remote` and `parts` keep the
             // piece within the buffer, whose memory has a byte for each byte of the file that it covers.
-            // No other rank touches the buffer, as `take_in` demands.
-            unsafe { guest.lay.run(payload.as_ptr(), 0, place_in(&guest.side, &window), at, bytes) };
+            // No other rank touches the buffer, as `process` demands.
+            unsafe { remote.to_file.run(payload.as_ptr(), 0, place_in(&remote.side, &window), at, bytes) };
         }
         Ok(overlap)
     }
 
-    fn fetch_view(
+    fn reply_view(
         &self,
         domain: Domain<'_>,
         from: usize,
-        section: &Section<'_>,
+        fragment: &Fragment<'_>,
         reply: &mut Vec<u8>,
     ) -> Result<(), Malformed> {
-        let (guest, part) = self.guest(domain, from, section)?;
-        for (window, piece) in guest.parts(domain, part) {
+        let (remote, part) = self.remote(domain, from, fragment)?;
+        for (window, piece) in remote.parts(domain, part) {
             let bytes = piece.end - piece.start;
-            let at = guest.side.file_start() + piece.start;
+            let at = remote.side.file_start() + piece.start;
             let old_len = reply.len();
             reply.resize(old_len + bytes as usize, 0);
             let target = reply[old_len..].as_mut_ptr();
-            // SAFETY: as in `take_view`, with source and target exchanged. `resize` made room in the
+            // SAFETY: as in `process_view`, with source and target exchanged. `resize` made room in the
             // reply.
-            unsafe { guest.fetch.run(place_in(&guest.side, &window), at, target, 0, bytes) };
+            unsafe { remote.from_file.run(place_in(&remote.side, &window), at, target, 0, bytes) };
         }
         Ok(())
     }
 }
 
 /// Whether a part of an access consists of whole units of the file.
-fn is_whole(guest: &Guest, part: &Range<u64>, unit_bytes: u64) -> bool {
-    let side = &guest.side;
+fn is_whole(remote: &RemoteRank, part: &Range<u64>, unit_bytes: u64) -> bool {
+    let side = &remote.side;
     let ends = side.offset_of(part.start) | (side.offset_of(part.end - 1) + 1);
     (side.grain() | ends).is_multiple_of(unit_bytes)
 }
 
-fn runs_of<'s>(domain: Domain<'_>, section: &Section<'s>) -> Result<Runs<'s>, Malformed> {
-    Runs::checked(section.description, &domain.range(), domain.team.unit_bytes, section.header.bytes)
+fn runs_of<'s>(domain: Domain<'_>, fragment: &Fragment<'s>) -> Result<Runs<'s>, Malformed> {
+    Runs::checked(fragment.description, &domain.range(), domain.team.unit_bytes, fragment.header.bytes)
 }
 
-fn take_runs(domain: Domain<'_>, section: &Section<'_>, treatment: Treatment) -> Result<bool, Malformed> {
-    let runs = runs_of(domain, section)?;
-    let unit_bytes = match treatment {
-        Treatment::Mark { unit_bytes } => unit_bytes,
+fn process_runs(domain: Domain<'_>, fragment: &Fragment<'_>, mode: RequestMode) -> Result<bool, Malformed> {
+    let runs = runs_of(domain, fragment)?;
+    let unit_bytes = match mode {
+        RequestMode::Mark { unit_bytes } => unit_bytes,
         _ => domain.team.unit_bytes,
     };
     let is_marked = mark_runs(domain, runs.clone(), unit_bytes);
-    match treatment {
-        Treatment::Mark { .. } => return Ok(false),
-        Treatment::Lay if is_marked => return Ok(true),
-        Treatment::Lay | Treatment::LayOver => {}
+    match mode {
+        RequestMode::Mark { .. } => return Ok(false),
+        RequestMode::Fill if is_marked => return Ok(true),
+        RequestMode::Fill | RequestMode::Overwrite => {}
     }
-    let mut payload = section.payload;
+    let mut payload = fragment.payload;
     for (window, piece) in runs.flat_map(|run| domain.cut(run)) {
         let (bytes, rest) = payload.split_at((piece.end - piece.start) as usize);
         payload = rest;
         let at = (piece.start - window.file.start) as usize;
         // SAFETY: `runs_of` and `cut` keep the piece within the buffer. No other rank touches the buffer,
-        // as `take_in` demands.
+        // as `process` demands.
         unsafe { window.data.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
     Ok(false)
@@ -308,13 +308,13 @@ fn mark_runs(domain: Domain<'_>, runs: Runs<'_>, unit_bytes: u64) -> bool {
     overlap | open.is_some_and(|(_, marker)| marker.finish())
 }
 
-fn fetch_runs(domain: Domain<'_>, section: &Section<'_>, reply: &mut Vec<u8>) -> Result<(), Malformed> {
-    for (window, piece) in runs_of(domain, section)?.flat_map(|run| domain.cut(run)) {
+fn reply_runs(domain: Domain<'_>, fragment: &Fragment<'_>, reply: &mut Vec<u8>) -> Result<(), Malformed> {
+    for (window, piece) in runs_of(domain, fragment)?.flat_map(|run| domain.cut(run)) {
         let old_len = reply.len();
         let bytes = (piece.end - piece.start) as usize;
         reply.resize(old_len + bytes, 0);
         let at = (piece.start - window.file.start) as usize;
-        // SAFETY: as in `take_runs`, with source and target exchanged. `resize` made room in the reply.
+        // SAFETY: as in `process_runs`, with source and target exchanged. `resize` made room in the reply.
         unsafe { reply[old_len..].as_mut_ptr().copy_from_nonoverlapping(window.data.add(at), bytes) };
     }
     Ok(())
