@@ -8,9 +8,11 @@ use capulet_comm::{Backoff, Barriers, Error, work};
 use capulet_drivers::Direction;
 
 use super::NodeTeam;
-use super::between::{Exchange, Lanes, Outgoing, Step, Survey, told_of};
+use super::between::{Exchange, Lanes, Outgoing, Step, Survey, status_of_lanes};
+use super::round_status::{
+    RoundStatus, combined_status, first_buffer_index, publish, status_of, store_buffer_index,
+};
 use super::rounds::{Filled, Read};
-use super::slots::{Told, first_turn, heard, heard_from, note_turn, tell};
 use super::window::Part;
 use crate::access::Access;
 use crate::counters::Counters;
@@ -45,18 +47,18 @@ struct Turn {
     /// Whether an earlier rank of the block could not pack all its bytes.
     is_held: bool,
     /// The combined round status with which the replay began.
-    told: Told,
+    status: RoundStatus,
 }
 
 /// What an operation waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
     /// Nothing: the operation is over.
-    Nobody,
+    Nothing,
     /// The ranks of the node.
     Node(Barriers),
     /// The ranks of the node. After them the leader takes a step with the other leaders.
-    NodeFirst(Barriers),
+    NodeThenLeaders(Barriers),
     /// The other leaders. Only a leader waits for them.
     Leaders,
     /// The leader of the node.
@@ -82,7 +84,7 @@ pub struct Operation {
     phase: Phase,
     awaited: Awaited,
     /// Whether the nodes exchange bytes.
-    is_together: bool,
+    is_exchanging: bool,
     /// What this rank sends to other nodes.
     pub(super) outgoing: Option<Outgoing>,
     /// The leader's exchange with the other leaders. At leaders only.
@@ -117,15 +119,15 @@ impl Operation {
     /// If `access` is not monotone.
     pub fn start(target: Target, team: NodeTeam, access: Access, direction: Direction, first: u64) -> Self {
         assert!(access.is_monotone(), "two-phase needs offsets that never decrease");
-        let turn = first_turn(team.shared.as_ref());
+        let turn = first_buffer_index(team.shared.as_ref());
         let mut operation = Self {
             target,
             team,
             direction,
             part: Part::new(access, direction),
             phase: Phase::Done,
-            awaited: Awaited::Nobody,
-            is_together: false,
+            awaited: Awaited::Nothing,
+            is_exchanging: false,
             outgoing: None,
             exchange: None,
             turn,
@@ -151,17 +153,17 @@ impl Operation {
         let Some(between) = self.team.between.clone() else {
             self.phase = Phase::Round;
             self.begin_round(first);
-            return self.come();
+            return self.arrive();
         };
         let leaders = between.leaders.as_ref().filter(|_| self.team.shared.place() == 0);
         self.exchange = leaders
             .map(|leaders| Box::new(Exchange::new(Arc::clone(leaders), between.operation, self.direction)));
         self.phase = Phase::Survey { own_first: u64::MAX };
-        self.is_together = true;
+        self.is_exchanging = true;
         let span = self.part.access.span();
         let first = if span.is_empty() { u64::MAX } else { span.start };
         // The status combines this lane by minimum. The largest end has the smallest complement.
-        self.meet_all(Told { next: first, good_end: !span.end, ..Told::NOTHING });
+        self.arrive_at_all(RoundStatus { next: first, good_end: !span.end, ..RoundStatus::NEUTRAL });
     }
 
     /// Does all that is possible without waiting for other ranks. Does not block, apart from the storage.
@@ -169,9 +171,9 @@ impl Operation {
     pub fn poll(&mut self) -> bool {
         loop {
             let is_over = match self.awaited {
-                Awaited::Nobody => return true,
+                Awaited::Nothing => return true,
                 Awaited::Leaders => Ok(self.poll_leaders()),
-                Awaited::Node(barrier) | Awaited::NodeFirst(barrier) | Awaited::Leader(barrier) => {
+                Awaited::Node(barrier) | Awaited::NodeThenLeaders(barrier) | Awaited::Leader(barrier) => {
                     self.poll_barrier(barrier)
                 }
             };
@@ -188,7 +190,7 @@ impl Operation {
         let (mut backoff, mut seen) = (Backoff::new(), 0);
         while !self.poll() {
             match self.awaited {
-                Awaited::Nobody => {}
+                Awaited::Nothing => {}
                 Awaited::Leaders => {
                     let received = self.exchange.as_ref().map_or(0, |exchange| exchange.messages_received());
                     if std::mem::replace(&mut seen, received) != received {
@@ -197,7 +199,7 @@ impl Operation {
                     backoff.pause();
                     work::advance();
                 }
-                Awaited::Node(barrier) | Awaited::NodeFirst(barrier) | Awaited::Leader(barrier) => {
+                Awaited::Node(barrier) | Awaited::NodeThenLeaders(barrier) | Awaited::Leader(barrier) => {
                     backoff.reset();
                     if let Err(error) = self.team.shared.wait(barrier) {
                         self.fail(error.into());
@@ -227,38 +229,38 @@ impl Operation {
     /// Continues after the barrier that was waited for.
     fn after_barrier(&mut self, barrier: Barriers) {
         let shared = self.team.shared.as_ref();
-        match std::mem::replace(&mut self.awaited, Awaited::Nobody) {
-            Awaited::Node(_) => self.step(heard(shared, barrier), barrier),
-            Awaited::Leader(_) => self.step(heard_from(shared, barrier, 0), barrier),
-            Awaited::NodeFirst(_) if self.exchange.is_some() => self.go_to_leaders(barrier),
-            Awaited::NodeFirst(_) => {
+        match std::mem::replace(&mut self.awaited, Awaited::Nothing) {
+            Awaited::Node(_) => self.step(combined_status(shared, barrier), barrier),
+            Awaited::Leader(_) => self.step(status_of(shared, barrier, 0), barrier),
+            Awaited::NodeThenLeaders(_) if self.exchange.is_some() => self.begin_leader_step(barrier),
+            Awaited::NodeThenLeaders(_) => {
                 let arrived = shared.arrive();
                 self.await_barrier(arrived, Awaited::Leader);
             }
-            Awaited::Nobody | Awaited::Leaders => {}
+            Awaited::Nothing | Awaited::Leaders => {}
         }
     }
 
     /// At the leader: begins a step with the other leaders.
-    fn go_to_leaders(&mut self, barrier: Barriers) {
-        let told = heard(self.team.shared.as_ref(), barrier);
+    fn begin_leader_step(&mut self, barrier: Barriers) {
+        let status = combined_status(self.team.shared.as_ref(), barrier);
         let Some(exchange) = &mut self.exchange else { return };
         self.awaited = Awaited::Leaders;
         if matches!(self.phase, Phase::Survey { .. }) {
-            self.phase = Phase::Survey { own_first: told.next };
-            let (first, end) = (told.next, if told.next == u64::MAX { 0 } else { !told.good_end });
+            self.phase = Phase::Survey { own_first: status.next };
+            let (first, end) = (status.next, if status.next == u64::MAX { 0 } else { !status.good_end });
             let able = self.team.between.as_ref().is_some_and(|between| between.may_exchange);
             return exchange.begin_survey(Survey { first, end, ascending: true, able });
         }
         let step = Step {
-            told,
+            status,
             parity: barrier.parity(),
             marked: self.filled.map(|filled| (filled.base, filled.turn)),
             read: self.read.map(|read| (read.base, read.turn)),
             overwrites: matches!(self.phase, Phase::Turns(_)),
         };
         if let Err(error) = exchange.begin(&self.team, step, &self.target.counters) {
-            self.give_up(error);
+            self.abort_exchange(error);
         }
     }
 
@@ -268,79 +270,79 @@ impl Operation {
         let Some(exchange) = &mut self.exchange else { return false };
         match exchange.poll(&self.team) {
             Ok(None) => return false,
-            Ok(Some(lanes)) => self.pass_on(lanes),
-            Err(error) => self.give_up(error),
+            Ok(Some(lanes)) => self.publish_leader_result(lanes),
+            Err(error) => self.abort_exchange(error),
         }
         true
     }
 
     /// Tells the ranks of the node the values that the leaders combined.
-    fn pass_on(&mut self, lanes: Lanes) {
-        let told = match self.phase {
+    fn publish_leader_result(&mut self, lanes: Lanes) {
+        let status = match self.phase {
             Phase::Survey { own_first } => surveyed(own_first, lanes, self.team.has_idle_nodes()),
-            _ => told_of(lanes),
+            _ => status_of_lanes(lanes),
         };
         if let Some(reason) = self.exchange.as_mut().and_then(|exchange| exchange.take_refused()) {
             tracing::error!(reason, "refused a malformed message of another node");
             let failure = Failure::Team(Error::Disagreement { what: reason });
             self.error = self.error.take().or(Some(failure));
         }
-        self.tell(told, Awaited::Leader);
+        self.publish(status, Awaited::Leader);
     }
 
     /// At the leader: ends the operation after an error between the nodes, and tells the other leaders.
-    fn give_up(&mut self, error: Error) {
+    fn abort_exchange(&mut self, error: Error) {
         tracing::error!(%error, "the exchange between nodes failed");
         if let Some(exchange) = &mut self.exchange {
             exchange.abort();
         }
         self.error = self.error.take().or(Some(error.into()));
         // It is unknown what the other nodes did before the error.
-        self.tell(Told { good_end: 0, ..Told::NOTHING }, Awaited::Leader);
+        self.publish(RoundStatus { good_end: 0, ..RoundStatus::NEUTRAL }, Awaited::Leader);
     }
 
     /// Continues after all ranks, or all nodes if they exchange, have combined their status.
-    fn step(&mut self, mut told: Told, barrier: Barriers) {
+    fn step(&mut self, mut status: RoundStatus, barrier: Barriers) {
         // All ranks of one node read the same status. With several nodes, one leader may fail to receive
         // a status that the others have received.
-        self.is_known_good = self.team.between.is_none() && told.good_end == u64::MAX && !told.is_refused;
-        if let Some(filled) = self.filled.filter(|_| told.is_refused) {
-            told.good_end = told.good_end.min(filled.base);
+        self.is_known_good = self.team.between.is_none() && status.good_end == u64::MAX && !status.is_refused;
+        if let Some(filled) = self.filled.filter(|_| status.is_refused) {
+            status.good_end = status.good_end.min(filled.base);
         }
         match (self.phase, self.direction) {
-            (Phase::Survey { .. }, _) => self.after_survey(told),
-            (Phase::Turns(turn), _) => self.after_turn(turn, told, barrier),
-            (Phase::Round, Direction::Read) => self.after_mark(told),
-            (Phase::Round, Direction::Write) if told.good_end == u64::MAX && told.overlap => {
-                self.begin_block(0, told);
+            (Phase::Survey { .. }, _) => self.after_survey(status),
+            (Phase::Turns(turn), _) => self.after_turn(turn, status, barrier),
+            (Phase::Round, Direction::Read) => self.after_mark(status),
+            (Phase::Round, Direction::Write) if status.good_end == u64::MAX && status.overlap => {
+                self.begin_block(0, status);
             }
-            (Phase::Round, Direction::Write) if told.good_end == u64::MAX && told.more => {
+            (Phase::Round, Direction::Write) if status.good_end == u64::MAX && status.more => {
                 self.pack();
-                self.come();
+                self.arrive();
             }
-            (Phase::Round, Direction::Write) => self.after_fill(told),
+            (Phase::Round, Direction::Write) => self.after_fill(status),
             (Phase::Done, _) => {}
         }
     }
 
-    fn after_survey(&mut self, told: Told) {
-        self.is_together = told.more;
-        if told.next == u64::MAX || told.good_end != u64::MAX {
-            return self.finish(told.good_end);
+    fn after_survey(&mut self, status: RoundStatus) {
+        self.is_exchanging = status.more;
+        if status.next == u64::MAX || status.good_end != u64::MAX {
+            return self.finish(status.good_end);
         }
-        if self.is_together {
+        if self.is_exchanging {
             self.team.spread();
             self.outgoing = Some(Outgoing::new(&self.part.access, self.direction, &self.team));
         } else {
             self.exchange = None;
         }
         self.phase = Phase::Round;
-        self.begin_round(told.next);
-        self.come();
+        self.begin_round(status.next);
+        self.arrive();
     }
 
     /// After a fill or a mark: publishes the status of this rank and arrives at the next barrier.
-    pub(super) fn come(&mut self) {
+    pub(super) fn arrive(&mut self) {
         let more = self.has_more();
         let next = match self.filled {
             None => u64::MAX,
@@ -349,27 +351,27 @@ impl Operation {
             Some(_) => self.part.offset_of(self.marked_bytes),
         };
         let overlap = std::mem::take(&mut self.overlap);
-        let told = Told { next, good_end: self.good_end, overlap, more, ..Told::NOTHING };
-        if self.is_together { self.meet_all(told) } else { self.meet_node(told) }
+        let status = RoundStatus { next, good_end: self.good_end, overlap, more, ..RoundStatus::NEUTRAL };
+        if self.is_exchanging { self.arrive_at_all(status) } else { self.arrive_at_node(status) }
     }
 
     /// Arrives at a barrier of the ranks of the node.
-    fn meet_node(&mut self, told: Told) {
-        self.tell(told, Awaited::Node);
+    fn arrive_at_node(&mut self, status: RoundStatus) {
+        self.publish(status, Awaited::Node);
     }
 
     /// Arrives at a barrier after which the leaders combine the status of all nodes.
-    fn meet_all(&mut self, told: Told) {
-        self.tell(told, Awaited::NodeFirst);
+    fn arrive_at_all(&mut self, status: RoundStatus) {
+        self.publish(status, Awaited::NodeThenLeaders);
     }
 
-    fn tell(&mut self, told: Told, awaited: fn(Barriers) -> Awaited) {
+    fn publish(&mut self, status: RoundStatus, awaited: fn(Barriers) -> Awaited) {
         // The leader collects packed bytes only when it takes a step with the other leaders.
         let packed_bytes = match awaited(self.team.shared.barriers()) {
-            Awaited::NodeFirst(_) => std::mem::take(&mut self.packed_bytes),
+            Awaited::NodeThenLeaders(_) => std::mem::take(&mut self.packed_bytes),
             _ => 0,
         };
-        let arrived = tell(self.team.shared.as_ref(), told, packed_bytes);
+        let arrived = publish(self.team.shared.as_ref(), status, packed_bytes);
         self.await_barrier(arrived, awaited);
     }
 
@@ -387,13 +389,13 @@ impl Operation {
             u64::MAX => self.placed_bytes,
             end => self.part.access.bytes_below(end).min(self.placed_bytes),
         };
-        note_turn(self.team.shared.as_ref(), 1 - self.turn);
+        store_buffer_index(self.team.shared.as_ref(), 1 - self.turn);
         self.phase = Phase::Done;
     }
 
     /// Ends the operation after the barrier of the node failed: no further round is possible.
     fn fail(&mut self, failure: Failure) {
-        self.awaited = Awaited::Nobody;
+        self.awaited = Awaited::Nothing;
         self.is_known_good = false;
         if let Some(exchange) = &mut self.exchange {
             exchange.abort();
@@ -406,25 +408,25 @@ impl Operation {
 
     /// The places on this node of the ranks of a block.
     fn places_in(&self, block: u32) -> Range<usize> {
-        match self.team.between.as_ref().filter(|_| self.is_together) {
+        match self.team.between.as_ref().filter(|_| self.is_exchanging) {
             Some(between) => between.nodes.places_in(block),
             None => 0..self.team.shared.ranks(),
         }
     }
 
     fn block_count(&self) -> u32 {
-        let between = self.team.between.as_ref().filter(|_| self.is_together);
+        let between = self.team.between.as_ref().filter(|_| self.is_exchanging);
         between.map_or(1, |between| between.nodes.block_count())
     }
 
     /// Begins a block, or ends the replay. The blocks with the highest ranks come last.
-    fn begin_block(&mut self, block: u32, told: Told) {
+    fn begin_block(&mut self, block: u32, status: RoundStatus) {
         if block == self.block_count() {
             self.phase = Phase::Round;
-            return self.after_fill(told);
+            return self.after_fill(status);
         }
         let place = self.places_in(block).start;
-        self.take_turn(Turn { block, place, pass: 0, is_held: false, told });
+        self.take_turn(Turn { block, place, pass: 0, is_held: false, status });
     }
 
     fn take_turn(&mut self, turn: Turn) {
@@ -432,37 +434,37 @@ impl Operation {
         let me = self.team.shared.place();
         let is_in_block = places.contains(&me);
         if is_in_block && turn.place == me {
-            self.fill_again(turn.pass == 0, turn.is_held);
+            self.refill(turn.pass == 0, turn.is_held);
         }
         self.phase = Phase::Turns(turn);
         // For a rank whose turn is still to come, `has_more` is about the first fill. The rank begins the
         // round anew in its turn.
-        let told = Told { more: is_in_block && self.has_more(), ..Told::NOTHING };
+        let status = RoundStatus { more: is_in_block && self.has_more(), ..RoundStatus::NEUTRAL };
         let is_last = turn.place + 1 >= places.end;
-        if is_last && self.is_together { self.meet_all(told) } else { self.meet_node(told) }
+        if is_last && self.is_exchanging { self.arrive_at_all(status) } else { self.arrive_at_node(status) }
     }
 
-    fn after_turn(&mut self, turn: Turn, told: Told, barrier: Barriers) {
-        if told.good_end != u64::MAX {
+    fn after_turn(&mut self, turn: Turn, status: RoundStatus, barrier: Barriers) {
+        if status.good_end != u64::MAX {
             self.phase = Phase::Round;
-            return self.after_fill(told);
+            return self.after_fill(status);
         }
         let places = self.places_in(turn.block);
         if turn.place + 1 < places.end {
-            let is_held = turn.is_held || heard_from(self.team.shared.as_ref(), barrier, turn.place).more;
+            let is_held = turn.is_held || status_of(self.team.shared.as_ref(), barrier, turn.place).more;
             self.take_turn(Turn { place: turn.place + 1, is_held, ..turn });
-        } else if told.more {
+        } else if status.more {
             self.take_turn(Turn { place: places.start, pass: turn.pass + 1, is_held: false, ..turn });
         } else {
-            self.begin_block(turn.block + 1, turn.told);
+            self.begin_block(turn.block + 1, turn.status);
         }
     }
 }
 
 /// The result of the survey. `more` is true if the nodes have bytes for each other.
-fn surveyed(own_first: u64, lanes: Lanes, has_idle: bool) -> Told {
+fn surveyed(own_first: u64, lanes: Lanes, has_idle: bool) -> RoundStatus {
     let survey = Survey::of_lanes(lanes);
-    let is_together = survey.is_together(has_idle);
-    let next = if is_together { survey.first } else { own_first };
-    Told { next, more: is_together, ..Told::NOTHING }
+    let is_exchanging = survey.needs_exchange(has_idle);
+    let next = if is_exchanging { survey.first } else { own_first };
+    RoundStatus { next, more: is_exchanging, ..RoundStatus::NEUTRAL }
 }

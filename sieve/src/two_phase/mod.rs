@@ -29,8 +29,8 @@
 mod between;
 mod executor;
 mod io;
+mod round_status;
 mod rounds;
-mod slots;
 mod window;
 
 use std::sync::Arc;
@@ -45,7 +45,7 @@ use capulet_plan::grid::{Grid, place_of};
 
 pub use between::{Between, Nodes, decline};
 pub use executor::Operation;
-pub use slots::TURN_SLOT;
+pub use round_status::TURN_SLOT;
 
 /// The ranks of a node, and how they share the work.
 #[derive(Debug, Clone)]

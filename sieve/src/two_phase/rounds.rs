@@ -8,7 +8,7 @@ use capulet_drivers::Direction;
 use super::between::Outgoing;
 use super::executor::Operation;
 use super::io::WindowIo;
-use super::slots::Told;
+use super::round_status::RoundStatus;
 use super::window::Window;
 use crate::counters::Counters;
 use crate::marks::{each_run, take_runs};
@@ -39,42 +39,42 @@ pub(super) struct Read {
 
 impl Operation {
     /// Continues after all ranks have filled the buffers of a round.
-    pub(super) fn after_fill(&mut self, told: Told) {
-        let Some(filled) = self.filled.take() else { return self.finish(told.good_end) };
-        if told.good_end != u64::MAX {
-            self.forget_marks(filled);
-            return self.finish(told.good_end);
+    pub(super) fn after_fill(&mut self, status: RoundStatus) {
+        let Some(filled) = self.filled.take() else { return self.finish(status.good_end) };
+        if status.good_end != u64::MAX {
+            self.clear_marks(filled);
+            return self.finish(status.good_end);
         }
-        self.as_aggregator(filled.base, filled.turn, filled.turn);
+        self.move_own_buffer(filled.base, filled.turn, filled.turn);
         self.turn = 1 - filled.turn;
-        if told.next != u64::MAX {
-            self.begin_round(told.next);
+        if status.next != u64::MAX {
+            self.begin_round(status.next);
         }
-        self.come();
+        self.arrive();
     }
 
     /// Continues after all ranks have marked the units of a round, and the round before was read.
-    pub(super) fn after_mark(&mut self, told: Told) {
+    pub(super) fn after_mark(&mut self, status: RoundStatus) {
         let read = self.read.take();
         if let Some(read) = read {
-            self.drain(read, told.good_end);
+            self.copy_out(read, status.good_end);
         }
-        let Some(filled) = self.filled.take() else { return self.finish(told.good_end) };
+        let Some(filled) = self.filled.take() else { return self.finish(status.good_end) };
         // `good_end` is the end of the bytes that were read. The rest of the same round may lie before
         // it.
-        let is_rest = read.is_some_and(|read| read.base == filled.base) && told.good_end > filled.base;
-        if told.good_end != u64::MAX && !is_rest {
-            self.forget_marks(filled);
-            return self.finish(told.good_end);
+        let is_rest = read.is_some_and(|read| read.base == filled.base) && status.good_end > filled.base;
+        if status.good_end != u64::MAX && !is_rest {
+            self.clear_marks(filled);
+            return self.finish(status.good_end);
         }
         let Filled { base, turn, is_first, end_bytes } = filled;
-        self.as_aggregator(base, 1 - turn, turn);
+        self.move_own_buffer(base, 1 - turn, turn);
         self.read = Some(Read { base, turn, is_first, end_bytes });
         self.turn = 1 - turn;
-        if told.next != u64::MAX && (told.good_end == u64::MAX || told.next == base) {
-            self.begin_round(told.next);
+        if status.next != u64::MAX && (status.good_end == u64::MAX || status.next == base) {
+            self.begin_round(status.next);
         }
-        self.come();
+        self.arrive();
     }
 
     /// Marks, and for a write fills, the buffers of the round in which `next` is the lowest offset that
@@ -154,10 +154,10 @@ impl Operation {
 
     /// In the overlap replay, when no other rank fills: fills the buffers of this node, in the first pass
     /// only, and packs the bytes for other nodes, unless an earlier rank must finish its packing first.
-    pub(super) fn fill_again(&mut self, is_first: bool, is_held: bool) {
+    pub(super) fn refill(&mut self, is_first: bool, is_held: bool) {
         let Some(Filled { base, turn, .. }) = self.filled else { return };
         if is_first {
-            self.fill_own_again(base, turn);
+            self.refill_own(base, turn);
             if let Some(outgoing) = &mut self.outgoing {
                 outgoing.begin(&self.part.access, &self.team, base);
             }
@@ -167,7 +167,7 @@ impl Operation {
         }
     }
 
-    fn fill_own_again(&self, base: u64, turn: usize) {
+    fn refill_own(&self, base: u64, turn: usize) {
         for index in self.team.visiting_order() {
             let window = self.team.window(base, index, turn, turn);
             let part = self.part.within(&window.file, 0);
@@ -182,7 +182,7 @@ impl Operation {
     }
 
     /// Copies out what was read of a round, up to the offset `good_end`.
-    fn drain(&mut self, read: Read, good_end: u64) {
+    fn copy_out(&mut self, read: Read, good_end: u64) {
         let (data_turn, counters) = (1 - read.turn, &self.target.counters);
         for index in self.team.visiting_order().filter(|_| read.is_first) {
             let mut window = self.team.window(read.base, index, data_turn, data_turn);
@@ -208,14 +208,14 @@ impl Operation {
 
     /// Clears the marks of a round that is not carried out, so that they are not taken for marks of a
     /// later round.
-    fn forget_marks(&self, filled: Filled) {
+    fn clear_marks(&self, filled: Filled) {
         if let Some(index) = self.team.own_index() {
             let window = self.team.window(filled.base, index, filled.turn, filled.turn);
             take_runs(self.team.marked(&window, self.units().0), 0, |_| ());
         }
     }
 
-    fn as_aggregator(&mut self, base: u64, data_turn: usize, map_turn: usize) {
+    fn move_own_buffer(&mut self, base: u64, data_turn: usize, map_turn: usize) {
         let Some(index) = self.team.own_index() else { return };
         let window = self.team.window(base, index, data_turn, map_turn);
         let moved = catch_unwind(AssertUnwindSafe(|| self.move_window(&window)));

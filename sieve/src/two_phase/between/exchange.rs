@@ -15,16 +15,16 @@ use super::fragment::{Fragments, HEADER_BYTES, Header, Malformed};
 use super::leader_reduction::{DISAGREE, HEAD_BYTES, Kind, Lanes, LeaderReduction, PeerMessage};
 use super::outgoing::ENTRY_BYTES;
 use super::remote_ranks::{Domain, RemoteRanks, RequestMode, RequestResult};
-use super::{Survey, join_told};
+use super::{Survey, join_status};
 use crate::counters::Counters;
 use crate::two_phase::NodeTeam;
-use crate::two_phase::slots::{Told, packed_bytes_of};
+use crate::two_phase::round_status::{RoundStatus, packed_bytes_of};
 
 /// The input of a step.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::two_phase) struct Step {
     /// The combined round status of the ranks of this node.
-    pub(in crate::two_phase) told: Told,
+    pub(in crate::two_phase) status: RoundStatus,
     /// The parity of the slots in which the ranks published it.
     pub(in crate::two_phase) parity: usize,
     /// The round whose buffers are filled or marked (its base), and the buffer index.
@@ -86,7 +86,7 @@ impl Exchange {
         step: Step,
         counters: &Counters,
     ) -> Result<()> {
-        self.reduction.begin([step.told.next, step.told.good_end, step.told.flags()], join_told);
+        self.reduction.begin([step.status.next, step.status.good_end, step.status.flags()], join_status);
         self.step = Some(step);
         self.requested = std::mem::take(&mut self.requesting);
         self.replies_due = self.requested.len();
@@ -170,22 +170,22 @@ impl Exchange {
             let domain = Domain { team, base, data_turn: turn, map_turn: turn };
             self.remote_ranks.process(domain, message.from, message.body(), mode)
         });
-        let told = match taken {
-            Some(Ok(RequestResult::Complete)) => Told::NOTHING,
-            Some(Ok(RequestResult::Overlap)) => Told { overlap: true, ..Told::NOTHING },
+        let status = match taken {
+            Some(Ok(RequestResult::Complete)) => RoundStatus::NEUTRAL,
+            Some(Ok(RequestResult::Overlap)) => RoundStatus { overlap: true, ..RoundStatus::NEUTRAL },
             Some(Err(Malformed(reason))) => {
                 self.refused = Some(reason);
-                Told { is_refused: true, ..Told::NOTHING }
+                RoundStatus { is_refused: true, ..RoundStatus::NEUTRAL }
             }
             None => {
                 self.refused = Some("a request without a round");
-                Told { is_refused: true, ..Told::NOTHING }
+                RoundStatus { is_refused: true, ..RoundStatus::NEUTRAL }
             }
         };
         let mut receipt = self.reduction.message(Kind::Receipt);
-        receipt.push(told.flags() as u8);
+        receipt.push(status.flags() as u8);
         self.reduction.send(message.from, receipt)?;
-        if self.direction == Direction::Read && !told.is_refused {
+        if self.direction == Direction::Read && !status.is_refused {
             self.pending_requests.push(message);
         }
         Ok(())
@@ -194,10 +194,10 @@ impl Exchange {
     fn receive_receipt(&mut self, message: &PeerMessage) -> Result<()> {
         let [flags] = message.body() else { return Err(DISAGREE) };
         self.receipts_due = self.receipts_due.checked_sub(1).ok_or(DISAGREE)?;
-        let told = Told::new(u64::MAX, u64::MAX, u64::from(*flags));
-        let told = Told { more: false, ..told };
+        let status = RoundStatus::new(u64::MAX, u64::MAX, u64::from(*flags));
+        let status = RoundStatus { more: false, ..status };
         let [_, _, own] = self.reduction.own();
-        *own |= told.flags();
+        *own |= status.flags();
         Ok(())
     }
 

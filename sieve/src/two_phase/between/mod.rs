@@ -23,7 +23,7 @@ pub(super) use exchange::{Exchange, Step};
 pub(super) use leader_reduction::Lanes;
 pub(super) use outgoing::{Area, Outgoing};
 
-use super::slots::Told;
+use super::round_status::RoundStatus;
 use crate::{Direction, Failure};
 
 /// The nodes of a group and the part of each in a round, seen from one node.
@@ -154,18 +154,18 @@ impl Survey {
 
     /// Whether the nodes exchange: they have bytes for each other, and collective buffers to put them in.
     /// `has_idle` is the result of [`Nodes::has_idle`].
-    pub(super) fn is_together(self, has_idle: bool) -> bool {
+    pub(super) fn needs_exchange(self, has_idle: bool) -> bool {
         self.able && (has_idle || !self.ascending)
     }
 }
 
-pub(super) fn told_of([next, good_end, flags]: Lanes) -> Told {
-    Told::new(next, good_end, flags)
+pub(super) fn status_of_lanes([next, good_end, flags]: Lanes) -> RoundStatus {
+    RoundStatus::new(next, good_end, flags)
 }
 
-fn join_told(left: Lanes, right: Lanes) -> Lanes {
-    let told = told_of(left).and(told_of(right));
-    [told.next, told.good_end, told.flags()]
+fn join_status(left: Lanes, right: Lanes) -> Lanes {
+    let status = status_of_lanes(left).combine(status_of_lanes(right));
+    [status.next, status.good_end, status.flags()]
 }
 
 /// Tells the other nodes that this node has no shared memory. Then the nodes do not exchange, and each
@@ -213,12 +213,12 @@ mod tests {
             Survey::of_lanes(whole)
         };
         let ascending = joined(&[survey(0, 10), survey(10, 20), none, survey(25, 30)]);
-        assert!(!ascending.is_together(false) && ascending.is_together(true));
-        assert!(!joined(&[none, survey(3, 9), none]).is_together(false));
-        assert!(joined(&[survey(0, 11), survey(10, 20)]).is_together(false));
-        assert!(joined(&[survey(10, 20), none, survey(0, 10)]).is_together(false));
+        assert!(!ascending.needs_exchange(false) && ascending.needs_exchange(true));
+        assert!(!joined(&[none, survey(3, 9), none]).needs_exchange(false));
+        assert!(joined(&[survey(0, 11), survey(10, 20)]).needs_exchange(false));
+        assert!(joined(&[survey(10, 20), none, survey(0, 10)]).needs_exchange(false));
         let unable = joined(&[survey(0, 11), Survey::UNABLE.lanes(), survey(10, 20)]);
-        assert!(!unable.is_together(false) && !unable.is_together(true));
+        assert!(!unable.needs_exchange(false) && !unable.needs_exchange(true));
         assert_eq!(joined(&[survey(4, 11), survey(2, 20)]).first, 2);
     }
 

@@ -19,11 +19,11 @@ const FLAGS: usize = 2;
 const PACKED_BYTES: usize = 3;
 /// The slot behind those of both barriers: the buffer index with which the next access of this rank
 /// begins.
-const TURN: usize = 2 * STRIDE;
+const BUFFER_INDEX: usize = 2 * STRIDE;
 
 /// The round status of one rank at a barrier, or of several ranks combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct RoundStatus {
     /// The lowest file offset that is still needed, `u64::MAX` if there is none.
     pub(super) next: u64,
     /// The file offset up to which all collective buffers were moved without an error, `u64::MAX` if all
@@ -42,8 +42,8 @@ const OVERLAP: u64 = 1;
 const MORE: u64 = 2;
 const REFUSED: u64 = 4;
 
-impl Told {
-    pub(super) const NOTHING: Self =
+impl RoundStatus {
+    pub(super) const NEUTRAL: Self =
         Self { next: u64::MAX, good_end: u64::MAX, overlap: false, more: false, is_refused: false };
 
     /// The boolean values as bits. The flags of several ranks combine by OR.
@@ -58,7 +58,7 @@ impl Told {
     }
 
     /// Combines two statuses.
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(super) fn combine(self, other: Self) -> Self {
         let flags = self.flags() | other.flags();
         Self::new(self.next.min(other.next), self.good_end.min(other.good_end), flags)
     }
@@ -66,26 +66,26 @@ impl Told {
 
 /// Publishes the status of this rank and the used bytes of its area, and arrives at the next barrier
 /// without waiting.
-pub(super) fn tell(shared: &dyn NodeShared, told: Told, packed_bytes: usize) -> Result<Barriers> {
+pub(super) fn publish(shared: &dyn NodeShared, status: RoundStatus, packed_bytes: usize) -> Result<Barriers> {
     let slots = &shared.slots(shared.place())[shared.barriers().parity() * STRIDE..];
-    slots[NEXT].store(told.next, Ordering::Relaxed);
-    slots[GOOD_END].store(told.good_end, Ordering::Relaxed);
-    slots[FLAGS].store(told.flags(), Ordering::Relaxed);
+    slots[NEXT].store(status.next, Ordering::Relaxed);
+    slots[GOOD_END].store(status.good_end, Ordering::Relaxed);
+    slots[FLAGS].store(status.flags(), Ordering::Relaxed);
     slots[PACKED_BYTES].store(packed_bytes as u64, Ordering::Relaxed);
     shared.arrive()
 }
 
 /// The status that one rank published for a barrier that is over. Must be called before the next barrier.
-pub(super) fn heard_from(shared: &dyn NodeShared, barrier: Barriers, rank: usize) -> Told {
+pub(super) fn status_of(shared: &dyn NodeShared, barrier: Barriers, rank: usize) -> RoundStatus {
     let slots = &shared.slots(rank)[barrier.parity() * STRIDE..];
     let load = |slot: usize| slots[slot].load(Ordering::Relaxed);
-    Told::new(load(NEXT), load(GOOD_END), load(FLAGS))
+    RoundStatus::new(load(NEXT), load(GOOD_END), load(FLAGS))
 }
 
 /// The combined status of all ranks at a barrier that is over. Must be called before the next barrier.
-pub(super) fn heard(shared: &dyn NodeShared, barrier: Barriers) -> Told {
-    let all = (0..shared.ranks()).map(|rank| heard_from(shared, barrier, rank));
-    all.fold(Told::NOTHING, Told::and)
+pub(super) fn combined_status(shared: &dyn NodeShared, barrier: Barriers) -> RoundStatus {
+    let all = (0..shared.ranks()).map(|rank| status_of(shared, barrier, rank));
+    all.fold(RoundStatus::NEUTRAL, RoundStatus::combine)
 }
 
 /// The used bytes of a rank's area, which the rank published for the barrier that is over.
@@ -94,11 +94,11 @@ pub(super) fn packed_bytes_of(shared: &dyn NodeShared, rank: usize, parity: usiz
 }
 
 /// The buffer index with which an access of this rank begins. It is the same on all ranks of the node.
-pub(super) fn first_turn(shared: &dyn NodeShared) -> usize {
-    shared.slots(shared.place())[TURN].load(Ordering::Relaxed) as usize % 2
+pub(super) fn first_buffer_index(shared: &dyn NodeShared) -> usize {
+    shared.slots(shared.place())[BUFFER_INDEX].load(Ordering::Relaxed) as usize % 2
 }
 
 /// Stores the buffer index with which the next access begins.
-pub(super) fn note_turn(shared: &dyn NodeShared, turn: usize) {
-    shared.slots(shared.place())[TURN].store(turn as u64, Ordering::Relaxed);
+pub(super) fn store_buffer_index(shared: &dyn NodeShared, index: usize) {
+    shared.slots(shared.place())[BUFFER_INDEX].store(index as u64, Ordering::Relaxed);
 }
