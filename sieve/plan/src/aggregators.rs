@@ -127,18 +127,18 @@ pub fn aggregators_by_node(asked: u64, list: &ConfigList, names: &[String], node
 /// Distributes `left` aggregators among the nodes round robin, and gives no node more than its limit.
 /// Returns the number that was distributed.
 fn give(left: u64, nodes: &[(usize, u32)], counts: &mut [u32]) -> u64 {
-    let with = |turns: u32| nodes.iter().map(|(_, most)| u64::from(*most.min(&turns))).sum::<u64>();
-    // The number of whole turns for which `left` suffices, by bisection.
-    let (mut turns, mut beyond) =
+    let with = |passes: u32| nodes.iter().map(|(_, most)| u64::from(*most.min(&passes))).sum::<u64>();
+    // The number of whole passes for which `left` suffices, by bisection.
+    let (mut passes, mut beyond) =
         (0, nodes.iter().map(|(_, most)| *most).max().unwrap_or(0).saturating_add(1));
-    while beyond - turns > 1 {
-        let middle = turns + (beyond - turns) / 2;
-        if with(middle) <= left { turns = middle } else { beyond = middle }
+    while beyond - passes > 1 {
+        let middle = passes + (beyond - passes) / 2;
+        if with(middle) <= left { passes = middle } else { beyond = middle }
     }
-    let mut given = with(turns);
+    let mut given = with(passes);
     for (node, most) in nodes {
-        counts[*node] = *most.min(&turns);
-        if *most > turns && given < left {
+        counts[*node] = *most.min(&passes);
+        if *most > passes && given < left {
             counts[*node] += 1;
             given += 1;
         }

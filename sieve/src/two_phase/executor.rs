@@ -29,14 +29,14 @@ enum Phase {
     /// A round: buffers are filled (write), or marked and read (read).
     Round,
     /// The overlap replay: ranks fill the buffers of a round again, one after the other.
-    Turns(Turn),
+    Replay(ReplayStep),
     /// The operation is over.
     Done,
 }
 
 /// A place in the overlap replay: the rank that fills next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Turn {
+struct ReplayStep {
     /// The block (consecutive ranks of one node). All nodes go through the blocks in step.
     block: u32,
     /// The place of the rank on this node, if the node has ranks in the block.
@@ -90,7 +90,7 @@ pub struct Operation {
     /// The leader's exchange with the other leaders. At leaders only.
     exchange: Option<Box<Exchange>>,
     /// The index of the buffers that are filled or marked.
-    pub(super) turn: usize,
+    pub(super) buffer_index: usize,
     /// The file offset at which the latest round begins.
     pub(super) round: Option<u64>,
     /// What was marked (and for a write filled) before the barrier that is waited for.
@@ -119,7 +119,7 @@ impl Operation {
     /// If `access` is not monotone.
     pub fn start(target: Target, team: NodeTeam, access: Access, direction: Direction, first: u64) -> Self {
         assert!(access.is_monotone(), "two-phase needs offsets that never decrease");
-        let turn = first_buffer_index(team.shared.as_ref());
+        let buffer_index = first_buffer_index(team.shared.as_ref());
         let mut operation = Self {
             target,
             team,
@@ -130,7 +130,7 @@ impl Operation {
             is_exchanging: false,
             outgoing: None,
             exchange: None,
-            turn,
+            buffer_index,
             round: None,
             filled: None,
             read: None,
@@ -255,9 +255,9 @@ impl Operation {
         let step = Step {
             status,
             parity: barrier.parity(),
-            marked: self.filled.map(|filled| (filled.base, filled.turn)),
-            read: self.read.map(|read| (read.base, read.turn)),
-            overwrites: matches!(self.phase, Phase::Turns(_)),
+            marked: self.filled.map(|filled| (filled.base, filled.buffer_index)),
+            read: self.read.map(|read| (read.base, read.buffer_index)),
+            overwrites: matches!(self.phase, Phase::Replay(_)),
         };
         if let Err(error) = exchange.begin(&self.team, step, &self.target.counters) {
             self.abort_exchange(error);
@@ -311,7 +311,7 @@ impl Operation {
         }
         match (self.phase, self.direction) {
             (Phase::Survey { .. }, _) => self.after_survey(status),
-            (Phase::Turns(turn), _) => self.after_turn(turn, status, barrier),
+            (Phase::Replay(replay), _) => self.after_replay_step(replay, status, barrier),
             (Phase::Round, Direction::Read) => self.after_mark(status),
             (Phase::Round, Direction::Write) if status.good_end == u64::MAX && status.overlap => {
                 self.begin_block(0, status);
@@ -389,7 +389,7 @@ impl Operation {
             u64::MAX => self.placed_bytes,
             end => self.part.access.bytes_below(end).min(self.placed_bytes),
         };
-        store_buffer_index(self.team.shared.as_ref(), 1 - self.turn);
+        store_buffer_index(self.team.shared.as_ref(), 1 - self.buffer_index);
         self.phase = Phase::Done;
     }
 
@@ -426,37 +426,42 @@ impl Operation {
             return self.after_fill(status);
         }
         let place = self.places_in(block).start;
-        self.take_turn(Turn { block, place, pass: 0, is_held: false, status });
+        self.begin_replay_step(ReplayStep { block, place, pass: 0, is_held: false, status });
     }
 
-    fn take_turn(&mut self, turn: Turn) {
-        let places = self.places_in(turn.block);
+    fn begin_replay_step(&mut self, replay: ReplayStep) {
+        let places = self.places_in(replay.block);
         let me = self.team.shared.place();
         let is_in_block = places.contains(&me);
-        if is_in_block && turn.place == me {
-            self.refill(turn.pass == 0, turn.is_held);
+        if is_in_block && replay.place == me {
+            self.refill(replay.pass == 0, replay.is_held);
         }
-        self.phase = Phase::Turns(turn);
+        self.phase = Phase::Replay(replay);
         // For a rank whose turn is still to come, `has_more` is about the first fill. The rank begins the
         // round anew in its turn.
         let status = RoundStatus { more: is_in_block && self.has_more(), ..RoundStatus::NEUTRAL };
-        let is_last = turn.place + 1 >= places.end;
+        let is_last = replay.place + 1 >= places.end;
         if is_last && self.is_exchanging { self.arrive_at_all(status) } else { self.arrive_at_node(status) }
     }
 
-    fn after_turn(&mut self, turn: Turn, status: RoundStatus, barrier: Barriers) {
+    fn after_replay_step(&mut self, replay: ReplayStep, status: RoundStatus, barrier: Barriers) {
         if status.good_end != u64::MAX {
             self.phase = Phase::Round;
             return self.after_fill(status);
         }
-        let places = self.places_in(turn.block);
-        if turn.place + 1 < places.end {
-            let is_held = turn.is_held || status_of(self.team.shared.as_ref(), barrier, turn.place).more;
-            self.take_turn(Turn { place: turn.place + 1, is_held, ..turn });
+        let places = self.places_in(replay.block);
+        if replay.place + 1 < places.end {
+            let is_held = replay.is_held || status_of(self.team.shared.as_ref(), barrier, replay.place).more;
+            self.begin_replay_step(ReplayStep { place: replay.place + 1, is_held, ..replay });
         } else if status.more {
-            self.take_turn(Turn { place: places.start, pass: turn.pass + 1, is_held: false, ..turn });
+            self.begin_replay_step(ReplayStep {
+                place: places.start,
+                pass: replay.pass + 1,
+                is_held: false,
+                ..replay
+            });
         } else {
-            self.begin_block(turn.block + 1, turn.status);
+            self.begin_block(replay.block + 1, replay.status);
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{Failure, Holes};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Filled {
     pub(super) base: u64,
-    pub(super) turn: usize,
+    pub(super) buffer_index: usize,
     /// Whether the buffers of this node were marked too. False if a read repeats a round for the rest of
     /// its bytes in other nodes' buffers.
     is_first: bool,
@@ -32,7 +32,7 @@ pub(super) struct Read {
     pub(super) base: u64,
     /// The index of the maps in which the round was marked. Its data lie in the buffers of the other
     /// index.
-    pub(super) turn: usize,
+    pub(super) buffer_index: usize,
     is_first: bool,
     end_bytes: u64,
 }
@@ -45,8 +45,8 @@ impl Operation {
             self.clear_marks(filled);
             return self.finish(status.good_end);
         }
-        self.move_own_buffer(filled.base, filled.turn, filled.turn);
-        self.turn = 1 - filled.turn;
+        self.move_own_buffer(filled.base, filled.buffer_index, filled.buffer_index);
+        self.buffer_index = 1 - filled.buffer_index;
         if status.next != u64::MAX {
             self.begin_round(status.next);
         }
@@ -67,10 +67,10 @@ impl Operation {
             self.clear_marks(filled);
             return self.finish(status.good_end);
         }
-        let Filled { base, turn, is_first, end_bytes } = filled;
-        self.move_own_buffer(base, 1 - turn, turn);
-        self.read = Some(Read { base, turn, is_first, end_bytes });
-        self.turn = 1 - turn;
+        let Filled { base, buffer_index, is_first, end_bytes } = filled;
+        self.move_own_buffer(base, 1 - buffer_index, buffer_index);
+        self.read = Some(Read { base, buffer_index, is_first, end_bytes });
+        self.buffer_index = 1 - buffer_index;
         if status.next != u64::MAX && (status.good_end == u64::MAX || status.next == base) {
             self.begin_round(status.next);
         }
@@ -95,17 +95,18 @@ impl Operation {
             self.marked_bytes = self.part.within(&self.team.covered(base), self.marked_bytes).end;
             self.placed_bytes = self.marked_bytes;
         }
-        self.filled = Some(Filled { base, turn: self.turn, is_first, end_bytes: self.marked_bytes });
+        self.filled =
+            Some(Filled { base, buffer_index: self.buffer_index, is_first, end_bytes: self.marked_bytes });
         self.pack();
     }
 
     /// Marks, and for a write fills, the buffers of this node.
     fn fill_own(&mut self, base: u64) {
-        let turn = self.turn;
+        let buffer_index = self.buffer_index;
         let is_write = self.direction == Direction::Write;
         let unit_bytes = if is_write { self.team.unit_bytes } else { self.team.read_unit_bytes() };
         for index in self.team.visiting_order() {
-            let window = self.team.window(base, index, turn, turn);
+            let window = self.team.window(base, index, buffer_index, buffer_index);
             let part = self.part.within(&window.file, self.marked_bytes);
             if part.is_empty() {
                 continue;
@@ -131,12 +132,12 @@ impl Operation {
     pub(super) fn pack(&mut self) {
         let Some(filled) = &mut self.filled else { return };
         if let Some(outgoing) = &mut self.outgoing {
-            let area = self.team.area(self.team.shared.place(), filled.turn, self.direction);
+            let area = self.team.area(self.team.shared.place(), filled.buffer_index, self.direction);
             // SAFETY: `# Safety` of `Outgoing::pack`: between two barriers of all nodes only this rank
             // uses its area, and what it asked for with this buffer index before was copied out. User
             // memory is valid by `# Safety` of `Memory::new`.
             let (used, copied_bytes) =
-                unsafe { outgoing.pack(&self.part.access, &self.team, area, filled.turn) };
+                unsafe { outgoing.pack(&self.part.access, &self.team, area, filled.buffer_index) };
             self.packed_bytes = used;
             Counters::add(&self.target.counters.copied_bytes, copied_bytes);
         }
@@ -155,9 +156,9 @@ impl Operation {
     /// In the overlap replay, when no other rank fills: fills the buffers of this node, in the first pass
     /// only, and packs the bytes for other nodes, unless an earlier rank must finish its packing first.
     pub(super) fn refill(&mut self, is_first: bool, is_held: bool) {
-        let Some(Filled { base, turn, .. }) = self.filled else { return };
+        let Some(Filled { base, buffer_index, .. }) = self.filled else { return };
         if is_first {
-            self.refill_own(base, turn);
+            self.refill_own(base, buffer_index);
             if let Some(outgoing) = &mut self.outgoing {
                 outgoing.begin(&self.part.access, &self.team, base);
             }
@@ -167,9 +168,9 @@ impl Operation {
         }
     }
 
-    fn refill_own(&self, base: u64, turn: usize) {
+    fn refill_own(&self, base: u64, buffer_index: usize) {
         for index in self.team.visiting_order() {
-            let window = self.team.window(base, index, turn, turn);
+            let window = self.team.window(base, index, buffer_index, buffer_index);
             let part = self.part.within(&window.file, 0);
             if !part.is_empty() {
                 // SAFETY: `# Safety` of `Part::copy`: `Part::within` cut the part so that it lies in the
@@ -183,9 +184,9 @@ impl Operation {
 
     /// Copies out what was read of a round, up to the offset `good_end`.
     fn copy_out(&mut self, read: Read, good_end: u64) {
-        let (data_turn, counters) = (1 - read.turn, &self.target.counters);
+        let (data_index, counters) = (1 - read.buffer_index, &self.target.counters);
         for index in self.team.visiting_order().filter(|_| read.is_first) {
-            let mut window = self.team.window(read.base, index, data_turn, data_turn);
+            let mut window = self.team.window(read.base, index, data_index, data_index);
             window.file.end = window.file.end.min(good_end).max(window.file.start);
             let part = self.part.within(&window.file, self.placed_bytes);
             if !part.is_empty() {
@@ -197,10 +198,11 @@ impl Operation {
             }
         }
         if let Some(outgoing) = &mut self.outgoing {
-            let area = self.team.area(self.team.shared.place(), read.turn, self.direction);
+            let area = self.team.area(self.team.shared.place(), read.buffer_index, self.direction);
             // SAFETY: `# Safety` of `Outgoing::unpack`: the leader put the replies into the area before
             // the last barrier, and does not touch the area after it.
-            let copied_bytes = unsafe { outgoing.unpack(&self.part.access, area, read.turn, good_end) };
+            let copied_bytes =
+                unsafe { outgoing.unpack(&self.part.access, area, read.buffer_index, good_end) };
             Counters::add(&counters.copied_bytes, copied_bytes);
         }
         self.placed_bytes = self.placed_bytes.max(read.end_bytes);
@@ -210,14 +212,14 @@ impl Operation {
     /// later round.
     fn clear_marks(&self, filled: Filled) {
         if let Some(index) = self.team.own_index() {
-            let window = self.team.window(filled.base, index, filled.turn, filled.turn);
+            let window = self.team.window(filled.base, index, filled.buffer_index, filled.buffer_index);
             take_runs(self.team.marked(&window, self.units().0), 0, |_| ());
         }
     }
 
-    fn move_own_buffer(&mut self, base: u64, data_turn: usize, map_turn: usize) {
+    fn move_own_buffer(&mut self, base: u64, data_index: usize, map_index: usize) {
         let Some(index) = self.team.own_index() else { return };
-        let window = self.team.window(base, index, data_turn, map_turn);
+        let window = self.team.window(base, index, data_index, map_index);
         let moved = catch_unwind(AssertUnwindSafe(|| self.move_window(&window)));
         let (good_end, error) = moved.unwrap_or_else(|_| {
             // The other ranks wait at the barrier. The marks must not be taken for marks of a later

@@ -24,17 +24,17 @@ pub(super) struct Window<'a> {
 }
 
 impl NodeTeam {
-    /// The collective buffer of aggregator `index` of this node in the round at `base`. `data_turn` and
-    /// `map_turn` are the buffer indices (0 or 1) of its memory and its map.
-    pub(super) fn window(&self, base: u64, index: usize, data_turn: usize, map_turn: usize) -> Window<'_> {
+    /// The collective buffer of aggregator `index` of this node in the round at `base`. `data_index` and
+    /// `map_index` are the buffer indices (0 or 1) of its memory and its map.
+    pub(super) fn window(&self, base: u64, index: usize, data_index: usize, map_index: usize) -> Window<'_> {
         let rank = self.rank_of(index);
         let start = self.own(base).start.saturating_add(self.window_bytes * index as u64);
         let map = self.shared.map(rank);
         let (first, second) = map.split_at(map.len() / 2);
         Window {
             file: start..start.saturating_add(self.window_bytes),
-            data: self.shared.data(rank).wrapping_add(data_turn * self.buffer_bytes),
-            map: if map_turn == 0 { first } else { second },
+            data: self.shared.data(rank).wrapping_add(data_index * self.buffer_bytes),
+            map: if map_index == 0 { first } else { second },
         }
     }
 
@@ -90,13 +90,13 @@ impl NodeTeam {
     /// The area into which the rank at `place` packs. It lies behind the rank's two collective buffers. A
     /// read has two rounds in flight, so each buffer index has one half of the area. A write packs for
     /// one round at a time, and has all of it.
-    pub(super) fn area(&self, place: usize, turn: usize, direction: Direction) -> Area {
-        let turn = if direction == Direction::Read { turn } else { 0 };
-        let start = self.shared.data(place).wrapping_add((2 + turn) * self.buffer_bytes);
-        let turns = if direction == Direction::Read { 1 } else { 2 };
+    pub(super) fn area(&self, place: usize, buffer_index: usize, direction: Direction) -> Area {
+        let half = if direction == Direction::Read { buffer_index } else { 0 };
+        let start = self.shared.data(place).wrapping_add((2 + half) * self.buffer_bytes);
+        let halves = if direction == Direction::Read { 1 } else { 2 };
         // All ranks may have bytes for the same node, and these bytes form one message.
         let share = AREAS_BYTES_MAX / self.shared.ranks();
-        Area { start, bytes: (turns * self.buffer_bytes).min(share) }
+        Area { start, bytes: (halves * self.buffer_bytes).min(share) }
     }
 
     /// The order in which this rank visits the aggregators. Each rank starts at another aggregator, so

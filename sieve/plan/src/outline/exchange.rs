@@ -61,9 +61,9 @@ impl<'a> Exchange<'a> {
 
     /// How many bytes a rank may pack in a step.
     fn area_bytes(&self, rank: usize) -> u64 {
-        let turns = if self.setup.direction == Direction::Read { 1 } else { 2 };
+        let halves = if self.setup.direction == Direction::Read { 1 } else { 2 };
         let share = AREAS_BYTES_MAX / self.ranks_of_node[self.setup.node_of[rank]];
-        (turns * self.setup.buffer_bytes).min(share as u64)
+        (halves * self.setup.buffer_bytes).min(share as u64)
     }
 
     /// Estimates the message fragments of a round. `runs_left` is the number of runs that may still be

@@ -103,8 +103,8 @@ impl Exchange {
     /// Answers the requests of the last step.
     fn answer_pending_requests(&mut self, team: &NodeTeam, step: Step, counters: &Counters) -> Result<()> {
         for request in std::mem::take(&mut self.pending_requests) {
-            let (base, turn) = step.read.ok_or(DISAGREE)?;
-            let domain = Domain { team, base, data_turn: 1 - turn, map_turn: turn };
+            let (base, buffer_index) = step.read.ok_or(DISAGREE)?;
+            let domain = Domain { team, base, data_index: 1 - buffer_index, map_index: buffer_index };
             let mut reply = self.reduction.message(Kind::Reply);
             reply.reserve_exact(requested_bytes(request.body())?);
             let answered = self.remote_ranks.append_reply(domain, request.from, request.body(), &mut reply);
@@ -166,8 +166,8 @@ impl Exchange {
             Direction::Write => RequestMode::Fill,
             Direction::Read => RequestMode::Mark { unit_bytes: team.read_unit_bytes() },
         };
-        let taken = step.marked.map(|(base, turn)| {
-            let domain = Domain { team, base, data_turn: turn, map_turn: turn };
+        let taken = step.marked.map(|(base, buffer_index)| {
+            let domain = Domain { team, base, data_index: buffer_index, map_index: buffer_index };
             self.remote_ranks.process(domain, message.from, message.body(), mode)
         });
         let status = match taken {
@@ -202,13 +202,13 @@ impl Exchange {
     }
 
     fn receive_reply(&mut self, team: &NodeTeam, message: &PeerMessage) -> Result<()> {
-        let (_, turn) = self.step.and_then(|step| step.read).ok_or(DISAGREE)?;
+        let (_, buffer_index) = self.step.and_then(|step| step.read).ok_or(DISAGREE)?;
         let destinations = self.requested.remove(&message.from).ok_or(DISAGREE)?;
         let mut rest = message.body();
         for destination in destinations {
             let (bytes, left) = rest.split_at_checked(destination.bytes).ok_or(DISAGREE)?;
             rest = left;
-            let area = team.area(destination.place, turn, self.direction);
+            let area = team.area(destination.place, buffer_index, self.direction);
             assert!(destination.at + destination.bytes <= area.bytes, "the requested bytes fit in the area");
             // SAFETY: the assertion keeps the bytes within the area. Its rank does not touch the area,
             // because it waits for this leader.
@@ -268,8 +268,8 @@ fn for_each_entry(
 ) -> Result<()> {
     for place in 0..team.shared.ranks() {
         let used = packed_bytes_of(team.shared.as_ref(), place, step.parity) as usize;
-        let Some((_, turn)) = step.marked.filter(|_| used > 0) else { continue };
-        let area = team.area(place, turn, direction);
+        let Some((_, buffer_index)) = step.marked.filter(|_| used > 0) else { continue };
+        let area = team.area(place, buffer_index, direction);
         let used = used.min(area.bytes);
         // SAFETY: the area has at least `used` bytes. Its rank does not touch it, because it has come to
         // the barrier and waits for this leader.

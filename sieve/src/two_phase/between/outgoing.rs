@@ -131,9 +131,9 @@ impl Outgoing {
         access: &Access,
         team: &NodeTeam,
         area: Area,
-        turn: usize,
+        buffer_index: usize,
     ) -> (usize, u64) {
-        self.requested[turn].clear();
+        self.requested[buffer_index].clear();
         let (mut used, mut copied_bytes) = (0, 0);
         while !self.is_done() {
             let offset = access.offset_of(self.at);
@@ -148,7 +148,7 @@ impl Outgoing {
             }
             if self.direction == Direction::Read {
                 let at = used + entry_bytes - taken as usize;
-                self.requested[turn].push(Requested { start: self.at, bytes: taken, at });
+                self.requested[buffer_index].push(Requested { start: self.at, bytes: taken, at });
             } else {
                 copied_bytes += taken;
             }
@@ -214,8 +214,8 @@ impl Outgoing {
         (payload_at + bytes as usize, bytes)
     }
 
-    /// Copies the bytes that were requested with buffer index `turn` to user memory, up to the file
-    /// offset `good_end`. Returns the number of bytes.
+    /// Copies the bytes that were requested with this buffer index to user memory, up to the file offset
+    /// `good_end`. Returns the number of bytes.
     ///
     /// # Safety
     /// As for [`Outgoing::pack`]; all requested bytes have arrived in the area.
@@ -223,12 +223,12 @@ impl Outgoing {
         &mut self,
         access: &Access,
         area: Area,
-        turn: usize,
+        buffer_index: usize,
         good_end: u64,
     ) -> u64 {
         let good = if good_end == u64::MAX { u64::MAX } else { access.bytes_below(good_end) };
         let mut copied_bytes = 0;
-        for requested in self.requested[turn].drain(..) {
+        for requested in self.requested[buffer_index].drain(..) {
             let bytes = (requested.start + requested.bytes).min(good).saturating_sub(requested.start);
             // SAFETY: the bytes lie in the area, where `pack` left room for them. `# Safety` of this
             // function covers user memory.

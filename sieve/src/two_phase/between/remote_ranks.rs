@@ -18,8 +18,8 @@ use crate::two_phase::window::{Window, mark_in, place_in};
 pub(super) struct Domain<'t> {
     pub(super) team: &'t NodeTeam,
     pub(super) base: u64,
-    pub(super) data_turn: usize,
-    pub(super) map_turn: usize,
+    pub(super) data_index: usize,
+    pub(super) map_index: usize,
 }
 
 impl<'t> Domain<'t> {
@@ -32,7 +32,7 @@ impl<'t> Domain<'t> {
     /// The buffer that covers the file offset, which must be in the domain.
     fn window_at(&self, offset: u64) -> Window<'t> {
         let index = (offset - self.range().start) / self.team.window_bytes;
-        self.team.window(self.base, index as usize, self.data_turn, self.map_turn)
+        self.team.window(self.base, index as usize, self.data_index, self.map_index)
     }
 
     /// Cuts a range of the file where buffers end.
