@@ -9,11 +9,11 @@ use capulet_drivers::Direction;
 
 use super::NodeTeam;
 use super::between::{Exchange, Lanes, Outgoing, Step, Survey, status_of_lanes};
+use super::collective_buffer::RankPart;
 use super::round_status::{
     RoundStatus, combined_status, first_buffer_index, publish, status_of, store_buffer_index,
 };
 use super::rounds::{Filled, Read};
-use super::window::Part;
 use crate::access::Access;
 use crate::counters::Counters;
 use crate::{Failure, Target, Transferred};
@@ -80,7 +80,7 @@ pub struct Operation {
     pub(super) target: Target,
     pub(super) team: NodeTeam,
     pub(super) direction: Direction,
-    pub(super) part: Part,
+    pub(super) part: RankPart,
     phase: Phase,
     awaited: Awaited,
     /// Whether the nodes exchange bytes.
@@ -124,7 +124,7 @@ impl Operation {
             target,
             team,
             direction,
-            part: Part::new(access, direction),
+            part: RankPart::new(access, direction),
             phase: Phase::Done,
             awaited: Awaited::Nothing,
             is_exchanging: false,
@@ -331,7 +331,7 @@ impl Operation {
             return self.finish(status.good_end);
         }
         if self.is_exchanging {
-            self.team.spread();
+            self.team.cover_all_nodes();
             self.outgoing = Some(Outgoing::new(&self.part.access, self.direction, &self.team));
         } else {
             self.exchange = None;

@@ -10,7 +10,7 @@ use crate::independent::window::{read_back, with_window};
 use crate::{Failure, Target};
 
 /// The transfers between one collective buffer and the file, in batches.
-pub(super) struct WindowIo<'a> {
+pub(super) struct BufferIo<'a> {
     target: &'a Target,
     file_start: u64,
     data: *mut u8,
@@ -21,7 +21,7 @@ pub(super) struct WindowIo<'a> {
     pub(super) error: Option<Failure>,
 }
 
-impl<'a> WindowIo<'a> {
+impl<'a> BufferIo<'a> {
     pub(super) fn new(target: &'a Target, direction: Direction, file_start: u64, data: *mut u8) -> Self {
         let batch = Batch::with_capacity(direction, 0);
         Self { target, file_start, data, batch, good_end: u64::MAX, error: None }
@@ -59,16 +59,16 @@ impl<'a> WindowIo<'a> {
     pub(super) fn fill(&self, each: impl Fn(&mut dyn FnMut(Range<u64>))) -> Option<Range<u64>> {
         let span = span_to_fill(&each)?;
         let (mut reads, mut is_good) = (HoleReads::new(&span), true);
-        with_window(|window| {
+        with_window(|buffer| {
             each(&mut |run| {
                 reads.before(&run, |hole, held, is_new| {
                     if is_new && is_good {
-                        let part = &mut window[..(held.end - held.start) as usize];
+                        let part = &mut buffer[..(held.end - held.start) as usize];
                         is_good = read_back(self.target, self.file_start + held.start, part).is_ok();
                     }
                     if is_good {
                         let place = (hole.start - held.start) as usize..(hole.end - held.start) as usize;
-                        self.transfer(&hole).memory.copy_in(0, &window[place]);
+                        self.transfer(&hole).memory.copy_in(0, &buffer[place]);
                     }
                 });
             });

@@ -27,11 +27,11 @@
 //! for other nodes, and combine the round status of all ranks.
 
 mod between;
+mod collective_buffer;
 mod executor;
 mod io;
 mod round_status;
 mod rounds;
-mod window;
 
 use std::sync::Arc;
 
@@ -59,12 +59,12 @@ pub struct NodeTeam {
     /// No rank asks for bytes of the file at this offset or after it.
     end: u64,
     /// Distance in bytes between the two collective buffers of an aggregator.
-    buffer_bytes: usize,
+    buffer_stride_bytes: usize,
     between: Option<Between>,
     /// The number of collective buffers of a round that belong to nodes before this one.
-    windows_before: u64,
+    buffers_before: u64,
     /// The number of collective buffers of a round.
-    windows: u64,
+    buffers: u64,
 }
 
 impl NodeTeam {
@@ -81,7 +81,7 @@ impl NodeTeam {
         grain: u64,
     ) -> Self {
         let aggregators = aggregators.clamp(1, shared.ranks());
-        let buffer_bytes = shared.bytes() / 2;
+        let buffer_stride_bytes = shared.bytes() / 2;
         let team = Self {
             shared,
             aggregators,
@@ -89,12 +89,12 @@ impl NodeTeam {
             align_bytes: 0,
             unit_bytes: 0,
             end: u64::MAX,
-            buffer_bytes,
+            buffer_stride_bytes,
             between: None,
-            windows_before: 0,
-            windows: aggregators as u64,
+            buffers_before: 0,
+            buffers: aggregators as u64,
         };
-        team.with_windows(window_bytes, stripe_bytes, grain)
+        team.with_grid(window_bytes, stripe_bytes, grain)
     }
 
     /// A team of one of several nodes, which exchanges bytes with the others where they interleave. Like
@@ -114,15 +114,15 @@ impl NodeTeam {
         );
         // Every node needs an aggregator as long as the nodes do not exchange.
         let aggregators = between.nodes.own_aggregators().max(1);
-        let buffer_bytes = shared.bytes() / 4;
+        let buffer_stride_bytes = shared.bytes() / 4;
         let team = Self {
             aggregators,
-            buffer_bytes,
+            buffer_stride_bytes,
             between: Some(between),
-            windows: aggregators as u64,
+            buffers: aggregators as u64,
             ..Self::new(shared, aggregators, window_bytes, stripe_bytes, grain)
         };
-        team.with_windows(window_bytes, stripe_bytes, grain)
+        team.with_grid(window_bytes, stripe_bytes, grain)
     }
 
     /// Declares that no rank of any node asks for bytes of the file at `end` or after it: only the part
@@ -132,8 +132,8 @@ impl NodeTeam {
         Self { end, ..self }
     }
 
-    fn with_windows(mut self, window_bytes: u64, stripe_bytes: u64, grain: u64) -> Self {
-        let largest = self.buffer_bytes as u64;
+    fn with_grid(mut self, window_bytes: u64, stripe_bytes: u64, grain: u64) -> Self {
+        let largest = self.buffer_stride_bytes as u64;
         let grid = Grid::new(window_bytes, largest, stripe_bytes, grain);
         let Grid { window_bytes, align_bytes, unit_bytes } = grid;
         (self.window_bytes, self.align_bytes, self.unit_bytes) = (window_bytes, align_bytes, unit_bytes);

@@ -6,10 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use capulet_drivers::Direction;
 
 use super::between::Outgoing;
+use super::collective_buffer::CollectiveBuffer;
 use super::executor::Operation;
-use super::io::WindowIo;
+use super::io::BufferIo;
 use super::round_status::RoundStatus;
-use super::window::Window;
 use crate::counters::Counters;
 use crate::marks::{each_run, take_runs};
 use crate::{Failure, Holes};
@@ -92,7 +92,7 @@ impl Operation {
         }
         if self.direction == Direction::Write {
             // A write packs the rest of its bytes for other nodes before the round is over.
-            self.marked_bytes = self.part.within(&self.team.covered(base), self.marked_bytes).end;
+            self.marked_bytes = self.part.within(&self.team.covered_range(base), self.marked_bytes).end;
             self.placed_bytes = self.marked_bytes;
         }
         self.filled =
@@ -106,12 +106,12 @@ impl Operation {
         let is_write = self.direction == Direction::Write;
         let unit_bytes = if is_write { self.team.unit_bytes } else { self.team.read_unit_bytes() };
         for index in self.team.visiting_order() {
-            let window = self.team.window(base, index, buffer_index, buffer_index);
-            let part = self.part.within(&window.file, self.marked_bytes);
+            let buffer = self.team.buffer(base, index, buffer_index, buffer_index);
+            let part = self.part.within(&buffer.file, self.marked_bytes);
             if part.is_empty() {
                 continue;
             }
-            let is_marked_twice = self.part.mark(&window, &part, unit_bytes);
+            let is_marked_twice = self.part.mark(&buffer, &part, unit_bytes);
             if !is_write {
                 continue;
             }
@@ -119,11 +119,11 @@ impl Operation {
                 self.overlap = true;
                 continue;
             }
-            // SAFETY: `# Safety` of `Part::copy`: `Part::within` cut the part so that it lies in the
+            // SAFETY: `# Safety` of `RankPart::copy`: `RankPart::within` cut the part so that it lies in the
             // buffer. This rank was the first to mark each of its units, and a rank that finds a unit
             // marked does not fill the buffer, so no other rank writes these bytes. The aggregator reads
             // them only after the next barrier.
-            unsafe { self.part.copy(&window, &part) };
+            unsafe { self.part.copy(&buffer, &part) };
             Counters::add(&self.target.counters.copied_bytes, part.end - part.start);
         }
     }
@@ -143,7 +143,8 @@ impl Operation {
         }
         let is_done = self.outgoing.as_ref().is_none_or(Outgoing::is_done);
         if is_done && self.direction == Direction::Read {
-            self.marked_bytes = self.part.within(&self.team.covered(filled.base), self.marked_bytes).end;
+            self.marked_bytes =
+                self.part.within(&self.team.covered_range(filled.base), self.marked_bytes).end;
             filled.end_bytes = self.marked_bytes;
         }
     }
@@ -170,13 +171,13 @@ impl Operation {
 
     fn refill_own(&self, base: u64, buffer_index: usize) {
         for index in self.team.visiting_order() {
-            let window = self.team.window(base, index, buffer_index, buffer_index);
-            let part = self.part.within(&window.file, 0);
+            let buffer = self.team.buffer(base, index, buffer_index, buffer_index);
+            let part = self.part.within(&buffer.file, 0);
             if !part.is_empty() {
-                // SAFETY: `# Safety` of `Part::copy`: `Part::within` cut the part so that it lies in the
+                // SAFETY: `# Safety` of `RankPart::copy`: `RankPart::within` cut the part so that it lies in the
                 // buffer. Between the barriers before and after this rank's turn in the replay, no other
                 // rank touches the buffers of the round.
-                unsafe { self.part.copy(&window, &part) };
+                unsafe { self.part.copy(&buffer, &part) };
                 Counters::add(&self.target.counters.copied_bytes, part.end - part.start);
             }
         }
@@ -186,14 +187,14 @@ impl Operation {
     fn copy_out(&mut self, read: Read, good_end: u64) {
         let (data_index, counters) = (1 - read.buffer_index, &self.target.counters);
         for index in self.team.visiting_order().filter(|_| read.is_first) {
-            let mut window = self.team.window(read.base, index, data_index, data_index);
-            window.file.end = window.file.end.min(good_end).max(window.file.start);
-            let part = self.part.within(&window.file, self.placed_bytes);
+            let mut buffer = self.team.buffer(read.base, index, data_index, data_index);
+            buffer.file.end = buffer.file.end.min(good_end).max(buffer.file.start);
+            let part = self.part.within(&buffer.file, self.placed_bytes);
             if !part.is_empty() {
-                // SAFETY: `# Safety` of `Part::copy`: the part lies in the buffer. The aggregator filled
+                // SAFETY: `# Safety` of `RankPart::copy`: the part lies in the buffer. The aggregator filled
                 // the buffer before the last barrier, and no rank writes to the buffers of this index
                 // before the next one.
-                unsafe { self.part.copy(&window, &part) };
+                unsafe { self.part.copy(&buffer, &part) };
                 Counters::add(&counters.copied_bytes, part.end - part.start);
             }
         }
@@ -212,20 +213,20 @@ impl Operation {
     /// later round.
     fn clear_marks(&self, filled: Filled) {
         if let Some(index) = self.team.own_index() {
-            let window = self.team.window(filled.base, index, filled.buffer_index, filled.buffer_index);
-            take_runs(self.team.marked(&window, self.units().0), 0, |_| ());
+            let buffer = self.team.buffer(filled.base, index, filled.buffer_index, filled.buffer_index);
+            take_runs(self.team.marked_words(&buffer, self.units().0), 0, |_| ());
         }
     }
 
     fn move_own_buffer(&mut self, base: u64, data_index: usize, map_index: usize) {
         let Some(index) = self.team.own_index() else { return };
-        let window = self.team.window(base, index, data_index, map_index);
-        let moved = catch_unwind(AssertUnwindSafe(|| self.move_window(&window)));
+        let buffer = self.team.buffer(base, index, data_index, map_index);
+        let moved = catch_unwind(AssertUnwindSafe(|| self.move_buffer(&buffer)));
         let (good_end, error) = moved.unwrap_or_else(|_| {
             // The other ranks wait at the barrier. The marks must not be taken for marks of a later
             // round.
-            take_runs(self.team.marked(&window, self.units().0), 0, |_| ());
-            (window.file.start, Some(Failure::Panicked))
+            take_runs(self.team.marked_words(&buffer, self.units().0), 0, |_| ());
+            (buffer.file.start, Some(Failure::Panicked))
         });
         self.error = self.error.take().or(error);
         self.good_end = self.good_end.min(good_end);
@@ -251,13 +252,13 @@ impl Operation {
 
     /// Moves the marked bytes of this aggregator's buffer between buffer and file, and clears the marks.
     /// Returns the offset up to which the transfers were complete (`u64::MAX` for all), and the error.
-    fn move_window(&self, window: &Window<'_>) -> (u64, Option<Failure>) {
-        let mut io = WindowIo::new(&self.target, self.direction, window.file.start, window.data);
+    fn move_buffer(&self, buffer: &CollectiveBuffer<'_>) -> (u64, Option<Failure>) {
+        let mut io = BufferIo::new(&self.target, self.direction, buffer.file.start, buffer.data);
         let (unit, bridge) = self.units();
         // the last unit may reach beyond the largest file offset, and is cut there
-        let window_bytes = (window.file.end.min(i64::MAX as u64)).saturating_sub(window.file.start);
-        let bytes_of = |units: Range<u64>| units.start * unit..(units.end * unit).min(window_bytes);
-        let words = self.team.marked(window, unit);
+        let covered_bytes = (buffer.file.end.min(i64::MAX as u64)).saturating_sub(buffer.file.start);
+        let bytes_of = |units: Range<u64>| units.start * unit..(units.end * unit).min(covered_bytes);
+        let words = self.team.marked_words(buffer, unit);
         let each = |visit: &mut dyn FnMut(Range<u64>)| each_run(words, |units| visit(bytes_of(units)));
         if let Some(span) = self.may_fill().then(|| io.fill(each)).flatten() {
             io.push(span);
@@ -267,7 +268,7 @@ impl Operation {
                 return (io.good_end, io.error);
             }
             // A full storage may still have room for the runs.
-            io = WindowIo::new(&self.target, self.direction, window.file.start, window.data);
+            io = BufferIo::new(&self.target, self.direction, buffer.file.start, buffer.data);
         }
         take_runs(words, bridge, |units| io.push(bytes_of(units)));
         io.flush();

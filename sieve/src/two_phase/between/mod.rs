@@ -33,7 +33,7 @@ pub struct Nodes {
     node: usize,
     /// For each node, the number of collective buffers of a round that belong to the nodes before it; the
     /// last value is the number of all buffers.
-    windows_before: Vec<u64>,
+    buffers_before: Vec<u64>,
     /// The block (consecutive ranks of one node) of each rank of this node, by place.
     blocks: Vec<u32>,
     block_count: u32,
@@ -50,41 +50,41 @@ impl Nodes {
     /// If no node has an aggregator, or there is no such node.
     pub fn new(node: usize, aggregators: &[usize], blocks: Vec<u32>, block_count: u32) -> Self {
         assert!(node < aggregators.len() && aggregators.iter().any(|count| *count > 0));
-        let mut windows_before = vec![0];
+        let mut buffers_before = vec![0];
         for count in aggregators {
-            windows_before.push(windows_before[windows_before.len() - 1] + *count as u64);
+            buffers_before.push(buffers_before[buffers_before.len() - 1] + *count as u64);
         }
-        Self { node, windows_before, blocks, block_count }
+        Self { node, buffers_before, blocks, block_count }
     }
 
     /// The number of nodes.
     pub fn count(&self) -> usize {
-        self.windows_before.len() - 1
+        self.buffers_before.len() - 1
     }
 
     pub(super) fn own_aggregators(&self) -> usize {
-        (self.windows_before[self.node + 1] - self.windows_before[self.node]) as usize
+        (self.buffers_before[self.node + 1] - self.buffers_before[self.node]) as usize
     }
 
-    pub(super) fn own_windows_before(&self) -> u64 {
-        self.windows_before[self.node]
+    pub(super) fn own_buffers_before(&self) -> u64 {
+        self.buffers_before[self.node]
     }
 
-    pub(super) fn windows(&self) -> u64 {
-        self.windows_before[self.count()]
+    pub(super) fn buffers(&self) -> u64 {
+        self.buffers_before[self.count()]
     }
 
     /// Whether some node has no collective buffers. The bytes of its ranks must go to other nodes,
     /// wherever they lie.
     pub(super) fn has_idle(&self) -> bool {
-        self.windows_before.windows(2).any(|pair| pair[0] == pair[1])
+        self.buffers_before.windows(2).any(|pair| pair[0] == pair[1])
     }
 
-    /// The node to which collective buffer number `window` of a round belongs, and the numbers of all
+    /// The node to which collective buffer number `buffer` of a round belongs, and the numbers of all
     /// buffers of that node.
-    pub(super) fn owner_of(&self, window: u64) -> (usize, std::ops::Range<u64>) {
-        let node = self.windows_before.partition_point(|before| *before <= window) - 1;
-        (node, self.windows_before[node]..self.windows_before[node + 1])
+    pub(super) fn owner_of(&self, buffer: u64) -> (usize, std::ops::Range<u64>) {
+        let node = self.buffers_before.partition_point(|before| *before <= buffer) - 1;
+        (node, self.buffers_before[node]..self.buffers_before[node + 1])
     }
 
     /// The places on this node of the ranks of a block.
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn every_collective_buffer_and_block_has_an_owner() {
         let nodes = Nodes::new(1, &[2, 3, 1], vec![1, 1, 4], 6);
-        assert_eq!((nodes.count(), nodes.windows(), nodes.own_aggregators()), (3, 6, 3));
+        assert_eq!((nodes.count(), nodes.buffers(), nodes.own_aggregators()), (3, 6, 3));
         assert_eq!(nodes.owner_of(0), (0, 0..2));
         assert_eq!(nodes.owner_of(2), (1, 2..5));
         assert_eq!(nodes.owner_of(4), (1, 2..5));
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn node_without_aggregators_owns_no_collective_buffer() {
         let nodes = Nodes::new(2, &[0, 2, 0, 0, 1, 0], vec![2], 6);
-        assert_eq!((nodes.windows(), nodes.own_aggregators(), nodes.own_windows_before()), (3, 0, 2));
+        assert_eq!((nodes.buffers(), nodes.own_aggregators(), nodes.own_buffers_before()), (3, 0, 2));
         assert_eq!(nodes.owner_of(0), (1, 0..2));
         assert_eq!(nodes.owner_of(1), (1, 0..2));
         assert_eq!(nodes.owner_of(2), (4, 2..3));

@@ -83,7 +83,7 @@ impl Outgoing {
             Direction::Write => TypedCopy::new(memory, packed),
             Direction::Read => TypedCopy::new(packed, memory),
         };
-        let bytes_max = VIEW_BYTES_MAX.min(team.buffer_bytes / 4);
+        let bytes_max = VIEW_BYTES_MAX.min(team.buffer_stride_bytes / 4);
         let view = encode_view(access.side(), bytes_max);
         Self {
             place: team.shared.place() as u32,
@@ -101,7 +101,7 @@ impl Outgoing {
     /// Begins the round at `base`. The buffers of the nodes behind this one come first, so that not all
     /// ranks begin with the same node.
     pub(in crate::two_phase) fn begin(&mut self, access: &Access, team: &NodeTeam, base: u64) {
-        let (own, covered) = (team.own(base), team.covered(base));
+        let (own, covered) = (team.own_range(base), team.covered_range(base));
         self.base = base;
         self.ranges = [own.end..covered.end, covered.start..own.start];
         self.at = access.bytes_below(own.end);

@@ -11,7 +11,7 @@ use super::fragment::{Form, Fragment, Fragments, Malformed, Runs, decode_layout,
 use crate::access::FileSide;
 use crate::marks::Marker;
 use crate::two_phase::NodeTeam;
-use crate::two_phase::window::{Window, mark_in, place_in};
+use crate::two_phase::collective_buffer::{CollectiveBuffer, file_origin_in, mark_in};
 
 /// The collective buffers of this node in one round.
 #[derive(Debug, Clone, Copy)]
@@ -25,25 +25,25 @@ pub(super) struct Domain<'t> {
 impl<'t> Domain<'t> {
     /// The bytes of the file in the buffers that any rank may ask for.
     fn range(&self) -> Range<u64> {
-        let own = self.team.own(self.base);
+        let own = self.team.own_range(self.base);
         own.start..own.end.min(self.team.end.max(own.start))
     }
 
     /// The buffer that covers the file offset, which must be in the domain.
-    fn window_at(&self, offset: u64) -> Window<'t> {
+    fn buffer_at(&self, offset: u64) -> CollectiveBuffer<'t> {
         let index = (offset - self.range().start) / self.team.window_bytes;
-        self.team.window(self.base, index as usize, self.data_index, self.map_index)
+        self.team.buffer(self.base, index as usize, self.data_index, self.map_index)
     }
 
     /// Cuts a range of the file where buffers end.
-    fn cut(&self, range: Range<u64>) -> impl Iterator<Item = (Window<'t>, Range<u64>)> {
+    fn cut(&self, range: Range<u64>) -> impl Iterator<Item = (CollectiveBuffer<'t>, Range<u64>)> {
         let mut at = range.start;
         std::iter::from_fn(move || {
             (at < range.end).then(|| {
-                let window = self.window_at(at);
-                let piece = at..range.end.min(window.file.end);
+                let buffer = self.buffer_at(at);
+                let piece = at..range.end.min(buffer.file.end);
                 at = piece.end;
-                (window, piece)
+                (buffer, piece)
             })
         })
     }
@@ -72,14 +72,14 @@ impl RemoteRank {
         &self,
         domain: Domain<'a>,
         part: Range<u64>,
-    ) -> impl Iterator<Item = (Window<'a>, Range<u64>)> {
+    ) -> impl Iterator<Item = (CollectiveBuffer<'a>, Range<u64>)> {
         let mut at = part.start;
         std::iter::from_fn(move || {
             (at < part.end).then(|| {
-                let window = domain.window_at(self.side.offset_of(at));
-                let piece = at..self.side.bytes_below(window.file.end).min(part.end);
+                let buffer = domain.buffer_at(self.side.offset_of(at));
+                let piece = at..self.side.bytes_below(buffer.file.end).min(part.end);
                 at = piece.end;
-                (window, piece)
+                (buffer, piece)
             })
         })
     }
@@ -220,8 +220,8 @@ impl RemoteRanks {
             return Err(Malformed("bytes that are not whole units"));
         }
         let mut overlap = false;
-        for (window, piece) in remote.parts(domain, part.clone()) {
-            let is_marked = mark_in(&remote.side, &window, &piece, unit_bytes);
+        for (buffer, piece) in remote.parts(domain, part.clone()) {
+            let is_marked = mark_in(&remote.side, &buffer, &piece, unit_bytes);
             overlap |= is_marked && mode == RequestMode::Fill;
             if is_read || (is_marked && mode == RequestMode::Fill) {
                 continue;
@@ -232,7 +232,9 @@ impl RemoteRanks {
             // SAFETY: `Fragments` checked that the payload has the bytes. `remote` and `parts` keep the
             // piece within the buffer, whose memory has a byte for each byte of the file that it covers.
             // No other rank touches the buffer, as `process` demands.
-            unsafe { remote.to_file.run(payload.as_ptr(), 0, place_in(&remote.side, &window), at, bytes) };
+            unsafe {
+                remote.to_file.run(payload.as_ptr(), 0, file_origin_in(&remote.side, &buffer), at, bytes)
+            };
         }
         Ok(overlap)
     }
@@ -245,7 +247,7 @@ impl RemoteRanks {
         reply: &mut Vec<u8>,
     ) -> Result<(), Malformed> {
         let (remote, part) = self.remote(domain, from, fragment)?;
-        for (window, piece) in remote.parts(domain, part) {
+        for (buffer, piece) in remote.parts(domain, part) {
             let bytes = piece.end - piece.start;
             let at = remote.side.file_start() + piece.start;
             let old_len = reply.len();
@@ -253,7 +255,7 @@ impl RemoteRanks {
             let target = reply[old_len..].as_mut_ptr();
             // SAFETY: as in `process_view`, with source and target exchanged. `resize` made room in the
             // reply.
-            unsafe { remote.from_file.run(place_in(&remote.side, &window), at, target, 0, bytes) };
+            unsafe { remote.from_file.run(file_origin_in(&remote.side, &buffer), at, target, 0, bytes) };
         }
         Ok(())
     }
@@ -283,13 +285,13 @@ fn process_runs(domain: Domain<'_>, fragment: &Fragment<'_>, mode: RequestMode) 
         RequestMode::Fill | RequestMode::Overwrite => {}
     }
     let mut payload = fragment.payload;
-    for (window, piece) in runs.flat_map(|run| domain.cut(run)) {
+    for (buffer, piece) in runs.flat_map(|run| domain.cut(run)) {
         let (bytes, rest) = payload.split_at((piece.end - piece.start) as usize);
         payload = rest;
-        let at = (piece.start - window.file.start) as usize;
+        let at = (piece.start - buffer.file.start) as usize;
         // SAFETY: `runs_of` and `cut` keep the piece within the buffer. No other rank touches the buffer,
         // as `process` demands.
-        unsafe { window.data.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        unsafe { buffer.data.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
     Ok(false)
 }
@@ -297,25 +299,25 @@ fn process_runs(domain: Domain<'_>, fragment: &Fragment<'_>, mode: RequestMode) 
 fn mark_runs(domain: Domain<'_>, runs: Runs<'_>, unit_bytes: u64) -> bool {
     let mut overlap = false;
     let mut open: Option<(u64, Marker<'_>)> = None;
-    for (window, piece) in runs.flat_map(|run| domain.cut(run)) {
-        let start = window.file.start;
+    for (buffer, piece) in runs.flat_map(|run| domain.cut(run)) {
+        let start = buffer.file.start;
         if open.as_ref().is_none_or(|(at, _)| *at != start) {
             overlap |= open.take().is_some_and(|(_, marker)| marker.finish());
         }
-        let (_, marker) = open.get_or_insert_with(|| (start, Marker::new(window.map)));
+        let (_, marker) = open.get_or_insert_with(|| (start, Marker::new(buffer.map)));
         marker.mark((piece.start - start) / unit_bytes..(piece.end - start).div_ceil(unit_bytes));
     }
     overlap | open.is_some_and(|(_, marker)| marker.finish())
 }
 
 fn reply_runs(domain: Domain<'_>, fragment: &Fragment<'_>, reply: &mut Vec<u8>) -> Result<(), Malformed> {
-    for (window, piece) in runs_of(domain, fragment)?.flat_map(|run| domain.cut(run)) {
+    for (buffer, piece) in runs_of(domain, fragment)?.flat_map(|run| domain.cut(run)) {
         let old_len = reply.len();
         let bytes = (piece.end - piece.start) as usize;
         reply.resize(old_len + bytes, 0);
-        let at = (piece.start - window.file.start) as usize;
+        let at = (piece.start - buffer.file.start) as usize;
         // SAFETY: as in `process_runs`, with source and target exchanged. `resize` made room in the reply.
-        unsafe { reply[old_len..].as_mut_ptr().copy_from_nonoverlapping(window.data.add(at), bytes) };
+        unsafe { reply[old_len..].as_mut_ptr().copy_from_nonoverlapping(buffer.data.add(at), bytes) };
     }
     Ok(())
 }
