@@ -33,7 +33,7 @@ const COLD_APART_BYTES: u64 = 8192;
 
 /// Bytes of the sieve buffer of a rank. Together with the memory that it is copied from or to, it takes
 /// half of a second-level cache.
-pub const WINDOW_BYTES: u64 = 256 * 1024;
+pub const SIEVE_BUFFER_BYTES: u64 = 256 * 1024;
 /// Runs of the file of at least this many bytes, two chunks of a page each, may be moved in bands: a
 /// chunk of several runs at a time.
 pub const BAND_RUN_MIN_BYTES: u64 = 8192;
@@ -59,8 +59,8 @@ pub enum Holes {
     /// The holes are not touched.
     #[default]
     Untouched,
-    /// The user promises that no other operation writes to the holes during the write, so they may be read
-    /// and written back.
+    /// The user promises that no other operation writes to the holes during the write, so they may be
+    /// read and written back.
     Rewritten,
 }
 
@@ -135,8 +135,8 @@ fn fills(runs: u64, bytes: u64, span_bytes: u64) -> bool {
     runs > 1 && filled < by_run
 }
 
-/// Plans the reads of the holes of a span. Each read takes a part of at most [`WINDOW_BYTES`]. A part
-/// begins at the first hole that the part before does not hold.
+/// Plans the reads of the holes of a span. Each read takes a part of at most [`SIEVE_BUFFER_BYTES`]. A
+/// part begins at the first hole that the part before does not hold.
 #[derive(Debug)]
 pub struct HoleReads {
     at: u64,
@@ -156,7 +156,7 @@ impl HoleReads {
         while self.at < run.start {
             let is_new = self.at >= self.held.end;
             if is_new {
-                self.held = self.at..self.span_end.min(self.at + WINDOW_BYTES);
+                self.held = self.at..self.span_end.min(self.at + SIEVE_BUFFER_BYTES);
             }
             let hole = self.at..run.start.min(self.held.end);
             self.at = hole.end;
@@ -211,8 +211,8 @@ mod tests {
 
     #[test]
     fn holes_are_read_in_parts() {
-        let runs = [10..20, 30..40, 40..50, WINDOW_BYTES + 40..WINDOW_BYTES + 41];
-        let mut reads = HoleReads::new(&(10..WINDOW_BYTES + 41));
+        let runs = [10..20, 30..40, 40..50, SIEVE_BUFFER_BYTES + 40..SIEVE_BUFFER_BYTES + 41];
+        let mut reads = HoleReads::new(&(10..SIEVE_BUFFER_BYTES + 41));
         let (mut holes, mut parts) = (Vec::new(), Vec::new());
         for run in &runs {
             reads.before(run, |hole, held, is_new| {
@@ -221,7 +221,10 @@ mod tests {
                 parts.extend(is_new.then(|| held.clone()));
             });
         }
-        assert_eq!(holes, [20..30, 50..WINDOW_BYTES + 20, WINDOW_BYTES + 20..WINDOW_BYTES + 40]);
-        assert_eq!(parts, [20..WINDOW_BYTES + 20, WINDOW_BYTES + 20..WINDOW_BYTES + 41]);
+        assert_eq!(
+            holes,
+            [20..30, 50..SIEVE_BUFFER_BYTES + 20, SIEVE_BUFFER_BYTES + 20..SIEVE_BUFFER_BYTES + 40]
+        );
+        assert_eq!(parts, [20..SIEVE_BUFFER_BYTES + 20, SIEVE_BUFFER_BYTES + 20..SIEVE_BUFFER_BYTES + 41]);
     }
 }

@@ -8,11 +8,11 @@ use capulet_drivers::Direction;
 
 use capulet_plan::way::BAND_RUN_MIN_BYTES;
 
-use super::WINDOW_BYTES;
+use super::SIEVE_BUFFER_BYTES;
 use crate::access::Access;
 
 /// Greatest number of runs of a band, so that a chunk is at least a page.
-const RUNS_MAX: usize = (WINDOW_BYTES / PAGE_BYTES) as usize;
+const RUNS_MAX: usize = (SIEVE_BUFFER_BYTES / PAGE_BYTES) as usize;
 const PAGE_BYTES: u64 = BAND_RUN_MIN_BYTES / 2;
 /// Greatest chunk. The cache lines of memory that hold a chunk in small pieces fit in a second-level
 /// cache.
@@ -35,10 +35,10 @@ pub(super) struct Band {
 
 /// A part of one run: its place in the stream of the access, in the file layout and in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct RunPart {
     pub(super) stream: u64,
     pub(super) offset: i64,
-    pub(super) window: u64,
+    pub(super) buffer: u64,
 }
 
 impl Band {
@@ -77,7 +77,7 @@ impl Band {
             place = next_place;
         }
         let chunk_bytes =
-            (WINDOW_BYTES / offsets.len() as u64 / PAGE_BYTES * PAGE_BYTES).min(CHUNK_MAX_BYTES);
+            (SIEVE_BUFFER_BYTES / offsets.len() as u64 / PAGE_BYTES * PAGE_BYTES).min(CHUNK_MAX_BYTES);
         (offsets.len() > 1 && run_bytes >= 2 * chunk_bytes).then_some(Self {
             start,
             run_bytes,
@@ -99,11 +99,11 @@ impl Band {
     }
 
     /// The parts of the runs behind their first `done` bytes, `bytes` bytes of each.
-    pub(super) fn parts(&self, done: u64, bytes: u64) -> impl Iterator<Item = Part> + '_ {
-        self.offsets.iter().zip(0..).map(move |(offset, number)| Part {
+    pub(super) fn parts(&self, done: u64, bytes: u64) -> impl Iterator<Item = RunPart> + '_ {
+        self.offsets.iter().zip(0..).map(move |(offset, number)| RunPart {
             stream: self.start + number * self.run_bytes + done,
             offset: offset + done as i64,
-            window: number * bytes,
+            buffer: number * bytes,
         })
     }
 
@@ -222,8 +222,8 @@ mod tests {
     #[test]
     fn parts_lie_within_their_runs() {
         let flash = band(&access(2, 20_000, 24), 0).expect("the runs form a band");
-        let parts: Vec<Part> = flash.parts(1_000, 500).collect();
-        let part = |stream, offset, window| Part { stream, offset, window };
+        let parts: Vec<RunPart> = flash.parts(1_000, 500).collect();
+        let part = |stream, offset, buffer| RunPart { stream, offset, buffer };
         assert_eq!(parts, [part(1_000, 1_000, 0), part(161_000, 321_000, 500)]);
     }
 }

@@ -6,21 +6,21 @@
 //! * [packed]: many small runs of user memory are gathered in a buffer that stays in the cache, or
 //!   scattered from it, so that a run of the file is one piece. Runs whose bytes alternate in memory are
 //!   moved together, a chunk of each at a time.
-//! * [a sieve buffer](window): a read of many small runs that lie near each other reads the whole span
-//!   through the sieve buffer, part by part, and copies the runs out. A write reads each part, copies the
-//!   runs in and writes the part back, but only if the user promises that no other operation writes to the
-//!   holes ([`Holes`]).
+//! * [a sieve buffer](sieve_buffer): a read of many small runs that lie near each other reads the whole
+//!   span through the sieve buffer, part by part, and copies the runs out. A write reads each part,
+//!   copies the runs in and writes the part back, but only if the user promises that no other operation
+//!   writes to the holes ([`Holes`]).
 
 mod bands;
 pub mod list;
 pub mod packed;
-pub mod window;
+pub mod sieve_buffer;
 
 use capulet_atomic::{Guard, Isolation, Request, Waiting};
 use capulet_drivers::{Batch, Direction, DriverFile, Transfer};
 use capulet_plan::Heat;
 pub use capulet_plan::Way;
-use capulet_plan::way::{BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, WINDOW_BYTES};
+use capulet_plan::way::{BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, SIEVE_BUFFER_BYTES};
 
 use crate::access::Access;
 use crate::counters::Counters;
@@ -40,14 +40,15 @@ fn is_full(transfers: &[Transfer<'_>]) -> bool {
 }
 
 /// Chooses the way with the lowest estimated cost ([`capulet_plan::way::choose`]). Pure.
-pub fn choose(access: &Access, direction: Direction, heat: Heat, holes: Holes) -> Way {
-    capulet_plan::way::choose(access.side(), access.memory_run_count(), direction, heat, holes)
+pub fn choose(access: &Access, direction: Direction, cache_state: Heat, holes: Holes) -> Way {
+    capulet_plan::way::choose(access.side(), access.memory_run_count(), direction, cache_state, holes)
 }
 
 /// Chooses the way for this file. The driver is asked whether a read would wait only if the answer
 /// decides, and only about the first byte, because the question may make the system read ahead.
-fn way(target: &Target, access: &Access, direction: Direction) -> Way {
-    let [hot, cold] = [Heat::Hot, Heat::Cold].map(|heat| choose(access, direction, heat, target.holes));
+fn way_of(target: &Target, access: &Access, direction: Direction) -> Way {
+    let [hot, cold] =
+        [Heat::Hot, Heat::Cold].map(|cache_state| choose(access, direction, cache_state, target.holes));
     let waits = || target.file.would_wait(access.offset_of(0)) == Some(true);
     if hot != cold && waits() { cold } else { hot }
 }
@@ -122,14 +123,14 @@ fn move_bytes(target: &Target, access: &Access, direction: Direction) -> Transfe
         let batch = Batch::of_one(direction, &mut transfer);
         return list::run_one(target.file.as_ref(), &target.counters, batch);
     }
-    match way(target, access, direction) {
+    match way_of(target, access, direction) {
         Way::List => list::run(target, access, direction),
         Way::Packed => packed::run(target, access, direction),
-        Way::Window if direction == Direction::Read => window::read(target, access),
+        Way::Window if direction == Direction::Read => sieve_buffer::read(target, access),
         // The sieve buffer could not be used. List I/O writes all runs, also those that are already
         // written.
-        Way::Window => window::write(target, access)
-            .unwrap_or_else(|window::Refused| list::run(target, access, direction)),
+        Way::Window => sieve_buffer::write(target, access)
+            .unwrap_or_else(|sieve_buffer::Refused| list::run(target, access, direction)),
     }
 }
 

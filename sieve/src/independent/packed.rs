@@ -4,9 +4,9 @@
 use capulet_datatype::{Cursor, Datatype, Named, Run, Tiled, TypedCopy};
 use capulet_drivers::{Batch, Direction, Segment, Transfer};
 
-use super::bands::{Band, Part};
-use super::window::with_window;
-use super::{WINDOW_BYTES, is_full};
+use super::bands::{Band, RunPart};
+use super::sieve_buffer::with_sieve_buffer;
+use super::{SIEVE_BUFFER_BYTES, is_full};
 use crate::access::Access;
 use crate::counters::Counters;
 use crate::{Target, Transferred};
@@ -25,9 +25,9 @@ pub(super) fn run(target: &Target, access: &Access, direction: Direction) -> Tra
     let mut file = Cursor::new(access.file().clone());
     file.seek(access.file_start());
     let first_run_bytes = file.peek().map_or(0, |run| run.len.min(access.bytes()));
-    with_window(|window| {
+    with_sieve_buffer(|buffer| {
         let mut packed =
-            Packed { target, access, direction, copy, file, window, outcome: Transferred::default() };
+            Packed { target, access, direction, copy, file, buffer, outcome: Transferred::default() };
         while packed.next_band() {}
         // The access may begin within a run. The rest of this run is not part of a band.
         if packed.outcome.bytes == 0
@@ -47,7 +47,7 @@ struct Packed<'a> {
     direction: Direction,
     copy: TypedCopy,
     file: Cursor,
-    window: &'a mut [u8],
+    buffer: &'a mut [u8],
     outcome: Transferred,
 }
 
@@ -65,7 +65,7 @@ impl Packed<'_> {
         let mut done = 0;
         while done < band.run_bytes() {
             let bytes = band.next_chunk_bytes(done, self.access.displacement_bytes());
-            let parts: Vec<Part> = band.parts(done, bytes).collect();
+            let parts: Vec<RunPart> = band.parts(done, bytes).collect();
             let wanted = bytes * parts.len() as u64;
             let moved = self.move_parts(&parts, bytes);
             Counters::add(&self.target.counters.copied_bytes, moved);
@@ -79,27 +79,27 @@ impl Packed<'_> {
     }
 
     /// Moves `bytes` bytes of each run, and returns how many were moved.
-    fn move_parts(&mut self, parts: &[Part], bytes: u64) -> u64 {
+    fn move_parts(&mut self, parts: &[RunPart], bytes: u64) -> u64 {
         let memory = self.access.memory().base();
-        let window = self.window.as_mut_ptr();
+        let buffer = self.buffer.as_mut_ptr();
         if self.direction == Direction::Write {
             for part in parts {
                 // SAFETY: the bytes of the part are valid in user memory until the access is over
                 // (`# Safety` of `Memory::new`). The buffer has room for `bytes` of each run: `Band::at`
                 // limits a chunk to the buffer's size divided by the number of runs. No user memory lies
                 // in the buffer.
-                unsafe { self.copy.run(memory, part.stream, window.add(part.window as usize), 0, bytes) };
+                unsafe { self.copy.run(memory, part.stream, buffer.add(part.buffer as usize), 0, bytes) };
             }
         }
         let transfer =
-            |part: &Part| self.transfer(window, part.window, Run { offset: part.offset, len: bytes });
+            |part: &RunPart| self.transfer(buffer, part.buffer, Run { offset: part.offset, len: bytes });
         let moved = self.submit(parts.iter().map(transfer).collect());
         if self.direction == Direction::Read {
             for (part, before) in parts.iter().zip((0..).step_by(bytes as usize)) {
                 let good = moved.saturating_sub(before).min(bytes);
                 // SAFETY: as for the write above, with source and target exchanged. `good` bytes of the
                 // chunk were read.
-                unsafe { self.copy.run(window.add(part.window as usize), 0, memory, part.stream, good) };
+                unsafe { self.copy.run(buffer.add(part.buffer as usize), 0, memory, part.stream, good) };
             }
         }
         moved
@@ -109,29 +109,30 @@ impl Packed<'_> {
     fn move_to(&mut self, end: u64) -> bool {
         self.file.seek(self.access.file_start() + self.outcome.bytes);
         while self.outcome.error.is_none() && self.outcome.bytes < end {
-            if !self.next_window(end) {
+            if !self.next_buffer(end) {
                 return false;
             }
         }
         self.outcome.error.is_none()
     }
 
-    /// Moves the next bytes of the access before `end`, at most one buffer. False if the access is over.
-    fn next_window(&mut self, end: u64) -> bool {
+    /// Moves the next bytes of the access before `end`, at most one buffer. False if not all were moved.
+    fn next_buffer(&mut self, end: u64) -> bool {
         let start = self.outcome.bytes;
-        let bytes = WINDOW_BYTES.min(end - start);
+        let bytes = SIEVE_BUFFER_BYTES.min(end - start);
         let memory = self.access.memory().base();
-        let window = self.window.as_mut_ptr();
+        let buffer = self.buffer.as_mut_ptr();
         if self.direction == Direction::Write {
             // SAFETY: bytes `start..start + bytes` of the access are valid in user memory until the
-            // access is over (`# Safety` of `Memory::new`), and the buffer has room for `WINDOW_BYTES`.
-            unsafe { self.copy.run(memory, start, window, 0, bytes) };
+            // access is over (`# Safety` of `Memory::new`), and the buffer has room for
+            // `SIEVE_BUFFER_BYTES`.
+            unsafe { self.copy.run(memory, start, buffer, 0, bytes) };
         }
-        let moved = self.move_runs(window, bytes);
+        let moved = self.move_runs(buffer, bytes);
         if self.direction == Direction::Read {
             // SAFETY: as for the write above, with source and target exchanged. The first `moved` bytes
             // of the buffer were read.
-            unsafe { self.copy.run(window, 0, memory, start, moved) };
+            unsafe { self.copy.run(buffer, 0, memory, start, moved) };
         }
         Counters::add(&self.target.counters.copied_bytes, moved);
         self.outcome.bytes += moved;
@@ -140,7 +141,7 @@ impl Packed<'_> {
 
     /// Moves the next `bytes` bytes of the access between the file and the buffer, and returns how many
     /// were moved.
-    fn move_runs(&mut self, window: *mut u8, bytes: u64) -> u64 {
+    fn move_runs(&mut self, buffer: *mut u8, bytes: u64) -> u64 {
         let (mut placed, mut moved) = (0, 0);
         while placed < bytes {
             let mut transfers = Vec::new();
@@ -149,7 +150,7 @@ impl Packed<'_> {
                 && placed < bytes
                 && let Some(run) = self.file.next_run(bytes - placed)
             {
-                transfers.push(self.transfer(window, placed, run));
+                transfers.push(self.transfer(buffer, placed, run));
                 placed += run.len;
             }
             if transfers.is_empty() {
@@ -178,11 +179,11 @@ impl Packed<'_> {
         result.bytes
     }
 
-    fn transfer<'t>(&self, window: *mut u8, at: u64, run: Run) -> Transfer<'t> {
+    fn transfer<'t>(&self, buffer: *mut u8, at: u64, run: Run) -> Transfer<'t> {
         // SAFETY: the bytes of the run lie in the buffer from `at` on, because `at` counts the bytes
         // placed before them and the buffer holds all. `submit` waits for the batch before the buffer is
         // used again, as `Segment::from_raw` wants.
-        let memory = unsafe { Segment::from_raw(window.wrapping_add(at as usize), run.len as usize) };
+        let memory = unsafe { Segment::from_raw(buffer.wrapping_add(at as usize), run.len as usize) };
         Transfer { offset: (self.access.displacement_bytes() + run.offset) as u64, memory }
     }
 }

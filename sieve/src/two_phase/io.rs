@@ -6,7 +6,7 @@ use capulet_drivers::{Batch, Direction, Segment, Transfer};
 use capulet_plan::way::{BATCH_TRANSFERS, HoleReads, span_to_fill};
 
 use crate::counters::Counters;
-use crate::independent::window::{read_back, with_window};
+use crate::independent::sieve_buffer::{read_back, with_sieve_buffer};
 use crate::{Failure, Target};
 
 /// The transfers between one collective buffer and the file, in batches.
@@ -59,7 +59,7 @@ impl<'a> BufferIo<'a> {
     pub(super) fn fill(&self, each: impl Fn(&mut dyn FnMut(Range<u64>))) -> Option<Range<u64>> {
         let span = span_to_fill(&each)?;
         let (mut reads, mut is_good) = (HoleReads::new(&span), true);
-        with_window(|buffer| {
+        with_sieve_buffer(|buffer| {
             each(&mut |run| {
                 reads.before(&run, |hole, held, is_new| {
                     if is_new && is_good {

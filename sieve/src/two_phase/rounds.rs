@@ -119,8 +119,8 @@ impl Operation {
                 self.overlap = true;
                 continue;
             }
-            // SAFETY: `# Safety` of `RankPart::copy`: `RankPart::within` cut the part so that it lies in the
-            // buffer. This rank was the first to mark each of its units, and a rank that finds a unit
+            // SAFETY: `# Safety` of `RankPart::copy`: `RankPart::within` cut the part so that it lies in
+            // the buffer. This rank was the first to mark each of its units, and a rank that finds a unit
             // marked does not fill the buffer, so no other rank writes these bytes. The aggregator reads
             // them only after the next barrier.
             unsafe { self.part.copy(&buffer, &part) };
@@ -174,9 +174,9 @@ impl Operation {
             let buffer = self.team.buffer(base, index, buffer_index, buffer_index);
             let part = self.part.within(&buffer.file, 0);
             if !part.is_empty() {
-                // SAFETY: `# Safety` of `RankPart::copy`: `RankPart::within` cut the part so that it lies in the
-                // buffer. Between the barriers before and after this rank's turn in the replay, no other
-                // rank touches the buffers of the round.
+                // SAFETY: `# Safety` of `RankPart::copy`: `RankPart::within` cut the part so that it lies
+                // in the buffer. Between the barriers before and after this rank's turn in the replay, no
+                // other rank touches the buffers of the round.
                 unsafe { self.part.copy(&buffer, &part) };
                 Counters::add(&self.target.counters.copied_bytes, part.end - part.start);
             }
@@ -191,9 +191,9 @@ impl Operation {
             buffer.file.end = buffer.file.end.min(good_end).max(buffer.file.start);
             let part = self.part.within(&buffer.file, self.placed_bytes);
             if !part.is_empty() {
-                // SAFETY: `# Safety` of `RankPart::copy`: the part lies in the buffer. The aggregator filled
-                // the buffer before the last barrier, and no rank writes to the buffers of this index
-                // before the next one.
+                // SAFETY: `# Safety` of `RankPart::copy`: the part lies in the buffer. The aggregator
+                // filled the buffer before the last barrier, and no rank writes to the buffers of this
+                // index before the next one.
                 unsafe { self.part.copy(&buffer, &part) };
                 Counters::add(&counters.copied_bytes, part.end - part.start);
             }

@@ -1,7 +1,7 @@
 //! The estimate for a rank that acts independently.
 
 use super::{Alone, Count, Part};
-use crate::way::{self, BAND_RUN_MIN_BYTES, BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, WINDOW_BYTES};
+use crate::way::{self, BAND_RUN_MIN_BYTES, BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, SIEVE_BUFFER_BYTES};
 use crate::{Direction, FileSide, Heat, Holes, Way};
 
 /// How many sieve buffers of one rank are visited one by one. Beyond this number, the estimate has only
@@ -31,7 +31,7 @@ pub(super) fn outline(part: &Part, direction: Direction, heat: Heat, holes: Hole
         pieces,
         batches,
         copied_bytes: if is_copied { side.bytes() } else { 0 },
-        buffer_bytes: if is_copied { WINDOW_BYTES } else { 0 },
+        buffer_bytes: if is_copied { SIEVE_BUFFER_BYTES } else { 0 },
     }
 }
 
@@ -50,7 +50,7 @@ fn listed(file_runs: u64, memory_runs: u64) -> (Count, Count) {
 
 /// The runs of each buffer's worth of bytes.
 fn packed(side: &FileSide) -> (Count, Count) {
-    let windows = side.bytes().div_ceil(WINDOW_BYTES);
+    let windows = side.bytes().div_ceil(SIEVE_BUFFER_BYTES);
     if windows > WINDOWS_MAX {
         let runs = side.run_count();
         let pieces = Count { least: runs, most: runs.saturating_add(windows - 1) };
@@ -58,8 +58,8 @@ fn packed(side: &FileSide) -> (Count, Count) {
     }
     let (mut pieces, mut batches) = (0, Count::exactly(0));
     for window in 0..windows {
-        let start = window * WINDOW_BYTES;
-        let runs = side.run_count_of(start..side.bytes().min(start + WINDOW_BYTES));
+        let start = window * SIEVE_BUFFER_BYTES;
+        let runs = side.run_count_of(start..side.bytes().min(start + SIEVE_BUFFER_BYTES));
         let more = in_batches(Count::exactly(runs));
         pieces += runs;
         batches = Count { least: batches.least + more.least, most: batches.most + more.most };
@@ -88,7 +88,7 @@ fn may_have_bands(side: &FileSide) -> bool {
 fn with_bands(side: &FileSide, pieces: Count, batches: Count) -> (Count, Count) {
     let chunks =
         side.bytes().div_ceil(BAND_RUN_MIN_BYTES / 2).saturating_add(side.run_count().saturating_mul(2));
-    let least = side.bytes().div_ceil(WINDOW_BYTES).min(batches.least);
+    let least = side.bytes().div_ceil(SIEVE_BUFFER_BYTES).min(batches.least);
     (
         Count { least: side.run_count().min(pieces.least), most: pieces.most.saturating_add(chunks) },
         Count { least, most: batches.most.saturating_add(chunks) },
@@ -105,10 +105,10 @@ fn read_and_written((pieces, batches): (Count, Count)) -> (Count, Count) {
 fn windows(side: &FileSide) -> (Count, Count) {
     let (mut count, mut at) = (0, 0);
     while at < side.bytes() && count < WINDOWS_MAX {
-        at = side.bytes_below(side.offset_of(at).saturating_add(WINDOW_BYTES));
+        at = side.bytes_below(side.offset_of(at).saturating_add(SIEVE_BUFFER_BYTES));
         count += 1;
     }
     let rest = if at < side.bytes() { side.span().end - side.offset_of(at) } else { 0 };
-    let count = Count { least: count, most: count + rest.div_ceil(WINDOW_BYTES) };
+    let count = Count { least: count, most: count + rest.div_ceil(SIEVE_BUFFER_BYTES) };
     (count, count)
 }

@@ -1,12 +1,12 @@
 //! The exchange between nodes in a collective access. The collective buffers of a round belong to
-//! aggregators of all nodes, so all bytes for one place of the file meet in one buffer, whichever rank they
-//! come from.
+//! aggregators of all nodes, so all bytes for one place of the file meet in one buffer, whichever rank
+//! they come from.
 //!
 //! A rank copies the bytes that lie in collective buffers of its own node there, as on a single node. It
 //! packs the bytes for buffers of another node into its area ([`outgoing`]), as message fragments that
 //! tell where the bytes go ([`fragment`]). The leaders exchange the fragments ([`exchange`]), and put the
-//! bytes of remote ranks into the buffers ([`remote_ranks`]). They do so in common steps, each of which ends
-//! with a reduction over all leaders ([`mod@leader_reduction`]).
+//! bytes of remote ranks into the buffers ([`remote_ranks`]). They do so in common steps, each of which
+//! ends with a reduction over all leaders ([`mod@leader_reduction`]).
 
 mod exchange;
 mod fragment;

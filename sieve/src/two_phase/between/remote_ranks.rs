@@ -151,8 +151,8 @@ impl RemoteRanks {
         Ok(result)
     }
 
-    /// Appends the bytes that a request asked for to `reply`, from the buffers of `domain`. The request was
-    /// given to [`Self::process`] before. No other rank may write to the buffers during the call.
+    /// Appends the bytes that a request asked for to `reply`, from the buffers of `domain`. The request
+    /// was given to [`Self::process`] before. No other rank may write to the buffers during the call.
     pub(super) fn append_reply(
         &self,
         domain: Domain<'_>,
@@ -316,7 +316,8 @@ fn reply_runs(domain: Domain<'_>, fragment: &Fragment<'_>, reply: &mut Vec<u8>) 
         let bytes = (piece.end - piece.start) as usize;
         reply.resize(old_len + bytes, 0);
         let at = (piece.start - buffer.file.start) as usize;
-        // SAFETY: as in `process_runs`, with source and target exchanged. `resize` made room in the reply.
+        // SAFETY: as in `process_runs`, with source and target exchanged. `resize` made room in the
+        // reply.
         unsafe { reply[old_len..].as_mut_ptr().copy_from_nonoverlapping(buffer.data.add(at), bytes) };
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use capulet_datatype::TypedCopy;
 use capulet_drivers::{Batch, BatchResult, Transfer};
 
-use super::WINDOW_BYTES;
+use super::SIEVE_BUFFER_BYTES;
 use crate::access::Access;
 use crate::counters::Counters;
 use crate::{Target, Transferred};
@@ -14,23 +14,23 @@ use crate::{Target, Transferred};
 thread_local! {
     /// The sieve buffer of this thread. It is kept between accesses, because the system would zero new
     /// memory page by page.
-    static WINDOW: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static SIEVE_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `call` with the sieve buffer of this thread, which has [`WINDOW_BYTES`].
-pub(crate) fn with_window<T>(call: impl FnOnce(&mut [u8]) -> T) -> T {
-    WINDOW.with_borrow_mut(|window| {
-        window.resize(WINDOW_BYTES as usize, 0);
-        call(window)
+/// Calls `call` with the sieve buffer of this thread, which has [`SIEVE_BUFFER_BYTES`].
+pub(crate) fn with_sieve_buffer<T>(call: impl FnOnce(&mut [u8]) -> T) -> T {
+    SIEVE_BUFFER.with_borrow_mut(|buffer| {
+        buffer.resize(SIEVE_BUFFER_BYTES as usize, 0);
+        call(buffer)
     })
 }
 
 /// Reads a monotone access.
 pub(super) fn read(target: &Target, access: &Access) -> Transferred {
-    with_window(|window| {
+    with_sieve_buffer(|buffer| {
         let copy = TypedCopy::new(access.file().clone(), access.memory().tiled().clone());
         let mut outcome = Transferred::default();
-        while outcome.bytes < access.bytes() && fill(target, access, &copy, window, &mut outcome) {}
+        while outcome.bytes < access.bytes() && read_part(target, access, &copy, buffer, &mut outcome) {}
         outcome
     })
 }
@@ -44,18 +44,18 @@ pub(crate) struct Refused;
 /// # Errors
 /// If [`Refused`] is returned, a part of the access may be written.
 pub(super) fn write(target: &Target, access: &Access) -> Result<Transferred, Refused> {
-    with_window(|window| {
+    with_sieve_buffer(|buffer| {
         let copy = TypedCopy::new(access.memory().tiled().clone(), access.file().clone());
         let mut bytes = 0;
         while bytes < access.bytes() {
-            bytes = put(target, access, &copy, window, bytes)?;
+            bytes = write_part(target, access, &copy, buffer, bytes)?;
         }
         Ok(Transferred { bytes, ..Transferred::default() })
     })
 }
 
 /// The next part of an access that fits in the sieve buffer.
-struct Span {
+struct FilePart {
     /// The first file offset.
     first: u64,
     /// Bytes of the file, up to the last requested byte.
@@ -64,17 +64,17 @@ struct Span {
     end: u64,
 }
 
-impl Span {
-    fn next(access: &Access, done: u64, window: &[u8]) -> Self {
+impl FilePart {
+    fn next(access: &Access, done: u64, buffer: &[u8]) -> Self {
         let first = access.offset_of(done);
-        let end = access.bytes_below(first.saturating_add(window.len() as u64));
+        let end = access.bytes_below(first.saturating_add(buffer.len() as u64));
         Self { first, bytes: access.offset_of(end - 1) + 1 - first, end }
     }
 
     /// The address that stands for offset 0 of the access's file layout, if the sieve buffer holds the
     /// file from `first` on. It may lie outside of the buffer.
-    fn file_in(&self, access: &Access, window: *mut u8) -> *mut u8 {
-        window.wrapping_offset(access.displacement_bytes().wrapping_sub(self.first as i64) as isize)
+    fn file_origin_in(&self, access: &Access, buffer: *mut u8) -> *mut u8 {
+        buffer.wrapping_offset(access.displacement_bytes().wrapping_sub(self.first as i64) as isize)
     }
 }
 
@@ -87,59 +87,59 @@ fn submit(target: &Target, batch: Batch<'_>) -> BatchResult {
 
 /// Reads bytes of the file that will be written back. Beyond the end of the file the buffer gets zeros,
 /// which the file will have there.
-pub(crate) fn read_back(target: &Target, first: u64, window: &mut [u8]) -> Result<(), Refused> {
-    let result = submit(target, Batch::read(vec![Transfer::into_memory(first, window)]));
+pub(crate) fn read_back(target: &Target, first: u64, buffer: &mut [u8]) -> Result<(), Refused> {
+    let result = submit(target, Batch::read(vec![Transfer::into_memory(first, buffer)]));
     if result.error.is_some() {
         return Err(Refused);
     }
-    window[result.bytes as usize..].fill(0);
+    buffer[result.bytes as usize..].fill(0);
     Ok(())
 }
 
 /// Reads the part from byte `start` of the access on if it has holes, copies its runs in, and writes it
 /// back. Returns the byte of the access after the part.
-fn put(
+fn write_part(
     target: &Target,
     access: &Access,
     copy: &TypedCopy,
-    window: &mut [u8],
+    buffer: &mut [u8],
     start: u64,
 ) -> Result<u64, Refused> {
-    let span = Span::next(access, start, window);
-    let len = span.end - start;
-    let window = &mut window[..span.bytes as usize];
-    if len < span.bytes {
-        read_back(target, span.first, window)?;
+    let part = FilePart::next(access, start, buffer);
+    let len = part.end - start;
+    let buffer = &mut buffer[..part.bytes as usize];
+    if len < part.bytes {
+        read_back(target, part.first, buffer)?;
     }
-    let file = span.file_in(access, window.as_mut_ptr());
-    // SAFETY: `Span::next` chose the `len` bytes of the access from `start` on so that they lie in the
-    // span, and so in the buffer. Their places in user memory are valid until the access is over
+    let file = part.file_origin_in(access, buffer.as_mut_ptr());
+    // SAFETY: `FilePart::next` chose the `len` bytes of the access from `start` on so that they lie in
+    // the part, and so in the buffer. Their places in user memory are valid until the access is over
     // (`# Safety` of `Memory::new`).
     unsafe { copy.run(access.memory().base(), start, file, access.file_start() + start, len) };
     Counters::add(&target.counters.copied_bytes, len);
-    let result = submit(target, Batch::write(vec![Transfer::from_memory(span.first, window)]));
-    if result.error.is_some() || result.bytes < span.bytes {
+    let result = submit(target, Batch::write(vec![Transfer::from_memory(part.first, buffer)]));
+    if result.error.is_some() || result.bytes < part.bytes {
         return Err(Refused);
     }
-    Ok(span.end)
+    Ok(part.end)
 }
 
-/// Reads the next part and copies its runs out. False if the access is over.
-fn fill(
+/// Reads the next part and copies its runs out. False if the read was short or failed.
+fn read_part(
     target: &Target,
     access: &Access,
     copy: &TypedCopy,
-    window: &mut [u8],
+    buffer: &mut [u8],
     outcome: &mut Transferred,
 ) -> bool {
-    let span = Span::next(access, outcome.bytes, window);
-    let Span { first, bytes, end } = span;
+    let part = FilePart::next(access, outcome.bytes, buffer);
+    let FilePart { first, bytes, end } = part;
     let result =
-        submit(target, Batch::read(vec![Transfer::into_memory(first, &mut window[..bytes as usize])]));
+        submit(target, Batch::read(vec![Transfer::into_memory(first, &mut buffer[..bytes as usize])]));
     let is_short = result.error.is_some() || result.bytes < bytes;
     let end = if is_short { access.bytes_below(first + result.bytes).max(outcome.bytes) } else { end };
     let (start, len) = (outcome.bytes, end - outcome.bytes);
-    let file = span.file_in(access, window.as_mut_ptr());
+    let file = part.file_origin_in(access, buffer.as_mut_ptr());
     // SAFETY: the `len` bytes of the access from `start` on lie in the file between `first` and the end
     // of what was read, and so in the buffer. Their places in user memory are valid until the access is
     // over (`# Safety` of `Memory::new`).
