@@ -22,20 +22,21 @@ pub fn footprint(side: &FileSide, direction: Direction) -> Request {
     if side.run_count() <= INTERVALS_MAX as u64 {
         return Request::ranges(runs_of(side), is_shared);
     }
-    if let Some((period, block)) = regular(runs_of(side)) {
+    if let Some((period, block)) = period_of(runs_of(side)) {
         return Request::periodic(span, period, Some(block), is_shared);
     }
     let layout = side.file().layout();
     if side.file().count() > 1 {
         let tile = Tiled::new(layout.clone(), 1).ok();
         let tile = tile.filter(|tile| tile.true_ub().abs_diff(tile.true_lb()) <= layout.extent() as u64);
-        let runs = tile.and_then(|tile| some(runs(tile, side.displacement_bytes(), 0, layout.size())));
+        let runs =
+            tile.and_then(|tile| unless_too_many(runs(tile, side.displacement_bytes(), 0, layout.size())));
         return match runs {
             Some(runs) => Request::periodic(span, layout.extent() as u64, runs, is_shared),
             None => Request::contiguous(span, is_shared),
         };
     }
-    some(runs_of(side))
+    unless_too_many(runs_of(side))
         .map_or_else(|| Request::contiguous(span, is_shared), |runs| Request::ranges(runs, is_shared))
 }
 
@@ -57,14 +58,14 @@ pub fn view_footprint(displacement_bytes: u64, view: &Tiled) -> Request {
         return whole;
     };
     let of_tile = || runs(tile.clone(), displacement, 0, layout.size());
-    if let Some((period, block)) = regular(of_tile()).filter(|(period, _)| extent.is_multiple_of(*period)) {
+    if let Some((period, block)) = period_of(of_tile()).filter(|(period, _)| extent.is_multiple_of(*period)) {
         return Request::periodic(span, period, Some(block), false);
     }
-    some(of_tile()).map_or(whole, |runs| Request::periodic(span, extent, runs, false))
+    unless_too_many(of_tile()).map_or(whole, |runs| Request::periodic(span, extent, runs, false))
 }
 
 /// Returns the runs, or `None` if there are too many.
-fn some(runs: impl Iterator<Item = Range<u64>>) -> Option<Vec<Range<u64>>> {
+fn unless_too_many(runs: impl Iterator<Item = Range<u64>>) -> Option<Vec<Range<u64>>> {
     let runs: Vec<_> = runs.take(RUNS_MAX + 1).collect();
     (runs.len() <= RUNS_MAX).then_some(runs)
 }
@@ -88,7 +89,7 @@ fn runs(file: Tiled, displacement_bytes: i64, start: u64, bytes: u64) -> impl It
 
 /// If all runs are alike, returns their period and one run. The first run may be the end of such a run,
 /// and the last run the start of one.
-fn regular(mut runs: impl Iterator<Item = Range<u64>>) -> Option<(u64, Range<u64>)> {
+fn period_of(mut runs: impl Iterator<Item = Range<u64>>) -> Option<(u64, Range<u64>)> {
     let (first, block) = (runs.next()?, runs.next()?);
     let (period, block_bytes) = (block.end - first.end, block.end - block.start);
     if first.end - first.start > block_bytes {

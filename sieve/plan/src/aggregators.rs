@@ -119,23 +119,23 @@ pub fn aggregators_by_node(asked: u64, list: &ConfigList, names: &[String], node
     }
     let mut left = if asked == 0 { u64::MAX } else { asked };
     for nodes in entries {
-        left -= give(left, &nodes, &mut counts);
+        left -= distribute(left, &nodes, &mut counts);
     }
     counts
 }
 
 /// Distributes `left` aggregators among the nodes round robin, and gives no node more than its limit.
 /// Returns the number that was distributed.
-fn give(left: u64, nodes: &[(usize, u32)], counts: &mut [u32]) -> u64 {
-    let with = |passes: u32| nodes.iter().map(|(_, most)| u64::from(*most.min(&passes))).sum::<u64>();
+fn distribute(left: u64, nodes: &[(usize, u32)], counts: &mut [u32]) -> u64 {
+    let given_by = |passes: u32| nodes.iter().map(|(_, most)| u64::from(*most.min(&passes))).sum::<u64>();
     // The number of whole passes for which `left` suffices, by bisection.
     let (mut passes, mut beyond) =
         (0, nodes.iter().map(|(_, most)| *most).max().unwrap_or(0).saturating_add(1));
     while beyond - passes > 1 {
         let middle = passes + (beyond - passes) / 2;
-        if with(middle) <= left { passes = middle } else { beyond = middle }
+        if given_by(middle) <= left { passes = middle } else { beyond = middle }
     }
-    let mut given = with(passes);
+    let mut given = given_by(passes);
     for (node, most) in nodes {
         counts[*node] = *most.min(&passes);
         if *most > passes && given < left {

@@ -159,14 +159,14 @@ pub fn mark_side(
 ) -> bool {
     let stream = side.file_start() + part.start..side.file_start() + part.end;
     let origin = side.displacement_bytes() - window_start as i64;
-    let mut marks = Marks { marker: Marker::new(words), origin, unit_bytes };
-    let visited = visit(side.file(), stream, &mut marks);
+    let mut leaf_marker = LeafMarker { marker: Marker::new(words), origin, unit_bytes };
+    let visited = visit(side.file(), stream, &mut leaf_marker);
     debug_assert!(visited.is_ok(), "the part lies in the view");
-    marks.marker.finish()
+    leaf_marker.marker.finish()
 }
 
 /// A visitor that marks the leaves of a layout. Each leaf begins at or after `-origin`.
-struct Marks<'a> {
+struct LeafMarker<'a> {
     marker: Marker<'a>,
     /// An offset of the view plus `origin` is the place in the collective buffer, in bytes.
     origin: i64,
@@ -174,7 +174,7 @@ struct Marks<'a> {
     unit_bytes: u64,
 }
 
-impl Marks<'_> {
+impl LeafMarker<'_> {
     #[inline]
     fn mark(&mut self, offset: i64, bytes: u64) {
         let start = (self.origin + offset) as u64;
@@ -183,7 +183,7 @@ impl Marks<'_> {
     }
 }
 
-impl LeafVisitor for Marks<'_> {
+impl LeafVisitor for LeafMarker<'_> {
     type Break = Infallible;
 
     fn contig(&mut self, leaf: Contig) -> Flow<Infallible> {

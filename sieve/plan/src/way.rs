@@ -86,28 +86,34 @@ pub enum Way {
 ///
 /// A cold read also waits: for s bytes with a sieve buffer, else for b bytes and f runs. Runs that lie
 /// near each other count as fewer runs.
-pub fn choose(side: &FileSide, memory_runs: u64, direction: Direction, heat: Heat, holes: Holes) -> Way {
+pub fn choose(
+    side: &FileSide,
+    memory_runs: u64,
+    direction: Direction,
+    cache_state: Heat,
+    holes: Holes,
+) -> Way {
     let (bytes, span) = (side.bytes(), side.span());
     let span_bytes = span.end - span.start;
     let file_runs = side.run_count();
     let cost = |count: u64, each: u64| u128::from(count) * u128::from(each);
     let (copy, waits) = match direction {
-        Direction::Read => (cost(bytes, COPY_OUT_PS), heat == Heat::Cold),
+        Direction::Read => (cost(bytes, COPY_OUT_PS), cache_state == Heat::Cold),
         Direction::Write => (cost(bytes, COPY_IN_PS), false),
     };
-    let waited = |bytes: u64, apart: u64| {
+    let wait = |bytes: u64, apart: u64| {
         if waits { cost(bytes, COLD_BYTE_PS) + cost(apart, COLD_RUN_PS) } else { 0 }
     };
     let runs = cost(file_runs, CALL_PS + PIECE_PS)
         + cost(bytes, MOVE_PS)
-        + waited(bytes, file_runs.min(span_bytes / COLD_APART_BYTES));
+        + wait(bytes, file_runs.min(span_bytes / COLD_APART_BYTES));
     let (list, packed) = (runs + cost(memory_runs.saturating_sub(1), PIECE_PS), runs + copy);
-    let (passes, may_have_windows) = match direction {
+    let (passes, may_sieve) = match direction {
         Direction::Read => (1, true),
         Direction::Write => (2, holes == Holes::Rewritten),
     };
-    let window = cost(span_bytes, passes * MOVE_PS) + copy + waited(span_bytes, 0);
-    if may_have_windows && side.is_monotone() && file_runs > 3 && window < list.min(packed) {
+    let sieved = cost(span_bytes, passes * MOVE_PS) + copy + wait(span_bytes, 0);
+    if may_sieve && side.is_monotone() && file_runs > 3 && sieved < list.min(packed) {
         Way::Window
     } else if packed < list {
         Way::Packed
@@ -125,10 +131,10 @@ pub fn span_to_fill(each: impl FnOnce(&mut dyn FnMut(Range<u64>))) -> Option<Ran
         bytes += run.end - run.start;
         span = if runs == 1 { run } else { span.start..run.end };
     });
-    fills(runs, bytes, span.end - span.start).then_some(span)
+    is_filling_cheaper(runs, bytes, span.end - span.start).then_some(span)
 }
 
-fn fills(runs: u64, bytes: u64, span_bytes: u64) -> bool {
+fn is_filling_cheaper(runs: u64, bytes: u64, span_bytes: u64) -> bool {
     let cost = |count: u64, each: u64| u128::from(count) * u128::from(each);
     let by_run = cost(runs, CALL_PS + PIECE_PS) + cost(bytes, MOVE_PS);
     let filled = cost(2, CALL_PS + PIECE_PS) + cost(span_bytes, 2 * MOVE_PS);
@@ -172,22 +178,29 @@ mod tests {
     use capulet_datatype::{Datatype, Named, Tiled};
 
     /// A thousand runs of `bytes` bytes, one in each period of `period_bytes`.
-    fn way(bytes: u64, period_bytes: i64, direction: Direction, heat: Heat) -> Way {
-        way_among(bytes, period_bytes, direction, heat, Holes::Untouched)
+    fn way(bytes: u64, period_bytes: i64, direction: Direction, cache_state: Heat) -> Way {
+        way_among(bytes, period_bytes, direction, cache_state, Holes::Untouched)
     }
 
-    fn way_among(bytes: u64, period_bytes: i64, direction: Direction, heat: Heat, holes: Holes) -> Way {
+    fn way_among(
+        bytes: u64,
+        period_bytes: i64,
+        direction: Direction,
+        cache_state: Heat,
+        holes: Holes,
+    ) -> Way {
         let count = 1000;
         let runs = Datatype::hvector(count, bytes, period_bytes, &Datatype::named(Named::Byte)).unwrap();
         let tiled = Tiled::new(runs.layout().clone(), 1).unwrap();
         let side = FileSide::of_view(0, &tiled, 0, count * bytes).unwrap();
-        choose(&side, 1, direction, heat, holes)
+        choose(&side, 1, direction, cache_state, holes)
     }
 
     #[test]
     fn cold_reads_use_the_sieve_buffer_for_larger_and_sparser_runs_than_hot_reads() {
-        let both =
-            |bytes, period| [Heat::Hot, Heat::Cold].map(|heat| way(bytes, period, Direction::Read, heat));
+        let both = |bytes, period| {
+            [Heat::Hot, Heat::Cold].map(|cache_state| way(bytes, period, Direction::Read, cache_state))
+        };
         assert_eq!(both(64, 128), [Way::Window; 2]);
         assert_eq!(both(64, 1024), [Way::Window; 2]);
         assert_eq!(both(512, 8192), [Way::List, Way::Window]);
@@ -196,8 +209,8 @@ mod tests {
         assert_eq!(both(4096, 65536), [Way::List; 2]);
         assert_eq!(both(512, 32768), [Way::List, Way::Window]);
         assert_eq!(both(16384, 65536), [Way::List; 2]);
-        for heat in [Heat::Hot, Heat::Cold] {
-            assert_eq!(way(64, 128, Direction::Write, heat), Way::List);
+        for cache_state in [Heat::Hot, Heat::Cold] {
+            assert_eq!(way(64, 128, Direction::Write, cache_state), Way::List);
         }
     }
 
@@ -205,8 +218,11 @@ mod tests {
     fn holes_are_rewritten_only_with_a_promise_and_if_cheaper() {
         let write = |bytes, period| way_among(bytes, period, Direction::Write, Heat::Hot, Holes::Rewritten);
         assert_eq!((write(64, 128), write(64, 1024), write(64, 4096)), (Way::Window, Way::Window, Way::List));
-        assert!(fills(100, 6400, 12_800) && !fills(100, 6400, 409_600));
-        assert!(!fills(1, 64, 64) && !fills(2, 64, 128), "both ways take two calls");
+        assert!(is_filling_cheaper(100, 6400, 12_800) && !is_filling_cheaper(100, 6400, 409_600));
+        assert!(
+            !is_filling_cheaper(1, 64, 64) && !is_filling_cheaper(2, 64, 128),
+            "both ways take two calls"
+        );
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(super) struct Bundle {
 
 /// What the ranks send in one round.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sent {
+pub(super) struct RoundTraffic {
     /// Pairs of nodes in which one node has bytes in collective buffers of the other.
     pub(super) pairs: u64,
     /// Bounds of the bytes of the message fragments and, for a read, of the bytes that the fragments
@@ -73,25 +73,25 @@ impl<'a> Exchange<'a> {
         parts: &[Part],
         bundles: &BTreeMap<usize, Vec<Bundle>>,
         runs_left: &mut u64,
-    ) -> Sent {
-        let mut sent = Sent::default();
+    ) -> RoundTraffic {
+        let mut traffic = RoundTraffic::default();
         let mut pairs = BTreeSet::new();
         for (rank, bundles) in bundles {
             let mut used = 0;
             for bundle in bundles {
                 pairs.insert((self.setup.node_of[*rank], bundle.node));
                 let bytes = bundle.part.end - bundle.part.start;
-                let (sections, least, most) = self.describe(*rank, &parts[*rank].side, bundle, runs_left);
-                sent.bytes_least += bytes + least;
-                sent.bytes_most += bytes + most;
-                used += bytes + most + sections * ENTRY_BYTES as u64;
+                let (fragments, least, most) = self.describe(*rank, &parts[*rank].side, bundle, runs_left);
+                traffic.bytes_least += bytes + least;
+                traffic.bytes_most += bytes + most;
+                used += bytes + most + fragments * ENTRY_BYTES as u64;
             }
             // A rank that encodes runs keeps room for the longest runs that may follow.
             let kept = if self.views[*rank].is_none() { 2 * RUN_BYTES_MAX as u64 } else { 0 };
-            sent.is_split |= used + kept > self.area_bytes(*rank);
+            traffic.is_split |= used + kept > self.area_bytes(*rank);
         }
-        sent.pairs = pairs.len() as u64;
-        sent
+        traffic.pairs = pairs.len() as u64;
+        traffic
     }
 
     /// Returns the greatest number of fragments of a bundle, and the bounds of the bytes of their headers
@@ -112,29 +112,29 @@ impl<'a> Exchange<'a> {
         let runs = side.run_count_of(bundle.part.clone());
         if runs > *runs_left {
             let most = runs.saturating_mul(RUN_BYTES_MAX as u64);
-            let sections = 1 + most / (RUNS_BYTES_MAX as u64 / 2);
-            return (sections, header + 2 * runs, sections * header + most);
+            let fragments = 1 + most / (RUNS_BYTES_MAX as u64 / 2);
+            return (fragments, header + 2 * runs, fragments * header + most);
         }
         *runs_left -= runs;
-        let (sections, bytes) = written(side, bundle, self.grid.unit_bytes);
-        (sections, sections * header + bytes, sections * header + bytes)
+        let (fragments, bytes) = encode_runs(side, bundle, self.grid.unit_bytes);
+        (fragments, fragments * header + bytes, fragments * header + bytes)
     }
 }
 
 /// Encodes a bundle run by run, and returns the number of fragments and the bytes of the descriptions.
-fn written(side: &FileSide, bundle: &Bundle, unit_bytes: u64) -> (u64, u64) {
+fn encode_runs(side: &FileSide, bundle: &Bundle, unit_bytes: u64) -> (u64, u64) {
     let mut cursor = Cursor::new(side.file().clone());
     cursor.seek(side.file_start() + bundle.part.start);
     let mut writer = RunWriter::new(bundle.origin, unit_bytes);
-    let (mut sections, mut bytes) = (1, 0);
+    let (mut fragments, mut bytes) = (1, 0);
     let _ = cursor.for_each_run(bundle.part.end - bundle.part.start, |run| {
         if writer.bytes_with_one_more() > RUNS_BYTES_MAX {
             let full = std::mem::replace(&mut writer, RunWriter::new(bundle.origin, unit_bytes));
             bytes += full.finish().len() as u64;
-            sections += 1;
+            fragments += 1;
         }
         writer.push((side.displacement_bytes() + run.offset) as u64, run.len);
         ControlFlow::<()>::Continue(())
     });
-    (sections, bytes + writer.finish().len() as u64)
+    (fragments, bytes + writer.finish().len() as u64)
 }

@@ -13,8 +13,8 @@
 //!   messages.
 //! * Beyond the [`Limits`], rounds only have bounds.
 
-mod alone;
 mod exchange;
+mod independent;
 mod rounds;
 
 use std::ops::Range;
@@ -222,12 +222,12 @@ pub fn outline(parts: &[Part], setup: &Setup, limits: Limits) -> Outline {
     let plan = setup.is_collective.then(|| choose(setup.direction, &agreed, setup.hints, means));
     let course = match plan {
         Some(Plan::Nothing) => Course::Nothing,
-        Some(Plan::TwoPhase(_)) => Course::Together(together(parts, setup, &agreed, limits)),
+        Some(Plan::TwoPhase(_)) => Course::Together(two_phase(parts, setup, &agreed, limits)),
         Some(Plan::Independent(_)) | None => {
             // Between the runs of one rank of a collective access there may be runs of other ranks.
             let holes = if setup.is_collective { Holes::Untouched } else { setup.hints.holes };
-            let alone = |part| alone::outline(part, setup.direction, setup.heat, holes);
-            Course::Alone(parts.iter().map(alone).collect())
+            let estimate = |part| independent::estimate(part, setup.direction, setup.heat, holes);
+            Course::Alone(parts.iter().map(estimate).collect())
         }
     };
     Outline { agreed, plan, course }
@@ -252,7 +252,7 @@ fn span_of(parts: &[Part], ranks: &[usize]) -> Range<u64> {
     spans.reduce(|all, span| all.start.min(span.start)..all.end.max(span.end)).unwrap_or(0..0)
 }
 
-fn together(parts: &[Part], setup: &Setup, agreed: &Agreed, limits: Limits) -> Together {
+fn two_phase(parts: &[Part], setup: &Setup, agreed: &Agreed, limits: Limits) -> Together {
     let grid = Grid::new(setup.window_bytes, setup.buffer_bytes, setup.stripe_bytes, agreed.grain);
     let nodes = setup.nodes();
     let mut before = 0..0;
@@ -275,13 +275,13 @@ fn together(parts: &[Part], setup: &Setup, agreed: &Agreed, limits: Limits) -> T
         .into_iter()
         .map(|nodes| rounds::walk(parts, setup, (grid, &ranks), nodes, exchanges, &mut left))
         .collect();
-    let messages = messages(setup, exchanges, &crews);
+    let messages = count_messages(setup, exchanges, &crews);
     Together { grid, exchanges, crews, messages }
 }
 
 /// Messages between leaders: a reduction for each step, of which the first is the survey, and in each
 /// round for each pair of nodes that meet a request, a receipt and, for a read, a reply.
-fn messages(setup: &Setup, exchanges: bool, crews: &[Crew]) -> Count {
+fn count_messages(setup: &Setup, exchanges: bool, crews: &[Crew]) -> Count {
     let others = setup.nodes() as u64 - 1;
     if others == 0 || !exchanges {
         return Count::exactly(2 * others);

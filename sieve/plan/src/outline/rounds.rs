@@ -86,7 +86,7 @@ struct Walk<'a> {
     aggregators: Vec<u32>,
     ranks: Vec<usize>,
     /// Bytes of each rank's access, from its start, that earlier rounds have taken.
-    through: Vec<u64>,
+    done: Vec<u64>,
     map: Vec<AtomicU64>,
     /// Whether aggregators may write holes back. They may if these nodes have all requested bytes of the
     /// file.
@@ -111,7 +111,7 @@ pub(super) fn walk(
         setup,
         grid,
         aggregators: aggregators(setup, ranks_by_node, &nodes, exchanges),
-        through: vec![0; ranks.len()],
+        done: vec![0; ranks.len()],
         ranks,
         map: (0..map).map(|_| AtomicU64::new(0)).collect(),
         may_fill: setup.direction == Direction::Write
@@ -140,9 +140,9 @@ pub(super) fn walk(
 impl Walk<'_> {
     /// The lowest file offset that any rank still needs.
     fn next(&self) -> Option<u64> {
-        let offsets = self.ranks.iter().zip(&self.through).filter_map(|(rank, through)| {
+        let offsets = self.ranks.iter().zip(&self.done).filter_map(|(rank, done)| {
             let side = &self.parts[*rank].side;
-            (*through < side.bytes()).then(|| side.offset_of(*through))
+            (*done < side.bytes()).then(|| side.offset_of(*done))
         });
         offsets.min()
     }
@@ -161,11 +161,11 @@ impl Walk<'_> {
         let mut pairs = 0;
         if let Some(exchange) = exchange {
             let bundles = self.bundles(base, shares);
-            let sent = exchange.round(self.parts, &bundles, &mut limits.runs);
-            pairs = sent.pairs;
+            let traffic = exchange.round(self.parts, &bundles, &mut limits.runs);
+            pairs = traffic.pairs;
             self.totals.pairs += pairs;
-            self.totals.is_split |= sent.is_split;
-            let sent = Count { least: sent.bytes_least, most: sent.bytes_most };
+            self.totals.is_split |= traffic.is_split;
+            let sent = Count { least: traffic.bytes_least, most: traffic.bytes_most };
             self.totals.exchanged_bytes = self.totals.exchanged_bytes + sent;
             let remote = bundles.values().flatten().map(|bundle| bundle.part.end - bundle.part.start);
             self.totals.remote_bytes += remote.sum::<u64>();
@@ -179,24 +179,24 @@ impl Walk<'_> {
     fn shares(&mut self, base: u64, limits: &mut Limits) -> Option<BTreeMap<u64, Vec<Share>>> {
         // The scan also visits ranks without bytes in the round: 16 ranks count as one share.
         limits.shares = limits.shares.saturating_sub(self.ranks.len() as u64 / 16);
-        let before = self.through.clone();
+        let before = self.done.clone();
         let mut shares: BTreeMap<u64, Vec<Share>> = BTreeMap::new();
         for (index, rank) in self.ranks.iter().enumerate() {
-            let (side, through) = (&self.parts[*rank].side, &mut self.through[index]);
-            while *through < side.bytes() {
-                let number = (side.offset_of(*through) - base) / self.grid.window_bytes;
+            let (side, done) = (&self.parts[*rank].side, &mut self.done[index]);
+            while *done < side.bytes() {
+                let number = (side.offset_of(*done) - base) / self.grid.window_bytes;
                 if number >= self.aggregators.len() as u64 {
                     break;
                 }
                 let end = side.bytes_below(self.grid.window(base, number).end);
                 if limits.shares == 0 {
-                    self.through = before;
+                    self.done = before;
                     return None;
                 }
                 limits.shares -= 1;
-                let share = Share { rank: *rank as u32, part: *through..end };
+                let share = Share { rank: *rank as u32, part: *done..end };
                 shares.entry(number).or_default().push(share);
-                *through = end;
+                *done = end;
             }
         }
         Some(shares)

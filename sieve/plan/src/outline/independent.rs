@@ -6,11 +6,11 @@ use crate::{Direction, FileSide, Heat, Holes, Way};
 
 /// How many sieve buffers of one rank are visited one by one. Beyond this number, the estimate has only
 /// bounds.
-const WINDOWS_MAX: u64 = 100_000;
+const BUFFERS_MAX: u64 = 100_000;
 
-pub(super) fn outline(part: &Part, direction: Direction, heat: Heat, holes: Holes) -> Alone {
+pub(super) fn estimate(part: &Part, direction: Direction, cache_state: Heat, holes: Holes) -> Alone {
     let side = &part.side;
-    let way = way::choose(side, part.memory_runs, direction, heat, holes);
+    let way = way::choose(side, part.memory_runs, direction, cache_state, holes);
     if side.bytes() == 0 {
         let nothing = Count::exactly(0);
         return Alone { way, pieces: nothing, batches: nothing, copied_bytes: 0, buffer_bytes: 0 };
@@ -22,8 +22,8 @@ pub(super) fn outline(part: &Part, direction: Direction, heat: Heat, holes: Hole
             with_bands(side, pieces, batches)
         }
         Way::Packed => packed(side),
-        Way::Window if direction == Direction::Read => windows(side),
-        Way::Window => read_and_written(windows(side)),
+        Way::Window if direction == Direction::Read => sieved(side),
+        Way::Window => read_and_written(sieved(side)),
     };
     let is_copied = way != Way::List;
     Alone {
@@ -50,15 +50,15 @@ fn listed(file_runs: u64, memory_runs: u64) -> (Count, Count) {
 
 /// The runs of each buffer's worth of bytes.
 fn packed(side: &FileSide) -> (Count, Count) {
-    let windows = side.bytes().div_ceil(SIEVE_BUFFER_BYTES);
-    if windows > WINDOWS_MAX {
+    let buffers = side.bytes().div_ceil(SIEVE_BUFFER_BYTES);
+    if buffers > BUFFERS_MAX {
         let runs = side.run_count();
-        let pieces = Count { least: runs, most: runs.saturating_add(windows - 1) };
-        return (pieces, Count { least: windows, most: windows.saturating_add(in_batches(pieces).most) });
+        let pieces = Count { least: runs, most: runs.saturating_add(buffers - 1) };
+        return (pieces, Count { least: buffers, most: buffers.saturating_add(in_batches(pieces).most) });
     }
     let (mut pieces, mut batches) = (0, Count::exactly(0));
-    for window in 0..windows {
-        let start = window * SIEVE_BUFFER_BYTES;
+    for buffer in 0..buffers {
+        let start = buffer * SIEVE_BUFFER_BYTES;
         let runs = side.run_count_of(start..side.bytes().min(start + SIEVE_BUFFER_BYTES));
         let more = in_batches(Count::exactly(runs));
         pieces += runs;
@@ -74,7 +74,7 @@ fn may_have_bands(side: &FileSide) -> bool {
     if !side.is_monotone() || side.run_count() < 2 {
         return false;
     }
-    if side.bytes() > WINDOWS_MAX * STEP_BYTES {
+    if side.bytes() > BUFFERS_MAX * STEP_BYTES {
         return true;
     }
     // A run of two steps contains two places that are one step apart.
@@ -102,9 +102,9 @@ fn read_and_written((pieces, batches): (Count, Count)) -> (Count, Count) {
 }
 
 /// Each part begins with the first requested byte that the part before did not hold.
-fn windows(side: &FileSide) -> (Count, Count) {
+fn sieved(side: &FileSide) -> (Count, Count) {
     let (mut count, mut at) = (0, 0);
-    while at < side.bytes() && count < WINDOWS_MAX {
+    while at < side.bytes() && count < BUFFERS_MAX {
         at = side.bytes_below(side.offset_of(at).saturating_add(SIEVE_BUFFER_BYTES));
         count += 1;
     }
