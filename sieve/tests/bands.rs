@@ -14,7 +14,7 @@ use proptest::prelude::*;
 const OLD: u8 = 0xAA;
 
 #[derive(Debug, Clone)]
-struct Scene {
+struct Scenario {
     variables: usize,
     cells: usize,
     /// Bytes of a value, bytes of a cell in memory, and bytes from one array to the next in the file.
@@ -27,7 +27,7 @@ struct Scene {
     omitted: usize,
 }
 
-fn scenes() -> impl Strategy<Value = Scene> {
+fn scenarios() -> impl Strategy<Value = Scenario> {
     let sizes = (2_usize..80, 1_usize..30_000, prop_oneof![Just(4_usize), Just(8)], 0_usize..8);
     let places = (0_usize..4_000, 0_usize..6_000, 0_usize..50_000, 0_usize..50_000);
     (sizes, places).prop_map(
@@ -35,7 +35,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
             // A few megabytes at most.
             let cells = cells.min(3_000_000 / (variables * value_bytes)).max(1);
             let all = variables * cells * value_bytes;
-            Scene {
+            Scenario {
                 variables,
                 cells,
                 value_bytes,
@@ -54,7 +54,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
     )
 }
 
-impl Scene {
+impl Scenario {
     fn all_bytes(&self) -> usize {
         self.variables * self.cells * self.value_bytes
     }
@@ -145,14 +145,14 @@ fn contents(file: &dyn DriverFile) -> Vec<u8> {
 }
 
 fn run(
-    scene: &Scene,
+    scenario: &Scenario,
     file: Arc<dyn DriverFile>,
     memory: &mut [u8],
     direction: Direction,
 ) -> (Transferred, u64) {
     let counters = Arc::new(Counters::default());
     let target = Target { file, isolation: None, counters: counters.clone(), holes: Holes::Untouched };
-    let done = independent::run(&target, &scene.access(memory), direction);
+    let done = independent::run(&target, &scenario.access(memory), direction);
     (done, Counters::get(&counters.batches))
 }
 
@@ -164,30 +164,34 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
-    fn bytes_and_counts_match_the_access(scene in scenes(), cut in 0_usize..4_000_000, call in 0_u32..400) {
-        let places: Vec<(usize, usize)> = scene.places().collect();
-        let old = vec![OLD; scene.file_bytes()];
+    fn bytes_and_counts_match_the_access(
+        scenario in scenarios(),
+        cut in 0_usize..4_000_000,
+        call in 0_u32..400,
+    ) {
+        let places: Vec<(usize, usize)> = scenario.places().collect();
+        let old = vec![OLD; scenario.file_bytes()];
         let driver = Arc::new(MemDriver::new());
         let file = file_of(driver.as_ref(), &old);
-        let mut memory = scene.filled(3);
+        let mut memory = scenario.filled(3);
         let mut expected = old.clone();
         for (offset, place) in &places {
             expected[*offset] = memory[*place];
         }
-        let (done, _) = run(&scene, file.clone(), &mut memory, Direction::Write);
+        let (done, _) = run(&scenario, file.clone(), &mut memory, Direction::Write);
         prop_assert!(done.error.is_none());
         prop_assert_eq!(done.bytes, places.len() as u64);
         prop_assert!(contents(file.as_ref()) == expected);
 
         // The file is cut short. No byte beyond its end is read.
-        let kept = cut % (scene.file_bytes() + 1);
+        let kept = cut % (scenario.file_bytes() + 1);
         file.set_len(kept as u64).expect("the file in memory is truncated");
-        let mut found = scene.filled(0);
-        let (done, _) = run(&scene, file.clone(), &mut found, Direction::Read);
+        let mut found = scenario.filled(0);
+        let (done, _) = run(&scenario, file.clone(), &mut found, Direction::Read);
         prop_assert!(done.error.is_none());
         let inside = places.iter().take_while(|(offset, _)| *offset < kept).count();
         prop_assert_eq!(done.bytes, inside as u64);
-        let mut image = scene.filled(0);
+        let mut image = scenario.filled(0);
         for (_, place) in &places[..inside] {
             image[*place] = memory[*place];
         }
@@ -197,8 +201,9 @@ proptest! {
         let plan = FaultPlan::parse(&format!("write@{call}:nospace=1000")).expect("the fault plan is valid");
         let inner = Arc::new(MemDriver::new());
         let after = file_of(inner.as_ref(), &old);
-        let faulty = Faulty::new(inner.clone(), plan).open("data".as_ref(), &OpenOptions::read_write()).expect("the file opens");
-        let (done, batches) = run(&scene, faulty, &mut memory, Direction::Write);
+        let faulty = Faulty::new(inner.clone(), plan).open("data".as_ref(), &OpenOptions::read_write())
+            .expect("the file opens");
+        let (done, batches) = run(&scenario, faulty, &mut memory, Direction::Write);
         prop_assert_eq!(done.error.is_some(), u64::from(call) < batches);
         let after = contents(after.as_ref());
         prop_assert!(done.error.is_some() || done.bytes == places.len() as u64);
@@ -212,7 +217,7 @@ proptest! {
 /// An error is reported even if it comes after all bytes of its batch were moved.
 #[test]
 fn error_after_all_bytes_of_a_batch_is_reported() {
-    let scene = Scene {
+    let scenario = Scenario {
         variables: 80,
         cells: 9218,
         value_bytes: 4,
@@ -223,22 +228,22 @@ fn error_after_all_bytes_of_a_batch_is_reported() {
         omitted: 0,
     };
     let driver = Arc::new(MemDriver::new());
-    let file = file_of(driver.as_ref(), &vec![OLD; scene.file_bytes()]);
-    let (_, batches) = run(&scene, file, &mut scene.filled(1), Direction::Write);
+    let file = file_of(driver.as_ref(), &vec![OLD; scenario.file_bytes()]);
+    let (_, batches) = run(&scenario, file, &mut scenario.filled(1), Direction::Write);
     for call in 0..batches {
         let plan =
             FaultPlan::parse(&format!("write@{call}:nospace=100000000")).expect("the fault plan is valid");
         let options = OpenOptions::read_write();
         let faulty =
             Faulty::new(driver.clone(), plan).open("data".as_ref(), &options).expect("the file opens");
-        let (done, made) = run(&scene, faulty, &mut scene.filled(1), Direction::Write);
+        let (done, made) = run(&scenario, faulty, &mut scenario.filled(1), Direction::Write);
         assert!(done.error.is_some() && made == call + 1, "call {call} of {batches}: {done:?}, {made}");
     }
 }
 
 #[test]
 fn chunks_of_all_variables_are_moved_together() {
-    let scene = Scene {
+    let scenario = Scenario {
         variables: 24,
         cells: 20_480,
         value_bytes: 8,
@@ -248,8 +253,8 @@ fn chunks_of_all_variables_are_moved_together() {
         skipped: 0,
         omitted: 0,
     };
-    let file = file_of(&MemDriver::new(), &vec![OLD; scene.file_bytes()]);
-    let (done, batches) = run(&scene, file, &mut scene.filled(1), Direction::Write);
+    let file = file_of(&MemDriver::new(), &vec![OLD; scenario.file_bytes()]);
+    let (done, batches) = run(&scenario, file, &mut scenario.filled(1), Direction::Write);
     assert!(done.error.is_none());
     // 24 variables of 160 KiB, 8 KiB of each at a time. Run by run it would be 15 buffers.
     assert_eq!(batches, 20);

@@ -67,9 +67,7 @@ fn cold_reads_use_the_sieve_buffer_and_hot_reads_use_calls() {
     // Counting cached pages takes one call, and the length another. Trying to read takes one.
     let before = calls().other;
     if file.would_wait(FILE_BYTES as u64 - 1) != Some(true) || calls().other - before != 2 {
-        println!(
-            "rest skipped: the system reads the bytes it is asked about (Linux before 6.5), or keeps its cache"
-        );
+        println!("rest skipped: the query itself reads the bytes (Linux before 6.5), or the cache is kept");
         return;
     }
     let before = calls();

@@ -3,9 +3,9 @@
 
 #[path = "nodes/placement.rs"]
 mod placement;
-#[path = "nodes/scene.rs"]
+#[path = "nodes/scenario.rs"]
 #[allow(dead_code, reason = "shared with the tests of several nodes")]
-mod scene;
+mod scenario;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -17,7 +17,7 @@ use capulet_plan::{CollectiveMode, Heat, PlanHints};
 use capulet_sieve::{Access, Counters, Direction, Holes, Memory, Target, independent};
 use proptest::prelude::*;
 
-use scene::{Call, Ends, FILE_BYTES, Scene, Shape, contents, expected, file_of, plain, play};
+use scenario::{Call, FILE_BYTES, Outcomes, Scenario, Shape, contents, expected, file_of, plain, run};
 
 const ALWAYS: PlanHints =
     PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable, holes: Holes::Untouched };
@@ -39,7 +39,7 @@ fn shape() -> impl Strategy<Value = Shape> {
 
 /// Ranks that write no byte twice: they alternate in a row, or each rank has its own parts of the file.
 fn apart(ranks: usize) -> impl Strategy<Value = Vec<Shape>> {
-    let turns = (0usize..500, 0usize..300, 1usize..12).prop_map(move |(start, count, len)| {
+    let row = (0usize..500, 0usize..300, 1usize..12).prop_map(move |(start, count, len)| {
         let row = |rank: usize| Shape::Row { start: start + rank * len, count, len, stride: ranks * len };
         (0..ranks).map(row).collect::<Vec<_>>()
     });
@@ -51,10 +51,10 @@ fn apart(ranks: usize) -> impl Strategy<Value = Vec<Shape>> {
         }
         lists.into_iter().map(Shape::Runs).collect::<Vec<_>>()
     });
-    prop_oneof![turns, lists]
+    prop_oneof![row, lists]
 }
 
-fn scenes(is_apart: bool) -> impl Strategy<Value = Scene> {
+fn scenarios(is_apart: bool) -> impl Strategy<Value = Scenario> {
     let placement = prop_oneof![
         (1usize..4, 1usize..4).prop_map(|(nodes, each)| (0..nodes * each).map(|rank| rank / each).collect()),
         (1usize..4, 1usize..4).prop_map(|(nodes, each)| (0..nodes * each).map(|rank| rank % nodes).collect()),
@@ -89,7 +89,7 @@ fn scenes(is_apart: bool) -> impl Strategy<Value = Scene> {
             let direction = if reads { Direction::Read } else { Direction::Write };
             let ranks = placement.len();
             let may_exchange = (0..ranks).map(|node| node != withheld).collect();
-            Scene {
+            Scenario {
                 aggregators,
                 window_bytes,
                 calls: vec![Call { direction, unit, is_spread, shapes }],
@@ -105,45 +105,45 @@ fn scenes(is_apart: bool) -> impl Strategy<Value = Scene> {
 }
 
 /// The plan estimate of the only call of a scenario.
-fn outline_of(scene: &Scene, hints: PlanHints, limits: Limits) -> Outline {
-    let call = &scene.calls[0];
+fn outline_of(scenario: &Scenario, hints: PlanHints, limits: Limits) -> Outline {
+    let call = &scenario.calls[0];
     let part = |rank: usize| {
         let mut memory = vec![0; call.bytes_of(rank).count() * call.step()];
         let access = call.access(rank, &mut memory);
         Part { side: access.side().clone(), memory_runs: access.memory_run_count() }
     };
-    let parts: Vec<Part> = (0..scene.ranks()).map(part).collect();
-    let nodes = scene.node_count();
+    let parts: Vec<Part> = (0..scenario.ranks()).map(part).collect();
+    let nodes = scenario.node_count();
     let setup = Setup {
         direction: call.direction,
         is_collective: true,
-        hints: PlanHints { holes: scene.holes, ..hints },
+        hints: PlanHints { holes: scenario.holes, ..hints },
         in_memory: false,
         heat: Heat::Hot,
-        node_of: scene.placement.clone(),
-        aggregators: placement::aggregators_of(&scene.placement, &scene.aggregators),
-        window_bytes: scene.window_bytes,
+        node_of: scenario.placement.clone(),
+        aggregators: placement::aggregators_of(&scenario.placement, &scenario.aggregators),
+        window_bytes: scenario.window_bytes,
         // One of four parts of the shared memory. The data of a simulated window has a power of two of
         // bytes, and at least a page.
-        buffer_bytes: (4 * scene.window_bytes).max(4096).next_power_of_two() / 4,
+        buffer_bytes: (4 * scenario.window_bytes).max(4096).next_power_of_two() / 4,
         stripe_bytes: 0,
-        may_exchange: scene.may_exchange[..nodes].iter().all(|may| *may),
+        may_exchange: scenario.may_exchange[..nodes].iter().all(|may| *may),
     };
     outline(&parts, &setup, limits)
 }
 
-fn play_out(scene: &Scene) -> Ends {
+fn run_checked(scenario: &Scenario) -> Outcomes {
     let file = file_of(&MemDriver::new());
-    let (mut buffers, after, expected) = expected(scene);
-    let ends = play(scene, &vec![file.clone(); scene.ranks()], &mut buffers, &plain);
+    let (mut buffers, after, expected) = expected(scenario);
+    let outcomes = run(scenario, &vec![file.clone(); scenario.ranks()], &mut buffers, &plain);
     // If the nodes may not exchange, overlapping writes of different nodes have no order.
-    let is_ordered = scene.may_exchange[..scene.node_count()].iter().all(|may| *may);
+    let is_ordered = scenario.may_exchange[..scenario.node_count()].iter().all(|may| *may);
     assert!(!is_ordered || (contents(file.as_ref()) == expected && buffers == after));
-    ends
+    outcomes
 }
 
-fn sum(ends: &Ends, count: fn(&Counters) -> &AtomicU64) -> u64 {
-    ends.counters.iter().map(|counters| Counters::get(count(counters))).sum()
+fn sum(outcomes: &Outcomes, count: fn(&Counters) -> &AtomicU64) -> u64 {
+    outcomes.counters.iter().map(|counters| Counters::get(count(counters))).sum()
 }
 
 fn together(outline: &Outline) -> Option<&Together> {
@@ -159,60 +159,71 @@ fn total(together: &Together, count: fn(&Crew) -> Count) -> Count {
 }
 
 /// Checks that the counters are equal to the estimate, or within its bounds.
-fn agree(scene: &Scene, together: &Together, ends: &Ends) {
-    let ranks = |crew: &Crew| crew.nodes.iter().map(|node| scene.ranks_of(*node).len() as u64).sum::<u64>();
+fn agree(scenario: &Scenario, together: &Together, outcomes: &Outcomes) {
+    let ranks =
+        |crew: &Crew| crew.nodes.iter().map(|node| scenario.ranks_of(*node).len() as u64).sum::<u64>();
     let rounds: u64 = together.crews.iter().map(|crew| crew.totals.rounds * ranks(crew)).sum();
     assert!(together.crews.iter().all(|crew| crew.is_whole && crew.rounds_most == crew.totals.rounds));
     let is_split = together.crews.iter().any(|crew| crew.totals.is_split);
-    let is_read = scene.calls[0].direction == Direction::Read;
+    let is_read = scenario.calls[0].direction == Direction::Read;
     if !(is_split && is_read) {
         // A read that requests the rest of a round may learn of the next round earlier.
-        assert_eq!(sum(ends, |counters| &counters.rounds), rounds);
+        assert_eq!(sum(outcomes, |counters| &counters.rounds), rounds);
         let pieces = total(together, |crew| crew.totals.pieces);
         let batches = total(together, |crew| crew.totals.batches);
-        assert_eq!(pieces, Count::exactly(sum(ends, |counters| &counters.pieces)));
-        assert_eq!(batches, Count::exactly(sum(ends, |counters| &counters.batches)));
+        assert_eq!(pieces, Count::exactly(sum(outcomes, |counters| &counters.pieces)));
+        assert_eq!(batches, Count::exactly(sum(outcomes, |counters| &counters.batches)));
     }
     let copied = total(together, |crew| crew.totals.copied_bytes);
-    assert!(copied.allows(sum(ends, |counters| &counters.copied_bytes)), "{copied:?}");
+    assert!(copied.allows(sum(outcomes, |counters| &counters.copied_bytes)), "{copied:?}");
     let exchanged = total(together, |crew| crew.totals.exchanged_bytes);
-    let bytes = sum(ends, |counters| &counters.exchanged_bytes);
+    let bytes = sum(outcomes, |counters| &counters.exchanged_bytes);
     assert!(exchanged.allows(bytes), "{exchanged:?} {bytes}");
-    assert!(together.messages.allows(ends.messages[0]), "{:?} {:?}", together.messages, ends.messages);
+    assert!(
+        together.messages.allows(outcomes.messages[0]),
+        "{:?} {:?}",
+        together.messages,
+        outcomes.messages
+    );
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn estimate_is_exact_for_ranks_that_do_not_overlap(scene in scenes(true)) {
-        let outline = outline_of(&scene, ALWAYS, Limits::default());
-        let ends = play_out(&scene);
+    fn estimate_is_exact_for_ranks_that_do_not_overlap(scenario in scenarios(true)) {
+        let outline = outline_of(&scenario, ALWAYS, Limits::default());
+        let outcomes = run_checked(&scenario);
         let Some(together) = together(&outline) else { return Ok(()) };
-        agree(&scene, together, &ends);
-        let payload: usize = (0..scene.ranks()).map(|rank| scene.calls[0].bytes_of(rank).count()).sum();
+        agree(&scenario, together, &outcomes);
+        let payload: usize = (0..scenario.ranks()).map(|rank| scenario.calls[0].bytes_of(rank).count()).sum();
         let is_split = together.crews.iter().any(|crew| crew.totals.is_split);
         prop_assert_eq!(total(together, |crew| crew.totals.copied_bytes), Count::exactly(payload as u64));
         prop_assert!(is_split || together.messages.is_exact());
         prop_assert!(is_split || total(together, |crew| crew.totals.exchanged_bytes).is_exact());
         let shares = together.crews.iter().flat_map(|crew| &crew.rounds).flat_map(|round| &round.windows);
-        let shares: u64 = shares.flat_map(|window| &window.shares).map(|share| share.part.end - share.part.start).sum();
+        let shares: u64 = shares.flat_map(|window| &window.shares)
+            .map(|share| share.part.end - share.part.start).sum();
         prop_assert_eq!(shares, payload as u64);
     }
 
     #[test]
-    fn estimate_bounds_ranks_that_may_overlap(scene in scenes(false)) {
-        let outline = outline_of(&scene, ALWAYS, Limits::default());
-        let ends = play_out(&scene);
+    fn estimate_bounds_ranks_that_may_overlap(scenario in scenarios(false)) {
+        let outline = outline_of(&scenario, ALWAYS, Limits::default());
+        let outcomes = run_checked(&scenario);
         if let Some(together) = together(&outline) {
-            agree(&scene, together, &ends);
+            agree(&scenario, together, &outcomes);
         }
     }
 
     #[test]
-    fn estimate_cut_by_limits_bounds_the_whole_one(scene in scenes(true), shares in 1u64..40, runs in 0u64..200) {
-        let whole = outline_of(&scene, ALWAYS, Limits::default());
-        let cut = outline_of(&scene, ALWAYS, Limits { shares, runs });
+    fn estimate_cut_by_limits_bounds_the_whole_one(
+        scenario in scenarios(true),
+        shares in 1u64..40,
+        runs in 0u64..200,
+    ) {
+        let whole = outline_of(&scenario, ALWAYS, Limits::default());
+        let cut = outline_of(&scenario, ALWAYS, Limits { shares, runs });
         let (Some(whole), Some(cut)) = (together(&whole), together(&cut)) else { return Ok(()) };
         for (whole, cut) in whole.crews.iter().zip(&cut.crews) {
             prop_assert!(cut.totals.rounds <= whole.totals.rounds);
@@ -221,7 +232,10 @@ proptest! {
                 prop_assert!(cut.totals.pieces.allows(whole.totals.pieces.least));
                 prop_assert!(cut.totals.batches.allows(whole.totals.batches.least));
                 prop_assert!(cut.totals.copied_bytes.allows(whole.totals.copied_bytes.least));
-                prop_assert!(cut.totals.is_split || cut.totals.exchanged_bytes.allows(whole.totals.exchanged_bytes.least));
+                prop_assert!(
+                    cut.totals.is_split
+                        || cut.totals.exchanged_bytes.allows(whole.totals.exchanged_bytes.least)
+                );
             }
         }
         prop_assert!(cut.messages.allows(whole.messages.least));

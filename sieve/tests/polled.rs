@@ -28,7 +28,7 @@ struct Call {
 }
 
 #[derive(Debug, Clone)]
-struct Scene {
+struct Scenario {
     ranks: usize,
     aggregators: usize,
     window_bytes: u64,
@@ -67,14 +67,14 @@ fn value(call: usize, rank: usize, at: usize) -> u8 {
 type Buffers = Vec<Vec<Vec<u8>>>;
 
 /// Returns the buffers before the calls, the buffers after each call, and the file after all calls.
-fn expected(scene: &Scene) -> (Buffers, Buffers, Vec<u8>) {
+fn expected(scenario: &Scenario) -> (Buffers, Buffers, Vec<u8>) {
     let mut file: Vec<u8> = (0..FILE_BYTES).map(|at| (at * 3) as u8).collect();
     let (mut before, mut after) = (Vec::new(), Vec::new());
-    for (number, call) in scene.calls.iter().enumerate() {
+    for (number, call) in scenario.calls.iter().enumerate() {
         let bytes = |rank: usize| call.bytes_of(rank).count();
         match call.direction {
             Direction::Write => {
-                let buffers: Vec<Vec<u8>> = (0..scene.ranks)
+                let buffers: Vec<Vec<u8>> = (0..scenario.ranks)
                     .map(|rank| (0..bytes(rank)).map(|at| value(number, rank, at)).collect())
                     .collect();
                 for (rank, buffer) in buffers.iter().enumerate() {
@@ -86,9 +86,11 @@ fn expected(scene: &Scene) -> (Buffers, Buffers, Vec<u8>) {
                 after.push(buffers);
             }
             Direction::Read => {
-                before.push((0..scene.ranks).map(|rank| vec![0xAA; bytes(rank)]).collect());
+                before.push((0..scenario.ranks).map(|rank| vec![0xAA; bytes(rank)]).collect());
                 after.push(
-                    (0..scene.ranks).map(|rank| call.bytes_of(rank).map(|at| file[at]).collect()).collect(),
+                    (0..scenario.ranks)
+                        .map(|rank| call.bytes_of(rank).map(|at| file[at]).collect())
+                        .collect(),
                 );
             }
         }
@@ -97,14 +99,14 @@ fn expected(scene: &Scene) -> (Buffers, Buffers, Vec<u8>) {
 }
 
 /// The outcomes of the calls of each rank: the bytes moved, and whether there was an error.
-type Ends = Vec<Vec<(u64, bool)>>;
+type Outcomes = Vec<Vec<(u64, bool)>>;
 
 /// Runs the scenario. `files` has one handle for each rank.
-fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> Ends {
-    let windows = LocalWindow::team(scene.ranks, 2 * scene.window_bytes as usize);
+fn run(scenario: &Scenario, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> Outcomes {
+    let windows = LocalWindow::team(scenario.ranks, 2 * scenario.window_bytes as usize);
     let windows: Vec<Arc<dyn NodeShared>> = windows.into_iter().map(|window| Arc::new(window) as _).collect();
-    let counters: Vec<Arc<Counters>> = (0..scene.ranks).map(|_| Arc::default()).collect();
-    let accesses: Vec<Vec<Access>> = scene
+    let counters: Vec<Arc<Counters>> = (0..scenario.ranks).map(|_| Arc::default()).collect();
+    let accesses: Vec<Vec<Access>> = scenario
         .calls
         .iter()
         .zip(buffers)
@@ -119,8 +121,8 @@ fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> 
         let target = Target { file, isolation: None, counters, holes: Holes::Untouched };
         let team = NodeTeam::new(
             windows[rank].clone(),
-            scene.aggregators,
-            scene.window_bytes,
+            scenario.aggregators,
+            scenario.window_bytes,
             0,
             agreed[call].grain,
         )
@@ -129,15 +131,15 @@ fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> 
             target,
             team,
             accesses[call][rank].clone(),
-            scene.calls[call].direction,
+            scenario.calls[call].direction,
             agreed[call].first,
         )
     };
-    let mut ends: Ends = vec![Vec::new(); scene.ranks];
-    let mut under_way: Vec<_> = (0..scene.ranks).map(|rank| Some(start(rank, 0))).collect();
-    let turns = scene.schedule.iter().copied().cycle();
+    let mut outcomes: Outcomes = vec![Vec::new(); scenario.ranks];
+    let mut under_way: Vec<_> = (0..scenario.ranks).map(|rank| Some(start(rank, 0))).collect();
+    let steps = scenario.schedule.iter().copied().cycle();
     let mut idle = 0;
-    for rank in turns.map(|rank| rank % scene.ranks) {
+    for rank in steps.map(|rank| rank % scenario.ranks) {
         idle += 1;
         assert!(idle < 1_000_000, "the operations make no progress");
         let Some(operation) = &mut under_way[rank] else {
@@ -153,17 +155,17 @@ fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> 
         };
         if operation.poll() {
             let done = under_way[rank].take().expect("the operation is in flight").take_outcome();
-            ends[rank].push((done.bytes, done.error.is_some()));
-            let next = ends[rank].len();
-            under_way[rank] = (next < scene.calls.len()).then(|| start(rank, next));
+            outcomes[rank].push((done.bytes, done.error.is_some()));
+            let next = outcomes[rank].len();
+            under_way[rank] = (next < scenario.calls.len()).then(|| start(rank, next));
         }
     }
-    ends
+    outcomes
 }
 
 fn file_of(driver: &dyn Driver) -> Arc<dyn DriverFile> {
     let file = driver
-        .open("scene".as_ref(), &OpenOptions::read_write().create(true))
+        .open("scenario".as_ref(), &OpenOptions::read_write().create(true))
         .expect("the file in memory opens");
     file.write_all_at(0, &(0..FILE_BYTES).map(|at| (at * 3) as u8).collect::<Vec<_>>())
         .expect("the file in memory is written");
@@ -203,11 +205,11 @@ fn calls(ranks: usize) -> impl Strategy<Value = Vec<Call>> {
     prop::collection::vec(call, 1..5)
 }
 
-fn scenes() -> impl Strategy<Value = Scene> {
+fn scenarios() -> impl Strategy<Value = Scenario> {
     (1usize..6, 1usize..6, 0u32..4).prop_flat_map(|(ranks, aggregators, size)| {
         (calls(ranks), prop::collection::vec(0usize..ranks, 1..40)).prop_map(move |(calls, mut schedule)| {
             schedule.extend(0..ranks);
-            Scene { ranks, aggregators, window_bytes: 1024 << size, calls, schedule }
+            Scenario { ranks, aggregators, window_bytes: 1024 << size, calls, schedule }
         })
     })
 }
@@ -216,12 +218,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn operations_take_effect_in_order_and_overlaps_in_rank_order(scene in scenes()) {
+    fn operations_take_effect_in_order_and_overlaps_in_rank_order(scenario in scenarios()) {
         let file = file_of(&MemDriver::new());
-        let (mut buffers, after, expected) = expected(&scene);
-        let ends = play(&scene, &vec![file.clone(); scene.ranks], &mut buffers);
-        for (rank, ends) in ends.iter().enumerate() {
-            for (call, (bytes, failed)) in ends.iter().enumerate() {
+        let (mut buffers, after, expected) = expected(&scenario);
+        let outcomes = run(&scenario, &vec![file.clone(); scenario.ranks], &mut buffers);
+        for (rank, outcomes) in outcomes.iter().enumerate() {
+            for (call, (bytes, failed)) in outcomes.iter().enumerate() {
                 prop_assert!(!failed);
                 prop_assert_eq!(*bytes, after[call][rank].len() as u64);
             }
@@ -231,20 +233,26 @@ proptest! {
     }
 
     #[test]
-    fn fault_ends_its_operation_on_all_ranks_and_no_other_one(scene in scenes(), at in 0u32..40, where_ in 0usize..6) {
+    fn fault_ends_its_operation_on_all_ranks_and_no_other_one(
+        scenario in scenarios(),
+        at in 0u32..40,
+        where_ in 0usize..6,
+    ) {
         let driver = Arc::new(MemDriver::new());
         let file = file_of(driver.as_ref());
-        let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io")).expect("the fault plan is valid");
-        let faulty = Faulty::new(driver, plan).open("scene".as_ref(), &OpenOptions::read_write()).expect("the file opens");
-        let mut files = vec![file.clone(); scene.ranks];
-        files[where_ % scene.ranks] = faulty;
-        let (mut buffers, after, expected) = expected(&scene);
-        let ends = play(&scene, &files, &mut buffers);
-        let failed = |call: usize| ends.iter().any(|ends| ends[call].1);
-        for (rank, ends) in ends.iter().enumerate() {
-            prop_assert_eq!(ends.len(), scene.calls.len());
-            for (call, (bytes, own_failure)) in ends.iter().enumerate() {
-                prop_assert!(!own_failure || rank == where_ % scene.ranks);
+        let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io"))
+            .expect("the fault plan is valid");
+        let faulty = Faulty::new(driver, plan).open("scenario".as_ref(), &OpenOptions::read_write())
+            .expect("the file opens");
+        let mut files = vec![file.clone(); scenario.ranks];
+        files[where_ % scenario.ranks] = faulty;
+        let (mut buffers, after, expected) = expected(&scenario);
+        let outcomes = run(&scenario, &files, &mut buffers);
+        let failed = |call: usize| outcomes.iter().any(|outcomes| outcomes[call].1);
+        for (rank, outcomes) in outcomes.iter().enumerate() {
+            prop_assert_eq!(outcomes.len(), scenario.calls.len());
+            for (call, (bytes, own_failure)) in outcomes.iter().enumerate() {
+                prop_assert!(!own_failure || rank == where_ % scenario.ranks);
                 prop_assert!(*bytes <= after[call][rank].len() as u64);
                 prop_assert!(failed(call) || *bytes == after[call][rank].len() as u64);
             }
@@ -252,8 +260,8 @@ proptest! {
         // A byte that no write covers has its old value.
         let after = contents(file.as_ref());
         let mut asked = vec![false; FILE_BYTES];
-        for call in scene.calls.iter().filter(|call| call.direction == Direction::Write) {
-            for rank in 0..scene.ranks {
+        for call in scenario.calls.iter().filter(|call| call.direction == Direction::Write) {
+            for rank in 0..scenario.ranks {
                 call.bytes_of(rank).for_each(|at| asked[at] = true);
             }
         }

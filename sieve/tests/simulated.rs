@@ -17,7 +17,7 @@ use proptest::prelude::*;
 
 /// A file of cells, and the access of each rank to its cells.
 #[derive(Debug, Clone)]
-struct Scene {
+struct Scenario {
     ranks: usize,
     cell_bytes: usize,
     /// The owner of each cell of a tile; `ranks` stands for no rank.
@@ -33,7 +33,7 @@ struct Scene {
 
 const OLD: u8 = 0xEE;
 
-impl Scene {
+impl Scenario {
     fn file_bytes(&self) -> usize {
         self.displacement as usize + self.tiles * self.owners.len() * self.cell_bytes
     }
@@ -95,44 +95,50 @@ impl Scene {
 }
 
 /// One rank's access of its whole payload, from or to `memory`.
-fn access(scene: &Scene, rank: usize, memory: &mut [u8]) -> Access {
-    let bytes = scene.payload(rank).len();
+fn access(scenario: &Scenario, rank: usize, memory: &mut [u8]) -> Access {
+    let bytes = scenario.payload(rank).len();
     // SAFETY: `# Safety` of `Memory::new`: the layout reaches exactly the bytes of `memory`, which
     // outlives the access in every caller.
-    let user = unsafe { Memory::new(memory.as_mut_ptr(), scene.memory_layout(bytes)) };
-    Access::new(scene.displacement, &scene.view(rank), 0, user, bytes as u64).expect("the offsets are small")
+    let user = unsafe { Memory::new(memory.as_mut_ptr(), scenario.memory_layout(bytes)) };
+    Access::new(scenario.displacement, &scenario.view(rank), 0, user, bytes as u64)
+        .expect("the offsets are small")
 }
 
 /// The combined summary on which the ranks would agree.
-fn agreed(scene: &Scene) -> Agreed {
-    let summary = |rank| Summary::of(&access(scene, rank, &mut scene.spread(&scene.payload(rank))));
-    Agreed::of(&(0..scene.ranks).map(summary).collect::<Vec<_>>())
+fn agreed(scenario: &Scenario) -> Agreed {
+    let summary = |rank| Summary::of(&access(scenario, rank, &mut scenario.spread(&scenario.payload(rank))));
+    Agreed::of(&(0..scenario.ranks).map(summary).collect::<Vec<_>>())
 }
 
 /// Runs all ranks at the same time. Returns the memory, the outcome and the counters of each rank.
-fn together(
-    scene: &Scene,
+fn run_two_phase(
+    scenario: &Scenario,
     files: &[Arc<dyn DriverFile>],
     direction: Direction,
     memories: Vec<Vec<u8>>,
 ) -> Vec<(Vec<u8>, Transferred, Arc<Counters>)> {
-    let windows = LocalWindow::team(scene.ranks, 2 * scene.window_bytes as usize);
-    let agreed = agreed(scene);
+    let windows = LocalWindow::team(scenario.ranks, 2 * scenario.window_bytes as usize);
+    let agreed = agreed(scenario);
     std::thread::scope(|scope| {
         let ranks = memories.into_iter().zip(windows).enumerate().map(|(rank, (mut memory, window))| {
             let file = files[rank].clone();
             scope.spawn(move || {
                 let counters = Arc::new(Counters::default());
-                let access = access(scene, rank, &mut memory);
+                let access = access(scenario, rank, &mut memory);
                 let target = Target {
                     file: file.clone(),
                     isolation: None,
                     counters: counters.clone(),
                     holes: Holes::Untouched,
                 };
-                let team =
-                    NodeTeam::new(Arc::new(window), scene.aggregators, scene.window_bytes, 0, agreed.grain)
-                        .ending_at(agreed.end);
+                let team = NodeTeam::new(
+                    Arc::new(window),
+                    scenario.aggregators,
+                    scenario.window_bytes,
+                    0,
+                    agreed.grain,
+                )
+                .ending_at(agreed.end);
                 let done = two_phase::run(target, team, access, direction, agreed.first);
                 (memory, done, counters)
             })
@@ -142,14 +148,14 @@ fn together(
     })
 }
 
-fn fresh_file(scene: &Scene) -> Arc<dyn DriverFile> {
-    fresh_file_of(&MemDriver::new(), scene)
+fn fresh_file(scenario: &Scenario) -> Arc<dyn DriverFile> {
+    fresh_file_of(&MemDriver::new(), scenario)
 }
 
-fn fresh_file_of(driver: &dyn Driver, scene: &Scene) -> Arc<dyn DriverFile> {
+fn fresh_file_of(driver: &dyn Driver, scenario: &Scenario) -> Arc<dyn DriverFile> {
     let options = OpenOptions::read_write().create(true);
     let file = driver.open("cells".as_ref(), &options).expect("the file in memory opens");
-    file.write_all_at(0, &vec![OLD; scene.file_bytes()]).expect("the file in memory is written");
+    file.write_all_at(0, &vec![OLD; scenario.file_bytes()]).expect("the file in memory is written");
     file
 }
 
@@ -160,10 +166,10 @@ fn contents(file: &dyn DriverFile) -> Vec<u8> {
     bytes
 }
 
-fn scenes() -> impl Strategy<Value = Scene> {
+fn scenarios() -> impl Strategy<Value = Scenario> {
     (1usize..5, 1usize..9, 0u64..5000, 1usize..6, 1u64..4, 0i64..4, 1usize..5).prop_flat_map(
         |(ranks, cell_bytes, displacement, aggregators, pages, gap, tiles)| {
-            prop::collection::vec(0..=ranks, 0..2000).prop_map(move |owners| Scene {
+            prop::collection::vec(0..=ranks, 0..2000).prop_map(move |owners| Scenario {
                 ranks,
                 cell_bytes,
                 owners,
@@ -181,75 +187,91 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn two_phase_moves_exactly_the_requested_bytes(scene in scenes()) {
-        let file = fresh_file(&scene);
-        let files = vec![file.clone(); scene.ranks];
-        let sources = (0..scene.ranks).map(|rank| scene.spread(&scene.payload(rank))).collect();
-        for (rank, (_, done, counters)) in together(&scene, &files, Direction::Write, sources).iter().enumerate() {
-            let bytes = scene.payload(rank).len() as u64;
+    fn two_phase_moves_exactly_the_requested_bytes(scenario in scenarios()) {
+        let file = fresh_file(&scenario);
+        let files = vec![file.clone(); scenario.ranks];
+        let sources = (0..scenario.ranks).map(|rank| scenario.spread(&scenario.payload(rank))).collect();
+        let outcomes = run_two_phase(&scenario, &files, Direction::Write, sources);
+        for (rank, (_, done, counters)) in outcomes.iter().enumerate() {
+            let bytes = scenario.payload(rank).len() as u64;
             prop_assert!(done.error.is_none());
             prop_assert_eq!(done.bytes, bytes);
             // one copy per byte
             prop_assert_eq!(Counters::get(&counters.copied_bytes), bytes);
         }
-        prop_assert!(contents(file.as_ref()) == scene.expected_file());
+        prop_assert!(contents(file.as_ref()) == scenario.expected_file());
 
-        let empty = (0..scene.ranks).map(|rank| scene.spread(&vec![0; scene.payload(rank).len()])).collect();
-        for (rank, (memory, done, counters)) in together(&scene, &files, Direction::Read, empty).into_iter().enumerate() {
-            prop_assert_eq!(done.bytes, scene.payload(rank).len() as u64);
+        let zeros = |rank| scenario.spread(&vec![0; scenario.payload(rank).len()]);
+        let empty = (0..scenario.ranks).map(zeros).collect();
+        let outcomes = run_two_phase(&scenario, &files, Direction::Read, empty);
+        for (rank, (memory, done, counters)) in outcomes.into_iter().enumerate() {
+            prop_assert_eq!(done.bytes, scenario.payload(rank).len() as u64);
             prop_assert_eq!(Counters::get(&counters.copied_bytes), done.bytes);
-            prop_assert!(memory == scene.spread(&scene.payload(rank)));
+            prop_assert!(memory == scenario.spread(&scenario.payload(rank)));
         }
     }
 
     #[test]
-    fn independent_moves_exactly_the_requested_bytes_and_copies_none_twice(scene in scenes()) {
-        let file = fresh_file(&scene);
+    fn independent_moves_exactly_the_requested_bytes_and_copies_none_twice(scenario in scenarios()) {
+        let file = fresh_file(&scenario);
         let counters = Arc::new(Counters::default());
-        let target = Target { file: file.clone(), isolation: None, counters: counters.clone(), holes: Holes::Untouched };
-        for rank in 0..scene.ranks {
-            let mut memory = scene.spread(&scene.payload(rank));
-            let done = independent::run(&target, &access(&scene, rank, &mut memory), Direction::Write);
-            prop_assert_eq!(done.bytes, scene.payload(rank).len() as u64);
+        let target = Target {
+            file: file.clone(),
+            isolation: None,
+            counters: counters.clone(),
+            holes: Holes::Untouched,
+        };
+        for rank in 0..scenario.ranks {
+            let mut memory = scenario.spread(&scenario.payload(rank));
+            let done = independent::run(&target, &access(&scenario, rank, &mut memory), Direction::Write);
+            prop_assert_eq!(done.bytes, scenario.payload(rank).len() as u64);
         }
-        prop_assert!(contents(file.as_ref()) == scene.expected_file());
-        let payload: u64 = (0..scene.ranks).map(|rank| scene.payload(rank).len() as u64).sum();
+        prop_assert!(contents(file.as_ref()) == scenario.expected_file());
+        let payload: u64 = (0..scenario.ranks).map(|rank| scenario.payload(rank).len() as u64).sum();
         prop_assert!(Counters::get(&counters.copied_bytes) <= payload);
-        for rank in 0..scene.ranks {
-            let mut memory = scene.spread(&vec![0; scene.payload(rank).len()]);
-            let done = independent::run(&target, &access(&scene, rank, &mut memory), Direction::Read);
-            prop_assert_eq!(done.bytes, scene.payload(rank).len() as u64);
-            prop_assert!(memory == scene.spread(&scene.payload(rank)));
+        for rank in 0..scenario.ranks {
+            let mut memory = scenario.spread(&vec![0; scenario.payload(rank).len()]);
+            let done = independent::run(&target, &access(&scenario, rank, &mut memory), Direction::Read);
+            prop_assert_eq!(done.bytes, scenario.payload(rank).len() as u64);
+            prop_assert!(memory == scenario.spread(&scenario.payload(rank)));
         }
         prop_assert!(Counters::get(&counters.copied_bytes) <= 2 * payload);
     }
 
     #[test]
-    fn short_file_gives_each_rank_the_bytes_before_its_end(scene in scenes(), keep in 0usize..30_000) {
-        let file = fresh_file(&scene);
-        let keep = keep.min(scene.file_bytes());
-        let mut whole = scene.expected_file();
+    fn short_file_gives_each_rank_the_bytes_before_its_end(scenario in scenarios(), keep in 0usize..30_000) {
+        let file = fresh_file(&scenario);
+        let keep = keep.min(scenario.file_bytes());
+        let mut whole = scenario.expected_file();
         whole.truncate(keep);
         file.set_len(0).expect("the file in memory is truncated");
         file.write_all_at(0, &whole).expect("the file in memory is written");
         let alone = |rank: usize| {
             let counters = Arc::new(Counters::default());
-            let target = Target { file: file.clone(), isolation: None, counters: counters.clone(), holes: Holes::Untouched };
-            let mut memory = scene.spread(&vec![0; scene.payload(rank).len()]);
-            let done = independent::run(&target, &access(&scene, rank, &mut memory), Direction::Read);
+            let target = Target {
+                file: file.clone(),
+                isolation: None,
+                counters: counters.clone(),
+                holes: Holes::Untouched,
+            };
+            let mut memory = scenario.spread(&vec![0; scenario.payload(rank).len()]);
+            let done = independent::run(&target, &access(&scenario, rank, &mut memory), Direction::Read);
             (memory, done, counters)
         };
-        let files = vec![file.clone(); scene.ranks];
-        let empty = (0..scene.ranks).map(|rank| scene.spread(&vec![0; scene.payload(rank).len()])).collect();
-        let together = together(&scene, &files, Direction::Read, empty).into_iter().enumerate();
-        for (rank, (memory, done, _)) in together.chain((0..scene.ranks).map(|rank| (rank, alone(rank)))) {
-            let inside = |cell: i64| (keep as i64 - scene.displacement as i64 - cell).clamp(0, scene.cell_bytes as i64);
-            let bytes: i64 = scene.cells_of(rank).into_iter().map(inside).sum();
+        let files = vec![file.clone(); scenario.ranks];
+        let zeros = |rank| scenario.spread(&vec![0; scenario.payload(rank).len()]);
+        let empty = (0..scenario.ranks).map(zeros).collect();
+        let all = run_two_phase(&scenario, &files, Direction::Read, empty).into_iter().enumerate();
+        for (rank, (memory, done, _)) in all.chain((0..scenario.ranks).map(|rank| (rank, alone(rank)))) {
+            let inside = |cell: i64| {
+                (keep as i64 - scenario.displacement as i64 - cell).clamp(0, scenario.cell_bytes as i64)
+            };
+            let bytes: i64 = scenario.cells_of(rank).into_iter().map(inside).sum();
             prop_assert!(done.error.is_none());
             prop_assert_eq!(done.bytes, bytes as u64);
-            let mut payload = scene.payload(rank);
+            let mut payload = scenario.payload(rank);
             payload[bytes as usize..].fill(0);
-            prop_assert!(memory == scene.spread(&payload));
+            prop_assert!(memory == scenario.spread(&payload));
         }
     }
 }
@@ -260,7 +282,7 @@ proptest! {
 fn every_rank_returns_after_every_fault() {
     let ranks = 3;
     let owners = (0..12_000).map(|cell| cell % (ranks + 1)).collect();
-    let scene = Scene {
+    let scenario = Scenario {
         ranks,
         cell_bytes: 4,
         owners,
@@ -270,12 +292,12 @@ fn every_rank_returns_after_every_fault() {
         window_bytes: 4096,
         gap: 0,
     };
-    let expected = scene.expected_file();
+    let expected = scenario.expected_file();
     for direction in [Direction::Write, Direction::Read] {
         let mut seen = 0;
         for call in 0..1000 {
             let driver = Arc::new(MemDriver::new());
-            let file = fresh_file_of(driver.as_ref(), &scene);
+            let file = fresh_file_of(driver.as_ref(), &scenario);
             let name = if direction == Direction::Write { "write" } else { "read" };
             let plan = FaultPlan::parse(&format!("{name}@{call}:nospace")).expect("the fault plan is valid");
             let options = OpenOptions::read_write();
@@ -283,8 +305,8 @@ fn every_rank_returns_after_every_fault() {
                 .open("cells".as_ref(), &options)
                 .expect("the file opens without a fault");
             let files = vec![file.clone(), faulty, file.clone()];
-            let memories = (0..ranks).map(|rank| scene.spread(&scene.payload(rank))).collect();
-            let outcomes = together(&scene, &files, direction, memories);
+            let memories = (0..ranks).map(|rank| scenario.spread(&scenario.payload(rank))).collect();
+            let outcomes = run_two_phase(&scenario, &files, direction, memories);
             let failed: Vec<_> = outcomes.iter().map(|(_, done, _)| done.error.is_some()).collect();
             let after = contents(file.as_ref());
             for (at, byte) in after.iter().enumerate() {
@@ -294,7 +316,7 @@ fn every_rank_returns_after_every_fault() {
                 break;
             }
             assert_eq!(failed, [false, true, false], "only the rank with the failing storage has an error");
-            assert!(outcomes[1].1.bytes < scene.payload(1).len() as u64);
+            assert!(outcomes[1].1.bytes < scenario.payload(1).len() as u64);
             seen += 1;
         }
         assert!(seen > 3, "only {seen} calls met a fault");

@@ -192,7 +192,7 @@ pub fn choose(direction: Direction, agreed: &Agreed, hints: PlanHints, means: Me
         Plan::Independent(Reason::LargeRuns)
     } else if (agreed.end - agreed.first) / SPARSE_FACTOR > agreed.bytes {
         Plan::Independent(Reason::Sparse)
-    } else if direction == Direction::Read && means.in_memory && is_read_faster_alone(agreed) {
+    } else if direction == Direction::Read && means.in_memory && is_independent_read_faster(agreed) {
         Plan::Independent(Reason::InMemory)
     } else {
         Plan::TwoPhase(Reason::SmallRuns)
@@ -201,11 +201,11 @@ pub fn choose(direction: Direction, agreed: &Agreed, hints: PlanHints, means: Me
 
 /// Whether a read of its own runs takes a rank at least a fifth less time than a read of its part of the
 /// span and a copy.
-fn is_read_faster_alone(agreed: &Agreed) -> bool {
+fn is_independent_read_faster(agreed: &Agreed) -> bool {
     let cost = |bytes: u64, each: u64| u128::from(bytes) * u128::from(each);
-    let alone = cost(agreed.bytes, READ_BYTE_PS) + cost(agreed.runs, CALL_PS);
-    let together = cost(agreed.end - agreed.first, READ_BYTE_PS) + cost(agreed.bytes, COPY_BYTE_PS);
-    alone * 5 < together * 4
+    let independent = cost(agreed.bytes, READ_BYTE_PS) + cost(agreed.runs, CALL_PS);
+    let two_phase = cost(agreed.end - agreed.first, READ_BYTE_PS) + cost(agreed.bytes, COPY_BYTE_PS);
+    independent * 5 < two_phase * 4
 }
 
 #[cfg(test)]

@@ -231,7 +231,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn taken_runs_are_the_marked_units(ranges in prop::collection::vec((0u64..500, 0u64..140), 0..12), bridge in 0u64..5) {
+        fn taken_runs_are_the_marked_units(
+            ranges in prop::collection::vec((0u64..500, 0u64..140), 0..12),
+            bridge in 0u64..5,
+        ) {
             let words = map(640);
             let mut expected = vec![false; 640];
             for (start, len) in &ranges {
@@ -256,7 +259,12 @@ mod tests {
         }
 
         #[test]
-        fn marking_a_row_equals_marking_its_runs(first in 0u64..200, count in 1u64..30, len in 1u64..70, gap in 0u64..70) {
+        fn marking_a_row_equals_marking_its_runs(
+            first in 0u64..200,
+            count in 1u64..30,
+            len in 1u64..70,
+            gap in 0u64..70,
+        ) {
             let (row, runs) = (map(8192), map(8192));
             let stride = len + gap;
             let mut marker = Marker::new(&row);

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The number of owners. They are numbered from 0.
 pub(crate) const OWNERS: usize = 16;
 /// The owner of memory that is not counted.
-const NOBODY: usize = OWNERS;
+const UNCOUNTED: usize = OWNERS;
 /// Bytes before each allocation, which hold the number of its owner. A larger alignment takes more bytes.
 const HEAD_BYTES: usize = 16;
 
 thread_local! {
-    static OWNER: Cell<usize> = const { Cell::new(NOBODY) };
+    static OWNER: Cell<usize> = const { Cell::new(UNCOUNTED) };
 }
 
 static HELD_BYTES: [AtomicUsize; OWNERS] = [const { AtomicUsize::new(0) }; OWNERS];
@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for Counted {
         if start.is_null() {
             return start;
         }
-        let owner = OWNER.try_with(Cell::get).unwrap_or(NOBODY);
+        let owner = OWNER.try_with(Cell::get).unwrap_or(UNCOUNTED);
         // SAFETY: the head is at least one byte long.
         unsafe { start.write(owner as u8) };
         if let Some(held) = HELD_BYTES.get(owner) {

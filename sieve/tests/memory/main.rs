@@ -114,19 +114,19 @@ fn access(view: &Datatype, memory: &mut [u8]) -> Access {
 }
 
 /// Which ranks share memory, and how the nodes reach each other.
-struct Stage {
+struct Topology {
     case: Case,
     windows: Vec<Arc<LocalWindow>>,
-    lines: Vec<Arc<LocalLeaders>>,
+    channels: Vec<Arc<LocalLeaders>>,
 }
 
-impl Stage {
+impl Topology {
     fn new(case: Case) -> Self {
         let windows_each = if case.nodes > 1 { 4 } else { 2 };
         let team = |_| LocalWindow::team(case.ranks_per_node(), windows_each * WINDOW_BYTES);
         let windows = (0..case.nodes).flat_map(team).map(Arc::new).collect();
-        let lines = LocalLeaders::team(case.nodes, 1).into_iter().map(Arc::new).collect();
-        Self { case, windows, lines }
+        let channels = LocalLeaders::team(case.nodes, 1).into_iter().map(Arc::new).collect();
+        Self { case, windows, channels }
     }
 
     fn team(&self, rank: usize, grain: u64) -> NodeTeam {
@@ -137,8 +137,8 @@ impl Stage {
         let (node, ranks) = (case.node_of(rank), case.ranks_per_node());
         let blocks = vec![node as u32; ranks];
         let nodes = Nodes::new(node, &vec![ranks; case.nodes], blocks, case.nodes as u32);
-        let line = case.is_leader(rank).then(|| self.lines[node].clone() as Arc<dyn Leaders>);
-        let between = Between { nodes: Arc::new(nodes), leaders: line, may_exchange: true, operation: 1 };
+        let channel = case.is_leader(rank).then(|| self.channels[node].clone() as Arc<dyn Leaders>);
+        let between = Between { nodes: Arc::new(nodes), leaders: channel, may_exchange: true, operation: 1 };
         NodeTeam::among(between, window, WINDOW_BYTES as u64, 0, grain)
     }
 }
@@ -153,11 +153,11 @@ struct Taken {
 
 /// Carries a case out, with two-phase or with each rank on its own, and returns the memory that each rank
 /// took.
-fn measure(case: Case, is_together: bool) -> Vec<Taken> {
+fn measure(case: Case, is_two_phase: bool) -> Vec<Taken> {
     // The owners are the ranks of one case at a time.
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (file, stage) = (case.file(), Stage::new(case));
+    static ONE_CASE: Mutex<()> = Mutex::new(());
+    let _one_case = ONE_CASE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (file, topology) = (case.file(), Topology::new(case));
     let is_read = case.direction == Direction::Read;
     let mut memory: Vec<Vec<u8>> = (0..RANKS)
         .map(|rank| if is_read { vec![0; case.bytes_of(rank)] } else { case.data_of(rank) })
@@ -181,18 +181,18 @@ fn measure(case: Case, is_together: bool) -> Vec<Taken> {
     let summaries: Vec<Summary> =
         accesses.iter().enumerate().map(|(rank, access)| as_owner(rank, || Summary::of(access))).collect();
     let agreed = Agreed::of(&summaries);
-    if is_together {
+    if is_two_phase {
         let start = |(rank, access): (usize, Access)| {
             as_owner(rank, || {
-                let team = stage.team(rank, agreed.grain);
+                let team = topology.team(rank, agreed.grain);
                 Operation::start(target(rank), team, access, case.direction, agreed.first)
             })
         };
         let mut under_way: Vec<Operation> = accesses.into_iter().enumerate().map(start).collect();
         let mut left = RANKS;
         let mut is_over = [false; RANKS];
-        for turn in 0.. {
-            let rank = turn % RANKS;
+        for step in 0.. {
+            let rank = step % RANKS;
             if !is_over[rank] && as_owner(rank, || under_way[rank].poll()) {
                 let done = under_way[rank].take_outcome();
                 assert!(done.error.is_none() && done.bytes == case.bytes_of(rank) as u64);
@@ -201,7 +201,7 @@ fn measure(case: Case, is_together: bool) -> Vec<Taken> {
             if left == 0 {
                 break;
             }
-            assert!(turn < 10_000_000, "the operations make no progress");
+            assert!(step < 10_000_000, "the operations make no progress");
         }
         assert!(counters.iter().all(|counters| Counters::get(&counters.rounds) > 0));
     } else {

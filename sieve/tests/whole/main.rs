@@ -48,7 +48,7 @@ struct Call {
 }
 
 #[derive(Debug, Clone)]
-struct Scene {
+struct Scenario {
     /// The node of each rank. The ranks of a node need not be consecutive.
     placement: Vec<usize>,
     hints: PlanHints,
@@ -131,7 +131,7 @@ fn modes() -> impl Strategy<Value = CollectiveMode> {
     ])
 }
 
-fn scenes() -> impl Strategy<Value = Scene> {
+fn scenarios() -> impl Strategy<Value = Scenario> {
     let placement = (1usize..8).prop_flat_map(|ranks| {
         (1..=ranks.min(4)).prop_flat_map(move |nodes| {
             prop::collection::vec(0..nodes, ranks).prop_map(move |mut placement| {
@@ -154,7 +154,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
             let ranks = placement.len();
             (calls(ranks), prop::collection::vec(0..ranks, 1..40)).prop_map(move |(calls, mut schedule)| {
                 schedule.extend(0..ranks);
-                Scene {
+                Scenario {
                     placement: placement.clone(),
                     hints,
                     in_memory,
@@ -237,14 +237,14 @@ fn value(call: usize, rank: usize, k: usize) -> u8 {
 }
 
 /// Carries a call out. Returns the bytes of each rank, and whether it failed.
-fn play(
-    scene: &Scene,
+fn run(
+    scenario: &Scenario,
     number: usize,
     parts: &[Made],
     file: &Arc<dyn DriverFile>,
     memories: &mut [Vec<u8>],
 ) -> Vec<(u64, bool)> {
-    let direction = scene.calls[number].direction;
+    let direction = scenario.calls[number].direction;
     let accesses: Vec<Access> =
         parts.iter().zip(memories).map(|(part, memory)| part.access(memory)).collect();
     let agreed = Agreed::of(&accesses.iter().map(Summary::of).collect::<Vec<_>>());
@@ -252,67 +252,67 @@ fn play(
         file: file.clone(),
         isolation: None,
         counters: Arc::new(Counters::default()),
-        holes: scene.hints.holes,
+        holes: scenario.hints.holes,
     };
-    let means = Means { window: true, in_memory: scene.in_memory };
-    match choose(direction, &agreed, scene.hints, means) {
+    let means = Means { window: true, in_memory: scenario.in_memory };
+    match choose(direction, &agreed, scenario.hints, means) {
         Plan::Nothing => vec![(0, false); parts.len()],
         Plan::Independent(_) => {
             let alone = |access: &Access| independent::run(&target(), access, direction);
             accesses.iter().map(alone).map(|done| (done.bytes, done.error.is_some())).collect()
         }
         Plan::TwoPhase(_) => {
-            let (teams, _lines) = teams(scene, number, &agreed);
+            let (teams, _channels) = teams(scenario, number, &agreed);
             let start = |(team, access): (NodeTeam, Access)| {
                 Some(Operation::start(target(), team, access, direction, agreed.first))
             };
-            poll(scene, teams.into_iter().zip(accesses).map(start).collect())
+            poll(scenario, teams.into_iter().zip(accesses).map(start).collect())
         }
     }
 }
 
 /// The teams of all ranks, and the channels between the leaders, which must outlive the operation.
-fn teams(scene: &Scene, number: usize, agreed: &Agreed) -> (Vec<NodeTeam>, Vec<Arc<dyn Leaders>>) {
-    let (ranks, nodes) = (scene.placement.len(), placement::node_count(&scene.placement));
-    let lines: Vec<Arc<dyn Leaders>> = LocalLeaders::team(nodes, scene.seed + number as u64)
+fn teams(scenario: &Scenario, number: usize, agreed: &Agreed) -> (Vec<NodeTeam>, Vec<Arc<dyn Leaders>>) {
+    let (ranks, nodes) = (scenario.placement.len(), placement::node_count(&scenario.placement));
+    let channels: Vec<Arc<dyn Leaders>> = LocalLeaders::team(nodes, scenario.seed + number as u64)
         .into_iter()
         .map(|end| Arc::new(end) as Arc<dyn Leaders>)
         .collect();
     let mut teams: Vec<Option<NodeTeam>> = (0..ranks).map(|_| None).collect();
-    for (node, line) in lines.iter().enumerate() {
-        let known = Arc::new(placement::nodes(&scene.placement, &scene.aggregators, node));
-        let members = placement::ranks_of(&scene.placement, node);
-        let windows = LocalWindow::team(members.len(), 4 * scene.window_bytes as usize);
+    for (node, channel) in channels.iter().enumerate() {
+        let known = Arc::new(placement::nodes(&scenario.placement, &scenario.aggregators, node));
+        let members = placement::ranks_of(&scenario.placement, node);
+        let windows = LocalWindow::team(members.len(), 4 * scenario.window_bytes as usize);
         for (&rank, window) in members.iter().zip(windows) {
-            let (window, bytes) = (Arc::new(window), scene.window_bytes);
+            let (window, bytes) = (Arc::new(window), scenario.window_bytes);
             let team = if nodes == 1 {
                 NodeTeam::new(
                     window,
-                    ranks.min(scene.aggregators[0]),
+                    ranks.min(scenario.aggregators[0]),
                     bytes,
-                    scene.stripe_bytes,
+                    scenario.stripe_bytes,
                     agreed.grain,
                 )
             } else {
                 let between = Between {
                     nodes: known.clone(),
-                    leaders: (members[0] == rank).then(|| line.clone()),
+                    leaders: (members[0] == rank).then(|| channel.clone()),
                     may_exchange: true,
                     operation: number as u32,
                 };
-                NodeTeam::among(between, window, bytes, scene.stripe_bytes, agreed.grain)
+                NodeTeam::among(between, window, bytes, scenario.stripe_bytes, agreed.grain)
             };
             teams[rank] = Some(team.ending_at(agreed.end));
         }
     }
-    (teams.into_iter().flatten().collect(), lines)
+    (teams.into_iter().flatten().collect(), channels)
 }
 
 /// Polls operations in the order of the schedule until all are over.
-fn poll(scene: &Scene, mut operations: Vec<Option<Operation>>) -> Vec<(u64, bool)> {
-    let mut ends = vec![(0, true); operations.len()];
-    for (turn, &rank) in scene.schedule.iter().cycle().enumerate() {
-        assert!(turn < 3_000_000, "the operations make no progress");
+fn poll(scenario: &Scenario, mut operations: Vec<Option<Operation>>) -> Vec<(u64, bool)> {
+    let mut outcomes = vec![(0, true); operations.len()];
+    for (step, &rank) in scenario.schedule.iter().cycle().enumerate() {
+        assert!(step < 3_000_000, "the operations make no progress");
         let Some(operation) = &mut operations[rank] else {
             if operations.iter().all(Option::is_none) {
                 break;
@@ -321,11 +321,11 @@ fn poll(scene: &Scene, mut operations: Vec<Option<Operation>>) -> Vec<(u64, bool
         };
         if operation.poll() {
             let done = operation.take_outcome();
-            ends[rank] = (done.bytes, done.error.is_some());
+            outcomes[rank] = (done.bytes, done.error.is_some());
             operations[rank] = None;
         }
     }
-    ends
+    outcomes
 }
 
 /// The number of cases, from `PROPTEST_CASES`.
@@ -340,14 +340,14 @@ fn contents(file: &dyn DriverFile) -> Vec<u8> {
 }
 
 /// Carries out all calls of a scenario, and compares the file, the memory and the counts with the oracle.
-fn check(scene: &Scene) -> Result<(), TestCaseError> {
-    let mut expected: Vec<u8> = (0..scene.file_bytes).map(|at| (at * 3) as u8).collect();
+fn check(scenario: &Scenario) -> Result<(), TestCaseError> {
+    let mut expected: Vec<u8> = (0..scenario.file_bytes).map(|at| (at * 3) as u8).collect();
     let driver = MemDriver::new();
     let file = driver
         .open("whole".as_ref(), &OpenOptions::read_write().create(true))
         .expect("the file in memory opens");
     file.write_all_at(0, &expected).expect("the file in memory is written");
-    for (number, call) in scene.calls.iter().enumerate() {
+    for (number, call) in scenario.calls.iter().enumerate() {
         let parts: Vec<Made> = call.parts.iter().map(Made::of).collect();
         let mut memories: Vec<Vec<u8>> = parts.iter().map(|part| vec![0x5A; part.memory_bytes()]).collect();
         let mut after = memories.clone();
@@ -369,7 +369,7 @@ fn check(scene: &Scene) -> Result<(), TestCaseError> {
                 }
             }
         }
-        prop_assert_eq!(play(scene, number, &parts, &file, &mut memories), moved);
+        prop_assert_eq!(run(scenario, number, &parts, &file, &mut memories), moved);
         prop_assert!(memories == after, "the memory differs after call {}", number);
         prop_assert!(contents(file.as_ref()) == expected, "the file differs after call {}", number);
     }
@@ -380,8 +380,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
-    fn requested_bytes_are_moved_and_no_others(scene in scenes()) {
-        check(&scene)?;
+    fn requested_bytes_are_moved_and_no_others(scenario in scenarios()) {
+        check(&scenario)?;
     }
 }
 
@@ -400,7 +400,7 @@ fn pieces_may_be_as_large_as_a_collective_buffer() {
                 memory: Spec::Bytes(piece as u64),
                 count: 3,
             };
-            let scene = Scene {
+            let scenario = Scenario {
                 placement: vec![0, 1],
                 hints: PlanHints {
                     read: CollectiveMode::Enable,
@@ -416,7 +416,7 @@ fn pieces_may_be_as_large_as_a_collective_buffer() {
                 schedule: vec![0, 1],
                 seed: 0,
             };
-            check(&scene).expect("the access moves the requested bytes");
+            check(&scenario).expect("the access moves the requested bytes");
         }
     }
 }

@@ -275,7 +275,10 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
         #[test]
-        fn fragments_round_trip_and_cuts_are_noticed(headers in prop::collection::vec(headers(), 0..8), has_payload: bool) {
+        fn fragments_round_trip_and_cuts_are_noticed(
+            headers in prop::collection::vec(headers(), 0..8),
+            has_payload: bool,
+        ) {
             let mut message = Vec::new();
             for (number, header) in headers.iter().enumerate() {
                 message.extend_from_slice(&header.encode());
@@ -283,7 +286,8 @@ mod tests {
                 let payload_bytes = if has_payload { header.bytes as usize } else { 0 };
                 message.extend(std::iter::repeat_n(!(number as u8), payload_bytes));
             }
-            let fragments = Fragments::new(&message, has_payload).collect::<Result<Vec<_>, _>>().expect("all fragments are complete");
+            let fragments = Fragments::new(&message, has_payload).collect::<Result<Vec<_>, _>>()
+                .expect("all fragments are complete");
             prop_assert_eq!(fragments.len(), headers.len());
             for (number, (fragment, header)) in fragments.iter().zip(&headers).enumerate() {
                 prop_assert_eq!(fragment.header, *header);
@@ -318,7 +322,11 @@ mod tests {
         }
 
         #[test]
-        fn runs_round_trip_and_wrong_totals_are_refused(runs in runs(), unit in prop::sample::select(vec![1u64, 8, 64]), origin in 0u64..1 << 40) {
+        fn runs_round_trip_and_wrong_totals_are_refused(
+            runs in runs(),
+            unit in prop::sample::select(vec![1u64, 8, 64]),
+            origin in 0u64..1 << 40,
+        ) {
             let places: Vec<_> = runs
                 .iter()
                 .map(|(start, len)| origin + *start as u64 * unit..origin + (*start as u64 + len) * unit)
@@ -345,7 +353,11 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_never_decode_to_inconsistent_fragments(bytes in prop::collection::vec(any::<u8>(), 0..200), unit in 0u32..13, total in any::<u64>()) {
+        fn arbitrary_bytes_never_decode_to_inconsistent_fragments(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            unit in 0u32..13,
+            total in any::<u64>(),
+        ) {
             for fragment in Fragments::new(&bytes, true).flatten() {
                 prop_assert_eq!(fragment.payload.len() as u64, fragment.header.bytes);
             }

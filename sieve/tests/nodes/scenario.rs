@@ -33,7 +33,7 @@ pub(crate) struct Call {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Scene {
+pub(crate) struct Scenario {
     /// The node of each rank.
     pub(crate) placement: Vec<usize>,
     /// The wanted aggregators of each node. At least one node has one.
@@ -122,7 +122,7 @@ impl Call {
     }
 }
 
-impl Scene {
+impl Scenario {
     pub(crate) fn ranks(&self) -> usize {
         self.placement.len()
     }
@@ -154,26 +154,27 @@ pub(crate) fn first_contents() -> Vec<u8> {
 }
 
 /// Returns the buffers before the calls, the buffers after each call, and the file after all calls.
-pub(crate) fn expected(scene: &Scene) -> (Buffers, Buffers, Vec<u8>) {
+pub(crate) fn expected(scenario: &Scenario) -> (Buffers, Buffers, Vec<u8>) {
     let mut file = first_contents();
     let (mut before, mut after) = (Vec::new(), Vec::new());
-    for (number, call) in scene.calls.iter().enumerate() {
+    for (number, call) in scenario.calls.iter().enumerate() {
         let bytes = |rank: usize| call.bytes_of(rank).count();
         match call.direction {
             Direction::Write => {
                 let data =
                     |rank: usize| (0..bytes(rank)).map(|at| value(number, rank, at)).collect::<Vec<_>>();
-                for rank in 0..scene.ranks() {
+                for rank in 0..scenario.ranks() {
                     call.bytes_of(rank).zip(data(rank)).for_each(|(at, byte)| file[at] = byte);
                 }
-                let buffers: Vec<_> = (0..scene.ranks()).map(|rank| call.spread(&data(rank))).collect();
+                let buffers: Vec<_> = (0..scenario.ranks()).map(|rank| call.spread(&data(rank))).collect();
                 before.push(buffers.clone());
                 after.push(buffers);
             }
             Direction::Read => {
                 let read = |rank: usize| call.bytes_of(rank).map(|at| file[at]).collect::<Vec<_>>();
-                before.push((0..scene.ranks()).map(|rank| call.spread(&vec![0xAA; bytes(rank)])).collect());
-                after.push((0..scene.ranks()).map(|rank| call.spread(&read(rank))).collect());
+                before
+                    .push((0..scenario.ranks()).map(|rank| call.spread(&vec![0xAA; bytes(rank)])).collect());
+                after.push((0..scenario.ranks()).map(|rank| call.spread(&read(rank))).collect());
             }
         }
     }
@@ -181,7 +182,7 @@ pub(crate) fn expected(scene: &Scene) -> (Buffers, Buffers, Vec<u8>) {
 }
 
 /// The outcomes of all calls.
-pub(crate) struct Ends {
+pub(crate) struct Outcomes {
     /// By rank and call: the bytes moved, and whether there was an error.
     pub(crate) calls: Vec<Vec<(u64, bool)>>,
     /// By rank.
@@ -194,26 +195,26 @@ pub(crate) struct Ends {
 pub(crate) type Wrap<'a> = &'a dyn Fn(Arc<LocalLeaders>) -> Arc<dyn Leaders>;
 
 /// The shared memory of each rank: the ranks of a node share one window.
-fn windows_of(scene: &Scene) -> Vec<Arc<LocalWindow>> {
-    let mut windows: Vec<Option<LocalWindow>> = (0..scene.ranks()).map(|_| None).collect();
-    for node in 0..scene.node_count() {
-        let ranks = scene.ranks_of(node);
-        let team = LocalWindow::team(ranks.len(), 4 * scene.window_bytes as usize);
+fn windows_of(scenario: &Scenario) -> Vec<Arc<LocalWindow>> {
+    let mut windows: Vec<Option<LocalWindow>> = (0..scenario.ranks()).map(|_| None).collect();
+    for node in 0..scenario.node_count() {
+        let ranks = scenario.ranks_of(node);
+        let team = LocalWindow::team(ranks.len(), 4 * scenario.window_bytes as usize);
         ranks.into_iter().zip(team).for_each(|(rank, window)| windows[rank] = Some(window));
     }
     windows.into_iter().flatten().map(Arc::new).collect()
 }
 
 /// Runs the scenario. `files` has one handle for each rank.
-pub(crate) fn play(
-    scene: &Scene,
+pub(crate) fn run(
+    scenario: &Scenario,
     files: &[Arc<dyn DriverFile>],
     buffers: &mut Buffers,
     wrap: Wrap<'_>,
-) -> Ends {
-    let windows = windows_of(scene);
-    let counters: Vec<_> = (0..scene.ranks()).map(|_| Arc::new(Counters::default())).collect();
-    let accesses: Vec<Vec<Access>> = scene
+) -> Outcomes {
+    let windows = windows_of(scenario);
+    let counters: Vec<_> = (0..scenario.ranks()).map(|_| Arc::new(Counters::default())).collect();
+    let accesses: Vec<Vec<Access>> = scenario
         .calls
         .iter()
         .zip(buffers)
@@ -223,18 +224,18 @@ pub(crate) fn play(
         .collect();
     let agreed: Vec<Agreed> =
         accesses.iter().map(|ranks| Agreed::of(&ranks.iter().map(Summary::of).collect::<Vec<_>>())).collect();
-    let lines: Vec<Vec<Arc<LocalLeaders>>> = (0..scene.calls.len())
-        .map(|call| LocalLeaders::team(scene.node_count(), scene.seed + call as u64))
+    let channels: Vec<Vec<Arc<LocalLeaders>>> = (0..scenario.calls.len())
+        .map(|call| LocalLeaders::team(scenario.node_count(), scenario.seed + call as u64))
         .map(|team| team.into_iter().map(Arc::new).collect())
         .collect();
     let wrapped: Vec<Vec<Arc<dyn Leaders>>> =
-        lines.iter().map(|line| line.iter().map(|end| wrap(end.clone())).collect()).collect();
+        channels.iter().map(|channel| channel.iter().map(|end| wrap(end.clone())).collect()).collect();
     let between = |rank: usize, call: usize| {
-        let node = scene.placement[rank];
+        let node = scenario.placement[rank];
         Between {
-            nodes: Arc::new(scene.nodes(node)),
-            leaders: (scene.ranks_of(node)[0] == rank).then(|| wrapped[call][node].clone()),
-            may_exchange: scene.may_exchange[node],
+            nodes: Arc::new(scenario.nodes(node)),
+            leaders: (scenario.ranks_of(node)[0] == rank).then(|| wrapped[call][node].clone()),
+            may_exchange: scenario.may_exchange[node],
             operation: call as u32,
         }
     };
@@ -243,32 +244,32 @@ pub(crate) fn play(
             file: files[rank].clone(),
             isolation: None,
             counters: counters[rank].clone(),
-            holes: scene.holes,
+            holes: scenario.holes,
         };
         let (window, between) = (windows[rank].clone(), between(rank, call));
-        let team = NodeTeam::among(between, window, scene.window_bytes, 0, agreed[call].grain)
+        let team = NodeTeam::among(between, window, scenario.window_bytes, 0, agreed[call].grain)
             .ending_at(agreed[call].end);
         Operation::start(
             target,
             team,
             accesses[call][rank].clone(),
-            scene.calls[call].direction,
+            scenario.calls[call].direction,
             agreed[call].first,
         )
     };
-    let mut ends = vec![Vec::new(); scene.ranks()];
-    let mut under_way: Vec<_> = (0..scene.ranks())
-        .map(|rank| (Some(scene.placement[rank]) != scene.without).then(|| start(rank, 0)))
+    let mut outcomes = vec![Vec::new(); scenario.ranks()];
+    let mut under_way: Vec<_> = (0..scenario.ranks())
+        .map(|rank| (Some(scenario.placement[rank]) != scenario.without).then(|| start(rank, 0)))
         .collect();
     let mut declined = Vec::new();
-    for rank in (0..scene.ranks()).filter(|rank| Some(scene.placement[*rank]) == scene.without) {
-        ends[rank].push((0, false));
+    for rank in (0..scenario.ranks()).filter(|rank| Some(scenario.placement[*rank]) == scenario.without) {
+        outcomes[rank].push((0, false));
         let between = between(rank, 0);
         declined.push(std::thread::spawn(move || decline(&between).expect("no leader has failed")));
     }
-    let turns = scene.schedule.iter().copied().cycle();
+    let steps = scenario.schedule.iter().copied().cycle();
     let mut idle = 0;
-    for rank in turns.map(|rank| rank % scene.ranks()) {
+    for rank in steps.map(|rank| rank % scenario.ranks()) {
         idle += 1;
         if idle % 1000 == 0 {
             // A thread that the loop waits for may need this core.
@@ -289,17 +290,17 @@ pub(crate) fn play(
         if operation.poll() {
             let done = operation.take_outcome();
             under_way[rank] = None;
-            ends[rank].push((done.bytes, done.error.is_some()));
-            let next = ends[rank].len();
-            under_way[rank] = (next < scene.calls.len()).then(|| start(rank, next));
+            outcomes[rank].push((done.bytes, done.error.is_some()));
+            let next = outcomes[rank].len();
+            under_way[rank] = (next < scenario.calls.len()).then(|| start(rank, next));
         }
     }
     drop(under_way);
     for thread in declined {
         thread.join().expect("the other leaders take part");
     }
-    let messages = lines.iter().map(|line| line[0].messages_sent()).collect();
-    Ends { calls: ends, counters, messages }
+    let messages = channels.iter().map(|channel| channel[0].messages_sent()).collect();
+    Outcomes { calls: outcomes, counters, messages }
 }
 
 pub(crate) fn plain(end: Arc<LocalLeaders>) -> Arc<dyn Leaders> {
@@ -308,7 +309,7 @@ pub(crate) fn plain(end: Arc<LocalLeaders>) -> Arc<dyn Leaders> {
 
 pub(crate) fn file_of(driver: &dyn Driver) -> Arc<dyn DriverFile> {
     let file = driver
-        .open("scene".as_ref(), &OpenOptions::read_write().create(true))
+        .open("scenario".as_ref(), &OpenOptions::read_write().create(true))
         .expect("the file in memory opens");
     file.write_all_at(0, &first_contents()).expect("the file in memory is written");
     file
