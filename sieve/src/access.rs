@@ -24,8 +24,9 @@ impl Memory {
     /// Memory at `base`, with the layout `tiled`.
     ///
     /// # Safety
-    /// Until the access is over, every byte at `base + offset`, for each offset of `tiled`, must be valid
-    /// for reads, and for writes if the access reads from the file, and must not be used otherwise.
+    /// Every byte at `base + offset`, for each offset of `tiled`, must be valid for reads, and for writes if
+    /// the access reads from the file. The bytes must not be used otherwise. Both hold until the access is
+    /// over.
     pub unsafe fn new(base: *mut u8, tiled: Tiled) -> Self {
         Self { base, tiled }
     }

@@ -116,7 +116,8 @@ pub struct Agreed {
 }
 
 impl Agreed {
-    /// Combines summaries. Of one summary it makes what a single rank agrees on with itself.
+    /// Combines summaries. The result for one summary is the value on which a single rank agrees with
+    /// itself.
     pub fn of(summaries: &[Summary]) -> Self {
         let active = || summaries.iter().filter(|summary| summary.bytes > 0);
         Self {

@@ -122,8 +122,8 @@ pub fn choose(
     }
 }
 
-/// Returns the span of the runs that `each` visits in rising order, if reading the holes between them and
-/// writing the whole span by one call costs less than writing run by run. Pure.
+/// Returns the span of the runs that `each` visits in rising order, if it is cheaper to fill the holes:
+/// to read them and to write the whole span by one call, instead of writing run by run. Pure.
 pub fn span_to_fill(each: impl FnOnce(&mut dyn FnMut(Range<u64>))) -> Option<Range<u64>> {
     let (mut runs, mut bytes, mut span) = (0, 0, 0..0);
     each(&mut |run| {

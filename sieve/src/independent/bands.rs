@@ -107,7 +107,7 @@ impl Band {
         })
     }
 
-    /// How many bytes of the access, from its start, are moved if the first `done` bytes of each run are
+    /// How many bytes of the access, from its start, are moved. The first `done` bytes of each run are
     /// moved, and then `moved` bytes of chunks of `bytes` bytes, the chunk of one run after that of
     /// another.
     pub(super) fn prefix(&self, done: u64, bytes: u64, moved: u64) -> u64 {

@@ -50,7 +50,7 @@ struct ReplayStep {
     status: RoundStatus,
 }
 
-/// What an operation waits for.
+/// The barrier or the leaders that an operation waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
     /// Nothing: the operation is over.
@@ -85,7 +85,7 @@ pub struct Operation {
     awaited: Awaited,
     /// Whether the nodes exchange bytes.
     is_exchanging: bool,
-    /// What this rank sends to other nodes.
+    /// The message fragments of this rank for other nodes.
     pub(super) outgoing: Option<Outgoing>,
     /// The leader's exchange with the other leaders. At leaders only.
     exchange: Option<Box<Exchange>>,
@@ -93,9 +93,9 @@ pub struct Operation {
     pub(super) buffer_index: usize,
     /// The file offset at which the latest round begins.
     pub(super) round: Option<u64>,
-    /// What was marked (and for a write filled) before the barrier that is waited for.
+    /// The round that was marked (and for a write filled) before the barrier that is waited for.
     pub(super) filled: Option<Filled>,
-    /// What was read before that barrier. Reads only.
+    /// The round that was read before that barrier. Reads only.
     pub(super) read: Option<Read>,
     /// Used bytes of this rank's area.
     pub(super) packed_bytes: usize,

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use capulet_comm::{Barriers, NodeShared, Result};
 
-/// The slot of a node's first rank that names the operation whose turn on the collective buffers it is.
-/// It belongs to callers with several operations in flight; this crate does not touch it.
+/// Slot of a node's first rank. It names the operation that uses the collective buffers next. It belongs
+/// to callers with several operations in flight; this crate does not touch it.
 pub const TURN_SLOT: usize = 15;
 
 /// Slots of one barrier.

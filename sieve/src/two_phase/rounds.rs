@@ -183,7 +183,7 @@ impl Operation {
         }
     }
 
-    /// Copies out what was read of a round, up to the offset `good_end`.
+    /// Copies the bytes of a round that was read to user memory, up to the offset `good_end`.
     fn copy_out(&mut self, read: Read, good_end: u64) {
         let (data_index, counters) = (1 - read.buffer_index, &self.target.counters);
         for index in self.team.visiting_order().filter(|_| read.is_first) {

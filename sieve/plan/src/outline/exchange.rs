@@ -1,4 +1,4 @@
-//! The estimate of what ranks pack for other nodes in a round.
+//! The estimate of the bytes that ranks pack for other nodes in a round.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
@@ -22,7 +22,7 @@ pub(super) struct Bundle {
     pub(super) part: Range<u64>,
 }
 
-/// What the ranks send in one round.
+/// Totals of the message fragments of one round.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RoundTraffic {
     /// Pairs of nodes in which one node has bytes in collective buffers of the other.
@@ -35,7 +35,7 @@ pub(super) struct RoundTraffic {
     pub(super) is_split: bool,
 }
 
-/// What the nodes know of the ranks.
+/// The views of the ranks, and the nodes that know them.
 #[derive(Debug)]
 pub(super) struct Exchange<'a> {
     setup: &'a Setup,

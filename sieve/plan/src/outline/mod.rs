@@ -166,7 +166,7 @@ pub struct Crew {
     pub nodes: Vec<usize>,
     /// The rounds, as far as the limits allow.
     pub rounds: Vec<Round>,
-    /// What the rounds take in all.
+    /// Totals of the rounds.
     pub totals: Totals,
     /// Whether `rounds` has all rounds.
     pub is_whole: bool,

@@ -51,7 +51,7 @@ pub struct Round {
     pub pairs: u64,
 }
 
-/// What the rounds take in all.
+/// Totals of the rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
     /// Number of rounds.
@@ -94,7 +94,7 @@ struct Walk<'a> {
     totals: Totals,
 }
 
-/// Estimates the rounds of `nodes` as far as `limits` allow, and takes what was used from `limits`.
+/// Estimates the rounds of `nodes` as far as `limits` allow, and reduces `limits` by the amounts used.
 pub(super) fn walk(
     parts: &[Part],
     setup: &Setup,
