@@ -7,29 +7,31 @@ pub use capulet_plan::side::{BeyondLargestOffset, FileSide};
 
 /// User memory: a layout at an address.
 ///
-/// The address may be null (`MPI_BOTTOM` with absolute displacements). Whoever makes one promises that every byte which
-/// the layout reaches from `base` may be read, and for a reading access written, until the access is over.
+/// The address may be null (`MPI_BOTTOM` with absolute displacements). The maker of a value promises that
+/// every byte which the layout reaches from `base` may be read, and written if the access reads from the
+/// file, until the access is over.
 #[derive(Debug, Clone)]
 pub struct Memory {
     base: *mut u8,
     tiled: Tiled,
 }
 
-// SAFETY: `Memory` is an address and a value. Whoever made it promised (see `Memory::new`) that the bytes may be used until
-// the access is over, from whichever thread carries it out; nothing in it is tied to a thread.
+// SAFETY: `# Safety` of `Memory::new`: the bytes may be used until the access is over, by the thread that
+// carries it out. An address and a layout are plain values, and no part of them is tied to a thread.
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// Memory at `base`, laid out as `tiled`.
+    /// Memory at `base`, with the layout `tiled`.
     ///
     /// # Safety
-    /// Every byte at `base + offset`, for each offset of `tiled`, must be valid for reads, and for writes if the access
-    /// reads from the file, and must not be used otherwise, until the access is over.
+    /// Every byte at `base + offset`, for each offset of `tiled`, must be valid for reads, and for writes if
+    /// the access reads from the file. The bytes must not be used otherwise. Both hold until the access is
+    /// over.
     pub unsafe fn new(base: *mut u8, tiled: Tiled) -> Self {
         Self { base, tiled }
     }
 
-    /// The address that the layout's offsets count from.
+    /// The address from which the offsets of the layout count.
     pub fn base(&self) -> *mut u8 {
         self.base
     }
@@ -48,14 +50,14 @@ pub struct Access {
 }
 
 impl Access {
-    /// The access of `bytes` bytes that starts `start` bytes into the stream of a view: `filetype` tiled from
-    /// `displacement_bytes` on. The memory must hold at least `bytes` bytes.
+    /// The access of `bytes` bytes that starts `start` bytes into the stream of a view. The view is
+    /// `filetype`, tiled from `displacement_bytes` on. The memory must hold at least `bytes` bytes.
     ///
     /// # Errors
     /// [`BeyondLargestOffset`] if a byte would lie beyond the largest file offset.
     ///
     /// # Panics
-    /// If `bytes` is not 0 and the filetype is empty, or the memory too small: callers check both.
+    /// If `bytes` is not 0 and the filetype is empty, or if the memory is too small. Callers check both.
     pub fn new(
         displacement_bytes: u64,
         filetype: &Tiled,
@@ -68,7 +70,7 @@ impl Access {
         Ok(Self { side, memory })
     }
 
-    /// Where its bytes lie in the file.
+    /// Where the bytes of the access lie in the file.
     pub fn side(&self) -> &FileSide {
         &self.side
     }
@@ -83,17 +85,17 @@ impl Access {
         &self.memory
     }
 
-    /// The part of the view that the access lies in. Its offsets count from [`Self::displacement_bytes`].
+    /// The part of the view that holds the access. Its offsets count from [`Self::displacement_bytes`].
     pub fn file(&self) -> &Tiled {
         self.side.file()
     }
 
-    /// Where the offsets of [`Self::file`] count from, in bytes of the file.
+    /// The file offset, in bytes, from which the offsets of [`Self::file`] count.
     pub fn displacement_bytes(&self) -> i64 {
         self.side.displacement_bytes()
     }
 
-    /// Where the access starts in the stream of [`Self::file`], bytes.
+    /// The byte of the stream of [`Self::file`] at which the access starts.
     pub fn file_start(&self) -> u64 {
         self.side.file_start()
     }
@@ -108,28 +110,28 @@ impl Access {
         self.side.offset_of(at)
     }
 
-    /// How many bytes of the access lie below the file offset `offset`. Monotone accesses only.
+    /// How many bytes of the access lie below the file offset `offset`. For monotone accesses only.
     pub fn bytes_below(&self, offset: u64) -> u64 {
         self.side.bytes_below(offset)
     }
 
-    /// First file offset and one past the last; empty for an access of 0 bytes.
+    /// The first file offset and the offset after the last; empty for an access of 0 bytes.
     pub fn span(&self) -> Range<u64> {
         self.side.span()
     }
 
-    /// A number in which every bit is set that the file offset or the length of any run has: a power of two that divides it
-    /// divides them all. 0 for an access of 0 bytes.
+    /// A number whose set bits include those of the file offset and of the length of every run. A power
+    /// of two that divides the number divides all of them. 0 for an access of 0 bytes.
     pub fn grain(&self) -> u64 {
         self.side.grain()
     }
 
-    /// How many runs of user memory the access has.
+    /// The number of runs of user memory that the access has.
     pub fn memory_run_count(&self) -> u64 {
         self.memory.tiled.block_count(0..self.bytes()).unwrap_or(1)
     }
 
-    /// How many runs of the file the access has.
+    /// The number of runs of the file that the access has.
     pub fn run_count(&self) -> u64 {
         self.side.run_count()
     }

@@ -5,19 +5,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Counts since the file was opened, on this rank.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Bytes copied between user memory and collective buffers.
+    /// Bytes copied between user memory and buffers: collective buffers, packed data for other nodes,
+    /// buffers of independent accesses.
     pub copied_bytes: AtomicU64,
-    /// Pieces handed to the driver: runs of the file by runs of memory.
+    /// Pieces handed to the driver. A piece is contiguous in the file and in memory.
     pub pieces: AtomicU64,
     /// Batches handed to the driver.
     pub batches: AtomicU64,
-    /// Bytes that this rank, as leader of its node, sent to other nodes: data, and where they go.
+    /// Bytes that this rank, as leader of its node, sent to other nodes: data, and the description of
+    /// where the data go.
     pub exchanged_bytes: AtomicU64,
-    /// Messages with them.
+    /// Messages that carried these bytes: requests and replies.
     pub exchange_messages: AtomicU64,
     /// Rounds of two-phase.
     pub rounds: AtomicU64,
-    /// Barriers of the ranks of the node that two-phase came to.
+    /// Barriers of the node's ranks in two-phase.
     pub barriers: AtomicU64,
 }
 

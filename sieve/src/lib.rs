@@ -1,28 +1,72 @@
-//! How a sparse access becomes few large transfers: alone (list I/O), or together (two-phase).
+//! Turns a sparse access into few large transfers: independently ([`independent`]: list I/O, packed, data
+//! sieving), or together with the other ranks ([`two_phase`]). A plan is a value: [`plan::choose`] is
+//! pure and makes a [`Plan`] from the values that the ranks agree on. The executors carry the plan out.
+//! They know bytes, buffers and drivers. They must not know the rules of `MPI_File_*`.
 //!
-//! A plan is a value: [`plan::choose`] is pure, from what the ranks agreed on to a [`Plan`]. The executors
-//! ([`independent`], [`two_phase`]) carry it out. They know bytes, windows and drivers, and none of the rules of
-//! `MPI_File_*`.
+//! One rank writes 2 bytes of each 4:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use capulet_datatype::{Datatype, Named, Tiled};
+//! use capulet_drivers::mem::MemDriver;
+//! use capulet_drivers::{Driver, DriverFileExt, OpenOptions};
+//! use capulet_sieve::{Access, Counters, Direction, Holes, Memory, Target, independent};
+//!
+//! let file = MemDriver::new().open("data".as_ref(), &OpenOptions::read_write().create(true))?;
+//! let byte = Datatype::named(Named::Byte);
+//! let blocks = Datatype::hvector(3, 2, 4, &byte)?;
+//! let view = Tiled::new(blocks.layout().clone(), 1)?;
+//! let mut data = *b"abcdef";
+//! let bytes = Tiled::new(byte.layout().clone(), 6)?;
+//! // SAFETY: `bytes` describes the 6 bytes of `data`, which nothing else uses until the access is over.
+//! let memory = unsafe { Memory::new(data.as_mut_ptr(), bytes) };
+//! let access = Access::new(0, &view, 0, memory, 6)?;
+//!
+//! let counters = Arc::new(Counters::default());
+//! let target = Target { file: file.clone(), isolation: None, counters, holes: Holes::Untouched };
+//! let done = independent::run(&target, &access, Direction::Write);
+//! assert!(done.error.is_none() && done.bytes == 6);
+//!
+//! let mut found = [0; 10];
+//! file.read_at(0, &mut found)?;
+//! assert_eq!(&found, b"ab\0\0cd\0\0ef");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | module | content |
+//! |---|---|
+//! | [`access`] | [`Access`]: one rank's bytes of the file and of user [`Memory`] |
+//! | [`plan`] | the choice of a plan (from `capulet-plan`) |
+//! | [`independent`] | the executor of one rank on its own |
+//! | [`two_phase`] | the executor of all ranks together, within a node and between nodes |
+//! | [`footprint`] | the bytes that an access locks in atomic mode |
+//! | [`marks`] | the map of the units of a collective buffer that ranks ask for (from `capulet-plan`) |
+//! | [`counters`] | exact counts of copies, pieces, batches, messages, rounds and barriers |
 //!
 //! # Budget
 //! For `B` payload bytes in `f` file runs and `m` memory runs:
-//! * independent, list I/O: 0 bytes copied; one system call for each file run (runs that touch are one) and 1,024 memory runs;
-//!   memory for 1,024 transfers.
-//! * independent, packed: `B` bytes copied, once; one system call for each file run and 256 KiB; memory 256 KiB.
-//! * independent, a band of `g` runs whose bytes alternate in memory: `B` bytes copied, once; a system call for each run and chunk of
-//!   256 KiB / `g`, of 4 to 16 KiB; memory 256 KiB.
-//! * independent, a read through a window of `V` bytes: `B` bytes copied, once; at most `ceil(span / V)` system calls and as
-//!   many more as there are gaps of more than `V` bytes; memory `V`.
-//! * two-phase on a node with `A` aggregators and windows of `W` bytes: `B` bytes copied, once, from user memory to the
-//!   window that is written (or back); rounds at most `ceil(touched span / (A W))`, and one node barrier more than rounds; no
-//!   message carries data; shared memory `2 N W (1 + 1/8)` for `N` ranks.
-//! * two-phase between `k` nodes with `A` aggregators each: what is for another node is copied twice more, by the leaders; rounds at
-//!   most `ceil(touched span / (k A W))`; for a round `2 (k - 1)` messages, and two (a read: three) for each pair of nodes that
-//!   meet; shared memory `4 N W (1 + 1/8)` for the `N` ranks of a node.
+//! * independent, list I/O: 0 bytes copied; one system call for each file run (adjacent runs are one) and
+//!   1,024 memory runs; memory for 1,024 transfers.
+//! * independent, packed: `B` bytes copied, once; one system call for each file run and 256 KiB; memory
+//!   256 KiB.
+//! * independent, a band of `g` runs whose bytes alternate in memory: `B` bytes copied, once; a system
+//!   call for each run and chunk of 256 KiB / `g`, of 4 to 16 KiB; memory 256 KiB.
+//! * independent, a read through a sieve buffer of `V` bytes: `B` bytes copied, once; at most
+//!   `ceil(span / V)` system calls, and one more for each gap of more than `V` bytes; memory `V`.
+//! * two-phase on a node with `A` aggregators and collective buffers of `W` bytes: `B` bytes copied,
+//!   once, from user memory to the collective buffer that is written (or back); at most
+//!   `ceil(touched span / (A W))` rounds, and one node barrier more than rounds; no message carries data;
+//!   shared memory `2 N W (1 + 1/8)` for `N` ranks.
+//! * two-phase between `k` nodes with `A` aggregators each: the leaders copy bytes for another node twice
+//!   more; at most `ceil(touched span / (k A W))` rounds; for each round `2 (k - 1)` messages, and two (a
+//!   read: three) for each pair of nodes that meet; shared memory `4 N W (1 + 1/8)` for the `N` ranks of
+//!   a node.
 //!
-//! No write reads and writes back, the bytes that the ranks asked to write are written, and no other byte: unless the user promises
-//! that nobody else writes in between ([`Holes`]). Then a span with many runs is read and written by one call each where that costs less; at
-//! an aggregator with 256 KiB more of memory.
+//! A write writes the requested bytes and no other byte. No write reads bytes and writes them back,
+//! unless the user promises that no other operation writes to the holes ([`Holes`]). With the promise, a
+//! span with many runs is read by one call and written by one call where that costs less. An aggregator
+//! takes 256 KiB of memory more for it.
 
 pub mod access;
 pub mod counters;
@@ -41,20 +85,21 @@ use capulet_atomic::{Guard, Isolation, Request};
 pub use capulet_drivers::Direction;
 use capulet_drivers::DriverFile;
 
-/// What came of one rank's part of an access.
+/// Outcome of one rank's part of an access.
 #[derive(Debug, Default)]
 pub struct Transferred {
-    /// Bytes of the access, from its start, that were moved. Short without an error at the end of the file.
+    /// Bytes of the access, from its start, that were moved. Fewer than requested, without an error, if a
+    /// read meets the end of the file.
     pub bytes: u64,
-    /// The first thing that went wrong on this rank.
+    /// The first error on this rank.
     pub error: Option<Failure>,
-    /// Every rank of the access knows that nothing went wrong on any of them, and that no read met the end of the file: then it
-    /// is set on all ranks, and they need not ask each other.
+    /// True if every rank of the access knows that no rank had an error and that no read met the end of
+    /// the file. The value is then true on all ranks, and they need not agree on the outcome.
     pub is_known_good: bool,
 }
 
 impl Transferred {
-    /// Nothing was moved.
+    /// The outcome of an access that moved nothing.
     pub fn failed(error: impl Into<Failure>) -> Self {
         Self { error: Some(error.into()), ..Self::default() }
     }
@@ -70,24 +115,28 @@ pub enum Failure {
     /// The access could not be isolated.
     #[error(transparent)]
     Isolation(#[from] capulet_atomic::Error),
-    /// The ranks of the node could not meet.
+    /// The ranks of the node could not come to a barrier or exchange messages.
     #[error(transparent)]
     Team(#[from] capulet_comm::Error),
-    /// The driver panicked while this rank aggregated for others: a bug, told like any failure so that no rank waits.
+    /// The driver panicked while this rank aggregated for others. This is a bug; it is reported like any
+    /// failure, so that no rank waits for ever.
     #[error("the storage driver panicked")]
     Panicked,
 }
 
-/// What an executor works on: the open file and its policies. Shared, so that an operation can outlive the call that began it.
+/// The resources of an executor: the open file and its policies. They are shared, so that an operation
+/// can outlive the call that began it.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The open file.
     pub file: Arc<dyn DriverFile>,
-    /// Who lets accesses in, in atomic mode. Nonatomic access takes no lock.
+    /// The lock that admits accesses in atomic mode. `None` in nonatomic mode, where an access takes no
+    /// lock.
     pub isolation: Option<Arc<dyn Isolation>>,
-    /// What is counted.
+    /// Counts of what the executors do.
     pub counters: Arc<Counters>,
-    /// What may become of the holes of a write: of those of one rank alone, or of all ranks if they gather.
+    /// Treatment of the holes of a write: the holes of one rank if it writes independently, of all ranks
+    /// if they gather.
     pub holes: Holes,
 }
 
@@ -95,12 +144,12 @@ impl Target {
     /// Waits until the bytes of the request may be touched. Costs nothing in nonatomic mode.
     ///
     /// # Errors
-    /// As [`Isolation::enter`]; the file must not be touched then.
+    /// Those of [`Isolation::enter`]. After an error the file must not be touched.
     pub fn enter(&self, request: impl FnOnce() -> Request) -> Result<Guard<'_>, capulet_atomic::Error> {
         self.isolation.as_ref().map_or_else(|| Ok(Guard::empty()), |isolation| isolation.enter(&request()))
     }
 
-    /// The same file for accesses that are isolated already.
+    /// The same file, for accesses that are isolated already.
     #[must_use]
     pub fn isolated(self) -> Self {
         Self { isolation: None, ..self }

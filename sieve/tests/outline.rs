@@ -1,10 +1,11 @@
-//! What is outlined is what the executors do: the same access is outlined, and carried out with counters.
+//! The plan estimate agrees with the executors: each access is estimated, and then carried out with
+//! counters.
 
 #[path = "nodes/placement.rs"]
 mod placement;
-#[path = "nodes/scene.rs"]
+#[path = "nodes/scenario.rs"]
 #[allow(dead_code, reason = "shared with the tests of several nodes")]
-mod scene;
+mod scenario;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,7 +17,7 @@ use capulet_plan::{CollectiveMode, Heat, PlanHints};
 use capulet_sieve::{Access, Counters, Direction, Holes, Memory, Target, independent};
 use proptest::prelude::*;
 
-use scene::{Call, Ends, FILE_BYTES, Scene, Shape, contents, expected, file_of, plain, play};
+use scenario::{Call, FILE_BYTES, Outcomes, Scenario, Shape, contents, expected, file_of, plain, run};
 
 const ALWAYS: PlanHints =
     PlanHints { read: CollectiveMode::Enable, write: CollectiveMode::Enable, holes: Holes::Untouched };
@@ -36,9 +37,9 @@ fn shape() -> impl Strategy<Value = Shape> {
     prop_oneof![runs, row]
 }
 
-/// Ranks that write no byte twice: by turns in a row, or each in its own part of the file.
+/// Ranks that write no byte twice: they alternate in a row, or each rank has its own parts of the file.
 fn apart(ranks: usize) -> impl Strategy<Value = Vec<Shape>> {
-    let turns = (0usize..500, 0usize..300, 1usize..12).prop_map(move |(start, count, len)| {
+    let row = (0usize..500, 0usize..300, 1usize..12).prop_map(move |(start, count, len)| {
         let row = |rank: usize| Shape::Row { start: start + rank * len, count, len, stride: ranks * len };
         (0..ranks).map(row).collect::<Vec<_>>()
     });
@@ -50,10 +51,10 @@ fn apart(ranks: usize) -> impl Strategy<Value = Vec<Shape>> {
         }
         lists.into_iter().map(Shape::Runs).collect::<Vec<_>>()
     });
-    prop_oneof![turns, lists]
+    prop_oneof![row, lists]
 }
 
-fn scenes(is_apart: bool) -> impl Strategy<Value = Scene> {
+fn scenarios(is_apart: bool) -> impl Strategy<Value = Scenario> {
     let placement = prop_oneof![
         (1usize..4, 1usize..4).prop_map(|(nodes, each)| (0..nodes * each).map(|rank| rank / each).collect()),
         (1usize..4, 1usize..4).prop_map(|(nodes, each)| (0..nodes * each).map(|rank| rank % nodes).collect()),
@@ -67,7 +68,7 @@ fn scenes(is_apart: bool) -> impl Strategy<Value = Scene> {
     });
     let unit = prop::sample::select(vec![1usize, 4, 8, 64]);
     let window = prop::sample::select(vec![64u64, 300, 512, 4096, 12_288]);
-    // A node may have none, if another one has some.
+    // A node may have no aggregator if another node has one.
     let aggregators = (prop::collection::vec(0usize..4, 9), any::<bool>()).prop_map(|(mut counts, all)| {
         for count in &mut counts {
             *count = (*count).max(usize::from(all));
@@ -88,7 +89,7 @@ fn scenes(is_apart: bool) -> impl Strategy<Value = Scene> {
             let direction = if reads { Direction::Read } else { Direction::Write };
             let ranks = placement.len();
             let may_exchange = (0..ranks).map(|node| node != withheld).collect();
-            Scene {
+            Scenario {
                 aggregators,
                 window_bytes,
                 calls: vec![Call { direction, unit, is_spread, shapes }],
@@ -103,52 +104,53 @@ fn scenes(is_apart: bool) -> impl Strategy<Value = Scene> {
     )
 }
 
-/// The outline of a scene's only call.
-fn outline_of(scene: &Scene, hints: PlanHints, limits: Limits) -> Outline {
-    let call = &scene.calls[0];
+/// The plan estimate of the only call of a scenario.
+fn outline_of(scenario: &Scenario, hints: PlanHints, limits: Limits) -> Outline {
+    let call = &scenario.calls[0];
     let part = |rank: usize| {
         let mut memory = vec![0; call.bytes_of(rank).count() * call.step()];
         let access = call.access(rank, &mut memory);
         Part { side: access.side().clone(), memory_runs: access.memory_run_count() }
     };
-    let parts: Vec<Part> = (0..scene.ranks()).map(part).collect();
-    let nodes = scene.node_count();
+    let parts: Vec<Part> = (0..scenario.ranks()).map(part).collect();
+    let nodes = scenario.node_count();
     let setup = Setup {
         direction: call.direction,
         is_collective: true,
-        hints: PlanHints { holes: scene.holes, ..hints },
+        hints: PlanHints { holes: scenario.holes, ..hints },
         in_memory: false,
         heat: Heat::Hot,
-        node_of: scene.placement.clone(),
-        aggregators: placement::aggregators_of(&scene.placement, &scene.aggregators),
-        window_bytes: scene.window_bytes,
-        // Of four; simulated windows have a power of two of bytes, and at least a page.
-        buffer_bytes: (4 * scene.window_bytes).max(4096).next_power_of_two() / 4,
+        node_of: scenario.placement.clone(),
+        aggregators: placement::aggregators_of(&scenario.placement, &scenario.aggregators),
+        window_bytes: scenario.window_bytes,
+        // One of four parts of the shared memory. The data of a simulated window has a power of two of
+        // bytes, and at least a page.
+        buffer_bytes: (4 * scenario.window_bytes).max(4096).next_power_of_two() / 4,
         stripe_bytes: 0,
-        may_exchange: scene.may_exchange[..nodes].iter().all(|may| *may),
+        may_exchange: scenario.may_exchange[..nodes].iter().all(|may| *may),
     };
     outline(&parts, &setup, limits)
 }
 
-fn play_out(scene: &Scene) -> Ends {
+fn run_checked(scenario: &Scenario) -> Outcomes {
     let file = file_of(&MemDriver::new());
-    let (mut buffers, after, expected) = expected(scene);
-    let ends = play(scene, &vec![file.clone(); scene.ranks()], &mut buffers, &plain);
-    // Nodes that may not exchange cannot lay overlaps down in the order of the ranks.
-    let is_ordered = scene.may_exchange[..scene.node_count()].iter().all(|may| *may);
+    let (mut buffers, after, expected) = expected(scenario);
+    let outcomes = run(scenario, &vec![file.clone(); scenario.ranks()], &mut buffers, &plain);
+    // If the nodes may not exchange, overlapping writes of different nodes have no order.
+    let is_ordered = scenario.may_exchange[..scenario.node_count()].iter().all(|may| *may);
     assert!(!is_ordered || (contents(file.as_ref()) == expected && buffers == after));
-    ends
+    outcomes
 }
 
-fn sum(ends: &Ends, count: fn(&Counters) -> &AtomicU64) -> u64 {
-    ends.counters.iter().map(|counters| Counters::get(count(counters))).sum()
+fn sum(outcomes: &Outcomes, count: fn(&Counters) -> &AtomicU64) -> u64 {
+    outcomes.counters.iter().map(|counters| Counters::get(count(counters))).sum()
 }
 
 fn together(outline: &Outline) -> Option<&Together> {
     match &outline.course {
         Course::Together(together) => Some(together),
         Course::Nothing => None,
-        Course::Alone(_) => panic!("hints enable windows"),
+        Course::Alone(_) => panic!("the hints enforce two-phase"),
     }
 }
 
@@ -156,61 +158,72 @@ fn total(together: &Together, count: fn(&Crew) -> Count) -> Count {
     together.crews.iter().map(count).sum()
 }
 
-/// What was done is what was outlined, or within its bounds.
-fn agree(scene: &Scene, together: &Together, ends: &Ends) {
-    let ranks = |crew: &Crew| crew.nodes.iter().map(|node| scene.ranks_of(*node).len() as u64).sum::<u64>();
+/// Checks that the counters are equal to the estimate, or within its bounds.
+fn agree(scenario: &Scenario, together: &Together, outcomes: &Outcomes) {
+    let ranks =
+        |crew: &Crew| crew.nodes.iter().map(|node| scenario.ranks_of(*node).len() as u64).sum::<u64>();
     let rounds: u64 = together.crews.iter().map(|crew| crew.totals.rounds * ranks(crew)).sum();
     assert!(together.crews.iter().all(|crew| crew.is_whole && crew.rounds_most == crew.totals.rounds));
     let is_split = together.crews.iter().any(|crew| crew.totals.is_split);
-    let is_read = scene.calls[0].direction == Direction::Read;
+    let is_read = scenario.calls[0].direction == Direction::Read;
     if !(is_split && is_read) {
-        // A read that asks for the rest of a round may be told of the next one before.
-        assert_eq!(sum(ends, |counters| &counters.rounds), rounds);
+        // A read that requests the rest of a round may learn of the next round earlier.
+        assert_eq!(sum(outcomes, |counters| &counters.rounds), rounds);
         let pieces = total(together, |crew| crew.totals.pieces);
         let batches = total(together, |crew| crew.totals.batches);
-        assert_eq!(pieces, Count::exactly(sum(ends, |counters| &counters.pieces)));
-        assert_eq!(batches, Count::exactly(sum(ends, |counters| &counters.batches)));
+        assert_eq!(pieces, Count::exactly(sum(outcomes, |counters| &counters.pieces)));
+        assert_eq!(batches, Count::exactly(sum(outcomes, |counters| &counters.batches)));
     }
     let copied = total(together, |crew| crew.totals.copied_bytes);
-    assert!(copied.allows(sum(ends, |counters| &counters.copied_bytes)), "{copied:?}");
+    assert!(copied.allows(sum(outcomes, |counters| &counters.copied_bytes)), "{copied:?}");
     let exchanged = total(together, |crew| crew.totals.exchanged_bytes);
-    let bytes = sum(ends, |counters| &counters.exchanged_bytes);
+    let bytes = sum(outcomes, |counters| &counters.exchanged_bytes);
     assert!(exchanged.allows(bytes), "{exchanged:?} {bytes}");
-    assert!(together.messages.allows(ends.messages[0]), "{:?} {:?}", together.messages, ends.messages);
+    assert!(
+        together.messages.allows(outcomes.messages[0]),
+        "{:?} {:?}",
+        together.messages,
+        outcomes.messages
+    );
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn ranks_apart_do_just_what_is_outlined(scene in scenes(true)) {
-        let outline = outline_of(&scene, ALWAYS, Limits::default());
-        let ends = play_out(&scene);
+    fn estimate_is_exact_for_ranks_that_do_not_overlap(scenario in scenarios(true)) {
+        let outline = outline_of(&scenario, ALWAYS, Limits::default());
+        let outcomes = run_checked(&scenario);
         let Some(together) = together(&outline) else { return Ok(()) };
-        agree(&scene, together, &ends);
-        let payload: usize = (0..scene.ranks()).map(|rank| scene.calls[0].bytes_of(rank).count()).sum();
+        agree(&scenario, together, &outcomes);
+        let payload: usize = (0..scenario.ranks()).map(|rank| scenario.calls[0].bytes_of(rank).count()).sum();
         let is_split = together.crews.iter().any(|crew| crew.totals.is_split);
         prop_assert_eq!(total(together, |crew| crew.totals.copied_bytes), Count::exactly(payload as u64));
         prop_assert!(is_split || together.messages.is_exact());
         prop_assert!(is_split || total(together, |crew| crew.totals.exchanged_bytes).is_exact());
         let shares = together.crews.iter().flat_map(|crew| &crew.rounds).flat_map(|round| &round.windows);
-        let shares: u64 = shares.flat_map(|window| &window.shares).map(|share| share.part.end - share.part.start).sum();
+        let shares: u64 = shares.flat_map(|window| &window.shares)
+            .map(|share| share.part.end - share.part.start).sum();
         prop_assert_eq!(shares, payload as u64);
     }
 
     #[test]
-    fn ranks_that_may_overlap_stay_within_the_bounds(scene in scenes(false)) {
-        let outline = outline_of(&scene, ALWAYS, Limits::default());
-        let ends = play_out(&scene);
+    fn estimate_bounds_ranks_that_may_overlap(scenario in scenarios(false)) {
+        let outline = outline_of(&scenario, ALWAYS, Limits::default());
+        let outcomes = run_checked(&scenario);
         if let Some(together) = together(&outline) {
-            agree(&scene, together, &ends);
+            agree(&scenario, together, &outcomes);
         }
     }
 
     #[test]
-    fn what_is_not_gone_through_is_bounded(scene in scenes(true), shares in 1u64..40, runs in 0u64..200) {
-        let whole = outline_of(&scene, ALWAYS, Limits::default());
-        let cut = outline_of(&scene, ALWAYS, Limits { shares, runs });
+    fn estimate_cut_by_limits_bounds_the_whole_one(
+        scenario in scenarios(true),
+        shares in 1u64..40,
+        runs in 0u64..200,
+    ) {
+        let whole = outline_of(&scenario, ALWAYS, Limits::default());
+        let cut = outline_of(&scenario, ALWAYS, Limits { shares, runs });
         let (Some(whole), Some(cut)) = (together(&whole), together(&cut)) else { return Ok(()) };
         for (whole, cut) in whole.crews.iter().zip(&cut.crews) {
             prop_assert!(cut.totals.rounds <= whole.totals.rounds);
@@ -219,14 +232,17 @@ proptest! {
                 prop_assert!(cut.totals.pieces.allows(whole.totals.pieces.least));
                 prop_assert!(cut.totals.batches.allows(whole.totals.batches.least));
                 prop_assert!(cut.totals.copied_bytes.allows(whole.totals.copied_bytes.least));
-                prop_assert!(cut.totals.is_split || cut.totals.exchanged_bytes.allows(whole.totals.exchanged_bytes.least));
+                prop_assert!(
+                    cut.totals.is_split
+                        || cut.totals.exchanged_bytes.allows(whole.totals.exchanged_bytes.least)
+                );
             }
         }
         prop_assert!(cut.messages.allows(whole.messages.least));
     }
 
     #[test]
-    fn a_rank_alone_does_what_is_outlined(
+    fn estimate_holds_for_an_independent_access(
         shape in shape(),
         (unit, is_spread, reads) in (prop::sample::select(vec![1usize, 8, 64]), any::<bool>(), any::<bool>()),
     ) {
@@ -238,7 +254,7 @@ proptest! {
     }
 }
 
-/// Carries an access out, and compares.
+/// Carries an access out and compares the counters with the estimate.
 fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent::Way {
     let part = Part { side: access.side().clone(), memory_runs: access.memory_run_count() };
     let setup = Setup {
@@ -256,10 +272,10 @@ fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent:
     };
     let outline = outline(&[part], &setup, Limits::default());
     assert_eq!(outline.plan, None);
-    let Course::Alone(ranks) = &outline.course else { panic!("a rank alone") };
+    let Course::Alone(ranks) = &outline.course else { panic!("the access is independent") };
     let counters = Arc::new(Counters::default());
     let file = file_of(&MemDriver::new());
-    file.set_len(file_bytes).expect("memory grows");
+    file.set_len(file_bytes).expect("the file in memory grows");
     let target = Target { file, isolation: None, counters: counters.clone(), holes: Holes::Untouched };
     let done = independent::run(&target, access, direction);
     assert!(done.error.is_none() && done.bytes == access.bytes());
@@ -272,39 +288,43 @@ fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent:
     told.way
 }
 
-/// Variables that alternate in memory: chunks of several go together.
+/// Variables that alternate in memory: chunks of several variables are moved together.
 fn alternating() -> independent::Way {
     let double = Datatype::named(Named::Double);
     let (variables, cells) = (24, 20_480);
     let array =
-        Datatype::contiguous(cells, &Datatype::resized(0, 192, &double).expect("valid")).expect("valid");
-    let memory = Datatype::hvector(variables, 1, 8, &array).expect("valid");
-    let view = Datatype::vector(variables, cells, 4 * cells as i64, &double).expect("valid");
-    let tiled = |datatype: &Datatype| Tiled::new(datatype.layout().clone(), 1).expect("small");
+        Datatype::contiguous(cells, &Datatype::resized(0, 192, &double).expect("the datatype is valid"))
+            .expect("the datatype is valid");
+    let memory = Datatype::hvector(variables, 1, 8, &array).expect("the datatype is valid");
+    let view = Datatype::vector(variables, cells, 4 * cells as i64, &double).expect("the datatype is valid");
+    let tiled = |datatype: &Datatype| Tiled::new(datatype.layout().clone(), 1).expect("the tiling is small");
     let mut bytes = vec![0_u8; 192 * cells as usize];
-    // SAFETY: as many bytes as `memory` reaches, which live longer than the access.
+    // SAFETY: `# Safety` of `Memory::new`: `memory` reaches no byte beyond `bytes`, which outlives the
+    // access.
     let user = unsafe { Memory::new(bytes.as_mut_ptr(), tiled(&memory)) };
-    let access = Access::new(0, &tiled(&view), 0, user, 8 * variables * cells).expect("small offsets");
+    let access =
+        Access::new(0, &tiled(&view), 0, user, 8 * variables * cells).expect("the offsets are small");
     alone(&access, Direction::Write, access.span().end)
 }
 
-/// Accesses of more than one window of each way.
+/// Accesses that take more than one buffer, in each way.
 #[test]
-fn long_accesses_of_one_rank() {
+fn estimate_holds_for_long_independent_accesses() {
     let byte = Datatype::named(Named::Byte);
     let mut ways = Vec::new();
     for (count, block, stride, memory_step) in
         [(3_000, 500, 700, 1), (60, 500, 900_000, 2), (20, 4096, 900_000, 2), (90_000, 8, 64, 1)]
     {
-        let vector = Datatype::hvector(count, block, stride, &byte).expect("valid");
-        let view = Tiled::new(vector.layout().clone(), 1).expect("small");
-        let element = Datatype::resized(0, memory_step, &byte).expect("valid");
-        let tiled = Tiled::new(element.layout().clone(), count * block).expect("small");
+        let vector = Datatype::hvector(count, block, stride, &byte).expect("the datatype is valid");
+        let view = Tiled::new(vector.layout().clone(), 1).expect("the tiling is small");
+        let element = Datatype::resized(0, memory_step, &byte).expect("the datatype is valid");
+        let tiled = Tiled::new(element.layout().clone(), count * block).expect("the tiling is small");
         let mut memory = vec![0; (count * block * memory_step as u64) as usize];
         for direction in [Direction::Read, Direction::Write] {
-            // SAFETY: as many bytes as `memory` has, which lives longer than the access.
+            // SAFETY: `# Safety` of `Memory::new`: the layout has as many bytes as `memory`, which
+            // outlives the access.
             let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled.clone()) };
-            let access = Access::new(0, &view, 0, user, count * block).expect("small offsets");
+            let access = Access::new(0, &view, 0, user, count * block).expect("the offsets are small");
             ways.push(alone(&access, direction, access.span().end));
         }
     }

@@ -1,7 +1,9 @@
-//! Two-phase operations, polled by one thread in the order of a seeded schedule: ranks run ahead and fall behind, operations
-//! follow each other on one window without a pause, and several ranks write the same bytes.
+//! Two-phase operations, polled by one thread in the order of a seeded schedule. Ranks run ahead and fall
+//! behind, operations follow each other on the same shared memory without a pause, and several ranks
+//! write the same bytes.
 //!
-//! The oracle is an array: the operations one after the other, and in each write the ranks in their order.
+//! The oracle is an array of bytes. It applies the operations one after the other, and in each write the
+//! ranks in order.
 
 use std::sync::Arc;
 
@@ -17,7 +19,7 @@ use proptest::prelude::*;
 
 const FILE_BYTES: usize = 40_000;
 
-/// One collective access: the runs of each rank, in units, in order and apart.
+/// One collective access: the runs of each rank, in units, in rising order and not adjacent.
 #[derive(Debug, Clone)]
 struct Call {
     direction: Direction,
@@ -26,12 +28,12 @@ struct Call {
 }
 
 #[derive(Debug, Clone)]
-struct Scene {
+struct Scenario {
     ranks: usize,
     aggregators: usize,
     window_bytes: u64,
     calls: Vec<Call>,
-    /// Which rank comes next; starts again at its end.
+    /// The rank that is polled next, step by step. The schedule repeats.
     schedule: Vec<usize>,
 }
 
@@ -47,12 +49,13 @@ impl Call {
         let runs = self.runs[rank].iter().map(|&(start, len)| (clip(start), clip(start + len)));
         let (displacements, lengths): (Vec<i64>, Vec<u64>) =
             runs.map(|(start, end)| (start as i64, (end - start) as u64)).unzip();
-        let filetype = Datatype::hindexed(&lengths, &displacements, &byte).expect("valid");
-        let tiled = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("small");
-        // SAFETY: as many bytes as `memory` has, which lives as long as the scene.
+        let filetype = Datatype::hindexed(&lengths, &displacements, &byte).expect("the datatype is valid");
+        let tiled = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("the tiling is small");
+        // SAFETY: `# Safety` of `Memory::new`: the layout has as many bytes as `memory`, which lives
+        // until the scenario ends.
         let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
         let view = Tiled::until(filetype.layout().clone(), 1 << 40);
-        Access::new(0, &view, 0, user, memory.len() as u64).expect("small offsets")
+        Access::new(0, &view, 0, user, memory.len() as u64).expect("the offsets are small")
     }
 }
 
@@ -63,15 +66,15 @@ fn value(call: usize, rank: usize, at: usize) -> u8 {
 /// The buffers of each call, by rank.
 type Buffers = Vec<Vec<Vec<u8>>>;
 
-/// The buffers before, and what they and the file are after each call.
-fn expected(scene: &Scene) -> (Buffers, Buffers, Vec<u8>) {
+/// Returns the buffers before the calls, the buffers after each call, and the file after all calls.
+fn expected(scenario: &Scenario) -> (Buffers, Buffers, Vec<u8>) {
     let mut file: Vec<u8> = (0..FILE_BYTES).map(|at| (at * 3) as u8).collect();
     let (mut before, mut after) = (Vec::new(), Vec::new());
-    for (number, call) in scene.calls.iter().enumerate() {
+    for (number, call) in scenario.calls.iter().enumerate() {
         let bytes = |rank: usize| call.bytes_of(rank).count();
         match call.direction {
             Direction::Write => {
-                let buffers: Vec<Vec<u8>> = (0..scene.ranks)
+                let buffers: Vec<Vec<u8>> = (0..scenario.ranks)
                     .map(|rank| (0..bytes(rank)).map(|at| value(number, rank, at)).collect())
                     .collect();
                 for (rank, buffer) in buffers.iter().enumerate() {
@@ -83,9 +86,11 @@ fn expected(scene: &Scene) -> (Buffers, Buffers, Vec<u8>) {
                 after.push(buffers);
             }
             Direction::Read => {
-                before.push((0..scene.ranks).map(|rank| vec![0xAA; bytes(rank)]).collect());
+                before.push((0..scenario.ranks).map(|rank| vec![0xAA; bytes(rank)]).collect());
                 after.push(
-                    (0..scene.ranks).map(|rank| call.bytes_of(rank).map(|at| file[at]).collect()).collect(),
+                    (0..scenario.ranks)
+                        .map(|rank| call.bytes_of(rank).map(|at| file[at]).collect())
+                        .collect(),
                 );
             }
         }
@@ -93,15 +98,15 @@ fn expected(scene: &Scene) -> (Buffers, Buffers, Vec<u8>) {
     (before, after, file)
 }
 
-/// What came of the calls of each rank: bytes, and whether there was an error.
-type Ends = Vec<Vec<(u64, bool)>>;
+/// The outcomes of the calls of each rank: the bytes moved, and whether there was an error.
+type Outcomes = Vec<Vec<(u64, bool)>>;
 
-/// Runs the scene; `files` has one handle for each rank.
-fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> Ends {
-    let windows = LocalWindow::team(scene.ranks, 2 * scene.window_bytes as usize);
+/// Runs the scenario. `files` has one handle for each rank.
+fn run(scenario: &Scenario, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> Outcomes {
+    let windows = LocalWindow::team(scenario.ranks, 2 * scenario.window_bytes as usize);
     let windows: Vec<Arc<dyn NodeShared>> = windows.into_iter().map(|window| Arc::new(window) as _).collect();
-    let counters: Vec<Arc<Counters>> = (0..scene.ranks).map(|_| Arc::default()).collect();
-    let accesses: Vec<Vec<Access>> = scene
+    let counters: Vec<Arc<Counters>> = (0..scenario.ranks).map(|_| Arc::default()).collect();
+    let accesses: Vec<Vec<Access>> = scenario
         .calls
         .iter()
         .zip(buffers)
@@ -116,8 +121,8 @@ fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> 
         let target = Target { file, isolation: None, counters, holes: Holes::Untouched };
         let team = NodeTeam::new(
             windows[rank].clone(),
-            scene.aggregators,
-            scene.window_bytes,
+            scenario.aggregators,
+            scenario.window_bytes,
             0,
             agreed[call].grain,
         )
@@ -126,51 +131,54 @@ fn play(scene: &Scene, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> 
             target,
             team,
             accesses[call][rank].clone(),
-            scene.calls[call].direction,
+            scenario.calls[call].direction,
             agreed[call].first,
         )
     };
-    let mut ends: Ends = vec![Vec::new(); scene.ranks];
-    let mut under_way: Vec<_> = (0..scene.ranks).map(|rank| Some(start(rank, 0))).collect();
-    let turns = scene.schedule.iter().copied().cycle();
+    let mut outcomes: Outcomes = vec![Vec::new(); scenario.ranks];
+    let mut under_way: Vec<_> = (0..scenario.ranks).map(|rank| Some(start(rank, 0))).collect();
+    let steps = scenario.schedule.iter().copied().cycle();
     let mut idle = 0;
-    for rank in turns.map(|rank| rank % scene.ranks) {
+    for rank in steps.map(|rank| rank % scenario.ranks) {
         idle += 1;
-        assert!(idle < 1_000_000, "the operations stand still");
+        assert!(idle < 1_000_000, "the operations make no progress");
         let Some(operation) = &mut under_way[rank] else {
             if under_way.iter().all(Option::is_none) {
                 break;
             }
-            // a schedule may leave a rank out; then the others get its turn
+            // This rank has finished. Its turn goes to another operation, because a schedule may leave
+            // a rank out.
             if let Some(operation) = under_way.iter_mut().flatten().next() {
                 operation.poll();
             }
             continue;
         };
         if operation.poll() {
-            let done = under_way[rank].take().expect("under way").take_outcome();
-            ends[rank].push((done.bytes, done.error.is_some()));
-            let next = ends[rank].len();
-            under_way[rank] = (next < scene.calls.len()).then(|| start(rank, next));
+            let done = under_way[rank].take().expect("the operation is in flight").take_outcome();
+            outcomes[rank].push((done.bytes, done.error.is_some()));
+            let next = outcomes[rank].len();
+            under_way[rank] = (next < scenario.calls.len()).then(|| start(rank, next));
         }
     }
-    ends
+    outcomes
 }
 
 fn file_of(driver: &dyn Driver) -> Arc<dyn DriverFile> {
-    let file = driver.open("scene".as_ref(), &OpenOptions::read_write().create(true)).expect("memory opens");
+    let file = driver
+        .open("scenario".as_ref(), &OpenOptions::read_write().create(true))
+        .expect("the file in memory opens");
     file.write_all_at(0, &(0..FILE_BYTES).map(|at| (at * 3) as u8).collect::<Vec<_>>())
-        .expect("memory writes");
+        .expect("the file in memory is written");
     file
 }
 
 fn contents(file: &dyn DriverFile) -> Vec<u8> {
-    let mut bytes = vec![0; file.len().expect("memory has a length") as usize];
-    assert_eq!(file.read_at(0, &mut bytes).expect("memory reads"), bytes.len());
+    let mut bytes = vec![0; file.len().expect("the file in memory has a length") as usize];
+    assert_eq!(file.read_at(0, &mut bytes).expect("the file in memory is read"), bytes.len());
     bytes
 }
 
-/// Runs of one rank: gaps and lengths by turns, in units.
+/// Runs of one rank in units, from alternating gaps and lengths.
 fn runs() -> impl Strategy<Value = Vec<(usize, usize)>> {
     prop::collection::vec((1usize..200, 1usize..120), 0..60).prop_map(|pairs| {
         let mut at = 0;
@@ -197,11 +205,11 @@ fn calls(ranks: usize) -> impl Strategy<Value = Vec<Call>> {
     prop::collection::vec(call, 1..5)
 }
 
-fn scenes() -> impl Strategy<Value = Scene> {
+fn scenarios() -> impl Strategy<Value = Scenario> {
     (1usize..6, 1usize..6, 0u32..4).prop_flat_map(|(ranks, aggregators, size)| {
         (calls(ranks), prop::collection::vec(0usize..ranks, 1..40)).prop_map(move |(calls, mut schedule)| {
             schedule.extend(0..ranks);
-            Scene { ranks, aggregators, window_bytes: 1024 << size, calls, schedule }
+            Scenario { ranks, aggregators, window_bytes: 1024 << size, calls, schedule }
         })
     })
 }
@@ -210,12 +218,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn operations_are_as_if_one_after_the_other_and_ranks_in_their_order(scene in scenes()) {
+    fn operations_take_effect_in_order_and_overlaps_in_rank_order(scenario in scenarios()) {
         let file = file_of(&MemDriver::new());
-        let (mut buffers, after, expected) = expected(&scene);
-        let ends = play(&scene, &vec![file.clone(); scene.ranks], &mut buffers);
-        for (rank, ends) in ends.iter().enumerate() {
-            for (call, (bytes, failed)) in ends.iter().enumerate() {
+        let (mut buffers, after, expected) = expected(&scenario);
+        let outcomes = run(&scenario, &vec![file.clone(); scenario.ranks], &mut buffers);
+        for (rank, outcomes) in outcomes.iter().enumerate() {
+            for (call, (bytes, failed)) in outcomes.iter().enumerate() {
                 prop_assert!(!failed);
                 prop_assert_eq!(*bytes, after[call][rank].len() as u64);
             }
@@ -225,29 +233,35 @@ proptest! {
     }
 
     #[test]
-    fn a_fault_ends_an_operation_on_all_ranks_and_harms_no_other(scene in scenes(), at in 0u32..40, where_ in 0usize..6) {
+    fn fault_ends_its_operation_on_all_ranks_and_no_other_one(
+        scenario in scenarios(),
+        at in 0u32..40,
+        where_ in 0usize..6,
+    ) {
         let driver = Arc::new(MemDriver::new());
         let file = file_of(driver.as_ref());
-        let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io")).expect("a plan");
-        let faulty = Faulty::new(driver, plan).open("scene".as_ref(), &OpenOptions::read_write()).expect("opens");
-        let mut files = vec![file.clone(); scene.ranks];
-        files[where_ % scene.ranks] = faulty;
-        let (mut buffers, after, expected) = expected(&scene);
-        let ends = play(&scene, &files, &mut buffers);
-        let failed = |call: usize| ends.iter().any(|ends| ends[call].1);
-        for (rank, ends) in ends.iter().enumerate() {
-            prop_assert_eq!(ends.len(), scene.calls.len());
-            for (call, (bytes, own_failure)) in ends.iter().enumerate() {
-                prop_assert!(!own_failure || rank == where_ % scene.ranks);
+        let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io"))
+            .expect("the fault plan is valid");
+        let faulty = Faulty::new(driver, plan).open("scenario".as_ref(), &OpenOptions::read_write())
+            .expect("the file opens");
+        let mut files = vec![file.clone(); scenario.ranks];
+        files[where_ % scenario.ranks] = faulty;
+        let (mut buffers, after, expected) = expected(&scenario);
+        let outcomes = run(&scenario, &files, &mut buffers);
+        let failed = |call: usize| outcomes.iter().any(|outcomes| outcomes[call].1);
+        for (rank, outcomes) in outcomes.iter().enumerate() {
+            prop_assert_eq!(outcomes.len(), scenario.calls.len());
+            for (call, (bytes, own_failure)) in outcomes.iter().enumerate() {
+                prop_assert!(!own_failure || rank == where_ % scenario.ranks);
                 prop_assert!(*bytes <= after[call][rank].len() as u64);
                 prop_assert!(failed(call) || *bytes == after[call][rank].len() as u64);
             }
         }
-        // a byte that no write covers is as it was
+        // A byte that no write covers has its old value.
         let after = contents(file.as_ref());
         let mut asked = vec![false; FILE_BYTES];
-        for call in scene.calls.iter().filter(|call| call.direction == Direction::Write) {
-            for rank in 0..scene.ranks {
+        for call in scenario.calls.iter().filter(|call| call.direction == Direction::Write) {
+            for rank in 0..scenario.ranks {
                 call.bytes_of(rank).for_each(|at| asked[at] = true);
             }
         }

@@ -1,7 +1,8 @@
-//! The executors, with ranks as threads, against a file that is an array of cells with owners.
+//! The executors, with ranks as threads, on a file that is an array of cells with owners.
 //!
-//! Every cell of the file belongs to one rank or to nobody. Each rank's view is its cells, its memory is strided; after
-//! a write the file must hold each rank's bytes in its cells and the old bytes in all others; reading gives the same back.
+//! Every cell of the file belongs to one rank or to none. The view of a rank has its cells, and its
+//! memory is strided. After a write the file must hold each rank's bytes in its cells, and the old bytes
+//! in all other cells. A read must return the same bytes.
 
 use std::sync::Arc;
 
@@ -14,14 +15,14 @@ use capulet_sieve::two_phase::{self, NodeTeam};
 use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Summary, Target, Transferred, independent};
 use proptest::prelude::*;
 
-/// A file of cells, and what each rank does with its own.
+/// A file of cells, and the access of each rank to its cells.
 #[derive(Debug, Clone)]
-struct Scene {
+struct Scenario {
     ranks: usize,
     cell_bytes: usize,
-    /// The owner of each cell of a tile; `ranks` means nobody.
+    /// The owner of each cell of a tile; `ranks` stands for no rank.
     owners: Vec<usize>,
-    /// How often the views tile.
+    /// The number of tiles of the views.
     tiles: usize,
     displacement: u64,
     aggregators: usize,
@@ -32,12 +33,12 @@ struct Scene {
 
 const OLD: u8 = 0xEE;
 
-impl Scene {
+impl Scenario {
     fn file_bytes(&self) -> usize {
         self.displacement as usize + self.tiles * self.owners.len() * self.cell_bytes
     }
 
-    /// The cells of a rank in the first `tiles` tiles, bytes from the displacement.
+    /// The cells of a rank in the first `tiles` tiles, in bytes from the displacement.
     fn cells_in(&self, rank: usize, tiles: usize) -> Vec<i64> {
         let owned = |cell: &usize| self.owners[cell % self.owners.len()] == rank;
         let cells = (0..tiles * self.owners.len()).filter(owned);
@@ -48,13 +49,13 @@ impl Scene {
         self.cells_in(rank, self.tiles)
     }
 
-    /// The view of a rank: its cells, tiled for ever.
+    /// The view of a rank: its cells, tiled without end.
     fn view(&self, rank: usize) -> Tiled {
         let byte = Datatype::named(Named::Byte);
-        let cells =
-            Datatype::hindexed_block(self.cell_bytes as u64, &self.cells_in(rank, 1), &byte).expect("valid");
-        let cells =
-            Datatype::resized(0, (self.owners.len() * self.cell_bytes) as i64, &cells).expect("valid");
+        let cells = Datatype::hindexed_block(self.cell_bytes as u64, &self.cells_in(rank, 1), &byte)
+            .expect("the datatype is valid");
+        let cells = Datatype::resized(0, (self.owners.len() * self.cell_bytes) as i64, &cells)
+            .expect("the datatype is valid");
         Tiled::until(cells.layout().clone(), 1 << 40)
     }
 
@@ -63,11 +64,11 @@ impl Scene {
         (0..bytes).map(|at| (rank * 37 + at * 11 + 1) as u8).collect()
     }
 
-    /// Memory: bytes with gaps.
+    /// The layout of memory: bytes with gaps.
     fn memory_layout(&self, bytes: usize) -> Tiled {
         let byte = Datatype::named(Named::Byte);
-        let spaced = Datatype::resized(0, 1 + self.gap, &byte).expect("valid");
-        Tiled::new(spaced.layout().clone(), bytes as u64).expect("small")
+        let spaced = Datatype::resized(0, 1 + self.gap, &byte).expect("the datatype is valid");
+        Tiled::new(spaced.layout().clone(), bytes as u64).expect("the tiling is small")
     }
 
     fn spread(&self, payload: &[u8]) -> Vec<u8> {
@@ -94,43 +95,50 @@ impl Scene {
 }
 
 /// One rank's access of its whole payload, from or to `memory`.
-fn access(scene: &Scene, rank: usize, memory: &mut [u8]) -> Access {
-    let bytes = scene.payload(rank).len();
-    // SAFETY: the layout reaches exactly the bytes of `memory`, which outlives the access in every caller.
-    let user = unsafe { Memory::new(memory.as_mut_ptr(), scene.memory_layout(bytes)) };
-    Access::new(scene.displacement, &scene.view(rank), 0, user, bytes as u64).expect("small offsets")
+fn access(scenario: &Scenario, rank: usize, memory: &mut [u8]) -> Access {
+    let bytes = scenario.payload(rank).len();
+    // SAFETY: `# Safety` of `Memory::new`: the layout reaches exactly the bytes of `memory`, which
+    // outlives the access in every caller.
+    let user = unsafe { Memory::new(memory.as_mut_ptr(), scenario.memory_layout(bytes)) };
+    Access::new(scenario.displacement, &scenario.view(rank), 0, user, bytes as u64)
+        .expect("the offsets are small")
 }
 
-/// What the ranks would agree on.
-fn agreed(scene: &Scene) -> Agreed {
-    let summary = |rank| Summary::of(&access(scene, rank, &mut scene.spread(&scene.payload(rank))));
-    Agreed::of(&(0..scene.ranks).map(summary).collect::<Vec<_>>())
+/// The combined summary on which the ranks would agree.
+fn agreed(scenario: &Scenario) -> Agreed {
+    let summary = |rank| Summary::of(&access(scenario, rank, &mut scenario.spread(&scenario.payload(rank))));
+    Agreed::of(&(0..scenario.ranks).map(summary).collect::<Vec<_>>())
 }
 
-/// Runs all ranks at once; each gets its memory back with what came of it.
-fn together(
-    scene: &Scene,
+/// Runs all ranks at the same time. Returns the memory, the outcome and the counters of each rank.
+fn run_two_phase(
+    scenario: &Scenario,
     files: &[Arc<dyn DriverFile>],
     direction: Direction,
     memories: Vec<Vec<u8>>,
 ) -> Vec<(Vec<u8>, Transferred, Arc<Counters>)> {
-    let windows = LocalWindow::team(scene.ranks, 2 * scene.window_bytes as usize);
-    let agreed = agreed(scene);
+    let windows = LocalWindow::team(scenario.ranks, 2 * scenario.window_bytes as usize);
+    let agreed = agreed(scenario);
     std::thread::scope(|scope| {
         let ranks = memories.into_iter().zip(windows).enumerate().map(|(rank, (mut memory, window))| {
             let file = files[rank].clone();
             scope.spawn(move || {
                 let counters = Arc::new(Counters::default());
-                let access = access(scene, rank, &mut memory);
+                let access = access(scenario, rank, &mut memory);
                 let target = Target {
                     file: file.clone(),
                     isolation: None,
                     counters: counters.clone(),
                     holes: Holes::Untouched,
                 };
-                let team =
-                    NodeTeam::new(Arc::new(window), scene.aggregators, scene.window_bytes, 0, agreed.grain)
-                        .ending_at(agreed.end);
+                let team = NodeTeam::new(
+                    Arc::new(window),
+                    scenario.aggregators,
+                    scenario.window_bytes,
+                    0,
+                    agreed.grain,
+                )
+                .ending_at(agreed.end);
                 let done = two_phase::run(target, team, access, direction, agreed.first);
                 (memory, done, counters)
             })
@@ -140,28 +148,28 @@ fn together(
     })
 }
 
-fn fresh_file(scene: &Scene) -> Arc<dyn DriverFile> {
-    fresh_file_of(&MemDriver::new(), scene)
+fn fresh_file(scenario: &Scenario) -> Arc<dyn DriverFile> {
+    fresh_file_of(&MemDriver::new(), scenario)
 }
 
-fn fresh_file_of(driver: &dyn Driver, scene: &Scene) -> Arc<dyn DriverFile> {
+fn fresh_file_of(driver: &dyn Driver, scenario: &Scenario) -> Arc<dyn DriverFile> {
     let options = OpenOptions::read_write().create(true);
-    let file = driver.open("cells".as_ref(), &options).expect("memory opens");
-    file.write_all_at(0, &vec![OLD; scene.file_bytes()]).expect("memory writes");
+    let file = driver.open("cells".as_ref(), &options).expect("the file in memory opens");
+    file.write_all_at(0, &vec![OLD; scenario.file_bytes()]).expect("the file in memory is written");
     file
 }
 
 fn contents(file: &dyn DriverFile) -> Vec<u8> {
-    let mut bytes = vec![0; file.len().expect("memory has a length") as usize];
-    let read = file.read_at(0, &mut bytes).expect("memory reads");
+    let mut bytes = vec![0; file.len().expect("the file in memory has a length") as usize];
+    let read = file.read_at(0, &mut bytes).expect("the file in memory is read");
     assert_eq!(read, bytes.len());
     bytes
 }
 
-fn scenes() -> impl Strategy<Value = Scene> {
+fn scenarios() -> impl Strategy<Value = Scenario> {
     (1usize..5, 1usize..9, 0u64..5000, 1usize..6, 1u64..4, 0i64..4, 1usize..5).prop_flat_map(
         |(ranks, cell_bytes, displacement, aggregators, pages, gap, tiles)| {
-            prop::collection::vec(0..=ranks, 0..2000).prop_map(move |owners| Scene {
+            prop::collection::vec(0..=ranks, 0..2000).prop_map(move |owners| Scenario {
                 ranks,
                 cell_bytes,
                 owners,
@@ -179,86 +187,102 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn two_phase_moves_exactly_the_asked_bytes(scene in scenes()) {
-        let file = fresh_file(&scene);
-        let files = vec![file.clone(); scene.ranks];
-        let sources = (0..scene.ranks).map(|rank| scene.spread(&scene.payload(rank))).collect();
-        for (rank, (_, done, counters)) in together(&scene, &files, Direction::Write, sources).iter().enumerate() {
-            let bytes = scene.payload(rank).len() as u64;
+    fn two_phase_moves_exactly_the_requested_bytes(scenario in scenarios()) {
+        let file = fresh_file(&scenario);
+        let files = vec![file.clone(); scenario.ranks];
+        let sources = (0..scenario.ranks).map(|rank| scenario.spread(&scenario.payload(rank))).collect();
+        let outcomes = run_two_phase(&scenario, &files, Direction::Write, sources);
+        for (rank, (_, done, counters)) in outcomes.iter().enumerate() {
+            let bytes = scenario.payload(rank).len() as u64;
             prop_assert!(done.error.is_none());
             prop_assert_eq!(done.bytes, bytes);
             // one copy per byte
             prop_assert_eq!(Counters::get(&counters.copied_bytes), bytes);
         }
-        prop_assert!(contents(file.as_ref()) == scene.expected_file());
+        prop_assert!(contents(file.as_ref()) == scenario.expected_file());
 
-        let empty = (0..scene.ranks).map(|rank| scene.spread(&vec![0; scene.payload(rank).len()])).collect();
-        for (rank, (memory, done, counters)) in together(&scene, &files, Direction::Read, empty).into_iter().enumerate() {
-            prop_assert_eq!(done.bytes, scene.payload(rank).len() as u64);
+        let zeros = |rank| scenario.spread(&vec![0; scenario.payload(rank).len()]);
+        let empty = (0..scenario.ranks).map(zeros).collect();
+        let outcomes = run_two_phase(&scenario, &files, Direction::Read, empty);
+        for (rank, (memory, done, counters)) in outcomes.into_iter().enumerate() {
+            prop_assert_eq!(done.bytes, scenario.payload(rank).len() as u64);
             prop_assert_eq!(Counters::get(&counters.copied_bytes), done.bytes);
-            prop_assert!(memory == scene.spread(&scene.payload(rank)));
+            prop_assert!(memory == scenario.spread(&scenario.payload(rank)));
         }
     }
 
     #[test]
-    fn independent_moves_exactly_the_asked_bytes_and_copies_none_twice(scene in scenes()) {
-        let file = fresh_file(&scene);
+    fn independent_moves_exactly_the_requested_bytes_and_copies_none_twice(scenario in scenarios()) {
+        let file = fresh_file(&scenario);
         let counters = Arc::new(Counters::default());
-        let target = Target { file: file.clone(), isolation: None, counters: counters.clone(), holes: Holes::Untouched };
-        for rank in 0..scene.ranks {
-            let mut memory = scene.spread(&scene.payload(rank));
-            let done = independent::run(&target, &access(&scene, rank, &mut memory), Direction::Write);
-            prop_assert_eq!(done.bytes, scene.payload(rank).len() as u64);
+        let target = Target {
+            file: file.clone(),
+            isolation: None,
+            counters: counters.clone(),
+            holes: Holes::Untouched,
+        };
+        for rank in 0..scenario.ranks {
+            let mut memory = scenario.spread(&scenario.payload(rank));
+            let done = independent::run(&target, &access(&scenario, rank, &mut memory), Direction::Write);
+            prop_assert_eq!(done.bytes, scenario.payload(rank).len() as u64);
         }
-        prop_assert!(contents(file.as_ref()) == scene.expected_file());
-        let payload: u64 = (0..scene.ranks).map(|rank| scene.payload(rank).len() as u64).sum();
+        prop_assert!(contents(file.as_ref()) == scenario.expected_file());
+        let payload: u64 = (0..scenario.ranks).map(|rank| scenario.payload(rank).len() as u64).sum();
         prop_assert!(Counters::get(&counters.copied_bytes) <= payload);
-        for rank in 0..scene.ranks {
-            let mut memory = scene.spread(&vec![0; scene.payload(rank).len()]);
-            let done = independent::run(&target, &access(&scene, rank, &mut memory), Direction::Read);
-            prop_assert_eq!(done.bytes, scene.payload(rank).len() as u64);
-            prop_assert!(memory == scene.spread(&scene.payload(rank)));
+        for rank in 0..scenario.ranks {
+            let mut memory = scenario.spread(&vec![0; scenario.payload(rank).len()]);
+            let done = independent::run(&target, &access(&scenario, rank, &mut memory), Direction::Read);
+            prop_assert_eq!(done.bytes, scenario.payload(rank).len() as u64);
+            prop_assert!(memory == scenario.spread(&scenario.payload(rank)));
         }
         prop_assert!(Counters::get(&counters.copied_bytes) <= 2 * payload);
     }
 
     #[test]
-    fn a_short_file_gives_each_rank_the_bytes_before_its_end(scene in scenes(), keep in 0usize..30_000) {
-        let file = fresh_file(&scene);
-        let keep = keep.min(scene.file_bytes());
-        let mut whole = scene.expected_file();
+    fn short_file_gives_each_rank_the_bytes_before_its_end(scenario in scenarios(), keep in 0usize..30_000) {
+        let file = fresh_file(&scenario);
+        let keep = keep.min(scenario.file_bytes());
+        let mut whole = scenario.expected_file();
         whole.truncate(keep);
-        file.set_len(0).expect("memory truncates");
-        file.write_all_at(0, &whole).expect("memory writes");
+        file.set_len(0).expect("the file in memory is truncated");
+        file.write_all_at(0, &whole).expect("the file in memory is written");
         let alone = |rank: usize| {
             let counters = Arc::new(Counters::default());
-            let target = Target { file: file.clone(), isolation: None, counters: counters.clone(), holes: Holes::Untouched };
-            let mut memory = scene.spread(&vec![0; scene.payload(rank).len()]);
-            let done = independent::run(&target, &access(&scene, rank, &mut memory), Direction::Read);
+            let target = Target {
+                file: file.clone(),
+                isolation: None,
+                counters: counters.clone(),
+                holes: Holes::Untouched,
+            };
+            let mut memory = scenario.spread(&vec![0; scenario.payload(rank).len()]);
+            let done = independent::run(&target, &access(&scenario, rank, &mut memory), Direction::Read);
             (memory, done, counters)
         };
-        let files = vec![file.clone(); scene.ranks];
-        let empty = (0..scene.ranks).map(|rank| scene.spread(&vec![0; scene.payload(rank).len()])).collect();
-        let together = together(&scene, &files, Direction::Read, empty).into_iter().enumerate();
-        for (rank, (memory, done, _)) in together.chain((0..scene.ranks).map(|rank| (rank, alone(rank)))) {
-            let inside = |cell: i64| (keep as i64 - scene.displacement as i64 - cell).clamp(0, scene.cell_bytes as i64);
-            let bytes: i64 = scene.cells_of(rank).into_iter().map(inside).sum();
+        let files = vec![file.clone(); scenario.ranks];
+        let zeros = |rank| scenario.spread(&vec![0; scenario.payload(rank).len()]);
+        let empty = (0..scenario.ranks).map(zeros).collect();
+        let all = run_two_phase(&scenario, &files, Direction::Read, empty).into_iter().enumerate();
+        for (rank, (memory, done, _)) in all.chain((0..scenario.ranks).map(|rank| (rank, alone(rank)))) {
+            let inside = |cell: i64| {
+                (keep as i64 - scenario.displacement as i64 - cell).clamp(0, scenario.cell_bytes as i64)
+            };
+            let bytes: i64 = scenario.cells_of(rank).into_iter().map(inside).sum();
             prop_assert!(done.error.is_none());
             prop_assert_eq!(done.bytes, bytes as u64);
-            let mut payload = scene.payload(rank);
+            let mut payload = scenario.payload(rank);
             payload[bytes as usize..].fill(0);
-            prop_assert!(memory == scene.spread(&payload));
+            prop_assert!(memory == scenario.spread(&payload));
         }
     }
 }
 
-/// The storage of one rank fails at its n-th call, for every n: every rank comes back, the failing one with the error, and no
-/// byte that nobody asked for has changed.
+/// The storage of one rank fails at its n-th call, for every n. Every rank returns, only the failing rank
+/// has the error, and no byte has changed that no rank asked for.
 #[test]
-fn every_rank_comes_back_from_every_fault() {
+fn every_rank_returns_after_every_fault() {
     let ranks = 3;
     let owners = (0..12_000).map(|cell| cell % (ranks + 1)).collect();
-    let scene = Scene {
+    let scenario = Scenario {
         ranks,
         cell_bytes: 4,
         owners,
@@ -268,36 +292,33 @@ fn every_rank_comes_back_from_every_fault() {
         window_bytes: 4096,
         gap: 0,
     };
-    let expected = scene.expected_file();
+    let expected = scenario.expected_file();
     for direction in [Direction::Write, Direction::Read] {
         let mut seen = 0;
         for call in 0..1000 {
             let driver = Arc::new(MemDriver::new());
-            let file = fresh_file_of(driver.as_ref(), &scene);
+            let file = fresh_file_of(driver.as_ref(), &scenario);
             let name = if direction == Direction::Write { "write" } else { "read" };
-            let plan = FaultPlan::parse(&format!("{name}@{call}:nospace")).expect("a plan");
+            let plan = FaultPlan::parse(&format!("{name}@{call}:nospace")).expect("the fault plan is valid");
             let options = OpenOptions::read_write();
-            let faulty =
-                Faulty::new(driver, plan).open("cells".as_ref(), &options).expect("no fault at open");
+            let faulty = Faulty::new(driver, plan)
+                .open("cells".as_ref(), &options)
+                .expect("the file opens without a fault");
             let files = vec![file.clone(), faulty, file.clone()];
-            let memories = (0..ranks).map(|rank| scene.spread(&scene.payload(rank))).collect();
-            let outcomes = together(&scene, &files, direction, memories);
+            let memories = (0..ranks).map(|rank| scenario.spread(&scenario.payload(rank))).collect();
+            let outcomes = run_two_phase(&scenario, &files, direction, memories);
             let failed: Vec<_> = outcomes.iter().map(|(_, done, _)| done.error.is_some()).collect();
             let after = contents(file.as_ref());
             for (at, byte) in after.iter().enumerate() {
-                assert!(*byte == OLD || *byte == expected[at], "byte {at} was not asked for");
+                assert!(*byte == OLD || *byte == expected[at], "byte {at} changed, but no rank asked for it");
             }
             if failed == [false; 3] {
                 break;
             }
-            assert_eq!(
-                failed,
-                [false, true, false],
-                "only the rank whose storage failed has an error of its own"
-            );
-            assert!(outcomes[1].1.bytes < scene.payload(1).len() as u64);
+            assert_eq!(failed, [false, true, false], "only the rank with the failing storage has an error");
+            assert!(outcomes[1].1.bytes < scenario.payload(1).len() as u64);
             seen += 1;
         }
-        assert!(seen > 3, "faults were met at {seen} calls");
+        assert!(seen > 3, "only {seen} calls met a fault");
     }
 }

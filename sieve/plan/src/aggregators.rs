@@ -1,24 +1,26 @@
-//! Which nodes hold windows of the file, and how many: `cb_nodes` and `cb_config_list`, spelled and meant as in ROMIO.
+//! Which nodes have collective buffers, and how many: the hints `cb_nodes` and `cb_config_list`, with the
+//! spelling and the meaning that they have in ROMIO.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The value of `cb_config_list`: `host:n` for at most `n` aggregators on a host, `*:n` for each host that is not named before,
-/// `*` in place of `n` for all of its ranks; 1 where no number is given. Of several entries for one host the first counts,
-/// and hosts that are not in the list have no aggregator. Aggregators are given out in the order of the list.
+/// The value of `cb_config_list`, a list of entries. `host:n` allows at most `n` aggregators on a host.
+/// `*:n` applies to each host that no earlier entry names. `*` in place of `n` allows all ranks of the
+/// host, and a missing number means 1. Of several entries for one host the first one applies. A host that
+/// is not in the list has no aggregator. Aggregators are assigned in the order of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ConfigList(Arc<[Entry]>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Entry {
-    /// `None` for all that no entry before it names.
+    /// `None` stands for every host that no earlier entry names.
     host: Option<String>,
-    /// Aggregators on each; `None` for as many as there are ranks.
+    /// The greatest number of aggregators on each host; `None` for as many as there are ranks.
     most: Option<u32>,
 }
 
-/// A text that is no `cb_config_list`.
+/// The text is not a `cb_config_list`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a list of `host:number`")]
 pub struct NoConfigList;
@@ -52,7 +54,7 @@ fn parse_entry(text: &str) -> Option<Entry> {
     let is_number = !most.is_empty() && most.bytes().all(|byte| byte.is_ascii_digit());
     let most = match most {
         "*" => None,
-        // A number that no `u32` holds is more than there are ranks.
+        // A number that does not fit in a `u32` exceeds the number of ranks.
         most if is_number => Some(most.parse().unwrap_or(u32::MAX)),
         _ => return None,
     };
@@ -74,18 +76,19 @@ impl fmt::Display for ConfigList {
 }
 
 impl ConfigList {
-    /// Whether it takes the names of nodes to know what it means.
+    /// Whether the list can only be applied with the names of the nodes.
     pub fn names_hosts(&self) -> bool {
         self.0.iter().any(|entry| entry.host.is_some())
     }
 
-    /// Whether any of these nodes may have an aggregator. A list for which none may is not in force.
+    /// Whether the list allows an aggregator on any of these nodes. A list that allows none is not in
+    /// force.
     pub fn fits(&self, names: &[String], node_ranks: &[u32]) -> bool {
         (0..node_ranks.len())
             .any(|node| self.entry_of(names, node).is_some_and(|(_, entry)| entry.most != Some(0)))
     }
 
-    /// The entry that counts for a node.
+    /// The entry that applies to a node, with its index.
     fn entry_of(&self, names: &[String], node: usize) -> Option<(usize, &Entry)> {
         let is_for = |entry: &Entry| match (&entry.host, names.get(node)) {
             (None, _) => true,
@@ -95,16 +98,19 @@ impl ConfigList {
     }
 }
 
-/// How many aggregators each node has, at least one in all. `asked` is `cb_nodes`: the most there are over all nodes, 0 for no
-/// limit. `names` are the processor names of the leaders, which `list` is compared with (none are needed unless it
-/// [names hosts](ConfigList::names_hosts)); `node_ranks` the ranks of each node, at least one. Nodes of one name count one by one.
+/// Returns the number of aggregators of each node. The sum is at least one. `asked` is `cb_nodes`: the
+/// greatest sum over all nodes, 0 for no limit. `names` are the processor names of the leaders, which are
+/// compared with `list`; they are not needed unless the list [names hosts](ConfigList::names_hosts).
+/// `node_ranks` has the number of ranks of each node, at least one each. Nodes with the same name count
+/// separately.
 ///
-/// The entries of the list come one after the other; the nodes of one entry get their aggregators by turns.
+/// The entries of the list are served one after the other. The nodes of one entry get their aggregators
+/// round robin.
 pub fn aggregators_by_node(asked: u64, list: &ConfigList, names: &[String], node_ranks: &[u32]) -> Vec<u32> {
     let everywhere = ConfigList::default();
     let list = if list.fits(names, node_ranks) { list } else { &everywhere };
     let mut counts = vec![0; node_ranks.len()];
-    // The nodes of each entry, and what they may have.
+    // The nodes of each entry, with the greatest number of aggregators of each.
     let mut entries: Vec<Vec<(usize, u32)>> = vec![Vec::new(); list.0.len()];
     for (node, ranks) in node_ranks.iter().enumerate() {
         if let Some((at, entry)) = list.entry_of(names, node) {
@@ -113,25 +119,26 @@ pub fn aggregators_by_node(asked: u64, list: &ConfigList, names: &[String], node
     }
     let mut left = if asked == 0 { u64::MAX } else { asked };
     for nodes in entries {
-        left -= give(left, &nodes, &mut counts);
+        left -= distribute(left, &nodes, &mut counts);
     }
     counts
 }
 
-/// Gives `left` to the nodes by turns, to each no more than it may have. Returns how many it gave.
-fn give(left: u64, nodes: &[(usize, u32)], counts: &mut [u32]) -> u64 {
-    let with = |turns: u32| nodes.iter().map(|(_, most)| u64::from(*most.min(&turns))).sum::<u64>();
-    // The whole turns that there is enough for.
-    let (mut turns, mut beyond) =
+/// Distributes `left` aggregators among the nodes round robin, and gives no node more than its limit.
+/// Returns the number that was distributed.
+fn distribute(left: u64, nodes: &[(usize, u32)], counts: &mut [u32]) -> u64 {
+    let given_by = |passes: u32| nodes.iter().map(|(_, most)| u64::from(*most.min(&passes))).sum::<u64>();
+    // The number of whole passes for which `left` suffices, by bisection.
+    let (mut passes, mut beyond) =
         (0, nodes.iter().map(|(_, most)| *most).max().unwrap_or(0).saturating_add(1));
-    while beyond - turns > 1 {
-        let middle = turns + (beyond - turns) / 2;
-        if with(middle) <= left { turns = middle } else { beyond = middle }
+    while beyond - passes > 1 {
+        let middle = passes + (beyond - passes) / 2;
+        if given_by(middle) <= left { passes = middle } else { beyond = middle }
     }
-    let mut given = with(turns);
+    let mut given = given_by(passes);
     for (node, most) in nodes {
-        counts[*node] = *most.min(&turns);
-        if *most > turns && given < left {
+        counts[*node] = *most.min(&passes);
+        if *most > passes && given < left {
             counts[*node] += 1;
             given += 1;
         }
@@ -144,11 +151,11 @@ mod tests {
     use super::*;
 
     fn list(text: &str) -> ConfigList {
-        text.parse().expect("a list")
+        text.parse().expect("the list is valid")
     }
 
     #[test]
-    fn what_is_read_is_what_is_written() {
+    fn config_lists_round_trip_and_malformed_ones_are_refused() {
         let cases = [
             ("*:*", "*:*"),
             ("*", "*:1"),
@@ -169,27 +176,27 @@ mod tests {
     }
 
     #[test]
-    fn aggregators_are_given_out_as_asked() {
+    fn aggregators_follow_the_hints() {
         let names = ["a", "b", "c", "b"].map(str::to_owned);
         let cases: [(u64, &str, &[u32], &[u32]); 24] = [
-            // every rank, unless there is a limit
+            // every rank is an aggregator if there is no limit
             (0, "*:*", &[4, 2, 3], &[4, 2, 3]),
             (99, "*:*", &[4, 2, 3], &[4, 2, 3]),
-            // by turns, where there are as many nodes and more
+            // round robin, with at least as many aggregators as nodes
             (3, "*:*", &[4, 2, 3], &[1, 1, 1]),
             (4, "*:*", &[4, 2, 3], &[2, 1, 1]),
             (7, "*:*", &[4, 2, 3], &[3, 2, 2]),
             (8, "*:*", &[4, 2, 3], &[3, 2, 3]),
             (9, "*:*", &[4, 2, 3], &[4, 2, 3]),
-            // fewer than nodes
+            // fewer aggregators than nodes
             (1, "*:*", &[4, 2, 3], &[1, 0, 0]),
             (2, "*:*", &[4, 2, 3], &[1, 1, 0]),
             (1, "*:*", &[1], &[1]),
-            // so many on each
+            // a limit for each node
             (0, "*:1", &[4, 2, 3], &[1, 1, 1]),
             (0, "*:3", &[4, 2, 3], &[3, 2, 3]),
             (5, "*:2", &[4, 2, 3], &[2, 2, 1]),
-            // hosts; `b` is two nodes
+            // entries that name hosts; two nodes are called `b`
             (0, "b:1", &[4, 2, 3, 2], &[0, 1, 0, 1]),
             (0, "c,a:2", &[4, 2, 3, 2], &[2, 0, 1, 0]),
             (1, "c,a:2", &[4, 2, 3, 2], &[0, 0, 1, 0]),
@@ -197,10 +204,10 @@ mod tests {
             (3, "c:*,a:2", &[4, 2, 3, 2], &[0, 0, 3, 0]),
             (0, "c:30,*:0", &[4, 2, 3, 2], &[0, 0, 3, 0]),
             (5, "c:*,*:*", &[4, 2, 3, 2], &[1, 1, 3, 0]),
-            // the first that fits counts
+            // the first entry that matches applies
             (0, "a:1,a:3,*:2", &[4, 2, 3, 2], &[1, 2, 2, 2]),
             (0, "*:1,a:3", &[4, 2, 3, 2], &[1, 1, 1, 1]),
-            // none that fits: not in force
+            // an entry that matches no node, or allows none: the list is not in force
             (0, "z:4", &[4, 2, 3, 2], &[4, 2, 3, 2]),
             (2, "a:0,*:0", &[4, 2, 3, 2], &[1, 1, 0, 0]),
         ];
@@ -213,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_always_one_and_never_more_than_asked() {
+    fn there_is_an_aggregator_and_no_more_than_asked() {
         for asked in 0..12 {
             for text in ["*:*", "*:2", "*:0", "b:1", "b:*,a:0,*:1", "a:2,b:3"] {
                 for code in 0..81 {

@@ -1,63 +1,69 @@
-//! The choice of how an access is carried out. Pure: no I/O, no MPI, no clock.
+//! The choice of how a collective access is carried out. Pure: no I/O, no MPI, no clock.
 //!
-//! Each rank sums its part up ([`Summary`]); one allreduce makes it [`Agreed`], the same on all ranks; [`choose`] is a
-//! function of what was agreed and of hints that are the same on all ranks, so all ranks choose alike.
+//! Each rank summarizes its part ([`Summary`]). One allreduce combines the summaries into [`Agreed`],
+//! which is equal on all ranks. [`choose`] depends on the combined summary and on hints that are equal on
+//! all ranks, so all ranks choose the same plan.
 
 use capulet_drivers::Direction;
 
 use crate::side::FileSide;
 use crate::way::Holes;
 
-/// The average run, in bytes, from which on each rank moves its own runs: a system call costs less than a copy then.
+/// From this average run length on, in bytes, each rank moves its own runs: a system call then costs less
+/// than a copy.
 pub const LARGE_RUN_BYTES: u64 = 64 * 1024;
-/// Spans with less than one asked byte in this many are left to list I/O: windows would be nearly empty.
+/// A span with less than one requested byte in this many is left to list I/O: collective buffers would be
+/// nearly empty.
 pub const SPARSE_FACTOR: u64 = 1024;
 
-/// What a read costs a rank where storage is memory, in picoseconds: a byte out of the file, a byte from a window to user memory,
-/// and a system call. Measured on tmpfs; pieces of 4 KiB by turns with as many that nobody asks for took 1.6 times as long through
-/// windows, and without these 0.96 times.
+/// Costs of a read for a rank if the storage is memory, in picoseconds: a byte out of the file, a byte
+/// from a collective buffer to user memory, and a system call. Measured on tmpfs. Pieces of 4 KiB that
+/// alternate with unrequested gaps of 4 KiB took 1.6 times as long through collective buffers; pieces
+/// without gaps took 0.96 times as long.
 const READ_BYTE_PS: u64 = 290;
 const COPY_BYTE_PS: u64 = 80;
 const CALL_PS: u64 = 350_000;
 
-/// Whether collectives may be aggregated (`romio_cb_read`, `romio_cb_write`).
+/// Whether collective accesses may be aggregated (hints `romio_cb_read`, `romio_cb_write`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CollectiveMode {
     /// Always aggregate.
     Enable,
-    /// Never.
+    /// Never aggregate.
     Disable,
-    /// Where it pays.
+    /// Aggregate if the estimated cost is lower.
     #[default]
     Automatic,
 }
 
-/// What the user wants. Must be the same on all ranks.
+/// The hints that the choice depends on. They must be the same on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PlanHints {
     /// For collective reads.
     pub read: CollectiveMode,
     /// For collective writes.
     pub write: CollectiveMode,
-    /// What may become of the holes of a write: of one rank alone those of its own, of a collective one those of all ranks.
+    /// Treatment of the holes of a write. For an independent access these are the holes between the runs
+    /// of the rank, for a collective one the holes between the runs of all ranks.
     pub holes: Holes,
 }
 
-/// What there is to carry an access out with: at one rank, or at all of them, which is what counts.
+/// Resources for an access: those of one rank, or, for the choice, the resources that all ranks have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Means {
-    /// A shared window.
+    /// Whether there is a shared window.
     pub window: bool,
-    /// Storage in memory: a read waits for nothing. Ranks may see one file through different file systems.
+    /// Whether the storage is memory, so that a read does not wait. Ranks may reach one file through
+    /// different file systems, so the value may differ between ranks.
     pub in_memory: bool,
 }
 
-/// One rank's part, summed up.
+/// Summary of one rank's part of an access.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// First file offset.
     pub first: u64,
-    /// One past the last file offset.
+    /// The file offset after the last.
     pub end: u64,
     /// Bytes to move.
     pub bytes: u64,
@@ -65,12 +71,12 @@ pub struct Summary {
     pub runs: u64,
     /// Whether offsets never decrease.
     pub monotone: bool,
-    /// What [`FileSide::grain`] says.
+    /// The value of [`FileSide::grain`].
     pub grain: u64,
 }
 
 impl Summary {
-    /// Sums an access up.
+    /// Summarizes an access.
     pub fn of(access: &impl AsRef<FileSide>) -> Self {
         let side = access.as_ref();
         let span = side.span();
@@ -90,27 +96,28 @@ impl Summary {
     }
 }
 
-/// All ranks' parts together.
+/// The summaries of all ranks combined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreed {
     /// First file offset of any rank that moves bytes; `u64::MAX` if none does.
     pub first: u64,
-    /// One past the last.
+    /// The file offset after the last one of any rank.
     pub end: u64,
-    /// Bytes of all ranks.
+    /// Bytes of all ranks; saturates.
     pub bytes: u64,
-    /// Runs of all ranks.
+    /// Runs of all ranks; saturates.
     pub runs: u64,
-    /// Ranks that move bytes.
+    /// Number of ranks that move bytes.
     pub active_ranks: u64,
-    /// Whether every rank's offsets never decrease.
+    /// Whether the offsets of no rank decrease.
     pub monotone: bool,
-    /// The bits of all ranks' grains.
+    /// The bits of the grains of all ranks, combined by OR.
     pub grain: u64,
 }
 
 impl Agreed {
-    /// What a single rank agrees on with itself; also the way in which summaries combine.
+    /// Combines summaries. The result for one summary is the value on which a single rank agrees with
+    /// itself.
     pub fn of(summaries: &[Summary]) -> Self {
         let active = || summaries.iter().filter(|summary| summary.bytes > 0);
         Self {
@@ -132,32 +139,35 @@ pub enum Plan {
     Nothing,
     /// Each rank moves its own runs.
     Independent(Reason),
-    /// The ranks of each node gather in windows.
+    /// The ranks of each node gather their bytes in collective buffers.
     TwoPhase(Reason),
 }
 
 /// Why a plan was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// A hint says so.
+    /// A hint demands it.
     Hint,
-    /// Some rank's offsets decrease (tiles of its view overlap), and windows need order.
+    /// The offsets of some rank decrease (tiles of its view overlap). Collective buffers need offsets
+    /// that do not decrease.
     NotMonotone,
-    /// Each rank has one run: nothing to gather.
+    /// Each rank has one run, so there is nothing to gather.
     OneRunEach,
-    /// Runs are large: one system call each costs less than a copy.
+    /// The runs are large: one system call for each costs less than a copy.
     LargeRuns,
     /// The span is nearly empty.
     Sparse,
-    /// Reads of much less than the span, from memory: what windows would read besides costs more than the calls.
+    /// A read from memory of much less than the span: moving the unrequested bytes through collective
+    /// buffers costs more than the calls.
     InMemory,
-    /// Many small runs.
+    /// There are many small runs.
     SmallRuns,
-    /// No shared window could be had.
+    /// There is no shared window.
     NoWindow,
 }
 
-/// Chooses. Deterministic: the same on all ranks for the same arguments.
+/// Chooses the plan of a collective access. Deterministic: equal arguments give the same plan on all
+/// ranks.
 pub fn choose(direction: Direction, agreed: &Agreed, hints: PlanHints, means: Means) -> Plan {
     let mode = match direction {
         Direction::Read => hints.read,
@@ -183,19 +193,20 @@ pub fn choose(direction: Direction, agreed: &Agreed, hints: PlanHints, means: Me
         Plan::Independent(Reason::LargeRuns)
     } else if (agreed.end - agreed.first) / SPARSE_FACTOR > agreed.bytes {
         Plan::Independent(Reason::Sparse)
-    } else if direction == Direction::Read && means.in_memory && is_read_faster_alone(agreed) {
+    } else if direction == Direction::Read && means.in_memory && is_independent_read_faster(agreed) {
         Plan::Independent(Reason::InMemory)
     } else {
         Plan::TwoPhase(Reason::SmallRuns)
     }
 }
 
-/// Whether to read its own runs takes a rank less time, by a fifth at least, than to read its part of the span and copy.
-fn is_read_faster_alone(agreed: &Agreed) -> bool {
+/// Whether a read of its own runs takes a rank at least a fifth less time than a read of its part of the
+/// span and a copy.
+fn is_independent_read_faster(agreed: &Agreed) -> bool {
     let cost = |bytes: u64, each: u64| u128::from(bytes) * u128::from(each);
-    let alone = cost(agreed.bytes, READ_BYTE_PS) + cost(agreed.runs, CALL_PS);
-    let together = cost(agreed.end - agreed.first, READ_BYTE_PS) + cost(agreed.bytes, COPY_BYTE_PS);
-    alone * 5 < together * 4
+    let independent = cost(agreed.bytes, READ_BYTE_PS) + cost(agreed.runs, CALL_PS);
+    let two_phase = cost(agreed.end - agreed.first, READ_BYTE_PS) + cost(agreed.bytes, COPY_BYTE_PS);
+    independent * 5 < two_phase * 4
 }
 
 #[cfg(test)]
@@ -213,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_has_its_case() {
+    fn each_reason_is_chosen_in_its_case() {
         let strided = summary(0, 4000, 1000, 250);
         assert_eq!(plan_of(&[Summary::empty(), Summary::empty()]), Plan::Nothing);
         assert_eq!(plan_of(&[strided.clone(), strided.clone()]), Plan::TwoPhase(Reason::SmallRuns));
@@ -239,9 +250,10 @@ mod tests {
     }
 
     #[test]
-    fn sparse_reads_from_memory_are_each_ranks_own() {
+    fn sparse_reads_from_memory_are_independent() {
         let memory = Means { in_memory: true, ..WINDOW };
-        // Runs of so many bytes, by turns with as many times as many that nobody asks for.
+        // Runs of `run` bytes, each followed by a gap of `gaps` times as many bytes that no rank asks
+        // for.
         let plan = |direction, run: u64, gaps: u64, means| {
             let runs = 1000;
             let agreed = Agreed::of(&[summary(0, runs * run * (1 + gaps), runs * run, runs)]);

@@ -1,33 +1,40 @@
-//! How the windows of a round lie in the file.
+//! Which bytes of the file the collective buffers of a round cover.
 
 use std::ops::Range;
 
-/// Bytes of a window without a hint: small enough to stay in cache between copy and write.
+/// Bytes of a collective buffer without a hint. It is small enough to stay in the cache between copy and
+/// write.
 pub const WINDOW_BYTES: u64 = 1 << 20;
-/// The largest window that a hint can ask for. It lies in shared memory, once for each rank of a node.
+/// The largest collective buffer that a hint can ask for, in bytes. It lies in shared memory, once for
+/// each rank of a node.
 pub const WINDOW_BYTES_MAX: u64 = 1 << 30;
-/// Windows begin at multiples of this many bytes of the file, or of a stripe.
+/// The part of the file that a collective buffer covers begins at a multiple of this many bytes, or of a
+/// stripe.
 pub const PAGE_BYTES: u64 = 4096;
-/// Reads are asked for in units of at least this many bytes.
+/// Reads are marked in units of at least this many bytes.
 const READ_UNIT_BYTES: u64 = 512;
-/// Gaps of up to this many bytes are read through, into the window and never into user memory.
+/// A read also takes gaps of up to this many bytes. Their bytes go into the collective buffer and never
+/// into user memory.
 const BRIDGE_BYTES: u64 = 4096;
 
-/// The windows of the rounds of one access: equal, next to each other, from where the round begins.
+/// The collective buffers of the rounds of one access. They cover parts of the file of equal length, next
+/// to each other, from the offset at which the round begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grid {
-    /// Bytes of a window.
+    /// Bytes of a collective buffer.
     pub window_bytes: u64,
-    /// Rounds begin at multiples of it.
+    /// Rounds begin at multiples of this many bytes.
     pub align_bytes: u64,
-    /// Bytes that one mark stands for in a write: a power of two that divides whatever a rank has.
+    /// Bytes for which one mark of a write stands: a power of two that divides every file offset and run
+    /// length of all ranks.
     pub unit_bytes: u64,
 }
 
 impl Grid {
-    /// Windows of at most `window_bytes` and `largest_bytes`, that hold whole stripes or are equal parts of one, so that a stripe has no
-    /// more writers than it needs; of stripes that are no whole pages, or fall into no such parts, they know nothing. `grain` has every
-    /// bit that any rank's file offsets or run lengths have.
+    /// A grid with collective buffers of at most `window_bytes` and at most `largest_bytes`. Each one
+    /// holds whole stripes or an equal part of one stripe, so that a stripe has no more writers than it
+    /// needs. Stripes are ignored if they are not whole pages, or cannot be divided into such parts. The
+    /// set bits of `grain` include those of every file offset and run length of all ranks.
     pub fn new(window_bytes: u64, largest_bytes: u64, stripe_bytes: u64, grain: u64) -> Self {
         let window_bytes = window_bytes.clamp(1, largest_bytes.max(1));
         let window_bytes = if window_bytes < PAGE_BYTES {
@@ -37,40 +44,44 @@ impl Grid {
         };
         let (window_bytes, align_bytes) =
             striped(window_bytes, stripe_bytes).unwrap_or((window_bytes, PAGE_BYTES.min(window_bytes)));
-        // Windows begin at whole units, so that a unit is in one window. What ranks send to other nodes is made of whole units too, and
-        // of a buffer a quarter may tell where they lie: with units of more than that nothing might fit.
+        // Each collective buffer begins at a whole unit, so a unit lies in one buffer only. Message
+        // fragments to other nodes consist of whole units too, and up to a quarter of a buffer may be
+        // taken by the description of where they lie. A unit of more than a quarter of the buffer might
+        // never fit.
         let unit_bytes = (1_u64 << (grain | align_bytes | PAGE_BYTES | window_bytes).trailing_zeros())
             .min(window_bytes)
             .min(1 << (largest_bytes / 4).max(1).ilog2());
         Self { window_bytes, align_bytes, unit_bytes }
     }
 
-    /// Where the round begins whose first byte that is needed is `next`.
+    /// Where a round begins if `next` is the lowest offset that is still needed.
     pub fn base_of(&self, next: u64) -> u64 {
         next - next % self.align_bytes
     }
 
-    /// The bytes of the file that window `number` of the round at `base` is for.
+    /// The bytes of the file that collective buffer `number` covers in the round at `base`.
     pub fn window(&self, base: u64, number: u64) -> Range<u64> {
         let start = base.saturating_add(self.window_bytes.saturating_mul(number));
         start..start.saturating_add(self.window_bytes)
     }
 
-    /// Bytes that one mark stands for in a read.
+    /// Bytes for which one mark of a read stands.
     pub fn read_unit_bytes(&self) -> u64 {
         self.unit_bytes.max(READ_UNIT_BYTES.min(self.window_bytes))
     }
 
-    /// Gaps of up to so many units are read through.
+    /// The greatest gap that a read also takes, in units of [`Grid::read_unit_bytes`].
     pub fn read_bridge_units(&self) -> u64 {
         BRIDGE_BYTES / self.read_unit_bytes()
     }
 }
 
-/// Numbers of equal parts of a stripe that are tried: a hint may say that stripes are as long as it likes.
+/// How many numbers of equal parts of a stripe are tried. A limit is needed because a hint can give any
+/// stripe length.
 const PARTS_TRIED_MAX: usize = 4096;
 
-/// The bytes of a window of at most so many, for such stripes, and what rounds begin at multiples of; `None` if there is none.
+/// Bytes of a collective buffer of at most `window_bytes` that fits the stripes, and the alignment of
+/// rounds. `None` if no such length exists.
 fn striped(window_bytes: u64, stripe_bytes: u64) -> Option<(u64, u64)> {
     if stripe_bytes == 0 {
         None
@@ -81,7 +92,8 @@ fn striped(window_bytes: u64, stripe_bytes: u64) -> Option<(u64, u64)> {
     } else if stripe_bytes < window_bytes {
         Some((window_bytes - window_bytes % stripe_bytes, stripe_bytes))
     } else {
-        // Not less than a quarter of what there may be; of a stripe of thousands of windows not every number of parts is tried.
+        // A part is not smaller than a quarter of `window_bytes`. Of a stripe that is thousands of
+        // collective buffers long, not every number of parts is tried.
         let (parts, stripe_pages) = (stripe_bytes.div_ceil(window_bytes), stripe_bytes / PAGE_BYTES);
         let mut tried = (parts..=2 * parts).take(PARTS_TRIED_MAX);
         let part_bytes = stripe_bytes / tried.find(|parts| stripe_pages.is_multiple_of(*parts))?;
@@ -89,13 +101,15 @@ fn striped(window_bytes: u64, stripe_bytes: u64) -> Option<(u64, u64)> {
     }
 }
 
-/// The place of the rank, of `ranks` of a node, that is number `index` of its `aggregators`.
+/// The place on its node of the rank that is aggregator number `index` of `aggregators`, on a node of
+/// `ranks` ranks.
 pub fn place_of(index: usize, ranks: usize, aggregators: usize) -> usize {
     index * ranks / aggregators
 }
 
-/// Whether the bytes of one part of the nodes lie before all of those of the nodes after it; so too where one has none. If it
-/// holds from the first node to the last, the nodes have nothing to exchange.
+/// Whether all bytes of one group of nodes lie before all bytes of the nodes that follow it. True if
+/// either has no bytes. If the relation holds from the first node to the last, the nodes have nothing to
+/// exchange.
 pub fn are_in_order(before: &Range<u64>, after: &Range<u64>) -> bool {
     before.is_empty() || after.is_empty() || before.end <= after.start
 }
@@ -112,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_whole_stripes_or_parts_of_one() {
+    fn collective_buffer_holds_whole_stripes_or_a_part_of_one() {
         for (stripe, window, align) in [
             (0, 1024, 4),
             (256, 1024, 256),
@@ -124,21 +138,26 @@ mod tests {
         ] {
             assert_eq!(grid(1024 * KIB, stripe * KIB), (window * KIB, align * KIB), "{stripe} KiB");
         }
-        assert_eq!(grid(1024 * KIB, 5000), (1024 * KIB, 4 * KIB), "no whole pages");
+        assert_eq!(grid(1024 * KIB, 5000), (1024 * KIB, 4 * KIB), "the stripe is not whole pages");
         let prime = 4 * KIB * 1009;
-        assert_eq!(grid(1024 * KIB, prime), (1024 * KIB, 4 * KIB), "no parts");
+        assert_eq!(
+            grid(1024 * KIB, prime),
+            (1024 * KIB, 4 * KIB),
+            "the stripe has no equal parts of that length"
+        );
     }
 
     #[test]
-    fn stripes_of_any_length_are_answered_at_once() {
-        // Pages that are a prime number, the largest below 2^50: no search through all numbers of parts would end.
+    fn any_stripe_length_is_handled_in_bounded_time() {
+        // A stripe of a prime number of pages, the largest prime below 2^50: a search through all numbers
+        // of parts would not end.
         assert_eq!(grid(1024 * KIB, 4 * KIB * ((1 << 50) - 27)), (1024 * KIB, 4 * KIB));
         assert_eq!(grid(1024 * KIB, 1 << 63), (1024 * KIB, 1024 * KIB));
-        assert_eq!(grid(1024 * KIB, u64::MAX), (1024 * KIB, 4 * KIB), "no whole pages");
+        assert_eq!(grid(1024 * KIB, u64::MAX), (1024 * KIB, 4 * KIB), "the stripe is not whole pages");
     }
 
     #[test]
-    fn no_window_has_parts_of_two_stripes_but_whole_ones() {
+    fn no_collective_buffer_holds_parts_of_two_stripes() {
         for pages in 1..600 {
             let stripe = 4 * KIB * pages;
             let made = Grid::new(1024 * KIB, 1 << 30, stripe, 8);

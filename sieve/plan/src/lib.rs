@@ -1,9 +1,38 @@
-//! Which plan an access is carried out by, and what carrying it out will take. Pure: no MPI, no file, no clock.
+//! The planner: which plan carries out an access, and what the plan costs. The crate is pure. It makes no
+//! MPI call, opens no file and reads no clock, so the same functions serve the executors of
+//! `capulet-sieve` and the command `capulet plan`, which links to no MPI.
 //!
-//! What decides is here: where the bytes of a rank lie ([`FileSide`]), how ranks sum that up and choose ([`choice`]), how one rank
-//! alone goes about it ([`way`]), who holds windows ([`mod@aggregators`]), how a round's windows lie in the file ([`Grid`]) and which units of them are asked for ([`marks`]), how another node is told ([`wire`]).
-//! [`outline()`](outline::outline) puts it together: what an access will take, before it is carried out.
-//! The executors of `capulet-sieve` call this crate, and so does the command, which links to no MPI.
+//! Two ranks write alternating blocks of 4 bytes. No run is large, so the ranks gather their bytes in
+//! collective buffers:
+//!
+//! ```
+//! use capulet_datatype::{Datatype, Named, Tiled};
+//! use capulet_plan::{Agreed, Direction, FileSide, Means, Plan, PlanHints, Reason, Summary, choose};
+//!
+//! let byte = Datatype::named(Named::Byte);
+//! let blocks = Datatype::hvector(1000, 4, 8, &byte)?;
+//! let view = Tiled::new(blocks.layout().clone(), 1)?;
+//! let sides = [FileSide::of_view(0, &view, 0, 4000)?, FileSide::of_view(4, &view, 0, 4000)?];
+//!
+//! // On a real machine one allreduce combines the summaries.
+//! let agreed = Agreed::of(&sides.map(|side| Summary::of(&side)));
+//! assert_eq!((agreed.first, agreed.end, agreed.runs), (0, 8000, 2000));
+//! let means = Means { window: true, in_memory: false };
+//! let plan = choose(Direction::Write, &agreed, PlanHints::default(), means);
+//! assert_eq!(plan, Plan::TwoPhase(Reason::SmallRuns));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | module | content |
+//! |---|---|
+//! | [`side`] | [`FileSide`]: where the bytes of one rank lie in the file |
+//! | [`choice`] | how ranks summarize their parts, and how a [`Plan`] is chosen from the combined summary |
+//! | [`way`] | how one rank carries out its own access: list I/O, packed, or through a sieve buffer |
+//! | [`mod@aggregators`] | how many aggregators each node has (`cb_nodes`, `cb_config_list`) |
+//! | [`grid`] | [`Grid`]: which bytes of the file the collective buffers of a round cover |
+//! | [`marks`] | the map of the units of a collective buffer that ranks ask for |
+//! | [`wire`] | how a rank tells another node where its bytes lie |
+//! | [`mod@outline`] | the plan estimate: what an access takes, before it is carried out |
 
 pub mod aggregators;
 pub mod choice;

@@ -1,4 +1,5 @@
-//! A map of marked units in a window: one bit for each unit, set by many ranks at once, read and cleared by one.
+//! The map of marked units of a collective buffer: one bit for each unit. Many ranks set bits at the same
+//! time; one rank reads and clears them.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -8,7 +9,8 @@ use capulet_datatype::{BlockIndexed, Contig, Flow, Indexed, LeafVisitor, Vector,
 
 use crate::side::FileSide;
 
-/// Sets bits of a shared map. Neighbouring marks are gathered, so that 64 units cost one atomic operation.
+/// Sets bits of a shared map. Marks of the same word are collected, so that 64 units cost one atomic
+/// operation.
 #[derive(Debug)]
 pub struct Marker<'a> {
     words: &'a [AtomicU64],
@@ -18,13 +20,13 @@ pub struct Marker<'a> {
 }
 
 impl<'a> Marker<'a> {
-    /// A marker on `words`. What it marks is complete when it is dropped.
+    /// A marker on `words`. All marks are in the map when the marker is dropped.
     pub fn new(words: &'a [AtomicU64]) -> Self {
         Self { words, index: 0, mask: 0, overlap: false }
     }
 
-    /// Completes what was marked. True if some of it had been marked before, by whomever: of two ranks that mark one unit,
-    /// exactly one learns of it.
+    /// Writes the remaining marks to the map. True if the map had one of the marked bits before. If two
+    /// ranks mark one unit, exactly one of them gets true.
     pub fn finish(mut self) -> bool {
         self.flush();
         self.overlap
@@ -45,8 +47,8 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Marks `count > 0` runs of `len` units, `stride >= len > 0` units apart, the first at `first`. A word of the map at a
-    /// time where runs are near to each other.
+    /// Marks `count > 0` runs of `len` units, `stride >= len > 0` units apart, the first one at `first`.
+    /// If runs lie near each other, a word of the map is marked at a time.
     ///
     /// # Panics
     /// If the map has fewer units.
@@ -56,7 +58,8 @@ impl<'a> Marker<'a> {
         }
         let end = first + (count - 1) * stride + len;
         let run = if len == 64 { u64::MAX } else { (1 << len) - 1 };
-        // As many runs as begin in two words: a word of the row is 64 bits of it, from the place in the period on.
+        // `row` holds two words of the pattern of runs. Each further word of the map is 64 bits of `row`,
+        // from the word's place within the period (`phase`) on.
         let row = (0..128).step_by(stride as usize).fold(0_u128, |row, at| row | u128::from(run) << at);
         let mut word = first / 64;
         self.add(word as usize, ((row as u64) << (first % 64)) & below(end, word));
@@ -99,12 +102,13 @@ impl Drop for Marker<'_> {
     }
 }
 
-/// Clears the map and calls `found` with each run of marked units, in order. Runs with gaps of at most `bridge` units are one.
+/// Clears the map and calls `found` with each run of marked units, in order. Runs with gaps of at most
+/// `bridge` units are joined.
 pub fn take_runs(words: &[AtomicU64], bridge: u64, found: impl FnMut(Range<u64>)) {
     runs(words, bridge, |word| word.store(0, Ordering::Relaxed), found);
 }
 
-/// As [`take_runs`] with no gap bridged, and the map stays as it is.
+/// Calls `found` like [`take_runs`] with `bridge` 0, and leaves the map as it is.
 pub fn each_run(words: &[AtomicU64], found: impl FnMut(Range<u64>)) {
     runs(words, 0, |_| (), found);
 }
@@ -143,8 +147,9 @@ fn runs(
     }
 }
 
-/// Marks the units, of a window that begins at `window_start` of the file, that hold bytes of `part`, which lies in it and counts
-/// from the start of the access. `unit_bytes` is a power of two. True if another had marked one of them.
+/// Marks the units of a collective buffer that hold bytes of `part`. The buffer covers the file from the
+/// offset `window_start` on. `part` counts from the start of the access and lies in the buffer.
+/// `unit_bytes` is a power of two. True if one of the units was marked before.
 pub fn mark_side(
     side: &FileSide,
     words: &[AtomicU64],
@@ -154,22 +159,22 @@ pub fn mark_side(
 ) -> bool {
     let stream = side.file_start() + part.start..side.file_start() + part.end;
     let origin = side.displacement_bytes() - window_start as i64;
-    let mut marks = Marks { marker: Marker::new(words), origin, unit_bytes };
-    let visited = visit(side.file(), stream, &mut marks);
+    let mut leaf_marker = LeafMarker { marker: Marker::new(words), origin, unit_bytes };
+    let visited = visit(side.file(), stream, &mut leaf_marker);
     debug_assert!(visited.is_ok(), "the part lies in the view");
-    marks.marker.finish()
+    leaf_marker.marker.finish()
 }
 
-/// Marks leaves. Each begins at or after `-origin`.
-struct Marks<'a> {
+/// A visitor that marks the leaves of a layout. Each leaf begins at or after `-origin`.
+struct LeafMarker<'a> {
     marker: Marker<'a>,
-    /// What offsets of the view lie in the window.
+    /// An offset of the view plus `origin` is the place in the collective buffer, in bytes.
     origin: i64,
     /// A power of two.
     unit_bytes: u64,
 }
 
-impl Marks<'_> {
+impl LeafMarker<'_> {
     #[inline]
     fn mark(&mut self, offset: i64, bytes: u64) {
         let start = (self.origin + offset) as u64;
@@ -178,7 +183,7 @@ impl Marks<'_> {
     }
 }
 
-impl LeafVisitor for Marks<'_> {
+impl LeafVisitor for LeafMarker<'_> {
     type Break = Infallible;
 
     fn contig(&mut self, leaf: Contig) -> Flow<Infallible> {
@@ -191,7 +196,7 @@ impl LeafVisitor for Marks<'_> {
         let unit = self.unit_bytes;
         let start = (self.origin + leaf.offset) as u64;
         if leaf.stride_bytes > 0 && stride < block + unit && stride >= block {
-            // Gaps are less than a unit: there is a byte in each.
+            // The gaps are shorter than a unit, so every unit holds a byte of the leaf.
             self.mark(leaf.offset, (leaf.count - 1) * stride + block);
         } else if leaf.stride_bytes > 0 && stride >= block && (start | stride | block).is_multiple_of(unit) {
             self.marker.mark_row(start / unit, leaf.count, block / unit, stride / unit);
@@ -226,7 +231,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_are_what_was_marked(ranges in prop::collection::vec((0u64..500, 0u64..140), 0..12), bridge in 0u64..5) {
+        fn taken_runs_are_the_marked_units(
+            ranges in prop::collection::vec((0u64..500, 0u64..140), 0..12),
+            bridge in 0u64..5,
+        ) {
             let words = map(640);
             let mut expected = vec![false; 640];
             for (start, len) in &ranges {
@@ -251,7 +259,12 @@ mod tests {
         }
 
         #[test]
-        fn a_row_is_its_runs(first in 0u64..200, count in 1u64..30, len in 1u64..70, gap in 0u64..70) {
+        fn marking_a_row_equals_marking_its_runs(
+            first in 0u64..200,
+            count in 1u64..30,
+            len in 1u64..70,
+            gap in 0u64..70,
+        ) {
             let (row, runs) = (map(8192), map(8192));
             let stride = len + gap;
             let mut marker = Marker::new(&row);
@@ -269,7 +282,7 @@ mod tests {
         }
 
         #[test]
-        fn one_marker_for_many_runs(starts in prop::collection::btree_set(0u64..300, 0..40)) {
+        fn one_marker_marks_many_runs(starts in prop::collection::btree_set(0u64..300, 0..40)) {
             let words = map(640);
             let mut marker = Marker::new(&words);
             for start in &starts {

@@ -1,4 +1,4 @@
-//! How one rank alone carries its access out: what each way is estimated to cost.
+//! How one rank carries out its own access, chosen by the estimated cost of each way.
 
 use std::ops::Range;
 
@@ -6,92 +6,114 @@ use capulet_drivers::Direction;
 
 use crate::side::FileSide;
 
-/// What a system call costs that moves no byte, in picoseconds: measured with `pread` of 8 bytes of a file in memory.
+/// Cost of a system call that moves no byte, in picoseconds. Measured with `pread` of 8 bytes of a file
+/// in memory.
 const CALL_PS: u64 = 350_000;
-/// What one more piece of memory costs in a vectored call, in picoseconds.
+/// Cost of one more piece of memory in a vectored call, in picoseconds.
 const PIECE_PS: u64 = 30_000;
-/// What moving a byte to or from the file costs, in picoseconds: 10 GB/s.
+/// Cost of moving a byte to or from the file, in picoseconds: 10 GB/s.
 const MOVE_PS: u64 = 100;
-/// What copying a byte from a window costs that lies in the second-level cache, in picoseconds: 20 GB/s.
+/// Cost of copying a byte out of a sieve buffer that lies in the second-level cache, in picoseconds: 20
+/// GB/s.
 const COPY_OUT_PS: u64 = 50;
-/// What copying a byte to such a window costs, in picoseconds: little, for the kernel then finds it in the cache, which a copy of its
-/// own out of many pieces of memory would not. With rows of 1 KiB the packed way was measured 1.4 times as fast, a contiguous file both ways.
+/// Cost of copying a byte into such a buffer, in picoseconds. It is low, because the kernel then finds
+/// the byte in the cache; a copy by the kernel out of many pieces of memory would not. With rows of 1 KiB
+/// and a contiguous file, the packed way was measured 1.4 times as fast as list I/O.
 const COPY_IN_PS: u64 = 10;
 
-/// Where the storage has to be waited for: what a byte takes that is read with those before it, and one that is not, in picoseconds, if
-/// many such are asked for at once. Of a virtual disk: 1 GB/s and 20 us; but what lies between the runs of one rank is often what
-/// others read, of a file that is opened together: 4 ranks with 4 KiB of each 32 KiB take 1.8 times as long without windows.
+/// Costs of a read that waits for the storage, in picoseconds: of a byte that follows the bytes read
+/// before it, and of a run apart from them, if many such runs are requested at once. A virtual disk has 1
+/// GB/s and 20 us. The second constant is higher, because the bytes between the runs of one rank are
+/// often runs of other ranks that opened the file together: 4 ranks that read 4 KiB of each 32 KiB take
+/// 1.8 times as long without sieve buffers.
 const COLD_BYTE_PS: u64 = 1000;
 const COLD_RUN_PS: u64 = 40_000_000;
-/// Runs that lie nearer to each other are read ahead by the system.
+/// The system reads ahead over runs that are closer to each other than this many bytes.
 const COLD_APART_BYTES: u64 = 8192;
 
-/// Bytes of a window of one rank: with what it is copied from or to, half of a second-level cache.
-pub const WINDOW_BYTES: u64 = 256 * 1024;
-/// Runs of the file of so many bytes, two chunks of a page each, may be moved by chunks of several runs together.
+/// Bytes of the sieve buffer of a rank. Together with the memory that it is copied from or to, it takes
+/// half of a second-level cache.
+pub const SIEVE_BUFFER_BYTES: u64 = 256 * 1024;
+/// Runs of the file of at least this many bytes, two chunks of a page each, may be moved in bands: a
+/// chunk of several runs at a time.
 pub const BAND_RUN_MIN_BYTES: u64 = 8192;
-/// Transfers in one batch, but for dense pieces of one rank: what a vectored call takes.
+/// Transfers in one batch: the greatest number that one vectored call takes. Dense pieces of one rank may
+/// have more.
 pub const BATCH_TRANSFERS: usize = 1024;
 /// Transfers in one batch of dense pieces of one rank.
 pub const BATCH_TRANSFERS_MAX: usize = 8 * BATCH_TRANSFERS;
 
-/// Whether a read has to wait for the storage.
+/// The cache state of the bytes that a read wants: whether the read waits for the storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Heat {
-    /// Not: what is read is in memory, or in a cache of this machine.
+    /// The read does not wait: the bytes are in memory, or in a cache of this machine.
     #[default]
     Hot,
-    /// It does.
+    /// The read waits for the storage.
     Cold,
 }
 
-/// What may become of the bytes between the runs of a write, which nobody asked to write.
+/// Treatment of the holes of a write: the bytes between its runs, which no rank asked to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Holes {
-    /// They are not touched.
+    /// The holes are not touched.
     #[default]
     Untouched,
-    /// The user promises that nobody else writes to them meanwhile: they may be read and written back.
+    /// The user promises that no other operation writes to the holes during the write, so they may be
+    /// read and written back.
     Rewritten,
 }
 
-/// How one rank's access is carried out.
+/// How the access of one rank is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Piece by piece.
+    /// List I/O: each piece goes straight between the file and user memory.
     List,
-    /// Run of the file by run of the file, gathered from or scattered to memory.
+    /// Run of the file by run of the file. The bytes of a run are gathered from user memory in a buffer,
+    /// or scattered from it.
     Packed,
-    /// Window by window, of the whole span.
+    /// Through a sieve buffer that passes over the whole span.
     Window,
 }
 
-/// The way that costs least. With b bytes in f runs of the file, in a span of s bytes, and m runs of memory: list I/O takes f calls
-/// with at most f + m - 1 pieces and moves b bytes; packed, f calls with f pieces, and copies b; a window takes few calls, moves s bytes
-/// and copies b; a window of a write, which takes a promise, moves s bytes twice. A read that is cold waits besides for s bytes in windows, else for b bytes and f runs, or for fewer of those where
-/// they lie near each other. Pure.
-pub fn choose(side: &FileSide, memory_runs: u64, direction: Direction, heat: Heat, holes: Holes) -> Way {
+/// Chooses the way with the lowest estimated cost. Pure. The access has b bytes in f runs of the file, in
+/// a span of s bytes, and m runs of memory:
+///
+/// * list I/O takes f calls with at most f + m - 1 pieces, and moves b bytes;
+/// * packed takes f calls with f pieces, moves b bytes and copies b bytes;
+/// * a sieve buffer takes few calls, moves s bytes and copies b bytes. A write needs the promise of the
+///   user ([`Holes::Rewritten`]) and moves s bytes twice.
+///
+/// A cold read also waits: for s bytes with a sieve buffer, else for b bytes and f runs. Runs that lie
+/// near each other count as fewer runs.
+pub fn choose(
+    side: &FileSide,
+    memory_runs: u64,
+    direction: Direction,
+    cache_state: Heat,
+    holes: Holes,
+) -> Way {
     let (bytes, span) = (side.bytes(), side.span());
     let span_bytes = span.end - span.start;
     let file_runs = side.run_count();
     let cost = |count: u64, each: u64| u128::from(count) * u128::from(each);
     let (copy, waits) = match direction {
-        Direction::Read => (cost(bytes, COPY_OUT_PS), heat == Heat::Cold),
+        Direction::Read => (cost(bytes, COPY_OUT_PS), cache_state == Heat::Cold),
         Direction::Write => (cost(bytes, COPY_IN_PS), false),
     };
-    let waited = |bytes: u64, apart: u64| {
+    let wait = |bytes: u64, apart: u64| {
         if waits { cost(bytes, COLD_BYTE_PS) + cost(apart, COLD_RUN_PS) } else { 0 }
     };
     let runs = cost(file_runs, CALL_PS + PIECE_PS)
         + cost(bytes, MOVE_PS)
-        + waited(bytes, file_runs.min(span_bytes / COLD_APART_BYTES));
+        + wait(bytes, file_runs.min(span_bytes / COLD_APART_BYTES));
     let (list, packed) = (runs + cost(memory_runs.saturating_sub(1), PIECE_PS), runs + copy);
-    let (passes, may_have_windows) = match direction {
+    let (passes, may_sieve) = match direction {
         Direction::Read => (1, true),
         Direction::Write => (2, holes == Holes::Rewritten),
     };
-    let window = cost(span_bytes, passes * MOVE_PS) + copy + waited(span_bytes, 0);
-    if may_have_windows && side.is_monotone() && file_runs > 3 && window < list.min(packed) {
+    let sieved = cost(span_bytes, passes * MOVE_PS) + copy + wait(span_bytes, 0);
+    if may_sieve && side.is_monotone() && file_runs > 3 && sieved < list.min(packed) {
         Way::Window
     } else if packed < list {
         Way::Packed
@@ -100,8 +122,8 @@ pub fn choose(side: &FileSide, memory_runs: u64, direction: Direction, heat: Hea
     }
 }
 
-/// The span of the runs that `each` visits, in rising order, if it costs less to read the holes among them and to write all of it by one
-/// call than to write run by run. Pure.
+/// Returns the span of the runs that `each` visits in rising order, if it is cheaper to fill the holes:
+/// to read them and to write the whole span by one call, instead of writing run by run. Pure.
 pub fn span_to_fill(each: impl FnOnce(&mut dyn FnMut(Range<u64>))) -> Option<Range<u64>> {
     let (mut runs, mut bytes, mut span) = (0, 0, 0..0);
     each(&mut |run| {
@@ -109,17 +131,18 @@ pub fn span_to_fill(each: impl FnOnce(&mut dyn FnMut(Range<u64>))) -> Option<Ran
         bytes += run.end - run.start;
         span = if runs == 1 { run } else { span.start..run.end };
     });
-    fills(runs, bytes, span.end - span.start).then_some(span)
+    is_filling_cheaper(runs, bytes, span.end - span.start).then_some(span)
 }
 
-fn fills(runs: u64, bytes: u64, span_bytes: u64) -> bool {
+fn is_filling_cheaper(runs: u64, bytes: u64, span_bytes: u64) -> bool {
     let cost = |count: u64, each: u64| u128::from(count) * u128::from(each);
     let by_run = cost(runs, CALL_PS + PIECE_PS) + cost(bytes, MOVE_PS);
     let filled = cost(2, CALL_PS + PIECE_PS) + cost(span_bytes, 2 * MOVE_PS);
     runs > 1 && filled < by_run
 }
 
-/// How the holes of a span are read: a part of at most [`WINDOW_BYTES`] at a time, from the first hole on that is not in the last part.
+/// Plans the reads of the holes of a span. Each read takes a part of at most [`SIEVE_BUFFER_BYTES`]. A
+/// part begins at the first hole that the part before does not hold.
 #[derive(Debug)]
 pub struct HoleReads {
     at: u64,
@@ -128,18 +151,18 @@ pub struct HoleReads {
 }
 
 impl HoleReads {
-    /// Of a span that begins with a run.
+    /// Starts with a span whose first byte belongs to a run.
     pub fn new(span: &Range<u64>) -> Self {
         Self { at: span.start, span_end: span.end, held: 0..0 }
     }
 
-    /// The next run of the span: visits the holes before it, each within a part that is held; with the part, and whether it is to be
-    /// read first.
+    /// Takes the next run of the span. Calls `visit` for each hole before the run, cut so that it lies
+    /// within one part, with the part and whether the part must be read now.
     pub fn before(&mut self, run: &Range<u64>, mut visit: impl FnMut(Range<u64>, &Range<u64>, bool)) {
         while self.at < run.start {
             let is_new = self.at >= self.held.end;
             if is_new {
-                self.held = self.at..self.span_end.min(self.at + WINDOW_BYTES);
+                self.held = self.at..self.span_end.min(self.at + SIEVE_BUFFER_BYTES);
             }
             let hole = self.at..run.start.min(self.held.end);
             self.at = hole.end;
@@ -154,24 +177,30 @@ mod tests {
     use super::*;
     use capulet_datatype::{Datatype, Named, Tiled};
 
-    /// A thousand runs, of `bytes` of each `period_bytes`.
-    fn way(bytes: u64, period_bytes: i64, direction: Direction, heat: Heat) -> Way {
-        way_among(bytes, period_bytes, direction, heat, Holes::Untouched)
+    /// A thousand runs of `bytes` bytes, one in each period of `period_bytes`.
+    fn way(bytes: u64, period_bytes: i64, direction: Direction, cache_state: Heat) -> Way {
+        way_among(bytes, period_bytes, direction, cache_state, Holes::Untouched)
     }
 
-    fn way_among(bytes: u64, period_bytes: i64, direction: Direction, heat: Heat, holes: Holes) -> Way {
+    fn way_among(
+        bytes: u64,
+        period_bytes: i64,
+        direction: Direction,
+        cache_state: Heat,
+        holes: Holes,
+    ) -> Way {
         let count = 1000;
         let runs = Datatype::hvector(count, bytes, period_bytes, &Datatype::named(Named::Byte)).unwrap();
         let tiled = Tiled::new(runs.layout().clone(), 1).unwrap();
         let side = FileSide::of_view(0, &tiled, 0, count * bytes).unwrap();
-        choose(&side, 1, direction, heat, holes)
+        choose(&side, 1, direction, cache_state, holes)
     }
 
     #[test]
-    fn windows_are_for_reads_near_each_other_and_where_the_storage_is_waited_for_of_larger_and_further_ones()
-    {
-        let both =
-            |bytes, period| [Heat::Hot, Heat::Cold].map(|heat| way(bytes, period, Direction::Read, heat));
+    fn cold_reads_use_the_sieve_buffer_for_larger_and_sparser_runs_than_hot_reads() {
+        let both = |bytes, period| {
+            [Heat::Hot, Heat::Cold].map(|cache_state| way(bytes, period, Direction::Read, cache_state))
+        };
         assert_eq!(both(64, 128), [Way::Window; 2]);
         assert_eq!(both(64, 1024), [Way::Window; 2]);
         assert_eq!(both(512, 8192), [Way::List, Way::Window]);
@@ -180,23 +209,26 @@ mod tests {
         assert_eq!(both(4096, 65536), [Way::List; 2]);
         assert_eq!(both(512, 32768), [Way::List, Way::Window]);
         assert_eq!(both(16384, 65536), [Way::List; 2]);
-        for heat in [Heat::Hot, Heat::Cold] {
-            assert_eq!(way(64, 128, Direction::Write, heat), Way::List);
+        for cache_state in [Heat::Hot, Heat::Cold] {
+            assert_eq!(way(64, 128, Direction::Write, cache_state), Way::List);
         }
     }
 
     #[test]
-    fn holes_are_rewritten_with_a_promise_and_where_calls_cost_more() {
+    fn holes_are_rewritten_only_with_a_promise_and_if_cheaper() {
         let write = |bytes, period| way_among(bytes, period, Direction::Write, Heat::Hot, Holes::Rewritten);
         assert_eq!((write(64, 128), write(64, 1024), write(64, 4096)), (Way::Window, Way::Window, Way::List));
-        assert!(fills(100, 6400, 12_800) && !fills(100, 6400, 409_600));
-        assert!(!fills(1, 64, 64) && !fills(2, 64, 128), "two calls either way");
+        assert!(is_filling_cheaper(100, 6400, 12_800) && !is_filling_cheaper(100, 6400, 409_600));
+        assert!(
+            !is_filling_cheaper(1, 64, 64) && !is_filling_cheaper(2, 64, 128),
+            "both ways take two calls"
+        );
     }
 
     #[test]
-    fn holes_are_read_by_parts() {
-        let runs = [10..20, 30..40, 40..50, WINDOW_BYTES + 40..WINDOW_BYTES + 41];
-        let mut reads = HoleReads::new(&(10..WINDOW_BYTES + 41));
+    fn holes_are_read_in_parts() {
+        let runs = [10..20, 30..40, 40..50, SIEVE_BUFFER_BYTES + 40..SIEVE_BUFFER_BYTES + 41];
+        let mut reads = HoleReads::new(&(10..SIEVE_BUFFER_BYTES + 41));
         let (mut holes, mut parts) = (Vec::new(), Vec::new());
         for run in &runs {
             reads.before(run, |hole, held, is_new| {
@@ -205,7 +237,10 @@ mod tests {
                 parts.extend(is_new.then(|| held.clone()));
             });
         }
-        assert_eq!(holes, [20..30, 50..WINDOW_BYTES + 20, WINDOW_BYTES + 20..WINDOW_BYTES + 40]);
-        assert_eq!(parts, [20..WINDOW_BYTES + 20, WINDOW_BYTES + 20..WINDOW_BYTES + 41]);
+        assert_eq!(
+            holes,
+            [20..30, 50..SIEVE_BUFFER_BYTES + 20, SIEVE_BUFFER_BYTES + 20..SIEVE_BUFFER_BYTES + 40]
+        );
+        assert_eq!(parts, [20..SIEVE_BUFFER_BYTES + 20, SIEVE_BUFFER_BYTES + 20..SIEVE_BUFFER_BYTES + 41]);
     }
 }

@@ -1,27 +1,29 @@
-//! How a rank tells another node where its bytes lie: as a view, or as runs.
+//! How a rank tells another node where its bytes lie: by its view, or by a list of runs.
 
 use crate::side::FileSide;
 
-/// Bytes of a section before its description.
+/// Bytes of a message fragment before its description.
 pub const HEADER_BYTES: usize = 28;
-/// Bytes of a view's description before its layout.
+/// Bytes of the description of a view before its layout.
 pub const VIEW_HEAD_BYTES: usize = 32;
-/// The longest description of a view. Decoding may take a thousand times its memory.
+/// The longest description of a view, in bytes. Decoding one may take a thousand times its memory.
 pub const VIEW_BYTES_MAX: usize = 4096;
-/// The longest encoding of one run.
+/// The longest encoding of one run, in bytes.
 pub const RUN_BYTES_MAX: usize = 20;
 
-/// Bytes of an entry of an area before its section.
+/// Bytes of an entry of an area before its message fragment.
 pub const ENTRY_BYTES: usize = 8;
-/// The longest description by runs. More sections follow where it does not suffice.
+/// The longest description by runs, in bytes. If it does not suffice, more fragments follow.
 pub const RUNS_BYTES_MAX: usize = 64 << 10;
-/// What the areas of a node's ranks hold in all: with its head, a message of less than 1 GiB.
+/// Greatest sum of the areas of a node's ranks, in bytes. Such a message, with its head, is shorter than
+/// 1 GiB.
 pub const AREAS_BYTES_MAX: usize = (1 << 30) - (1 << 16);
 
-/// The description of a view. None if it is longer than `bytes_max`: then runs are sent where they are needed.
+/// Encodes the description of a view. `None` if it is longer than `bytes_max`; then runs are sent where
+/// they are needed.
 pub fn encode_view(side: &FileSide, bytes_max: usize) -> Option<Vec<u8>> {
     let layout = side.file().layout();
-    // A long list is not even written down.
+    // A long list is refused before it is encoded.
     if layout.heap_bytes() > 8 * bytes_max {
         return None;
     }
@@ -35,33 +37,34 @@ pub fn encode_view(side: &FileSide, bytes_max: usize) -> Option<Vec<u8>> {
     (encoded.len() <= bytes_max).then_some(encoded)
 }
 
-/// Writes runs down, in units from `origin` on.
+/// Encodes runs in units, from the file offset `origin` on.
 #[derive(Debug)]
 pub struct RunWriter {
     encoded: Vec<u8>,
-    /// Where the last run ends, and whether it can be longer.
+    /// Where the last encoded run ends. `open` is the run after it, as offset and bytes, which may still
+    /// grow.
     end: u64,
     open: Option<(u64, u64)>,
     unit_bytes: u64,
 }
 
 impl RunWriter {
-    /// Runs from the file offset `origin` on, each of whole units.
+    /// A writer of runs that lie at or after the file offset `origin` and consist of whole units.
     pub fn new(origin: u64, unit_bytes: u64) -> Self {
         Self { encoded: Vec::new(), end: origin, open: None, unit_bytes }
     }
 
-    /// How long the description is without the last run.
+    /// Bytes of the description without the last run.
     pub fn encoded_bytes(&self) -> usize {
         self.encoded.len()
     }
 
-    /// How long the description may be with one run more.
+    /// Upper bound of the bytes of the description with one run more.
     pub fn bytes_with_one_more(&self) -> usize {
         self.encoded.len() + 2 * RUN_BYTES_MAX
     }
 
-    /// Adds a run of the file. Runs come in order.
+    /// Adds a run of the file. Runs are added in rising order.
     pub fn push(&mut self, offset: u64, bytes: u64) {
         match &mut self.open {
             Some((start, len)) if *start + *len == offset => *len += bytes,
@@ -80,7 +83,7 @@ impl RunWriter {
         }
     }
 
-    /// The description.
+    /// Returns the description.
     pub fn finish(mut self) -> Vec<u8> {
         self.close();
         self.encoded

@@ -1,4 +1,4 @@
-//! List I/O: each run of the file goes straight between the file and user memory. Nothing is copied.
+//! List I/O: each run of the file goes straight between the file and user memory. No byte is copied.
 
 use capulet_datatype::{Cursor, Run};
 use capulet_drivers::{Batch, DriverFile, Segment, Transfer};
@@ -10,7 +10,7 @@ use crate::access::Access;
 use crate::counters::Counters;
 use crate::{Target, Transferred};
 
-/// Carries `access` out, piece by piece.
+/// Carries out `access`, piece by piece.
 pub(super) fn run(target: &Target, access: &Access, direction: Direction) -> Transferred {
     let mut pieces = Pieces::new(access);
     let mut outcome = Transferred::default();
@@ -41,7 +41,8 @@ pub(super) fn run(target: &Target, access: &Access, direction: Direction) -> Tra
     }
 }
 
-/// The access, if it is one run of the file and one of memory: most small ones are, and to walk takes longer than to move them.
+/// The access as one piece, if it is one run of the file and one run of memory. Most small accesses are,
+/// and a walk over the layouts takes longer than the transfer.
 pub(super) fn only_piece(access: &Access) -> Option<Piece> {
     let memory = access.memory().tiled();
     let is_one = (access.file().is_dense() || access.run_count() == 1)
@@ -53,20 +54,20 @@ pub(super) fn only_piece(access: &Access) -> Option<Piece> {
     })
 }
 
-/// Carries an access of one run out.
+/// Carries out an access of one piece.
 pub(super) fn run_one(file: &dyn DriverFile, counters: &Counters, batch: Batch<'_>) -> Transferred {
     Counters::add(&counters.pieces, 1);
     submit(file, counters, batch)
 }
 
-/// Moves a batch.
+/// Submits a batch and waits for it.
 fn submit(file: &dyn DriverFile, counters: &Counters, batch: Batch<'_>) -> Transferred {
     Counters::add(&counters.batches, 1);
     let result = file.submit(batch).wait();
     Transferred { bytes: result.bytes, error: result.error.map(Into::into), is_known_good: false }
 }
 
-/// Bytes that touch both in the file and in memory.
+/// Bytes that are contiguous both in the file and in memory.
 pub(super) struct Piece {
     file_offset: u64,
     memory_offset: i64,
@@ -76,14 +77,15 @@ pub(super) struct Piece {
 impl Piece {
     pub(super) fn transfer<'a>(&self, access: &Access) -> Transfer<'a> {
         let address = access.memory().base().wrapping_offset(self.memory_offset as isize);
-        // SAFETY: the piece lies within the memory layout of the access, whose bytes are valid until the access is over
-        // (`Memory::new`); the batch that the segment goes into is waited for before the access ends.
+        // SAFETY: `Segment::from_raw` wants memory that stays valid until the batch has completed. The
+        // piece lies within the memory layout of the access, whose bytes are valid until the access is
+        // over (`# Safety` of `Memory::new`), and `submit` waits for the batch before that.
         let memory = unsafe { Segment::from_raw(address, self.bytes as usize) };
         Transfer { offset: self.file_offset, memory }
     }
 }
 
-/// Walks file and memory together.
+/// Walks the runs of the file and of memory at the same time.
 struct Pieces {
     file: Cursor,
     memory: Cursor,

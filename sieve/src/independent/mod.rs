@@ -1,57 +1,62 @@
-//! One rank's access, carried out by that rank alone.
+//! Carries out the access of one rank, without the other ranks.
 //!
-//! Three ways, chosen by what they are estimated to cost ([`choose`]):
-//! * [list I/O](list): each run of the file goes straight between the file and user memory. Nothing is copied.
-//! * [packed]: user memory of many small runs is gathered in a window that stays in the cache, so that a run of the
-//!   file is one piece; or scattered from there. Runs whose bytes alternate in memory go together, a chunk of each at a time.
-//! * [a sieve window](window): a read of many small runs that lie near each other reads the span window by window and copies
-//!   the runs out. A write reads it, copies the runs in and writes it back, but only where the user promises that nobody else writes
-//!   there ([`Holes`]).
+//! There are three ways, chosen by estimated cost ([`choose`]):
+//! * [list I/O](list): each run of the file goes straight between the file and user memory. No byte is
+//!   copied.
+//! * [packed]: many small runs of user memory are gathered in a buffer that stays in the cache, or
+//!   scattered from it, so that a run of the file is one piece. Runs whose bytes alternate in memory are
+//!   moved together, a chunk of each at a time.
+//! * [a sieve buffer](sieve_buffer): a read of many small runs that lie near each other reads the whole
+//!   span through the sieve buffer, part by part, and copies the runs out. A write reads each part,
+//!   copies the runs in and writes the part back, but only if the user promises that no other operation
+//!   writes to the holes ([`Holes`]).
 
 mod bands;
 pub mod list;
 pub mod packed;
-pub mod window;
+pub mod sieve_buffer;
 
 use capulet_atomic::{Guard, Isolation, Request, Waiting};
 use capulet_drivers::{Batch, Direction, DriverFile, Transfer};
 use capulet_plan::Heat;
 pub use capulet_plan::Way;
-use capulet_plan::way::{BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, WINDOW_BYTES};
+use capulet_plan::way::{BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, SIEVE_BUFFER_BYTES};
 
 use crate::access::Access;
 use crate::counters::Counters;
 use crate::footprint::footprint;
 use crate::{Holes, Target, Transferred};
 
-/// Bytes of the file that a batch of more than the least may span: the driver stores dense pieces through a mapping, whose pages shall
-/// be in the cache still when the pieces are stored.
+/// Greatest span in the file of a batch of more than [`BATCH_TRANSFERS`] transfers, in bytes. The driver
+/// stores dense pieces through a mapping, and the mapped pages should still be in the cache when the
+/// pieces are stored.
 const BATCH_SPAN_BYTES: u64 = 128 * 1024;
 
-/// Whether a batch shall take no more transfers. They are in the order of the access.
+/// Whether a batch should take no more transfers. The transfers are in the order of the access.
 fn is_full(transfers: &[Transfer<'_>]) -> bool {
     let (Some(first), Some(last)) = (transfers.first(), transfers.last()) else { return false };
     transfers.len() >= BATCH_TRANSFERS
         && (transfers.len() >= BATCH_TRANSFERS_MAX || last.offset.abs_diff(first.offset) >= BATCH_SPAN_BYTES)
 }
 
-/// The way that costs least ([`capulet_plan::way::choose`]). Pure.
-pub fn choose(access: &Access, direction: Direction, heat: Heat, holes: Holes) -> Way {
-    capulet_plan::way::choose(access.side(), access.memory_run_count(), direction, heat, holes)
+/// Chooses the way with the lowest estimated cost ([`capulet_plan::way::choose`]). Pure.
+pub fn choose(access: &Access, direction: Direction, cache_state: Heat, holes: Holes) -> Way {
+    capulet_plan::way::choose(access.side(), access.memory_run_count(), direction, cache_state, holes)
 }
 
-/// The same of this file. The storage is asked whether a read would wait only where that decides, and about the first byte: asking
-/// may start what the system reads ahead.
-fn way(target: &Target, access: &Access, direction: Direction) -> Way {
-    let [hot, cold] = [Heat::Hot, Heat::Cold].map(|heat| choose(access, direction, heat, target.holes));
+/// Chooses the way for this file. The driver is asked whether a read would wait only if the answer
+/// decides, and only about the first byte, because the question may make the system read ahead.
+fn way_of(target: &Target, access: &Access, direction: Direction) -> Way {
+    let [hot, cold] =
+        [Heat::Hot, Heat::Cold].map(|cache_state| choose(access, direction, cache_state, target.holes));
     let waits = || target.file.would_wait(access.offset_of(0)) == Some(true);
     if hot != cold && waits() { cold } else { hot }
 }
 
-/// Carries `access` out on this rank alone. Blocks for the storage; makes no MPI call.
+/// Carries out `access` on this rank alone. Blocks for the storage; makes no MPI call.
 ///
-/// `bytes` of the outcome counts the bytes from the start of the access that were moved: short without an error where a
-/// read meets the end of the file.
+/// `bytes` of the outcome counts the bytes from the start of the access that were moved. The count is
+/// short without an error if a read meets the end of the file.
 pub fn run(target: &Target, access: &Access, direction: Direction) -> Transferred {
     if access.bytes() == 0 {
         return Transferred::default();
@@ -62,8 +67,9 @@ pub fn run(target: &Target, access: &Access, direction: Direction) -> Transferre
     }
 }
 
-/// As [`run`], for an access of one run of the file and one of memory, which is one transfer: what it works on is borrowed, for to count
-/// who has it takes a good part of the time of a small one.
+/// Carries out an access of one run of the file and one run of memory, which is one transfer. Behaves
+/// like [`run`], but borrows its arguments, because reference counts take a good part of the time of a
+/// small access.
 pub fn run_one(
     file: &dyn DriverFile,
     isolation: Option<&dyn Isolation>,
@@ -79,7 +85,7 @@ pub fn run_one(
     }
 }
 
-/// What an access in atomic mode waits with until it may begin, if it is polled.
+/// The state of a polled access in atomic mode that waits until it may begin.
 #[derive(Debug)]
 pub struct Entry {
     request: Request,
@@ -87,14 +93,14 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// It begins to wait.
+    /// An access that begins to wait.
     pub fn new(access: &Access, direction: Direction) -> Self {
         Self { request: footprint(access.side(), direction), waiting: Waiting::new() }
     }
 }
 
-/// As [`run`], but `None`, and nothing is done, where another access has to be waited for in atomic mode. For operations that are
-/// polled.
+/// Carries out `access` like [`run`], but returns `None` and does nothing if it must wait for another
+/// access in atomic mode. For operations that are polled.
 pub fn try_run(
     target: &Target,
     access: &Access,
@@ -117,13 +123,14 @@ fn move_bytes(target: &Target, access: &Access, direction: Direction) -> Transfe
         let batch = Batch::of_one(direction, &mut transfer);
         return list::run_one(target.file.as_ref(), &target.counters, batch);
     }
-    match way(target, access, direction) {
+    match way_of(target, access, direction) {
         Way::List => list::run(target, access, direction),
         Way::Packed => packed::run(target, access, direction),
-        Way::Window if direction == Direction::Read => window::read(target, access),
-        // The runs alone then, those that were written once more.
-        Way::Window => window::write(target, access)
-            .unwrap_or_else(|window::Refused| list::run(target, access, direction)),
+        Way::Window if direction == Direction::Read => sieve_buffer::read(target, access),
+        // The sieve buffer could not be used. List I/O writes all runs, also those that are already
+        // written.
+        Way::Window => sieve_buffer::write(target, access)
+            .unwrap_or_else(|sieve_buffer::Refused| list::run(target, access, direction)),
     }
 }
 
@@ -137,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_takes_more_than_a_call_only_of_dense_pieces() {
+    fn only_dense_pieces_exceed_the_batch_limit_of_one_call() {
         assert!(!is_full(&[]));
         assert!(!is_full(&transfers(BATCH_TRANSFERS - 1, 1 << 20)));
         assert!(is_full(&transfers(BATCH_TRANSFERS, 1 << 20)));

@@ -1,4 +1,5 @@
-//! The operation as a value that can be polled: it waits for the ranks of the node, or for the other nodes, or is over.
+//! The operation as a value that can be polled. It waits for the ranks of the node or for the other
+//! nodes, or is over.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,123 +8,129 @@ use capulet_comm::{Backoff, Barriers, Error, work};
 use capulet_drivers::Direction;
 
 use super::NodeTeam;
-use super::between::{Lanes, Outgoing, Post, Step, Survey, told_of};
+use super::between::{Exchange, Lanes, Outgoing, Step, Survey, status_of_lanes};
+use super::collective_buffer::RankPart;
+use super::round_status::{
+    RoundStatus, combined_status, first_buffer_index, publish, status_of, store_buffer_index,
+};
 use super::rounds::{Filled, Read};
-use super::slots::{Told, first_turn, heard, heard_from, note_turn, tell};
-use super::window::Part;
 use crate::access::Access;
 use crate::counters::Counters;
 use crate::{Failure, Target, Transferred};
 
-/// What the ranks do between the last barrier and the one that is waited for.
+/// The work of the ranks between the last barrier and the barrier that is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// The nodes find out whether they have bytes for each other.
     Survey {
-        /// The first offset of this node. At its leader.
+        /// The first offset of this node. Set at the leader.
         own_first: u64,
     },
-    /// A round: windows are filled (write), or marked and read (read).
+    /// A round: buffers are filled (write), or marked and read (read).
     Round,
-    /// The ranks fill the windows of a round again, one after the other.
-    Turns(Turn),
-    /// Over.
+    /// The overlap replay: ranks fill the buffers of a round again, one after the other.
+    Replay(ReplayStep),
+    /// The operation is over.
     Done,
 }
 
-/// Whose turn it is.
+/// A place in the overlap replay: the rank that fills next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Turn {
-    /// Of consecutive ranks of one node: which of them. The nodes go from block to block together.
+struct ReplayStep {
+    /// The block (consecutive ranks of one node). All nodes go through the blocks in step.
     block: u32,
-    /// The rank of this node, if it has ranks in the block.
+    /// The place of the rank on this node, if the node has ranks in the block.
     place: usize,
-    /// How often the block has been gone through before. Again, if not all that is for other nodes could be packed.
+    /// How many times the block was gone through before. It is repeated if a rank could not pack all
+    /// bytes for other nodes.
     pass: u32,
-    /// Whether a rank before this one could not pack all.
+    /// Whether an earlier rank of the block could not pack all its bytes.
     is_held: bool,
-    /// What was told before the turns began.
-    told: Told,
+    /// The combined round status with which the replay began.
+    status: RoundStatus,
 }
 
-/// For whom an operation waits.
+/// The barrier or the leaders that an operation waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
-    /// Nobody: it is over.
-    Nobody,
+    /// Nothing: the operation is over.
+    Nothing,
     /// The ranks of the node.
     Node(Barriers),
-    /// The ranks of the node; after that, their leader goes to the other leaders.
-    NodeFirst(Barriers),
-    /// The other leaders. Leaders only.
+    /// The ranks of the node. After them the leader takes a step with the other leaders.
+    NodeThenLeaders(Barriers),
+    /// The other leaders. Only a leader waits for them.
     Leaders,
     /// The leader of the node.
     Leader(Barriers),
 }
 
-/// One rank's part of a collective access, under way.
+/// One rank's part of a collective access, in flight.
 ///
-/// Between two barriers: for a write, windows of one round are written while those of the next are filled; for a read, they
-/// are copied out while those of the next are read and those after that marked. Windows are used by turns: in turn `t` the maps
-/// of turn `t` are marked, and for a write the data of turn `t` filled; after it, a read fills the data of the other turn. So what
-/// is in use after a barrier is never what the next access fills first, and accesses need no barrier between them.
+/// Between two barriers, a write writes the buffers of one round while those of the next are filled. A
+/// read copies buffers out while those of the next round are read, and the units of the round after that
+/// are marked. Maps and buffers have an index, 0 or 1. A round with index `t` marks the maps of index
+/// `t`, and a write fills the buffers of index `t`; a read later fills the buffers of the other index. So
+/// the memory in use after a barrier is never the memory that the next access fills first, and no barrier
+/// is needed between accesses.
 ///
-/// Among several nodes the ranks of a node come to one barrier, their leader exchanges with the others, and all come to a
-/// second one: what it heard is told there.
+/// Among several nodes the ranks of a node come to one barrier, their leader exchanges with the other
+/// leaders, and all ranks come to a second barrier, at which the leader publishes the combined status.
 pub struct Operation {
     pub(super) target: Target,
     pub(super) team: NodeTeam,
     pub(super) direction: Direction,
-    pub(super) part: Part,
+    pub(super) part: RankPart,
     phase: Phase,
     awaited: Awaited,
     /// Whether the nodes exchange bytes.
-    is_together: bool,
-    /// What this rank has for other nodes.
+    is_exchanging: bool,
+    /// The message fragments of this rank for other nodes.
     pub(super) outgoing: Option<Outgoing>,
-    /// This leader's line to the others.
-    post: Option<Box<Post>>,
-    /// The turn of the windows that are filled or marked.
-    pub(super) turn: usize,
-    /// The latest round that was begun.
+    /// The leader's exchange with the other leaders. At leaders only.
+    exchange: Option<Box<Exchange>>,
+    /// The index of the buffers that are filled or marked.
+    pub(super) buffer_index: usize,
+    /// The file offset at which the latest round begins.
     pub(super) round: Option<u64>,
-    /// What is marked (and for a write filled) before the barrier that is waited for.
+    /// The round that was marked (and for a write filled) before the barrier that is waited for.
     pub(super) filled: Option<Filled>,
-    /// What is read before it. Reads only.
+    /// The round that was read before that barrier. Reads only.
     pub(super) read: Option<Read>,
-    /// Bytes of this rank's area that are in use.
+    /// Used bytes of this rank's area.
     pub(super) packed_bytes: usize,
     /// Bytes of the access, from its start, that were marked or packed.
     pub(super) marked_bytes: u64,
-    /// Bytes of the access, from its start, that went through windows.
+    /// Bytes of the access, from its start, that went through collective buffers.
     pub(super) placed_bytes: u64,
     moved_bytes: u64,
     pub(super) good_end: u64,
     pub(super) overlap: bool,
     pub(super) error: Option<Failure>,
-    /// What was told at the last meeting of all ranks.
+    /// Whether all ranks know that no rank had an error, from the status at the last barrier of all
+    /// ranks.
     is_known_good: bool,
 }
 
 impl Operation {
-    /// Begins, without waiting for anybody. See [`super::run`] for the arguments.
+    /// Begins the operation without waiting for other ranks. See [`super::run`] for the arguments.
     ///
     /// # Panics
     /// If `access` is not monotone.
     pub fn start(target: Target, team: NodeTeam, access: Access, direction: Direction, first: u64) -> Self {
         assert!(access.is_monotone(), "two-phase needs offsets that never decrease");
-        let turn = first_turn(team.shared.as_ref());
+        let buffer_index = first_buffer_index(team.shared.as_ref());
         let mut operation = Self {
             target,
             team,
             direction,
-            part: Part::new(access, direction),
+            part: RankPart::new(access, direction),
             phase: Phase::Done,
-            awaited: Awaited::Nobody,
-            is_together: false,
+            awaited: Awaited::Nothing,
+            is_exchanging: false,
             outgoing: None,
-            post: None,
-            turn,
+            exchange: None,
+            buffer_index,
             round: None,
             filled: None,
             read: None,
@@ -146,26 +153,27 @@ impl Operation {
         let Some(between) = self.team.between.clone() else {
             self.phase = Phase::Round;
             self.begin_round(first);
-            return self.come();
+            return self.arrive();
         };
         let leaders = between.leaders.as_ref().filter(|_| self.team.shared.place() == 0);
-        self.post = leaders
-            .map(|leaders| Box::new(Post::new(Arc::clone(leaders), between.operation, self.direction)));
+        self.exchange = leaders
+            .map(|leaders| Box::new(Exchange::new(Arc::clone(leaders), between.operation, self.direction)));
         self.phase = Phase::Survey { own_first: u64::MAX };
-        self.is_together = true;
+        self.is_exchanging = true;
         let span = self.part.access.span();
         let first = if span.is_empty() { u64::MAX } else { span.start };
-        // The largest end is the smallest complement.
-        self.meet_all(Told { next: first, good_end: !span.end, ..Told::NOTHING });
+        // The status combines this lane by minimum. The largest end has the smallest complement.
+        self.arrive_at_all(RoundStatus { next: first, good_end: !span.end, ..RoundStatus::NEUTRAL });
     }
 
-    /// Goes on as far as it can without waiting for others. True when the operation is over.
+    /// Does all that is possible without waiting for other ranks. Does not block, apart from the storage.
+    /// True when the operation is over.
     pub fn poll(&mut self) -> bool {
         loop {
             let is_over = match self.awaited {
-                Awaited::Nobody => return true,
+                Awaited::Nothing => return true,
                 Awaited::Leaders => Ok(self.poll_leaders()),
-                Awaited::Node(barrier) | Awaited::NodeFirst(barrier) | Awaited::Leader(barrier) => {
+                Awaited::Node(barrier) | Awaited::NodeThenLeaders(barrier) | Awaited::Leader(barrier) => {
                     self.poll_barrier(barrier)
                 }
             };
@@ -177,21 +185,21 @@ impl Operation {
         }
     }
 
-    /// Goes on to the end, waiting for the other ranks.
+    /// Carries the operation to its end. Blocks for the other ranks.
     pub fn wait(mut self) -> Transferred {
         let (mut backoff, mut seen) = (Backoff::new(), 0);
         while !self.poll() {
             match self.awaited {
-                Awaited::Nobody => {}
+                Awaited::Nothing => {}
                 Awaited::Leaders => {
-                    let received = self.post.as_ref().map_or(0, |post| post.messages_received());
+                    let received = self.exchange.as_ref().map_or(0, |exchange| exchange.messages_received());
                     if std::mem::replace(&mut seen, received) != received {
                         backoff.reset();
                     }
                     backoff.pause();
                     work::advance();
                 }
-                Awaited::Node(barrier) | Awaited::NodeFirst(barrier) | Awaited::Leader(barrier) => {
+                Awaited::Node(barrier) | Awaited::NodeThenLeaders(barrier) | Awaited::Leader(barrier) => {
                     backoff.reset();
                     if let Err(error) = self.team.shared.wait(barrier) {
                         self.fail(error.into());
@@ -202,13 +210,14 @@ impl Operation {
         self.take_outcome()
     }
 
-    /// What came of it, once it is over. To be asked once: the error is given away.
+    /// Returns the outcome of an operation that is over. To be called once: the error moves out.
     pub fn take_outcome(&mut self) -> Transferred {
         debug_assert!(self.phase == Phase::Done, "the operation is over");
         Transferred { bytes: self.moved_bytes, error: self.error.take(), is_known_good: self.is_known_good }
     }
 
-    /// True if the ranks of the node have come to the barrier; then all has been done that comes after it.
+    /// Returns whether all ranks of the node have come to the barrier. If so, does the work that follows
+    /// it.
     fn poll_barrier(&mut self, barrier: Barriers) -> capulet_comm::Result<bool> {
         let is_over = self.team.shared.is_over(barrier)?;
         if is_over {
@@ -217,150 +226,152 @@ impl Operation {
         Ok(is_over)
     }
 
-    /// The ranks of the node have come to the barrier that was waited for.
+    /// Continues after the barrier that was waited for.
     fn after_barrier(&mut self, barrier: Barriers) {
         let shared = self.team.shared.as_ref();
-        match std::mem::replace(&mut self.awaited, Awaited::Nobody) {
-            Awaited::Node(_) => self.step(heard(shared, barrier), barrier),
-            Awaited::Leader(_) => self.step(heard_from(shared, barrier, 0), barrier),
-            Awaited::NodeFirst(_) if self.post.is_some() => self.go_to_leaders(barrier),
-            Awaited::NodeFirst(_) => {
+        match std::mem::replace(&mut self.awaited, Awaited::Nothing) {
+            Awaited::Node(_) => self.step(combined_status(shared, barrier), barrier),
+            Awaited::Leader(_) => self.step(status_of(shared, barrier, 0), barrier),
+            Awaited::NodeThenLeaders(_) if self.exchange.is_some() => self.begin_leader_step(barrier),
+            Awaited::NodeThenLeaders(_) => {
                 let arrived = shared.arrive();
                 self.await_barrier(arrived, Awaited::Leader);
             }
-            Awaited::Nobody | Awaited::Leaders => {}
+            Awaited::Nothing | Awaited::Leaders => {}
         }
     }
 
-    /// As leader: begins a step with the other leaders.
-    fn go_to_leaders(&mut self, barrier: Barriers) {
-        let told = heard(self.team.shared.as_ref(), barrier);
-        let Some(post) = &mut self.post else { return };
+    /// At the leader: begins a step with the other leaders.
+    fn begin_leader_step(&mut self, barrier: Barriers) {
+        let status = combined_status(self.team.shared.as_ref(), barrier);
+        let Some(exchange) = &mut self.exchange else { return };
         self.awaited = Awaited::Leaders;
         if matches!(self.phase, Phase::Survey { .. }) {
-            self.phase = Phase::Survey { own_first: told.next };
-            let (first, end) = (told.next, if told.next == u64::MAX { 0 } else { !told.good_end });
+            self.phase = Phase::Survey { own_first: status.next };
+            let (first, end) = (status.next, if status.next == u64::MAX { 0 } else { !status.good_end });
             let able = self.team.between.as_ref().is_some_and(|between| between.may_exchange);
-            return post.begin_survey(Survey { first, end, ascending: true, able });
+            return exchange.begin_survey(Survey { first, end, ascending: true, able });
         }
         let step = Step {
-            told,
+            status,
             parity: barrier.parity(),
-            marked: self.filled.map(|filled| (filled.base, filled.turn)),
-            read: self.read.map(|read| (read.base, read.turn)),
-            over: matches!(self.phase, Phase::Turns(_)),
+            marked: self.filled.map(|filled| (filled.base, filled.buffer_index)),
+            read: self.read.map(|read| (read.base, read.buffer_index)),
+            overwrites: matches!(self.phase, Phase::Replay(_)),
         };
-        if let Err(error) = post.begin(&self.team, step, &self.target.counters) {
-            self.give_up(error);
+        if let Err(error) = exchange.begin(&self.team, step, &self.target.counters) {
+            self.abort_exchange(error);
         }
     }
 
-    /// As leader: goes on with the other leaders. True when what they told has been passed on to the ranks of the node.
+    /// At the leader: polls the step with the other leaders. True when the ranks of the node have been
+    /// told its result.
     fn poll_leaders(&mut self) -> bool {
-        let Some(post) = &mut self.post else { return false };
-        match post.poll(&self.team) {
+        let Some(exchange) = &mut self.exchange else { return false };
+        match exchange.poll(&self.team) {
             Ok(None) => return false,
-            Ok(Some(lanes)) => self.pass_on(lanes),
-            Err(error) => self.give_up(error),
+            Ok(Some(lanes)) => self.publish_leader_result(lanes),
+            Err(error) => self.abort_exchange(error),
         }
         true
     }
 
-    /// Tells the ranks of the node what the leaders found out.
-    fn pass_on(&mut self, lanes: Lanes) {
-        let told = match self.phase {
+    /// Tells the ranks of the node the values that the leaders combined.
+    fn publish_leader_result(&mut self, lanes: Lanes) {
+        let status = match self.phase {
             Phase::Survey { own_first } => surveyed(own_first, lanes, self.team.has_idle_nodes()),
-            _ => told_of(lanes),
+            _ => status_of_lanes(lanes),
         };
-        if let Some(reason) = self.post.as_mut().and_then(|post| post.take_refused()) {
-            tracing::error!(reason, "what another node sent makes no sense");
+        if let Some(reason) = self.exchange.as_mut().and_then(|exchange| exchange.take_refused()) {
+            tracing::error!(reason, "refused a malformed message of another node");
             let failure = Failure::Team(Error::Disagreement { what: reason });
             self.error = self.error.take().or(Some(failure));
         }
-        self.tell(told, Awaited::Leader);
+        self.publish(status, Awaited::Leader);
     }
 
-    /// As leader: no more can be had of the other nodes, and they are told so.
-    fn give_up(&mut self, error: Error) {
-        tracing::error!(%error, "the nodes cannot meet");
-        if let Some(post) = &mut self.post {
-            post.abort();
+    /// At the leader: ends the operation after an error between the nodes, and tells the other leaders.
+    fn abort_exchange(&mut self, error: Error) {
+        tracing::error!(%error, "the exchange between nodes failed");
+        if let Some(exchange) = &mut self.exchange {
+            exchange.abort();
         }
         self.error = self.error.take().or(Some(error.into()));
-        // Nothing is known of what the others did before.
-        self.tell(Told { good_end: 0, ..Told::NOTHING }, Awaited::Leader);
+        // It is unknown what the other nodes did before the error.
+        self.publish(RoundStatus { good_end: 0, ..RoundStatus::NEUTRAL }, Awaited::Leader);
     }
 
-    /// After the ranks, and the nodes if they exchange anything, have heard from each other.
-    fn step(&mut self, mut told: Told, barrier: Barriers) {
-        // Ranks of one node hear the same. A leader of several may fail to hear what the others heard.
-        self.is_known_good = self.team.between.is_none() && told.good_end == u64::MAX && !told.is_refused;
-        if let Some(filled) = self.filled.filter(|_| told.is_refused) {
-            told.good_end = told.good_end.min(filled.base);
+    /// Continues after all ranks, or all nodes if they exchange, have combined their status.
+    fn step(&mut self, mut status: RoundStatus, barrier: Barriers) {
+        // All ranks of one node read the same status. With several nodes, one leader may fail to receive
+        // a status that the others have received.
+        self.is_known_good = self.team.between.is_none() && status.good_end == u64::MAX && !status.is_refused;
+        if let Some(filled) = self.filled.filter(|_| status.is_refused) {
+            status.good_end = status.good_end.min(filled.base);
         }
         match (self.phase, self.direction) {
-            (Phase::Survey { .. }, _) => self.after_survey(told),
-            (Phase::Turns(turn), _) => self.after_turn(turn, told, barrier),
-            (Phase::Round, Direction::Read) => self.after_mark(told),
-            (Phase::Round, Direction::Write) if told.good_end == u64::MAX && told.overlap => {
-                self.begin_block(0, told);
+            (Phase::Survey { .. }, _) => self.after_survey(status),
+            (Phase::Replay(replay), _) => self.after_replay_step(replay, status, barrier),
+            (Phase::Round, Direction::Read) => self.after_mark(status),
+            (Phase::Round, Direction::Write) if status.good_end == u64::MAX && status.overlap => {
+                self.begin_block(0, status);
             }
-            (Phase::Round, Direction::Write) if told.good_end == u64::MAX && told.more => {
+            (Phase::Round, Direction::Write) if status.good_end == u64::MAX && status.more => {
                 self.pack();
-                self.come();
+                self.arrive();
             }
-            (Phase::Round, Direction::Write) => self.after_fill(told),
+            (Phase::Round, Direction::Write) => self.after_fill(status),
             (Phase::Done, _) => {}
         }
     }
 
-    fn after_survey(&mut self, told: Told) {
-        self.is_together = told.more;
-        if told.next == u64::MAX || told.good_end != u64::MAX {
-            return self.finish(told.good_end);
+    fn after_survey(&mut self, status: RoundStatus) {
+        self.is_exchanging = status.more;
+        if status.next == u64::MAX || status.good_end != u64::MAX {
+            return self.finish(status.good_end);
         }
-        if self.is_together {
-            self.team.spread();
+        if self.is_exchanging {
+            self.team.cover_all_nodes();
             self.outgoing = Some(Outgoing::new(&self.part.access, self.direction, &self.team));
         } else {
-            self.post = None;
+            self.exchange = None;
         }
         self.phase = Phase::Round;
-        self.begin_round(told.next);
-        self.come();
+        self.begin_round(status.next);
+        self.arrive();
     }
 
-    /// After a fill, or a mark: tells what the other ranks need to know.
-    pub(super) fn come(&mut self) {
+    /// After a fill or a mark: publishes the status of this rank and arrives at the next barrier.
+    pub(super) fn arrive(&mut self) {
         let more = self.has_more();
         let next = match self.filled {
             None => u64::MAX,
-            // The next round of a read has the rest of this one.
+            // The next round of a read takes the rest of this round.
             Some(filled) if more && self.direction == Direction::Read => filled.base,
             Some(_) => self.part.offset_of(self.marked_bytes),
         };
         let overlap = std::mem::take(&mut self.overlap);
-        let told = Told { next, good_end: self.good_end, overlap, more, ..Told::NOTHING };
-        if self.is_together { self.meet_all(told) } else { self.meet_node(told) }
+        let status = RoundStatus { next, good_end: self.good_end, overlap, more, ..RoundStatus::NEUTRAL };
+        if self.is_exchanging { self.arrive_at_all(status) } else { self.arrive_at_node(status) }
     }
 
-    /// Comes to a barrier of the ranks of the node.
-    fn meet_node(&mut self, told: Told) {
-        self.tell(told, Awaited::Node);
+    /// Arrives at a barrier of the ranks of the node.
+    fn arrive_at_node(&mut self, status: RoundStatus) {
+        self.publish(status, Awaited::Node);
     }
 
-    /// Comes to a meeting of the ranks of all nodes.
-    fn meet_all(&mut self, told: Told) {
-        self.tell(told, Awaited::NodeFirst);
+    /// Arrives at a barrier after which the leaders combine the status of all nodes.
+    fn arrive_at_all(&mut self, status: RoundStatus) {
+        self.publish(status, Awaited::NodeThenLeaders);
     }
 
-    fn tell(&mut self, told: Told, awaited: fn(Barriers) -> Awaited) {
-        // What is packed goes to the leader when it meets the other ones.
+    fn publish(&mut self, status: RoundStatus, awaited: fn(Barriers) -> Awaited) {
+        // The leader collects packed bytes only when it takes a step with the other leaders.
         let packed_bytes = match awaited(self.team.shared.barriers()) {
-            Awaited::NodeFirst(_) => std::mem::take(&mut self.packed_bytes),
+            Awaited::NodeThenLeaders(_) => std::mem::take(&mut self.packed_bytes),
             _ => 0,
         };
-        let arrived = tell(self.team.shared.as_ref(), told, packed_bytes);
+        let arrived = publish(self.team.shared.as_ref(), status, packed_bytes);
         self.await_barrier(arrived, awaited);
     }
 
@@ -372,87 +383,93 @@ impl Operation {
         }
     }
 
-    /// All ranks know that the operation is over, and up to which offset its bytes are good.
+    /// Ends the operation. All ranks know that it is over, and up to which offset its bytes are good.
     pub(super) fn finish(&mut self, good_end: u64) {
         self.moved_bytes = match good_end {
             u64::MAX => self.placed_bytes,
             end => self.part.access.bytes_below(end).min(self.placed_bytes),
         };
-        note_turn(self.team.shared.as_ref(), 1 - self.turn);
+        store_buffer_index(self.team.shared.as_ref(), 1 - self.buffer_index);
         self.phase = Phase::Done;
     }
 
-    /// The ranks of the node are apart: no further round can be.
+    /// Ends the operation after the barrier of the node failed: no further round is possible.
     fn fail(&mut self, failure: Failure) {
-        self.awaited = Awaited::Nobody;
+        self.awaited = Awaited::Nothing;
         self.is_known_good = false;
-        if let Some(post) = &mut self.post {
-            post.abort();
+        if let Some(exchange) = &mut self.exchange {
+            exchange.abort();
         }
         self.error = self.error.take().or(Some(failure));
         self.finish(0);
     }
 
-    // Turns: the ranks fill the windows of a round again, one after the other.
+    // The overlap replay: ranks fill the buffers of a round again, one after the other.
 
-    /// The places of this node's ranks that are in a block.
+    /// The places on this node of the ranks of a block.
     fn places_in(&self, block: u32) -> Range<usize> {
-        match self.team.between.as_ref().filter(|_| self.is_together) {
+        match self.team.between.as_ref().filter(|_| self.is_exchanging) {
             Some(between) => between.nodes.places_in(block),
             None => 0..self.team.shared.ranks(),
         }
     }
 
     fn block_count(&self) -> u32 {
-        let between = self.team.between.as_ref().filter(|_| self.is_together);
+        let between = self.team.between.as_ref().filter(|_| self.is_exchanging);
         between.map_or(1, |between| between.nodes.block_count())
     }
 
-    /// Begins with a block, the highest ranks last; or ends the turns.
-    fn begin_block(&mut self, block: u32, told: Told) {
+    /// Begins a block, or ends the replay. The blocks with the highest ranks come last.
+    fn begin_block(&mut self, block: u32, status: RoundStatus) {
         if block == self.block_count() {
             self.phase = Phase::Round;
-            return self.after_fill(told);
+            return self.after_fill(status);
         }
         let place = self.places_in(block).start;
-        self.take_turn(Turn { block, place, pass: 0, is_held: false, told });
+        self.begin_replay_step(ReplayStep { block, place, pass: 0, is_held: false, status });
     }
 
-    fn take_turn(&mut self, turn: Turn) {
-        let places = self.places_in(turn.block);
+    fn begin_replay_step(&mut self, replay: ReplayStep) {
+        let places = self.places_in(replay.block);
         let me = self.team.shared.place();
         let is_in_block = places.contains(&me);
-        if is_in_block && turn.place == me {
-            self.fill_again(turn.pass == 0, turn.is_held);
+        if is_in_block && replay.place == me {
+            self.refill(replay.pass == 0, replay.is_held);
         }
-        self.phase = Phase::Turns(turn);
-        // A rank whose turn is yet to come begins the round anew then.
-        let told = Told { more: is_in_block && self.has_more(), ..Told::NOTHING };
-        let is_last = turn.place + 1 >= places.end;
-        if is_last && self.is_together { self.meet_all(told) } else { self.meet_node(told) }
+        self.phase = Phase::Replay(replay);
+        // For a rank whose turn is still to come, `has_more` is about the first fill. The rank begins the
+        // round anew in its turn.
+        let status = RoundStatus { more: is_in_block && self.has_more(), ..RoundStatus::NEUTRAL };
+        let is_last = replay.place + 1 >= places.end;
+        if is_last && self.is_exchanging { self.arrive_at_all(status) } else { self.arrive_at_node(status) }
     }
 
-    fn after_turn(&mut self, turn: Turn, told: Told, barrier: Barriers) {
-        if told.good_end != u64::MAX {
+    fn after_replay_step(&mut self, replay: ReplayStep, status: RoundStatus, barrier: Barriers) {
+        if status.good_end != u64::MAX {
             self.phase = Phase::Round;
-            return self.after_fill(told);
+            return self.after_fill(status);
         }
-        let places = self.places_in(turn.block);
-        if turn.place + 1 < places.end {
-            let is_held = turn.is_held || heard_from(self.team.shared.as_ref(), barrier, turn.place).more;
-            self.take_turn(Turn { place: turn.place + 1, is_held, ..turn });
-        } else if told.more {
-            self.take_turn(Turn { place: places.start, pass: turn.pass + 1, is_held: false, ..turn });
+        let places = self.places_in(replay.block);
+        if replay.place + 1 < places.end {
+            let is_held = replay.is_held || status_of(self.team.shared.as_ref(), barrier, replay.place).more;
+            self.begin_replay_step(ReplayStep { place: replay.place + 1, is_held, ..replay });
+        } else if status.more {
+            self.begin_replay_step(ReplayStep {
+                place: places.start,
+                pass: replay.pass + 1,
+                is_held: false,
+                ..replay
+            });
         } else {
-            self.begin_block(turn.block + 1, turn.told);
+            self.begin_block(replay.block + 1, replay.status);
         }
     }
 }
 
-/// What comes of the survey: `more` if the nodes have bytes for each other.
-fn surveyed(own_first: u64, lanes: Lanes, has_idle: bool) -> Told {
+/// The result of the survey. `more` is true if the nodes have bytes for each other.
+fn surveyed(own_first: u64, lanes: Lanes, has_idle: bool) -> RoundStatus {
     let survey = Survey::of_lanes(lanes);
-    let is_together = survey.is_together(has_idle);
-    let next = if is_together { survey.first } else { own_first };
-    Told { next, more: is_together, ..Told::NOTHING }
+    let is_exchanging = survey.needs_exchange(has_idle);
+    let next = if is_exchanging { survey.first } else { own_first };
+    RoundStatus { next, more: is_exchanging, ..RoundStatus::NEUTRAL }
 }

@@ -1,31 +1,37 @@
-//! Two-phase: all ranks of a node gather in shared windows, and aggregators move full windows. Nodes whose bytes lie among those of
-//! others exchange what they have for each other's windows (`between`).
+//! Two-phase access: all ranks of a node gather their bytes in collective buffers in shared memory, and
+//! aggregators move full buffers between memory and file. If the bytes of several nodes interleave, the
+//! nodes exchange the bytes that belong in each other's collective buffers (`between`).
 //!
-//! A round covers `aggregators x window` bytes of the file, from the lowest byte that any rank of the node still needs. Each
-//! aggregator has two windows, used by turns, so that the ranks fill one while the other is being written:
+//! A round covers `aggregators x W` bytes of the file, for collective buffers of `W` bytes
+//! (`window_bytes`), from the lowest byte that any rank of the node still needs. Each aggregator has two
+//! collective buffers and uses them alternately: ranks fill one while the aggregator writes the other.
 //!
-//! * Write: every rank marks its bytes in the windows of a round and copies them there straight from user memory. Barrier. Each
-//!   aggregator writes the marked runs of its window, and all ranks fill the windows of the next round. Barrier.
-//! * Read: every rank marks the units that it wants. Barrier. Each aggregator reads them into its window, and all ranks mark
-//!   those of the next round. Barrier. Every rank copies its bytes straight to user memory, and so on.
+//! * Write: every rank marks its bytes in the collective buffers of a round, and copies them there
+//!   straight from user memory. Barrier. Each aggregator writes the marked runs of its buffer, while all
+//!   ranks fill the buffers of the next round. Barrier.
+//! * Read: every rank marks the units that it wants. Barrier. Each aggregator reads them into its buffer,
+//!   while all ranks mark the units of the next round. Barrier. Every rank copies its bytes straight to
+//!   user memory, and so on.
 //!
-//! So there is one barrier a round, and one more. A rank never leaves early: an aggregator that fails publishes the offset up to
-//! which its window is good, and all ranks leave at the same barrier. No rank waits in MPI: the barrier belongs to the window,
-//! and [`Operation`] can be polled.
+//! So there is one barrier for each round, and one more. No rank leaves early: an aggregator that fails
+//! publishes the offset up to which its buffer is good, and all ranks leave at the same barrier. No rank
+//! waits in MPI: the barrier belongs to the shared memory, and [`Operation`] can be polled.
 //!
-//! Bytes that several ranks write in one operation are those of the highest rank. Whoever finds a byte marked already leaves
-//! the window alone and says so; if any rank did, the ranks fill the windows of that round again, one after the other
-//! by turns. That costs one barrier for each rank, and only where ranks overlap.
+//! If several ranks write the same bytes in one operation, the bytes of the highest rank stand. A rank
+//! that finds one of its units marked already does not copy into that buffer, and reports the overlap. If
+//! any rank reports one, the ranks fill the buffers of that round again, one rank after the other (the
+//! overlap replay). The replay costs one barrier for each rank, and takes place only where ranks overlap.
 //!
-//! Among several nodes a round covers the windows of all of them, and there is a second barrier a round: between the two, the
-//! leaders of the nodes exchange what their ranks have packed for other nodes, and agree on what the ranks tell each other.
+//! Among several nodes a round covers the collective buffers of all nodes, and there is a second barrier
+//! in each round. Between the two barriers the leaders of the nodes exchange what their ranks have packed
+//! for other nodes, and combine the round status of all ranks.
 
 mod between;
+mod collective_buffer;
 mod executor;
 mod io;
+mod round_status;
 mod rounds;
-mod slots;
-mod window;
 
 use std::sync::Arc;
 
@@ -39,33 +45,34 @@ use capulet_plan::grid::{Grid, place_of};
 
 pub use between::{Between, Nodes, decline};
 pub use executor::Operation;
-pub use slots::TURN_SLOT;
+pub use round_status::TURN_SLOT;
 
-/// The ranks of a node and how they share the work.
+/// The ranks of a node, and how they share the work.
 #[derive(Debug, Clone)]
 pub struct NodeTeam {
     shared: Arc<dyn NodeShared>,
-    /// None only on a node that has no windows while the nodes exchange.
+    /// Number of aggregators. 0 only on a node without collective buffers, while the nodes exchange.
     aggregators: usize,
     window_bytes: u64,
     align_bytes: u64,
     unit_bytes: u64,
-    /// No rank asks for bytes of the file from here on.
+    /// No rank asks for bytes of the file at this offset or after it.
     end: u64,
-    /// From one of an aggregator's two windows to the other.
-    buffer_bytes: usize,
+    /// Distance in bytes between the two collective buffers of an aggregator.
+    buffer_stride_bytes: usize,
     between: Option<Between>,
-    /// The windows of a round that lie before those of this node.
-    windows_before: u64,
-    /// All windows of a round.
-    windows: u64,
+    /// The number of collective buffers of a round that belong to nodes before this one.
+    buffers_before: u64,
+    /// The number of collective buffers of a round.
+    buffers: u64,
 }
 
 impl NodeTeam {
-    /// A team on `shared`, with at most `aggregators` of its ranks as aggregators, windows of at most `window_bytes` (two of
-    /// them must fit in `shared`), and windows that begin at whole stripes where a window holds whole stripes. `grain` has
-    /// every bit that any rank's file offsets or run lengths have: it tells in which units bytes can be marked. All ranks
-    /// of the node must pass the same values.
+    /// A team on `shared`, with at most `aggregators` of its ranks as aggregators and collective buffers
+    /// of at most `window_bytes`. Two of them must fit in `shared`. If a buffer can hold whole stripes,
+    /// each one begins at a stripe. The set bits of `grain` include those of every file offset and run
+    /// length of all ranks; `grain` decides the units in which bytes are marked. All ranks of the node
+    /// must pass the same values.
     pub fn new(
         shared: Arc<dyn NodeShared>,
         aggregators: usize,
@@ -74,7 +81,7 @@ impl NodeTeam {
         grain: u64,
     ) -> Self {
         let aggregators = aggregators.clamp(1, shared.ranks());
-        let buffer_bytes = shared.bytes() / 2;
+        let buffer_stride_bytes = shared.bytes() / 2;
         let team = Self {
             shared,
             aggregators,
@@ -82,17 +89,18 @@ impl NodeTeam {
             align_bytes: 0,
             unit_bytes: 0,
             end: u64::MAX,
-            buffer_bytes,
+            buffer_stride_bytes,
             between: None,
-            windows_before: 0,
-            windows: aggregators as u64,
+            buffers_before: 0,
+            buffers: aggregators as u64,
         };
-        team.with_windows(window_bytes, stripe_bytes, grain)
+        team.with_grid(window_bytes, stripe_bytes, grain)
     }
 
-    /// A team of one of several nodes, that exchanges with the others where their bytes meet. As [`NodeTeam::new`], but four
-    /// windows must fit in `shared` (two are for what is sent and received), the nodes have the numbers of
-    /// aggregators, and the ranks of all nodes must pass the same window, stripe and grain.
+    /// A team of one of several nodes, which exchanges bytes with the others where they interleave. Like
+    /// [`NodeTeam::new`], with these differences: four collective buffers must fit in `shared` (two are
+    /// for sent and received data), the numbers of aggregators come from `between`, and the ranks of all
+    /// nodes must pass the same `window_bytes`, `stripe_bytes` and `grain`.
     pub fn among(
         between: Between,
         shared: Arc<dyn NodeShared>,
@@ -100,29 +108,32 @@ impl NodeTeam {
         stripe_bytes: u64,
         grain: u64,
     ) -> Self {
-        debug_assert!(between.nodes.own_aggregators() <= shared.ranks(), "every aggregator is a rank");
-        // As long as the nodes do not exchange, each needs one.
+        debug_assert!(
+            between.nodes.own_aggregators() <= shared.ranks(),
+            "no node has more aggregators than ranks"
+        );
+        // Every node needs an aggregator as long as the nodes do not exchange.
         let aggregators = between.nodes.own_aggregators().max(1);
-        let buffer_bytes = shared.bytes() / 4;
+        let buffer_stride_bytes = shared.bytes() / 4;
         let team = Self {
             aggregators,
-            buffer_bytes,
+            buffer_stride_bytes,
             between: Some(between),
-            windows: aggregators as u64,
+            buffers: aggregators as u64,
             ..Self::new(shared, aggregators, window_bytes, stripe_bytes, grain)
         };
-        team.with_windows(window_bytes, stripe_bytes, grain)
+        team.with_grid(window_bytes, stripe_bytes, grain)
     }
 
-    /// Tells the team that no rank, of all nodes, asks for bytes of the file at `end` or after it: marks are looked for only
-    /// before it. All ranks must pass the same.
+    /// Declares that no rank of any node asks for bytes of the file at `end` or after it: only the part
+    /// of the maps before it is searched for marks. All ranks must pass the same value.
     #[must_use]
     pub fn ending_at(self, end: u64) -> Self {
         Self { end, ..self }
     }
 
-    fn with_windows(mut self, window_bytes: u64, stripe_bytes: u64, grain: u64) -> Self {
-        let largest = self.buffer_bytes as u64;
+    fn with_grid(mut self, window_bytes: u64, stripe_bytes: u64, grain: u64) -> Self {
+        let largest = self.buffer_stride_bytes as u64;
         let grid = Grid::new(window_bytes, largest, stripe_bytes, grain);
         let Grid { window_bytes, align_bytes, unit_bytes } = grid;
         (self.window_bytes, self.align_bytes, self.unit_bytes) = (window_bytes, align_bytes, unit_bytes);
@@ -134,12 +145,12 @@ impl NodeTeam {
         place_of(index, self.shared.ranks(), self.aggregators)
     }
 
-    /// Which aggregator this rank is, if it is one.
+    /// The index of this rank among the aggregators, if it is one.
     fn own_index(&self) -> Option<usize> {
         (0..self.aggregators).find(|index| self.rank_of(*index) == self.shared.place())
     }
 
-    /// How windows lie in the file.
+    /// Which bytes of the file the collective buffers cover.
     fn grid(&self) -> Grid {
         let Self { window_bytes, align_bytes, unit_bytes, .. } = *self;
         Grid { window_bytes, align_bytes, unit_bytes }
@@ -150,13 +161,14 @@ impl NodeTeam {
     }
 }
 
-/// Carries out one rank's part of a collective access, together with all ranks of its node. Every rank of the node
-/// must call it, those with nothing to move too. `first` is the lowest file offset that any rank of the node needs,
-/// `u64::MAX` if none does, the same on all of them; among several nodes, that any rank of all of them needs. Blocks for the
-/// storage and the other ranks, and keeps MPI progressing while it waits.
+/// Carries out one rank's part of a collective access, together with all ranks of its node. Collective:
+/// every rank of the node must call it, also a rank without bytes to move. `first` is the lowest file
+/// offset that any rank of the node needs (among several nodes: any rank of any node), `u64::MAX` if none
+/// needs one. It must be the same on all these ranks. Blocks for the storage and the other ranks, and
+/// keeps MPI progressing while it waits.
 ///
 /// # Panics
-/// If `access` is not monotone: the planner never lets one come here.
+/// If `access` is not monotone. The planner never chooses two-phase for such an access.
 pub fn run(target: Target, team: NodeTeam, access: Access, direction: Direction, first: u64) -> Transferred {
     Operation::start(target, team, access, direction, first).wait()
 }

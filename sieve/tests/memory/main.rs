@@ -1,5 +1,6 @@
-//! The memory that a rank takes for an access, beside its shared window: at most 1 MiB and twice what its view takes, however
-//! many pieces there are. A leader of one of several nodes holds in addition what is sent and what arrives in one step.
+//! The memory that a rank takes for an access, besides the shared memory: at most 1 MiB and twice the
+//! memory of its view, for any number of pieces. A leader of one of several nodes also holds the bytes
+//! that are sent and that arrive in one step.
 
 mod counted;
 
@@ -17,14 +18,14 @@ use counted::{as_owner, forget_peaks, held_bytes, peak_bytes};
 
 const RANKS: usize = 6;
 const WINDOW_BYTES: usize = 64 << 10;
-/// Each piece lies in a slot of its own.
+/// Bytes of the file for each piece.
 const SLOT_BYTES: usize = 16;
 const SLACK_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Clone, Copy)]
 struct Case {
     nodes: usize,
-    /// Of each rank.
+    /// Pieces of each rank.
     pieces: usize,
     is_irregular: bool,
     direction: Direction,
@@ -62,11 +63,11 @@ impl Case {
             Datatype::hindexed(&lengths, &places, &byte)
         } else {
             let stride = (RANKS * SLOT_BYTES) as i64;
-            let row =
-                Datatype::hvector(self.pieces as u64, SLOT_BYTES as u64 / 2, stride, &byte).expect("valid");
+            let row = Datatype::hvector(self.pieces as u64, SLOT_BYTES as u64 / 2, stride, &byte)
+                .expect("the datatype is valid");
             Datatype::hindexed(&[1], &[(rank * SLOT_BYTES) as i64], &row)
         };
-        view.expect("valid")
+        view.expect("the datatype is valid")
     }
 
     fn node_of(self, rank: usize) -> usize {
@@ -81,15 +82,17 @@ impl Case {
         rank.is_multiple_of(self.ranks_per_node())
     }
 
-    /// The file before: what is to be read, or zeros. As long as it will be, so that writing takes no memory.
+    /// The file before the access: the bytes to read, or zeros. It has its final length already, so that
+    /// a write takes no memory.
     fn file(self) -> Arc<dyn DriverFile> {
-        let file =
-            MemDriver::new().open("data".as_ref(), &OpenOptions::read_write().create(true)).expect("opens");
+        let file = MemDriver::new()
+            .open("data".as_ref(), &OpenOptions::read_write().create(true))
+            .expect("the file opens");
         let mut bytes = vec![0; self.pieces * RANKS * SLOT_BYTES];
         if self.direction == Direction::Read {
             bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = value(at));
         }
-        file.write_all_at(0, &bytes).expect("memory writes");
+        file.write_all_at(0, &bytes).expect("the file in memory is written");
         file
     }
 
@@ -102,26 +105,28 @@ impl Case {
 fn access(view: &Datatype, memory: &mut [u8]) -> Access {
     let byte = Datatype::named(Named::Byte);
     let bytes = memory.len() as u64;
-    let tiled = Tiled::new(byte.layout().clone(), bytes).expect("small");
-    // SAFETY: as many bytes as `memory` has, which outlives the access in every caller.
+    let tiled = Tiled::new(byte.layout().clone(), bytes).expect("the tiling is small");
+    // SAFETY: `# Safety` of `Memory::new`: the layout has as many bytes as `memory`, which outlives the
+    // access in every caller.
     let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
-    Access::new(0, &Tiled::until(view.layout().clone(), 1 << 40), 0, user, bytes).expect("small offsets")
+    Access::new(0, &Tiled::until(view.layout().clone(), 1 << 40), 0, user, bytes)
+        .expect("the offsets are small")
 }
 
-/// Who shares a window with whom, and how the nodes reach each other.
-struct Stage {
+/// Which ranks share memory, and how the nodes reach each other.
+struct Topology {
     case: Case,
     windows: Vec<Arc<LocalWindow>>,
-    lines: Vec<Arc<LocalLeaders>>,
+    channels: Vec<Arc<LocalLeaders>>,
 }
 
-impl Stage {
+impl Topology {
     fn new(case: Case) -> Self {
         let windows_each = if case.nodes > 1 { 4 } else { 2 };
         let team = |_| LocalWindow::team(case.ranks_per_node(), windows_each * WINDOW_BYTES);
         let windows = (0..case.nodes).flat_map(team).map(Arc::new).collect();
-        let lines = LocalLeaders::team(case.nodes, 1).into_iter().map(Arc::new).collect();
-        Self { case, windows, lines }
+        let channels = LocalLeaders::team(case.nodes, 1).into_iter().map(Arc::new).collect();
+        Self { case, windows, channels }
     }
 
     fn team(&self, rank: usize, grain: u64) -> NodeTeam {
@@ -132,26 +137,27 @@ impl Stage {
         let (node, ranks) = (case.node_of(rank), case.ranks_per_node());
         let blocks = vec![node as u32; ranks];
         let nodes = Nodes::new(node, &vec![ranks; case.nodes], blocks, case.nodes as u32);
-        let line = case.is_leader(rank).then(|| self.lines[node].clone() as Arc<dyn Leaders>);
-        let between = Between { nodes: Arc::new(nodes), leaders: line, may_exchange: true, operation: 1 };
+        let channel = case.is_leader(rank).then(|| self.channels[node].clone() as Arc<dyn Leaders>);
+        let between = Between { nodes: Arc::new(nodes), leaders: channel, may_exchange: true, operation: 1 };
         NodeTeam::among(between, window, WINDOW_BYTES as u64, 0, grain)
     }
 }
 
-/// What one rank's access took.
+/// The memory that one rank's access took.
 #[derive(Debug)]
 struct Taken {
     view_bytes: usize,
-    /// At most, beside the view.
+    /// The greatest number of bytes, besides those of the view.
     peak_bytes: usize,
 }
 
-/// Carries a case out, together or each rank for itself, and tells what each rank took.
-fn measure(case: Case, is_together: bool) -> Vec<Taken> {
+/// Carries a case out, with two-phase or with each rank on its own, and returns the memory that each rank
+/// took.
+fn measure(case: Case, is_two_phase: bool) -> Vec<Taken> {
     // The owners are the ranks of one case at a time.
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (file, stage) = (case.file(), Stage::new(case));
+    static ONE_CASE: Mutex<()> = Mutex::new(());
+    let _one_case = ONE_CASE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (file, topology) = (case.file(), Topology::new(case));
     let is_read = case.direction == Direction::Read;
     let mut memory: Vec<Vec<u8>> = (0..RANKS)
         .map(|rank| if is_read { vec![0; case.bytes_of(rank)] } else { case.data_of(rank) })
@@ -175,18 +181,18 @@ fn measure(case: Case, is_together: bool) -> Vec<Taken> {
     let summaries: Vec<Summary> =
         accesses.iter().enumerate().map(|(rank, access)| as_owner(rank, || Summary::of(access))).collect();
     let agreed = Agreed::of(&summaries);
-    if is_together {
+    if is_two_phase {
         let start = |(rank, access): (usize, Access)| {
             as_owner(rank, || {
-                let team = stage.team(rank, agreed.grain);
+                let team = topology.team(rank, agreed.grain);
                 Operation::start(target(rank), team, access, case.direction, agreed.first)
             })
         };
         let mut under_way: Vec<Operation> = accesses.into_iter().enumerate().map(start).collect();
         let mut left = RANKS;
         let mut is_over = [false; RANKS];
-        for turn in 0.. {
-            let rank = turn % RANKS;
+        for step in 0.. {
+            let rank = step % RANKS;
             if !is_over[rank] && as_owner(rank, || under_way[rank].poll()) {
                 let done = under_way[rank].take_outcome();
                 assert!(done.error.is_none() && done.bytes == case.bytes_of(rank) as u64);
@@ -195,7 +201,7 @@ fn measure(case: Case, is_together: bool) -> Vec<Taken> {
             if left == 0 {
                 break;
             }
-            assert!(turn < 10_000_000, "the operations stand still");
+            assert!(step < 10_000_000, "the operations make no progress");
         }
         assert!(counters.iter().all(|counters| Counters::get(&counters.rounds) > 0));
     } else {
@@ -213,7 +219,7 @@ fn measure(case: Case, is_together: bool) -> Vec<Taken> {
     taken
 }
 
-/// That the bytes were moved.
+/// Checks that the bytes were moved.
 fn check_bytes(case: Case, file: &dyn DriverFile, memory: &[Vec<u8>]) {
     if case.direction == Direction::Read {
         assert!((0..RANKS).all(|rank| memory[rank] == case.data_of(rank)));
@@ -224,7 +230,7 @@ fn check_bytes(case: Case, file: &dyn DriverFile, memory: &[Vec<u8>]) {
         (at..at + len).for_each(|at| expected[at] = value(at));
     }
     let mut found = vec![1; expected.len()];
-    assert_eq!(file.read_at(0, &mut found).expect("memory reads"), found.len());
+    assert_eq!(file.read_at(0, &mut found).expect("the file in memory is read"), found.len());
     assert!(found == expected);
 }
 
@@ -243,22 +249,23 @@ fn cases() -> impl Iterator<Item = Case> {
 }
 
 #[test]
-fn a_rank_takes_a_megabyte_and_twice_its_view_at_most() {
+fn two_phase_takes_at_most_a_megabyte_and_twice_the_view() {
     for case in cases() {
         for (rank, taken) in measure(case, true).iter().enumerate() {
-            // Of what is sent and what arrives there is at most as much as the shared memory of the node's ranks.
+            // The bytes that are sent and that arrive are at most as many as the shared memory of the
+            // node's ranks.
             let is_between = case.nodes > 1 && case.is_leader(rank);
             let messages_bytes = if is_between { 4 * case.ranks_per_node() * WINDOW_BYTES } else { 0 };
             let most = SLACK_BYTES + taken.view_bytes + messages_bytes;
             println!("{case:?} rank {rank}: {taken:?}");
             assert!(taken.peak_bytes <= most, "{case:?}: rank {rank} took {taken:?}, more than {most}");
-            assert!(taken.peak_bytes > 0, "nothing is counted");
+            assert!(taken.peak_bytes > 0, "no memory was counted");
         }
     }
 }
 
 #[test]
-fn a_rank_alone_takes_no_more() {
+fn independent_access_takes_at_most_a_megabyte_and_twice_the_view() {
     for case in cases().filter(|case| case.nodes == 1) {
         for (rank, taken) in measure(case, false).iter().enumerate() {
             let most = SLACK_BYTES + taken.view_bytes;

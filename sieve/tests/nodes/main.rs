@@ -1,11 +1,12 @@
-//! Two-phase operations among several nodes, polled by one thread in the order of a seeded schedule; messages between nodes
-//! come in an order that another seed decides.
+//! Two-phase operations among several nodes, polled by one thread in the order of a seeded schedule.
+//! Messages between nodes arrive in an order that another seed decides.
 //!
-//! The oracle is an array: the operations one after the other, and in each write the ranks in their order.
+//! The oracle is an array of bytes. It applies the operations one after the other, and in each write the
+//! ranks in order.
 
-mod meddler;
+mod faulty_leaders;
 mod placement;
-mod scene;
+mod scenario;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,10 +19,10 @@ use capulet_drivers::{Direction, Driver, OpenOptions};
 use capulet_sieve::{Counters, Holes};
 use proptest::prelude::*;
 
-use meddler::{Meddler, Meddling};
-use scene::{Call, FILE_BYTES, Scene, Shape, contents, expected, file_of, first_contents, plain, play};
+use faulty_leaders::{FaultyLeaders, MessageFault};
+use scenario::{Call, FILE_BYTES, Scenario, Shape, contents, expected, file_of, first_contents, plain, run};
 
-/// Runs of one rank: gaps and lengths by turns, in units.
+/// Runs of one rank in units, from alternating gaps and lengths.
 fn runs() -> impl Strategy<Value = Vec<(usize, usize)>> {
     prop::collection::vec((1usize..150, 1usize..120), 0..80).prop_map(|pairs| {
         let mut at = 0;
@@ -40,7 +41,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
     prop_oneof![runs().prop_map(Shape::Runs), row]
 }
 
-/// Shapes in which ranks do not meet: rank r has every run of a row that it is the turn of.
+/// Shapes without overlap: the ranks alternate in a row of runs.
 fn interleaved(ranks: usize) -> impl Strategy<Value = Vec<Shape>> {
     (0usize..500, 0usize..300, 1usize..12).prop_map(move |(start, count, len)| {
         (0..ranks)
@@ -62,7 +63,7 @@ fn calls(ranks: usize) -> impl Strategy<Value = Vec<Call>> {
     prop::collection::vec(call, 1..4)
 }
 
-/// Consecutive ranks on a node, or one by one on each, or however it falls.
+/// Consecutive ranks on each node, or ranks dealt to the nodes one by one, or any placement.
 fn placements() -> impl Strategy<Value = Vec<usize>> {
     (1usize..8).prop_flat_map(|ranks| {
         (1..=ranks).prop_flat_map(move |nodes| {
@@ -80,17 +81,17 @@ fn placements() -> impl Strategy<Value = Vec<usize>> {
     })
 }
 
-/// By node. A node without any only sends and receives.
+/// By node. A node without aggregators only sends and receives.
 fn aggregators() -> impl Strategy<Value = Vec<usize>> {
     let same = (1usize..5).prop_map(|count| vec![count; 8]);
     let each = prop::collection::vec(prop::sample::select(vec![0usize, 0, 1, 2, 4]), 8);
     prop_oneof![same, each]
 }
 
-fn scenes() -> impl Strategy<Value = Scene> {
+fn scenarios() -> impl Strategy<Value = Scenario> {
     (placements(), aggregators(), 0u32..4, any::<u32>()).prop_flat_map(
         |(placement, aggregators, size, seed)| {
-            let nodes = placement.iter().max().expect("a rank") + 1;
+            let nodes = placement.iter().max().expect("there is a rank") + 1;
             let mut aggregators = aggregators;
             aggregators.truncate(nodes);
             if aggregators.iter().all(|count| *count == 0) {
@@ -102,7 +103,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
                 let window_bytes = 1024 << size;
                 let (placement, aggregators) = (placement.clone(), aggregators.clone());
                 let may_exchange = vec![true; placement.len()];
-                Scene {
+                Scenario {
                     placement,
                     aggregators,
                     window_bytes,
@@ -118,7 +119,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
     )
 }
 
-/// As many as `PROPTEST_CASES` says.
+/// The number of cases, from `PROPTEST_CASES`.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(600)
 }
@@ -127,14 +128,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
-    fn operations_are_as_if_one_after_the_other_and_ranks_in_their_order(scene in scenes()) {
+    fn operations_take_effect_in_order_and_overlaps_in_rank_order(scenario in scenarios()) {
         let file = file_of(&MemDriver::new());
-        let (mut buffers, after, expected) = expected(&scene);
-        let ends = play(&scene, &vec![file.clone(); scene.ranks()], &mut buffers, &plain);
-        for (rank, ends) in ends.calls.iter().enumerate() {
-            for (call, (bytes, failed)) in ends.iter().enumerate() {
+        let (mut buffers, after, expected) = expected(&scenario);
+        let outcomes = run(&scenario, &vec![file.clone(); scenario.ranks()], &mut buffers, &plain);
+        for (rank, outcomes) in outcomes.calls.iter().enumerate() {
+            for (call, (bytes, failed)) in outcomes.iter().enumerate() {
                 prop_assert!(!failed);
-                prop_assert_eq!(*bytes, scene.calls[call].bytes_of(rank).count() as u64);
+                prop_assert_eq!(*bytes, scenario.calls[call].bytes_of(rank).count() as u64);
             }
         }
         prop_assert!(contents(file.as_ref()) == expected);
@@ -142,22 +143,28 @@ proptest! {
     }
 
     #[test]
-    fn a_fault_ends_an_operation_on_all_ranks_with_a_true_count(scene in scenes(), at in 0u32..60, where_ in 0usize..8) {
-        let scene = Scene { calls: scene.calls[..1].to_vec(), ..scene };
+    fn fault_ends_the_operation_on_all_ranks_with_correct_counts(
+        scenario in scenarios(),
+        at in 0u32..60,
+        where_ in 0usize..8,
+    ) {
+        let scenario = Scenario { calls: scenario.calls[..1].to_vec(), ..scenario };
         let driver = Arc::new(MemDriver::new());
         let file = file_of(driver.as_ref());
-        let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io")).expect("a plan");
-        let faulty = Faulty::new(driver, plan).open("scene".as_ref(), &OpenOptions::read_write()).expect("opens");
-        let mut files = vec![file.clone(); scene.ranks()];
-        let where_ = where_ % scene.ranks();
+        let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io"))
+            .expect("the fault plan is valid");
+        let faulty = Faulty::new(driver, plan).open("scenario".as_ref(), &OpenOptions::read_write())
+            .expect("the file opens");
+        let mut files = vec![file.clone(); scenario.ranks()];
+        let where_ = where_ % scenario.ranks();
         files[where_] = faulty;
-        let (mut buffers, after, expected) = expected(&scene);
-        let ends = play(&scene, &files, &mut buffers, &plain);
-        let call = &scene.calls[0];
-        let is_fault = ends.calls[where_][0].1;
+        let (mut buffers, after, expected) = expected(&scenario);
+        let outcomes = run(&scenario, &files, &mut buffers, &plain);
+        let call = &scenario.calls[0];
+        let is_fault = outcomes.calls[where_][0].1;
         let written = contents(file.as_ref());
-        for rank in 0..scene.ranks() {
-            let (bytes, own_failure) = ends.calls[rank][0];
+        for rank in 0..scenario.ranks() {
+            let (bytes, own_failure) = outcomes.calls[rank][0];
             prop_assert!(!own_failure || rank == where_);
             let all = call.bytes_of(rank).count() as u64;
             prop_assert!(bytes <= all && (is_fault || bytes == all));
@@ -167,10 +174,10 @@ proptest! {
                 prop_assert_eq!(written[at], expected[at]);
             }
         }
-        // a byte that no write covers is as it was
+        // A byte that no write covers has its old value.
         let mut asked = vec![false; FILE_BYTES];
         if call.direction == Direction::Write {
-            (0..scene.ranks()).for_each(|rank| call.bytes_of(rank).for_each(|at| asked[at] = true));
+            (0..scenario.ranks()).for_each(|rank| call.bytes_of(rank).for_each(|at| asked[at] = true));
         }
         for (at, first) in first_contents().into_iter().enumerate() {
             prop_assert!(asked[at] || written[at] == first);
@@ -178,19 +185,22 @@ proptest! {
     }
 
     #[test]
-    fn a_short_file_gives_each_rank_the_bytes_before_its_end(scene in scenes(), keep in 0usize..FILE_BYTES) {
-        let mut call = scene.calls[0].clone();
+    fn short_file_gives_each_rank_the_bytes_before_its_end(
+        scenario in scenarios(),
+        keep in 0usize..FILE_BYTES,
+    ) {
+        let mut call = scenario.calls[0].clone();
         call.direction = Direction::Read;
-        let scene = Scene { calls: vec![call], ..scene };
+        let scenario = Scenario { calls: vec![call], ..scenario };
         let file = file_of(&MemDriver::new());
-        file.set_len(keep as u64).expect("memory truncates");
-        let (mut buffers, after, _) = expected(&scene);
+        file.set_len(keep as u64).expect("the file in memory is truncated");
+        let (mut buffers, after, _) = expected(&scenario);
         let untouched = buffers.clone();
-        let ends = play(&scene, &vec![file; scene.ranks()], &mut buffers, &plain);
-        for rank in 0..scene.ranks() {
-            let call = &scene.calls[0];
+        let outcomes = run(&scenario, &vec![file; scenario.ranks()], &mut buffers, &plain);
+        for rank in 0..scenario.ranks() {
+            let call = &scenario.calls[0];
             let there = call.bytes_of(rank).filter(|at| *at < keep).count();
-            prop_assert_eq!(ends.calls[rank][0], (there as u64, false));
+            prop_assert_eq!(outcomes.calls[rank][0], (there as u64, false));
             let good = there * call.step();
             prop_assert!(buffers[0][rank][..good] == after[0][rank][..good]);
             prop_assert!(buffers[0][rank][good..] == untouched[0][rank][good..]);
@@ -198,50 +208,57 @@ proptest! {
     }
 
     #[test]
-    fn whatever_a_request_says_all_ranks_come_back(scene in scenes(), at in 0usize..30, place in 0usize..300, with in 1u8..=255) {
-        let scene = Scene { calls: scene.calls[..1].to_vec(), ..scene };
+    fn all_ranks_return_after_a_modified_request(
+        scenario in scenarios(),
+        at in 0usize..30,
+        place in 0usize..300,
+        with in 1u8..=255,
+    ) {
+        let scenario = Scenario { calls: scenario.calls[..1].to_vec(), ..scenario };
         let file = file_of(&MemDriver::new());
-        let (mut buffers, _, _) = expected(&scene);
+        let (mut buffers, _, _) = expected(&scenario);
         let seen = Arc::new(AtomicUsize::new(0));
         let wrap = |end: Arc<LocalLeaders>| -> Arc<dyn Leaders> {
-            Arc::new(Meddler { end, seen: seen.clone(), meddling: Meddling::Request { at, place, with } })
+            let fault = MessageFault::Request { at, place, with };
+            Arc::new(FaultyLeaders { end, seen: seen.clone(), fault })
         };
-        let ends = play(&scene, &vec![file; scene.ranks()], &mut buffers, &wrap);
-        for (rank, ends) in ends.calls.iter().enumerate() {
-            prop_assert!(ends[0].0 <= scene.calls[0].bytes_of(rank).count() as u64);
+        let outcomes = run(&scenario, &vec![file; scenario.ranks()], &mut buffers, &wrap);
+        for (rank, outcomes) in outcomes.calls.iter().enumerate() {
+            prop_assert!(outcomes[0].0 <= scenario.calls[0].bytes_of(rank).count() as u64);
         }
     }
 
     #[test]
-    fn a_line_that_breaks_is_an_error_and_no_hang(scene in scenes(), at in 0usize..60) {
-        let scene = Scene { calls: scene.calls[..1].to_vec(), ..scene };
+    fn broken_channel_is_an_error_and_not_a_hang(scenario in scenarios(), at in 0usize..60) {
+        let scenario = Scenario { calls: scenario.calls[..1].to_vec(), ..scenario };
         let file = file_of(&MemDriver::new());
-        let (mut buffers, _, expected) = expected(&scene);
+        let (mut buffers, _, expected) = expected(&scenario);
         let seen = Arc::new(AtomicUsize::new(0));
         let wrap = |end: Arc<LocalLeaders>| -> Arc<dyn Leaders> {
-            Arc::new(Meddler { end, seen: seen.clone(), meddling: Meddling::Break { at } })
+            Arc::new(FaultyLeaders { end, seen: seen.clone(), fault: MessageFault::Break { at } })
         };
-        let ends = play(&scene, &vec![file.clone(); scene.ranks()], &mut buffers, &wrap);
+        let outcomes = run(&scenario, &vec![file.clone(); scenario.ranks()], &mut buffers, &wrap);
         let is_broken = seen.load(Ordering::Relaxed) > at;
-        let failed = ends.calls.iter().any(|ends| ends[0].1);
+        let failed = outcomes.calls.iter().any(|outcomes| outcomes[0].1);
         prop_assert_eq!(failed, is_broken);
         let written = contents(file.as_ref());
-        for (rank, ends) in ends.calls.iter().enumerate() {
-            for at in scene.calls[0].bytes_of(rank).take(ends[0].0 as usize) {
+        for (rank, outcomes) in outcomes.calls.iter().enumerate() {
+            for at in scenario.calls[0].bytes_of(rank).take(outcomes[0].0 as usize) {
                 prop_assert_eq!(written[at], expected[at]);
             }
         }
     }
 }
 
-/// Rows that the ranks take by turns, on `nodes` nodes of `ranks / nodes` ranks each.
-fn rows(placement: Vec<usize>, direction: Direction, count: usize) -> Scene {
+/// Ranks that alternate in a row of runs. `placement` has the node of each rank, and `count` is the
+/// number of runs of each rank.
+fn rows(placement: Vec<usize>, direction: Direction, count: usize) -> Scenario {
     let (ranks, len) = (placement.len(), 8);
     let shapes = (0..ranks).map(|rank| Shape::Row { start: rank * len, count, len, stride: ranks * len });
     let call = Call { direction, unit: 1, is_spread: false, shapes: shapes.collect() };
     let schedule = (0..ranks).collect();
     let (aggregators, may_exchange) = (vec![ranks; ranks], vec![true; ranks]);
-    Scene {
+    Scenario {
         placement,
         aggregators,
         window_bytes: 1024,
@@ -255,18 +272,18 @@ fn rows(placement: Vec<usize>, direction: Direction, count: usize) -> Scene {
 }
 
 #[test]
-fn one_request_for_each_pair_of_nodes_that_meet_and_round() {
+fn each_pair_of_nodes_exchanges_one_request_per_round() {
     for (placement, nodes) in [(vec![0, 0, 1, 1], 2), (vec![0, 1, 2, 0, 1, 2], 3)] {
         for direction in [Direction::Write, Direction::Read] {
-            // Each round has the windows of all ranks, and all of them are full.
+            // Each round has the collective buffers of all ranks, and all of them are full.
             let (rounds, ranks) = (3_u64, placement.len());
-            let scene = rows(placement.clone(), direction, rounds as usize * 1024 / 8);
+            let scenario = rows(placement.clone(), direction, rounds as usize * 1024 / 8);
             let file = file_of(&MemDriver::new());
-            let (mut buffers, after, expected) = expected(&scene);
-            let ends = play(&scene, &vec![file.clone(); ranks], &mut buffers, &plain);
+            let (mut buffers, after, expected) = expected(&scenario);
+            let outcomes = run(&scenario, &vec![file.clone(); ranks], &mut buffers, &plain);
             assert!(contents(file.as_ref()) == expected && buffers == after);
             let sum = |count: fn(&Counters) -> &std::sync::atomic::AtomicU64| -> u64 {
-                ends.counters.iter().map(|counters| Counters::get(count(counters))).sum()
+                outcomes.counters.iter().map(|counters| Counters::get(count(counters))).sum()
             };
             let pairs = nodes * (nodes - 1);
             let is_read = u64::from(direction == Direction::Read);
@@ -275,8 +292,8 @@ fn one_request_for_each_pair_of_nodes_that_meet_and_round() {
             // Each step has a reduction, and each request a receipt. The first step is the survey.
             let steps = 1 + rounds + 1;
             let messages = 2 * (nodes - 1) * steps + rounds * pairs * (2 + is_read);
-            assert_eq!(ends.messages, [messages]);
-            // Each byte is copied once from user memory, wherever it goes.
+            assert_eq!(outcomes.messages, [messages]);
+            // Each byte is copied once from user memory, to whatever node it goes.
             let payload = rounds * 1024 * ranks as u64;
             assert_eq!(sum(|counters| &counters.copied_bytes), payload);
             let remote = payload * (nodes - 1) / nodes;
@@ -286,30 +303,31 @@ fn one_request_for_each_pair_of_nodes_that_meet_and_round() {
     }
 }
 
-/// Nodes without windows send all they have, and get no request.
+/// Nodes without collective buffers send all their bytes, and get no request.
 #[test]
-fn a_node_without_aggregators_holds_no_bytes_of_the_file() {
+fn node_without_aggregators_moves_no_bytes_of_the_file() {
     for (aggregators, owners) in
         [(vec![2, 0, 0], 1), (vec![0, 2, 0], 1), (vec![1, 0, 1], 2), (vec![0, 0, 1], 1)]
     {
         for direction in [Direction::Write, Direction::Read] {
             let (placement, nodes) = (vec![0, 1, 2, 0, 1, 2], 3_u64);
             let windows: u64 = aggregators.iter().map(|count| *count as u64).sum();
-            // As many rounds as the windows of all nodes are to be filled, each with bytes of all ranks.
+            // The rounds that fill the collective buffers of all nodes. Each round has bytes of all
+            // ranks.
             let (rounds, ranks) = (4_u64, placement.len());
             let count = (rounds * windows) as usize * 1024 / (8 * ranks);
-            let mut scene = rows(placement, direction, count);
-            scene.aggregators = aggregators.clone();
+            let mut scenario = rows(placement, direction, count);
+            scenario.aggregators = aggregators.clone();
             let file = file_of(&MemDriver::new());
-            let (mut buffers, after, expected) = expected(&scene);
-            let ends = play(&scene, &vec![file.clone(); ranks], &mut buffers, &plain);
+            let (mut buffers, after, expected) = expected(&scenario);
+            let outcomes = run(&scenario, &vec![file.clone(); ranks], &mut buffers, &plain);
             assert!(contents(file.as_ref()) == expected && buffers == after);
             let of = |rank: usize, count: fn(&Counters) -> &std::sync::atomic::AtomicU64| -> u64 {
-                Counters::get(count(&ends.counters[rank]))
+                Counters::get(count(&outcomes.counters[rank]))
             };
             let mut requests = 0;
             for rank in 0..ranks {
-                let node = scene.placement[rank];
+                let node = scenario.placement[rank];
                 let is_owner = aggregators[node] > 0;
                 assert_eq!(of(rank, |counters| &counters.rounds), rounds);
                 let calls = of(rank, |counters| &counters.batches);
@@ -324,121 +342,136 @@ fn a_node_without_aggregators_holds_no_bytes_of_the_file() {
     }
 }
 
-/// Where each node's bytes follow those of the one before, they go to the windows of others all the same.
+/// The bytes of each node follow those of the node before, and go to collective buffers of another node
+/// all the same.
 #[test]
-fn bytes_of_a_node_without_aggregators_go_to_others_wherever_they_lie() {
-    let mut scene = rows(vec![0, 0, 1, 1], Direction::Write, 200);
-    scene.aggregators = vec![1, 0];
-    for (rank, shape) in scene.calls[0].shapes.iter_mut().enumerate() {
+fn node_without_aggregators_sends_all_its_bytes() {
+    let mut scenario = rows(vec![0, 0, 1, 1], Direction::Write, 200);
+    scenario.aggregators = vec![1, 0];
+    for (rank, shape) in scenario.calls[0].shapes.iter_mut().enumerate() {
         *shape = Shape::Row { start: (rank % 2) * 8 + (rank / 2) * 4000, count: 200, len: 8, stride: 16 };
     }
     let file = file_of(&MemDriver::new());
-    let (mut buffers, _, expected) = expected(&scene);
-    let ends = play(&scene, &vec![file.clone(); 4], &mut buffers, &plain);
+    let (mut buffers, _, expected) = expected(&scenario);
+    let outcomes = run(&scenario, &vec![file.clone(); 4], &mut buffers, &plain);
     assert!(contents(file.as_ref()) == expected);
-    assert!((2..4).all(|rank| Counters::get(&ends.counters[rank].batches) == 0));
+    assert!((2..4).all(|rank| Counters::get(&outcomes.counters[rank].batches) == 0));
     // Nodes that may not exchange move their own bytes, each by one rank.
-    scene.may_exchange[0] = false;
+    scenario.may_exchange[0] = false;
     let file = file_of(&MemDriver::new());
-    let ends = play(&scene, &vec![file.clone(); 4], &mut buffers, &plain);
+    let outcomes = run(&scenario, &vec![file.clone(); 4], &mut buffers, &plain);
     assert!(contents(file.as_ref()) == expected);
-    let moves = |rank: usize| Counters::get(&ends.counters[rank].batches) > 0;
+    let moves = |rank: usize| Counters::get(&outcomes.counters[rank].batches) > 0;
     assert_eq!((0..4).map(moves).collect::<Vec<_>>(), [true, false, true, false]);
 }
 
 #[test]
-fn nodes_whose_bytes_follow_each_other_send_nothing_but_that() {
-    let mut scene = rows(vec![0, 0, 1, 1], Direction::Write, 200);
-    for (rank, shape) in scene.calls[0].shapes.iter_mut().enumerate() {
+fn nodes_with_consecutive_bytes_send_only_the_survey() {
+    let mut scenario = rows(vec![0, 0, 1, 1], Direction::Write, 200);
+    for (rank, shape) in scenario.calls[0].shapes.iter_mut().enumerate() {
         *shape = Shape::Row { start: (rank % 2) * 8 + (rank / 2) * 4000, count: 200, len: 8, stride: 16 };
     }
     let file = file_of(&MemDriver::new());
-    let (mut buffers, _, expected) = expected(&scene);
-    let ends = play(&scene, &vec![file.clone(); 4], &mut buffers, &plain);
+    let (mut buffers, _, expected) = expected(&scenario);
+    let outcomes = run(&scenario, &vec![file.clone(); 4], &mut buffers, &plain);
     assert!(contents(file.as_ref()) == expected);
-    assert_eq!(ends.messages, [2]);
+    assert_eq!(outcomes.messages, [2]);
 }
 
 #[test]
-fn one_node_that_may_not_move_the_bytes_of_others_is_enough() {
+fn one_node_that_may_not_exchange_stops_the_exchange() {
     for node in 0..2 {
-        let mut scene = rows(vec![0, 1, 0, 1], Direction::Write, 300);
-        scene.may_exchange[node] = false;
-        // Between the bytes of one node are those of the other: no promise has it write them back.
+        let mut scenario = rows(vec![0, 1, 0, 1], Direction::Write, 300);
+        scenario.may_exchange[node] = false;
+        // The holes between the bytes of one node hold bytes of the other, so the promise must not make
+        // it write them back.
         let pieces = [Holes::Untouched, Holes::Rewritten].map(|holes| {
-            scene.holes = holes;
+            scenario.holes = holes;
             let file = file_of(&MemDriver::new());
-            let (mut buffers, _, expected) = expected(&scene);
-            let ends = play(&scene, &vec![file.clone(); 4], &mut buffers, &plain);
+            let (mut buffers, _, expected) = expected(&scenario);
+            let outcomes = run(&scenario, &vec![file.clone(); 4], &mut buffers, &plain);
             assert!(contents(file.as_ref()) == expected);
-            assert_eq!(ends.messages, [2]);
-            ends.counters.iter().map(|counters| Counters::get(&counters.pieces)).sum::<u64>()
+            assert_eq!(outcomes.messages, [2]);
+            outcomes.counters.iter().map(|counters| Counters::get(&counters.pieces)).sum::<u64>()
         });
         assert_eq!(pieces[0], pieces[1]);
     }
 }
 
-/// The ranks of one node have no window: their leader says so, and the others gather each node for itself.
+/// The ranks of one node have no shared memory. Their leader reports it, and each other node gathers on
+/// its own.
 #[test]
-fn a_node_without_a_window_keeps_nobody_waiting() {
+fn node_without_shared_memory_delays_no_other_node() {
     for without in 0..3 {
-        let scene = Scene { without: Some(without), ..rows(vec![0, 1, 2, 0, 1, 2], Direction::Write, 300) };
+        let scenario =
+            Scenario { without: Some(without), ..rows(vec![0, 1, 2, 0, 1, 2], Direction::Write, 300) };
         let file = file_of(&MemDriver::new());
-        let (mut buffers, _, expected) = expected(&scene);
-        let ends = play(&scene, &vec![file.clone(); 6], &mut buffers, &plain);
+        let (mut buffers, _, expected) = expected(&scenario);
+        let outcomes = run(&scenario, &vec![file.clone(); 6], &mut buffers, &plain);
         let written = contents(file.as_ref());
         for rank in 0..6 {
-            let is_without = scene.placement[rank] == without;
-            assert_eq!(ends.calls[rank][0], (if is_without { 0 } else { 2400 }, false));
+            let is_without = scenario.placement[rank] == without;
+            assert_eq!(outcomes.calls[rank][0], (if is_without { 0 } else { 2400 }, false));
             let is_there = |at: usize| written[at] == expected[at];
-            assert!(is_without || scene.calls[0].bytes_of(rank).all(is_there));
+            assert!(is_without || scenario.calls[0].bytes_of(rank).all(is_there));
         }
-        assert_eq!(ends.messages, [4]);
+        assert_eq!(outcomes.messages, [4]);
     }
 }
 
 #[test]
-fn all_ranks_come_back_from_a_fault_at_every_call() {
+fn all_ranks_return_after_a_fault_at_any_call() {
     all_come_back(&[4, 4], &[0, 1, 2, 3]);
 }
 
 #[test]
-fn all_ranks_come_back_from_a_fault_at_every_call_of_the_only_node_with_windows() {
+fn all_ranks_return_after_a_fault_at_any_call_of_the_only_aggregating_node() {
     all_come_back(&[2, 0], &[0, 2]);
     all_come_back(&[0, 1], &[1]);
 }
 
-/// Ranks 0 and 2 are on the first of two nodes. A fault is met at calls of each of `meeting`, and by no other rank.
+/// Ranks 0 and 2 are on the first of two nodes. Each rank of `meeting` meets a fault at some calls, and
+/// no other rank does.
 fn all_come_back(aggregators: &[usize], meeting: &[usize]) {
     for direction in [Direction::Write, Direction::Read] {
         for where_ in 0..4 {
             let mut met = 0;
             for at in 0.. {
-                let scene =
-                    Scene { aggregators: aggregators.to_vec(), ..rows(vec![0, 1, 0, 1], direction, 500) };
+                let scenario =
+                    Scenario { aggregators: aggregators.to_vec(), ..rows(vec![0, 1, 0, 1], direction, 500) };
                 let driver = Arc::new(MemDriver::new());
                 let file = file_of(driver.as_ref());
-                let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io")).expect("a plan");
+                let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io"))
+                    .expect("the fault plan is valid");
                 let options = OpenOptions::read_write();
                 let mut files = vec![file.clone(); 4];
-                files[where_] = Faulty::new(driver, plan).open("scene".as_ref(), &options).expect("opens");
-                let (mut buffers, after, expected) = expected(&scene);
-                let ends = play(&scene, &files, &mut buffers, &plain);
-                let failed: Vec<usize> = (0..4).filter(|rank| ends.calls[*rank][0].1).collect();
+                files[where_] =
+                    Faulty::new(driver, plan).open("scenario".as_ref(), &options).expect("the file opens");
+                let (mut buffers, after, expected) = expected(&scenario);
+                let outcomes = run(&scenario, &files, &mut buffers, &plain);
+                let failed: Vec<usize> = (0..4).filter(|rank| outcomes.calls[*rank][0].1).collect();
                 if failed.is_empty() {
                     break;
                 }
                 assert_eq!(failed, [where_]);
                 let written = contents(file.as_ref());
                 for rank in 0..4 {
-                    let bytes = ends.calls[rank][0].0 as usize;
+                    let bytes = outcomes.calls[rank][0].0 as usize;
                     assert!(buffers[0][rank][..bytes] == after[0][rank][..bytes]);
-                    assert!(scene.calls[0].bytes_of(rank).take(bytes).all(|at| written[at] == expected[at]));
+                    assert!(
+                        scenario.calls[0].bytes_of(rank).take(bytes).all(|at| written[at] == expected[at])
+                    );
                 }
-                assert!(ends.calls.iter().any(|ends| ends[0].0 < 4000), "some rank lacks something");
+                assert!(
+                    outcomes.calls.iter().any(|outcomes| outcomes[0].0 < 4000),
+                    "at least one rank moves fewer bytes"
+                );
                 met += 1;
             }
-            assert!(met >= 3 || (met == 0 && !meeting.contains(&where_)), "{met} calls were met by {where_}");
+            assert!(
+                met >= 3 || (met == 0 && !meeting.contains(&where_)),
+                "rank {where_} met faults at {met} calls"
+            );
         }
     }
 }

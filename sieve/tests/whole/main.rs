@@ -1,7 +1,9 @@
-//! Collective accesses as a program makes them: views and memory of random types, hints, some ranks on some nodes, files that end
-//! anywhere. What is chosen is carried out, by one thread in the order of a seeded schedule.
+//! Collective accesses as a program makes them: views and memory of random types, hints, any number of
+//! ranks on any number of nodes, files that end anywhere. The chosen plan is carried out by one thread in
+//! the order of a seeded schedule.
 //!
-//! The oracle is an array of bytes, with places listed by hand: in a write the ranks in their order.
+//! The oracle is an array of bytes, with places that the test lists itself. It applies the ranks of a
+//! write in order.
 
 #[path = "../nodes/placement.rs"]
 mod placement;
@@ -23,12 +25,12 @@ use proptest::prelude::*;
 
 use types::{Bytes, Spec, specs};
 
-/// No access goes further.
+/// No access reaches beyond this file offset.
 const FILE_BYTES_MAX: usize = 60_000;
-/// Nor has more of user memory.
+/// No access has more user memory than this.
 const MEMORY_BYTES_MAX: usize = 30_000;
 
-/// What one rank does in a call.
+/// The part of one rank in a call.
 #[derive(Debug, Clone)]
 struct Part {
     filetype: Spec,
@@ -46,17 +48,17 @@ struct Call {
 }
 
 #[derive(Debug, Clone)]
-struct Scene {
-    /// The node of each rank; ranks of a node follow one another or not.
+struct Scenario {
+    /// The node of each rank. The ranks of a node need not be consecutive.
     placement: Vec<usize>,
     hints: PlanHints,
-    /// Of the file, as ranks agreed.
+    /// Whether the file is in memory, as the ranks agreed.
     in_memory: bool,
-    /// Of each node.
+    /// By node.
     aggregators: Vec<usize>,
     window_bytes: u64,
     stripe_bytes: u64,
-    /// Of the file before all calls.
+    /// Bytes of the file before all calls.
     file_bytes: usize,
     calls: Vec<Call>,
     schedule: Vec<usize>,
@@ -75,7 +77,7 @@ fn parts() -> impl Strategy<Value = Part> {
     )
 }
 
-/// Parts of which each has its own share of one filetype that all have: what programs do most.
+/// Parts of the most usual kind: all ranks have the same filetype, and each rank has its own share of it.
 fn shares(ranks: usize) -> impl Strategy<Value = Vec<Part>> {
     (specs(), 0usize..3000, specs(), 1u64..40).prop_map(move |(own, displacement, memory, count)| {
         let (_, bytes) = own.made(false);
@@ -90,7 +92,8 @@ fn shares(ranks: usize) -> impl Strategy<Value = Vec<Part>> {
     })
 }
 
-/// Parts of which all offsets and lengths are multiples of a unit, as large as a window may be.
+/// Parts in which all offsets and lengths are multiples of a unit, which may be as large as a collective
+/// buffer.
 fn aligned(ranks: usize) -> impl Strategy<Value = Vec<Part>> {
     prop::sample::select(vec![64u64, 512, 4096]).prop_flat_map(move |unit| {
         let part = (0usize..4, 1u64..6, 1u64..3, 0u64..3, 0u64..6).prop_map(
@@ -128,7 +131,7 @@ fn modes() -> impl Strategy<Value = CollectiveMode> {
     ])
 }
 
-fn scenes() -> impl Strategy<Value = Scene> {
+fn scenarios() -> impl Strategy<Value = Scenario> {
     let placement = (1usize..8).prop_flat_map(|ranks| {
         (1..=ranks.min(4)).prop_flat_map(move |nodes| {
             prop::collection::vec(0..nodes, ranks).prop_map(move |mut placement| {
@@ -138,7 +141,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
             })
         })
     });
-    // Nobody else writes here, so the promise holds.
+    // No other program writes to the file, so the promise holds.
     let holes = prop::sample::select(vec![Holes::Untouched, Holes::Rewritten]);
     let hints = (modes(), modes(), holes, any::<bool>())
         .prop_map(|(read, write, holes, in_memory)| (PlanHints { read, write, holes }, in_memory));
@@ -151,7 +154,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
             let ranks = placement.len();
             (calls(ranks), prop::collection::vec(0..ranks, 1..40)).prop_map(move |(calls, mut schedule)| {
                 schedule.extend(0..ranks);
-                Scene {
+                Scenario {
                     placement: placement.clone(),
                     hints,
                     in_memory,
@@ -168,7 +171,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
     )
 }
 
-/// A part with its types and what they name.
+/// A part with its types and the bytes that they name.
 struct Made {
     view: Tiled,
     displacement: usize,
@@ -176,7 +179,7 @@ struct Made {
     filetype: Bytes,
     tiled: Tiled,
     memory: Bytes,
-    /// Of payload.
+    /// Bytes of payload.
     bytes: usize,
 }
 
@@ -189,7 +192,7 @@ impl Made {
             displacement: part.displacement,
             start: part.start,
             filetype: file_bytes,
-            tiled: Tiled::new(memory.layout().clone(), 0).expect("empty"),
+            tiled: Tiled::new(memory.layout().clone(), 0).expect("an empty tiling is valid"),
             memory: memory_bytes,
             bytes: 0,
         };
@@ -197,7 +200,7 @@ impl Made {
         if made.filetype.places.is_empty() || size == 0 {
             return made;
         }
-        // As many instances as stay in the file and the memory.
+        // As many instances as fit in the file and the memory.
         let fits = |count: &u64| {
             let bytes = *count as usize * size;
             bytes == 0
@@ -205,12 +208,12 @@ impl Made {
                     && *count as usize * made.memory.extent <= MEMORY_BYTES_MAX)
         };
         let count = (0..=part.count).rev().find(fits).unwrap_or(0);
-        made.tiled = Tiled::new(memory.layout().clone(), count).expect("small");
+        made.tiled = Tiled::new(memory.layout().clone(), count).expect("the tiling is small");
         made.bytes = count as usize * size;
         made
     }
 
-    /// Where byte `k` of the access lies in the file.
+    /// The file offset of byte `k` of the access.
     fn offset(&self, k: usize) -> usize {
         self.displacement + self.filetype.place(self.start + k)
     }
@@ -221,10 +224,11 @@ impl Made {
 
     fn access(&self, memory: &mut [u8]) -> Access {
         assert_eq!(memory.len(), self.memory_bytes());
-        // SAFETY: instances of the type end within `memory`, which lives as long as the call.
+        // SAFETY: `# Safety` of `Memory::new`: the instances of the type end within `memory`, which lives
+        // until the call is over.
         let user = unsafe { Memory::new(memory.as_mut_ptr(), self.tiled.clone()) };
         Access::new(self.displacement as u64, &self.view, self.start as u64, user, self.bytes as u64)
-            .expect("small offsets")
+            .expect("the offsets are small")
     }
 }
 
@@ -232,15 +236,15 @@ fn value(call: usize, rank: usize, k: usize) -> u8 {
     (call * 101 + rank * 29 + k * 7 + k / 256) as u8
 }
 
-/// Carries a call out; bytes of each rank, and whether it failed.
-fn play(
-    scene: &Scene,
+/// Carries a call out. Returns the bytes of each rank, and whether it failed.
+fn run(
+    scenario: &Scenario,
     number: usize,
     parts: &[Made],
     file: &Arc<dyn DriverFile>,
     memories: &mut [Vec<u8>],
 ) -> Vec<(u64, bool)> {
-    let direction = scene.calls[number].direction;
+    let direction = scenario.calls[number].direction;
     let accesses: Vec<Access> =
         parts.iter().zip(memories).map(|(part, memory)| part.access(memory)).collect();
     let agreed = Agreed::of(&accesses.iter().map(Summary::of).collect::<Vec<_>>());
@@ -248,67 +252,67 @@ fn play(
         file: file.clone(),
         isolation: None,
         counters: Arc::new(Counters::default()),
-        holes: scene.hints.holes,
+        holes: scenario.hints.holes,
     };
-    let means = Means { window: true, in_memory: scene.in_memory };
-    match choose(direction, &agreed, scene.hints, means) {
+    let means = Means { window: true, in_memory: scenario.in_memory };
+    match choose(direction, &agreed, scenario.hints, means) {
         Plan::Nothing => vec![(0, false); parts.len()],
         Plan::Independent(_) => {
             let alone = |access: &Access| independent::run(&target(), access, direction);
             accesses.iter().map(alone).map(|done| (done.bytes, done.error.is_some())).collect()
         }
         Plan::TwoPhase(_) => {
-            let (teams, _lines) = teams(scene, number, &agreed);
+            let (teams, _channels) = teams(scenario, number, &agreed);
             let start = |(team, access): (NodeTeam, Access)| {
                 Some(Operation::start(target(), team, access, direction, agreed.first))
             };
-            poll(scene, teams.into_iter().zip(accesses).map(start).collect())
+            poll(scenario, teams.into_iter().zip(accesses).map(start).collect())
         }
     }
 }
 
-/// What each rank knows of the others, and the lines between nodes, which have to outlast the operation.
-fn teams(scene: &Scene, number: usize, agreed: &Agreed) -> (Vec<NodeTeam>, Vec<Arc<dyn Leaders>>) {
-    let (ranks, nodes) = (scene.placement.len(), placement::node_count(&scene.placement));
-    let lines: Vec<Arc<dyn Leaders>> = LocalLeaders::team(nodes, scene.seed + number as u64)
+/// The teams of all ranks, and the channels between the leaders, which must outlive the operation.
+fn teams(scenario: &Scenario, number: usize, agreed: &Agreed) -> (Vec<NodeTeam>, Vec<Arc<dyn Leaders>>) {
+    let (ranks, nodes) = (scenario.placement.len(), placement::node_count(&scenario.placement));
+    let channels: Vec<Arc<dyn Leaders>> = LocalLeaders::team(nodes, scenario.seed + number as u64)
         .into_iter()
         .map(|end| Arc::new(end) as Arc<dyn Leaders>)
         .collect();
     let mut teams: Vec<Option<NodeTeam>> = (0..ranks).map(|_| None).collect();
-    for (node, line) in lines.iter().enumerate() {
-        let known = Arc::new(placement::nodes(&scene.placement, &scene.aggregators, node));
-        let members = placement::ranks_of(&scene.placement, node);
-        let windows = LocalWindow::team(members.len(), 4 * scene.window_bytes as usize);
+    for (node, channel) in channels.iter().enumerate() {
+        let known = Arc::new(placement::nodes(&scenario.placement, &scenario.aggregators, node));
+        let members = placement::ranks_of(&scenario.placement, node);
+        let windows = LocalWindow::team(members.len(), 4 * scenario.window_bytes as usize);
         for (&rank, window) in members.iter().zip(windows) {
-            let (window, bytes) = (Arc::new(window), scene.window_bytes);
+            let (window, bytes) = (Arc::new(window), scenario.window_bytes);
             let team = if nodes == 1 {
                 NodeTeam::new(
                     window,
-                    ranks.min(scene.aggregators[0]),
+                    ranks.min(scenario.aggregators[0]),
                     bytes,
-                    scene.stripe_bytes,
+                    scenario.stripe_bytes,
                     agreed.grain,
                 )
             } else {
                 let between = Between {
                     nodes: known.clone(),
-                    leaders: (members[0] == rank).then(|| line.clone()),
+                    leaders: (members[0] == rank).then(|| channel.clone()),
                     may_exchange: true,
                     operation: number as u32,
                 };
-                NodeTeam::among(between, window, bytes, scene.stripe_bytes, agreed.grain)
+                NodeTeam::among(between, window, bytes, scenario.stripe_bytes, agreed.grain)
             };
             teams[rank] = Some(team.ending_at(agreed.end));
         }
     }
-    (teams.into_iter().flatten().collect(), lines)
+    (teams.into_iter().flatten().collect(), channels)
 }
 
 /// Polls operations in the order of the schedule until all are over.
-fn poll(scene: &Scene, mut operations: Vec<Option<Operation>>) -> Vec<(u64, bool)> {
-    let mut ends = vec![(0, true); operations.len()];
-    for (turn, &rank) in scene.schedule.iter().cycle().enumerate() {
-        assert!(turn < 3_000_000, "the operations stand still");
+fn poll(scenario: &Scenario, mut operations: Vec<Option<Operation>>) -> Vec<(u64, bool)> {
+    let mut outcomes = vec![(0, true); operations.len()];
+    for (step, &rank) in scenario.schedule.iter().cycle().enumerate() {
+        assert!(step < 3_000_000, "the operations make no progress");
         let Some(operation) = &mut operations[rank] else {
             if operations.iter().all(Option::is_none) {
                 break;
@@ -317,31 +321,33 @@ fn poll(scene: &Scene, mut operations: Vec<Option<Operation>>) -> Vec<(u64, bool
         };
         if operation.poll() {
             let done = operation.take_outcome();
-            ends[rank] = (done.bytes, done.error.is_some());
+            outcomes[rank] = (done.bytes, done.error.is_some());
             operations[rank] = None;
         }
     }
-    ends
+    outcomes
 }
 
-/// As many as `PROPTEST_CASES` says.
+/// The number of cases, from `PROPTEST_CASES`.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(50_000)
 }
 
 fn contents(file: &dyn DriverFile) -> Vec<u8> {
-    let mut bytes = vec![0; file.len().expect("memory has a length") as usize];
-    assert_eq!(file.read_at(0, &mut bytes).expect("memory reads"), bytes.len());
+    let mut bytes = vec![0; file.len().expect("the file in memory has a length") as usize];
+    assert_eq!(file.read_at(0, &mut bytes).expect("the file in memory is read"), bytes.len());
     bytes
 }
 
-/// Carries all calls of a scene out, and holds the file, the memory and the counts to the oracle.
-fn check(scene: &Scene) -> Result<(), TestCaseError> {
-    let mut expected: Vec<u8> = (0..scene.file_bytes).map(|at| (at * 3) as u8).collect();
+/// Carries out all calls of a scenario, and compares the file, the memory and the counts with the oracle.
+fn check(scenario: &Scenario) -> Result<(), TestCaseError> {
+    let mut expected: Vec<u8> = (0..scenario.file_bytes).map(|at| (at * 3) as u8).collect();
     let driver = MemDriver::new();
-    let file = driver.open("whole".as_ref(), &OpenOptions::read_write().create(true)).expect("memory opens");
-    file.write_all_at(0, &expected).expect("memory writes");
-    for (number, call) in scene.calls.iter().enumerate() {
+    let file = driver
+        .open("whole".as_ref(), &OpenOptions::read_write().create(true))
+        .expect("the file in memory opens");
+    file.write_all_at(0, &expected).expect("the file in memory is written");
+    for (number, call) in scenario.calls.iter().enumerate() {
         let parts: Vec<Made> = call.parts.iter().map(Made::of).collect();
         let mut memories: Vec<Vec<u8>> = parts.iter().map(|part| vec![0x5A; part.memory_bytes()]).collect();
         let mut after = memories.clone();
@@ -363,9 +369,9 @@ fn check(scene: &Scene) -> Result<(), TestCaseError> {
                 }
             }
         }
-        prop_assert_eq!(play(scene, number, &parts, &file, &mut memories), moved);
-        prop_assert!(memories == after, "memory after call {}", number);
-        prop_assert!(contents(file.as_ref()) == expected, "the file after call {}", number);
+        prop_assert_eq!(run(scenario, number, &parts, &file, &mut memories), moved);
+        prop_assert!(memories == after, "the memory differs after call {}", number);
+        prop_assert!(contents(file.as_ref()) == expected, "the file differs after call {}", number);
     }
     Ok(())
 }
@@ -374,14 +380,15 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
-    fn what_is_asked_for_is_moved_and_nothing_else(scene in scenes()) {
-        check(&scene)?;
+    fn requested_bytes_are_moved_and_no_others(scenario in scenarios()) {
+        check(&scenario)?;
     }
 }
 
-/// Where a unit of marks is as large as what ranks of other nodes may send at once, no byte of it would ever fit.
+/// If a unit of marks were larger than the greatest fragment that a remote rank can send, no byte of it
+/// would ever fit.
 #[test]
-fn pieces_as_large_as_windows() {
+fn pieces_may_be_as_large_as_a_collective_buffer() {
     let sizes =
         [(4096, 4096), (12_288, 4096), (8192, 4096), (4096, 2048), (4096, 1000), (512, 4096), (64, 64)];
     for (window_bytes, piece) in sizes {
@@ -393,7 +400,7 @@ fn pieces_as_large_as_windows() {
                 memory: Spec::Bytes(piece as u64),
                 count: 3,
             };
-            let scene = Scene {
+            let scenario = Scenario {
                 placement: vec![0, 1],
                 hints: PlanHints {
                     read: CollectiveMode::Enable,
@@ -409,7 +416,7 @@ fn pieces_as_large_as_windows() {
                 schedule: vec![0, 1],
                 seed: 0,
             };
-            check(&scene).expect("moved");
+            check(&scenario).expect("the access moves the requested bytes");
         }
     }
 }

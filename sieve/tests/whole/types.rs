@@ -1,9 +1,10 @@
-//! Random datatypes beside the bytes that they name, which are listed without the library.
+//! Random datatypes together with the bytes that they name. The bytes are listed without the library.
 
 use capulet_datatype::{Datatype, Named};
 use proptest::prelude::*;
 
-/// How a type is made. Its lower bound is 0, its upper one the end of its last block or what it is padded to.
+/// How a type is made. Its lower bound is 0. Its upper bound is the end of its last block, or the end of
+/// its padding.
 #[derive(Debug, Clone)]
 pub(crate) enum Spec {
     Bytes(u64),
@@ -13,7 +14,7 @@ pub(crate) enum Spec {
         gap: u64,
         of: Box<Spec>,
     },
-    /// Gaps and lengths of blocks.
+    /// Gaps and lengths of the blocks.
     List {
         blocks: Vec<(u64, u64)>,
         of: Box<Spec>,
@@ -37,12 +38,12 @@ pub(crate) struct Bytes {
 }
 
 impl Bytes {
-    /// Byte `k` of instances one behind the other.
+    /// The place of byte `k` of consecutive instances.
     pub(crate) fn place(&self, k: usize) -> usize {
         k / self.places.len() * self.extent + self.places[k % self.places.len()]
     }
 
-    /// Adds `length` instances of another, the first one at a place.
+    /// Adds `length` instances of another type, the first one at `at`.
     fn add(&mut self, at: usize, length: u64, of: &Self) {
         for instance in 0..length as usize {
             self.places.extend(of.places.iter().map(|place| at + instance * of.extent + place));
@@ -55,7 +56,8 @@ fn byte() -> Datatype {
     Datatype::named(Named::Byte)
 }
 
-/// Blocks of a list one behind the other; where they are `turned`, the last one comes first in the type map.
+/// Places the blocks of a list one behind the other. If `turned`, the last block comes first in the type
+/// map.
 fn placed(blocks: &[(u64, u64)], extent: usize, turned: bool) -> Vec<(usize, u64)> {
     let mut at = 0;
     let mut placed: Vec<(usize, u64)> = blocks
@@ -73,7 +75,8 @@ fn placed(blocks: &[(u64, u64)], extent: usize, turned: bool) -> Vec<(usize, u64
 }
 
 impl Spec {
-    /// The type and its bytes. Files have rising ones; memory may also have them the other way round.
+    /// Returns the type and its bytes. A type of a file has rising offsets. A type of memory may have
+    /// lists in reverse order.
     pub(crate) fn made(&self, is_memory: bool) -> (Datatype, Bytes) {
         let mut bytes = Bytes::default();
         let made = match self {
@@ -111,12 +114,13 @@ impl Spec {
                 Ok(old)
             }
         };
-        let made = Datatype::resized(0, bytes.extent as i64, &made.expect("small")).expect("small");
+        let made = Datatype::resized(0, bytes.extent as i64, &made.expect("the datatype is small"))
+            .expect("the datatype is small");
         (made, bytes)
     }
 }
 
-/// Types of some depth, of bytes by the hundred.
+/// Types of some depth, with some hundred bytes.
 pub(crate) fn specs() -> impl Strategy<Value = Spec> {
     let leaf = prop_oneof![4 => 1u64..20, 1 => Just(0), 1 => 20u64..400].prop_map(Spec::Bytes);
     leaf.prop_recursive(4, 12, 2, |inner| {

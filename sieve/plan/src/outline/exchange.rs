@@ -1,4 +1,4 @@
-//! What ranks pack for other nodes in a round.
+//! The estimate of the bytes that ranks pack for other nodes in a round.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
@@ -12,34 +12,35 @@ use crate::wire::{
 };
 use crate::{Direction, FileSide, Grid};
 
-/// What one rank has in the windows of a node.
+/// The bytes of one rank that lie in the collective buffers of one node.
 #[derive(Debug, Clone)]
 pub(super) struct Bundle {
     pub(super) node: usize,
-    /// Where the windows of the node begin.
+    /// The file offset at which the collective buffers of the node begin.
     pub(super) origin: u64,
-    /// Bytes of the access.
+    /// Bytes of the access, counted from its start.
     pub(super) part: Range<u64>,
 }
 
-/// What a round's sections are.
+/// Totals of the message fragments of one round.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sent {
-    /// Pairs of nodes of which one has something in windows of the other.
+pub(super) struct RoundTraffic {
+    /// Pairs of nodes in which one node has bytes in collective buffers of the other.
     pub(super) pairs: u64,
-    /// Sections, and for a read the bytes that they ask for.
+    /// Bounds of the bytes of the message fragments and, for a read, of the bytes that the fragments
+    /// request.
     pub(super) bytes_least: u64,
     pub(super) bytes_most: u64,
-    /// Whether a rank has more than its area surely holds.
+    /// Whether a rank may have more than its area holds.
     pub(super) is_split: bool,
 }
 
-/// What the nodes know of the ranks.
+/// The views of the ranks, and the nodes that know them.
 #[derive(Debug)]
 pub(super) struct Exchange<'a> {
     setup: &'a Setup,
     grid: Grid,
-    /// Bytes of the description of each rank's view; `None` if runs are sent in its place.
+    /// Bytes of the description of each rank's view; `None` if the rank sends runs instead.
     views: Vec<Option<usize>>,
     known: Vec<BTreeSet<usize>>,
     ranks_of_node: Vec<usize>,
@@ -58,41 +59,43 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// What a rank may pack in a step, bytes.
+    /// How many bytes a rank may pack in a step.
     fn area_bytes(&self, rank: usize) -> u64 {
-        let turns = if self.setup.direction == Direction::Read { 1 } else { 2 };
+        let halves = if self.setup.direction == Direction::Read { 1 } else { 2 };
         let share = AREAS_BYTES_MAX / self.ranks_of_node[self.setup.node_of[rank]];
-        (turns * self.setup.buffer_bytes).min(share as u64)
+        (halves * self.setup.buffer_bytes).min(share as u64)
     }
 
-    /// The sections of a round. `runs_left` is how many runs may be gone through.
+    /// Estimates the message fragments of a round. `runs_left` is the number of runs that may still be
+    /// visited.
     pub(super) fn round(
         &mut self,
         parts: &[Part],
         bundles: &BTreeMap<usize, Vec<Bundle>>,
         runs_left: &mut u64,
-    ) -> Sent {
-        let mut sent = Sent::default();
+    ) -> RoundTraffic {
+        let mut traffic = RoundTraffic::default();
         let mut pairs = BTreeSet::new();
         for (rank, bundles) in bundles {
             let mut used = 0;
             for bundle in bundles {
                 pairs.insert((self.setup.node_of[*rank], bundle.node));
                 let bytes = bundle.part.end - bundle.part.start;
-                let (sections, least, most) = self.describe(*rank, &parts[*rank].side, bundle, runs_left);
-                sent.bytes_least += bytes + least;
-                sent.bytes_most += bytes + most;
-                used += bytes + most + sections * ENTRY_BYTES as u64;
+                let (fragments, least, most) = self.describe(*rank, &parts[*rank].side, bundle, runs_left);
+                traffic.bytes_least += bytes + least;
+                traffic.bytes_most += bytes + most;
+                used += bytes + most + fragments * ENTRY_BYTES as u64;
             }
-            // Where runs are written, room is kept for the longest that may follow.
+            // A rank that encodes runs keeps room for the longest runs that may follow.
             let kept = if self.views[*rank].is_none() { 2 * RUN_BYTES_MAX as u64 } else { 0 };
-            sent.is_split |= used + kept > self.area_bytes(*rank);
+            traffic.is_split |= used + kept > self.area_bytes(*rank);
         }
-        sent.pairs = pairs.len() as u64;
-        sent
+        traffic.pairs = pairs.len() as u64;
+        traffic
     }
 
-    /// How many sections a bundle is, at most, and the bytes of their headers and descriptions.
+    /// Returns the greatest number of fragments of a bundle, and the bounds of the bytes of their headers
+    /// and descriptions.
     fn describe(
         &mut self,
         rank: usize,
@@ -109,29 +112,29 @@ impl<'a> Exchange<'a> {
         let runs = side.run_count_of(bundle.part.clone());
         if runs > *runs_left {
             let most = runs.saturating_mul(RUN_BYTES_MAX as u64);
-            let sections = 1 + most / (RUNS_BYTES_MAX as u64 / 2);
-            return (sections, header + 2 * runs, sections * header + most);
+            let fragments = 1 + most / (RUNS_BYTES_MAX as u64 / 2);
+            return (fragments, header + 2 * runs, fragments * header + most);
         }
         *runs_left -= runs;
-        let (sections, bytes) = written(side, bundle, self.grid.unit_bytes);
-        (sections, sections * header + bytes, sections * header + bytes)
+        let (fragments, bytes) = encode_runs(side, bundle, self.grid.unit_bytes);
+        (fragments, fragments * header + bytes, fragments * header + bytes)
     }
 }
 
-/// The sections of a bundle that is described run by run, and the bytes of the descriptions.
-fn written(side: &FileSide, bundle: &Bundle, unit_bytes: u64) -> (u64, u64) {
+/// Encodes a bundle run by run, and returns the number of fragments and the bytes of the descriptions.
+fn encode_runs(side: &FileSide, bundle: &Bundle, unit_bytes: u64) -> (u64, u64) {
     let mut cursor = Cursor::new(side.file().clone());
     cursor.seek(side.file_start() + bundle.part.start);
     let mut writer = RunWriter::new(bundle.origin, unit_bytes);
-    let (mut sections, mut bytes) = (1, 0);
+    let (mut fragments, mut bytes) = (1, 0);
     let _ = cursor.for_each_run(bundle.part.end - bundle.part.start, |run| {
         if writer.bytes_with_one_more() > RUNS_BYTES_MAX {
             let full = std::mem::replace(&mut writer, RunWriter::new(bundle.origin, unit_bytes));
             bytes += full.finish().len() as u64;
-            sections += 1;
+            fragments += 1;
         }
         writer.push((side.displacement_bytes() + run.offset) as u64, run.len);
         ControlFlow::<()>::Continue(())
     });
-    (sections, bytes + writer.finish().len() as u64)
+    (fragments, bytes + writer.finish().len() as u64)
 }

@@ -1,16 +1,20 @@
-//! What carrying out an access will take, before it is carried out: who moves what, when, and how much it costs.
+//! The plan estimate: what an access takes before it is carried out. The estimate names the ranks that
+//! move bytes, the rounds, and the cost.
 //!
-//! From the parts of all ranks and what is in force ([`Setup`]) to an [`Outline`], by the functions that the executors call. Where
-//! a number depends on what cannot be known beforehand it is a range ([`Count`]):
+//! [`outline()`] makes an [`Outline`] from the parts of all ranks and the settings in force ([`Setup`]).
+//! It calls the functions that the executors call, so the two follow the same rules. A number that cannot
+//! be known beforehand is a range ([`Count`]):
 //!
-//! * files are taken to be long enough: a read that meets the end of the file stops earlier;
-//! * where ranks write the same bytes, the rounds in which they do are filled a second time: at most twice the copies, and more
-//!   barriers and messages;
-//! * where a rank has more for other nodes than its area holds, a round takes more steps, and so more messages;
-//! * beyond the [`Limits`] rounds are only bounded.
+//! * The estimate assumes that files are long enough. A read that meets the end of the file stops
+//!   earlier.
+//! * Rounds in which ranks write the same bytes are filled a second time: at most twice the copies, and
+//!   more barriers and messages.
+//! * If a rank has more bytes for other nodes than its area holds, a round takes more steps, and so more
+//!   messages.
+//! * Beyond the [`Limits`], rounds only have bounds.
 
-mod alone;
 mod exchange;
+mod independent;
 mod rounds;
 
 use std::ops::Range;
@@ -23,12 +27,12 @@ use crate::{Direction, Way};
 
 pub use rounds::{Round, Share, Totals, Window};
 
-/// A number that is known, or between what bounds it is.
+/// A number that is known, or a range that contains it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
-    /// No less.
+    /// Lower bound.
     pub least: u64,
-    /// No more.
+    /// Upper bound.
     pub most: u64,
 }
 
@@ -38,7 +42,7 @@ impl Count {
         Self { least: number, most: number }
     }
 
-    /// Whether it is known.
+    /// Whether the number is known.
     pub fn is_exact(self) -> bool {
         self.least == self.most
     }
@@ -63,35 +67,36 @@ impl std::iter::Sum for Count {
     }
 }
 
-/// What one rank brings to an access.
+/// One rank's part of an access.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// Where its bytes lie in the file.
+    /// Where the bytes of the rank lie in the file.
     pub side: FileSide,
-    /// Runs of its user memory.
+    /// Runs of the rank's user memory.
     pub memory_runs: u64,
 }
 
-/// What an access meets: the same for all ranks.
+/// The settings in force for an access. They are the same for all ranks.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// To the file or from it.
+    /// Whether bytes go to the file or come from it.
     pub direction: Direction,
-    /// Whether all ranks take part in one call. If not, each acts alone.
+    /// Whether all ranks take part in one call. If not, each rank acts independently.
     pub is_collective: bool,
-    /// Which collectives are aggregated.
+    /// Hints that say which collective accesses are aggregated.
     pub hints: PlanHints,
-    /// Whether storage is memory.
+    /// Whether the storage is memory.
     pub in_memory: bool,
-    /// Whether ranks that read alone have to wait for the storage.
+    /// The cache state: whether independent reads wait for the storage.
     pub heat: Heat,
     /// The node of each rank.
     pub node_of: Vec<usize>,
-    /// How many ranks of each node are aggregators. A node may have none, if another has some.
+    /// The number of aggregators of each node. A node may have none if another node has one.
     pub aggregators: Vec<usize>,
-    /// Bytes of an aggregator's window.
+    /// Bytes of an aggregator's collective buffer.
     pub window_bytes: u64,
-    /// Bytes of shared memory that each rank has for one window: `window_bytes`, or more if another file asked for more.
+    /// Bytes of shared memory that each rank has for one collective buffer: `window_bytes`, or more if
+    /// another file asked for more.
     pub buffer_bytes: u64,
     /// Bytes of a stripe, 0 for none.
     pub stripe_bytes: u64,
@@ -100,7 +105,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn nodes(&self) -> usize {
         self.aggregators.len()
     }
@@ -114,8 +119,8 @@ impl Setup {
         ranks
     }
 
-    /// Bytes of shared memory of a node of `ranks` ranks for their windows, two each, among several nodes with as much again for what
-    /// is sent and received, and the maps of the windows.
+    /// Bytes of shared memory of a node with `ranks` ranks: two collective buffers for each rank, as much
+    /// again for sent and received data if there are several nodes, and the maps of the buffers.
     pub fn shared_bytes(&self, ranks: usize) -> u64 {
         let windows = if self.nodes() > 1 { 4 } else { 2 };
         let bytes = (ranks as u64).saturating_mul(windows).saturating_mul(self.buffer_bytes);
@@ -123,30 +128,30 @@ impl Setup {
     }
 }
 
-/// How much is gone through.
+/// How much work an estimate may take before it falls back to bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Parts that ranks have in windows.
+    /// The parts of ranks in collective buffers that are visited.
     pub shares: u64,
-    /// Runs of the file.
+    /// The runs of the file that are visited.
     pub runs: u64,
 }
 
 impl Default for Limits {
-    /// Some seconds and some hundred MiB.
+    /// Enough for some seconds and some hundred MiB.
     fn default() -> Self {
         Self { shares: 2_000_000, runs: 50_000_000 }
     }
 }
 
-/// What one rank does that acts alone.
+/// The part of one rank that acts independently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alone {
-    /// How.
+    /// How the access is carried out.
     pub way: Way,
-    /// Pieces handed to the driver: system calls, at most.
+    /// Pieces handed to the driver: an upper bound of the system calls.
     pub pieces: Count,
-    /// Batches that they are handed over in.
+    /// Batches in which the pieces are handed over.
     pub batches: Count,
     /// Bytes copied between user memory and a buffer.
     pub copied_bytes: u64,
@@ -154,60 +159,60 @@ pub struct Alone {
     pub buffer_bytes: u64,
 }
 
-/// Nodes that go through rounds together: all, or one by itself.
+/// A set of nodes that take the same rounds: all nodes, or one node on its own.
 #[derive(Debug, Clone)]
 pub struct Crew {
-    /// Its nodes.
+    /// The nodes of the set.
     pub nodes: Vec<usize>,
-    /// Its rounds, as far as the limits go.
+    /// The rounds, as far as the limits allow.
     pub rounds: Vec<Round>,
-    /// What they take.
+    /// Totals of the rounds.
     pub totals: Totals,
-    /// Whether those are all rounds.
+    /// Whether `rounds` has all rounds.
     pub is_whole: bool,
-    /// No more rounds than that.
+    /// Upper bound of the number of rounds.
     pub rounds_most: u64,
 }
 
-/// What ranks do that gather in windows.
+/// A two-phase access: ranks gather their bytes in collective buffers.
 #[derive(Debug, Clone)]
 pub struct Together {
-    /// How the windows lie.
+    /// Which bytes of the file the collective buffers cover.
     pub grid: Grid,
-    /// Whether nodes exchange bytes: then all are one crew.
+    /// Whether nodes exchange bytes. If so, all nodes form one set.
     pub exchanges: bool,
-    /// Who goes through rounds together.
+    /// The sets of nodes that take the same rounds.
     pub crews: Vec<Crew>,
     /// Messages between nodes.
     pub messages: Count,
 }
 
-/// How an access is carried out.
+/// The steps of an access.
 #[derive(Debug, Clone)]
 pub enum Course {
-    /// Nothing is moved.
+    /// No byte is moved.
     Nothing,
-    /// Each rank by itself.
+    /// Each rank acts independently.
     Alone(Vec<Alone>),
-    /// In windows, round by round.
+    /// Two-phase: round by round through collective buffers.
     Together(Together),
 }
 
-/// What carrying out an access will take.
+/// The plan estimate: what an access takes before it is carried out.
 #[derive(Debug, Clone)]
 pub struct Outline {
-    /// What the ranks agree on.
+    /// The combined summary on which the ranks agree.
     pub agreed: Agreed,
-    /// What they choose. `None` if there is nothing to choose: the access is independent.
+    /// The plan that the ranks choose. `None` for an independent access, which has no choice.
     pub plan: Option<Plan>,
-    /// What follows.
+    /// The steps that carry the plan out.
     pub course: Course,
 }
 
-/// Outlines an access.
+/// Estimates what an access takes. Pure.
 ///
 /// # Panics
-/// If there are not as many parts as ranks, or a rank is on no node.
+/// If the number of parts is not the number of ranks, or a rank is on no node.
 pub fn outline(parts: &[Part], setup: &Setup, limits: Limits) -> Outline {
     assert_eq!(parts.len(), setup.node_of.len(), "every rank has a part and a node");
     assert!(setup.node_of.iter().all(|node| *node < setup.nodes()), "every rank is on a node");
@@ -217,18 +222,19 @@ pub fn outline(parts: &[Part], setup: &Setup, limits: Limits) -> Outline {
     let plan = setup.is_collective.then(|| choose(setup.direction, &agreed, setup.hints, means));
     let course = match plan {
         Some(Plan::Nothing) => Course::Nothing,
-        Some(Plan::TwoPhase(_)) => Course::Together(together(parts, setup, &agreed, limits)),
+        Some(Plan::TwoPhase(_)) => Course::Together(two_phase(parts, setup, &agreed, limits)),
         Some(Plan::Independent(_)) | None => {
-            // Between the bytes of one rank of a collective access there may be those of others.
+            // Between the runs of one rank of a collective access there may be runs of other ranks.
             let holes = if setup.is_collective { Holes::Untouched } else { setup.hints.holes };
-            let alone = |part| alone::outline(part, setup.direction, setup.heat, holes);
-            Course::Alone(parts.iter().map(alone).collect())
+            let estimate = |part| independent::estimate(part, setup.direction, setup.heat, holes);
+            Course::Alone(parts.iter().map(estimate).collect())
         }
     };
     Outline { agreed, plan, course }
 }
 
-/// The aggregators of the windows of a round, in their order: by rank. A node by itself has at least one.
+/// The aggregators of the collective buffers of a round, by buffer. They are ordered by rank within a
+/// node. A node that does not exchange has at least one.
 fn aggregators(setup: &Setup, ranks: &[Vec<usize>], nodes: &[usize], exchanges: bool) -> Vec<u32> {
     let least = usize::from(!exchanges);
     let of_node = |node: &usize| {
@@ -239,14 +245,14 @@ fn aggregators(setup: &Setup, ranks: &[Vec<usize>], nodes: &[usize], exchanges: 
     nodes.iter().flat_map(of_node).collect()
 }
 
-/// First offset of any of these ranks and one past the last; empty if they have nothing.
+/// First offset of any of these ranks and the offset after the last; empty if they have no bytes.
 fn span_of(parts: &[Part], ranks: &[usize]) -> Range<u64> {
     let spans = ranks.iter().map(|rank| parts[*rank].side.span());
     let spans = spans.filter(|span| !span.is_empty());
     spans.reduce(|all, span| all.start.min(span.start)..all.end.max(span.end)).unwrap_or(0..0)
 }
 
-fn together(parts: &[Part], setup: &Setup, agreed: &Agreed, limits: Limits) -> Together {
+fn two_phase(parts: &[Part], setup: &Setup, agreed: &Agreed, limits: Limits) -> Together {
     let grid = Grid::new(setup.window_bytes, setup.buffer_bytes, setup.stripe_bytes, agreed.grain);
     let nodes = setup.nodes();
     let mut before = 0..0;
@@ -259,7 +265,7 @@ fn together(parts: &[Part], setup: &Setup, agreed: &Agreed, limits: Limits) -> T
             before = before.start..before.end.max(span.end);
         }
     }
-    // Where a node has no windows its bytes must go to others, wherever they lie.
+    // The bytes of a node without collective buffers must go to other nodes, wherever they lie.
     let has_idle = nodes > 1 && setup.aggregators.contains(&0);
     let exchanges = setup.may_exchange && (has_idle || !in_order);
     let crews: Vec<Vec<usize>> =
@@ -269,13 +275,13 @@ fn together(parts: &[Part], setup: &Setup, agreed: &Agreed, limits: Limits) -> T
         .into_iter()
         .map(|nodes| rounds::walk(parts, setup, (grid, &ranks), nodes, exchanges, &mut left))
         .collect();
-    let messages = messages(setup, exchanges, &crews);
+    let messages = count_messages(setup, exchanges, &crews);
     Together { grid, exchanges, crews, messages }
 }
 
-/// Messages between leaders: a reduction for each step, of which the first is the survey, and for each pair of nodes that meet
-/// in a round a request, a receipt and for a read a reply.
-fn messages(setup: &Setup, exchanges: bool, crews: &[Crew]) -> Count {
+/// Messages between leaders: a reduction for each step, of which the first is the survey, and in each
+/// round for each pair of nodes that meet a request, a receipt and, for a read, a reply.
+fn count_messages(setup: &Setup, exchanges: bool, crews: &[Crew]) -> Count {
     let others = setup.nodes() as u64 - 1;
     if others == 0 || !exchanges {
         return Count::exactly(2 * others);

@@ -1,4 +1,4 @@
-//! The rounds of nodes that go through them together.
+//! The estimate of the rounds of one set of nodes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,68 +10,71 @@ use crate::marks::{each_run, mark_side, take_runs};
 use crate::way::{BATCH_TRANSFERS, HoleReads, span_to_fill};
 use crate::{Direction, Grid, Holes};
 
-/// Units of a window that are marked to count its runs; of larger maps they are bounded.
+/// Up to this many units, a collective buffer is marked to count its runs. For a larger map the number of
+/// runs has only bounds.
 const MAP_UNITS_MAX: u64 = 1 << 28;
 
-/// What one rank has in a window.
+/// The bytes of one rank in one collective buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
-    /// Whose.
+    /// The rank.
     pub rank: u32,
-    /// Bytes of its access, counted from its start.
+    /// Bytes of the rank's access, counted from its start.
     pub part: Range<u64>,
 }
 
-/// One window in one round.
+/// One collective buffer in one round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
-    /// The rank that moves it.
+    /// The rank that moves the buffer between memory and file.
     pub aggregator: u32,
-    /// The bytes of the file that it is for.
+    /// The bytes of the file that the buffer covers.
     pub file: Range<u64>,
-    /// What ranks have in it.
+    /// The parts of the ranks that lie in it.
     pub shares: Vec<Share>,
-    /// Pieces handed to the driver: system calls, at most.
+    /// Pieces handed to the driver: an upper bound of the system calls.
     pub pieces: Count,
-    /// Batches that they are handed over in.
+    /// Batches in which the pieces are handed over.
     pub batches: Count,
-    /// Whether ranks write the same bytes of it.
+    /// Whether several ranks write the same bytes of it.
     pub is_overlapped: bool,
 }
 
-/// One round: the windows that somebody has bytes in.
+/// One round: the collective buffers in which some rank has bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Round {
-    /// Where its windows begin.
+    /// The file offset at which the round begins.
     pub base: u64,
-    /// By their place in the file.
+    /// The collective buffers, ordered by file offset.
     pub windows: Vec<Window>,
-    /// Pairs of nodes of which one has bytes in windows of the other.
+    /// Pairs of nodes in which one node has bytes in collective buffers of the other.
     pub pairs: u64,
 }
 
-/// What rounds take in all.
+/// Totals of the rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u64,
-    /// Pieces handed to the driver: system calls, at most.
+    /// Pieces handed to the driver: an upper bound of the system calls.
     pub pieces: Count,
-    /// Batches that they are handed over in.
+    /// Batches in which the pieces are handed over.
     pub batches: Count,
-    /// Bytes copied between user memory and windows, or what goes to other nodes.
+    /// Bytes copied between user memory and collective buffers, or between user memory and packed data of
+    /// other nodes.
     pub copied_bytes: Count,
-    /// Bytes of them that are in windows of other nodes.
+    /// The part of them that lies in collective buffers of other nodes.
     pub remote_bytes: u64,
-    /// Over all rounds, pairs of nodes of which one has bytes in windows of the other.
+    /// Pairs of nodes in which one node has bytes in collective buffers of the other, summed over all
+    /// rounds.
     pub pairs: u64,
-    /// Bytes that leaders send for them: data, and where they go.
+    /// Bytes that leaders send for these pairs: data, and the description of where the data go.
     pub exchanged_bytes: Count,
-    /// Barriers of each rank with the others of its node.
+    /// Barriers of each rank with the other ranks of its node.
     pub barriers: Count,
-    /// Whether ranks write the same bytes.
+    /// Whether several ranks write the same bytes.
     pub is_overlapped: bool,
-    /// Whether some rank may have more for other nodes than its area holds.
+    /// Whether some rank may have more bytes for other nodes than its area holds.
     pub is_split: bool,
 }
 
@@ -79,18 +82,19 @@ struct Walk<'a> {
     parts: &'a [Part],
     setup: &'a Setup,
     grid: Grid,
-    /// By window of a round.
+    /// The rank of each collective buffer of a round.
     aggregators: Vec<u32>,
     ranks: Vec<usize>,
-    /// Bytes of each rank's access that are through.
-    through: Vec<u64>,
+    /// Bytes of each rank's access, from its start, that earlier rounds have taken.
+    done: Vec<u64>,
     map: Vec<AtomicU64>,
-    /// Whether aggregators may write holes back: if these nodes have all bytes that lie there.
+    /// Whether aggregators may write holes back. They may if these nodes have all requested bytes of the
+    /// file.
     may_fill: bool,
     totals: Totals,
 }
 
-/// The rounds of `nodes`, as far as `limits` go, which is what is left of them afterwards.
+/// Estimates the rounds of `nodes` as far as `limits` allow, and reduces `limits` by the amounts used.
 pub(super) fn walk(
     parts: &[Part],
     setup: &Setup,
@@ -107,7 +111,7 @@ pub(super) fn walk(
         setup,
         grid,
         aggregators: aggregators(setup, ranks_by_node, &nodes, exchanges),
-        through: vec![0; ranks.len()],
+        done: vec![0; ranks.len()],
         ranks,
         map: (0..map).map(|_| AtomicU64::new(0)).collect(),
         may_fill: setup.direction == Direction::Write
@@ -134,11 +138,11 @@ pub(super) fn walk(
 }
 
 impl Walk<'_> {
-    /// The lowest byte that any rank still needs.
+    /// The lowest file offset that any rank still needs.
     fn next(&self) -> Option<u64> {
-        let offsets = self.ranks.iter().zip(&self.through).filter_map(|(rank, through)| {
+        let offsets = self.ranks.iter().zip(&self.done).filter_map(|(rank, done)| {
             let side = &self.parts[*rank].side;
-            (*through < side.bytes()).then(|| side.offset_of(*through))
+            (*done < side.bytes()).then(|| side.offset_of(*done))
         });
         offsets.min()
     }
@@ -157,11 +161,11 @@ impl Walk<'_> {
         let mut pairs = 0;
         if let Some(exchange) = exchange {
             let bundles = self.bundles(base, shares);
-            let sent = exchange.round(self.parts, &bundles, &mut limits.runs);
-            pairs = sent.pairs;
+            let traffic = exchange.round(self.parts, &bundles, &mut limits.runs);
+            pairs = traffic.pairs;
             self.totals.pairs += pairs;
-            self.totals.is_split |= sent.is_split;
-            let sent = Count { least: sent.bytes_least, most: sent.bytes_most };
+            self.totals.is_split |= traffic.is_split;
+            let sent = Count { least: traffic.bytes_least, most: traffic.bytes_most };
             self.totals.exchanged_bytes = self.totals.exchanged_bytes + sent;
             let remote = bundles.values().flatten().map(|bundle| bundle.part.end - bundle.part.start);
             self.totals.remote_bytes += remote.sum::<u64>();
@@ -170,28 +174,29 @@ impl Walk<'_> {
         Round { base, windows, pairs }
     }
 
-    /// What the ranks have in the windows of a round. None if that is beyond the limits, which then are used up.
+    /// The parts of the ranks in the collective buffers of a round. `None` if they exceed the limits,
+    /// which are then used up.
     fn shares(&mut self, base: u64, limits: &mut Limits) -> Option<BTreeMap<u64, Vec<Share>>> {
-        // Ranks that have nothing in a round are looked at too.
+        // The scan also visits ranks without bytes in the round: 16 ranks count as one share.
         limits.shares = limits.shares.saturating_sub(self.ranks.len() as u64 / 16);
-        let before = self.through.clone();
+        let before = self.done.clone();
         let mut shares: BTreeMap<u64, Vec<Share>> = BTreeMap::new();
         for (index, rank) in self.ranks.iter().enumerate() {
-            let (side, through) = (&self.parts[*rank].side, &mut self.through[index]);
-            while *through < side.bytes() {
-                let number = (side.offset_of(*through) - base) / self.grid.window_bytes;
+            let (side, done) = (&self.parts[*rank].side, &mut self.done[index]);
+            while *done < side.bytes() {
+                let number = (side.offset_of(*done) - base) / self.grid.window_bytes;
                 if number >= self.aggregators.len() as u64 {
                     break;
                 }
                 let end = side.bytes_below(self.grid.window(base, number).end);
                 if limits.shares == 0 {
-                    self.through = before;
+                    self.done = before;
                     return None;
                 }
                 limits.shares -= 1;
-                let share = Share { rank: *rank as u32, part: *through..end };
+                let share = Share { rank: *rank as u32, part: *done..end };
                 shares.entry(number).or_default().push(share);
-                *through = end;
+                *done = end;
             }
         }
         Some(shares)
@@ -207,16 +212,16 @@ impl Walk<'_> {
         let (pieces, batches, is_overlapped) = if is_counted {
             limits.runs -= runs;
             let (runs, reads, is_overlapped) = self.count(&file, shares);
-            // What is read to be written back is a batch by itself.
+            // Each read of holes is a batch of its own.
             let pieces = runs + reads;
             let batches = reads + in_batches(runs);
             (Count::exactly(pieces), Count::exactly(batches), is_overlapped)
         } else {
             let units = self.grid.window_bytes.div_ceil(self.grid.unit_bytes);
-            // Holes are written back only where that takes less calls.
+            // Holes are written back only where that takes fewer calls.
             let pieces = Count { least: 1, most: runs.min(units) };
             let most = if self.may_fill { pieces.most } else { in_batches(pieces.most) };
-            // More bytes than the window has are surely some of them twice.
+            // If the shares have more bytes than the buffer, some byte is written twice.
             (pieces, Count { least: 1, most }, bytes > self.grid.window_bytes)
         };
         let is_overlapped = is_overlapped && self.setup.direction == Direction::Write;
@@ -230,7 +235,8 @@ impl Walk<'_> {
         Window { aggregator, file, shares: shares.to_vec(), pieces, batches, is_overlapped }
     }
 
-    /// The runs of a window as it is moved, what is read to be written back, and whether a unit is marked twice.
+    /// Returns the runs of a collective buffer as they are moved, the reads of its holes, and whether a
+    /// unit is marked twice.
     fn count(&self, file: &Range<u64>, shares: &[Share]) -> (u64, u64, bool) {
         let (unit_bytes, bridge) = match self.setup.direction {
             Direction::Write => (self.grid.unit_bytes, 0),
@@ -247,7 +253,7 @@ impl Walk<'_> {
         (if reads > 0 { 1 } else { runs }, reads, is_marked_twice)
     }
 
-    /// What is read of the marked window to be written back; 0 if the runs are written one by one.
+    /// Returns the number of reads of holes of the marked buffer; 0 if the runs are written one by one.
     fn reads(&self, unit_bytes: u64) -> u64 {
         let bytes_of = |units: Range<u64>| units.start * unit_bytes..units.end * unit_bytes;
         let each = |visit: &mut dyn FnMut(Range<u64>)| each_run(&self.map, |units| visit(bytes_of(units)));
@@ -257,7 +263,7 @@ impl Walk<'_> {
         count
     }
 
-    /// What the ranks have in windows of other nodes.
+    /// The parts of the ranks that lie in collective buffers of other nodes.
     fn bundles(&self, base: u64, shares: &BTreeMap<u64, Vec<Share>>) -> BTreeMap<usize, Vec<Bundle>> {
         let node_of_window = |number: u64| self.setup.node_of[self.aggregators[number as usize] as usize];
         let mut bundles: BTreeMap<usize, Vec<Bundle>> = BTreeMap::new();
@@ -279,7 +285,7 @@ impl Walk<'_> {
         bundles
     }
 
-    /// What is known at the end.
+    /// Computes the totals that depend on all rounds.
     fn close(&mut self, nodes: usize, exchanges: bool, is_whole: bool, is_empty: bool) {
         let totals = &mut self.totals;
         let one_step = if exchanges { 2 } else { 1 };
@@ -289,7 +295,7 @@ impl Walk<'_> {
             is_whole && !totals.is_overlapped && !totals.is_split && totals.copied_bytes.is_exact();
         totals.barriers = Count { least: barriers, most: if is_exact { barriers } else { u64::MAX } };
         if !is_whole {
-            // Of the rounds that were not gone through the same is not known.
+            // Rounds that were not visited may take any amount.
             for count in [&mut totals.pieces, &mut totals.batches, &mut totals.exchanged_bytes] {
                 count.most = u64::MAX;
             }

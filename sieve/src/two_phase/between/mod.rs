@@ -1,86 +1,93 @@
-//! What nodes exchange in a collective access: the windows of a round belong to aggregators of all nodes, so the same bytes
-//! meet in one place wherever they come from.
+//! The exchange between nodes in a collective access. The collective buffers of a round belong to
+//! aggregators of all nodes, so all bytes for one place of the file meet in one buffer, whichever rank
+//! they come from.
 //!
-//! Ranks copy what lies in windows of their own node there, as ever. What lies in windows of another node they pack into their
-//! area ([`outgoing`]), in sections that tell where the bytes go ([`section`]); the leaders exchange the sections
-//! ([`post`]) and lay them down ([`guests`]), in steps that they take together ([`mod@line`]).
+//! A rank copies the bytes that lie in collective buffers of its own node there, as on a single node. It
+//! packs the bytes for buffers of another node into its area ([`outgoing`]), as message fragments that
+//! tell where the bytes go ([`fragment`]). The leaders exchange the fragments ([`exchange`]), and put the
+//! bytes of remote ranks into the buffers ([`remote_ranks`]). They do so in common steps, each of which
+//! ends with a reduction over all leaders ([`mod@leader_reduction`]).
 
-mod guests;
-mod line;
+mod exchange;
+mod fragment;
+mod leader_reduction;
 mod outgoing;
-mod post;
-mod section;
+mod remote_ranks;
 
 use std::sync::Arc;
 
 use capulet_comm::{Backoff, Leaders, work};
 use capulet_plan::grid::are_in_order;
 
-pub(super) use line::Lanes;
+pub(super) use exchange::{Exchange, Step};
+pub(super) use leader_reduction::Lanes;
 pub(super) use outgoing::{Area, Outgoing};
-pub(super) use post::{Post, Step};
 
-use super::slots::Told;
+use super::round_status::RoundStatus;
 use crate::{Direction, Failure};
 
-/// The nodes of a group and what each does in a round, as the ranks of one of them see it.
+/// The nodes of a group and the part of each in a round, seen from one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nodes {
     /// The number of this node.
     node: usize,
-    /// The windows of a round that belong to the nodes before each node; at last, all.
-    windows_before: Vec<u64>,
-    /// Which block of consecutive ranks of one node each rank of this node is in, by place.
+    /// For each node, the number of collective buffers of a round that belong to the nodes before it; the
+    /// last value is the number of all buffers.
+    buffers_before: Vec<u64>,
+    /// The block (consecutive ranks of one node) of each rank of this node, by place.
     blocks: Vec<u32>,
     block_count: u32,
 }
 
 impl Nodes {
-    /// This is node `node`; each node has `aggregators` of that many windows in a round. A node may have none: its ranks send
-    /// and receive only, unless the nodes cannot exchange; then one of them aggregates for its node. The ranks of the group,
-    /// in their order, are `block_count` blocks of ranks of one node each; `blocks` has those that the ranks of this node are
-    /// in, by place.
+    /// The nodes as node `node` sees them. `aggregators` has the number of aggregators of each node, and
+    /// so of its collective buffers in a round. A node may have none: its ranks only send and receive. If
+    /// the nodes cannot exchange, one rank of such a node aggregates for the node. The ranks of the
+    /// group, in order, form `block_count` blocks of ranks of one node each; `blocks` has the block of
+    /// each rank of this node, by place.
     ///
     /// # Panics
     /// If no node has an aggregator, or there is no such node.
     pub fn new(node: usize, aggregators: &[usize], blocks: Vec<u32>, block_count: u32) -> Self {
         assert!(node < aggregators.len() && aggregators.iter().any(|count| *count > 0));
-        let mut windows_before = vec![0];
+        let mut buffers_before = vec![0];
         for count in aggregators {
-            windows_before.push(windows_before[windows_before.len() - 1] + *count as u64);
+            buffers_before.push(buffers_before[buffers_before.len() - 1] + *count as u64);
         }
-        Self { node, windows_before, blocks, block_count }
+        Self { node, buffers_before, blocks, block_count }
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn count(&self) -> usize {
-        self.windows_before.len() - 1
+        self.buffers_before.len() - 1
     }
 
     pub(super) fn own_aggregators(&self) -> usize {
-        (self.windows_before[self.node + 1] - self.windows_before[self.node]) as usize
+        (self.buffers_before[self.node + 1] - self.buffers_before[self.node]) as usize
     }
 
-    pub(super) fn own_windows_before(&self) -> u64 {
-        self.windows_before[self.node]
+    pub(super) fn own_buffers_before(&self) -> u64 {
+        self.buffers_before[self.node]
     }
 
-    pub(super) fn windows(&self) -> u64 {
-        self.windows_before[self.count()]
+    pub(super) fn buffers(&self) -> u64 {
+        self.buffers_before[self.count()]
     }
 
-    /// Whether a node has no windows. Then its bytes must go to others, wherever they lie.
+    /// Whether some node has no collective buffers. The bytes of its ranks must go to other nodes,
+    /// wherever they lie.
     pub(super) fn has_idle(&self) -> bool {
-        self.windows_before.windows(2).any(|pair| pair[0] == pair[1])
+        self.buffers_before.windows(2).any(|pair| pair[0] == pair[1])
     }
 
-    /// The node that a window of a round belongs to, and its windows.
-    pub(super) fn owner_of(&self, window: u64) -> (usize, std::ops::Range<u64>) {
-        let node = self.windows_before.partition_point(|before| *before <= window) - 1;
-        (node, self.windows_before[node]..self.windows_before[node + 1])
+    /// The node to which collective buffer number `buffer` of a round belongs, and the numbers of all
+    /// buffers of that node.
+    pub(super) fn owner_of(&self, buffer: u64) -> (usize, std::ops::Range<u64>) {
+        let node = self.buffers_before.partition_point(|before| *before <= buffer) - 1;
+        (node, self.buffers_before[node]..self.buffers_before[node + 1])
     }
 
-    /// The places of this node's ranks that are in a block.
+    /// The places on this node of the ranks of a block.
     pub(super) fn places_in(&self, block: u32) -> std::ops::Range<usize> {
         let start = self.blocks.partition_point(|theirs| *theirs < block);
         start..self.blocks.partition_point(|theirs| *theirs <= block)
@@ -91,34 +98,37 @@ impl Nodes {
     }
 }
 
-/// How the ranks of a node reach those of the others.
+/// How the ranks of a node reach the other nodes.
 #[derive(Debug, Clone)]
 pub struct Between {
     /// The nodes.
     pub nodes: Arc<Nodes>,
-    /// The line between their leaders, at the first rank of each node.
+    /// The messages between the leaders. At the first rank of each node only, which is its leader.
     pub leaders: Option<Arc<dyn Leaders>>,
-    /// Whether a node may move bytes of the file for another. If one may not, none does.
+    /// Whether this node may move bytes of the file for other nodes. If one node may not, the nodes do
+    /// not exchange.
     pub may_exchange: bool,
-    /// A number that the operation has on all nodes, and that no other one of this line had shortly before.
+    /// The number of the operation. It is the same on all nodes, and differs from the numbers of recent
+    /// operations of the same leaders.
     pub operation: u32,
 }
 
-/// Where the bytes of a part of the nodes lie: whether there is anything to exchange.
+/// Summary of where the bytes of a range of nodes lie. It tells whether the nodes have bytes for each
+/// other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Survey {
     /// The first offset, `u64::MAX` if there are no bytes.
     pub(super) first: u64,
-    /// One past the last.
+    /// The offset after the last.
     pub(super) end: u64,
-    /// Whether each node's bytes lie behind all of those of the nodes before it.
+    /// Whether the bytes of each node lie behind all bytes of the nodes before it.
     pub(super) ascending: bool,
-    /// Whether every node has windows.
+    /// Whether every node has collective buffers and may exchange.
     pub(super) able: bool,
 }
 
 impl Survey {
-    /// Of a node that has no windows.
+    /// The summary of a node that has no shared memory.
     const UNABLE: Self = Self { first: u64::MAX, end: 0, ascending: true, able: false };
 
     fn lanes(self) -> Lanes {
@@ -129,7 +139,7 @@ impl Survey {
         Self { first, end, ascending: flags & 1 != 0, able: flags & 2 != 0 }
     }
 
-    /// Two neighboring parts, the lower nodes on the left.
+    /// Combines the summaries of two neighboring ranges of nodes, the lower nodes on the left.
     fn join(left: Lanes, right: Lanes) -> Lanes {
         let (left, right) = (Self::of_lanes(left), Self::of_lanes(right));
         let apart = are_in_order(&(left.first..left.end), &(right.first..right.end));
@@ -142,37 +152,38 @@ impl Survey {
         joined.lanes()
     }
 
-    /// Whether the nodes have bytes for each other, and windows to meet in. `has_idle`: as [`Nodes::has_idle`] says.
-    pub(super) fn is_together(self, has_idle: bool) -> bool {
+    /// Whether the nodes exchange: they have bytes for each other, and collective buffers to put them in.
+    /// `has_idle` is the result of [`Nodes::has_idle`].
+    pub(super) fn needs_exchange(self, has_idle: bool) -> bool {
         self.able && (has_idle || !self.ascending)
     }
 }
 
-pub(super) fn told_of([next, good_end, flags]: Lanes) -> Told {
-    Told::new(next, good_end, flags)
+pub(super) fn status_of_lanes([next, good_end, flags]: Lanes) -> RoundStatus {
+    RoundStatus::new(next, good_end, flags)
 }
 
-fn join_told(left: Lanes, right: Lanes) -> Lanes {
-    let told = told_of(left).and(told_of(right));
-    [told.next, told.good_end, told.flags()]
+fn join_status(left: Lanes, right: Lanes) -> Lanes {
+    let status = status_of_lanes(left).combine(status_of_lanes(right));
+    [status.next, status.good_end, status.flags()]
 }
 
-/// Tells the other nodes that this one has no shared window: no node exchanges anything then, and those that have windows
-/// gather each for itself. For the leader of such a node, in place of an [`Operation`](super::Operation). Blocks until the
-/// other leaders have come too.
+/// Tells the other nodes that this node has no shared memory. Then the nodes do not exchange, and each
+/// node that has shared memory gathers on its own. Called by the leader of such a node instead of an
+/// [`Operation`](super::Operation). Blocks until the other leaders have taken the step too.
 ///
 /// # Errors
 /// If MPI fails.
 pub fn decline(between: &Between) -> Result<(), Failure> {
     let Some(leaders) = &between.leaders else { return Ok(()) };
-    let mut post = Post::new(Arc::clone(leaders), between.operation, Direction::Write);
-    post.begin_survey(Survey::UNABLE);
+    let mut exchange = Exchange::new(Arc::clone(leaders), between.operation, Direction::Write);
+    exchange.begin_survey(Survey::UNABLE);
     let mut backoff = Backoff::new();
     loop {
-        if post.line.receive()?.is_some() {
-            return Err(line::DISAGREE.into());
+        if exchange.reduction.receive()?.is_some() {
+            return Err(leader_reduction::DISAGREE.into());
         }
-        if post.line.advance(true)?.is_some() {
+        if exchange.reduction.advance(true)?.is_some() {
             return Ok(());
         }
         backoff.pause();
@@ -189,31 +200,32 @@ mod tests {
     }
 
     #[test]
-    fn nodes_whose_bytes_follow_each_other_have_nothing_to_exchange() {
+    fn nodes_with_consecutive_bytes_do_not_exchange() {
         let none = survey(u64::MAX, 0);
         let joined = |all: &[Lanes]| {
-            let whole = all.iter().copied().reduce(Survey::join).expect("nodes");
-            // however they are grouped
+            let whole = all.iter().copied().reduce(Survey::join).expect("there is a node");
+            // the result does not depend on the grouping
             for cut in 1..all.len() {
-                let part = |part: &[Lanes]| part.iter().copied().reduce(Survey::join).expect("nodes");
+                let part =
+                    |part: &[Lanes]| part.iter().copied().reduce(Survey::join).expect("there is a node");
                 assert_eq!(Survey::join(part(&all[..cut]), part(&all[cut..])), whole);
             }
             Survey::of_lanes(whole)
         };
         let ascending = joined(&[survey(0, 10), survey(10, 20), none, survey(25, 30)]);
-        assert!(!ascending.is_together(false) && ascending.is_together(true));
-        assert!(!joined(&[none, survey(3, 9), none]).is_together(false));
-        assert!(joined(&[survey(0, 11), survey(10, 20)]).is_together(false));
-        assert!(joined(&[survey(10, 20), none, survey(0, 10)]).is_together(false));
+        assert!(!ascending.needs_exchange(false) && ascending.needs_exchange(true));
+        assert!(!joined(&[none, survey(3, 9), none]).needs_exchange(false));
+        assert!(joined(&[survey(0, 11), survey(10, 20)]).needs_exchange(false));
+        assert!(joined(&[survey(10, 20), none, survey(0, 10)]).needs_exchange(false));
         let unable = joined(&[survey(0, 11), Survey::UNABLE.lanes(), survey(10, 20)]);
-        assert!(!unable.is_together(false) && !unable.is_together(true));
+        assert!(!unable.needs_exchange(false) && !unable.needs_exchange(true));
         assert_eq!(joined(&[survey(4, 11), survey(2, 20)]).first, 2);
     }
 
     #[test]
-    fn windows_and_blocks_have_their_owners() {
+    fn every_collective_buffer_and_block_has_an_owner() {
         let nodes = Nodes::new(1, &[2, 3, 1], vec![1, 1, 4], 6);
-        assert_eq!((nodes.count(), nodes.windows(), nodes.own_aggregators()), (3, 6, 3));
+        assert_eq!((nodes.count(), nodes.buffers(), nodes.own_aggregators()), (3, 6, 3));
         assert_eq!(nodes.owner_of(0), (0, 0..2));
         assert_eq!(nodes.owner_of(2), (1, 2..5));
         assert_eq!(nodes.owner_of(4), (1, 2..5));
@@ -224,9 +236,9 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_windows_owns_none() {
+    fn node_without_aggregators_owns_no_collective_buffer() {
         let nodes = Nodes::new(2, &[0, 2, 0, 0, 1, 0], vec![2], 6);
-        assert_eq!((nodes.windows(), nodes.own_aggregators(), nodes.own_windows_before()), (3, 0, 2));
+        assert_eq!((nodes.buffers(), nodes.own_aggregators(), nodes.own_buffers_before()), (3, 0, 2));
         assert_eq!(nodes.owner_of(0), (1, 0..2));
         assert_eq!(nodes.owner_of(1), (1, 0..2));
         assert_eq!(nodes.owner_of(2), (4, 2..3));

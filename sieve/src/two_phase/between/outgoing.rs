@@ -1,8 +1,10 @@
-//! What a rank sends to other nodes, or asks them for: sections in its own part of the node's shared memory.
+//! What a rank sends to other nodes, or requests from them: message fragments in its area, which is its
+//! own part of the node's shared memory.
 //!
 //! ```text
 //! area     entry, entry, ...
-//! entry    node (u32), bytes of the section (u32), section, and for a read: room for the bytes that are asked for
+//! entry    node (u32), bytes of the fragment (u32), fragment,
+//!          and for a read: room for the requested bytes
 //! ```
 
 use capulet_datatype::{Cursor, Datatype, Named, Tiled, TypedCopy};
@@ -12,11 +14,11 @@ use std::ops::{ControlFlow, Range};
 pub(super) use capulet_plan::wire::ENTRY_BYTES;
 use capulet_plan::wire::RUNS_BYTES_MAX;
 
-use super::section::{Form, HEADER_BYTES, Header, RunWriter, VIEW_BYTES_MAX, encode_view};
+use super::fragment::{Form, HEADER_BYTES, Header, RunWriter, VIEW_BYTES_MAX, encode_view};
 use crate::access::Access;
 use crate::two_phase::NodeTeam;
 
-/// A piece of shared memory, of which this rank has the use until the next barrier.
+/// A piece of shared memory that this rank alone may use until the next barrier.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::two_phase) struct Area {
     pub(in crate::two_phase) start: *mut u8,
@@ -24,23 +26,24 @@ pub(in crate::two_phase) struct Area {
 }
 
 impl Area {
-    /// Copies `bytes` to `at`.
+    /// Copies `bytes` to the byte `at` of the area.
     ///
     /// # Safety
-    /// The area must be this rank's, and valid.
+    /// The area is valid, and only this rank uses it.
     unsafe fn put(self, at: usize, bytes: &[u8]) {
-        assert!(at + bytes.len() <= self.bytes, "what is put into an area fits");
-        // SAFETY: within the area, by the check; this rank's alone, by the caller's promise.
+        assert!(at + bytes.len() <= self.bytes, "the bytes fit in the area");
+        // SAFETY: the assertion keeps the bytes within the area; `# Safety` of this function excludes
+        // other ranks.
         unsafe { self.start.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 }
 
-/// The bytes of one section that was asked for.
+/// The bytes that one fragment requested.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct Requested {
     start: u64,
     bytes: u64,
-    /// Where in the area they come to lie.
+    /// Where in the area the bytes will lie.
     at: usize,
 }
 
@@ -51,23 +54,24 @@ enum Description {
     Runs,
 }
 
-/// What one rank has in the windows of other nodes.
+/// The bytes of one rank that lie in the collective buffers of other nodes.
 #[derive(Debug)]
 pub(in crate::two_phase) struct Outgoing {
     place: u32,
     direction: Direction,
-    /// Between user memory and an area.
+    /// The copy between user memory and an area.
     copy: TypedCopy,
     description: Description,
-    /// Which nodes know the view.
-    knowing: Vec<bool>,
+    /// The nodes that know the view of this rank.
+    nodes_with_view: Vec<bool>,
     base: u64,
-    /// What of the file is still to be gone through: windows of other nodes.
+    /// The parts of the file that are still to be packed: those that collective buffers of other nodes
+    /// cover.
     ranges: [Range<u64>; 2],
     /// The next byte of the access.
     at: u64,
-    /// What was asked for in each turn.
-    asked: [Vec<Asked>; 2],
+    /// The bytes requested with each buffer index.
+    requested: [Vec<Requested>; 2],
 }
 
 impl Outgoing {
@@ -79,63 +83,64 @@ impl Outgoing {
             Direction::Write => TypedCopy::new(memory, packed),
             Direction::Read => TypedCopy::new(packed, memory),
         };
-        let bytes_max = VIEW_BYTES_MAX.min(team.buffer_bytes / 4);
+        let bytes_max = VIEW_BYTES_MAX.min(team.buffer_stride_bytes / 4);
         let view = encode_view(access.side(), bytes_max);
         Self {
             place: team.shared.place() as u32,
             direction,
             copy,
             description: view.map_or(Description::Runs, Description::View),
-            knowing: vec![false; team.nodes()],
+            nodes_with_view: vec![false; team.nodes()],
             base: 0,
             ranges: [0..0, 0..0],
             at: 0,
-            asked: [Vec::new(), Vec::new()],
+            requested: [Vec::new(), Vec::new()],
         }
     }
 
-    /// Starts with the round at `base`: first the windows of the nodes after this one, so that not all ranks begin with one
-    /// node.
+    /// Begins the round at `base`. The buffers of the nodes behind this one come first, so that not all
+    /// ranks begin with the same node.
     pub(in crate::two_phase) fn begin(&mut self, access: &Access, team: &NodeTeam, base: u64) {
-        let (own, covered) = (team.own(base), team.covered(base));
+        let (own, covered) = (team.own_range(base), team.covered_range(base));
         self.base = base;
         self.ranges = [own.end..covered.end, covered.start..own.start];
         self.at = access.bytes_below(own.end);
-        self.settle(access);
+        self.skip_empty(access);
     }
 
-    /// Drops what there is nothing in.
-    fn settle(&mut self, access: &Access) {
+    /// Skips parts of the file without bytes of the access.
+    fn skip_empty(&mut self, access: &Access) {
         while !self.is_done() && self.at >= access.bytes_below(self.ranges[0].end) {
             self.ranges = [self.ranges[1].clone(), 0..0];
             self.at = access.bytes_below(self.ranges[0].start);
         }
     }
 
-    /// Whether all of the round has been packed.
+    /// Whether all bytes of the round have been packed.
     pub(in crate::two_phase) fn is_done(&self) -> bool {
         self.ranges[0].is_empty() && self.ranges[1].is_empty()
     }
 
-    /// Packs as much of the round as fits. Returns the bytes of the area that are in use, and those of them that were copied.
+    /// Packs as many bytes of the round as fit. Returns the used bytes of the area, and how many bytes
+    /// were copied.
     ///
     /// # Safety
-    /// The area must be valid and this rank's alone, and user memory as [`crate::Memory::new`] says.
+    /// The area is valid, and only this rank uses it. User memory is as [`crate::Memory::new`] demands.
     pub(in crate::two_phase) unsafe fn pack(
         &mut self,
         access: &Access,
         team: &NodeTeam,
         area: Area,
-        turn: usize,
+        buffer_index: usize,
     ) -> (usize, u64) {
-        self.asked[turn].clear();
+        self.requested[buffer_index].clear();
         let (mut used, mut copied_bytes) = (0, 0);
         while !self.is_done() {
             let offset = access.offset_of(self.at);
             let (node, domain) = team.domain_at(self.base, offset);
             let end = access.bytes_below(domain.end.min(self.ranges[0].end));
             let room = Area { start: area.start.wrapping_add(used), bytes: area.bytes - used };
-            // SAFETY: the rest of the area; the caller's promise.
+            // SAFETY: `room` is the unused rest of the area, for which `# Safety` of this function holds.
             let (entry_bytes, taken) =
                 unsafe { self.put(access, team, room, (node, domain.start), self.at..end) };
             if taken == 0 {
@@ -143,23 +148,24 @@ impl Outgoing {
             }
             if self.direction == Direction::Read {
                 let at = used + entry_bytes - taken as usize;
-                self.asked[turn].push(Asked { start: self.at, bytes: taken, at });
+                self.requested[buffer_index].push(Requested { start: self.at, bytes: taken, at });
             } else {
                 copied_bytes += taken;
             }
             used += entry_bytes;
             self.at += taken;
-            self.settle(access);
+            self.skip_empty(access);
         }
-        debug_assert!(used > 0 || self.is_done(), "a step that packs nothing would be repeated for ever");
+        debug_assert!(used > 0 || self.is_done(), "a step that packs nothing would repeat without end");
         (used, copied_bytes)
     }
 
-    /// Puts the first bytes of `part`, which lies in the windows of `to.0` that begin at `to.1`, as one entry: as many as
-    /// fit. Returns the bytes of the entry and of `part`.
+    /// Puts the first bytes of `part` into `room` as one entry, as many as fit. `part` lies in the
+    /// collective buffers of node `to.0`, which begin at the file offset `to.1`. Returns the bytes of the
+    /// entry, and how many bytes of `part` it has.
     ///
     /// # Safety
-    /// As [`Outgoing::pack`].
+    /// As for [`Outgoing::pack`], with `room` as the area.
     unsafe fn put(
         &mut self,
         access: &Access,
@@ -171,10 +177,10 @@ impl Outgoing {
         let head = ENTRY_BYTES + HEADER_BYTES;
         let (form, description, bytes) = match &self.description {
             Description::View(view) => {
-                let view: &[u8] = if self.knowing[to.0] { &[] } else { view };
+                let view: &[u8] = if self.nodes_with_view[to.0] { &[] } else { view };
                 let left = room.bytes.saturating_sub(head + view.len()) as u64;
                 let bytes = whole_units(part.end - part.start, left, team.unit_bytes);
-                let form = if self.knowing[to.0] { Form::Known } else { Form::View };
+                let form = if self.nodes_with_view[to.0] { Form::Known } else { Form::View };
                 (form, view.to_vec(), bytes)
             }
             Description::Runs => {
@@ -189,42 +195,51 @@ impl Outgoing {
         let description_bytes = description.len() as u32;
         let header = Header { place: self.place, form, description_bytes, start: part.start, bytes };
         let has_payload = self.direction == Direction::Write;
-        let section_bytes = HEADER_BYTES + description.len() + if has_payload { bytes as usize } else { 0 };
+        let fragment_bytes = HEADER_BYTES + description.len() + if has_payload { bytes as usize } else { 0 };
         let payload_at = head + description.len();
-        // SAFETY: the room is this rank's, by the caller's promise; that the payload fits was counted above.
+        // SAFETY: `# Safety` of this function: only this rank uses the room, and user memory is valid.
+        // The assertion keeps the payload within the room.
         unsafe {
             room.put(0, &(to.0 as u32).to_le_bytes());
-            room.put(4, &(section_bytes as u32).to_le_bytes());
+            room.put(4, &(fragment_bytes as u32).to_le_bytes());
             room.put(ENTRY_BYTES, &header.encode());
             room.put(head, &description);
-            assert!(payload_at + bytes as usize <= room.bytes, "the payload fits");
+            assert!(payload_at + bytes as usize <= room.bytes, "the payload fits in the room");
             if has_payload {
                 let payload = room.start.add(payload_at);
                 self.copy.run(access.memory().base(), part.start, payload, 0, bytes);
             }
         }
-        self.knowing[to.0] |= form == Form::View;
+        self.nodes_with_view[to.0] |= form == Form::View;
         (payload_at + bytes as usize, bytes)
     }
 
-    /// Copies what was asked for in `turn` to user memory, as far as it is good. Returns how many bytes that were.
+    /// Copies the bytes that were requested with this buffer index to user memory, up to the file offset
+    /// `good_end`. Returns the number of bytes.
     ///
     /// # Safety
-    /// As [`Outgoing::pack`]; all that was asked for must have come.
+    /// As for [`Outgoing::pack`]; all requested bytes have arrived in the area.
     pub(in crate::two_phase) unsafe fn unpack(
         &mut self,
         access: &Access,
         area: Area,
-        turn: usize,
+        buffer_index: usize,
         good_end: u64,
     ) -> u64 {
         let good = if good_end == u64::MAX { u64::MAX } else { access.bytes_below(good_end) };
         let mut copied_bytes = 0;
-        for asked in self.asked[turn].drain(..) {
-            let bytes = (asked.start + asked.bytes).min(good).saturating_sub(asked.start);
-            // SAFETY: the bytes lie in the area, where `pack` made room for them; user memory by the caller's promise.
+        for requested in self.requested[buffer_index].drain(..) {
+            let bytes = (requested.start + requested.bytes).min(good).saturating_sub(requested.start);
+            // SAFETY: the bytes lie in the area, where `pack` left room for them. `# Safety` of this
+            // function covers user memory.
             unsafe {
-                self.copy.run(area.start.add(asked.at), 0, access.memory().base(), asked.start, bytes);
+                self.copy.run(
+                    area.start.add(requested.at),
+                    0,
+                    access.memory().base(),
+                    requested.start,
+                    bytes,
+                );
             }
             copied_bytes += bytes;
         }
@@ -232,13 +247,14 @@ impl Outgoing {
     }
 }
 
-/// `wanted` bytes if there is room for them, else as many whole units as there is room for. A unit that is torn would be
-/// marked twice.
+/// `wanted` bytes if there is room for them, else as many whole units as there is room for. A unit that
+/// is split would be marked twice.
 fn whole_units(wanted: u64, room: u64, unit_bytes: u64) -> u64 {
     if wanted <= room { wanted } else { room - room % unit_bytes }
 }
 
-/// The runs of the first bytes of `part`, and how many bytes they are: as many as fit in `room` with their description.
+/// Encodes the runs of the first bytes of `part`, as many as fit in `room` with their description.
+/// Returns the description and the number of bytes.
 fn write_runs(
     access: &Access,
     part: &Range<u64>,

@@ -1,8 +1,10 @@
-//! The steps that leaders take together: messages with a step and a kind, and one reduction over all leaders a step.
+//! The steps that leaders take together: messages with a step and a kind, and in each step one reduction
+//! over all leaders.
 //!
-//! A leader enters the reduction of a step when every request that it sent in the step is answered. So when the reduction is
-//! over, nothing of the step is under way, however many leaders met, and nobody counted messages for anybody. Cost
-//! of a reduction over k nodes: 2 (k - 1) messages in all, 2 ceil(log2 k) deep, on the binomial tree.
+//! A leader enters the reduction of a step when all requests that it sent in the step are answered. So
+//! when the reduction is over, no message of the step is in flight, however many leaders met, and no
+//! leader needs to count messages. A reduction over k nodes costs 2 (k - 1) messages in all, at a depth
+//! of 2 ceil(log2 k), on the binomial tree.
 
 use std::sync::Arc;
 
@@ -15,20 +17,20 @@ const LANE_BYTES: usize = size_of::<Lanes>();
 /// Bytes of a message before its body.
 pub(super) const HEAD_BYTES: usize = 12;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Towards the root of the tree: the lanes of a subtree.
+    /// Towards the root of the tree: the combined values of a subtree.
     Up = 1,
-    /// Away from it: the lanes of all.
+    /// Away from the root: the combined values of all leaders.
     Down = 2,
-    /// Sections that the receiver is to lay down, or to read.
+    /// Fragments whose bytes the receiver puts into its buffers, or reads.
     Request = 3,
-    /// What became of a request.
+    /// The result of a request.
     Receipt = 4,
     /// The bytes that the request of the last step asked for.
     Reply = 5,
-    /// The sender gives the operation up.
+    /// The sender ends the operation.
     Abort = 6,
 }
 
@@ -36,47 +38,47 @@ pub(super) enum Kind {
 struct Message {
     from: usize,
     kind: Kind,
-    /// With its head.
+    /// The message with its head.
     bytes: Vec<u8>,
 }
 
 /// A request, a receipt or a reply of this step.
 #[derive(Debug)]
-pub(super) struct Parcel {
+pub(super) struct PeerMessage {
     pub(super) from: usize,
     pub(super) kind: Kind,
     bytes: Vec<u8>,
 }
 
-impl Parcel {
+impl PeerMessage {
     pub(super) fn body(&self) -> &[u8] {
         &self.bytes[HEAD_BYTES..]
     }
 }
 
-/// How two neighboring parts of the nodes, the lower ones on the left, become one. Associative.
+/// Combines the values of two neighboring ranges of nodes, the lower nodes on the left. Associative.
 pub(super) type Combine = fn(Lanes, Lanes) -> Lanes;
 
-/// One leader's end of the steps of one operation.
+/// One leader's part of the steps of one operation.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct LeaderReduction {
     leaders: Arc<dyn Leaders>,
     operation: u32,
     step: u32,
-    /// What others sent who are a step ahead.
+    /// Messages from leaders that are a step ahead.
     early: Vec<Message>,
     own: Lanes,
     combine: Combine,
-    /// The nodes right below this one in the tree, and what they brought.
+    /// The nodes directly below this one in the tree, with the values that they sent.
     children: Vec<(usize, Option<Lanes>)>,
     is_up: bool,
     result: Option<Lanes>,
-    /// Another leader gave up, and has told all.
+    /// A leader has ended the operation, and has told all others.
     is_aborted: bool,
     pub(super) messages_received: u64,
 }
 
-impl Line {
+impl LeaderReduction {
     pub(super) fn new(leaders: Arc<dyn Leaders>, operation: u32) -> Self {
         let below = tree::children(leaders.node() as u32, leaders.nodes() as u32);
         let children = below.map(|child| (child as usize, None)).collect();
@@ -103,13 +105,13 @@ impl Line {
         (self.is_up, self.result) = (false, None);
     }
 
-    /// This leader's values in the reduction. Only before it is entered.
+    /// This leader's values in the reduction. Only to be used before the leader enters it.
     pub(super) fn own(&mut self) -> &mut Lanes {
         debug_assert!(!self.is_up, "the reduction is not entered yet");
         &mut self.own
     }
 
-    /// A message to fill and to [`Line::send`].
+    /// The head of a message, to which the caller adds a body for [`LeaderReduction::send`].
     pub(super) fn message(&self, kind: Kind) -> Vec<u8> {
         let head = [self.operation, self.step, kind as u32];
         head.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -119,8 +121,9 @@ impl Line {
         self.leaders.send(node, message)
     }
 
-    /// The next request, receipt or reply of this step, if one has come. Takes part in the reduction meanwhile.
-    pub(super) fn receive(&mut self) -> Result<Option<Parcel>> {
+    /// Returns the next request, receipt or reply of this step that has arrived. Takes part in the
+    /// reduction meanwhile.
+    pub(super) fn receive(&mut self) -> Result<Option<PeerMessage>> {
         loop {
             let Some(message) = self.next()? else { return Ok(None) };
             let body = &message.bytes[HEAD_BYTES..];
@@ -137,20 +140,24 @@ impl Line {
                     if parent != Some(message.from as u32) || !self.is_up || self.result.is_some() {
                         return Err(DISAGREE);
                     }
-                    self.spread(lanes)?;
+                    self.send_down(lanes)?;
                 }
                 Kind::Abort => {
                     self.is_aborted = true;
                     return Err(Error::Elsewhere { class: ErrorClass::Other });
                 }
                 Kind::Request | Kind::Receipt | Kind::Reply => {
-                    return Ok(Some(Parcel { from: message.from, kind: message.kind, bytes: message.bytes }));
+                    return Ok(Some(PeerMessage {
+                        from: message.from,
+                        kind: message.kind,
+                        bytes: message.bytes,
+                    }));
                 }
             }
         }
     }
 
-    /// The next message of this step.
+    /// Returns the next message of this step that has arrived.
     fn next(&mut self) -> Result<Option<Message>> {
         let step = self.step;
         if let Some(index) = self.early.iter().position(|message| step_of(&message.bytes) == step) {
@@ -160,7 +167,7 @@ impl Line {
             self.messages_received += 1;
             let kind = kind_of(&bytes).ok_or(DISAGREE)?;
             if word(&bytes, 0) != self.operation {
-                // Of an operation that was given up.
+                // The message belongs to an operation that was given up.
                 continue;
             }
             let message = Message { from, kind, bytes };
@@ -174,15 +181,15 @@ impl Line {
         Ok(None)
     }
 
-    /// What all leaders brought, once it is known and all that was sent is gone. `ready`: every request that was sent in
-    /// this step is answered.
+    /// Returns the combined values of all leaders, when they are known and all messages of this leader
+    /// are sent. `ready` is whether all requests that were sent in this step are answered.
     pub(super) fn advance(&mut self, ready: bool) -> Result<Option<Lanes>> {
         if ready && !self.is_up && self.children.iter().all(|(_, lanes)| lanes.is_some()) {
             let below = self.children.iter().filter_map(|(_, lanes)| *lanes);
             let lanes = below.fold(self.own, self.combine);
             self.is_up = true;
             match tree::parent(self.leaders.node() as u32) {
-                None => self.spread(lanes)?,
+                None => self.send_down(lanes)?,
                 Some(parent) => self.send_lanes(Kind::Up, parent as usize, lanes)?,
             }
         }
@@ -190,9 +197,9 @@ impl Line {
         Ok(self.result.filter(|_| gone))
     }
 
-    fn spread(&mut self, lanes: Lanes) -> Result<()> {
+    fn send_down(&mut self, lanes: Lanes) -> Result<()> {
         self.result = Some(lanes);
-        // The largest subtree first: it has the longest way.
+        // The largest subtree comes first, because it is the deepest.
         for index in (0..self.children.len()).rev() {
             self.send_lanes(Kind::Down, self.children[index].0, lanes)?;
         }
@@ -205,13 +212,13 @@ impl Line {
         self.send(node, message)
     }
 
-    /// Tells all leaders that this one gives up. They do so too, wherever they are in the operation.
+    /// Tells all leaders that this one ends the operation. They end it too, whatever step they are in.
     pub(super) fn abort(&mut self) {
         if std::mem::replace(&mut self.is_aborted, true) {
             return;
         }
         for node in (0..self.leaders.nodes()).filter(|node| *node != self.leaders.node()) {
-            // Who cannot be told is lost already.
+            // A leader that cannot be reached has failed already.
             let _ = self.leaders.send(node, self.message(Kind::Abort));
         }
     }
@@ -251,36 +258,38 @@ mod tests {
 
     use super::*;
 
-    /// Sums, and whether the parts came in order: lane 0 is the sum, 1 the first and 2 the last node.
+    /// Lane 0 is the sum; lanes 1 and 2 are the first and the last node, to check that the parts come in
+    /// order.
     fn join(left: Lanes, right: Lanes) -> Lanes {
-        assert_eq!(left[2] + 1, right[1], "neighbors, the lower ones on the left");
+        assert_eq!(left[2] + 1, right[1], "the parts are neighbors, with the lower nodes on the left");
         [left[0] + right[0], left[1], right[2]]
     }
 
     #[test]
-    fn every_leader_gets_what_all_brought_step_by_step() {
+    fn every_leader_gets_the_combined_values_in_each_step() {
         for nodes in 1..12 {
             let ends: Vec<Arc<LocalLeaders>> =
                 LocalLeaders::team(nodes, nodes as u64).into_iter().map(Arc::new).collect();
-            let mut lines: Vec<_> = ends.iter().map(|end| Line::new(end.clone(), 5)).collect();
+            let mut reductions: Vec<_> =
+                ends.iter().map(|end| LeaderReduction::new(end.clone(), 5)).collect();
             let mut steps = vec![0_u64; nodes];
-            let begin = |line: &mut Line, node: usize, step: u64| {
-                line.begin([step * 100 + node as u64, node as u64, node as u64], join);
+            let begin = |reduction: &mut LeaderReduction, node: usize, step: u64| {
+                reduction.begin([step * 100 + node as u64, node as u64, node as u64], join);
             };
-            lines.iter_mut().enumerate().for_each(|(node, line)| begin(line, node, 0));
+            reductions.iter_mut().enumerate().for_each(|(node, reduction)| begin(reduction, node, 0));
             let mut order = (0..nodes).cycle();
             while steps.iter().any(|step| *step < 20) {
-                let node = order.next().expect("endless");
+                let node = order.next().expect("the cycle has no end");
                 if steps[node] == 20 {
                     continue;
                 }
-                assert!(lines[node].receive().expect("valid").is_none());
-                if let Some(lanes) = lines[node].advance(true).expect("valid") {
+                assert!(reductions[node].receive().expect("the messages are valid").is_none());
+                if let Some(lanes) = reductions[node].advance(true).expect("the messages are valid") {
                     let all = nodes as u64;
                     let sum = steps[node] * 100 * all + all * (all - 1) / 2;
                     assert_eq!(lanes, [sum, 0, all - 1]);
                     steps[node] += 1;
-                    begin(&mut lines[node], node, steps[node]);
+                    begin(&mut reductions[node], node, steps[node]);
                 }
             }
             assert_eq!(ends[0].messages_sent(), 20 * 2 * (nodes as u64 - 1));
@@ -288,26 +297,26 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_ready_holds_everybody_and_an_abort_frees_them() {
+    fn unready_leader_delays_all_and_an_abort_ends_all() {
         let ends: Vec<Arc<LocalLeaders>> = LocalLeaders::team(3, 1).into_iter().map(Arc::new).collect();
-        let mut lines: Vec<_> = ends.iter().map(|end| Line::new(end.clone(), 0)).collect();
-        for line in &mut lines {
-            line.begin([0; 3], |left, _| left);
+        let mut reductions: Vec<_> = ends.iter().map(|end| LeaderReduction::new(end.clone(), 0)).collect();
+        for reduction in &mut reductions {
+            reduction.begin([0; 3], |left, _| left);
         }
         for _ in 0..100 {
-            for (node, line) in lines.iter_mut().enumerate() {
-                assert!(line.receive().expect("valid").is_none());
-                assert_eq!(line.advance(node != 2).expect("valid"), None);
+            for (node, reduction) in reductions.iter_mut().enumerate() {
+                assert!(reduction.receive().expect("the messages are valid").is_none());
+                assert_eq!(reduction.advance(node != 2).expect("the messages are valid"), None);
             }
         }
-        lines[2].abort();
-        for line in &mut lines[..2] {
-            assert!((0..100).any(|_| line.receive().is_err()));
+        reductions[2].abort();
+        for reduction in &mut reductions[..2] {
+            assert!((0..100).any(|_| reduction.receive().is_err()));
         }
     }
 
     #[test]
-    fn messages_that_make_no_sense_are_errors() {
+    fn malformed_messages_are_errors() {
         let whole = |words: [u32; 3], body: &[u8]| {
             let head = words.iter().flat_map(|word| word.to_le_bytes());
             head.chain(body.iter().copied()).collect::<Vec<u8>>()
@@ -324,19 +333,19 @@ mod tests {
         ];
         for message in bad {
             let ends: Vec<Arc<LocalLeaders>> = LocalLeaders::team(2, 1).into_iter().map(Arc::new).collect();
-            let mut line = Line::new(ends[0].clone(), 9);
-            line.begin([0; 3], |left, _| left);
-            ends[1].send(0, message.clone()).expect("sent");
-            assert!((0..100).any(|_| line.receive().is_err()), "{message:?}");
+            let mut reduction = LeaderReduction::new(ends[0].clone(), 9);
+            reduction.begin([0; 3], |left, _| left);
+            ends[1].send(0, message.clone()).expect("the message is sent");
+            assert!((0..100).any(|_| reduction.receive().is_err()), "{message:?}");
         }
         let ends: Vec<Arc<LocalLeaders>> = LocalLeaders::team(2, 1).into_iter().map(Arc::new).collect();
-        let mut line = Line::new(ends[0].clone(), 9);
-        line.begin([0; 3], |left, _| left);
-        // Of an operation that is over; then twice from one child.
-        ends[1].send(0, whole([8, 1, 6], &[])).expect("sent");
-        ends[1].send(0, whole([9, 1, 1], &lanes)).expect("sent");
-        assert!((0..100).all(|_| line.receive().is_ok()));
-        ends[1].send(0, whole([9, 1, 1], &lanes)).expect("sent");
-        assert!((0..100).any(|_| line.receive().is_err()));
+        let mut reduction = LeaderReduction::new(ends[0].clone(), 9);
+        reduction.begin([0; 3], |left, _| left);
+        // A message of an operation that is over; then a value that the same child sends twice.
+        ends[1].send(0, whole([8, 1, 6], &[])).expect("the message is sent");
+        ends[1].send(0, whole([9, 1, 1], &lanes)).expect("the message is sent");
+        assert!((0..100).all(|_| reduction.receive().is_ok()));
+        ends[1].send(0, whole([9, 1, 1], &lanes)).expect("the message is sent");
+        assert!((0..100).any(|_| reduction.receive().is_err()));
     }
 }

@@ -1,4 +1,4 @@
-//! A line between leaders with somebody in it.
+//! Messages between leaders that a third party changes or breaks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,24 +6,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use capulet_comm::Leaders;
 use capulet_comm::local::LocalLeaders;
 
-/// What is done to messages.
+/// The fault.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Meddling {
-    /// The request number `at` is changed: a byte of it, or its length.
+pub(crate) enum MessageFault {
+    /// Request number `at` is changed: one of its bytes, or its length.
     Request { at: usize, place: usize, with: u8 },
-    /// The message number `at` cannot be sent.
+    /// Message number `at` cannot be sent.
     Break { at: usize },
 }
 
-/// A line with somebody in it.
+/// One leader's end of a channel with a fault.
 #[derive(Debug)]
-pub(crate) struct Meddler {
+pub(crate) struct FaultyLeaders {
     pub(crate) end: Arc<LocalLeaders>,
     pub(crate) seen: Arc<AtomicUsize>,
-    pub(crate) meddling: Meddling,
+    pub(crate) fault: MessageFault,
 }
 
-impl Leaders for Meddler {
+impl Leaders for FaultyLeaders {
     fn node(&self) -> usize {
         self.end.node()
     }
@@ -35,19 +35,19 @@ impl Leaders for Meddler {
     fn send(&self, node: usize, mut message: Vec<u8>) -> capulet_comm::Result<()> {
         const HEAD_BYTES: usize = 12;
         const REQUEST: u8 = 3;
-        match self.meddling {
-            Meddling::Break { at } => {
+        match self.fault {
+            MessageFault::Break { at } => {
                 if self.seen.fetch_add(1, Ordering::Relaxed) == at {
-                    return Err(capulet_comm::Error::Disagreement { what: "a test" });
+                    return Err(capulet_comm::Error::Disagreement { what: "a message that a test breaks" });
                 }
             }
-            Meddling::Request { at, place, with } if message[8] == REQUEST => {
+            MessageFault::Request { at, place, with } if message[8] == REQUEST => {
                 if self.seen.fetch_add(1, Ordering::Relaxed) == at {
                     let place = HEAD_BYTES + place % (message.len() - HEAD_BYTES);
                     if with % 5 == 0 { message.truncate(place) } else { message[place] ^= with }
                 }
             }
-            Meddling::Request { .. } => {}
+            MessageFault::Request { .. } => {}
         }
         self.end.send(node, message)
     }

@@ -1,4 +1,4 @@
-//! Collective accesses of ranks on several nodes, played by one thread, and what must come of them.
+//! Collective accesses of ranks on several nodes, run by one thread, and their expected results.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) const FILE_BYTES: usize = 60_000;
 /// Bytes of user memory for each byte of data.
 pub(crate) const MEMORY_STEP: usize = 3;
 
-/// What one rank has of the file: runs of units, or equal runs at equal distances.
+/// The part of the file that one rank accesses: runs of units, or equal runs at equal distances.
 #[derive(Debug, Clone)]
 pub(crate) enum Shape {
     Runs(Vec<(usize, usize)>),
@@ -33,20 +33,20 @@ pub(crate) struct Call {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Scene {
+pub(crate) struct Scenario {
     /// The node of each rank.
     pub(crate) placement: Vec<usize>,
-    /// Of each node, if it has so many ranks. Some node has one.
+    /// The wanted aggregators of each node. At least one node has one.
     pub(crate) aggregators: Vec<usize>,
     pub(crate) window_bytes: u64,
     pub(crate) calls: Vec<Call>,
-    /// Which rank comes next; starts again at its end.
+    /// The rank that is polled next, step by step. The schedule repeats.
     pub(crate) schedule: Vec<usize>,
     pub(crate) holes: Holes,
     pub(crate) seed: u64,
     /// By node.
     pub(crate) may_exchange: Vec<bool>,
-    /// A node that has no window. Scenes of one call only.
+    /// A node that has no shared memory. For scenarios of one call only.
     pub(crate) without: Option<usize>,
 }
 
@@ -62,7 +62,7 @@ impl Shape {
 }
 
 impl Call {
-    /// Ranges of the file, in order.
+    /// The ranges of the file, in rising order.
     pub(crate) fn ranges(&self, rank: usize) -> Vec<std::ops::Range<usize>> {
         let clip = |at: usize| (at * self.unit).min(FILE_BYTES);
         let runs = self.shapes[rank].runs();
@@ -84,7 +84,7 @@ impl Call {
         let byte = Datatype::named(Named::Byte);
         let ranges = self.ranges(rank);
         let filetype = match &self.shapes[rank] {
-            // a regular row is described as one, unless the end of the file cuts it
+            // a regular row is described as a vector, unless the end of the file cuts it
             Shape::Row { start, count, len, stride }
                 if *count > 0 && (start + (count - 1) * stride + len) * self.unit <= FILE_BYTES =>
             {
@@ -94,7 +94,7 @@ impl Call {
                     (stride * self.unit) as i64,
                     &byte,
                 );
-                let row = row.expect("valid");
+                let row = row.expect("the datatype is valid");
                 Datatype::hindexed(&[1], &[(start * self.unit) as i64], &row)
             }
             _ => {
@@ -105,15 +105,16 @@ impl Call {
         };
         let bytes = ranges.iter().map(std::ops::Range::len).sum::<usize>() as u64;
         assert_eq!(memory.len(), bytes as usize * self.step());
-        let element = Datatype::resized(0, self.step() as i64, &byte).expect("valid");
-        let tiled = Tiled::new(element.layout().clone(), bytes).expect("small");
-        // SAFETY: as many bytes as `memory` has, which lives as long as the scene.
+        let element = Datatype::resized(0, self.step() as i64, &byte).expect("the datatype is valid");
+        let tiled = Tiled::new(element.layout().clone(), bytes).expect("the tiling is small");
+        // SAFETY: `# Safety` of `Memory::new`: the layout reaches no byte beyond `memory`, which lives
+        // until the scenario ends.
         let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
-        let view = Tiled::until(filetype.expect("valid").layout().clone(), 1 << 40);
-        Access::new(0, &view, 0, user, bytes).expect("small offsets")
+        let view = Tiled::until(filetype.expect("the datatype is valid").layout().clone(), 1 << 40);
+        Access::new(0, &view, 0, user, bytes).expect("the offsets are small")
     }
 
-    /// User memory with these bytes.
+    /// User memory that holds these bytes.
     pub(crate) fn spread(&self, bytes: &[u8]) -> Vec<u8> {
         let mut memory = vec![0x5A; bytes.len() * self.step()];
         bytes.iter().enumerate().for_each(|(at, byte)| memory[at * self.step()] = *byte);
@@ -121,7 +122,7 @@ impl Call {
     }
 }
 
-impl Scene {
+impl Scenario {
     pub(crate) fn ranks(&self) -> usize {
         self.placement.len()
     }
@@ -135,7 +136,7 @@ impl Scene {
         placement::ranks_of(&self.placement, node)
     }
 
-    /// What the ranks of a node know of the others.
+    /// The nodes as the ranks of one node see them.
     pub(crate) fn nodes(&self, node: usize) -> Nodes {
         placement::nodes(&self.placement, &self.aggregators, node)
     }
@@ -152,67 +153,68 @@ pub(crate) fn first_contents() -> Vec<u8> {
     (0..FILE_BYTES).map(|at| (at * 3) as u8).collect()
 }
 
-/// The buffers before, and what they and the file are after all calls.
-pub(crate) fn expected(scene: &Scene) -> (Buffers, Buffers, Vec<u8>) {
+/// Returns the buffers before the calls, the buffers after each call, and the file after all calls.
+pub(crate) fn expected(scenario: &Scenario) -> (Buffers, Buffers, Vec<u8>) {
     let mut file = first_contents();
     let (mut before, mut after) = (Vec::new(), Vec::new());
-    for (number, call) in scene.calls.iter().enumerate() {
+    for (number, call) in scenario.calls.iter().enumerate() {
         let bytes = |rank: usize| call.bytes_of(rank).count();
         match call.direction {
             Direction::Write => {
                 let data =
                     |rank: usize| (0..bytes(rank)).map(|at| value(number, rank, at)).collect::<Vec<_>>();
-                for rank in 0..scene.ranks() {
+                for rank in 0..scenario.ranks() {
                     call.bytes_of(rank).zip(data(rank)).for_each(|(at, byte)| file[at] = byte);
                 }
-                let buffers: Vec<_> = (0..scene.ranks()).map(|rank| call.spread(&data(rank))).collect();
+                let buffers: Vec<_> = (0..scenario.ranks()).map(|rank| call.spread(&data(rank))).collect();
                 before.push(buffers.clone());
                 after.push(buffers);
             }
             Direction::Read => {
                 let read = |rank: usize| call.bytes_of(rank).map(|at| file[at]).collect::<Vec<_>>();
-                before.push((0..scene.ranks()).map(|rank| call.spread(&vec![0xAA; bytes(rank)])).collect());
-                after.push((0..scene.ranks()).map(|rank| call.spread(&read(rank))).collect());
+                before
+                    .push((0..scenario.ranks()).map(|rank| call.spread(&vec![0xAA; bytes(rank)])).collect());
+                after.push((0..scenario.ranks()).map(|rank| call.spread(&read(rank))).collect());
             }
         }
     }
     (before, after, file)
 }
 
-/// What came of the calls.
-pub(crate) struct Ends {
-    /// By rank and call: bytes, and whether there was an error.
+/// The outcomes of all calls.
+pub(crate) struct Outcomes {
+    /// By rank and call: the bytes moved, and whether there was an error.
     pub(crate) calls: Vec<Vec<(u64, bool)>>,
-    /// Of each rank.
+    /// By rank.
     pub(crate) counters: Vec<Arc<Counters>>,
     /// Messages between nodes, by call.
     pub(crate) messages: Vec<u64>,
 }
 
-/// Makes one end of a line.
+/// Makes one leader's end of a channel.
 pub(crate) type Wrap<'a> = &'a dyn Fn(Arc<LocalLeaders>) -> Arc<dyn Leaders>;
 
-/// The window of each rank: one for each node.
-fn windows_of(scene: &Scene) -> Vec<Arc<LocalWindow>> {
-    let mut windows: Vec<Option<LocalWindow>> = (0..scene.ranks()).map(|_| None).collect();
-    for node in 0..scene.node_count() {
-        let ranks = scene.ranks_of(node);
-        let team = LocalWindow::team(ranks.len(), 4 * scene.window_bytes as usize);
+/// The shared memory of each rank: the ranks of a node share one window.
+fn windows_of(scenario: &Scenario) -> Vec<Arc<LocalWindow>> {
+    let mut windows: Vec<Option<LocalWindow>> = (0..scenario.ranks()).map(|_| None).collect();
+    for node in 0..scenario.node_count() {
+        let ranks = scenario.ranks_of(node);
+        let team = LocalWindow::team(ranks.len(), 4 * scenario.window_bytes as usize);
         ranks.into_iter().zip(team).for_each(|(rank, window)| windows[rank] = Some(window));
     }
     windows.into_iter().flatten().map(Arc::new).collect()
 }
 
-/// Runs the scene; `files` has one handle for each rank.
-pub(crate) fn play(
-    scene: &Scene,
+/// Runs the scenario. `files` has one handle for each rank.
+pub(crate) fn run(
+    scenario: &Scenario,
     files: &[Arc<dyn DriverFile>],
     buffers: &mut Buffers,
     wrap: Wrap<'_>,
-) -> Ends {
-    let windows = windows_of(scene);
-    let counters: Vec<_> = (0..scene.ranks()).map(|_| Arc::new(Counters::default())).collect();
-    let accesses: Vec<Vec<Access>> = scene
+) -> Outcomes {
+    let windows = windows_of(scenario);
+    let counters: Vec<_> = (0..scenario.ranks()).map(|_| Arc::new(Counters::default())).collect();
+    let accesses: Vec<Vec<Access>> = scenario
         .calls
         .iter()
         .zip(buffers)
@@ -222,18 +224,18 @@ pub(crate) fn play(
         .collect();
     let agreed: Vec<Agreed> =
         accesses.iter().map(|ranks| Agreed::of(&ranks.iter().map(Summary::of).collect::<Vec<_>>())).collect();
-    let lines: Vec<Vec<Arc<LocalLeaders>>> = (0..scene.calls.len())
-        .map(|call| LocalLeaders::team(scene.node_count(), scene.seed + call as u64))
+    let channels: Vec<Vec<Arc<LocalLeaders>>> = (0..scenario.calls.len())
+        .map(|call| LocalLeaders::team(scenario.node_count(), scenario.seed + call as u64))
         .map(|team| team.into_iter().map(Arc::new).collect())
         .collect();
     let wrapped: Vec<Vec<Arc<dyn Leaders>>> =
-        lines.iter().map(|line| line.iter().map(|end| wrap(end.clone())).collect()).collect();
+        channels.iter().map(|channel| channel.iter().map(|end| wrap(end.clone())).collect()).collect();
     let between = |rank: usize, call: usize| {
-        let node = scene.placement[rank];
+        let node = scenario.placement[rank];
         Between {
-            nodes: Arc::new(scene.nodes(node)),
-            leaders: (scene.ranks_of(node)[0] == rank).then(|| wrapped[call][node].clone()),
-            may_exchange: scene.may_exchange[node],
+            nodes: Arc::new(scenario.nodes(node)),
+            leaders: (scenario.ranks_of(node)[0] == rank).then(|| wrapped[call][node].clone()),
+            may_exchange: scenario.may_exchange[node],
             operation: call as u32,
         }
     };
@@ -242,43 +244,44 @@ pub(crate) fn play(
             file: files[rank].clone(),
             isolation: None,
             counters: counters[rank].clone(),
-            holes: scene.holes,
+            holes: scenario.holes,
         };
         let (window, between) = (windows[rank].clone(), between(rank, call));
-        let team = NodeTeam::among(between, window, scene.window_bytes, 0, agreed[call].grain)
+        let team = NodeTeam::among(between, window, scenario.window_bytes, 0, agreed[call].grain)
             .ending_at(agreed[call].end);
         Operation::start(
             target,
             team,
             accesses[call][rank].clone(),
-            scene.calls[call].direction,
+            scenario.calls[call].direction,
             agreed[call].first,
         )
     };
-    let mut ends = vec![Vec::new(); scene.ranks()];
-    let mut under_way: Vec<_> = (0..scene.ranks())
-        .map(|rank| (Some(scene.placement[rank]) != scene.without).then(|| start(rank, 0)))
+    let mut outcomes = vec![Vec::new(); scenario.ranks()];
+    let mut under_way: Vec<_> = (0..scenario.ranks())
+        .map(|rank| (Some(scenario.placement[rank]) != scenario.without).then(|| start(rank, 0)))
         .collect();
     let mut declined = Vec::new();
-    for rank in (0..scene.ranks()).filter(|rank| Some(scene.placement[*rank]) == scene.without) {
-        ends[rank].push((0, false));
+    for rank in (0..scenario.ranks()).filter(|rank| Some(scenario.placement[*rank]) == scenario.without) {
+        outcomes[rank].push((0, false));
         let between = between(rank, 0);
-        declined.push(std::thread::spawn(move || decline(&between).expect("nobody is gone")));
+        declined.push(std::thread::spawn(move || decline(&between).expect("no leader has failed")));
     }
-    let turns = scene.schedule.iter().copied().cycle();
+    let steps = scenario.schedule.iter().copied().cycle();
     let mut idle = 0;
-    for rank in turns.map(|rank| rank % scene.ranks()) {
+    for rank in steps.map(|rank| rank % scenario.ranks()) {
         idle += 1;
         if idle % 1000 == 0 {
-            // Who is waited for may need this core.
+            // A thread that the loop waits for may need this core.
             std::thread::sleep(std::time::Duration::from_micros(100));
         }
-        assert!(idle < 3_000_000, "the operations stand still");
+        assert!(idle < 3_000_000, "the operations make no progress");
         let Some(operation) = &mut under_way[rank] else {
             if under_way.iter().all(Option::is_none) {
                 break;
             }
-            // a schedule may leave a rank out; then the others get its turn
+            // This rank has finished. Its turn goes to the other operations, because a schedule may leave
+            // a rank out.
             under_way.iter_mut().flatten().for_each(|operation| {
                 operation.poll();
             });
@@ -287,17 +290,17 @@ pub(crate) fn play(
         if operation.poll() {
             let done = operation.take_outcome();
             under_way[rank] = None;
-            ends[rank].push((done.bytes, done.error.is_some()));
-            let next = ends[rank].len();
-            under_way[rank] = (next < scene.calls.len()).then(|| start(rank, next));
+            outcomes[rank].push((done.bytes, done.error.is_some()));
+            let next = outcomes[rank].len();
+            under_way[rank] = (next < scenario.calls.len()).then(|| start(rank, next));
         }
     }
     drop(under_way);
     for thread in declined {
-        thread.join().expect("the others come");
+        thread.join().expect("the other leaders take part");
     }
-    let messages = lines.iter().map(|line| line[0].messages_sent()).collect();
-    Ends { calls: ends, counters, messages }
+    let messages = channels.iter().map(|channel| channel[0].messages_sent()).collect();
+    Outcomes { calls: outcomes, counters, messages }
 }
 
 pub(crate) fn plain(end: Arc<LocalLeaders>) -> Arc<dyn Leaders> {
@@ -305,13 +308,15 @@ pub(crate) fn plain(end: Arc<LocalLeaders>) -> Arc<dyn Leaders> {
 }
 
 pub(crate) fn file_of(driver: &dyn Driver) -> Arc<dyn DriverFile> {
-    let file = driver.open("scene".as_ref(), &OpenOptions::read_write().create(true)).expect("memory opens");
-    file.write_all_at(0, &first_contents()).expect("memory writes");
+    let file = driver
+        .open("scenario".as_ref(), &OpenOptions::read_write().create(true))
+        .expect("the file in memory opens");
+    file.write_all_at(0, &first_contents()).expect("the file in memory is written");
     file
 }
 
 pub(crate) fn contents(file: &dyn DriverFile) -> Vec<u8> {
-    let mut bytes = vec![0; file.len().expect("memory has a length") as usize];
-    assert_eq!(file.read_at(0, &mut bytes).expect("memory reads"), bytes.len());
+    let mut bytes = vec![0; file.len().expect("the file in memory has a length") as usize];
+    assert_eq!(file.read_at(0, &mut bytes).expect("the file in memory is read"), bytes.len());
     bytes
 }

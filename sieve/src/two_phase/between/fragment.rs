@@ -1,14 +1,19 @@
-//! What one rank has in the windows of another node, as bytes: pure encoding and decoding.
+//! Message fragments: the bytes of one rank in the collective buffers of another node, as a message. Pure
+//! encoding and decoding.
 //!
 //! ```text
-//! section      place (u32), form (u32), description bytes (u32), start (u64), bytes (u64), description, payload
-//! description  view:  displacement (i64), first stream byte (u64), access bytes (u64), tiles (u64), layout (wire form)
+//! fragment     place (u32), form (u32), description bytes (u32), start (u64), bytes (u64),
+//!              description, payload
+//! description  view:  displacement (i64), first stream byte (u64), access bytes (u64), tiles (u64),
+//!                     layout (wire form)
 //!              known: nothing
-//!              runs:  per run its distance from the end of the last one, then its length, in units, 7 bits a byte
+//!              runs:  per run its distance from the end of the last one, then its length,
+//!                     in units, 7 bits a byte
 //! ```
-//! Numbers are little endian. `place` is that of the rank on its node; `start` counts from the start of its access. A write has
-//! the payload, a read asks for it. What comes out of [`Sections`] is consistent with itself; whether it lies in the windows
-//! is for the reader to check.
+//! Numbers are little endian. `place` is the place of the rank on its node. `start` counts from the start
+//! of its access. A fragment of a write has the payload, a fragment of a read requests it. The results of
+//! [`Fragments`] are consistent in themselves. The reader must check whether the bytes lie in its
+//! collective buffers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,22 +24,22 @@ pub(super) use capulet_plan::wire::{HEADER_BYTES, RunWriter, VIEW_BYTES_MAX, enc
 
 use crate::access::FileSide;
 
-/// What is wrong with a message.
+/// The part of a message that is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) &'static str);
 
-/// How a section tells where its bytes lie.
+/// How a fragment tells where its bytes lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// By the view of the rank, which follows.
+    /// By the view of the rank, which the fragment contains.
     View = 0,
-    /// By the view of the rank, which has been sent before.
+    /// By the view of the rank, which an earlier fragment contained.
     Known = 1,
-    /// Run by run.
+    /// By a list of runs.
     Runs = 2,
 }
 
-/// What a section begins with.
+/// The header of a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     /// The place of the rank on its node.
@@ -66,37 +71,37 @@ impl Header {
             0 => Form::View,
             1 => Form::Known,
             2 => Form::Runs,
-            _ => return Err(Malformed("the form of a section")),
+            _ => return Err(Malformed("the form of a message fragment")),
         };
         if bytes == 0 || start.checked_add(bytes).is_none() {
-            return Err(Malformed("the range of a section"));
+            return Err(Malformed("the range of a message fragment"));
         }
         Ok(Self { place, form, description_bytes, start, bytes })
     }
 }
 
-/// A section of a message.
+/// A fragment of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Section<'a> {
+pub(super) struct Fragment<'a> {
     pub(super) header: Header,
     pub(super) description: &'a [u8],
-    /// As many bytes as the header says; none if the section asks for them.
+    /// As many bytes as the header says; empty if the fragment requests them.
     pub(super) payload: &'a [u8],
 }
 
-/// The sections of a message, one after the other. Ends at the first that is not whole.
+/// The fragments of a message, in order. Ends at the first one that is incomplete or malformed.
 #[derive(Debug, Clone)]
-pub(super) struct Sections<'a> {
+pub(super) struct Fragments<'a> {
     rest: &'a [u8],
     has_payload: bool,
 }
 
-impl<'a> Sections<'a> {
+impl<'a> Fragments<'a> {
     pub(super) fn new(message: &'a [u8], has_payload: bool) -> Self {
         Self { rest: message, has_payload }
     }
 
-    fn take(&mut self) -> Result<Section<'a>, Malformed> {
+    fn take(&mut self) -> Result<Fragment<'a>, Malformed> {
         let torn = Malformed("the length of a message");
         let (header, rest) = self.rest.split_first_chunk::<HEADER_BYTES>().ok_or(torn)?;
         let header = Header::decode(header)?;
@@ -105,26 +110,27 @@ impl<'a> Sections<'a> {
         let payload_bytes = usize::try_from(payload_bytes).map_err(|_| torn)?;
         let (payload, rest) = rest.split_at_checked(payload_bytes).ok_or(torn)?;
         self.rest = rest;
-        Ok(Section { header, description, payload })
+        Ok(Fragment { header, description, payload })
     }
 }
 
-impl<'a> Iterator for Sections<'a> {
-    type Item = Result<Section<'a>, Malformed>;
+impl<'a> Iterator for Fragments<'a> {
+    type Item = Result<Fragment<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
         }
-        let section = self.take();
-        if section.is_err() {
+        let fragment = self.take();
+        if fragment.is_err() {
             self.rest = &[];
         }
-        Some(section)
+        Some(fragment)
     }
 }
 
-/// The view of a description, and the wire form of its layout. `layout_of` decodes the layout, or finds it.
+/// Decodes the view of a description. `layout_of` gets the wire form of its layout, and decodes it or
+/// finds it.
 pub(super) fn decode_view(
     description: &[u8],
     layout_of: impl FnOnce(&[u8]) -> Result<Arc<Layout>, Malformed>,
@@ -135,17 +141,18 @@ pub(super) fn decode_view(
     let mut rest = description;
     let displacement_bytes = take_u64(&mut rest)?.cast_signed();
     let (file_start, bytes, tiles) = (take_u64(&mut rest)?, take_u64(&mut rest)?, take_u64(&mut rest)?);
-    let tiled = Tiled::new(layout_of(rest)?, tiles).map_err(|_| Malformed("the tiles of a view"))?;
-    FileSide::new(tiled, displacement_bytes, file_start, bytes).ok_or(Malformed("the places of a view"))
+    let tiled =
+        Tiled::new(layout_of(rest)?, tiles).map_err(|_| Malformed("the number of tiles of a view"))?;
+    FileSide::new(tiled, displacement_bytes, file_start, bytes).ok_or(Malformed("the offsets of a view"))
 }
 
-/// The layout of a wire form, from anyone.
+/// Decodes a layout from its wire form. The sender need not be trusted.
 pub(super) fn decode_layout(wire: &[u8]) -> Result<Arc<Layout>, Malformed> {
     let datatype = Datatype::from_wire(wire).map_err(|_| Malformed("the layout of a view"))?;
     Ok(datatype.layout().clone())
 }
 
-/// The runs of a description, as ranges of the file. Ends at the first that is not within `domain`.
+/// The runs of a description, as ranges of the file. Ends at the first one that is not within `domain`.
 #[derive(Debug, Clone)]
 pub(super) struct Runs<'a> {
     rest: &'a [u8],
@@ -155,10 +162,10 @@ pub(super) struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    /// The runs of a section that has `bytes` bytes in `domain`.
+    /// The runs of a fragment that has `bytes` bytes in `domain`. They are checked.
     ///
     /// # Errors
-    /// If they are not all there, or leave the domain, or are another number of bytes.
+    /// If a run is incomplete or leaves the domain, or if the sum of the lengths is not `bytes`.
     pub(super) fn checked(
         description: &'a [u8],
         domain: &Range<u64>,
@@ -169,10 +176,10 @@ impl<'a> Runs<'a> {
         let mut check = runs.clone();
         let mut left = bytes;
         while !check.rest.is_empty() {
-            let run = check.next_run().ok_or(Malformed("a run"))?;
-            left = left.checked_sub(run.end - run.start).ok_or(Malformed("the bytes of runs"))?;
+            let run = check.next_run().ok_or(Malformed("a run of a message fragment"))?;
+            left = left.checked_sub(run.end - run.start).ok_or(Malformed("the sum of the run lengths"))?;
         }
-        if left == 0 { Ok(runs) } else { Err(Malformed("the bytes of runs")) }
+        if left == 0 { Ok(runs) } else { Err(Malformed("the sum of the run lengths")) }
     }
 
     fn next_run(&mut self) -> Option<Range<u64>> {
@@ -211,13 +218,13 @@ fn take_number(rest: &mut &[u8]) -> Option<u64> {
 }
 
 fn take_u32(rest: &mut &[u8]) -> Result<u32, Malformed> {
-    let (number, left) = rest.split_first_chunk::<4>().ok_or(Malformed("a number"))?;
+    let (number, left) = rest.split_first_chunk::<4>().ok_or(Malformed("an incomplete number"))?;
     *rest = left;
     Ok(u32::from_le_bytes(*number))
 }
 
 fn take_u64(rest: &mut &[u8]) -> Result<u64, Malformed> {
-    let (number, left) = rest.split_first_chunk::<8>().ok_or(Malformed("a number"))?;
+    let (number, left) = rest.split_first_chunk::<8>().ok_or(Malformed("an incomplete number"))?;
     *rest = left;
     Ok(u64::from_le_bytes(*number))
 }
@@ -232,11 +239,11 @@ mod tests {
     fn side(runs: &[(i64, u64)], tiles: u64, extent: i64, displacement: i64, start: u64) -> FileSide {
         let byte = Datatype::named(Named::Byte);
         let (places, lengths): (Vec<i64>, Vec<u64>) = runs.iter().copied().unzip();
-        let listed = Datatype::hindexed(&lengths, &places, &byte).expect("valid");
-        let tile = Datatype::resized(0, extent, &listed).expect("valid");
-        let tiled = Tiled::new(tile.layout().clone(), tiles).expect("small");
+        let listed = Datatype::hindexed(&lengths, &places, &byte).expect("the datatype is valid");
+        let tile = Datatype::resized(0, extent, &listed).expect("the datatype is valid");
+        let tiled = Tiled::new(tile.layout().clone(), tiles).expect("the tiling is small");
         let bytes = tiled.size() - start;
-        FileSide::new(tiled, displacement, start, bytes).expect("a file side")
+        FileSide::new(tiled, displacement, start, bytes).expect("the bytes lie in a file, in order")
     }
 
     fn runs() -> impl Strategy<Value = Vec<(i64, u64)>> {
@@ -268,7 +275,10 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
         #[test]
-        fn sections_come_back_as_they_were(headers in prop::collection::vec(headers(), 0..8), has_payload: bool) {
+        fn fragments_round_trip_and_cuts_are_noticed(
+            headers in prop::collection::vec(headers(), 0..8),
+            has_payload: bool,
+        ) {
             let mut message = Vec::new();
             for (number, header) in headers.iter().enumerate() {
                 message.extend_from_slice(&header.encode());
@@ -276,34 +286,35 @@ mod tests {
                 let payload_bytes = if has_payload { header.bytes as usize } else { 0 };
                 message.extend(std::iter::repeat_n(!(number as u8), payload_bytes));
             }
-            let sections = Sections::new(&message, has_payload).collect::<Result<Vec<_>, _>>().expect("whole");
-            prop_assert_eq!(sections.len(), headers.len());
-            for (number, (section, header)) in sections.iter().zip(&headers).enumerate() {
-                prop_assert_eq!(section.header, *header);
-                prop_assert_eq!(section.description.len(), header.description_bytes as usize);
-                prop_assert!(section.description.iter().all(|byte| *byte == number as u8));
-                prop_assert!(section.payload.iter().all(|byte| *byte == !(number as u8)));
+            let fragments = Fragments::new(&message, has_payload).collect::<Result<Vec<_>, _>>()
+                .expect("all fragments are complete");
+            prop_assert_eq!(fragments.len(), headers.len());
+            for (number, (fragment, header)) in fragments.iter().zip(&headers).enumerate() {
+                prop_assert_eq!(fragment.header, *header);
+                prop_assert_eq!(fragment.description.len(), header.description_bytes as usize);
+                prop_assert!(fragment.description.iter().all(|byte| *byte == number as u8));
+                prop_assert!(fragment.payload.iter().all(|byte| *byte == !(number as u8)));
             }
-            // Whatever is cut off is missed, except between two sections.
+            // Every cut is noticed, except a cut between two fragments.
             for cut in 0..message.len() {
-                let whole = Sections::new(&message[..cut], has_payload).collect::<Result<Vec<_>, _>>();
-                if let Ok(sections) = whole {
+                let whole = Fragments::new(&message[..cut], has_payload).collect::<Result<Vec<_>, _>>();
+                if let Ok(fragments) = whole {
                     let length = |header: &Header| {
                         let payload = if has_payload { header.bytes as usize } else { 0 };
                         HEADER_BYTES + header.description_bytes as usize + payload
                     };
-                    prop_assert_eq!(headers[..sections.len()].iter().map(length).sum::<usize>(), cut);
+                    prop_assert_eq!(headers[..fragments.len()].iter().map(length).sum::<usize>(), cut);
                 }
             }
         }
 
         #[test]
-        fn views_come_back_as_they_were(runs in runs(), tiles in 1u64..5, pad in 0i64..9, displacement in 0i64..1 << 40) {
-            let last = runs.last().expect("a run");
+        fn views_round_trip(runs in runs(), tiles in 1u64..5, pad in 0i64..9, displacement in 0i64..1 << 40) {
+            let last = runs.last().expect("there is a run");
             let extent = last.0 + last.1 as i64 + pad;
             let sent = side(&runs, tiles, extent, displacement, 1.min(runs[0].1 - 1));
-            let wire = encode_view(&sent, VIEW_BYTES_MAX).expect("short");
-            let got = decode_view(&wire, decode_layout).expect("valid");
+            let wire = encode_view(&sent, VIEW_BYTES_MAX).expect("the view is short");
+            let got = decode_view(&wire, decode_layout).expect("the view decodes");
             prop_assert_eq!((sent.bytes(), sent.file_start()), (got.bytes(), got.file_start()));
             for at in 0..sent.bytes() {
                 prop_assert_eq!(sent.offset_of(at), got.offset_of(at));
@@ -311,7 +322,11 @@ mod tests {
         }
 
         #[test]
-        fn runs_come_back_as_they_were(runs in runs(), unit in prop::sample::select(vec![1u64, 8, 64]), origin in 0u64..1 << 40) {
+        fn runs_round_trip_and_wrong_totals_are_refused(
+            runs in runs(),
+            unit in prop::sample::select(vec![1u64, 8, 64]),
+            origin in 0u64..1 << 40,
+        ) {
             let places: Vec<_> = runs
                 .iter()
                 .map(|(start, len)| origin + *start as u64 * unit..origin + (*start as u64 + len) * unit)
@@ -327,8 +342,8 @@ mod tests {
             }
             let encoded = writer.finish();
             let bytes: u64 = places.iter().map(|run| run.end - run.start).sum();
-            let domain = origin..places.last().expect("a run").end;
-            let read = Runs::checked(&encoded, &domain, unit, bytes).expect("valid");
+            let domain = origin..places.last().expect("there is a run").end;
+            let read = Runs::checked(&encoded, &domain, unit, bytes).expect("the runs decode");
             prop_assert_eq!(read.collect::<Vec<_>>(), places);
             let shorter = domain.start..domain.end - 1;
             prop_assert!(Runs::checked(&encoded, &shorter, unit, bytes).is_err());
@@ -338,11 +353,15 @@ mod tests {
         }
 
         #[test]
-        fn nothing_that_comes_is_believed(bytes in prop::collection::vec(any::<u8>(), 0..200), unit in 0u32..13, total in any::<u64>()) {
-            for section in Sections::new(&bytes, true).flatten() {
-                prop_assert_eq!(section.payload.len() as u64, section.header.bytes);
+        fn arbitrary_bytes_never_decode_to_inconsistent_fragments(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            unit in 0u32..13,
+            total in any::<u64>(),
+        ) {
+            for fragment in Fragments::new(&bytes, true).flatten() {
+                prop_assert_eq!(fragment.payload.len() as u64, fragment.header.bytes);
             }
-            let _ = Sections::new(&bytes, false).count();
+            let _ = Fragments::new(&bytes, false).count();
             let _ = decode_view(&bytes, decode_layout);
             let domain = 100..1 << 62;
             if let Ok(runs) = Runs::checked(&bytes, &domain, 1 << unit, total) {
@@ -351,12 +370,12 @@ mod tests {
         }
 
         #[test]
-        fn a_view_that_was_tampered_with_is_refused_or_lies_in_a_file(
+        fn modified_view_is_refused_or_lies_in_a_file(
             runs in runs(), at in 0usize..200, bit in 0u8..8, numbers in prop::array::uniform4(any::<u64>())
         ) {
-            let last = runs.last().expect("a run");
+            let last = runs.last().expect("there is a run");
             let sent = side(&runs, 3, last.0 + last.1 as i64, 1 << 20, 0);
-            let mut wire = encode_view(&sent, VIEW_BYTES_MAX).expect("short");
+            let mut wire = encode_view(&sent, VIEW_BYTES_MAX).expect("the view is short");
             let at = at % wire.len();
             wire[at] ^= 1 << bit;
             let mut other = wire.clone();
@@ -375,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_do_not_fit_are_refused() {
+    fn numbers_beyond_64_bits_are_refused() {
         let mut longest: &[u8] = &[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1];
         assert_eq!(take_number(&mut longest), Some(u64::MAX));
         let mut beyond: &[u8] = &[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2];
@@ -385,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_is_no_view() {
+    fn long_list_is_not_encoded_as_a_view() {
         let runs: Vec<_> =
             (0..10_000_i64).map(|at| (at * 20 + ((at * 2_654_435_761) >> 9) % 11, 3)).collect();
         assert!(encode_view(&side(&runs, 1, 1 << 30, 0, 0), VIEW_BYTES_MAX).is_none());

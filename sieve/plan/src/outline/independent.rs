@@ -1,15 +1,16 @@
-//! One rank by itself.
+//! The estimate for a rank that acts independently.
 
 use super::{Alone, Count, Part};
-use crate::way::{self, BAND_RUN_MIN_BYTES, BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, WINDOW_BYTES};
+use crate::way::{self, BAND_RUN_MIN_BYTES, BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, SIEVE_BUFFER_BYTES};
 use crate::{Direction, FileSide, Heat, Holes, Way};
 
-/// Windows of one rank that are gone through one by one; of more the number is bounded.
-const WINDOWS_MAX: u64 = 100_000;
+/// How many sieve buffers of one rank are visited one by one. Beyond this number, the estimate has only
+/// bounds.
+const BUFFERS_MAX: u64 = 100_000;
 
-pub(super) fn outline(part: &Part, direction: Direction, heat: Heat, holes: Holes) -> Alone {
+pub(super) fn estimate(part: &Part, direction: Direction, cache_state: Heat, holes: Holes) -> Alone {
     let side = &part.side;
-    let way = way::choose(side, part.memory_runs, direction, heat, holes);
+    let way = way::choose(side, part.memory_runs, direction, cache_state, holes);
     if side.bytes() == 0 {
         let nothing = Count::exactly(0);
         return Alone { way, pieces: nothing, batches: nothing, copied_bytes: 0, buffer_bytes: 0 };
@@ -21,8 +22,8 @@ pub(super) fn outline(part: &Part, direction: Direction, heat: Heat, holes: Hole
             with_bands(side, pieces, batches)
         }
         Way::Packed => packed(side),
-        Way::Window if direction == Direction::Read => windows(side),
-        Way::Window => read_and_written(windows(side)),
+        Way::Window if direction == Direction::Read => sieved(side),
+        Way::Window => read_and_written(sieved(side)),
     };
     let is_copied = way != Way::List;
     Alone {
@@ -30,35 +31,35 @@ pub(super) fn outline(part: &Part, direction: Direction, heat: Heat, holes: Hole
         pieces,
         batches,
         copied_bytes: if is_copied { side.bytes() } else { 0 },
-        buffer_bytes: if is_copied { WINDOW_BYTES } else { 0 },
+        buffer_bytes: if is_copied { SIEVE_BUFFER_BYTES } else { 0 },
     }
 }
 
-/// Fewer where the pieces are dense.
+/// Dense pieces may take fewer batches.
 fn in_batches(pieces: Count) -> Count {
     let least = pieces.least.div_ceil(BATCH_TRANSFERS_MAX as u64);
     Count { least, most: pieces.most.div_ceil(BATCH_TRANSFERS as u64) }
 }
 
-/// Every piece ends where a run of the file ends, or one of memory.
+/// Every piece ends where a run of the file or a run of memory ends.
 fn listed(file_runs: u64, memory_runs: u64) -> (Count, Count) {
     let (file_runs, memory_runs) = (file_runs.max(1), memory_runs.max(1));
     let pieces = Count { least: file_runs.max(memory_runs), most: file_runs.saturating_add(memory_runs - 1) };
     (pieces, in_batches(pieces))
 }
 
-/// The runs of each window's worth of bytes.
+/// The runs of each buffer's worth of bytes.
 fn packed(side: &FileSide) -> (Count, Count) {
-    let windows = side.bytes().div_ceil(WINDOW_BYTES);
-    if windows > WINDOWS_MAX {
+    let buffers = side.bytes().div_ceil(SIEVE_BUFFER_BYTES);
+    if buffers > BUFFERS_MAX {
         let runs = side.run_count();
-        let pieces = Count { least: runs, most: runs.saturating_add(windows - 1) };
-        return (pieces, Count { least: windows, most: windows.saturating_add(in_batches(pieces).most) });
+        let pieces = Count { least: runs, most: runs.saturating_add(buffers - 1) };
+        return (pieces, Count { least: buffers, most: buffers.saturating_add(in_batches(pieces).most) });
     }
     let (mut pieces, mut batches) = (0, Count::exactly(0));
-    for window in 0..windows {
-        let start = window * WINDOW_BYTES;
-        let runs = side.run_count_of(start..side.bytes().min(start + WINDOW_BYTES));
+    for buffer in 0..buffers {
+        let start = buffer * SIEVE_BUFFER_BYTES;
+        let runs = side.run_count_of(start..side.bytes().min(start + SIEVE_BUFFER_BYTES));
         let more = in_batches(Count::exactly(runs));
         pieces += runs;
         batches = Count { least: batches.least + more.least, most: batches.most + more.most };
@@ -66,47 +67,48 @@ fn packed(side: &FileSide) -> (Count, Count) {
     (Count::exactly(pieces), batches)
 }
 
-/// Whether two runs are so long that their bytes may go by chunks of both, if they alternate in memory.
+/// Whether the access may have bands: two runs that are long enough to be moved by chunks of both, if
+/// their bytes alternate in memory.
 fn may_have_bands(side: &FileSide) -> bool {
     const STEP_BYTES: u64 = BAND_RUN_MIN_BYTES / 2;
     if !side.is_monotone() || side.run_count() < 2 {
         return false;
     }
-    if side.bytes() > WINDOWS_MAX * STEP_BYTES {
+    if side.bytes() > BUFFERS_MAX * STEP_BYTES {
         return true;
     }
-    // In a run of two steps there are two places a step apart.
+    // A run of two steps contains two places that are one step apart.
     let places = (0..side.bytes() / STEP_BYTES).map(|step| side.offset_of(step * STEP_BYTES));
     let is_long = |(at, next): (u64, u64)| next - at == STEP_BYTES;
     places.clone().zip(places.skip(1)).any(is_long)
 }
 
-/// What memory is like is not known here: run by run, or a page or more of each of several runs at a time, beside what begins or
-/// ends a run.
+/// The estimate does not know the layout of memory. Either each run is moved by itself, or a page or more
+/// of each of several runs at a time, besides the pieces that begin or end a run.
 fn with_bands(side: &FileSide, pieces: Count, batches: Count) -> (Count, Count) {
     let chunks =
         side.bytes().div_ceil(BAND_RUN_MIN_BYTES / 2).saturating_add(side.run_count().saturating_mul(2));
-    let least = side.bytes().div_ceil(WINDOW_BYTES).min(batches.least);
+    let least = side.bytes().div_ceil(SIEVE_BUFFER_BYTES).min(batches.least);
     (
         Count { least: side.run_count().min(pieces.least), most: pieces.most.saturating_add(chunks) },
         Count { least, most: batches.most.saturating_add(chunks) },
     )
 }
 
-/// Windows without holes need not be read.
+/// A part of the span without holes is not read before it is written.
 fn read_and_written((pieces, batches): (Count, Count)) -> (Count, Count) {
     let twice = |count: Count| Count { least: count.least, most: count.most.saturating_mul(2) };
     (twice(pieces), twice(batches))
 }
 
-/// A window begins with the first byte that is asked for and was not in the last.
-fn windows(side: &FileSide) -> (Count, Count) {
+/// Each part begins with the first requested byte that the part before did not hold.
+fn sieved(side: &FileSide) -> (Count, Count) {
     let (mut count, mut at) = (0, 0);
-    while at < side.bytes() && count < WINDOWS_MAX {
-        at = side.bytes_below(side.offset_of(at).saturating_add(WINDOW_BYTES));
+    while at < side.bytes() && count < BUFFERS_MAX {
+        at = side.bytes_below(side.offset_of(at).saturating_add(SIEVE_BUFFER_BYTES));
         count += 1;
     }
     let rest = if at < side.bytes() { side.span().end - side.offset_of(at) } else { 0 };
-    let count = Count { least: count, most: count + rest.div_ceil(WINDOW_BYTES) };
+    let count = Count { least: count, most: count + rest.div_ceil(SIEVE_BUFFER_BYTES) };
     (count, count)
 }
