@@ -25,8 +25,9 @@ impl Memory {
     ///
     /// # Safety
     /// Every byte at `base + offset`, for each offset of `tiled`, must be valid for reads, and for writes if
-    /// the access reads from the file. The bytes must not be used otherwise. Both hold until the access is
-    /// over.
+    /// the access reads from the file, and must not be used otherwise, during every access that is made from
+    /// this value or a clone of it. Two such accesses at the same time are two uses, if one of them reads
+    /// from the file.
     pub unsafe fn new(base: *mut u8, tiled: Tiled) -> Self {
         Self { base, tiled }
     }

@@ -127,13 +127,16 @@ fn run(scenario: &Scenario, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers
             agreed[call].grain,
         )
         .ending_at(agreed[call].end);
-        Operation::start(
-            target,
-            team,
-            accesses[call][rank].clone(),
-            scenario.calls[call].direction,
-            agreed[call].first,
-        )
+        // SAFETY: all simulated ranks of a call pass the same direction, first byte, and values for their teams.
+        unsafe {
+            Operation::start(
+                target,
+                team,
+                accesses[call][rank].clone(),
+                scenario.calls[call].direction,
+                agreed[call].first,
+            )
+        }
     };
     let mut outcomes: Outcomes = vec![Vec::new(); scenario.ranks];
     let mut under_way: Vec<_> = (0..scenario.ranks).map(|rank| Some(start(rank, 0))).collect();

@@ -139,7 +139,8 @@ fn run_two_phase(
                     agreed.grain,
                 )
                 .ending_at(agreed.end);
-                let done = two_phase::run(target, team, access, direction, agreed.first);
+                // SAFETY: all simulated ranks of a call pass the same direction, first byte, and values for their teams.
+                let done = unsafe { two_phase::run(target, team, access, direction, agreed.first) };
                 (memory, done, counters)
             })
         });

@@ -169,7 +169,9 @@ impl File {
             (Plan::TwoPhase(_), Some(window)) => {
                 let team = tools.team(window, agreed);
                 let target = Target { holes: tools.hints.holes, ..target };
-                let done = two_phase::run(target, team, access, direction, agreed.first);
+                // SAFETY: of `run`: all ranks have agreed on direction and first byte in `together`, and on the hints from which the teams
+                // are made; no rank has an operation under way on the memory, which the same reduction has found out.
+                let done = unsafe { two_phase::run(target, team, access, direction, agreed.first) };
                 if tools.between.is_none() {
                     // Over on this rank means that all ranks of the node have moved what they move.
                     held = None;

@@ -263,7 +263,11 @@ impl Operation {
             Stage::Queued(access, agreed) => {
                 let team = self.tools.team(window, &agreed);
                 let target = Target { holes: self.tools.hints.holes, ..self.tools.target.clone() };
-                let moving = two_phase::Operation::start(target, team, access, self.direction, agreed.first);
+                let (direction, first) = (self.direction, agreed.first);
+                // SAFETY: of `start`: all ranks have agreed on direction and first byte in the first reduction of this operation, and on
+                // hints at open, from which the teams are made. The queue lets one operation at a time use the memory, the same on all
+                // ranks of the node.
+                let moving = unsafe { two_phase::Operation::start(target, team, access, direction, first) };
                 Stage::Moving(Box::new(moving))
             }
             other => other,

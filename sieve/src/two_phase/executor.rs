@@ -117,7 +117,16 @@ impl Operation {
     ///
     /// # Panics
     /// If `access` is not monotone.
-    pub fn start(target: Target, team: NodeTeam, access: Access, direction: Direction, first: u64) -> Self {
+    ///
+    /// # Safety
+    /// As [`super::run`], until the operation is over on all ranks.
+    pub unsafe fn start(
+        target: Target,
+        team: NodeTeam,
+        access: Access,
+        direction: Direction,
+        first: u64,
+    ) -> Self {
         assert!(access.is_monotone(), "two-phase needs offsets that never decrease");
         let buffer_index = first_buffer_index(team.shared.as_ref());
         let mut operation = Self {

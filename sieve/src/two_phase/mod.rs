@@ -169,6 +169,18 @@ impl NodeTeam {
 ///
 /// # Panics
 /// If `access` is not monotone. The planner never chooses two-phase for such an access.
-pub fn run(target: Target, team: NodeTeam, access: Access, direction: Direction, first: u64) -> Transferred {
-    Operation::start(target, team, access, direction, first).wait()
+///
+/// # Safety
+/// All ranks of the node, and of all nodes that exchange, are in the same operation: they pass the same `direction`, the same `first`, and
+/// teams that were made from the same values on windows of the same memory. No other operation uses the memory meanwhile. Ranks that
+/// disagree copy to and from the collective buffers at the same time, which is a data race.
+pub unsafe fn run(
+    target: Target,
+    team: NodeTeam,
+    access: Access,
+    direction: Direction,
+    first: u64,
+) -> Transferred {
+    // SAFETY: the contract of `start` is the contract of this function.
+    unsafe { Operation::start(target, team, access, direction, first) }.wait()
 }

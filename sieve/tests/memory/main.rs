@@ -185,7 +185,8 @@ fn measure(case: Case, is_two_phase: bool) -> Vec<Taken> {
         let start = |(rank, access): (usize, Access)| {
             as_owner(rank, || {
                 let team = topology.team(rank, agreed.grain);
-                Operation::start(target(rank), team, access, case.direction, agreed.first)
+                // SAFETY: all simulated ranks of a call pass the same direction, first byte, and values for their teams.
+                unsafe { Operation::start(target(rank), team, access, case.direction, agreed.first) }
             })
         };
         let mut under_way: Vec<Operation> = accesses.into_iter().enumerate().map(start).collect();

@@ -249,13 +249,16 @@ pub(crate) fn run(
         let (window, between) = (windows[rank].clone(), between(rank, call));
         let team = NodeTeam::among(between, window, scenario.window_bytes, 0, agreed[call].grain)
             .ending_at(agreed[call].end);
-        Operation::start(
-            target,
-            team,
-            accesses[call][rank].clone(),
-            scenario.calls[call].direction,
-            agreed[call].first,
-        )
+        // SAFETY: all simulated ranks of a call pass the same direction, first byte, and values for their teams.
+        unsafe {
+            Operation::start(
+                target,
+                team,
+                accesses[call][rank].clone(),
+                scenario.calls[call].direction,
+                agreed[call].first,
+            )
+        }
     };
     let mut outcomes = vec![Vec::new(); scenario.ranks()];
     let mut under_way: Vec<_> = (0..scenario.ranks())

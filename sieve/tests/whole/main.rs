@@ -264,7 +264,8 @@ fn run(
         Plan::TwoPhase(_) => {
             let (teams, _channels) = teams(scenario, number, &agreed);
             let start = |(team, access): (NodeTeam, Access)| {
-                Some(Operation::start(target(), team, access, direction, agreed.first))
+                // SAFETY: all simulated ranks of a call pass the same direction, first byte, and values for their teams.
+                Some(unsafe { Operation::start(target(), team, access, direction, agreed.first) })
             };
             poll(scenario, teams.into_iter().zip(accesses).map(start).collect())
         }
