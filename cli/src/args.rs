@@ -175,6 +175,11 @@ pub(crate) struct BenchArgs {
     #[arg(long = "mpi", value_name = "MPI", value_parser = ["openmpi", "openmpi5", "mpich", "mpich5"])]
     pub(crate) mpis: Vec<String>,
 
+    /// Measure against another build of Capulet's library instead of the MPI's own layers, for collective,
+    /// independent and atomic; needs one --mpi, which the library must serve
+    #[arg(long, value_name = "LIBRARY")]
+    pub(crate) against: Option<PathBuf>,
+
     /// Few and short samples, to check that everything works
     #[arg(long)]
     pub(crate) quick: bool,

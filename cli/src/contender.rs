@@ -27,6 +27,33 @@ pub(crate) struct Layer {
     variables: &'static [(&'static str, &'static str)],
 }
 
+/// A file layer that Capulet is measured against.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// A layer of the MPI.
+    Own(Layer),
+    /// Another build of Capulet's library.
+    Library(PathBuf),
+}
+
+impl Peer {
+    /// Name in tables.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Own(layer) => layer.name,
+            Self::Library(_) => "other build",
+        }
+    }
+
+    /// Name that the measuring program reports.
+    pub(crate) fn reported_name(&self) -> &'static str {
+        match self {
+            Self::Own(layer) => layer.name,
+            Self::Library(_) => CAPULET.name,
+        }
+    }
+}
+
 /// Capulet's file layer.
 pub(crate) const CAPULET: Layer = Layer { name: "capulet", variables: &[] };
 /// A program that is started without a file layer of a contender, for benches without files.
@@ -96,6 +123,26 @@ impl Mpi {
         builds.join("env").join(self.name).join("bin/mpiexec")
     }
 
+    /// The command that runs `program` as [`Mpi::command`] does, on a peer.
+    pub(crate) fn peer_command(
+        &self,
+        peer: &Peer,
+        ranks: u32,
+        program: &Path,
+        words: &[OsString],
+    ) -> Command {
+        match peer {
+            Peer::Own(layer) => self.command(layer, ranks, program, words, false),
+            Peer::Library(library) => {
+                let mut preload = OsString::from("LD_PRELOAD=");
+                preload.push(library);
+                let words: Vec<OsString> =
+                    [preload, program.into()].into_iter().chain(words.iter().cloned()).collect();
+                self.command(&PLAIN, ranks, Path::new("env"), &words, false)
+            }
+        }
+    }
+
     /// The command that runs `program` with the arguments `words` on `ranks` ranks through `layer`. For
     /// Capulet the ranks start this `capulet` command, which passes `--stats` if `counting` is set.
     pub(crate) fn command(
@@ -141,6 +188,19 @@ mod tests {
         assert_eq!(ours.get_program(), "mpiexec.mpich");
         assert!(ours.get_envs().any(|set| set == ("CAPULET_HINTS".as_ref(), None)));
     }
+
+    #[test]
+    fn another_build_is_preloaded() {
+        let [openmpi, ..] = MPIS;
+        let peer = Peer::Library("/x/libcapulet_openmpi.so".into());
+        let command = openmpi.peer_command(&peer, 2, Path::new("/x/bench"), &["--suite".into()]);
+        assert_eq!(
+            words(&command),
+            ["-n", "2", "env", "LD_PRELOAD=/x/libcapulet_openmpi.so", "/x/bench", "--suite"]
+        );
+        assert_eq!((peer.name(), peer.reported_name()), ("other build", "capulet"));
+    }
+
     #[test]
     fn mpis_from_pypi_are_chosen_by_name_and_have_own_launchers() {
         let names = |names: &[String]| chosen(names).map(|mpi| mpi.name).collect::<Vec<_>>();

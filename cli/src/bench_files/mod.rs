@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use self::launch::{Failure, Launched, launch};
 use crate::args::{BAD, BenchArgs, GOOD, HEAD, Storage};
 use crate::bench::candidates;
-use crate::contender::{self, CAPULET, Layer, Mpi};
+use crate::contender::{self, CAPULET, Mpi, Peer};
 
 const PROGRAM: &str = "capulet-bench-io";
 /// Folders in memory and on a disk that every Linux system has. `/var/tmp` outlives a restart, so it is
@@ -47,6 +47,10 @@ pub(crate) fn run(args: &BenchArgs, suite: &str) -> ExitCode {
     let is_cache = |place: &Path| filesystem_kind(place).is_ok_and(|kind| kind == FilesystemKind::Tmpfs);
     if args.cold && places.iter().any(|(_, place)| is_cache(place)) {
         anstream::eprintln!("{BAD}capulet:{BAD:#} --cold needs a disk, because a tmpfs is only cache");
+        return ExitCode::FAILURE;
+    }
+    if let Some(reason) = fault_of_against(args) {
+        anstream::eprintln!("{BAD}capulet:{BAD:#} {reason}");
         return ExitCode::FAILURE;
     }
     let executable = env::current_exe().unwrap_or_default();
@@ -92,6 +96,29 @@ pub(crate) fn run(args: &BenchArgs, suite: &str) -> ExitCode {
     }
 }
 
+/// Why `--against` cannot be served. `None` without it.
+fn fault_of_against(args: &BenchArgs) -> Option<String> {
+    let library = args.against.as_ref()?;
+    if args.mpis.len() != 1 {
+        return Some("--against needs exactly one --mpi, the one that the library was built for".to_owned());
+    }
+    let name = library.file_name().unwrap_or_default().to_string_lossy();
+    // One library serves both versions of Open MPI.
+    let served = args.mpis[0].trim_end_matches('5');
+    if !library.is_file() {
+        return Some(format!("{} is not a file", library.display()));
+    }
+    (!name.contains(served)).then(|| format!("{} is not a library for {}", library.display(), args.mpis[0]))
+}
+
+/// The layers that Capulet is measured against on an MPI.
+fn peers_of(mpi: &Mpi, args: &BenchArgs) -> Vec<Peer> {
+    match &args.against {
+        Some(library) => vec![Peer::Library(fs::canonicalize(library).unwrap_or_else(|_| library.clone()))],
+        None => mpi.peers.iter().copied().map(Peer::Own).collect(),
+    }
+}
+
 /// The storages to measure on, each with a name and a folder.
 fn places(args: &BenchArgs) -> Vec<(String, PathBuf)> {
     let named = |name: &str| if args.cold { format!("cold {name}") } else { name.to_owned() };
@@ -112,6 +139,7 @@ fn places(args: &BenchArgs) -> Vec<(String, PathBuf)> {
 /// Launches that share the program, the ranks and the folder.
 struct Series<'a> {
     mpi: &'a Mpi,
+    peers: Vec<Peer>,
     program: &'a Path,
     ranks: u32,
     words: Vec<OsString>,
@@ -133,22 +161,23 @@ fn measure(
         progress.set_style(style);
     }
     progress.set_prefix(format!("{}, {storage}, {ranks} ranks", mpi.name));
-    let series = Series { mpi, program, ranks, words: words(suite, &folder, args), progress };
+    let peers = peers_of(mpi, args);
+    let series = Series { mpi, peers, program, ranks, words: words(suite, &folder, args), progress };
     let mut group = Group {
         mpi: mpi.name.to_owned(),
         storage: storage.to_owned(),
         ranks,
         ours: Contender { name: CAPULET.name.to_owned(), ..Contender::default() },
-        peers: mpi
+        peers: series
             .peers
             .iter()
-            .map(|peer| Contender { name: peer.name.to_owned(), ..Contender::default() })
+            .map(|peer| Contender { name: peer.name().to_owned(), ..Contender::default() })
             .collect(),
         counts: BTreeMap::new(),
     };
     // The counters come from a separate launch, because the library prints them at close and the close is
     // part of some rows.
-    let counted = series.once(&CAPULET, &[], 0, true)?;
+    let counted = series.once(None, &[], 0, true)?;
     group.counts = counted.counts;
     let runs = if args.quick { args.runs.min(QUICK_RUNS) } else { args.runs };
     if let Some(start) = &counted.start {
@@ -158,7 +187,7 @@ fn measure(
             start.library,
             start.rows
         );
-        series.progress.set_length(start.rows * u64::from(runs) * (1 + mpi.peers.len() as u64));
+        series.progress.set_length(start.rows * u64::from(runs) * (1 + series.peers.len() as u64));
     }
     for run in 0..usize::from(runs) {
         series.run(run, &mut group)?;
@@ -184,12 +213,12 @@ fn words(suite: &str, folder: &TempDir, args: &BenchArgs) -> Vec<OsString> {
 impl Series<'_> {
     /// Launches each contender once. Another contender goes first in each run.
     fn run(&self, run: usize, group: &mut Group) -> Result<(), Trouble> {
-        let count = 1 + self.mpi.peers.len();
+        let count = 1 + self.peers.len();
         for turn in 0..count {
             let at = (run + turn) % count;
-            let (layer, contender) = match at.checked_sub(1) {
-                None => (CAPULET, &group.ours),
-                Some(peer) => (self.mpi.peers[peer], &group.peers[peer]),
+            let (peer, contender) = match at.checked_sub(1) {
+                None => (None, &group.ours),
+                Some(peer) => (Some(&self.peers[peer]), &group.peers[peer]),
             };
             let mut skipped: Vec<u32> = contender.lost.iter().map(|lost| lost.head.id).collect();
             if at > 0 {
@@ -197,8 +226,8 @@ impl Series<'_> {
                 // most of the time.
                 skipped.extend(hopeless(contender, &group.peers));
             }
-            self.progress.set_message(layer.name);
-            let (samples, lost) = self.whole(&layer, skipped)?;
+            self.progress.set_message(peer.map_or(CAPULET.name, Peer::name));
+            let (samples, lost) = self.whole(peer, skipped)?;
             let contender = if at == 0 { &mut group.ours } else { &mut group.peers[at - 1] };
             contender.runs.push(samples);
             contender.lost.extend(lost);
@@ -208,10 +237,10 @@ impl Series<'_> {
 
     /// Measures all rows except the skipped ones. When a launch fails in a row, another launch continues
     /// with the next row.
-    fn whole(&self, layer: &Layer, mut skipped: Vec<u32>) -> Result<(Vec<Sample>, Vec<Lost>), Trouble> {
+    fn whole(&self, peer: Option<&Peer>, mut skipped: Vec<u32>) -> Result<(Vec<Sample>, Vec<Lost>), Trouble> {
         let (mut samples, mut all_lost, mut first) = (Vec::new(), Vec::new(), 0);
         loop {
-            let launched = self.once(layer, &skipped, first, false)?;
+            let launched = self.once(peer, &skipped, first, false)?;
             samples.extend(launched.samples);
             let Some(lost) = launched.lost else { return Ok((samples, all_lost)) };
             skipped.push(lost.head.id);
@@ -220,23 +249,35 @@ impl Series<'_> {
         }
     }
 
-    fn once(&self, layer: &Layer, skipped: &[u32], first: u32, counting: bool) -> Result<Launched, Trouble> {
+    /// Launches the program on a peer, or on Capulet.
+    fn once(
+        &self,
+        peer: Option<&Peer>,
+        skipped: &[u32],
+        first: u32,
+        counting: bool,
+    ) -> Result<Launched, Trouble> {
         let mut words = self.words.clone();
         words.extend(["--first".into(), first.to_string().into()]);
         if !skipped.is_empty() {
             let list: Vec<String> = skipped.iter().map(u32::to_string).collect();
             words.extend(["--skip".into(), list.join(",").into()]);
         }
-        let command = self.mpi.command(layer, self.ranks, self.program, &words, counting);
+        let command = match peer {
+            None => self.mpi.command(&CAPULET, self.ranks, self.program, &words, counting),
+            Some(peer) => self.mpi.peer_command(peer, self.ranks, self.program, &words),
+        };
+        let name = peer.map_or(CAPULET.name, Peer::name);
+        let expected = peer.map_or(CAPULET.name, Peer::reported_name);
         let launched = launch(command, |_| {
             if !counting {
                 self.progress.inc(1);
             }
         })
-        .map_err(|failure| Trouble::Launch { layer: layer.name, failure })?;
+        .map_err(|failure| Trouble::Launch { layer: name, failure })?;
         match &launched.start {
-            Some(start) if start.layer != layer.name => {
-                Err(Trouble::Layer { expected: layer.name, found: start.layer.clone() })
+            Some(start) if start.layer != expected => {
+                Err(Trouble::Layer { expected, found: start.layer.clone() })
             }
             _ => Ok(launched),
         }
@@ -253,6 +294,25 @@ fn write(rows: &[Row], args: &BenchArgs) -> io::Result<()> {
         output.write_all(&json()?)?;
         writeln!(output)
     } else {
-        writeln!(output, "{}\n{}", table(rows), summary(rows).trim_end())
+        writeln!(output, "{}\n{}", table(rows), summary(rows).trim_end())?;
+        if args.against.is_some() { write_slower(&mut output, rows) } else { Ok(()) }
     }
+}
+
+/// Writes the rows in which this build is slower than the other build by more than the noise of a good run.
+fn write_slower(output: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+    const SLOWER_BELOW: f64 = 0.97;
+    let is_slower = |row: &&Row| row.ratio.is_some_and(|ratio| ratio < SLOWER_BELOW);
+    let slower: Vec<&Row> = rows.iter().filter(is_slower).collect();
+    writeln!(output, "{} of {} rows are below {SLOWER_BELOW} of the other build", slower.len(), rows.len())?;
+    for row in slower {
+        let Row { mpi, storage, ranks, head, ratio, .. } = row;
+        let ratio = ratio.unwrap_or_default();
+        writeln!(
+            output,
+            "  {ratio:.2}  {mpi}, {storage}, {ranks} ranks: {} {} {}",
+            head.case, head.op, head.state
+        )?;
+    }
+    Ok(())
 }
