@@ -2,6 +2,7 @@
 //! functions that the pages on the architecture name are there. Runs no job.
 
 use std::fs;
+use std::path::Path;
 
 use capulet_tests::mpi::root;
 
@@ -45,7 +46,8 @@ fn pages_name_files_and_functions_that_exist() {
         // Fences of code blocks have three backticks, and would turn the quotes inside out.
         let blocks = content.split("```").step_by(2);
         for word in blocks.flat_map(quoted) {
-            let is_path = word.contains('/') && word.ends_with(".rs") && !word.contains("NAME");
+            let is_source = Path::new(word).extension().is_some_and(|extension| extension == "rs");
+            let is_path = is_source && word.contains('/') && !word.contains("NAME");
             if is_path {
                 source = Some((word, text(word)));
             } else if let Some(name) = word.strip_suffix("()") {
