@@ -30,8 +30,9 @@ done
 # The newest MPICH calls Capulet from other functions while it waits. The library is built already; the
 # tests use the same profile.
 use_mpi mpich5
-say "test: nonblocking collectives on mpich5"
-cargo test --release --target-dir target/mpich5 -p capulet-capi --test programs -- nonblocking_collectives split_collectives
+say "test: nonblocking collectives, error handlers and names on mpich5"
+cargo test --release --target-dir target/mpich5 -p capulet-capi --test programs -- nonblocking_collectives split_collectives error_handlers
+cargo test --release --target-dir target/mpich5 -p capulet-capi --test symbols
 # The toolkit depends on an MPI's description of its types, so the newest version of each MPI is tested
 # too.
 for mpi in mpich5 openmpi5; do

@@ -119,11 +119,20 @@ impl File {
 
     /// As the ranks of a collective access use it where each moves its own bytes: no holes are touched.
     pub(crate) fn target(&self) -> Target {
+        Target { holes: Holes::Untouched, ..self.target_alone() }
+    }
+
+    /// As one rank by itself uses it.
+    pub(crate) fn target_alone(&self) -> Target {
+        // Before the holes, as [`File::holes`] says.
+        let isolation = self.isolation();
+        let state = self.state();
         Target {
             file: Arc::clone(&self.storage),
-            isolation: self.isolation(),
+            isolation,
             counters: Arc::clone(&self.counters),
-            holes: Holes::Untouched,
+            holes: state.hints.holes_of(self.mode, self.storage.caps(), state.atomic),
+            sieves: state.hints.sieves,
         }
     }
 

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use capulet_drivers::{Caps, FileLayout};
 use capulet_plan::aggregators::ConfigList;
 pub use capulet_plan::grid::{WINDOW_BYTES, WINDOW_BYTES_MAX};
-use capulet_sieve::{CollectiveMode, Holes, PlanHints};
+use capulet_sieve::{CollectiveMode, Holes, PlanHints, Sieve, SieveMode, Sieves};
 
 use crate::mode::AccessMode;
 
@@ -43,6 +43,9 @@ pub struct Hints {
     pub lock: LockChoice,
     /// `file_perm`: permission bits of a created file, octal.
     pub permissions: u32,
+    /// `ind_rd_buffer_size` and `romio_ds_read`, `ind_wr_buffer_size` and `romio_ds_write`: how this rank by itself
+    /// sieves. May differ between ranks.
+    pub sieves: Sieves,
 }
 
 /// Which lock atomic mode takes.
@@ -121,7 +124,35 @@ impl Default for Hints {
             lock_timeout_ms: 0,
             lock: LockChoice::Auto,
             permissions: 0o666,
+            sieves: Sieves::default(),
         }
+    }
+}
+
+fn parse_sieve(value: &str) -> Option<SieveMode> {
+    match value.to_ascii_lowercase().as_str() {
+        "enable" => Some(SieveMode::Always),
+        "disable" => Some(SieveMode::Never),
+        "automatic" => Some(SieveMode::Automatic),
+        _ => None,
+    }
+}
+
+fn sieve_name(mode: SieveMode) -> String {
+    match mode {
+        SieveMode::Always => "enable",
+        SieveMode::Never => "disable",
+        SieveMode::Automatic => "automatic",
+    }
+    .to_owned()
+}
+
+/// Changes the sieve of one direction by a hint of it.
+fn set_sieve(sieve: &mut Sieve, key: &str, value: &str) {
+    if key.starts_with("romio_ds") {
+        sieve.mode = parse_sieve(value).unwrap_or(sieve.mode);
+    } else if let Some(bytes) = value.parse().ok().filter(|bytes| *bytes > 0) {
+        sieve.buffer_bytes = WINDOW_BYTES_MAX.min(bytes);
     }
 }
 
@@ -155,6 +186,8 @@ impl Hints {
             "romio_cb_read" => self.read = parse_mode(value).unwrap_or(self.read),
             "romio_cb_write" => self.write = parse_mode(value).unwrap_or(self.write),
             "striping_unit" => self.stripe_bytes = number.unwrap_or(self.stripe_bytes),
+            "ind_rd_buffer_size" | "romio_ds_read" => set_sieve(&mut self.sieves.read, key, value),
+            "ind_wr_buffer_size" | "romio_ds_write" => set_sieve(&mut self.sieves.write, key, value),
             "romio_no_indep_rw" => set_flag(&mut self.no_independent, value),
             "capulet_sync_on_close" => set_flag(&mut self.sync_on_close, value),
             "capulet_exclusive_pages" => set_flag(&mut self.exclusive_pages, value),
@@ -196,7 +229,8 @@ impl Hints {
     /// A digest of the hints that must be the same on all ranks.
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        self.hash(&mut hasher);
+        let agreed = Self { sieves: Sieves::default(), ..self.clone() };
+        agreed.hash(&mut hasher);
         hasher.finish()
     }
 
@@ -204,14 +238,21 @@ impl Hints {
     pub(crate) fn pairs(&self, force: &InForce) -> Vec<(String, String)> {
         let flag = |value: bool| if value { "true" } else { "false" }.to_owned();
         let is_rewritten = |holes: Holes| holes == Holes::Rewritten;
+        let writes = self.sieves.write.mode;
         let mut pairs = vec![
             ("cb_buffer_size", self.window_bytes.to_string()),
             ("cb_nodes", force.aggregators.to_string()),
             ("cb_config_list", self.config_list.to_string()),
             ("romio_cb_read", mode_name(self.read).to_owned()),
             ("romio_cb_write", mode_name(self.write).to_owned()),
-            ("romio_ds_read", "disable".to_owned()),
-            ("romio_ds_write", if is_rewritten(force.holes) { "automatic" } else { "disable" }.to_owned()),
+            ("ind_rd_buffer_size", self.sieves.read.buffer_bytes.to_string()),
+            ("ind_wr_buffer_size", self.sieves.write.buffer_bytes.to_string()),
+            ("romio_ds_read", sieve_name(self.sieves.read.mode)),
+            // Without a promise, or where it cannot be relied on, no write sieves.
+            ("romio_ds_write", sieve_name(if is_rewritten(force.holes) { writes } else { SieveMode::Never })),
+            // ROMIO's other engine, with file realms that persist: there is none. Domains follow the access.
+            ("romio_cb_pfr", "disable".to_owned()),
+            ("romio_cb_fr_types", "aar".to_owned()),
             ("romio_no_indep_rw", flag(self.no_independent)),
             ("romio_visibility_immediate", flag(force.caps.contains(Caps::IMMEDIATE_VISIBILITY))),
             ("romio_filesystem_type", format!("CAPULET {}", force.driver_name)),
@@ -293,6 +334,23 @@ mod tests {
         let promised = hints(&[("romio_no_indep_rw", "true"), ("romio_cb_write", "disable")]);
         assert_eq!((promised.read, promised.write), (CollectiveMode::Enable, CollectiveMode::Enable));
         assert_eq!(hints(&[("file_perm", "640")]).permissions, 0o640);
+    }
+
+    #[test]
+    fn the_hints_of_one_rank_are_no_part_of_the_digest() {
+        let sieves = hints(&[
+            ("ind_rd_buffer_size", "49"),
+            ("ind_wr_buffer_size", "1048576"),
+            ("romio_ds_read", "disable"),
+        ]);
+        assert_eq!((sieves.sieves.read.buffer_bytes, sieves.sieves.write.buffer_bytes), (49, 1 << 20));
+        assert_eq!(sieves.sieves.read.mode, SieveMode::Never);
+        assert_eq!(sieves.digest(), Hints::default().digest());
+        assert_ne!(hints(&[("cb_nodes", "1")]).digest(), Hints::default().digest());
+        let wrong = [("ind_rd_buffer_size", "0"), ("ind_wr_buffer_size", "-1"), ("romio_ds_write", "maybe")];
+        assert_eq!(hints(&wrong), Hints::default());
+        let all = u64::MAX.to_string();
+        assert_eq!(hints(&[("ind_rd_buffer_size", &all)]).sieves.read.buffer_bytes, WINDOW_BYTES_MAX);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use capulet_comm::ErrorClass;
 use capulet_datatype::{Datatype, Tiled};
-use capulet_sieve::{Access, Direction, Memory, Target, independent};
+use capulet_sieve::{Access, Direction, Memory, independent};
 
 use crate::error::{Error, Result};
 use crate::file::File;
@@ -222,9 +222,7 @@ impl File {
         match prepared {
             Err(error) => Outcome::failed(error),
             Ok(prepared) => {
-                let target = self.target();
-                let target = Target { holes: self.holes(), ..target };
-                let done = independent::run(&target, &prepared.access, direction);
+                let done = independent::run(&self.target_alone(), &prepared.access, direction);
                 Outcome { bytes: done.bytes, error: done.error.map(Error::from) }
             }
         }

@@ -7,13 +7,16 @@
 //! # References
 //! An attached handler must outlive `MPI_Errhandler_free` of the user's handle, and `MPI_File_get_errhandler`
 //! hands out a handle that the user frees (MPI 9.3.4). Both need one more reference to an MPI object, for
-//! which MPI has no function. It is had by way of the MPI library's own `MPI_FILE_NULL`: attach the handler
-//! there, get it back, and attach the old one again.
+//! which MPI has no function. The MPI library's own `MPI_FILE_NULL` gives it: attach the handler there, get it
+//! back, and attach the old one again.
+//!
+//! A [`Handler`] holds one such reference. Files, their requests and calls of the handler share it by [`Arc`],
+//! so no other thread can free the MPI object while one of them uses it.
 
 use std::collections::HashMap;
-use std::ffi::c_int;
-use std::mem::replace;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ffi::{c_int, c_void};
+use std::mem::{ManuallyDrop, replace};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use capulet_adio::Coordination;
 use capulet_comm::ErrorClass;
@@ -24,11 +27,9 @@ use crate::abi::{
     MPI_Errhandler, MPI_File, SUCCESS, export, export_as, file_null,
 };
 use crate::convert::{pointer, store};
-use crate::guard::{Failure, Verdict, contained, failure, judge_null, no_such_handle, on_no_file};
-use crate::real::real;
+use crate::guard::{Failure, Subject, Verdict, contained, failure, judge_null, no_such_handle, on_no_file};
+use crate::real::{predefined, real};
 use crate::{handle, report};
-
-use std::ffi::c_void;
 
 /// What a handler does.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +51,11 @@ pub(crate) enum Kind {
 // SAFETY: the pointer is a user's own and is only passed back to the user's function, which MPI may call from
 // any thread.
 unsafe impl Send for Kind {}
+// SAFETY: as for `Send`; nothing changes a `Kind`.
+unsafe impl Sync for Kind {}
 
-/// A handler that is attached to a file, with a reference of its own.
+/// A handler with one reference to its MPI object.
+#[derive(Debug)]
 pub(crate) struct Handler {
     kind: Kind,
     handle: MPI_Errhandler,
@@ -59,6 +63,8 @@ pub(crate) struct Handler {
 
 // SAFETY: an MPI_Errhandler is a name that MPI accepts from any thread, and Kind is Send.
 unsafe impl Send for Handler {}
+// SAFETY: as for `Send`; nothing changes a `Handler` before its drop.
+unsafe impl Sync for Handler {}
 
 impl Handler {
     /// The default, `MPI_ERRORS_RETURN`.
@@ -66,19 +72,69 @@ impl Handler {
         Handler { kind: Kind::Return, handle: errors_return() }
     }
 
-    /// Takes a reference to `handle`, which does `kind`. Predefined handlers are for ever and need none.
+    /// Takes a reference to `handle`, which does `kind`. Predefined handlers are never freed and need none.
     fn attach(kind: Kind, handle: MPI_Errhandler) -> Result<Self, Failure> {
         let handle = if is_predefined(handle) { handle } else { reference(handle)? };
         Ok(Handler { kind, handle })
+    }
+
+    /// What it does.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
     }
 }
 
 impl Drop for Handler {
     fn drop(&mut self) {
         if !is_predefined(self.handle) {
-            // SAFETY: `attach` took this reference and nobody else frees it.
+            // SAFETY: `attach` took this reference, and only this drop gives it back.
             unsafe { MPI_Errhandler_free(&raw mut self.handle) };
         }
+    }
+}
+
+/// Where the handler of one file is kept. The file and its requests share it, so a request whose file is
+/// closed still finds the handler, and a later `MPI_File_set_errhandler` reaches the requests.
+#[derive(Clone, Debug)]
+pub(crate) struct Attached(Arc<Mutex<Arc<Handler>>>);
+
+impl Attached {
+    /// The handler as it is now. It stays usable when the file gets another one.
+    pub(crate) fn current(&self) -> Arc<Handler> {
+        Arc::clone(&lock(&self.0))
+    }
+
+    fn replace(&self, new: Arc<Handler>) -> Arc<Handler> {
+        replace(&mut *lock(&self.0), new)
+    }
+}
+
+/// A call of a user's handler that is due.
+///
+/// It has no destructor: a handler may leave by `longjmp`, which must skip none. One reference to the handler
+/// is leaked then.
+pub(crate) struct Call {
+    handler: ManuallyDrop<Arc<Handler>>,
+    file: MPI_File,
+    code: c_int,
+}
+
+impl Call {
+    pub(crate) fn new(handler: Arc<Handler>, file: MPI_File, code: c_int) -> Self {
+        Call { handler: ManuallyDrop::new(handler), file, code }
+    }
+
+    /// The code that the handler is given.
+    pub(crate) fn code(&self) -> c_int {
+        self.code
+    }
+
+    /// Calls the handler, and returns the code that it left. Nothing of this library may be locked or borrowed,
+    /// and no value with a destructor may live in the callers' frames up to the C ABI.
+    pub(crate) fn make(self) -> c_int {
+        let left = call(self.handler.kind, self.file, self.code);
+        drop(ManuallyDrop::into_inner(self.handler));
+        left
     }
 }
 
@@ -87,7 +143,7 @@ static CREATED: Mutex<Option<HashMap<usize, Kind>>> = Mutex::new(None);
 
 /// The handler of `MPI_FILE_NULL`, inherited by files at open; `None` stands for the default,
 /// `MPI_ERRORS_RETURN`.
-static OF_NULL: Mutex<Option<Handler>> = Mutex::new(None);
+static OF_NULL: Mutex<Option<Arc<Handler>>> = Mutex::new(None);
 
 /// Held while the MPI library's `MPI_FILE_NULL` carries a handler.
 static CARRIER: Mutex<()> = Mutex::new(());
@@ -106,14 +162,51 @@ fn errors_are_fatal() -> MPI_Errhandler {
     unsafe { RSMPI_ERRORS_ARE_FATAL }
 }
 
+/// `MPI_ERRORS_ABORT` of the MPI library that is loaded, if it has one.
+///
+/// One build serves Open MPI 4.1, which has none, and 5.0, where it is the address of an object.
+fn errors_abort() -> Option<MPI_Errhandler> {
+    static FOUND: OnceLock<Option<Handle>> = OnceLock::new();
+    if CAPULET_ERRORS_ABORT != CAPULET_ERRHANDLER_NULL {
+        return Some(CAPULET_ERRORS_ABORT);
+    }
+    FOUND.get_or_init(|| predefined(c"ompi_mpi_errors_abort").map(Handle)).as_ref().map(|found| found.0)
+}
+
+/// A predefined handle.
+struct Handle(MPI_Errhandler);
+
+// SAFETY: an MPI_Errhandler is a name that MPI accepts from any thread.
+unsafe impl Send for Handle {}
+// SAFETY: as for `Send`; nothing changes the handle.
+unsafe impl Sync for Handle {}
+
+/// What a predefined handle does; `None` for every other one.
+fn predefined_kind(handle: MPI_Errhandler) -> Option<Kind> {
+    if handle == errors_return() {
+        Some(Kind::Return)
+    } else if handle == errors_are_fatal() {
+        Some(Kind::Fatal)
+    } else if errors_abort() == Some(handle) {
+        Some(Kind::Abort)
+    } else {
+        None
+    }
+}
+
 fn is_predefined(handle: MPI_Errhandler) -> bool {
-    handle == errors_return() || handle == errors_are_fatal() || handle == CAPULET_ERRORS_ABORT
+    predefined_kind(handle).is_some()
 }
 
 /// One more reference to an error handler for files.
 ///
-/// To a predefined one too: Open MPI counts those, and its `MPI_Errhandler_free` takes one away.
+/// To a predefined one too: Open MPI counts those, and its `MPI_Errhandler_free` takes one away. MPICH, whose
+/// handles are numbers, counts none, and 4.0 aborts when it is given `MPI_ERRORS_ABORT`.
 fn reference(handle: MPI_Errhandler) -> Result<MPI_Errhandler, Failure> {
+    let is_number = size_of::<MPI_Errhandler>() < size_of::<*mut c_void>();
+    if is_number && errors_abort() == Some(handle) {
+        return Ok(handle);
+    }
     let real = real().ok_or_else(no_library)?;
     let _carrier = lock(&CARRIER);
     let mut referenced = CAPULET_ERRHANDLER_NULL;
@@ -138,40 +231,27 @@ fn no_library() -> Failure {
 fn attachable(handle: MPI_Errhandler) -> Result<Handler, Failure> {
     let kind = if handle == CAPULET_ERRHANDLER_NULL {
         None
-    } else if handle == errors_return() {
-        Some(Kind::Return)
-    } else if handle == errors_are_fatal() {
-        Some(Kind::Fatal)
-    } else if handle == CAPULET_ERRORS_ABORT {
-        Some(Kind::Abort)
     } else {
-        lock(&CREATED).as_ref().and_then(|created| created.get(&(handle.0 as usize)).copied())
+        let created = || lock(&CREATED).as_ref()?.get(&(handle.0 as usize)).copied();
+        predefined_kind(handle).or_else(created)
     };
     let kind = kind.ok_or_else(|| failure(ErrorClass::Arg, "not an error handler for files"))?;
     Handler::attach(kind, handle)
 }
 
 /// The handler that a file has from `MPI_FILE_NULL` when it is opened (MPI 14.7).
-pub(crate) fn inherited() -> Handler {
-    let parent = lock(&OF_NULL).as_ref().map(|handler| (handler.kind, handler.handle));
-    match parent {
-        Some((kind, handle)) => Handler::attach(kind, handle).unwrap_or_else(|_| Handler::returning()),
-        None => Handler::returning(),
-    }
+pub(crate) fn inherited() -> Attached {
+    Attached(Arc::new(Mutex::new(of_null())))
 }
 
-/// What the handler of a file does.
-pub(crate) fn kind_of(handler: &Mutex<Handler>) -> Kind {
-    lock(handler).kind
+/// The handler of `MPI_FILE_NULL` as it is now.
+pub(crate) fn of_null() -> Arc<Handler> {
+    lock(&OF_NULL).clone().unwrap_or_else(|| Arc::new(Handler::returning()))
 }
 
-/// What the handler of `MPI_FILE_NULL` does.
-pub(crate) fn kind_of_null() -> Kind {
-    lock(&OF_NULL).as_ref().map_or(Kind::Return, |handler| handler.kind)
-}
-
-/// Calls a user's handler. Nothing of this library may be locked or borrowed.
-pub(crate) fn call(kind: Kind, mut file: MPI_File, mut code: c_int) {
+/// Calls a user's handler, and returns the code that it left. The peers return that code from the failing
+/// call, so a handler can change it. MPICH's extended form gets the code by value and cannot.
+fn call(kind: Kind, mut file: MPI_File, mut code: c_int) -> c_int {
     match kind {
         Kind::Return | Kind::Fatal | Kind::Abort => {}
         // SAFETY: the user gave this function as a handler of this form, and both arguments live on this
@@ -181,13 +261,14 @@ pub(crate) fn call(kind: Kind, mut file: MPI_File, mut code: c_int) {
         },
         Kind::Fortran(function) => {
             let mut number = handle::to_fortran(file);
-            // SAFETY: as above.
+            // SAFETY: the user gave this subroutine as a handler, and both arguments live on this frame.
             unsafe { function(&raw mut number, &raw mut code) }
         }
-        // SAFETY: as above; the extra argument is the one that came with the function, and is still
-        // referenced.
+        // SAFETY: the user gave this function as a handler of this form; the extra argument is the one that came
+        // with the function, and the reference of the `Handler` keeps MPI from destroying it.
         Kind::Extended(function, extra) => unsafe { function(file, code, extra) },
     }
+    code
 }
 
 /// Remembers what a created handle calls.
@@ -228,10 +309,10 @@ export! {
     /// `MPI_File_set_errhandler` (MPI 9.3.3). Local.
     fn File_set_errhandler(file: MPI_File, errhandler: MPI_Errhandler) -> c_int {
         on_handler("MPI_File_set_errhandler", file, |entry| {
-            let new = attachable(errhandler)?;
-            // The old one is dropped after its lock, because that calls MPI.
+            let new = Arc::new(attachable(errhandler)?);
+            // The old one is dropped after its lock is released: its drop may call MPI.
             let old = match entry {
-                Some(entry) => Some(replace(&mut *lock(&entry.handler), new)),
+                Some(entry) => Some(entry.handler.replace(new)),
                 None => lock(&OF_NULL).replace(new),
             };
             drop(old);
@@ -244,13 +325,11 @@ export! {
     /// `MPI_File_get_errhandler` (MPI 9.3.3). Local. The caller frees the handle.
     fn File_get_errhandler(file: MPI_File, errhandler: *mut MPI_Errhandler) -> c_int {
         on_handler("MPI_File_get_errhandler", file, |entry| {
-            let handle = match entry {
-                Some(entry) => lock(&entry.handler).handle,
-                None => lock(&OF_NULL).as_ref().map_or(errors_return(), |handler| handler.handle),
-            };
+            // Held until the user's reference is taken: another thread may set another handler meanwhile.
+            let handler = entry.map_or_else(of_null, |entry| entry.handler.current());
             pointer((!errhandler.is_null()).then_some(()))?;
             // SAFETY: the caller's pointer to one handle, or null.
-            unsafe { store(errhandler, reference(handle)?) }
+            unsafe { store(errhandler, reference(handler.handle)?) }
         })
     }
 }
@@ -264,16 +343,16 @@ export! {
             if entry.is_none() && file != file_null() {
                 return judge_null(CALL, &no_such_handle(file));
             }
-            let kind = entry.as_ref().map_or_else(kind_of_null, |entry| kind_of(&entry.handler));
+            let handler = entry.as_ref().map_or_else(of_null, |entry| entry.handler.current());
+            let kind = handler.kind();
             match kind {
                 Kind::Return => Verdict::Return(SUCCESS),
                 Kind::Fatal | Kind::Abort => {
-                    let name = entry.as_ref().map_or("MPI_FILE_NULL", |entry| entry.name.as_str());
-                    report::abort(CALL, kind, name, code, "the program called the error handler");
-                    Verdict::Return(SUCCESS)
+                    let subject = entry.as_ref().map_or_else(Subject::null, |entry| entry.subject(file));
+                    report::abort(CALL, kind, &subject, code, "the program called the error handler")
                 }
                 Kind::C(_) | Kind::Fortran(_) | Kind::Extended(..) => {
-                    Verdict::Call { kind, file, code, returns: SUCCESS }
+                    Verdict::CallByHand(Call::new(handler, file, code))
                 }
             }
         })

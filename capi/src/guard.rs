@@ -14,10 +14,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use capulet_adio::Coordination;
-use capulet_comm::ErrorClass;
+use capulet_comm::{ErrorClass, Group};
 
 use crate::abi::{MPI_Comm, MPI_File, SUCCESS, comm_null, comm_world, file_null};
-use crate::errhandler::{self, Kind};
+use crate::errhandler::{self, Call, Handler, Kind};
 use crate::handle::{self, Entry};
 use crate::{environment, report};
 
@@ -30,25 +30,53 @@ pub(crate) fn failure(class: ErrorClass, what: impl Into<String>) -> Failure {
     Failure::argument(class, what)
 }
 
-/// What an entry returns, or does last.
-#[derive(Clone, Copy)]
+/// What an entry returns, or does last. It has no destructor, see [`Call`].
 pub(crate) enum Verdict {
     /// Return this code.
     Return(c_int),
-    /// Call this user's handler with this file and code, then return a code of ours.
-    Call { kind: Kind, file: MPI_File, code: c_int, returns: c_int },
+    /// Call a user's handler, then return the code that it left.
+    Call(Call),
+    /// Call a user's handler because the program asked for that, then return success.
+    CallByHand(Call),
 }
 
 impl Verdict {
+    /// The code that the entry is about to return or to give to the handler.
+    pub(crate) fn code(&self) -> c_int {
+        match self {
+            Verdict::Return(code) => *code,
+            Verdict::Call(call) | Verdict::CallByHand(call) => call.code(),
+        }
+    }
+
     /// Ends the entry.
-    fn deliver(self) -> c_int {
+    pub(crate) fn deliver(self) -> c_int {
         match self {
             Verdict::Return(code) => code,
-            Verdict::Call { kind, file, code, returns } => {
-                errhandler::call(kind, file, code);
-                returns
+            Verdict::Call(call) => call.make(),
+            Verdict::CallByHand(call) => {
+                call.make();
+                SUCCESS
             }
         }
+    }
+}
+
+/// The file that a failure belongs to: for the handler, for messages, and for an abort.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    /// Its handle.
+    pub(crate) file: MPI_File,
+    /// The name it was opened by.
+    pub(crate) name: &'a str,
+    /// Its processes; `None` if there are none, or if they are not known any more.
+    pub(crate) group: Option<&'a Group>,
+}
+
+impl Subject<'_> {
+    /// `MPI_FILE_NULL`.
+    pub(crate) fn null() -> Self {
+        Subject { file: file_null(), name: "MPI_FILE_NULL", group: None }
     }
 }
 
@@ -82,14 +110,14 @@ pub(crate) fn on_file_as(
     contained(call, coordination, || match handle::find(file) {
         Some(entry) => match attempt(call, ranks_of(coordination, &entry), || body(&entry)) {
             Ok(()) => Verdict::Return(SUCCESS),
-            Err(failure) => judge(call, errhandler::kind_of(&entry.handler), &entry.name, file, &failure),
+            Err(failure) => judge(call, entry.handler.current(), &entry.subject(file), &failure),
         },
         None => judge_null(call, &no_such_handle(file)),
     })
 }
 
 /// Takes the file of a handle out of the table and runs `body` on it, in a call that all its ranks make.
-/// Failures go to the handler that the file had.
+/// Failures go to the handler that the file had. A reference to it is held until it has returned.
 pub(crate) fn on_closing(
     call: &'static str,
     file: MPI_File,
@@ -97,10 +125,14 @@ pub(crate) fn on_closing(
 ) -> c_int {
     contained(call, Coordination::Collective, || match handle::remove(file) {
         Some(entry) => {
-            let (kind, name) = (errhandler::kind_of(&entry.handler), entry.name.clone());
+            let (handler, name) = (entry.handler.clone(), entry.name.clone());
+            let group = Arc::clone(entry.file.group());
             match attempt(call, ranks_of(Coordination::Collective, &entry), || body(entry)) {
                 Ok(()) => Verdict::Return(SUCCESS),
-                Err(failure) => judge(call, kind, &name, file, &failure),
+                Err(failure) => {
+                    let subject = Subject { file, name: &name, group: Some(&group) };
+                    judge(call, handler.current(), &subject, &failure)
+                }
             }
         }
         None => judge_null(call, &no_such_handle(file)),
@@ -186,20 +218,24 @@ pub(crate) fn no_such_handle(file: MPI_File) -> Failure {
 
 /// Decides by the handler of `MPI_FILE_NULL`.
 pub(crate) fn judge_null(call: &'static str, failure: &Failure) -> Verdict {
-    judge(call, errhandler::kind_of_null(), "MPI_FILE_NULL", file_null(), failure)
+    judge(call, errhandler::of_null(), &Subject::null(), failure)
 }
 
-fn judge(call: &'static str, kind: Kind, name: &str, file: MPI_File, failure: &Failure) -> Verdict {
+/// Decides by `handler`.
+pub(crate) fn judge(
+    call: &'static str,
+    handler: Arc<Handler>,
+    subject: &Subject<'_>,
+    failure: &Failure,
+) -> Verdict {
     let code = failure.class().code();
-    tracing::info!(call, file = name, code, %failure, "call failed");
+    tracing::info!(call, file = subject.name, code, %failure, "call failed");
+    let kind = handler.kind();
     match kind {
         Kind::Return => Verdict::Return(code),
-        Kind::Fatal | Kind::Abort => {
-            report::abort(call, kind, name, code, &failure.to_string());
-            Verdict::Return(code)
-        }
+        Kind::Fatal | Kind::Abort => report::abort(call, kind, subject, code, &failure.to_string()),
         Kind::C(_) | Kind::Fortran(_) | Kind::Extended(..) => {
-            Verdict::Call { kind, file, code, returns: code }
+            Verdict::Call(Call::new(handler, subject.file, code))
         }
     }
 }
@@ -250,7 +286,7 @@ pub(crate) fn contained(
 
 /// Lets operations under way go on: others may wait for them, and some MPIs let them go on in no calls of theirs. Those are not the
 /// operation of this call, so their panic ends the job whatever the call is.
-fn go_on() {
+pub(crate) fn go_on() {
     if catch_unwind(capulet_comm::work::advance).is_err() {
         report::abort_after_panic("an operation under way");
     }

@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use capulet_adio::File;
 
 use crate::abi::{Fint, MPI_File, file_null};
-use crate::errhandler::Handler;
+use crate::errhandler::Attached;
 use crate::group::OwnGroup;
+use crate::guard::Subject;
 use crate::split::Begun;
 
 /// The first handle. The first page of addresses is left free: the standard ABI of MPI 5.0 keeps its
@@ -31,7 +32,14 @@ pub(crate) struct Entry {
     /// The split collective access that is under way.
     pub(crate) split: Mutex<Option<Begun>>,
     /// The error handler attached to the file.
-    pub(crate) handler: Mutex<Handler>,
+    pub(crate) handler: Attached,
+}
+
+impl Entry {
+    /// The file as the subject of a failure; `file` is its handle.
+    pub(crate) fn subject(&self, file: MPI_File) -> Subject<'_> {
+        Subject { file, name: &self.name, group: Some(self.file.group()) }
+    }
 }
 
 struct Table {

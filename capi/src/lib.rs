@@ -8,11 +8,14 @@
 //!   of files
 //! * `open`, `view`, `access`, `nonblocking`: the functions; `unsupported`: those that are not built yet;
 //!   `fortran`: what Fortran needs
+//! * `completion`: `MPI_Wait`, `MPI_Test` and their kin, which report errors of nonblocking access to the file's
+//!   error handler; `pending`: the requests that they look for
 //! * `toolkit`: the functions of `include/capulet_types.h`, on datatypes alone
 //! * `environment`: the variables that are read, and the drivers that exist
 
 mod abi;
 mod access;
+mod completion;
 mod convert;
 mod environment;
 mod errhandler;
@@ -22,6 +25,7 @@ mod guard;
 mod handle;
 mod nonblocking;
 mod open;
+mod pending;
 mod real;
 mod report;
 mod split;

@@ -4,11 +4,11 @@
 //! An independent access is done inside the call, which is legal, for it needs no other rank, and the request that comes back is
 //! complete. One that fails does so in the call and leaves a null request.
 //!
-//! A collective access goes on after the call. One that fails does so where it is waited for: `MPI_Wait` returns the error on
-//! all ranks, with the error handler that MPI uses for generalized requests, not the file's.
+//! A collective access goes on after the call. One that fails does so where it is waited for: the functions of
+//! `completion` report the error on all ranks, to the error handler of the file.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use capulet_adio::{Coordination, Position};
 use capulet_comm::ErrorClass;
@@ -19,6 +19,7 @@ use crate::abi::{Count, MPI_Datatype, MPI_File, MPI_Request, Offset, export, req
 use crate::access::CMemory;
 use crate::convert::store;
 use crate::guard::{failure, on_file, on_file_together};
+use crate::pending::Pending;
 
 /// Runs one access and gives a request that is complete.
 ///
@@ -58,16 +59,6 @@ impl Completion for Moved {
     }
 }
 
-/// What a request says of an access that is begun after it.
-#[derive(Debug, Default)]
-struct Later(OnceLock<Arc<dyn Completion>>);
-
-impl Completion for Later {
-    fn completion(&self) -> Option<(u64, Option<ErrorClass>)> {
-        self.0.get()?.completion()
-    }
-}
-
 /// Begins a collective access. Whatever is wrong on this rank is passed down, so that all ranks learn of it: a wrong argument,
 /// and also a request that cannot be had. Only then is the failure returned here, for there is nothing to wait for.
 ///
@@ -82,21 +73,23 @@ unsafe fn start_together(
     request: *mut MPI_Request,
 ) -> c_int {
     on_file_together(call, file, |entry| {
-        let later = Arc::new(Later::default());
         // SAFETY: by the caller's promise.
         let cleared = unsafe { store(request, request_null()) };
-        let started = cleared.and_then(|()| Ok(Request::start(later.clone())?));
+        let started = cleared.and_then(|()| Pending::start(call, file, entry));
         let memory = match &started {
             Ok(_) => memory.checked(),
             Err(error) => Err(failure(error.class(), "no request")),
         };
         // SAFETY: by the caller's promise; without a request, no memory is passed on.
         let access = unsafe { entry.file.start(direction, position, memory) };
-        let started = started?;
+        let (pending, started) = started?;
         // SAFETY: by the caller's promise.
         unsafe { store(request, started.handle()) }?;
-        let _ = later.0.set(access.as_completion());
-        access.on_completion(move || started.complete());
+        pending.begun(access.as_completion());
+        access.on_completion(move || {
+            pending.is_over();
+            started.complete();
+        });
         Ok(())
     })
 }

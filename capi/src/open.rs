@@ -50,7 +50,7 @@ export! {
             let Some(group) = group else {
                 return Err(failure(ErrorClass::Intern, "a file was opened without a request"));
             };
-            let handler = Mutex::new(errhandler::inherited());
+            let handler = errhandler::inherited();
             let entry = Entry { file: opened, group, name, split: Mutex::default(), handler };
             // SAFETY: the request was good, so the pointer is not null.
             unsafe { store(file, handle::insert(Arc::new(entry))) }

@@ -4,47 +4,62 @@ use std::ffi::{c_char, c_int};
 use std::io::Write as _;
 use std::time::Duration;
 
-use capulet_comm::ErrorClass;
+use capulet_comm::{ErrorClass, Group};
 use mpi::ffi;
 
 use crate::abi::comm_world;
 use crate::errhandler::Kind;
+use crate::guard::Subject;
 
-/// Says on standard error why, and aborts the job, as both `MPI_ERRORS_ARE_FATAL` and `MPI_ERRORS_ABORT` want
-/// where all processes were started together (MPI 9.3). Returns only if `MPI_Abort` does.
-pub(crate) fn abort(call: &str, kind: Kind, name: &str, code: c_int, detail: &str) {
+/// Says on standard error why, and aborts: all processes for `MPI_ERRORS_ARE_FATAL`, those of the file for
+/// `MPI_ERRORS_ABORT` (MPI 9.3), of which the MPI libraries make the whole job.
+pub(crate) fn abort(call: &str, kind: Kind, subject: &Subject<'_>, code: c_int, detail: &str) -> ! {
     let handler = if matches!(kind, Kind::Abort) { "MPI_ERRORS_ABORT" } else { "MPI_ERRORS_ARE_FATAL" };
     say(format_args!(
-        "rank {}: {call} failed on {name}: {}: {detail}\n\
+        "rank {}: {call} failed on {}: {}: {detail}\n\
          capulet: the error handler is {handler}, so the program is aborted",
         rank(),
+        subject.name,
         text(code)
     ));
-    end_all(code);
+    end(subject.group.filter(|_| matches!(kind, Kind::Abort)), code)
 }
 
 /// Says on standard error that a collective call panicked here, and aborts the job: the other ranks may wait for
-/// this one, and would for ever. Returns only if `MPI_Abort` does.
-pub(crate) fn abort_after_panic(call: &str) {
+/// this one, and would for ever.
+pub(crate) fn abort_after_panic(call: &str) -> ! {
     say(format_args!(
         "rank {}: a bug in Capulet: {call} panicked\n\
          capulet: the other ranks may wait for this one, so the program is aborted",
         rank()
     ));
-    end_all(ErrorClass::Intern.code());
+    end(None, ErrorClass::Intern.code())
 }
 
-/// Aborts the job, a moment later: launchers, MPICH's above all, drop what they have not passed on when they end it.
-fn end_all(code: c_int) {
+/// Aborts a group, or all processes.
+fn end(group: Option<&Group>, code: c_int) -> ! {
+    /// Between a message and the abort. Launchers, MPICH's above all, drop output that they have not passed on when
+    /// they end a job.
     const MOMENT: Duration = Duration::from_millis(200);
+    /// `MPI_Abort` of MPICH 4.0 returns once it has asked the launcher to end the job.
+    const UNTIL_THE_LAUNCHER_ACTS: Duration = Duration::from_secs(10);
     std::thread::sleep(MOMENT);
-    // SAFETY: MPI is up, as all callers in `guard` made sure, and the communicator is predefined.
-    unsafe { ffi::MPI_Abort(comm_world(), code) };
+    match group {
+        Some(group) => group.abort(code),
+        None => {
+            // SAFETY: MPI is up, as all callers in `guard` made sure, and the communicator is predefined.
+            unsafe { ffi::MPI_Abort(comm_world(), code) };
+        }
+    }
+    std::thread::sleep(UNTIL_THE_LAUNCHER_ACTS);
+    // SAFETY: ends the process, and runs nothing of it.
+    unsafe { libc::_exit(1) }
 }
 
-/// A line on standard error. One that cannot be written is lost: a broken pipe must not end the program.
+/// A line on standard error, by one call of the system: launchers mix the output of ranks. One that cannot be
+/// written is lost: a broken pipe must not end the program.
 pub(crate) fn say(text: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "capulet: {text}");
+    let _ = std::io::stderr().write_all(format!("capulet: {text}\n").as_bytes());
 }
 
 /// The rank in `MPI_COMM_WORLD`, or -1.

@@ -196,6 +196,14 @@ impl Group {
         self.shared
     }
 
+    /// Aborts the processes of the group (MPI-4.0 section 9.7). Local. Returns only if MPI does.
+    pub fn abort(&self, code: c_int) {
+        // `MPI_Finalize` frees the communicator of a group that may still be alive.
+        let comm = if self.check_open().is_ok() { self.comm } else { consts::comm_world() };
+        // SAFETY: both are valid: `comm` is freed when the group is dropped or closed, and not before.
+        unsafe { ffi::MPI_Abort(comm, code) };
+    }
+
     pub(crate) fn stamp(&self) -> Stamp {
         self.stamp
     }

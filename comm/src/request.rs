@@ -22,6 +22,18 @@ use crate::{consts, ffi, status, work};
 pub trait Completion: Debug + Send + Sync {
     /// The bytes moved and the error, if there was one; `None` while the operation is under way. Local, does not wait.
     fn completion(&self) -> Option<(u64, Option<ErrorClass>)>;
+
+    /// The error that MPI is told when it completes the request: MPI gives it to an error handler of a
+    /// communicator, never to that of a file. Nothing where somebody else reports it. Called once, by the function
+    /// of MPI that completes the request.
+    fn error_for_mpi(&self) -> Option<ErrorClass> {
+        self.completion()?.1
+    }
+
+    /// What went wrong, in words. `None` if nothing did, or if there are no words but those of the class.
+    fn description(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A request that is under way. Whoever has it completes it.
@@ -190,10 +202,11 @@ fn contained(call: impl FnOnce()) {
 
 /// Fills in the status of a complete request.
 unsafe extern "C" fn query(extra: *mut c_void, out: *mut ffi::MPI_Status) -> c_int {
-    // SAFETY: MPI passes what it was given.
-    let (bytes, class) = unsafe { completion_of(extra) }.unwrap_or_default();
+    // SAFETY: MPI passes what it was given: a box from `Request::start`, which has not been freed.
+    let completion = unsafe { &*extra.cast::<Arc<dyn Completion>>() };
+    let (bytes, _) = completion.completion().unwrap_or_default();
     // SAFETY: MPI passes a status to write to.
-    match (unsafe { status::set(out, bytes) }, class) {
+    match (unsafe { status::set(out, bytes) }, completion.error_for_mpi()) {
         (_, Some(class)) => class.code(),
         (Err(error), None) => error.class().code(),
         (Ok(()), None) => 0,

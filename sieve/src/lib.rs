@@ -76,6 +76,7 @@ pub mod two_phase;
 
 pub use access::{Access, Memory};
 pub use capulet_plan::{Agreed, CollectiveMode, Holes, Means, Plan, PlanHints, Reason, Summary, choose};
+pub use capulet_plan::{Sieve, SieveMode};
 pub use capulet_plan::{choice as plan, marks};
 pub use counters::Counters;
 
@@ -138,6 +139,17 @@ pub struct Target {
     /// Treatment of the holes of a write: the holes of one rank if it writes independently, of all ranks
     /// if they gather.
     pub holes: Holes,
+    /// How one rank alone sieves.
+    pub sieves: Sieves,
+}
+
+/// How one rank alone sieves: ranks need not agree on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Sieves {
+    /// Reads.
+    pub read: Sieve,
+    /// Writes whose holes may be written back ([`Holes`]).
+    pub write: Sieve,
 }
 
 impl Target {

@@ -8,7 +8,7 @@ use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{FaultPlan, Faulty};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
-use capulet_sieve::{Access, Counters, Holes, Memory, Target, Transferred, independent};
+use capulet_sieve::{Access, Counters, Holes, Memory, Sieves, Target, Transferred, independent};
 use proptest::prelude::*;
 
 const OLD: u8 = 0xAA;
@@ -151,7 +151,13 @@ fn run(
     direction: Direction,
 ) -> (Transferred, u64) {
     let counters = Arc::new(Counters::default());
-    let target = Target { file, isolation: None, counters: counters.clone(), holes: Holes::Untouched };
+    let target = Target {
+        file,
+        isolation: None,
+        counters: counters.clone(),
+        holes: Holes::Untouched,
+        sieves: Sieves::default(),
+    };
     let done = independent::run(&target, &scenario.access(memory), direction);
     (done, Counters::get(&counters.batches))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::posix::PosixDriver;
 use capulet_drivers::{Caps, Driver, DriverFile, DriverFileExt, OpenOptions};
-use capulet_sieve::{Access, Counters, Direction, Holes, Memory, Target, independent};
+use capulet_sieve::{Access, Counters, Direction, Holes, Memory, Sieves, Target, independent};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 const FILE_BYTES: usize = 8 << 20;
@@ -25,8 +25,13 @@ fn read(file: &Arc<dyn DriverFile>, bytes: u64, period_bytes: u64) -> u64 {
     let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled(&plain)) };
     let access = Access::new(0, &tiled(&view), 0, user, count * bytes).expect("the offsets are small");
     let counters = Arc::new(Counters::default());
-    let target =
-        Target { file: file.clone(), isolation: None, counters: counters.clone(), holes: Holes::Untouched };
+    let target = Target {
+        file: file.clone(),
+        isolation: None,
+        counters: counters.clone(),
+        holes: Holes::Untouched,
+        sieves: Sieves::default(),
+    };
     let done = independent::run(&target, &access, Direction::Read);
     assert!(done.error.is_none() && done.bytes == count * bytes);
     for (piece, index) in memory.chunks(bytes as usize).zip(0_u64..) {

@@ -9,7 +9,7 @@ use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{FaultPlan, Faulty};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
 use capulet_plan::Heat;
-use capulet_sieve::{Access, Counters, Holes, Memory, Target, Transferred, independent};
+use capulet_sieve::{Access, Counters, Holes, Memory, Sieves, Target, Transferred, independent};
 use proptest::prelude::*;
 
 const OLD: u8 = 0xAA;
@@ -94,7 +94,8 @@ fn run(scenario: &Scenario, holes: Holes, plan: &str) -> (Transferred, Vec<u8>, 
     let faulty = Faulty::new(driver, FaultPlan::parse(plan).expect("the fault plan is valid"));
     let file: Arc<dyn DriverFile> = faulty.open("data".as_ref(), &options).expect("the file opens");
     let counters = Arc::new(Counters::default());
-    let target = Target { file, isolation: None, counters: counters.clone(), holes };
+    let target =
+        Target { file, isolation: None, counters: counters.clone(), holes, sieves: Sieves::default() };
     let mut memory: Vec<u8> = (0..scenario.written_bytes()).map(value).collect();
     let done = independent::run(&target, &scenario.access(&mut memory), Direction::Write);
     let mut after = vec![0; inner.len().expect("the file in memory has a length") as usize];

@@ -14,7 +14,7 @@ use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
 use capulet_plan::outline::{Count, Course, Crew, Limits, Outline, Part, Setup, Together, outline};
 use capulet_plan::{CollectiveMode, Heat, PlanHints};
-use capulet_sieve::{Access, Counters, Direction, Holes, Memory, Target, independent};
+use capulet_sieve::{Access, Counters, Direction, Holes, Memory, Sieves, Target, independent};
 use proptest::prelude::*;
 
 use scenario::{Call, FILE_BYTES, Outcomes, Scenario, Shape, contents, expected, file_of, plain, run};
@@ -276,7 +276,13 @@ fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent:
     let counters = Arc::new(Counters::default());
     let file = file_of(&MemDriver::new());
     file.set_len(file_bytes).expect("the file in memory grows");
-    let target = Target { file, isolation: None, counters: counters.clone(), holes: Holes::Untouched };
+    let target = Target {
+        file,
+        isolation: None,
+        counters: counters.clone(),
+        holes: Holes::Untouched,
+        sieves: Sieves::default(),
+    };
     let done = independent::run(&target, access, direction);
     assert!(done.error.is_none() && done.bytes == access.bytes());
     let [pieces, batches, copied] =

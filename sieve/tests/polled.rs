@@ -14,7 +14,7 @@ use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{FaultPlan, Faulty};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
 use capulet_sieve::two_phase::{NodeTeam, Operation};
-use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Summary, Target};
+use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Sieves, Summary, Target};
 use proptest::prelude::*;
 
 const FILE_BYTES: usize = 40_000;
@@ -118,7 +118,8 @@ fn run(scenario: &Scenario, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers
         accesses.iter().map(|ranks| Agreed::of(&ranks.iter().map(Summary::of).collect::<Vec<_>>())).collect();
     let start = |rank: usize, call: usize| {
         let (file, counters) = (files[rank].clone(), counters[rank].clone());
-        let target = Target { file, isolation: None, counters, holes: Holes::Untouched };
+        let target =
+            Target { file, isolation: None, counters, holes: Holes::Untouched, sieves: Sieves::default() };
         let team = NodeTeam::new(
             windows[rank].clone(),
             scenario.aggregators,

@@ -12,7 +12,9 @@ use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{FaultPlan, Faulty};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
 use capulet_sieve::two_phase::{self, NodeTeam};
-use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Summary, Target, Transferred, independent};
+use capulet_sieve::{
+    Access, Agreed, Counters, Holes, Memory, Sieves, Summary, Target, Transferred, independent,
+};
 use proptest::prelude::*;
 
 /// A file of cells, and the access of each rank to its cells.
@@ -130,6 +132,7 @@ fn run_two_phase(
                     isolation: None,
                     counters: counters.clone(),
                     holes: Holes::Untouched,
+                    sieves: Sieves::default(),
                 };
                 let team = NodeTeam::new(
                     Arc::new(window),
@@ -220,8 +223,7 @@ proptest! {
             file: file.clone(),
             isolation: None,
             counters: counters.clone(),
-            holes: Holes::Untouched,
-        };
+            holes: Holes::Untouched, sieves: Sieves::default() };
         for rank in 0..scenario.ranks {
             let mut memory = scenario.spread(&scenario.payload(rank));
             let done = independent::run(&target, &access(&scenario, rank, &mut memory), Direction::Write);
@@ -253,8 +255,7 @@ proptest! {
                 file: file.clone(),
                 isolation: None,
                 counters: counters.clone(),
-                holes: Holes::Untouched,
-            };
+                holes: Holes::Untouched, sieves: Sieves::default() };
             let mut memory = scenario.spread(&vec![0; scenario.payload(rank).len()]);
             let done = independent::run(&target, &access(&scenario, rank, &mut memory), Direction::Read);
             (memory, done, counters)

@@ -70,9 +70,9 @@ static void bad_views(void)
     map_t both[] = { unit, unit }, overlap = map_struct(2, ones, overlap_at, both, 0, 8);
     const struct { const char *what; MPI_Offset displacement; MPI_Datatype etype, filetype; const char *representation; int class; } cases[] = {
         { "negative displacement", -1, MPI_BYTE, MPI_BYTE, "native", MPI_ERR_ARG },
-        { "filetype that falls", 0, MPI_INT, falling.mpi, "native", MPI_ERR_ARG },
-        { "filetype below zero", 0, MPI_INT, negative.mpi, "native", MPI_ERR_ARG },
-        { "filetype that overlaps", 0, MPI_INT, overlap.mpi, "native", MPI_ERR_ARG },
+        { "filetype that falls", 0, MPI_INT, falling.mpi, "native", MPI_ERR_IO },
+        { "filetype below zero", 0, MPI_INT, negative.mpi, "native", MPI_ERR_IO },
+        { "filetype that overlaps", 0, MPI_INT, overlap.mpi, "native", MPI_ERR_IO },
         { "filetype of half an etype", 0, MPI_DOUBLE, MPI_INT, "native", MPI_ERR_ARG },
         { "filetype not made of etypes", 0, MPI_INT, three.mpi, "native", MPI_ERR_ARG },
         { "null etype", 0, MPI_DATATYPE_NULL, MPI_BYTE, "native", MPI_ERR_TYPE },

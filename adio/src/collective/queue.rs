@@ -89,6 +89,11 @@ impl Completion for State {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.outcome.as_ref().map(|outcome| (outcome.bytes, outcome.error.as_ref().map(crate::Error::class)))
     }
+
+    fn description(&self) -> Option<String> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.outcome.as_ref()?.error.as_ref().map(ToString::to_string)
+    }
 }
 
 /// A collective data access under way. It goes on whether this is kept or not.

@@ -12,7 +12,7 @@ use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{FaultPlan, Faulty};
 use capulet_drivers::{Driver, DriverFile, DriverFileExt, OpenOptions};
 use capulet_sieve::two_phase::{Between, Nodes};
-use capulet_sieve::{Access, Agreed, Direction, Holes, Means, Memory, PlanHints, Summary, Target};
+use capulet_sieve::{Access, Agreed, Direction, Holes, Means, Memory, PlanHints, Sieves, Summary, Target};
 use proptest::prelude::*;
 
 use super::operation::{Operation, Tools};
@@ -92,6 +92,7 @@ impl Stage {
                 isolation: None,
                 counters: Arc::default(),
                 holes: Holes::Untouched,
+                sieves: Sieves::default(),
             },
             hints: PlanHints::default(),
             in_memory: rank.is_multiple_of(2),

@@ -35,7 +35,7 @@ static void at_view(MPI_File file)
                 MPI_INFO_NULL));
     CHECK_CLASS(MPI_ERR_TYPE, MPI_File_set_view(file, 0, MPI_INT, errs() ? null : whole, "native",
                 MPI_INFO_NULL));
-    CHECK_CLASS(MPI_ERR_ARG, MPI_File_set_view(file, 0, MPI_INT, errs() ? backward : whole, "native",
+    CHECK_CLASS(MPI_ERR_IO, MPI_File_set_view(file, 0, MPI_INT, errs() ? backward : whole, "native",
                 MPI_INFO_NULL));
     CHECK_CLASS(MPI_ERR_ARG, MPI_File_set_view(file, 0, MPI_INT, MPI_INT, errs() ? NULL : "native",
                 MPI_INFO_NULL));

@@ -2,12 +2,14 @@
 module handlers
   implicit none
   integer :: called = 0, last_file = -1, last_code = -1
+  integer :: left_code = -1 ! What the handler leaves in its code, if it is not negative.
 contains
   subroutine note(file, code)
     integer :: file, code
     called = called + 1
     last_file = file
     last_code = code
+    if (left_code >= 0) code = left_code
   end subroutine note
 end module handlers
 
@@ -16,13 +18,15 @@ program use_mpi
   use handlers
   implicit none
   integer :: rank, ranks, code, class, file, errhandler, got, info, mode, filetype, i, failures, all_failures
-  integer :: status(MPI_STATUS_SIZE), items
+  integer :: status(MPI_STATUS_SIZE), items, request, requests(2), statuses(MPI_STATUS_SIZE, 2)
   integer :: out(100), in(100)
   integer(kind=MPI_OFFSET_KIND) :: bytes, zero
   integer(kind=MPI_ADDRESS_KIND) :: lower, extent
   logical :: found, atomic
   character(len=200) :: name
   character(len=MPI_MAX_INFO_VAL) :: text
+  character(len=MPI_MAX_LIBRARY_VERSION_STRING) :: version
+  logical :: has_statuses
   call MPI_Init(code)
   call MPI_Comm_rank(MPI_COMM_WORLD, rank, code)
   call MPI_Comm_size(MPI_COMM_WORLD, ranks, code)
@@ -75,6 +79,32 @@ program use_mpi
   call check(called == 1 .and. last_file == file .and. last_code == code, 'handler')
   call MPI_File_call_errhandler(file, MPI_ERR_QUOTA, code)
   call check(called == 2 .and. last_code == MPI_ERR_QUOTA, 'call_errhandler')
+  left_code = MPI_ERR_OTHER
+  call MPI_File_seek(file, bytes, MPI_SEEK_SET, code)
+  call check(called == 3 .and. code == MPI_ERR_OTHER, 'the code that the handler leaves')
+  left_code = -1
+
+  ! An error of nonblocking access goes to the same handler; the default handlers of communicators abort. Open MPI's
+  ! Fortran library gives no status of a call that fails.
+  call MPI_Get_library_version(version, items, code)
+  has_statuses = index(version, 'Open MPI') == 0
+  call MPI_File_iwrite_at_all(file, bytes, out, 1, MPI_INTEGER, request, code)
+  call check(code == MPI_SUCCESS, 'iwrite_at_all')
+  call MPI_Wait(request, status, code)
+  call MPI_Error_class(code, class, i)
+  call check(class == MPI_ERR_ARG .and. called == 4 .and. last_file == file, 'MPI_Wait')
+  call check(status(MPI_ERROR) == code .or. .not. has_statuses, 'the error in the status')
+  call MPI_File_iwrite_at_all(file, bytes, out, 1, MPI_INTEGER, requests(1), code)
+  requests(2) = MPI_REQUEST_NULL
+  call MPI_Waitall(2, requests, statuses, code)
+  call check(code == MPI_ERR_IN_STATUS .and. called == 5, 'MPI_Waitall')
+  if (has_statuses) then
+    call MPI_Error_class(statuses(MPI_ERROR, 1), class, i)
+    call check(class == MPI_ERR_ARG .and. statuses(MPI_ERROR, 2) == MPI_SUCCESS, 'the errors in the statuses')
+  end if
+  call MPI_File_iwrite_at_all(file, bytes, out, 1, MPI_INTEGER, requests(1), code)
+  call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE, code)
+  call check(code == MPI_ERR_IN_STATUS .and. called == 6, 'MPI_Waitall without statuses')
 
   call MPI_File_close(file, code)
   call check(code == MPI_SUCCESS .and. file == MPI_FILE_NULL, 'close')

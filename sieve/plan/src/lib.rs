@@ -47,4 +47,4 @@ pub use capulet_drivers::Direction;
 pub use choice::{Agreed, CollectiveMode, Means, Plan, PlanHints, Reason, Summary, choose};
 pub use grid::Grid;
 pub use side::{BeyondLargestOffset, FileSide};
-pub use way::{Heat, Holes, Way};
+pub use way::{Heat, Holes, Sieve, SieveMode, Way};

@@ -76,13 +76,40 @@ pub enum Way {
     Window,
 }
 
+/// Whether one rank sieves: moves more bytes than the access has, by fewer calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum SieveMode {
+    /// Wherever it can.
+    Always,
+    /// Never.
+    Never,
+    /// Where it is estimated to cost less.
+    #[default]
+    Automatic,
+}
+
+/// How one rank sieves, for one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Sieve {
+    /// Whether the rank sieves.
+    pub mode: SieveMode,
+    /// Bytes of the sieve buffer, at least 1.
+    pub buffer_bytes: u64,
+}
+
+impl Default for Sieve {
+    fn default() -> Self {
+        Self { mode: SieveMode::Automatic, buffer_bytes: SIEVE_BUFFER_BYTES }
+    }
+}
+
 /// Chooses the way with the lowest estimated cost. Pure. The access has b bytes in f runs of the file, in
 /// a span of s bytes, and m runs of memory:
 ///
 /// * list I/O takes f calls with at most f + m - 1 pieces, and moves b bytes;
 /// * packed takes f calls with f pieces, moves b bytes and copies b bytes;
-/// * a sieve buffer takes few calls, moves s bytes and copies b bytes. A write needs the promise of the
-///   user ([`Holes::Rewritten`]) and moves s bytes twice.
+/// * a sieve buffer of v bytes takes s / v calls, moves s bytes and copies b bytes. A write needs the
+///   promise of the user ([`Holes::Rewritten`]), takes twice the calls and moves s bytes twice.
 ///
 /// A cold read also waits: for s bytes with a sieve buffer, else for b bytes and f runs. Runs that lie
 /// near each other count as fewer runs.
@@ -92,6 +119,18 @@ pub fn choose(
     direction: Direction,
     cache_state: Heat,
     holes: Holes,
+) -> Way {
+    choose_with(side, memory_runs, direction, cache_state, holes, Sieve::default())
+}
+
+/// As [`choose`], with a sieve buffer of another size, or none, or always one. Pure.
+pub fn choose_with(
+    side: &FileSide,
+    memory_runs: u64,
+    direction: Direction,
+    cache_state: Heat,
+    holes: Holes,
+    sieve: Sieve,
 ) -> Way {
     let (bytes, span) = (side.bytes(), side.span());
     let span_bytes = span.end - span.start;
@@ -112,8 +151,16 @@ pub fn choose(
         Direction::Read => (1, true),
         Direction::Write => (2, holes == Holes::Rewritten),
     };
-    let sieved = cost(span_bytes, passes * MOVE_PS) + copy + wait(span_bytes, 0);
-    if may_sieve && side.is_monotone() && file_runs > 3 && sieved < list.min(packed) {
+    let sieved = cost(span_bytes, passes * MOVE_PS)
+        + cost(span_bytes.div_ceil(sieve.buffer_bytes.max(1)), passes * CALL_PS)
+        + copy
+        + wait(span_bytes, 0);
+    let sieves = match sieve.mode {
+        SieveMode::Always => file_runs > 1,
+        SieveMode::Never => false,
+        SieveMode::Automatic => file_runs > 3 && sieved < list.min(packed),
+    };
+    if may_sieve && side.is_monotone() && sieves {
         Way::Window
     } else if packed < list {
         Way::Packed
@@ -194,6 +241,27 @@ mod tests {
         let tiled = Tiled::new(runs.layout().clone(), 1).unwrap();
         let side = FileSide::of_view(0, &tiled, 0, count * bytes).unwrap();
         choose(&side, 1, direction, cache_state, holes)
+    }
+
+    #[test]
+    fn hints_decide_whether_a_sieve_buffer_is_taken() {
+        let count = 1000;
+        let way = |bytes: u64, period_bytes: i64, direction: Direction, holes: Holes, sieve: Sieve| {
+            let runs = Datatype::hvector(count, bytes, period_bytes, &Datatype::named(Named::Byte)).unwrap();
+            let tiled = Tiled::new(runs.layout().clone(), 1).unwrap();
+            let side = FileSide::of_view(0, &tiled, 0, count * bytes).unwrap();
+            choose_with(&side, 1, direction, Heat::Hot, holes, sieve)
+        };
+        let read = |bytes, period, sieve| way(bytes, period, Direction::Read, Holes::Untouched, sieve);
+        let mode = |mode| Sieve { mode, ..Sieve::default() };
+        assert_eq!(read(64, 128, mode(SieveMode::Never)), Way::List);
+        assert_eq!(read(4096, 65536, mode(SieveMode::Always)), Way::Window);
+        let small = Sieve { buffer_bytes: 64, ..Sieve::default() };
+        assert_eq!((read(64, 128, Sieve::default()), read(64, 128, small)), (Way::Window, Way::List));
+        let write = |holes, mode| way(64, 128, Direction::Write, holes, Sieve { mode, ..Sieve::default() });
+        assert_eq!(write(Holes::Untouched, SieveMode::Always), Way::List, "without a promise");
+        assert_eq!(write(Holes::Rewritten, SieveMode::Automatic), Way::Window);
+        assert_eq!(write(Holes::Rewritten, SieveMode::Never), Way::List);
     }
 
     #[test]

@@ -47,8 +47,13 @@ pub fn choose(access: &Access, direction: Direction, cache_state: Heat, holes: H
 /// Chooses the way for this file. The driver is asked whether a read would wait only if the answer
 /// decides, and only about the first byte, because the question may make the system read ahead.
 fn way_of(target: &Target, access: &Access, direction: Direction) -> Way {
-    let [hot, cold] =
-        [Heat::Hot, Heat::Cold].map(|cache_state| choose(access, direction, cache_state, target.holes));
+    let sieve = match direction {
+        Direction::Read => target.sieves.read,
+        Direction::Write => target.sieves.write,
+    };
+    let (side, memory_runs, holes) = (access.side(), access.memory_run_count(), target.holes);
+    let [hot, cold] = [Heat::Hot, Heat::Cold]
+        .map(|state| capulet_plan::way::choose_with(side, memory_runs, direction, state, holes, sieve));
     let waits = || target.file.would_wait(access.offset_of(0)) == Some(true);
     if hot != cold && waits() { cold } else { hot }
 }

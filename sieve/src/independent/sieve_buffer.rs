@@ -9,7 +9,7 @@ use capulet_drivers::{Batch, BatchResult, Transfer};
 use super::SIEVE_BUFFER_BYTES;
 use crate::access::Access;
 use crate::counters::Counters;
-use crate::{Target, Transferred};
+use crate::{Sieve, Target, Transferred};
 
 thread_local! {
     /// The sieve buffer of this thread. It is kept between accesses, because the system would zero new
@@ -19,15 +19,29 @@ thread_local! {
 
 /// Calls `call` with the sieve buffer of this thread, which has [`SIEVE_BUFFER_BYTES`].
 pub(crate) fn with_sieve_buffer<T>(call: impl FnOnce(&mut [u8]) -> T) -> T {
+    with_sieve_buffer_of(SIEVE_BUFFER_BYTES, call)
+}
+
+/// Calls `call` with `bytes` bytes of the sieve buffer of this thread.
+fn with_sieve_buffer_of<T>(bytes: u64, call: impl FnOnce(&mut [u8]) -> T) -> T {
+    let bytes = bytes as usize;
     SIEVE_BUFFER.with_borrow_mut(|buffer| {
-        buffer.resize(SIEVE_BUFFER_BYTES as usize, 0);
-        call(buffer)
+        if buffer.len() < bytes {
+            buffer.resize(bytes, 0);
+        }
+        call(&mut buffer[..bytes])
     })
+}
+
+/// Bytes of the sieve buffer for an access: as the hint says, but no more than the access spans.
+fn buffer_bytes(sieve: Sieve, access: &Access) -> u64 {
+    let span = access.side().span();
+    sieve.buffer_bytes.min(span.end - span.start).max(1)
 }
 
 /// Reads a monotone access.
 pub(super) fn read(target: &Target, access: &Access) -> Transferred {
-    with_sieve_buffer(|buffer| {
+    with_sieve_buffer_of(buffer_bytes(target.sieves.read, access), |buffer| {
         let copy = TypedCopy::new(access.file().clone(), access.memory().tiled().clone());
         let mut outcome = Transferred::default();
         while outcome.bytes < access.bytes() && read_part(target, access, &copy, buffer, &mut outcome) {}
@@ -44,7 +58,7 @@ pub(crate) struct Refused;
 /// # Errors
 /// If [`Refused`] is returned, a part of the access may be written.
 pub(super) fn write(target: &Target, access: &Access) -> Result<Transferred, Refused> {
-    with_sieve_buffer(|buffer| {
+    with_sieve_buffer_of(buffer_bytes(target.sieves.write, access), |buffer| {
         let copy = TypedCopy::new(access.memory().tiled().clone(), access.file().clone());
         let mut bytes = 0;
         while bytes < access.bytes() {

@@ -12,7 +12,7 @@ use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
 use capulet_sieve::two_phase::{Between, NodeTeam, Nodes, Operation};
-use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Summary, Target, independent};
+use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Sieves, Summary, Target, independent};
 
 use counted::{as_owner, forget_peaks, held_bytes, peak_bytes};
 
@@ -177,6 +177,7 @@ fn measure(case: Case, is_two_phase: bool) -> Vec<Taken> {
         isolation: None,
         counters: counters[rank].clone(),
         holes: Holes::Untouched,
+        sieves: Sieves::default(),
     };
     let summaries: Vec<Summary> =
         accesses.iter().enumerate().map(|(rank, access)| as_owner(rank, || Summary::of(access))).collect();

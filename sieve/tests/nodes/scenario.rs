@@ -7,7 +7,7 @@ use capulet_comm::local::{LocalLeaders, LocalWindow};
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
 use capulet_sieve::two_phase::{Between, NodeTeam, Nodes, Operation, decline};
-use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Summary, Target};
+use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Sieves, Summary, Target};
 
 use crate::placement;
 
@@ -245,6 +245,7 @@ pub(crate) fn run(
             isolation: None,
             counters: counters[rank].clone(),
             holes: scenario.holes,
+            sieves: Sieves::default(),
         };
         let (window, between) = (windows[rank].clone(), between(rank, call));
         let team = NodeTeam::among(between, window, scenario.window_bytes, 0, agreed[call].grain)

@@ -19,7 +19,7 @@ use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions}
 use capulet_plan::{CollectiveMode, PlanHints};
 use capulet_sieve::two_phase::{Between, NodeTeam, Operation};
 use capulet_sieve::{
-    Access, Agreed, Counters, Holes, Means, Memory, Plan, Summary, Target, choose, independent,
+    Access, Agreed, Counters, Holes, Means, Memory, Plan, Sieves, Summary, Target, choose, independent,
 };
 use proptest::prelude::*;
 
@@ -253,6 +253,7 @@ fn run(
         isolation: None,
         counters: Arc::new(Counters::default()),
         holes: scenario.hints.holes,
+        sieves: Sieves::default(),
     };
     let means = Means { window: true, in_memory: scenario.in_memory };
     match choose(direction, &agreed, scenario.hints, means) {
