@@ -86,6 +86,12 @@ impl FilesystemKind {
         matches!(self, Self::Ext | Self::Xfs | Self::Btrfs | Self::F2fs)
     }
 
+    /// Whether a close of any descriptor sends written data away, so that it can fail and be interrupted: a
+    /// file system of a server, or of a program. An overlay asks the file below, which may be one of these.
+    pub(super) const fn flushes_at_close(self) -> bool {
+        !self.is_local() || matches!(self, Self::Overlay)
+    }
+
     /// What may be relied on. Where a mount option or a configuration that cannot be seen decides, the answer is the careful one.
     pub const fn caps(self) -> Caps {
         let always = Caps::PROCESS_SHARED;
@@ -181,6 +187,16 @@ mod tests {
         assert!(!FilesystemKind::Nfs.caps().contains(Caps::BYTE_WRITES));
         assert!(!FilesystemKind::Lustre.caps().contains(Caps::LOCKS));
         assert_eq!(FilesystemKind::Unknown(7).caps(), Caps::PROCESS_SHARED);
+    }
+
+    #[test]
+    fn file_systems_behind_a_server_or_a_program_flush_at_close() {
+        for kind in [FilesystemKind::Nfs, FilesystemKind::Fuse, FilesystemKind::Overlay] {
+            assert!(kind.flushes_at_close(), "{kind}");
+        }
+        for kind in [FilesystemKind::Ext, FilesystemKind::Xfs, FilesystemKind::Btrfs, FilesystemKind::Tmpfs] {
+            assert!(!kind.flushes_at_close(), "{kind}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use nix::fcntl::{FallocateFlags, PosixFadviseAdvice};
 use std::fmt::Debug;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -46,6 +46,12 @@ pub(super) trait SystemIo: Debug + Send + Sync {
 
     /// Brings everything to stable storage.
     fn sync(&self, fd: BorrowedFd<'_>) -> Result<(), Errno>;
+
+    /// Another descriptor of the same open file description.
+    fn duplicate(&self, fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno>;
+
+    /// Closes a descriptor. It is released whatever the answer (close(2)).
+    fn close(&self, fd: OwnedFd) -> Result<(), Errno>;
 
     /// Lets time pass.
     fn pause(&self, time: Duration);
@@ -116,6 +122,14 @@ impl SystemIo for RealIo {
 
     fn sync(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         nix::unistd::fsync(fd)
+    }
+
+    fn duplicate(&self, fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+        fd.try_clone_to_owned().map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+    }
+
+    fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
+        nix::unistd::close(fd)
     }
 
     fn pause(&self, time: Duration) {

@@ -18,12 +18,14 @@
 use super::io::{SystemIo, uninterrupted};
 use crate::{Batch, Direction, Transfer};
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
+use nix::errno::Errno;
 use nix::fcntl::FallocateFlags;
 
 /// On a disk's file system fewer pieces are written by calls.
@@ -145,6 +147,15 @@ impl Mapping {
         Ok(Self { start, reach_bytes, offset })
     }
 
+    /// Ends the mapping.
+    fn unmap(self) -> Result<(), Errno> {
+        let mapping = ManuallyDrop::new(self);
+        // SAFETY: these pages were mapped in `new`, and `ManuallyDrop` keeps `Drop` from unmapping them
+        // again.
+        let status = unsafe { libc::munmap(mapping.start.as_ptr().cast::<c_void>(), mapping.reach_bytes) };
+        Errno::result(status).map(|_| ())
+    }
+
     fn covers(&self, range: &Range<u64>) -> bool {
         self.offset <= range.start && range.end - self.offset <= self.reach_bytes as u64
     }
@@ -187,6 +198,12 @@ impl Kept {
     /// None yet, of a file on a file system with blocks of so many bytes.
     pub(super) fn new(block_bytes: u64) -> Self {
         Self { mapping: Mutex::default(), is_whole: block_bytes >= page_bytes() as u64 }
+    }
+
+    /// Ends the mapping, if there is one.
+    pub(super) fn end(&mut self) -> Result<(), Errno> {
+        let kept = self.mapping.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        kept.map_or(Ok(()), Mapping::unmap)
     }
 
     /// Stores a batch in bytes for which there is room; extends the file to the end of the range if it is shorter. Counts its calls.

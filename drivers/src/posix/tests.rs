@@ -293,3 +293,38 @@ fn an_open_costs_four_calls_and_a_batch_in_one_stretch_one() {
     assert_eq!(setting.file.submit(batch.lend()).wait().into_result().unwrap(), 4);
     assert_eq!(setting.file.system_calls().total(), 5);
 }
+
+#[test]
+fn error_of_the_systems_close_is_reported_once_and_the_descriptors_are_released() {
+    let mut setting = steps(&[Step::Pass, Step::Fail(Errno::EDQUOT)]);
+    // The descriptor of a lock is closed, too.
+    drop(setting.file.lock(0..10, LockMode::Exclusive).unwrap());
+    let path = setting.file.path().to_path_buf();
+    let before = setting.file.system_calls().other;
+    let error = setting.file.close().unwrap_err();
+    assert_eq!((error.kind(), error.operation()), (ErrorKind::Quota, Operation::Close));
+    assert_eq!((error.path(), error.system_code()), (path.as_path(), Some(libc::EDQUOT)));
+    assert_eq!((setting.io.closes(), setting.file.system_calls().other - before), (2, 2));
+    assert_eq!(setting.file.close().unwrap_err().kind(), ErrorKind::Closed);
+    drop(setting.file);
+    assert_eq!(setting.io.closes(), 2);
+}
+
+#[test]
+fn error_of_closing_a_lock_is_reported_by_the_close_of_the_file() {
+    let mut setting = steps(&[Step::Fail(Errno::EIO)]);
+    let guards: Vec<_> =
+        (0..6).map(|at| setting.file.lock(at..at + 1, LockMode::Exclusive).unwrap()).collect();
+    // Four descriptors are kept. The fifth is closed at once, and its error is kept instead.
+    drop(guards);
+    assert_eq!(setting.io.closes(), 2);
+    assert_eq!(setting.file.close().unwrap_err().system_code(), Some(libc::EIO));
+    assert_eq!(setting.io.closes(), 7);
+}
+
+#[test]
+fn file_that_is_dropped_is_closed() {
+    let setting = steps(&[Step::Fail(Errno::EIO)]);
+    drop(setting.file);
+    assert_eq!(setting.io.closes(), 1);
+}
