@@ -6,7 +6,7 @@ use super::io::{SystemIo, persistent, uninterrupted};
 use super::lock::LockDescriptors;
 use super::mapped::{self, Kept, Unmapped};
 use super::transfer::{CallCounts, Transferring, operation};
-use super::{close, refresh, system_error};
+use super::{close, refresh, system_error, xfs};
 use crate::{
     Access, Batch, BatchResult, Caps, Completion, Direction, DriverFile, Error, ErrorKind, FileIdentity,
     FileLayout, LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls, Transfer,
@@ -37,6 +37,8 @@ pub(super) struct PosixFile {
     counts: Arc<CallCounts>,
     locks: Arc<LockDescriptors>,
     mapping: Kept,
+    /// Whether reserved room stays reserved here, once it was asked.
+    keeps_room: OnceLock<bool>,
     /// Whether a mapping was tried in vain.
     unmappable: AtomicBool,
     cache_question: CacheQuestion,
@@ -88,6 +90,7 @@ impl PosixFile {
             locks: Arc::new(LockDescriptors::new(Arc::clone(io), Arc::clone(&counts))),
             counts,
             mapping: Kept::new(unit_bytes),
+            keeps_room: OnceLock::new(),
             unmappable: AtomicBool::new(false),
             cache_question: CacheQuestion::new(kind),
             writers_in_memory: if in_memory { at_once(options.writers) } else { 0 },
@@ -153,11 +156,14 @@ impl PosixFile {
 
     /// Stores a batch through a mapping, where that is better than calls and can be done.
     fn store(&self, fd: BorrowedFd<'_>, batch: &Batch<'_>) -> Option<u64> {
-        let can_be = self.access == Access::ReadWrite && self.kind.is_local() && !self.is_block_device;
-        if !can_be || self.unmappable.load(Relaxed) {
+        let can_be = self.access == Access::ReadWrite && !self.is_block_device;
+        if !can_be || self.unmappable.load(Relaxed) || self.keeps_room.get() == Some(&false) {
             return None;
         }
         let plan = mapped::plan(batch, self.writers_in_memory)?;
+        if !self.keeps_room(fd) {
+            return None;
+        }
         let calls = &self.counts.other;
         match self.mapping.store(self.io.as_ref(), fd, (&plan, batch), calls) {
             Ok(stored) => {
@@ -171,6 +177,15 @@ impl PosixFile {
                 None
             }
         }
+    }
+
+    /// Whether room of this file that was reserved stays reserved. The file system is asked once, if at all.
+    fn keeps_room(&self, fd: BorrowedFd<'_>) -> bool {
+        let has_reflink = || {
+            self.counted();
+            xfs::has_reflink(fd)
+        };
+        *self.keeps_room.get_or_init(|| self.kind.keeps_reserved_room(has_reflink))
     }
 
     /// Gives a file that has not seen stores the time of its change: the last byte is written once more, by a call. False if the file

@@ -1,6 +1,7 @@
 //! Files of the operating system: whatever is mounted, through its system calls.
 //!
-//! The kind of file system is asked once per open ([`FilesystemKind`]) and decides the capabilities, nothing else.
+//! The kind of file system is asked once per open ([`FilesystemKind`]). It decides the capabilities,
+//! whether pieces may be stored through a mapping (`mapped`), and how a file is closed and refreshed.
 //!
 //! # Budget
 //! Opening: 4 system calls (open, status, kind of file system, flags). A batch: one call for every stretch of transfers
@@ -34,6 +35,7 @@ mod refresh;
 #[cfg(test)]
 mod scripted;
 mod transfer;
+mod xfs;
 
 pub use filesystem::{FilesystemKind, filesystem_kind};
 

@@ -3,6 +3,8 @@
 //! A launcher's ranks are not its children for sure, nor in its process group: Open MPI gives each a group of its own. So every process
 //! of a job carries a mark in its environment, which children inherit, and none but marked ones are ended.
 
+pub mod disk;
+
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
