@@ -2,7 +2,7 @@
 
 use super::cold::{Ahead, CacheQuestion};
 use super::filesystem::{self, FilesystemKind};
-use super::io::{SystemIo, persistent, uninterrupted};
+use super::io::{SystemIo, persistent, reserve, uninterrupted};
 use super::lock::LockDescriptors;
 use super::mapped::{self, Kept, Unmapped};
 use super::transfer::{CallCounts, Transferring, operation};
@@ -298,8 +298,7 @@ impl DriverFile for PosixFile {
         if length == 0 {
             return Ok(());
         }
-        self.counted();
-        match persistent(self.io.as_ref(), || self.io.reserve(fd, length)) {
+        match reserve(self.io.as_ref(), fd, 0..length, &self.counts.other) {
             Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => self.write_zeros_behind_end(bytes),
             answer => answer.map_err(|source| self.failed(Operation::Preallocate, source)),
         }

@@ -33,7 +33,7 @@
 //! steps of one batch, and a file system that is shut down after an error of its device at that moment. The
 //! first is a conflict of accesses, with or without mappings; but here both end the process by a signal.
 
-use super::io::{SystemIo, uninterrupted};
+use super::io::{SystemIo, reserve, uninterrupted};
 use crate::{Batch, Direction, Transfer};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -44,7 +44,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use nix::errno::Errno;
-use nix::fcntl::FallocateFlags;
 
 /// On a disk's file system fewer pieces are written by calls.
 const PIECES_MIN: usize = 64;
@@ -168,10 +167,10 @@ impl Mapping {
     /// Ends the mapping.
     fn unmap(self) -> Result<(), Errno> {
         let mapping = ManuallyDrop::new(self);
-        // SAFETY: these pages were mapped in `new`, and `ManuallyDrop` keeps `Drop` from unmapping them
-        // again.
-        let status = unsafe { libc::munmap(mapping.start.as_ptr().cast::<c_void>(), mapping.reach_bytes) };
-        Errno::result(status).map(|_| ())
+        let start = mapping.start.as_ptr().cast::<c_void>();
+        // SAFETY: these pages were mapped in `new`. `ManuallyDrop` keeps `Drop` from unmapping them again,
+        // and a call that is interrupted has unmapped nothing.
+        uninterrupted(|| Errno::result(unsafe { libc::munmap(start, mapping.reach_bytes) })).map(|_| ())
     }
 
     fn covers(&self, range: &Range<u64>) -> bool {
@@ -259,7 +258,8 @@ impl Kept {
                 return Err(Unmapped::NotThis);
             }
             // Pages of a mapping that was kept are reserved as they are made ready, all of them before the first store.
-            if !(is_old && reaches || has_room(fd, range, calls)) || !place.make_ready(place.end, calls) {
+            let has_room = || reserve(io, fd, range.start as i64..range.end as i64, calls).is_ok();
+            if !(is_old && reaches || has_room()) || !place.make_ready(place.end, calls) {
                 return Err(Unmapped::Never);
             }
         }
@@ -273,13 +273,6 @@ impl Kept {
 fn reaches(fd: BorrowedFd<'_>, end: u64, calls: &AtomicU64) -> bool {
     calls.fetch_add(1, Relaxed);
     nix::sys::stat::fstat(fd).is_ok_and(|status| status.st_size as u64 >= end)
-}
-
-/// Reserves storage for bytes of the file, and makes it so long.
-fn has_room(fd: BorrowedFd<'_>, range: &Range<u64>, calls: &AtomicU64) -> bool {
-    let bytes = (range.end - range.start) as i64;
-    calls.fetch_add(1, Relaxed);
-    uninterrupted(|| nix::fcntl::fallocate(fd, FallocateFlags::empty(), range.start as i64, bytes)).is_ok()
 }
 
 /// The bytes of a batch in a mapping.

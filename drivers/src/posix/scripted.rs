@@ -49,6 +49,8 @@ struct State {
     /// Neither touches memory nor file: for lengths that no test can hold.
     pretends: bool,
     closes: u64,
+    /// Offsets and lengths, bytes.
+    reserved: Vec<(i64, i64)>,
 }
 
 /// The scripted system.
@@ -88,6 +90,10 @@ impl ScriptedIo {
     /// How many descriptors were closed.
     pub(super) fn closes(&self) -> u64 {
         self.state().closes
+    }
+
+    pub(super) fn reserved(&self) -> Vec<(i64, i64)> {
+        self.state().reserved.clone()
     }
 
     pub(super) fn steps_left(&self) -> usize {
@@ -159,8 +165,9 @@ impl SystemIo for ScriptedIo {
         }
     }
 
-    fn reserve(&self, fd: BorrowedFd<'_>, bytes: i64) -> Result<(), Errno> {
-        self.answer().and_then(|()| RealIo.reserve(fd, bytes))
+    fn reserve(&self, fd: BorrowedFd<'_>, offset: i64, bytes: i64) -> Result<(), Errno> {
+        self.state().reserved.push((offset, bytes));
+        self.answer().and_then(|()| RealIo.reserve(fd, offset, bytes))
     }
 
     /// Scripts are about calls.

@@ -172,6 +172,24 @@ fn without_the_systems_reservation_a_longer_file_is_left_alone() {
 }
 
 #[test]
+fn reservation_that_signals_interrupt_ends_in_smaller_steps() {
+    let interrupted = [Step::Fail(Errno::EINTR); 3];
+    let setting = steps(&[&interrupted[..], &[Step::Pass, Step::Fail(Errno::EINTR)]].concat());
+    setting.file.preallocate(1 << 20).unwrap();
+    let reserved = setting.io.reserved();
+    let lengths: Vec<_> = reserved.iter().map(|(_, bytes)| bytes >> 10).collect();
+    assert_eq!(lengths[..5], [1024, 512, 256, 128, 128], "KiB: halved as often as a signal came");
+    let done: Vec<_> = [&reserved[3..4], &reserved[5..]].concat();
+    let ends: Vec<_> = done.iter().map(|(at, bytes)| at + bytes).collect();
+    assert!(done.iter().skip(1).map(|(at, _)| at).eq(&ends[..ends.len() - 1]), "{reserved:?}");
+    assert_eq!((ends.last(), setting.file.len().unwrap()), (Some(&(1 << 20)), 1 << 20));
+    // However often signals come, no step is empty.
+    let setting = with_script(ScriptedIo::new([Step::Fail(Errno::EINTR); 60], None));
+    setting.file.preallocate(10_000).unwrap();
+    assert_eq!(setting.file.len().unwrap(), 10_000);
+}
+
+#[test]
 fn a_full_disk_is_no_space_when_reserving_and_when_writing_zeros_instead() {
     let setting =
         steps(&[Step::Fail(Errno::ENOSPC), Step::Fail(Errno::EOPNOTSUPP), Step::Fail(Errno::ENOSPC)]);
