@@ -1,25 +1,44 @@
 //! Several nodes and a storage that writes whole pages back: writing is refused on all ranks, unless the user promises
-//! that no two nodes write to one page; reading is not.
+//! that no two nodes write to one page; reading is not. A sync refreshes what each rank sees, and what fails in it fails on all ranks.
+//! So does a close.
 //!
 //! Run with `mpiexec -n 4 -x CAPULET_NODES=2 target/openmpi/debug/examples/pages FILE`. Prints one line on rank 0.
 
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use capulet_adio::{AccessMode, Context, File, OpenRequest};
 use capulet_comm::ErrorClass;
 use capulet_drivers::posix::PosixDriver;
 use capulet_drivers::{
-    Batch, Caps, Completion, Driver, DriverFile, FileIdentity, FileLayout, LockGuard, LockMode, OpenOptions,
-    Registry, Result, SystemCalls,
+    Batch, Caps, Completion, Driver, DriverFile, Error, ErrorKind, FileIdentity, FileLayout, LockGuard,
+    LockMode, OpenOptions, Operation, Registry, Result, SystemCalls,
 };
 use mpi::collective::SystemOperation;
 use mpi::traits::{Communicator, CommunicatorCollectives as _};
 
 /// The posix driver on a file system that keeps its word for whole pages only.
 #[derive(Debug)]
-struct PageDriver(PosixDriver);
+struct PageDriver(PosixDriver, Arc<Told>);
+
+/// What the files of a driver were told, and tell.
+#[derive(Debug, Default)]
+struct Told {
+    refreshes: AtomicU64,
+    /// Whether they fail when they are refreshed or closed.
+    fails: AtomicBool,
+}
+
+impl Told {
+    fn outcome(&self, operation: Operation, path: &Path) -> Result<()> {
+        if !self.fails.load(Relaxed) {
+            return Ok(());
+        }
+        Err(Error::message(ErrorKind::Quota, operation, path, "this rank fails on purpose"))
+    }
+}
 
 impl Driver for PageDriver {
     fn name(&self) -> &'static str {
@@ -27,7 +46,7 @@ impl Driver for PageDriver {
     }
 
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
-        Ok(Arc::new(PageFile(self.0.open(path, options)?)))
+        Ok(Arc::new(PageFile(self.0.open(path, options)?, Arc::clone(&self.1))))
     }
 
     fn delete(&self, path: &Path) -> Result<()> {
@@ -36,9 +55,13 @@ impl Driver for PageDriver {
 }
 
 #[derive(Debug)]
-struct PageFile(Arc<dyn DriverFile>);
+struct PageFile(Arc<dyn DriverFile>, Arc<Told>);
 
 impl DriverFile for PageFile {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
     fn caps(&self) -> Caps {
         let caps = [Caps::LOCKS, Caps::LIST_IO, Caps::PROCESS_SHARED, Caps::UNLINK_OPEN];
         let kept = caps.into_iter().filter(|cap| self.0.caps().contains(*cap));
@@ -77,12 +100,21 @@ impl DriverFile for PageFile {
         self.0.sync()
     }
 
+    fn refresh(&self) -> Result<()> {
+        self.1.refreshes.fetch_add(1, Relaxed);
+        self.0.refresh().and(self.1.outcome(Operation::Refresh, self.path()))
+    }
+
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
         self.0.try_lock(range, mode)
     }
 
     fn system_calls(&self) -> SystemCalls {
         self.0.system_calls()
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.0.close().and(self.1.outcome(Operation::Close, self.0.path()))
     }
 }
 
@@ -91,7 +123,8 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let world = universe.world();
     let rank = u64::try_from(world.rank())?;
     let name = std::env::args().nth(1).ok_or("a file name is needed")?;
-    let context = Context::new(Registry::new(Arc::new(PageDriver(PosixDriver::new()))));
+    let told = Arc::new(Told::default());
+    let context = Context::new(Registry::new(Arc::new(PageDriver(PosixDriver::new(), Arc::clone(&told)))));
     let open = |mode: AccessMode, promise: &str| {
         let hints = vec![("capulet_exclusive_pages".to_owned(), promise.to_owned())];
         let request = OpenRequest { name: name.clone().into(), mode, hints };
@@ -106,7 +139,14 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mine = [rank; 512];
     let bytes = file.write_at_all(i64::try_from(rank)? * 4096, &mine[..])?;
     assert_eq!(bytes, 4096);
-    file.close()?;
+    file.sync()?;
+    assert_eq!(told.refreshes.load(Relaxed), 1, "every rank looks at the storage again");
+
+    // what fails on the last rank fails on all
+    told.fails.store(world.rank() + 1 == world.size(), Relaxed);
+    assert_eq!(file.sync().map_err(|error| error.class()), Err(ErrorClass::Quota));
+    assert_eq!(file.close().map_err(|error| error.class()), Err(ErrorClass::Quota));
+    told.fails.store(false, Relaxed);
 
     // without: on one node only
     let outcome = match open(mode, "false") {

@@ -181,9 +181,10 @@ impl File {
         Ok(two_level_lock(words, self.channel.wakes(), node, ranks, limit, progress))
     }
 
-    /// Before the file is closed, when no rank begins an access any more.
-    pub(crate) fn finish_lock(&self) -> Result<()> {
-        Ok(self.lock.get().map_or(Ok(()), |lock| lock.finish())?)
+    /// Before the file is closed, when no rank begins an access any more. The lock is gone then: one of the
+    /// storage refers to the storage's file.
+    pub(crate) fn finish_lock(&mut self) -> Result<()> {
+        Ok(self.lock.take().map_or(Ok(()), |lock| lock.finish())?)
     }
 
     /// Locks the span of an access of all ranks, at the first of them, until the guard there is dropped. Collective: nobody touches the

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use capulet_atomic::Request;
-use capulet_comm::{ErrorClass, MpiType};
+use capulet_comm::{ErrorClass, MpiType, ReduceOp};
+use capulet_drivers::Caps;
 
 use crate::agree::{Ballot, outcome};
 use crate::error::{Error, Result};
@@ -71,17 +72,33 @@ impl File {
         Err(Error::Denied { class: ErrorClass::ReadOnly, path: self.path.clone(), what })
     }
 
-    /// Forces what all ranks wrote before to the device (MPI 4.1, 14.6.1). Collective; blocks for the device.
+    /// Forces what all ranks wrote before to the device (MPI 4.1, 14.6.1), and shows each rank what others
+    /// had forced there or closed before. Collective; blocks for the device. Agreements: two, and one more
+    /// where nodes cache what they read.
     ///
     /// # Errors
-    /// What the storage says. A file whose sync failed must be taken to have lost data.
+    /// What the storage says, one class on all ranks. A file whose sync failed must be taken to have lost
+    /// data.
     pub fn sync(&self) -> Result<()> {
+        if self.force()? {
+            outcome(self.agree(), self.storage.refresh().map_err(Error::from))?;
+        }
+        Ok(())
+    }
+
+    /// Forces what all ranks wrote before to the device. Whether any node caches what it reads, the same on
+    /// all ranks. Collective; blocks for the device.
+    pub(crate) fn force(&self) -> Result<bool> {
         // all writes have been handed over before the first process of a node syncs for the whole node
         outcome(self.agree(), Ok(()))?;
         let leads = self.group.node().is_leader();
         let synced =
             if leads && self.mode.writes() { self.storage.sync().map_err(Error::from) } else { Ok(()) };
-        outcome(self.agree(), synced)
+        // Nodes may see other file systems.
+        let caches = !self.storage.caps().contains(Caps::IMMEDIATE_VISIBILITY);
+        let ballot = Ballot::new().reduce(caches.into(), ReduceOp::Max);
+        let ((), mut count) = ballot.vote(self.agree(), synced)?;
+        Ok(count.take() == 1)
     }
 
     /// Sets the view and both pointers to its start (MPI 4.1, 14.3). Collective: representations and the

@@ -1,12 +1,12 @@
 //! A file that a rank opens when it first needs it: a rank that moves no bytes never does.
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use capulet_drivers::{
-    Batch, BatchResult, Caps, Completion, Driver, DriverFile, Error, ErrorKind, FileIdentity, FileLayout,
-    LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls,
+    Batch, BatchResult, Caps, Completion, Direction, Driver, DriverFile, Error, ErrorKind, FileIdentity,
+    FileLayout, LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls,
 };
 
 use crate::stats::Calls;
@@ -70,6 +70,8 @@ pub(crate) struct OnDemand {
     known: Known,
     file: OnceLock<Arc<dyn DriverFile>>,
     opening: Mutex<()>,
+    /// Whether it was closed before it was ever opened. A file that was opened knows it by itself.
+    is_closed: bool,
 }
 
 impl OnDemand {
@@ -77,28 +79,42 @@ impl OnDemand {
     pub(crate) fn new(mut opener: Opener, options: OpenOptions, known: Known) -> Self {
         // The program may go to another folder before it comes to that.
         opener.path = opener.driver.lasting_path(&opener.path);
-        Self { opener, options, known, file: OnceLock::new(), opening: Mutex::new(()) }
+        Self { opener, options, known, file: OnceLock::new(), opening: Mutex::new(()), is_closed: false }
     }
 
-    fn file(&self) -> Result<&Arc<dyn DriverFile>> {
-        if let Some(file) = self.file.get() {
+    fn file(&self, operation: Operation) -> Result<&Arc<dyn DriverFile>> {
+        if let Some(file) = self.opened(operation)? {
             return Ok(file);
         }
         let _alone = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = self.file.get() {
             return Ok(file);
         }
-        let file = self.opener.open(&self.options)?;
+        let mut file = self.opener.open(&self.options)?;
         if file.identity() != Some(self.known.identity) {
+            // Nothing was written to it.
+            let _ = file.close();
             let reason = "another file has taken its name since it was opened";
             return Err(Error::message(ErrorKind::NotFound, Operation::Open, &self.opener.path, reason));
         }
         tracing::debug!(path = %self.opener.path.display(), "opened on demand");
         Ok(self.file.get_or_init(|| file))
     }
+
+    /// The file if it was opened, which is not done here.
+    fn opened(&self, operation: Operation) -> Result<Option<&Arc<dyn DriverFile>>> {
+        if self.is_closed {
+            return Err(Error::closed(operation, &self.opener.path));
+        }
+        Ok(self.file.get())
+    }
 }
 
 impl DriverFile for OnDemand {
+    fn path(&self) -> &Path {
+        &self.opener.path
+    }
+
     fn caps(&self) -> Caps {
         self.known.caps
     }
@@ -112,39 +128,57 @@ impl DriverFile for OnDemand {
     }
 
     fn submit(&self, batch: Batch<'_>) -> Completion {
-        match self.file() {
+        let operation = match batch.direction() {
+            Direction::Read => Operation::Read,
+            Direction::Write => Operation::Write,
+        };
+        match self.file(operation) {
             Ok(file) => file.submit(batch),
             Err(error) => Completion::ready(BatchResult::failed(0, error)),
         }
     }
 
     fn would_wait(&self, offset: u64) -> Option<bool> {
-        self.file().ok()?.would_wait(offset)
+        self.file(Operation::Read).ok()?.would_wait(offset)
     }
 
     fn len(&self) -> Result<u64> {
-        self.file()?.len()
+        self.file(Operation::Length)?.len()
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
-        self.file()?.set_len(bytes)
+        self.file(Operation::SetLength)?.set_len(bytes)
     }
 
     fn preallocate(&self, bytes: u64) -> Result<()> {
-        self.file()?.preallocate(bytes)
+        self.file(Operation::Preallocate)?.preallocate(bytes)
     }
 
     fn sync(&self) -> Result<()> {
         // What was never opened has nothing to be forced.
-        self.file.get().map_or(Ok(()), DriverFile::sync)
+        self.opened(Operation::Sync)?.map_or(Ok(()), DriverFile::sync)
+    }
+
+    fn refresh(&self) -> Result<()> {
+        // What is opened later is seen as it is then.
+        self.opened(Operation::Refresh)?.map_or(Ok(()), DriverFile::refresh)
     }
 
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
-        self.file()?.try_lock(range, mode)
+        self.file(Operation::Lock)?.try_lock(range, mode)
     }
 
     fn system_calls(&self) -> SystemCalls {
         self.file.get().map(DriverFile::system_calls).unwrap_or_default()
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.opened(Operation::Close)?;
+        if let Some(file) = self.file.get_mut() {
+            return file.close();
+        }
+        self.is_closed = true;
+        Ok(())
     }
 }
 
@@ -190,6 +224,35 @@ mod tests {
         assert_eq!(first.read_at(0, &mut bytes).expect("reads"), 8);
         assert_eq!(bytes, [0, 1, 2, 3, 4, 5, 6, 7, 9]);
         assert_eq!(later.len().expect("a length"), 8);
+    }
+
+    #[test]
+    fn only_what_was_opened_is_closed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (_first, mut never) = pair(&folder);
+        never.refresh().expect("nothing to do");
+        never.close().expect("nothing to do");
+        assert_eq!(opens(&never), 0);
+        for error in [
+            never.write_all_at(0, b"lost").expect_err("closed"),
+            never.len().expect_err("closed"),
+            never.sync().expect_err("closed"),
+            never.refresh().expect_err("closed"),
+            never.close().expect_err("closed"),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Closed);
+        }
+        assert_eq!(opens(&never), 0, "what is closed is not opened any more");
+        let (first, mut later) = pair(&folder);
+        later.write_all_at(0, b"kept").expect("writes");
+        later.refresh().expect("sees all");
+        let calls = later.system_calls().other;
+        later.close().expect("closes");
+        assert_eq!(later.system_calls().other - calls, 1);
+        assert_eq!(later.write_all_at(0, b"lost").expect_err("closed").kind(), ErrorKind::Closed);
+        assert_eq!(later.close().expect_err("closed").kind(), ErrorKind::Closed);
+        let mut bytes = [0; 5];
+        assert_eq!((first.read_at(0, &mut bytes).expect("reads"), &bytes[..4]), (4, &b"kept"[..]));
     }
 
     #[test]

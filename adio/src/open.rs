@@ -104,7 +104,13 @@ impl File {
         // Accesses at it are begun by each rank alone, which cannot make it.
         let shared = SharedPointer::on(&channel, group.node());
         let storage = open_storage(&channel, group.node(), &prepared, &hints, &calls)?;
-        let pointer_bytes = start_of_pointer(&channel, group.node(), &prepared, storage.as_ref())?;
+        let pointer_bytes = match start_of_pointer(&channel, group.node(), &prepared, storage.as_ref()) {
+            Ok(pointer_bytes) => pointer_bytes,
+            Err(error) => {
+                give_up(storage);
+                return Err(error);
+            }
+        };
         tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
         let deletes = prepared.mode.contains(AccessMode::DELETE_ON_CLOSE);
         let gathering = Gathering::new(group.node(), &node_names, &hints);
@@ -144,27 +150,31 @@ impl File {
         Ok(file)
     }
 
-    /// Closes the file, and deletes it if it was opened so. Collective; blocks until all ranks have come. Data that was
+    /// Closes the file, and deletes it if it was opened so. Collective; blocks until all ranks have closed it. Data that was
     /// written is visible to all processes when it returns; it is forced to the device where
     /// the hint `capulet_sync_on_close` says so (otherwise call [`File::sync`] first, as with ROMIO).
     ///
     /// # Errors
-    /// One class on all ranks. The file is closed all the same.
+    /// One class on all ranks, also for what the storage of one rank said at the close: data may be lost
+    /// then. The file is closed all the same.
     pub fn close(mut self) -> Result<()> {
         self.closed = true;
         // The program should have waited (MPI 4.1, 14.2.2). All ranks have begun what is under way.
         self.queue.drain(self.channel.id());
-        let synced =
-            if self.state().hints.sync_on_close && self.mode.writes() { self.sync() } else { Ok(()) };
+        let forces = self.state().hints.sync_on_close && self.mode.writes();
+        let synced = if forces { self.force().map(|_| ()) } else { Ok(()) };
         let told = if self.stats { self.print_stats() } else { Ok(()) };
         let unlocked = self.finish_lock();
+        // Before the ranks agree: an error of one close is an error of all ranks, and no rank returns
+        // before the slowest close.
+        let closed = self.storage.close().map_err(Error::from);
         let deletes = self.mode.contains(AccessMode::DELETE_ON_CLOSE);
-        let ended = outcome(self.agree(), synced.and(told).and(unlocked));
+        let ended = outcome(self.agree(), synced.and(told).and(unlocked).and(closed));
         tracing::info!(path = %self.path.display(), "closed");
         if !deletes {
             return ended;
         }
-        // all ranks are past their last access now
+        // All ranks have closed the file now.
         let is_root = self.group.rank().0 == 0;
         let deleted = if is_root { self.driver.delete(&self.path).map_err(Error::from) } else { Ok(()) };
         let deleted = outcome(self.agree(), deleted);
@@ -308,27 +318,36 @@ fn open_storage(
     let options = OpenOptions::new(access).writers(node.size() as u32);
     let (driver, path) = (Arc::clone(&prepared.driver), prepared.path.clone());
     let opener = Opener { driver, path, calls: Arc::clone(calls) };
-    let open = |options: &OpenOptions| {
-        let file = opener.open(options)?;
-        if channel.size() > 1 && !file.caps().contains(Caps::PROCESS_SHARED) {
+    let check = |caps: Caps| {
+        if channel.size() > 1 && !caps.contains(Caps::PROCESS_SHARED) {
             return Err(Error::Unsupported { what: "a storage inside one process, opened by several" });
         }
-        check_writers(file.caps(), node.node_count(), mode, hints)?;
-        Ok(file)
+        check_writers(caps, node.node_count(), mode, hints)
     };
+    let open = |options: &OpenOptions| {
+        let file = opener.open(options)?;
+        match check(file.caps()) {
+            Ok(()) => Ok(Some(file)),
+            Err(error) => {
+                give_up(file);
+                Err(error)
+            }
+        }
+    };
+    let open_once = |file: Option<_>| file.map_or_else(|| open(&options), |file| Ok(Some(file)));
     let mut created = None;
     if mode.contains(AccessMode::CREATE) {
         let creating = options.clone().create(true).exclusive(mode.contains(AccessMode::EXCLUSIVE));
         let creating = creating.permissions(hints.permissions);
         let is_root = channel.rank().0 == 0;
-        created = outcome(channel, if is_root { open(&creating).map(Some) } else { Ok(None) })?;
+        created = opened_by_all(channel, if is_root { open(&creating) } else { Ok(None) })?;
     }
     if !hints.no_independent || node.node_count() == channel.size() as usize {
-        return outcome(channel, created.map_or_else(|| open(&options), Ok));
+        let opened = opened_by_all(channel, open_once(created))?;
+        return Ok(opened.expect("every rank opens the file"));
     }
-    let opened =
-        if node.is_leader() { created.map_or_else(|| open(&options), Ok).map(Some) } else { Ok(None) };
-    let opened = outcome(channel, opened)?;
+    let opened = if node.is_leader() { open_once(created) } else { Ok(None) };
+    let opened = opened_by_all(channel, opened)?;
     let own = opened.as_deref().and_then(Known::of).map_or_else(Vec::new, Known::to_bytes);
     let told = from_leaders(channel, node, &own)?;
     let known: Option<Vec<Known>> = told.iter().map(|bytes| Known::from_bytes(bytes)).collect();
@@ -336,7 +355,39 @@ fn open_storage(
         (Some(file), Some(_)) => Ok(file),
         (None, Some(known)) => Ok(Arc::new(OnDemand::new(opener, options, known[node.index]))),
         // It could not be told later whether it is still the same file.
-        (opened, None) => outcome(channel, opened.map_or_else(|| open(&options), Ok)),
+        (opened, None) => {
+            let opened = opened_by_all(channel, open_once(opened))?;
+            Ok(opened.expect("every rank opens the file"))
+        }
+    }
+}
+
+/// The file of this rank, if it has one, once all ranks have opened theirs. If a rank failed, no rank keeps
+/// its file open.
+fn opened_by_all(
+    channel: &dyn Agree,
+    own: Result<Option<Arc<dyn DriverFile>>>,
+) -> Result<Option<Arc<dyn DriverFile>>> {
+    let (file, own) = match own {
+        Ok(file) => (file, Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    let opened = outcome(channel, own);
+    match (opened, file) {
+        (Ok(()), file) => Ok(file),
+        (Err(error), file) => {
+            if let Some(file) = file {
+                give_up(file);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Closes a file that was opened in vain. Nothing was written to it.
+fn give_up(mut file: Arc<dyn DriverFile>) {
+    if let Err(error) = file.close() {
+        tracing::warn!(%error, "a file that could not be opened on all ranks");
     }
 }
 

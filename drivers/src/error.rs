@@ -32,6 +32,8 @@ pub enum ErrorKind {
     Busy,
     /// This storage cannot do that.
     Unsupported,
+    /// The file was closed before the call: a bug of the caller.
+    Closed,
     /// Everything else that a storage reports.
     Io,
 }
@@ -92,8 +94,12 @@ pub enum Operation {
     Preallocate,
     /// [`DriverFile::sync`](crate::DriverFile::sync).
     Sync,
+    /// [`DriverFile::refresh`](crate::DriverFile::refresh).
+    Refresh,
     /// [`DriverFile::try_lock`](crate::DriverFile::try_lock).
     Lock,
+    /// [`DriverFile::close`](crate::DriverFile::close).
+    Close,
 }
 
 impl fmt::Display for Operation {
@@ -108,7 +114,9 @@ impl fmt::Display for Operation {
             Self::SetLength => "set the length of",
             Self::Preallocate => "preallocate",
             Self::Sync => "sync",
+            Self::Refresh => "refresh",
             Self::Lock => "lock",
+            Self::Close => "close",
         })
     }
 }
@@ -148,6 +156,16 @@ impl Error {
     /// An error with a reason in words.
     pub fn message(kind: ErrorKind, operation: Operation, path: &Path, reason: impl Into<String>) -> Self {
         Self::new(kind, operation, path, io::Error::other(reason.into()))
+    }
+
+    /// The error of a call on a file after its [`DriverFile::close`](crate::DriverFile::close).
+    pub fn closed(operation: Operation, path: &Path) -> Self {
+        Self::message(ErrorKind::Closed, operation, path, "the file was closed before")
+    }
+
+    /// The error of closing a file that has other references.
+    pub(crate) fn in_use(path: &Path) -> Self {
+        Self::message(ErrorKind::Busy, Operation::Close, path, "the file is still in use")
     }
 
     /// The same error, at a byte of the file.

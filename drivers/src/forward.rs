@@ -3,15 +3,17 @@
 #![deny(clippy::missing_trait_methods)]
 
 use crate::{
-    Batch, Caps, Completion, Driver, DriverFile, FileIdentity, FileLayout, LockGuard, LockMode, OpenOptions,
-    Result, SystemCalls,
+    Batch, Caps, Completion, Driver, DriverFile, Error, FileIdentity, FileLayout, LockGuard, LockMode,
+    OpenOptions, Result, SystemCalls,
 };
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// The pointee of each pointer is asked; `close` needs the pointee by a unique reference, which not every
+/// pointer has.
 macro_rules! forward {
-    ($($pointer:ty),*) => {$(
+    ($($pointer:ty, unique: $unique:expr;)*) => {$(
         impl<T: Driver + ?Sized> Driver for $pointer {
             fn name(&self) -> &'static str {
                 (**self).name()
@@ -31,6 +33,10 @@ macro_rules! forward {
         }
 
         impl<T: DriverFile + ?Sized> DriverFile for $pointer {
+            fn path(&self) -> &Path {
+                (**self).path()
+            }
+
             fn caps(&self) -> Caps {
                 (**self).caps()
             }
@@ -67,6 +73,10 @@ macro_rules! forward {
                 (**self).sync()
             }
 
+            fn refresh(&self) -> Result<()> {
+                (**self).refresh()
+            }
+
             fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
                 (**self).try_lock(range, mode)
             }
@@ -74,8 +84,20 @@ macro_rules! forward {
             fn system_calls(&self) -> SystemCalls {
                 (**self).system_calls()
             }
+
+            fn close(&mut self) -> Result<()> {
+                let unique: fn(&mut Self) -> Option<&mut T> = $unique;
+                match unique(self) {
+                    Some(file) => file.close(),
+                    None => Err(Error::in_use(self.path())),
+                }
+            }
         }
     )*};
 }
 
-forward!(Arc<T>, Box<T>, &T);
+forward! {
+    Arc<T>, unique: Arc::get_mut;
+    Box<T>, unique: |file| Some(&mut **file);
+    &T, unique: |_| None;
+}

@@ -81,7 +81,10 @@ pub trait Driver: Debug + Send + Sync {
     }
 }
 
-/// One open file in one process: bytes at offsets. Dropping the last reference closes it.
+/// One open file in one process: bytes at offsets.
+///
+/// [`close`](Self::close) ends the file and tells what became of its data. Dropping the last reference
+/// closes it too, but then an error of the storage can only be logged.
 ///
 /// All methods may be called from many threads at once. Writes to disjoint byte ranges never disturb each other or any
 /// byte outside them, whoever issues them, where [`Caps::BYTE_WRITES`] is set.
@@ -90,6 +93,9 @@ pub trait Driver: Debug + Send + Sync {
     reason = "asking a storage for a length can fail and cost a round trip"
 )]
 pub trait DriverFile: Debug + Send + Sync {
+    /// The path by which the file was opened, for messages. No system call.
+    fn path(&self) -> &Path;
+
     /// What this file's storage can do. Does not change while the file is open; no system call.
     fn caps(&self) -> Caps;
 
@@ -146,6 +152,17 @@ pub trait DriverFile: Debug + Send + Sync {
     /// What the storage reports.
     fn sync(&self) -> Result<()>;
 
+    /// Returns when later calls of this process on this file, reads and [`len`](Self::len), see what other
+    /// nodes made visible before (by [`sync`](Self::sync) or [`close`](Self::close)). Discards no byte that
+    /// this process wrote. Nothing to do, and no call to the storage, where [`Caps::IMMEDIATE_VISIBILITY`]
+    /// is set; the default is for such storages. Blocks until the storage has answered.
+    ///
+    /// # Errors
+    /// What the storage reports. Reads may give old bytes then.
+    fn refresh(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Locks a range of bytes against every other holder, in this process and in others, until the guard is dropped. `None` if it is
     /// not free: nobody waits here. An empty range locks nothing. Locks are advisory: [`submit`](Self::submit) does not look at them.
     ///
@@ -154,6 +171,25 @@ pub trait DriverFile: Debug + Send + Sync {
     /// reading where the storage forbids it, and what the storage reports.
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>>;
 
-    /// The system calls that this file has made so far; zeros for a storage that makes none.
+    /// The system calls that this file has made so far, its close included; zeros for a storage that makes
+    /// none.
     fn system_calls(&self) -> SystemCalls;
+
+    /// Closes the file, and returns when the storage has said whether it took the data that was written
+    /// before. Exclusive access proves that no other call is under way; the caller has waited for every
+    /// [`Completion`] of this file. Local; blocks.
+    ///
+    /// The file is closed whatever the outcome, with one exception: a file behind an [`Arc`] that has other
+    /// references stays open, and nothing is done. Locks that are still held keep their bytes locked until
+    /// their guards are dropped.
+    ///
+    /// Each later call fails with [`ErrorKind::Closed`], a second `close` too. Only what was learned at
+    /// open can still be asked: `path`, `caps`, `layout`, `identity`, and the counts of `system_calls`;
+    /// [`would_wait`](Self::would_wait) knows nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if the file is behind an [`Arc`] with other references or behind a plain
+    /// reference. [`ErrorKind::Closed`] if it is closed already. What the storage reports: data that was
+    /// written since the last successful [`sync`](Self::sync) may be lost then.
+    fn close(&mut self) -> Result<()>;
 }

@@ -42,7 +42,7 @@ impl Driver for TemplateDriver {
         if file.metadata().map_err(failed)?.is_dir() {
             return Err(failed(io::Error::from_raw_os_error(libc::EISDIR)));
         }
-        Ok(Arc::new(TemplateFile { file, path: path.to_path_buf(), access: options.access }))
+        Ok(Arc::new(TemplateFile { file: Some(file), path: path.to_path_buf(), access: options.access }))
     }
 
     fn delete(&self, path: &Path) -> Result<()> {
@@ -56,7 +56,8 @@ impl Driver for TemplateDriver {
 
 #[derive(Debug)]
 struct TemplateFile {
-    file: File,
+    /// None once it is closed.
+    file: Option<File>,
     path: PathBuf,
     access: Access,
 }
@@ -64,6 +65,10 @@ struct TemplateFile {
 impl TemplateFile {
     fn failed(&self, operation: Operation, source: io::Error) -> Error {
         Error::system(operation, &self.path, source)
+    }
+
+    fn file(&self, operation: Operation) -> Result<&File> {
+        self.file.as_ref().ok_or_else(|| Error::closed(operation, &self.path))
     }
 
     fn check(&self, operation: Operation, allowed: bool, refusal: ErrorKind) -> Result<()> {
@@ -84,7 +89,7 @@ impl TemplateFile {
     fn transfer(&self, operation: Operation, transfer: &Transfer<'_>, moved: &mut u64) -> Result<bool> {
         const BUFFER_BYTES: usize = 16 << 10;
         let mut buffer = [0; BUFFER_BYTES];
-        let (offset, memory) = (transfer.offset, &transfer.memory);
+        let (file, offset, memory) = (self.file(operation)?, transfer.offset, &transfer.memory);
         if memory.bytes() > 0 {
             self.check_length(operation, offset.saturating_add(memory.bytes() as u64))?;
         }
@@ -93,10 +98,10 @@ impl TemplateFile {
             let piece = &mut buffer[..BUFFER_BYTES.min(memory.bytes() - done)];
             let at = offset + done as u64;
             let answer = if operation == Operation::Read {
-                self.file.read_at(piece, at)
+                file.read_at(piece, at)
             } else {
                 memory.copy_out(done, piece);
-                self.file.write_at(piece, at)
+                file.write_at(piece, at)
             };
             let bytes = match answer {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -116,6 +121,10 @@ impl TemplateFile {
 }
 
 impl DriverFile for TemplateFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn caps(&self) -> Caps {
         Caps::PROCESS_SHARED | Caps::UNLINK_OPEN
     }
@@ -134,6 +143,7 @@ impl DriverFile for TemplateFile {
             Direction::Write => Operation::Write,
         };
         let allowed = match batch.direction() {
+            _ if self.file.is_none() => Err(Error::closed(operation, &self.path)),
             _ if batch.bytes() == 0 => Ok(()),
             Direction::Read => self.check(operation, self.access.readable(), ErrorKind::Permission),
             Direction::Write => self.check(operation, self.access.writable(), ErrorKind::ReadOnly),
@@ -155,31 +165,45 @@ impl DriverFile for TemplateFile {
     }
 
     fn len(&self) -> Result<u64> {
-        let status = self.file.metadata().map_err(|source| self.failed(Operation::Length, source))?;
-        Ok(status.len())
+        let status = self.file(Operation::Length)?.metadata();
+        Ok(status.map_err(|source| self.failed(Operation::Length, source))?.len())
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
+        let file = self.file(Operation::SetLength)?;
         self.check(Operation::SetLength, self.access.writable(), ErrorKind::ReadOnly)?;
         self.check_length(Operation::SetLength, bytes)?;
-        self.file.set_len(bytes).map_err(|source| self.failed(Operation::SetLength, source))
+        file.set_len(bytes).map_err(|source| self.failed(Operation::SetLength, source))
     }
 
     fn preallocate(&self, bytes: u64) -> Result<()> {
+        self.file(Operation::Preallocate)?;
         self.check(Operation::Preallocate, self.access.writable(), ErrorKind::ReadOnly)?;
         self.check_length(Operation::Preallocate, bytes)?;
         if bytes > self.len()? { self.set_len(bytes) } else { Ok(()) }
     }
 
     fn sync(&self) -> Result<()> {
-        self.file.sync_all().map_err(|source| self.failed(Operation::Sync, source))
+        self.file(Operation::Sync)?.sync_all().map_err(|source| self.failed(Operation::Sync, source))
+    }
+
+    fn refresh(&self) -> Result<()> {
+        // Nothing is known of the storage below. A real driver makes it forget what this node caches.
+        self.file(Operation::Refresh).map(|_| ())
     }
 
     fn try_lock(&self, _range: Range<u64>, _mode: LockMode) -> Result<Option<LockGuard>> {
+        self.file(Operation::Lock)?;
         Err(Error::message(ErrorKind::Unsupported, Operation::Lock, &self.path, "the template has no locks"))
     }
 
     fn system_calls(&self) -> SystemCalls {
         SystemCalls::default()
+    }
+
+    fn close(&mut self) -> Result<()> {
+        let file = self.file.take().ok_or_else(|| Error::closed(Operation::Close, &self.path))?;
+        // The standard library closes in silence.
+        nix::unistd::close(file).map_err(|source| self.failed(Operation::Close, source.into()))
     }
 }

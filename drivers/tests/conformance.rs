@@ -82,7 +82,7 @@ suite! {
 #[test]
 fn the_suite_is_all_there() {
     let names: Vec<_> = cases().map(|case| case.name).collect();
-    assert_eq!(names.len(), 34, "{names:#?}");
+    assert_eq!(names.len(), 39, "{names:#?}");
 }
 
 /// A suite that passes everything proves nothing: each of these breaks the contract once.
@@ -104,6 +104,9 @@ mod mutants {
         LockDoesNothing,
         SetLenIgnored,
         DropsTheLastByte,
+        CloseDoesNothing,
+        CloseIsForgotten,
+        RefreshCuts,
     }
 
     #[derive(Debug)]
@@ -127,6 +130,10 @@ mod mutants {
     }
 
     impl DriverFile for MutantFile {
+        fn path(&self) -> &Path {
+            self.0.path()
+        }
+
         fn caps(&self) -> Caps {
             self.0.caps()
         }
@@ -181,6 +188,13 @@ mod mutants {
             self.0.sync()
         }
 
+        fn refresh(&self) -> Result<()> {
+            if self.1 == Mutation::RefreshCuts {
+                let _ = self.0.set_len(0);
+            }
+            self.0.refresh()
+        }
+
         fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
             if self.1 == Mutation::LockDoesNothing {
                 Ok(Some(LockGuard::nothing()))
@@ -191,6 +205,15 @@ mod mutants {
 
         fn system_calls(&self) -> SystemCalls {
             self.0.system_calls()
+        }
+
+        fn close(&mut self) -> Result<()> {
+            match self.1 {
+                Mutation::CloseDoesNothing => Ok(()),
+                // A second close finds nothing to complain of.
+                Mutation::CloseIsForgotten => self.0.close().or(Ok(())),
+                _ => self.0.close(),
+            }
         }
     }
 
@@ -209,6 +232,9 @@ mod mutants {
             Mutation::LockDoesNothing,
             Mutation::SetLenIgnored,
             Mutation::DropsTheLastByte,
+            Mutation::CloseDoesNothing,
+            Mutation::CloseIsForgotten,
+            Mutation::RefreshCuts,
         ] {
             assert!(!passes(mutation), "{mutation:?} passed the suite");
         }

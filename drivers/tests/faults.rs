@@ -27,21 +27,23 @@ fn program(driver: &dyn Driver) -> (u64, Result<()>) {
         let mut step = |result: Result<()>| result.map(|()| done += 1);
         let opened = driver.open(Path::new(PATH), &OpenOptions::read_write().create(true));
         step(opened.as_ref().map(|_| ()).map_err(Clone::clone))?;
-        let file = opened?;
+        let mut file = opened?;
         step(file.write_all_at(0, b"abc"))?;
         step(file.read_at(0, &mut [0; 3]).map(|_| ()))?;
         step(file.len().map(|_| ()))?;
         step(file.set_len(2))?;
         step(file.preallocate(5))?;
         step(file.sync())?;
+        step(file.refresh())?;
         step(file.lock(0..1, LockMode::Exclusive).map(drop))?;
+        step(file.close())?;
         step(driver.delete(Path::new(PATH)))
     };
     let outcome = run();
     (done, outcome)
 }
 
-const CALLS: [(&str, Operation); 9] = [
+const CALLS: [(&str, Operation); 11] = [
     ("open", Operation::Open),
     ("write", Operation::Write),
     ("read", Operation::Read),
@@ -49,7 +51,9 @@ const CALLS: [(&str, Operation); 9] = [
     ("set_len", Operation::SetLength),
     ("preallocate", Operation::Preallocate),
     ("sync", Operation::Sync),
+    ("refresh", Operation::Refresh),
     ("lock", Operation::Lock),
+    ("close", Operation::Close),
     ("delete", Operation::Delete),
 ];
 
@@ -63,13 +67,13 @@ fn a_program_can_be_made_to_fail_at_each_of_its_calls() {
     let driver = faulty("");
     let (done, outcome) = program(&driver);
     outcome.unwrap();
-    assert_eq!((done, driver.calls(Target::Any)), (9, 9));
+    assert_eq!((done, driver.calls(Target::Any)), (11, 11));
     for (index, (_, operation)) in CALLS.into_iter().enumerate() {
         let (done, outcome) = program(&faulty(&format!("any@{index}:quota")));
         assert_eq!(done, index as u64);
         checked(&outcome.unwrap_err(), ErrorKind::Quota, operation);
     }
-    program(&faulty("any@9:quota")).1.unwrap();
+    program(&faulty("any@11:quota")).1.unwrap();
 }
 
 #[test]
@@ -83,6 +87,14 @@ fn each_kind_of_call_has_its_own_count() {
         program(&driver).1.unwrap();
         assert_eq!(driver.calls(Target::Open), 2);
     }
+}
+
+#[test]
+fn a_close_that_fails_closes() {
+    let mut file = opened("close@0:quota");
+    checked(&file.close().unwrap_err(), ErrorKind::Quota, Operation::Close);
+    assert_eq!(file.write_all_at(0, b"x").unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(file.close().unwrap_err().kind(), ErrorKind::Closed);
 }
 
 #[test]

@@ -18,6 +18,14 @@ pub fn c(mpi: Mpi, name: &str) -> PathBuf {
     build(mpi, &format!("mpi/{name}.c"), &["-ldl", "-lpthread", "-lm"])
 }
 
+/// A library of `tests/preload`, to be preloaded: C without MPI.
+///
+/// # Panics
+/// If it does not compile.
+pub fn preload(mpi: Mpi, name: &str) -> PathBuf {
+    build(mpi, &format!("preload/{name}.c"), &["-shared", "-fPIC", "-ldl"])
+}
+
 /// Compiles a program of `tests/fortran` and returns its path.
 ///
 /// # Panics

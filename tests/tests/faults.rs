@@ -1,6 +1,7 @@
 //! A failure of one rank, injected at every call that it makes of its storage: all ranks return, a collective call has one class on all of
-//! them, and nothing hangs. (Failures of arguments, at open and at `set_view` are in `errors.c`.)
+//! them, and nothing hangs. (Failures of arguments, at open and at `set_view` are in `errors.c`.) The same for every system call below.
 
+use std::path::Path;
 use std::time::Duration;
 
 use capulet_tests::{Job, Mpi, compile};
@@ -106,7 +107,7 @@ fn every_kind_has_its_class() {
     ];
     for (kind, class) in kinds {
         // one process of a node syncs for all of them
-        for target in ["rank=1;open@0", "rank=1;write@*", "rank=0;sync@0"] {
+        for target in ["rank=1;open@0", "rank=1;write@*", "rank=0;sync@0", "rank=1;close@0"] {
             let plan = format!("{target}:{kind}");
             strike(4, &plan, class, true).expect_checks(&plan);
         }
@@ -140,4 +141,37 @@ fn broken_writes() {
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn a_slow_rank() {
     strike(3, "rank=1;any@*:delay=20ms", "MPI_ERR_IO", false).expect_checks("a slow rank");
+}
+
+/// Each kind of system call on a file fails at its first, second, middle and last place, in one life of a
+/// file after the other.
+fn strike_system_calls(nodes: &str, folder: Option<&Path>) {
+    let mpi = Mpi::chosen();
+    let job = Job::new(mpi, 2, compile::c(mpi, "system_calls"));
+    let job = folder.into_iter().fold(job, Job::arg);
+    let job = job.variable("CAPULET_NODES", nodes).limit(Duration::from_secs(240));
+    // UCX, which MPICH runs on, puts functions of its own in the place of mmap and its kin.
+    let job = job.variable("UCX_MEM_MMAP_HOOK_MODE", "none");
+    let outcome = job.variable("LD_PRELOAD", compile::preload(mpi, "strike")).run();
+    outcome.expect_checks(&format!("system calls that fail, on {nodes} nodes, in {folder:?}"));
+}
+
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn at_every_system_call() {
+    strike_system_calls("1", None);
+}
+
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn at_every_system_call_of_two_nodes() {
+    strike_system_calls("2", None);
+}
+
+/// Where temporary files are on a disk its file system is another one than that of the other jobs.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn at_every_system_call_on_a_disk() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    strike_system_calls("1", Some(folder.path()));
 }

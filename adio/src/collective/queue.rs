@@ -10,7 +10,7 @@
 //! the next one for one of an operation that it has not given up yet.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use capulet_comm::request::Completion;
@@ -30,6 +30,8 @@ const MALFORMED: capulet_comm::Error = capulet_comm::Error::Disagreement { what:
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     line: Mutex<Line>,
+    /// Threads that have taken operations out of the line and have not told their outcomes yet.
+    telling: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -149,17 +151,37 @@ impl Queue {
         Request { state }
     }
 
-    /// Waits until no operation of this file is under way on this rank.
+    /// Waits until no operation of this file is under way on this rank, on whatever thread: what the
+    /// operations moved is counted then, and none of them refers to the storage.
     pub(crate) fn drain(&self, line: u32) {
         let mut backoff = Backoff::new();
         loop {
             work::advance();
-            if !self.lock().entries.iter().any(|entry| entry.operation.track().0 == line) {
+            let is_under_way = self.lock().entries.iter().any(|entry| entry.operation.track().0 == line);
+            if !is_under_way && self.telling.load(Ordering::Acquire) == 0 {
                 return;
             }
             backoff.pause();
             capulet_comm::progress();
         }
+    }
+}
+
+/// A thread that tells outcomes. Begun while the line is locked, so that who finds the line empty finds the
+/// thread.
+struct Telling<'a>(&'a AtomicUsize);
+
+impl<'a> Telling<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        // After it, what the operations held is dropped for whoever waits.
+        self.0.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -179,6 +201,7 @@ impl Work for Queue {
         };
         while line.pass() {}
         let over: Vec<Entry> = line.entries.extract_if(.., |entry| entry.operation.is_over()).collect();
+        let _telling = Telling::new(&self.telling);
         drop(line);
         for entry in over {
             entry.request.finish(entry.operation.outcome());

@@ -1,8 +1,10 @@
 //! Operations of several files on one window, begun and polled in the order of a seeded schedule by one thread.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use capulet_comm::local::{LocalChannel, LocalLeaders, LocalWindow};
 use capulet_comm::work::Work;
@@ -151,6 +153,40 @@ fn outcome(request: Request) -> Outcome {
 fn none_waits_for_an_operation_that_a_rank_has_not_begun() {
     begin_late(1);
     begin_late(2);
+}
+
+/// A thread takes an operation out of the line before it counts what the operation moved, and before it drops it.
+#[test]
+fn queue_is_drained_when_no_thread_holds_an_operation_of_it() {
+    let driver = MemDriver::new();
+    let files = [new_file(&driver, "a")];
+    let mut stage = Stage::new(1, 2, &files);
+    let mut memory = [vec![1_u8; CELLS * CELL], vec![2_u8; CELLS * CELL]];
+    let [first, second] = memory.each_mut();
+    let request = stage.begin(0, 0, Direction::Write, Ok(access(2, 0, 0, first)));
+    let (told, hear) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    request.on_completion(move || {
+        told.send(()).expect("the test listens");
+        released.recv().expect("the test goes on");
+    });
+    let other = stage.begin(1, 0, Direction::Write, Ok(access(2, 1, 0, second)));
+    let (stage, request) = (&stage, &request);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while !ended(request) {
+                stage.poll(1);
+                stage.poll(0);
+            }
+        });
+        hear.recv().expect("the operation ends");
+        let drained = scope.spawn(|| stage.queues[0].drain(1));
+        thread::sleep(Duration::from_millis(50));
+        let is_early = drained.is_finished();
+        release.send(()).expect("the thread waits");
+        assert!(!is_early, "a thread was still telling the outcome");
+    });
+    assert!(ended(&other));
 }
 
 fn begin_late(nodes: usize) {

@@ -11,6 +11,7 @@
 //! conformance::check(Arc::new(MemDriver::new()), &conformance::numbered(PathBuf::from("folder")));
 //! ```
 
+mod closing;
 mod concurrency;
 mod files;
 mod model;
@@ -41,7 +42,7 @@ pub struct Case {
 
 /// All checks that a driver must pass.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
-    [transfers::CASES, files::CASES, concurrency::CASES, model::CASES].into_iter().flatten()
+    [transfers::CASES, files::CASES, closing::CASES, concurrency::CASES, model::CASES].into_iter().flatten()
 }
 
 /// Runs all checks. `fresh_path` gives the path of a file that does not exist, another one each time, in a folder that does.

@@ -75,7 +75,7 @@ impl Driver for MemDriver {
             Entry::Vacant(_) if !options.create => return Err(failed(Errno::ENOENT)),
             Entry::Vacant(entry) => Arc::clone(entry.insert(Arc::new(Node::new(Arc::clone(&self.space))))),
         };
-        Ok(Arc::new(MemFile { node, path: path.to_path_buf(), access: options.access }))
+        Ok(Arc::new(MemFile { node: Some(node), path: path.to_path_buf(), access: options.access }))
     }
 
     fn delete(&self, path: &Path) -> Result<()> {
@@ -109,12 +109,17 @@ fn check_name(operation: Operation, path: &Path) -> Result<()> {
 
 #[derive(Debug)]
 struct MemFile {
-    node: Arc<Node>,
+    /// None once it is closed.
+    node: Option<Arc<Node>>,
     path: PathBuf,
     access: Access,
 }
 
 impl MemFile {
+    fn node(&self, operation: Operation) -> Result<&Node> {
+        self.node.as_deref().ok_or_else(|| Error::closed(operation, &self.path))
+    }
+
     fn failed(&self, operation: Operation, code: Errno) -> Error {
         Error::system(operation, &self.path, code)
     }
@@ -133,7 +138,7 @@ impl MemFile {
         Err(self.failed(operation, Errno::EFBIG).at(bytes))
     }
 
-    fn read(&self, batch: &Batch<'_>) -> BatchResult {
+    fn read(&self, node: &Node, batch: &Batch<'_>) -> BatchResult {
         if !self.access.readable() {
             let error = Error::new(ErrorKind::Permission, Operation::Read, &self.path, Errno::EBADF);
             return BatchResult::failed(0, error);
@@ -144,7 +149,7 @@ impl MemFile {
             {
                 return BatchResult::failed(moved, error);
             }
-            let bytes = self.node.read(transfer.offset, &transfer.memory);
+            let bytes = node.read(transfer.offset, &transfer.memory);
             moved += bytes as u64;
             if bytes < transfer.memory.bytes() {
                 break;
@@ -153,7 +158,7 @@ impl MemFile {
         BatchResult::moved(moved)
     }
 
-    fn write(&self, batch: &Batch<'_>) -> BatchResult {
+    fn write(&self, node: &Node, batch: &Batch<'_>) -> BatchResult {
         if let Err(error) = self.refuse_unless_writable(Operation::Write) {
             return BatchResult::failed(0, error);
         }
@@ -164,7 +169,7 @@ impl MemFile {
             {
                 return BatchResult::failed(moved, error);
             }
-            let bytes = self.node.write(transfer.offset, &transfer.memory);
+            let bytes = node.write(transfer.offset, &transfer.memory);
             moved += bytes as u64;
             if bytes < transfer.memory.bytes() {
                 let error = self.failed(Operation::Write, Errno::ENOSPC).at(transfer.offset + bytes as u64);
@@ -182,6 +187,10 @@ impl MemFile {
 }
 
 impl DriverFile for MemFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn caps(&self) -> Caps {
         Caps::LOCKS
             | Caps::LIST_IO
@@ -200,43 +209,51 @@ impl DriverFile for MemFile {
     }
 
     fn submit(&self, batch: Batch<'_>) -> Completion {
-        Completion::ready(match batch.direction() {
-            _ if batch.bytes() == 0 => BatchResult::moved(0),
-            Direction::Read => self.read(&batch),
-            Direction::Write => self.write(&batch),
+        let operation = match batch.direction() {
+            Direction::Read => Operation::Read,
+            Direction::Write => Operation::Write,
+        };
+        Completion::ready(match self.node(operation) {
+            Err(error) => BatchResult::failed(0, error),
+            Ok(_) if batch.bytes() == 0 => BatchResult::moved(0),
+            Ok(node) if operation == Operation::Read => self.read(node, &batch),
+            Ok(node) => self.write(node, &batch),
         })
     }
 
     fn would_wait(&self, _offset: u64) -> Option<bool> {
-        Some(false)
+        self.node.as_ref().map(|_| false)
     }
 
     fn len(&self) -> Result<u64> {
-        Ok(self.node.len())
+        Ok(self.node(Operation::Length)?.len())
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
+        let node = self.node(Operation::SetLength)?;
         self.refuse_unless_writable(Operation::SetLength)?;
         self.refuse_too_large(Operation::SetLength, bytes)?;
-        self.node.set_len(bytes);
+        node.set_len(bytes);
         Ok(())
     }
 
     fn preallocate(&self, bytes: u64) -> Result<()> {
+        let node = self.node(Operation::Preallocate)?;
         self.refuse_unless_writable(Operation::Preallocate)?;
         self.refuse_too_large(Operation::Preallocate, bytes)?;
-        if self.node.reserve(bytes) {
-            Ok(())
-        } else {
-            Err(self.failed(Operation::Preallocate, Errno::ENOSPC))
-        }
+        if node.reserve(bytes) { Ok(()) } else { Err(self.failed(Operation::Preallocate, Errno::ENOSPC)) }
     }
 
     fn sync(&self) -> Result<()> {
-        Ok(())
+        self.node(Operation::Sync).map(|_| ())
+    }
+
+    fn refresh(&self) -> Result<()> {
+        self.node(Operation::Refresh).map(|_| ())
     }
 
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
+        let node = self.node(Operation::Lock)?;
         if range.is_empty() {
             return Ok(Some(LockGuard::nothing()));
         }
@@ -244,10 +261,15 @@ impl DriverFile for MemFile {
             self.refuse_unless_writable(Operation::Lock)?;
         }
         self.refuse_too_large(Operation::Lock, range.start)?;
-        Ok(self.node.locks.try_lock(range, mode))
+        Ok(node.locks.try_lock(range, mode))
     }
 
     fn system_calls(&self) -> SystemCalls {
         SystemCalls::default()
+    }
+
+    fn close(&mut self) -> Result<()> {
+        let node = self.node.take();
+        node.map(drop).ok_or_else(|| Error::closed(Operation::Close, &self.path))
     }
 }

@@ -2,11 +2,11 @@
 
 use super::cold::{Ahead, CacheQuestion};
 use super::filesystem::{self, FilesystemKind};
-use super::io::{SystemIo, persistent, uninterrupted};
+use super::io::{SystemIo, persistent, reserve, uninterrupted};
 use super::lock::LockDescriptors;
 use super::mapped::{self, Kept, Unmapped};
-use super::system_error;
 use super::transfer::{CallCounts, Transferring, operation};
+use super::{close, refresh, system_error, xfs};
 use crate::{
     Access, Batch, BatchResult, Caps, Completion, Direction, DriverFile, Error, ErrorKind, FileIdentity,
     FileLayout, LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls, Transfer,
@@ -16,7 +16,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::unistd::{Whence, ftruncate, lseek};
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -26,7 +26,8 @@ use std::thread;
 #[derive(Debug)]
 pub(super) struct PosixFile {
     io: Arc<dyn SystemIo>,
-    fd: OwnedFd,
+    /// None once the file is closed.
+    fd: Option<OwnedFd>,
     path: PathBuf,
     access: Access,
     kind: FilesystemKind,
@@ -36,6 +37,8 @@ pub(super) struct PosixFile {
     counts: Arc<CallCounts>,
     locks: Arc<LockDescriptors>,
     mapping: Kept,
+    /// Whether reserved room stays reserved here, once it was asked.
+    keeps_room: OnceLock<bool>,
     /// Whether a mapping was tried in vain.
     unmappable: AtomicBool,
     cache_question: CacheQuestion,
@@ -63,13 +66,13 @@ impl PosixFile {
         let failed = |source: Errno| system_error(Operation::Open, path, source);
         let mode = Mode::from_bits_truncate(options.permissions & 0o7777);
         let fd = persistent(io.as_ref(), || open(path, flags(options), mode)).map_err(failed)?;
-        let status = fstat(&fd).map_err(failed)?;
+        let status = uninterrupted(|| fstat(&fd)).map_err(failed)?;
         refuse_non_files(path, &status)?;
         // Nonblocking was for the open alone, where a pipe would wait for its other end.
-        fcntl(&fd, FcntlArg::F_SETFL(OFlag::empty())).map_err(failed)?;
+        uninterrupted(|| fcntl(&fd, FcntlArg::F_SETFL(OFlag::empty()))).map_err(failed)?;
         let (kind, unit_bytes) = match assumed {
             Some(kind) => (kind, 1),
-            None => filesystem::kind_of(&fd).map_err(failed)?,
+            None => uninterrupted(|| filesystem::kind_of(&fd)).map_err(failed)?,
         };
         let counts = Arc::new(CallCounts::default());
         counts.other.store(if assumed.is_some() { 3 } else { 4 }, Relaxed);
@@ -77,21 +80,26 @@ impl PosixFile {
         let in_memory = !is_block_device && kind.caps().contains(Caps::IN_MEMORY);
         Ok(Self {
             io: Arc::clone(io),
-            fd,
+            fd: Some(fd),
             path: path.to_path_buf(),
             access: options.access,
             kind,
             is_block_device,
             block_bytes: u64::try_from(status.st_blksize).unwrap_or(1),
             identity: FileIdentity { device: status.st_dev, file: status.st_ino },
-            locks: Arc::new(LockDescriptors::new(Arc::clone(&counts))),
+            locks: Arc::new(LockDescriptors::new(Arc::clone(io), Arc::clone(&counts))),
             counts,
             mapping: Kept::new(unit_bytes),
+            keeps_room: OnceLock::new(),
             unmappable: AtomicBool::new(false),
             cache_question: CacheQuestion::new(kind),
             writers_in_memory: if in_memory { at_once(options.writers) } else { 0 },
             lost: OnceLock::new(),
         })
+    }
+
+    fn fd(&self, operation: Operation) -> Result<BorrowedFd<'_>> {
+        self.fd.as_ref().map(AsFd::as_fd).ok_or_else(|| Error::closed(operation, &self.path))
     }
 
     fn failed(&self, operation: Operation, source: Errno) -> Error {
@@ -122,20 +130,24 @@ impl PosixFile {
     }
 
     fn transfer(&self, batch: &Batch<'_>) -> BatchResult {
-        if let Some(bytes) = self.store(batch) {
+        let fd = match self.fd(operation(batch.direction())) {
+            Ok(fd) => fd,
+            Err(error) => return BatchResult::failed(0, error),
+        };
+        if let Some(bytes) = self.store(fd, batch) {
             return BatchResult::moved(bytes);
         }
-        let Self { io, fd, path, counts, .. } = self;
-        let ahead = self.ahead(batch.direction()).filter(|ahead| ahead.is_worth_it(batch.transfers()));
-        Transferring { io: io.as_ref(), fd: fd.as_fd(), path, counts, ahead }.run(batch)
+        let Self { io, path, counts, .. } = self;
+        let ahead = self.ahead(fd, batch.direction()).filter(|ahead| ahead.is_worth_it(batch.transfers()));
+        Transferring { io: io.as_ref(), fd, path, counts, ahead }.run(batch)
     }
 
     /// What can be sent for, of a file on a disk of this machine.
-    fn ahead(&self, direction: Direction) -> Option<Ahead<'_>> {
+    fn ahead<'a>(&'a self, fd: BorrowedFd<'a>, direction: Direction) -> Option<Ahead<'a>> {
         let is_on_disk = self.kind.is_local() && !self.is_block_device && self.writers_in_memory == 0;
         (is_on_disk && self.access.readable()).then(|| Ahead {
             io: self.io.as_ref(),
-            fd: self.fd.as_fd(),
+            fd,
             calls: &self.counts.other,
             direction,
             question: &self.cache_question,
@@ -143,16 +155,19 @@ impl PosixFile {
     }
 
     /// Stores a batch through a mapping, where that is better than calls and can be done.
-    fn store(&self, batch: &Batch<'_>) -> Option<u64> {
-        let can_be = self.access == Access::ReadWrite && self.kind.is_local() && !self.is_block_device;
-        if !can_be || self.unmappable.load(Relaxed) {
+    fn store(&self, fd: BorrowedFd<'_>, batch: &Batch<'_>) -> Option<u64> {
+        let can_be = self.access == Access::ReadWrite && !self.is_block_device;
+        if !can_be || self.unmappable.load(Relaxed) || self.keeps_room.get() == Some(&false) {
             return None;
         }
         let plan = mapped::plan(batch, self.writers_in_memory)?;
+        if !self.keeps_room(fd) {
+            return None;
+        }
         let calls = &self.counts.other;
-        match self.mapping.store(self.io.as_ref(), self.fd.as_fd(), (&plan, batch), calls) {
+        match self.mapping.store(self.io.as_ref(), fd, (&plan, batch), calls) {
             Ok(stored) => {
-                let is_seen = !stored.is_unseen || self.date(batch);
+                let is_seen = !stored.is_unseen || self.date(fd, batch);
                 is_seen.then_some(stored.bytes)
             }
             Err(Unmapped::NotThis) => None,
@@ -164,9 +179,18 @@ impl PosixFile {
         }
     }
 
+    /// Whether room of this file that was reserved stays reserved. The file system is asked once, if at all.
+    fn keeps_room(&self, fd: BorrowedFd<'_>) -> bool {
+        let has_reflink = || {
+            self.counted();
+            xfs::has_reflink(fd)
+        };
+        *self.keeps_room.get_or_init(|| self.kind.keeps_reserved_room(has_reflink))
+    }
+
     /// Gives a file that has not seen stores the time of its change: the last byte is written once more, by a call. False if the file
     /// refuses to be written: then nobody may say that it was.
-    fn date(&self, batch: &Batch<'_>) -> bool {
+    fn date(&self, fd: BorrowedFd<'_>, batch: &Batch<'_>) -> bool {
         let Some(last) = batch.transfers().iter().rfind(|transfer| transfer.memory.bytes() > 0) else {
             return true;
         };
@@ -174,7 +198,7 @@ impl PosixFile {
         let byte = [libc::iovec { iov_base: last.memory.address().wrapping_add(place).cast(), iov_len: 1 }];
         self.counts.writes.fetch_add(1, Relaxed);
         // SAFETY: the byte is one of a segment of a batch that writes, valid for reads while the batch lives.
-        let written = unsafe { self.io.write(self.fd.as_fd(), &byte, last.offset as i64 + place as i64) };
+        let written = unsafe { self.io.write(fd, &byte, last.offset as i64 + place as i64) };
         matches!(written, Ok(1..))
     }
 
@@ -205,6 +229,10 @@ impl PosixFile {
 }
 
 impl DriverFile for PosixFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn caps(&self) -> Caps {
         // A device's node lies in memory, what it stands for does not.
         if self.is_block_device { self.kind.caps().without(Caps::IN_MEMORY) } else { self.kind.caps() }
@@ -219,66 +247,70 @@ impl DriverFile for PosixFile {
     }
 
     fn submit(&self, batch: Batch<'_>) -> Completion {
-        if batch.bytes() == 0 {
-            return Completion::ready(BatchResult::moved(0));
-        }
-        let allowed = match batch.direction() {
+        let operation = operation(batch.direction());
+        let allowed = self.fd(operation).and_then(|_| match batch.direction() {
+            _ if batch.bytes() == 0 => Ok(()),
             Direction::Read => self.refuse_unless_readable(),
-            Direction::Write => self.refuse_unless_writable(operation(batch.direction())),
-        };
+            Direction::Write => self.refuse_unless_writable(operation),
+        });
         Completion::ready(match allowed {
+            Ok(()) if batch.bytes() == 0 => BatchResult::moved(0),
             Ok(()) => self.transfer(&batch),
             Err(error) => BatchResult::failed(0, error),
         })
     }
 
     fn would_wait(&self, offset: u64) -> Option<bool> {
+        let fd = self.fd.as_ref()?.as_fd();
         if self.caps().contains(Caps::IN_MEMORY) {
             return Some(false);
         }
         let offset = i64::try_from(offset).ok()?;
-        self.ahead(Direction::Read)?.is_cached(offset).map(|is_cached| !is_cached)
+        self.ahead(fd, Direction::Read)?.is_cached(offset).map(|is_cached| !is_cached)
     }
 
     fn len(&self) -> Result<u64> {
+        let fd = self.fd(Operation::Length)?;
         self.counted();
         let bytes = if self.is_block_device {
             // A device's status says zero. Transfers name their offset, so the file position that this moves is no one's.
-            lseek(&self.fd, 0, Whence::SeekEnd)
+            lseek(fd, 0, Whence::SeekEnd)
         } else {
-            fstat(&self.fd).map(|status| status.st_size)
+            uninterrupted(|| fstat(fd)).map(|status| status.st_size)
         };
         let bytes = bytes.map_err(|source| self.failed(Operation::Length, source))?;
         u64::try_from(bytes).map_err(|_| self.failed(Operation::Length, Errno::EOVERFLOW))
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
+        let fd = self.fd(Operation::SetLength)?;
         self.refuse_unless_writable(Operation::SetLength)?;
         let length = self.signed(Operation::SetLength, bytes)?;
         self.counted();
-        persistent(self.io.as_ref(), || ftruncate(&self.fd, length))
+        persistent(self.io.as_ref(), || ftruncate(fd, length))
             .map_err(|source| self.failed(Operation::SetLength, source))
     }
 
     fn preallocate(&self, bytes: u64) -> Result<()> {
+        let fd = self.fd(Operation::Preallocate)?;
         self.refuse_unless_writable(Operation::Preallocate)?;
         let length = self.signed(Operation::Preallocate, bytes)?;
         if length == 0 {
             return Ok(());
         }
-        self.counted();
-        match persistent(self.io.as_ref(), || self.io.reserve(self.fd.as_fd(), length)) {
+        match reserve(self.io.as_ref(), fd, 0..length, &self.counts.other) {
             Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => self.write_zeros_behind_end(bytes),
             answer => answer.map_err(|source| self.failed(Operation::Preallocate, source)),
         }
     }
 
     fn sync(&self) -> Result<()> {
+        let fd = self.fd(Operation::Sync)?;
         if let Some(error) = self.lost.get() {
             return Err(error.clone());
         }
         self.counted();
-        match uninterrupted(|| self.io.sync(self.fd.as_fd())) {
+        match uninterrupted(|| self.io.sync(fd)) {
             // Devices that hold nothing have nothing to bring to stable storage.
             Ok(()) | Err(Errno::EINVAL) => Ok(()),
             Err(Errno::EROFS) if !self.access.writable() => Ok(()),
@@ -289,7 +321,17 @@ impl DriverFile for PosixFile {
         }
     }
 
+    fn refresh(&self) -> Result<()> {
+        let fd = self.fd(Operation::Refresh)?;
+        if self.caps().contains(Caps::IMMEDIATE_VISIBILITY) {
+            return Ok(());
+        }
+        refresh::refresh(self.io.as_ref(), fd, self.kind, self.access, &self.counts.other)
+            .map_err(|source| self.failed(Operation::Refresh, source))
+    }
+
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
+        let fd = self.fd(Operation::Lock)?;
         if !self.caps().contains(Caps::LOCKS) {
             let reason = format!("locks on {} do not reach every process", self.kind);
             return Err(Error::message(ErrorKind::Unsupported, Operation::Lock, &self.path, reason));
@@ -304,7 +346,7 @@ impl DriverFile for PosixFile {
         // Zero is the system's word for "to the end of all offsets".
         let bytes = i64::try_from(range.end).map_or(0, |end| end - start);
         let descriptor =
-            self.locks.take(&self.fd, self.access).map_err(|source| self.failed(Operation::Lock, source))?;
+            self.locks.take(fd, self.access).map_err(|source| self.failed(Operation::Lock, source))?;
         // A shared lock needs a descriptor that can read. Alone is stricter than shared, hence right.
         let mode = if self.access.readable() { mode } else { LockMode::Exclusive };
         descriptor.try_lock(start, bytes, mode).map_err(|source| self.failed(Operation::Lock, source))
@@ -316,6 +358,25 @@ impl DriverFile for PosixFile {
             writes: self.counts.writes.load(Relaxed),
             other: self.counts.other.load(Relaxed),
             incomplete: self.counts.incomplete.load(Relaxed),
+        }
+    }
+
+    fn close(&mut self) -> Result<()> {
+        let fd = self.fd.take().ok_or_else(|| Error::closed(Operation::Close, &self.path))?;
+        let unmapped = self.mapping.end();
+        let unlocked = self.locks.close();
+        let flushes = self.kind.flushes_at_close();
+        let closed = close::close(self.io.as_ref(), fd, flushes, &self.counts.other);
+        closed.and(unlocked).and(unmapped).map_err(|source| self.failed(Operation::Close, source))
+    }
+}
+
+impl Drop for PosixFile {
+    fn drop(&mut self) {
+        if self.fd.is_some()
+            && let Err(error) = self.close()
+        {
+            tracing::error!(%error, "a file that was dropped without being closed may have lost data");
         }
     }
 }

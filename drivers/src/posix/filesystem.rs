@@ -86,6 +86,31 @@ impl FilesystemKind {
         matches!(self, Self::Ext | Self::Xfs | Self::Btrfs | Self::F2fs)
     }
 
+    /// Whether a close of any descriptor sends written data away, so that it can fail and be interrupted: a
+    /// file system of a server, or of a program. An overlay asks the file below, which may be one of these.
+    pub(super) const fn flushes_at_close(self) -> bool {
+        !self.is_local() || matches!(self, Self::Overlay)
+    }
+
+    /// Whether a page whose room was reserved (`fallocate(2)`), or which was made writable in a mapping,
+    /// can be stored to later however full the storage is by then. Without this a store ends the process by
+    /// `SIGBUS`. `has_reflink` asks an XFS whether its files share blocks; `None` if it does not tell.
+    ///
+    /// True where a file's blocks are overwritten in place, so that written room stays room. A file system
+    /// that copies on write takes a new block for every overwrite, whatever was reserved. Flags of single
+    /// files change nothing: ext4 encrypts in place, and has never compressed.
+    pub(super) fn keeps_reserved_room(self, has_reflink: impl FnOnce() -> Option<bool>) -> bool {
+        match self {
+            // ext2 and ext3 files without extents have no reservation, and say so.
+            Self::Ext | Self::Tmpfs => true,
+            // A shared block is copied when it is written, and any file may be shared at any time.
+            Self::Xfs => has_reflink() == Some(false),
+            // These copy on write (Btrfs, ZFS, F2FS), are layers over a file system that cannot be seen
+            // (overlay), or are not known.
+            _ => false,
+        }
+    }
+
     /// What may be relied on. Where a mount option or a configuration that cannot be seen decides, the answer is the careful one.
     pub const fn caps(self) -> Caps {
         let always = Caps::PROCESS_SHARED;
@@ -181,6 +206,33 @@ mod tests {
         assert!(!FilesystemKind::Nfs.caps().contains(Caps::BYTE_WRITES));
         assert!(!FilesystemKind::Lustre.caps().contains(Caps::LOCKS));
         assert_eq!(FilesystemKind::Unknown(7).caps(), Caps::PROCESS_SHARED);
+    }
+
+    #[test]
+    fn reserved_room_is_kept_where_blocks_are_overwritten_in_place() {
+        let without_asking = || unreachable!("only XFS is asked");
+        for kind in [FilesystemKind::Ext, FilesystemKind::Tmpfs] {
+            assert!(kind.keeps_reserved_room(without_asking), "{kind}");
+        }
+        let xfs =
+            [Some(false), Some(true), None].map(|answer| FilesystemKind::Xfs.keeps_reserved_room(|| answer));
+        assert_eq!(xfs, [true, false, false], "without reflink, with it, and not told");
+        let others =
+            FilesystemKind::MAGICS.map(|(_, kind)| kind).into_iter().chain([FilesystemKind::Unknown(7)]);
+        let in_place = [FilesystemKind::Ext, FilesystemKind::Xfs, FilesystemKind::Tmpfs];
+        for kind in others.filter(|kind| !in_place.contains(kind)) {
+            assert!(!kind.keeps_reserved_room(without_asking), "{kind}");
+        }
+    }
+
+    #[test]
+    fn file_systems_behind_a_server_or_a_program_flush_at_close() {
+        for kind in [FilesystemKind::Nfs, FilesystemKind::Fuse, FilesystemKind::Overlay] {
+            assert!(kind.flushes_at_close(), "{kind}");
+        }
+        for kind in [FilesystemKind::Ext, FilesystemKind::Xfs, FilesystemKind::Btrfs, FilesystemKind::Tmpfs] {
+            assert!(!kind.flushes_at_close(), "{kind}");
+        }
     }
 
     #[test]

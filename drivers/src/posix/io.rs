@@ -7,7 +7,7 @@ use nix::fcntl::{FallocateFlags, PosixFadviseAdvice};
 use std::fmt::Debug;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ pub(super) trait SystemIo: Debug + Send + Sync {
     /// Every piece is valid for reads for the time of the call.
     unsafe fn write(&self, fd: BorrowedFd<'_>, memory: &[libc::iovec], offset: i64) -> io::Result<usize>;
 
-    /// Reserves storage for the first `bytes` bytes.
-    fn reserve(&self, fd: BorrowedFd<'_>, bytes: i64) -> Result<(), Errno>;
+    /// Reserves storage for `bytes` bytes from `offset` on.
+    fn reserve(&self, fd: BorrowedFd<'_>, offset: i64, bytes: i64) -> Result<(), Errno>;
 
     /// Maps bytes of a file; counts its calls.
     fn map(&self, fd: BorrowedFd<'_>, range: &Range<u64>, calls: &AtomicU64) -> Result<Mapping, Unmapped>;
@@ -46,6 +46,12 @@ pub(super) trait SystemIo: Debug + Send + Sync {
 
     /// Brings everything to stable storage.
     fn sync(&self, fd: BorrowedFd<'_>) -> Result<(), Errno>;
+
+    /// Another descriptor of the same open file description.
+    fn duplicate(&self, fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno>;
+
+    /// Closes a descriptor. It is released whatever the answer (close(2)).
+    fn close(&self, fd: OwnedFd) -> Result<(), Errno>;
 
     /// Lets time pass.
     fn pause(&self, time: Duration);
@@ -76,8 +82,8 @@ impl SystemIo for RealIo {
         counted(moved)
     }
 
-    fn reserve(&self, fd: BorrowedFd<'_>, bytes: i64) -> Result<(), Errno> {
-        nix::fcntl::fallocate(fd, FallocateFlags::empty(), 0, bytes)
+    fn reserve(&self, fd: BorrowedFd<'_>, offset: i64, bytes: i64) -> Result<(), Errno> {
+        nix::fcntl::fallocate(fd, FallocateFlags::empty(), offset, bytes)
     }
 
     fn map(&self, fd: BorrowedFd<'_>, range: &Range<u64>, calls: &AtomicU64) -> Result<Mapping, Unmapped> {
@@ -118,6 +124,14 @@ impl SystemIo for RealIo {
         nix::unistd::fsync(fd)
     }
 
+    fn duplicate(&self, fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+        fd.try_clone_to_owned().map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+    }
+
+    fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
+        nix::unistd::close(fd)
+    }
+
     fn pause(&self, time: Duration) {
         std::thread::sleep(time);
     }
@@ -150,6 +164,34 @@ pub(super) fn persistent<T>(
             answer => return answer,
         }
     }
+}
+
+/// Reserves storage for a range of a file. Counts its calls.
+///
+/// A call that a signal interrupts has reserved nothing: tmpfs undoes what it has done (`shmem_fallocate`,
+/// Linux 6.1). Where signals come faster than the range is reserved, as those of a profiler do, the same
+/// call would fail for ever. So the rest is reserved in steps of half the size.
+pub(super) fn reserve(
+    io: &dyn SystemIo,
+    fd: BorrowedFd<'_>,
+    range: Range<i64>,
+    calls: &AtomicU64,
+) -> Result<(), Errno> {
+    const STEP_BYTES_MIN: i64 = 4096;
+    let mut at = range.start;
+    let mut step_bytes = range.end - range.start;
+    let mut backoff = Backoff::default();
+    while at < range.end {
+        let bytes = step_bytes.min(range.end - at);
+        calls.fetch_add(1, Relaxed);
+        match io.reserve(fd, at, bytes) {
+            Ok(()) => at += bytes,
+            Err(Errno::EINTR) => step_bytes = (bytes / 2).max(STEP_BYTES_MIN),
+            Err(Errno::EAGAIN) if backoff.pause(io) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Growing pauses between attempts, bounded in all.

@@ -8,23 +8,42 @@
 //! 11.9 ms by calls of 2 or 4 processes and 8.6 by stores, of one process 12.1 and 15. Pages that are to be made are
 //! made faster by calls.
 //!
-//! Pages of a mapping that the storage has no room for are a signal when they are touched. So the space is reserved first
-//! (`fallocate(2)`), or the pages are known to be there (`mincore(2)`), and they are made writable by a call that fails where a store
-//! would raise the signal (`MADV_POPULATE_WRITE` and `_READ`, Linux 5.14). If either fails the pieces are written by calls, which
-//! then tell the reason. The mapping is kept for the batches to come, of which each makes sure of its own bytes. What is left is a file
-//! that another process cuts short at that moment, and a file system that copies on write and is full, if it stores a page just then. The
+//! # A full storage
+//! A store to a page that the storage has no room for ends the process by a signal (`SIGBUS`). So no store
+//! is made before every page of the batch has room, and that room must stay:
+//! * *The file system keeps the room* (`FilesystemKind::keeps_reserved_room`).
+//!   Btrfs, ZFS, F2FS and XFS with reflink copy on write: an overwrite takes a new block, whatever was
+//!   reserved, so a filled disk raises the signal at a page that was written before. There all pieces are
+//!   written by calls.
+//! * *The first batch of a mapping reserves* the room of its range (`fallocate(2)`). A file system without
+//!   reservation (ext2) says so, and the file is written by calls from then on.
+//! * *Every batch makes its pages writable first*, all of them (`MADV_POPULATE_WRITE`, Linux 5.14; before,
+//!   the call fails and the pieces are written by calls). The kernel asks the file system for the page's
+//!   blocks then (`page_mkwrite`): where the file has a hole, ext4 and XFS take or reserve a block, tmpfs
+//!   takes a page. The call fails where a store would raise the signal. So a mapping that was kept needs no
+//!   new reservation, also over a hole. Room that is reserved in this way becomes blocks at writeback. The
+//!   page is write-protected then, and the next store to it finds its blocks.
+//! * *In memory* the pages may be known to be there (`mincore(2)`), and then they are only mapped.
+//!
+//! If a step fails, the pieces are written by calls, which tell the reason.
+//!
+//! Another process may cut the file and fill it again. Pages that are cut off leave the mapping, and the
+//! next batch asks for the length and makes its pages writable like any other, so what was true of the file
+//! before does not matter. What is left is a cut, or a hole punched, in the microseconds between the two
+//! steps of one batch, and a file system that is shut down after an error of its device at that moment. The
 //! first is a conflict of accesses, with or without mappings; but here both end the process by a signal.
 
-use super::io::{SystemIo, uninterrupted};
+use super::io::{SystemIo, reserve, uninterrupted};
 use crate::{Batch, Direction, Transfer};
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
-use nix::fcntl::FallocateFlags;
+use nix::errno::Errno;
 
 /// On a disk's file system fewer pieces are written by calls.
 const PIECES_MIN: usize = 64;
@@ -145,6 +164,15 @@ impl Mapping {
         Ok(Self { start, reach_bytes, offset })
     }
 
+    /// Ends the mapping.
+    fn unmap(self) -> Result<(), Errno> {
+        let mapping = ManuallyDrop::new(self);
+        let start = mapping.start.as_ptr().cast::<c_void>();
+        // SAFETY: these pages were mapped in `new`. `ManuallyDrop` keeps `Drop` from unmapping them again,
+        // and a call that is interrupted has unmapped nothing.
+        uninterrupted(|| Errno::result(unsafe { libc::munmap(start, mapping.reach_bytes) })).map(|_| ())
+    }
+
     fn covers(&self, range: &Range<u64>) -> bool {
         self.offset <= range.start && range.end - self.offset <= self.reach_bytes as u64
     }
@@ -189,6 +217,12 @@ impl Kept {
         Self { mapping: Mutex::default(), is_whole: block_bytes >= page_bytes() as u64 }
     }
 
+    /// Ends the mapping, if there is one.
+    pub(super) fn end(&mut self) -> Result<(), Errno> {
+        let kept = self.mapping.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        kept.map_or(Ok(()), Mapping::unmap)
+    }
+
     /// Stores a batch in bytes for which there is room; extends the file to the end of the range if it is shorter. Counts its calls.
     ///
     /// # Errors
@@ -224,7 +258,8 @@ impl Kept {
                 return Err(Unmapped::NotThis);
             }
             // Pages of a mapping that was kept are reserved as they are made ready, all of them before the first store.
-            if !(is_old && reaches || has_room(fd, range, calls)) || !place.make_ready(place.end, calls) {
+            let has_room = || reserve(io, fd, range.start as i64..range.end as i64, calls).is_ok();
+            if !(is_old && reaches || has_room()) || !place.make_ready(place.end, calls) {
                 return Err(Unmapped::Never);
             }
         }
@@ -238,13 +273,6 @@ impl Kept {
 fn reaches(fd: BorrowedFd<'_>, end: u64, calls: &AtomicU64) -> bool {
     calls.fetch_add(1, Relaxed);
     nix::sys::stat::fstat(fd).is_ok_and(|status| status.st_size as u64 >= end)
-}
-
-/// Reserves storage for bytes of the file, and makes it so long.
-fn has_room(fd: BorrowedFd<'_>, range: &Range<u64>, calls: &AtomicU64) -> bool {
-    let bytes = (range.end - range.start) as i64;
-    calls.fetch_add(1, Relaxed);
-    uninterrupted(|| nix::fcntl::fallocate(fd, FallocateFlags::empty(), range.start as i64, bytes)).is_ok()
 }
 
 /// The bytes of a batch in a mapping.

@@ -1,6 +1,7 @@
 //! Files of the operating system: whatever is mounted, through its system calls.
 //!
-//! The kind of file system is asked once per open ([`FilesystemKind`]) and decides the capabilities, nothing else.
+//! The kind of file system is asked once per open ([`FilesystemKind`]). It decides the capabilities,
+//! whether pieces may be stored through a mapping (`mapped`), and how a file is closed and refreshed.
 //!
 //! # Budget
 //! Opening: 4 system calls (open, status, kind of file system, flags). A batch: one call for every stretch of transfers
@@ -12,11 +13,16 @@
 //! whether they are cached, and if not one more, one for each run to send for it, and for writes one to ask whether there is data
 //! (`cold`). A lock and its release: two calls, and one more where no descriptor of an earlier lock is idle.
 //!
+//! A close: one call, and one for each idle descriptor of a lock; two more where the file system sends
+//! data away at close (`close`). A refresh: no call where nodes see each other's bytes at once, else two, and
+//! four on NFS (`refresh`).
+//!
 //! # Limits that are the process's own
 //! A write beyond the file size limit (`RLIMIT_FSIZE`) raises `SIGXFSZ` before it fails, as for any program: only a process that
 //! ignores that signal sees the error.
 
 mod cached;
+mod close;
 mod cold;
 mod file;
 mod filesystem;
@@ -25,9 +31,11 @@ mod lock;
 mod mapped;
 #[cfg(test)]
 mod mapped_tests;
+mod refresh;
 #[cfg(test)]
 mod scripted;
 mod transfer;
+mod xfs;
 
 pub use filesystem::{FilesystemKind, filesystem_kind};
 

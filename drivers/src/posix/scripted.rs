@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -14,6 +14,8 @@ use std::time::Duration;
 /// What one call does.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
+    /// The real call.
+    Pass,
     /// Fails with this code.
     Fail(Errno),
     /// Moves at most this many bytes.
@@ -46,6 +48,9 @@ struct State {
     sent_before_reads: Vec<usize>,
     /// Neither touches memory nor file: for lengths that no test can hold.
     pretends: bool,
+    closes: u64,
+    /// Offsets and lengths, bytes.
+    reserved: Vec<(i64, i64)>,
 }
 
 /// The scripted system.
@@ -82,6 +87,19 @@ impl ScriptedIo {
         self.state().calls.clone()
     }
 
+    /// How many descriptors were closed.
+    pub(super) fn closes(&self) -> u64 {
+        self.state().closes
+    }
+
+    pub(super) fn reserved(&self) -> Vec<(i64, i64)> {
+        self.state().reserved.clone()
+    }
+
+    pub(super) fn steps_left(&self) -> usize {
+        self.state().steps.len()
+    }
+
     pub(super) fn paused(&self) -> Duration {
         self.state().paused
     }
@@ -103,7 +121,7 @@ impl ScriptedIo {
             return Err(Ok(bytes));
         }
         let limit = match self.step() {
-            None => usize::MAX,
+            None | Some(Step::Pass) => usize::MAX,
             Some(Step::Short(limit)) => limit,
             Some(Step::Nothing) => return Err(Ok(0)),
             Some(Step::Fail(code)) => return Err(Err(code.into())),
@@ -147,8 +165,9 @@ impl SystemIo for ScriptedIo {
         }
     }
 
-    fn reserve(&self, fd: BorrowedFd<'_>, bytes: i64) -> Result<(), Errno> {
-        self.answer().and_then(|()| RealIo.reserve(fd, bytes))
+    fn reserve(&self, fd: BorrowedFd<'_>, offset: i64, bytes: i64) -> Result<(), Errno> {
+        self.state().reserved.push((offset, bytes));
+        self.answer().and_then(|()| RealIo.reserve(fd, offset, bytes))
     }
 
     /// Scripts are about calls.
@@ -175,6 +194,15 @@ impl SystemIo for ScriptedIo {
 
     fn sync(&self, _fd: BorrowedFd<'_>) -> Result<(), Errno> {
         self.answer()
+    }
+
+    fn duplicate(&self, fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+        self.answer().and_then(|()| RealIo.duplicate(fd))
+    }
+
+    fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
+        self.state().closes += 1;
+        RealIo.close(fd).and(self.answer())
     }
 
     fn pause(&self, time: Duration) {

@@ -172,6 +172,24 @@ fn without_the_systems_reservation_a_longer_file_is_left_alone() {
 }
 
 #[test]
+fn reservation_that_signals_interrupt_ends_in_smaller_steps() {
+    let interrupted = [Step::Fail(Errno::EINTR); 3];
+    let setting = steps(&[&interrupted[..], &[Step::Pass, Step::Fail(Errno::EINTR)]].concat());
+    setting.file.preallocate(1 << 20).unwrap();
+    let reserved = setting.io.reserved();
+    let lengths: Vec<_> = reserved.iter().map(|(_, bytes)| bytes >> 10).collect();
+    assert_eq!(lengths[..5], [1024, 512, 256, 128, 128], "KiB: halved as often as a signal came");
+    let done: Vec<_> = [&reserved[3..4], &reserved[5..]].concat();
+    let ends: Vec<_> = done.iter().map(|(at, bytes)| at + bytes).collect();
+    assert!(done.iter().skip(1).map(|(at, _)| at).eq(&ends[..ends.len() - 1]), "{reserved:?}");
+    assert_eq!((ends.last(), setting.file.len().unwrap()), (Some(&(1 << 20)), 1 << 20));
+    // However often signals come, no step is empty.
+    let setting = with_script(ScriptedIo::new([Step::Fail(Errno::EINTR); 60], None));
+    setting.file.preallocate(10_000).unwrap();
+    assert_eq!(setting.file.len().unwrap(), 10_000);
+}
+
+#[test]
 fn a_full_disk_is_no_space_when_reserving_and_when_writing_zeros_instead() {
     let setting =
         steps(&[Step::Fail(Errno::ENOSPC), Step::Fail(Errno::EOPNOTSUPP), Step::Fail(Errno::ENOSPC)]);
@@ -292,4 +310,39 @@ fn an_open_costs_four_calls_and_a_batch_in_one_stretch_one() {
     batch.push(Transfer::from_memory(2, b"cd"));
     assert_eq!(setting.file.submit(batch.lend()).wait().into_result().unwrap(), 4);
     assert_eq!(setting.file.system_calls().total(), 5);
+}
+
+#[test]
+fn error_of_the_systems_close_is_reported_once_and_the_descriptors_are_released() {
+    let mut setting = steps(&[Step::Pass, Step::Fail(Errno::EDQUOT)]);
+    // The descriptor of a lock is closed, too.
+    drop(setting.file.lock(0..10, LockMode::Exclusive).unwrap());
+    let path = setting.file.path().to_path_buf();
+    let before = setting.file.system_calls().other;
+    let error = setting.file.close().unwrap_err();
+    assert_eq!((error.kind(), error.operation()), (ErrorKind::Quota, Operation::Close));
+    assert_eq!((error.path(), error.system_code()), (path.as_path(), Some(libc::EDQUOT)));
+    assert_eq!((setting.io.closes(), setting.file.system_calls().other - before), (2, 2));
+    assert_eq!(setting.file.close().unwrap_err().kind(), ErrorKind::Closed);
+    drop(setting.file);
+    assert_eq!(setting.io.closes(), 2);
+}
+
+#[test]
+fn error_of_closing_a_lock_is_reported_by_the_close_of_the_file() {
+    let mut setting = steps(&[Step::Fail(Errno::EIO)]);
+    let guards: Vec<_> =
+        (0..6).map(|at| setting.file.lock(at..at + 1, LockMode::Exclusive).unwrap()).collect();
+    // Four descriptors are kept. The fifth is closed at once, and its error is kept instead.
+    drop(guards);
+    assert_eq!(setting.io.closes(), 2);
+    assert_eq!(setting.file.close().unwrap_err().system_code(), Some(libc::EIO));
+    assert_eq!(setting.io.closes(), 7);
+}
+
+#[test]
+fn file_that_is_dropped_is_closed() {
+    let setting = steps(&[Step::Fail(Errno::EIO)]);
+    drop(setting.file);
+    assert_eq!(setting.io.closes(), 1);
 }

@@ -63,8 +63,12 @@ counters! {
     preallocates,
     /// Calls of `sync`.
     syncs,
+    /// Calls of `refresh`.
+    refreshes,
     /// Calls of `lock`.
     locks,
+    /// Calls of `close`.
+    closes,
     /// Of all these calls, those that failed.
     errors,
     /// System calls that read, of files that are closed.
@@ -134,6 +138,10 @@ struct CountingFile {
 }
 
 impl DriverFile for CountingFile {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
     fn caps(&self) -> Caps {
         self.inner.caps()
     }
@@ -183,12 +191,20 @@ impl DriverFile for CountingFile {
         self.counters.outcome(&self.counters.syncs, self.inner.sync())
     }
 
+    fn refresh(&self) -> Result<()> {
+        self.counters.outcome(&self.counters.refreshes, self.inner.refresh())
+    }
+
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
         self.counters.outcome(&self.counters.locks, self.inner.try_lock(range, mode))
     }
 
     fn system_calls(&self) -> SystemCalls {
         self.inner.system_calls()
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.counters.outcome(&self.counters.closes, self.inner.close())
     }
 }
 
@@ -212,7 +228,7 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("file");
         let driver = Counting::new(Arc::new(PosixDriver::new()));
-        let file = driver.open(&path, &OpenOptions::read_write().create(true)).unwrap();
+        let mut file = driver.open(&path, &OpenOptions::read_write().create(true)).unwrap();
         let batch = Batch::write(vec![Transfer::from_memory(0, b"abc"), Transfer::from_memory(3, b"de")]);
         file.submit(batch).wait().into_result().unwrap();
         file.read_at(3, &mut [0; 10]).unwrap();
@@ -220,6 +236,9 @@ mod tests {
         file.set_len(u64::MAX).unwrap_err();
         file.preallocate(1).unwrap();
         file.sync().unwrap();
+        file.refresh().unwrap();
+        file.close().unwrap();
+        file.close().unwrap_err();
         drop(file);
         driver.delete(&path).unwrap();
         driver.delete(&path).unwrap_err();
@@ -236,13 +255,15 @@ mod tests {
             set_lens: 1,
             preallocates: 1,
             syncs: 1,
+            refreshes: 1,
             locks: 0,
-            errors: 2,
+            closes: 2,
+            errors: 3,
             // The second read finds the end.
             system_reads: 2,
             system_writes: 1,
-            // Four to open, one each for the length, the reservation and the sync.
-            system_calls: 10,
+            // Four to open, one each for the length, the reservation, the sync and the close.
+            system_calls: 11,
         };
         assert_eq!(driver.counters().snapshot(), expected);
         driver.counters().reset();

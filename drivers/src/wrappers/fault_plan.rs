@@ -23,14 +23,18 @@ pub enum Target {
     Preallocate,
     /// Calls of `sync`.
     Sync,
+    /// Calls of `refresh`.
+    Refresh,
     /// Calls of `lock`.
     Lock,
+    /// Calls of `close`. The file is closed even if the call fails, as the system does it.
+    Close,
     /// All of these, counted together.
     Any,
 }
 
 impl Target {
-    pub(super) const NAMES: [(&'static str, Self); 10] = [
+    pub(super) const NAMES: [(&'static str, Self); 12] = [
         ("open", Self::Open),
         ("delete", Self::Delete),
         ("read", Self::Read),
@@ -39,7 +43,9 @@ impl Target {
         ("set_len", Self::SetLen),
         ("preallocate", Self::Preallocate),
         ("sync", Self::Sync),
+        ("refresh", Self::Refresh),
         ("lock", Self::Lock),
+        ("close", Self::Close),
         ("any", Self::Any),
     ];
 
@@ -104,7 +110,8 @@ pub(super) struct Fault {
 /// A list of faults. Where several meet one call all of them work; of several failures the first in the list is returned.
 ///
 /// As text, a plan is a list of `TARGET@WHEN:EFFECT` with `;` between them:
-/// * TARGET: `open delete read write len set_len preallocate sync lock`, or `any` for all of them counted together;
+/// * TARGET: `open delete read write len set_len preallocate sync refresh lock close`, or `any` for all of
+///   them counted together;
 /// * WHEN: `3` for the fourth call, `3+` for it and all that follow, `*` for all;
 /// * EFFECT: an error, `notfound exists permission readonly nospace quota toolarge badname busy unsupported io`, and `=BYTES` after it
 ///   if that many bytes of a batch are moved first; `short=BYTES`; `pieces=BYTES`; `delay=TIME` with TIME in `us`, `ms` or `s`;
@@ -133,7 +140,9 @@ pub enum FaultPlanError {
     #[error("`{0}` is not of the form TARGET@WHEN:EFFECT")]
     Form(String),
     /// No such target.
-    #[error("`{0}` is none of open, delete, read, write, len, set_len, preallocate, sync, lock, any")]
+    #[error(
+        "`{0}` is none of open, delete, read, write, len, set_len, preallocate, sync, refresh, lock, close, any"
+    )]
     Target(String),
     /// Not a call number.
     #[error("`{0}` is not a call number such as 3, 3+ or *")]

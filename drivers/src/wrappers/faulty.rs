@@ -111,7 +111,7 @@ impl Driver for Faulty {
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
         self.faults.admit(Target::Open, Operation::Open, path)?;
         let inner = self.inner.open(path, options)?;
-        Ok(Arc::new(FaultyFile { inner, path: path.to_path_buf(), faults: Arc::clone(&self.faults) }))
+        Ok(Arc::new(FaultyFile { inner, faults: Arc::clone(&self.faults) }))
     }
 
     fn delete(&self, path: &Path) -> Result<()> {
@@ -127,7 +127,6 @@ impl Driver for Faulty {
 #[derive(Debug)]
 struct FaultyFile {
     inner: Arc<dyn DriverFile>,
-    path: PathBuf,
     faults: Arc<Faults>,
 }
 
@@ -150,6 +149,10 @@ impl FaultyFile {
 }
 
 impl DriverFile for FaultyFile {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
     fn caps(&self) -> Caps {
         self.inner.caps()
     }
@@ -169,12 +172,13 @@ impl DriverFile for FaultyFile {
         };
         let verdict = self.faults.judge(target);
         let (bytes, failure) = verdict.stop(&batch);
-        if bytes == batch.bytes() && failure.is_none() && verdict.piece_bytes.is_none() {
+        let is_one_piece = verdict.piece_bytes.is_none_or(|piece_bytes| bytes <= piece_bytes);
+        if bytes == batch.bytes() && failure.is_none() && is_one_piece {
             return self.inner.submit(batch);
         }
         let mut result = self.move_front(&mut batch, bytes, verdict.piece_bytes);
         if result.error.is_none() {
-            result.error = failure.map(|kind| injected(kind, operation, &self.path));
+            result.error = failure.map(|kind| injected(kind, operation, self.path()));
         }
         Completion::ready(result)
     }
@@ -184,32 +188,44 @@ impl DriverFile for FaultyFile {
     }
 
     fn len(&self) -> Result<u64> {
-        self.faults.admit(Target::Len, Operation::Length, &self.path)?;
+        self.faults.admit(Target::Len, Operation::Length, self.path())?;
         self.inner.len()
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
-        self.faults.admit(Target::SetLen, Operation::SetLength, &self.path)?;
+        self.faults.admit(Target::SetLen, Operation::SetLength, self.path())?;
         self.inner.set_len(bytes)
     }
 
     fn preallocate(&self, bytes: u64) -> Result<()> {
-        self.faults.admit(Target::Preallocate, Operation::Preallocate, &self.path)?;
+        self.faults.admit(Target::Preallocate, Operation::Preallocate, self.path())?;
         self.inner.preallocate(bytes)
     }
 
     fn sync(&self) -> Result<()> {
-        self.faults.admit(Target::Sync, Operation::Sync, &self.path)?;
+        self.faults.admit(Target::Sync, Operation::Sync, self.path())?;
         self.inner.sync()
     }
 
+    fn refresh(&self) -> Result<()> {
+        self.faults.admit(Target::Refresh, Operation::Refresh, self.path())?;
+        self.inner.refresh()
+    }
+
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
-        self.faults.admit(Target::Lock, Operation::Lock, &self.path)?;
+        self.faults.admit(Target::Lock, Operation::Lock, self.path())?;
         self.inner.try_lock(range, mode)
     }
 
     fn system_calls(&self) -> SystemCalls {
         self.inner.system_calls()
+    }
+
+    fn close(&mut self) -> Result<()> {
+        let admitted = self.faults.admit(Target::Close, Operation::Close, self.inner.path());
+        // A close that fails is a close all the same.
+        let closed = self.inner.close();
+        admitted.and(closed)
     }
 }
 
@@ -226,6 +242,7 @@ fn injected(kind: ErrorKind, operation: Operation, path: &Path) -> Error {
         ErrorKind::BadName => libc::ENAMETOOLONG,
         ErrorKind::Busy => libc::EBUSY,
         ErrorKind::Unsupported => libc::EOPNOTSUPP,
+        ErrorKind::Closed => libc::EBADF,
         ErrorKind::Io => libc::EIO,
     };
     Error::new(kind, operation, path, io::Error::from_raw_os_error(code))

@@ -89,6 +89,10 @@ struct ThrottledFile {
 }
 
 impl DriverFile for ThrottledFile {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
     fn caps(&self) -> Caps {
         self.inner.caps().without(Caps::IN_MEMORY)
     }
@@ -130,6 +134,11 @@ impl DriverFile for ThrottledFile {
         self.inner.sync()
     }
 
+    fn refresh(&self) -> Result<()> {
+        self.pace.wait(0);
+        self.inner.refresh()
+    }
+
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
         self.pace.wait(0);
         self.inner.try_lock(range, mode)
@@ -137,6 +146,11 @@ impl DriverFile for ThrottledFile {
 
     fn system_calls(&self) -> SystemCalls {
         self.inner.system_calls()
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.pace.wait(0);
+        self.inner.close()
     }
 }
 

@@ -44,7 +44,7 @@ impl Driver for Torn {
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
         // Alone it has no reason for stores through a mapping, which are not calls that could be torn.
         let inner = self.inner.open(path, &options.clone().writers(1))?;
-        Ok(Arc::new(TornFile { inner, path: path.to_path_buf(), tears: self.tears }))
+        Ok(Arc::new(TornFile { inner, tears: self.tears }))
     }
 
     fn delete(&self, path: &Path) -> Result<()> {
@@ -59,11 +59,14 @@ impl Driver for Torn {
 #[derive(Debug)]
 struct TornFile {
     inner: Arc<dyn DriverFile>,
-    path: PathBuf,
     tears: Tears,
 }
 
 impl DriverFile for TornFile {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
     fn caps(&self) -> Caps {
         self.inner.caps().without(Caps::LOCKS | Caps::IN_MEMORY)
     }
@@ -116,11 +119,19 @@ impl DriverFile for TornFile {
         self.inner.sync()
     }
 
+    fn refresh(&self) -> Result<()> {
+        self.inner.refresh()
+    }
+
     fn try_lock(&self, _range: Range<u64>, _mode: LockMode) -> Result<Option<LockGuard>> {
-        Err(Error::message(ErrorKind::Unsupported, Operation::Lock, &self.path, "this storage has no locks"))
+        Err(Error::message(ErrorKind::Unsupported, Operation::Lock, self.path(), "this storage has no locks"))
     }
 
     fn system_calls(&self) -> SystemCalls {
         self.inner.system_calls()
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.inner.close()
     }
 }

@@ -42,7 +42,7 @@ impl Driver for Traced {
                 debug!(target: TARGET, driver = self.name(), path = %path.display(), ?options, %error, "open");
             }
         }
-        Ok(Arc::new(TracedFile { path: path.display().to_string(), inner: opened? }))
+        Ok(Arc::new(TracedFile { path: path.display().to_string(), inner: opened?, is_told: false }))
     }
 
     fn delete(&self, path: &Path) -> Result<()> {
@@ -60,6 +60,8 @@ impl Driver for Traced {
 struct TracedFile {
     path: String,
     inner: Arc<dyn DriverFile>,
+    /// Whether the close has been told.
+    is_told: bool,
 }
 
 /// An outcome in words.
@@ -71,6 +73,10 @@ fn told<T: Debug>(outcome: &Result<T>) -> String {
 }
 
 impl DriverFile for TracedFile {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
     fn caps(&self) -> Caps {
         self.inner.caps()
     }
@@ -129,6 +135,12 @@ impl DriverFile for TracedFile {
         outcome
     }
 
+    fn refresh(&self) -> Result<()> {
+        let outcome = self.inner.refresh();
+        debug!(target: TARGET, path = self.path, outcome = told(&outcome), "refresh");
+        outcome
+    }
+
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
         let outcome = self.inner.try_lock(range.clone(), mode);
         trace!(target: TARGET, path = self.path, ?range, ?mode, outcome = told(&outcome), "try_lock");
@@ -138,11 +150,21 @@ impl DriverFile for TracedFile {
     fn system_calls(&self) -> SystemCalls {
         self.inner.system_calls()
     }
+
+    fn close(&mut self) -> Result<()> {
+        self.is_told = true;
+        let outcome = self.inner.close();
+        let calls = self.inner.system_calls();
+        debug!(target: TARGET, path = self.path, ?calls, outcome = told(&outcome), "close");
+        outcome
+    }
 }
 
 impl Drop for TracedFile {
     fn drop(&mut self) {
-        debug!(target: TARGET, path = self.path, calls = ?self.inner.system_calls(), "close");
+        if !self.is_told {
+            debug!(target: TARGET, path = self.path, calls = ?self.inner.system_calls(), "close");
+        }
     }
 }
 
@@ -204,10 +226,13 @@ mod tests {
         let listener = Listener { level, heard: Arc::clone(&heard), spans: AtomicU64::new(0) };
         tracing::subscriber::with_default(listener, || {
             let driver = Traced::new(Arc::new(MemDriver::new()));
-            let file = driver.open(Path::new("a"), &OpenOptions::write().create(true)).unwrap();
+            let mut file = driver.open(Path::new("a"), &OpenOptions::write().create(true)).unwrap();
             file.write_all_at(0, b"x").unwrap();
             file.sync().unwrap();
+            file.refresh().unwrap();
+            file.close().unwrap();
             drop(file);
+            drop(driver.open(Path::new("a"), &OpenOptions::write()).unwrap());
             driver.delete(Path::new("b")).unwrap_err();
         });
         Arc::try_unwrap(heard).unwrap().into_inner().unwrap()
@@ -215,8 +240,11 @@ mod tests {
 
     #[test]
     fn each_call_is_told_once_at_its_level() {
-        assert_eq!(heard_at(Level::TRACE), ["open", "submit", "sync", "close", "delete"]);
-        assert_eq!(heard_at(Level::DEBUG), ["open", "sync", "close", "delete"]);
+        assert_eq!(
+            heard_at(Level::TRACE),
+            ["open", "submit", "sync", "refresh", "close", "open", "close", "delete"]
+        );
+        assert_eq!(heard_at(Level::DEBUG), ["open", "sync", "refresh", "close", "open", "close", "delete"]);
         assert!(heard_at(Level::INFO).is_empty());
     }
 }

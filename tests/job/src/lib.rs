@@ -24,6 +24,8 @@
 //!
 //! The crate has no modules: [`Job`] is all of it.
 
+pub mod disk;
+
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;

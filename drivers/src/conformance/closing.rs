@@ -1,0 +1,127 @@
+//! A file ends when it is closed, and what other handles wrote is seen after a refresh.
+
+use super::{Case, Subject, content, pattern};
+use crate::{
+    Batch, Caps, DriverFile, DriverFileExt, Error, ErrorKind, LockMode, OpenOptions, Operation, Transfer,
+};
+use std::sync::Arc;
+
+pub(super) const CASES: &[Case] = &[
+    Case { name: "data is there after the file was closed", run: data_after_close },
+    Case { name: "calls on a closed file fail and touch nothing", run: calls_after_close },
+    Case { name: "a file with other references is not closed", run: referenced },
+    Case { name: "a lock outlasts the close of its file", run: lock_after_close },
+    Case { name: "a refresh shows what was made visible", run: refresh },
+];
+
+fn data_after_close(subject: &Subject<'_>) {
+    let path = subject.path();
+    let data = pattern(10_000);
+    for options in [OpenOptions::write().create(true), OpenOptions::read_write()] {
+        let mut file = subject.open(&path, &options);
+        file.write_all_at(5, &data).expect("written");
+        file.close().expect("closed");
+        // The file has ended already: dropping it adds nothing.
+        assert_eq!(content(&*subject.open(&path, &OpenOptions::read()))[5..], data);
+        drop(file);
+        assert_eq!(content(&*subject.open(&path, &OpenOptions::read()))[5..], data);
+    }
+}
+
+fn calls_after_close(subject: &Subject<'_>) {
+    let path = subject.path();
+    let mut file = subject.open(&path, &OpenOptions::read_write().create(true));
+    file.write_all_at(0, b"kept").expect("written");
+    let known = (file.caps(), file.layout(), file.identity());
+    file.close().expect("closed");
+    // This one may have the descriptor that the closed file had.
+    let other = subject.create();
+    other.write_all_at(0, b"other").expect("written");
+    let mut memory = [0xA5; 4];
+    let failures = [
+        (Operation::Write, file.write_all_at(0, b"lost").err()),
+        (Operation::Write, file.submit(Batch::write(Vec::new())).wait().error),
+        (Operation::Read, file.read_at(0, &mut memory).err()),
+        (Operation::Length, file.len().err()),
+        (Operation::SetLength, file.set_len(1).err()),
+        (Operation::Preallocate, file.preallocate(100).err()),
+        (Operation::Sync, file.sync().err()),
+        (Operation::Refresh, file.refresh().err()),
+        (Operation::Close, file.close().err()),
+    ];
+    for (operation, error) in failures {
+        let error = error.unwrap_or_else(|| panic!("cannot {operation} a closed file"));
+        check_error(&error, ErrorKind::Closed, operation, &*file);
+    }
+    let error = file.try_lock(0..1, LockMode::Exclusive).expect_err("the file is closed");
+    let has_locks = file.caps().contains(Caps::LOCKS);
+    assert_eq!(error.kind(), if has_locks { ErrorKind::Closed } else { error.kind() });
+    assert_eq!(file.would_wait(0), None);
+    // What was learned at open is still known.
+    assert_eq!((file.caps(), file.layout(), file.identity()), known);
+    assert_eq!(memory, [0xA5; 4]);
+    assert_eq!(content(&*other), b"other");
+    assert_eq!(content(&*subject.open(&path, &OpenOptions::read())), b"kept");
+}
+
+fn check_error(error: &Error, kind: ErrorKind, operation: Operation, file: &dyn DriverFile) {
+    assert_eq!((error.kind(), error.operation(), error.path()), (kind, operation, file.path()), "{error}");
+}
+
+fn referenced(subject: &Subject<'_>) {
+    let path = subject.path();
+    let mut file = subject.open(&path, &OpenOptions::read_write().create(true));
+    assert_eq!(file.path(), path);
+    let mut other = Arc::clone(&file);
+    for handle in [&mut file, &mut other] {
+        let error = handle.close().expect_err("there is another reference");
+        check_error(&error, ErrorKind::Busy, Operation::Close, &**handle);
+        handle.write_all_at(0, b"open").expect("still open");
+    }
+    // A plain reference belongs to somebody else.
+    let error = (&*other).close().expect_err("only borrowed");
+    check_error(&error, ErrorKind::Busy, Operation::Close, &*other);
+    drop(other);
+    // A box and its Arc are one owner.
+    let mut file = Box::new(file);
+    file.close().expect("the last reference");
+    let error = file.write_all_at(0, b"lost").expect_err("closed");
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    assert_eq!(content(&*subject.open(&path, &OpenOptions::read())), b"open");
+}
+
+fn lock_after_close(subject: &Subject<'_>) {
+    let path = subject.path();
+    let open = || subject.open(&path, &OpenOptions::read_write().create(true));
+    let (mut file, other) = (open(), open());
+    if !file.caps().contains(Caps::LOCKS) {
+        return;
+    }
+    drop(file.try_lock(0..20, LockMode::Exclusive).expect("asked").expect("free"));
+    let guard = file.try_lock(0..10, LockMode::Exclusive).expect("asked").expect("free");
+    file.close().expect("closed");
+    assert!(other.try_lock(5..6, LockMode::Exclusive).expect("asked").is_none(), "it is locked");
+    drop(guard);
+    assert!(other.try_lock(5..6, LockMode::Exclusive).expect("asked").is_some(), "it is free");
+}
+
+fn refresh(subject: &Subject<'_>) {
+    let path = subject.path();
+    let writer = subject.open(&path, &OpenOptions::read_write().create(true));
+    let reader = subject.open(&path, &OpenOptions::read());
+    let unsynced = subject.open(&path, &OpenOptions::write());
+    assert_eq!(content(&*reader), b"");
+    let data = pattern(10_000);
+    writer.submit(Batch::write(vec![Transfer::from_memory(0, &data)])).wait().into_result().expect("written");
+    writer.sync().expect("synced");
+    for file in [&writer, &reader, &unsynced] {
+        file.refresh().expect("refreshed");
+        assert_eq!(file.len().expect("known"), 10_000);
+    }
+    assert_eq!(content(&*reader), data);
+    // What this process has not forced to the storage is not discarded.
+    unsynced.write_all_at(2, b"dirty").expect("written");
+    reader.refresh().expect("refreshed");
+    unsynced.refresh().expect("refreshed");
+    assert_eq!(content(&*writer)[2..7], *b"dirty");
+}

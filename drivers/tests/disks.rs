@@ -1,0 +1,172 @@
+//! Small pieces on real file systems: how they are written, and what a disk that fills up does to them. A
+//! signal would end this program. Only root may mount the disks; for other users each test says what it
+//! skips.
+
+use capulet_drivers::posix::PosixDriver;
+use capulet_drivers::{Batch, Driver, DriverFile, ErrorKind, OpenOptions, Transfer};
+use capulet_job::disk::{Format, with_disk};
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use tempfile::TempDir;
+
+const PIECES: u64 = 512;
+const PIECE_BYTES: usize = 16;
+const PERIOD_BYTES: u64 = 64;
+
+fn on_disk(format: &Format, test: impl FnOnce(&Path) + Send) {
+    let folder = TempDir::new().unwrap();
+    if let Err(reason) = with_disk(folder.path(), format, test) {
+        let name = format.make.join(" ");
+        // Straight to the stream: what a test that passes prints is not shown.
+        let _ = writeln!(std::io::stderr(), "skipped: small pieces after `{name}`: {reason}");
+    }
+}
+
+fn opened(path: &Path) -> Arc<dyn DriverFile> {
+    PosixDriver::new().open(path, &OpenOptions::read_write().create(true)).unwrap()
+}
+
+/// Pieces of `mark` from `start` on. How many bytes were written, and the error.
+fn store(file: &dyn DriverFile, start: u64, mark: u8) -> (u64, Option<ErrorKind>) {
+    let piece = [mark; PIECE_BYTES];
+    let pieces = (0..PIECES).map(|at| Transfer::from_memory(start + at * PERIOD_BYTES, &piece));
+    let result = file.submit(Batch::write(pieces.collect())).wait();
+    (result.bytes, result.error.map(|error| error.kind()))
+}
+
+/// Asserts that the first `bytes` bytes of the pieces are there, as any program sees the file.
+fn check(path: &Path, start: u64, mark: u8, bytes: u64) {
+    let file = File::open(path).unwrap();
+    for at in 0..bytes / PIECE_BYTES as u64 {
+        let mut piece = [0; PIECE_BYTES];
+        file.read_exact_at(&mut piece, start + at * PERIOD_BYTES).unwrap();
+        assert_eq!(piece, [mark; PIECE_BYTES], "piece {at} at {start} was reported as written");
+    }
+}
+
+/// Writes until there is no room.
+fn fill(path: &Path) {
+    let mut file = File::create(path).unwrap();
+    for bytes in [1 << 20, 4096] {
+        let block = vec![1; bytes];
+        while file.write_all(&block).is_ok() {}
+    }
+}
+
+/// The calls that write pieces over old bytes, as many as there are pieces if each is a call.
+fn writes(folder: &Path) -> u64 {
+    let path = folder.join("file");
+    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+    let file = opened(&path);
+    assert_eq!(store(&*file, 0, 7), (PIECES * PIECE_BYTES as u64, None));
+    check(&path, 0, 7, PIECES * PIECE_BYTES as u64);
+    file.system_calls().writes
+}
+
+#[test]
+fn pieces_are_stored_where_reserved_room_stays_reserved_and_written_elsewhere() {
+    for (format, expected) in
+        [(Format::EXT4, 0), (Format::XFS, 0), (Format::XFS_REFLINK, PIECES), (Format::BTRFS, PIECES)]
+    {
+        on_disk(&format, |folder| assert_eq!(writes(folder), expected, "{format:?}"));
+    }
+}
+
+/// What was written before can be overwritten on a full disk, through a mapping that was kept, also after the
+/// system has brought its pages to the disk. A hole cannot be filled, and that is an error.
+fn overwrite_on_a_full_disk(folder: &Path) {
+    let path = folder.join("file");
+    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+    let file = opened(&path);
+    file.set_len(40 << 20).unwrap();
+    let all = PIECES * PIECE_BYTES as u64;
+    assert_eq!(store(&*file, 0, 1), (all, None));
+    file.sync().unwrap();
+    fill(&folder.join("greedy"));
+    for round in 2..50 {
+        assert_eq!(store(&*file, 0, round), (all, None), "round {round}");
+        check(&path, 0, round, all);
+        if round % 8 == 0 {
+            file.sync().unwrap();
+        }
+    }
+    // Holes, from the one in reach of the mapping to one that fills all its pages.
+    let mut is_full = false;
+    for place in 1..30 {
+        let (bytes, error) = store(&*file, place << 20, 3);
+        check(&path, place << 20, 3, bytes);
+        assert!(matches!(error, None | Some(ErrorKind::NoSpace)), "{error:?}");
+        is_full |= error.is_some();
+    }
+    assert!(is_full, "the disk is full, and takes everything");
+}
+
+#[test]
+fn full_disk_takes_stores_where_data_was_and_refuses_them_in_holes() {
+    on_disk(&Format::EXT4, overwrite_on_a_full_disk);
+    on_disk(&Format::XFS, overwrite_on_a_full_disk);
+}
+
+/// Two writers overwrite small pieces of a file, for as long as the disk is filled again and again, and
+/// pages of the file are brought to the disk.
+fn overwrite_while_the_disk_fills(folder: &Path) {
+    const PART_BYTES: u64 = 4 << 20;
+    const PART_PIECES: u64 = PART_BYTES / 512;
+    let path = folder.join("file");
+    std::fs::write(&path, vec![0; 2 * PART_BYTES as usize]).unwrap();
+    let is_over = AtomicBool::new(false);
+    let write = |start: u64| {
+        let file = opened(&path);
+        for round in (1..=u8::MAX).cycle() {
+            let piece = [round; 256];
+            let pieces = (0..PART_PIECES).map(|at| Transfer::from_memory(start + at * 512, &piece));
+            let result = file.submit(Batch::write(pieces.collect())).wait();
+            let error = result.error.map(|error| error.kind());
+            assert!(matches!(error, None | Some(ErrorKind::NoSpace)), "{error:?}");
+            check_part(&path, start, round, result.bytes);
+            if is_over.load(Relaxed) {
+                return;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| write(0));
+        scope.spawn(|| write(PART_BYTES));
+        // Brings pages to the disk while they are stored to.
+        scope.spawn(|| {
+            let file = File::open(&path).unwrap();
+            while !is_over.load(Relaxed) {
+                let _ = file.sync_data();
+            }
+        });
+        for _ in 0..4 {
+            fill(&folder.join("greedy"));
+        }
+        is_over.store(true, Relaxed);
+    });
+}
+
+/// As [`check`], of pieces of 256 bytes every 512.
+fn check_part(path: &Path, start: u64, mark: u8, bytes: u64) {
+    let mut found = vec![0; bytes as usize * 2];
+    File::open(path).unwrap().read_exact_at(&mut found, start).unwrap();
+    for (at, piece) in found.chunks(512).enumerate() {
+        assert!(
+            piece[..256].iter().all(|byte| *byte == mark),
+            "piece {at} at {start} was reported as written"
+        );
+    }
+}
+
+#[test]
+fn disk_that_fills_up_is_an_error_and_no_signal() {
+    // Where pieces are stored. Btrfs, where they must not be, is filled under two ranks
+    // (`tests/mpi/rewrites.c`).
+    for format in [Format::EXT4, Format::XFS] {
+        on_disk(&format, overwrite_while_the_disk_fills);
+    }
+}
