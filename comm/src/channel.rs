@@ -158,8 +158,9 @@ impl Channel {
         self.group.windows().reserve(slot, self.window_number(), bytes)
     }
 
-    /// The node window, if the window exists and this rank has memory for its part. Local, so the caller
-    /// must find out whether all ranks have the window.
+    /// The node window, if the window exists and this rank has memory for its part. Local, so other ranks
+    /// may have no window: the caller accesses the part of another rank only after the ranks have agreed
+    /// that all of them have the window.
     pub fn existing_window(&self) -> Option<Arc<NodeWindow>> {
         self.group.windows().existing(&self.group, self.window_number())
     }

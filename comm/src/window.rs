@@ -1,7 +1,8 @@
-//! Shared memory of a node for collective operations, found by number.
+//! The node windows: shared memory of a node for collective operations. A node window is found by its
+//! number. It is not an MPI window.
 //!
-//! Memory ordering: a rank that reads what another rank wrote does so after a [`NodeShared::barrier`], or after an acquiring load of a slot that
-//! the writer stored with release.
+//! Memory ordering: a rank may read what another rank wrote only after a [`NodeShared::barrier`], or
+//! after an acquiring load of a published number that the writer stored with release ordering.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -17,61 +18,72 @@ use crate::memory::{Memory, Plan};
 use crate::node_memory::Slot;
 use crate::segment::{Segment, SegmentFile, SegmentName, fits_in_file_system};
 
-/// Memory that the ranks of a node share: per rank a data part, a map of bytes, and a few published numbers.
+/// Memory that the ranks of a node share: for each rank a data part, a map with one bit per byte of data,
+/// and some published numbers.
 ///
-/// Ranks are numbered within the node, from 0. Methods that take a rank panic if there is no such rank on the node.
+/// Ranks are numbered within the node, from 0. Methods with a rank as argument panic if there is no such
+/// rank on the node.
 ///
 /// # Safety
-/// `data(rank)` returns the same address at every call, page-aligned, valid for reads and writes of `bytes()` bytes while `self` lives, and the
-/// same memory at every rank of the node. The parts of different ranks do not overlap. `map(rank)` has `bytes() / 64` words, and
-/// `ranks()`, `place()` and `bytes()` do not change. A barrier is over only when all `ranks()` ranks have arrived, and then every rank sees the
-/// stores that any rank made before it arrived. Unsafe code relies on all of this.
+/// `data(rank)` returns the same address at every call. It is page-aligned, valid for reads and writes of
+/// `bytes()` bytes while `self` lives, and refers to the same memory at every rank of the node. The parts
+/// of different ranks do not overlap. `map(rank)` has `bytes() / 64` words. `ranks()`, `place()` and
+/// `bytes()` do not change. A barrier is over only when all `ranks()` ranks have arrived, and then every
+/// rank sees the stores that any rank made before it arrived. Unsafe code relies on all of these
+/// properties.
 pub unsafe trait NodeShared: Debug + Send + Sync {
-    /// This rank's number on the node.
+    /// The number of this rank on the node.
     fn place(&self) -> usize;
 
-    /// How many ranks share the window.
+    /// The number of ranks that share the window.
     fn ranks(&self) -> usize;
 
-    /// Bytes of the data part of each rank: at least what was asked for, a power of two.
+    /// The number of bytes in the data part of each rank: a power of two, and at least the number that
+    /// was requested.
     fn bytes(&self) -> usize;
 
-    /// The data part of a rank, page-aligned, as this process sees it. Valid as long as the window.
+    /// The data part of a rank, page-aligned, at its address in this process. Valid as long as the
+    /// window.
     ///
-    /// To use it is up to the caller: no two ranks may access a byte at the same time if one of them writes.
+    /// The caller must justify each access: no two ranks may access a byte at the same time if one of
+    /// them writes.
     fn data(&self, rank: usize) -> *mut u8;
 
-    /// The map of a rank: bit `i % 64` of word `i / 64` belongs to byte `i` of its data part. Zero when the window is new.
+    /// The map of a rank: bit `i % 64` of word `i / 64` belongs to byte `i` of its data part. All bits of
+    /// a new window are zero.
     fn map(&self, rank: usize) -> &[AtomicU64];
 
-    /// Numbers that a rank publishes, at least 16. Zero when the window is new.
+    /// The numbers that a rank publishes, at least 16. All numbers of a new window are zero.
     fn slots(&self, rank: usize) -> &[AtomicU64];
 
-    /// How many barriers of this window are over: the same number on all ranks that are between the same two barriers. Not
-    /// to be asked between [`NodeShared::arrive`] and the end of that barrier.
+    /// The number of completed barriers of this window. It is the same on all ranks that are between the
+    /// same two barriers. A rank must not call this method between [`NodeShared::arrive`] and the end of
+    /// that barrier.
     fn barriers(&self) -> Barriers;
 
-    /// Comes to the next barrier and does not wait there. Stores before it are seen by every rank after the barrier. Each
-    /// rank comes to a barrier once, and to the next only when the last is over.
+    /// Arrives at the next barrier, without waiting. After the barrier every rank sees the stores that
+    /// this rank made before the call. Each rank arrives once at a barrier, and arrives at the next
+    /// barrier only when the last one is over.
     ///
     /// # Errors
     /// If another rank is known to have failed (simulated ranks only).
     fn arrive(&self) -> Result<Barriers>;
 
-    /// Whether the barrier that [`NodeShared::arrive`] returned is over: all ranks of the node have come to it. Does not block.
+    /// Whether the barrier that [`NodeShared::arrive`] returned is over: all ranks of the node have
+    /// arrived. Does not block.
     ///
     /// # Errors
     /// As [`NodeShared::arrive`].
     fn is_over(&self, barrier: Barriers) -> Result<bool>;
 
-    /// Waits until that barrier is over. Sleeps while it waits, never more than 1 ms at a time, and drives MPI after every
-    /// sleep.
+    /// Waits until the barrier that [`NodeShared::arrive`] returned is over. Sleeps while it waits, at
+    /// most 1 ms at a time, and drives MPI after every sleep.
     ///
     /// # Errors
     /// As [`NodeShared::arrive`].
     fn wait(&self, barrier: Barriers) -> Result<()>;
 
-    /// Returns when all ranks of the node have called it.
+    /// Returns when all ranks of the node have called this method.
     ///
     /// # Errors
     /// As [`NodeShared::arrive`].
@@ -80,27 +92,31 @@ pub unsafe trait NodeShared: Debug + Send + Sync {
     }
 }
 
-/// A number of barriers, which also names the barrier that comes after them. Wraps.
+/// The number of completed barriers. It also names the next barrier. It wraps at 2^32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Barriers(pub(crate) u32);
 
 impl Barriers {
-    /// 0 or 1 by turns, from barrier to barrier.
+    /// 0 or 1. The value alternates from barrier to barrier.
     pub fn parity(self) -> usize {
         (self.0 % 2) as usize
     }
 }
 
-/// Shared memory of the ranks of a node. Made by [`Channel::node_window`](crate::Channel::node_window); holds its group.
+/// Shared memory of the ranks of a node. Created by
+/// [`Channel::node_window`](crate::Channel::node_window). Keeps its group alive.
 #[derive(Debug)]
 pub struct NodeWindow {
     memory: Arc<Memory>,
     _group: Arc<Group>,
 }
 
-// SAFETY: `Memory` gives out the same addresses for as long as it lives: page-aligned parts of one mapping, one after the other, each with
-// `bytes()` bytes of data and a map of `bytes() / 64` words. All ranks of the node map the same file, and a window is given out only when the
-// parts that its rank reaches are populated. The barrier is `capulet_agreement::Barrier`, which orders memory.
+// SAFETY: `# Safety` of `NodeShared`: `Memory` returns the same addresses as long as it lives. They are
+// page-aligned parts of one mapping, one after the other, each with `bytes()` bytes of data and a map of
+// `bytes() / 64` words. All ranks of the node map the same file. `Windows::get` gives out a window only
+// after the parts of all ranks are populated. `Windows::existing` requires only that the part of this
+// rank is populated; its caller accesses the other parts only after all ranks have agreed that they have
+// the window. The barrier is `capulet_agreement::Barrier`, which orders memory.
 unsafe impl NodeShared for NodeWindow {
     fn place(&self) -> usize {
         self.memory.place()
@@ -144,27 +160,30 @@ unsafe impl NodeShared for NodeWindow {
     }
 }
 
-/// What is known under one number.
+/// The state of the node window of one number.
 #[derive(Debug, Default)]
 struct Known {
-    /// A smaller one that was replaced lives as long as an operation holds it.
+    /// The memory of the window. A smaller memory that this one has replaced lives as long as an
+    /// operation holds it.
     current: Option<Arc<Memory>>,
-    /// A size that could not be had, so that it is not tried at every operation.
+    /// A size for which there was no memory. Later operations do not try this size, or a larger one,
+    /// again.
     refused_bytes: Option<usize>,
 }
 
-/// The windows of a group on this node.
+/// The node windows of a group.
 #[derive(Debug, Default)]
 pub(crate) struct Windows(Mutex<BTreeMap<u32, Known>>);
 
-/// The reductions of this module, for [`Slot::reduce`]: no other reduction has these numbers.
+/// The names of this module's reductions, for [`Slot::reduce`]. No other reduction has these names.
 const MAKING: u64 = 1 << 63;
 const MAKING_LAST: u64 = MAKING + 1;
 const PREPARING: u64 = MAKING + 2;
 
 impl Windows {
-    /// Makes the window of a number, with at least `bytes` bytes of data per rank, unless it is there. Takes no memory but the header's.
-    /// Collective over the node, on a slot that no other thread of this rank uses meanwhile; all ranks pass the same arguments.
+    /// Creates the window `number` with at least `bytes` bytes of data per rank, unless it exists. Takes
+    /// memory for the header only. Collective over the node. No other thread of this rank may use `slot`
+    /// at the same time, and all ranks pass the same arguments.
     ///
     /// # Errors
     /// If ranks are in different calls.
@@ -188,8 +207,9 @@ impl Windows {
         Ok(())
     }
 
-    /// The window of a number, ready for use by all ranks. Collective over the node as [`Windows::reserve`]. `None` on all ranks if one of
-    /// them has no memory for it.
+    /// The window `number`, ready for use by all ranks. Creates the window if necessary. Collective over
+    /// the node, as [`Windows::reserve`]. `None` on all ranks if one of them has no memory for the
+    /// window.
     ///
     /// # Errors
     /// If ranks are in different calls.
@@ -213,24 +233,25 @@ impl Windows {
             Ok(lanes == [1])
         })?;
         if !is_usable {
-            // A smaller one may be had.
+            // There may be memory for a smaller window.
             *self.lock().entry(number).or_default() = Known { current: None, refused_bytes: Some(bytes) };
         }
         Ok(is_usable.then(|| window(&memory, group)))
     }
 
-    /// The window of a number, if there is one and this rank has memory for its part of it. Local: other ranks may have none.
+    /// The window `number`, if it exists and this rank has memory for its own part. Local, so other ranks
+    /// may have no window.
     pub(crate) fn existing(&self, group: &Arc<Group>, number: u32) -> Option<Arc<NodeWindow>> {
         let memory = self.current(number)?;
         (!memory.is_refused() && memory.prepare()).then(|| window(&memory, group))
     }
 
-    /// Whether this rank has used the window of a number already. Local.
+    /// Whether this rank has already used the window `number`. Local.
     pub(crate) fn is_prepared(&self, number: u32) -> bool {
         self.current(number).is_some_and(|memory| !memory.is_refused() && memory.is_prepared())
     }
 
-    /// Forgets the window of a number. Local.
+    /// Removes the window `number`. Local.
     pub(crate) fn forget(&self, number: u32) {
         self.lock().remove(&number);
     }
@@ -255,8 +276,8 @@ fn warn_of_shortage(bytes: usize) {
     );
 }
 
-/// Makes a window: the first rank of the node creates its segment and tells the name, the others attach. Collective over the node: two
-/// reductions.
+/// Creates a window: the first rank of the node creates the segment and broadcasts its name, and the
+/// other ranks attach. Collective over the node. Costs two reductions.
 fn make(slot: &Slot, bytes: usize) -> Result<Option<Memory>> {
     let (place, ranks) = (slot.place(), capulet_agreement::Meeting::ranks(slot));
     let Some(plan) = Plan::of(bytes, ranks) else { return Ok(None) };
@@ -284,13 +305,13 @@ fn make(slot: &Slot, bytes: usize) -> Result<Option<Memory>> {
     }
     let mut lanes = [u64::from(segment.is_ok())];
     slot.reduce(MAKING_LAST, &mut lanes, &[ReduceOp::Min])?;
-    // All ranks have mapped the file, or given up: the name goes.
+    // Every rank has mapped the file or has given up. Dropping the file removes its name.
     drop(file);
     let segment = segment.ok().filter(|_| lanes == [1]);
     Ok(segment.map(|segment| Memory::new(segment, plan, place)))
 }
 
-/// The segment of a window, with its header populated.
+/// Creates the segment of a window and populates its header.
 fn create(plan: Plan) -> io::Result<(SegmentFile, Segment)> {
     let short = || io::Error::from(io::ErrorKind::OutOfMemory);
     if !fits_in_file_system(plan.total_bytes()) {
