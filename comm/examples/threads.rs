@@ -1,5 +1,5 @@
-//! Test program: with `MPI_THREAD_MULTIPLE`, threads on their own communicators never take each other's messages, in
-//! whatever order they open, make windows and close.
+//! Test program: with `MPI_THREAD_MULTIPLE`, threads on communicators of their own never get messages of
+//! other threads, whatever the order in which they open, create windows and close.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -14,11 +14,12 @@ use support::{Random, group_of};
 
 const THREADS: u64 = 3;
 
-/// A handle that may go to another thread.
+/// A handle that can be sent to another thread.
 #[derive(Clone, Copy)]
 struct Comm(ffi::MPI_Comm);
 
-// SAFETY: MPI was initialized with MPI_THREAD_MULTIPLE.
+// SAFETY: MPI was initialized with MPI_THREAD_MULTIPLE, so every thread may use the handle (MPI-4.0
+// section 11.6).
 unsafe impl Send for Comm {}
 
 fn main() {
@@ -39,7 +40,7 @@ fn main() {
     support::finish("threads");
 }
 
-/// Nothing is shared between communicators here.
+/// With `MPI_THREAD_MULTIPLE` communicators share nothing.
 fn own_groups(comms: &[Comm]) {
     let first = group_of(comms[0].0).expect("a group");
     let copy = support::duplicate(comms[0].0);
@@ -50,7 +51,8 @@ fn own_groups(comms: &[Comm]) {
     support::free(copy);
 }
 
-/// Opens, agrees and closes; each rank dawdles at other places, so that threads meet in every order.
+/// Opens, agrees and closes. Each rank pauses at different places, so that the threads meet in every
+/// order.
 fn one_thread(comm: Comm, number: u64, rank: u32) {
     let mut random = Random((number + 1) * 7919 + u64::from(rank) * 104_729);
     for round in 0..15 {
@@ -76,7 +78,8 @@ fn one_thread(comm: Comm, number: u64, rank: u32) {
     }
 }
 
-/// Two files of one communicator in two threads: operations in any order, and each with a window of its own.
+/// Two files of one communicator in two threads: their operations run in any order, and each file has a
+/// node window of its own.
 fn one_group_two_threads() {
     let group = group_of(support::world()).expect("a group");
     let channels: Vec<_> = (0..2).map(|_| group.channel().expect("a channel")).collect();
@@ -105,12 +108,13 @@ fn one_group_two_threads() {
     });
 }
 
-/// Mappings of this process.
+/// The number of memory mappings of this process.
 fn mapping_count() -> usize {
     std::fs::read_to_string("/proc/self/maps").expect("Linux").lines().count()
 }
 
-/// A file per fresh duplicate: what was made for it goes with it.
+/// Opens one file per fresh duplicate. Everything that was created for a file must be freed with the
+/// file.
 fn fresh_duplicates(cycles: u32) {
     let (before, mappings) = (census(), mapping_count());
     for _ in 0..cycles {

@@ -33,7 +33,8 @@ const PATIENT: Growth = Growth { part: 2, sleep_max: Duration::from_millis(1) };
 /// late by half a sleep on average, and each later waiter is late by the sum of the delays before it.
 const BRISK: Growth = Growth { part: 32, sleep_max: Duration::from_micros(250) };
 
-/// Notes that ranks of this machine share cores. This holds for the whole job: a group of few ranks runs beside the others.
+/// Notes that ranks of this machine share cores. This holds for the whole job: a group of few ranks runs
+/// beside the other ranks.
 pub(crate) fn note_crowd() {
     YIELDS.store(YIELDS_CROWDED, Ordering::Relaxed);
 }

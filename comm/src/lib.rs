@@ -1,7 +1,75 @@
-//! The only door to MPI: communicators, nodes, shared windows, datatype import, error classes. Knows no files.
+//! The only door to MPI of this project: communicators, nodes, shared memory, words for one-sided
+//! operations, datatypes, requests and error classes. The crate must not know files.
 //!
-//! No function here blocks inside MPI where it waits for other ranks, apart from the making of communicators and windows,
-//! which is rare: waits test, yield, and sleep (see [`Backoff`]).
+//! A [`Group`] has the processes of a user's communicator. A [`Channel`] of the group is a private
+//! connection of its ranks, for example for one file. Code that agrees with other ranks takes an
+//! [`Agree`], and code that shares memory on a node takes a [`NodeShared`]. So it also runs with threads
+//! as ranks ([`local`]), without MPI.
+//!
+//! No function blocks inside MPI while it waits for other ranks: it tests, yields and sleeps
+//! ([`Backoff`]), and drives the progress of MPI. There are two exceptions. The creation of groups and of
+//! MPI windows, and the end of MPI windows, may block; they are rare. The operations of [`WorldWords`]
+//! wait inside MPI until they are complete.
+//!
+//! # Example
+//! Under MPI:
+//! ```no_run
+//! use capulet_comm::mpi::raw::AsRaw;
+//! use capulet_comm::{Agree, Error, Group, ReduceOp, mpi};
+//!
+//! fn largest(ranks: &dyn Agree, own: u64) -> Result<u64, Error> {
+//!     let mut lanes = [own];
+//!     ranks.allreduce(&mut lanes, &[ReduceOp::Max])?;
+//!     Ok(lanes[0])
+//! }
+//!
+//! let universe = mpi::initialize().expect("MPI can be initialized once");
+//! let world = universe.world();
+//! // SAFETY: the communicator is valid until `universe` is dropped.
+//! let group = unsafe { Group::of(world.as_raw()) }?;
+//! let channel = group.channel()?;
+//! assert_eq!(largest(&channel, u64::from(channel.rank().0))?, u64::from(channel.size()) - 1);
+//! # Ok::<(), Error>(())
+//! ```
+//! The same function with threads as ranks:
+//! ```
+//! use std::thread;
+//!
+//! use capulet_comm::local::LocalChannel;
+//! # use capulet_comm::{Agree, Error, ReduceOp};
+//! # fn largest(ranks: &dyn Agree, own: u64) -> Result<u64, Error> {
+//! #     let mut lanes = [own];
+//! #     ranks.allreduce(&mut lanes, &[ReduceOp::Max])?;
+//! #     Ok(lanes[0])
+//! # }
+//!
+//! thread::scope(|scope| {
+//!     for channel in LocalChannel::team(3) {
+//!         scope.spawn(move || {
+//!             let found = largest(&channel, u64::from(channel.rank().0));
+//!             assert_eq!(found.expect("every rank takes part"), 2);
+//!         });
+//!     }
+//! });
+//! ```
+//!
+//! # Modules
+//! | module | content |
+//! |---|---|
+//! | `group`, `registry`, `members`, `user_comm` | [`Group`]: the processes of a user's communicator |
+//! | `channel`, `pool` | [`Channel`]: one tag of a group, and its part of the memory that files share |
+//! | `agree` | [`Agree`]: barriers, reductions and broadcasts as a trait; [`Track`], [`Pending`] |
+//! | `collective`, `reduction`, [`tree`], `message` | the same operations by messages; [`Counters`] |
+//! | `leaders`, `wakes` | messages between the leaders of the nodes ([`Leaders`]), and wake-ups ([`Wakes`]) |
+//! | `node` | [`Node`]: the ranks that share memory |
+//! | `node_memory`, `meeting`, `futex`, `words` | agreements and [`NodeWords`] in the memory of a node |
+//! | `window`, `memory`, `segment`, `cgroup` | [`NodeWindow`]: shared memory for collective operations |
+//! | `world` | [`WorldWords`]: words that ranks of all nodes reach by one-sided operations |
+//! | [`local`] | threads as ranks |
+//! | `types` | [`MpiType`]: conversion between MPI datatypes and descriptions |
+//! | [`info`], [`status`], [`request`] | the other objects of MPI |
+//! | `process`, `progress`, [`work`], `backoff` | the hook of `MPI_Finalize`, and progress during waits |
+//! | `error`, `class`, `consts`, `rank` | [`Error`], [`ErrorClass`], constants of MPI, [`Rank`] |
 
 mod agree;
 mod backoff;
@@ -63,12 +131,12 @@ pub use window::{Barriers, NodeShared, NodeWindow};
 pub use words::{NodeWords, WordMemory};
 pub use world::{Epochs, WorldWords};
 
-/// Which MPI this crate was built for.
+/// The MPI library that this crate is built for.
 pub mod build {
-    /// `openmpi` or `mpich` (and its relatives).
+    /// `openmpi`, or `mpich` for MPICH and its relatives.
     pub const FAMILY: &str = env!("CAPULET_MPI_FAMILY");
 
-    /// The `mpiexec` that belongs to it, as a name or a path. For tests.
+    /// The `mpiexec` that belongs to the library, as a name or a path. For tests.
     #[doc(hidden)]
     pub const LAUNCHER: &str = env!("CAPULET_MPI_LAUNCHER");
 }
