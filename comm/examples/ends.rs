@@ -25,7 +25,7 @@ static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 fn main() {
     // Both calls are allowed before MPI_Init.
     progress();
-    assert!(prepare().is_err(), "MPI is not initialized yet");
+    assert!(prepare().is_err(), "MPI is not initialized");
     let way = std::env::args().nth(1).unwrap_or_else(|| "plain".to_owned());
     let (rank, size) = support::init();
     if way == "hook-before" {
@@ -44,14 +44,14 @@ fn main() {
         let (channel, window, datatype) = open(comm);
         let keep = way != "plain" && (way != "lopsided" || rank == 0);
         if keep {
-            OPEN.lock().expect("no panic").push((channel, window, datatype));
+            OPEN.lock().expect("no thread has panicked").push((channel, window, datatype));
         }
     }
     support::free(copy);
     support::finish("ends");
     progress();
-    for (channel, window, datatype) in OPEN.lock().expect("no panic").drain(..) {
-        assert!(way == "open" || way == "lopsided", "the hook closed all");
+    for (channel, window, datatype) in OPEN.lock().expect("no thread has panicked").drain(..) {
+        assert!(way == "open" || way == "lopsided", "the hook has closed all channels");
         drop((window, channel, datatype));
     }
 }
@@ -73,12 +73,12 @@ fn allocate_late() {
         let (mut base, mut window) = (ptr::null_mut::<c_void>(), ffi::RSMPI_WIN_NULL);
         let (info, comm) = (ffi::RSMPI_INFO_NULL, ffi::RSMPI_COMM_WORLD);
         ffi::MPI_Win_allocate(8, 1, info, comm, (&raw mut base).cast(), &raw mut window);
-        *LATE.lock().expect("no panic") = Some(Late(window));
+        *LATE.lock().expect("no thread has panicked") = Some(Late(window));
     }
 }
 
 fn reach_late() {
-    let Some(Late(window)) = *LATE.lock().expect("no panic") else { return };
+    let Some(Late(window)) = *LATE.lock().expect("no thread has panicked") else { return };
     let (one, mut before, mut rank) = (1_u64, 0_u64, 0);
     // SAFETY: MPI is usable until its hooks are over. The words `one` and `before` live until the epoch
     // ends.
@@ -95,7 +95,7 @@ fn reach_late() {
 
 /// Collective. MPICH ends the program by a signal if a window is not freed.
 fn free_late() {
-    let Some(Late(mut window)) = LATE.lock().expect("no panic").take() else { return };
+    let Some(Late(mut window)) = LATE.lock().expect("no thread has panicked").take() else { return };
     // SAFETY: `allocate_late` has created the window. It is freed once, because it is taken out of
     // `LATE`, and MPI is usable until its hooks are over.
     unsafe { ffi::MPI_Win_free(&raw mut window) };
@@ -104,13 +104,13 @@ fn free_late() {
 fn open(comm: ffi::MPI_Comm) -> Open {
     let group = group_of(comm).expect("a group");
     let channel = group.channel().expect("a channel");
-    let window = channel.node_window(100_000).expect("MPI works").expect("memory");
+    let window = channel.node_window(100_000).expect("MPI works").expect("there is memory");
     window.barrier().expect("a barrier");
     for epochs in [Epochs::Standing, Epochs::Exclusive] {
         let words = channel.world_words(epochs).expect("MPI works").expect("a window");
         words.add(words.home(), 0, 1_u32).expect("MPI works");
     }
-    channel.node_words(0, 4).expect("memory");
+    channel.node_words(0, 4).expect("there is memory");
     (channel, window, derived_type())
 }
 
@@ -154,11 +154,11 @@ unsafe extern "C" fn copy_nothing(
 /// the ranks.
 unsafe extern "C" fn close_all(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
     reach_late();
-    for (channel, window, datatype) in OPEN.lock().expect("no panic").drain(..) {
+    for (channel, window, datatype) in OPEN.lock().expect("no thread has panicked").drain(..) {
         // This barrier comes first, because it makes no MPI calls except for progress.
-        window.barrier().expect("the window is still there");
-        channel.barrier().expect("messages still move");
-        let words = channel.world_words(Epochs::Standing).expect("it is there").expect("a window");
+        window.barrier().expect("the window is usable in the hook");
+        channel.barrier().expect("messages move in the hook");
+        let words = channel.world_words(Epochs::Standing).expect("the words exist").expect("a window");
         // If the hook of this crate ran before this one, the window is freed. The call must then return
         // an error, not raise a signal.
         let loaded = words.load::<u32>(words.home(), 0);

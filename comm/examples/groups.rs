@@ -12,7 +12,7 @@ use support::group_of;
 fn main() {
     let (rank, size) = support::init();
     if std::env::args().nth(1).as_deref() == Some("wrong-nodes") {
-        let error = group_of(support::world()).expect_err("not a number of nodes");
+        let error = group_of(support::world()).expect_err("an invalid number of nodes is refused");
         assert!(error.to_string().contains(capulet_comm::NODES_VARIABLE), "{error}");
         support::finish("groups");
         return;
@@ -21,8 +21,8 @@ fn main() {
     // communicators. With many more ranks than cores, an MPI library that spins takes 13 ms for each
     // cycle.
     let first = fresh_duplicates(if size <= 4 { 3000 } else { 200 });
-    let world = group_of(support::world()).expect("the world's group");
-    assert_eq!(Arc::as_ptr(&world), first, "the same processes, the same group");
+    let world = group_of(support::world()).expect("a group");
+    assert_eq!(Arc::as_ptr(&world), first, "the same processes have the same group");
     shared_by_duplicates(&world);
     outlives_its_communicator();
     order_matters(rank, size);
@@ -49,7 +49,7 @@ fn fresh_duplicates(cycles: u32) -> *const Group {
         if cycle == 0 {
             known = Arc::as_ptr(&group);
         }
-        assert_eq!(Arc::as_ptr(&group), known, "cycle {cycle} made a new group");
+        assert_eq!(Arc::as_ptr(&group), known, "cycle {cycle} created a new group");
         assert_eq!(channel.id(), 1);
         drop(channel);
         support::free(comm);
@@ -92,7 +92,7 @@ fn order_matters(rank: u32, size: u32) {
 fn bad_communicators(rank: u32, size: u32) {
     // SAFETY: mpi-sys defines this constant, which is never written.
     let null = unsafe { ffi::RSMPI_COMM_NULL };
-    assert_eq!(group_of(null).expect_err("null").class(), ErrorClass::Comm);
+    assert_eq!(group_of(null).expect_err("the null communicator is refused").class(), ErrorClass::Comm);
     if size < 2 {
         return;
     }
@@ -105,7 +105,7 @@ fn bad_communicators(rank: u32, size: u32) {
         ffi::MPI_Intercomm_create(side, 0, support::world(), remote_leader, 5, &raw mut bridge)
     };
     assert_eq!(status, 0);
-    assert_eq!(group_of(bridge).expect_err("an inter-communicator").class(), ErrorClass::Comm);
+    assert_eq!(group_of(bridge).expect_err("an inter-communicator is refused").class(), ErrorClass::Comm);
     support::free(bridge);
     support::free(side);
 }
@@ -176,7 +176,7 @@ fn many_subsets(rank: u32, size: u32) {
             let comm = support::split(support::world(), u32::from(inside), (rank * (round + 1)) % (size + 1));
             let group = group_of(comm).expect("a group");
             let channel = group.channel().expect("a channel");
-            let window = channel.node_window(100_000).expect("MPI works").expect("memory");
+            let window = channel.node_window(100_000).expect("MPI works").expect("there is memory");
             window.barrier().expect("a barrier");
             let mut lanes = [1];
             channel.allreduce(&mut lanes, &[ReduceOp::Sum]).expect("a reduction");

@@ -16,7 +16,7 @@ const EARLIER: usize = 5;
 
 fn main() {
     let (rank, size) = support::init_multiple();
-    assert_eq!((rank, size), (0, 1), "this program is started with one process");
+    assert_eq!((rank, size), (0, 1), "the program runs as one process");
     let mut parent = null();
     // SAFETY: MPI is initialized. MPI writes one handle.
     unsafe { ffi::MPI_Comm_get_parent(&raw mut parent) };
@@ -60,7 +60,8 @@ fn agree(group: &Arc<Group>) {
 
 fn original() {
     let program = std::env::current_exe().expect("the program has a path");
-    let program = CString::new(program.to_str().expect("text")).expect("no zero byte");
+    let program =
+        CString::new(program.to_str().expect("the path is UTF-8")).expect("the path has no zero byte");
     let mut between = null();
     // SAFETY: the strings outlive the call, and the other arguments are predefined. MPI writes one
     // handle.
@@ -78,7 +79,7 @@ fn original() {
     let before = census().0;
     drop(common);
     support::free(all);
-    assert_eq!(census().0, before - 1, "the end of one group ends no other");
+    assert_eq!(census().0, before - 1, "the end of one group removes no other group");
     for (copy, group) in own {
         agree(&group);
         drop(group);

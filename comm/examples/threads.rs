@@ -65,12 +65,12 @@ fn one_thread(comm: Comm, number: u64, rank: u32) {
         let word = number * 1000 + round;
         let mut lanes = [word, word];
         channel.allreduce(&mut lanes, &[ReduceOp::Min, ReduceOp::Max]).expect("a reduction");
-        assert_eq!(lanes, [word, word], "a message of another thread");
+        assert_eq!(lanes, [word, word], "a value of another thread was received");
         let mut data = word.to_ne_bytes().to_vec();
         channel.broadcast(Rank(round as u32 % group.size()), &mut data).expect("a broadcast");
         assert_eq!(data, word.to_ne_bytes());
         if round % 5 == 0 {
-            let window = channel.node_window(8192).expect("MPI works").expect("memory");
+            let window = channel.node_window(8192).expect("MPI works").expect("there is memory");
             window.slots(window.place())[0].store(word, Ordering::Release);
             window.barrier().expect("a barrier");
             assert!((0..window.ranks()).all(|rank| window.slots(rank)[0].load(Ordering::Acquire) == word));
@@ -95,8 +95,10 @@ fn one_group_two_threads() {
                     let mut lanes = [word, word];
                     channel.allreduce(&mut lanes, &[ReduceOp::Min, ReduceOp::Max]).expect("a reduction");
                     assert_eq!(lanes, [word, word]);
-                    let window =
-                        channel.node_window(4096 << round.min(4)).expect("MPI works").expect("memory");
+                    let window = channel
+                        .node_window(4096 << round.min(4))
+                        .expect("MPI works")
+                        .expect("there is memory");
                     window.slots(window.place())[1].store(word, Ordering::Release);
                     window.barrier().expect("a barrier");
                     let seen = |rank: usize| window.slots(rank)[1].load(Ordering::Acquire);
@@ -110,7 +112,7 @@ fn one_group_two_threads() {
 
 /// The number of memory mappings of this process.
 fn mapping_count() -> usize {
-    std::fs::read_to_string("/proc/self/maps").expect("Linux").lines().count()
+    std::fs::read_to_string("/proc/self/maps").expect("Linux has this file").lines().count()
 }
 
 /// Opens one file per fresh duplicate. Everything that was created for a file must be freed with the
@@ -121,7 +123,7 @@ fn fresh_duplicates(cycles: u32) {
         let comm = support::duplicate(support::world());
         let group: Arc<Group> = group_of(comm).expect("a group");
         let channel = group.channel().expect("a channel");
-        let window = channel.node_window(1 << 20).expect("MPI works").expect("memory");
+        let window = channel.node_window(1 << 20).expect("MPI works").expect("there is memory");
         window.barrier().expect("a barrier");
         drop(window);
         drop(channel);
@@ -129,7 +131,7 @@ fn fresh_duplicates(cycles: u32) {
         support::free(comm);
     }
     let grown = mapping_count().saturating_sub(mappings);
-    assert!(grown < cycles as usize / 2, "{grown} mappings more: windows leak");
+    assert!(grown < cycles as usize / 2, "{grown} more mappings: windows leak");
     let after = census();
     assert!(after.0 <= before.0 && after.1 <= before.1 + 1, "{before:?} became {after:?}");
 }

@@ -15,7 +15,7 @@ fn main() {
     let (rank, size) = support::init();
     let group = group_of(support::world()).expect("a group");
     let channel = group.channel().expect("a channel");
-    let window = channel.node_window(100_000).expect("MPI works").expect("memory");
+    let window = channel.node_window(100_000).expect("MPI works").expect("there is memory");
     assert_eq!((window.ranks(), window.place()), (group.node().size(), group.node().place));
     memory(&*window);
     published(&*window);
@@ -54,7 +54,11 @@ fn memory(window: &dyn NodeShared) {
     for owner in 0..ranks {
         for at in 0..window.bytes() {
             // SAFETY: the byte lies inside of the part. No rank writes between the two barriers.
-            assert_eq!(unsafe { window.data(owner).add(at).read() }, value(owner, at), "{owner} {at}");
+            assert_eq!(
+                unsafe { window.data(owner).add(at).read() },
+                value(owner, at),
+                "byte {at} of part {owner}"
+            );
             let marked = window.map(owner)[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 1;
             assert_eq!(marked, at % 3 == 0);
         }
@@ -81,10 +85,10 @@ fn published(window: &dyn NodeShared) {
 
 /// A channel keeps its window while the window is large enough, and gets a larger one on demand.
 fn growth(channel: &Channel) {
-    let get = |bytes| channel.node_window(bytes).expect("MPI works").expect("memory");
+    let get = |bytes| channel.node_window(bytes).expect("MPI works").expect("there is memory");
     let small = get(100_000);
     assert_eq!(get(5_000).data(0), small.data(0));
-    assert_eq!(get(131_072).data(0), small.data(0), "as much as it has");
+    assert_eq!(get(131_072).data(0), small.data(0), "the size of the window is enough");
     let large = get(1 << 20);
     assert_ne!(large.data(0), small.data(0));
     assert_eq!(get(10).data(0), large.data(0));

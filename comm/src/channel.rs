@@ -181,7 +181,7 @@ impl Channel {
     /// # Panics
     /// If `first + count` is larger than [`Channel::WORDS`].
     pub fn node_words(&self, first: usize, count: usize) -> Option<NodeWords> {
-        assert!(first + count <= Self::WORDS, "a channel has no such words");
+        assert!(first + count <= Self::WORDS, "a channel has fewer words");
         let slot = self.slot.clone()?;
         let place = slot.place();
         Some(NodeWords::new(Arc::new(slot), place, first, count))

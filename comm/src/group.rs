@@ -184,7 +184,7 @@ impl Group {
     pub(crate) fn kept<T: Send + Sync + 'static>(&self, slot: u32, make: impl FnOnce() -> T) -> Arc<T> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(value) = kept.get(&slot).and_then(Weak::upgrade) {
-            return value.downcast().expect("one type is kept");
+            return value.downcast().expect("the kept value has the requested type");
         }
         let value = Arc::new(make());
         let any: Arc<dyn Any + Send + Sync> = value.clone();

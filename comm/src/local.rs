@@ -257,7 +257,7 @@ unsafe impl Sync for Pages {}
 
 impl Pages {
     fn new(bytes: usize) -> Self {
-        let layout = Layout::from_size_align(bytes, PAGE_BYTES).expect("a size that fits in memory");
+        let layout = Layout::from_size_align(bytes, PAGE_BYTES).expect("the size fits in memory");
         // SAFETY: `alloc_zeroed` requires a size that is not zero. The size is a power of two of at least
         // one page.
         let start = unsafe { alloc::alloc_zeroed(layout) };
@@ -281,7 +281,7 @@ impl LocalWindow {
     /// # Panics
     /// If the size does not fit in memory.
     pub fn team(ranks: usize, bytes: usize) -> Vec<LocalWindow> {
-        let bytes = bytes.max(PAGE_BYTES).checked_next_power_of_two().expect("a size that fits in memory");
+        let bytes = bytes.max(PAGE_BYTES).checked_next_power_of_two().expect("the size fits in memory");
         let part = |_| Part {
             data: Pages::new(bytes),
             map: (0..bytes / 64).map(|_| AtomicU64::new(0)).collect(),
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn collectives_give_what_the_real_ones_give() {
+    fn collectives_match_their_definition() {
         for ranks in [1, 2, 3, 7] {
             let sums = on_each(LocalChannel::team(ranks), |channel| {
                 let me = u64::from(channel.rank().0);
@@ -372,11 +372,14 @@ mod tests {
                 let mut data = vec![me as u8; 3];
                 channel.broadcast(Rank(ranks as u32 - 1), &mut data).expect("a broadcast");
                 assert_eq!(data, [ranks as u8 - 1; 3]);
-                assert_eq!(channel.allgather(me).expect("all"), (0..ranks as u64).collect::<Vec<_>>());
-                let parts = channel.gather(&[me as u8]).expect("parts");
+                assert_eq!(
+                    channel.allgather(me).expect("an allgather"),
+                    (0..ranks as u64).collect::<Vec<_>>()
+                );
+                let parts = channel.gather(&[me as u8]).expect("a gather");
                 assert_eq!(parts.map(|parts| parts.len()), (me == 0).then_some(ranks));
                 let outcome =
-                    channel.agree_on_outcome((me == 0).then_some(ErrorClass::Io)).expect("agreement");
+                    channel.agree_on_outcome((me == 0).then_some(ErrorClass::Io)).expect("an agreement");
                 assert_eq!(outcome, Some(ErrorClass::Io));
                 channel.barrier().expect("a barrier");
                 lanes
@@ -387,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_is_gone_is_an_error_and_no_hang() {
+    fn dropped_rank_is_an_error_on_the_other_ranks() {
         let outcomes = on_each(LocalChannel::team(3), |channel| {
             if channel.rank() == Rank(1) { Ok(()) } else { channel.barrier() }
         });
@@ -395,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_shared_and_ordered_by_its_barrier() {
+    fn window_is_shared_and_its_barrier_orders_memory() {
         let windows = LocalWindow::team(4, 5000);
         assert_eq!((windows[0].bytes(), windows[0].map(3).len()), (8192, 128));
         on_each(windows, |window| {

@@ -150,8 +150,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plan_holds_what_was_asked_for_and_rejects_what_cannot_be() {
-        let plan = Plan::of(100_000, 4).expect("small");
+    fn plan_has_the_requested_size_and_rejects_impossible_sizes() {
+        let plan = Plan::of(100_000, 4).expect("the size is addressable");
         assert_eq!(plan.bytes, 131_072);
         assert_eq!(plan.part_bytes, 131_072 + 16_384);
         assert_eq!((plan.header_bytes, plan.total_bytes()), (4096, 4096 + 4 * plan.part_bytes));

@@ -181,7 +181,7 @@ impl Wire<'_> {
 
     /// Starts to receive a message of at most `bytes` bytes. Returns its index in the flight.
     pub(crate) fn start_receive(&self, source: u32, bytes: usize, flight: &mut Flight) -> Result<usize> {
-        assert!(bytes <= MESSAGE_BYTES_MAX, "messages are cut into chunks before they come here");
+        assert!(bytes <= MESSAGE_BYTES_MAX, "the caller cuts longer messages into chunks");
         let mut buffer = vec![0_u8; bytes].into_boxed_slice();
         let mut request = consts::request_null();
         // SAFETY: MPI-4.0 section 3.7.2: the buffer must stay valid, and no other code may access it,
@@ -316,7 +316,7 @@ impl Flight {
     /// Takes the bytes of a complete receive.
     pub(crate) fn take(&mut self, index: usize) -> Vec<u8> {
         let part = &mut self.parts[index];
-        assert!(part.is_done(), "the flight has landed");
+        assert!(part.is_done(), "the message is complete");
         match &mut part.memory {
             Memory::Received { buffer } => {
                 let mut bytes = mem::take(buffer).into_vec();
@@ -332,7 +332,7 @@ impl Drop for Flight {
     fn drop(&mut self) {
         for part in self.parts.drain(..) {
             if !part.is_done() {
-                tracing::error!("a message under way is given up; its buffer is leaked");
+                tracing::error!("a message in progress is dropped; its buffer is leaked");
                 mem::forget(part.memory);
             }
         }

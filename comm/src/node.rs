@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_knows_the_others_by_size_and_its_ranks_by_block() {
+    fn node_has_the_sizes_of_all_nodes_and_the_blocks_of_its_ranks() {
         let ranks = |list: &[u32]| list.iter().map(|rank| Rank(*rank)).collect::<Vec<_>>();
         let node = whole(ranks(&[1, 2, 5]), &[0, 1, 1, 0, 4, 1]).expect("nodes");
         assert_eq!((node.index, node.leaders, node.sizes), (1, ranks(&[0, 1, 4]), vec![2, 3, 1]));

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_of_two_channels_are_apart() {
+    fn slots_of_two_channels_do_not_overlap() {
         let memories = memories(2);
         assert!(memories.iter().all(|memory| memory.prepare(SLOTS_MAX - 1) && !memory.prepare(SLOTS_MAX)));
         let [first, last] = [&memories[0], &memories[1]].map(|memory| memory.slot(SLOTS_MAX - 1));
@@ -210,12 +210,17 @@ mod tests {
                     for round in 0..300 {
                         let mut lanes = [rank as u64 + round, rank as u64];
                         let reduced = memory.slot(5).reduce(9, &mut lanes, &[ReduceOp::Sum, ReduceOp::Max]);
-                        assert!(reduced.expect("the same reduction"));
+                        assert!(reduced.expect("the ranks are in the same reduction"));
                         assert_eq!(lanes, [3 + 3 * round, 2]);
                     }
                 });
             }
         });
-        assert!(!memories[0].slot(5).reduce(9, &mut [0; LANES], &[ReduceOp::Sum; LANES]).expect("refused"));
+        assert!(
+            !memories[0]
+                .slot(5)
+                .reduce(9, &mut [0; LANES], &[ReduceOp::Sum; LANES])
+                .expect("too many lanes are no error")
+        );
     }
 }

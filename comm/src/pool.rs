@@ -154,7 +154,7 @@ impl<M> Pool<M> {
                 let mut told = Vec::new();
                 collective::broadcast(wire, 0, &mut told)?;
                 let lot = told.as_slice().try_into().map(u32::from_ne_bytes);
-                (self.pieces(), lot.map_err(|_| Error::Disagreement { what: "a lot of shared memory" })?)
+                (self.pieces(), lot.map_err(|_| Error::Disagreement { what: "a slot of shared memory" })?)
             }
         };
         let number = lot / LOTS;

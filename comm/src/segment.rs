@@ -188,7 +188,7 @@ impl Segment {
     /// # Panics
     /// If the byte lies outside of the segment.
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
-        assert!(offset < self.bytes, "a byte beyond the segment");
+        assert!(offset < self.bytes, "the byte lies outside of the segment");
         self.start.as_ptr().wrapping_add(offset)
     }
 
@@ -199,10 +199,10 @@ impl Segment {
     pub(crate) fn value_at<T>(&self, offset: usize) -> *mut T {
         assert!(
             offset.checked_add(size_of::<T>()).is_some_and(|end| end <= self.bytes),
-            "a value beyond the segment"
+            "the value lies outside of the segment"
         );
         let address = self.start.as_ptr().wrapping_add(offset).cast::<T>();
-        assert!(address.is_aligned(), "a value that is not aligned");
+        assert!(address.is_aligned(), "the value is not aligned");
         address
     }
 
@@ -301,7 +301,7 @@ mod tests {
     fn two_mappings_share_memory_after_the_name_is_gone() {
         let created = SegmentFile::create(1 << 30).expect("a file");
         let name = SegmentName::from_words(created.name().to_words()).expect("a name");
-        let attached = SegmentFile::attach(name).expect("the same file");
+        let attached = SegmentFile::attach(name).expect("the file can be opened");
         let (first, second) =
             (created.map(1 << 30).expect("a mapping"), attached.map(1 << 30).expect("a mapping"));
         drop((attached, created));
@@ -321,7 +321,7 @@ mod tests {
         let created = SegmentFile::create(4 * PAGE_BYTES).expect("a file");
         let segment = created.map(4 * PAGE_BYTES).expect("a mapping");
         // Pages beyond the end of the file raise the same signal as pages for which there is no memory.
-        created.file.set_len(2 * PAGE_BYTES as u64).expect("shorter");
+        created.file.set_len(2 * PAGE_BYTES as u64).expect("the file can be shortened");
         for populate in [Segment::populate_by_advice, Segment::populate_by_calls] {
             assert!(populate(&segment, &(0..2 * PAGE_BYTES)));
             assert!(!populate(&segment, &(0..4 * PAGE_BYTES)));

@@ -272,7 +272,7 @@ fn window(memory: &Arc<Memory>, group: &Arc<Group>) -> Arc<NodeWindow> {
 fn warn_of_shortage(bytes: usize) {
     tracing::warn!(
         bytes_per_rank = bytes,
-        "shared memory is short: collective access on this node goes without collective buffers, and is slower"
+        "shared memory is short: collective access on this node uses no collective buffers, and is slower"
     );
 }
 
@@ -285,7 +285,7 @@ fn make(slot: &Slot, bytes: usize) -> Result<Option<Memory>> {
     let mut name = [0; 3];
     match &created {
         Some(Ok((file, _))) => name = file.name().to_words(),
-        Some(Err(error)) => tracing::debug!(%error, bytes = plan.bytes, "a segment cannot be created"),
+        Some(Err(error)) => tracing::debug!(%error, bytes = plan.bytes, "cannot create a segment"),
         None => {}
     }
     slot.reduce(MAKING, &mut name, &[ReduceOp::Max; 3])?;
@@ -301,7 +301,7 @@ fn make(slot: &Slot, bytes: usize) -> Result<Option<Memory>> {
         None => (SegmentFile::attach(name).and_then(|file| file.map(plan.total_bytes())), None),
     };
     if let Err(error) = &segment {
-        tracing::warn!(%error, "a segment of the node cannot be mapped");
+        tracing::warn!(%error, "cannot map a segment of the node");
     }
     let mut lanes = [u64::from(segment.is_ok())];
     slot.reduce(MAKING_LAST, &mut lanes, &[ReduceOp::Min])?;

@@ -52,7 +52,7 @@ impl NodeWords {
     /// # Panics
     /// If the parts have fewer than `first + count` words, or if `count` is 0.
     pub fn new(memory: Arc<dyn WordMemory>, place: usize, first: usize, count: usize) -> Self {
-        assert!(first + count <= memory.words(place).len() && count > 0, "the words are beyond their memory");
+        assert!(first + count <= memory.words(place).len() && count > 0, "the memory has fewer words");
         Self { memory, place, first, count }
     }
 
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn no_wake_up_is_lost_and_none_is_invented() {
+    fn every_wake_up_is_taken_exactly_once() {
         const WAKES: usize = 20_000;
         let memory = memory(2);
         let (sleeper, waker) =
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_lot_are_its_own() {
+    fn words_of_a_slot_overlap_no_other_slot() {
         let memory = memory(2);
         let words = NodeWords::new(Arc::clone(&memory), 0, 3, 3);
         words.word(1, 1).store(7, Ordering::Relaxed);

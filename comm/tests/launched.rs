@@ -69,23 +69,23 @@ fn pass(name: &str, ranks: impl IntoIterator<Item = usize>) {
 }
 
 #[test]
-fn channels_agree_and_cost_what_they_should() {
+fn channels_agree_at_the_stated_cost() {
     pass("channels", RANKS);
     pass_with("channels", &[], 4, &[(NODES_VARIABLE, "2")]);
 }
 
 #[test]
-fn a_broadcast_may_be_longer_than_an_int_counts() {
+fn broadcast_can_exceed_the_range_of_an_int() {
     pass_with("channels", &["huge"], 2, &[]);
 }
 
 #[test]
-fn groups_are_found_again_and_let_go() {
+fn groups_are_found_again_and_released() {
     pass("groups", RANKS);
 }
 
 #[test]
-fn one_machine_can_look_like_several_nodes() {
+fn one_machine_can_simulate_several_nodes() {
     for (ranks, nodes) in [(1, "3"), (4, "2"), (4, "4"), (7, "3")] {
         pass_with("groups", &[], ranks, &[(NODES_VARIABLE, nodes)]);
     }
@@ -104,7 +104,7 @@ fn windows_are_shared_and_their_barrier_drives_messages() {
 const IS_ACTIVE: bool = cfg!(mpi_family = "mpich");
 
 #[test]
-fn words_are_reached_from_other_nodes() {
+fn words_are_accessible_from_other_nodes() {
     let passive = if IS_ACTIVE { "active" } else { "passive" };
     for ranks in [1, 2, 4] {
         pass_with("world", &[passive], ranks, &[]);
@@ -117,17 +117,17 @@ fn words_are_reached_from_other_nodes() {
 }
 
 #[test]
-fn threads_do_not_mix() {
+fn threads_never_get_messages_of_other_threads() {
     pass("threads", [1, 2, 4]);
 }
 
 #[test]
-fn group_with_a_spawned_process_is_no_other_group() {
+fn group_with_a_spawned_process_is_a_new_group() {
     if cfg!(mpi_family = "mpich") {
         // The message goes directly to the standard error, because the output of a passing test is not
         // shown.
         let reason =
-            "skipped: group_with_a_spawned_process_is_no_other_group: MPICH over UCX cannot spawn processes";
+            "skipped: group_with_a_spawned_process_is_a_new_group: MPICH over UCX cannot spawn processes";
         writeln!(std::io::stderr(), "{reason}").expect("standard error is open");
         return;
     }
@@ -135,7 +135,7 @@ fn group_with_a_spawned_process_is_no_other_group() {
 }
 
 #[test]
-fn everything_may_end_in_any_order() {
+fn objects_may_end_in_any_order() {
     for way in ["plain", "hook-before", "hook-after", "open", "lopsided"] {
         for ranks in [1, 2, 4] {
             let complaints = pass_with("ends", &[way], ranks, &[]);
@@ -146,7 +146,7 @@ fn everything_may_end_in_any_order() {
 }
 
 #[test]
-fn random_datatypes_are_those_of_mpi() {
+fn random_datatypes_match_mpi() {
     // The types are the same at every number of ranks. Each rank checks its share of them.
     for (ranks, cases) in [(1, "6000"), (2, "100000"), (3, "6000"), (4, "6000"), (7, "6000")] {
         let complaints = pass_with("types", &[cases], ranks, &[]);
@@ -155,13 +155,13 @@ fn random_datatypes_are_those_of_mpi() {
 }
 
 #[test]
-fn distributed_arrays_are_those_of_mpi() {
+fn distributed_arrays_match_mpi() {
     let complaints = pass_with("darrays", &[], 2, &[]);
     assert!(!complaints.contains("leaked"), "{complaints}");
 }
 
 #[test]
-fn datatypes_with_a_catch_and_other_objects() {
+fn difficult_datatypes_and_other_objects_convert() {
     for ranks in [1, 2] {
         let complaints = pass_with("objects", &[], ranks, &[]);
         assert!(!complaints.contains("leaked"), "{complaints}");

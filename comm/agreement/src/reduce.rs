@@ -72,7 +72,7 @@ pub trait Meeting {
         wake: impl FnOnce(&Self::W32),
         idle: impl FnMut(Sleeper<'_, Self::W32>),
     ) -> Result<(), Mismatch> {
-        assert!(lanes.len() < LANES, "a set has no room for so many values");
+        assert!(lanes.len() < LANES, "a set holds fewer values");
         let barrier = self.barrier();
         let own = self.set(rank, barrier.barriers());
         own[0].store(which, Ordering::Relaxed);

@@ -113,7 +113,7 @@ fn in_a_row<W: Word<u32> + Send + Sync + 'static>(has_one_set: bool) {
     let other = loom::sync::Arc::clone(&memory);
     let thread = loom::thread::spawn(move || rank(1, &other));
     rank(0, &memory);
-    thread.join().expect("the other rank");
+    thread.join().expect("the other rank does not fail");
 }
 
 #[test]

@@ -212,14 +212,14 @@ impl Model for Protocol {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::<Self>::always("no value of another file is seen", |_, state| !state.is_mixed),
+            Property::<Self>::always("no reduction sees a value of another file", |_, state| !state.is_mixed),
             Property::<Self>::sometimes("the number of the old file is used again", |_, state| {
                 state.tasks.iter().flatten().any(|task| matches!(task, Task::Use(1, _)))
             }),
             Property::<Self>::sometimes("another number is used", |_, state| {
                 state.tasks.iter().flatten().any(|task| matches!(task, Task::Use(2, _)))
             }),
-            Property::<Self>::always("a rank can go on until all is done", |model, state| {
+            Property::<Self>::always("a rank can make a step until all tasks are done", |model, state| {
                 let is_done = state.tasks.iter().flatten().all(|task| *task == Task::Done);
                 let can_go_on = |rank, thread| model.next_state(state, (rank, thread)).is_some();
                 is_done || state.is_mixed || (0..RANKS).any(|rank| can_go_on(rank, 0) || can_go_on(rank, 1))
@@ -239,11 +239,11 @@ fn threads_on_two_files_never_mix_their_values() {
 #[test]
 fn number_that_is_given_back_too_early_mixes_two_files() {
     let checker = Protocol::GivesBackEarly.checker().spawn_bfs().join();
-    assert!(checker.discovery("no value of another file is seen").is_some());
+    assert!(checker.discovery("no reduction sees a value of another file").is_some());
 }
 
 #[test]
 fn memory_that_two_files_share_mixes_their_values() {
     let checker = Protocol::SharesMemory.checker().spawn_bfs().join();
-    assert!(checker.discovery("no value of another file is seen").is_some());
+    assert!(checker.discovery("no reduction sees a value of another file").is_some());
 }
