@@ -54,11 +54,8 @@ fn memory(window: &dyn NodeShared) {
     for owner in 0..ranks {
         for at in 0..window.bytes() {
             // SAFETY: the byte lies inside of the part. No rank writes between the two barriers.
-            assert_eq!(
-                unsafe { window.data(owner).add(at).read() },
-                value(owner, at),
-                "byte {at} of part {owner}"
-            );
+            let found = unsafe { window.data(owner).add(at).read() };
+            assert_eq!(found, value(owner, at), "byte {at} of part {owner}");
             let marked = window.map(owner)[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 1;
             assert_eq!(marked, at % 3 == 0);
         }
