@@ -59,6 +59,10 @@ impl Track {
     }
 }
 
+/// The number of bits of a tag that select the track of a channel: 3. The other bits select the channel.
+/// MPI-4.0 section 9.1.2 guarantees tags of at least 15 bits.
+pub(crate) const TRACK_BITS: u32 = (Track::WAKES.0 + 1).ilog2();
+
 /// A reduction in progress.
 pub trait Pending: Debug + Send {
     /// Advances the reduction as far as possible without waiting. Returns the result once, when the part of

@@ -16,7 +16,9 @@ use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result};
 use crate::group::{Group, SHARED_WINDOW};
+use crate::lanes::check_lanes;
 use crate::leaders::{ChannelLeaders, Leaders};
+use crate::memory::Memory;
 use crate::message::{Counters, Wire};
 use crate::node_memory::{self, Slot};
 use crate::pool::{Choice, PoolLot};
@@ -79,11 +81,31 @@ impl<M> Lot<M> {
     }
 }
 
+impl Group {
+    /// Opens a channel. Collective over the group. At most one thread may open a channel of a group at a
+    /// time.
+    ///
+    /// # Errors
+    /// If MPI fails, or if no tag is free.
+    pub fn channel(self: &Arc<Self>) -> Result<Channel> {
+        self.channel_with(&mut [], &[])
+    }
+
+    /// Opens a channel as [`Group::channel`], and reduces `lanes` in the same allreduce, as
+    /// [`Agree::allreduce`](crate::Agree::allreduce) does.
+    ///
+    /// # Errors
+    /// If MPI fails, if no tag is free, or if the numbers of operations and lanes differ.
+    pub fn channel_with(self: &Arc<Self>, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<Channel> {
+        Channel::open(Arc::clone(self), lanes, ops)
+    }
+}
+
 impl Channel {
     /// See [`Group::channel_with`].
     pub(crate) fn open(group: Arc<Group>, values: &mut [u64], value_ops: &[ReduceOp]) -> Result<Self> {
         group.check_open()?;
-        collective::check_lanes(values, value_ops)?;
+        check_lanes(values, value_ops)?;
         let mut wanted = 0;
         let mut with = values.len();
         let (id, has_slot) = loop {
@@ -143,7 +165,8 @@ impl Channel {
     pub fn node_window(&self, bytes: usize) -> Result<Option<Arc<NodeWindow>>> {
         self.group.check_open()?;
         let Some(slot) = &self.slot else { return Ok(None) };
-        self.group.windows().get(&self.group, slot, self.window_number(), bytes)
+        let memory = self.group.windows().get(slot, self.window_number(), bytes)?;
+        Ok(memory.map(|memory| self.window_in(memory)))
     }
 
     /// Makes the window that [`Channel::node_window`] returns, but takes no memory for its data. An
@@ -162,7 +185,12 @@ impl Channel {
     /// may have no window: the caller accesses the part of another rank only after the ranks have agreed
     /// that all of them have the window.
     pub fn existing_window(&self) -> Option<Arc<NodeWindow>> {
-        self.group.windows().existing(&self.group, self.window_number())
+        let memory = self.group.windows().existing(self.window_number())?;
+        Some(self.window_in(memory))
+    }
+
+    fn window_in(&self, memory: Arc<Memory>) -> Arc<NodeWindow> {
+        Arc::new(NodeWindow::new(memory, Arc::clone(&self.group)))
     }
 
     /// Whether this rank has already used the node window. Local.
@@ -258,10 +286,6 @@ impl Channel {
         })
     }
 }
-
-/// The number of bits of a tag that select the track of a channel: 3. The other bits select the channel.
-/// MPI-4.0 section 9.1.2 guarantees tags of at least 15 bits.
-pub(crate) const TRACK_BITS: u32 = (Track::WAKES.0 + 1).ilog2();
 
 /// A reduction on a channel.
 #[derive(Debug)]

@@ -54,24 +54,28 @@
 //! ```
 //!
 //! # Modules
-//! | module | content |
+//! The modules of each row use only each other and the rows above.
+//!
+//! | modules | content |
 //! |---|---|
-//! | `group`, `registry`, `members`, `user_comm` | [`Group`]: the processes of a user's communicator |
-//! | `channel`, `pool` | [`Channel`]: one tag of a group, and its part of the memory that files share |
-//! | `agree` | [`Agree`]: barriers, reductions and broadcasts as a trait; [`Track`], [`Pending`] |
-//! | `collective`, `reduction`, [`tree`], `message` | the same operations by messages; [`Counters`] |
-//! | `leaders`, `wakes` | messages between the leaders of the nodes ([`Leaders`]), and wake-ups ([`Wakes`]) |
+//! | `consts`, `class`, `error`, `rank`, [`tree`] | [`Error`], [`ErrorClass`], [`Rank`], constants of MPI |
+//! | `agree` | [`Agree`]: barriers, reductions and broadcasts as a trait |
+//! | `backoff`, `futex`, `cgroup`, `segment` | waits, and shared memory of the operating system |
+//! | `lifetime`, `progress`, `process` | the phases of MPI, its progress, and the hook of `MPI_Finalize` |
+//! | [`work`], [`request`], [`info`], [`status`] | nonblocking work, and the small objects of MPI |
+//! | `attribute_key`, `types` | [`MpiType`]: conversion of datatypes, and their attributes |
+//! | `message`, `lanes`, `reduction`, `collective` | the operations of [`Agree`] by messages of one tag |
+//! | `members`, `user_comm` | the processes of a communicator |
+//! | `meeting`, `words`, `node_memory` | agreements and [`NodeWords`] in the memory of a node |
 //! | `node` | [`Node`]: the ranks that share memory |
-//! | `node_memory`, `meeting`, `futex`, `words` | agreements and [`NodeWords`] in the memory of a node |
-//! | `window`, `memory`, `segment`, `cgroup` | [`NodeWindow`]: shared memory for collective operations |
-//! | `world` | [`WorldWords`]: words that ranks of all nodes reach by one-sided operations |
-//! | [`local`] | threads as ranks |
-//! | `types` | [`MpiType`]: conversion between MPI datatypes and descriptions |
-//! | [`info`], [`status`], [`request`] | the other objects of MPI |
-//! | `process`, `progress`, [`work`], `backoff` | the hook of `MPI_Finalize`, and progress during waits |
-//! | `error`, `class`, `consts`, `rank` | [`Error`], [`ErrorClass`], constants of MPI, [`Rank`] |
+//! | `memory`, `node_shared`, `window_table` | [`NodeShared`]: memory for collective operations |
+//! | `pool`, `world` | [`WorldWords`]: words for one-sided operations of ranks of all nodes |
+//! | `remains`, `group`, `registry` | [`Group`]: the processes of a user's communicator |
+//! | `window`, `leaders`, `wakes`, `channel` | [`Channel`]: one tag of a group; [`NodeWindow`], [`Leaders`] |
+//! | [`local`] | [`Agree`], [`NodeShared`] and [`Leaders`] for threads as ranks |
 
 mod agree;
+mod attribute_key;
 mod backoff;
 mod cgroup;
 mod channel;
@@ -82,7 +86,9 @@ mod error;
 mod futex;
 mod group;
 pub mod info;
+mod lanes;
 mod leaders;
+mod lifetime;
 pub mod local;
 mod meeting;
 mod members;
@@ -90,12 +96,14 @@ mod memory;
 mod message;
 mod node;
 mod node_memory;
+mod node_shared;
 mod pool;
 mod process;
 mod progress;
 mod rank;
 mod reduction;
 mod registry;
+mod remains;
 pub mod request;
 mod segment;
 pub mod status;
@@ -104,6 +112,7 @@ mod types;
 mod user_comm;
 mod wakes;
 mod window;
+mod window_table;
 mod words;
 pub mod work;
 mod world;
@@ -120,6 +129,7 @@ pub use group::Group;
 pub use leaders::Leaders;
 pub use message::Counters;
 pub use node::{NODES_VARIABLE, Node};
+pub use node_shared::{Barriers, NodeShared};
 pub use process::prepare;
 pub use progress::progress;
 pub use rank::Rank;
@@ -127,7 +137,7 @@ pub use rank::Rank;
 pub use registry::census;
 pub use types::MpiType;
 pub use wakes::Wakes;
-pub use window::{Barriers, NodeShared, NodeWindow};
+pub use window::NodeWindow;
 pub use words::{NodeWords, WordMemory};
 pub use world::{Epochs, WorldWords};
 

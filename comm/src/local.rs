@@ -12,11 +12,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::agree::{Agree, Pending, ReduceOp, Track};
 use crate::class::ErrorClass;
-use crate::collective::{bytes_of, check_lanes, words_of};
 use crate::error::{Error, Result};
+use crate::lanes::{bytes_of, check_lanes, words_of};
 use crate::memory::SLOTS;
+use crate::node_shared::{Barriers, NodeShared};
 use crate::rank::Rank;
-use crate::window::{Barriers, NodeShared};
 
 pub use leaders::LocalLeaders;
 

@@ -1,9 +1,14 @@
-//! The processes of a communicator, in their order.
+//! The processes of a communicator, in their order, and the stamp that identifies a group of processes.
 
 use std::ffi::c_int;
 
 use crate::error::{Error, Result, check};
 use crate::{consts, ffi};
+
+/// Two numbers on which the ranks of a group have agreed: the largest number of groups that any of the
+/// ranks has created, and a random number. The random number distinguishes groups of processes that were
+/// spawned later from older groups. All ranks of two groups sort the groups in the same order.
+pub(crate) type Stamp = [u64; 2];
 
 /// An `MPI_Group`. A value that is not freed by [`Members::free`] lives as long as the process.
 #[derive(Debug)]

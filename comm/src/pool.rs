@@ -19,9 +19,8 @@ use capulet_agreement::Ids;
 use crate::collective;
 use crate::error::{Error, Result};
 use crate::ffi;
-use crate::members::Members;
+use crate::members::{Members, Stamp};
 use crate::message::Wire;
-use crate::registry::Stamp;
 
 /// The number of files that share one piece of memory.
 pub(crate) const LOTS: u32 = 32;

@@ -1,14 +1,15 @@
-//! The MPI objects of this process: a private communicator, attribute keys, and the hook that runs at the
-//! start of `MPI_Finalize`.
+//! The MPI objects of this process: a private communicator, and the hook that runs at the start of
+//! `MPI_Finalize`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::class::ErrorClass;
 use crate::error::{Error, Result, check};
-use crate::{consts, ffi, group, progress, registry};
+use crate::{consts, ffi, lifetime, progress};
+
+pub(crate) use crate::lifetime::{is_finalizing, is_usable};
 
 /// The MPI objects of this process. They are created once and never freed, because they must outlive
 /// every hook that runs in `MPI_Finalize`.
@@ -17,10 +18,6 @@ pub(crate) struct Process {
     /// A communicator that contains this process only. MPI returns its errors on this communicator
     /// instead of ending the program.
     pub(crate) own_comm: ffi::MPI_Comm,
-    /// The attribute key under which a user's communicator stores its group.
-    pub(crate) group_key: c_int,
-    /// The attribute key under which a user's datatype stores its description.
-    pub(crate) type_key: c_int,
     /// Whether several threads may be inside MPI at the same time.
     pub(crate) multiple: bool,
     /// The largest tag of a message.
@@ -35,9 +32,8 @@ unsafe impl Sync for Process {}
 
 static PROCESS: OnceLock<Process> = OnceLock::new();
 static MAKING: Mutex<()> = Mutex::new(());
-/// Set at the start of `MPI_Finalize`. After that [`registry::tidy`] frees no communicator: hooks that
-/// run later may still use it, and MPI may already have released some of its resources.
-static FINALIZING: AtomicBool = AtomicBool::new(false);
+/// Frees the objects of this crate at the start of `MPI_Finalize`.
+static CLOSE: OnceLock<fn()> = OnceLock::new();
 
 /// Prepares this process. Local, idempotent, and cheap after the first call. Must be called after
 /// `MPI_Init`, and as early as possible: hooks on `MPI_COMM_SELF` run in the reverse order of their
@@ -62,54 +58,29 @@ fn make() -> Result<&'static Process> {
     if let Some(process) = PROCESS.get() {
         return Ok(process);
     }
-    if !is_initialized() {
+    if !lifetime::is_initialized() {
         return Err(Error::invalid(ErrorClass::Other, "MPI is not initialized"));
     }
-    if is_finalized() {
+    if lifetime::is_finalized() {
         return Err(Error::Finalized);
     }
     let own_comm = own_communicator()?;
     let process = Process {
         own_comm,
-        group_key: group::create_key()?,
-        type_key: crate::types::create_key()?,
         multiple: thread_level()? >= consts::thread_multiple(),
         // Open MPI attaches predefined attributes to this communicator only.
         tag_max: tag_max(consts::comm_world())?,
     };
     progress::prepare()?;
     hook_finalize()?;
-    Ok(PROCESS.get_or_init(|| process))
+    let process = PROCESS.get_or_init(|| process);
+    lifetime::note_prepared();
+    Ok(process)
 }
 
-/// Whether [`prepare`] has succeeded.
-pub(crate) fn is_prepared() -> bool {
-    PROCESS.get().is_some()
-}
-
-/// Whether MPI functions may be called.
-pub(crate) fn is_usable() -> bool {
-    is_initialized() && !is_finalized()
-}
-
-/// Whether `MPI_Finalize` has begun.
-pub(crate) fn is_finalizing() -> bool {
-    FINALIZING.load(Ordering::Acquire)
-}
-
-fn is_initialized() -> bool {
-    let mut flag: c_int = 0;
-    // SAFETY: MPI-4.0 section 11.4.1: any thread may call MPI_Initialized at any time. MPI writes one
-    // int.
-    unsafe { ffi::MPI_Initialized(&raw mut flag) };
-    flag != 0
-}
-
-fn is_finalized() -> bool {
-    let mut flag: c_int = 0;
-    // SAFETY: MPI-4.0 section 11.4.1: any thread may call MPI_Finalized at any time. MPI writes one int.
-    unsafe { ffi::MPI_Finalized(&raw mut flag) };
-    flag != 0
+/// Lets `close` run at the start of `MPI_Finalize`. All calls pass the same function. Local.
+pub(crate) fn close_at_finalize(close: fn()) {
+    CLOSE.get_or_init(|| close);
 }
 
 fn thread_level() -> Result<c_int> {
@@ -202,8 +173,10 @@ unsafe extern "C" fn on_finalize(
     _value: *mut c_void,
     _extra: *mut c_void,
 ) -> c_int {
-    FINALIZING.store(true, Ordering::Release);
-    registry::close();
+    lifetime::note_finalizing();
+    if let Some(close) = CLOSE.get() {
+        close();
+    }
     progress::end();
     0
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::agree::ReduceOp;
-use crate::collective::{bytes_of, check_lanes, words_of};
 use crate::error::Result;
+use crate::lanes::{bytes_of, check_lanes, words_of};
 use crate::message::{Flight, Wire};
 use crate::tree;
 
