@@ -114,7 +114,7 @@ impl Team {
             Kind::Storage => FileSystemLock::new(Arc::clone(&self.file), None, progress),
             Kind::Near | Kind::NearQueue => {
                 let words = if self.group.node().node_count() == 1 {
-                    channel.node_words(0, NODE_LOCK_WORDS)?
+                    channel.node_words(0, NODE_LOCK_WORDS)
                 } else {
                     None
                 };
@@ -127,7 +127,7 @@ impl Team {
             }
             Kind::TwoLevel => {
                 let words = channel.world_words(Epochs::Standing)?;
-                let node = channel.node_words(0, NODE_PART_WORDS)?;
+                let node = channel.node_words(0, NODE_PART_WORDS);
                 let both = words.zip(node);
                 // One node may have no words while other nodes have them.
                 let mut lanes = [both.is_some().into()];
