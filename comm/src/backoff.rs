@@ -43,7 +43,7 @@ pub(crate) fn note_crowd() {
 /// check that found nothing.
 #[derive(Debug, Clone)]
 pub struct Backoff {
-    turns: u32,
+    yields: u32,
     sleep: Duration,
     growth: Growth,
 }
@@ -51,13 +51,13 @@ pub struct Backoff {
 impl Backoff {
     /// The state at the beginning of a wait. The sleeps grow to 1 ms.
     pub const fn new() -> Self {
-        Backoff { turns: 0, sleep: SLEEP_MIN, growth: PATIENT }
+        Backoff { yields: 0, sleep: SLEEP_MIN, growth: PATIENT }
     }
 
     /// As [`Backoff::new`], for a wait that other ranks wait behind, such as the wait for a lock. The
     /// sleeps grow more slowly, to 250 µs.
     pub const fn brisk() -> Self {
-        Backoff { turns: 0, sleep: SLEEP_MIN, growth: BRISK }
+        Backoff { yields: 0, sleep: SLEEP_MIN, growth: BRISK }
     }
 
     /// Waits a little. The first pauses yield the processor. Later pauses sleep 50 µs, growing to 1 ms (250
@@ -72,8 +72,8 @@ impl Backoff {
     /// The next pause: `None` for a yield, `Some` for a sleep of that length. For callers that sleep in
     /// another way, for example on a futex.
     pub fn next_sleep(&mut self) -> Option<Duration> {
-        if self.turns < YIELDS.load(Ordering::Relaxed) {
-            self.turns += 1;
+        if self.yields < YIELDS.load(Ordering::Relaxed) {
+            self.yields += 1;
             return None;
         }
         let sleep = self.sleep;

@@ -21,10 +21,10 @@ use crate::leaders::{ChannelLeaders, Leaders};
 use crate::memory::Memory;
 use crate::message::{Counters, Wire};
 use crate::node_memory::{self, Slot};
-use crate::pool::{Choice, PoolLot};
+use crate::notifier::Notifier;
+use crate::pool::{Choice, PoolSlot};
 use crate::rank::Rank;
 use crate::reduction::Reduction;
-use crate::wakes::Wakes;
 use crate::window::NodeWindow;
 use crate::words::NodeWords;
 use crate::world::{self, Epochs, WorldMemory, WorldWords};
@@ -56,28 +56,28 @@ pub struct Channel {
     /// none.
     slot: Option<Slot>,
     /// The words with standing epochs, and those with exclusive epochs.
-    world_lots: [Lot<WorldMemory>; 2],
+    world_slots: [LazySlot<WorldMemory>; 2],
 }
 
 /// The words of a pool that a channel has. Unset until the first request for them.
 #[derive(Debug)]
-struct Lot<M>(OnceLock<Option<Arc<PoolLot<M>>>>);
+struct LazySlot<M>(OnceLock<Option<Arc<PoolSlot<M>>>>);
 
-impl<M> Lot<M> {
+impl<M> LazySlot<M> {
     const fn new() -> Self {
         Self(OnceLock::new())
     }
 
     fn get_or_take(
         &self,
-        take: impl FnOnce() -> Result<Option<PoolLot<M>>>,
-    ) -> Result<Option<Arc<PoolLot<M>>>> {
-        if let Some(lot) = self.0.get() {
-            return Ok(lot.clone());
+        take: impl FnOnce() -> Result<Option<PoolSlot<M>>>,
+    ) -> Result<Option<Arc<PoolSlot<M>>>> {
+        if let Some(slot) = self.0.get() {
+            return Ok(slot.clone());
         }
         // At most one thread of a rank is in a collective call on a channel.
-        let lot = take()?.map(Arc::new);
-        Ok(self.0.get_or_init(|| lot).clone())
+        let slot = take()?.map(Arc::new);
+        Ok(self.0.get_or_init(|| slot).clone())
     }
 }
 
@@ -128,7 +128,13 @@ impl Channel {
                 locked(&SHARED_IDS).take(id);
             }
             let slot = if has_slot { group.slot(id) } else { None };
-            Ok(Channel { group, id, counters: Arc::default(), slot, world_lots: [Lot::new(), Lot::new()] })
+            Ok(Channel {
+                group,
+                id,
+                counters: Arc::default(),
+                slot,
+                world_slots: [LazySlot::new(), LazySlot::new()],
+            })
         } else {
             Err(Error::invalid(ErrorClass::Other, "every message tag is taken by an open file"))
         }
@@ -223,13 +229,13 @@ impl Channel {
     /// # Errors
     /// If MPI fails.
     pub fn world_words(&self, epochs: Epochs) -> Result<Option<WorldWords>> {
-        let lot = self.world_lots[usize::from(epochs == Epochs::Exclusive)].get_or_take(|| {
+        let slot = self.world_slots[usize::from(epochs == Epochs::Exclusive)].get_or_take(|| {
             self.group.check_open()?;
             let wire = self.wire();
             let make = || WorldMemory::allocate(wire, epochs, self.group.is_one_machine());
             world::pools(epochs).of(wire.comm)?.take(wire, self.group.stamp(), self.choice(), make)
         })?;
-        Ok(lot.map(WorldWords::new))
+        Ok(slot.map(WorldWords::new))
     }
 
     /// The way in which the part of this channel in the pools of words is chosen.
@@ -239,8 +245,8 @@ impl Channel {
 
     /// The endpoint of this rank for wake-ups between the ranks of this channel. Local. A channel must
     /// not have two such endpoints at the same time.
-    pub fn wakes(&self) -> Wakes {
-        Wakes::new(Arc::clone(&self.group), Arc::clone(&self.counters), self.tag_of(Track::WAKES))
+    pub fn notifier(&self) -> Notifier {
+        Notifier::new(Arc::clone(&self.group), Arc::clone(&self.counters), self.tag_of(Track::WAKE_UPS))
     }
 
     /// The value that the caller keeps with the node window of this channel. All channels that share the
@@ -269,16 +275,16 @@ impl Channel {
     /// The endpoint for messages between the node leaders, if this rank is the leader of its node, else
     /// `None`. Local. At most one operation at a time may use the endpoint of a channel.
     pub fn leaders(&self) -> Option<Arc<dyn Leaders>> {
-        self.line_of(Track::LEADERS)
+        self.leaders_on(Track::LEADERS)
     }
 
     /// A second endpoint for messages between the node leaders, on which the leader of node 0 announces
     /// the order of the operations. Local. A channel must not have two such endpoints at the same time.
-    pub fn turns(&self) -> Option<Arc<dyn Leaders>> {
-        self.line_of(Track::TURNS)
+    pub fn operation_order(&self) -> Option<Arc<dyn Leaders>> {
+        self.leaders_on(Track::OPERATION_ORDER)
     }
 
-    fn line_of(&self, track: Track) -> Option<Arc<dyn Leaders>> {
+    fn leaders_on(&self, track: Track) -> Option<Arc<dyn Leaders>> {
         let is_leader = self.group.node().is_leader();
         is_leader.then(|| {
             let (group, counters) = (Arc::clone(&self.group), Arc::clone(&self.counters));

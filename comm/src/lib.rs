@@ -71,7 +71,7 @@
 //! | `memory`, `node_shared`, `window_table` | [`NodeShared`]: memory for collective operations |
 //! | `pool`, `world` | [`WorldWords`]: words for one-sided operations of ranks of all nodes |
 //! | `remains`, `group`, `registry` | [`Group`]: the processes of a user's communicator |
-//! | `window`, `leaders`, `wakes`, `channel` | [`Channel`]: one tag of a group; [`NodeWindow`], [`Leaders`] |
+//! | `window`, `leaders`, `notifier`, `channel` | [`Channel`]: one tag of a group; [`NodeWindow`], [`Leaders`] |
 //! | [`local`] | [`Agree`], [`NodeShared`] and [`Leaders`] for threads as ranks |
 
 mod agree;
@@ -97,6 +97,7 @@ mod message;
 mod node;
 mod node_memory;
 mod node_shared;
+mod notifier;
 mod pool;
 mod process;
 mod progress;
@@ -110,7 +111,6 @@ pub mod status;
 pub mod tree;
 mod types;
 mod user_comm;
-mod wakes;
 mod window;
 mod window_table;
 mod words;
@@ -130,13 +130,13 @@ pub use leaders::Leaders;
 pub use message::Counters;
 pub use node::{NODES_VARIABLE, Node};
 pub use node_shared::{Barriers, NodeShared};
+pub use notifier::Notifier;
 pub use process::prepare;
 pub use progress::progress;
 pub use rank::Rank;
 #[doc(hidden)]
 pub use registry::census;
 pub use types::MpiType;
-pub use wakes::Wakes;
 pub use window::NodeWindow;
 pub use words::{NodeWords, WordMemory};
 pub use world::{Epochs, WorldWords};

@@ -3,7 +3,7 @@
 //!
 //! The creation of a window takes as long as the open of a file, and an MPI library has room for a few
 //! thousand windows. So one window serves many files, even if every file is opened on a communicator of
-//! its own. Each file has one slot (`PoolLot`) of the memory.
+//! its own. Each file has one slot (`PoolSlot`) of the memory.
 //!
 //! Below `MPI_THREAD_MULTIPLE` the slot of a file has the id of its channel. The ranks have agreed on
 //! this id, and no other open file of any of the ranks has it. With `MPI_THREAD_MULTIPLE` several groups
@@ -23,7 +23,7 @@ use crate::members::{Members, Stamp};
 use crate::message::Wire;
 
 /// The number of files that share one piece of memory.
-pub(crate) const LOTS: u32 = 32;
+pub(crate) const SLOTS: u32 = 32;
 
 /// The memory of one set of processes, in one order.
 #[derive(Debug)]
@@ -46,18 +46,18 @@ struct Piece<M> {
 
 /// The slot of a file in a piece of memory. Dropping the value frees the slot.
 #[derive(Debug)]
-pub(crate) struct PoolLot<M> {
+pub(crate) struct PoolSlot<M> {
     pub(crate) memory: Arc<M>,
-    /// The number of the slot in this memory, below [`LOTS`].
+    /// The number of the slot in this memory, below [`SLOTS`].
     pub(crate) number: usize,
     /// The pool and the number to free, if rank 0 has given out the slot.
     given_out: Option<(Arc<Pool<M>>, u32)>,
 }
 
-impl<M> Drop for PoolLot<M> {
+impl<M> Drop for PoolSlot<M> {
     fn drop(&mut self) {
-        if let Some((pool, lot)) = &self.given_out {
-            pool.taken().give_back(*lot);
+        if let Some((pool, slot)) = &self.given_out {
+            pool.taken().give_back(*slot);
         }
     }
 }
@@ -121,9 +121,9 @@ impl<M> Pool<M> {
     /// Takes the smallest free slot.
     fn take_next(&self) -> u32 {
         let mut taken = self.taken();
-        let lot = taken.first_free(0);
-        taken.take(lot);
-        lot
+        let slot = taken.first_free(0);
+        taken.take(slot);
+        slot
     }
 
     /// Takes a slot for a file. Collective over the processes of the pool. No other call may use the tag
@@ -138,34 +138,34 @@ impl<M> Pool<M> {
         stamp: Stamp,
         choice: Choice,
         make: impl FnOnce() -> Result<Option<M>>,
-    ) -> Result<Option<PoolLot<M>>> {
-        let (mut pieces, lot) = match choice {
-            Choice::Known(lot) => (self.pieces(), lot),
+    ) -> Result<Option<PoolSlot<M>>> {
+        let (mut pieces, slot) = match choice {
+            Choice::Known(slot) => (self.pieces(), slot),
             // Rank 0 holds the lock during the broadcast and the creation, so it creates one piece at a
             // time. Each other rank holds its lock from the end of the broadcast until the piece is
             // created. So all ranks create the pieces in the same order.
             Choice::First if wire.rank == 0 => {
-                let (pieces, lot) = (self.pieces(), self.take_next());
-                collective::broadcast(wire, 0, &mut lot.to_ne_bytes().to_vec())?;
-                (pieces, lot)
+                let (pieces, slot) = (self.pieces(), self.take_next());
+                collective::broadcast(wire, 0, &mut slot.to_ne_bytes().to_vec())?;
+                (pieces, slot)
             }
             Choice::First => {
-                let mut told = Vec::new();
-                collective::broadcast(wire, 0, &mut told)?;
-                let lot = told.as_slice().try_into().map(u32::from_ne_bytes);
-                (self.pieces(), lot.map_err(|_| Error::Disagreement { what: "a slot of shared memory" })?)
+                let mut received = Vec::new();
+                collective::broadcast(wire, 0, &mut received)?;
+                let slot = received.as_slice().try_into().map(u32::from_ne_bytes);
+                (self.pieces(), slot.map_err(|_| Error::Disagreement { what: "a slot of shared memory" })?)
             }
         };
-        let number = lot / LOTS;
+        let number = slot / SLOTS;
         let piece = match pieces.entry(number) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Piece { memory: make()?.map(Arc::new), stamp }),
         };
-        let given_out = matches!(choice, Choice::First).then(|| (Arc::clone(self), lot));
+        let given_out = matches!(choice, Choice::First).then(|| (Arc::clone(self), slot));
         let Some(memory) = piece.memory.clone() else {
-            self.taken().give_back(lot);
+            self.taken().give_back(slot);
             return Ok(None);
         };
-        Ok(Some(PoolLot { memory, number: (lot % LOTS) as usize, given_out }))
+        Ok(Some(PoolSlot { memory, number: (slot % SLOTS) as usize, given_out }))
     }
 }

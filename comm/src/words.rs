@@ -83,30 +83,30 @@ impl NodeWords {
 
     /// Sends a wake-up to a rank. Makes a system call only if that rank sleeps.
     pub fn wake(&self, rank: usize) {
-        let wakes = &self.part(rank)[0];
-        if wakes.fetch_add(1, Ordering::SeqCst) & ASLEEP != 0 {
-            futex_wake_all(taken_half(wakes));
+        let counter = &self.part(rank)[0];
+        if counter.fetch_add(1, Ordering::SeqCst) & ASLEEP != 0 {
+            futex_wake_all(taken_half(counter));
         }
     }
 
     /// Takes a wake-up. False if there is none. Does not wait.
     pub fn try_take(&self) -> bool {
-        let wakes = &self.part(self.place)[0];
+        let counter = &self.part(self.place)[0];
         // Only this rank takes its wake-ups, so the number cannot become zero before the subtraction.
-        let is_there = wakes.load(Ordering::Acquire) as u32 > 0;
+        let is_there = counter.load(Ordering::Acquire) as u32 > 0;
         if is_there {
-            wakes.fetch_sub(1, Ordering::AcqRel);
+            counter.fetch_sub(1, Ordering::AcqRel);
         }
         is_there
     }
 
     /// Sleeps until there is a wake-up, at most for `timeout`.
     pub fn sleep(&self, timeout: Duration) {
-        let wakes = &self.part(self.place)[0];
-        if wakes.fetch_or(ASLEEP, Ordering::SeqCst) as u32 == 0 {
-            futex_wait(taken_half(wakes), 0, timeout);
+        let counter = &self.part(self.place)[0];
+        if counter.fetch_or(ASLEEP, Ordering::SeqCst) as u32 == 0 {
+            futex_wait(taken_half(counter), 0, timeout);
         }
-        wakes.fetch_and(!ASLEEP, Ordering::SeqCst);
+        counter.fetch_and(!ASLEEP, Ordering::SeqCst);
     }
 }
 
@@ -132,13 +132,13 @@ mod tests {
 
     #[test]
     fn every_wake_up_is_taken_exactly_once() {
-        const WAKES: usize = 20_000;
+        const WAKE_UPS: usize = 20_000;
         let memory = memory(2);
         let (sleeper, waker) =
             (NodeWords::new(Arc::clone(&memory), 0, 2, 4), NodeWords::new(Arc::clone(&memory), 1, 2, 4));
         thread::scope(|scope| {
-            scope.spawn(|| (0..WAKES).for_each(|_| waker.wake(0)));
-            for _ in 0..WAKES {
+            scope.spawn(|| (0..WAKE_UPS).for_each(|_| waker.wake(0)));
+            for _ in 0..WAKE_UPS {
                 while !sleeper.try_take() {
                     // This timeout is longer than the test. If a wake-up is lost, the test hangs.
                     sleeper.sleep(Duration::from_secs(1000));

@@ -12,7 +12,7 @@ use capulet_comm::build::LAUNCHER;
 
 /// Locked while a program runs. Several programs at the same time would compete for the cores and reach
 /// their time limits.
-static ALONE: Mutex<()> = Mutex::new(());
+static RUNNING: Mutex<()> = Mutex::new(());
 const SECONDS_MAX: &str = "600";
 const RANKS: [usize; 5] = [1, 2, 3, 4, 7];
 
@@ -48,7 +48,7 @@ fn run(name: &str, arguments: &[&str], ranks: usize, variables: &[(&str, &str)])
 /// Runs a program and checks that every rank has passed. Returns the standard error of the program.
 fn pass_with(name: &str, arguments: &[&str], ranks: usize, variables: &[(&str, &str)]) -> String {
     let output = {
-        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         run(name, arguments, ranks, variables)
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
