@@ -92,7 +92,7 @@ impl Group {
     }
 
     /// Opens a channel as [`Group::channel`], and reduces `lanes` in the same allreduce, as
-    /// [`Agree::allreduce`](crate::Agree::allreduce) does.
+    /// [`Agree::allreduce`] does.
     ///
     /// # Errors
     /// If MPI fails, if no tag is free, or if the numbers of operations and lanes differ.

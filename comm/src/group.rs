@@ -92,8 +92,8 @@ impl Group {
         value
     }
 
-    /// The value that [`Channel::kept`] returns for the channels of this group. `None` if the group is
-    /// not shared. Local.
+    /// The value that [`Channel::kept`](crate::Channel::kept) returns for the channels of this group.
+    /// `None` if the group is not shared. Local.
     ///
     /// # Panics
     /// If the existing value has another type.

@@ -71,7 +71,7 @@
 //! | `memory`, `node_shared`, `window_table` | [`NodeShared`]: memory for collective operations |
 //! | `pool`, `world` | [`WorldWords`]: words for one-sided operations of ranks of all nodes |
 //! | `remains`, `group`, `registry` | [`Group`]: the processes of a user's communicator |
-//! | `window`, `leaders`, `notifier`, `channel` | [`Channel`]: one tag of a group; [`NodeWindow`], [`Leaders`] |
+//! | `window`, `leaders`, `notifier`, `channel` | [`Channel`]: one tag of a group; [`NodeWindow`] |
 //! | [`local`] | [`Agree`], [`NodeShared`] and [`Leaders`] for threads as ranks |
 
 mod agree;
