@@ -167,7 +167,7 @@ impl File {
         if has_list && list.is_none() {
             return Err(without());
         }
-        Ok(world_lock(protocol, words, list, self.channel.wakes(), limit, progress))
+        Ok(world_lock(protocol, words, list, self.channel.notifier(), limit, progress))
     }
 
     /// A lock in words of the node and in words of all ranks. Collective.
@@ -178,7 +178,7 @@ impl File {
         let node = self.channel.node_words(0, NODE_PART_WORDS);
         let (words, node) = words.zip(node).ok_or(Error::Unsupported { what })?;
         let ranks = self.group.node().ranks.clone();
-        Ok(two_level_lock(words, self.channel.wakes(), node, ranks, limit, progress))
+        Ok(two_level_lock(words, self.channel.notifier(), node, ranks, limit, progress))
     }
 
     /// Before the file is closed, when no rank begins an access any more. The lock is gone then: one of the

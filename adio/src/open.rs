@@ -119,7 +119,7 @@ impl File {
             lock: OnceLock::new(),
             shared,
             queue,
-            turns: several.then(|| channel.turns()).flatten(),
+            turns: several.then(|| channel.operation_order()).flatten(),
             operations: AtomicU64::new(0),
             group,
             channel: Arc::new(channel),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capulet_comm::{NodeWords, Rank, Wakes, WorldWords};
+use capulet_comm::{NodeWords, Notifier, Rank, WorldWords};
 use capulet_protocol::{Effect, Event, Place, Space, TwoLevel};
 
 use crate::lock::ByteLock;
@@ -23,7 +23,7 @@ pub const NODE_PART_WORDS: usize = (1 + LOCK_WORD + TwoLevel::NODE_WORDS) as usi
 /// ranks have it.
 pub fn two_level_lock(
     words: WorldWords,
-    wakes: Wakes,
+    notifier: Notifier,
     node: NodeWords,
     node_ranks: Vec<Rank>,
     time_limit: Option<Duration>,
@@ -37,7 +37,7 @@ pub fn two_level_lock(
     let node = NodeMemory::new(node, node_ranks.len() as u32);
     // Another lock that used these words before may have left values in them.
     node.clear(TwoLevel::NODE_WORDS);
-    let memory = TwoLevelMemory { node, node_ranks, world: WorldMemory::new(words, Some(wakes)) };
+    let memory = TwoLevelMemory { node, node_ranks, world: WorldMemory::new(words, Some(notifier)) };
     ByteLock::of(lock, memory, all, time_limit, progress)
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capulet_comm::{Rank, Wakes, WorldWords};
+use capulet_comm::{Notifier, Rank, WorldWords};
 use capulet_protocol::{Effect, Event, Place, Queue, Ranges, SLOT_WORDS, Space, WaitList};
 
 use crate::lock::ByteLock;
@@ -47,14 +47,14 @@ pub fn world_lock(
     protocol: WorldProtocol,
     words: WorldWords,
     exclusive: Option<WorldWords>,
-    wakes: Wakes,
+    notifier: Notifier,
     time_limit: Option<Duration>,
     progress: fn(),
 ) -> Arc<dyn FileLock> {
     let (me, ranks, home) = (words.rank(), words.ranks(), words.home());
     let list_home = exclusive.as_ref().map(WorldWords::home);
-    let wakes = if protocol == WorldProtocol::OneSided { None } else { Some(wakes) };
-    let memory = WorldMemory { exclusive, ..WorldMemory::new(words, wakes) };
+    let notifier = if protocol == WorldProtocol::OneSided { None } else { Some(notifier) };
+    let memory = WorldMemory { exclusive, ..WorldMemory::new(words, notifier) };
     let all: Vec<Rank> = (0..ranks).map(Rank).collect();
     let queue = || Queue::new(Space::World, QUEUE_WORD, home, me);
     match protocol {
@@ -77,15 +77,15 @@ pub(crate) struct WorldMemory {
     /// The words of a wait list. They change in exclusive epochs.
     exclusive: Option<WorldWords>,
     /// `None` if wake-ups are words that are polled.
-    wakes: Option<Wakes>,
+    notifier: Option<Notifier>,
     /// The words that were fetched last.
     fetched: Vec<u64>,
 }
 
 impl WorldMemory {
-    /// Memory without a wait list. If `wakes` is `None`, a wake-up is a word that is polled.
-    pub(crate) fn new(words: WorldWords, wakes: Option<Wakes>) -> Self {
-        Self { words, exclusive: None, wakes, fetched: Vec::new() }
+    /// Memory without a wait list. If `notifier` is `None`, a wake-up is a word that is polled.
+    pub(crate) fn new(words: WorldWords, notifier: Option<Notifier>) -> Self {
+        Self { words, exclusive: None, notifier, fetched: Vec::new() }
     }
 
     fn list(&self) -> &WorldWords {
@@ -93,16 +93,16 @@ impl WorldMemory {
     }
 
     fn wake(&mut self, rank: u32) -> Result<(), Error> {
-        match &mut self.wakes {
-            Some(wakes) => wakes.wake(rank)?,
+        match &mut self.notifier {
+            Some(notifier) => notifier.wake(rank)?,
             None => drop(self.words.add(rank, WAKES_WORD, 1_u32)?),
         }
         Ok(())
     }
 
     fn take_wake(&mut self) -> Result<bool, Error> {
-        if let Some(wakes) = &mut self.wakes {
-            return Ok(wakes.try_take()?);
+        if let Some(notifier) = &mut self.notifier {
+            return Ok(notifier.try_take()?);
         }
         let me = self.words.rank();
         let is_there = self.words.load::<u32>(me, WAKES_WORD)? > 0;
@@ -179,6 +179,6 @@ impl Memory for WorldMemory {
     }
 
     fn leave(&mut self) -> Result<bool, Error> {
-        Ok(self.wakes.as_mut().map_or(Ok(true), Wakes::is_sent)?)
+        Ok(self.notifier.as_mut().map_or(Ok(true), Notifier::is_sent)?)
     }
 }

@@ -134,14 +134,14 @@ impl Team {
                 channel.allreduce(&mut lanes, &[ReduceOp::Min])?;
                 let Some((words, node)) = both.filter(|_| lanes[0] == 1) else { return Ok(None) };
                 home = words.home();
-                two_level_lock(words, channel.wakes(), node, ranks, None, progress)
+                two_level_lock(words, channel.notifier(), node, ranks, None, progress)
             }
             Kind::Far(protocol) => {
                 let has_list = matches!(protocol, WorldProtocol::Hybrid | WorldProtocol::OneSided);
                 let Some(words) = channel.world_words(Epochs::Standing)? else { return Ok(None) };
                 let list = if has_list { channel.world_words(Epochs::Exclusive)? } else { None };
                 home = list.as_ref().unwrap_or(&words).home();
-                world_lock(protocol, words, list, channel.wakes(), None, progress)
+                world_lock(protocol, words, list, channel.notifier(), None, progress)
             }
         };
         Ok(Some(Measured { team: self, name, channel, lock, home }))

@@ -128,8 +128,8 @@ fn bad_arguments(channel: &Channel) {
     channel.barrier().expect("a barrier");
 }
 
-/// On one node a short allreduce takes no message. Among nodes, and with many lanes, it takes 2 (P - 1) messages in all. A short broadcast
-/// takes P - 1 messages. With one rank there are none.
+/// On one node a short allreduce takes no message. Among nodes, and with many lanes, it takes 2 (P - 1)
+/// messages in all. A short broadcast takes P - 1 messages. With one rank there are none.
 fn costs(group: &Arc<Group>) {
     let measured = group.channel().expect("a channel");
     let counting = group.channel().expect("a channel");

@@ -33,10 +33,10 @@ fn main() {
     let mut arrays = all_arrays();
     let whole = arrays.len();
     arrays.retain({
-        let mut turn = 0;
+        let mut number = 0;
         move |_| {
-            turn += 1;
-            turn % size == rank
+            number += 1;
+            number % size == rank
         }
     });
     for (index, array) in arrays.iter().enumerate() {

@@ -1,10 +1,12 @@
-//! Test program: every order in which things may end. The argument chooses one; the launcher runs each.
+//! Test program: objects of this crate may end in every order. The argument chooses an order, and the
+//! launcher runs each of them.
 //!
-//! * `plain`: groups, windows and types are simply left behind at `MPI_Finalize`.
-//! * `hook-before`: channels are closed by a hook of `MPI_Finalize` that runs before ours.
-//! * `hook-after`: by one that runs after ours.
-//! * `open`: channels and windows are still open after `MPI_Finalize`, and dropped then.
-//! * `lopsided`: one rank forgot to close; nobody may hang.
+//! * `plain`: the program drops its channels, windows and types before `MPI_Finalize`, which frees the
+//!   groups that are left.
+//! * `hook-before`: a hook of `MPI_Finalize` that runs before the hook of this crate closes the channels.
+//! * `hook-after`: a hook that runs after the hook of this crate closes the channels.
+//! * `open`: channels and windows are still open after `MPI_Finalize`, and are dropped then.
+//! * `lopsided`: only rank 0 keeps its channels open. No rank may hang.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -21,9 +23,9 @@ type Open = (Channel, Arc<NodeWindow>, MpiType);
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
 fn main() {
-    // Harmless before MPI_Init.
+    // Both calls are allowed before MPI_Init.
     progress();
-    assert!(prepare().is_err(), "MPI is not initialized yet");
+    assert!(prepare().is_err(), "MPI is not initialized");
     let way = std::env::args().nth(1).unwrap_or_else(|| "plain".to_owned());
     let (rank, size) = support::init();
     if way == "hook-before" {
@@ -31,7 +33,9 @@ fn main() {
     }
     if way.starts_with("hook") {
         allocate_late();
-        // Deletion goes backwards: set before ours it runs after, set after ours it runs before (MPI-4.0 section 11.2.4).
+        // MPI deletes attributes in the reverse order of their creation (MPI-4.0 section 11.2.4). A hook
+        // that is set before the hook of this crate runs after it, and a hook that is set later runs
+        // before it.
         hook_finalize();
     }
     let copy = support::duplicate(support::world());
@@ -40,41 +44,44 @@ fn main() {
         let (channel, window, datatype) = open(comm);
         let keep = way != "plain" && (way != "lopsided" || rank == 0);
         if keep {
-            OPEN.lock().expect("no panic").push((channel, window, datatype));
+            OPEN.lock().expect("no thread has panicked").push((channel, window, datatype));
         }
     }
     support::free(copy);
     support::finish("ends");
     progress();
-    for (channel, window, datatype) in OPEN.lock().expect("no panic").drain(..) {
-        assert!(way == "open" || way == "lopsided", "the hook closed all");
+    for (channel, window, datatype) in OPEN.lock().expect("no thread has panicked").drain(..) {
+        assert!(way == "open" || way == "lopsided", "the hook has closed all channels");
         drop((window, channel, datatype));
     }
 }
 
-/// A window of the program's, in which rank 1 reaches rank 0's memory when it closes its channels, while rank 0 does so. That takes
-/// MPI's progress at rank 0, on MPICH 4.0.
+/// A window of the program. When rank 1 closes its channels, it accesses the memory of rank 0, while rank
+/// 0 closes its channels too. On MPICH 4.0 this access needs the progress of MPI at rank 0.
 static LATE: Mutex<Option<Late>> = Mutex::new(None);
 
 struct Late(ffi::MPI_Win);
 
-// SAFETY: an MPI handle is a name that any thread may use which MPI allows to call it.
+// SAFETY: MPI-4.0 section 11.6: a handle is not bound to a thread; each thread that may call MPI may use
+// it.
 unsafe impl Send for Late {}
 
 fn allocate_late() {
-    // SAFETY: valid handles; the window is freed in `free_late`, with its memory.
+    // SAFETY: all handles are valid, and all ranks call this function. MPI writes the address of the
+    // memory and one handle. `free_late` frees the window and its memory.
     unsafe {
         let (mut base, mut window) = (ptr::null_mut::<c_void>(), ffi::RSMPI_WIN_NULL);
         let (info, comm) = (ffi::RSMPI_INFO_NULL, ffi::RSMPI_COMM_WORLD);
         ffi::MPI_Win_allocate(8, 1, info, comm, (&raw mut base).cast(), &raw mut window);
-        *LATE.lock().expect("no panic") = Some(Late(window));
+        *LATE.lock().expect("no thread has panicked") = Some(Late(window));
     }
 }
 
 fn reach_late() {
-    let Some(Late(window)) = *LATE.lock().expect("no panic") else { return };
+    let Some(Late(window)) = *LATE.lock().expect("no thread has panicked") else { return };
     let (one, mut before, mut rank) = (1_u64, 0_u64, 0);
-    // SAFETY: MPI is up until its hooks are over; the words are there until the epoch is over.
+    // SAFETY: MPI is usable until its hooks are over. The words `one` and `before` live until the epoch
+    // ends.
     unsafe {
         ffi::MPI_Comm_rank(ffi::RSMPI_COMM_WORLD, &raw mut rank);
         if rank == 1 {
@@ -86,29 +93,30 @@ fn reach_late() {
     }
 }
 
-/// Collective: MPICH ends by a signal where a window is left behind.
+/// Collective. MPICH ends the program by a signal if a window is not freed.
 fn free_late() {
-    let Some(Late(mut window)) = LATE.lock().expect("no panic").take() else { return };
-    // SAFETY: a window of ours, freed once, and MPI is up until its hooks are over.
+    let Some(Late(mut window)) = LATE.lock().expect("no thread has panicked").take() else { return };
+    // SAFETY: `allocate_late` has created the window. It is freed once, because it is taken out of
+    // `LATE`, and MPI is usable until its hooks are over.
     unsafe { ffi::MPI_Win_free(&raw mut window) };
 }
 
 fn open(comm: ffi::MPI_Comm) -> Open {
     let group = group_of(comm).expect("a group");
     let channel = group.channel().expect("a channel");
-    let window = channel.node_window(100_000).expect("MPI works").expect("memory");
+    let window = channel.node_window(100_000).expect("MPI works").expect("there is memory");
     window.barrier().expect("a barrier");
     for epochs in [Epochs::Standing, Epochs::Exclusive] {
         let words = channel.world_words(epochs).expect("MPI works").expect("a window");
         words.add(words.home(), 0, 1_u32).expect("MPI works");
     }
-    channel.node_words(0, 4).expect("memory");
+    channel.node_words(0, 4).expect("there is memory");
     (channel, window, derived_type())
 }
 
-/// An imported duplicate of a type that is freed already.
+/// Imports a type and frees the original. The result is a duplicate of the type.
 fn derived_type() -> MpiType {
-    // SAFETY: valid handles, each freed once.
+    // SAFETY: all handles are valid, and each handle is freed once.
     unsafe {
         let mut handle = ffi::RSMPI_DATATYPE_NULL;
         ffi::MPI_Type_vector(3, 2, 5, ffi::RSMPI_DOUBLE, &raw mut handle);
@@ -121,7 +129,8 @@ fn derived_type() -> MpiType {
 
 fn hook_finalize() {
     let mut key = 0;
-    // SAFETY: the functions have MPI's prototypes; the value is not used.
+    // SAFETY: both functions have the prototypes of MPI-4.0 section 7.7.2 and exist as long as the
+    // program. No code uses the value.
     unsafe {
         ffi::MPI_Comm_create_keyval(Some(copy_nothing), Some(close_all), &raw mut key, ptr::null_mut());
         ffi::MPI_Comm_set_attr(ffi::RSMPI_COMM_SELF, key, ptr::null_mut());
@@ -136,20 +145,22 @@ unsafe extern "C" fn copy_nothing(
     _: *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
-    // SAFETY: MPI passes a valid pointer.
+    // SAFETY: MPI-4.0 section 7.7.2: MPI passes a valid pointer to the flag.
     unsafe { *flag = 0 };
     0
 }
 
-/// What HDF5 does with files that a program forgot: closes them, which takes agreement of the ranks.
+/// Closes all channels, as HDF5 closes files that a program did not close. This requires an agreement of
+/// the ranks.
 unsafe extern "C" fn close_all(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
     reach_late();
-    for (channel, window, datatype) in OPEN.lock().expect("no panic").drain(..) {
-        // First, as it makes no call of MPI but for progress.
-        window.barrier().expect("the window is still there");
-        channel.barrier().expect("messages still move");
-        let words = channel.world_words(Epochs::Standing).expect("it is there").expect("a window");
-        // The window is gone where our hook ran before: an error then, and no signal.
+    for (channel, window, datatype) in OPEN.lock().expect("no thread has panicked").drain(..) {
+        // This barrier comes first, because it makes no MPI calls except for progress.
+        window.barrier().expect("the window is usable in the hook");
+        channel.barrier().expect("messages move in the hook");
+        let words = channel.world_words(Epochs::Standing).expect("the words exist").expect("a window");
+        // If the hook of this crate ran before this one, the window is freed. The call must then return
+        // an error, not raise a signal.
         let loaded = words.load::<u32>(words.home(), 0);
         assert!(loaded.is_ok() || matches!(loaded, Err(Error::Finalized)), "{loaded:?}");
         assert_eq!(datatype.datatype().size(), 48);

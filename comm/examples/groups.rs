@@ -1,4 +1,5 @@
-//! Test program: groups are found again by attribute and by members, and neither leak communicators nor hang.
+//! Test program: groups are found again by attribute and by their processes, leak no communicators and do
+//! not hang.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -11,16 +12,17 @@ use support::group_of;
 fn main() {
     let (rank, size) = support::init();
     if std::env::args().nth(1).as_deref() == Some("wrong-nodes") {
-        let error = group_of(support::world()).expect_err("not a number of nodes");
+        let error = group_of(support::world()).expect_err("an invalid number of nodes is refused");
         assert!(error.to_string().contains(capulet_comm::NODES_VARIABLE), "{error}");
         support::finish("groups");
         return;
     }
-    // A library that opens files on fresh duplicates only; MPI has far fewer than 3,000 communicators to spare.
-    // With many more ranks than cores an MPI that spins takes 13 ms for each.
+    // As a library that opens files on fresh duplicates only. MPI has far fewer than 3,000 free
+    // communicators. With many more ranks than cores, an MPI library that spins takes 13 ms for each
+    // cycle.
     let first = fresh_duplicates(if size <= 4 { 3000 } else { 200 });
-    let world = group_of(support::world()).expect("the world's group");
-    assert_eq!(Arc::as_ptr(&world), first, "the same processes, the same group");
+    let world = group_of(support::world()).expect("a group");
+    assert_eq!(Arc::as_ptr(&world), first, "the same processes have the same group");
     shared_by_duplicates(&world);
     outlives_its_communicator();
     order_matters(rank, size);
@@ -34,7 +36,7 @@ fn main() {
 }
 
 fn own_communicator() -> ffi::MPI_Comm {
-    // SAFETY: a constant of mpi-sys.
+    // SAFETY: mpi-sys defines this constant, which is never written.
     unsafe { ffi::RSMPI_COMM_SELF }
 }
 
@@ -47,7 +49,7 @@ fn fresh_duplicates(cycles: u32) -> *const Group {
         if cycle == 0 {
             known = Arc::as_ptr(&group);
         }
-        assert_eq!(Arc::as_ptr(&group), known, "cycle {cycle} made a new group");
+        assert_eq!(Arc::as_ptr(&group), known, "cycle {cycle} created a new group");
         assert_eq!(channel.id(), 1);
         drop(channel);
         support::free(comm);
@@ -65,7 +67,7 @@ fn shared_by_duplicates(world: &Arc<Group>) {
     }
 }
 
-/// The standard lets a program free the communicator while the file is open (MPI-4.0 section 14.2.1).
+/// MPI-4.0 section 14.2.1: a program may free the communicator while the file is open.
 fn outlives_its_communicator() {
     let comm = support::split(support::world(), 0, support::size_of(support::world()));
     let channel = group_of(comm).expect("a group").channel().expect("a channel");
@@ -88,21 +90,22 @@ fn order_matters(rank: u32, size: u32) {
 }
 
 fn bad_communicators(rank: u32, size: u32) {
-    // SAFETY: a constant of mpi-sys.
+    // SAFETY: mpi-sys defines this constant, which is never written.
     let null = unsafe { ffi::RSMPI_COMM_NULL };
-    assert_eq!(group_of(null).expect_err("null").class(), ErrorClass::Comm);
+    assert_eq!(group_of(null).expect_err("the null communicator is refused").class(), ErrorClass::Comm);
     if size < 2 {
         return;
     }
     let side = support::split(support::world(), u32::from(rank == 0), rank);
     let mut bridge = null;
-    // SAFETY: both sides are valid; collective over the world.
+    // SAFETY: both communicators are valid, and all ranks of the world call this function. MPI writes one
+    // handle.
     let status = unsafe {
         let remote_leader = i32::from(rank == 0);
         ffi::MPI_Intercomm_create(side, 0, support::world(), remote_leader, 5, &raw mut bridge)
     };
     assert_eq!(status, 0);
-    assert_eq!(group_of(bridge).expect_err("an inter-communicator").class(), ErrorClass::Comm);
+    assert_eq!(group_of(bridge).expect_err("an inter-communicator is refused").class(), ErrorClass::Comm);
     support::free(bridge);
     support::free(side);
 }
@@ -123,20 +126,23 @@ fn nodes(world: &Arc<Group>) {
     assert_eq!(node.leaders[node.index], node.leader());
 }
 
-/// A rank that has been in more groups has let go of one that another rank still keeps. Both must end up in the same.
+/// A rank that has been in more groups has dropped an idle group that another rank still keeps. Both
+/// ranks must get the same group.
 fn histories_may_differ(rank: u32, size: u32) {
     if size < 4 {
         return;
     }
-    // All ranks, in an order that nothing else here has: the group is kept, but by nothing else.
+    // All ranks, in an order that no other test of this program uses. Only the registry keeps this group
+    // alive.
     let all_ranks = || support::split(support::world(), 0, (rank + 2) % size);
     let comm = all_ranks();
     let first = group_of(comm).expect("a group").node().leaders.clone();
     support::free(comm);
-    // Ranks 0 and 1 with each other rank in every order: many groups for those two, few for the others.
+    // Ranks 0 and 1 and each other rank, in every order. So ranks 0 and 1 are in many groups, and the
+    // other ranks in few.
     for other in 2..size {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            // The last round skips nobody.
+            // In the last round all three ranks are members.
             for skipped in 0..4 {
                 let members = [0, 1, other];
                 let place =
@@ -161,7 +167,8 @@ fn histories_may_differ(rank: u32, size: u32) {
     support::free(comm);
 }
 
-/// Every pair of ranks and every prefix gets a group with a window: idle groups are let go of, on each rank at its own time.
+/// Every prefix of the ranks, and the ranks after it, get a group with a window. Each rank drops its idle
+/// groups at a different time.
 fn many_subsets(rank: u32, size: u32) {
     for round in 0..40 / size + 2 {
         for last in 0..size {
@@ -169,7 +176,7 @@ fn many_subsets(rank: u32, size: u32) {
             let comm = support::split(support::world(), u32::from(inside), (rank * (round + 1)) % (size + 1));
             let group = group_of(comm).expect("a group");
             let channel = group.channel().expect("a channel");
-            let window = channel.node_window(100_000).expect("MPI works").expect("memory");
+            let window = channel.node_window(100_000).expect("MPI works").expect("there is memory");
             window.barrier().expect("a barrier");
             let mut lanes = [1];
             channel.allreduce(&mut lanes, &[ReduceOp::Sum]).expect("a reduction");

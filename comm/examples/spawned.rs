@@ -1,5 +1,6 @@
-//! Test program: a group with a process that was spawned later is not taken for another group. The counters of the two processes are brought
-//! to the same values, so numbers made of counters alone repeat.
+//! Test program: a group that contains a process that was spawned later is not confused with another
+//! group. The counters of the two processes have the same values, so numbers that are made of counters
+//! only would repeat.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -10,14 +11,14 @@ use std::sync::Arc;
 use capulet_comm::{Agree, Group, ReduceOp, census, ffi};
 use support::group_of;
 
-/// Groups that the spawned process makes before the common one.
+/// The number of groups that the spawned process creates before the common group.
 const EARLIER: usize = 5;
 
 fn main() {
     let (rank, size) = support::init_multiple();
-    assert_eq!((rank, size), (0, 1), "this program is started with one process");
+    assert_eq!((rank, size), (0, 1), "the program runs as one process");
     let mut parent = null();
-    // SAFETY: MPI is initialized; writes one handle.
+    // SAFETY: MPI is initialized. MPI writes one handle.
     unsafe { ffi::MPI_Comm_get_parent(&raw mut parent) };
     if parent == null() {
         original();
@@ -33,7 +34,8 @@ fn null() -> ffi::MPI_Comm {
     unsafe { ffi::RSMPI_COMM_NULL }
 }
 
-/// Groups on fresh duplicates of the process's own communicator. At this thread level no two communicators share a group.
+/// Groups on fresh duplicates of the communicator of this process. At this thread level communicators do
+/// not share groups.
 fn groups(count: usize) -> Vec<(ffi::MPI_Comm, Arc<Group>)> {
     let group = |_| {
         let copy = support::duplicate(support::world());
@@ -44,7 +46,7 @@ fn groups(count: usize) -> Vec<(ffi::MPI_Comm, Arc<Group>)> {
 
 fn merged(between: ffi::MPI_Comm, high: c_int) -> ffi::MPI_Comm {
     let mut all = null();
-    // SAFETY: the inter-communicator is valid, and both sides call this; writes one handle.
+    // SAFETY: the inter-communicator is valid, and both sides call this function. MPI writes one handle.
     unsafe { ffi::MPI_Intercomm_merge(between, high, &raw mut all) };
     all
 }
@@ -58,9 +60,11 @@ fn agree(group: &Arc<Group>) {
 
 fn original() {
     let program = std::env::current_exe().expect("the program has a path");
-    let program = CString::new(program.to_str().expect("text")).expect("no zero byte");
+    let program =
+        CString::new(program.to_str().expect("the path is UTF-8")).expect("the path has no zero byte");
     let mut between = null();
-    // SAFETY: the strings outlive the call; the other arguments are predefined; writes one handle.
+    // SAFETY: the strings outlive the call, and the other arguments are predefined. MPI writes one
+    // handle.
     unsafe {
         let arguments = std::ptr::null_mut::<*mut c_char>();
         let (info, codes) = (ffi::RSMPI_INFO_NULL, std::ptr::null_mut::<c_int>());
@@ -75,7 +79,7 @@ fn original() {
     let before = census().0;
     drop(common);
     support::free(all);
-    assert_eq!(census().0, before - 1, "the end of one group ends no other");
+    assert_eq!(census().0, before - 1, "the end of one group removes no other group");
     for (copy, group) in own {
         agree(&group);
         drop(group);
@@ -99,6 +103,6 @@ fn spawned(parent: ffi::MPI_Comm) {
 }
 
 fn disconnect(mut between: ffi::MPI_Comm) {
-    // SAFETY: the inter-communicator is valid, and nothing is under way on it.
+    // SAFETY: the inter-communicator is valid, and no operation is in progress on it.
     unsafe { ffi::MPI_Comm_disconnect(&raw mut between) };
 }

@@ -1,5 +1,5 @@
-//! Test program: with `MPI_THREAD_MULTIPLE`, threads on their own communicators never take each other's messages, in
-//! whatever order they open, make windows and close.
+//! Test program: with `MPI_THREAD_MULTIPLE`, threads on communicators of their own never get messages of
+//! other threads, whatever the order in which they open, create windows and close.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -14,11 +14,12 @@ use support::{Random, group_of};
 
 const THREADS: u64 = 3;
 
-/// A handle that may go to another thread.
+/// A handle that can be sent to another thread.
 #[derive(Clone, Copy)]
 struct Comm(ffi::MPI_Comm);
 
-// SAFETY: MPI was initialized with MPI_THREAD_MULTIPLE.
+// SAFETY: MPI was initialized with MPI_THREAD_MULTIPLE, so every thread may use the handle (MPI-4.0
+// section 11.6).
 unsafe impl Send for Comm {}
 
 fn main() {
@@ -39,7 +40,7 @@ fn main() {
     support::finish("threads");
 }
 
-/// Nothing is shared between communicators here.
+/// With `MPI_THREAD_MULTIPLE` communicators share nothing.
 fn own_groups(comms: &[Comm]) {
     let first = group_of(comms[0].0).expect("a group");
     let copy = support::duplicate(comms[0].0);
@@ -50,7 +51,8 @@ fn own_groups(comms: &[Comm]) {
     support::free(copy);
 }
 
-/// Opens, agrees and closes; each rank dawdles at other places, so that threads meet in every order.
+/// Opens, agrees and closes. Each rank pauses at different places, so that the threads meet in every
+/// order.
 fn one_thread(comm: Comm, number: u64, rank: u32) {
     let mut random = Random((number + 1) * 7919 + u64::from(rank) * 104_729);
     for round in 0..15 {
@@ -63,12 +65,12 @@ fn one_thread(comm: Comm, number: u64, rank: u32) {
         let word = number * 1000 + round;
         let mut lanes = [word, word];
         channel.allreduce(&mut lanes, &[ReduceOp::Min, ReduceOp::Max]).expect("a reduction");
-        assert_eq!(lanes, [word, word], "a message of another thread");
+        assert_eq!(lanes, [word, word], "a value of another thread was received");
         let mut data = word.to_ne_bytes().to_vec();
         channel.broadcast(Rank(round as u32 % group.size()), &mut data).expect("a broadcast");
         assert_eq!(data, word.to_ne_bytes());
         if round % 5 == 0 {
-            let window = channel.node_window(8192).expect("MPI works").expect("memory");
+            let window = channel.node_window(8192).expect("MPI works").expect("there is memory");
             window.slots(window.place())[0].store(word, Ordering::Release);
             window.barrier().expect("a barrier");
             assert!((0..window.ranks()).all(|rank| window.slots(rank)[0].load(Ordering::Acquire) == word));
@@ -76,7 +78,8 @@ fn one_thread(comm: Comm, number: u64, rank: u32) {
     }
 }
 
-/// Two files of one communicator in two threads: operations in any order, and each with a window of its own.
+/// Two files of one communicator in two threads: their operations run in any order, and each file has a
+/// node window of its own.
 fn one_group_two_threads() {
     let group = group_of(support::world()).expect("a group");
     let channels: Vec<_> = (0..2).map(|_| group.channel().expect("a channel")).collect();
@@ -92,8 +95,10 @@ fn one_group_two_threads() {
                     let mut lanes = [word, word];
                     channel.allreduce(&mut lanes, &[ReduceOp::Min, ReduceOp::Max]).expect("a reduction");
                     assert_eq!(lanes, [word, word]);
-                    let window =
-                        channel.node_window(4096 << round.min(4)).expect("MPI works").expect("memory");
+                    let window = channel
+                        .node_window(4096 << round.min(4))
+                        .expect("MPI works")
+                        .expect("there is memory");
                     window.slots(window.place())[1].store(word, Ordering::Release);
                     window.barrier().expect("a barrier");
                     let seen = |rank: usize| window.slots(rank)[1].load(Ordering::Acquire);
@@ -105,19 +110,20 @@ fn one_group_two_threads() {
     });
 }
 
-/// Mappings of this process.
+/// The number of memory mappings of this process.
 fn mapping_count() -> usize {
-    std::fs::read_to_string("/proc/self/maps").expect("Linux").lines().count()
+    std::fs::read_to_string("/proc/self/maps").expect("Linux has this file").lines().count()
 }
 
-/// A file per fresh duplicate: what was made for it goes with it.
+/// Opens one file per fresh duplicate. Everything that was created for a file must be freed with the
+/// file.
 fn fresh_duplicates(cycles: u32) {
     let (before, mappings) = (census(), mapping_count());
     for _ in 0..cycles {
         let comm = support::duplicate(support::world());
         let group: Arc<Group> = group_of(comm).expect("a group");
         let channel = group.channel().expect("a channel");
-        let window = channel.node_window(1 << 20).expect("MPI works").expect("memory");
+        let window = channel.node_window(1 << 20).expect("MPI works").expect("there is memory");
         window.barrier().expect("a barrier");
         drop(window);
         drop(channel);
@@ -125,7 +131,7 @@ fn fresh_duplicates(cycles: u32) {
         support::free(comm);
     }
     let grown = mapping_count().saturating_sub(mappings);
-    assert!(grown < cycles as usize / 2, "{grown} mappings more: windows leak");
+    assert!(grown < cycles as usize / 2, "{grown} more mappings: windows leak");
     let after = census();
     assert!(after.0 <= before.0 && after.1 <= before.1 + 1, "{before:?} became {after:?}");
 }

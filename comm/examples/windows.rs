@@ -1,5 +1,5 @@
-//! Test program: shared windows of a node: memory, barrier, growth, refusal, and that a rank asleep in the barrier still
-//! moves its messages.
+//! Test program: the node windows. Checks memory, barriers, growth and refusal, and that a rank that
+//! sleeps in a barrier still moves its messages.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -15,7 +15,7 @@ fn main() {
     let (rank, size) = support::init();
     let group = group_of(support::world()).expect("a group");
     let channel = group.channel().expect("a channel");
-    let window = channel.node_window(100_000).expect("MPI works").expect("memory");
+    let window = channel.node_window(100_000).expect("MPI works").expect("there is memory");
     assert_eq!((window.ranks(), window.place()), (group.node().size(), group.node().place));
     memory(&*window);
     published(&*window);
@@ -30,7 +30,7 @@ fn main() {
     support::finish("windows");
 }
 
-/// Every rank writes a third of each part; all see all of it.
+/// Every rank writes a share of the bytes of each part, and reads all bytes of all parts.
 fn memory(window: &dyn NodeShared) {
     let (me, ranks) = (window.place(), window.ranks());
     assert!(window.bytes() >= 100_000 && window.bytes().is_power_of_two());
@@ -43,7 +43,7 @@ fn memory(window: &dyn NodeShared) {
         assert_eq!(window.data(owner).addr() % 4096, 0);
         assert_eq!(window.map(owner).len() * 64, window.bytes());
         for at in (me..window.bytes()).step_by(ranks) {
-            // SAFETY: inside of the part; only this rank touches these bytes before the barrier.
+            // SAFETY: the byte lies inside of the part. Only this rank accesses it before the barrier.
             unsafe { window.data(owner).add(at).write(value(owner, at)) };
             if at % 3 == 0 {
                 window.map(owner)[at / 64].fetch_or(1 << (at % 64), Ordering::Relaxed);
@@ -53,8 +53,9 @@ fn memory(window: &dyn NodeShared) {
     window.barrier().expect("a barrier");
     for owner in 0..ranks {
         for at in 0..window.bytes() {
-            // SAFETY: inside of the part; nobody writes between the barriers.
-            assert_eq!(unsafe { window.data(owner).add(at).read() }, value(owner, at), "{owner} {at}");
+            // SAFETY: the byte lies inside of the part. No rank writes between the two barriers.
+            let found = unsafe { window.data(owner).add(at).read() };
+            assert_eq!(found, value(owner, at), "byte {at} of part {owner}");
             let marked = window.map(owner)[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 1;
             assert_eq!(marked, at % 3 == 0);
         }
@@ -81,21 +82,21 @@ fn published(window: &dyn NodeShared) {
 
 /// A channel keeps its window while the window is large enough, and gets a larger one on demand.
 fn growth(channel: &Channel) {
-    let get = |bytes| channel.node_window(bytes).expect("MPI works").expect("memory");
+    let get = |bytes| channel.node_window(bytes).expect("MPI works").expect("there is memory");
     let small = get(100_000);
     assert_eq!(get(5_000).data(0), small.data(0));
-    assert_eq!(get(131_072).data(0), small.data(0), "as much as it has");
+    assert_eq!(get(131_072).data(0), small.data(0), "the size of the window is enough");
     let large = get(1 << 20);
     assert_ne!(large.data(0), small.data(0));
     assert_eq!(get(10).data(0), large.data(0));
-    // The small one stays usable for its holders.
+    // The small window stays usable for its holders.
     small.slots(small.place())[0].store(1, Ordering::Release);
     small.barrier().expect("a barrier");
     assert!((0..small.ranks()).all(|rank| small.slots(rank)[0].load(Ordering::Acquire) == 1));
 }
 
-/// A size that cannot be had is refused on all ranks, without a crash. A window that is there stays; a window that is reserved takes no
-/// memory before its first use.
+/// A size for which there is no memory is refused on all ranks, without a crash. An existing window stays
+/// usable. A reserved window takes no memory before its first use.
 fn refusal(channel: &Channel) {
     for bytes in [1 << 42, usize::MAX, usize::MAX / 2] {
         assert!(channel.node_window(bytes).expect("MPI works").is_none());
@@ -113,9 +114,10 @@ fn many_barriers(window: &dyn NodeShared) {
     }
 }
 
-/// Rank 0 posts a large message and goes into our barrier; the receiver blocks inside MPI before it comes. Where a large
-/// message needs the sender to drive it, a barrier that only slept would never end (MPI-4.0 section 3.5: a posted send
-/// completes once it is matched, whatever the sender does).
+/// Rank 0 posts a large message and enters a barrier of this crate. The receiver blocks inside MPI before
+/// it enters the barrier. If a large message needs the sender's progress, a barrier that only sleeps
+/// would never end (MPI-4.0 section 3.5: a posted send completes after it is matched, whatever the sender
+/// does).
 fn asleep_with_a_message(rank: u32, size: u32, window: &Arc<NodeWindow>) {
     if size < 2 {
         return;
@@ -124,7 +126,7 @@ fn asleep_with_a_message(rank: u32, size: u32, window: &Arc<NodeWindow>) {
         for receiver in 1..size {
             if rank == 0 {
                 let message = vec![receiver as u8; bytes];
-                // SAFETY: the buffer lives until the wait is over.
+                // SAFETY: the buffer lives until MPI_Wait has returned.
                 unsafe {
                     let mut request = ffi::RSMPI_REQUEST_NULL;
                     let start = message.as_ptr().cast::<c_void>();
@@ -136,10 +138,10 @@ fn asleep_with_a_message(rank: u32, size: u32, window: &Arc<NodeWindow>) {
                 }
             } else {
                 if rank == receiver {
-                    // Long enough that rank 0 sleeps in the barrier.
+                    // This is long enough for rank 0 to fall asleep in the barrier.
                     std::thread::sleep(std::time::Duration::from_millis(20));
                     let mut message = vec![0_u8; bytes];
-                    // SAFETY: the buffer is as long as the count says.
+                    // SAFETY: the buffer is `bytes` bytes long.
                     unsafe {
                         let start = message.as_mut_ptr().cast::<c_void>();
                         let status = ffi::RSMPI_STATUS_IGNORE;
@@ -154,14 +156,16 @@ fn asleep_with_a_message(rank: u32, size: u32, window: &Arc<NodeWindow>) {
     }
 }
 
-/// On one node ranks agree through the window, without a message, also between barriers of the window.
+/// On one node the ranks agree through shared memory, without messages, also between the barriers of the
+/// window.
 fn agreements(channel: &Channel) {
     let (me, size) = (u64::from(channel.rank().0), u64::from(channel.size()));
     let is_one_node = channel.group().node().node_count() == 1;
     let before = channel.counters().messages_sent();
     for round in 0..300_u64 {
         if round % 5 == 0 && round / 5 % size == me {
-            // The others fall asleep; this rank is at the next agreement before they have seen the end of this one.
+            // The other ranks fall asleep. This rank arrives at the next agreement before they have seen
+            // the end of the current one.
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         let mut lanes = [me + round, me, u64::MAX - me, 1 << me, !(1 << me), me];
@@ -174,7 +178,7 @@ fn agreements(channel: &Channel) {
             [sum + size * round, size - 1, u64::MAX - (size - 1), all, !all, sum],
             "round {round}"
         );
-        // one that is more than the window takes
+        // These are more lanes than a slot holds.
         let mut many = vec![me + round; 40];
         if round % 50 == 0 {
             channel.allreduce(&mut many, &[ReduceOp::Max; 40]).expect("a reduction");

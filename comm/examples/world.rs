@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use capulet_comm::{Agree, Backoff, Channel, Epochs, Wakes, WorldWords};
+use capulet_comm::{Agree, Backoff, Channel, Epochs, Notifier, WorldWords};
 use support::group_of;
 
 /// The argument `multiple` selects `MPI_THREAD_MULTIPLE`. The argument `passive` asserts that this MPI
@@ -26,7 +26,7 @@ fn main() {
         let words = channel.world_words(epochs).expect("MPI works").expect("a window");
         tables(&words, &channel);
     }
-    wakes(&mut channel.wakes(), rank, size);
+    wake_ups(&mut channel.notifier(), rank, size);
     // The measurement is late if another process has the core. All ranks measure equally often, and one
     // result in time is enough.
     let answers = [(); 5].map(|()| words.is_passive(&channel).expect("MPI works"));
@@ -81,8 +81,8 @@ fn tables(words: &WorldWords, channel: &Channel) {
     for round in 1..20_u64 {
         // The ranks access the table one after another, as under a lock, because standing epochs do not
         // exclude other ranks.
-        for turn in 0..ranks {
-            if turn == me {
+        for writer in 0..ranks {
+            if writer == me {
                 let put = vec![round; entry - 1];
                 let all = words.exchange(me * entry, &put, ranks * entry).expect("MPI works");
                 for (rank, theirs) in all.chunks(entry).enumerate() {
@@ -99,24 +99,24 @@ fn tables(words: &WorldWords, channel: &Channel) {
 }
 
 /// Wake-ups go around the ranks, one more in each round, and none is left over.
-fn wakes(wakes: &mut Wakes, rank: u32, size: u32) {
+fn wake_ups(notifier: &mut Notifier, rank: u32, size: u32) {
     for round in 0..5 {
         for _ in 0..=round {
-            wakes.wake((rank + 1) % size).expect("MPI works");
+            notifier.wake((rank + 1) % size).expect("MPI works");
         }
         for _ in 0..=round {
             let mut backoff = Backoff::new();
-            while !wakes.try_take().expect("MPI works") {
+            while !notifier.try_take().expect("MPI works") {
                 backoff.pause();
             }
         }
     }
     thread::sleep(Duration::from_millis(1));
-    while !wakes.is_sent().expect("MPI works") {}
-    assert!(!wakes.try_take().expect("MPI works"));
+    while !notifier.is_sent().expect("MPI works") {}
+    assert!(!notifier.try_take().expect("MPI works"));
 }
 
-/// Channels of several communicators whose ranks share nodes get different slots (`lot`), also if one rank
+/// Channels of several communicators whose ranks share nodes get different slots, also if one rank
 /// has dropped a channel earlier than the other ranks.
 fn apart(rank: u32, size: u32) {
     // With four ranks on two nodes, the first two ranks are one node in both groups.
@@ -152,26 +152,26 @@ fn many(size: u32, communicators: usize) {
         let words: Vec<_> = channels
             .iter()
             .map(|channel| {
-                let near = channel.node_words(0, 4).expect("memory");
-                let far = channel.world_words(Epochs::Standing).expect("MPI works").expect("a window");
-                (near, far)
+                let on_node = channel.node_words(0, 4).expect("memory");
+                let in_world = channel.world_words(Epochs::Standing).expect("MPI works").expect("a window");
+                (on_node, in_world)
             })
             .collect();
         // Each channel has its own words: the stored values are still there after all channels have stored
         // theirs.
-        for (value, (near, far)) in (1..).zip(&words) {
-            near.word(near.place(), 0).store(value, Ordering::SeqCst);
-            far.swap(far.rank(), 3, value as u32).expect("MPI works");
+        for (value, (on_node, in_world)) in (1..).zip(&words) {
+            on_node.word(on_node.place(), 0).store(value, Ordering::SeqCst);
+            in_world.swap(in_world.rank(), 3, value as u32).expect("MPI works");
         }
         for channel in &channels {
             channel.barrier().expect("a barrier");
         }
-        for (value, (near, far)) in (1..).zip(&words) {
+        for (value, (on_node, in_world)) in (1..).zip(&words) {
             for place in 0..group.node().size() {
-                assert_eq!(near.word(place, 0).load(Ordering::SeqCst), value);
+                assert_eq!(on_node.word(place, 0).load(Ordering::SeqCst), value);
             }
             for rank in 0..size {
-                assert_eq!(far.load::<u32>(rank, 3).expect("MPI works"), value as u32);
+                assert_eq!(in_world.load::<u32>(rank, 3).expect("MPI works"), value as u32);
             }
         }
         for channel in &channels {

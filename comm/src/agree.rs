@@ -46,11 +46,11 @@ impl Track {
     /// node leaders and of wake-ups.
     pub const SPARE: u32 = 4;
     /// The track on which the leader of node 0 tells the other leaders which operation comes next.
-    pub(crate) const TURNS: Self = Self(Self::SPARE + 1);
+    pub(crate) const OPERATION_ORDER: Self = Self(Self::SPARE + 1);
     /// The track of the messages that the node leaders send each other in an operation.
     pub(crate) const LEADERS: Self = Self(Self::SPARE + 2);
     /// The track of wake-up messages, which end a wait and carry no payload.
-    pub(crate) const WAKES: Self = Self(Self::SPARE + 3);
+    pub(crate) const WAKE_UPS: Self = Self(Self::SPARE + 3);
 
     /// The track of the nonblocking operation `number`, counted from 0. The operations take the `SPARE`
     /// tracks in cyclic order.
@@ -58,6 +58,10 @@ impl Track {
         Self(1 + (number % Self::SPARE as u64) as u32)
     }
 }
+
+/// The number of bits of a tag that select the track of a channel: 3. The other bits select the channel.
+/// MPI-4.0 section 9.1.2 guarantees tags of at least 15 bits.
+pub(crate) const TRACK_BITS: u32 = (Track::WAKE_UPS.0 + 1).ilog2();
 
 /// A reduction in progress.
 pub trait Pending: Debug + Send {

@@ -33,7 +33,8 @@ const PATIENT: Growth = Growth { part: 2, sleep_max: Duration::from_millis(1) };
 /// late by half a sleep on average, and each later waiter is late by the sum of the delays before it.
 const BRISK: Growth = Growth { part: 32, sleep_max: Duration::from_micros(250) };
 
-/// Notes that ranks of this machine share cores. This holds for the whole job: a group of few ranks runs beside the others.
+/// Notes that ranks of this machine share cores. This holds for the whole job: a group of few ranks runs
+/// beside the other ranks.
 pub(crate) fn note_crowd() {
     YIELDS.store(YIELDS_CROWDED, Ordering::Relaxed);
 }
@@ -42,7 +43,7 @@ pub(crate) fn note_crowd() {
 /// check that found nothing.
 #[derive(Debug, Clone)]
 pub struct Backoff {
-    turns: u32,
+    yields: u32,
     sleep: Duration,
     growth: Growth,
 }
@@ -50,13 +51,13 @@ pub struct Backoff {
 impl Backoff {
     /// The state at the beginning of a wait. The sleeps grow to 1 ms.
     pub const fn new() -> Self {
-        Backoff { turns: 0, sleep: SLEEP_MIN, growth: PATIENT }
+        Backoff { yields: 0, sleep: SLEEP_MIN, growth: PATIENT }
     }
 
     /// As [`Backoff::new`], for a wait that other ranks wait behind, such as the wait for a lock. The
     /// sleeps grow more slowly, to 250 µs.
     pub const fn brisk() -> Self {
-        Backoff { turns: 0, sleep: SLEEP_MIN, growth: BRISK }
+        Backoff { yields: 0, sleep: SLEEP_MIN, growth: BRISK }
     }
 
     /// Waits a little. The first pauses yield the processor. Later pauses sleep 50 µs, growing to 1 ms (250
@@ -71,8 +72,8 @@ impl Backoff {
     /// The next pause: `None` for a yield, `Some` for a sleep of that length. For callers that sleep in
     /// another way, for example on a futex.
     pub fn next_sleep(&mut self) -> Option<Duration> {
-        if self.turns < YIELDS.load(Ordering::Relaxed) {
-            self.turns += 1;
+        if self.yields < YIELDS.load(Ordering::Relaxed) {
+            self.yields += 1;
             return None;
         }
         let sleep = self.sleep;

@@ -1,8 +1,10 @@
-//! A channel: one tag of a group's private communicator, so that two files never take each other's messages.
+//! A channel: one tag of the private communicator of a group, so that the messages of two files never
+//! mix.
 //!
-//! Ids are the smallest that are free on all ranks. Opens and closes come in the same order on all ranks unless threads
-//! race, so ranks propose the same id and one allreduce settles it; else they try the next that may be free on all. What the
-//! opener of a channel has to agree on first goes with that allreduce.
+//! The id of a channel is the smallest number that is free on all ranks. All ranks open and close
+//! channels in the same order, unless threads race. So all ranks usually propose the same id, and one
+//! allreduce confirms the id. Otherwise the ranks repeat the allreduce with the largest proposal as the
+//! lower bound. The first allreduce also carries the values on which the caller of the open must agree.
 
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,63 +16,88 @@ use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result};
 use crate::group::{Group, SHARED_WINDOW};
+use crate::lanes::check_lanes;
 use crate::leaders::{ChannelLeaders, Leaders};
+use crate::memory::Memory;
 use crate::message::{Counters, Wire};
 use crate::node_memory::{self, Slot};
-use crate::pool::{Choice, PoolLot};
+use crate::notifier::Notifier;
+use crate::pool::{Choice, PoolSlot};
 use crate::rank::Rank;
 use crate::reduction::Reduction;
-use crate::wakes::Wakes;
 use crate::window::NodeWindow;
 use crate::words::NodeWords;
 use crate::world::{self, Epochs, WorldMemory, WorldWords};
 
-/// Those of the channels of all shared groups: no two of them have the same on any rank, because processes of several groups share words
-/// by the number of the channel.
+/// The ids of the open channels of all shared groups of this process. Two such channels never have the
+/// same id on a rank: groups of the same processes share the words of one pool, and the id of a channel
+/// selects its part of the pool.
 static SHARED_IDS: Mutex<Ids> = Mutex::new(Ids::new());
 
 fn locked(ids: &Mutex<Ids>) -> MutexGuard<'_, Ids> {
     ids.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The smallest id from `from` on that a channel of this group can have, as far as this rank knows.
+/// The smallest id from `from` on that is free for a channel of this group, as far as this rank knows.
 fn free_from(group: &Group, from: u32) -> u32 {
     locked(if group.is_shared() { &SHARED_IDS } else { group.ids() }).first_free(from)
 }
 
-/// A private line between the ranks of a group. Its methods are those of [`Agree`].
+/// A private connection between the ranks of a group. The collective operations are those of [`Agree`].
 ///
-/// Dropping it frees its id and, if its window is its own, its window. Local.
+/// Dropping the channel frees its id. If the channel has a node window of its own, that window is freed
+/// too. Local.
 #[derive(Debug)]
 pub struct Channel {
     group: Arc<Group>,
     id: u32,
     counters: Arc<Counters>,
-    /// Its part of the memory of the node; `None` on all ranks where there is none.
+    /// The part of this channel in the memory of the node. `None` on all ranks of the node if there is
+    /// none.
     slot: Option<Slot>,
-    /// With standing epochs, and with exclusive ones.
-    world_lots: [Lot<WorldMemory>; 2],
+    /// The words with standing epochs, and those with exclusive epochs.
+    world_slots: [LazySlot<WorldMemory>; 2],
 }
 
-/// Words of a pool that a channel has, once they were asked for.
+/// The words of a pool that a channel has. Unset until the first request for them.
 #[derive(Debug)]
-struct Lot<M>(OnceLock<Option<Arc<PoolLot<M>>>>);
+struct LazySlot<M>(OnceLock<Option<Arc<PoolSlot<M>>>>);
 
-impl<M> Lot<M> {
+impl<M> LazySlot<M> {
     const fn new() -> Self {
         Self(OnceLock::new())
     }
 
     fn get_or_take(
         &self,
-        take: impl FnOnce() -> Result<Option<PoolLot<M>>>,
-    ) -> Result<Option<Arc<PoolLot<M>>>> {
-        if let Some(lot) = self.0.get() {
-            return Ok(lot.clone());
+        take: impl FnOnce() -> Result<Option<PoolSlot<M>>>,
+    ) -> Result<Option<Arc<PoolSlot<M>>>> {
+        if let Some(slot) = self.0.get() {
+            return Ok(slot.clone());
         }
-        // One thread at a time is in a collective call on a channel.
-        let lot = take()?.map(Arc::new);
-        Ok(self.0.get_or_init(|| lot).clone())
+        // At most one thread of a rank is in a collective call on a channel.
+        let slot = take()?.map(Arc::new);
+        Ok(self.0.get_or_init(|| slot).clone())
+    }
+}
+
+impl Group {
+    /// Opens a channel. Collective over the group. At most one thread may open a channel of a group at a
+    /// time.
+    ///
+    /// # Errors
+    /// If MPI fails, or if no tag is free.
+    pub fn channel(self: &Arc<Self>) -> Result<Channel> {
+        self.channel_with(&mut [], &[])
+    }
+
+    /// Opens a channel as [`Group::channel`], and reduces `lanes` in the same allreduce, as
+    /// [`Agree::allreduce`] does.
+    ///
+    /// # Errors
+    /// If MPI fails, if no tag is free, or if the numbers of operations and lanes differ.
+    pub fn channel_with(self: &Arc<Self>, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<Channel> {
+        Channel::open(Arc::clone(self), lanes, ops)
     }
 }
 
@@ -78,7 +105,7 @@ impl Channel {
     /// See [`Group::channel_with`].
     pub(crate) fn open(group: Arc<Group>, values: &mut [u64], value_ops: &[ReduceOp]) -> Result<Self> {
         group.check_open()?;
-        collective::check_lanes(values, value_ops)?;
+        check_lanes(values, value_ops)?;
         let mut wanted = 0;
         let mut with = values.len();
         let (id, has_slot) = loop {
@@ -101,42 +128,56 @@ impl Channel {
                 locked(&SHARED_IDS).take(id);
             }
             let slot = if has_slot { group.slot(id) } else { None };
-            Ok(Channel { group, id, counters: Arc::default(), slot, world_lots: [Lot::new(), Lot::new()] })
+            Ok(Channel {
+                group,
+                id,
+                counters: Arc::default(),
+                slot,
+                world_slots: [LazySlot::new(), LazySlot::new()],
+            })
         } else {
             Err(Error::invalid(ErrorClass::Other, "every message tag is taken by an open file"))
         }
     }
 
-    /// The number of this channel in its group: the same on all ranks, unique among the channels that are open.
+    /// The number of this channel in its group. It is the same on all ranks, and no other open channel of
+    /// the group has it.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// The group.
+    /// The group of this channel.
     pub fn group(&self) -> &Arc<Group> {
         &self.group
     }
 
-    /// What this rank sent and received on this channel.
+    /// The counts of the messages that this rank has sent and received on this channel.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Shared memory of this node for collective operations on this channel, with at least `bytes` bytes of data per rank, ready for use
-    /// by all ranks of the node. All channels of a shared group use one, for operations follow one another there; with
-    /// `MPI_THREAD_MULTIPLE` each channel has its own, which is freed with the channel. Collective over the node: all its ranks call the
-    /// function with the same size. Local if the memory is ready already. `None` on all ranks if one of them has no memory for it.
+    /// The node window of this channel: shared memory of the ranks of this node for collective
+    /// operations, with at least `bytes` bytes of data per rank, ready for use by all ranks of the node.
+    ///
+    /// All channels of a shared group use one node window, because their operations follow one another.
+    /// With `MPI_THREAD_MULTIPLE` each channel has a node window of its own, which is freed with the
+    /// channel.
+    ///
+    /// Collective over the node: all ranks of the node call this function with the same size. Local if
+    /// the window is already ready. `None` on all ranks if one of them has no memory for the window.
     ///
     /// # Errors
     /// If ranks are in different calls.
     pub fn node_window(&self, bytes: usize) -> Result<Option<Arc<NodeWindow>>> {
         self.group.check_open()?;
         let Some(slot) = &self.slot else { return Ok(None) };
-        self.group.windows().get(&self.group, slot, self.window_number(), bytes)
+        let memory = self.group.windows().get(slot, self.window_number(), bytes)?;
+        Ok(memory.map(|memory| self.window_in(memory)))
     }
 
-    /// Makes what [`Channel::node_window`] returns without taking memory for it: an operation that cannot wait for other ranks finds it
-    /// then by [`Channel::existing_window`]. Collective over the node as [`Channel::node_window`].
+    /// Makes the window that [`Channel::node_window`] returns, but takes no memory for its data. An
+    /// operation that must not wait for other ranks then gets the window by [`Channel::existing_window`].
+    /// Collective over the node, as [`Channel::node_window`].
     ///
     /// # Errors
     /// If ranks are in different calls.
@@ -146,67 +187,79 @@ impl Channel {
         self.group.windows().reserve(slot, self.window_number(), bytes)
     }
 
-    /// The shared memory of this node for collective operations, if it was made and this rank has memory for its part. Local: the caller
-    /// finds out whether all ranks have it.
+    /// The node window, if the window exists and this rank has memory for its part. Local, so other ranks
+    /// may have no window: the caller accesses the part of another rank only after the ranks have agreed
+    /// that all of them have the window.
     pub fn existing_window(&self) -> Option<Arc<NodeWindow>> {
-        self.group.windows().existing(&self.group, self.window_number())
+        let memory = self.group.windows().existing(self.window_number())?;
+        Some(self.window_in(memory))
     }
 
-    /// Whether this rank has used the shared memory for collective operations already. Local.
+    fn window_in(&self, memory: Arc<Memory>) -> Arc<NodeWindow> {
+        Arc::new(NodeWindow::new(memory, Arc::clone(&self.group)))
+    }
+
+    /// Whether this rank has already used the node window. Local.
     pub fn has_used_window(&self) -> bool {
         self.group.windows().is_prepared(self.window_number())
     }
 
-    /// Words that each rank of a node has for a channel.
+    /// The number of words that each rank of a node has per channel.
     pub const WORDS: usize = node_memory::WORDS;
 
-    /// `count` of these words, from `first` on, for what the ranks of this node share besides data. Zero when their memory is new,
-    /// and later what another channel left there. Local. `None` on all ranks if the node has no shared memory.
+    /// `count` of these words, from word `first` on, for data that the ranks of this node share outside
+    /// of the node window. The words are zero when their memory is new. Later they have the values that a
+    /// previous channel has stored. Local. `None` on all ranks of the node if the node has no shared
+    /// memory.
     ///
     /// # Panics
-    /// If there are no such words.
+    /// If `first + count` is larger than [`Channel::WORDS`].
     pub fn node_words(&self, first: usize, count: usize) -> Option<NodeWords> {
-        assert!(first + count <= Self::WORDS, "a channel has no such words");
+        assert!(first + count <= Self::WORDS, "a channel has fewer words");
         let slot = self.slot.clone()?;
         let place = slot.place();
         Some(NodeWords::new(Arc::new(slot), place, first, count))
     }
 
-    /// Words that all ranks reach, in a window with such epochs. Zero when the window is new, and then what was left there. Collective
-    /// when it is called for the first time on a channel, and local then. `None` if there is no such window to be had.
+    /// The words of this channel that all ranks of the group can access, in an MPI window with the given
+    /// epochs. The words are zero when the window is new. Later they have the values that a previous
+    /// channel has stored. The first call on a channel is collective over the group. Later calls are
+    /// local. `None` if the window cannot be created.
     ///
     /// # Errors
     /// If MPI fails.
     pub fn world_words(&self, epochs: Epochs) -> Result<Option<WorldWords>> {
-        let lot = self.world_lots[usize::from(epochs == Epochs::Exclusive)].get_or_take(|| {
+        let slot = self.world_slots[usize::from(epochs == Epochs::Exclusive)].get_or_take(|| {
             self.group.check_open()?;
             let wire = self.wire();
             let make = || WorldMemory::allocate(wire, epochs, self.group.is_one_machine());
             world::pools(epochs).of(wire.comm)?.take(wire, self.group.stamp(), self.choice(), make)
         })?;
-        Ok(lot.map(WorldWords::new))
+        Ok(slot.map(WorldWords::new))
     }
 
-    /// Who says which lot of shared words is this channel's.
+    /// The way in which the part of this channel in the pools of words is chosen.
     fn choice(&self) -> Choice {
         if self.group.is_shared() { Choice::Known(self.id) } else { Choice::First }
     }
 
-    /// Wake-ups between the ranks of this channel. Local; not to be had twice at a time.
-    pub fn wakes(&self) -> Wakes {
-        Wakes::new(Arc::clone(&self.group), Arc::clone(&self.counters), self.tag_of(Track::WAKES))
+    /// The endpoint of this rank for wake-ups between the ranks of this channel. Local. A channel must
+    /// not have two such endpoints at the same time.
+    pub fn notifier(&self) -> Notifier {
+        Notifier::new(Arc::clone(&self.group), Arc::clone(&self.counters), self.tag_of(Track::WAKE_UPS))
     }
 
-    /// What those above keep with the window of this channel's operations: the same value for all channels that share the
-    /// window, while one of them holds it. Local.
+    /// The value that the caller keeps with the node window of this channel. All channels that share the
+    /// window get the same value, as long as a caller holds it. Otherwise `make` creates a new value.
+    /// Local.
     ///
     /// # Panics
-    /// If it was asked for as another type.
+    /// If the existing value has another type.
     pub fn kept<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         self.group.kept(self.window_number(), make)
     }
 
-    /// The number of the window that operations on this channel use.
+    /// The number of the node window that operations on this channel use.
     fn window_number(&self) -> u32 {
         if self.group.is_shared() { SHARED_WINDOW } else { self.id }
     }
@@ -219,19 +272,19 @@ impl Channel {
         (self.id + (track.0 * self.group.channels_max())) as c_int
     }
 
-    /// The line between the leaders of the nodes: at the leader of a node, `None` at the others. Local. One operation at a time
-    /// can use it on a channel.
+    /// The endpoint for messages between the node leaders, if this rank is the leader of its node, else
+    /// `None`. Local. At most one operation at a time may use the endpoint of a channel.
     pub fn leaders(&self) -> Option<Arc<dyn Leaders>> {
-        self.line_of(Track::LEADERS)
+        self.leaders_on(Track::LEADERS)
     }
 
-    /// A line between the leaders beside the first, on which they tell each other the order of operations. Local. Not to be had
-    /// twice at a time on a channel.
-    pub fn turns(&self) -> Option<Arc<dyn Leaders>> {
-        self.line_of(Track::TURNS)
+    /// A second endpoint for messages between the node leaders, on which the leader of node 0 announces
+    /// the order of the operations. Local. A channel must not have two such endpoints at the same time.
+    pub fn operation_order(&self) -> Option<Arc<dyn Leaders>> {
+        self.leaders_on(Track::OPERATION_ORDER)
     }
 
-    fn line_of(&self, track: Track) -> Option<Arc<dyn Leaders>> {
+    fn leaders_on(&self, track: Track) -> Option<Arc<dyn Leaders>> {
         let is_leader = self.group.node().is_leader();
         is_leader.then(|| {
             let (group, counters) = (Arc::clone(&self.group), Arc::clone(&self.counters));
@@ -240,16 +293,13 @@ impl Channel {
     }
 }
 
-/// Tags have at least 15 bits (MPI-4.0 section 9.1.2): 3 say which track of a channel, the others which channel.
-pub(crate) const TRACK_BITS: u32 = (Track::WAKES.0 + 1).ilog2();
-
 /// A reduction on a channel.
 #[derive(Debug)]
 struct ChannelReduction {
     group: Arc<Group>,
     counters: Arc<Counters>,
     tag: c_int,
-    /// Taken when it is over.
+    /// `None` after the result has been taken.
     reduction: Option<Reduction>,
 }
 

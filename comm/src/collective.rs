@@ -15,6 +15,7 @@ use crate::agree::ReduceOp;
 use crate::backoff::Backoff;
 use crate::class::ErrorClass;
 use crate::error::{Error, Result};
+use crate::lanes::{bytes_of, words_of};
 use crate::message::{Flight, MESSAGE_BYTES_MAX, Wire};
 use crate::reduction::Reduction;
 use crate::{tree, work};
@@ -37,14 +38,6 @@ pub(crate) fn allreduce(wire: Wire<'_>, lanes: &mut [u64], ops: &[ReduceOp]) -> 
         work::advance();
     }
     lanes.copy_from_slice(&reduction.result());
-    Ok(())
-}
-
-pub(crate) fn check_lanes(lanes: &[u64], ops: &[ReduceOp]) -> Result<()> {
-    if lanes.len() != ops.len() || size_of_val(lanes) > MESSAGE_BYTES_MAX {
-        let reason = format!("{} lanes with {} operations", lanes.len(), ops.len());
-        return Err(Error::invalid(ErrorClass::Arg, reason));
-    }
     Ok(())
 }
 
@@ -187,19 +180,6 @@ pub(crate) fn allgather(wire: Wire<'_>, value: u64) -> Result<Vec<u64>> {
     words_of(&all, wire.size as usize)
 }
 
-pub(crate) fn bytes_of(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
-}
-
-/// The words of a message. The message must have exactly `count` words.
-pub(crate) fn words_of(bytes: &[u8], count: usize) -> Result<Vec<u64>> {
-    let (words, rest) = bytes.as_chunks::<LENGTH_BYTES>();
-    if words.len() != count || !rest.is_empty() {
-        return Err(Error::Disagreement { what: "the number of values to reduce" });
-    }
-    Ok(words.iter().map(|word| u64::from_ne_bytes(*word)).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,13 +201,5 @@ mod tests {
         parcel.extend_from_slice(b"four");
         assert!(unpack(&parcel, 1).is_err());
         assert!(unpack(&parcel[..4], 1).is_err());
-    }
-
-    #[test]
-    fn words_of_requires_the_exact_number_of_words() {
-        let words = [1, u64::MAX, 3];
-        assert_eq!(words_of(&bytes_of(&words), 3).expect("three words"), words);
-        assert!(words_of(&bytes_of(&words), 2).is_err());
-        assert!(words_of(&bytes_of(&words)[..23], 3).is_err());
     }
 }

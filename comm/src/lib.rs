@@ -1,9 +1,81 @@
-//! The only door to MPI: communicators, nodes, shared windows, datatype import, error classes. Knows no files.
+//! The only door to MPI of this project: communicators, nodes, shared memory, words for one-sided
+//! operations, datatypes, requests and error classes. The crate must not know files.
 //!
-//! No function here blocks inside MPI where it waits for other ranks, apart from the making of communicators and windows,
-//! which is rare: waits test, yield, and sleep (see [`Backoff`]).
+//! A [`Group`] has the processes of a user's communicator. A [`Channel`] of the group is a private
+//! connection of its ranks, for example for one file. Code that agrees with other ranks takes an
+//! [`Agree`], and code that shares memory on a node takes a [`NodeShared`]. So it also runs with threads
+//! as ranks ([`local`]), without MPI.
+//!
+//! No function blocks inside MPI while it waits for other ranks: it tests, yields and sleeps
+//! ([`Backoff`]), and drives the progress of MPI. There are two exceptions. The creation of groups and of
+//! MPI windows, and the end of MPI windows, may block; they are rare. The operations of [`WorldWords`]
+//! wait inside MPI until they are complete.
+//!
+//! # Example
+//! Under MPI:
+//! ```no_run
+//! use capulet_comm::mpi::raw::AsRaw;
+//! use capulet_comm::{Agree, Error, Group, ReduceOp, mpi};
+//!
+//! fn largest(ranks: &dyn Agree, own: u64) -> Result<u64, Error> {
+//!     let mut lanes = [own];
+//!     ranks.allreduce(&mut lanes, &[ReduceOp::Max])?;
+//!     Ok(lanes[0])
+//! }
+//!
+//! let universe = mpi::initialize().expect("MPI can be initialized once");
+//! let world = universe.world();
+//! // SAFETY: the communicator is valid until `universe` is dropped.
+//! let group = unsafe { Group::of(world.as_raw()) }?;
+//! let channel = group.channel()?;
+//! assert_eq!(largest(&channel, u64::from(channel.rank().0))?, u64::from(channel.size()) - 1);
+//! # Ok::<(), Error>(())
+//! ```
+//! The same function with threads as ranks:
+//! ```
+//! use std::thread;
+//!
+//! use capulet_comm::local::LocalChannel;
+//! # use capulet_comm::{Agree, Error, ReduceOp};
+//! # fn largest(ranks: &dyn Agree, own: u64) -> Result<u64, Error> {
+//! #     let mut lanes = [own];
+//! #     ranks.allreduce(&mut lanes, &[ReduceOp::Max])?;
+//! #     Ok(lanes[0])
+//! # }
+//!
+//! thread::scope(|scope| {
+//!     for channel in LocalChannel::team(3) {
+//!         scope.spawn(move || {
+//!             let found = largest(&channel, u64::from(channel.rank().0));
+//!             assert_eq!(found.expect("every rank takes part"), 2);
+//!         });
+//!     }
+//! });
+//! ```
+//!
+//! # Modules
+//! The modules of each row use only each other and the rows above.
+//!
+//! | modules | content |
+//! |---|---|
+//! | `consts`, `class`, `error`, `rank`, [`tree`] | [`Error`], [`ErrorClass`], [`Rank`], constants of MPI |
+//! | `agree` | [`Agree`]: barriers, reductions and broadcasts as a trait |
+//! | `backoff`, `futex`, `cgroup`, `segment` | waits, and shared memory of the operating system |
+//! | `lifetime`, `progress`, `process` | the phases of MPI, its progress, and the hook of `MPI_Finalize` |
+//! | [`work`], [`request`], [`info`], [`status`] | nonblocking work, and the small objects of MPI |
+//! | `attribute_key`, `types` | [`MpiType`]: conversion of datatypes, and their attributes |
+//! | `message`, `lanes`, `reduction`, `collective` | the operations of [`Agree`] by messages of one tag |
+//! | `members`, `user_comm` | the processes of a communicator |
+//! | `meeting`, `words`, `node_memory` | agreements and [`NodeWords`] in the memory of a node |
+//! | `node` | [`Node`]: the ranks that share memory |
+//! | `memory`, `node_shared`, `window_table` | [`NodeShared`]: memory for collective operations |
+//! | `pool`, `world` | [`WorldWords`]: words for one-sided operations of ranks of all nodes |
+//! | `remains`, `group`, `registry` | [`Group`]: the processes of a user's communicator |
+//! | `window`, `leaders`, `notifier`, `channel` | [`Channel`]: one tag of a group; [`NodeWindow`] |
+//! | [`local`] | [`Agree`], [`NodeShared`] and [`Leaders`] for threads as ranks |
 
 mod agree;
+mod attribute_key;
 mod backoff;
 mod cgroup;
 mod channel;
@@ -14,7 +86,9 @@ mod error;
 mod futex;
 mod group;
 pub mod info;
+mod lanes;
 mod leaders;
+mod lifetime;
 pub mod local;
 mod meeting;
 mod members;
@@ -22,20 +96,23 @@ mod memory;
 mod message;
 mod node;
 mod node_memory;
+mod node_shared;
+mod notifier;
 mod pool;
 mod process;
 mod progress;
 mod rank;
 mod reduction;
 mod registry;
+mod remains;
 pub mod request;
 mod segment;
 pub mod status;
 pub mod tree;
 mod types;
 mod user_comm;
-mod wakes;
 mod window;
+mod window_table;
 mod words;
 pub mod work;
 mod world;
@@ -52,23 +129,24 @@ pub use group::Group;
 pub use leaders::Leaders;
 pub use message::Counters;
 pub use node::{NODES_VARIABLE, Node};
+pub use node_shared::{Barriers, NodeShared};
+pub use notifier::Notifier;
 pub use process::prepare;
 pub use progress::progress;
 pub use rank::Rank;
 #[doc(hidden)]
 pub use registry::census;
 pub use types::MpiType;
-pub use wakes::Wakes;
-pub use window::{Barriers, NodeShared, NodeWindow};
+pub use window::NodeWindow;
 pub use words::{NodeWords, WordMemory};
 pub use world::{Epochs, WorldWords};
 
-/// Which MPI this crate was built for.
+/// The MPI library that this crate is built for.
 pub mod build {
-    /// `openmpi` or `mpich` (and its relatives).
+    /// `openmpi`, or `mpich` for MPICH and its relatives.
     pub const FAMILY: &str = env!("CAPULET_MPI_FAMILY");
 
-    /// The `mpiexec` that belongs to it, as a name or a path. For tests.
+    /// The `mpiexec` that belongs to the library, as a name or a path. For tests.
     #[doc(hidden)]
     pub const LAUNCHER: &str = env!("CAPULET_MPI_LAUNCHER");
 }

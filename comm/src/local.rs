@@ -1,7 +1,7 @@
-//! Ranks as threads of one process: what is built on [`Agree`] and [`NodeShared`] runs here without MPI.
+//! Ranks as threads of one process. Code that uses [`Agree`] and [`NodeShared`] runs on them without MPI.
 //!
-//! A rank whose end is dropped is gone: calls that would wait for it return an error on all others, so that a failing test
-//! ends instead of hanging.
+//! A rank whose endpoint is dropped has left. Calls of other ranks that would wait for it return an
+//! error, so that a failing test ends instead of hanging.
 
 mod leaders;
 
@@ -12,17 +12,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::agree::{Agree, Pending, ReduceOp, Track};
 use crate::class::ErrorClass;
-use crate::collective::{bytes_of, check_lanes, words_of};
 use crate::error::{Error, Result};
+use crate::lanes::{bytes_of, check_lanes, words_of};
 use crate::memory::SLOTS;
+use crate::node_shared::{Barriers, NodeShared};
 use crate::rank::Rank;
-use crate::window::{Barriers, NodeShared};
 
 pub use leaders::LocalLeaders;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Where the ranks meet. Every collective operation is one exchange: all bring bytes, all see all bytes.
+/// The place where the ranks meet. Every collective operation is one exchange: each rank contributes
+/// bytes, and each rank gets the bytes of all ranks.
 #[derive(Debug)]
 struct Meeting {
     size: usize,
@@ -34,9 +35,10 @@ struct Meeting {
 struct State {
     brought: Vec<Vec<u8>>,
     arrived: usize,
-    /// How many exchanges are over.
+    /// The number of completed exchanges.
     generation: u64,
-    /// What was brought to the latest. It stays until the next is over, to which every rank must come first.
+    /// The contributions to the latest completed exchange. They stay until the next exchange completes,
+    /// at which every rank must arrive first.
     result: Arc<Vec<Vec<u8>>>,
     gone: bool,
 }
@@ -56,7 +58,7 @@ impl Meeting {
         Ok(Arc::clone(&self.await_end(generation as u32)?.result))
     }
 
-    /// Waits for the end of an exchange.
+    /// Waits until the exchange completes.
     fn await_end(&self, generation: u32) -> Result<MutexGuard<'_, State>> {
         let mut state = self.lock();
         while state.generation as u32 == generation {
@@ -68,7 +70,7 @@ impl Meeting {
         Ok(state)
     }
 
-    /// Brings bytes and does not wait for those of the others. Returns the number of the exchange.
+    /// Contributes bytes without waiting for the other ranks. Returns the number of the exchange.
     fn arrive(&self, rank: usize, bytes: Vec<u8>) -> u64 {
         let mut state = self.lock();
         let generation = state.generation;
@@ -84,7 +86,7 @@ impl Meeting {
         generation
     }
 
-    /// Whether an exchange is over.
+    /// Whether the exchange is complete.
     fn is_over(&self, generation: u32) -> Result<bool> {
         let state = self.lock();
         let over = state.generation as u32 != generation;
@@ -101,13 +103,13 @@ impl Meeting {
 #[derive(Debug)]
 pub struct LocalChannel {
     meeting: Arc<Meeting>,
-    /// Where the ranks meet for the reductions of each spare track.
+    /// One meeting per spare track, for the reductions of that track.
     spare: Vec<Arc<Meeting>>,
     rank: Rank,
 }
 
 impl LocalChannel {
-    /// One end per rank.
+    /// One endpoint per rank.
     pub fn team(ranks: usize) -> Vec<LocalChannel> {
         let meeting = Meeting::new(ranks);
         let spare: Vec<_> = (0..Track::SPARE).map(|_| Meeting::new(ranks)).collect();
@@ -207,7 +209,7 @@ impl Pending for LocalReduction {
     }
 }
 
-/// What the lanes that all ranks brought become.
+/// Reduces the contributed lanes of all ranks.
 fn reduce(all: &[Vec<u8>], ops: &[ReduceOp]) -> Result<Vec<u64>> {
     let mut lanes = words_of(&all[0], ops.len())?;
     for theirs in &all[1..] {
@@ -232,7 +234,7 @@ struct Shared {
     parts: Vec<Part>,
 }
 
-/// What one rank shares: as in a real window, but each in an allocation of its own.
+/// The part of one rank. In contrast to a real window, each part is an allocation of its own.
 #[derive(Debug)]
 struct Part {
     data: Pages,
@@ -247,15 +249,17 @@ struct Pages {
     layout: Layout,
 }
 
-// SAFETY: only the address is given out, as a raw pointer; whoever uses it must justify the access.
+// SAFETY: the allocation is not bound to a thread. The value gives out only its address, as a raw
+// pointer; code that dereferences the pointer must justify the access.
 unsafe impl Send for Pages {}
-// SAFETY: as above.
+// SAFETY: as for `Send` above. No method changes the value.
 unsafe impl Sync for Pages {}
 
 impl Pages {
     fn new(bytes: usize) -> Self {
-        let layout = Layout::from_size_align(bytes, PAGE_BYTES).expect("a size that fits in memory");
-        // SAFETY: the size is a power of two of at least a page, so not zero.
+        let layout = Layout::from_size_align(bytes, PAGE_BYTES).expect("the size fits in memory");
+        // SAFETY: `alloc_zeroed` requires a size that is not zero. The size is a power of two of at least
+        // one page.
         let start = unsafe { alloc::alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { alloc::handle_alloc_error(layout) };
         Pages { start, layout }
@@ -264,18 +268,20 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout; freed once.
+        // SAFETY: `new` has allocated the memory with this layout. It is freed once, because this is the
+        // drop of its owner.
         unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) };
     }
 }
 
 impl LocalWindow {
-    /// One end per rank of a window with at least `bytes` bytes of data per rank (a power of two, as real windows).
+    /// One endpoint per rank of a window with at least `bytes` bytes of data per rank. As in real
+    /// windows, the size is a power of two.
     ///
     /// # Panics
-    /// If there is no memory for it.
+    /// If the size does not fit in memory.
     pub fn team(ranks: usize, bytes: usize) -> Vec<LocalWindow> {
-        let bytes = bytes.max(PAGE_BYTES).checked_next_power_of_two().expect("a size that fits in memory");
+        let bytes = bytes.max(PAGE_BYTES).checked_next_power_of_two().expect("the size fits in memory");
         let part = |_| Part {
             data: Pages::new(bytes),
             map: (0..bytes / 64).map(|_| AtomicU64::new(0)).collect(),
@@ -287,8 +293,10 @@ impl LocalWindow {
     }
 }
 
-// SAFETY: each part is an allocation of its own, page-aligned, of `bytes` bytes, freed with the last end of the window. The barrier is a mutex
-// and a condition variable, which order memory, and it ends when all ranks have arrived.
+// SAFETY: `# Safety` of `NodeShared`: each part is a page-aligned allocation of its own of `bytes` bytes,
+// which is freed with the last endpoint of the window. The map has `bytes / 64` words, and no field
+// changes after `team`. The barrier is a mutex and a condition variable, which order memory, and it is
+// over when all ranks have arrived.
 unsafe impl NodeShared for LocalWindow {
     fn place(&self) -> usize {
         self.place
@@ -344,7 +352,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs `rank_main` on each end, in a thread each.
+    /// Runs `rank_main` on each endpoint, each in a thread of its own.
     fn on_each<T: Send, R: Send>(ends: Vec<T>, rank_main: impl Fn(T) -> R + Sync) -> Vec<R> {
         thread::scope(|scope| {
             let main = &rank_main;
@@ -354,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn collectives_give_what_the_real_ones_give() {
+    fn collectives_match_their_definition() {
         for ranks in [1, 2, 3, 7] {
             let sums = on_each(LocalChannel::team(ranks), |channel| {
                 let me = u64::from(channel.rank().0);
@@ -364,11 +372,14 @@ mod tests {
                 let mut data = vec![me as u8; 3];
                 channel.broadcast(Rank(ranks as u32 - 1), &mut data).expect("a broadcast");
                 assert_eq!(data, [ranks as u8 - 1; 3]);
-                assert_eq!(channel.allgather(me).expect("all"), (0..ranks as u64).collect::<Vec<_>>());
-                let parts = channel.gather(&[me as u8]).expect("parts");
+                assert_eq!(
+                    channel.allgather(me).expect("an allgather"),
+                    (0..ranks as u64).collect::<Vec<_>>()
+                );
+                let parts = channel.gather(&[me as u8]).expect("a gather");
                 assert_eq!(parts.map(|parts| parts.len()), (me == 0).then_some(ranks));
                 let outcome =
-                    channel.agree_on_outcome((me == 0).then_some(ErrorClass::Io)).expect("agreement");
+                    channel.agree_on_outcome((me == 0).then_some(ErrorClass::Io)).expect("an agreement");
                 assert_eq!(outcome, Some(ErrorClass::Io));
                 channel.barrier().expect("a barrier");
                 lanes
@@ -379,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_is_gone_is_an_error_and_no_hang() {
+    fn dropped_rank_is_an_error_on_the_other_ranks() {
         let outcomes = on_each(LocalChannel::team(3), |channel| {
             if channel.rank() == Rank(1) { Ok(()) } else { channel.barrier() }
         });
@@ -387,20 +398,21 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_shared_and_ordered_by_its_barrier() {
+    fn window_is_shared_and_its_barrier_orders_memory() {
         let windows = LocalWindow::team(4, 5000);
         assert_eq!((windows[0].bytes(), windows[0].map(3).len()), (8192, 128));
         on_each(windows, |window| {
             let me = window.place();
             assert_eq!(window.data(me).addr() % PAGE_BYTES, 0);
             for round in 0..200_u64 {
-                // SAFETY: between two barriers only this rank writes to its own part, and nobody reads it.
+                // SAFETY: between two barriers only this rank writes to its own part, and no rank reads
+                // the part.
                 unsafe { window.data(me).add(5).write(round as u8 + me as u8) };
                 window.map(me)[7].store(round, Ordering::Relaxed);
                 window.slots(me)[SLOTS - 1].store(round, Ordering::Relaxed);
                 window.barrier().expect("a barrier");
                 for rank in 0..window.ranks() {
-                    // SAFETY: between these two barriers nobody writes.
+                    // SAFETY: between these two barriers no rank writes.
                     let seen = unsafe { window.data(rank).add(5).read() };
                     assert_eq!(seen, round as u8 + rank as u8);
                     assert_eq!(window.map(rank)[7].load(Ordering::Relaxed), round);

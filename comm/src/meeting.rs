@@ -1,8 +1,9 @@
-//! How a rank waits at a barrier in shared memory.
+//! The wait of a rank at a barrier in shared memory.
 //!
-//! The barrier costs one atomic addition per rank when the others arrive soon. Later the rank sleeps in the kernel, for at most 1 ms at a time,
-//! and drives MPI after every sleep: another rank may be blocked inside MPI on a message of this rank that MPI moves only while this
-//! rank calls MPI.
+//! A barrier costs one atomic addition per rank if the other ranks arrive soon. A rank that waits longer
+//! sleeps in the kernel, at most 1 ms at a time, and drives MPI after every sleep. The reason: another
+//! rank may be blocked inside MPI on a message of this rank that MPI moves only while this rank calls
+//! MPI.
 
 use std::sync::atomic::AtomicU32;
 use std::thread;
@@ -18,7 +19,7 @@ pub(crate) fn arrive(barrier: &Barrier<AtomicU32>, ranks: usize) -> u32 {
     barrier.arrive(ranks as u32, futex_wake_all)
 }
 
-/// Returns when all ranks have arrived at the barrier of this number.
+/// Returns when all ranks have arrived at the barrier `generation`.
 pub(crate) fn wait(barrier: &Barrier<AtomicU32>, generation: u32) {
     barrier.wait(generation, idle(drive));
 }
@@ -28,7 +29,7 @@ pub(crate) fn wake(word: &AtomicU32) {
     futex_wake_all(word);
 }
 
-/// The turns of one wait: yields first, then sleeps for growing times with a call of `progress` after each.
+/// The steps of one wait: first yields, then sleeps of growing length. Calls `progress` after each sleep.
 pub(crate) fn idle(progress: impl Fn()) -> impl FnMut(Sleeper<'_, AtomicU32>) {
     let mut backoff = Backoff::new();
     move |sleeper| match backoff.next_sleep() {
@@ -40,7 +41,7 @@ pub(crate) fn idle(progress: impl Fn()) -> impl FnMut(Sleeper<'_, AtomicU32>) {
     }
 }
 
-/// What goes on while a rank waits: MPI, and operations under way.
+/// Drives MPI and the operations in progress while a rank waits.
 pub(crate) fn drive() {
     crate::progress();
     work::advance();
@@ -84,7 +85,7 @@ mod tests {
         let (progress, begun) = (AtomicUsize::new(0), Instant::now());
         thread::scope(|scope| {
             scope.spawn(|| meet(&barrier, 2, || _ = progress.fetch_add(1, Ordering::Relaxed)));
-            // The other thread gives its core away first, and other processes may keep the core for long.
+            // The other thread first yields its core, and other processes may keep the core for long.
             while progress.load(Ordering::Relaxed) < 5 || begun.elapsed() < Duration::from_millis(50) {
                 thread::sleep(Duration::from_millis(1));
             }

@@ -1,7 +1,7 @@
-//! Messages between two ranks, sent and received without ever blocking inside MPI.
+//! Messages between two ranks. No function blocks inside MPI.
 //!
-//! Buffers in flight are owned by their [`Flight`]. If a flight is given up (an MPI error elsewhere), they are leaked: MPI
-//! may still write to them.
+//! A [`Flight`] owns the buffers of its messages. If a flight is dropped before its messages are
+//! complete, because of an MPI error elsewhere, the buffers are leaked: MPI may still write to them.
 
 use std::ffi::{c_int, c_void};
 use std::mem;
@@ -16,7 +16,8 @@ use crate::error::{Error, Result, check};
 use crate::rank::Rank;
 use crate::{consts, ffi, work};
 
-/// What went over one channel so far. Exact on any machine.
+/// Counts of the messages and collective operations on one channel so far. They do not depend on timing,
+/// so they are exact on any machine.
 #[derive(Debug, Default)]
 pub struct Counters {
     messages_sent: AtomicU64,
@@ -27,27 +28,28 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Messages that this rank sent.
+    /// The number of messages that this rank has sent.
     pub fn messages_sent(&self) -> u64 {
         self.messages_sent.load(Ordering::Relaxed)
     }
 
-    /// Payload bytes that this rank sent.
+    /// The number of payload bytes that this rank has sent.
     pub fn bytes_sent(&self) -> u64 {
         self.bytes_sent.load(Ordering::Relaxed)
     }
 
-    /// Messages that this rank received.
+    /// The number of messages that this rank has received.
     pub fn messages_received(&self) -> u64 {
         self.messages_received.load(Ordering::Relaxed)
     }
 
-    /// Payload bytes that this rank received.
+    /// The number of payload bytes that this rank has received.
     pub fn bytes_received(&self) -> u64 {
         self.bytes_received.load(Ordering::Relaxed)
     }
 
-    /// Operations of all ranks that this rank took part in: reductions, broadcasts, gathers, barriers.
+    /// The number of collective operations in which this rank took part: reductions, broadcasts, gathers
+    /// and barriers.
     pub fn collectives(&self) -> u64 {
         self.collectives.load(Ordering::Relaxed)
     }
@@ -67,33 +69,34 @@ impl Counters {
     }
 }
 
-/// One end of one tag of one communicator.
+/// One rank's access to the messages of one tag of one communicator.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wire<'a> {
     pub(crate) comm: ffi::MPI_Comm,
     pub(crate) tag: c_int,
     pub(crate) rank: u32,
     pub(crate) size: u32,
-    /// The ranks in `comm` of those that `rank` and `size` count; `None` if they are the same.
+    /// The rank in `comm` of each rank that `rank` and `size` count. `None` if `rank` and `size` are
+    /// those of `comm`.
     pub(crate) members: Option<&'a [Rank]>,
     pub(crate) counters: &'a Counters,
 }
 
-/// The most bytes that one message may carry here: fits an `int` count with room to spare.
+/// The maximum size of one message. It fits an `int` count with room to spare.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 30;
 
 impl Wire<'_> {
-    /// The rank in the communicator.
+    /// The number of `rank` in the communicator.
     fn rank_in_comm(&self, rank: u32) -> c_int {
         self.members.map_or(rank, |members| members[rank as usize].0) as c_int
     }
 
-    /// Starts to send. The flight keeps the bytes.
+    /// Starts a send. The flight keeps the bytes.
     pub(crate) fn start_send(&self, target: u32, bytes: Arc<[u8]>, flight: &mut Flight) -> Result<()> {
         self.start_send_of(target, Memory::Shared(bytes), flight)
     }
 
-    /// As [`Wire::start_send`], for bytes of one receiver.
+    /// As [`Wire::start_send`], for bytes that go to one receiver only.
     pub(crate) fn start_send_owned(&self, target: u32, bytes: Vec<u8>, flight: &mut Flight) -> Result<()> {
         self.start_send_of(target, Memory::Owned(bytes), flight)
     }
@@ -105,8 +108,10 @@ impl Wire<'_> {
             return Err(Error::invalid(ErrorClass::Arg, reason));
         }
         let mut request = consts::request_null();
-        // SAFETY: the buffer is valid for reading for its length, which fits an int; its heap block is moved into the flight below
-        // (the address stays), which drops it only after the request has completed and else leaks it (MPI-4.0 section 3.7.2).
+        // SAFETY: MPI-4.0 section 3.7.2: the buffer must stay valid and unchanged until the request
+        // completes. The heap block of the buffer is moved into the flight below, so its address stays
+        // the same. The flight drops the block only after completion, and else leaks it. The length fits
+        // an int.
         let status = unsafe {
             ffi::MPI_Isend(
                 bytes.as_ptr().cast::<c_void>(),
@@ -124,13 +129,15 @@ impl Wire<'_> {
         Ok(())
     }
 
-    /// Starts to receive a message that has come, from whomever, as a flight of its own. The rank that it is from; `None` if
-    /// no message has come.
+    /// Starts to receive a message that has arrived from any rank, and returns the rank of its sender in
+    /// the communicator with a new flight. `None` if no message has arrived. The message is item 0 of the
+    /// flight.
     pub(crate) fn start_receive_any(&self) -> Result<Option<(u32, Flight)>> {
         let mut found: c_int = 0;
         let mut message = mem::MaybeUninit::<ffi::MPI_Message>::uninit();
         let mut status = mem::MaybeUninit::<ffi::MPI_Status>::uninit();
-        // SAFETY: the communicator is ours; MPI writes the flag, and message and status if it is set (MPI-4.0 section 3.8.2).
+        // SAFETY: MPI-4.0 section 3.8.2: MPI writes the flag, and the message and the status if the flag
+        // is set. The communicator is private to this crate and valid.
         let code = unsafe {
             ffi::MPI_Improbe(
                 consts::any_source(),
@@ -154,8 +161,9 @@ impl Wire<'_> {
         let bytes = usize::try_from(count).unwrap_or(0);
         let mut buffer = vec![0_u8; bytes].into_boxed_slice();
         let mut request = consts::request_null();
-        // SAFETY: the message was found above and is received once; the buffer is as long as the message, and its heap block is
-        // moved into a flight, which drops it only after completion and else leaks it (MPI-4.0 section 3.8.3).
+        // SAFETY: MPI-4.0 section 3.8.3: the message was found above, and it is received once. The buffer
+        // is as long as the message. Its heap block is moved into a flight, which drops it only after
+        // completion and else leaks it.
         let code = unsafe {
             ffi::MPI_Imrecv(
                 buffer.as_mut_ptr().cast::<c_void>(),
@@ -171,13 +179,15 @@ impl Wire<'_> {
         Ok(Some((status.MPI_SOURCE as u32, flight)))
     }
 
-    /// Starts to receive a message of at most `bytes` bytes. The index finds it in the flight.
+    /// Starts to receive a message of at most `bytes` bytes. Returns its index in the flight.
     pub(crate) fn start_receive(&self, source: u32, bytes: usize, flight: &mut Flight) -> Result<usize> {
-        assert!(bytes <= MESSAGE_BYTES_MAX, "messages are cut into chunks before they come here");
+        assert!(bytes <= MESSAGE_BYTES_MAX, "the caller cuts longer messages into chunks");
         let mut buffer = vec![0_u8; bytes].into_boxed_slice();
         let mut request = consts::request_null();
-        // SAFETY: the buffer is valid for writing for its length, which fits an int; its heap block is moved into the
-        // flight below (the address stays), which drops it only after completion and else leaks it.
+        // SAFETY: MPI-4.0 section 3.7.2: the buffer must stay valid, and no other code may access it,
+        // until the request completes. Its heap block is moved into the flight below, so its address
+        // stays the same. The flight drops the block only after completion, and else leaks it. The length
+        // fits an int.
         let status = unsafe {
             ffi::MPI_Irecv(
                 buffer.as_mut_ptr().cast::<c_void>(),
@@ -194,7 +204,7 @@ impl Wire<'_> {
         Ok(flight.parts.len() - 1)
     }
 
-    /// Receives one message of at most `bytes` bytes; waits for it.
+    /// Receives one message of at most `bytes` bytes. Waits for the message.
     pub(crate) fn receive(&self, source: u32, bytes: usize) -> Result<Vec<u8>> {
         let mut flight = Flight::default();
         let index = self.start_receive(source, bytes, &mut flight)?;
@@ -202,7 +212,7 @@ impl Wire<'_> {
         Ok(flight.take(index))
     }
 
-    /// Sends one message and waits until its buffer is free again.
+    /// Sends one message. Waits until the send is complete.
     pub(crate) fn send(&self, target: u32, bytes: &[u8]) -> Result<()> {
         let mut flight = Flight::default();
         self.start_send(target, Arc::from(bytes), &mut flight)?;
@@ -234,8 +244,8 @@ struct Part {
     received_bytes: usize,
 }
 
-// SAFETY: the request is a handle, which any thread may use that the thread level allows to call MPI at all (MPI-4.0 section
-// 11.6); the buffers are owned.
+// SAFETY: MPI-4.0 section 11.6: a handle is not bound to a thread; each thread that may call MPI may use
+// it. The part owns its buffer.
 unsafe impl Send for Part {}
 
 impl Part {
@@ -243,12 +253,12 @@ impl Part {
         self.request == consts::request_null()
     }
 
-    /// Tests the request once; counts what arrived.
+    /// Tests the request once. Counts a received message.
     fn test(&mut self, counters: &Counters) -> Result<()> {
         let mut done: c_int = 0;
         let mut status = mem::MaybeUninit::<ffi::MPI_Status>::uninit();
-        // SAFETY: the request is active (not null, checked by the caller) and owned by this part; MPI_Test writes the
-        // flag, and the status if the flag is set (MPI-4.0 section 3.7.3).
+        // SAFETY: MPI-4.0 section 3.7.3: MPI_Test writes the flag, and the status if the flag is set. The
+        // request belongs to this part and is active, because the caller has checked that it is not null.
         let code = unsafe { ffi::MPI_Test(&raw mut self.request, &raw mut done, status.as_mut_ptr()) };
         check("MPI_Test", code)?;
         if done != 0
@@ -265,14 +275,15 @@ impl Part {
     }
 }
 
-/// Messages under way. Land it; a flight that is dropped before leaks its buffers.
+/// Messages in progress. The owner calls [`Flight::land`] or tests the flight until it is complete. A
+/// flight that is dropped before that leaks the buffers of its incomplete messages.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     parts: SmallVec<[Part; 4]>,
 }
 
 impl Flight {
-    /// Waits until everything has arrived or has been sent: tests, and sleeps in between.
+    /// Waits until all messages are complete. Tests them, and sleeps between the tests.
     pub(crate) fn land(&mut self, counters: &Counters) -> Result<()> {
         let mut backoff = Backoff::new();
         while !self.test(counters)? {
@@ -282,7 +293,7 @@ impl Flight {
         Ok(())
     }
 
-    /// Whether everything has arrived or has been sent. Does not wait.
+    /// Whether all messages are complete. Does not wait.
     pub(crate) fn test(&mut self, counters: &Counters) -> Result<bool> {
         let mut open = 0;
         for part in &mut self.parts {
@@ -294,17 +305,18 @@ impl Flight {
         Ok(open == 0)
     }
 
-    /// As [`Flight::test`], and lets go of what is done. For flights of sends alone: places in it change.
+    /// As [`Flight::test`]. Also removes the complete messages, which changes the indices in the flight.
+    /// So it is only for flights without receives.
     pub(crate) fn sweep(&mut self, counters: &Counters) -> Result<bool> {
         let is_over = self.test(counters)?;
         self.parts.retain(|part| !part.is_done());
         Ok(is_over)
     }
 
-    /// Takes the bytes of a receive that has landed.
+    /// Takes the bytes of a complete receive.
     pub(crate) fn take(&mut self, index: usize) -> Vec<u8> {
         let part = &mut self.parts[index];
-        assert!(part.is_done(), "the flight has landed");
+        assert!(part.is_done(), "the message is complete");
         match &mut part.memory {
             Memory::Received { buffer } => {
                 let mut bytes = mem::take(buffer).into_vec();
@@ -320,7 +332,7 @@ impl Drop for Flight {
     fn drop(&mut self) {
         for part in self.parts.drain(..) {
             if !part.is_done() {
-                tracing::error!("a message under way is given up; its buffer is leaked");
+                tracing::error!("a message in progress is dropped; its buffer is leaked");
                 mem::forget(part.memory);
             }
         }

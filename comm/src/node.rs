@@ -1,8 +1,10 @@
-//! Which ranks share memory.
+//! The nodes of a group: the sets of ranks that share memory.
 //!
-//! Nodes are found by `MPI_Comm_split_type` (MPI-4.0 section 7.4.2). The environment variable `CAPULET_NODES=k` (as rank 0
-//! has it) makes one machine look like k: each real node is cut by rank, rank r of P goes to part floor(r k / P). It
-//! changes only who shares windows with whom and who is a leader; files and results are the same. It is meant for tests.
+//! `MPI_Comm_split_type` finds the machines (MPI-4.0 section 7.4.2). The environment variable
+//! `CAPULET_NODES=k` of rank 0 makes one machine look like k nodes: rank r of P ranks belongs to part
+//! floor(r k / P), and a node is the ranks of one machine and one part. The variable changes only which
+//! ranks share windows and which ranks are leaders. Files and results stay the same. The variable is
+//! meant for tests.
 
 use std::collections::HashMap;
 use std::env;
@@ -23,42 +25,43 @@ use crate::{consts, ffi};
 /// The name of the environment variable that cuts one machine into several nodes.
 pub const NODES_VARIABLE: &str = "CAPULET_NODES";
 
-/// The node of a rank: the ranks of the group that share its memory.
+/// The node of a rank: the ranks of the group that share memory with this rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The ranks of this node, ascending.
+    /// The ranks of this node, in ascending order.
     pub ranks: Vec<Rank>,
-    /// The place of this rank in `ranks`.
+    /// The index of this rank in `ranks`.
     pub place: usize,
-    /// The place of this node in `leaders`.
+    /// The index of this node in `leaders`.
     pub index: usize,
-    /// The first rank of each node, ascending.
+    /// The first rank of each node, in ascending order.
     pub leaders: Vec<Rank>,
-    /// How many ranks each node has, in the order of `leaders`.
+    /// The number of ranks of each node, in the order of `leaders`.
     pub sizes: Vec<u32>,
-    /// All ranks of the group are this many blocks of consecutive ranks of one node each.
+    /// The number of blocks of the group. A block is a maximal sequence of consecutive ranks that are on
+    /// one node.
     pub block_count: u32,
     /// The block of each rank in `ranks`, from 0.
     pub blocks: Vec<u32>,
 }
 
 impl Node {
-    /// How many ranks are on this node.
+    /// The number of ranks on this node.
     pub fn size(&self) -> usize {
         self.ranks.len()
     }
 
-    /// The rank that speaks for this node.
+    /// The leader of this node. It exchanges messages with the leaders of the other nodes.
     pub fn leader(&self) -> Rank {
         self.ranks[0]
     }
 
-    /// Whether this rank speaks for its node.
+    /// Whether this rank is the leader of its node.
     pub fn is_leader(&self) -> bool {
         self.place == 0
     }
 
-    /// How many nodes the group has.
+    /// The number of nodes of the group.
     pub fn node_count(&self) -> usize {
         self.leaders.len()
     }
@@ -68,16 +71,18 @@ impl Node {
 #[derive(Debug, Clone)]
 pub(crate) struct Split {
     pub(crate) node: Node,
-    /// How many ranks of the group are on this machine, into however many nodes it is cut.
+    /// The number of ranks of the group on this machine, even if `CAPULET_NODES` cuts the machine into
+    /// several nodes.
     pub(crate) machine_size: u32,
 }
 
-/// What is known of a set of processes: the ranks of later groups of the same processes need not ask again.
+/// The known sets of processes, so that later groups of the same processes need no second split: the
+/// processes, the number of parts, and the nodes.
 static KNOWN: Mutex<Vec<(Members, u64, Split)>> = Mutex::new(Vec::new());
-/// More sets are not remembered.
+/// The maximum number of sets in `KNOWN`. Further sets are not remembered.
 const KNOWN_MAX: usize = 32;
 
-/// The nodes of these processes, if this rank knows them; `parts` as in [`split`]. Local.
+/// The nodes of these processes, if this rank knows them. `parts` is as in [`split`]. Local.
 pub(crate) fn known(comm: ffi::MPI_Comm, parts: u64) -> Result<Option<Split>> {
     let members = Members::of(comm)?;
     let mut found = None;
@@ -91,7 +96,8 @@ pub(crate) fn known(comm: ffi::MPI_Comm, parts: u64) -> Result<Option<Split>> {
     Ok(found)
 }
 
-/// Splits a communicator into its nodes, each machine cut into `parts` parts, 0 for one. Collective.
+/// Splits a communicator into its nodes. Each machine is cut into `parts` parts; 0 means one part.
+/// Collective.
 pub(crate) fn split(wire: Wire<'_>, parts: u64) -> Result<Split> {
     let machine_leaders = collective::allgather(wire, machine_leader(wire)?.into())?;
     let split = split_of(wire.rank, &machine_leaders, parts)?;
@@ -102,10 +108,12 @@ pub(crate) fn split(wire: Wire<'_>, parts: u64) -> Result<Split> {
     Ok(split)
 }
 
-/// The first rank on the machine of this rank. Collective; blocks inside MPI, as no MPI has a nonblocking form.
+/// The first rank on the machine of this rank. Collective. Blocks inside MPI, because no MPI library has
+/// a nonblocking form of this split.
 fn machine_leader(wire: Wire<'_>) -> Result<u32> {
     let mut machine = consts::comm_null();
-    // SAFETY: the communicator is ours and valid, and every rank of it calls this; writes one handle.
+    // SAFETY: MPI-4.0 section 7.4.2: the call is collective. The communicator is private to this crate
+    // and valid, and every rank of the communicator makes this call. MPI writes one handle.
     let status = unsafe {
         ffi::MPI_Comm_split_type(
             wire.comm,
@@ -120,12 +128,13 @@ fn machine_leader(wire: Wire<'_>) -> Result<u32> {
     let leader = own.first_in(&all);
     own.free();
     all.free();
-    // SAFETY: the communicator is ours, and nothing is under way on it.
+    // SAFETY: this function has created the communicator, and no operation is in progress on it.
     check("MPI_Comm_free", unsafe { ffi::MPI_Comm_free(&raw mut machine) })?;
     leader
 }
 
-/// The nodes as rank `me` sees them, from the first rank on the machine of each rank.
+/// The nodes from the view of rank `me`. `machine_leaders` holds the first rank on the machine of each
+/// rank.
 fn split_of(me: u32, machine_leaders: &[u64], parts: u64) -> Result<Split> {
     let size = machine_leaders.len() as u64;
     let part_of = |rank: u64| if parts == 0 { 0 } else { rank * parts / size };
@@ -136,7 +145,7 @@ fn split_of(me: u32, machine_leaders: &[u64], parts: u64) -> Result<Split> {
     let machine_size = (0..size).filter(|rank| machine_of(*rank) == machine_of(me)).count() as u32;
     let ranks: Vec<Rank> =
         (0..size).filter(|rank| shares_node(*rank, me)).map(|rank| Rank(rank as u32)).collect();
-    // The first rank of each node, found by the machine and the part that the ranks of the node have in common.
+    // The first rank of each node, by the machine and the part of the node.
     let mut firsts = HashMap::new();
     let leader_of: Vec<u64> =
         (0..size).map(|rank| *firsts.entry((machine_of(rank), part_of(rank))).or_insert(rank)).collect();
@@ -144,14 +153,16 @@ fn split_of(me: u32, machine_leaders: &[u64], parts: u64) -> Result<Split> {
     Ok(Split { node: Node { place, ..whole(ranks, &leader_of)? }, machine_size })
 }
 
-/// As many words as a `cpu_set_t` has.
+/// The number of words of a `cpu_set_t`.
 const CORE_WORDS: usize = 16;
 
-/// Notes whether the ranks of this machine outnumber the cores that the ranks of this node may use. Collective over the node.
+/// Notes whether the ranks of this machine outnumber the cores that the ranks of this node may use.
+/// Collective over the node.
 pub(crate) fn note_cores(slot: &Slot, machine_size: u32) -> Result<()> {
     const COUNTING: u64 = 1 << 62;
     let mut cores = [0_u64; CORE_WORDS];
-    // SAFETY: the mask is written for at most its size; bits beyond those that the kernel knows stay zero (sched_getaffinity(2)).
+    // SAFETY: sched_getaffinity(2): the call writes at most `size_of_val(&cores)` bytes to `cores`. The
+    // bits of cores that the kernel does not know stay zero.
     let status = unsafe { libc::sched_getaffinity(0, size_of_val(&cores), cores.as_mut_ptr().cast()) };
     if status != 0 {
         cores = [u64::MAX; CORE_WORDS];
@@ -163,8 +174,8 @@ pub(crate) fn note_cores(slot: &Slot, machine_size: u32) -> Result<()> {
     Ok(())
 }
 
-/// How many nodes this rank's environment asks to be simulated: 0 for none, [`NOT_A_NUMBER`] for a value that makes no sense. Rank 0's
-/// counts.
+/// The number of nodes that the environment of this rank asks for: 0 for none, [`NOT_A_NUMBER`] for an
+/// invalid value. The ranks use the value of rank 0.
 pub(crate) fn simulated_nodes() -> u64 {
     match env::var(NODES_VARIABLE) {
         Ok(text) => match text.trim().parse::<u32>() {
@@ -178,7 +189,7 @@ pub(crate) fn simulated_nodes() -> u64 {
 
 const NOT_A_NUMBER: u64 = u64::MAX;
 
-/// The parts that rank 0 asks for, of `size` ranks.
+/// The number of parts that rank 0 asks for, at most `size`, the number of ranks.
 pub(crate) fn checked_parts(asked: u64, size: u32) -> Result<u64> {
     if asked == NOT_A_NUMBER {
         return Err(Error::invalid(
@@ -189,9 +200,9 @@ pub(crate) fn checked_parts(asked: u64, size: u32) -> Result<u64> {
     Ok(asked.min(u64::from(size)))
 }
 
-/// The node of `ranks`, if these are the leaders of all ranks of the group.
+/// The node with the ranks `ranks`. `leader_of` holds the leader of each rank of the group.
 fn whole(ranks: Vec<Rank>, leader_of: &[u64]) -> Result<Node> {
-    // The distinct names in order are the leaders.
+    // The distinct values of `leader_of`, in order, are the leaders.
     let mut leaders = leader_of.to_vec();
     leaders.sort_unstable();
     leaders.dedup();
@@ -219,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_knows_the_others_by_size_and_its_ranks_by_block() {
+    fn node_has_the_sizes_of_all_nodes_and_the_blocks_of_its_ranks() {
         let ranks = |list: &[u32]| list.iter().map(|rank| Rank(*rank)).collect::<Vec<_>>();
         let node = whole(ranks(&[1, 2, 5]), &[0, 1, 1, 0, 4, 1]).expect("nodes");
         assert_eq!((node.index, node.leaders, node.sizes), (1, ranks(&[0, 1, 4]), vec![2, 3, 1]));
@@ -231,7 +242,7 @@ mod tests {
 
     #[test]
     fn nodes_are_the_machines_or_their_parts() {
-        // Machines {0, 2, 3} and {1, 4, 5}.
+        // The machines are {0, 2, 3} and {1, 4, 5}.
         let machines = [0, 1, 0, 0, 1, 1];
         let split = |rank, parts| split_of(rank, &machines, parts).expect("nodes");
         let seen = |rank, parts| {
@@ -240,7 +251,7 @@ mod tests {
         };
         assert_eq!(seen(3, 0), (vec![0, 2, 3], 2, 0, 3));
         assert_eq!(seen(4, 0), (vec![1, 4, 5], 1, 1, 3));
-        // Parts {0, 1, 2} and {3, 4, 5}: four nodes {0, 2}, {1}, {3}, {4, 5}.
+        // The parts are {0, 1, 2} and {3, 4, 5}. So there are four nodes: {0, 2}, {1}, {3} and {4, 5}.
         assert_eq!(seen(3, 2), (vec![3], 0, 2, 3));
         assert_eq!(seen(5, 2), (vec![4, 5], 1, 3, 3));
         assert_eq!(split(2, 2).node.leaders.len(), 4);

@@ -1,13 +1,17 @@
-//! Memory of the ranks of a node for the channels of a group: a slot per channel, in which the ranks agree and keep shared words.
+//! Memory that the ranks of a node share for the channels of a group. Each channel has a slot, in which
+//! the ranks agree and keep shared words.
 //!
 //! ```text
-//! slot: | barrier, 384 bytes | rank 0: words, 256 bytes; two sets of lanes, 512 bytes | rank 1: words, lanes | ...
+//! slot: | barrier, 384 bytes | rank 0: words, 256 bytes; two sets of lanes, 512 bytes | rank 1: ...
 //! ```
-//! Memory: 384 + 768 N bytes per open channel for N ranks. The segment is sparse: the first rank of the node populates the pages of a slot
-//! before a channel gets its number. Slot 0 belongs to the opening of channels.
 //!
-//! Two threads in calls on different files use different slots, so they never meet. A slot gets a new channel only after all ranks have
-//! dropped the old one (`capulet_agreement::Ids`). Both are model-checked (`comm/agreement/tests/two_files.rs`).
+//! Memory: 384 + 768 N bytes per open channel for N ranks. The segment is sparse: the first rank of the
+//! node populates the pages of a slot before a channel gets the number of the slot. Slot 0 belongs to the
+//! opening of channels.
+//!
+//! Two threads in calls on different files use different slots, so they never meet. A slot gets a new
+//! channel only after all ranks have dropped the old channel (`capulet_agreement::Ids`). Both properties
+//! are model-checked (`comm/agreement/tests/two_files.rs`).
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,9 +24,9 @@ use crate::meeting;
 use crate::segment::{PAGE_BYTES, Segment};
 use crate::words::WordMemory;
 
-/// Words of each rank in a slot.
+/// The number of words of each rank in a slot.
 pub(crate) const WORDS: usize = 32;
-/// Channels of a group that can have a slot at a time. Further ones agree by messages.
+/// The number of slots. Further channels of a group agree by messages.
 pub(crate) const SLOTS_MAX: u32 = 4096;
 
 /// The part of a rank in a slot. Zeroed memory is valid.
@@ -39,7 +43,8 @@ pub(crate) struct NodeMemory {
     segment: Segment,
     place: usize,
     ranks: usize,
-    /// Bytes from the start that are populated, as far as this rank has to know: it is the first of the node.
+    /// The number of bytes from the start that are populated. Only the first rank of the node uses this
+    /// field.
     populated_bytes: Mutex<usize>,
 }
 
@@ -48,7 +53,7 @@ impl NodeMemory {
         size_of::<Barrier<AtomicU32>>() + ranks * size_of::<Part>()
     }
 
-    /// Bytes of the segment; only those of slots in use take memory.
+    /// The size of the segment in bytes. Only the slots in use take memory.
     pub(crate) fn segment_bytes(ranks: usize) -> usize {
         (SLOTS_MAX as usize * Self::slot_bytes(ranks)).next_multiple_of(PAGE_BYTES)
     }
@@ -58,8 +63,9 @@ impl NodeMemory {
         Self { segment, place, ranks, populated_bytes: Mutex::new(0) }
     }
 
-    /// Populates the slot of a number, and those below it. For the first rank of the node; true at the others. False if there is no
-    /// memory, or the number is beyond the last slot: then no rank may use the slot. Local.
+    /// Populates slot `number` and the slots below it on the first rank of the node. Other ranks populate
+    /// nothing and return true. False on the first rank if there is no memory for the slot, and on all
+    /// ranks if the number is beyond the last slot. Then no rank may use the slot. Local.
     pub(crate) fn prepare(&self, number: u32) -> bool {
         if number >= SLOTS_MAX {
             return false;
@@ -79,7 +85,8 @@ impl NodeMemory {
         is_populated
     }
 
-    /// The slot of a number that [`NodeMemory::prepare`] was asked for, and all ranks know it went well.
+    /// Slot `number`. [`NodeMemory::prepare`] must have returned true for this number on all ranks of the
+    /// node.
     pub(crate) fn slot(self: &Arc<Self>, number: u32) -> Slot {
         assert!(number < SLOTS_MAX, "there is no such slot");
         Slot { memory: Arc::clone(self), start: number as usize * Self::slot_bytes(self.ranks) }
@@ -90,7 +97,7 @@ impl NodeMemory {
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
     memory: Arc<NodeMemory>,
-    /// The byte of the segment at which the slot begins.
+    /// The offset in bytes of the slot in the segment.
     start: usize,
 }
 
@@ -98,18 +105,20 @@ impl Slot {
     fn part(&self, rank: usize) -> &Part {
         assert!(rank < self.memory.ranks, "there is no such rank on the node");
         let at = self.start + size_of::<Barrier<AtomicU32>>() + rank * size_of::<Part>();
-        // SAFETY: the parts of the ranks follow the barrier of the slot; all sizes are multiples of 128, the alignment of `Line`, and the
-        // segment begins at a page. Zeroed memory is a valid part; all fields are atomics. The mapping outlives `self`, which holds it.
+        // SAFETY: the parts of the ranks follow the barrier of the slot. All sizes are multiples of 128,
+        // the alignment of `Line`, and the segment begins at a page. Zeroed memory is a valid part, and
+        // all fields are atomics. `self` holds the mapping, so the mapping outlives the reference.
         unsafe { &*self.memory.segment.value_at::<Part>(at) }
     }
 
-    /// This rank's number on the node.
+    /// The number of this rank on the node.
     pub(crate) fn place(&self) -> usize {
         self.memory.place
     }
 
-    /// Reduces each lane over the ranks of the node, through memory: one barrier, no message. `which` names the reduction and must be
-    /// the same on all ranks. False if there are more lanes than a set has: then nothing was done. Collective over the node.
+    /// Reduces each lane over the ranks of the node, through memory. Costs one barrier and no message.
+    /// `which` names the reduction and must be the same on all ranks. False if there are more lanes than
+    /// a set holds; then the call has no effect. Collective over the node.
     ///
     /// # Errors
     /// [`Error::Disagreement`] if ranks are in different reductions.
@@ -141,7 +150,8 @@ impl Meeting for Slot {
     }
 
     fn barrier(&self) -> &Barrier<AtomicU32> {
-        // SAFETY: a slot begins with its barrier, at a multiple of 128 bytes; the rest as in `part`.
+        // SAFETY: a slot begins with its barrier, at a multiple of 128 bytes. The other conditions hold
+        // as in `part`.
         unsafe { &*self.memory.segment.value_at::<Barrier<AtomicU32>>(self.start) }
     }
 
@@ -150,11 +160,13 @@ impl Meeting for Slot {
     }
 }
 
-// SAFETY: `words` returns the same `WORDS` words of a rank at every call, in a mapping that the slot holds.
+// SAFETY: `# Safety` of `WordMemory`: `words` returns the same `WORDS` words of a rank at every call, in
+// a mapping that the slot holds.
 unsafe impl WordMemory for Slot {
     fn words(&self, rank: usize) -> &[AtomicU64] {
         let words = &raw const self.part(rank).words;
-        // SAFETY: `Line` of 16 words has no padding (128 bytes), so the array is `WORDS` words in a row; they live as long as the part.
+        // SAFETY: a `Line` of 16 words has 128 bytes and no padding, so the array is `WORDS` consecutive
+        // words. They live as long as the part.
         unsafe { std::slice::from_raw_parts(words.cast::<AtomicU64>(), WORDS) }
     }
 }
@@ -177,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_of_two_channels_are_apart() {
+    fn slots_of_two_channels_do_not_overlap() {
         let memories = memories(2);
         assert!(memories.iter().all(|memory| memory.prepare(SLOTS_MAX - 1) && !memory.prepare(SLOTS_MAX)));
         let [first, last] = [&memories[0], &memories[1]].map(|memory| memory.slot(SLOTS_MAX - 1));
@@ -198,12 +210,17 @@ mod tests {
                     for round in 0..300 {
                         let mut lanes = [rank as u64 + round, rank as u64];
                         let reduced = memory.slot(5).reduce(9, &mut lanes, &[ReduceOp::Sum, ReduceOp::Max]);
-                        assert!(reduced.expect("the same reduction"));
+                        assert!(reduced.expect("the ranks are in the same reduction"));
                         assert_eq!(lanes, [3 + 3 * round, 2]);
                     }
                 });
             }
         });
-        assert!(!memories[0].slot(5).reduce(9, &mut [0; LANES], &[ReduceOp::Sum; LANES]).expect("refused"));
+        assert!(
+            !memories[0]
+                .slot(5)
+                .reduce(9, &mut [0; LANES], &[ReduceOp::Sum; LANES])
+                .expect("too many lanes are no error")
+        );
     }
 }

@@ -1,9 +1,14 @@
-//! Memory that is made once for a set of processes, and shared out among the files that come and go among them.
+//! Memory that is created once for a set of processes, and divided among the files that these processes
+//! open and close.
 //!
-//! To make a window takes as long as to open a file, and an MPI has room for a few thousand. So one serves many files, also where
-//! every file is opened on a communicator of its own. Below `MPI_THREAD_MULTIPLE` a file's lot is its channel's number, on which its ranks
-//! have agreed, and which no other open file of any of them has. With it several groups of the same processes live side by side, whose
-//! files threads may open in any order, so there the first rank gives out the lots, one at a time, and tells them.
+//! The creation of a window takes as long as the open of a file, and an MPI library has room for a few
+//! thousand windows. So one window serves many files, even if every file is opened on a communicator of
+//! its own. Each file has one slot (`PoolSlot`) of the memory.
+//!
+//! Below `MPI_THREAD_MULTIPLE` the slot of a file has the id of its channel. The ranks have agreed on
+//! this id, and no other open file of any of the ranks has it. With `MPI_THREAD_MULTIPLE` several groups
+//! of the same processes exist at the same time, and threads may open their files in any order. So there
+//! rank 0 gives out the slots, one at a time, and broadcasts them.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,54 +19,56 @@ use capulet_agreement::Ids;
 use crate::collective;
 use crate::error::{Error, Result};
 use crate::ffi;
-use crate::members::Members;
+use crate::members::{Members, Stamp};
 use crate::message::Wire;
-use crate::registry::Stamp;
 
-/// Files that share one piece of memory.
-pub(crate) const LOTS: u32 = 32;
+/// The number of files that share one piece of memory.
+pub(crate) const SLOTS: u32 = 32;
 
 /// The memory of one set of processes, in one order.
 #[derive(Debug)]
 pub(crate) struct Pool<M> {
     members: Members,
-    /// In the order of lots; none where it could not be had. Held while one is made.
+    /// The pieces by number. A piece without memory could not be created. The mutex is locked during the
+    /// creation of a piece.
     pieces: Mutex<BTreeMap<u32, Piece<M>>>,
-    /// The lots that the first rank has given out. A file may end while a piece is made, on the same thread even.
+    /// The slots that rank 0 has given out. They have a mutex of their own, because a file may be closed
+    /// during the creation of a piece, even by the same thread.
     taken: Mutex<Ids>,
 }
 
-/// What was made, and which group made it.
+/// A piece of memory, and the stamp of the group that created it.
 #[derive(Debug)]
 struct Piece<M> {
     memory: Option<Arc<M>>,
     stamp: Stamp,
 }
 
-/// A file's part of a piece of memory, given back when it is dropped.
+/// The slot of a file in a piece of memory. Dropping the value frees the slot.
 #[derive(Debug)]
-pub(crate) struct PoolLot<M> {
+pub(crate) struct PoolSlot<M> {
     pub(crate) memory: Arc<M>,
-    /// Which of the [`LOTS`] of this memory.
+    /// The number of the slot in this memory, below [`SLOTS`].
     pub(crate) number: usize,
-    /// Where it is given back.
+    /// The pool and the number to free, if rank 0 has given out the slot.
     given_out: Option<(Arc<Pool<M>>, u32)>,
 }
 
-impl<M> Drop for PoolLot<M> {
+impl<M> Drop for PoolSlot<M> {
     fn drop(&mut self) {
-        if let Some((pool, lot)) = &self.given_out {
-            pool.taken().give_back(*lot);
+        if let Some((pool, slot)) = &self.given_out {
+            pool.taken().give_back(*slot);
         }
     }
 }
 
-/// Who chooses a file's lot.
+/// The way in which the slot of a file is chosen.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Choice {
-    /// It has this number, on all ranks, and no other file that is open on any of them has it.
+    /// The slot has this number on all ranks. No other file that is open on any of the ranks has the same
+    /// number.
     Known(u32),
-    /// The first rank.
+    /// Rank 0 chooses the slot and broadcasts its number.
     First,
 }
 
@@ -74,7 +81,7 @@ impl<M> Pools<M> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// That of the processes of a communicator. Local.
+    /// The pool of the processes of a communicator. Creates it if there is none. Local.
     pub(crate) fn of(&self, comm: ffi::MPI_Comm) -> Result<Arc<Pool<M>>> {
         let members = Members::of(comm)?;
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +96,7 @@ impl<M> Pools<M> {
         Ok(pool)
     }
 
-    /// In `MPI_Finalize`: all pieces, in an order that is the same on all their ranks.
+    /// Takes all pieces, in `MPI_Finalize`. Their order is the same on all ranks of a piece.
     pub(crate) fn take_all(&self) -> Vec<Arc<M>> {
         let pools = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let mut pieces = Vec::new();
@@ -111,16 +118,17 @@ impl<M> Pool<M> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The smallest lot that no file has, which has one then.
+    /// Takes the smallest free slot.
     fn take_next(&self) -> u32 {
         let mut taken = self.taken();
-        let lot = taken.first_free(0);
-        taken.take(lot);
-        lot
+        let slot = taken.first_free(0);
+        taken.take(slot);
+        slot
     }
 
-    /// A lot for a file. Collective over these processes, on a tag that only this call uses meanwhile; `make` is too, and makes a piece
-    /// for a group with this stamp. `None` if there is no memory for it.
+    /// Takes a slot for a file. Collective over the processes of the pool. No other call may use the tag
+    /// of `wire` at the same time. `make` creates a piece for the group with the given stamp; it is
+    /// collective too. `None` if there is no memory for the piece.
     ///
     /// # Errors
     /// If MPI fails.
@@ -130,33 +138,34 @@ impl<M> Pool<M> {
         stamp: Stamp,
         choice: Choice,
         make: impl FnOnce() -> Result<Option<M>>,
-    ) -> Result<Option<PoolLot<M>>> {
-        let (mut pieces, lot) = match choice {
-            Choice::Known(lot) => (self.pieces(), lot),
-            // While it holds the lock and calls the others nobody can make another piece: whoever is called holds the lock until it
-            // is through, so threads make them in one order on all ranks.
+    ) -> Result<Option<PoolSlot<M>>> {
+        let (mut pieces, slot) = match choice {
+            Choice::Known(slot) => (self.pieces(), slot),
+            // Rank 0 holds the lock during the broadcast and the creation, so it creates one piece at a
+            // time. Each other rank holds its lock from the end of the broadcast until the piece is
+            // created. So all ranks create the pieces in the same order.
             Choice::First if wire.rank == 0 => {
-                let (pieces, lot) = (self.pieces(), self.take_next());
-                collective::broadcast(wire, 0, &mut lot.to_ne_bytes().to_vec())?;
-                (pieces, lot)
+                let (pieces, slot) = (self.pieces(), self.take_next());
+                collective::broadcast(wire, 0, &mut slot.to_ne_bytes().to_vec())?;
+                (pieces, slot)
             }
             Choice::First => {
-                let mut told = Vec::new();
-                collective::broadcast(wire, 0, &mut told)?;
-                let lot = told.as_slice().try_into().map(u32::from_ne_bytes);
-                (self.pieces(), lot.map_err(|_| Error::Disagreement { what: "a lot of shared memory" })?)
+                let mut received = Vec::new();
+                collective::broadcast(wire, 0, &mut received)?;
+                let slot = received.as_slice().try_into().map(u32::from_ne_bytes);
+                (self.pieces(), slot.map_err(|_| Error::Disagreement { what: "a slot of shared memory" })?)
             }
         };
-        let number = lot / LOTS;
+        let number = slot / SLOTS;
         let piece = match pieces.entry(number) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Piece { memory: make()?.map(Arc::new), stamp }),
         };
-        let given_out = matches!(choice, Choice::First).then(|| (Arc::clone(self), lot));
+        let given_out = matches!(choice, Choice::First).then(|| (Arc::clone(self), slot));
         let Some(memory) = piece.memory.clone() else {
-            self.taken().give_back(lot);
+            self.taken().give_back(slot);
             return Ok(None);
         };
-        Ok(Some(PoolLot { memory, number: (lot % LOTS) as usize, given_out }))
+        Ok(Some(PoolSlot { memory, number: (slot % SLOTS) as usize, given_out }))
     }
 }

@@ -1,45 +1,44 @@
-//! What this process holds of MPI as a whole: a private communicator of its own, attribute keys, and the hook that runs at
-//! the start of `MPI_Finalize`.
+//! The MPI objects of this process: a private communicator, and the hook that runs at the start of
+//! `MPI_Finalize`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::class::ErrorClass;
 use crate::error::{Error, Result, check};
-use crate::{consts, ffi, group, progress, registry};
+use crate::{consts, ffi, lifetime, progress};
 
-/// The process's own MPI objects. Made once, never freed: they must outlive every hook that runs in `MPI_Finalize`.
+pub(crate) use crate::lifetime::{is_finalizing, is_usable};
+
+/// The MPI objects of this process. They are created once and never freed, because they must outlive
+/// every hook that runs in `MPI_Finalize`.
 #[derive(Debug)]
 pub(crate) struct Process {
-    /// A communicator of this process alone, on which MPI returns its errors.
+    /// A communicator that contains this process only. MPI returns its errors on this communicator
+    /// instead of ending the program.
     pub(crate) own_comm: ffi::MPI_Comm,
-    /// The key under which a user's communicator knows its group.
-    pub(crate) group_key: c_int,
-    /// The key under which a user's datatype knows its layout.
-    pub(crate) type_key: c_int,
-    /// Whether several threads may be inside MPI at once.
+    /// Whether several threads may be inside MPI at the same time.
     pub(crate) multiple: bool,
     /// The largest tag of a message.
     pub(crate) tag_max: c_int,
 }
 
-// SAFETY: the fields are numbers and MPI handles; a handle is a name that any thread may use which the thread level
-// allows to call MPI at all (MPI-4.0 section 11.6).
+// SAFETY: MPI-4.0 section 11.6: a handle is not bound to a thread; each thread that may call MPI may use
+// it. The other fields are numbers.
 unsafe impl Send for Process {}
-// SAFETY: as above; nothing in here is written after it has been made.
+// SAFETY: as for `Send` above. No field changes after construction.
 unsafe impl Sync for Process {}
 
 static PROCESS: OnceLock<Process> = OnceLock::new();
 static MAKING: Mutex<()> = Mutex::new(());
-/// Set at the start of `MPI_Finalize`. After that communicators are no longer freed: they may be in use by hooks that run
-/// later, and MPI may already be half gone.
-static FINALIZING: AtomicBool = AtomicBool::new(false);
+/// Frees the objects of this crate at the start of `MPI_Finalize`.
+static CLOSE: OnceLock<fn()> = OnceLock::new();
 
-/// Prepares this process: local, idempotent, cheap after the first time. To be called after `MPI_Init`, the earlier the
-/// better: hooks on `MPI_COMM_SELF` run in the reverse order of their setting (MPI-4.0 section 11.2.4), and ours must run
-/// after those that still close files. Every collective function of this crate calls it as well.
+/// Prepares this process. Local, idempotent, and cheap after the first call. Must be called after
+/// `MPI_Init`, and as early as possible: hooks on `MPI_COMM_SELF` run in the reverse order of their
+/// creation (MPI-4.0 section 11.2.4), and the hook of this crate must run after hooks that still close
+/// files. Every collective function of this crate also prepares the process.
 ///
 /// # Errors
 /// If MPI is not initialized, is finalized, or fails.
@@ -59,86 +58,63 @@ fn make() -> Result<&'static Process> {
     if let Some(process) = PROCESS.get() {
         return Ok(process);
     }
-    if !is_initialized() {
+    if !lifetime::is_initialized() {
         return Err(Error::invalid(ErrorClass::Other, "MPI is not initialized"));
     }
-    if is_finalized() {
+    if lifetime::is_finalized() {
         return Err(Error::Finalized);
     }
     let own_comm = own_communicator()?;
     let process = Process {
         own_comm,
-        group_key: group::create_key()?,
-        type_key: crate::types::create_key()?,
         multiple: thread_level()? >= consts::thread_multiple(),
-        // Open MPI attaches predefined attributes to this communicator alone.
+        // Open MPI attaches predefined attributes to this communicator only.
         tag_max: tag_max(consts::comm_world())?,
     };
     progress::prepare()?;
     hook_finalize()?;
-    Ok(PROCESS.get_or_init(|| process))
+    let process = PROCESS.get_or_init(|| process);
+    lifetime::note_prepared();
+    Ok(process)
 }
 
-/// Whether [`prepare`] has been here.
-pub(crate) fn is_prepared() -> bool {
-    PROCESS.get().is_some()
-}
-
-/// Whether MPI calls are allowed at all.
-pub(crate) fn is_usable() -> bool {
-    is_initialized() && !is_finalized()
-}
-
-/// Whether `MPI_Finalize` has begun.
-pub(crate) fn is_finalizing() -> bool {
-    FINALIZING.load(Ordering::Acquire)
-}
-
-fn is_initialized() -> bool {
-    let mut flag: c_int = 0;
-    // SAFETY: MPI_Initialized may be called at any time by any thread (MPI-4.0 section 11.4.1).
-    unsafe { ffi::MPI_Initialized(&raw mut flag) };
-    flag != 0
-}
-
-fn is_finalized() -> bool {
-    let mut flag: c_int = 0;
-    // SAFETY: MPI_Finalized may be called at any time by any thread (MPI-4.0 section 11.4.1).
-    unsafe { ffi::MPI_Finalized(&raw mut flag) };
-    flag != 0
+/// Lets `close` run at the start of `MPI_Finalize`. All calls pass the same function. Local.
+pub(crate) fn close_at_finalize(close: fn()) {
+    CLOSE.get_or_init(|| close);
 }
 
 fn thread_level() -> Result<c_int> {
     let mut level: c_int = 0;
-    // SAFETY: MPI is initialized; writes one int.
+    // SAFETY: MPI is initialized. MPI writes one int.
     check("MPI_Query_thread", unsafe { ffi::MPI_Query_thread(&raw mut level) })?;
     Ok(level)
 }
 
 pub(crate) fn rank_in(comm: ffi::MPI_Comm) -> Result<u32> {
     let mut rank: c_int = 0;
-    // SAFETY: MPI is initialized and the communicator is valid; writes one int.
+    // SAFETY: MPI is initialized, and the communicator is valid. MPI writes one int.
     check("MPI_Comm_rank", unsafe { ffi::MPI_Comm_rank(comm, &raw mut rank) })?;
     u32::try_from(rank).map_err(|_| Error::invalid(ErrorClass::Comm, "negative rank"))
 }
 
 pub(crate) fn size_of_comm(comm: ffi::MPI_Comm) -> Result<u32> {
     let mut size: c_int = 0;
-    // SAFETY: MPI is initialized and the communicator is valid; writes one int.
+    // SAFETY: MPI is initialized, and the communicator is valid. MPI writes one int.
     check("MPI_Comm_size", unsafe { ffi::MPI_Comm_size(comm, &raw mut size) })?;
     u32::try_from(size).map_err(|_| Error::invalid(ErrorClass::Comm, "negative size"))
 }
 
 pub(crate) fn return_errors(comm: ffi::MPI_Comm) -> Result<()> {
-    // SAFETY: the communicator is ours and valid; the handler is predefined.
+    // SAFETY: the communicator is valid, and the error handler is predefined.
     let status = unsafe { ffi::MPI_Comm_set_errhandler(comm, consts::errors_return()) };
     check("MPI_Comm_set_errhandler", status)
 }
 
-/// Splits `MPI_COMM_SELF`: unlike a duplicate this copies no attributes, and so calls no one's copy functions.
+/// Splits `MPI_COMM_SELF`. In contrast to a duplicate, a split copies no attributes, so it calls no copy
+/// functions of other libraries.
 fn own_communicator() -> Result<ffi::MPI_Comm> {
     let mut comm = consts::comm_null();
-    // SAFETY: MPI is initialized; collective over this process alone; writes one handle.
+    // SAFETY: MPI is initialized. The call is collective over this process only. MPI writes one handle.
     let status = unsafe { ffi::MPI_Comm_split(consts::comm_self(), 0, 0, &raw mut comm) };
     check("MPI_Comm_split", status)?;
     return_errors(comm)?;
@@ -146,35 +122,38 @@ fn own_communicator() -> Result<ffi::MPI_Comm> {
 }
 
 fn tag_max(comm: ffi::MPI_Comm) -> Result<c_int> {
-    /// What the standard grants at least (MPI-4.0 section 9.1.2).
+    /// The largest tag that every MPI library supports (MPI-4.0 section 9.1.2).
     const GRANTED: c_int = 32767;
     let mut value: *mut c_int = ptr::null_mut();
     let mut found: c_int = 0;
     let target = (&raw mut value).cast::<c_void>();
-    // SAFETY: the key is predefined; MPI stores a pointer to an int that it owns, and a flag.
+    // SAFETY: the key is predefined. MPI writes the address of an int that it owns to `value`, and a flag
+    // to `found`.
     let status = unsafe { ffi::MPI_Comm_get_attr(comm, consts::tag_bound_key(), target, &raw mut found) };
     check("MPI_Comm_get_attr", status)?;
     if found == 0 || value.is_null() {
         return Ok(GRANTED);
     }
-    // SAFETY: found and not null, so it points to MPI's int (MPI-4.0 section 9.1.2).
+    // SAFETY: MPI-4.0 section 9.1.2: the attribute is set and its value is not null, so the value is the
+    // address of an int that MPI owns.
     Ok(unsafe { *value })
 }
 
-/// Sets an attribute on `MPI_COMM_SELF`, whose deletion is the first thing that `MPI_Finalize` does.
+/// Sets an attribute on `MPI_COMM_SELF`. `MPI_Finalize` deletes this attribute before all else.
 fn hook_finalize() -> Result<()> {
     let mut key: c_int = 0;
-    // SAFETY: both functions have the prototypes that MPI expects and live as long as the program.
+    // SAFETY: both functions have the prototypes of MPI-4.0 section 7.7.2 and exist as long as the
+    // program. MPI writes one int.
     let status = unsafe {
         ffi::MPI_Comm_create_keyval(Some(copy_nothing), Some(on_finalize), &raw mut key, ptr::null_mut())
     };
     check("MPI_Comm_create_keyval", status)?;
-    // SAFETY: the key is ours; the value is never dereferenced.
+    // SAFETY: the call above has created the key. No code dereferences the value.
     let status = unsafe { ffi::MPI_Comm_set_attr(consts::comm_self(), key, ptr::null_mut()) };
     check("MPI_Comm_set_attr", status)
 }
 
-/// Tells MPI not to copy the attribute to duplicates. (A null copy function aborts on Open MPI.)
+/// Tells MPI not to copy the attribute to duplicates. (Open MPI aborts if the copy function is null.)
 unsafe extern "C" fn copy_nothing(
     _comm: ffi::MPI_Comm,
     _key: c_int,
@@ -183,7 +162,7 @@ unsafe extern "C" fn copy_nothing(
     _copy: *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
-    // SAFETY: MPI passes a valid pointer to the flag (MPI-4.0 section 7.7.2).
+    // SAFETY: MPI-4.0 section 7.7.2: MPI passes a valid pointer to the flag.
     unsafe { *flag = 0 };
     0
 }
@@ -194,8 +173,10 @@ unsafe extern "C" fn on_finalize(
     _value: *mut c_void,
     _extra: *mut c_void,
 ) -> c_int {
-    FINALIZING.store(true, Ordering::Release);
-    registry::close();
+    lifetime::note_finalizing();
+    if let Some(close) = CLOSE.get() {
+        close();
+    }
     progress::end();
     0
 }

@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 use crate::error::{Result, check};
-use crate::{consts, ffi, process};
+use crate::{consts, ffi, lifetime};
 
 /// The generalized request that never completes.
 #[derive(Debug)]
@@ -47,8 +47,8 @@ impl Endless {
     }
 }
 
-/// The request exists from [`process::prepare`] until `MPI_Finalize` begins. The lock is held during the
-/// test, because MPI forbids two threads to test one request at the same time.
+/// The request exists from [`prepare`](crate::prepare) until `MPI_Finalize` begins. The lock is held during
+/// the test, because MPI forbids two threads to test one request at the same time.
 static ENDLESS: Mutex<Option<Endless>> = Mutex::new(None);
 
 /// Creates the request. Local.
@@ -68,7 +68,7 @@ pub(crate) fn end() {
 /// Drives the progress of MPI, so that messages of this process move on. Local. Does not block. Has no
 /// effect before `MPI_Init`, after `MPI_Finalize`, and when it is called from within itself.
 pub fn progress() {
-    if !process::is_usable() || !process::is_prepared() {
+    if !lifetime::is_usable() || !lifetime::is_prepared() {
         return;
     }
     let endless = match ENDLESS.try_lock() {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::agree::ReduceOp;
-use crate::collective::{bytes_of, check_lanes, words_of};
 use crate::error::Result;
+use crate::lanes::{bytes_of, check_lanes, words_of};
 use crate::message::{Flight, Wire};
 use crate::tree;
 
@@ -17,7 +17,7 @@ enum Stage {
     /// This rank waits for the values of its children.
     Up(SmallVec<[usize; 8]>),
     /// This rank sends its combined values to its parent, and waits for the result.
-    Turn(usize),
+    AtParent(usize),
     /// This rank has the result and sends it to its children.
     Down,
 }
@@ -53,9 +53,9 @@ impl Reduction {
                     for index in arrivals {
                         self.combine(index)?;
                     }
-                    self.turn(wire)?;
+                    self.send_up(wire)?;
                 }
-                Stage::Turn(index) => {
+                Stage::AtParent(index) => {
                     self.lanes = words_of(&self.flight.take(index), self.lanes.len())?;
                     self.send_down(wire)?;
                 }
@@ -78,13 +78,14 @@ impl Reduction {
         Ok(())
     }
 
-    /// Begins the way down: the values of this rank and of its whole subtree are combined.
-    fn turn(&mut self, wire: Wire<'_>) -> Result<()> {
+    /// Sends the combined values of the subtree of this rank to the parent. The root has no parent: its
+    /// values are the result, which it sends down.
+    fn send_up(&mut self, wire: Wire<'_>) -> Result<()> {
         self.flight = Flight::default();
         let Some(parent) = tree::parent(wire.rank) else { return self.send_down(wire) };
         let index = wire.start_receive(parent, size_of_val(self.lanes.as_slice()), &mut self.flight)?;
         wire.start_send(parent, Arc::from(bytes_of(&self.lanes)), &mut self.flight)?;
-        self.stage = Stage::Turn(index);
+        self.stage = Stage::AtParent(index);
         Ok(())
     }
 

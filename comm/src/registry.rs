@@ -1,123 +1,99 @@
-//! All groups of this process: found again by their members, kept for a while when idle, let go in `MPI_Finalize`.
+//! All groups of this process. A group is found again by its processes, is kept for a while when it is
+//! idle, and is released in `MPI_Finalize`.
 //!
-//! Callbacks of MPI (attribute deletion) only drop references here and never call MPI: Open MPI holds a lock across them.
-//! What a group leaves behind is freed at the next collective call of this crate, or in `MPI_Finalize`.
+//! Callbacks of MPI (the deletion of attributes) only drop references here and never call MPI, because
+//! Open MPI holds a lock during such a callback. The next collective call of this crate, or
+//! `MPI_Finalize`, frees the communicators of dropped groups.
 //!
-//! Freeing a communicator is collective by name, yet local in every MPI ("it is anticipated that this operation will
-//! normally be implemented to be local", MPI-4.0 section 7.4.3), so ranks need not do it at the same time.
+//! The free of a communicator is collective according to the standard, but local in every known MPI
+//! library ("it is anticipated that this operation will normally be implemented to be local", MPI-4.0
+//! section 7.4.3). So the ranks need not free a communicator at the same time.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::group::{Group, Remains};
-use crate::{process, world};
+use crate::group::Group;
+use crate::remains::{self, Remains};
+use crate::{lifetime, process, world};
 
-/// Two numbers on which the members of a group agreed: the largest count of groups of any member, and a number at random. The second makes
-/// groups of processes that were spawned later different from older ones. Groups sort in the same order on all their members.
-pub(crate) type Stamp = [u64; 2];
-
-/// A key that no other group of this process has or had.
-pub(crate) fn new_key() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// Idle groups that are kept, so that a library that opens every file on a fresh duplicate finds its group again. Each
-/// costs a communicator and its windows.
+/// The number of idle groups that are kept, so that a library that opens every file on a fresh duplicate
+/// finds its group again. Each of them costs a communicator and its node windows.
 const IDLE_MAX: usize = 8;
 
 #[derive(Debug)]
 struct Entry {
-    key: u64,
     group: Weak<Group>,
-    /// Keeps a group alive that duplicates and later communicators of the same members may share.
+    /// Keeps a shared group alive, so that duplicates and later communicators of the same processes can
+    /// share it.
     kept: Option<Arc<Group>>,
 }
 
-#[derive(Debug, Default)]
-struct Registry {
-    /// The most lately used last.
-    entries: Vec<Entry>,
-    remains: Vec<Remains>,
+/// The most recently used group is last.
+static GROUPS: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+
+/// The groups that are alive.
+fn lock() -> MutexGuard<'static, Vec<Entry>> {
+    let mut entries = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
+    entries.retain(|entry| entry.group.strong_count() > 0);
+    entries
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry { entries: Vec::new(), remains: Vec::new() });
-
-fn lock() -> MutexGuard<'static, Registry> {
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Enters a new group. A group that may be shared is kept.
+/// Adds a new group. A shared group is kept alive.
 pub(crate) fn enter(group: &Arc<Group>) {
+    process::close_at_finalize(close);
     let kept = group.is_shared().then(|| Arc::clone(group));
-    let entry = Entry { key: group.key(), group: Arc::downgrade(group), kept };
-    lock().entries.push(entry);
+    lock().push(Entry { group: Arc::downgrade(group), kept });
 }
 
-/// The groups that may be shared, most lately used first.
+/// The shared groups. The most recently used group comes first.
 pub(crate) fn shared() -> Vec<Arc<Group>> {
-    lock().entries.iter().rev().filter_map(|entry| entry.kept.clone()).collect()
+    lock().iter().rev().filter_map(|entry| entry.kept.clone()).collect()
 }
 
-/// Marks a group as used now.
-pub(crate) fn touch(key: u64) {
-    let mut registry = lock();
-    if let Some(index) = registry.entries.iter().position(|entry| entry.key == key) {
-        let entry = registry.entries.remove(index);
-        registry.entries.push(entry);
+/// Marks a group as the most recently used one.
+pub(crate) fn touch(group: &Arc<Group>) {
+    let mut entries = lock();
+    if let Some(index) = entries.iter().position(|entry| entry.group.as_ptr() == Arc::as_ptr(group)) {
+        let entry = entries.remove(index);
+        entries.push(entry);
     }
 }
 
-/// Called by a dying group, possibly in a callback of MPI: only remembers.
-pub(crate) fn bury(remains: Remains) {
-    let mut registry = lock();
-    registry.entries.retain(|entry| entry.key != remains.key);
-    registry.remains.push(remains);
-}
-
-/// Lets go of idle groups beyond the bound, and frees the communicators of dead ones. To be called where MPI may be
-/// called; never waits for another rank.
+/// Drops idle groups beyond [`IDLE_MAX`], and frees the communicators of dropped groups. For callers that
+/// may call MPI. Does not wait for other ranks.
 pub(crate) fn tidy() {
-    if process::is_finalizing() || !process::is_usable() {
+    if lifetime::is_finalizing() || !lifetime::is_usable() {
         return;
     }
     let idle = {
-        let mut registry = lock();
+        let mut entries = lock();
         let is_idle =
             |entry: &&mut Entry| entry.kept.as_ref().is_some_and(|group| Arc::strong_count(group) == 1);
-        let count = registry.entries.iter_mut().filter(is_idle).count();
+        let count = entries.iter_mut().filter(is_idle).count();
         let excess = count.saturating_sub(IDLE_MAX);
-        registry
-            .entries
+        entries
             .iter_mut()
             .filter(is_idle)
             .take(excess)
             .filter_map(|entry| entry.kept.take())
             .collect::<Vec<_>>()
     };
-    // Dropping a group enters the registry again, and freeing a communicator may run other libraries' callbacks: both
-    // happen outside of the lock.
+    // The lock is not held here, because the free of a communicator may run callbacks of other libraries.
     drop(idle);
-    let remains = std::mem::take(&mut lock().remains);
-    remains.into_iter().for_each(Remains::free);
+    remains::take().into_iter().for_each(Remains::free);
 }
 
-/// In `MPI_Finalize`: frees all that no open file needs any more.
-pub(crate) fn close() {
+/// Frees everything that no open file needs. Runs at the start of `MPI_Finalize`.
+fn close() {
     world::close();
-    let (groups, mut remains) = {
-        let mut registry = lock();
-        let groups: Vec<Arc<Group>> =
-            registry.entries.iter().filter_map(|entry| entry.group.upgrade()).collect();
-        (groups, std::mem::take(&mut registry.remains))
-    };
+    let groups: Vec<Arc<Group>> = lock().iter().filter_map(|entry| entry.group.upgrade()).collect();
+    let mut remains = remains::take();
     remains.extend(groups.iter().filter_map(|group| group.close()));
     remains.into_iter().for_each(Remains::free);
 }
 
-/// How many groups of this process are alive, and how many dead ones still hold something. For tests.
+/// The number of groups of this process that are alive, and the number of dropped groups whose communicator
+/// is not yet freed. For tests.
 #[doc(hidden)]
 pub fn census() -> (usize, usize) {
-    let registry = lock();
-    (registry.entries.len(), registry.remains.len())
+    (lock().len(), remains::count())
 }

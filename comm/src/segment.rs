@@ -1,15 +1,18 @@
-//! A segment: shared memory of the ranks of a node, made by this crate.
+//! A segment: memory that the ranks of a node share, created by this crate.
 //!
-//! The first rank of the node creates a file in the memory file system of the machine, tells the others its name, and removes the name as
-//! soon as all have mapped the file. A job that is killed leaves a name behind only within these few microseconds. The file is sparse: pages
-//! take memory when they are first populated, so a segment reserves addresses generously.
+//! The first rank of the node creates a file in the memory file system of the machine and tells its name
+//! to the other ranks. It removes the name as soon as all ranks have mapped the file. A job that is
+//! killed leaves a name behind only within these few microseconds. The file is sparse: a page takes
+//! memory when it is first populated. So a segment may reserve more addresses than it needs.
 //!
-//! Populating fails where a store would end the process by a signal: `/dev/shm` full, or the memory limit of a control group reached.
-//! No byte is touched before its page has been populated by some rank.
+//! Populating returns an error where a store would end the process by a signal: if `/dev/shm` is full, or
+//! if a control group has reached its memory limit. No byte is accessed before some rank has populated
+//! its page.
 //!
-//! Why not `MPI_Win_allocate_shared`: making a window blocks inside MPI, so nonblocking operations cannot make one, threads that make windows
-//! of two files need one order on all ranks, an MPI has room for some 2,000 windows, and freeing one waits for all ranks. A window of
-//! 4 ranks takes 0.6 ms on Open MPI 4.1; a segment takes 0.05 ms.
+//! Why this crate does not use `MPI_Win_allocate_shared`: the creation of a window blocks inside MPI, so
+//! nonblocking operations cannot create one. Threads that create windows of two files would need the same
+//! order on all ranks. An MPI library has room for about 2,000 windows. The free of a window waits for
+//! all ranks. A window of 4 ranks takes 0.6 ms on Open MPI 4.1, a segment takes 0.05 ms.
 
 use std::ffi::{CStr, CString, c_void};
 use std::fs::{File, OpenOptions};
@@ -25,23 +28,26 @@ use std::ptr::{self, NonNull};
 use crate::cgroup;
 
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// Where segments are made; else in the folder for temporary files, if that lies in memory too.
+/// The preferred folder of segments. The second choice is the folder for temporary files, if it lies in
+/// memory too.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Shared memory of a node, mapped by this process. Unmapped when it is dropped; the memory lives as long as a rank has it mapped.
+/// Shared memory of a node, mapped by this process. Dropping the value unmaps it. The memory lives as
+/// long as some rank has it mapped.
 #[derive(Debug)]
 pub(crate) struct Segment {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: the value names a mapping of the process, which is bound to no thread. Bytes are reached as atomics, or as raw pointers whose use
-// the caller must justify.
+// SAFETY: the value names a mapping of the process, which is not bound to a thread. Code accesses the
+// bytes as atomics, or by raw pointers, whose use the caller must justify.
 unsafe impl Send for Segment {}
-// SAFETY: as for `Send`; no method changes the value.
+// SAFETY: as for `Send` above. No method changes the value.
 unsafe impl Sync for Segment {}
 
-/// The file of a segment while the ranks of the node map it. Its creator removes the name when this value is dropped.
+/// The file of a segment while the ranks of the node map it. On the rank that created the file, dropping
+/// this value removes the name.
 #[derive(Debug)]
 pub(crate) struct SegmentFile {
     name: SegmentName,
@@ -49,23 +55,23 @@ pub(crate) struct SegmentFile {
     is_creator: bool,
 }
 
-/// The name of a segment's file, as three numbers that ranks can tell each other.
+/// The name of a segment's file, as three numbers that ranks can send to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentName {
-    /// Which folder; see [`SegmentName::folder`].
+    /// The number of the folder; see [`SegmentName::folder`].
     folder: u64,
-    /// At random, so that no two jobs take the same name.
+    /// Random, so that no two jobs choose the same name.
     random: [u64; 2],
 }
 
 impl SegmentName {
-    /// Folders in the order of preference.
+    /// The number of folders, which are in the order of preference.
     const FOLDERS: u64 = 2;
 
-    /// A fresh name in one of the folders.
+    /// A new name in one of the folders.
     fn new(folder: u64) -> io::Result<Self> {
         let mut random = [0_u64; 2];
-        // SAFETY: the buffer is valid for writing for its length (getrandom(2)).
+        // SAFETY: getrandom(2): the buffer is valid for writes of its length.
         let got = unsafe { libc::getrandom(random.as_mut_ptr().cast(), size_of_val(&random), 0) };
         if got == size_of_val(&random) as isize {
             Ok(Self { folder, random })
@@ -74,12 +80,12 @@ impl SegmentName {
         }
     }
 
-    /// For the other ranks of the node. Never all zero.
+    /// The name as words for the other ranks of the node. At least one of them is not zero.
     pub(crate) fn to_words(self) -> [u64; 3] {
         [self.folder + 1, self.random[0], self.random[1]]
     }
 
-    /// The name whose words [`SegmentName::to_words`] returned; `None` for zeros.
+    /// The name whose words [`SegmentName::to_words`] returned. `None` for zeros.
     pub(crate) fn from_words([folder, high, low]: [u64; 3]) -> Option<Self> {
         Some(Self { folder: folder.checked_sub(1)?, random: [high, low] })
     }
@@ -94,11 +100,12 @@ impl SegmentName {
 }
 
 impl SegmentFile {
-    /// Creates the file of a segment of `bytes` bytes, which this user alone may open. Only in a file system of memory: elsewhere a
-    /// page that is populated may still lack storage when it is written.
+    /// Creates the file of a segment of `bytes` bytes, which only this user may open. The file lies in a
+    /// file system of memory: in other file systems a populated page may still lack storage when it is
+    /// written.
     ///
     /// # Errors
-    /// What the system reports about the last folder that was tried.
+    /// The error of the system for the last folder that was tried.
     pub(crate) fn create(bytes: usize) -> io::Result<Self> {
         let mut failure = io::Error::other("no folder lies in memory");
         for folder in 0..SegmentName::FOLDERS {
@@ -125,22 +132,22 @@ impl SegmentFile {
     /// Opens the file that another rank of the node has created.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The error of the system.
     pub(crate) fn attach(name: SegmentName) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(name.path())?;
         Ok(Self { file, name, is_creator: false })
     }
 
-    /// The name, for [`SegmentFile::attach`] at the other ranks.
+    /// The name, for [`SegmentFile::attach`] on the other ranks.
     pub(crate) fn name(&self) -> SegmentName {
         self.name
     }
 
-    /// Maps `bytes` bytes of the file, no more than it was created with.
+    /// Maps the first `bytes` bytes of the file.
     ///
     /// # Errors
-    /// What the system reports, and a file that is too short.
+    /// The error of the system. Also if the file is shorter than `bytes`.
     pub(crate) fn map(&self, bytes: usize) -> io::Result<Segment> {
         if self.file.metadata()?.len() < bytes as u64 {
             return Err(io::Error::other("the file of a segment is too short"));
@@ -149,10 +156,11 @@ impl SegmentFile {
     }
 }
 
-/// A new mapping of this kind.
+/// Creates a mapping.
 fn map(bytes: usize, flags: i32, descriptor: i32) -> io::Result<Segment> {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, flags | libc::MAP_NORESERVE);
-    // SAFETY: a new mapping at an address of the kernel's choice; the descriptor is open, or -1 for an anonymous mapping (mmap(2)).
+    // SAFETY: mmap(2): the call creates a new mapping at an address that the kernel chooses. The
+    // descriptor is open, or -1 for an anonymous mapping.
     let start = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, descriptor, 0) };
     let mapped = NonNull::new(start.cast::<u8>()).filter(|_| start != libc::MAP_FAILED);
     mapped.map(|start| Segment { start, bytes }).ok_or_else(io::Error::last_os_error)
@@ -167,10 +175,10 @@ impl Drop for SegmentFile {
 }
 
 impl Segment {
-    /// Memory of a rank that is alone on its node: no file is needed.
+    /// Memory of a rank that is alone on its node, which needs no file.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The error of the system.
     pub(crate) fn private(bytes: usize) -> io::Result<Self> {
         map(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
@@ -178,31 +186,31 @@ impl Segment {
     /// The address of a byte.
     ///
     /// # Panics
-    /// If the segment has no such byte.
+    /// If the byte lies outside of the segment.
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
-        assert!(offset < self.bytes, "a byte beyond the segment");
+        assert!(offset < self.bytes, "the byte lies outside of the segment");
         self.start.as_ptr().wrapping_add(offset)
     }
 
     /// The address of a value.
     ///
     /// # Panics
-    /// If the value is not wholly in the segment, or not aligned.
+    /// If the value does not lie inside of the segment, or if it is not aligned.
     pub(crate) fn value_at<T>(&self, offset: usize) -> *mut T {
         assert!(
             offset.checked_add(size_of::<T>()).is_some_and(|end| end <= self.bytes),
-            "a value beyond the segment"
+            "the value lies outside of the segment"
         );
         let address = self.start.as_ptr().wrapping_add(offset).cast::<T>();
-        assert!(address.is_aligned(), "a value that is not aligned");
+        assert!(address.is_aligned(), "the value is not aligned");
         address
     }
 
-    /// Makes the pages of a range resident, with zeros where no rank has stored yet. False if there is no memory for them: then no byte
-    /// of the range may be touched. Local.
+    /// Makes the pages of a range resident. They contain zeros where no rank has stored yet. False if
+    /// there is no memory for the pages: then no rank may access a byte of the range. Local.
     ///
     /// # Panics
-    /// If the range is not page-aligned, or not in the segment.
+    /// If the range is not page-aligned, or does not lie inside of the segment.
     pub(crate) fn populate(&self, range: Range<usize>) -> bool {
         assert!(
             range.start.is_multiple_of(PAGE_BYTES)
@@ -215,20 +223,22 @@ impl Segment {
         self.populate_by_advice(&range) || self.populate_by_calls(&range)
     }
 
-    /// Linux 5.14 and later. False also where the system does not know the advice.
+    /// For Linux 5.14 and later. False also if the system does not know the advice.
     fn populate_by_advice(&self, range: &Range<usize>) -> bool {
         let start = self.at(range.start).cast::<c_void>();
-        // SAFETY: the range is page-aligned and in the mapping, by the assertion of `populate`. The call changes no byte, and fails where
-        // a store would raise a signal (madvise(2), MADV_POPULATE_WRITE).
+        // SAFETY: madvise(2), MADV_POPULATE_WRITE: the call changes no byte, and returns an error where a
+        // store would raise a signal. The assertion of `populate` ensures that the range is page-aligned
+        // and inside of the mapping.
         unsafe { libc::madvise(start, range.len(), libc::MADV_POPULATE_WRITE) == 0 }
     }
 
-    /// Older systems: the kernel reads a byte of each page, which allocates the page, and returns an error where a load or store of this
-    /// process would raise a signal (write(2), EFAULT).
+    /// For older systems: the kernel reads a byte of each page, which allocates the page. It returns an
+    /// error where an access by this process would raise a signal (write(2), EFAULT).
     fn populate_by_calls(&self, range: &Range<usize>) -> bool {
         let Ok((mut reader, writer)) = io::pipe() else { return false };
         range.clone().step_by(PAGE_BYTES).all(|page| {
-            // SAFETY: the kernel checks the address, which lies in the mapping, and reads one byte; other ranks may change it meanwhile.
+            // SAFETY: write(2): the kernel checks the address, which lies inside of the mapping, and
+            // reads one byte. Other ranks may change the byte at the same time.
             let written = unsafe { libc::write(writer.as_raw_fd(), self.at(page).cast::<c_void>(), 1) };
             written == 1 && reader.read_exact(&mut [0]).is_ok()
         })
@@ -237,8 +247,8 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: mapped by `SegmentFile::map` with this length, unmapped once; every pointer into it was given out on the promise that
-        // it is not used after this value.
+        // SAFETY: `map` has created the mapping with this length, and it is unmapped once. Code that got
+        // a pointer into the mapping must not use it after this value is dropped.
         unsafe { libc::munmap(self.start.as_ptr().cast::<c_void>(), self.bytes) };
     }
 }
@@ -248,35 +258,37 @@ fn is_memory(folder: &Path) -> bool {
     const TMPFS_MAGIC: u64 = 0x0102_1994;
     let Ok(path) = CString::new(folder.as_os_str().as_bytes()) else { return false };
     let mut facts = MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: the path is a C string; the structure is written if the call succeeds (statfs(2)).
+    // SAFETY: statfs(2): the path is a C string, and the pointer is valid for writing the structure.
     if unsafe { libc::statfs(path.as_ptr(), facts.as_mut_ptr()) } != 0 {
         return false;
     }
-    // SAFETY: the call succeeded, so the structure is written.
+    // SAFETY: the call has succeeded, so it has written the structure.
     unsafe { facts.assume_init() }.f_type as u64 == TMPFS_MAGIC
 }
 
-/// Whether the machine seems to have room for so many bytes of shared memory: in the file system, and in the control groups of this process,
-/// whose limit ends the process where the file system would refuse. Reads some small files.
+/// Whether the machine seems to have room for `bytes` more bytes of shared memory. Checks the file
+/// system, and the control groups of this process, because the limit of a control group ends the process
+/// where the file system would return an error. Reads some small files.
 pub(crate) fn fits(bytes: usize) -> bool {
     fits_in_file_system(bytes) && cgroup::room_bytes().is_none_or(|room| room >= bytes as u64)
 }
 
-/// Whether the file system of shared memory has so many bytes left, as far as it tells. One system call.
+/// Whether the file system of shared memory seems to have `bytes` free bytes. True if the system does not
+/// tell. Costs one system call.
 pub(crate) fn fits_in_file_system(bytes: usize) -> bool {
     let path = CString::new(SHARED_MEMORY).ok();
     path.and_then(|path| free_bytes(&path)).is_none_or(|room| room >= bytes as u64)
 }
 
-/// What a file system has left, bytes. `None` if it cannot be told.
+/// The number of free bytes in a file system. `None` if the system does not tell.
 fn free_bytes(path: &CStr) -> Option<u64> {
     let mut facts = MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: the path is a C string; the structure is written if the call succeeds (statvfs(3)).
+    // SAFETY: statvfs(3): the path is a C string, and the pointer is valid for writing the structure.
     let status = unsafe { libc::statvfs(path.as_ptr(), facts.as_mut_ptr()) };
     if status != 0 {
         return None;
     }
-    // SAFETY: the call succeeded, so the structure is written.
+    // SAFETY: the call has succeeded, so it has written the structure.
     let facts = unsafe { facts.assume_init() };
     Some(facts.f_bavail.saturating_mul(facts.f_frsize))
 }
@@ -289,14 +301,15 @@ mod tests {
     fn two_mappings_share_memory_after_the_name_is_gone() {
         let created = SegmentFile::create(1 << 30).expect("a file");
         let name = SegmentName::from_words(created.name().to_words()).expect("a name");
-        let attached = SegmentFile::attach(name).expect("the same file");
+        let attached = SegmentFile::attach(name).expect("the file can be opened");
         let (first, second) =
             (created.map(1 << 30).expect("a mapping"), attached.map(1 << 30).expect("a mapping"));
         drop((attached, created));
         assert!(!name.path().exists());
         let last = (1 << 30) - PAGE_BYTES;
         assert!(first.populate(0..PAGE_BYTES) && first.populate(last..1 << 30));
-        // SAFETY: within the mapping, on populated pages, and no other thread uses them.
+        // SAFETY: the bytes lie inside of the mappings, on populated pages, and no other thread accesses
+        // them.
         unsafe {
             first.at(last + 5).write(7);
             assert_eq!((second.at(last + 5).read(), second.at(0).read()), (7, 0));
@@ -308,7 +321,7 @@ mod tests {
         let created = SegmentFile::create(4 * PAGE_BYTES).expect("a file");
         let segment = created.map(4 * PAGE_BYTES).expect("a mapping");
         // Pages beyond the end of the file raise the same signal as pages for which there is no memory.
-        created.file.set_len(2 * PAGE_BYTES as u64).expect("shorter");
+        created.file.set_len(2 * PAGE_BYTES as u64).expect("the file can be shortened");
         for populate in [Segment::populate_by_advice, Segment::populate_by_calls] {
             assert!(populate(&segment, &(0..2 * PAGE_BYTES)));
             assert!(!populate(&segment, &(0..4 * PAGE_BYTES)));
@@ -321,7 +334,8 @@ mod tests {
     fn populating_changes_no_byte() {
         let segment = SegmentFile::create(PAGE_BYTES).expect("a file").map(PAGE_BYTES).expect("a mapping");
         assert!(segment.populate(0..PAGE_BYTES));
-        // SAFETY: within the mapping, on a populated page, and no other thread uses it.
+        // SAFETY: the byte lies inside of the mapping, on a populated page, and no other thread accesses
+        // it.
         unsafe {
             segment.at(9).write(3);
             assert!(

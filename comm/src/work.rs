@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, Weak};
 
-use crate::{process, request};
+use crate::{lifetime, request};
 
 /// Work that can be advanced step by step.
 pub trait Work: Debug + Send + Sync {
@@ -67,7 +67,7 @@ pub(crate) fn is_advancing() -> bool {
 /// Advances all registered work. Does not wait. Returns at once if no operation is in progress, if this
 /// thread is already inside of this function, or if MPI is not initialized or is finalized.
 pub fn advance() {
-    if !is_under_way() || is_advancing() || !process::is_usable() {
+    if !is_under_way() || is_advancing() || !lifetime::is_usable() {
         return;
     }
     ADVANCING.set(true);

@@ -4,7 +4,7 @@
 //! ```text
 //! part of a rank:  | own words, per slot | table of each slot whose home is this rank | departed ranks |
 //! ```
-//! A window has L slots (`LOTS`), one per file. The home of slot i is rank i mod N, for N ranks. Memory per
+//! A window has L slots (`SLOTS`), one per file. The home of slot i is rank i mod N, for N ranks. Memory per
 //! rank: 8 bytes x (L 8 + ceil(L / N) N 20 + 1).
 //!
 //! Words for compare-and-swap have 32 bits: Open MPI 4.1 ends with a signal at a compare-and-swap of 64
@@ -28,7 +28,7 @@ use crate::backoff::Backoff;
 use crate::collective;
 use crate::error::{Error, Result, check};
 use crate::message::Wire;
-use crate::pool::{LOTS, PoolLot, Pools};
+use crate::pool::{PoolSlot, Pools, SLOTS};
 use crate::work::Still;
 use crate::{consts, ffi};
 
@@ -50,7 +50,7 @@ pub(crate) struct WorldMemory {
     epochs: Epochs,
     /// Locked during an exclusive epoch: a process may have one such epoch at a time, whatever the number
     /// of its threads.
-    alone: Mutex<()>,
+    exclusive: Mutex<()>,
     /// Set in `MPI_Finalize`. No operation starts after that.
     closed: AtomicBool,
 }
@@ -101,7 +101,7 @@ impl WorldMemory {
     }
 
     fn make(wire: Wire<'_>, epochs: Epochs, is_one_machine: bool) -> Result<Self> {
-        let words = table_word(wire.size, LOTS as usize) + 1;
+        let words = table_word(wire.size, SLOTS as usize) + 1;
         let mut win = consts::win_null();
         let mut base: *mut c_void = ptr::null_mut();
         // In shared memory an operation can complete without a call of MPI by the target, also with an MPI
@@ -125,7 +125,7 @@ impl WorldMemory {
             rank: wire.rank,
             ranks: wire.size,
             epochs,
-            alone: Mutex::new(()),
+            exclusive: Mutex::new(()),
             closed: AtomicBool::new(false),
         };
         if epochs == Epochs::Standing {
@@ -165,7 +165,7 @@ impl WorldMemory {
     fn depart(&self) -> Result<bool> {
         const PATIENCE: Duration = Duration::from_secs(3);
         const ABANDONED: u32 = 1 << 31;
-        let (at, all) = (byte_of(table_word(self.ranks, LOTS as usize)), self.ranks);
+        let (at, all) = (byte_of(table_word(self.ranks, SLOTS as usize)), self.ranks);
         self.fetch_and(consts::sum(), 1_u32, 0, at)?;
         let (start, mut backoff) = (Instant::now(), Backoff::new());
         loop {
@@ -225,9 +225,9 @@ impl WorldMemory {
             // SAFETY: the window is valid, its standing epoch is open, and `rank` is a rank of the window.
             return check("MPI_Win_flush", unsafe { ffi::MPI_Win_flush(target, self.win) });
         }
-        let _alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        let _exclusive = self.exclusive.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the window is valid, `rank` is a rank of the window, and this process has no other epoch
-        // open on the window, because `alone` is locked.
+        // open on the window, because `exclusive` is locked.
         let status = unsafe { ffi::MPI_Win_lock(consts::lock_exclusive(), target, 0, self.win) };
         check("MPI_Win_lock", status)?;
         let done = operate();
@@ -241,7 +241,7 @@ impl WorldMemory {
 /// entry per rank. A rank in an argument must be below [`WorldWords::ranks`].
 #[derive(Debug, Clone)]
 pub struct WorldWords {
-    lot: Arc<PoolLot<WorldMemory>>,
+    slot: Arc<PoolSlot<WorldMemory>>,
 }
 
 impl WorldWords {
@@ -250,34 +250,34 @@ impl WorldWords {
     /// The number of words in each entry of the table. Each has 64 bits.
     pub const ENTRY_WORDS: usize = 20;
 
-    pub(crate) fn new(lot: Arc<PoolLot<WorldMemory>>) -> Self {
-        Self { lot }
+    pub(crate) fn new(slot: Arc<PoolSlot<WorldMemory>>) -> Self {
+        Self { slot }
     }
 
     fn memory(&self) -> Result<&WorldMemory> {
-        let memory = &self.lot.memory;
+        let memory = &self.slot.memory;
         if memory.closed.load(Ordering::Acquire) { Err(Error::Finalized) } else { Ok(memory) }
     }
 
     /// The number of ranks of the window.
     pub fn ranks(&self) -> u32 {
-        self.lot.memory.ranks
+        self.slot.memory.ranks
     }
 
     /// This rank.
     pub fn rank(&self) -> u32 {
-        self.lot.memory.rank
+        self.slot.memory.rank
     }
 
     /// The rank that holds the table. Files have different home ranks.
     pub fn home(&self) -> u32 {
-        self.lot.number as u32 % self.ranks()
+        self.slot.number as u32 % self.ranks()
     }
 
     /// The offset in bytes of an own word in the part of its rank.
     fn own_byte(&self, word: usize) -> ffi::MPI_Aint {
         assert!(word < Self::OWN_WORDS, "the word does not exist");
-        byte_of(self.lot.number * Self::OWN_WORDS + word)
+        byte_of(self.slot.number * Self::OWN_WORDS + word)
     }
 
     /// Fetches the own word `word` of `rank`. A word is always used with the same width, 32 or 64 bits.
@@ -342,7 +342,7 @@ impl WorldWords {
         assert!(first + put.len() <= words, "the stored words must lie inside of the fetched words");
         let (memory, home) = (self.memory()?, self.home());
         assert!(words <= self.ranks() as usize * Self::ENTRY_WORDS, "the table has too few words");
-        let table = table_word(self.ranks(), self.lot.number);
+        let table = table_word(self.ranks(), self.slot.number);
         let mut all = vec![0_u64; words];
         all[first..first + put.len()].copy_from_slice(put);
         let buffer = Box::into_raw(all.into_boxed_slice());
@@ -390,7 +390,7 @@ impl WorldWords {
         let (memory, home) = (self.memory()?, self.home());
         assert!(memory.epochs == Epochs::Exclusive && at < words, "invalid epochs or word");
         assert!(words <= self.ranks() as usize * Self::ENTRY_WORDS, "the table has too few words");
-        let table = table_word(self.ranks(), self.lot.number);
+        let table = table_word(self.ranks(), self.slot.number);
         // The last word is the value to store.
         let mut all = vec![0_u64; words + 1];
         all[words] = value;
@@ -478,12 +478,12 @@ mod word {
 }
 use word::Word;
 
-/// The offset in words of the table of a slot (`lot`) in the part of its home rank. For the slot after the
-/// last one: the end of all tables.
-fn table_word(ranks: u32, lot: usize) -> usize {
-    let (lots, ranks) = (LOTS as usize, ranks as usize);
-    let tables = if lot < lots { lot / ranks } else { lots.div_ceil(ranks) };
-    lots * WorldWords::OWN_WORDS + tables * ranks * WorldWords::ENTRY_WORDS
+/// The offset in words of the table of a slot in the part of its home rank. For the slot after the last
+/// one: the end of all tables.
+fn table_word(ranks: u32, slot: usize) -> usize {
+    let (slots, ranks) = (SLOTS as usize, ranks as usize);
+    let tables = if slot < slots { slot / ranks } else { slots.div_ceil(ranks) };
+    slots * WorldWords::OWN_WORDS + tables * ranks * WorldWords::ENTRY_WORDS
 }
 
 /// Runs `operate` with a buffer that MPI may use until `operate` returns, and returns the contents of the

@@ -1,5 +1,5 @@
-//! Runs the programs of `examples/` under the `mpiexec` of the MPI that this crate was built for, at several numbers of
-//! ranks. `CAPULET_MPIEXEC` names another launcher.
+//! Runs the programs of `examples/` under the `mpiexec` of the MPI library that this crate is built for,
+//! at several numbers of ranks. `CAPULET_MPIEXEC` names another launcher.
 
 use std::env;
 use std::io::Write as _;
@@ -10,23 +10,24 @@ use std::sync::{Mutex, PoisonError};
 use capulet_comm::NODES_VARIABLE;
 use capulet_comm::build::LAUNCHER;
 
-/// One program at a time: several would fight for the cores and only measure each other's patience.
-static ALONE: Mutex<()> = Mutex::new(());
+/// Locked while a program runs. Several programs at the same time would compete for the cores and reach
+/// their time limits.
+static RUNNING: Mutex<()> = Mutex::new(());
 const SECONDS_MAX: &str = "600";
 const RANKS: [usize; 5] = [1, 2, 3, 4, 7];
 
-/// What Open MPI wants to be told before it runs as root, and with more ranks than cores.
+/// The settings with which Open MPI runs as root and with more ranks than cores.
 const ENVIRONMENT: [(&str, &str); 6] = [
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
     ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
     ("OMPI_MCA_mpi_yield_when_idle", "1"),
     ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
-    // Without the hardware for it, this component of Open MPI 5 complains at every window.
+    // Without its hardware, this component of Open MPI 5 writes a warning for every window.
     ("OMPI_MCA_osc", "^ucx"),
 ];
 
-/// Cargo builds the examples into the folder above that of the tests.
+/// The path of an example. Cargo builds the examples into the folder above the folder of the tests.
 fn program(name: &str) -> PathBuf {
     let test = env::current_exe().expect("a test has a path");
     let profile = test.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps/<test>");
@@ -44,10 +45,10 @@ fn run(name: &str, arguments: &[&str], ranks: usize, variables: &[(&str, &str)])
     command.output().unwrap_or_else(|error| panic!("cannot start {launcher}: {error}"))
 }
 
-/// Runs a program and checks that every rank came to its end.
+/// Runs a program and checks that every rank has passed. Returns the standard error of the program.
 fn pass_with(name: &str, arguments: &[&str], ranks: usize, variables: &[(&str, &str)]) -> String {
     let output = {
-        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         run(name, arguments, ranks, variables)
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -68,23 +69,23 @@ fn pass(name: &str, ranks: impl IntoIterator<Item = usize>) {
 }
 
 #[test]
-fn channels_agree_and_cost_what_they_should() {
+fn channels_agree_at_the_stated_cost() {
     pass("channels", RANKS);
     pass_with("channels", &[], 4, &[(NODES_VARIABLE, "2")]);
 }
 
 #[test]
-fn a_broadcast_may_be_longer_than_an_int_counts() {
+fn broadcast_can_exceed_the_range_of_an_int() {
     pass_with("channels", &["huge"], 2, &[]);
 }
 
 #[test]
-fn groups_are_found_again_and_let_go() {
+fn groups_are_found_again_and_released() {
     pass("groups", RANKS);
 }
 
 #[test]
-fn one_machine_can_look_like_several_nodes() {
+fn one_machine_can_simulate_several_nodes() {
     for (ranks, nodes) in [(1, "3"), (4, "2"), (4, "4"), (7, "3")] {
         pass_with("groups", &[], ranks, &[(NODES_VARIABLE, nodes)]);
     }
@@ -99,11 +100,11 @@ fn windows_are_shared_and_their_barrier_drives_messages() {
     pass_with("windows", &[], 4, &[(NODES_VARIABLE, "2")]);
 }
 
-/// This MPI does not reach the words of a rank that computes.
+/// With this MPI, other ranks cannot access the words of a rank that computes.
 const IS_ACTIVE: bool = cfg!(mpi_family = "mpich");
 
 #[test]
-fn words_are_reached_from_other_nodes() {
+fn words_are_accessible_from_other_nodes() {
     let passive = if IS_ACTIVE { "active" } else { "passive" };
     for ranks in [1, 2, 4] {
         pass_with("world", &[passive], ranks, &[]);
@@ -116,16 +117,17 @@ fn words_are_reached_from_other_nodes() {
 }
 
 #[test]
-fn threads_do_not_mix() {
+fn threads_never_get_messages_of_other_threads() {
     pass("threads", [1, 2, 4]);
 }
 
 #[test]
-fn group_with_a_spawned_process_is_no_other_group() {
+fn group_with_a_spawned_process_is_a_new_group() {
     if cfg!(mpi_family = "mpich") {
-        // Straight to the stream: the output of a test that passes is not shown.
+        // The message goes directly to the standard error, because the output of a passing test is not
+        // shown.
         let reason =
-            "skipped: group_with_a_spawned_process_is_no_other_group: MPICH over UCX cannot spawn processes";
+            "skipped: group_with_a_spawned_process_is_a_new_group: MPICH over UCX cannot spawn processes";
         writeln!(std::io::stderr(), "{reason}").expect("standard error is open");
         return;
     }
@@ -133,7 +135,7 @@ fn group_with_a_spawned_process_is_no_other_group() {
 }
 
 #[test]
-fn everything_may_end_in_any_order() {
+fn objects_may_end_in_any_order() {
     for way in ["plain", "hook-before", "hook-after", "open", "lopsided"] {
         for ranks in [1, 2, 4] {
             let complaints = pass_with("ends", &[way], ranks, &[]);
@@ -144,8 +146,8 @@ fn everything_may_end_in_any_order() {
 }
 
 #[test]
-fn random_datatypes_are_those_of_mpi() {
-    // the same types at every number of ranks, but for their share
+fn random_datatypes_match_mpi() {
+    // The types are the same at every number of ranks. Each rank checks its share of them.
     for (ranks, cases) in [(1, "6000"), (2, "100000"), (3, "6000"), (4, "6000"), (7, "6000")] {
         let complaints = pass_with("types", &[cases], ranks, &[]);
         assert!(!complaints.contains("leaked"), "{complaints}");
@@ -153,13 +155,13 @@ fn random_datatypes_are_those_of_mpi() {
 }
 
 #[test]
-fn distributed_arrays_are_those_of_mpi() {
+fn distributed_arrays_match_mpi() {
     let complaints = pass_with("darrays", &[], 2, &[]);
     assert!(!complaints.contains("leaked"), "{complaints}");
 }
 
 #[test]
-fn datatypes_with_a_catch_and_other_objects() {
+fn difficult_datatypes_and_other_objects_convert() {
     for ranks in [1, 2] {
         let complaints = pass_with("objects", &[], ranks, &[]);
         assert!(!complaints.contains("leaked"), "{complaints}");

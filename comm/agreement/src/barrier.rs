@@ -9,19 +9,20 @@ use crate::word::Word32;
 #[repr(C, align(128))]
 pub struct Line<T>(pub T);
 
-/// A barrier. Every rank arrives once per barrier, and arrives at the next barrier only when the last one is over.
+/// A barrier. Every rank arrives once per barrier, and arrives at the next barrier only when the last one
+/// is over.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Barrier<W> {
-    /// Ranks that have arrived.
+    /// The number of ranks that have arrived.
     arrived: Line<W>,
-    /// How many barriers are over, modulo 2^32. Ranks sleep on this word.
+    /// The number of completed barriers, modulo 2^32. Ranks sleep on this word.
     generation: Line<W>,
-    /// Ranks that sleep on `generation`.
+    /// The number of ranks that sleep on `generation`.
     sleepers: Line<W>,
 }
 
-/// One turn of a rank that waits for a barrier.
+/// One step of a wait at a barrier.
 #[derive(Debug)]
 pub struct Sleeper<'a, W> {
     barrier: &'a Barrier<W>,
@@ -29,8 +30,8 @@ pub struct Sleeper<'a, W> {
 }
 
 impl<W: Word32> Sleeper<'_, W> {
-    /// Calls `sleep(word, value)`, which sleeps for a bounded time while `word` has `value`. A rank that ends the barrier meanwhile
-    /// sees the sleeper and calls its `wake`.
+    /// Calls `sleep(word, value)`, which must sleep for a bounded time while `word` has the value
+    /// `value`. A rank that ends the barrier at the same time sees the sleeper and calls its `wake`.
     pub fn sleep(&self, sleep: impl FnOnce(&W, u32)) {
         self.barrier.sleepers.0.fetch_add(1, Ordering::SeqCst);
         sleep(&self.barrier.generation.0, self.generation);
@@ -39,13 +40,15 @@ impl<W: Word32> Sleeper<'_, W> {
 }
 
 impl<W: Word32> Barrier<W> {
-    /// How many barriers are over. The number cannot change while this rank has not arrived at the next barrier.
+    /// The number of completed barriers. It cannot change while this rank has not arrived at the next
+    /// barrier.
     pub fn barriers(&self) -> u32 {
         self.generation.0.load(Ordering::Acquire)
     }
 
-    /// Arrives at the next barrier of `ranks` ranks and returns its number, without waiting. Loads after the barrier, on every rank, see
-    /// the stores before it. `wake` is called by the last rank, if others sleep, with the word on which they sleep.
+    /// Arrives at the next barrier of `ranks` ranks and returns its number, without waiting. Loads after
+    /// the barrier, on every rank, see the stores before the barrier. If other ranks sleep, the last rank
+    /// calls `wake` with the word on which they sleep.
     pub fn arrive(&self, ranks: u32, wake: impl FnOnce(&W)) -> u32 {
         // This rank has not arrived yet, so no other rank can change the generation.
         let generation = self.generation.0.load(Ordering::Relaxed);
@@ -59,7 +62,8 @@ impl<W: Word32> Barrier<W> {
         generation
     }
 
-    /// Returns when all ranks have arrived at the barrier of this number. `idle` is called once per turn in which the barrier is not over.
+    /// Returns when all ranks have arrived at the barrier `generation`. Calls `idle` once per step in
+    /// which the barrier is not over.
     pub fn wait(&self, generation: u32, mut idle: impl FnMut(Sleeper<'_, W>)) {
         while self.generation.0.load(Ordering::Acquire) == generation {
             idle(Sleeper { barrier: self, generation });

@@ -1,8 +1,9 @@
 //! The numbers of open channels on one rank.
 //!
-//! A number is given to a new channel only if it is free on every rank: the ranks propose the smallest number that is free on each, and
-//! reduce the proposals to their minimum and maximum until both are equal. A rank that has not ended the old channel of a number
-//! proposes another number. So all ranks have left a number's memory before a new channel uses it.
+//! A new channel gets a number only if the number is free on every rank. Each rank proposes the smallest
+//! number that is free on it. The ranks reduce the proposals to their minimum and maximum until both are
+//! equal. A rank that has not ended the old channel of a number proposes another number. So all ranks
+//! have left the memory of a number before a new channel uses it.
 
 /// A set of small numbers. Number 0 is never free.
 #[derive(Debug, Default)]
@@ -12,7 +13,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// The empty set.
+    /// An empty set.
     pub const fn new() -> Self {
         Ids { words: Vec::new(), count: 0 }
     }
@@ -48,7 +49,7 @@ impl Ids {
         self.count += 1;
     }
 
-    /// Gives a number back. Does nothing if the number is free.
+    /// Gives a number back. Has no effect if the number is free.
     pub fn give_back(&mut self, id: u32) {
         if self.holds(id) {
             self.words[id as usize / 64] &= !(1 << (id % 64));

@@ -1,8 +1,8 @@
 //! Barriers and reductions in memory that processes share.
 //!
-//! The crate knows no MPI, no clock and no system call: the caller supplies the memory, the way to sleep and the way to wake. So the same
-//! code runs on shared memory between processes, and on the atomics of `loom`, which explores every order of their operations
-//! (`tests/model.rs`).
+//! The crate knows no MPI, no clock and no system call: the caller supplies the memory, the way to sleep
+//! and the way to wake. So the same code runs on shared memory between processes, and on the atomics of
+//! `loom`, which explores every order of their operations (`tests/model.rs`).
 //!
 //! ```
 //! use capulet_agreement::{Barrier, Lanes, Meeting};
@@ -41,8 +41,8 @@
 //! });
 //! ```
 //!
-//! Cost of a reduction over N ranks: no message, one atomic addition per rank, N * (lanes + 1) loads per rank, and a system call only for
-//! ranks that sleep.
+//! Cost of a reduction over N ranks: no message, one atomic addition per rank, N * (lanes + 1) loads per
+//! rank, and a system call only for ranks that sleep.
 
 mod barrier;
 mod ids;

@@ -1,8 +1,10 @@
-//! A reduction over the ranks of a node: every rank stores its values, all meet at a barrier, every rank reads the values of all.
+//! A reduction over the ranks of a node: every rank stores its values, all ranks meet at a barrier, and
+//! every rank reads the values of all ranks.
 //!
-//! Each rank has two sets of lanes, which it uses alternately. A rank stores the values of reduction `n + 2` into the set of reduction `n`. It
-//! does so only after barrier `n + 1`, at which every rank arrives after it has read the values of reduction `n`. So no value changes
-//! while a rank still reads it, and a reduction costs one barrier and not two.
+//! Each rank has two sets of lanes, which it uses alternately. A rank stores the values of reduction `n +
+//! 2` into the set of reduction `n`. It does so only after barrier `n + 1`, at which every rank arrives
+//! after it has read the values of reduction `n`. So no value changes while a rank still reads it, and a
+//! reduction costs one barrier and not two.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -10,7 +12,7 @@ use std::sync::atomic::Ordering;
 use crate::barrier::{Barrier, Line, Sleeper};
 use crate::word::{Word, Word32, Word64};
 
-/// How many values a set has: one names the reduction, the others are reduced.
+/// The number of values in a set: one names the reduction, the others are reduced.
 pub const LANES: usize = 32;
 
 /// The values of one rank: two sets, used alternately. Zeroed memory is valid.
@@ -37,10 +39,10 @@ pub trait Meeting {
     /// The words of the lanes.
     type W64: Word64;
 
-    /// How many ranks meet.
+    /// The number of ranks that meet.
     fn ranks(&self) -> usize;
 
-    /// Their barrier.
+    /// The barrier of the ranks.
     fn barrier(&self) -> &Barrier<Self::W32>;
 
     /// The lanes of a rank.
@@ -51,12 +53,13 @@ pub trait Meeting {
         &self.lanes(rank).0[(generation % 2) as usize].0
     }
 
-    /// Reduces each value of `lanes` over all ranks with `combine(lane, left, right)`, in the order of the ranks. `rank` is this rank, and
-    /// `which` names the reduction: it must be the same on all ranks. Blocks until all ranks have come; `wake` and `idle` are those of
-    /// [`Barrier::arrive`] and [`Barrier::wait`]. At most one thread of a rank may be in a reduction of one meeting at a time.
+    /// Reduces each value of `lanes` over all ranks with `combine(lane, left, right)`, in the order of
+    /// the ranks. `rank` is this rank, and `which` names the reduction: it must be the same on all ranks.
+    /// Blocks until all ranks have arrived; `wake` and `idle` are those of [`Barrier::arrive`] and
+    /// [`Barrier::wait`]. At most one thread of a rank may be in a reduction of one meeting at a time.
     ///
     /// # Errors
-    /// [`Mismatch`] if a rank brought another `which`, on every rank that sees the difference.
+    /// [`Mismatch`] if a rank passed another `which`, on every rank that sees the difference.
     ///
     /// # Panics
     /// If there are [`LANES`] values or more.
@@ -69,7 +72,7 @@ pub trait Meeting {
         wake: impl FnOnce(&Self::W32),
         idle: impl FnMut(Sleeper<'_, Self::W32>),
     ) -> Result<(), Mismatch> {
-        assert!(lanes.len() < LANES, "a set has no room for so many values");
+        assert!(lanes.len() < LANES, "a set holds fewer values");
         let barrier = self.barrier();
         let own = self.set(rank, barrier.barriers());
         own[0].store(which, Ordering::Relaxed);

@@ -1,5 +1,6 @@
-//! Model check of a reduction with `loom`: every order of the memory operations of two ranks, and every value that the memory model lets a load
-//! return. A mutant, which has one set of lanes, must be refused.
+//! Model check of a reduction with `loom`: every order of the memory operations of two ranks, and every
+//! value that the memory model lets a load return. The model must find a failure of each mutant: one has
+//! only one set of lanes, the other has a barrier that does not order memory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,10 +10,10 @@ use capulet_agreement::{Barrier, LANES, Lanes, Meeting, Word};
 
 const RANKS: usize = 2;
 
-/// Words of `loom` under this crate's trait.
+/// The words of `loom` under the trait of this crate.
 #[derive(Debug, Default)]
 struct Word32(loom::sync::atomic::AtomicU32);
-/// The mutant that orders nothing.
+/// The mutant whose barrier does not order memory.
 #[derive(Debug, Default)]
 struct Relaxed32(loom::sync::atomic::AtomicU32);
 #[derive(Debug, Default)]
@@ -71,7 +72,7 @@ impl<W: Word<u32>> Meeting for Memory<W> {
     }
 }
 
-/// The smallest and the largest of one value of each rank.
+/// The smallest and the largest of the values of all ranks.
 fn extremes<W: Word<u32>>(memory: &Memory<W>, rank: usize, which: u64, value: u64) -> [u64; 2] {
     let mut lanes = [value; 2];
     let combine =
@@ -81,7 +82,7 @@ fn extremes<W: Word<u32>>(memory: &Memory<W>, rank: usize, which: u64, value: u6
     lanes
 }
 
-/// Explores a model and returns how many executions it has. Fails if one of them fails.
+/// Explores a model and returns the number of its executions. Fails if one of them fails.
 fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) -> usize {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
@@ -100,7 +101,7 @@ fn is_refused(preemptions: usize, model: impl Fn() + Sync + Send + 'static) -> b
     catch_unwind(AssertUnwindSafe(|| explore(preemptions, model))).is_err()
 }
 
-/// Reductions in a row by two ranks: each rank sees the values of the reduction that it is in, and no others.
+/// Consecutive reductions by two ranks. Each rank must see exactly the values of its current reduction.
 fn in_a_row<W: Word<u32> + Send + Sync + 'static>(has_one_set: bool) {
     let memory = loom::sync::Arc::new(Memory::<W> { has_one_set, ..Memory::default() });
     let rank = |rank: usize, memory: &Memory<W>| {
@@ -112,7 +113,7 @@ fn in_a_row<W: Word<u32> + Send + Sync + 'static>(has_one_set: bool) {
     let other = loom::sync::Arc::clone(&memory);
     let thread = loom::thread::spawn(move || rank(1, &other));
     rank(0, &memory);
-    thread.join().expect("the other rank");
+    thread.join().expect("the other rank does not fail");
 }
 
 #[test]

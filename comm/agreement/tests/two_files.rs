@@ -1,15 +1,16 @@
-//! Model check of two threads on each of two ranks, in calls on different files: every order of their steps (stateright). One thread ends
-//! file 1, whose last reduction is under way; the other opens a file at the same time and uses it. The new file may get number 1 or
-//! number 2. No reduction may see a value of another file. Mutants must be refused.
+//! Model check of two threads on each of two ranks, in calls on different files: every order of their
+//! steps (stateright). One thread ends file 1, whose last reduction is in progress. The other thread
+//! opens a file at the same time and uses it. The new file may get number 1 or number 2. No reduction may
+//! see a value of another file. The model must find a failure of each mutant.
 
 use capulet_agreement::Ids;
 use stateright::{Checker, Model, Property};
 
 const RANKS: usize = 2;
-/// Memory 0 belongs to opens, memory 1 and 2 to the files of these numbers.
+/// Memory 0 belongs to the opening of files. Memory 1 and memory 2 belong to the files 1 and 2.
 const MEMORIES: usize = 3;
 
-/// What the model checks.
+/// The protocol that the model checks: the real one or a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protocol {
     Real,
@@ -27,7 +28,7 @@ struct Memory {
     sets: [[(u8, u8); 2]; RANKS],
 }
 
-/// Where a thread is within a reduction.
+/// The next step of a thread in a reduction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Step {
     StoreName,
@@ -53,19 +54,20 @@ impl Reduction {
     }
 }
 
-/// What a thread does.
+/// The current task of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Task {
     /// Ends file 1.
     Close(Reduction),
-    /// Proposes the first free number from this one on for a new file.
+    /// Opens a new file. Proposes the smallest free number that is at least the given one.
     Open(u8, Reduction),
-    /// Uses the file of this number.
+    /// Uses the file of the given number.
     Use(u8, Reduction),
     Done,
 }
 
-/// Names of reductions: what a channel's number and its count of values are to the real ones.
+/// The names of the reductions. In the real protocol, the number of the channel and the number of values
+/// name a reduction.
 const OPENING: u8 = 0;
 const CLOSING: u8 = 1;
 const USING: u8 = 2;
@@ -77,7 +79,7 @@ struct State {
     taken: [Vec<u8>; RANKS],
     /// Thread 0 and thread 1 of each rank.
     tasks: [[Task; 2]; RANKS],
-    /// A reduction saw what it must not see.
+    /// Whether a reduction saw a value of another file.
     is_mixed: bool,
 }
 
@@ -94,7 +96,8 @@ impl Protocol {
         if self == Self::SharesMemory { 1 } else { usize::from(id) }
     }
 
-    /// One step of a reduction; `None` where it waits. The values of all ranks when it is over.
+    /// One step of a reduction. `None` if it must wait. Returns the values of all ranks when the
+    /// reduction is over, and no values before that.
     fn reduce(memory: &mut Memory, reduction: &mut Reduction, rank: usize) -> Option<Result<Vec<u8>, ()>> {
         let set = |generation: u32| (generation % 2) as usize;
         match reduction.step {
@@ -209,14 +212,14 @@ impl Model for Protocol {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::<Self>::always("no value of another file is seen", |_, state| !state.is_mixed),
+            Property::<Self>::always("no reduction sees a value of another file", |_, state| !state.is_mixed),
             Property::<Self>::sometimes("the number of the old file is used again", |_, state| {
                 state.tasks.iter().flatten().any(|task| matches!(task, Task::Use(1, _)))
             }),
             Property::<Self>::sometimes("another number is used", |_, state| {
                 state.tasks.iter().flatten().any(|task| matches!(task, Task::Use(2, _)))
             }),
-            Property::<Self>::always("a rank can go on until all is done", |model, state| {
+            Property::<Self>::always("a rank can make a step until all tasks are done", |model, state| {
                 let is_done = state.tasks.iter().flatten().all(|task| *task == Task::Done);
                 let can_go_on = |rank, thread| model.next_state(state, (rank, thread)).is_some();
                 is_done || state.is_mixed || (0..RANKS).any(|rank| can_go_on(rank, 0) || can_go_on(rank, 1))
@@ -236,11 +239,11 @@ fn threads_on_two_files_never_mix_their_values() {
 #[test]
 fn number_that_is_given_back_too_early_mixes_two_files() {
     let checker = Protocol::GivesBackEarly.checker().spawn_bfs().join();
-    assert!(checker.discovery("no value of another file is seen").is_some());
+    assert!(checker.discovery("no reduction sees a value of another file").is_some());
 }
 
 #[test]
 fn memory_that_two_files_share_mixes_their_values() {
     let checker = Protocol::SharesMemory.checker().spawn_bfs().join();
-    assert!(checker.discovery("no value of another file is seen").is_some());
+    assert!(checker.discovery("no reduction sees a value of another file").is_some());
 }

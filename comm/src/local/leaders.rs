@@ -11,14 +11,14 @@ use crate::leaders::Leaders;
 /// determines the sender of the next message, and the number of attempts to receive that find no message.
 #[derive(Debug)]
 pub struct LocalLeaders {
-    post: Arc<Mutex<Post>>,
+    exchange: Arc<Mutex<Exchange>>,
     node: usize,
     nodes: usize,
 }
 
 /// The exchange between the leaders: the messages in flight.
 #[derive(Debug)]
-struct Post {
+struct Exchange {
     /// Indexed by receiver, then by sender.
     queues: Vec<Vec<VecDeque<Vec<u8>>>>,
     gone: bool,
@@ -26,7 +26,7 @@ struct Post {
     sent: u64,
 }
 
-impl Post {
+impl Exchange {
     /// The next random number below `bound` (splitmix64: Steele, Lea, Flood, OOPSLA 2014).
     fn draw(&mut self, bound: usize) -> usize {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -41,8 +41,8 @@ impl LocalLeaders {
     /// One endpoint per node.
     pub fn team(nodes: usize, seed: u64) -> Vec<LocalLeaders> {
         let queues = vec![vec![VecDeque::new(); nodes]; nodes];
-        let post = Arc::new(Mutex::new(Post { queues, gone: false, random: seed, sent: 0 }));
-        (0..nodes).map(|node| LocalLeaders { post: Arc::clone(&post), node, nodes }).collect()
+        let exchange = Arc::new(Mutex::new(Exchange { queues, gone: false, random: seed, sent: 0 }));
+        (0..nodes).map(|node| LocalLeaders { exchange: Arc::clone(&exchange), node, nodes }).collect()
     }
 
     /// The number of messages that all leaders have sent.
@@ -50,8 +50,8 @@ impl LocalLeaders {
         self.lock().sent
     }
 
-    fn lock(&self) -> MutexGuard<'_, Post> {
-        self.post.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Exchange> {
+        self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -65,23 +65,23 @@ impl Leaders for LocalLeaders {
     }
 
     fn send(&self, node: usize, message: Vec<u8>) -> Result<()> {
-        let mut post = self.lock();
-        post.sent += 1;
-        post.queues[node][self.node].push_back(message);
+        let mut exchange = self.lock();
+        exchange.sent += 1;
+        exchange.queues[node][self.node].push_back(message);
         Ok(())
     }
 
     fn try_receive(&self) -> Result<Option<(usize, Vec<u8>)>> {
-        let mut post = self.lock();
+        let mut exchange = self.lock();
         let waiting: Vec<usize> =
-            (0..self.nodes).filter(|from| !post.queues[self.node][*from].is_empty()).collect();
+            (0..self.nodes).filter(|from| !exchange.queues[self.node][*from].is_empty()).collect();
         if waiting.is_empty() {
-            return if post.gone { Err(Error::Elsewhere { class: ErrorClass::Other }) } else { Ok(None) };
+            return if exchange.gone { Err(Error::Elsewhere { class: ErrorClass::Other }) } else { Ok(None) };
         }
         // About one attempt in three receives nothing.
-        let drawn = post.draw(waiting.len() * 3 / 2 + 1);
+        let drawn = exchange.draw(waiting.len() * 3 / 2 + 1);
         let Some(from) = waiting.get(drawn).copied() else { return Ok(None) };
-        Ok(post.queues[self.node][from].pop_front().map(|message| (from, message)))
+        Ok(exchange.queues[self.node][from].pop_front().map(|message| (from, message)))
     }
 
     fn is_sent(&self) -> Result<bool> {

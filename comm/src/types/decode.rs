@@ -11,7 +11,7 @@ use capulet_datatype::{ArrayOrder, Combiner, Datatype, Distribution};
 
 use crate::class::ErrorClass;
 use crate::error::{Error, Result};
-use crate::types::contents::Constructor;
+use crate::types::envelope::Constructor;
 use crate::{consts, ffi};
 
 /// The numbers of a type's contents.

@@ -13,21 +13,21 @@ use capulet_datatype::{Combiner, Datatype, Named};
 use crate::class::ErrorClass;
 use crate::error::{Error, Result, check};
 use crate::ffi;
-use crate::process::process;
-use crate::types::contents::Bounds;
-use crate::types::handle::OwnedType;
-use crate::types::{Handle, MpiType, cache, construct, named};
+use crate::types::cache::cache;
+use crate::types::envelope::Bounds;
+use crate::types::handle::{Handle, OwnedType};
+use crate::types::{construct, named};
 
 /// A committed MPI type with the description `datatype`.
-pub(super) fn build(datatype: &Datatype) -> Result<MpiType> {
+pub(super) fn build(datatype: &Datatype) -> Result<Handle> {
     let handle = Builder::default().build(datatype)?;
     if let Handle::Derived(owned) = &handle {
         let mut raw = owned.raw();
         // SAFETY: `owned` keeps the type valid. MPI reads the handle and writes it back unchanged.
         check("MPI_Type_commit", unsafe { ffi::MPI_Type_commit(&raw mut raw) })?;
-        cache(process()?, raw, datatype.clone())?;
+        cache(raw, datatype.clone())?;
     }
-    Ok(MpiType { datatype: datatype.clone(), handle })
+    Ok(handle)
 }
 
 /// The MPI types that are built so far. The key is the address of the description of a part. The addresses

@@ -1,9 +1,31 @@
-//! An owned handle of a derived MPI datatype.
+//! Handles of MPI datatypes, and the ownership of the handles of derived types.
 
 use std::mem;
+use std::sync::Arc;
 
 use crate::error::{Result, check};
-use crate::{consts, ffi, process};
+use crate::{consts, ffi, lifetime};
+
+/// The handle of a predefined type, or a shared derived type.
+#[derive(Debug, Clone)]
+pub(super) enum Handle {
+    Predefined(ffi::MPI_Datatype),
+    Derived(Arc<OwnedType>),
+}
+
+impl Handle {
+    pub(super) fn raw(&self) -> ffi::MPI_Datatype {
+        match self {
+            Handle::Predefined(handle) => *handle,
+            Handle::Derived(owned) => owned.raw(),
+        }
+    }
+}
+
+// SAFETY: the handle of a predefined type is a constant of the MPI library. `OwnedType` is Send and Sync.
+unsafe impl Send for Handle {}
+// SAFETY: as for `Send` above.
+unsafe impl Sync for Handle {}
 
 /// A derived datatype that this crate must free. Dropping it frees the handle, unless MPI is finalized.
 #[derive(Debug)]
@@ -45,7 +67,7 @@ impl OwnedType {
 
 impl Drop for OwnedType {
     fn drop(&mut self) {
-        if process::is_usable() {
+        if lifetime::is_usable() {
             // SAFETY: this value owns the handle, which is valid and not predefined, and MPI is initialized
             // and not finalized. MPI-4.0 section 5.1.9: a communication that uses the type completes
             // normally.

@@ -9,27 +9,28 @@
 //! The attribute owns the description and no MPI handle. A duplicate of a type keeps the type alive, so a
 //! type whose attribute held a duplicate of the type would never be freed.
 
+mod cache;
 mod construct;
 mod contents;
 mod decode;
 mod encode;
+mod envelope;
 mod handle;
 mod named;
 
 use std::ffi::{c_int, c_void};
-use std::mem::ManuallyDrop;
-use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use capulet_datatype::{Datatype, Named, Prim};
 use mpi::raw::AsRaw;
 use mpi::traits::Equivalence;
 
 use crate::class::ErrorClass;
-use crate::error::{Error, Result, check};
-use crate::process::{Process, process};
+use crate::error::{Error, Result};
+use crate::process::process;
 use crate::{consts, ffi};
-use handle::OwnedType;
+use cache::{cache, cached};
+use handle::{Handle, OwnedType};
 
 /// An MPI datatype: its handle and its description. Cheap to clone.
 ///
@@ -41,26 +42,6 @@ pub struct MpiType {
     datatype: Datatype,
     handle: Handle,
 }
-
-#[derive(Debug, Clone)]
-enum Handle {
-    Predefined(ffi::MPI_Datatype),
-    Derived(Arc<OwnedType>),
-}
-
-impl Handle {
-    fn raw(&self) -> ffi::MPI_Datatype {
-        match self {
-            Handle::Predefined(handle) => *handle,
-            Handle::Derived(owned) => owned.raw(),
-        }
-    }
-}
-
-// SAFETY: the handle of a predefined type is a constant of the MPI library. `OwnedType` is Send and Sync.
-unsafe impl Send for Handle {}
-// SAFETY: as for `Send` above.
-unsafe impl Sync for Handle {}
 
 impl MpiType {
     /// Imports a type and keeps a duplicate of a derived type. Local. The first import of a type decodes
@@ -97,13 +78,12 @@ impl MpiType {
         if let Some(known) = named::find(datatype) {
             return known;
         }
-        let process = process()?;
-        if let Some(cached) = cached(process, datatype)? {
+        if let Some(cached) = cached(datatype)? {
             return Ok(cached);
         }
-        refuse_uncommitted(process, datatype)?;
+        refuse_uncommitted(datatype)?;
         let described = contents::describe(datatype)?;
-        cache(process, datatype, described)
+        cache(datatype, described)
     }
 
     /// The description of a predefined type, or of a type that [`MpiType::datatype_of`] has described
@@ -120,7 +100,7 @@ impl MpiType {
         }
         match named::find(datatype) {
             Some(known) => known.map(Some),
-            None => cached(process()?, datatype),
+            None => cached(datatype),
         }
     }
 
@@ -137,8 +117,8 @@ impl MpiType {
                 Err(shared) => OwnedType::duplicate_of(shared.raw())?,
             },
         };
-        if cached(process()?, owned.raw())?.is_none() {
-            cache(process()?, owned.raw(), self.datatype)?;
+        if cached(owned.raw())?.is_none() {
+            cache(owned.raw(), self.datatype)?;
         }
         Ok(owned.give_away())
     }
@@ -150,7 +130,8 @@ impl MpiType {
     /// [`ErrorClass::Count`] if this MPI cannot express a count of the description. Otherwise the error of
     /// MPI.
     pub fn build(datatype: &Datatype) -> Result<MpiType> {
-        encode::build(datatype)
+        let handle = encode::build(datatype)?;
+        Ok(MpiType { datatype: datatype.clone(), handle })
     }
 
     /// The MPI type that corresponds to the Rust type `T`. Local.
@@ -213,7 +194,8 @@ impl MpiType {
 
 /// Returns an error if the type is not committed. MPI has no query for this, but refuses to pack a type
 /// that is not committed (MPI-4.0 section 5.1.9).
-fn refuse_uncommitted(process: &Process, datatype: ffi::MPI_Datatype) -> Result<()> {
+fn refuse_uncommitted(datatype: ffi::MPI_Datatype) -> Result<()> {
+    let own_comm = process()?.own_comm;
     let source = [0_u64; 2];
     let mut target = [0_u64; 2];
     let mut position: c_int = 0;
@@ -227,99 +209,11 @@ fn refuse_uncommitted(process: &Process, datatype: ffi::MPI_Datatype) -> Result<
             target.as_mut_ptr().cast::<c_void>(),
             size_of_val(&target) as c_int,
             &raw mut position,
-            process.own_comm,
+            own_comm,
         )
     };
     if status == 0 {
         return Ok(());
     }
     Err(Error::invalid(ErrorClass::Type, "the datatype is not committed"))
-}
-
-/// The description that is attached to a valid type, if there is one.
-fn cached(process: &Process, datatype: ffi::MPI_Datatype) -> Result<Option<Datatype>> {
-    let mut value: *mut c_void = ptr::null_mut();
-    let mut found: c_int = 0;
-    let target = (&raw mut value).cast::<c_void>();
-    // SAFETY: the type is valid, and `type_key` is a keyval of this crate. MPI writes the stored pointer
-    // and a flag.
-    let status = unsafe { ffi::MPI_Type_get_attr(datatype, process.type_key, target, &raw mut found) };
-    check("MPI_Type_get_attr", status)?;
-    if found == 0 {
-        return Ok(None);
-    }
-    // SAFETY: `cache` and `copy_description` store values under `type_key`: pointers from Box::into_raw of
-    // a Datatype. `delete_description` frees them. `cache` never replaces a value, so the box lives as long
-    // as the type, and the type is valid during this call.
-    Ok(Some(unsafe { (*value.cast_const().cast::<Datatype>()).clone() }))
-}
-
-/// Attaches a description to a valid type and returns the attached description. If another thread has
-/// attached one first, that one is returned. An attribute is never replaced, because replacement would
-/// delete a description that another thread may be reading.
-fn cache(process: &Process, datatype: ffi::MPI_Datatype, described: Datatype) -> Result<Datatype> {
-    static CACHING: Mutex<()> = Mutex::new(());
-    let _caching = CACHING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(first) = cached(process, datatype)? {
-        return Ok(first);
-    }
-    let value = Box::into_raw(Box::new(described.clone()));
-    // SAFETY: the type is valid, and `type_key` is a keyval of this crate. The attribute takes over the
-    // box.
-    let status = unsafe { ffi::MPI_Type_set_attr(datatype, process.type_key, value.cast::<c_void>()) };
-    check("MPI_Type_set_attr", status).inspect_err(|_| {
-        // SAFETY: MPI has not set the attribute, so this function still owns the box.
-        drop(unsafe { Box::from_raw(value) });
-    })?;
-    Ok(described)
-}
-
-/// Creates the keyval under which datatypes store their descriptions.
-pub(crate) fn create_key() -> Result<c_int> {
-    let mut key: c_int = 0;
-    // SAFETY: both functions have the prototypes of MPI-4.0 section 7.7.4 and live as long as the program.
-    // MPI writes one int.
-    let status = unsafe {
-        ffi::MPI_Type_create_keyval(
-            Some(copy_description),
-            Some(delete_description),
-            &raw mut key,
-            ptr::null_mut(),
-        )
-    };
-    check("MPI_Type_create_keyval", status)?;
-    Ok(key)
-}
-
-/// Copy callback: a duplicate of a type gets a clone of the description. Calls no MPI function.
-unsafe extern "C" fn copy_description(
-    _datatype: ffi::MPI_Datatype,
-    _key: c_int,
-    _extra: *mut c_void,
-    value: *mut c_void,
-    copy: *mut c_void,
-    flag: *mut c_int,
-) -> c_int {
-    // SAFETY: `value` was stored under `type_key`, so it points to a boxed description, which lives during
-    // this call: its owner, the old type, does. `ManuallyDrop` leaves the box to that owner. MPI-4.0
-    // section 7.7.4: `copy` and `flag` are valid for writes.
-    unsafe {
-        let original = ManuallyDrop::new(Box::from_raw(value.cast::<Datatype>()));
-        *copy.cast::<*mut c_void>() = Box::into_raw(Box::clone(&original)).cast::<c_void>();
-        *flag = 1;
-    }
-    0
-}
-
-/// Delete callback: drops the description. Calls no MPI function.
-unsafe extern "C" fn delete_description(
-    _datatype: ffi::MPI_Datatype,
-    _key: c_int,
-    value: *mut c_void,
-    _extra: *mut c_void,
-) -> c_int {
-    // SAFETY: `value` is a box that `cache` or `copy_description` has made. MPI deletes each attribute
-    // once.
-    drop(unsafe { Box::from_raw(value.cast::<Datatype>()) });
-    0
 }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use capulet_datatype::{Datatype, Named, Prim};
 
 use crate::error::Result;
-use crate::types::contents::{self, Envelope};
+use crate::types::envelope::{Bounds, Envelope};
 use crate::{consts, ffi};
 
 #[repr(C)]
@@ -112,13 +112,13 @@ pub(super) fn is_predefined(handle: ffi::MPI_Datatype) -> bool {
 /// The description for the name in the table. If the type has another size in this MPI, the description is
 /// opaque.
 fn describe(handle: ffi::MPI_Datatype, named: Named) -> Result<Datatype> {
-    let bounds = contents::Bounds::of(handle)?;
+    let bounds = Bounds::of(handle)?;
     if named.size() == bounds.size { bounds.give_to(&Datatype::named(named)) } else { unknown(handle) }
 }
 
 /// The opaque description of a predefined type of which only size and bounds are known.
 pub(super) fn unknown(handle: ffi::MPI_Datatype) -> Result<Datatype> {
-    let bounds = contents::Bounds::of(handle)?;
+    let bounds = Bounds::of(handle)?;
     bounds.give_to(&Datatype::named(Named::Opaque { bytes: bounds.size as u32 }))
 }
 

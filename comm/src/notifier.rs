@@ -8,9 +8,9 @@ use crate::group::Group;
 use crate::message::{Counters, Flight, Wire};
 use crate::work::Still;
 
-/// The endpoint of one rank for the wake-ups of a channel (the notifier).
+/// The endpoint of one rank for the wake-ups of a channel.
 #[derive(Debug)]
-pub struct Wakes {
+pub struct Notifier {
     group: Arc<Group>,
     counters: Arc<Counters>,
     tag: c_int,
@@ -19,7 +19,7 @@ pub struct Wakes {
     arriving: Option<Flight>,
 }
 
-impl Wakes {
+impl Notifier {
     /// The endpoint of this rank. Exactly the wake-ups have the tag `tag`.
     pub(crate) fn new(group: Arc<Group>, counters: Arc<Counters>, tag: c_int) -> Self {
         Self { group, counters, tag, sent: Flight::default(), arriving: None }
