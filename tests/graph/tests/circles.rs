@@ -1,0 +1,111 @@
+//! No crate of the workspace has a circle of more than [`MODULES_MAX`] modules that import each other. A
+//! reader of one module of a circle needs all of them.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use capulet_graph::{Edge, Graph};
+
+/// The largest circle that any crate may have: for example a type, its builder and its iterator.
+const MODULES_MAX: usize = 3;
+
+/// The circles that are not broken yet: the root of the crate and the sizes of its circles of more than
+/// [`MODULES_MAX`] modules, the largest first. An entry may only shrink, and no entry may be added.
+const KNOWN: [(&str, &[usize]); 9] = [
+    ("adio/src/lib.rs", &[7]),
+    ("benches/src/lib.rs", &[4]),
+    ("capi/src/lib.rs", &[9]),
+    ("cli/src/main.rs", &[17]),
+    ("comm/src/lib.rs", &[26]),
+    ("datatype/src/lib.rs", &[12, 9, 5]),
+    ("drivers/src/lib.rs", &[5]),
+    ("sieve/plan/src/lib.rs", &[4]),
+    ("sieve/src/lib.rs", &[8]),
+];
+
+#[test]
+fn no_circle_has_more_than_three_modules() -> Result<(), Box<dyn Error>> {
+    let (workspace, roots) = roots()?;
+    assert!(roots.len() > 10, "the workspace has {} crates only", roots.len());
+    let mut report = String::new();
+    for root in &roots {
+        let name = root.strip_prefix(&workspace)?.display().to_string();
+        let known =
+            KNOWN.iter().find(|(crate_root, _)| *crate_root == name).map_or(&[][..], |(_, sizes)| sizes);
+        judge(&name, known, &Graph::read(root)?, &workspace, &mut report)?;
+    }
+    for (name, _) in KNOWN {
+        if !roots.contains(&workspace.join(name)) {
+            writeln!(report, "{name}: KNOWN lists this file, but it is not the root of a crate")?;
+        }
+    }
+    assert!(report.is_empty(), "\n{report}");
+    Ok(())
+}
+
+/// The root of the workspace, and the root module of each of its libraries and programs.
+fn roots() -> Result<(PathBuf, Vec<PathBuf>), Box<dyn Error>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+    let arguments = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
+    let output = Command::new(cargo).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output()?;
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let targets = metadata["packages"].as_array().into_iter().flatten();
+    let targets = targets.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let is_built = |target: &&serde_json::Value| {
+        let kinds = target["kind"].as_array().into_iter().flatten().filter_map(|kind| kind.as_str());
+        kinds.into_iter().any(|kind| kind == "bin" || kind.ends_with("lib"))
+    };
+    let path = |value: &serde_json::Value| value.as_str().map(PathBuf::from);
+    let mut roots: Vec<PathBuf> =
+        targets.filter(is_built).filter_map(|target| path(&target["src_path"])).collect();
+    roots.sort();
+    Ok((path(&metadata["workspace_root"]).ok_or("cargo metadata names no root")?, roots))
+}
+
+/// Reports the circles that are larger than `known` allows, and a `known` that has become too large.
+fn judge(
+    name: &str,
+    known: &[usize],
+    graph: &Graph,
+    workspace: &Path,
+    report: &mut String,
+) -> std::fmt::Result {
+    let mut circles = graph.circles();
+    circles.retain(|circle| circle.len() > MODULES_MAX);
+    for (index, circle) in circles.iter().enumerate() {
+        let limit = known.get(index).copied().unwrap_or(MODULES_MAX);
+        if circle.len() > limit {
+            write!(report, "{name}: {} modules import each other in a circle, ", circle.len())?;
+            writeln!(report, "but at most {limit} may: {}", graph.names(circle).join(", "))?;
+            let (closing, others) = graph.closing(circle);
+            writeln!(report, "  The circle is open without these imports:")?;
+            print(graph, &closing, workspace, report)?;
+            writeln!(report, "  The other imports of the circle:")?;
+            print(graph, &others, workspace, report)?;
+        }
+    }
+    let sizes: Vec<usize> = circles.iter().map(Vec::len).collect();
+    if sizes != known {
+        writeln!(report, "{name}: the sizes of the circles are {sizes:?}, but KNOWN says {known:?}.")?;
+        writeln!(report, "  If the circles became smaller, write the new sizes into KNOWN.")?;
+    }
+    Ok(())
+}
+
+/// Prints each import with its file and first line.
+fn print(graph: &Graph, imports: &[&Edge], workspace: &Path, report: &mut String) -> std::fmt::Result {
+    for edge in imports {
+        let (from, file) = &graph.modules[edge.from];
+        let (to, _) = &graph.modules[edge.to];
+        let file = file.strip_prefix(workspace).unwrap_or(file).display();
+        write!(report, "    {file}:{}: {from} uses {to}", edge.lines[0])?;
+        match edge.lines.len() - 1 {
+            0 => writeln!(report)?,
+            more => writeln!(report, ", and at {more} more lines")?,
+        }
+    }
+    Ok(())
+}
