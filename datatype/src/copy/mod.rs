@@ -14,6 +14,7 @@
 //! Budget for B bytes: every byte is read once and written once. There is no intermediate buffer and no
 //! allocation per run. This is the only module of the crate that contains `unsafe` code.
 
+mod address;
 mod align;
 mod kernel;
 mod listing;
@@ -35,8 +36,8 @@ use std::ops::Range;
 use crate::error::{Result, TypeError};
 use crate::tiled::Tiled;
 use crate::walk::{Span, Walker};
+use address::At;
 pub(crate) use plan::Kept;
-use program::At;
 use typed::Part;
 pub use typed::TypedCopy;
 

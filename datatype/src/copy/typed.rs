@@ -3,9 +3,9 @@
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
+use super::address::At;
 use super::kernel;
 use super::plan::{self, Plan};
-use super::program::At;
 use super::side::Side;
 use super::step;
 use crate::piece::Piece;

@@ -38,6 +38,7 @@ mod transpose;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use super::address::{source_at, target_at};
 use super::nest::NestDim;
 use crate::lists::{Displacements, Runs};
 pub(super) use bits::Bits;
@@ -113,19 +114,6 @@ impl Places for Listed<'_, i32> {
     fn kind(&self) -> Kind<'_> {
         Kind::Listed(self.origin, Displacements::Narrow(self.displacements))
     }
-}
-
-/// The address `offset` bytes from `base`, which may be null if the offsets are absolute addresses
-/// (`MPI_BOTTOM`).
-#[inline]
-pub(super) fn source_at(base: *const u8, offset: i64) -> *const u8 {
-    base.wrapping_offset(offset as isize)
-}
-
-/// Like [`source_at`], for the target.
-#[inline]
-pub(super) fn target_at(base: *mut u8, offset: i64) -> *mut u8 {
-    base.wrapping_offset(offset as isize)
 }
 
 /// Copies the blocks of a nest. `source` and `target` are the addresses of its first byte on each side.

@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use super::super::address::{source_at, target_at};
 use super::super::nest::NestDim;
 use super::ahead::{self, Distance};
 use super::fixed::{LONG_BYTES, Mover};
 use super::isa::Isa;
-use super::{source_at, target_at};
 
 /// Rows of fewer units are copied by plain moves.
 const UNITS_MIN: usize = 8;
