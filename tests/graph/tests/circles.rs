@@ -19,7 +19,7 @@ const KNOWN: [(&str, &[usize]); 9] = [
     ("capi/src/lib.rs", &[9]),
     ("cli/src/main.rs", &[17]),
     ("comm/src/lib.rs", &[26]),
-    ("datatype/src/lib.rs", &[9, 9]),
+    ("datatype/src/lib.rs", &[9]),
     ("drivers/src/lib.rs", &[5]),
     ("sieve/plan/src/lib.rs", &[4]),
     ("sieve/src/lib.rs", &[8]),

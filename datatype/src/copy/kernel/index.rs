@@ -5,8 +5,8 @@
 //! moves that overlap either.
 
 use super::super::address::{source_at, target_at};
-use super::Places;
 use super::fixed::{Exact, Mover, with_mover};
+use super::places::Places;
 use crate::lists::{Displacements, Runs};
 
 /// Longest run, in bytes, that [`short`] copies without a call.
