@@ -7,7 +7,7 @@
 //! | template | `template` | one period of an irregular pair: a list of moves, and the loops that run it |
 //! | list | `listing` | lists the runs of simple leaves for a template; walkers list the others |
 //! | program | `program` | repetitions over a body, as a value; runs any range of the stream |
-//! | keep | `plan` | caches programs: per thread by pair of layouts, per layout for packing |
+//! | keep | `plan`, `kept` | caches programs: per thread by pair of layouts, per layout for packing |
 //! | execute | `kernel` | copies equal blocks in nests, lists and bitmaps, by instruction set |
 //! | fallback | `step` | two walkers in step; one call copies a row or a slice of a list |
 //!
@@ -16,6 +16,7 @@
 
 mod address;
 mod align;
+mod kept;
 mod kernel;
 mod listing;
 mod nest;
@@ -37,7 +38,7 @@ use crate::error::{Result, TypeError};
 use crate::tiled::Tiled;
 use crate::walk::{Span, Walker};
 use address::At;
-pub(crate) use plan::Kept;
+pub(crate) use kept::Kept;
 use typed::Part;
 pub use typed::TypedCopy;
 
