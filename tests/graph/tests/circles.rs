@@ -13,7 +13,7 @@ const MODULES_MAX: usize = 3;
 
 /// The circles that are not broken yet: the root of the crate and the sizes of its circles of more than
 /// [`MODULES_MAX`] modules, the largest first. An entry may only shrink, and no entry may be added.
-const KNOWN: [(&str, &[usize]); 8] = [
+const KNOWN: [(&str, &[usize]); 7] = [
     ("adio/src/lib.rs", &[7]),
     ("benches/src/lib.rs", &[4]),
     ("capi/src/lib.rs", &[9]),
@@ -21,7 +21,6 @@ const KNOWN: [(&str, &[usize]); 8] = [
     ("comm/src/lib.rs", &[26]),
     ("drivers/src/lib.rs", &[5]),
     ("sieve/plan/src/lib.rs", &[4]),
-    ("sieve/src/lib.rs", &[8]),
 ];
 
 #[test]
