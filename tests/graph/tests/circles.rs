@@ -61,7 +61,8 @@ fn roots() -> Result<(PathBuf, Vec<PathBuf>), Box<dyn Error>> {
     Ok((path(&metadata["workspace_root"]).ok_or("cargo metadata names no root")?, roots))
 }
 
-/// Reports the circles that are larger than `known` allows, and a `known` that has become too large.
+/// Reports the circles that are larger than `known` allows. If there are none, reports a `known` that has
+/// become too large.
 fn judge(
     name: &str,
     known: &[usize],
@@ -71,22 +72,28 @@ fn judge(
 ) -> std::fmt::Result {
     let mut circles = graph.circles();
     circles.retain(|circle| circle.len() > MODULES_MAX);
-    for (index, circle) in circles.iter().enumerate() {
-        let limit = known.get(index).copied().unwrap_or(MODULES_MAX);
-        if circle.len() > limit {
-            write!(report, "{name}: {} modules import each other in a circle, ", circle.len())?;
-            writeln!(report, "but at most {limit} may: {}", graph.names(circle).join(", "))?;
-            let (closing, others) = graph.closing(circle);
-            writeln!(report, "  The circle is open without these imports:")?;
-            print(graph, &closing, workspace, report)?;
-            writeln!(report, "  The other imports of the circle:")?;
-            print(graph, &others, workspace, report)?;
-        }
+    let limit = |index: usize| known.get(index).copied().unwrap_or(MODULES_MAX);
+    let too_large: Vec<_> =
+        circles.iter().enumerate().filter(|(index, circle)| circle.len() > limit(*index)).collect();
+    for (index, circle) in &too_large {
+        let (size, limit) = (circle.len(), limit(*index));
+        let names = graph.names(circle).join(", ");
+        writeln!(
+            report,
+            "{name}: {size} modules import each other in a circle, at most {limit} may: {names}"
+        )?;
+        let (closing, others) = graph.closing(circle);
+        writeln!(report, "  There is no circle without these imports:")?;
+        print(graph, &closing, workspace, report)?;
+        writeln!(report, "  The other imports of the circle:")?;
+        print(graph, &others, workspace, report)?;
     }
     let sizes: Vec<usize> = circles.iter().map(Vec::len).collect();
-    if sizes != known {
-        writeln!(report, "{name}: the sizes of the circles are {sizes:?}, but KNOWN says {known:?}.")?;
-        writeln!(report, "  If the circles became smaller, write the new sizes into KNOWN.")?;
+    if too_large.is_empty() && sizes != known {
+        writeln!(
+            report,
+            "{name}: the circles became smaller. KNOWN must say {sizes:?} instead of {known:?}."
+        )?;
     }
     Ok(())
 }
@@ -97,10 +104,10 @@ fn print(graph: &Graph, imports: &[&Edge], workspace: &Path, report: &mut String
         let (from, file) = &graph.modules[edge.from];
         let (to, _) = &graph.modules[edge.to];
         let file = file.strip_prefix(workspace).unwrap_or(file).display();
-        write!(report, "    {file}:{}: {from} uses {to}", edge.lines[0])?;
-        match edge.lines.len() - 1 {
-            0 => writeln!(report)?,
-            more => writeln!(report, ", and at {more} more lines")?,
+        let line = edge.lines[0];
+        match edge.lines.len() {
+            1 => writeln!(report, "    {file}:{line}: {from} uses {to}")?,
+            count => writeln!(report, "    {file}:{line}: {from} uses {to} ({count} lines)")?,
         }
     }
     Ok(())
