@@ -28,6 +28,20 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
 /// Style of headings and of warnings.
 pub(crate) const HEAD: Style = AnsiColor::Yellow.on_default().bold();
 
+/// The modes in which the program of `capulet verify` makes accesses, by the program's names.
+pub(crate) const MODES: [&str; 10] = [
+    "independent",
+    "mixed",
+    "block",
+    "pointers",
+    "collective",
+    "once",
+    "nonblocking",
+    "toggled",
+    "shared",
+    "ordered",
+];
+
 /// Parallel file I/O for unmodified MPI programs
 ///
 /// Capulet is a file layer for parallel programs. `capulet run` starts a program so that its MPI_File
@@ -236,7 +250,7 @@ pub(crate) struct VerifyArgs {
     pub(crate) driver: String,
 
     /// Only this mode of access; can be given several times
-    #[arg(long = "mode", value_name = "MODE", value_parser = crate::verify::MODES)]
+    #[arg(long = "mode", value_name = "MODE", value_parser = MODES)]
     pub(crate) modes: Vec<String>,
 
     /// The MPI to run on

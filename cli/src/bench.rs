@@ -5,7 +5,7 @@
 use std::env;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use capulet_bench_report::{Line, Measured, Row, merge, summary, table};
@@ -15,6 +15,7 @@ use crate::args::{BAD, BenchArgs, BenchName, GOOD, HEAD};
 use crate::bench_files;
 use crate::bench_locks;
 use crate::bench_plan;
+use crate::builds::candidates;
 use crate::launcher;
 
 const PROGRAM: &str = "capulet-bench-types";
@@ -81,16 +82,6 @@ pub(crate) fn run(args: &BenchArgs) -> ExitCode {
     }
 }
 
-/// Paths at which `program` of the build `build` may lie, in the order of the search. Builds are
-/// neighbors: `target/MPI/PROFILE`.
-pub(crate) fn candidates(executable: &Path, build: &str, program: &str) -> Vec<PathBuf> {
-    let Some(profile) = executable.parent() else { return Vec::new() };
-    let Some(builds) = profile.parent().and_then(Path::parent) else { return Vec::new() };
-    let mut profiles: Vec<_> = profile.file_name().into_iter().collect();
-    profiles.push("release".as_ref());
-    profiles.into_iter().map(|profile| builds.join(build).join(profile).join(program)).collect()
-}
-
 /// Runs one measuring program to its end and returns its rows.
 fn measure(program: &Path, build: &str, bench: &str, args: &BenchArgs) -> Result<Vec<Measured>, Failure> {
     let mut command = Command::new(program);
@@ -152,18 +143,5 @@ fn write(rows: &[Row], args: &BenchArgs) -> io::Result<()> {
         writeln!(output)
     } else {
         writeln!(output, "{}\n{}", table(rows), summary(rows).trim_end())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_of_other_mpis_lie_in_neighboring_builds() {
-        let found = candidates(Path::new("/src/target/openmpi/debug/capulet"), "mpich5", PROGRAM);
-        let expected = ["debug", "release"].map(|profile| format!("/src/target/mpich5/{profile}/{PROGRAM}"));
-        assert_eq!(found, expected.map(PathBuf::from));
-        assert!(candidates(Path::new("/"), "mpich", PROGRAM).is_empty());
     }
 }

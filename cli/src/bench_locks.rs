@@ -11,7 +11,7 @@ use capulet_bench_report::LockRow;
 use capulet_job::Job;
 
 use crate::args::{BAD, BenchArgs, HEAD};
-use crate::bench::candidates;
+use crate::builds::candidates;
 use crate::contender::{self, Mpi, PLAIN};
 
 const PROGRAM: &str = "capulet-bench-locks";

@@ -12,7 +12,7 @@
 //! | `mpi`, `elf`, `loader`, `python`, `library`, `launcher` | the search for MPI, library and launcher |
 //! | `doctor` | `capulet doctor` |
 //! | `plan` | `capulet plan` |
-//! | `bench`, `bench_files`, `bench_locks`, `bench_plan`, `contender` | `capulet bench` |
+//! | `bench`, `bench_files`, `bench_locks`, `bench_plan`, `builds`, `contender`, `heap` | `capulet bench` |
 //! | `verify` | `capulet verify` |
 
 mod args;
@@ -20,10 +20,12 @@ mod bench;
 mod bench_files;
 mod bench_locks;
 mod bench_plan;
+mod builds;
 mod contender;
 mod doctor;
 mod elf;
 mod error;
+mod heap;
 mod hint;
 mod launcher;
 mod library;
@@ -43,10 +45,6 @@ use clap::Parser;
 use crate::args::{BAD, Cli, Command, HEAD, RunArgs};
 use crate::error::Error;
 use crate::run::Start;
-
-/// Counts the allocated bytes, for `bench plan`.
-#[global_allocator]
-static HEAP: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
 
 fn main() -> ExitCode {
     match Cli::parse().command {

@@ -14,24 +14,11 @@ use capulet_verify::{Verdict, history, judge};
 use indicatif::{ProgressBar, ProgressStyle};
 use tempfile::TempDir;
 
-use crate::args::{BAD, GOOD, HEAD, VerifyArgs};
-use crate::bench::candidates;
+use crate::args::{BAD, GOOD, HEAD, MODES, VerifyArgs};
+use crate::builds::candidates;
 use crate::contender::{self, Layer, Mpi};
 use crate::hint::{HINTS_VARIABLE, encode};
 
-/// The modes in which the program makes accesses, by the program's names.
-pub(crate) const MODES: [&str; 10] = [
-    "independent",
-    "mixed",
-    "block",
-    "pointers",
-    "collective",
-    "once",
-    "nonblocking",
-    "toggled",
-    "shared",
-    "ordered",
-];
 const PROGRAM: &str = "capulet-verify-io";
 const DELAY: &str = "libcapulet_delay.so";
 /// Rounds of one launch. Their histories stay on the storage until they are judged.

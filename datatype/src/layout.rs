@@ -5,12 +5,9 @@ use std::mem::{size_of, size_of_val};
 use std::sync::{Arc, OnceLock};
 
 use crate::bounds::Bounds;
-use crate::canon::settle;
 use crate::copy::Kept;
-use crate::lower::lower;
 use crate::overlap::overlaps;
 use crate::piece::{Leaf, Piece};
-use crate::tree::Datatype;
 
 /// A run of consecutive bytes, in memory or in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,13 +61,9 @@ impl PartialEq for Layout {
 impl Eq for Layout {}
 
 impl Layout {
-    pub(crate) fn of(datatype: &Datatype) -> Self {
-        Self {
-            root: lower(datatype).map(settle),
-            bounds: datatype.bounds(),
-            overlap: OnceLock::new(),
-            kept: Kept::default(),
-        }
+    /// The layout with the settled piece `root`; `None` if there is no data.
+    pub(crate) fn new(root: Option<Piece>, bounds: Bounds) -> Self {
+        Self { root, bounds, overlap: OnceLock::new(), kept: Kept::default() }
     }
 
     pub(crate) fn root(&self) -> Option<&Piece> {

@@ -41,6 +41,7 @@
 //! | `lower`, `canon`, `runs`, `period` | from the tree to the canonical form: rewriting rules |
 //! | `layout`, `piece`, `lists`, `bitmap`, `facts` | the canonical form and its leaves |
 //! | `tiled`, `locate`, `overlap`, `tiling` | queries: places of bytes, overlap, filetypes over etypes |
+//! | `identity` | equivalence of types |
 //! | `walk`, `cursor`, `flatten`, `visit` | walks: spans, runs, lists of runs, leaf functions |
 //! | `copy` | packing and typed copies: copy programs and kernels |
 //! | `translate` | conversion to and from netCDF's types and `external32` |
@@ -63,6 +64,7 @@ mod elements;
 mod error;
 mod facts;
 mod flatten;
+mod identity;
 mod layout;
 mod lengths;
 mod lists;

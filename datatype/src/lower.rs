@@ -6,15 +6,23 @@
 use std::sync::Arc;
 
 use crate::arrays::{Axis, axes, darray_choice, subarray_choice};
-use crate::canon::{list, repeat, sequence, shift};
+use crate::canon::{list, repeat, sequence, settle, shift};
+use crate::layout::Layout;
 use crate::lengths::{Form, Lengths};
 use crate::named::Named;
 use crate::piece::Piece;
 use crate::runs::{RunList, piece_of_equal_runs, piece_of_runs};
 use crate::tree::{Combiner, Datatype};
 
+impl Datatype {
+    /// The canonical layout. It is made at the first call, in time linear in the description, and kept.
+    pub fn layout(&self) -> &Arc<Layout> {
+        self.0.layout.get_or_init(|| Arc::new(Layout::new(lower(self).map(settle), self.bounds())))
+    }
+}
+
 /// The pieces of one instance; `None` if it has no data.
-pub(crate) fn lower(datatype: &Datatype) -> Option<Piece> {
+fn lower(datatype: &Datatype) -> Option<Piece> {
     if datatype.size() == 0 {
         return None;
     }

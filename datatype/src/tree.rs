@@ -9,7 +9,6 @@ use crate::layout::Layout;
 use crate::lengths::Lengths;
 use crate::named::Named;
 use crate::order::Order;
-use crate::piece::mix;
 use crate::signature::Signature;
 
 /// The deepest nesting of constructors that a type may have. A constructor refuses deeper types with
@@ -188,33 +187,5 @@ impl Datatype {
     /// and takes O(1).
     pub fn has_nondecreasing_displacements(&self) -> bool {
         self.0.order.is_nondecreasing()
-    }
-
-    /// The canonical layout. It is made at the first call, in time linear in the description, and kept.
-    pub fn layout(&self) -> &Arc<Layout> {
-        self.0.layout.get_or_init(|| Arc::new(Layout::of(self)))
-    }
-
-    /// A hash of what the type means to a file or a buffer. Types that are equivalent (see
-    /// [`Datatype::is_equivalent`]) have the same hash on every machine that runs this version. Other
-    /// types have a different hash, except with a probability of about 2^-100. The hash gives no
-    /// protection against a party that searches for two types with the same hash. O(1) once the layout is
-    /// made.
-    pub fn content_hash(&self) -> u128 {
-        let Bounds { lb, ub, true_lb, true_ub } = self.bounds();
-        let bounds = [lb, ub, true_lb, true_ub].map(|bound| bound as u64);
-        let layout = self.layout().fingerprint();
-        let numbers = bounds.into_iter().chain(layout).chain(self.signature().fingerprint());
-        numbers.fold(0xca, mix)
-    }
-
-    /// Whether both types have the same bounds, signature and canonical layout. For types of up to 32
-    /// runs, equivalence is equality of the type maps. Larger types with equal type maps but different
-    /// descriptions may count as different.
-    pub fn is_equivalent(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-            || (self.bounds() == other.bounds()
-                && self.signature() == other.signature()
-                && self.layout() == other.layout())
     }
 }

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use self::launch::{Failure, Launched, launch};
 use crate::args::{BAD, BenchArgs, GOOD, HEAD, Storage};
-use crate::bench::candidates;
+use crate::builds::candidates;
 use crate::contender::{self, CAPULET, Mpi, Peer};
 
 const PROGRAM: &str = "capulet-bench-io";

@@ -3,8 +3,8 @@
 use svg::Document;
 use svg::node::element::{Circle, Group, Line, Polyline, Text};
 
-use super::Row;
 use super::rank::View;
+use super::row::Row;
 
 const WIDTH: f64 = 420.0;
 const HEIGHT: f64 = 300.0;

@@ -6,6 +6,7 @@
 mod draw;
 mod formulas;
 mod rank;
+mod row;
 mod table;
 
 use std::fs;
@@ -16,7 +17,8 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use self::formulas::Formulas;
-use self::rank::{Measured, Scene, View};
+use self::rank::{Scene, View};
+use self::row::Row;
 use crate::args::{BAD, BenchArgs};
 
 const RANKS: [u64; 5] = [1_000, 3_000, 10_000, 30_000, 100_000];
@@ -24,14 +26,6 @@ const PIECES: u64 = 1_000_000_000;
 const QUICK_RANKS: [u64; 3] = [1_000, 10_000, 100_000];
 const QUICK_PIECES: u64 = 10_000_000;
 const QUICK_SAMPLES: u16 = 1;
-
-/// One view on one number of ranks.
-struct Row {
-    scene: Scene,
-    measured: Measured,
-    ours: Formulas,
-    romio: Formulas,
-}
 
 /// Why there are no rows.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use capulet_plan::aggregators::{ConfigList, aggregators_by_node};
 use capulet_plan::wire::{HEADER_BYTES, RunWriter, VIEW_BYTES_MAX, encode_view};
 use capulet_plan::{Agreed, Direction, FileSide, Grid, Means, Plan, PlanHints, Summary, choose};
 
-use crate::HEAP;
+use crate::heap::HEAP;
 
 /// Ranks on a node.
 pub(super) const NODE_RANKS: u64 = 64;

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use indicatif::HumanCount;
 
-use super::Row;
 use super::rank::View;
+use super::row::Row;
 
 const HEAD: &str = "\
 The work of one rank of many to plan a collective write, with 64 ranks on each node and a collective buffer

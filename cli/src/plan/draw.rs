@@ -13,7 +13,7 @@ use indicatif::HumanCount;
 use svg::Document;
 use svg::node::element::{Group, Line, Rectangle, Text, Title};
 
-use super::{Planned, reason, reason_name};
+use super::planned::{Planned, reason, reason_name};
 
 const COLUMNS: u64 = 900;
 const LEFT: f64 = 130.0;

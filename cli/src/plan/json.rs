@@ -4,7 +4,7 @@ use capulet_plan::Direction;
 use capulet_plan::outline::{Alone, Count, Course, Crew, Round, Together};
 use serde_json::{Value, json};
 
-use super::{Planned, reason, reason_name, way_name};
+use super::planned::{Planned, reason, reason_name, way_name};
 
 /// The largest numbers of rounds, of collective buffers and of shares that are listed, over all node
 /// groups.

@@ -5,6 +5,7 @@ pub(crate) mod args;
 mod draw;
 mod error;
 mod json;
+mod planned;
 mod setup;
 mod source;
 mod text;
@@ -13,19 +14,12 @@ use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use capulet_plan::outline::{Limits, Outline, Part, Setup, outline};
-use capulet_plan::{Plan, Reason, Way};
+use capulet_plan::outline::{Limits, outline};
 
 use self::args::PlanArgs;
 use self::error::Error;
+use self::planned::Planned;
 use crate::args::BAD;
-
-/// An access and its plan.
-struct Planned {
-    parts: Vec<Part>,
-    setup: Setup,
-    outline: Outline,
-}
 
 /// Prints the plan, and draws it if the options ask for a drawing.
 pub(crate) fn run(args: &PlanArgs) -> ExitCode {
@@ -54,34 +48,5 @@ fn print(args: &PlanArgs) -> Result<(), Error> {
         // The reader of the pipe has closed it and wants no more.
         Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(Error::Output),
-    }
-}
-
-/// The reason for a plan.
-fn reason(plan: Plan) -> Option<Reason> {
-    match plan {
-        Plan::Nothing => None,
-        Plan::Independent(reason) | Plan::TwoPhase(reason) => Some(reason),
-    }
-}
-
-fn reason_name(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Hint => "hint",
-        Reason::NotMonotone => "not_monotone",
-        Reason::OneRunEach => "one_run_each",
-        Reason::LargeRuns => "large_runs",
-        Reason::Sparse => "sparse",
-        Reason::InMemory => "in_memory",
-        Reason::SmallRuns => "small_runs",
-        Reason::NoWindow => "no_window",
-    }
-}
-
-fn way_name(way: Way) -> &'static str {
-    match way {
-        Way::List => "list",
-        Way::Packed => "packed",
-        Way::Window => "window",
     }
 }

@@ -7,7 +7,7 @@ use capulet_plan::outline::{Alone, Count, Course, Crew, Together, Totals};
 use capulet_plan::{Direction, Plan, Reason, Way};
 use indicatif::{BinaryBytes, HumanCount};
 
-use super::Planned;
+use super::planned::{self, Planned};
 
 /// Largest number of rounds, nodes and ranks that are listed one by one.
 const LINES_MAX: usize = 12;
@@ -78,7 +78,7 @@ fn choice(planned: &Planned) -> String {
         Plan::Independent(_) => "Each rank by itself",
         Plan::TwoPhase(_) => "Two-phase, with collective buffers",
     };
-    let why = super::reason(plan).map_or_else(String::new, |reason| because(planned, reason));
+    let why = planned::reason(plan).map_or_else(String::new, |reason| because(planned, reason));
     format!("Plan      {how}: {why}.\n")
 }
 

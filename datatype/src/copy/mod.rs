@@ -7,14 +7,16 @@
 //! | template | `template` | one period of an irregular pair: a list of moves, and the loops that run it |
 //! | list | `listing` | lists the runs of simple leaves for a template; walkers list the others |
 //! | program | `program` | repetitions over a body, as a value; runs any range of the stream |
-//! | keep | `plan` | caches programs: per thread by pair of layouts, per layout for packing |
+//! | keep | `plan`, `kept` | caches programs: per thread by pair of layouts, per layout for packing |
 //! | execute | `kernel` | copies equal blocks in nests, lists and bitmaps, by instruction set |
 //! | fallback | `step` | two walkers in step; one call copies a row or a slice of a list |
 //!
 //! Budget for B bytes: every byte is read once and written once. There is no intermediate buffer and no
 //! allocation per run. This is the only module of the crate that contains `unsafe` code.
 
+mod address;
 mod align;
+mod kept;
 mod kernel;
 mod listing;
 mod nest;
@@ -35,8 +37,8 @@ use std::ops::Range;
 use crate::error::{Result, TypeError};
 use crate::tiled::Tiled;
 use crate::walk::{Span, Walker};
-pub(crate) use plan::Kept;
-use program::At;
+use address::At;
+pub(crate) use kept::Kept;
 use typed::Part;
 pub use typed::TypedCopy;
 

@@ -14,3 +14,6 @@ pub(crate) struct NestDim {
     /// Distance of two repetitions in the target, in bytes.
     pub(crate) target: i64,
 }
+
+/// A dimension with one repetition, which fills unused places.
+pub(super) const ONCE: NestDim = NestDim { n: 1, source: 0, target: 0 };

@@ -18,10 +18,10 @@
 //! Compiling a permute program takes some microseconds, so only a template that has moved some ten thousand
 //! bytes gets one.
 
+use super::address::At;
 use super::nest::NestDim;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::permute_x86 as machine;
-use super::program::At;
 use super::template::Move;
 use crate::piece::gcd;
 

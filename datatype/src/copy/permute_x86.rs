@@ -10,9 +10,9 @@ use std::arch::x86_64::{
     _mm512_setzero_si512,
 };
 
+use super::address::At;
 use super::nest::NestDim;
 use super::permute::{Form, Op, Unit};
-use super::program::At;
 
 /// Whether this processor has the instructions that permute such units.
 pub(super) fn has(unit: Unit) -> bool {

@@ -1,22 +1,16 @@
 //! Plans: compiled programs and their caches, by pair of layouts and by layout.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 
 use super::align::Pattern;
+use super::kept::{Kept, Plan};
 use super::program::Program;
 use crate::layout::Layout;
 use crate::overlap::meets_itself;
 use crate::piece::Piece;
 use crate::tiled::Tiled;
-
-/// How the bytes of a pair are copied.
-#[derive(Debug)]
-pub(super) struct Plan {
-    /// `None`: the copy is done by walkers.
-    pub(super) program: Option<Program>,
-}
 
 /// Whether a tiled layout has more than one instance. The program for one instance differs from the
 /// program for several.
@@ -49,19 +43,6 @@ fn dense_plan(own: Option<Pattern<'_>>, is_packing: bool) -> Box<Plan> {
     let dense = dense();
     let other = Some(Pattern { piece: &dense, extent: None });
     Box::new(if is_packing { plan(own, other, 0) } else { plan(other, own, 0) })
-}
-
-/// The cache of a layout: its plans to and from consecutive bytes, and the counts for which its
-/// instances overlap.
-#[derive(Debug, Default)]
-pub(crate) struct Kept {
-    packing: [OnceLock<Box<Plan>>; 2],
-    unpacking: [OnceLock<Box<Plan>>; 2],
-    /// The largest count whose instances are known not to overlap.
-    apart: AtomicU64,
-    /// The bitwise complement of the least count whose instances are known to overlap. The initial value
-    /// 0 stands for `u64::MAX`, a count that no tiled layout has, so it means "none known".
-    meeting: AtomicU64,
 }
 
 impl Kept {

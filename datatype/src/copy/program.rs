@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use smallvec::SmallVec;
 
+use super::address::At;
 use super::align::{Body, Dims, Pattern, align};
-use super::kernel::{self, source_at, target_at};
+use super::kernel;
 use super::nest::NestDim;
 use super::permute::{Permute, WINDOW_BYTES};
 use super::template::{Move, Template};
@@ -33,27 +34,6 @@ const ROW_COST: u64 = 500;
 /// third level either. Measured with floats from 3 of every 4 places to 2 of every 3: up to 4 MB, 22
 /// GB/s without prefetching and 18 with it; at 8 MB, 7 and 16.
 const FAR_BYTES: u64 = 4 << 20;
-
-/// An address on each side.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct At {
-    pub(super) source: *const u8,
-    pub(super) target: *mut u8,
-}
-
-impl At {
-    /// The addresses, moved by the given number of bytes on each side.
-    #[inline]
-    pub(super) fn by(self, source: i64, target: i64) -> Self {
-        Self { source: source_at(self.source, source), target: target_at(self.target, target) }
-    }
-
-    /// The addresses, moved by `n` repetitions of `dim`.
-    #[inline]
-    pub(super) fn times(self, dim: NestDim, n: u64) -> Self {
-        self.by(dim.source.wrapping_mul(n as i64), dim.target.wrapping_mul(n as i64))
-    }
-}
 
 /// Repetitions over a body. The repetitions are the same on both sides.
 #[derive(Debug)]

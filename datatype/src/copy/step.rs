@@ -1,8 +1,8 @@
 //! The fallback without a program: walkers copy as much as one loop can, a row or a slice of a list per
 //! kernel call.
 
-use super::kernel::{self, Bits, Listed, Progression, source_at, target_at};
-use super::program::At;
+use super::address::{At, source_at, target_at};
+use super::kernel::{self, Bits, Listed, Progression};
 use super::side::{Front, Side};
 use crate::lists::Displacements;
 use crate::piece::Piece;

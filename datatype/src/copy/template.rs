@@ -2,10 +2,10 @@
 
 use smallvec::SmallVec;
 
+use super::address::At;
 use super::kernel;
 use super::listing::Listing;
 use super::nest::NestDim;
-use super::program::At;
 use super::side::Side;
 use crate::piece::{Piece, gcd};
 

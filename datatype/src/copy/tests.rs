@@ -4,9 +4,9 @@
 
 use proptest::prelude::*;
 
+use super::address::At;
 use super::nest::NestDim;
 use super::permute::{Permute, Unit};
-use super::program::At;
 use super::template::{Move, Template};
 
 const CANARY: u8 = 0x5a;

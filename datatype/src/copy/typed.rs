@@ -3,9 +3,10 @@
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
+use super::address::At;
+use super::kept::Plan;
 use super::kernel;
-use super::plan::{self, Plan};
-use super::program::At;
+use super::plan;
 use super::side::Side;
 use super::step;
 use crate::piece::Piece;

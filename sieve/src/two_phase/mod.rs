@@ -32,134 +32,17 @@ mod executor;
 mod io;
 mod round_status;
 mod rounds;
-
-use std::sync::Arc;
-
-use capulet_comm::NodeShared;
+mod team;
 
 use crate::access::Access;
 use crate::{Direction, Target, Transferred};
 
 pub use capulet_plan::grid::PAGE_BYTES;
-use capulet_plan::grid::{Grid, place_of};
 
 pub use between::{Between, Nodes, decline};
 pub use executor::Operation;
 pub use round_status::TURN_SLOT;
-
-/// The ranks of a node, and how they share the work.
-#[derive(Debug, Clone)]
-pub struct NodeTeam {
-    shared: Arc<dyn NodeShared>,
-    /// Number of aggregators. 0 only on a node without collective buffers, while the nodes exchange.
-    aggregators: usize,
-    window_bytes: u64,
-    align_bytes: u64,
-    unit_bytes: u64,
-    /// No rank asks for bytes of the file at this offset or after it.
-    end: u64,
-    /// Distance in bytes between the two collective buffers of an aggregator.
-    buffer_stride_bytes: usize,
-    between: Option<Between>,
-    /// The number of collective buffers of a round that belong to nodes before this one.
-    buffers_before: u64,
-    /// The number of collective buffers of a round.
-    buffers: u64,
-}
-
-impl NodeTeam {
-    /// A team on `shared`, with at most `aggregators` of its ranks as aggregators and collective buffers
-    /// of at most `window_bytes`. Two of them must fit in `shared`. If a buffer can hold whole stripes,
-    /// each one begins at a stripe. The set bits of `grain` include those of every file offset and run
-    /// length of all ranks; `grain` decides the units in which bytes are marked. All ranks of the node
-    /// must pass the same values.
-    pub fn new(
-        shared: Arc<dyn NodeShared>,
-        aggregators: usize,
-        window_bytes: u64,
-        stripe_bytes: u64,
-        grain: u64,
-    ) -> Self {
-        let aggregators = aggregators.clamp(1, shared.ranks());
-        let buffer_stride_bytes = shared.bytes() / 2;
-        let team = Self {
-            shared,
-            aggregators,
-            window_bytes: 0,
-            align_bytes: 0,
-            unit_bytes: 0,
-            end: u64::MAX,
-            buffer_stride_bytes,
-            between: None,
-            buffers_before: 0,
-            buffers: aggregators as u64,
-        };
-        team.with_grid(window_bytes, stripe_bytes, grain)
-    }
-
-    /// A team of one of several nodes, which exchanges bytes with the others where they interleave. Like
-    /// [`NodeTeam::new`], with these differences: four collective buffers must fit in `shared` (two are
-    /// for sent and received data), the numbers of aggregators come from `between`, and the ranks of all
-    /// nodes must pass the same `window_bytes`, `stripe_bytes` and `grain`.
-    pub fn among(
-        between: Between,
-        shared: Arc<dyn NodeShared>,
-        window_bytes: u64,
-        stripe_bytes: u64,
-        grain: u64,
-    ) -> Self {
-        debug_assert!(
-            between.nodes.own_aggregators() <= shared.ranks(),
-            "no node has more aggregators than ranks"
-        );
-        // Every node needs an aggregator as long as the nodes do not exchange.
-        let aggregators = between.nodes.own_aggregators().max(1);
-        let buffer_stride_bytes = shared.bytes() / 4;
-        let team = Self {
-            aggregators,
-            buffer_stride_bytes,
-            between: Some(between),
-            buffers: aggregators as u64,
-            ..Self::new(shared, aggregators, window_bytes, stripe_bytes, grain)
-        };
-        team.with_grid(window_bytes, stripe_bytes, grain)
-    }
-
-    /// Declares that no rank of any node asks for bytes of the file at `end` or after it: only the part
-    /// of the maps before it is searched for marks. All ranks must pass the same value.
-    #[must_use]
-    pub fn ending_at(self, end: u64) -> Self {
-        Self { end, ..self }
-    }
-
-    fn with_grid(mut self, window_bytes: u64, stripe_bytes: u64, grain: u64) -> Self {
-        let largest = self.buffer_stride_bytes as u64;
-        let grid = Grid::new(window_bytes, largest, stripe_bytes, grain);
-        let Grid { window_bytes, align_bytes, unit_bytes } = grid;
-        (self.window_bytes, self.align_bytes, self.unit_bytes) = (window_bytes, align_bytes, unit_bytes);
-        self
-    }
-
-    /// The rank of the node that is aggregator `index`.
-    fn rank_of(&self, index: usize) -> usize {
-        place_of(index, self.shared.ranks(), self.aggregators)
-    }
-
-    /// The index of this rank among the aggregators, if it is one.
-    fn own_index(&self) -> Option<usize> {
-        (0..self.aggregators).find(|index| self.rank_of(*index) == self.shared.place())
-    }
-
-    /// Which bytes of the file the collective buffers cover.
-    fn grid(&self) -> Grid {
-        let Self { window_bytes, align_bytes, unit_bytes, .. } = *self;
-        Grid { window_bytes, align_bytes, unit_bytes }
-    }
-
-    fn read_unit_bytes(&self) -> u64 {
-        self.grid().read_unit_bytes()
-    }
-}
+pub use team::NodeTeam;
 
 /// Carries out one rank's part of a collective access, together with all ranks of its node. Collective:
 /// every rank of the node must call it, also a rank without bytes to move. `first` is the lowest file

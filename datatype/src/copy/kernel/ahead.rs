@@ -20,10 +20,16 @@
 use std::ops::Range;
 
 use super::super::nest::NestDim;
-use super::rows::span_bytes;
 
 /// Longest block that is prefetched, in bytes.
 const BLOCK_MAX_BYTES: usize = 16;
+
+/// The number of bytes that the blocks of a nest span on one side. `stride` is the stride of the innermost
+/// dimension there.
+#[inline(always)]
+pub(super) fn span_bytes(dims: &[NestDim; 3], stride: i64) -> u64 {
+    dims.iter().fold(stride.unsigned_abs(), |span, dim| span.saturating_mul(dim.n))
+}
 
 /// The distance from the block that is moved to the block whose line is prefetched in the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

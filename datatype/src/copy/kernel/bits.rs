@@ -1,7 +1,7 @@
 //! Bitmaps: dense units of 4 or 8 bytes, with one bit per unit that tells whether it is present.
 
+use super::super::address::{source_at, target_at};
 use super::isa::Isa;
-use super::{source_at, target_at};
 
 /// Units, some of which are present.
 #[derive(Debug, Clone, Copy)]

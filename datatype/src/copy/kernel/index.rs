@@ -4,8 +4,9 @@
 //! moves 28, for 4-byte units 12 and 16. Masked moves of runs of different lengths gained nothing over two
 //! moves that overlap either.
 
+use super::super::address::{source_at, target_at};
 use super::fixed::{Exact, Mover, with_mover};
-use super::{Places, source_at, target_at};
+use super::places::Places;
 use crate::lists::{Displacements, Runs};
 
 /// Longest run, in bytes, that [`short`] copies without a call.

@@ -1,7 +1,5 @@
 //! The levels of instructions that a processor may have, and the kernels of each level.
 
-use std::sync::OnceLock;
-
 use super::super::nest::NestDim;
 use super::bits::Bits;
 use crate::lists::{Displacements, Runs};
@@ -50,38 +48,6 @@ pub(super) struct Table {
     pub(super) gather_bits: unsafe fn(*const u8, *mut u8, Bits<'_>),
     /// See [`super::scatter_bits`].
     pub(super) scatter_bits: unsafe fn(*const u8, *mut u8, Bits<'_>),
-}
-
-/// The kernels of a level, if the processor has its instructions.
-#[cfg_attr(not(target_arch = "x86_64"), allow(clippy::unnecessary_wraps))]
-pub(super) fn table_of(level: Level) -> Option<&'static Table> {
-    match level {
-        Level::Scalar => Some(&super::scalar::TABLE),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => super::avx2::is_available().then_some(&super::avx2::TABLE),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => super::avx512::is_available().then_some(&super::avx512::TABLE),
-        #[cfg(target_arch = "aarch64")]
-        Level::Neon => Some(&super::neon::TABLE),
-    }
-}
-
-/// All levels, the best first.
-pub(super) const LEVELS: &[Level] = &[
-    #[cfg(target_arch = "x86_64")]
-    Level::Avx512,
-    #[cfg(target_arch = "x86_64")]
-    Level::Avx2,
-    #[cfg(target_arch = "aarch64")]
-    Level::Neon,
-    Level::Scalar,
-];
-
-/// The kernels of the best level that the processor has. Chosen once.
-#[inline]
-pub(super) fn table() -> &'static Table {
-    static TABLE: OnceLock<&'static Table> = OnceLock::new();
-    TABLE.get_or_init(|| LEVELS.iter().find_map(|level| table_of(*level)).unwrap_or(&super::scalar::TABLE))
 }
 
 /// Compiles the kernels of one level, each as a separate function that enables the instructions `$feature`.

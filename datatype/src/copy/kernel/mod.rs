@@ -16,6 +16,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod bits;
+mod dispatch;
 mod fixed;
 mod index;
 mod isa;
@@ -24,7 +25,9 @@ mod level;
 mod near;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod places;
 mod rows;
+mod run;
 mod scalar;
 mod schedule;
 mod stream;
@@ -38,95 +41,19 @@ mod transpose;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use super::nest::NestDim;
-use crate::lists::{Displacements, Runs};
+use super::address::{source_at, target_at};
+use super::nest::{NestDim, ONCE};
+use crate::lists::Runs;
 pub(super) use bits::Bits;
 use fixed::Exact;
+pub(super) use places::{Kind, Listed, Places, Progression};
+pub(super) use run::run;
 
 /// Runs of at least this many bytes are not copied by the C library.
 pub(super) const LONG_RUN_BYTES: u64 = stream::STRING_MIN_BYTES as u64;
 
 /// Fewer blocks, each of at most a register, are copied faster by an inline loop than by a call of a kernel.
 const FEW: u64 = 8;
-
-/// The places of the blocks of one side, as offsets in bytes from the base address of the side.
-pub(super) trait Places: Copy {
-    /// The offset of block `i`.
-    fn at(self, i: usize) -> i64;
-    /// The kind of these places.
-    fn kind(&self) -> Kind<'_>;
-}
-
-/// The kinds of [`Places`].
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Kind<'a> {
-    Progression(Progression),
-    /// An origin, and a displacement from it for each block.
-    Listed(i64, Displacements<'a>),
-}
-
-/// Blocks at a constant distance.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Progression {
-    pub(super) offset: i64,
-    pub(super) stride: i64,
-}
-
-impl Places for Progression {
-    #[inline]
-    fn at(self, i: usize) -> i64 {
-        self.offset.wrapping_add(self.stride.wrapping_mul(i as i64))
-    }
-
-    #[inline]
-    fn kind(&self) -> Kind<'_> {
-        Kind::Progression(*self)
-    }
-}
-
-/// Blocks at listed places.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Listed<'a, D = i64> {
-    pub(super) origin: i64,
-    pub(super) displacements: &'a [D],
-}
-
-impl Places for Listed<'_, i64> {
-    #[inline]
-    fn at(self, i: usize) -> i64 {
-        self.origin.wrapping_add(self.displacements[i])
-    }
-
-    #[inline]
-    fn kind(&self) -> Kind<'_> {
-        Kind::Listed(self.origin, Displacements::Wide(self.displacements))
-    }
-}
-
-impl Places for Listed<'_, i32> {
-    #[inline]
-    fn at(self, i: usize) -> i64 {
-        self.origin.wrapping_add(self.displacements[i].into())
-    }
-
-    #[inline]
-    fn kind(&self) -> Kind<'_> {
-        Kind::Listed(self.origin, Displacements::Narrow(self.displacements))
-    }
-}
-
-/// The address `offset` bytes from `base`, which may be null if the offsets are absolute addresses
-/// (`MPI_BOTTOM`).
-#[inline]
-pub(super) fn source_at(base: *const u8, offset: i64) -> *const u8 {
-    base.wrapping_offset(offset as isize)
-}
-
-/// Like [`source_at`], for the target.
-#[inline]
-pub(super) fn target_at(base: *mut u8, offset: i64) -> *mut u8 {
-    base.wrapping_offset(offset as isize)
-}
 
 /// Copies the blocks of a nest. `source` and `target` are the addresses of its first byte on each side.
 /// Dimensions are innermost first.
@@ -137,9 +64,9 @@ pub(super) fn target_at(base: *mut u8, offset: i64) -> *mut u8 {
 /// share a byte.
 #[inline]
 pub(super) unsafe fn nest_at(source: *const u8, target: *mut u8, block: u64, dims: &[NestDim]) {
-    // SAFETY: `# Safety` of this function is that of `schedule::nest`; `level::table` only returns kernels
+    // SAFETY: `# Safety` of this function is that of `schedule::nest`; `dispatch::table` only returns kernels
     // that this processor can run.
-    unsafe { schedule::nest(level::table(), source, target, block, dims) };
+    unsafe { schedule::nest(dispatch::table(), source, target, block, dims) };
 }
 
 /// Copies the blocks of one dimension. Like [`nest_at`], but without a call for a few short blocks. The
@@ -152,7 +79,7 @@ pub(super) unsafe fn nest_at(source: *const u8, target: *mut u8, block: u64, dim
 pub(super) unsafe fn row(source: *const u8, target: *mut u8, block: u64, dim: NestDim) {
     let dense = block as i64;
     // SAFETY: `# Safety` of this function. Each `Exact` copies as many bytes as `block` has. A single block,
-    // or blocks that touch on both sides, are one run. `level::table` only returns kernels that this
+    // or blocks that touch on both sides, are one run. `dispatch::table` only returns kernels that this
     // processor can run.
     unsafe {
         match block {
@@ -162,7 +89,7 @@ pub(super) unsafe fn row(source: *const u8, target: *mut u8, block: u64, dim: Ne
             _ if dim.n == 1 || (dim.source == dense && dim.target == dense) => {
                 run(source, target, block * dim.n);
             }
-            _ => (level::table().nest)(source, target, block, &[dim, schedule::ONCE, schedule::ONCE]),
+            _ => (dispatch::table().nest)(source, target, block, &[dim, ONCE, ONCE]),
         }
     }
 }
@@ -174,8 +101,9 @@ pub(super) unsafe fn row(source: *const u8, target: *mut u8, block: u64, dim: Ne
 /// them must be readable at their places in the source, as many bytes must be writable at `target`, and the
 /// two must not overlap.
 pub(super) unsafe fn gather_bits((source, bits): (*const u8, Bits<'_>), target: *mut u8) {
-    // SAFETY: `# Safety` of this function; `level::table` only returns kernels that this processor can run.
-    unsafe { (level::table().gather_bits)(source, target, bits) };
+    // SAFETY: `# Safety` of this function; `dispatch::table` only returns kernels that this processor can
+    // run.
+    unsafe { (dispatch::table().gather_bits)(source, target, bits) };
 }
 
 /// The reverse of [`gather_bits`].
@@ -183,8 +111,9 @@ pub(super) unsafe fn gather_bits((source, bits): (*const u8, Bits<'_>), target: 
 /// # Safety
 /// As for [`gather_bits`], with the sides exchanged. (The units of different bits never share a byte.)
 pub(super) unsafe fn scatter_bits(source: *const u8, (target, bits): (*mut u8, Bits<'_>)) {
-    // SAFETY: `# Safety` of this function; `level::table` only returns kernels that this processor can run.
-    unsafe { (level::table().scatter_bits)(source, target, bits) };
+    // SAFETY: `# Safety` of this function; `dispatch::table` only returns kernels that this processor can
+    // run.
+    unsafe { (dispatch::table().scatter_bits)(source, target, bits) };
 }
 
 /// Copies runs at their displacements from `source` to consecutive bytes of `target`. Returns the number of
@@ -193,8 +122,9 @@ pub(super) unsafe fn scatter_bits(source: *const u8, (target, bits): (*mut u8, B
 /// # Safety
 /// The runs must be readable, as many bytes must be writable at `target`, and the two must not overlap.
 pub(super) unsafe fn gather_runs(source: *const u8, target: *mut u8, runs: Runs<'_>) -> u64 {
-    // SAFETY: `# Safety` of this function; `level::table` only returns kernels that this processor can run.
-    unsafe { (level::table().gather_runs)(source, target, runs) }
+    // SAFETY: `# Safety` of this function; `dispatch::table` only returns kernels that this processor can
+    // run.
+    unsafe { (dispatch::table().gather_runs)(source, target, runs) }
 }
 
 /// The reverse of [`gather_runs`], in the order of the list.
@@ -202,8 +132,9 @@ pub(super) unsafe fn gather_runs(source: *const u8, target: *mut u8, runs: Runs<
 /// # Safety
 /// As for [`gather_runs`], with the sides exchanged. No two runs of the target may share a byte.
 pub(super) unsafe fn scatter_runs(source: *const u8, target: *mut u8, runs: Runs<'_>) -> u64 {
-    // SAFETY: `# Safety` of this function; `level::table` only returns kernels that this processor can run.
-    unsafe { (level::table().scatter_runs)(source, target, runs) }
+    // SAFETY: `# Safety` of this function; `dispatch::table` only returns kernels that this processor can
+    // run.
+    unsafe { (dispatch::table().scatter_runs)(source, target, runs) }
 }
 
 /// Copies `count` blocks of `bytes` bytes. The kernel chooses the order in which blocks are written.
@@ -221,40 +152,24 @@ pub(super) unsafe fn blocks<S: Places, T: Places>(
 ) {
     let dense = bytes as i64;
     // SAFETY: `# Safety` of this function: each kernel gets the first `count` places of both sides, and a
-    // stride of `bytes` means consecutive blocks. `level::table` only returns kernels that this processor
+    // stride of `bytes` means consecutive blocks. `dispatch::table` only returns kernels that this processor
     // can run.
     unsafe {
         match (from.kind(), to.kind()) {
             (Kind::Progression(s), Kind::Progression(t)) => {
                 let dims = [NestDim { n: count as u64, source: s.stride, target: t.stride }];
                 let (source, target) = (source_at(source, s.offset), target_at(target, t.offset));
-                schedule::nest(level::table(), source, target, bytes, &dims);
+                schedule::nest(dispatch::table(), source, target, bytes, &dims);
             }
             (Kind::Listed(origin, list), Kind::Progression(t)) if t.stride == dense => {
                 let (source, target) = (source_at(source, origin), target_at(target, t.offset));
-                (level::table().gather)(source, target, bytes, list.part(0, count));
+                (dispatch::table().gather)(source, target, bytes, list.part(0, count));
             }
             (Kind::Progression(s), Kind::Listed(origin, list)) if s.stride == dense => {
                 let (source, target) = (source_at(source, s.offset), target_at(target, origin));
-                (level::table().scatter)(source, target, bytes, list.part(0, count));
+                (dispatch::table().scatter)(source, target, bytes, list.part(0, count));
             }
             _ => index::exchange((source, from), (target, to), bytes, count),
-        }
-    }
-}
-
-/// Copies one run.
-///
-/// # Safety
-/// `bytes` bytes must be readable at `source` and writable at `target`, and the two must not overlap.
-#[inline]
-pub(super) unsafe fn run(source: *const u8, target: *mut u8, bytes: u64) {
-    // SAFETY: `# Safety` of this function; `level::table` only returns kernels that this processor can run.
-    unsafe {
-        if bytes <= index::SHORT_MAX_BYTES {
-            index::short(source, target, bytes as usize);
-        } else {
-            (level::table().copy)(source, target, bytes as usize);
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use super::super::address::{source_at, target_at};
 use super::super::nest::NestDim;
-use super::ahead::{self, Distance};
+use super::ahead::{self, Distance, span_bytes};
 use super::fixed::{LONG_BYTES, Mover};
 use super::isa::Isa;
-use super::{source_at, target_at};
 
 /// Rows of fewer units are copied by plain moves.
 const UNITS_MIN: usize = 8;
@@ -100,13 +100,6 @@ const LINE_BYTES: usize = 64;
 fn takes_one_store(target: *mut u8, stride: i64) -> bool {
     let keeps_place = stride % LINE_BYTES as i64 == 0 && target.addr() % LINE_BYTES <= LINE_BYTES - 16;
     keeps_place && ONE_STORE_STRIDES.contains(&stride) && stride % FEW_SETS_BYTES != 0
-}
-
-/// The number of bytes that the blocks of a nest span on one side. `stride` is the stride of the innermost
-/// dimension there.
-#[inline(always)]
-pub(super) fn span_bytes(dims: &[NestDim; 3], stride: i64) -> u64 {
-    dims.iter().fold(stride.unsigned_abs(), |span, dim| span.saturating_mul(dim.n))
 }
 
 /// Rows of at least this many blocks of a few units are copied by registers, if that gains and if the stride

@@ -3,12 +3,10 @@
 
 use smallvec::SmallVec;
 
-use super::super::nest::NestDim;
+use super::super::nest::{NestDim, ONCE};
 use super::level::Table;
+use super::run::run;
 use super::tile;
-
-/// A dimension with one repetition, which fills unused places.
-pub(super) const ONCE: NestDim = NestDim { n: 1, source: 0, target: 0 };
 
 /// Copies the blocks of a nest.
 ///
@@ -26,7 +24,7 @@ pub(super) unsafe fn nest(table: &Table, source: *const u8, target: *mut u8, blo
     // SAFETY: `# Safety` of this function: the same blocks, with blocks that touch on both sides joined.
     unsafe {
         match dims {
-            [] => super::run(source, target, block),
+            [] => run(source, target, block),
             [_] => straight(table, source, target, block, dims),
             [inner, outer @ ..] if outer.iter().all(|outer| is_within(inner, outer)) => {
                 straight(table, source, target, block, dims);
@@ -56,7 +54,7 @@ unsafe fn straight(table: &Table, source: *const u8, target: *mut u8, block: u64
     // of the outermost dimension is a part of the nest.
     unsafe {
         match *dims {
-            [] => super::run(source, target, block),
+            [] => run(source, target, block),
             [inner] => (table.nest)(source, target, block, &[inner, ONCE, ONCE]),
             [inner, middle] => (table.nest)(source, target, block, &[inner, middle, ONCE]),
             [inner, middle, outer] => (table.nest)(source, target, block, &[inner, middle, outer]),

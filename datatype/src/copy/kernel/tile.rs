@@ -4,9 +4,8 @@
 //! needed only a whole row later. Tiles use whole lines on both sides: a tile is a few lines of the source
 //! wide along `p`, and it covers all of `q` before the next tile begins.
 
-use super::super::nest::NestDim;
+use super::super::nest::{NestDim, ONCE};
 use super::level::Table;
-use super::schedule::ONCE;
 
 /// Width of a tile of plain moves along `p`, in bytes of the source: two lines.
 const TILE_BYTES: u64 = 128;

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 
 use capulet_datatype::Cursor;
 
-use super::{Part, Setup};
+use super::setup::{Part, Setup};
 use crate::wire::{
     AREAS_BYTES_MAX, ENTRY_BYTES, HEADER_BYTES, RUN_BYTES_MAX, RUNS_BYTES_MAX, RunWriter, VIEW_BYTES_MAX,
     encode_view,

@@ -1,6 +1,8 @@
 //! The estimate for a rank that acts independently.
 
-use super::{Alone, Count, Part};
+use super::count::Count;
+use super::setup::Part;
+use super::values::Alone;
 use crate::way::{self, BAND_RUN_MIN_BYTES, BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, SIEVE_BUFFER_BYTES};
 use crate::{Direction, FileSide, Heat, Holes, Way};
 

@@ -13,201 +13,22 @@
 //!   messages.
 //! * Beyond the [`Limits`], rounds only have bounds.
 
+mod count;
 mod exchange;
 mod independent;
 mod rounds;
+mod setup;
+mod values;
 
-use std::ops::Range;
+use crate::Direction;
+use crate::choice::{Agreed, Means, Plan, Summary, choose};
+use crate::grid::{Grid, are_in_order};
+use crate::way::Holes;
 
-use crate::choice::{Agreed, Means, Plan, PlanHints, Summary, choose};
-use crate::grid::{Grid, are_in_order, place_of};
-use crate::side::FileSide;
-use crate::way::{Heat, Holes};
-use crate::{Direction, Way};
-
-pub use rounds::{Round, Share, Totals, Window};
-
-/// A number that is known, or a range that contains it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Count {
-    /// Lower bound.
-    pub least: u64,
-    /// Upper bound.
-    pub most: u64,
-}
-
-impl Count {
-    /// A number that is known.
-    pub const fn exactly(number: u64) -> Self {
-        Self { least: number, most: number }
-    }
-
-    /// Whether the number is known.
-    pub fn is_exact(self) -> bool {
-        self.least == self.most
-    }
-
-    /// Whether `number` is within the bounds.
-    pub fn allows(self, number: u64) -> bool {
-        (self.least..=self.most).contains(&number)
-    }
-}
-
-impl std::ops::Add for Count {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self { least: self.least.saturating_add(other.least), most: self.most.saturating_add(other.most) }
-    }
-}
-
-impl std::iter::Sum for Count {
-    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
-        counts.fold(Self::default(), |sum, count| sum + count)
-    }
-}
-
-/// One rank's part of an access.
-#[derive(Debug, Clone)]
-pub struct Part {
-    /// Where the bytes of the rank lie in the file.
-    pub side: FileSide,
-    /// Runs of the rank's user memory.
-    pub memory_runs: u64,
-}
-
-/// The settings in force for an access. They are the same for all ranks.
-#[derive(Debug, Clone)]
-pub struct Setup {
-    /// Whether bytes go to the file or come from it.
-    pub direction: Direction,
-    /// Whether all ranks take part in one call. If not, each rank acts independently.
-    pub is_collective: bool,
-    /// Hints that say which collective accesses are aggregated.
-    pub hints: PlanHints,
-    /// Whether the storage is memory.
-    pub in_memory: bool,
-    /// The cache state: whether independent reads wait for the storage.
-    pub heat: Heat,
-    /// The node of each rank.
-    pub node_of: Vec<usize>,
-    /// The number of aggregators of each node. A node may have none if another node has one.
-    pub aggregators: Vec<usize>,
-    /// Bytes of an aggregator's collective buffer.
-    pub window_bytes: u64,
-    /// Bytes of shared memory that each rank has for one collective buffer: `window_bytes`, or more if
-    /// another file asked for more.
-    pub buffer_bytes: u64,
-    /// Bytes of a stripe, 0 for none.
-    pub stripe_bytes: u64,
-    /// Whether nodes may move bytes of the file for each other.
-    pub may_exchange: bool,
-}
-
-impl Setup {
-    /// The number of nodes.
-    pub fn nodes(&self) -> usize {
-        self.aggregators.len()
-    }
-
-    /// The ranks of each node, in order.
-    pub fn ranks_by_node(&self) -> Vec<Vec<usize>> {
-        let mut ranks = vec![Vec::new(); self.nodes()];
-        for (rank, node) in self.node_of.iter().enumerate() {
-            ranks[*node].push(rank);
-        }
-        ranks
-    }
-
-    /// Bytes of shared memory of a node with `ranks` ranks: two collective buffers for each rank, as much
-    /// again for sent and received data if there are several nodes, and the maps of the buffers.
-    pub fn shared_bytes(&self, ranks: usize) -> u64 {
-        let windows = if self.nodes() > 1 { 4 } else { 2 };
-        let bytes = (ranks as u64).saturating_mul(windows).saturating_mul(self.buffer_bytes);
-        bytes.saturating_add(bytes / 8)
-    }
-}
-
-/// How much work an estimate may take before it falls back to bounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// The parts of ranks in collective buffers that are visited.
-    pub shares: u64,
-    /// The runs of the file that are visited.
-    pub runs: u64,
-}
-
-impl Default for Limits {
-    /// Enough for some seconds and some hundred MiB.
-    fn default() -> Self {
-        Self { shares: 2_000_000, runs: 50_000_000 }
-    }
-}
-
-/// The part of one rank that acts independently.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Alone {
-    /// How the access is carried out.
-    pub way: Way,
-    /// Pieces handed to the driver: an upper bound of the system calls.
-    pub pieces: Count,
-    /// Batches in which the pieces are handed over.
-    pub batches: Count,
-    /// Bytes copied between user memory and a buffer.
-    pub copied_bytes: u64,
-    /// Bytes of the buffer.
-    pub buffer_bytes: u64,
-}
-
-/// A set of nodes that take the same rounds: all nodes, or one node on its own.
-#[derive(Debug, Clone)]
-pub struct Crew {
-    /// The nodes of the set.
-    pub nodes: Vec<usize>,
-    /// The rounds, as far as the limits allow.
-    pub rounds: Vec<Round>,
-    /// Totals of the rounds.
-    pub totals: Totals,
-    /// Whether `rounds` has all rounds.
-    pub is_whole: bool,
-    /// Upper bound of the number of rounds.
-    pub rounds_most: u64,
-}
-
-/// A two-phase access: ranks gather their bytes in collective buffers.
-#[derive(Debug, Clone)]
-pub struct Together {
-    /// Which bytes of the file the collective buffers cover.
-    pub grid: Grid,
-    /// Whether nodes exchange bytes. If so, all nodes form one set.
-    pub exchanges: bool,
-    /// The sets of nodes that take the same rounds.
-    pub crews: Vec<Crew>,
-    /// Messages between nodes.
-    pub messages: Count,
-}
-
-/// The steps of an access.
-#[derive(Debug, Clone)]
-pub enum Course {
-    /// No byte is moved.
-    Nothing,
-    /// Each rank acts independently.
-    Alone(Vec<Alone>),
-    /// Two-phase: round by round through collective buffers.
-    Together(Together),
-}
-
-/// The plan estimate: what an access takes before it is carried out.
-#[derive(Debug, Clone)]
-pub struct Outline {
-    /// The combined summary on which the ranks agree.
-    pub agreed: Agreed,
-    /// The plan that the ranks choose. `None` for an independent access, which has no choice.
-    pub plan: Option<Plan>,
-    /// The steps that carry the plan out.
-    pub course: Course,
-}
+pub use count::Count;
+use setup::span_of;
+pub use setup::{Limits, Part, Setup};
+pub use values::{Alone, Course, Crew, Outline, Round, Share, Together, Totals, Window};
 
 /// Estimates what an access takes. Pure.
 ///
@@ -231,25 +52,6 @@ pub fn outline(parts: &[Part], setup: &Setup, limits: Limits) -> Outline {
         }
     };
     Outline { agreed, plan, course }
-}
-
-/// The aggregators of the collective buffers of a round, by buffer. They are ordered by rank within a
-/// node. A node that does not exchange has at least one.
-fn aggregators(setup: &Setup, ranks: &[Vec<usize>], nodes: &[usize], exchanges: bool) -> Vec<u32> {
-    let least = usize::from(!exchanges);
-    let of_node = |node: &usize| {
-        let (ranks, count) = (&ranks[*node], setup.aggregators[*node].max(least));
-        let rank = move |index| ranks[place_of(index, ranks.len(), count)] as u32;
-        (0..count).map(rank).collect::<Vec<_>>()
-    };
-    nodes.iter().flat_map(of_node).collect()
-}
-
-/// First offset of any of these ranks and the offset after the last; empty if they have no bytes.
-fn span_of(parts: &[Part], ranks: &[usize]) -> Range<u64> {
-    let spans = ranks.iter().map(|rank| parts[*rank].side.span());
-    let spans = spans.filter(|span| !span.is_empty());
-    spans.reduce(|all, span| all.start.min(span.start)..all.end.max(span.end)).unwrap_or(0..0)
 }
 
 fn two_phase(parts: &[Part], setup: &Setup, agreed: &Agreed, limits: Limits) -> Together {

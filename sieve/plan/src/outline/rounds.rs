@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
+use super::count::Count;
 use super::exchange::{Bundle, Exchange};
-use super::{Count, Crew, Limits, Part, Setup, aggregators, span_of};
+use super::setup::{Limits, Part, Setup, span_of};
+use super::values::{Crew, Round, Share, Totals, Window};
+use crate::grid::place_of;
 use crate::marks::{each_run, mark_side, take_runs};
 use crate::way::{BATCH_TRANSFERS, HoleReads, span_to_fill};
 use crate::{Direction, Grid, Holes};
@@ -13,70 +16,6 @@ use crate::{Direction, Grid, Holes};
 /// Up to this many units, a collective buffer is marked to count its runs. For a larger map the number of
 /// runs has only bounds.
 const MAP_UNITS_MAX: u64 = 1 << 28;
-
-/// The bytes of one rank in one collective buffer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Share {
-    /// The rank.
-    pub rank: u32,
-    /// Bytes of the rank's access, counted from its start.
-    pub part: Range<u64>,
-}
-
-/// One collective buffer in one round.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Window {
-    /// The rank that moves the buffer between memory and file.
-    pub aggregator: u32,
-    /// The bytes of the file that the buffer covers.
-    pub file: Range<u64>,
-    /// The parts of the ranks that lie in it.
-    pub shares: Vec<Share>,
-    /// Pieces handed to the driver: an upper bound of the system calls.
-    pub pieces: Count,
-    /// Batches in which the pieces are handed over.
-    pub batches: Count,
-    /// Whether several ranks write the same bytes of it.
-    pub is_overlapped: bool,
-}
-
-/// One round: the collective buffers in which some rank has bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Round {
-    /// The file offset at which the round begins.
-    pub base: u64,
-    /// The collective buffers, ordered by file offset.
-    pub windows: Vec<Window>,
-    /// Pairs of nodes in which one node has bytes in collective buffers of the other.
-    pub pairs: u64,
-}
-
-/// Totals of the rounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Totals {
-    /// Number of rounds.
-    pub rounds: u64,
-    /// Pieces handed to the driver: an upper bound of the system calls.
-    pub pieces: Count,
-    /// Batches in which the pieces are handed over.
-    pub batches: Count,
-    /// Bytes copied between user memory and collective buffers, or between user memory and packed data of
-    /// other nodes.
-    pub copied_bytes: Count,
-    /// The part of them that lies in collective buffers of other nodes.
-    pub remote_bytes: u64,
-    /// Pairs of nodes in which one node has bytes in collective buffers of the other, summed over all
-    /// rounds.
-    pub pairs: u64,
-    /// Bytes that leaders send for these pairs: data, and the description of where the data go.
-    pub exchanged_bytes: Count,
-    /// Barriers of each rank with the other ranks of its node.
-    pub barriers: Count,
-    /// Whether several ranks write the same bytes.
-    pub is_overlapped: bool,
-    /// Whether some rank may have more bytes for other nodes than its area holds.
-    pub is_split: bool,
-}
 
 struct Walk<'a> {
     parts: &'a [Part],
@@ -92,6 +31,18 @@ struct Walk<'a> {
     /// file.
     may_fill: bool,
     totals: Totals,
+}
+
+/// The aggregators of the collective buffers of a round, by buffer. They are ordered by rank within a
+/// node. A node that does not exchange has at least one.
+fn aggregators(setup: &Setup, ranks: &[Vec<usize>], nodes: &[usize], exchanges: bool) -> Vec<u32> {
+    let least = usize::from(!exchanges);
+    let of_node = |node: &usize| {
+        let (ranks, count) = (&ranks[*node], setup.aggregators[*node].max(least));
+        let rank = move |index| ranks[place_of(index, ranks.len(), count)] as u32;
+        (0..count).map(rank).collect::<Vec<_>>()
+    };
+    nodes.iter().flat_map(of_node).collect()
 }
 
 /// Estimates the rounds of `nodes` as far as `limits` allow, and reduces `limits` by the amounts used.

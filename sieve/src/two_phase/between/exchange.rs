@@ -15,7 +15,7 @@ use super::fragment::{Fragments, HEADER_BYTES, Header, Malformed};
 use super::leader_reduction::{DISAGREE, HEAD_BYTES, Kind, Lanes, LeaderReduction, PeerMessage};
 use super::outgoing::ENTRY_BYTES;
 use super::remote_ranks::{Domain, RemoteRanks, RequestMode, RequestResult};
-use super::{Survey, join_status};
+use super::survey::{Survey, join_status};
 use crate::counters::Counters;
 use crate::two_phase::NodeTeam;
 use crate::two_phase::round_status::{RoundStatus, packed_bytes_of};

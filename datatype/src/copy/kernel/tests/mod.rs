@@ -7,7 +7,8 @@ mod memory;
 mod nests;
 mod race;
 
-use super::level::{LEVELS, Level, Table, table_of};
+use super::dispatch::{LEVELS, table_of};
+use super::level::{Level, Table};
 use memory::Guarded;
 
 /// A block: its offset in the source, its offset in the target, and its bytes. All offsets of a side have

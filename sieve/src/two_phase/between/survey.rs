@@ -1,0 +1,93 @@
+//! The values that the leaders combine: the survey of the nodes, and the round status.
+
+use capulet_plan::grid::are_in_order;
+
+use super::leader_reduction::Lanes;
+use crate::two_phase::round_status::RoundStatus;
+
+/// Summary of where the bytes of a range of nodes lie. It tells whether the nodes have bytes for each
+/// other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::two_phase) struct Survey {
+    /// The first offset, `u64::MAX` if there are no bytes.
+    pub(in crate::two_phase) first: u64,
+    /// The offset after the last.
+    pub(in crate::two_phase) end: u64,
+    /// Whether the bytes of each node lie behind all bytes of the nodes before it.
+    pub(in crate::two_phase) ascending: bool,
+    /// Whether every node has collective buffers and may exchange.
+    pub(in crate::two_phase) able: bool,
+}
+
+impl Survey {
+    /// The summary of a node that has no shared memory.
+    pub(super) const UNABLE: Self = Self { first: u64::MAX, end: 0, ascending: true, able: false };
+
+    pub(super) fn lanes(self) -> Lanes {
+        [self.first, self.end, u64::from(self.ascending) | u64::from(self.able) << 1]
+    }
+
+    pub(in crate::two_phase) fn of_lanes([first, end, flags]: Lanes) -> Self {
+        Self { first, end, ascending: flags & 1 != 0, able: flags & 2 != 0 }
+    }
+
+    /// Combines the summaries of two neighboring ranges of nodes, the lower nodes on the left.
+    pub(super) fn join(left: Lanes, right: Lanes) -> Lanes {
+        let (left, right) = (Self::of_lanes(left), Self::of_lanes(right));
+        let apart = are_in_order(&(left.first..left.end), &(right.first..right.end));
+        let joined = Self {
+            first: left.first.min(right.first),
+            end: left.end.max(right.end),
+            ascending: left.ascending && right.ascending && apart,
+            able: left.able && right.able,
+        };
+        joined.lanes()
+    }
+
+    /// Whether the nodes exchange: they have bytes for each other, and collective buffers to put them in.
+    /// `has_idle` is the result of [`Nodes::has_idle`].
+    pub(in crate::two_phase) fn needs_exchange(self, has_idle: bool) -> bool {
+        self.able && (has_idle || !self.ascending)
+    }
+}
+
+pub(in crate::two_phase) fn status_of_lanes([next, good_end, flags]: Lanes) -> RoundStatus {
+    RoundStatus::new(next, good_end, flags)
+}
+
+pub(super) fn join_status(left: Lanes, right: Lanes) -> Lanes {
+    let status = status_of_lanes(left).combine(status_of_lanes(right));
+    [status.next, status.good_end, status.flags()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn survey(first: u64, end: u64) -> Lanes {
+        Survey { first, end, ascending: true, able: true }.lanes()
+    }
+
+    #[test]
+    fn nodes_with_consecutive_bytes_do_not_exchange() {
+        let none = survey(u64::MAX, 0);
+        let joined = |all: &[Lanes]| {
+            let whole = all.iter().copied().reduce(Survey::join).expect("there is a node");
+            // the result does not depend on the grouping
+            for cut in 1..all.len() {
+                let part =
+                    |part: &[Lanes]| part.iter().copied().reduce(Survey::join).expect("there is a node");
+                assert_eq!(Survey::join(part(&all[..cut]), part(&all[cut..])), whole);
+            }
+            Survey::of_lanes(whole)
+        };
+        let ascending = joined(&[survey(0, 10), survey(10, 20), none, survey(25, 30)]);
+        assert!(!ascending.needs_exchange(false) && ascending.needs_exchange(true));
+        assert!(!joined(&[none, survey(3, 9), none]).needs_exchange(false));
+        assert!(joined(&[survey(0, 11), survey(10, 20)]).needs_exchange(false));
+        assert!(joined(&[survey(10, 20), none, survey(0, 10)]).needs_exchange(false));
+        let unable = joined(&[survey(0, 11), Survey::UNABLE.lanes(), survey(10, 20)]);
+        assert!(!unable.needs_exchange(false) && !unable.needs_exchange(true));
+        assert_eq!(joined(&[survey(4, 11), survey(2, 20)]).first, 2);
+    }
+}
