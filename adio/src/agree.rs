@@ -1,18 +1,19 @@
-//! How the ranks of a file agree: one allreduce, after which all ranks know the same.
+//! Agreements of the ranks of a file: one allreduce, after which all ranks know the same values.
 
 use capulet_comm::{Agree, ErrorClass, Pending, ReduceOp, Track};
 
 use crate::error::{Error, Result};
 
-/// Ranks vote on an outcome, on values that must be the same, and on what else a call needs to know of all ranks.
-/// One allreduce, whatever is voted on.
+/// The values of an agreement: the outcome of each rank, values that must be the same on all ranks, and
+/// any other values that a call needs to know of all ranks. The agreement costs one allreduce, whatever
+/// its values.
 pub(crate) struct Ballot {
     values: Vec<u64>,
     ops: Vec<ReduceOp>,
     same: Vec<(&'static str, usize)>,
 }
 
-/// What came of a ballot.
+/// The result of an agreement.
 #[derive(Debug)]
 pub(crate) struct Count {
     values: Vec<u64>,
@@ -22,11 +23,12 @@ pub(crate) struct Count {
 
 impl Ballot {
     pub(crate) fn new() -> Self {
-        // the first value is the error class
+        // The first value is the error class.
         Self { values: vec![0], ops: vec![ReduceOp::Max], same: Vec::new() }
     }
 
-    /// A value that must be the same on all ranks; `what` names it in the error. Comes before any [`Self::reduce`].
+    /// Adds a value that must be the same on all ranks; `what` names it in the error. These values come
+    /// before those of [`Self::reduce`].
     pub(crate) fn same(mut self, what: &'static str, value: u64) -> Self {
         debug_assert_eq!(self.values.len(), 1 + 2 * self.same.len(), "values that are reduced come last");
         self.same.push((what, self.values.len()));
@@ -35,20 +37,21 @@ impl Ballot {
         self
     }
 
-    /// A value that is reduced; it is read off in the order of the calls.
+    /// Adds a value to reduce. [`Count::take`] returns the results in the order of these calls.
     pub(crate) fn reduce(mut self, value: u64, op: ReduceOp) -> Self {
         self.values.push(value);
         self.ops.push(op);
         self
     }
 
-    /// Votes. If `own` is an error on any rank, or a value is not the same, every rank gets an error of one class: ranks
-    /// that failed with that class their own, the others [`Error::Remote`].
+    /// Agrees with all ranks. Collective; blocks for the other ranks. If `own` is an error on any rank,
+    /// or if a value of [`Self::same`] differs, every rank gets an error of one class. A rank that failed
+    /// with that class gets its own error, the other ranks get [`Error::Remote`].
     pub(crate) fn vote<T>(self, channel: &dyn Agree, own: Result<T>) -> Result<(T, Count)> {
         self.count(own.as_ref().err(), |lanes, ops| Ok(channel.allreduce(lanes, ops)?))?.settle(own)
     }
 
-    /// What comes of it, by whatever way the values are reduced; `own` is this rank's error.
+    /// The result of the agreement if `reduce` reduces the values; `own` is the error of this rank.
     pub(crate) fn count(
         mut self,
         own: Option<&Error>,
@@ -59,7 +62,8 @@ impl Ballot {
         Ok(Count { values: self.values, same: self.same, next: 0 })
     }
 
-    /// Votes without waiting; see [`Agree::start_allreduce`]. `own` is this rank's error.
+    /// Starts the agreement and does not wait; see [`Agree::start_allreduce`]. `own` is the error of this
+    /// rank.
     pub(crate) fn begin(mut self, channel: &dyn Agree, track: Track, own: Option<&Error>) -> Result<Vote> {
         self.values[0] = class_of(own);
         let pending = channel.start_allreduce(track, &self.values, &self.ops)?;
@@ -71,7 +75,7 @@ fn class_of(error: Option<&Error>) -> u64 {
     error.map_or(0, |error| error.class().to_wire())
 }
 
-/// A ballot under way.
+/// An agreement in progress.
 #[derive(Debug)]
 pub(crate) struct Vote {
     pending: Box<dyn Pending>,
@@ -79,7 +83,7 @@ pub(crate) struct Vote {
 }
 
 impl Vote {
-    /// Goes on without waiting. What came of it, once.
+    /// Advances the agreement without waiting. Returns the result once, when it is known.
     pub(crate) fn poll(&mut self) -> Result<Option<Count>> {
         let values = self.pending.poll()?;
         Ok(values.map(|values| Count { values, same: std::mem::take(&mut self.same), next: 0 }))
@@ -87,7 +91,7 @@ impl Vote {
 }
 
 impl Count {
-    /// The outcome of all ranks, and the values that were reduced: see [`Ballot::vote`].
+    /// The outcome of all ranks, and the reduced values; see [`Ballot::vote`].
     pub(crate) fn settle<T>(mut self, own: Result<T>) -> Result<(T, Count)> {
         if let Some(class) = ErrorClass::from_wire(self.values[0]) {
             return Err(match own {
@@ -107,7 +111,7 @@ impl Count {
         Ok((own, self))
     }
 
-    /// The value of the last call of [`Ballot::reduce`]; there must be one.
+    /// The value of the last call of [`Ballot::reduce`]. There must be one.
     pub(crate) fn last(&self) -> u64 {
         *self.values.last().expect("the first value is the error class")
     }
@@ -120,7 +124,7 @@ impl Count {
     }
 }
 
-/// Makes the outcome of one rank the outcome of all.
+/// Makes the outcome of one rank the outcome of all ranks. Collective; blocks for the other ranks.
 pub(crate) fn outcome<T>(channel: &dyn Agree, own: Result<T>) -> Result<T> {
     Ballot::new().vote(channel, own).map(|(value, _)| value)
 }

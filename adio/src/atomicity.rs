@@ -1,22 +1,30 @@
-//! Atomic mode (MPI 4.1, 14.6.1): each access, of each rank, as if it were one step.
+//! Atomic mode (MPI 4.1, 14.6.1): each access of each rank appears as one indivisible step.
 //!
-//! What changes bytes of a file that is open, or reads them, does so with what it touches locked among the ranks of the file (its length is
-//! not locked: an access behind the end makes it grow step by step):
-//! * independent accesses lock their own bytes;
-//! * a blocking collective access that gathers, which it does only with nothing under way, locks its span once for all its ranks:
-//!   what overlaps among them is settled by their order (the highest rank's bytes stay), as without atomic mode;
-//! * other collective accesses, nonblocking and split ones among them, are each rank's own access with a lock of its own, taken and
-//!   let go of in one go: nothing is held while a rank is not in MPI;
-//! * a change of the file's size locks the whole file.
+//! An operation that changes or reads bytes of an open file locks these bytes among the ranks of the
+//! file. The length of the file is not locked: a read beyond the end may see the file grow step by step.
+//! * An independent access locks its own bytes.
+//! * A blocking collective access that uses two-phase locks its span once, for all ranks. It uses
+//!   two-phase only if no collective operation is in progress. The order of the ranks settles overlaps
+//!   within the access, as without atomic mode: the bytes of the highest rank stay.
+//! * Any other collective access, such as a nonblocking or split one, is an access of each rank on its
+//!   own, with a lock of its own. One step acquires the lock, moves the bytes and releases the lock, so
+//!   no rank holds a lock while it is outside of MPI.
+//! * A change of the file size locks the whole file.
 //!
-//! Where no two ranks' views have a byte in common, which is found out when they are set, accesses lock nothing: an access touches bytes
-//! of its rank's view and no others (no write in atomic mode touches what lies between its runs), the shared pointer is for ranks of one
-//! view, which is no such case unless there is one rank, and what else changes the file's bytes is collective, with nothing under way. With
-//! `MPI_THREAD_MULTIPLE` threads of one rank share its view, so there they lock. Other openings of the file are no matter of
-//! atomic mode: between them the program has to see to the order itself.
+//! If no two views of the ranks have a common byte, no access takes a lock. This is determined when the
+//! views are set. It rests on these facts:
+//! * An access touches only bytes of the view of its rank: no write in atomic mode touches the bytes
+//!   between its runs.
+//! * The shared file pointer requires the same view on all ranks, so the views are not disjoint unless
+//!   there is only one rank.
+//! * Any other operation that changes bytes of the file is collective, and no access is in progress then.
 //!
-//! Nobody waits with something locked for what another rank is yet to begin, so no order of calls that is correct without locks is
-//! wrong with them.
+//! With `MPI_THREAD_MULTIPLE` the threads of one rank share its view, so accesses take locks there.
+//! Atomic mode does not cover other opens of the same file: between different opens the program must keep
+//! the order itself.
+//!
+//! No rank waits with a lock held for an operation that another rank has yet to begin. So a program that
+//! is correct without locks has no deadlock with them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,18 +44,21 @@ use crate::file::File;
 use crate::hints::LockChoice;
 
 impl File {
-    /// Sets atomic or nonatomic mode (MPI 4.1, 14.6.1). Collective; blocks until all ranks have come. It holds for accesses that
-    /// begin after it; those under way keep what was set when they began.
+    /// Sets atomic or nonatomic mode (MPI 4.1, 14.6.1). Collective; blocks until all ranks have called
+    /// it. The mode holds for accesses that begin later. Accesses in progress keep the mode that was set
+    /// when they began.
     ///
     /// # Errors
-    /// `MPI_ERR_NOT_SAME` if flags or the hint `capulet_lock` differ. `MPI_ERR_UNSUPPORTED_OPERATION` on all ranks for atomic mode where
-    /// it cannot be given: among nodes that cache what they read, and with a lock that the hint asks for and this storage, or these
-    /// nodes, cannot have. The mode is unchanged then.
+    /// `MPI_ERR_NOT_SAME` if the flags or the hint `capulet_lock` differ between ranks.
+    /// `MPI_ERR_UNSUPPORTED_OPERATION` on all ranks if atomic mode is not possible: among nodes that
+    /// cache what they read, or with a lock that the hint asks for and that this storage or these nodes
+    /// do not support. After an error the mode is unchanged.
     pub fn set_atomicity(&self, atomic: bool) -> Result<()> {
         Ballot::new().same("atomicity flag", u64::from(atomic)).vote(self.agree(), Ok(()))?;
         if atomic {
             let made = if self.lock.get().is_none() { self.make_lock().map(Some) } else { Ok(None) };
-            // Nobody locks anything before all can, and nobody has a lock that others have not.
+            // No rank locks anything before all ranks can, and no rank keeps a lock that other ranks
+            // lack.
             if let Some(lock) = outcome(self.agree(), made)? {
                 self.lock.get_or_init(|| lock);
             }
@@ -58,7 +69,7 @@ impl File {
         Ok(())
     }
 
-    /// After a view was set on all ranks. Collective.
+    /// Determines whether the views are disjoint, after all ranks have set a view. Collective.
     pub(crate) fn judge_views(&self) -> Result<()> {
         if self.atomicity() {
             let are_disjoint = self.are_views_disjoint()?;
@@ -67,8 +78,9 @@ impl File {
         Ok(())
     }
 
-    /// Whether no two ranks have a byte in their views. The same on all ranks; false where that is no reason not to lock.
-    /// Collective: the first rank gathers 160 bytes of each, and tells what it finds.
+    /// Whether no two ranks have a common byte in their views. The same on all ranks. False with
+    /// `MPI_THREAD_MULTIPLE`, where accesses need locks even if the views are disjoint. Collective: the
+    /// first rank gathers 160 bytes of each rank, and all ranks agree on what it finds.
     fn are_views_disjoint(&self) -> Result<bool> {
         if !self.group.is_shared() {
             return Ok(false);
@@ -89,13 +101,14 @@ impl File {
         self.state().atomic
     }
 
-    /// Collective.
+    /// Makes the lock that the hints ask for. Collective.
     fn make_lock(&self) -> Result<Arc<dyn FileLock>> {
         let (choice, timeout_ms) = {
             let state = self.state();
             (state.hints.lock, state.hints.lock_timeout_ms)
         };
-        // Nodes may see other file systems: the one that exports a file, and those that mount it.
+        // The capabilities may differ between nodes: the node that exports a file sees another file
+        // system than the nodes that mount it.
         let can = |caps| u64::from(self.storage.caps().contains(caps));
         let ballot = Ballot::new()
             .same("capulet_lock", choice as u64)
@@ -106,7 +119,7 @@ impl File {
         let time_limit = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
         let is_one_node = self.group.node().node_count() == 1;
         if !is_one_node && !is_seen {
-            // A node may read what it has in its cache, whoever has locked it.
+            // A lock does not help: a node may read old bytes from its own cache.
             return Err(Error::Unsupported { what: "atomic mode among nodes that cache the file" });
         }
         let lock = match choice {
@@ -136,7 +149,7 @@ impl File {
         Ok(lock)
     }
 
-    /// A lock in memory that all ranks share; none where they share no memory. Local.
+    /// A lock in memory that all ranks of the file share. `None` if they share no memory. Local.
     fn node_lock(&self, choice: LockChoice, limit: Option<Duration>) -> Option<Arc<dyn FileLock>> {
         let node = self.group.node();
         if node.node_count() > 1 || node.size() > NODE_LOCK_RANKS {
@@ -159,7 +172,8 @@ impl File {
             LockChoice::Hybrid => (WorldProtocol::Hybrid, true),
             LockChoice::OneSided => (WorldProtocol::OneSided, true),
             LockChoice::Range => (WorldProtocol::Ranges, false),
-            // Where the home rank is waited for it is better asked seldom.
+            // If MPI does not reach a home rank that computes, each operation there waits for that rank.
+            // The queue then costs less than ranges: it needs 2 operations at the home rank instead of 6.
             LockChoice::Auto if words.is_passive(self.agree())? => (WorldProtocol::Ranges, false),
             _ => (WorldProtocol::Queue, false),
         };
@@ -170,10 +184,11 @@ impl File {
         Ok(world_lock(protocol, words, list, self.channel.wakes(), limit, progress))
     }
 
-    /// A lock in words of the node and in words of all ranks. Collective.
+    /// A lock of two levels, in words of each node and words of all ranks. Collective.
     fn two_level_lock(&self, limit: Option<Duration>) -> Result<Arc<dyn FileLock>> {
         let what = "a lock of two levels without a window of all ranks, or shared memory of each node";
-        // Both are asked for on every rank, whatever came of the first.
+        // Every rank asks for both kinds of words, even if the first is missing: the first call is
+        // collective.
         let words = self.channel.world_words(Epochs::Standing)?;
         let node = self.channel.node_words(0, NODE_PART_WORDS);
         let (words, node) = words.zip(node).ok_or(Error::Unsupported { what })?;
@@ -181,14 +196,15 @@ impl File {
         Ok(two_level_lock(words, self.channel.wakes(), node, ranks, limit, progress))
     }
 
-    /// Before the file is closed, when no rank begins an access any more.
+    /// Finishes the lock before the file is closed, when no rank begins an access any more.
     pub(crate) fn finish_lock(&self) -> Result<()> {
         Ok(self.lock.get().map_or(Ok(()), |lock| lock.finish())?)
     }
 
-    /// Locks the span of an access of all ranks, at the first of them, until the guard there is dropped. Collective: nobody touches the
-    /// file before it is locked, and all ranks fail if it cannot be. `None`, and nothing is locked, unless all ranks `can` go
-    /// on together.
+    /// Locks the span of a collective access for all ranks. The first rank acquires the lock, and holds
+    /// it until it drops its guard. Collective: no rank touches the file before the span is locked. All
+    /// ranks fail if it cannot be locked. Returns `None`, with nothing locked, unless `can` is true on
+    /// all ranks.
     pub(crate) fn lock_together(
         &self,
         direction: Direction,
@@ -205,7 +221,8 @@ impl File {
     }
 }
 
-/// Whether footprints, as their words, share nothing.
+/// Whether no two of the requests, given by their words, have a byte in common. False if the words of a
+/// request are malformed.
 fn are_told_disjoint(all: &[Vec<u8>]) -> bool {
     let request = |bytes: &Vec<u8>| {
         let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
@@ -215,7 +232,7 @@ fn are_told_disjoint(all: &[Vec<u8>]) -> bool {
     all.is_some_and(|all| are_disjoint(&all))
 }
 
-/// What goes on while an access waits for others.
+/// Makes progress while an access waits for others: in MPI, and in the registered work.
 fn progress() {
     capulet_comm::progress();
     work::advance();

@@ -1,4 +1,4 @@
-//! Who gathers bytes in a collective access.
+//! The aggregators of collective accesses.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use capulet_sieve::two_phase::Nodes;
 
 use crate::hints::Hints;
 
-/// Who gathers, as the ranks of one node see it: what the hints in force make of the nodes.
+/// The aggregators of all nodes, as the ranks of one node see them. They follow from the hints in force.
 #[derive(Debug, Clone)]
 pub(crate) struct Gathering {
-    /// Aggregators over all nodes.
+    /// The number of aggregators of all nodes.
     pub(crate) aggregators: u64,
-    /// Those of this node when it gathers without the others: then it needs one.
+    /// The number of aggregators of this node if it gathers without the other nodes. At least one.
     pub(crate) own: usize,
-    /// None if there is but one node.
+    /// `None` if there is only one node.
     pub(crate) nodes: Option<Arc<Nodes>>,
 }
 

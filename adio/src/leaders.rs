@@ -1,11 +1,12 @@
-//! What the first rank of each node tells all ranks.
+//! Distributes the data of the node leaders to all ranks.
 
 use capulet_comm::{Agree, Node, Rank};
 
 use crate::error::Result;
 
-/// Every rank gets what the first rank of each node brings, by node; what the others bring is dropped. Collective. Rank 0 hears
-/// from all ranks, the others get what the nodes have.
+/// Every rank gets the bytes of the leader (the first rank) of each node, in the order of the nodes. The
+/// bytes of other ranks are ignored. Collective; blocks for the other ranks. Rank 0 receives from all
+/// ranks and broadcasts the bytes of the leaders.
 pub(crate) fn from_leaders(channel: &dyn Agree, node: &Node, own: &[u8]) -> Result<Vec<Vec<u8>>> {
     let own = if node.is_leader() { own } else { &[] };
     let mut framed = Vec::new();

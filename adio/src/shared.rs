@@ -1,9 +1,11 @@
-//! The shared file pointer (MPI 4.1, 14.4.4): a word that all ranks reach, in memory that the ranks of a node share or in a window of
-//! MPI's. No hidden file, and no lock.
+//! The shared file pointer (MPI 4.1, 14.4.4): a word that all ranks reach, in memory that the ranks of a
+//! node share, or in an MPI window. It needs no hidden file and no lock.
 //!
-//! There are two words, by turns. What sets the pointer for all ranks together (a view, a seek) makes the other one the pointer: one
-//! rank stores there before the ranks agree, so that after it none of them finds the old value, and before it
-//! none the new one, at no cost but the store. An ordered access takes the places of all ranks in one step, as the first rank does for them.
+//! There are two words, and one of them is the pointer. An operation that sets the pointer for all ranks
+//! (a view or a seek) makes the other word the pointer. One rank stores the new value there before the
+//! ranks agree. So no rank finds the new value before the agreement, and none finds the old value after
+//! it. This costs only the store. For an ordered access the first rank takes the places of all ranks in
+//! one step.
 
 use std::sync::atomic::Ordering;
 
@@ -18,23 +20,24 @@ use crate::pointer::Whence;
 use crate::transfer::{Checked, Prepared, UserMemory};
 use crate::view::FileView;
 
-/// Words of a file that the ranks of a node share: for its locks, and after them for its pointer, with those that count wake-ups.
+/// Words of a file that the ranks of a node share. The words of its lock come first. These words of the
+/// pointer follow, with the word that counts wake-ups.
 const POINTER_WORDS: usize = 3;
 const _: () = assert!(NODE_LOCK_WORDS + POINTER_WORDS <= Channel::WORDS);
-/// The first of the pointer's words among those that all nodes reach.
+/// The first word of the pointer among the words that all nodes reach.
 const FAR_WORD: usize = WORLD_LOCK_WORDS;
 const _: () = assert!(WORLD_LOCK_WORDS + 2 <= WorldWords::OWN_WORDS);
 
-/// The words of one file's pointer.
+/// The words of the pointer of one file.
 #[derive(Debug)]
 pub(crate) enum SharedPointer {
-    /// At the first rank of the node.
+    /// In node memory, in the words of the first rank of the node.
     Near(NodeWords),
-    /// At the home rank.
+    /// In a window, at the home rank.
     Far(WorldWords),
 }
 
-/// Which of the words is the pointer, and where it counts from.
+/// Which of the two words is the pointer, and the position in bytes that its value 0 stands for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn {
     number: usize,
@@ -42,7 +45,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// That of a file that was just opened, with its pointer there.
+    /// The first word, for a file that was just opened with its pointer at `base_bytes`.
     pub(crate) fn first(base_bytes: u64) -> Self {
         Self { number: 0, base_bytes }
     }
@@ -53,8 +56,8 @@ impl Turn {
 }
 
 impl SharedPointer {
-    /// On the words of a channel, with the pointer at its start. Collective; `None` if ranks have no words to share. They
-    /// must agree on something before one of them uses it.
+    /// The pointer in the words of a channel, with both words set to 0. Collective. `None` if the ranks
+    /// have no common words. The ranks must agree on something before one of them uses the pointer.
     pub(crate) fn on(channel: &Channel, node: &Node) -> Option<Self> {
         Self::make(channel, node).unwrap_or_else(|error| {
             tracing::warn!(%error, "no shared file pointer");
@@ -76,14 +79,14 @@ impl SharedPointer {
             },
         };
         if pointer.is_keeper() {
-            // What another file on these words has left.
+            // Clears the values that another file has left in these words.
             pointer.prepare_next(Turn::first(0), 0)?;
             pointer.prepare_next(Turn::first(0).next(), 0)?;
         }
         Ok(Some(pointer))
     }
 
-    /// Whether this rank has the words at hand.
+    /// Whether this rank sets the words for all ranks: the words are in its memory.
     fn is_keeper(&self) -> bool {
         match self {
             Self::Near(words) => words.place() == 0,
@@ -91,7 +94,7 @@ impl SharedPointer {
         }
     }
 
-    /// Bytes of the view's stream.
+    /// The position of the pointer, in bytes of the data stream of the view.
     fn load(&self, turn: Turn) -> Result<u64> {
         let bytes = match self {
             Self::Near(words) => words.word(0, turn.number).load(Ordering::SeqCst),
@@ -100,7 +103,8 @@ impl SharedPointer {
         Ok(turn.base_bytes + bytes)
     }
 
-    /// Moves it on, and returns where it was. `None`, and it stays, where the view has no such bytes.
+    /// Advances the pointer by `bytes`, and returns its old position. Returns `None` and leaves the
+    /// pointer where it is if the view does not have that many bytes there.
     fn advance(&self, turn: Turn, bytes: u64, view: &FileView) -> Result<Option<u64>> {
         let largest = view.tiled().size().saturating_sub(turn.base_bytes);
         let moved = |at: u64| at.checked_add(bytes).filter(|end| bytes == 0 || *end <= largest);
@@ -116,7 +120,8 @@ impl SharedPointer {
                 }
                 let before = words.add(home, word, bytes)?;
                 if moved(before).is_none() {
-                    // Others took the last bytes in between. Back again: it wraps.
+                    // Other ranks took the last bytes in the meantime. Undoes the addition: the negated
+                    // number wraps.
                     words.add(home, word, bytes.wrapping_neg())?;
                 }
                 moved(before).map(|_| before)
@@ -125,7 +130,8 @@ impl SharedPointer {
         Ok(before.map(|before| turn.base_bytes + before))
     }
 
-    /// What the pointer is in the next turn, if there is one. At one rank, before the ranks agree on the turn.
+    /// Stores the value that the pointer gets when the other word becomes the pointer. Called on one
+    /// rank, before the ranks agree on the change.
     fn prepare_next(&self, turn: Turn, bytes: u64) -> Result<()> {
         let number = turn.next().number;
         match self {
@@ -136,9 +142,10 @@ impl SharedPointer {
     }
 }
 
-/// Instead of bytes: a rank's arguments are wrong. Instead of a place: some rank's are.
+/// As a number of bytes: the arguments of this rank are wrong. As a place: the arguments of some rank are
+/// wrong.
 const FAILED: u64 = u64::MAX;
-/// Instead of a place: there is none.
+/// As a place: the view has no bytes there.
 const BEYOND: u64 = u64::MAX - 1;
 
 fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
@@ -151,17 +158,19 @@ impl File {
         self.shared.as_ref().ok_or(Error::Unsupported { what: without })
     }
 
-    /// Takes the next bytes at the pointer for an access of this rank, and returns where they begin.
+    /// Takes the next `bytes` bytes at the pointer for an access of this rank, and returns where they
+    /// begin.
     pub(crate) fn take_shared(&self, turn: Turn, bytes: u64, view: &FileView) -> Result<u64> {
         self.shared()?.advance(turn, bytes, view)?.ok_or_else(beyond)
     }
 
-    /// Moves the shared file pointer to `offset` etypes from `whence`, which all ranks pass alike (`MPI_File_seek_shared`). Collective;
-    /// blocks until all ranks have come.
+    /// Moves the shared file pointer to `offset` etypes from `whence`; all ranks pass the same values
+    /// (`MPI_File_seek_shared`). Collective; blocks until all ranks have called it.
     ///
     /// # Errors
-    /// `MPI_ERR_NOT_SAME` if arguments differ; `MPI_ERR_ARG` if the target is negative or beyond the largest offset;
-    /// `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and where ranks share no pointer. It stays where it was then.
+    /// `MPI_ERR_NOT_SAME` if the arguments differ between ranks; `MPI_ERR_ARG` if the target is negative
+    /// or beyond the largest offset; `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and if the ranks
+    /// share no pointer. After an error the pointer has not moved.
     pub fn seek_shared(&self, offset: i64, whence: Result<Whence>) -> Result<()> {
         let own =
             self.refuse_sequential("seek the shared file pointer").and_then(|()| self.shared()).and(whence);
@@ -188,14 +197,14 @@ impl File {
     /// The shared file pointer, in etypes of the view (`MPI_File_get_position_shared`). Local.
     ///
     /// # Errors
-    /// `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and where ranks share no pointer.
+    /// `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and if the ranks share no pointer.
     pub fn position_shared(&self) -> Result<i64> {
         self.refuse_sequential("get the shared file pointer")?;
         let state = self.state();
         Ok((self.shared()?.load(state.shared_turn)? / state.view.etype_bytes()) as i64)
     }
 
-    /// Where in the file the pointer is.
+    /// The position of the pointer in the file, in bytes.
     pub(crate) fn shared_byte(&self) -> Result<u64> {
         let (view, turn) = {
             let state = self.state();
@@ -204,7 +213,7 @@ impl File {
         view.file_offset(self.shared()?.load(turn)?)
     }
 
-    /// Before the ranks agree on a view: the pointer is at its start then.
+    /// Prepares the pointer for the start of a new view, before the ranks agree on the view.
     pub(crate) fn prepare_shared_start(&self) -> Result<()> {
         let turn = self.state().shared_turn;
         let shared = self.shared.as_ref().filter(|shared| shared.is_keeper());
@@ -216,8 +225,9 @@ impl File {
         state.shared_turn = state.shared_turn.next();
     }
 
-    /// Checks an ordered access, and gives each rank its place after those of lower rank. Collective, blocks: all ranks must come,
-    /// with the error of their arguments if they have one; then nothing is taken, and the access must fail on all of them.
+    /// Checks an ordered access, and gives each rank the place after those of the lower ranks.
+    /// Collective; blocks for the other ranks. All ranks must call it: a rank whose arguments are wrong
+    /// passes the error. Then no place is taken, and the access must fail on all ranks.
     ///
     /// # Safety
     /// As [`File::access`].
@@ -226,7 +236,7 @@ impl File {
         direction: Direction,
         memory: Result<UserMemory>,
     ) -> Result<Prepared> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: `# Safety` of `check_shared` is `# Safety` of this function.
         let checked = memory.and_then(|memory| unsafe { self.check_shared(direction, &memory) });
         let bytes = checked.as_ref().map_or(FAILED, Checked::bytes);
         let gathered = self.agree().gather(&bytes.to_le_bytes())?;
@@ -235,13 +245,15 @@ impl File {
         let checked = checked?;
         match word_at(&places, self.group.rank().0 as usize) {
             Some(BEYOND) => Err(beyond()),
-            // Whichever place: the ranks that failed end it for all.
+            // Any place will do: the access fails on all ranks, because the ranks with wrong arguments
+            // pass their error to its agreement.
             None | Some(FAILED) => checked.at(0),
             Some(start) => checked.at(start),
         }
     }
 
-    /// Takes the places of all ranks, at the first one: where each begins, or why there are none.
+    /// Takes the places of all ranks. Called on the first rank. Returns where each rank begins, or why
+    /// there are no places.
     fn places(&self, all: &[Vec<u8>], own: Option<&Checked>) -> Vec<u8> {
         let bytes: Vec<u64> = all.iter().map(|bytes| word_at(bytes, 0).unwrap_or(FAILED)).collect();
         let turn = self.state().shared_turn;
@@ -257,12 +269,14 @@ impl File {
         starts.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
+    /// Checks an access at the shared file pointer, apart from its place.
+    ///
     /// # Safety
     /// As [`File::access`].
     unsafe fn check_shared(&self, direction: Direction, memory: &UserMemory) -> Result<Checked> {
         self.shared()?;
         let view = self.state().view.clone();
-        // SAFETY: passed on to the caller.
+        // SAFETY: `# Safety` of `check` is `# Safety` of this function.
         unsafe { self.check(direction, view, memory) }
     }
 }
