@@ -1,7 +1,9 @@
-//! Collective data access (MPI 4.1, 14.4): blocking, nonblocking and split, by one kind of [operation](operation::Operation).
+//! Collective data access (MPI 4.1, 14.4): blocking, nonblocking and split. All three kinds are an
+//! [operation](operation::Operation).
 //!
-//! A blocking access waits where the ranks meet as long as nothing else is under way on any rank. Otherwise it takes its place
-//! in the [queue](queue::Queue) like all others.
+//! A blocking access does not use the [queue](queue::Queue) if no rank has an operation in progress: it
+//! waits in the agreements and at the barriers of the ranks. Otherwise it takes its place in the queue
+//! like any other operation.
 
 mod operation;
 mod queue;
@@ -30,14 +32,15 @@ use operation::{Operation, Tools};
 pub(crate) use queue::Queue;
 pub use queue::Request;
 
-/// The operations on the window of a channel.
+/// The queue of the operations on the shared memory of a channel.
 pub(crate) fn queue_of(channel: &Channel) -> Arc<Queue> {
     let mut is_new = false;
     let queue = channel.kept(|| new_queue(&mut is_new));
     registered(queue, is_new)
 }
 
-/// The operations on the window that all channels of a group share, if they do.
+/// The queue of the operations on the shared memory that all channels of a group share. `None` if each
+/// channel has its own.
 pub(crate) fn shared_queue(group: &Group) -> Option<Arc<Queue>> {
     let mut is_new = false;
     let queue = group.kept_by_channels(|| new_queue(&mut is_new))?;
@@ -58,12 +61,15 @@ fn registered(queue: Arc<Queue>, is_new: bool) -> Arc<Queue> {
 }
 
 impl File {
-    /// Begins a collective read or write (`MPI_File_iread_all`, `MPI_File_iwrite_at_all` and their kin, and the first half of split
-    /// collectives). Collective, but waits for no other rank, except at the shared pointer, where all ranks must come. The individual
-    /// file pointer moves on at once (MPI 4.1, 14.4.5).
+    /// Starts a collective read or write (`MPI_File_iread_all`, `MPI_File_iwrite_at_all` and similar
+    /// functions, and the first half of a split collective). Collective, but waits for no other rank,
+    /// except at the shared file pointer, where all ranks must come. The individual file pointer moves on
+    /// at once (MPI 4.1, 14.4.5).
     ///
-    /// Operations may be waited for in any order. They go on in every call of this crate that waits, in each of the C ABI, and in MPI's
-    /// own where MPI allows ([`capulet_comm::request`]). A failure, also of an argument of one rank, is in the outcome on all ranks.
+    /// The caller may wait for operations in any order. They advance in every call of this crate that
+    /// waits, in every call of the C ABI, and in calls of MPI where MPI allows it
+    /// ([`capulet_comm::request`]). The outcome on all ranks contains the error if any rank fails, also
+    /// if an argument of one rank is wrong.
     ///
     /// # Safety
     /// As [`File::access`], until the operation is over.
@@ -75,10 +81,10 @@ impl File {
     ) -> Request {
         self.calls.count(direction);
         let prepared = if position == Position::Shared {
-            // SAFETY: passed on to the caller.
+            // SAFETY: `# Safety` of `prepare_ordered` is `# Safety` of this function.
             unsafe { self.prepare_ordered(direction, memory) }
         } else {
-            // SAFETY: passed on to the caller.
+            // SAFETY: `# Safety` of `prepare` is `# Safety` of this function.
             memory.and_then(|memory| unsafe { self.prepare(direction, position, true, &memory) })
         };
         let number = self.next_number();
@@ -95,7 +101,8 @@ impl File {
     ) -> Outcome {
         let number = self.next_number();
         let access = prepared.as_ref().ok().map(|prepared| &prepared.access);
-        // Only an access that meets operations under way asks for it: those have populated the memory.
+        // The value of `window` matters only if operations are in progress. These operations have
+        // populated the memory.
         let own = Means { window: self.channel.has_used_window(), in_memory: self.is_in_memory() };
         let ballot =
             operation::ballot(direction, access, own).reduce(u64::from(self.queue.is_busy()), ReduceOp::Max);
@@ -116,7 +123,7 @@ impl File {
         let done = self.carry_out(direction, prepared.access, (&agreed, means.in_memory), number);
         let (done, held) = match done {
             Ok(done) => done,
-            // All ranks know it, and nothing was moved.
+            // All ranks know the error, and no rank has moved anything.
             Err(error) => return Outcome::failed(error),
         };
         let bytes = done.bytes;
@@ -128,7 +135,8 @@ impl File {
         Outcome { bytes, error }
     }
 
-    /// Moves what this rank moves. With a guard: what the access touches is locked for all ranks, of which some may still move.
+    /// Moves the bytes of this rank. If a guard is returned, the bytes of the access are locked for all
+    /// ranks, and some ranks may still move bytes.
     fn carry_out(
         &self,
         direction: Direction,
@@ -138,7 +146,7 @@ impl File {
     ) -> Result<(Transferred, Option<Guard<'_>>)> {
         let tools = self.tools(number);
         let plan_with = |window: bool| choose(direction, agreed, tools.hints, Means { window, in_memory });
-        // A window that is not there yet can be made.
+        // The plan may assume shared memory, because it can still be made here.
         let mut plan = plan_with(true);
         let mut window = None;
         let gathers = matches!(plan, Plan::TwoPhase(_));
@@ -151,11 +159,12 @@ impl File {
             held = self.lock_together(direction, agreed, window.is_some())?;
             match held {
                 Some(_) => target = target.isolated(),
-                // Some node has none: each rank by itself, with a lock of its own.
+                // Some node has no shared memory: each rank moves its own bytes, with a lock of its own.
                 None => window = None,
             }
         } else if gathers && window.is_none() {
-            // The other nodes need to know: they exchange nothing then.
+            // The other nodes must learn that this node has no shared memory: then the nodes exchange
+            // nothing.
             let told = tools.between.as_ref().map_or(Ok(()), two_phase::decline);
             if let Err(error) = told {
                 return Ok((Transferred::failed(error), None));
@@ -169,11 +178,14 @@ impl File {
             (Plan::TwoPhase(_), Some(window)) => {
                 let team = tools.team(window, agreed);
                 let target = Target { holes: tools.hints.holes, ..target };
-                // SAFETY: of `run`: all ranks have agreed on direction and first byte in `together`, and on the hints from which the teams
-                // are made; no rank has an operation under way on the memory, which the same reduction has found out.
+                // SAFETY: `# Safety` of `two_phase::run`. The reduction in `together` made the direction
+                // and the first byte equal on all ranks, and found that no rank has an operation in
+                // progress on the memory. The teams are made from the agreed values, from the number of
+                // the access, from hints that are equal on all ranks, and from the stripes that the
+                // storage reports, which must be equal on all nodes.
                 let done = unsafe { two_phase::run(target, team, access, direction, agreed.first) };
                 if tools.between.is_none() {
-                    // Over on this rank means that all ranks of the node have moved what they move.
+                    // The operation ends at a barrier of the node, so all ranks have moved their bytes.
                     held = None;
                 }
                 done
@@ -188,35 +200,38 @@ impl File {
         self.storage.caps().contains(Caps::IN_MEMORY)
     }
 
-    /// How the ranks of this node reach those of the others in an operation; `None` if there are no others.
+    /// How the ranks of this node reach the ranks of other nodes in operation `number`. `None` if there
+    /// is only one node.
     fn between(&self, number: u64) -> Option<Between> {
         let nodes = self.state().gathering.nodes.clone()?;
         Some(Between {
             nodes,
             leaders: self.channel.leaders(),
-            // Where nodes cache pages, a node sees its own bytes, and none but its own come to its pages.
+            // If nodes cache pages, they do not exchange: a node then reads back what its own ranks wrote, and
+            // only bytes of its own ranks come to its pages.
             may_exchange: self.storage.caps().contains(Caps::BYTE_WRITES | Caps::IMMEDIATE_VISIBILITY),
             operation: number as u32,
         })
     }
 
-    /// Bytes of shared memory per rank for collective access.
+    /// The size of the shared memory for collective access, in bytes per rank.
     fn shared_bytes(&self, window_bytes: u64) -> usize {
-        // Two windows for each aggregator: one is filled while the other is written. Among several nodes as much again, for the data
-        // that ranks send and receive.
+        // Each aggregator has two collective buffers: one is filled while the other is written. Several
+        // nodes need the same amount again for the data that ranks send and receive.
         let windows = if self.group.node().node_count() > 1 { 4 } else { 2 };
         window_bytes.saturating_mul(windows) as usize
     }
 
-    /// Makes the shared memory of this node, so that nonblocking access finds it, but takes no memory yet. Collective over the node, while
-    /// nothing is under way on it.
+    /// Creates the shared memory of this node, for nonblocking accesses to find, without populating it.
+    /// Collective over the node. No operation may be in progress on the memory.
     pub(crate) fn reserve_window(&self, window_bytes: u64) {
         if let Err(error) = self.channel.reserve_window(self.shared_bytes(window_bytes)) {
             tracing::warn!(%error, "no shared memory for collective access");
         }
     }
 
-    /// The shared memory of this node; none if there can be none. Collective over the node, while nothing is under way on it.
+    /// The shared memory of this node, populated. `None` if it cannot be had. Collective over the node.
+    /// No operation may be in progress on the memory.
     fn make_window(&self, window_bytes: u64) -> Option<Arc<NodeWindow>> {
         self.channel.node_window(self.shared_bytes(window_bytes)).unwrap_or_else(|error| {
             tracing::warn!(%error, "no shared memory for collective access");
@@ -245,12 +260,14 @@ impl File {
         }
     }
 
-    /// Collective accesses are numbered alike on all ranks.
+    /// The number of the next collective access. It is the same on all ranks, because they begin these
+    /// accesses in the same order.
     fn next_number(&self) -> u64 {
         self.operations.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The pointer moves on by what was asked for, also where less was there to be read (MPI 4.1, 14.4.1).
+    /// Moves the individual file pointer by the bytes requested, even if fewer could be read (MPI 4.1,
+    /// 14.4.1).
     fn move_on(&self, view: &Arc<FileView>, end_bytes: u64) {
         let mut state = self.state();
         if Arc::ptr_eq(&state.view, view) {

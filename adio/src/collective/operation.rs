@@ -1,5 +1,5 @@
-//! One rank's part of a collective data access as a value that is advanced: it agrees, moves bytes, and agrees on what came of
-//! it. Nothing here waits for another rank.
+//! One rank's part of a collective data access as a value that can be polled: the ranks agree on the
+//! access, move the bytes, and agree on the outcome. No function of this module waits for another rank.
 
 use std::fmt;
 use std::mem;
@@ -16,24 +16,26 @@ use crate::error::{Error, Result};
 use crate::stats::Calls;
 use crate::transfer::Outcome;
 
-/// What an operation works with: the open file, and what was in force when the operation began.
+/// The context of an operation: the open file, and the settings in force when the operation began.
 #[derive(Clone)]
 pub(crate) struct Tools {
     pub(crate) agree: Arc<dyn Agree>,
-    /// The number of the file among those whose operations use the same window.
+    /// The id of the file's channel, which tells apart the files whose operations use the same shared
+    /// memory. Never 0.
     pub(crate) line: u32,
-    /// The window of the node as it is now.
+    /// Returns the current shared memory of the node, if there is any.
     pub(crate) window: Arc<dyn Fn() -> Option<Arc<dyn NodeShared>> + Send + Sync>,
     pub(crate) target: Target,
     pub(crate) hints: PlanHints,
-    /// Whether storage is memory, as this rank sees it.
+    /// Whether the storage is memory, as seen by this rank.
     pub(crate) in_memory: bool,
     pub(crate) window_bytes: u64,
     pub(crate) stripe_bytes: u64,
     pub(crate) aggregators: usize,
-    /// How to reach the ranks of other nodes, if there are any.
+    /// How to reach the ranks of other nodes. `None` if there is only one node.
     pub(crate) between: Option<two_phase::Between>,
-    /// The line on which leaders of nodes tell each other whose turn it is: at a leader, if there are several nodes.
+    /// The messages in which the node leaders tell each other which operation comes next. At the leaders
+    /// of several nodes only.
     pub(crate) turns: Option<Arc<dyn Leaders>>,
 }
 
@@ -44,7 +46,8 @@ impl fmt::Debug for Tools {
 }
 
 impl Tools {
-    /// The ranks of the node on a window, among several nodes if there are several.
+    /// The team of the ranks of this node on shared memory, which exchanges with other nodes if there are
+    /// any.
     pub(crate) fn team(&self, window: Arc<dyn NodeShared>, agreed: &Agreed) -> two_phase::NodeTeam {
         let (window_bytes, stripe_bytes) = (self.window_bytes, self.stripe_bytes);
         let team = match &self.between {
@@ -59,10 +62,11 @@ impl Tools {
     }
 }
 
-/// The first ballot of a data access: extremes, amounts, what all nodes have, and errors so far.
+/// The first agreement of a data access: extent and amounts of the access, common resources, and errors
+/// so far.
 pub(crate) fn ballot(direction: Direction, access: Option<&Access>, own: Means) -> Ballot {
     let mine = Agreed::of(&[access.map_or_else(Summary::empty, Summary::of)]);
-    // a rank that reads where the others write would take part in another kind of rounds
+    // A rank that reads while the others write would take part in rounds of another kind.
     Ballot::new()
         .same("direction of the access", direction as u64)
         .reduce(mine.first, ReduceOp::Min)
@@ -76,7 +80,7 @@ pub(crate) fn ballot(direction: Direction, access: Option<&Access>, own: Means) 
         .reduce(u64::from(own.in_memory), ReduceOp::Min)
 }
 
-/// What came of [`ballot`]: the access of all ranks, and what all nodes have.
+/// Result of the agreement of [`ballot`]: the combined access and the common resources.
 pub(crate) fn agreed(count: &mut Count) -> (Agreed, Means) {
     let agreed = Agreed {
         first: count.take(),
@@ -90,18 +94,19 @@ pub(crate) fn agreed(count: &mut Count) -> (Agreed, Means) {
     (agreed, Means { window: count.take() == 1, in_memory: count.take() == 1 })
 }
 
-/// Where an operation stands.
+/// The stage of an operation.
 enum Stage {
-    /// An earlier operation of the file still uses its track.
+    /// An earlier operation of the file still uses the track of this one.
     Waiting(Result<Access>),
-    /// The ranks agree on what is to be done.
+    /// The ranks agree on the access.
     Agreeing(Vote, Result<Access>),
-    /// All ranks have begun it; it waits for its turn on the window.
+    /// All ranks have begun the operation. It waits until it may use the shared memory.
     Queued(Access, Agreed),
-    /// In atomic mode: it waits for other accesses to bytes of it, without a place among those that wait.
+    /// In atomic mode: waits until other accesses to its bytes are over. It has no place among the
+    /// waiting accesses, so others may pass it.
     Entering(Access, Box<independent::Entry>),
     Moving(Box<two_phase::Operation>),
-    /// The ranks agree on what came of it.
+    /// The ranks agree on the outcome.
     Settling(Vote, u64, Result<()>),
     Done(Outcome),
 }
@@ -109,10 +114,10 @@ enum Stage {
 pub(crate) struct Operation {
     tools: Tools,
     number: u64,
-    /// Of its ballots.
+    /// The track of its agreements.
     track: Track,
     direction: Direction,
-    /// Where its bytes are counted, if it does so itself.
+    /// Counts the bytes moved when the operation is over. `None` if the caller counts them.
     calls: Option<Arc<Calls>>,
     stage: Stage,
 }
@@ -124,14 +129,15 @@ impl fmt::Debug for Operation {
 }
 
 impl Operation {
-    /// Operation `number` of its file. Nothing is sent yet.
+    /// Operation `number` of its file. Sends nothing yet.
     pub(crate) fn new(tools: Tools, number: u64, direction: Direction, access: Result<Access>) -> Self {
         let track = Track::of(number);
         Self { tools, number, track, direction, calls: None, stage: Stage::Waiting(access) }
     }
 
-    /// An operation on which the ranks have agreed already, in a call that waits for its end. Operations under way may use any of
-    /// their tracks then, and it may end before them on one rank and after them on another: so it uses the track of that call.
+    /// An operation on which the ranks have already agreed, in a blocking call. Operations in progress
+    /// may use any of the tracks of nonblocking operations at that time. This operation may end before
+    /// them on one rank and after them on another. So it uses the track of blocking calls.
     pub(crate) fn agreed(
         tools: Tools,
         number: u64,
@@ -145,17 +151,18 @@ impl Operation {
         operation
     }
 
-    /// The same, and its bytes are counted when it is over.
+    /// The same operation, with its bytes counted when it is over.
     pub(crate) fn counted(self, calls: Arc<Calls>) -> Self {
         Self { calls: Some(calls), ..self }
     }
 
-    /// What the ranks of the node know it by: never 0, and no two that are under way have the same.
+    /// The key by which the ranks of the node know the operation. Never 0, and different for all
+    /// operations in progress.
     pub(crate) fn key(&self) -> u64 {
         u64::from(self.tools.line) << 32 | u64::from(self.number as u32)
     }
 
-    /// The file and the track of its ballots. Operations that have both in common follow each other.
+    /// The file, and the track of its agreements. Operations for which both are equal follow one another.
     pub(crate) fn track(&self) -> (u32, Track) {
         (self.tools.line, self.track)
     }
@@ -180,18 +187,18 @@ impl Operation {
         matches!(self.stage, Stage::Done(_))
     }
 
-    /// The line on which leaders of nodes tell each other whose turn it is.
+    /// The messages in which the node leaders tell each other which operation comes next.
     pub(crate) fn turns(&self) -> Option<&Arc<dyn Leaders>> {
         self.tools.turns.as_ref()
     }
 
-    /// Whether it is done and nothing of it is under way any more.
+    /// Whether the operation is done and none of its messages is in progress any more.
     pub(crate) fn is_over(&self) -> bool {
-        // What cannot be sent any more is not waited for.
+        // After an error a message cannot be sent any more, so the operation does not wait for it.
         self.is_done() && self.turns().is_none_or(|turns| turns.is_sent().unwrap_or(true))
     }
 
-    /// What came of it, once it is done.
+    /// The outcome of an operation that is done.
     pub(crate) fn outcome(self) -> Outcome {
         match self.stage {
             Stage::Done(outcome) => {
@@ -207,7 +214,8 @@ impl Operation {
         }
     }
 
-    /// Goes on if it can. True if something happened. `has_track`: no earlier operation uses its track.
+    /// Advances the operation as far as possible without waiting. True if its stage changed. `has_track`:
+    /// no earlier operation uses its track.
     pub(crate) fn advance(&mut self, has_track: bool) -> bool {
         let next = match &mut self.stage {
             Stage::Waiting(access) if has_track => {
@@ -256,7 +264,7 @@ impl Operation {
         true
     }
 
-    /// Its turn on the window.
+    /// Admits the operation to the shared memory, and starts to move its bytes.
     pub(crate) fn admit(&mut self, window: Arc<dyn NodeShared>) {
         let stage = mem::replace(&mut self.stage, Stage::Done(Outcome::default()));
         self.stage = match stage {
@@ -264,9 +272,12 @@ impl Operation {
                 let team = self.tools.team(window, &agreed);
                 let target = Target { holes: self.tools.hints.holes, ..self.tools.target.clone() };
                 let (direction, first) = (self.direction, agreed.first);
-                // SAFETY: of `start`: all ranks have agreed on direction and first byte in the first reduction of this operation, and on
-                // hints at open, from which the teams are made. The queue lets one operation at a time use the memory, the same on all
-                // ranks of the node.
+                // SAFETY: `# Safety` of `two_phase::Operation::start`. The first reduction of this
+                // operation made the direction and the first byte equal on all ranks. The teams are made
+                // from the agreed values, from the number of the operation, from hints that are equal on
+                // all ranks, and from the stripes that the storage reports, which must be equal on all
+                // nodes. The queue admits one operation at a time to the memory, the same on all ranks of
+                // the node.
                 let moving = unsafe { two_phase::Operation::start(target, team, access, direction, first) };
                 Stage::Moving(Box::new(moving))
             }
@@ -284,12 +295,14 @@ impl Operation {
     }
 
     fn plan(&self, access: Access, agreed: Agreed, means: Means) -> Stage {
-        // No node can wait here for one that has no window. One is made only when nothing is under way.
+        // No node can wait here for another that has no shared memory. Shared memory is made only while
+        // no operation is in progress.
         let plan = choose(self.direction, &agreed, self.tools.hints, means);
         tracing::debug!(?plan, ?agreed, number = self.number, "planned");
         match plan {
             Plan::Nothing => self.settle(Transferred::default()),
-            // A lock of all of them would be held while a rank is not in MPI, and the others could not go on.
+            // One lock for all ranks would be held while a rank is outside of MPI, and the others could
+            // not continue.
             _ if self.tools.target.isolation.is_some() => {
                 let entry = Box::new(independent::Entry::new(&access, self.direction));
                 Stage::Entering(access, entry)

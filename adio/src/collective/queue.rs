@@ -1,13 +1,15 @@
-//! The operations that are under way on one window.
+//! The operations in progress on one shared memory.
 //!
-//! They use the window one after the other. Which comes next is said by the first rank of the node, among those on which it has
-//! seen all ranks agree: every rank has begun those, so whichever operation a rank waits for, it advances them all, and none
-//! waits for one that somebody has not begun. The number of the operation lies in a slot of the window; the first rank
-//! clears it when its part is over, so that no rank takes it for another operation later.
+//! The operations use the memory one after another. The first rank of the node decides which operation
+//! comes next, among the operations on which it has seen all ranks agree. Every rank has begun those
+//! operations. So a rank that waits for one of them advances them all, and no operation waits for one
+//! that some rank has not begun. The key of the operation lies in a slot of the memory. The first rank
+//! clears the slot when its part is over, so that no rank takes the key for that of a later operation.
 //!
-//! Nodes that exchange need one order for all: the leader of the first node gives it, and tells the other leaders. It waits until
-//! the ranks have agreed on what came of the operation before: then that is over at all of them, and no leader takes a message of
-//! the next one for one of an operation that it has not given up yet.
+//! Nodes that exchange need one order for all nodes. The leader of the first node decides it, and tells
+//! the other leaders. It waits until the ranks have agreed on the outcome of the operation before. That
+//! operation is then over on all ranks, so no leader takes a message of the next operation for one of an
+//! operation that it has not yet given up.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -21,12 +23,12 @@ use capulet_sieve::two_phase::TURN_SLOT;
 use super::operation::Operation;
 use crate::transfer::Outcome;
 
-/// Nobody's turn.
+/// The key that stands for no operation.
 const NOBODY: u64 = 0;
-/// What a leader of another node said makes no sense.
+/// The error for a malformed message of another node's leader.
 const MALFORMED: capulet_comm::Error = capulet_comm::Error::Disagreement { what: "whose turn it is" };
 
-/// Operations in the order in which this rank began them.
+/// The operations in progress, in the order in which this rank began them.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     line: Mutex<Line>,
@@ -35,7 +37,7 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct Line {
     entries: Vec<Entry>,
-    /// The operation whose turn comes next, as the leader of the first node says.
+    /// The key of the operation that comes next, as received from the leader of the first node.
     told: Option<u64>,
 }
 
@@ -49,7 +51,7 @@ struct Entry {
 /// Called when an operation is over.
 type Notice = Box<dyn FnOnce() + Send>;
 
-/// What is known of an operation outside of the queue.
+/// The part of an operation that is visible outside of the queue.
 #[derive(Default)]
 pub(super) struct State {
     inner: Mutex<Inner>,
@@ -91,14 +93,15 @@ impl Completion for State {
     }
 }
 
-/// A collective data access under way. It goes on whether this is kept or not.
+/// A collective data access in progress. The access continues if this value is dropped.
 #[derive(Debug)]
 pub struct Request {
     state: Arc<State>,
 }
 
 impl Request {
-    /// Waits until it is over. Blocks for the other ranks; advances everything that is under way, and keeps MPI progressing.
+    /// Waits until the operation is over. Blocks for the other ranks. Advances all operations in
+    /// progress, and keeps MPI progressing.
     pub fn wait(self) -> Outcome {
         let mut backoff = Backoff::new();
         loop {
@@ -111,7 +114,8 @@ impl Request {
         }
     }
 
-    /// Calls `notice` when it is over: at once if it is. The notice must not wait for anything.
+    /// Calls `notice` when the operation is over, or at once if it is over already. The notice must not
+    /// wait for anything.
     pub fn on_completion(&self, notice: impl FnOnce() + Send + 'static) {
         {
             let mut inner = self.state.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,19 +127,20 @@ impl Request {
         notice();
     }
 
-    /// What a request of MPI's needs to know of it.
+    /// The completion that an MPI request of this operation asks for its state.
     pub fn as_completion(&self) -> Arc<dyn Completion> {
         Arc::clone(&self.state) as Arc<dyn Completion>
     }
 }
 
 impl Queue {
-    /// Whether anything is under way. Local.
+    /// Whether any operation is in progress on this rank. Local.
     pub(crate) fn is_busy(&self) -> bool {
         !self.lock().entries.is_empty()
     }
 
-    /// Takes an operation in. Does not wait for other ranks; another thread may hold the queue for as long as the storage takes.
+    /// Adds an operation to the queue and advances it. Does not wait for other ranks. Another thread may
+    /// hold the queue for as long as the storage takes.
     pub(crate) fn push(&self, operation: Operation) -> Request {
         let state = Arc::new(State::default());
         let entry = Entry { operation, request: Arc::clone(&state), _under_way: UnderWay::new() };
@@ -144,7 +149,7 @@ impl Queue {
         Request { state }
     }
 
-    /// Waits until no operation of this file is under way on this rank.
+    /// Waits until no operation of the file with channel id `line` is in progress on this rank.
     pub(crate) fn drain(&self, line: u32) {
         let mut backoff = Backoff::new();
         loop {
@@ -169,7 +174,8 @@ impl Work for Queue {
         let mut line = match self.line.try_lock() {
             Ok(line) => line,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Somebody is at it: another thread, or this one, further up.
+            // The mutex is held: by another thread, or by this thread further up its stack. The holder
+            // makes the progress.
             Err(TryLockError::WouldBlock) => return,
         };
         while line.pass() {}
@@ -182,7 +188,7 @@ impl Work for Queue {
 }
 
 impl Line {
-    /// Lets every operation go on once. True if anything happened.
+    /// Advances every operation once. True if any operation changed.
     fn pass(&mut self) -> bool {
         let mut moved = false;
         for at in 0..self.entries.len() {
@@ -196,7 +202,7 @@ impl Line {
         moved | self.admit()
     }
 
-    /// Gives the window to the next operation, if it is free.
+    /// Admits the next operation to the shared memory if no operation uses it.
     fn admit(&mut self) -> bool {
         if self.entries.iter().any(|entry| entry.operation.is_moving()) {
             return false;
@@ -219,7 +225,7 @@ impl Line {
         true
     }
 
-    /// The operation that comes next on this node. For its first rank.
+    /// The key of the operation that comes next on this node. Called on the first rank of the node.
     fn next(&mut self) -> Option<u64> {
         let first =
             self.entries.iter().map(|entry| &entry.operation).find(|operation| operation.is_queued())?;
@@ -237,7 +243,7 @@ impl Line {
         }
         if self.told.is_none() {
             self.told = self.hear().unwrap_or_else(|error| {
-                // What follows fails for the same reason.
+                // The operation fails for the same reason in its following steps.
                 tracing::error!(%error, "the order of the nodes cannot be had");
                 Some(key)
             });
@@ -247,7 +253,7 @@ impl Line {
         self.entries.iter().any(is_told).then(|| self.told.take()).flatten()
     }
 
-    /// What the leader of the first node says, on the line of any file.
+    /// The key that the leader of the first node sent, in the messages of any file.
     fn hear(&self) -> capulet_comm::Result<Option<u64>> {
         for turns in self.entries.iter().filter_map(|entry| entry.operation.turns()) {
             if let Some((_, message)) = turns.try_receive()? {
@@ -259,11 +265,11 @@ impl Line {
     }
 }
 
-/// Tells the leaders of all other nodes whose turn it is. Does not wait.
+/// Tells the leaders of all other nodes which operation comes next. Does not wait.
 fn tell(turns: &dyn Leaders, key: u64) {
     for node in 1..turns.nodes() {
         if let Err(error) = turns.send(node, key.to_le_bytes().to_vec()) {
-            // The operation itself fails then, on all ranks that have come to it.
+            // The operation then fails on all ranks that have begun to move its bytes.
             tracing::error!(%error, node, "a node cannot be told whose turn it is");
         }
     }

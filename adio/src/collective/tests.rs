@@ -1,4 +1,5 @@
-//! Operations of several files on one window, begun and polled in the order of a seeded schedule by one thread.
+//! Operations of several files on one shared memory. One thread begins and polls them, in the order of a
+//! seeded schedule.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,14 +24,15 @@ use crate::transfer::Outcome;
 const CELLS: usize = 300;
 const CELL: usize = 8;
 
-/// The ranks of some nodes, in their order, some files, and a queue for each rank.
+/// The ranks of some nodes in ascending order, some files, and a queue for each rank.
 struct Stage {
     nodes: usize,
     ranks: usize,
     channels: Vec<Vec<Arc<dyn Agree>>>,
     files: Vec<Vec<Arc<dyn DriverFile>>>,
     windows: Vec<Arc<dyn NodeShared>>,
-    /// By file and node: what the leaders send in operations, and whose turn it is.
+    /// For each file and node: the channel for the data of operations, and the channel for the order of
+    /// operations.
     lines: Vec<Vec<[Arc<dyn Leaders>; 2]>>,
     queues: Vec<Queue>,
     begun: Vec<Vec<u64>>,
@@ -106,7 +108,7 @@ impl Stage {
     }
 }
 
-/// The node of a rank: as many ranks on each as can be, one after the other.
+/// The node of a rank. The nodes have consecutive ranks, and as equal numbers of ranks as possible.
 fn node_of(rank: usize, nodes: usize, ranks: usize) -> usize {
     rank * nodes / ranks
 }
@@ -115,13 +117,15 @@ fn ranks_of(node: usize, nodes: usize, ranks: usize) -> Vec<usize> {
     (0..ranks).filter(|rank| node_of(*rank, nodes, ranks) == node).collect()
 }
 
-/// The cells of `rank` in place `place` of a file: dealt out to the ranks by turns.
+/// The cells of `rank` in place `place` of a file. The cells of a place belong to the ranks in cyclic
+/// order.
 fn access(ranks: usize, rank: usize, place: usize, memory: &mut [u8]) -> Access {
     let byte = Datatype::named(Named::Byte);
     let block = Datatype::contiguous(CELL as u64, &byte).expect("small");
     let dealt = Datatype::resized(0, (CELL * ranks) as i64, &block).expect("small");
     let tiled = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("small");
-    // SAFETY: as many bytes as `memory` has, which outlives the operation in every caller.
+    // SAFETY: `# Safety` of `Memory::new`: `tiled` describes exactly the bytes of `memory`. In every
+    // caller `memory` outlives the operation, and is not used before the operation is over.
     let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
     let start = (place * CELLS * CELL * ranks + rank * CELL) as u64;
     Access::new(start, &Tiled::until(dealt.layout().clone(), 1 << 40), 0, user, memory.len() as u64)
@@ -140,7 +144,7 @@ fn ended(request: &Request) -> bool {
     request.as_completion().completion().is_some()
 }
 
-/// Takes the outcome of an operation that is over.
+/// The outcome of an operation that is over.
 fn outcome(request: Request) -> Outcome {
     assert!(ended(&request), "the operation is over");
     request.wait()
@@ -207,7 +211,8 @@ fn an_error_of_one_rank_is_one_of_all_and_harms_no_other_operation() {
     }
 }
 
-/// A blocking access of as many as share the tracks of those under way ends before one of them on a rank, and after it on the others.
+/// A nonblocking operation with the number of this blocking access would use the track of the operation
+/// in progress. On one rank the access ends before that operation, on the other ranks after it.
 #[test]
 fn a_call_that_waits_harms_none_under_way() {
     let driver = Arc::new(MemDriver::new());
@@ -238,7 +243,9 @@ fn a_call_that_waits_harms_none_under_way() {
     }
 }
 
-/// Two ranks read pieces of 4 KiB with as large gaps: alone is better from memory, but one of them does not see that it is memory.
+/// Two ranks read pieces of 4 KiB. In the combined access the gaps are as large as the pieces, so
+/// independent reads are faster if the storage is memory. One of the ranks does not see that it is
+/// memory.
 #[test]
 fn ranks_that_see_storage_differently_choose_alike() {
     const PIECE: usize = 4096;
@@ -253,7 +260,8 @@ fn ranks_that_see_storage_differently_choose_alike() {
             let piece = Datatype::contiguous(PIECE as u64, &byte).expect("small");
             let sparse = Datatype::resized(0, 4 * PIECE as i64, &piece).expect("small");
             let tiled = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("small");
-            // SAFETY: as many bytes as `memory` has, which outlives the operation.
+            // SAFETY: `# Safety` of `Memory::new`: `tiled` describes exactly the bytes of `memory`, which
+            // outlives the operation and is not used before the operation is over.
             let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
             let view = Tiled::until(sparse.layout().clone(), 1 << 40);
             let access = Access::new((2 * rank * PIECE) as u64, &view, 0, user, 16 * PIECE as u64);
@@ -267,7 +275,7 @@ fn ranks_that_see_storage_differently_choose_alike() {
     }
 }
 
-/// The line of a leader that cannot send once.
+/// The channel of a leader, of which one send fails.
 #[derive(Debug)]
 struct Breaking {
     line: Arc<dyn Leaders>,
@@ -299,15 +307,16 @@ impl Leaders for Breaking {
     }
 }
 
-/// What happens: a rank begins its next operation on a file, or polls.
+/// A sequence of steps. In each step a rank begins its next operation on a file, and then some ranks
+/// poll.
 #[derive(Debug, Clone)]
 struct Scene {
     nodes: usize,
     ranks: usize,
     files: usize,
-    /// Operations on each file: whether each reads.
+    /// For each file, its operations: true for a read.
     operations: Vec<Vec<bool>>,
-    /// Rank, file, and how many polls of random ranks follow.
+    /// Rank, file, and the ranks that poll afterwards.
     begins: Vec<(usize, usize, Vec<usize>)>,
 }
 
@@ -325,7 +334,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
     })
 }
 
-/// Where each rank's memory is, by file and operation.
+/// The memory of each rank, by file and operation.
 type Buffers = Vec<Vec<Vec<Vec<u8>>>>;
 
 impl Scene {
@@ -335,7 +344,7 @@ impl Scene {
     }
 }
 
-/// What became of each operation, by file and place: the same on all ranks.
+/// The error class of each operation, by file and place. Fails unless it is the same on all ranks.
 fn classes_of(
     requests: Vec<(usize, usize, usize, Request)>,
 ) -> std::result::Result<BTreeMap<(usize, usize), Option<ErrorClass>>, TestCaseError> {
@@ -347,7 +356,8 @@ fn classes_of(
     Ok(classes)
 }
 
-/// Plays a scene: in its order, then everything that has not begun, then in turns until all is over.
+/// Runs a scenario: its steps, then all operations that have not begun, then polls of the ranks in cyclic
+/// order until all operations are over.
 fn play(scene: &Scene, stage: &mut Stage, buffers: &mut Buffers) -> Vec<(usize, usize, usize, Request)> {
     let mut requests = Vec::new();
     let rest = (0..scene.ranks)
@@ -402,7 +412,7 @@ proptest! {
             let whole: Vec<u8> = cells
                 .flat_map(|(place, cell)| (0..scene.ranks).flat_map(move |rank| cell_of(file, place, cell, rank)))
                 .collect();
-            // places that are read are there before, places that are written are not
+            // Places that are read contain their data before; places that are written do not.
             let place_bytes = CELLS * CELL * scene.ranks;
             for (place, reads) in operations.iter().enumerate() {
                 let span = place * place_bytes..(place + 1) * place_bytes;
