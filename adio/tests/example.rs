@@ -1,4 +1,4 @@
-//! The examples run, at every number of ranks, under the MPI that this was built for.
+//! Runs the examples on several numbers of ranks, under the MPI for which they were built.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use capulet_comm::NODES_VARIABLE;
 use capulet_comm::build::LAUNCHER;
 
-/// One at a time: several would fight for the cores, on which MPICH spins.
+/// Held while an example runs. Several at the same time would compete for the cores, on which MPICH
+/// spins.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Where cargo puts the examples: beside the folder of this test's own program.
+/// The path of an example. Cargo puts the examples next to the folder of this test program.
 fn example(name: &str) -> std::path::PathBuf {
     let mut path = std::env::current_exe().expect("a running program has a path");
     path.pop();
@@ -19,7 +20,8 @@ fn example(name: &str) -> std::path::PathBuf {
     path.join("examples").join(name)
 }
 
-/// What an example says, on `ranks` ranks that look like `nodes` nodes. It must succeed, and not hang.
+/// The output of an example on `ranks` ranks that look like `nodes` nodes. The example must succeed
+/// within the time limit.
 fn run(name: &str, file: &Path, ranks: usize, nodes: usize) -> String {
     let mut command = Command::new(LAUNCHER);
     command.args(["-n", &ranks.to_string()]).arg(example(name)).arg(file);
