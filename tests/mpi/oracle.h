@@ -1,5 +1,6 @@
-/* MPI types beside their type maps, built by the definitions of MPI 4.1 chapter 5, one byte run at a time and with no care for
- * speed: what the library under test is compared with. Every constructor returns a committed MPI type and its map. */
+/* MPI types with their type maps. The maps follow the definitions of MPI 4.1, chapter 5, one byte run at
+ * a time and without regard to speed, and the library under test is compared with them. Every constructor
+ * returns a committed MPI type and its map. */
 #ifndef ORACLE_H
 #define ORACLE_H
 #include "check.h"
@@ -25,7 +26,8 @@ static void map_push(map_t *map, i64 offset, i64 len)
     map->runs[map->count++] = (run_t){ offset, len };
 }
 
-/* Appends `blocks` copies of `part` from byte `displacement` on, and widens the bounds as the standard says. */
+/* Appends `blocks` copies of `part`, starting at byte `displacement`, and extends the bounds as the
+ * standard defines. */
 static void map_block(map_t *map, int *any, const map_t *part, int blocks, i64 displacement)
 {
     for (int b = 0; b < blocks; b++) {
@@ -45,7 +47,7 @@ static map_t map_commit(map_t map, MPI_Datatype type)
     MPI_Type_commit(&map.mpi);
     MPI_Type_get_extent(map.mpi, &lb, &extent);
     MPI_Type_size_x(map.mpi, &size);
-    /* The oracle against the MPI itself: a wrong oracle would make every later check worthless. */
+    /* Compares the oracle with the MPI library: later checks are worthless if the oracle is wrong. */
     if (lb != map.lb || extent != extent_of(&map) || size != map.size) {
         fprintf(stderr, "oracle: lb %ld extent %ld size %lld, not %lld %lld %lld\n", (long)lb, (long)extent, (long long)size,
                 map.lb, extent_of(&map), map.size);
@@ -156,7 +158,7 @@ UNUSED static map_t map_resized(i64 lb, i64 extent, map_t part)
     return map_commit(map, type);
 }
 
-/* A struct given its bounds, so that the MPI's own choice of padding plays no part. */
+/* A struct with explicit bounds, so that the padding that the MPI library chooses has no effect. */
 UNUSED static map_t map_struct(int count, const int *blocks, const MPI_Aint *displacements, const map_t *parts, i64 lb, i64 extent)
 {
     map_t map = { 0 };
@@ -184,7 +186,8 @@ UNUSED static map_t map_dup(map_t part)
     return map_commit(map, type);
 }
 
-/* Walks all elements of an array of `dims` dimensions in the order of memory; `owned` says which belong to the type. */
+/* Visits all elements of an array of `dims` dimensions in the order of memory. `owned` tells which
+ * elements belong to the type. */
 static map_t map_of_array(int dims, const int *sizes, int order, map_t part, int (*owned)(const int *index, const void *), const void *context)
 {
     map_t map = { 0 };
@@ -245,7 +248,7 @@ UNUSED static map_t map_darray(int size, int rank, int dims, const int *sizes, c
     MPI_Datatype type;
     spread_t spread = { dims, sizes, distributions, arguments, grid, { 0 } };
     int rest = rank;
-    for (int d = dims - 1; d >= 0; d--) { /* the process grid is numbered in C order whatever `order` is */
+    for (int d = dims - 1; d >= 0; d--) { /* The process grid is numbered in C order, whatever `order` is. */
         spread.coordinates[d] = rest % grid[d];
         rest /= grid[d];
     }
@@ -254,7 +257,8 @@ UNUSED static map_t map_darray(int size, int rank, int dims, const int *sizes, c
     return map_commit(map, type);
 }
 
-/* Calls `visit(context, offset, stream)` for each of the bytes [first, first + bytes) of the endless tiling of `map`. */
+/* Calls `visit(context, offset, stream)` for each byte of [first, first + bytes) of the infinite tiling
+ * of `map`. */
 UNUSED static void map_walk(const map_t *map, i64 first, i64 bytes, void (*visit)(void *, i64 offset, i64 stream), void *context)
 {
     if (bytes <= 0 || map->size == 0) return;
@@ -275,7 +279,8 @@ static void packed_visit(void *context, i64 offset, i64 stream)
     check->wrong += check->memory[offset - check->low] != check->packed[stream];
 }
 
-/* The map against MPI_Pack: the same bytes in the same order, or the oracle is wrong and nothing after it means anything. */
+/* Compares the map with MPI_Pack, which must give the same bytes in the same order. If they differ, the
+ * oracle is wrong, and no later check means anything. */
 UNUSED static void map_verify(const map_t *map, int count)
 {
     i64 low = 0, high = 0;

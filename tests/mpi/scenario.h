@@ -1,5 +1,6 @@
-/* One round trip through a view, judged by the oracle: every rank writes through its view, rank 0 looks at the file with plain
- * POSIX reads and compares every byte (those that nobody wrote too), and every rank reads what its neighbor wrote. */
+/* One round trip through a view, compared with the oracle. Every rank writes through its view. Rank 0
+ * reads the file with POSIX calls and compares every byte, also the bytes that no rank wrote. Then every
+ * rank reads what its neighbor wrote. */
 #ifndef SCENARIO_H
 #define SCENARIO_H
 #include "oracle.h"
@@ -8,7 +9,8 @@ enum { METHOD_AT, METHOD_AT_ALL, METHOD_EACH, METHOD_ALL, METHOD_IAT, METHOD_IEA
 enum { HINTS = 6 };
 enum { MEMORY_DENSE, MEMORY_SPACED, MEMORY_VECTOR, MEMORY_BACKWARD, MEMORY_SHIFTED, MEMORIES };
 
-/* What one rank does: `bytes` bytes from etype `offset` of the view (displacement, etype, filetype) on, out of units. */
+/* The access of one rank: `bytes` bytes from etype `offset` of the view (displacement, etype, filetype).
+ * `unit` is the type of which the memory consists. */
 typedef struct { i64 displacement; map_t etype, file; i64 offset, bytes; MPI_Datatype unit; } access_t;
 typedef access_t (*make_access_t)(int rank, int size, int round);
 
@@ -35,7 +37,8 @@ static map_t memory_of(int variant, i64 bytes, MPI_Datatype unit_type, int *coun
     return map;
 }
 
-/* A user buffer for `count` of `map`, with room on both sides for negative displacements; `base` is what MPI is given. */
+/* A user buffer for `count` instances of `map`, with room on both sides for negative displacements.
+ * `base` is the address that MPI gets. */
 typedef struct { unsigned char *bytes, *base; i64 size; } buffer_t;
 
 static buffer_t buffer_for(const map_t *map, int count, unsigned char fill)
@@ -97,7 +100,7 @@ static int by_pointer(int method)
     return method == METHOD_EACH || method == METHOD_ALL || method == METHOD_IEACH || method == METHOD_IALL || method == METHOD_SPLIT;
 }
 
-/* The two halves of a split collective access. */
+/* Both halves of a split collective access. */
 static int transfer_split(MPI_File file, int writing, int method, i64 offset, void *base, int count, MPI_Datatype type, MPI_Status *status)
 {
     int code;
@@ -147,7 +150,8 @@ static MPI_Info hints_of(int variant)
     return info;
 }
 
-/* Sets the view of `access`, moves its bytes and checks the status and, for pointers, the position after. */
+/* Sets the view of `access`, moves its bytes, and checks the status. At a file pointer, also checks the
+ * position afterwards. */
 static void move_through(MPI_File file, int writing, int method, const access_t *access, buffer_t buffer, int count, MPI_Datatype type)
 {
     MPI_Status status;
@@ -182,7 +186,8 @@ UNUSED static void run_scenario(const char *name, make_access_t make, int method
     const char *path = path_of(file_name);
     model_t model = { 0 };
     i64 prefilled = 0;
-    if (world_rank == 0) { /* the file starts half as long as it ends, full of bytes that nobody may touch unasked */
+    /* The file starts with half of its final length, full of bytes that no rank may change. */
+    if (world_rank == 0) {
         for (int pass = 0; pass < 2; pass++) {
             for (int r = 0; r < world_size; r++) {
                 access_t access = make(r, world_size, round);
