@@ -1,6 +1,7 @@
-/* Atomic mode (MPI 4.1, 14.6.1): set and asked for, on for those accesses that begin then; what was written is seen after a message,
- * without a sync; bytes between those of an access stay; an access that fails lets the others in; a collective access and those of
- * another thread. Whether accesses have an order is for `capulet verify`. */
+/* Atomic mode (MPI 4.1, 14.6.1). The mode can be set and queried, and holds for accesses that begin
+ * later. A write is visible after a message, without a sync. Bytes between those of an access keep their
+ * values. After an access fails, others can enter. Collective accesses, and accesses of another thread.
+ * `capulet verify` tests whether a serial order of the accesses exists. */
 #include "check.h"
 #include <pthread.h>
 #include <sys/resource.h>
@@ -17,7 +18,7 @@ static int atomicity(void)
     return atomic;
 }
 
-/* Blocks of one rank, those of all ranks side by side. */
+/* The blocks of one rank. The blocks of all ranks lie side by side. */
 static void own_blocks(MPI_Datatype *type)
 {
     MPI_Datatype vector;
@@ -27,7 +28,7 @@ static void own_blocks(MPI_Datatype *type)
     MPI_Type_free(&vector);
 }
 
-/* Each rank writes, and tells the next one, which reads it then. */
+/* Each rank writes and sends a message to the next rank, which then reads. */
 static void is_seen_after_a_message(void)
 {
     section("a message tells that it is there");
@@ -46,7 +47,8 @@ static void is_seen_after_a_message(void)
     }
 }
 
-/* All ranks write their own blocks again and again, at the same time; nobody brings back what lay in between. */
+/* All ranks write their own blocks repeatedly at the same time. No rank may overwrite the bytes in
+ * between with old ones. */
 static void bytes_between_stay(void)
 {
     section("bytes between");
@@ -90,7 +92,8 @@ static void a_failure_lets_the_others_in(void)
 static volatile int reads_go_on;
 static int torn, seen;
 
-/* Reads the parts of all ranks again and again. Each is one access, of which all is there or nothing. */
+/* Reads the parts of all ranks repeatedly. Each part is written by one access, of which a read must see
+ * all or nothing. */
 static void *read_on(void *context)
 {
     char *all = context;

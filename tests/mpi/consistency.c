@@ -1,5 +1,5 @@
-/* The chapter on consistency and semantics (MPI 4.1, 14.6), one function for each thing that it promises, named by its section. A and B
- * are accesses as it calls them. Whether many random accesses have an order is for `capulet verify`. */
+/* The section on consistency and semantics (MPI 4.1, 14.6): one function for each promise, named by its
+ * section. `capulet verify` tests whether a serial order of many random accesses exists. */
 #include "check.h"
 
 enum { PART = 512, ROUNDS = 30 };
@@ -14,7 +14,7 @@ static MPI_File opened(MPI_Comm comm, const char *name, int atomic)
     return handle;
 }
 
-/* Writes PART cells that all say `value`. */
+/* Writes PART cells with the value `value`. */
 static void put(MPI_File handle, MPI_Offset offset, int value)
 {
     int cells[PART];
@@ -22,7 +22,7 @@ static void put(MPI_File handle, MPI_Offset offset, int value)
     CHECK_OK(MPI_File_write_at(handle, offset, cells, PART, MPI_INT, MPI_STATUS_IGNORE));
 }
 
-/* What PART cells say, if they all say the same; else -1. */
+/* The value of PART cells if they are all equal, else -1. */
 static int got(MPI_File handle, MPI_Offset offset)
 {
     int cells[PART];
@@ -38,8 +38,8 @@ static void wait_all(MPI_Request *requests, int count)
     for (int i = 0; i < count; i++) wait_yielding(&requests[i]);
 }
 
-/* 14.6.1, one handle, nonatomic: accesses that are not concurrent are in the order of the program; so are concurrent ones that do not
- * conflict. */
+/* 14.6.1, one handle, nonatomic: accesses that are not concurrent take effect in program order, and so do
+ * concurrent accesses that do not conflict. */
 static void case_1_nonatomic(void)
 {
     section("14.6.1, one handle, nonatomic");
@@ -63,7 +63,7 @@ static void case_1_nonatomic(void)
     CHECK_OK(MPI_File_close(&own));
 }
 
-/* 14.6.1, one handle, atomic: also concurrent accesses that conflict are as if one after the other. */
+/* 14.6.1, one handle, atomic: even concurrent accesses that conflict take effect as if one after another. */
 static void case_1_atomic(void)
 {
     section("14.6.1, one handle, atomic");
@@ -87,7 +87,8 @@ static void case_1_atomic(void)
     CHECK_OK(MPI_File_close(&own));
 }
 
-/* 14.6.1, handles of one open, nonatomic: where nobody conflicts, everybody sees what he wrote, whatever lies between. */
+/* 14.6.1, handles of one open, nonatomic: without conflicts every rank sees what it wrote, even if bytes
+ * of other ranks lie in between. */
 static void case_2_without_conflict(void)
 {
     section("14.6.1, handles of one open, no conflict");
@@ -104,11 +105,12 @@ static void case_2_without_conflict(void)
     MPI_Type_free(&cells);
 }
 
-/* 14.6.1, handles of one open, atomic: what was written is there for whoever is told so, without a sync; and an access is seen whole. */
+/* 14.6.1, handles of one open, atomic: a rank that is told of a write sees it without a sync, and sees an
+ * access as a whole. */
 static void case_2_atomic(void)
 {
     section("14.6.1, handles of one open, atomic");
-    /* More ranks than cores take a slice of time for each message. */
+    /* With more ranks than cores each message takes a time slice. */
     const int rounds = world_size <= 2 ? 10000 : 300;
     file = opened(MPI_COMM_WORLD, "case2", 1);
     if (world_rank < 2 && world_size > 1)
@@ -138,7 +140,7 @@ static void case_2_atomic(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* 14.6.1, handles of different opens: sequences that sync, or an open and a close, bracket. */
+/* 14.6.1, handles of different opens: sequences that are separated by syncs, or by a close and an open. */
 static void case_3(int atomic)
 {
     section("14.6.1, handles of different opens, %s", atomic ? "atomic" : "nonatomic");
@@ -161,7 +163,8 @@ static void case_3(int atomic)
     CHECK_OK(MPI_File_close(&own));
 }
 
-/* 14.6.1, MPI_FILE_SYNC: collective; what other ranks of the open wrote before it is there after it, of split collectives too. */
+/* 14.6.1, MPI_FILE_SYNC: collective. After it, the writes that other ranks of the open made before it are
+ * visible, also those of split collectives. */
 static void sync_moves_all(void)
 {
     section("14.6.1, sync");
@@ -178,7 +181,8 @@ static void sync_moves_all(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* 14.6.1, MPI_FILE_SET_ATOMICITY: for accesses that begin then; those under way end well. */
+/* 14.6.1, MPI_FILE_SET_ATOMICITY: holds for accesses that begin later. Accesses in progress complete
+ * correctly. */
 static void atomicity_changes_under_way(void)
 {
     section("14.6.1, atomicity that changes");
@@ -203,7 +207,8 @@ static void atomicity_changes_under_way(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* 14.6.2 and 14.3: in a sequential file each access is where the one before has ended, also where that changes the view. */
+/* 14.6.2 and 14.3: in a sequential file each access begins where the previous one ended, also across a
+ * change of the view. */
 static void sequential_files(void)
 {
     section("14.6.2, sequential files");
@@ -236,7 +241,7 @@ static void sequential_files(void)
     }
     CHECK_OK(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
     CHECK_OK(MPI_File_get_view(file, &start, &etype, &filetype, representation));
-    /* Behind the bytes that the last tile leaves out. */
+    /* The view begins after the bytes that the last tile skips. */
     CHECK_EQ(start, world_size + 3 * world_size * 8, "where the last view begins");
     CHECK_OK(MPI_File_read_ordered(file, &read, 1, MPI_CHAR, MPI_STATUS_IGNORE));
     if (world_rank == 0) CHECK_EQ(read, 'z', "the last one");
@@ -247,7 +252,7 @@ static void sequential_files(void)
     MPI_Type_free(&padded);
 }
 
-/* 14.6.3: an access ends though another rank is outside of MPI. */
+/* 14.6.3: an access completes even if another rank is outside of MPI. */
 static void progress_needs_no_other_rank(int atomic)
 {
     section("14.6.3, %s", atomic ? "atomic" : "nonatomic");
@@ -255,7 +260,7 @@ static void progress_needs_no_other_rank(int atomic)
     file = opened(MPI_COMM_WORLD, "progress", atomic);
     int found = 0;
     MPI_Request request = MPI_REQUEST_NULL;
-    /* Its home may be any rank, and all have used it before. */
+    /* The home of the lock may be any rank, so every rank uses the lock once before. */
     put(file, 4096, 0);
     barrier();
     if (world_size > 1 && world_rank == 0) {
@@ -276,8 +281,8 @@ static void progress_needs_no_other_rank(int atomic)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* 14.6.4: collective operations of several files are called in one order, and one of them ends where the other ranks have not come to the
- * next. */
+/* 14.6.4: collective operations on several files are called in one order, and each completes even if
+ * other ranks have not yet called the next one. */
 static void collectives_have_one_order(void)
 {
     section("14.6.4");
@@ -295,7 +300,8 @@ static void collectives_have_one_order(void)
     CHECK_OK(MPI_File_close(&second));
 }
 
-/* 14.6.5: several at a time, completed in another order on each rank, beside blocking collectives. */
+/* 14.6.5: several operations at a time, completed in different orders on different ranks, next to
+ * blocking collectives. */
 static void nonblocking_collectives(int atomic)
 {
     section("14.6.5, %s", atomic ? "atomic" : "nonatomic");
@@ -319,7 +325,8 @@ static void nonblocking_collectives(int atomic)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* 14.6.6: what is written as one type of the file is read as it; as bytes anything may be. */
+/* 14.6.6: data must be read with the type of the file that it was written with; as bytes, any data may be
+ * read. */
 static void types_match(void)
 {
     section("14.6.6");
@@ -337,7 +344,7 @@ static void types_match(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* 14.6.7: buffers, types and hints are the user's again after the call that they were given to. */
+/* 14.6.7: after the call the user may reuse its buffers, types and hints. */
 static void arguments_are_given_back(void)
 {
     section("14.6.7");
@@ -360,8 +367,8 @@ static void arguments_are_given_back(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* 14.6.8 to 14.6.10: offsets have 64 bits; the size of a file is that of its last byte, in whatever order bytes came; to grow or cut it is
- * to write what lies between. */
+/* 14.6.8 to 14.6.10: offsets have 64 bits. The size of a file is set by its last byte, in whatever order
+ * bytes are written. Growing or truncating a file acts as a write of the bytes in between. */
 static void sizes(int atomic)
 {
     section("14.6.8 to 14.6.10, %s", atomic ? "atomic" : "nonatomic");
@@ -426,7 +433,8 @@ static void double_buffering(void)
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
-    /* Where an MPI does not reach the words of a rank that computes, locks among nodes wait for it; the README says which. */
+    /* If the MPI library does not reach the memory of a rank that computes, locks between nodes wait for
+     * that rank. The README lists these libraries. */
     const int is_reached = argc < 3;
     case_1_nonatomic();
     case_1_atomic();

@@ -1,5 +1,6 @@
-/* dying FOLDER: rank 0 is killed while it has the lock of an atomic access (`CAPULET_FAULTS` makes it last), and the others wait for it. Nobody
- * comes to an end by himself: whoever does not get the lock or an error waits for ever, as a program does that counts on its launcher. */
+/* dying FOLDER: rank 0 is killed while it holds the lock of an atomic access (`CAPULET_FAULTS` makes the
+ * access slow), and the other ranks wait for the lock. No rank ends on its own: it waits in its access,
+ * and after an error in pause(), like a program that relies on its launcher. */
 #include "check.h"
 
 static void die(int signal)

@@ -1,5 +1,6 @@
-/* Wrong input, refused with the class that the standard names, on all ranks and without a hang (MPI 4.1, 14.7 and the
- * descriptions of the calls). Each argument error is made by every rank first, and then by one rank alone where the call is collective. */
+/* Wrong arguments. They are refused with the class that the standard names, on all ranks and without a
+ * hang (MPI 4.1, 14.7 and the descriptions of the calls). First every rank passes the wrong argument.
+ * Then, if the call is collective, only one rank passes it. */
 #include "oracle.h"
 
 #include <limits.h>
@@ -48,7 +49,7 @@ static void bad_names(void)
     CHECK_CLASS(MPI_File_open(MPI_COMM_NULL, path_of("errors"), writing, MPI_INFO_NULL, &file), MPI_ERR_COMM);
 }
 
-/* One rank's file is not there: all ranks get that rank's class, and no file stays open. */
+/* The file of one rank is missing: all ranks get the class of that rank, and no file stays open. */
 static void one_rank_misses(void)
 {
     MPI_File file = MPI_FILE_NULL;
@@ -66,7 +67,7 @@ static void bad_views(void)
     static const MPI_Aint negative_at[] = { -4, 8 }, overlap_at[] = { 4, 4 };
     map_t unit = map_named(MPI_INT), three = map_contiguous(3, map_named(MPI_BYTE));
     map_t falling = map_indexed_block(2, 1, falling_at, unit), negative = map_hindexed(2, ones, negative_at, unit);
-    /* The same integer twice: displacements do not fall, and yet the type overlaps itself. */
+    /* The same integer twice: the displacements do not decrease, but the type overlaps itself. */
     map_t both[] = { unit, unit }, overlap = map_struct(2, ones, overlap_at, both, 0, 8);
     const struct { const char *what; MPI_Offset displacement; MPI_Datatype etype, filetype; const char *representation; int class; } cases[] = {
         { "negative displacement", -1, MPI_BYTE, MPI_BYTE, "native", MPI_ERR_ARG },
@@ -81,7 +82,8 @@ static void bad_views(void)
     };
     MPI_File file = plain(MPI_MODE_RDWR);
     for (unsigned c = 0; c < sizeof cases / sizeof *cases; c++)
-        for (int culprit = -1; culprit < world_size; culprit += world_size > 1 ? world_size : 1) { /* all, and the last */
+        /* all ranks, then the last */
+        for (int culprit = -1; culprit < world_size; culprit += world_size > 1 ? world_size : 1) {
             int wrong = culprit < 0 || world_rank == world_size - 1;
             section("view: %s, %s", cases[c].what, culprit < 0 ? "all" : "one rank");
             CHECK_OK(MPI_File_set_view(file, 40, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
@@ -99,7 +101,8 @@ static void bad_views(void)
     map_free(&falling); map_free(&negative); map_free(&overlap); map_free(&three);
 }
 
-/* Every transfer with a wrong argument. A collective one is wrong on rank 0 alone, and all ranks must hear of it. */
+/* Every transfer with a wrong argument. A collective transfer is wrong on rank 0 or on the last rank
+ * only, and all ranks must get the error. */
 static void bad_transfers(void)
 {
     char bytes[16] = "0123456789abcde";
@@ -138,7 +141,8 @@ static void bad_transfers(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* Ranks that fail in different ways at once: still one class for all, and one of theirs. */
+/* Ranks that fail in different ways at the same time: all ranks get one class, which is the class of one
+ * of the failures. */
 static void different_failures(void)
 {
     char bytes[16];
@@ -241,6 +245,7 @@ int main(int argc, char **argv)
     bad_transfers();
     different_failures();
     forbidden();
-    if (!getenv("CHECK_NATIVE")) dead_handles(); /* the MPIs themselves follow a foreign handle to wherever it points */
+    /* The MPI libraries themselves dereference a foreign handle. */
+    if (!getenv("CHECK_NATIVE")) dead_handles();
     return finish();
 }

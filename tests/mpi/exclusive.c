@@ -1,18 +1,19 @@
-/* The promise that nobody else writes between the first and the last byte of a write (`capulet_exclusive`): holes may be read and written
- * back, and have the bytes they had. Ranks by turns, all ranks together, a file that is not open for reading, and atomic mode, in
- * which ranks write among each other at the same time, promise or not. */
+/* The promise that no other access writes between the first and the last byte of a write
+ * (`capulet_exclusive`). Holes may then be read and written back, and must keep their bytes. Tested are
+ * ranks one after another, all ranks collectively, a file that is not open for reading, and atomic mode,
+ * in which the writes of the ranks interleave in spite of the promise. */
 #include "check.h"
 
 enum { PIECE = 16, PIECES = 600, OLD = 0xee };
 
-/* Every rank's pieces are this far apart; the last piece of each period is nobody's. */
+/* The distance between the pieces of a rank. The last piece of each period belongs to no rank. */
 static int period(void) { return (world_size + 1) * PIECE; }
 
 static long long file_bytes(void) { return (long long)PIECES * period(); }
 
 static unsigned char value(int rank, int piece, int round) { return (unsigned char)(1 + (rank * 37 + piece * 11 + round * 5) % 200); }
 
-/* A file of old bytes, `bytes` long. */
+/* Creates a file of `bytes` old bytes. */
 static void fill(const char *path, long long bytes)
 {
     if (world_rank == 0) {
@@ -50,7 +51,8 @@ static unsigned char *pieces(int round)
     return bytes;
 }
 
-/* All ranks' pieces of a round, and between them what was there: `kept` bytes of the old file, zeros behind. */
+/* Checks the pieces of all ranks in a round, and the bytes between them: the `kept` bytes of the old
+ * file, and zeros behind. */
 static void expect(const char *path, int round, long long kept)
 {
     barrier();
@@ -91,7 +93,8 @@ static void writes(const char *path, int mode, long long kept)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* Together, but each rank by itself: what lies between the pieces of one is others'. */
+/* A collective write in which each rank moves its own bytes: between the pieces of one rank lie pieces of
+ * others. */
 static void together_alone(const char *path)
 {
     fill(path, file_bytes());

@@ -1,4 +1,5 @@
-/* A view of 10^8 pieces is set and a window of it read: the peak of memory may rise by less than 50 MiB over the start. */
+/* Sets a view of 10^8 pieces and reads a part of it. The peak of memory may rise by less than 50 MiB from
+ * the start. */
 #include "check.h"
 
 #define PIECES 100000000

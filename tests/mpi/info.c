@@ -1,4 +1,5 @@
-/* Hints: what is asked for is answered truly, unknown keys are dropped, the user's info wins over the file that ROMIO_HINTS names. */
+/* Hints: get_info reports the hints in force, unknown keys are dropped, and the user's info takes
+ * precedence over the file that ROMIO_HINTS names. */
 #include "check.h"
 
 static int lookup(MPI_Info info, const char *key, char *value)
@@ -28,7 +29,7 @@ static MPI_File open_with(int pairs, const char *const *text)
     if (pairs) MPI_Info_create(&info);
     for (int p = 0; p < pairs; p++) MPI_Info_set(info, (char *)text[2 * p], (char *)text[2 * p + 1]);
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("hinted"), MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file));
-    if (pairs) MPI_Info_free(&info); /* the file keeps what it needs */
+    if (pairs) MPI_Info_free(&info); /* The file keeps its own copy. */
     return file;
 }
 
@@ -74,7 +75,7 @@ static void asked_for(void)
     expect(file, "romio_cb_read", "disable");
     MPI_Info_set(info, "romio_cb_write", "nonsense");
     MPI_Info_set(info, "cb_buffer_size", "-5");
-    CHECK_OK(MPI_File_set_info(file, info)); /* a value that means nothing is ignored (MPI 4.1, 10) */
+    CHECK_OK(MPI_File_set_info(file, info)); /* A meaningless value is ignored (MPI 4.1, 10). */
     expect(file, "romio_cb_write", "automatic");
     expect(file, "cb_buffer_size", "65536");
     MPI_Info_free(&info);
@@ -82,7 +83,7 @@ static void asked_for(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* Which ranks aggregate: a list of hosts, of which the first that fits counts. */
+/* Which ranks aggregate: a list of hosts, of which the first entry that fits counts. */
 static void config_list(void)
 {
     char host[MPI_MAX_PROCESSOR_NAME + 1] = "", named[MPI_MAX_PROCESSOR_NAME + 64], all[16], by_node[16];
@@ -112,7 +113,7 @@ static void config_list(void)
     MPI_Info info;
     MPI_Info_create(&info);
     MPI_Info_set(info, "cb_nodes", "1");
-    MPI_Info_set(info, "cb_config_list", "*:0"); /* counts at open only */
+    MPI_Info_set(info, "cb_config_list", "*:0"); /* Counts at open only. */
     file = open_with(0, NULL);
     CHECK_OK(MPI_File_set_info(file, info));
     expect(file, "cb_nodes", "1");
@@ -139,7 +140,8 @@ static void permissions(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* The harness wrote the file: cb_buffer_size 131072, romio_cb_read enable, a comment, an unknown key, a line without a value. */
+/* The harness wrote this file: cb_buffer_size 131072, romio_cb_read enable, a comment, an unknown key,
+ * and a line without a value. */
 static void hint_file(void)
 {
     static const char *const text[] = { "romio_cb_read", "disable" };
@@ -155,7 +157,8 @@ static void hint_file(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* `capulet run --hint cb_buffer_size=262144 --hint romio_cb_read=enable` wins over the program. */
+/* `capulet run --hint cb_buffer_size=262144 --hint romio_cb_read=enable` takes precedence over the
+ * program. */
 static void hints_of_the_command(void)
 {
     static const char *const text[] = { "cb_buffer_size", "65536", "romio_cb_write", "disable" };

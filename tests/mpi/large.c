@@ -1,4 +1,5 @@
-/* Offsets beyond 4 GiB, on a sparse file: by offset, by pointer, through views, alone and together. */
+/* Offsets beyond 4 GiB on a sparse file: by offset, by pointer and through views, independently and
+ * collectively. */
 #include "oracle.h"
 
 #define GIB (1LL << 30)
@@ -44,7 +45,7 @@ int main(int argc, char **argv)
     CHECK_OK(MPI_File_sync(file));
     CHECK_EQ(byte_at(path, 7 * GIB + 16 * world_rank), 65 + world_rank, "byte on disk");
 
-    /* A filetype whose extent alone is above 4 GiB, and blocks dealt to the ranks across that border. */
+    /* The extent of the filetype alone exceeds 4 GiB. The blocks of the ranks lie across that boundary. */
     section("views");
     map_t unit = map_named(MPI_BYTE);
     int blocks[] = { 4, 4 };

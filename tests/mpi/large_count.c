@@ -1,5 +1,6 @@
-/* The functions with MPI_Count arguments. Open MPI up to 5.0 has neither the functions nor their declarations; Capulet exports them
- * there too, so they are looked up by name. A count above 2^31 goes through small memory: a type of no extent, read many times over. */
+/* The functions with MPI_Count arguments. Open MPI up to 5.0 lacks these functions and their
+ * declarations. Capulet exports them there too, so the program looks them up by name. A count above 2^31
+ * is passed for a read of a file that ends long before. */
 #include "check.h"
 #include <dlfcn.h>
 
@@ -53,7 +54,8 @@ static void small_counts(MPI_File file)
     CHECK_EQ(extent, 8, "extent");
 }
 
-/* 2^31 + 8 bytes asked for of a file that ends long before: the true count, and no assertion about int. */
+/* Requests 2^31 + 8 bytes of a file that ends long before. The count must be the true one, and no
+ * assertion about int may fail. */
 static void count_above_int(MPI_File file)
 {
     LOOK_UP(at_function, read_at_c);
@@ -63,7 +65,8 @@ static void count_above_int(MPI_File file)
     MPI_Status status;
     section("a count above 2^31");
     CHECK_OK(MPI_File_get_size(file, &size));
-    unsigned char *bytes = malloc((size_t)many); /* never touched beyond the end of the file, so never backed by memory */
+    /* Not touched beyond the end of the file, so not backed by memory. */
+    unsigned char *bytes = malloc((size_t)many);
     for (int c = 0; c < 2; c++) {
         CHECK_OK((c ? read_at_all_c : read_at_c)(file, 16, bytes, many, MPI_BYTE, &status));
         CHECK_EQ(elements(&status, MPI_BYTE), size - 16, "bytes");

@@ -1,5 +1,6 @@
-/* One transfer of more bytes than one system call moves (2 GiB less a page) and than an int counts, out of 1 MiB of memory that is
- * written again and again. Rank 0 moves it, the others a little each; alone, then together. */
+/* One transfer of more bytes than a system call moves (2 GiB less a page) and than an int can count. The
+ * source is 1 MiB of memory that is written repeatedly. Rank 0 makes this transfer, and the other ranks
+ * write 1 MiB each. First independently, then collectively. */
 #include "check.h"
 
 #define MIB (1LL << 20)

@@ -1,9 +1,10 @@
-/* What may be freed while a file is open, which communicators may open files, and files that are closed late. */
+/* Arguments that are freed while a file is open, communicators that may open files, and files that are
+ * closed late. */
 #include "check.h"
 
 static int closed_late;
 
-/* Runs inside MPI_Finalize, where HDF5 too closes the files that its user forgot. */
+/* Called inside MPI_Finalize, where HDF5 also closes the files that its user forgot. */
 static int close_late(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     (void)comm; (void)keyval; (void)extra;
@@ -37,7 +38,8 @@ static void freed_arguments(void)
     CHECK_OK(MPI_File_set_view(file, 8 * world_rank, MPI_INT, filetype, "native", MPI_INFO_NULL));
     MPI_Type_free(&filetype);
     MPI_Type_free(&inner);
-    for (int round = 0; round < 20; round++) { /* handles are used again for other types: a stale cache would show */
+    /* Handles are reused for other types, so a stale cache would be detected. */
+    for (int round = 0; round < 20; round++) {
         int values[24], back[24];
         for (int i = 0; i < 24; i++) values[i] = round * 1000 + world_rank * 100 + i, back[i] = -1;
         int gap = 1 + round % 3;
@@ -78,7 +80,8 @@ static void other_communicators(void)
     barrier_on(comm);
     CHECK_OK(MPI_File_set_view(file, 4 * (size - 1 - rank), MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
     CHECK_OK(MPI_File_read_at_all(file, 0, &seen, 1, MPI_INT, MPI_STATUS_IGNORE));
-    CHECK_EQ(seen, world_rank % 2 + 2 * rank, "value"); /* keys fall, so rank size - 1 - rank of the half has the world rank 2 rank + half */
+    /* The keys decrease, so rank size - 1 - rank of the half has the world rank 2 rank + half. */
+    CHECK_EQ(seen, world_rank % 2 + 2 * rank, "value");
     CHECK_OK(MPI_File_close(&file));
     MPI_Comm_free(&comm);
 
@@ -93,7 +96,7 @@ static void other_communicators(void)
     }
 }
 
-/* Files of one communicator used in turns, in different states; and the same file opened twice. */
+/* Files of one communicator, used alternately and in different states, and one file that is opened twice. */
 static void several_files(void)
 {
     section("three files at once");
@@ -134,7 +137,8 @@ static void no_status(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* A name that counts from a folder means the file that was opened, wherever the program has gone when it is deleted. */
+/* A relative name means the file that was opened, even if the program has changed its folder when the
+ * file is deleted. */
 static void another_folder(void)
 {
     section("deleted on close from another folder");

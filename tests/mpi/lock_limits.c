@@ -1,6 +1,7 @@
-/* lock_limits FOLDER MEETING: rank 0 has a lock for long (`CAPULET_FAULTS`), and the others may wait for less (`CAPULET_HINTS`): they get an error, nothing of
- * theirs is written, and all goes on when it has let go: at once, or (MEETING is "file") when all have waited for each other at the file, where
- * the lock is one that is let go of no sooner. */
+/* lock_limits FOLDER MEETING: rank 0 holds a lock for long (`CAPULET_FAULTS`), and the other ranks wait
+ * for a shorter time (`CAPULET_HINTS`). They get an error, and nothing of theirs is written. After rank 0
+ * releases the lock, all accesses work again. If MEETING is "file", all ranks must first wait for each
+ * other in calls on the file: with these locks a rank that gave up leaves the queue only then. */
 #include "check.h"
 
 static MPI_File file;

@@ -1,5 +1,6 @@
-/* A nonblocking collective access that waits for a lock, and a blocking access of the same rank that waits for it too, for long
- * (`CAPULET_FAULTS`): MPI calls the layer back while it waits, and nothing is begun on top of itself then. */
+/* A nonblocking collective access waits for a lock, and a blocking access of the same rank waits for the
+ * same lock. `CAPULET_FAULTS` makes the waits long. MPI calls the library back while it waits; no second
+ * access may begin on top of the first on the stack. */
 #include "check.h"
 
 enum { ROUNDS = 2, BYTES = 4096 };

@@ -1,5 +1,6 @@
-/* lock_series FOLDER: openings one after the other, each with another lock, in the memory that the one before has left: every lock begins
- * anew, nobody waits for ever, and no read sees parts of two writes. */
+/* lock_series FOLDER: opens one after another, each with another lock, in memory that the previous lock
+ * has used. Every lock must start afresh, no rank may wait for ever, and no read may see parts of two
+ * writes. */
 #include "check.h"
 
 enum { BYTES = 512, TIMES = 20 };
@@ -16,7 +17,7 @@ static void with(const char *lock)
     MPI_Info_free(&info);
     CHECK_OK(MPI_File_set_atomicity(file, 1));
     for (int i = 0; i < TIMES; i++) {
-        /* Other bytes each time, so that what a lock wants differs too. */
+        /* Different bytes each time, so that the requests of the lock differ too. */
         memset(bytes, 'a' + (world_rank + i) % 26, sizeof bytes);
         CHECK_OK(MPI_File_write_at(file, 0, bytes, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
         CHECK_OK(MPI_File_read_at(file, 0, back, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));

@@ -1,5 +1,6 @@
-/* locks FOLDER VIEWS ATOMIC ACCESSES: accesses through views that share bytes or do not, for who counts what they take (`CAPULET_STATS`). Rank 0
- * alone has its turn first, and so on, so that nobody is in the way of another. */
+/* locks FOLDER VIEWS ATOMIC ACCESSES: accesses through views that share bytes or that share none. The
+ * test counts their costs (`CAPULET_STATS`). The ranks access the file one after another, from rank 0 on,
+ * so that no access waits for another. */
 #include "check.h"
 
 enum { COLUMNS = 16, ROWS = 40 };

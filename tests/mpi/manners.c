@@ -1,8 +1,9 @@
-/* How the library behaves beside the user's own MPI: it takes no message of the user's, leaves none, works while the user's own operations are
- * pending, answers to the PMPI names too, and its error codes have a class and a text. */
+/* The library next to the MPI traffic of the user. It takes no message of the user and leaves none, works
+ * while operations of the user are pending, and exports the PMPI names too. Its error codes have a class
+ * and a text. */
 #include "check.h"
 
-/* The user waits for anything from anyone on the very communicator of the file. */
+/* The user has pending receives from any source with any tag, on the communicator of the file itself. */
 static void wildcard_receives(void)
 {
     section("pending wildcard receives");
@@ -17,7 +18,8 @@ static void wildcard_receives(void)
         MPI_Irecv(&received[r], 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &receives[r]);
     }
     CHECK_OK(MPI_File_open(comm, path_of("manners"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
-    /* A collective of the user's that stays open until all have come: files are collective over a duplicate (MPI 4.1, 14.6.5). */
+    /* A collective of the user stays open until all ranks have called it. Files are collective over a
+     * duplicate of the communicator (MPI 4.1, 14.6.5). */
     if (world_rank == 0) MPI_Ibarrier(comm, &ibarrier);
     for (int round = 0; round < 5; round++) {
         CHECK_OK(MPI_File_write_at_all(file, 4 * world_rank, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
@@ -27,7 +29,8 @@ static void wildcard_receives(void)
     CHECK_OK(MPI_File_close(&file));
     for (int r = 0; r < PENDING; r++) count += received[r] != -1;
     CHECK_EQ(count, 0, "receives of the user that took something");
-    /* Nobody sends before all have counted: whoever closes first would be past the Ibarrier, and its messages counted here. */
+    /* No rank sends before all ranks have counted. Without this barrier the rank that closes first would
+     * pass the Ibarrier, and the other ranks would count its messages here. */
     barrier();
     if (world_rank != 0) MPI_Ibarrier(comm, &ibarrier);
     wait_yielding(&ibarrier);
@@ -71,7 +74,7 @@ static void texts(void)
     CHECK(length > 5, "the text is `%s`", text);
 }
 
-/* Communicators made and freed, each with files: nothing may run out. */
+/* Creates and frees communicators, each with files. No resource may run out. */
 static void many_communicators(void)
 {
     section("many communicators");

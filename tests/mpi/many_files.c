@@ -1,5 +1,5 @@
-/* 3,000 files open at once on one communicator, which is more than the communicators that an MPI has to give: each with its own
- * view and pointer, written collectively and closed in another order. */
+/* 3,000 files open at the same time on one communicator, more than an MPI has communicators. Each file
+ * has its own view and pointer. The files are written collectively and closed in another order. */
 #include "check.h"
 #include <sys/resource.h>
 
@@ -32,7 +32,7 @@ int main(int argc, char **argv)
         CHECK_EQ(seen, value, "value");
     }
     section("close");
-    for (int step = 0; step < count; step++) { /* 1009 is a prime that does not divide the count */
+    for (int step = 0; step < count; step++) { /* 1009 is a prime that does not divide the count. */
         int f = (int)((long long)step * 1009 % count);
         MPI_Offset size = -1;
         CHECK_OK(MPI_File_get_size(files[f], &size));

@@ -1,5 +1,6 @@
-/* No second MPI library in the process: what is mapped, by /proc/self/maps, once a file has been opened. argv[2] is the name that
- * the one MPI library must have, argv[3] the name of Capulet's library, or "none". */
+/* No second MPI library in the process, checked by the mappings in /proc/self/maps after a file has been
+ * opened. argv[2] is the name that the only MPI library must have, argv[3] the name of the Capulet
+ * library, or "none". */
 #include "check.h"
 
 static const char *base_of(const char *path)

@@ -1,5 +1,7 @@
-/* Collective accesses, as many as the second argument says, and as many more views as the third. The test compares the counters from outside.
- * With a fourth argument, `large`, each rank accesses one large run, which it moves itself; else an access takes several rounds. */
+/* Makes as many collective accesses as the second argument says, and sets the view as many more times as
+ * the third argument says. The test compares the counters of several runs. With the fourth argument
+ * `large` each rank accesses one large run, which it moves itself. Otherwise an access takes several
+ * rounds. */
 #include "check.h"
 
 #define ROWS 4096

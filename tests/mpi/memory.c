@@ -1,5 +1,5 @@
-/* Memory that user buffers may be made of: absolute addresses, the same bytes many times, backward and sparse types, types with padding,
- * and every named type as etype and in memory. */
+/* Kinds of memory in user buffers: absolute addresses, the same bytes many times, backward and sparse
+ * types, types with padding, and every named type, both as etype and in memory. */
 #include "oracle.h"
 
 #include <stddef.h>
@@ -21,7 +21,8 @@ static const char *read_all_of_file(i64 offset, i64 size)
     return (const char *)found;
 }
 
-/* MPI_BOTTOM: the type holds the addresses, here of three variables far apart, out of order. */
+/* MPI_BOTTOM: the type contains the addresses, here of three variables that are far apart and out of
+ * order. */
 static void absolute_addresses(void)
 {
     section("MPI_BOTTOM");
@@ -54,7 +55,7 @@ static void absolute_addresses(void)
     free(second);
 }
 
-/* For writing, a type may name the same bytes again and again. */
+/* For a write, a type may contain the same bytes repeatedly. */
 static void repeated_bytes(void)
 {
     MPI_Datatype same, backward;
@@ -81,7 +82,8 @@ static void repeated_bytes(void)
     barrier();
 }
 
-/* A struct as the compiler lays it out, with padding that must not reach the file nor be touched by a read. */
+/* A struct in the layout of the compiler. Its padding must not reach the file, and a read must not change
+ * it. */
 static void padded_struct(void)
 {
     struct cell { char tag; double value; short number; } cells[20], back[20];
@@ -138,7 +140,8 @@ static const struct { const char *name; MPI_Datatype type; } *named_types(int *c
     return (void *)all;
 }
 
-/* Each named type, as etype and in memory: what reaches the file is what MPI_Pack makes of it, and reading undoes it. */
+/* Each named type, as etype and in memory. The file must contain what MPI_Pack makes of the values, and
+ * reading must restore them. */
 static void every_named_type(void)
 {
     int count;
@@ -152,12 +155,13 @@ static void every_named_type(void)
         MPI_Status status;
         MPI_Type_get_extent(types[t].type, &lb, &extent);
         MPI_Type_size(types[t].type, &size);
-        if (size <= 0) continue; /* a Fortran type that this MPI was built without */
+        if (size <= 0) continue; /* a Fortran type that this MPI library lacks */
         unsigned char values[10 * 32], back[10 * 32], packed[10 * 32 + 64];
         fill(values, sizeof values, t);
         MPI_Pack(values, 10, types[t].type, packed, sizeof packed, &packed_bytes, MPI_COMM_SELF);
         CHECK_EQ(packed_bytes, 10 * size, "packed bytes");
-        /* An etype of a file must lie without gaps to be followed by another: those with padding go as a contiguous etype of bytes. */
+        /* Instances of an etype must be without gaps to follow one another in the file. So a type with
+         * padding has MPI_BYTE as its etype. */
         int dense = extent == size;
         CHECK_OK(MPI_File_set_view(file, 16, dense ? types[t].type : MPI_BYTE, dense ? types[t].type : MPI_BYTE, "native", MPI_INFO_NULL));
         i64 offset = (i64)world_rank * 10 * (dense ? 1 : size);
@@ -176,7 +180,8 @@ static void every_named_type(void)
     CHECK_OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
 }
 
-/* All ranks write the same bytes at once. Which rank wins is open, but each byte is one of theirs, and nothing hangs or breaks. */
+/* All ranks write the same bytes at the same time. Which rank wins is undefined, but each byte must come
+ * from one of the ranks, and no call may hang or fail. */
 static void overlapping_writes(void)
 {
     unsigned char mine[5000];

@@ -1,5 +1,5 @@
-/* Arguments that must be the same on all ranks and are not: MPI_ERR_NOT_SAME on all of them (MPI 4.1, 14.7), and no hang. The last rank
- * differs. */
+/* Arguments that must be the same on all ranks but are not: all ranks get MPI_ERR_NOT_SAME (MPI 4.1,
+ * 14.7), and none hangs. The last rank passes the different value. */
 #include "check.h"
 
 int main(int argc, char **argv)
@@ -32,7 +32,8 @@ int main(int argc, char **argv)
     CHECK_CLASS(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, differs ? "internal" : "native", MPI_INFO_NULL), expected);
     section("extent of the etype");
     CHECK_CLASS(MPI_File_set_view(file, 0, differs ? MPI_INT : MPI_DOUBLE, differs ? MPI_INT : MPI_DOUBLE, "native", MPI_INFO_NULL), expected);
-    CHECK_OK(MPI_File_set_view(file, 8 * world_rank, MPI_INT, MPI_INT, "native", MPI_INFO_NULL)); /* displacements may differ */
+    /* Displacements may differ. */
+    CHECK_OK(MPI_File_set_view(file, 8 * world_rank, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
 
     section("sizes");
     CHECK_OK(MPI_File_set_size(file, 77));
@@ -51,7 +52,8 @@ int main(int argc, char **argv)
                             : MPI_File_read_at_all(file, 0, &seen, 1, MPI_INT, MPI_STATUS_IGNORE), MPI_ERR_NOT_SAME);
         CHECK_EQ(seen, -1, "value of a refused read");
     }
-    section("direction"); /* some read while the others write: not legal, and told rather than left to hang */
+    /* Some ranks read while the others write. This is illegal, and must be reported instead of hanging. */
+    section("direction");
     int scratch = 0;
     CHECK_CLASS(differs && world_size > 1 ? MPI_File_read_at_all(file, 0, &scratch, 1, MPI_INT, MPI_STATUS_IGNORE)
                                           : MPI_File_write_at_all(file, 0, &scratch, 1, MPI_INT, MPI_STATUS_IGNORE), expected);

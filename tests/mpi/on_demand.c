@@ -1,7 +1,10 @@
-/* With the promise of romio_no_indep_rw a rank opens the file when it first needs it. argv[2]: what is done.
- * `once`: a small collective write and read; the harness counts how often the file is opened.
- * `gone`: the name is taken away, or given to another file, before the ranks have opened it: an error of one class on all ranks, and no byte in
- * the other file; with the name back, all is well. */
+/* With the promise of romio_no_indep_rw a rank opens the file when it first needs it. argv[2] selects the
+ * test.
+ *
+ * * `once`: a small collective write and read. The harness counts how often the file is opened.
+ * * `gone`: before the ranks have opened the file, its name is removed or given to another file. All
+ *   ranks get an error of one class, and the other file keeps its bytes. After the name is restored, all
+ *   accesses work. */
 #include "check.h"
 
 static char text[64];
@@ -46,7 +49,7 @@ static void once(void)
              "the class of opening what is not there");
 }
 
-/* A window for each rank of what it writes, so that each has something to do with the file. */
+/* The bytes that a rank writes fill one collective buffer, so every rank has to access the file. */
 #define PART 4096
 
 static void gone(void)

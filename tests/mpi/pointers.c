@@ -1,4 +1,5 @@
-/* File pointers, offsets and views as values: seek, positions, byte offsets, get_view, type extents, and reads past the end. */
+/* File pointers, offsets and views: seek, positions, byte offsets, get_view, type extents, and reads past
+ * the end. */
 #include "oracle.h"
 
 static MPI_Offset position(MPI_File file)
@@ -34,7 +35,7 @@ static void seeking(MPI_File file)
     CHECK_EQ(position(file), 0, "position after refused seeks");
 }
 
-/* etype INT, and of every group of 4 integers the first 2 are visible, from byte 8 on. */
+/* The etype is MPI_INT. From byte 8 on, the first 2 of every 4 integers are visible. */
 static void through_a_view(MPI_File file)
 {
     section("positions in a view");
@@ -48,7 +49,8 @@ static void through_a_view(MPI_File file)
     CHECK_EQ(byte_of(file, 7), 8 + 3 * 16 + 4, "byte of etype 7");
     CHECK_EQ(byte_of(file, 1000000001), 8 + 500000000LL * 16 + 4, "byte of a far etype");
 
-    /* 1000 bytes: 992 behind the displacement are 62 groups of 2 visible integers. */
+    /* The file has 1000 bytes. The 992 bytes behind the displacement are 62 groups with 2 visible
+     * integers each. */
     CHECK_OK(MPI_File_seek(file, 0, MPI_SEEK_END));
     CHECK_EQ(position(file), 124, "the end in etypes");
     CHECK_OK(MPI_File_seek(file, -4, MPI_SEEK_CUR));
@@ -56,7 +58,8 @@ static void through_a_view(MPI_File file)
     MPI_Status status;
     CHECK_OK(MPI_File_read(file, values, 8, MPI_INT, &status));
     CHECK_EQ(count_of(&status, MPI_INT), 4, "integers before the end");
-    CHECK_EQ(position(file), 128, "position after a short read"); /* MPI 4.1, 14.4.1: by what was asked for */
+    /* MPI 4.1, 14.4.1: by the number requested */
+    CHECK_EQ(position(file), 128, "position after a short read");
     for (int i = 0; i < 4; i++) CHECK_EQ(values[i], (8 + (60 + i / 2) * 16 + i % 2 * 4) / 4, "value");
 
     MPI_Offset displacement = -1;
@@ -72,7 +75,8 @@ static void through_a_view(MPI_File file)
     CHECK(lb == 0 && extent == 16 && size == 8, "filetype back: lb %ld extent %ld size %d", (long)lb, (long)extent, size);
     MPI_Type_get_extent(etype, &lb, &extent);
     CHECK_EQ(extent, 4, "extent of the etype");
-    /* What is got may be used for the next set_view, and freed if derived. */
+    /* The types returned by get_view may be used for the next set_view, and must be freed if they are
+     * derived. */
     CHECK_OK(MPI_File_set_view(file, 16, etype, shown, "native", MPI_INFO_NULL));
     CHECK_EQ(byte_of(file, 2), 32, "byte of etype 2");
     int integers, addresses, types, combiner;
@@ -100,13 +104,14 @@ static void past_the_end(MPI_File file)
     CHECK_EQ(count_of(&status, MPI_BYTE), 0, "bytes far behind the end");
     CHECK_OK(MPI_File_read_at_all(file, 1000 - 8 * world_rank, bytes, 64, MPI_BYTE, &status));
     CHECK_EQ(count_of(&status, MPI_BYTE), 8 * world_rank, "bytes of a collective read");
-    /* A count that is no whole number of the type: undefined; its elements are known. */
+    /* If the data is not a whole number of items of the type, the count is undefined, but the number of
+     * elements is known. */
     map_t unit = map_named(MPI_INT), pair = map_contiguous(2, unit);
     CHECK_OK(MPI_File_read_at(file, 988, bytes, 4, pair.mpi, &status));
     CHECK_EQ(count_of(&status, pair.mpi), MPI_UNDEFINED, "count of pairs");
     CHECK_EQ(elements(&status, pair.mpi), 3, "elements");
     map_free(&pair);
-    /* Strided memory: the gaps stay as they are. */
+    /* Strided memory: the gaps keep their contents. */
     map_t spaced = map_vector(8, 1, 2, unit);
     int slots[16];
     for (int i = 0; i < 16; i++) slots[i] = -9;
@@ -116,7 +121,8 @@ static void past_the_end(MPI_File file)
     map_free(&spaced);
 }
 
-/* Overlapping views for reading: every rank sees the same bytes, and tiles that overlap each other. */
+/* Overlapping views for reading: every rank sees the same bytes, and the tiles of a view overlap each
+ * other. */
 static void overlapping(MPI_File file)
 {
     section("overlapping views");
@@ -152,8 +158,9 @@ static void type_extents(MPI_File file)
     map_free(&wide);
 }
 
-/* Accesses of one run, one after the other at the pointer, in a view without gaps that begins somewhere: what is moved is where it belongs and
- * nowhere else, and the pointer moves on by what was asked for, or not at all. */
+/* Accesses of one run each, one after another at the pointer, in a view without gaps that begins inside
+ * the file. The bytes must go to their places and to no other place. The pointer must move by the number
+ * of bytes requested, or not at all. */
 static void one_run_after_the_other(void)
 {
     enum { INTS = 12, DISPLACEMENT = 40, FILE_BYTES = 200 };
@@ -166,7 +173,7 @@ static void one_run_after_the_other(void)
     snprintf(name, sizeof name, "runs.%d", world_rank);
     memset(before, 0xEE, sizeof before);
     spill(path_of(name), before, sizeof before);
-    /* Two values that begin one behind the address. */
+    /* Two values that begin one integer after the address. */
     MPI_Type_create_hindexed(1, &(int){ 2 }, &(MPI_Aint){ sizeof(int) }, MPI_INT, &behind);
     MPI_Type_create_resized(behind, sizeof(int), 2 * sizeof(int), &pair);
     MPI_Type_commit(&pair);

@@ -1,5 +1,5 @@
-/* The shared file pointer (MPI 4.1, 14.4.4): every access has a place of its own, ordered ones by rank; seeks, views, modes, and what
- * fails. */
+/* The shared file pointer (MPI 4.1, 14.4.4): every access has a place of its own, and ordered accesses
+ * have places by rank. Also seeks, views, access modes, and failures. */
 #include "check.h"
 
 enum { RECORDS = 60 };
@@ -19,7 +19,8 @@ static void open_file(const char *name, int mode)
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of(name), mode, MPI_INFO_NULL, &file));
 }
 
-/* Counts the records that a rank has found, and says on rank 0 whether all ranks' are there once. */
+/* Counts the records that this rank has found, and checks that the records of all ranks were found
+ * exactly once. */
 static void each_is_there_once(const record_t *found, int count, int per_rank)
 {
     int *seen = calloc((size_t)(world_size * per_rank), sizeof *seen), wrong = 0;
@@ -101,7 +102,7 @@ static void it_is_moved_together(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* How many records a rank has in a round: none in some. */
+/* The number of records of a rank in a round. Some have none. */
 static int records_of(int rank, int round) { return (rank * 5 + round * 3) % 4; }
 
 static void ranks_have_their_order(void)
@@ -199,7 +200,7 @@ static void modes(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* More files than words of one window serve, each with a pointer of its own. */
+/* More files than the words of one window serve, each with its own pointer. */
 static void many_files(void)
 {
     enum { FILES = 40 };

@@ -1,4 +1,5 @@
-/* The life of a file: modes of opening, sizes, holes, preallocation, append, deletion, and what open and close promise. */
+/* The life of a file: access modes, sizes, holes, preallocation, append, deletion, and the promises of
+ * open and close. */
 #include "check.h"
 
 static MPI_File open_file(const char *name, int mode)
@@ -30,14 +31,14 @@ static void sizing(void)
     CHECK_EQ(size_of(file), 3000, "size after preallocating");
     CHECK_OK(MPI_File_preallocate(file, 2000));
     CHECK_EQ(size_of(file), 3000, "size after preallocating less");
-    /* View and pointer do not change with the size. */
+    /* The view and the pointer do not change with the size. */
     CHECK_OK(MPI_File_seek(file, 2500, MPI_SEEK_SET));
     CHECK_OK(MPI_File_set_size(file, 100));
     MPI_Offset at = -1;
     CHECK_OK(MPI_File_get_position(file, &at));
     CHECK_EQ(at, 2500, "position after cutting");
     barrier();
-    /* A write far behind the end leaves a hole of zeros. */
+    /* A write far beyond the end leaves a hole of zeros. */
     if (world_rank == world_size - 1) CHECK_OK(MPI_File_write_at(file, 70000, "end", 3, MPI_BYTE, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_sync(file));
     barrier();
@@ -97,7 +98,8 @@ static void appending(void)
     CHECK_OK(MPI_File_sync(file));
     barrier();
     CHECK_EQ(size_of(file), 70003 + 4 * world_size, "size after appending");
-    CHECK_OK(MPI_File_write_at(file, 0, "head", 4, MPI_BYTE, &status)); /* all write the same bytes; append binds nobody */
+    /* All ranks write the same bytes. Append sets only the initial position. */
+    CHECK_OK(MPI_File_write_at(file, 0, "head", 4, MPI_BYTE, &status));
     CHECK_OK(MPI_File_close(&file));
     barrier();
     long long size;
@@ -148,7 +150,7 @@ static void prefixes(void)
     CHECK(!exists("prefixed"), "deleting by prefix left the file");
 }
 
-/* Every rank sees what the others wrote before sync, barrier, sync. */
+/* After sync, barrier, sync every rank reads what the other ranks wrote before. */
 static void visibility(void)
 {
     section("sync, barrier, sync");

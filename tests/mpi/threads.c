@@ -1,5 +1,5 @@
-/* Several threads of a process, each with its own file on one communicator, in collectives at the same time; and
- * several threads at the individual pointer of one file. */
+/* Several threads of a process, each with its own file on one communicator, make collective calls at the
+ * same time. Then several threads use the individual pointer of one file. */
 #include "check.h"
 #include <pthread.h>
 
@@ -36,7 +36,8 @@ static void *append(void *argument)
     return NULL;
 }
 
-/* All threads write at the individual pointer of one file: as if one after the other, so that every record is there once. */
+/* All threads write at the individual pointer of one file. The result must be as if they wrote one after
+ * another: every record is there exactly once. */
 static void one_pointer(void)
 {
     pthread_t threads[THREADS];

@@ -1,5 +1,5 @@
-/* What is not built yet says so on every rank, at once, and leaves the file usable. When a later version builds one of these, its line
- * here fails and goes. */
+/* Operations that are not implemented fail on every rank, immediately, and leave the file usable. When a
+ * later version implements one of them, its check here fails and must be removed. */
 #include "check.h"
 
 int main(int argc, char **argv)
@@ -11,7 +11,7 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("unsupported"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
 #define REFUSED(call) do { section("%s", #call); CHECK_CLASS(call, MPI_ERR_UNSUPPORTED_OPERATION); } while (0)
-    /* A lock that these ranks, or this storage, cannot have (`CAPULET_HINTS`). */
+    /* A lock that these ranks or this storage cannot have (`CAPULET_HINTS`). */
     if (getenv("CAPULET_HINTS")) {
         int atomic = -1;
         REFUSED(MPI_File_set_atomicity(file, 1));

@@ -1,4 +1,4 @@
-/* Round trips through every kind of view, by every blocking way to read and write, against the oracle. */
+/* Round trips through every kind of view, by every method to read and write, compared with the oracle. */
 #include "scenario.h"
 
 static access_t over(map_t etype, map_t file, i64 displacement, i64 offset, i64 bytes, MPI_Datatype unit)
@@ -18,7 +18,7 @@ static access_t contiguous_permuted(int rank, int size, int round)
     return over(map_named(MPI_INT), map_named(MPI_INT), 5, (size - 1 - rank) * 300, 1200, MPI_INT);
 }
 
-/* Integers dealt out in turn: rank r owns every size-th one. */
+/* Integers in cyclic order: rank r owns every P-th one of P ranks. */
 static access_t dealt(int rank, int size, int round)
 {
     int one = 1;
@@ -45,7 +45,7 @@ static access_t hvector_bytes(int rank, int size, int round)
     return over(unit, file, rank * 16, 40, 16 * 11 * 3, MPI_BYTE);
 }
 
-/* A 2-D array cut in columns; the last rank takes the rest. */
+/* A 2-D array split by columns. The last rank takes the remainder. */
 static access_t subarray_columns(int rank, int size, int round)
 {
     int sizes[] = { 10, 8 * size + 4 }, parts[] = { 10, rank == size - 1 ? 12 : 8 }, starts[] = { 0, 8 * rank };
@@ -72,7 +72,8 @@ static access_t darray_mixed(int rank, int size, int round)
     return over(unit, file, 16, 0, file.size / 16 * 16, MPI_INT);
 }
 
-/* Every dimension cyclic, and more ranks than rows: some ranks own nothing, and set a view that holds nothing. */
+/* Every dimension is cyclic, and there are more ranks than rows. Some ranks own nothing, and set a view
+ * without data. */
 static access_t darray_sparse(int rank, int size, int round)
 {
     int grid[] = { size, 1 }, sizes[] = { 3, 24 }, dists[] = { MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_NONE };
@@ -115,7 +116,7 @@ static access_t nested(int rank, int size, int round)
     return over(unit, file, 9 * 96 * rank, 6, 6 * 4 * 4 * 2, MPI_INT);
 }
 
-/* Odd ranks take part with nothing at all. */
+/* Odd ranks take part without data. */
 static access_t some_empty(int rank, int size, int round)
 {
     (void)size; (void)round;
@@ -128,7 +129,7 @@ static access_t all_empty(int rank, int size, int round)
     return over(map_named(MPI_BYTE), map_named(MPI_BYTE), 0, rank, 0, MPI_BYTE);
 }
 
-/* As PnetCDF builds them: the extent is smaller than the size, and one instance alone is used. */
+/* As PnetCDF builds filetypes: the extent is smaller than the size, and only one instance is used. */
 static access_t size_over_extent(int rank, int size, int round)
 {
     int blocks[] = { 256, 256, 400 };
@@ -157,7 +158,7 @@ static access_t etype_with_holes(int rank, int size, int round)
     return over(etype, file, rank * 8, 2, 4 * 16, MPI_INT);
 }
 
-/* Bounds that are not where the data is: a lower bound below zero, and one above. */
+/* Bounds that differ from those of the data: a lower bound below zero, and one above. */
 static access_t odd_bounds(int rank, int size, int round)
 {
     int one = 2;
@@ -193,7 +194,7 @@ static access_t block_lists(int rank, int size, int round)
     return over(byte, file, 1, 17, 24 * 9, MPI_BYTE);
 }
 
-/* Even ranks write whole regions, odd ones through combs, in one call. */
+/* In one call, even ranks write contiguous regions, and odd ranks write through combs. */
 static access_t mixed(int rank, int size, int round)
 {
     map_t byte = map_named(MPI_BYTE);
@@ -218,7 +219,8 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv);
     int kind_count = (int)(sizeof kinds / sizeof *kinds), round = 0;
-    /* Every kind by every method; memory layouts and hints rotate, so that neighbors in this list differ in both. */
+    /* Every kind by every method. Memory layouts and hints rotate, so neighbors in this list differ in
+     * both. */
     for (int k = 0; k < kind_count; k++)
         for (int method = 0; method < METHODS; method++) {
             int repeats = world_size <= 2 && (method & 1) ? HINTS : 1;

@@ -1,5 +1,6 @@
-/* waiting FOLDER HOW: while rank 1 waits for rank 0 in a call of ours, rank 2 reaches rank 1's memory and sends to it, which takes MPI's
- * progress there. HOW is "lock": rank 0 has a lock for long (`CAPULET_FAULTS`); or "collective" or "request": it comes late. */
+/* waiting FOLDER HOW: while rank 1 waits for rank 0 in a call of Capulet, rank 2 accesses the memory of
+ * rank 1 and sends to it. Both need MPI progress on rank 1. With HOW "lock", rank 0 holds a lock for long
+ * (`CAPULET_FAULTS`); with "collective" or "request" it calls late. */
 #include "check.h"
 
 enum { OPERATIONS = 20, LARGE = 4 << 20 };
@@ -9,7 +10,8 @@ static int is_over(void)
     return access(path_of("over"), F_OK) == 0;
 }
 
-/* Waits until rank 0 is over with it, at most so long. It lets go of the lock before it says so. */
+/* Waits until rank 0 reports that it is over, at most `milliseconds`. Rank 0 releases the lock before it
+ * reports. */
 static void await_over(int milliseconds)
 {
     for (int i = 0; i < milliseconds && !is_over(); i++) nap(1);
