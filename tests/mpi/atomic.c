@@ -31,7 +31,7 @@ static void own_blocks(MPI_Datatype *type)
 /* Each rank writes and sends a message to the next rank, which then reads. */
 static void is_seen_after_a_message(void)
 {
-    section("a message tells that it is there");
+    section("a write is visible after a message");
     int next = (world_rank + 1) % world_size, last = (world_rank + world_size - 1) % world_size;
     for (int round = 0; round < ROUNDS; round++) {
         int told = -1, value = round * world_size + world_rank, found = -1;
@@ -41,7 +41,7 @@ static void is_seen_after_a_message(void)
         MPI_Isend(&value, 1, MPI_INT, next, round, MPI_COMM_WORLD, &requests[1]);
         wait_yielding(&requests[0]);
         CHECK_OK(MPI_File_read_at(file, 4 * last, &found, 4, MPI_BYTE, MPI_STATUS_IGNORE));
-        CHECK_EQ(found, told, "what was read after the message");
+        CHECK_EQ(found, told, "value read after the message");
         wait_yielding(&requests[1]);
         barrier();
     }
@@ -51,7 +51,7 @@ static void is_seen_after_a_message(void)
  * between with old ones. */
 static void bytes_between_stay(void)
 {
-    section("bytes between");
+    section("bytes between those of an access");
     MPI_Datatype type;
     own_blocks(&type);
     CHECK_OK(MPI_File_set_view(file, (MPI_Offset)world_rank * BLOCK, MPI_BYTE, type, "native", MPI_INFO_NULL));
@@ -63,7 +63,7 @@ static void bytes_between_stay(void)
         CHECK_OK(MPI_File_read_at(file, 0, bytes, BLOCKS * BLOCK, MPI_BYTE, MPI_STATUS_IGNORE));
         for (int i = 0; i < BLOCKS * BLOCK; i++) wrong += bytes[i] != round;
     }
-    CHECK_EQ(wrong, 0, "bytes that are not those that this rank wrote last");
+    CHECK_EQ(wrong, 0, "number of bytes that this rank did not write last");
     CHECK_OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
     MPI_Type_free(&type);
 }
@@ -71,7 +71,7 @@ static void bytes_between_stay(void)
 /* A write that fails while it is isolated. */
 static void a_failure_lets_the_others_in(void)
 {
-    section("an access that fails");
+    section("others enter after an access fails");
     const MPI_Offset far = 1 << 20;
     barrier();
     if (world_rank == 0) {
@@ -81,7 +81,7 @@ static void a_failure_lets_the_others_in(void)
         small = before;
         small.rlim_cur = (rlim_t)far;
         CHECK_EQ(setrlimit(RLIMIT_FSIZE, &small), 0, "setrlimit");
-        CHECK(MPI_File_write_at(file, far + 10, bytes, 100, MPI_BYTE, MPI_STATUS_IGNORE) != MPI_SUCCESS, "there is no room for it");
+        CHECK(MPI_File_write_at(file, far + 10, bytes, 100, MPI_BYTE, MPI_STATUS_IGNORE) != MPI_SUCCESS, "a write beyond the file size limit succeeded");
         setrlimit(RLIMIT_FSIZE, &before);
     }
     barrier();
@@ -107,7 +107,7 @@ static void *read_on(void *context)
 
 static void another_thread_reads_meanwhile(const char *gathers)
 {
-    section("another thread while collective writes, gathering: %s", gathers);
+    section("another thread reads during collective writes, romio_cb_write %s", gathers);
     MPI_Info info;
     pthread_t thread;
     char *all = malloc((size_t)world_size * PART);
@@ -133,8 +133,8 @@ static void another_thread_reads_meanwhile(const char *gathers)
     reads_go_on = 0;
     if (has_thread) {
         pthread_join(thread, NULL);
-        CHECK(seen > 0, "the thread has read");
-        CHECK_EQ(torn, 0, "parts of which some is there and some is not");
+        CHECK(seen > 0, "the thread has not read");
+        CHECK_EQ(torn, 0, "number of parts that were read torn");
     }
     free(all);
     barrier();
@@ -148,14 +148,14 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     if (argc > 1) work_dir = argv[1];
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("atomic"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
-    section("set and asked for");
-    CHECK_EQ(atomicity(), 0, "atomicity at first");
+    section("atomic mode is set and queried");
+    CHECK_EQ(atomicity(), 0, "atomicity at open");
     differs = world_rank == 0;
     if (world_size > 1) CHECK_CLASS(MPI_File_set_atomicity(file, differs), MPI_ERR_NOT_SAME);
-    CHECK_EQ(atomicity(), 0, "atomicity after flags that differ");
+    CHECK_EQ(atomicity(), 0, "atomicity after flags that differ between ranks");
     for (int atomic = 1; atomic >= -1; atomic--) {
         CHECK_OK(MPI_File_set_atomicity(file, atomic));
-        CHECK_EQ(atomicity(), atomic != 0, "atomicity that was set");
+        CHECK_EQ(atomicity(), atomic != 0, "atomicity after set_atomicity");
     }
     is_seen_after_a_message();
     bytes_between_stay();
@@ -168,7 +168,7 @@ int main(int argc, char **argv)
         another_thread_reads_meanwhile("disable");
     }
     CHECK_OK(MPI_File_set_atomicity(file, 0));
-    CHECK_EQ(atomicity(), 0, "atomicity at last");
+    CHECK_EQ(atomicity(), 0, "atomicity at the end");
     CHECK_OK(MPI_File_close(&file));
     return finish();
 }

@@ -49,7 +49,7 @@ static void case_1_nonatomic(void)
     for (int round = 0; round < ROUNDS; round++) {
         put(own, at, round);
         put(own, at + 4, round + 1);
-        CHECK_EQ(got(own, at + 4), round + 1, "what was written last");
+        CHECK_EQ(got(own, at + 4), round + 1, "value written last");
         MPI_Request requests[3];
         for (int i = 0; i < PART; i++) out[0][i] = out[1][i] = round, in[i] = -1;
         CHECK_OK(MPI_File_iread_at_all(own, at + 4, in, PART - 1, MPI_INT, &requests[0]));
@@ -57,9 +57,9 @@ static void case_1_nonatomic(void)
             CHECK_OK(MPI_File_iwrite_at_all(own, at + (2 + k) * (MPI_Offset)sizeof out[k], out[k], PART, MPI_INT, &requests[1 + k]));
         wait_all(requests, 3);
         for (int i = 0; i < PART - 1; i++) wrong += in[i] != round + 1;
-        CHECK_EQ(got(own, at + 3 * (MPI_Offset)sizeof out[0]), round, "what was written beside others");
+        CHECK_EQ(got(own, at + 3 * (MPI_Offset)sizeof out[0]), round, "value written during other writes");
     }
-    CHECK_EQ(wrong, 0, "cells that were read beside writes elsewhere");
+    CHECK_EQ(wrong, 0, "number of wrong cells read during writes to other bytes");
     CHECK_OK(MPI_File_close(&own));
 }
 
@@ -79,10 +79,10 @@ static void case_1_atomic(void)
         wait_all(requests, 3);
         int torn = 0;
         for (int i = 1; i < PART; i++) torn += in[i] != in[0];
-        CHECK_EQ(torn, 0, "cells that are of another access than the first one");
-        CHECK(in[0] >= 0 && in[0] <= 2, "what was read is what somebody wrote");
+        CHECK_EQ(torn, 0, "number of cells from another access than the first cell");
+        CHECK(in[0] >= 0 && in[0] <= 2, "no rank wrote the value that was read");
         int last = got(own, at);
-        CHECK(last == 1 || last == 2, "what is there at last was written in one step: %d", last);
+        CHECK(last == 1 || last == 2, "the final cells are not from one write: %d", last);
     }
     CHECK_OK(MPI_File_close(&own));
 }
@@ -99,7 +99,7 @@ static void case_2_without_conflict(void)
     CHECK_OK(MPI_File_set_view(file, 4 * (MPI_Offset)world_rank, MPI_INT, cells, "native", MPI_INFO_NULL));
     for (int round = 0; round < ROUNDS; round++) {
         put(file, 0, round * world_size + world_rank);
-        CHECK_EQ(got(file, 0), round * world_size + world_rank, "own cells between those of others");
+        CHECK_EQ(got(file, 0), round * world_size + world_rank, "value of own cells between those of others");
     }
     CHECK_OK(MPI_File_close(&file));
     MPI_Type_free(&cells);
@@ -126,7 +126,7 @@ static void case_2_atomic(void)
                 MPI_Irecv(&told, 1, MPI_INT, writer, 0, MPI_COMM_WORLD, &request);
                 wait_yielding(&request);
                 CHECK_OK(MPI_File_read_at(file, 0, &found, 4, MPI_BYTE, MPI_STATUS_IGNORE));
-                CHECK_EQ(found, round, "what was read after the message");
+                CHECK_EQ(found, round, "value read after the message");
             }
         }
     barrier();
@@ -134,7 +134,7 @@ static void case_2_atomic(void)
     barrier();
     for (int round = 0; round < ROUNDS; round++) {
         if (world_rank % 2) put(file, 0, round);
-        else CHECK(got(file, 0) >= 0, "an access of another is there whole or not at all");
+        else CHECK(got(file, 0) >= 0, "a read saw a part of another rank's write");
     }
     barrier();
     CHECK_OK(MPI_File_close(&file));
@@ -152,14 +152,14 @@ static void case_3(int atomic)
         CHECK_OK(MPI_File_sync(own));
         barrier();
         CHECK_OK(MPI_File_sync(own));
-        CHECK_EQ(got(own, 0), round, "after sync, barrier, sync");
+        CHECK_EQ(got(own, 0), round, "value after sync, barrier, sync");
         barrier();
     }
     if (world_rank == 0) put(own, 0, 99);
     CHECK_OK(MPI_File_close(&own));
     barrier();
     own = opened(MPI_COMM_SELF, "case3", atomic);
-    CHECK_EQ(got(own, 0), 99, "after close, barrier, open");
+    CHECK_EQ(got(own, 0), 99, "value after close, barrier, open");
     CHECK_OK(MPI_File_close(&own));
 }
 
@@ -177,7 +177,7 @@ static void sync_moves_all(void)
     CHECK_OK(MPI_File_sync(file));
     barrier();
     CHECK_OK(MPI_File_sync(file));
-    for (int rank = 0; rank < world_size; rank++) CHECK_EQ(got(file, (MPI_Offset)sizeof cells * rank), rank, "what a rank wrote");
+    for (int rank = 0; rank < world_size; rank++) CHECK_EQ(got(file, (MPI_Offset)sizeof cells * rank), rank, "value that a rank wrote");
     CHECK_OK(MPI_File_close(&file));
 }
 
@@ -185,7 +185,7 @@ static void sync_moves_all(void)
  * correctly. */
 static void atomicity_changes_under_way(void)
 {
-    section("14.6.1, atomicity that changes");
+    section("14.6.1, atomicity changes during accesses");
     enum { MANY = 6 };
     static int out[MANY][PART];
     file = opened(MPI_COMM_WORLD, "toggle", 0);
@@ -201,7 +201,7 @@ static void atomicity_changes_under_way(void)
         CHECK_OK(MPI_File_get_atomicity(file, &atomic));
         CHECK_EQ(atomic, round % 2, "atomicity");
         wait_all(requests, MANY);
-        for (int k = 0; k < MANY; k++) CHECK_EQ(got(file, at + (MPI_Offset)sizeof out[k] * k), round * MANY + k, "what was written when it changed");
+        for (int k = 0; k < MANY; k++) CHECK_EQ(got(file, at + (MPI_Offset)sizeof out[k] * k), round * MANY + k, "value written while the atomicity changed");
         barrier();
     }
     CHECK_OK(MPI_File_close(&file));
@@ -228,23 +228,23 @@ static void sequential_files(void)
     CHECK_OK(MPI_File_close(&file));
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("stream"), MPI_MODE_RDONLY | MPI_MODE_SEQUENTIAL, MPI_INFO_NULL, &file));
     CHECK_OK(MPI_File_read_ordered(file, &read, 1, MPI_CHAR, MPI_STATUS_IGNORE));
-    CHECK_EQ(read, tag, "the first one");
+    CHECK_EQ(read, tag, "first value");
     CHECK_OK(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_INT, padded, "native", MPI_INFO_NULL));
     MPI_Datatype etype, filetype;
     char representation[MPI_MAX_DATAREP_STRING];
     CHECK_OK(MPI_File_get_view(file, &start, &etype, &filetype, representation));
-    CHECK_EQ(start, world_size, "where the view begins");
+    CHECK_EQ(start, world_size, "displacement of the view");
     MPI_Type_free(&filetype);
     for (int round = 0; round < 3; round++) {
         CHECK_OK(MPI_File_read_ordered(file, &found, 1, MPI_INT, MPI_STATUS_IGNORE));
-        CHECK_EQ(found, world_rank, "the next one");
+        CHECK_EQ(found, world_rank, "next value");
     }
     CHECK_OK(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
     CHECK_OK(MPI_File_get_view(file, &start, &etype, &filetype, representation));
     /* The view begins after the bytes that the last tile skips. */
-    CHECK_EQ(start, world_size + 3 * world_size * 8, "where the last view begins");
+    CHECK_EQ(start, world_size + 3 * world_size * 8, "displacement of the last view");
     CHECK_OK(MPI_File_read_ordered(file, &read, 1, MPI_CHAR, MPI_STATUS_IGNORE));
-    if (world_rank == 0) CHECK_EQ(read, 'z', "the last one");
+    if (world_rank == 0) CHECK_EQ(read, 'z', "last value");
     CHECK_OK(MPI_File_close(&file));
     file = opened(MPI_COMM_WORLD, "stream", 0);
     CHECK_CLASS(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL), MPI_ERR_ARG);
@@ -269,7 +269,7 @@ static void progress_needs_no_other_rank(int atomic)
             if (pread(plain, &found, sizeof found, 0) < 0) break;
             usleep(1000);
         }
-        CHECK_EQ(found, mark, "what another rank has written while this one called no MPI");
+        CHECK_EQ(found, mark, "value that another rank wrote while this rank made no MPI call");
         close(plain);
     } else if (world_rank == world_size - 1) {
         int cells[PART];
@@ -292,9 +292,9 @@ static void collectives_have_one_order(void)
         CHECK_OK(MPI_File_write_at_all(first, 4 * world_rank, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
         CHECK_OK(MPI_File_write_at_all(second, 4 * world_rank, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
         CHECK_OK(MPI_File_read_at_all(first, 4 * world_rank, &found, 1, MPI_INT, MPI_STATUS_IGNORE));
-        CHECK_EQ(found, value, "what this rank wrote in the first file");
+        CHECK_EQ(found, value, "value that this rank wrote to the first file");
         CHECK_OK(MPI_File_read_at_all(second, 4 * world_rank, &found, 1, MPI_INT, MPI_STATUS_IGNORE));
-        CHECK_EQ(found, value, "what this rank wrote in the second file");
+        CHECK_EQ(found, value, "value that this rank wrote to the second file");
     }
     CHECK_OK(MPI_File_close(&first));
     CHECK_OK(MPI_File_close(&second));
@@ -321,7 +321,7 @@ static void nonblocking_collectives(int atomic)
         for (int k = 0; k < MANY; k++) wait_yielding(&requests[(k * (world_rank % 2 ? 2 : 3) + world_rank) % MANY]);
         barrier();
     }
-    for (int k = 0; k < MANY; k++) CHECK_EQ(found[k], values[k], "what a nonblocking collective read");
+    for (int k = 0; k < MANY; k++) CHECK_EQ(found[k], values[k], "value that a nonblocking collective read");
     CHECK_OK(MPI_File_close(&file));
 }
 
@@ -337,10 +337,10 @@ static void types_match(void)
     CHECK_OK(MPI_File_set_view(file, 0, MPI_DOUBLE, MPI_DOUBLE, "native", MPI_INFO_NULL));
     CHECK_OK(MPI_File_write_at_all(file, world_rank, &value, 1, MPI_DOUBLE, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_read_at_all(file, world_rank, &found, 1, MPI_DOUBLE, MPI_STATUS_IGNORE));
-    CHECK(found == value, "a double is read as it was written");
+    CHECK(found == value, "the double read differs from the double written");
     CHECK_OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
     CHECK_OK(MPI_File_read_at_all(file, at, bytes, sizeof bytes, MPI_BYTE, MPI_STATUS_IGNORE));
-    CHECK(memcmp(bytes, &value, sizeof value) == 0, "its bytes in the native representation are those of memory");
+    CHECK(memcmp(bytes, &value, sizeof value) == 0, "the bytes in the file differ from those in memory");
     CHECK_OK(MPI_File_close(&file));
 }
 
@@ -363,7 +363,7 @@ static void arguments_are_given_back(void)
     wait_yielding(&request);
     cells[0] = cells[1] = 77;
     CHECK_OK(MPI_File_read_at(file, 0, cells, 2, MPI_INT, MPI_STATUS_IGNORE));
-    CHECK(cells[0] == world_rank && cells[1] == -world_rank, "what was written by types that are freed");
+    CHECK(cells[0] == world_rank && cells[1] == -world_rank, "data written with freed types is wrong");
     CHECK_OK(MPI_File_close(&file));
 }
 
@@ -372,37 +372,37 @@ static void arguments_are_given_back(void)
 static void sizes(int atomic)
 {
     section("14.6.8 to 14.6.10, %s", atomic ? "atomic" : "nonatomic");
-    CHECK_EQ(sizeof(MPI_Offset), 8, "bytes of an offset");
+    CHECK_EQ(sizeof(MPI_Offset), 8, "size of an offset in bytes");
     file = opened(MPI_COMM_WORLD, atomic ? "sizes1" : "sizes0", atomic);
     MPI_Offset size = -1;
     const MPI_Offset far = (MPI_Offset)5 << 30;
     barrier();
     CHECK_OK(MPI_File_get_size(file, &size));
-    CHECK_EQ(size, 0, "size at first");
+    CHECK_EQ(size, 0, "size of a new file");
     barrier();
     if (world_rank == 0) CHECK_OK(MPI_File_write_at(file, far, "x", 1, MPI_BYTE, MPI_STATUS_IGNORE));
     barrier();
     CHECK_OK(MPI_File_sync(file));
     CHECK_OK(MPI_File_get_size(file, &size));
-    CHECK_EQ(size, far + 1, "size with a byte behind a gap");
+    CHECK_EQ(size, far + 1, "size after a write beyond a gap");
     CHECK_OK(MPI_File_set_size(file, 100));
     CHECK_OK(MPI_File_get_size(file, &size));
-    CHECK_EQ(size, 100, "size that was cut");
+    CHECK_EQ(size, 100, "size after truncation");
     char bytes[40];
     MPI_Status status;
     int count = -1;
     memset(bytes, 7, sizeof bytes);
     CHECK_OK(MPI_File_read_at(file, 80, bytes, sizeof bytes, MPI_BYTE, &status));
     MPI_Get_count(&status, MPI_BYTE, &count);
-    CHECK_EQ(count, 20, "bytes up to the end");
-    CHECK(bytes[19] == 0 && bytes[20] == 7, "what is there is read, and nothing behind it");
+    CHECK_EQ(count, 20, "bytes read up to the end of the file");
+    CHECK(bytes[19] == 0 && bytes[20] == 7, "the read at the end of the file is wrong");
     barrier();
     CHECK_OK(MPI_File_preallocate(file, 5000));
     CHECK_OK(MPI_File_get_size(file, &size));
-    CHECK_EQ(size, 5000, "size that was preallocated");
+    CHECK_EQ(size, 5000, "size after preallocation");
     CHECK_OK(MPI_File_preallocate(file, 50));
     CHECK_OK(MPI_File_get_size(file, &size));
-    CHECK_EQ(size, 5000, "a smaller preallocation does not cut");
+    CHECK_EQ(size, 5000, "size after a smaller preallocation");
     barrier();
     CHECK_OK(MPI_File_close(&file));
 }
@@ -426,7 +426,7 @@ static void double_buffering(void)
         CHECK_OK(MPI_File_read_at(file, turn * PART, buffers[0], PART, MPI_INT, MPI_STATUS_IGNORE));
         for (int i = 0; i < PART; i++) wrong += buffers[0][i] != turn * PART + i;
     }
-    CHECK_EQ(wrong, 0, "cells that are not what was written");
+    CHECK_EQ(wrong, 0, "number of cells that differ from those written");
     CHECK_OK(MPI_File_close(&file));
 }
 

@@ -23,7 +23,7 @@ static void bad_modes(void)
         section("access mode %#x", modes[m]);
         MPI_File file = MPI_FILE_NULL;
         CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("errors"), modes[m], MPI_INFO_NULL, &file), MPI_ERR_AMODE);
-        CHECK(file == MPI_FILE_NULL, "a failed open gave a handle");
+        CHECK(file == MPI_FILE_NULL, "a failed open returned a handle");
     }
 }
 
@@ -43,7 +43,7 @@ static void bad_names(void)
     longer[sizeof longer - 1] = 0;
     CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, longer, writing, MPI_INFO_NULL, &file), MPI_ERR_BAD_FILE);
     CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, "", writing, MPI_INFO_NULL, &file), MPI_ERR_BAD_FILE);
-    CHECK(file == MPI_FILE_NULL, "a failed open gave a handle");
+    CHECK(file == MPI_FILE_NULL, "a failed open returned a handle");
     CHECK_CLASS(MPI_File_delete(path_of("no-such-file"), MPI_INFO_NULL), MPI_ERR_NO_SUCH_FILE);
     CHECK_CLASS(MPI_File_delete(path_of("no-such-dir/file"), MPI_INFO_NULL), MPI_ERR_NO_SUCH_FILE);
     CHECK_CLASS(MPI_File_open(MPI_COMM_NULL, path_of("errors"), writing, MPI_INFO_NULL, &file), MPI_ERR_COMM);
@@ -57,7 +57,7 @@ static void one_rank_misses(void)
         section("open fails on rank %d", culprit);
         const char *path = path_of(world_rank == culprit ? "no-such-file" : "errors");
         CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDONLY, MPI_INFO_NULL, &file), MPI_ERR_NO_SUCH_FILE);
-        CHECK(file == MPI_FILE_NULL, "a failed open gave a handle");
+        CHECK(file == MPI_FILE_NULL, "a failed open returned a handle");
     }
 }
 
@@ -71,9 +71,9 @@ static void bad_views(void)
     map_t both[] = { unit, unit }, overlap = map_struct(2, ones, overlap_at, both, 0, 8);
     const struct { const char *what; MPI_Offset displacement; MPI_Datatype etype, filetype; const char *representation; int class; } cases[] = {
         { "negative displacement", -1, MPI_BYTE, MPI_BYTE, "native", MPI_ERR_ARG },
-        { "filetype that falls", 0, MPI_INT, falling.mpi, "native", MPI_ERR_ARG },
-        { "filetype below zero", 0, MPI_INT, negative.mpi, "native", MPI_ERR_ARG },
-        { "filetype that overlaps", 0, MPI_INT, overlap.mpi, "native", MPI_ERR_ARG },
+        { "filetype with decreasing displacements", 0, MPI_INT, falling.mpi, "native", MPI_ERR_ARG },
+        { "filetype with a negative displacement", 0, MPI_INT, negative.mpi, "native", MPI_ERR_ARG },
+        { "filetype that overlaps itself", 0, MPI_INT, overlap.mpi, "native", MPI_ERR_ARG },
         { "filetype of half an etype", 0, MPI_DOUBLE, MPI_INT, "native", MPI_ERR_ARG },
         { "filetype not made of etypes", 0, MPI_INT, three.mpi, "native", MPI_ERR_ARG },
         { "null etype", 0, MPI_DATATYPE_NULL, MPI_BYTE, "native", MPI_ERR_TYPE },
@@ -91,10 +91,10 @@ static void bad_views(void)
                               : MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL), cases[c].class);
             MPI_Offset at = -1;
             CHECK_OK(MPI_File_get_byte_offset(file, 2, &at));
-            CHECK_EQ(at, 42, "byte offset in the view that was kept");
+            CHECK_EQ(at, 42, "byte offset in the unchanged view");
         }
     CHECK_OK(MPI_File_close(&file));
-    section("overlap when only reading");
+    section("overlapping filetype in a read-only file");
     file = plain(MPI_MODE_RDONLY);
     CHECK_OK(MPI_File_set_view(file, 0, MPI_INT, overlap.mpi, "native", MPI_INFO_NULL));
     CHECK_OK(MPI_File_close(&file));
@@ -108,7 +108,7 @@ static void bad_transfers(void)
     char bytes[16] = "0123456789abcde";
     MPI_File file = plain(MPI_MODE_RDWR);
     MPI_Status status;
-    section("transfers: wrong everywhere");
+    section("transfers: wrong on all ranks");
     CHECK_CLASS(MPI_File_read_at(file, -1, bytes, 1, MPI_BYTE, &status), MPI_ERR_ARG);
     CHECK_CLASS(MPI_File_write_at(file, -1, bytes, 1, MPI_BYTE, &status), MPI_ERR_ARG);
     CHECK_CLASS(MPI_File_read_at(file, 0, bytes, -1, MPI_BYTE, &status), MPI_ERR_COUNT);
@@ -130,7 +130,7 @@ static void bad_transfers(void)
     MPI_Offset at = -1;
     CHECK_OK(MPI_File_get_position(file, &at));
     CHECK_EQ(at, 0, "position after refused transfers");
-    section("bytes that are no whole etypes");
+    section("bytes that are not whole etypes");
     CHECK_OK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
     CHECK_CLASS(MPI_File_write_at(file, 0, bytes, 3, MPI_BYTE, &status), MPI_ERR_ARG);
     CHECK_CLASS(MPI_File_write_at(file, LLONG_MAX / 4 - 1, bytes, 4, MPI_INT, &status), MPI_ERR_ARG);
@@ -147,25 +147,25 @@ static void different_failures(void)
 {
     char bytes[16];
     MPI_File file = plain(MPI_MODE_RDWR);
-    section("different failures at once");
+    section("different failures at the same time");
     int first = world_rank == 0, last = world_rank == world_size - 1;
     int class = class_of(MPI_File_write_at_all(file, first ? -1 : 0, bytes, !first && last ? -1 : 1, MPI_BYTE, MPI_STATUS_IGNORE));
     CHECK(class == MPI_ERR_ARG || class == MPI_ERR_COUNT, "%s", class_name(class));
-    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN), "the class on all ranks (greatest, not least)");
+    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN), "largest error class of all ranks (other value: smallest)");
     CHECK_OK(MPI_File_close(&file));
     file = MPI_FILE_NULL;
     const char *path = path_of(last ? "no-such-file" : "errors");
     class = class_of(MPI_File_open(MPI_COMM_WORLD, path, first ? MPI_MODE_CREATE : MPI_MODE_RDONLY, MPI_INFO_NULL, &file));
     CHECK(class == MPI_ERR_AMODE || class == MPI_ERR_NO_SUCH_FILE || class == MPI_ERR_NOT_SAME, "%s", class_name(class));
-    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN), "the class on all ranks (greatest, not least)");
-    CHECK(file == MPI_FILE_NULL, "a failed open gave a handle");
+    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN), "largest error class of all ranks (other value: smallest)");
+    CHECK(file == MPI_FILE_NULL, "a failed open returned a handle");
 }
 
 static void forbidden(void)
 {
     char bytes[16];
     MPI_Status status;
-    section("writing a file opened for reading");
+    section("writing to a file opened for reading");
     MPI_File file = plain(MPI_MODE_RDONLY);
     CHECK_CLASS(MPI_File_write_at(file, 0, bytes, 1, MPI_BYTE, &status), MPI_ERR_READ_ONLY);
     CHECK_CLASS(MPI_File_write(file, bytes, 1, MPI_BYTE, &status), MPI_ERR_READ_ONLY);
@@ -175,7 +175,7 @@ static void forbidden(void)
     CHECK_CLASS(MPI_File_preallocate(file, 50000), MPI_ERR_READ_ONLY);
     CHECK_OK(MPI_File_read_at_all(file, 0, bytes, 1, MPI_BYTE, &status));
     CHECK_OK(MPI_File_close(&file));
-    section("reading a file opened for writing");
+    section("reading from a file opened for writing");
     file = plain(MPI_MODE_WRONLY);
     CHECK_CLASS(MPI_File_read_at(file, 0, bytes, 1, MPI_BYTE, &status), MPI_ERR_ACCESS);
     CHECK_CLASS(MPI_File_read(file, bytes, 1, MPI_BYTE, &status), MPI_ERR_ACCESS);
@@ -226,10 +226,10 @@ static void dead_handles(void)
     use_dead((MPI_File)(intptr_t)not_a_file);
     use_dead((MPI_File)(intptr_t)-1);
     use_dead((MPI_File)(intptr_t)77);
-    section("handles of Fortran");
+    section("Fortran handles");
     use_dead(MPI_File_f2c(-5));
     use_dead(MPI_File_f2c(123456789));
-    CHECK(MPI_File_f2c(MPI_File_c2f(MPI_FILE_NULL)) == MPI_FILE_NULL, "the null handle does not survive c2f and f2c");
+    CHECK(MPI_File_f2c(MPI_File_c2f(MPI_FILE_NULL)) == MPI_FILE_NULL, "the null handle changed in c2f and f2c");
 }
 
 int main(int argc, char **argv)

@@ -81,10 +81,10 @@ static void writes(const char *path, int mode, long long kept)
         if (turn == world_rank) CHECK_OK(MPI_File_write_at(file, 0, pieces(1), PIECE * PIECES, MPI_BYTE, &status));
         barrier();
     }
-    CHECK_EQ(count_of(&status, MPI_BYTE), PIECE * PIECES, "bytes written in turn");
+    CHECK_EQ(count_of(&status, MPI_BYTE), PIECE * PIECES, "bytes written one rank after another");
     expect(path, 1, kept);
     CHECK_OK(MPI_File_write_at_all(file, 0, pieces(2), PIECE * PIECES, MPI_BYTE, &status));
-    CHECK_EQ(count_of(&status, MPI_BYTE), PIECE * PIECES, "bytes written together");
+    CHECK_EQ(count_of(&status, MPI_BYTE), PIECE * PIECES, "bytes written collectively");
     expect(path, 2, kept);
     MPI_Request request;
     CHECK_OK(MPI_File_iwrite_at_all(file, 0, pieces(3), PIECE * PIECES, MPI_BYTE, &request));
@@ -133,7 +133,7 @@ static void told(const char *path, const char *promise, const char *sieving)
     MPI_Info_get(info, "capulet_exclusive", MPI_MAX_INFO_VAL - 1, found[0], &is_there);
     MPI_Info_get(info, "romio_ds_write", MPI_MAX_INFO_VAL - 1, found[1], &is_there);
     MPI_Info_free(&info);
-    CHECK(strcmp(found[0], promise) == 0 && strcmp(found[1], sieving) == 0, "%s, %s", found[0], found[1]);
+    CHECK(strcmp(found[0], promise) == 0 && strcmp(found[1], sieving) == 0, "capulet_exclusive is %s, romio_ds_write is %s", found[0], found[1]);
     CHECK_OK(MPI_File_close(&file));
 }
 
@@ -141,21 +141,21 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv);
     const char *path = path_of("exclusive");
-    section("a file that is there");
+    section("a file as long as the access");
     writes(path, MPI_MODE_RDWR, file_bytes());
     section("a longer file");
     writes(path, MPI_MODE_RDWR, file_bytes() + 12345);
-    section("a file that ends within");
+    section("a file that ends within the access");
     writes(path, MPI_MODE_RDWR, file_bytes() / 2 + 7);
     section("an empty file");
     writes(path, MPI_MODE_RDWR, 0);
     section("a file that is not open for reading");
     writes(path, MPI_MODE_WRONLY, file_bytes());
-    section("together, each by itself");
+    section("collective, each rank moves its own bytes");
     together_alone(path);
     section("atomic mode");
     atomic_among_others(path);
-    section("what is in force");
+    section("hints in force");
     told(path, "true", "automatic");
     told(path, "false", "disable");
     return finish();

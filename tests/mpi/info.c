@@ -14,10 +14,10 @@ static void expect(MPI_File file, const char *key, const char *expected)
     char value[256] = "";
     MPI_Info info = MPI_INFO_NULL;
     CHECK_OK(MPI_File_get_info(file, &info));
-    CHECK(info != MPI_INFO_NULL, "get_info gave no info");
+    CHECK(info != MPI_INFO_NULL, "get_info returned no info");
     if (info == MPI_INFO_NULL) return;
     int found = lookup(info, key, value);
-    if (expected == NULL) CHECK(!found, "%s is `%s`, and should not be there", key, value);
+    if (expected == NULL) CHECK(!found, "%s is `%s`, but should be absent", key, value);
     else CHECK(found && strcmp(value, expected) == 0, "%s is `%s` (%sfound), not `%s`", key, value, found ? "" : "not ", expected);
     MPI_Info_free(&info);
 }
@@ -43,7 +43,7 @@ static void every_file_answers(void)
     CHECK_OK(MPI_File_get_info(file, &info));
     for (unsigned k = 0; k < sizeof always / sizeof *always; k++) CHECK(lookup(info, always[k], value), "%s is missing", always[k]);
     CHECK(lookup(info, "cb_nodes", value) && atoi(value) >= 1 && atoi(value) <= world_size, "cb_nodes is %s", value);
-    CHECK(!lookup(info, "romio_visibility_immediate", value) || strcmp(value, "true") == 0, "HDF5 refuses independent writes if this is false");
+    CHECK(!lookup(info, "romio_visibility_immediate", value) || strcmp(value, "true") == 0, "romio_visibility_immediate is false, so HDF5 refuses independent writes");
     MPI_Info_free(&info);
     CHECK_OK(MPI_File_close(&file));
 }
@@ -109,7 +109,7 @@ static void config_list(void)
     MPI_File file = open_with(2, both);
     expect(file, "cb_nodes", "1");
     CHECK_OK(MPI_File_close(&file));
-    section("on an open file");
+    section("cb_config_list on an open file");
     MPI_Info info;
     MPI_Info_create(&info);
     MPI_Info_set(info, "cb_nodes", "1");
@@ -135,7 +135,7 @@ static void permissions(void)
     barrier();
     MPI_File file = open_with(1, text);
     umask(mask);
-    CHECK(stat(path_of("hinted"), &about) == 0, "the file is not there");
+    CHECK(stat(path_of("hinted"), &about) == 0, "the file does not exist");
     CHECK((about.st_mode & 0777) == 0640, "permissions are %o", about.st_mode & 0777);
     CHECK_OK(MPI_File_close(&file));
 }

@@ -33,7 +33,7 @@ int main(int argc, char **argv)
         CHECK_OK(MPI_File_write_at_all(file, gathers ? 0 : 256LL * world_rank, block, 256, MPI_BYTE, MPI_STATUS_IGNORE));
         if (!late) MPI_Recv(received, MESSAGE, MPI_BYTE, source, round, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         wait_yielding(&request);
-        CHECK(received[0] == (unsigned char)(round + source) && received[MESSAGE - 1] == (unsigned char)(round + source), "message is wrong");
+        CHECK(received[0] == (unsigned char)(round + source) && received[MESSAGE - 1] == (unsigned char)(round + source), "the message is wrong");
     }
     CHECK_OK(MPI_File_close(&file));
     MPI_Type_free(&pieces);

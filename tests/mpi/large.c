@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     CHECK_OK(MPI_File_sync(file));
     CHECK_EQ(byte_at(path, place + 7), 65 + world_rank, "byte on disk");
     CHECK_OK(MPI_File_read_at(file, place, back, 8, MPI_BYTE, &status));
-    CHECK(memcmp(mine, back, 8) == 0, "bytes read back are wrong");
+    CHECK(memcmp(mine, back, 8) == 0, "the bytes read back are wrong");
 
     section("pointers");
     CHECK_OK(MPI_File_seek(file, 7 * GIB + 16 * world_rank, MPI_SEEK_SET));
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
         CHECK_EQ(byte_at(path, GIB + 10 * GIB + places[0]), 97 + world_rank + collective, "byte of the second tile");
         memset(back, 0, sizeof back);
         CHECK_OK(collective ? MPI_File_read_at_all(file, 4, back, 8, MPI_BYTE, &status) : MPI_File_read_at(file, 4, back, 8, MPI_BYTE, &status));
-        CHECK(memcmp(mine, back, 8) == 0, "bytes read back are wrong");
+        CHECK(memcmp(mine, back, 8) == 0, "the bytes read back are wrong");
         CHECK_OK(MPI_File_get_byte_offset(file, 12, &at));
         CHECK_EQ(at, GIB + 10 * GIB + places[1], "byte of etype 12");
         barrier();

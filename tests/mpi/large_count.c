@@ -34,20 +34,20 @@ static void small_counts(MPI_File file)
     MPI_Status status;
     MPI_Count extent = -1;
     for (int c = 0; c < 2; c++) {
-        section("counts of 64 bits, %s", c ? "together" : "alone");
+        section("64-bit counts, %s", c ? "collective" : "independent");
         int values[16], back[16];
         for (int i = 0; i < 16; i++) values[i] = 1000 * c + 100 * world_rank + i;
         CHECK_OK(writes_at[c](file, 64 * world_rank, values, 16, MPI_INT, &status));
         CHECK_EQ(count_of(&status, MPI_INT), 16, "count");
         CHECK_OK(reads_at[c](file, 64 * world_rank, back, 16, MPI_INT, &status));
-        CHECK(memcmp(values, back, sizeof back) == 0, "values read back are wrong");
+        CHECK(memcmp(values, back, sizeof back) == 0, "the values read back are wrong");
         CHECK_OK(MPI_File_seek(file, 64 * world_rank, MPI_SEEK_SET));
         for (int i = 0; i < 16; i++) values[i] += 7;
         CHECK_OK(writes[c](file, values, 16, MPI_INT, &status));
         CHECK_OK(MPI_File_seek(file, 64 * world_rank, MPI_SEEK_SET));
         CHECK_OK(reads[c](file, back, 16, MPI_INT, &status));
         CHECK_EQ(count_of(&status, MPI_INT), 16, "count");
-        CHECK(memcmp(values, back, sizeof back) == 0, "values read back are wrong");
+        CHECK(memcmp(values, back, sizeof back) == 0, "the values read back are wrong");
         CHECK_CLASS(reads_at[c](file, 0, back, -1, MPI_INT, &status), MPI_ERR_COUNT);
     }
     CHECK_OK(get_type_extent_c(file, MPI_DOUBLE, &extent));

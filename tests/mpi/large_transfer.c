@@ -20,7 +20,7 @@ int main(int argc, char **argv)
     MPI_Type_create_resized(mib, 0, 0, &same);
     MPI_Type_commit(&same);
     for (int collective = 0; collective < 2; collective++) {
-        section("%s", collective ? "together" : "alone");
+        section("%s", collective ? "collective" : "independent");
         CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
         int count = world_rank == 0 ? COUNT : 1;
         MPI_Offset at = world_rank == 0 ? 5 : 5 + (COUNT + world_rank - 1) * MIB;
@@ -29,7 +29,7 @@ int main(int argc, char **argv)
         CHECK_OK(MPI_File_sync(file));
         barrier();
         struct stat about;
-        CHECK(stat(path, &about) == 0, "the file is not there");
+        CHECK(stat(path, &about) == 0, "the file does not exist");
         size = (long long)about.st_size;
         CHECK_EQ(size, 5 + (COUNT + world_size - 1) * MIB, "size");
         int fd = open(path, O_RDONLY);

@@ -67,7 +67,7 @@ static void other_communicators(void)
     CHECK_EQ(seen, world_rank, "value");
     CHECK_OK(MPI_File_close(&file));
 
-    section("halves, each with its ranks turned round");
+    section("halves with their ranks in reverse order");
     MPI_Comm_split(MPI_COMM_WORLD, world_rank % 2, -world_rank, &comm);
     int rank, size;
     MPI_Comm_rank(comm, &rank);
@@ -121,7 +121,7 @@ static void several_files(void)
 
 static void no_status(void)
 {
-    section("MPI_STATUS_IGNORE and untouched error field");
+    section("MPI_STATUS_IGNORE and the error field");
     MPI_File file;
     MPI_Status status;
     char bytes[8] = "status!";
@@ -131,9 +131,9 @@ static void no_status(void)
     CHECK_EQ(status.MPI_ERROR, 4711, "MPI_ERROR of a call that returns one status"); /* MPI 4.1, 3.2.5 */
     int cancelled = -1;
     MPI_Test_cancelled(&status, &cancelled);
-    CHECK_EQ(cancelled, 0, "cancelled");
+    CHECK_EQ(cancelled, 0, "cancelled flag");
     CHECK_OK(MPI_File_read_at_all(file, 0, NULL, 0, MPI_BYTE, &status));
-    CHECK_EQ(count_of(&status, MPI_INT), 0, "count of nothing");
+    CHECK_EQ(count_of(&status, MPI_INT), 0, "count of an empty access");
     CHECK_OK(MPI_File_close(&file));
 }
 
@@ -141,22 +141,22 @@ static void no_status(void)
  * file is deleted. */
 static void another_folder(void)
 {
-    section("deleted on close from another folder");
+    section("delete on close from another folder");
     char before[PATH_MAX], name[] = "relative";
     MPI_File file;
-    CHECK(getcwd(before, sizeof before) != NULL, "the folder has a name");
+    CHECK(getcwd(before, sizeof before) != NULL, "the current folder is unknown");
     if (world_rank == 0) CHECK_EQ(mkdir(path_of("elsewhere"), 0700), 0, "mkdir");
     CHECK_EQ(chdir(work_dir), 0, "chdir");
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
-    CHECK_EQ(access(path_of(name), F_OK), 0, "what was opened");
+    CHECK_EQ(access(path_of(name), F_OK), 0, "access to the opened file");
     CHECK_EQ(chdir(path_of("elsewhere")), 0, "chdir");
     if (world_rank == 0) {
         FILE *namesake = fopen(name, "w");
-        CHECK(namesake && fclose(namesake) == 0, "another file of the name");
+        CHECK(namesake && fclose(namesake) == 0, "cannot create a file of the same name in another folder");
     }
     CHECK_OK(MPI_File_close(&file));
-    CHECK_EQ(access(path_of(name), F_OK), -1, "what was opened, after close");
-    CHECK_EQ(access(path_of("elsewhere/relative"), F_OK), 0, "another file of the name");
+    CHECK_EQ(access(path_of(name), F_OK), -1, "access to the opened file after close");
+    CHECK_EQ(access(path_of("elsewhere/relative"), F_OK), 0, "a file of the same name in another folder");
     CHECK_EQ(chdir(before), 0, "chdir");
 }
 

@@ -21,7 +21,7 @@ int main(int argc, char **argv)
         CHECK_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
         barrier();
         CHECK_OK(MPI_File_read_at_all(file, 0, back, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
-        for (int i = 65; i < BYTES; i++) CHECK_EQ(back[i], back[64], "a byte");
+        for (int i = 65; i < BYTES; i++) CHECK_EQ(back[i], back[64], "byte");
         barrier();
     }
     CHECK_OK(MPI_File_close(&file));

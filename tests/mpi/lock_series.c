@@ -21,7 +21,7 @@ static void with(const char *lock)
         memset(bytes, 'a' + (world_rank + i) % 26, sizeof bytes);
         CHECK_OK(MPI_File_write_at(file, 0, bytes, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
         CHECK_OK(MPI_File_read_at(file, 0, back, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
-        for (int at = 1; at < BYTES; at++) CHECK(back[at] == back[0], "byte %d is of another write", at);
+        for (int at = 1; at < BYTES; at++) CHECK(back[at] == back[0], "byte %d is from another write", at);
     }
     CHECK_OK(MPI_File_close(&file));
 }

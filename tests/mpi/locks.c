@@ -24,7 +24,7 @@ int main(int argc, char **argv)
         for (int i = 0; i < accesses && rank == world_rank; i++) {
             CHECK_OK(MPI_File_write_at(file, 0, bytes, ROWS * subsizes[1], MPI_BYTE, MPI_STATUS_IGNORE));
             CHECK_OK(MPI_File_read_at(file, 0, back, ROWS * subsizes[1], MPI_BYTE, MPI_STATUS_IGNORE));
-            CHECK_EQ(memcmp(bytes, back, (size_t)(ROWS * subsizes[1])), 0, "what was read back");
+            CHECK_EQ(memcmp(bytes, back, (size_t)(ROWS * subsizes[1])), 0, "comparison of the bytes read with those written");
         }
     CHECK_OK(MPI_File_close(&file));
     MPI_Type_free(&type);

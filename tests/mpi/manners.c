@@ -28,7 +28,7 @@ static void wildcard_receives(void)
     }
     CHECK_OK(MPI_File_close(&file));
     for (int r = 0; r < PENDING; r++) count += received[r] != -1;
-    CHECK_EQ(count, 0, "receives of the user that took something");
+    CHECK_EQ(count, 0, "number of user receives that received something");
     /* No rank sends before all ranks have counted. Without this barrier the rank that closes first would
      * pass the Ibarrier, and the other ranks would count its messages here. */
     barrier();
@@ -40,7 +40,7 @@ static void wildcard_receives(void)
         CHECK_EQ(received[r], r, "message of the user");
     }
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, MPI_STATUS_IGNORE);
-    CHECK_EQ(flag, 0, "a message is left");
+    CHECK_EQ(flag, 0, "flag for a message that is left");
     MPI_Comm_free(&comm);
 }
 
@@ -60,13 +60,13 @@ static void profiling_names(void)
     CHECK_OK(MPI_File_read(file, &seen, 1, MPI_BYTE, &status));
     CHECK_EQ(seen, 'p', "byte");
     MPI_Fint number = PMPI_File_c2f(file);
-    CHECK(MPI_File_f2c(number) == file, "c2f and f2c do not come back");
+    CHECK(MPI_File_f2c(number) == file, "the handle changed in c2f and f2c");
     CHECK_OK(PMPI_File_close(&file));
 }
 
 static void texts(void)
 {
-    section("texts of errors");
+    section("error texts");
     MPI_File file;
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0, code = MPI_File_open(MPI_COMM_WORLD, path_of("missing"), MPI_MODE_RDONLY, MPI_INFO_NULL, &file);

@@ -42,7 +42,7 @@ int main(int argc, char **argv)
     barrier();
     for (int f = world_rank; f < count; f += world_size) {
         snprintf(name, sizeof name, "many-%d", f);
-        CHECK(unlink(path_of(name)) == 0, "%s is not there", name);
+        CHECK(unlink(path_of(name)) == 0, "%s does not exist", name);
     }
     return finish();
 }

@@ -32,13 +32,13 @@ int main(int argc, char **argv)
             strcpy(mpi, path);
         }
         if (strncmp(base_of(path), "libcapulet", 10) == 0) {
-            CHECK(capulet[0] == 0 || strcmp(capulet, path) == 0, "two of Capulet's libraries: %s and %s", capulet, path);
+            CHECK(capulet[0] == 0 || strcmp(capulet, path) == 0, "two Capulet libraries: %s and %s", capulet, path);
             strcpy(capulet, path);
         }
     }
     if (maps) fclose(maps);
     CHECK(strncmp(base_of(mpi), argv[2], strlen(argv[2])) == 0, "the MPI library is `%s`, not %s", mpi, argv[2]);
     const char *expected = strcmp(argv[3], "none") ? argv[3] : "";
-    CHECK(strcmp(base_of(capulet), expected) == 0, "Capulet's library is `%s`, not `%s`", base_of(capulet), expected);
+    CHECK(strcmp(base_of(capulet), expected) == 0, "the Capulet library is `%s`, not `%s`", base_of(capulet), expected);
     return finish();
 }

@@ -36,8 +36,8 @@ int main(int argc, char **argv)
         CHECK_OK(MPI_File_write_at_all(file, 0, out, bytes, MPI_BYTE, MPI_STATUS_IGNORE));
         CHECK_OK(MPI_File_read_at_all(file, 0, in, bytes, MPI_BYTE, &status));
         MPI_Get_count(&status, MPI_BYTE, &count);
-        CHECK_EQ(count, bytes, "the count");
-        CHECK(memcmp(in, out, (size_t)bytes) == 0, "what is read is not what was written");
+        CHECK_EQ(count, bytes, "bytes read");
+        CHECK(memcmp(in, out, (size_t)bytes) == 0, "the bytes read differ from those written");
     }
     CHECK_OK(MPI_File_close(&file));
     MPI_Info_free(&info);

@@ -43,12 +43,12 @@ static void absolute_addresses(void)
         CHECK_OK(collective ? MPI_File_write_at_all(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE) : MPI_File_write_at(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE));
         CHECK_OK(MPI_File_sync(file));
         const char *found = read_all_of_file(place, bytes);
-        CHECK(memcmp(found, second, 200) == 0 && memcmp(found + 200, first, 400) == 0 && memcmp(found + 600, third, 28) == 0, "bytes on disk are wrong");
+        CHECK(memcmp(found, second, 200) == 0 && memcmp(found + 200, first, 400) == 0 && memcmp(found + 600, third, 28) == 0, "the bytes on disk are wrong");
         int copies[3][100];
         memcpy(copies[0], second, 200); memcpy(copies[1], first, 400); memcpy(copies[2], third, 28);
         memset(second, 0, 200); memset(first, 0, 400); memset(third, 0, 28);
         CHECK_OK(collective ? MPI_File_read_at_all(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE) : MPI_File_read_at(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE));
-        CHECK(memcmp(second, copies[0], 200) == 0 && memcmp(first, copies[1], 400) == 0 && memcmp(third, copies[2], 28) == 0, "memory is wrong after reading");
+        CHECK(memcmp(second, copies[0], 200) == 0 && memcmp(first, copies[1], 400) == 0 && memcmp(third, copies[2], 28) == 0, "the memory is wrong after reading");
         barrier();
     }
     MPI_Type_free(&all);
@@ -67,7 +67,7 @@ static void repeated_bytes(void)
     CHECK_OK(MPI_File_sync(file));
     const int *found = (const int *)read_all_of_file(4000 * world_rank, 4000);
     for (i = 0; i < 1000 && found[i] == value; i++) { }
-    CHECK_EQ(i, 1000, "integers in a row");
+    CHECK_EQ(i, 1000, "number of equal integers");
     barrier();
     section("a negative stride");
     for (i = 0; i < 8; i++) line[i] = 100 * world_rank + i;
@@ -105,14 +105,14 @@ static void padded_struct(void)
     int wrong = 0;
     for (int i = 0; i < 20; i++)
         wrong += found[11 * i] != cells[i].tag || memcmp(found + 11 * i + 1, &cells[i].value, 8) || memcmp(found + 11 * i + 9, &cells[i].number, 2);
-    CHECK_EQ(wrong, 0, "structs that are wrong on disk");
+    CHECK_EQ(wrong, 0, "number of structs that are wrong on disk");
     memset(back, 0x77, sizeof back);
     CHECK_OK(MPI_File_read_at_all(file, 220 * world_rank, back, 20, cell, &status));
     wrong = 0;
     for (int i = 0; i < 20; i++)
         wrong += back[i].tag != cells[i].tag || memcmp(&back[i].value, &cells[i].value, 8) || memcmp(&back[i].number, &cells[i].number, 2)
                  || ((unsigned char *)&back[i])[1] != 0x77 || ((unsigned char *)&back[i])[18] != 0x77;
-    CHECK_EQ(wrong, 0, "structs that are wrong in memory, or whose padding was touched");
+    CHECK_EQ(wrong, 0, "number of structs that are wrong in memory or have changed padding");
     MPI_Type_free(&inner);
     MPI_Type_free(&cell);
     barrier();
@@ -168,13 +168,13 @@ static void every_named_type(void)
         CHECK_OK(MPI_File_write_at_all(file, offset, values, 10, types[t].type, &status));
         CHECK_EQ(count_of(&status, types[t].type), 10, "count written");
         CHECK_OK(MPI_File_sync(file));
-        CHECK(memcmp(read_all_of_file(16 + (i64)world_rank * 10 * size, 10 * size), packed, (size_t)(10 * size)) == 0, "bytes on disk are not those of MPI_Pack");
+        CHECK(memcmp(read_all_of_file(16 + (i64)world_rank * 10 * size, 10 * size), packed, (size_t)(10 * size)) == 0, "the bytes on disk differ from those of MPI_Pack");
         memset(back, 0x33, sizeof back);
         CHECK_OK(MPI_File_read_at_all(file, offset, back, 10, types[t].type, &status));
         unsigned char again[10 * 32 + 64];
         packed_bytes = 0;
         MPI_Pack(back, 10, types[t].type, again, sizeof again, &packed_bytes, MPI_COMM_SELF);
-        CHECK(memcmp(again, packed, (size_t)(10 * size)) == 0, "values read back are wrong");
+        CHECK(memcmp(again, packed, (size_t)(10 * size)) == 0, "the values read back are wrong");
         barrier();
     }
     CHECK_OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
@@ -197,7 +197,7 @@ static void overlapping_writes(void)
         int owner = found[i] - 10;
         wrong += owner < 0 || owner >= world_size || i < 100 * owner || i >= 100 * owner + 5000;
     }
-    CHECK_EQ(wrong, 0, "bytes that no rank wrote");
+    CHECK_EQ(wrong, 0, "number of bytes that no rank wrote");
     barrier();
 }
 

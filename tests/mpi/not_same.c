@@ -50,14 +50,14 @@ int main(int argc, char **argv)
     if (world_size > 1) {
         CHECK_CLASS(differs ? MPI_File_write_at_all(file, 0, &value, 1, MPI_INT, MPI_STATUS_IGNORE)
                             : MPI_File_read_at_all(file, 0, &seen, 1, MPI_INT, MPI_STATUS_IGNORE), MPI_ERR_NOT_SAME);
-        CHECK_EQ(seen, -1, "value of a refused read");
+        CHECK_EQ(seen, -1, "buffer of a refused read");
     }
     /* Some ranks read while the others write. This is illegal, and must be reported instead of hanging. */
     section("direction");
     int scratch = 0;
     CHECK_CLASS(differs && world_size > 1 ? MPI_File_read_at_all(file, 0, &scratch, 1, MPI_INT, MPI_STATUS_IGNORE)
                                           : MPI_File_write_at_all(file, 0, &scratch, 1, MPI_INT, MPI_STATUS_IGNORE), expected);
-    section("the file works on");
+    section("the file is still usable");
     CHECK_OK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
     CHECK_OK(MPI_File_write_at_all(file, world_rank, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_read_at_all(file, world_rank, &seen, 1, MPI_INT, MPI_STATUS_IGNORE));

@@ -76,11 +76,11 @@ int main(int argc, char **argv)
         CHECK_EQ(got, count, "bytes read");
         int wrong = 0;
         for (int i = 0, at = 0; i < PIECES; at += lengths[i++]) wrong += memcmp(bytes + at, expected + places[i], (size_t)lengths[i]) != 0;
-        CHECK_EQ(wrong, 0, "pieces that are not those of the highest rank");
+        CHECK_EQ(wrong, 0, "number of pieces that are not from the highest rank");
         if (world_rank == 0) {
             long long size;
             unsigned char *found = slurp(path, &size);
-            CHECK(size <= largest && memcmp(found, expected, (size_t)size) == 0, "the file is not what was written");
+            CHECK(size <= largest && memcmp(found, expected, (size_t)size) == 0, "the file differs from the bytes written");
             free(found);
         }
         barrier();

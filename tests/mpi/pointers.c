@@ -52,7 +52,7 @@ static void through_a_view(MPI_File file)
     /* The file has 1000 bytes. The 992 bytes behind the displacement are 62 groups with 2 visible
      * integers each. */
     CHECK_OK(MPI_File_seek(file, 0, MPI_SEEK_END));
-    CHECK_EQ(position(file), 124, "the end in etypes");
+    CHECK_EQ(position(file), 124, "end of the file in etypes");
     CHECK_OK(MPI_File_seek(file, -4, MPI_SEEK_CUR));
     int values[8];
     MPI_Status status;
@@ -72,7 +72,7 @@ static void through_a_view(MPI_File file)
     int size;
     MPI_Type_get_extent(shown, &lb, &extent);
     MPI_Type_size(shown, &size);
-    CHECK(lb == 0 && extent == 16 && size == 8, "filetype back: lb %ld extent %ld size %d", (long)lb, (long)extent, size);
+    CHECK(lb == 0 && extent == 16 && size == 8, "filetype of get_view: lb %ld extent %ld size %d", (long)lb, (long)extent, size);
     MPI_Type_get_extent(etype, &lb, &extent);
     CHECK_EQ(extent, 4, "extent of the etype");
     /* The types returned by get_view may be used for the next set_view, and must be freed if they are
@@ -97,11 +97,11 @@ static void past_the_end(MPI_File file)
     memset(bytes, 7, sizeof bytes);
     CHECK_OK(MPI_File_read_at(file, 990, bytes, 64, MPI_BYTE, &status));
     CHECK_EQ(count_of(&status, MPI_BYTE), 10, "bytes before the end");
-    CHECK_EQ(bytes[10], 7, "memory behind what was read");
+    CHECK_EQ(bytes[10], 7, "memory behind the bytes read");
     CHECK_OK(MPI_File_read_at(file, 1000, bytes, 64, MPI_BYTE, &status));
     CHECK_EQ(count_of(&status, MPI_BYTE), 0, "bytes at the end");
     CHECK_OK(MPI_File_read_at(file, 1LL << 40, bytes, 64, MPI_BYTE, &status));
-    CHECK_EQ(count_of(&status, MPI_BYTE), 0, "bytes far behind the end");
+    CHECK_EQ(count_of(&status, MPI_BYTE), 0, "bytes far beyond the end");
     CHECK_OK(MPI_File_read_at_all(file, 1000 - 8 * world_rank, bytes, 64, MPI_BYTE, &status));
     CHECK_EQ(count_of(&status, MPI_BYTE), 8 * world_rank, "bytes of a collective read");
     /* If the data is not a whole number of items of the type, the count is undefined, but the number of
@@ -179,7 +179,7 @@ static void one_run_after_the_other(void)
     MPI_Type_commit(&pair);
     for (int i = 0; i < INTS; i++) values[i] = 1000 * world_rank + i;
     for (int atomic = 0; atomic < 2; atomic++) {
-        section("one run after the other, atomic %d", atomic);
+        section("one run after another, atomic %d", atomic);
         CHECK_OK(MPI_File_open(MPI_COMM_SELF, path_of(name), MPI_MODE_RDWR, MPI_INFO_NULL, &file));
         CHECK_OK(MPI_File_set_view(file, DISPLACEMENT, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
         CHECK_OK(MPI_File_set_atomicity(file, atomic));
@@ -187,30 +187,30 @@ static void one_run_after_the_other(void)
         CHECK_EQ(count_of(&status, MPI_INT), 3, "written values");
         CHECK_EQ(position(file), 3, "position after a write");
         CHECK_OK(MPI_File_write(file, values + 2, 2, pair, MPI_STATUS_IGNORE));
-        CHECK_EQ(position(file), 7, "position after a write of a type that begins behind its address");
+        CHECK_EQ(position(file), 7, "position after a write of a type that begins after its address");
         CHECK_CLASS(MPI_File_write(file, values, 3, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_ARG);
         CHECK_OK(MPI_File_write(file, values, 0, MPI_INT, MPI_STATUS_IGNORE));
-        CHECK_EQ(position(file), 7, "position after a refused write, and one of nothing");
+        CHECK_EQ(position(file), 7, "position after a refused write and an empty write");
         CHECK_OK(MPI_File_write_at(file, 7, values + 7, INTS - 7, MPI_INT, MPI_STATUS_IGNORE));
         CHECK_EQ(position(file), 7, "position after a write at an offset");
         CHECK_OK(MPI_File_seek(file, 1, MPI_SEEK_SET));
         memset(back, 0, sizeof back);
         CHECK_OK(MPI_File_read(file, back, 2, pair, MPI_STATUS_IGNORE));
         CHECK_EQ(position(file), 5, "position after a read");
-        CHECK_EQ(back[0], 0, "what lies before the type");
-        for (int i = 0; i < 4; i++) CHECK_EQ(back[i + 1], values[i + 1], "a value");
+        CHECK_EQ(back[0], 0, "integer before the type");
+        for (int i = 0; i < 4; i++) CHECK_EQ(back[i + 1], values[i + 1], "value");
         CHECK_OK(MPI_File_seek(file, (FILE_BYTES - DISPLACEMENT) / (int)sizeof(int) - 2, MPI_SEEK_SET));
         CHECK_OK(MPI_File_read(file, back, 5, MPI_INT, &status));
         CHECK_EQ(count_of(&status, MPI_INT), 2, "values before the end");
-        CHECK_EQ(position(file), (FILE_BYTES - DISPLACEMENT) / (int)sizeof(int) + 3, "position behind the end");
+        CHECK_EQ(position(file), (FILE_BYTES - DISPLACEMENT) / (int)sizeof(int) + 3, "position beyond the end");
         CHECK_CLASS(MPI_File_write_at(file, LLONG_MAX / (int)sizeof(int), values, 1, MPI_INT, MPI_STATUS_IGNORE), MPI_ERR_ARG);
         CHECK_OK(MPI_File_close(&file));
         long long bytes;
         unsigned char *all = slurp(path_of(name), &bytes);
         CHECK_EQ(bytes, FILE_BYTES, "size");
-        CHECK(!memcmp(all + DISPLACEMENT, values, sizeof values), "other bytes were written");
+        CHECK(!memcmp(all + DISPLACEMENT, values, sizeof values), "the bytes written are wrong");
         for (int i = 0; i < FILE_BYTES; i++)
-            if (i < DISPLACEMENT || i >= DISPLACEMENT + (int)sizeof values) CHECK_EQ(all[i], 0xEE, "a byte that nobody asked for");
+            if (i < DISPLACEMENT || i >= DISPLACEMENT + (int)sizeof values) CHECK_EQ(all[i], 0xEE, "byte outside of the access");
         free(all);
         spill(path_of(name), before, sizeof before);
     }

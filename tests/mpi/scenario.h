@@ -162,7 +162,7 @@ static void move_through(MPI_File file, int writing, int method, const access_t 
     if (by_pointer(method)) {
         MPI_Offset position = -1;
         CHECK_OK(MPI_File_get_position(file, &position));
-        CHECK_EQ(position, access->offset + access->bytes / access->etype.size, "position after");
+        CHECK_EQ(position, access->offset + access->bytes / access->etype.size, "position after the access");
     }
 }
 
@@ -242,7 +242,7 @@ UNUSED static void run_scenario(const char *name, make_access_t make, int method
     access_free(&access);
 
     CHECK_OK(MPI_File_close(&file));
-    CHECK(file == MPI_FILE_NULL, "close left the handle as it was");
+    CHECK(file == MPI_FILE_NULL, "close did not set the handle to null");
     barrier();
     if (world_rank == 0) {
         compare_file(path, &model, model.end > prefilled ? model.end : prefilled);

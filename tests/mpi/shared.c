@@ -29,15 +29,15 @@ static void each_is_there_once(const record_t *found, int count, int per_rank)
         else seen[found[i].rank * per_rank + found[i].number]++;
     }
     for (int i = 0; i < world_size * per_rank; i++) wrong += reduce_all(seen[i], MPI_SUM) != 1;
-    CHECK_EQ(wrong, 0, "records that are not there once");
+    CHECK_EQ(wrong, 0, "number of records that are missing or duplicate");
     free(seen);
 }
 
 static void every_access_has_its_place(void)
 {
-    section("in any order");
+    section("accesses in any order");
     open_file("shared", MPI_MODE_CREATE | MPI_MODE_RDWR);
-    CHECK_EQ(position(), 0, "position at first");
+    CHECK_EQ(position(), 0, "position at open");
     CHECK_OK(MPI_File_set_view(file, 24, MPI_2INT, MPI_2INT, "native", MPI_INFO_NULL));
     for (int number = 0; number < RECORDS; number++) {
         record_t record = { world_rank, number };
@@ -53,7 +53,7 @@ static void every_access_has_its_place(void)
     CHECK_EQ(position(), RECORDS * world_size, "position after writing");
     MPI_Offset own;
     CHECK_OK(MPI_File_get_position(file, &own));
-    CHECK_EQ(own, 0, "the individual pointer");
+    CHECK_EQ(own, 0, "position of the individual pointer");
     CHECK_OK(MPI_File_seek_shared(file, 0, MPI_SEEK_SET));
     record_t found[RECORDS * 8 + 2];
     int count = 0, got = 1;
@@ -69,7 +69,7 @@ static void every_access_has_its_place(void)
         count += got;
     }
     barrier();
-    CHECK_EQ(position(), (RECORDS + 1) * world_size, "position moves by what is asked for");
+    CHECK_EQ(position(), (RECORDS + 1) * world_size, "position after reads past the end");
     each_is_there_once(found, count, RECORDS);
 }
 
@@ -79,26 +79,26 @@ static void it_is_moved_together(void)
     section("seeks");
     CHECK_OK(MPI_File_seek_shared(file, -3, MPI_SEEK_END));
     before = RECORDS * world_size - 3;
-    CHECK_EQ(position(), before, "from the end");
+    CHECK_EQ(position(), before, "position after a seek from the end");
     CHECK_OK(MPI_File_seek_shared(file, 2, MPI_SEEK_CUR));
-    CHECK_EQ(position(), before + 2, "from where it is");
+    CHECK_EQ(position(), before + 2, "position after a seek from the current position");
     CHECK_CLASS(MPI_File_seek_shared(file, -1, MPI_SEEK_SET), MPI_ERR_ARG);
     CHECK_CLASS(MPI_File_seek_shared(file, 0, 77), MPI_ERR_ARG);
     if (world_size > 1) {
         CHECK_CLASS(MPI_File_seek_shared(file, world_rank == 0, MPI_SEEK_SET), MPI_ERR_NOT_SAME);
         CHECK_CLASS(MPI_File_seek_shared(file, 1, world_rank == 0 ? MPI_SEEK_SET : MPI_SEEK_CUR), MPI_ERR_NOT_SAME);
     }
-    CHECK_EQ(position(), before + 2, "after seeks that failed");
+    CHECK_EQ(position(), before + 2, "position after failed seeks");
     const MPI_Offset last = (INT64_MAX - 24) / 8;
     record_t record = { 0, 0 };
     CHECK_OK(MPI_File_seek_shared(file, last, MPI_SEEK_SET));
     CHECK_CLASS(MPI_File_write_shared(file, &record, 1, MPI_2INT, MPI_STATUS_IGNORE), MPI_ERR_ARG);
-    CHECK_EQ(position(), last, "beyond the largest offset it does not move");
+    CHECK_EQ(position(), last, "position after a refused write beyond the largest offset");
     CHECK_OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
-    CHECK_EQ(position(), 0, "after a view");
+    CHECK_EQ(position(), 0, "position after set_view");
     CHECK_CLASS(MPI_File_set_view(file, -1, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL), MPI_ERR_ARG);
     CHECK_OK(MPI_File_write_ordered(file, "ab", 2, MPI_BYTE, MPI_STATUS_IGNORE));
-    CHECK_EQ(position(), 2 * world_size, "after a view that is refused, and an access");
+    CHECK_EQ(position(), 2 * world_size, "position after a refused view and an access");
     CHECK_OK(MPI_File_close(&file));
 }
 
@@ -107,7 +107,7 @@ static int records_of(int rank, int round) { return (rank * 5 + round * 3) % 4; 
 
 static void ranks_have_their_order(void)
 {
-    section("ordered");
+    section("ordered accesses");
     MPI_Datatype type;
     record_t own[4], found[4];
     long long total = 0;
@@ -138,7 +138,7 @@ static void ranks_have_their_order(void)
             }
             MPI_Get_count(&status, MPI_2INT, &got);
             CHECK_EQ(got, count, "records of an ordered access");
-            if (pass) CHECK_EQ(memcmp(own, found, (size_t)count * sizeof *own), 0, "what was read back");
+            if (pass) CHECK_EQ(memcmp(own, found, (size_t)count * sizeof *own), 0, "comparison of the records read with those written");
             for (int rank = 0; rank < world_size; rank++) total += records_of(rank, round);
             CHECK_EQ(position(), total, "position after an ordered access");
             barrier();
@@ -162,7 +162,7 @@ static void ranks_have_their_order(void)
                     memcpy(&record, bytes + place, sizeof record);
                     wrong += place + 8 > size || record.rank != rank || record.number != round * 4 + i;
                 }
-        CHECK_EQ(wrong, 0, "records that are not in the order of the ranks");
+        CHECK_EQ(wrong, 0, "number of records out of the order of the ranks");
         free(bytes);
     }
     MPI_Type_free(&type);
@@ -171,7 +171,7 @@ static void ranks_have_their_order(void)
 static void modes(void)
 {
     MPI_Offset offset;
-    section("the end of a file, and a file of the same number");
+    section("append mode, and words that an earlier file has used");
     open_file("modes", MPI_MODE_CREATE | MPI_MODE_WRONLY);
     CHECK_EQ(position(), 0, "position in a new file");
     CHECK_OK(MPI_File_write_ordered(file, "0123456789", 10, MPI_BYTE, MPI_STATUS_IGNORE));
@@ -181,19 +181,19 @@ static void modes(void)
     barrier();
     CHECK_OK(MPI_File_write_shared(file, "abc", 3, MPI_BYTE, MPI_STATUS_IGNORE));
     barrier();
-    CHECK_EQ(position(), 13 * world_size, "position behind the end");
+    CHECK_EQ(position(), 13 * world_size, "position after writing at the end");
     CHECK_CLASS(MPI_File_read_shared(file, &offset, 8, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_ACCESS);
     CHECK_CLASS(MPI_File_read_ordered(file, &offset, 8, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_ACCESS);
     barrier();
-    CHECK_EQ(position(), 13 * world_size, "after reads that were refused");
+    CHECK_EQ(position(), 13 * world_size, "position after refused reads");
     CHECK_OK(MPI_File_close(&file));
-    section("sequential");
+    section("sequential mode");
     char bytes[10] = "";
     open_file("modes", MPI_MODE_RDONLY | MPI_MODE_SEQUENTIAL);
     CHECK_OK(MPI_File_read_ordered(file, bytes, 10, MPI_BYTE, MPI_STATUS_IGNORE));
-    CHECK_EQ(memcmp(bytes, "0123456789", 10), 0, "what was read");
+    CHECK_EQ(memcmp(bytes, "0123456789", 10), 0, "comparison of the bytes read with those written");
     CHECK_OK(MPI_File_read_shared(file, bytes, 3, MPI_BYTE, MPI_STATUS_IGNORE));
-    CHECK_EQ(memcmp(bytes, "abc", 3), 0, "what was read");
+    CHECK_EQ(memcmp(bytes, "abc", 3), 0, "comparison of the bytes read with those written");
     CHECK_CLASS(MPI_File_seek_shared(file, 0, MPI_SEEK_SET), MPI_ERR_UNSUPPORTED_OPERATION);
     CHECK_CLASS(MPI_File_get_position_shared(file, &offset), MPI_ERR_UNSUPPORTED_OPERATION);
     CHECK_CLASS(MPI_File_read_at(file, 0, bytes, 3, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_UNSUPPORTED_OPERATION);

@@ -57,7 +57,7 @@ static void one_pointer(void)
         int fine = record[0] == ~record[2] && record[1] == ~record[3] && record[0] >= 0 && record[0] < THREADS && record[1] >= 0 && record[1] < RECORDS;
         odd += !fine || seen[record[0]][record[1]]++;
     }
-    CHECK_EQ(odd, 0, "records that are torn or there twice");
+    CHECK_EQ(odd, 0, "number of records that are torn or duplicate");
     free(found);
 }
 
@@ -82,7 +82,7 @@ int main(int argc, char **argv)
     for (int t = 0; t < THREADS; t++) pthread_create(&threads[t], NULL, work, (void *)(intptr_t)t);
     for (int t = 0; t < THREADS; t++) {
         pthread_join(threads[t], NULL);
-        CHECK_EQ(wrong[t], 0, "failures in a thread");
+        CHECK_EQ(wrong[t], 0, "number of failures in a thread");
     }
     for (int t = 0; t < THREADS; t++) CHECK_OK(MPI_File_close(&files[t]));
     one_pointer();

@@ -16,11 +16,11 @@ int main(int argc, char **argv)
         int atomic = -1;
         REFUSED(MPI_File_set_atomicity(file, 1));
         CHECK_OK(MPI_File_get_atomicity(file, &atomic));
-        CHECK_EQ(atomic, 0, "atomicity after it was refused");
+        CHECK_EQ(atomic, 0, "atomicity after a refused set_atomicity");
     }
     section("external32");
     CHECK_CLASS(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "external32", MPI_INFO_NULL), MPI_ERR_UNSUPPORTED_DATAREP);
-    section("the file works on");
+    section("the file is still usable");
     MPI_Offset size = -1;
     CHECK_OK(MPI_File_get_size(file, &size));
     CHECK_EQ(size, 0, "size after refused writes");

@@ -15,7 +15,7 @@ static int is_over(void)
 static void await_over(int milliseconds)
 {
     for (int i = 0; i < milliseconds && !is_over(); i++) nap(1);
-    CHECK(is_over(), "it has not waited");
+    CHECK(is_over(), "this rank did not wait for rank 0");
 }
 
 /* Rank 2, while rank 1 waits. */
@@ -26,9 +26,9 @@ static void reach(MPI_Win window, void *large)
     for (int i = 0; i < OPERATIONS; i++) {
         MPI_Fetch_and_op(&one, &before, MPI_INT, 1, 0, MPI_SUM, window);
         MPI_Win_flush(1, window);
-        CHECK_EQ(before, i, "the counter");
+        CHECK_EQ(before, i, "counter on rank 1");
     }
-    CHECK(!is_over(), "rank 1 let nobody reach its memory while it waited");
+    CHECK(!is_over(), "the memory of rank 1 was not reachable while rank 1 waited");
     MPI_Isend(large, LARGE, MPI_BYTE, 1, 7, MPI_COMM_WORLD, &request);
     wait_yielding(&request);
     CHECK(!is_over(), "rank 1 received nothing while it waited");
@@ -51,7 +51,7 @@ int main(int argc, char **argv)
     MPI_Win_lock_all(0, window);
     if (world_rank == 1) MPI_Irecv(large, LARGE, MPI_BYTE, 2, 7, MPI_COMM_WORLD, &received);
     barrier();
-    section("waits for rank 0");
+    section("rank 1 waits for rank 0");
     if (world_rank == 0) {
         if (has_lock) CHECK_OK(MPI_File_write_at(file, 0, bytes, 64, MPI_BYTE, MPI_STATUS_IGNORE));
         else nanosleep(&(struct timespec){ 3, 0 }, NULL);
@@ -71,7 +71,7 @@ int main(int argc, char **argv)
         CHECK_OK(MPI_Wait(&written, MPI_STATUS_IGNORE));
     } else if (!has_lock) {
         CHECK_OK(MPI_File_write_at_all(file, 64 * world_rank, bytes, 64, MPI_BYTE, MPI_STATUS_IGNORE));
-        CHECK(is_over(), "it has not waited");
+        CHECK(is_over(), "this rank did not wait for rank 0");
     }
     barrier();
     wait_yielding(&received);
