@@ -54,7 +54,8 @@ static void bytes_between_stay(void)
     section("bytes between those of an access");
     MPI_Datatype type;
     own_blocks(&type);
-    CHECK_OK(MPI_File_set_view(file, (MPI_Offset)world_rank * BLOCK, MPI_BYTE, type, "native", MPI_INFO_NULL));
+    CHECK_OK(MPI_File_set_view(file, (MPI_Offset)world_rank * BLOCK, MPI_BYTE, type, "native",
+             MPI_INFO_NULL));
     int wrong = 0;
     for (int round = 1; round <= ROUNDS; round++) {
         memset(bytes, round, BLOCKS * BLOCK);
@@ -81,7 +82,8 @@ static void a_failure_lets_the_others_in(void)
         small = before;
         small.rlim_cur = (rlim_t)far;
         CHECK_EQ(setrlimit(RLIMIT_FSIZE, &small), 0, "setrlimit");
-        CHECK(MPI_File_write_at(file, far + 10, bytes, 100, MPI_BYTE, MPI_STATUS_IGNORE) != MPI_SUCCESS, "a write beyond the file size limit succeeded");
+        CHECK(MPI_File_write_at(file, far + 10, bytes, 100, MPI_BYTE, MPI_STATUS_IGNORE) != MPI_SUCCESS,
+              "a write beyond the file size limit succeeded");
         setrlimit(RLIMIT_FSIZE, &before);
     }
     barrier();
@@ -99,7 +101,8 @@ static void *read_on(void *context)
     char *all = context;
     while (reads_go_on || seen == 0) {
         torn += MPI_File_read_at(file, 0, all, world_size * PART, MPI_BYTE, MPI_STATUS_IGNORE) != MPI_SUCCESS;
-        for (int rank = 0; rank < world_size; rank++) torn += memcmp(all + rank * PART, all + rank * PART + 1, PART - 1) != 0;
+        for (int rank = 0; rank < world_size; rank++)
+            torn += memcmp(all + rank * PART, all + rank * PART + 1, PART - 1) != 0;
         seen++;
     }
     return NULL;
@@ -124,7 +127,9 @@ static void another_thread_reads_meanwhile(const char *gathers)
     for (int round = 2; round <= ROUNDS; round++) {
         MPI_Request request;
         memset(bytes, round, PART);
-        if (round % 4) CHECK_OK(MPI_File_write_at_all(file, world_rank * PART, bytes, PART, MPI_BYTE, MPI_STATUS_IGNORE));
+        if (round % 4)
+            CHECK_OK(MPI_File_write_at_all(file, world_rank * PART, bytes, PART, MPI_BYTE,
+                     MPI_STATUS_IGNORE));
         else {
             CHECK_OK(MPI_File_iwrite_at_all(file, world_rank * PART, bytes, PART, MPI_BYTE, &request));
             wait_yielding(&request);
@@ -147,7 +152,8 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     if (argc > 1) work_dir = argv[1];
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("atomic"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("atomic"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+             &file));
     section("atomic mode is set and queried");
     CHECK_EQ(atomicity(), 0, "atomicity at open");
     differs = world_rank == 0;

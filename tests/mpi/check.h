@@ -48,16 +48,19 @@ UNUSED static void check_report(int ok, const char *file, int line, const char *
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    fprintf(stderr, "FAILED [rank %d of %d] %s:%d in `%s`: %s\n", world_rank, world_size, file, line, section_name, text);
+    fprintf(stderr, "FAILED [rank %d of %d] %s:%d in `%s`: %s\n", world_rank, world_size, file, line,
+            section_name, text);
     fflush(stderr);
 }
 
 #define CHECK(condition, ...) check_report(!!(condition), __FILE__, __LINE__, __VA_ARGS__)
 #define CHECK_EQ(got, expected, what) do { \
     long long got_ = (long long)(got), expected_ = (long long)(expected); \
-    check_report(got_ == expected_, __FILE__, __LINE__, "%s is %lld, not %lld", what, got_, expected_); } while (0)
+    check_report(got_ == expected_, __FILE__, __LINE__, "%s is %lld, not %lld", what, got_, expected_); \
+} while (0)
 #define CHECK_OK(call) do { int code_ = (call); \
-    check_report(code_ == MPI_SUCCESS, __FILE__, __LINE__, "%s returned class %s", #call, class_name(class_of(code_))); } while (0)
+    check_report(code_ == MPI_SUCCESS, __FILE__, __LINE__, "%s returned class %s", #call, \
+                 class_name(class_of(code_))); } while (0)
 #define CHECK_CLASS(call, expected) do { int code_ = (call); \
     check_report(class_of(code_) == (expected), __FILE__, __LINE__, "%s returned class %s, not %s", #call, \
                  class_name(class_of(code_)), class_name(expected)); } while (0)
@@ -84,10 +87,11 @@ UNUSED static const char *class_name(int class)
 {
 #define CLASS(name) if (class == MPI_ERR_##name) return "MPI_ERR_" #name;
     if (class == MPI_SUCCESS) return "MPI_SUCCESS";
-    CLASS(ACCESS) CLASS(AMODE) CLASS(ARG) CLASS(BAD_FILE) CLASS(BUFFER) CLASS(COMM) CLASS(CONVERSION) CLASS(COUNT)
-    CLASS(DUP_DATAREP) CLASS(FILE) CLASS(FILE_EXISTS) CLASS(FILE_IN_USE) CLASS(INFO) CLASS(INFO_KEY) CLASS(INFO_VALUE)
-    CLASS(INTERN) CLASS(IO) CLASS(NOT_SAME) CLASS(NO_MEM) CLASS(NO_SPACE) CLASS(NO_SUCH_FILE) CLASS(OTHER) CLASS(QUOTA)
-    CLASS(READ_ONLY) CLASS(TYPE) CLASS(UNKNOWN) CLASS(UNSUPPORTED_DATAREP) CLASS(UNSUPPORTED_OPERATION)
+    CLASS(ACCESS) CLASS(AMODE) CLASS(ARG) CLASS(BAD_FILE) CLASS(BUFFER) CLASS(COMM) CLASS(CONVERSION)
+    CLASS(COUNT) CLASS(DUP_DATAREP) CLASS(FILE) CLASS(FILE_EXISTS) CLASS(FILE_IN_USE) CLASS(INFO)
+    CLASS(INFO_KEY) CLASS(INFO_VALUE) CLASS(INTERN) CLASS(IO) CLASS(NOT_SAME) CLASS(NO_MEM)
+    CLASS(NO_SPACE) CLASS(NO_SUCH_FILE) CLASS(OTHER) CLASS(QUOTA) CLASS(READ_ONLY) CLASS(TYPE)
+    CLASS(UNKNOWN) CLASS(UNSUPPORTED_DATAREP) CLASS(UNSUPPORTED_OPERATION)
 #undef CLASS
     static char number[32];
     snprintf(number, sizeof number, "class %d", class);
@@ -214,7 +218,8 @@ UNUSED static int count_of(MPI_Status *status, MPI_Datatype type)
 /* Byte number `position` of the data that `rank` writes in `round`. */
 UNUSED static unsigned char value_at(int rank, long long position, int round)
 {
-    uint64_t x = (uint64_t)position * 0x9E3779B97F4A7C15u + (uint64_t)rank * 0xC2B2AE3D27D4EB4Fu + (uint64_t)round * 0x165667B19E3779F9u;
+    uint64_t x = (uint64_t)position * 0x9E3779B97F4A7C15u + (uint64_t)rank * 0xC2B2AE3D27D4EB4Fu
+        + (uint64_t)round * 0x165667B19E3779F9u;
     x ^= x >> 29;
     x *= 0xBF58476D1CE4E5B9u;
     x ^= x >> 32;

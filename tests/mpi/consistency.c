@@ -54,7 +54,8 @@ static void case_1_nonatomic(void)
         for (int i = 0; i < PART; i++) out[0][i] = out[1][i] = round, in[i] = -1;
         CHECK_OK(MPI_File_iread_at_all(own, at + 4, in, PART - 1, MPI_INT, &requests[0]));
         for (int k = 0; k < 2; k++)
-            CHECK_OK(MPI_File_iwrite_at_all(own, at + (2 + k) * (MPI_Offset)sizeof out[k], out[k], PART, MPI_INT, &requests[1 + k]));
+            CHECK_OK(MPI_File_iwrite_at_all(own, at + (2 + k) * (MPI_Offset)sizeof out[k], out[k], PART,
+                     MPI_INT, &requests[1 + k]));
         wait_all(requests, 3);
         for (int i = 0; i < PART - 1; i++) wrong += in[i] != round + 1;
         CHECK_EQ(got(own, at + 3 * (MPI_Offset)sizeof out[0]), round, "value written during other writes");
@@ -74,7 +75,8 @@ static void case_1_atomic(void)
         MPI_Request requests[3];
         put(own, at, 0);
         for (int i = 0; i < PART; i++) out[0][i] = 1, out[1][i] = 2;
-        for (int k = 0; k < 2; k++) CHECK_OK(MPI_File_iwrite_at_all(own, at, out[k], PART, MPI_INT, &requests[k]));
+        for (int k = 0; k < 2; k++)
+            CHECK_OK(MPI_File_iwrite_at_all(own, at, out[k], PART, MPI_INT, &requests[k]));
         CHECK_OK(MPI_File_iread_at_all(own, at, in, PART, MPI_INT, &requests[2]));
         wait_all(requests, 3);
         int torn = 0;
@@ -177,7 +179,8 @@ static void sync_moves_all(void)
     CHECK_OK(MPI_File_sync(file));
     barrier();
     CHECK_OK(MPI_File_sync(file));
-    for (int rank = 0; rank < world_size; rank++) CHECK_EQ(got(file, (MPI_Offset)sizeof cells * rank), rank, "value that a rank wrote");
+    for (int rank = 0; rank < world_size; rank++)
+        CHECK_EQ(got(file, (MPI_Offset)sizeof cells * rank), rank, "value that a rank wrote");
     CHECK_OK(MPI_File_close(&file));
 }
 
@@ -195,13 +198,16 @@ static void atomicity_changes_under_way(void)
         int atomic = -1;
         for (int k = 0; k < MANY; k++) {
             for (int i = 0; i < PART; i++) out[k][i] = round * MANY + k;
-            CHECK_OK(MPI_File_iwrite_at_all(file, at + (MPI_Offset)sizeof out[k] * k, out[k], PART, MPI_INT, &requests[k]));
+            CHECK_OK(MPI_File_iwrite_at_all(file, at + (MPI_Offset)sizeof out[k] * k, out[k], PART, MPI_INT,
+                     &requests[k]));
         }
         CHECK_OK(MPI_File_set_atomicity(file, round % 2));
         CHECK_OK(MPI_File_get_atomicity(file, &atomic));
         CHECK_EQ(atomic, round % 2, "atomicity");
         wait_all(requests, MANY);
-        for (int k = 0; k < MANY; k++) CHECK_EQ(got(file, at + (MPI_Offset)sizeof out[k] * k), round * MANY + k, "value written while the atomicity changed");
+        for (int k = 0; k < MANY; k++)
+            CHECK_EQ(got(file, at + (MPI_Offset)sizeof out[k] * k), round * MANY + k,
+                     "value written while the atomicity changed");
         barrier();
     }
     CHECK_OK(MPI_File_close(&file));
@@ -218,15 +224,18 @@ static void sequential_files(void)
     MPI_Offset start = -1;
     MPI_Type_create_resized(MPI_INT, 0, 8, &padded);
     MPI_Type_commit(&padded);
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("stream"), MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_SEQUENTIAL, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("stream"),
+             MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_SEQUENTIAL, MPI_INFO_NULL, &file));
     CHECK_OK(MPI_File_write_ordered(file, &tag, 1, MPI_CHAR, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_INT, padded, "native", MPI_INFO_NULL));
-    for (int round = 0; round < 3; round++) CHECK_OK(MPI_File_write_ordered(file, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
+    for (int round = 0; round < 3; round++)
+        CHECK_OK(MPI_File_write_ordered(file, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
     CHECK_CLASS(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL), MPI_ERR_ARG);
     CHECK_OK(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
     CHECK_OK(MPI_File_write_shared(file, "z", 1, MPI_CHAR, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_close(&file));
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("stream"), MPI_MODE_RDONLY | MPI_MODE_SEQUENTIAL, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("stream"), MPI_MODE_RDONLY | MPI_MODE_SEQUENTIAL,
+             MPI_INFO_NULL, &file));
     CHECK_OK(MPI_File_read_ordered(file, &read, 1, MPI_CHAR, MPI_STATUS_IGNORE));
     CHECK_EQ(read, tag, "first value");
     CHECK_OK(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_INT, padded, "native", MPI_INFO_NULL));
@@ -247,7 +256,8 @@ static void sequential_files(void)
     if (world_rank == 0) CHECK_EQ(read, 'z', "last value");
     CHECK_OK(MPI_File_close(&file));
     file = opened(MPI_COMM_WORLD, "stream", 0);
-    CHECK_CLASS(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL), MPI_ERR_ARG);
+    CHECK_CLASS(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_BYTE, MPI_BYTE, "native",
+                MPI_INFO_NULL), MPI_ERR_ARG);
     CHECK_OK(MPI_File_close(&file));
     MPI_Type_free(&padded);
 }
@@ -317,8 +327,10 @@ static void nonblocking_collectives(int atomic)
             else CHECK_OK(MPI_File_iread_at_all(file, at, &found[k], 1, MPI_INT, &requests[k]));
         }
         int beside = -1;
-        CHECK_OK(MPI_File_write_at_all(file, 4 * (MANY * world_size + world_rank), &beside, 1, MPI_INT, MPI_STATUS_IGNORE));
-        for (int k = 0; k < MANY; k++) wait_yielding(&requests[(k * (world_rank % 2 ? 2 : 3) + world_rank) % MANY]);
+        CHECK_OK(MPI_File_write_at_all(file, 4 * (MANY * world_size + world_rank), &beside, 1, MPI_INT,
+                 MPI_STATUS_IGNORE));
+        for (int k = 0; k < MANY; k++)
+            wait_yielding(&requests[(k * (world_rank % 2 ? 2 : 3) + world_rank) % MANY]);
         barrier();
     }
     for (int k = 0; k < MANY; k++) CHECK_EQ(found[k], values[k], "value that a nonblocking collective read");
@@ -415,7 +427,8 @@ static void double_buffering(void)
     int buffers[2][PART], wrong = 0;
     MPI_Request request = MPI_REQUEST_NULL;
     file = opened(MPI_COMM_WORLD, "double", 0);
-    CHECK_OK(MPI_File_set_view(file, (MPI_Offset)sizeof(int[PART]) * TURNS * world_rank, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
+    CHECK_OK(MPI_File_set_view(file, (MPI_Offset)sizeof(int[PART]) * TURNS * world_rank, MPI_INT, MPI_INT,
+             "native", MPI_INFO_NULL));
     for (int turn = 0; turn < TURNS; turn++) {
         for (int i = 0; i < PART; i++) buffers[turn % 2][i] = turn * PART + i;
         wait_yielding(&request);

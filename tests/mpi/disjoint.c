@@ -32,7 +32,8 @@ int main(int argc, char **argv)
         if (strided) CHECK_OK(MPI_File_write_at(file, 0, bytes, sizeof bytes, MPI_BYTE, MPI_STATUS_IGNORE));
         else
             for (int p = 0; p < PIECES; p++)
-                CHECK_OK(MPI_File_write_at(file, region + p * PERIOD + PIECE, bytes + p * PIECE, PIECE, MPI_BYTE, MPI_STATUS_IGNORE));
+                CHECK_OK(MPI_File_write_at(file, region + p * PERIOD + PIECE, bytes + p * PIECE, PIECE,
+                         MPI_BYTE, MPI_STATUS_IGNORE));
         barrier();
         if (world_rank == 0) {
             long long size, wrong = 0;

@@ -15,9 +15,11 @@ int main(int argc, char **argv)
     char name[PATH_MAX], bytes[64] = { 0 };
     snprintf(name, sizeof name, "%s/process.%d", work_dir, world_rank);
     FILE *told = fopen(name, "w");
-    CHECK(told && fprintf(told, "%d", (int)getpid()) > 0 && !fclose(told), "the process number cannot be written");
+    CHECK(told && fprintf(told, "%d", (int)getpid()) > 0 && !fclose(told),
+          "the process number cannot be written");
     MPI_File file;
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("dying"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("dying"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+             &file));
     CHECK_OK(MPI_File_set_atomicity(file, 1));
     barrier();
     if (world_rank == 0) {

@@ -15,14 +15,17 @@ static MPI_File plain(int mode)
 static void bad_modes(void)
 {
     const int modes[] = {
-        0, MPI_MODE_CREATE, MPI_MODE_RDONLY | MPI_MODE_WRONLY, MPI_MODE_RDONLY | MPI_MODE_RDWR, MPI_MODE_WRONLY | MPI_MODE_RDWR,
-        MPI_MODE_RDONLY | MPI_MODE_WRONLY | MPI_MODE_RDWR, MPI_MODE_RDONLY | MPI_MODE_CREATE, MPI_MODE_RDONLY | MPI_MODE_EXCL,
-        MPI_MODE_RDWR | MPI_MODE_SEQUENTIAL, MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_SEQUENTIAL, MPI_MODE_RDWR | (1 << 20),
+        0, MPI_MODE_CREATE, MPI_MODE_RDONLY | MPI_MODE_WRONLY, MPI_MODE_RDONLY | MPI_MODE_RDWR,
+        MPI_MODE_WRONLY | MPI_MODE_RDWR, MPI_MODE_RDONLY | MPI_MODE_WRONLY | MPI_MODE_RDWR,
+        MPI_MODE_RDONLY | MPI_MODE_CREATE, MPI_MODE_RDONLY | MPI_MODE_EXCL,
+        MPI_MODE_RDWR | MPI_MODE_SEQUENTIAL, MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_SEQUENTIAL,
+        MPI_MODE_RDWR | (1 << 20),
     };
     for (unsigned m = 0; m < sizeof modes / sizeof *modes; m++) {
         section("access mode %#x", modes[m]);
         MPI_File file = MPI_FILE_NULL;
-        CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("errors"), modes[m], MPI_INFO_NULL, &file), MPI_ERR_AMODE);
+        CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("errors"), modes[m], MPI_INFO_NULL, &file),
+                    MPI_ERR_AMODE);
         CHECK(file == MPI_FILE_NULL, "a failed open returned a handle");
     }
 }
@@ -33,12 +36,17 @@ static void bad_names(void)
     char longer[2 * PATH_MAX];
     int writing = MPI_MODE_CREATE | MPI_MODE_RDWR;
     section("names");
-    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("no-such-file"), MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_NO_SUCH_FILE);
-    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("no-such-dir/file"), writing, MPI_INFO_NULL, &file), MPI_ERR_NO_SUCH_FILE);
-    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, work_dir, MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_BAD_FILE);
-    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, work_dir, MPI_MODE_RDONLY, MPI_INFO_NULL, &file), MPI_ERR_BAD_FILE);
+    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("no-such-file"), MPI_MODE_RDWR, MPI_INFO_NULL, &file),
+                MPI_ERR_NO_SUCH_FILE);
+    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("no-such-dir/file"), writing, MPI_INFO_NULL, &file),
+                MPI_ERR_NO_SUCH_FILE);
+    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, work_dir, MPI_MODE_RDWR, MPI_INFO_NULL, &file),
+                MPI_ERR_BAD_FILE);
+    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, work_dir, MPI_MODE_RDONLY, MPI_INFO_NULL, &file),
+                MPI_ERR_BAD_FILE);
     CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, work_dir, writing, MPI_INFO_NULL, &file), MPI_ERR_BAD_FILE);
-    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("errors/below-a-file"), writing, MPI_INFO_NULL, &file), MPI_ERR_BAD_FILE);
+    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("errors/below-a-file"), writing, MPI_INFO_NULL, &file),
+                MPI_ERR_BAD_FILE);
     memset(longer, 'a', sizeof longer);
     longer[sizeof longer - 1] = 0;
     CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, longer, writing, MPI_INFO_NULL, &file), MPI_ERR_BAD_FILE);
@@ -56,7 +64,8 @@ static void one_rank_misses(void)
     for (int culprit = 0; culprit < world_size; culprit++) {
         section("open fails on rank %d", culprit);
         const char *path = path_of(world_rank == culprit ? "no-such-file" : "errors");
-        CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDONLY, MPI_INFO_NULL, &file), MPI_ERR_NO_SUCH_FILE);
+        CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDONLY, MPI_INFO_NULL, &file),
+                    MPI_ERR_NO_SUCH_FILE);
         CHECK(file == MPI_FILE_NULL, "a failed open returned a handle");
     }
 }
@@ -66,10 +75,17 @@ static void bad_views(void)
     static const int falling_at[] = { 4, 0 }, ones[] = { 1, 1 };
     static const MPI_Aint negative_at[] = { -4, 8 }, overlap_at[] = { 4, 4 };
     map_t unit = map_named(MPI_INT), three = map_contiguous(3, map_named(MPI_BYTE));
-    map_t falling = map_indexed_block(2, 1, falling_at, unit), negative = map_hindexed(2, ones, negative_at, unit);
+    map_t falling = map_indexed_block(2, 1, falling_at, unit),
+        negative = map_hindexed(2, ones, negative_at, unit);
     /* The same integer twice: the displacements do not decrease, but the type overlaps itself. */
     map_t both[] = { unit, unit }, overlap = map_struct(2, ones, overlap_at, both, 0, 8);
-    const struct { const char *what; MPI_Offset displacement; MPI_Datatype etype, filetype; const char *representation; int class; } cases[] = {
+    const struct {
+        const char *what;
+        MPI_Offset displacement;
+        MPI_Datatype etype, filetype;
+        const char *representation;
+        int class;
+    } cases[] = {
         { "negative displacement", -1, MPI_BYTE, MPI_BYTE, "native", MPI_ERR_ARG },
         { "filetype with decreasing displacements", 0, MPI_INT, falling.mpi, "native", MPI_ERR_ARG },
         { "filetype with a negative displacement", 0, MPI_INT, negative.mpi, "native", MPI_ERR_ARG },
@@ -87,8 +103,10 @@ static void bad_views(void)
             int wrong = culprit < 0 || world_rank == world_size - 1;
             section("view: %s, %s", cases[c].what, culprit < 0 ? "all" : "one rank");
             CHECK_OK(MPI_File_set_view(file, 40, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
-            CHECK_CLASS(wrong ? MPI_File_set_view(file, cases[c].displacement, cases[c].etype, cases[c].filetype, cases[c].representation, MPI_INFO_NULL)
-                              : MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL), cases[c].class);
+            CHECK_CLASS(wrong ? MPI_File_set_view(file, cases[c].displacement, cases[c].etype,
+                                                  cases[c].filetype, cases[c].representation, MPI_INFO_NULL)
+                              : MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL),
+                        cases[c].class);
             MPI_Offset at = -1;
             CHECK_OK(MPI_File_get_byte_offset(file, 2, &at));
             CHECK_EQ(at, 42, "byte offset in the unchanged view");
@@ -125,7 +143,8 @@ static void bad_transfers(void)
         CHECK_CLASS(MPI_File_read_at_all(file, 0, bytes, wrong ? -1 : 1, MPI_BYTE, &status), MPI_ERR_COUNT);
         CHECK_CLASS(MPI_File_write_at_all(file, 0, bytes, wrong ? -1 : 1, MPI_BYTE, &status), MPI_ERR_COUNT);
         CHECK_CLASS(MPI_File_read_all(file, bytes, wrong ? -1 : 1, MPI_BYTE, &status), MPI_ERR_COUNT);
-        CHECK_CLASS(MPI_File_write_all(file, bytes, 1, wrong ? MPI_DATATYPE_NULL : MPI_BYTE, &status), MPI_ERR_TYPE);
+        CHECK_CLASS(MPI_File_write_all(file, bytes, 1, wrong ? MPI_DATATYPE_NULL : MPI_BYTE, &status),
+                    MPI_ERR_TYPE);
     }
     MPI_Offset at = -1;
     CHECK_OK(MPI_File_get_position(file, &at));
@@ -149,15 +168,20 @@ static void different_failures(void)
     MPI_File file = plain(MPI_MODE_RDWR);
     section("different failures at the same time");
     int first = world_rank == 0, last = world_rank == world_size - 1;
-    int class = class_of(MPI_File_write_at_all(file, first ? -1 : 0, bytes, !first && last ? -1 : 1, MPI_BYTE, MPI_STATUS_IGNORE));
+    int class = class_of(MPI_File_write_at_all(file, first ? -1 : 0, bytes, !first && last ? -1 : 1, MPI_BYTE,
+                         MPI_STATUS_IGNORE));
     CHECK(class == MPI_ERR_ARG || class == MPI_ERR_COUNT, "%s", class_name(class));
-    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN), "largest error class of all ranks (other value: smallest)");
+    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN),
+             "largest error class of all ranks (other value: smallest)");
     CHECK_OK(MPI_File_close(&file));
     file = MPI_FILE_NULL;
     const char *path = path_of(last ? "no-such-file" : "errors");
-    class = class_of(MPI_File_open(MPI_COMM_WORLD, path, first ? MPI_MODE_CREATE : MPI_MODE_RDONLY, MPI_INFO_NULL, &file));
-    CHECK(class == MPI_ERR_AMODE || class == MPI_ERR_NO_SUCH_FILE || class == MPI_ERR_NOT_SAME, "%s", class_name(class));
-    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN), "largest error class of all ranks (other value: smallest)");
+    class = class_of(MPI_File_open(MPI_COMM_WORLD, path, first ? MPI_MODE_CREATE : MPI_MODE_RDONLY,
+                     MPI_INFO_NULL, &file));
+    CHECK(class == MPI_ERR_AMODE || class == MPI_ERR_NO_SUCH_FILE || class == MPI_ERR_NOT_SAME, "%s",
+          class_name(class));
+    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN),
+             "largest error class of all ranks (other value: smallest)");
     CHECK(file == MPI_FILE_NULL, "a failed open returned a handle");
 }
 
@@ -229,7 +253,8 @@ static void dead_handles(void)
     section("Fortran handles");
     use_dead(MPI_File_f2c(-5));
     use_dead(MPI_File_f2c(123456789));
-    CHECK(MPI_File_f2c(MPI_File_c2f(MPI_FILE_NULL)) == MPI_FILE_NULL, "the null handle changed in c2f and f2c");
+    CHECK(MPI_File_f2c(MPI_File_c2f(MPI_FILE_NULL)) == MPI_FILE_NULL,
+          "the null handle changed in c2f and f2c");
 }
 
 int main(int argc, char **argv)

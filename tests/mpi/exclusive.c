@@ -11,7 +11,10 @@ static int period(void) { return (world_size + 1) * PIECE; }
 
 static long long file_bytes(void) { return (long long)PIECES * period(); }
 
-static unsigned char value(int rank, int piece, int round) { return (unsigned char)(1 + (rank * 37 + piece * 11 + round * 5) % 200); }
+static unsigned char value(int rank, int piece, int round)
+{
+    return (unsigned char)(1 + (rank * 37 + piece * 11 + round * 5) % 200);
+}
 
 /* Creates a file of `bytes` old bytes. */
 static void fill(const char *path, long long bytes)
@@ -78,7 +81,8 @@ static void writes(const char *path, int mode, long long kept)
     fill(path, kept);
     MPI_File file = open_with(path, mode, "true");
     for (int turn = 0; turn < world_size; turn++) {
-        if (turn == world_rank) CHECK_OK(MPI_File_write_at(file, 0, pieces(1), PIECE * PIECES, MPI_BYTE, &status));
+        if (turn == world_rank)
+            CHECK_OK(MPI_File_write_at(file, 0, pieces(1), PIECE * PIECES, MPI_BYTE, &status));
         barrier();
     }
     CHECK_EQ(count_of(&status, MPI_BYTE), PIECE * PIECES, "bytes written one rank after another");
@@ -133,7 +137,8 @@ static void told(const char *path, const char *promise, const char *sieving)
     MPI_Info_get(info, "capulet_exclusive", MPI_MAX_INFO_VAL - 1, found[0], &is_there);
     MPI_Info_get(info, "romio_ds_write", MPI_MAX_INFO_VAL - 1, found[1], &is_there);
     MPI_Info_free(&info);
-    CHECK(strcmp(found[0], promise) == 0 && strcmp(found[1], sieving) == 0, "capulet_exclusive is %s, romio_ds_write is %s", found[0], found[1]);
+    CHECK(strcmp(found[0], promise) == 0 && strcmp(found[1], sieving) == 0,
+          "capulet_exclusive is %s, romio_ds_write is %s", found[0], found[1]);
     CHECK_OK(MPI_File_close(&file));
 }
 

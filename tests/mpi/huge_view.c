@@ -24,7 +24,8 @@ static void window(MPI_File file, const char *name, MPI_Datatype filetype, long 
         section("%s, %s", name, collective ? "collective" : "independent");
         MPI_Offset first = 77777777 + 512LL * world_rank;
         CHECK_OK(MPI_File_set_view(file, 3, MPI_BYTE, filetype, "native", MPI_INFO_NULL));
-        CHECK_OK(collective ? MPI_File_read_at_all(file, first, bytes, 4096, MPI_BYTE, &status) : MPI_File_read_at(file, first, bytes, 4096, MPI_BYTE, &status));
+        CHECK_OK(collective ? MPI_File_read_at_all(file, first, bytes, 4096, MPI_BYTE, &status)
+                 : MPI_File_read_at(file, first, bytes, 4096, MPI_BYTE, &status));
         CHECK_EQ(count_of(&status, MPI_BYTE), 4096, "bytes read");
         CHECK_OK(MPI_File_get_byte_offset(file, first, &at));
         CHECK_EQ(at, 3 + first * stride, "byte offset");

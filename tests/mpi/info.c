@@ -18,7 +18,8 @@ static void expect(MPI_File file, const char *key, const char *expected)
     if (info == MPI_INFO_NULL) return;
     int found = lookup(info, key, value);
     if (expected == NULL) CHECK(!found, "%s is `%s`, but should be absent", key, value);
-    else CHECK(found && strcmp(value, expected) == 0, "%s is `%s` (%sfound), not `%s`", key, value, found ? "" : "not ", expected);
+    else CHECK(found && strcmp(value, expected) == 0, "%s is `%s` (%sfound), not `%s`", key, value,
+               found ? "" : "not ", expected);
     MPI_Info_free(&info);
 }
 
@@ -41,16 +42,20 @@ static void every_file_answers(void)
     MPI_File file = open_with(0, NULL);
     MPI_Info info = MPI_INFO_NULL;
     CHECK_OK(MPI_File_get_info(file, &info));
-    for (unsigned k = 0; k < sizeof always / sizeof *always; k++) CHECK(lookup(info, always[k], value), "%s is missing", always[k]);
-    CHECK(lookup(info, "cb_nodes", value) && atoi(value) >= 1 && atoi(value) <= world_size, "cb_nodes is %s", value);
-    CHECK(!lookup(info, "romio_visibility_immediate", value) || strcmp(value, "true") == 0, "romio_visibility_immediate is false, so HDF5 refuses independent writes");
+    for (unsigned k = 0; k < sizeof always / sizeof *always; k++)
+        CHECK(lookup(info, always[k], value), "%s is missing", always[k]);
+    CHECK(lookup(info, "cb_nodes", value) && atoi(value) >= 1 && atoi(value) <= world_size, "cb_nodes is %s",
+          value);
+    CHECK(!lookup(info, "romio_visibility_immediate", value) || strcmp(value, "true") == 0,
+          "romio_visibility_immediate is false, so HDF5 refuses independent writes");
     MPI_Info_free(&info);
     CHECK_OK(MPI_File_close(&file));
 }
 
 static void asked_for(void)
 {
-    static const char *const text[] = { "cb_buffer_size", "65536", "cb_nodes", "1", "romio_cb_write", "enable", "romio_cb_read", "disable",
+    static const char *const text[] = { "cb_buffer_size", "65536", "cb_nodes", "1", "romio_cb_write",
+                                        "enable", "romio_cb_read", "disable",
                                         "no_such_hint", "5", "striping_unit", "8192" };
     section("hints at open");
     MPI_File file = open_with(6, text);
@@ -95,7 +100,8 @@ static void config_list(void)
     snprintf(all, sizeof all, "%d", world_size);
     snprintf(by_node, sizeof by_node, "%d", nodes < world_size ? nodes : world_size);
     const struct { const char *list, *in_force, *nodes; } cases[] = {
-        { "*:1", "*:1", by_node }, { "*:*", "*:*", all }, { named, named, by_node }, { "no-such-host:3", "*:*", all },
+        { "*:1", "*:1", by_node }, { "*:*", "*:*", all }, { named, named, by_node },
+        { "no-such-host:3", "*:*", all },
         { "nonsense:here", "*:*", all }, { "*:0", "*:*", all },
     };
     for (unsigned c = 0; c < sizeof cases / sizeof *cases; c++) {

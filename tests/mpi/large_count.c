@@ -78,7 +78,8 @@ int main(int argc, char **argv)
 {
     MPI_File file;
     start(&argc, &argv);
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("large-count"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("large-count"), MPI_MODE_CREATE | MPI_MODE_RDWR,
+             MPI_INFO_NULL, &file));
     small_counts(file);
     barrier();
     count_above_int(file);

@@ -21,10 +21,12 @@ int main(int argc, char **argv)
     MPI_Type_commit(&same);
     for (int collective = 0; collective < 2; collective++) {
         section("%s", collective ? "collective" : "independent");
-        CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
+        CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path,
+                 MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
         int count = world_rank == 0 ? COUNT : 1;
         MPI_Offset at = world_rank == 0 ? 5 : 5 + (COUNT + world_rank - 1) * MIB;
-        CHECK_OK(collective ? MPI_File_write_at_all(file, at, block, count, same, &status) : MPI_File_write_at(file, at, block, count, same, &status));
+        CHECK_OK(collective ? MPI_File_write_at_all(file, at, block, count, same, &status)
+                 : MPI_File_write_at(file, at, block, count, same, &status));
         CHECK_EQ(elements(&status, MPI_BYTE), count * MIB, "bytes written");
         CHECK_OK(MPI_File_sync(file));
         barrier();

@@ -61,7 +61,8 @@ static void other_communicators(void)
     int value = world_rank, seen = -1;
     section("MPI_COMM_SELF");
     snprintf(name, sizeof name, "self-%d", world_rank);
-    CHECK_OK(MPI_File_open(MPI_COMM_SELF, path_of(name), MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_SELF, path_of(name),
+             MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
     CHECK_OK(MPI_File_write_all(file, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_read_at_all(file, 0, &seen, 1, MPI_INT, MPI_STATUS_IGNORE));
     CHECK_EQ(seen, world_rank, "value");
@@ -90,7 +91,8 @@ static void other_communicators(void)
         MPI_Comm half, inter;
         MPI_Comm_split(MPI_COMM_WORLD, world_rank % 2, world_rank, &half);
         MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - world_rank % 2, 7, &inter);
-        CHECK_CLASS(MPI_File_open(inter, path_of("inter"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_COMM);
+        CHECK_CLASS(MPI_File_open(inter, path_of("inter"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+                    &file), MPI_ERR_COMM);
         MPI_Comm_free(&inter);
         MPI_Comm_free(&half);
     }
@@ -103,17 +105,20 @@ static void several_files(void)
     MPI_File files[3];
     int seen = -1;
     for (int f = 0; f < 3; f++)
-        CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of(f == 2 ? "turn-1" : f ? "turn-1" : "turn-0"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &files[f]));
+        CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of(f == 2 ? "turn-1" : f ? "turn-1" : "turn-0"),
+                 MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &files[f]));
     for (int round = 0; round < 10; round++)
         for (int f = 0; f < 2; f++) {
             int value = round * 1000 + f * 100 + world_rank;
-            CHECK_OK(MPI_File_write_at_all(files[f], 4 * (round * world_size + world_rank), &value, 1, MPI_INT, MPI_STATUS_IGNORE));
+            CHECK_OK(MPI_File_write_at_all(files[f], 4 * (round * world_size + world_rank), &value, 1,
+                     MPI_INT, MPI_STATUS_IGNORE));
         }
     CHECK_OK(MPI_File_sync(files[1]));
     barrier();
     CHECK_OK(MPI_File_sync(files[2]));
     for (int round = 0; round < 10; round++) {
-        CHECK_OK(MPI_File_read_at(files[2], 4 * (round * world_size + world_rank), &seen, 1, MPI_INT, MPI_STATUS_IGNORE));
+        CHECK_OK(MPI_File_read_at(files[2], 4 * (round * world_size + world_rank), &seen, 1, MPI_INT,
+                 MPI_STATUS_IGNORE));
         CHECK_EQ(seen, round * 1000 + 100 + world_rank, "value through the second handle");
     }
     for (int f = 2; f >= 0; f--) CHECK_OK(MPI_File_close(&files[f]));
@@ -125,7 +130,8 @@ static void no_status(void)
     MPI_File file;
     MPI_Status status;
     char bytes[8] = "status!";
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("status"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("status"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+             &file));
     status.MPI_ERROR = 4711;
     CHECK_OK(MPI_File_write_at(file, 0, bytes, 8, MPI_BYTE, &status));
     CHECK_EQ(status.MPI_ERROR, 4711, "MPI_ERROR of a call that returns one status"); /* MPI 4.1, 3.2.5 */
@@ -147,7 +153,8 @@ static void another_folder(void)
     CHECK(getcwd(before, sizeof before) != NULL, "the current folder is unknown");
     if (world_rank == 0) CHECK_EQ(mkdir(path_of("elsewhere"), 0700), 0, "mkdir");
     CHECK_EQ(chdir(work_dir), 0, "chdir");
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE,
+             MPI_INFO_NULL, &file));
     CHECK_EQ(access(path_of(name), F_OK), 0, "access to the opened file");
     CHECK_EQ(chdir(path_of("elsewhere")), 0, "chdir");
     if (world_rank == 0) {
@@ -171,10 +178,12 @@ int main(int argc, char **argv)
     static MPI_File forgotten;
     int keyval;
     section("closed inside MPI_Finalize");
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("forgotten"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &forgotten));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("forgotten"), MPI_MODE_CREATE | MPI_MODE_RDWR,
+             MPI_INFO_NULL, &forgotten));
     MPI_Comm_create_keyval(copy_nothing, close_late, &keyval, NULL);
     MPI_Comm_set_attr(MPI_COMM_SELF, keyval, &forgotten);
     int code = finish();
-    if (!closed_late) fprintf(stderr, "FAILED [rank %d]: the file was not closed inside MPI_Finalize\n", world_rank);
+    if (!closed_late)
+        fprintf(stderr, "FAILED [rank %d]: the file was not closed inside MPI_Finalize\n", world_rank);
     return code || !closed_late;
 }

@@ -11,7 +11,8 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     char bytes[64], back[64];
     memset(bytes, 'a' + world_rank, sizeof bytes);
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("lock_limits"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("lock_limits"), MPI_MODE_CREATE | MPI_MODE_RDWR,
+             MPI_INFO_NULL, &file));
     CHECK_OK(MPI_File_set_atomicity(file, 1));
     barrier();
     section("accesses while rank 0 holds the lock");
@@ -30,7 +31,8 @@ int main(int argc, char **argv)
     for (int rank = 1; rank < world_size; rank++) {
         if (rank == world_rank) {
             CHECK_OK(MPI_File_read_at(file, 0, back, 64, MPI_BYTE, MPI_STATUS_IGNORE));
-            for (int i = 0; i < 64; i++) CHECK_EQ(back[i], 'a' + (i >= 32 && rank > 1 ? rank - 1 : 0), "byte");
+            for (int i = 0; i < 64; i++)
+                CHECK_EQ(back[i], 'a' + (i >= 32 && rank > 1 ? rank - 1 : 0), "byte");
             CHECK_OK(MPI_File_write_at(file, 32, bytes, 64, MPI_BYTE, MPI_STATUS_IGNORE));
         }
         barrier();

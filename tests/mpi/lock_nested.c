@@ -11,7 +11,8 @@ int main(int argc, char **argv)
     static char bytes[BYTES], back[BYTES];
     MPI_File file;
     memset(bytes, 'a' + world_rank, sizeof bytes);
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("lock_nested"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("lock_nested"), MPI_MODE_CREATE | MPI_MODE_RDWR,
+             MPI_INFO_NULL, &file));
     CHECK_OK(MPI_File_set_atomicity(file, 1));
     for (int round = 0; round < ROUNDS; round++) {
         MPI_Request request;

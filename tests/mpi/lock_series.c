@@ -13,7 +13,8 @@ static void with(const char *lock)
     section("%s", lock);
     MPI_Info_create(&info);
     MPI_Info_set(info, "capulet_lock", lock);
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("lock_series"), MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("lock_series"), MPI_MODE_CREATE | MPI_MODE_RDWR, info,
+             &file));
     MPI_Info_free(&info);
     CHECK_OK(MPI_File_set_atomicity(file, 1));
     for (int i = 0; i < TIMES; i++) {
@@ -29,7 +30,8 @@ static void with(const char *lock)
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
-    const char *const locks[] = { "range", "twolevel", "range", "shared", "range", "twolevel", "mcs", "twolevel", "onesided", "range" };
+    const char *const locks[] = { "range", "twolevel", "range", "shared", "range", "twolevel", "mcs",
+                                  "twolevel", "onesided", "range" };
     for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) with(locks[i]);
     return finish();
 }

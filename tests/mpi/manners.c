@@ -51,7 +51,8 @@ static void profiling_names(void)
     MPI_Offset at = -1;
     MPI_Status status;
     char byte = 'p', seen = 0;
-    CHECK_OK(PMPI_File_open(MPI_COMM_WORLD, path_of("profiled"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(PMPI_File_open(MPI_COMM_WORLD, path_of("profiled"), MPI_MODE_CREATE | MPI_MODE_RDWR,
+             MPI_INFO_NULL, &file));
     CHECK_OK(MPI_File_set_view(file, world_rank, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
     CHECK_OK(PMPI_File_write_all(file, &byte, 1, MPI_BYTE, &status));
     CHECK_OK(PMPI_File_get_position(file, &at));
@@ -69,7 +70,8 @@ static void texts(void)
     section("error texts");
     MPI_File file;
     char text[MPI_MAX_ERROR_STRING] = "";
-    int length = 0, code = MPI_File_open(MPI_COMM_WORLD, path_of("missing"), MPI_MODE_RDONLY, MPI_INFO_NULL, &file);
+    int length = 0,
+        code = MPI_File_open(MPI_COMM_WORLD, path_of("missing"), MPI_MODE_RDONLY, MPI_INFO_NULL, &file);
     CHECK_EQ(MPI_Error_string(code, text, &length), MPI_SUCCESS, "MPI_Error_string");
     CHECK(length > 5, "the text is `%s`", text);
 }
@@ -84,7 +86,8 @@ static void many_communicators(void)
         int value = c, seen = -1;
         if (c % 2) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
         else MPI_Comm_split(MPI_COMM_WORLD, 0, world_size - world_rank, &comm);
-        CHECK_OK(MPI_File_open(comm, path_of("communicators"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+        CHECK_OK(MPI_File_open(comm, path_of("communicators"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+                 &file));
         CHECK_OK(MPI_File_write_at_all(file, 4 * world_rank, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
         CHECK_OK(MPI_File_read_at_all(file, 4 * world_rank, &seen, 1, MPI_INT, MPI_STATUS_IGNORE));
         CHECK_EQ(seen, c, "value");

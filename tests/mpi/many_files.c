@@ -19,7 +19,8 @@ int main(int argc, char **argv)
     section("open");
     for (int f = 0; f < count; f++) {
         snprintf(name, sizeof name, "many-%d", f);
-        int code = MPI_File_open(MPI_COMM_WORLD, path_of(name), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &files[f]);
+        int code = MPI_File_open(MPI_COMM_WORLD, path_of(name), MPI_MODE_CREATE | MPI_MODE_RDWR,
+                                 MPI_INFO_NULL, &files[f]);
         CHECK(code == MPI_SUCCESS, "file %d: %s", f, class_name(class_of(code)));
         if (code != MPI_SUCCESS) return finish();
     }

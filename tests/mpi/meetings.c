@@ -10,7 +10,8 @@
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
-    const int accesses = argc > 2 ? atoi(argv[2]) : 1, views = argc > 3 ? atoi(argv[3]) : 0, bytes = ROWS * ROW_BYTES;
+    const int accesses = argc > 2 ? atoi(argv[2]) : 1, views = argc > 3 ? atoi(argv[3]) : 0,
+        bytes = ROWS * ROW_BYTES;
     const int is_large = argc > 4 && strcmp(argv[4], "large") == 0;
     unsigned char *out = malloc((size_t)bytes), *in = malloc((size_t)bytes);
     MPI_Datatype filetype;
@@ -24,7 +25,8 @@ int main(int argc, char **argv)
     MPI_Info_set(info, "romio_cb_write", is_large ? "automatic" : "enable");
     MPI_Info_set(info, "romio_cb_read", is_large ? "automatic" : "enable");
     MPI_File file;
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("meetings"), MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("meetings"), MPI_MODE_CREATE | MPI_MODE_RDWR, info,
+             &file));
     CHECK_OK(MPI_File_set_view(file, start_byte, MPI_BYTE, filetype, "native", MPI_INFO_NULL));
     for (int view = 0; view < views; view++)
         CHECK_OK(MPI_File_set_view(file, start_byte, MPI_BYTE, filetype, "native", MPI_INFO_NULL));

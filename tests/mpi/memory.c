@@ -40,15 +40,19 @@ static void absolute_addresses(void)
     MPI_Type_commit(&all);
     i64 bytes = 157 * 4, place = bytes * world_rank;
     for (int collective = 0; collective < 2; collective++) {
-        CHECK_OK(collective ? MPI_File_write_at_all(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE) : MPI_File_write_at(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE));
+        CHECK_OK(collective ? MPI_File_write_at_all(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE)
+                 : MPI_File_write_at(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE));
         CHECK_OK(MPI_File_sync(file));
         const char *found = read_all_of_file(place, bytes);
-        CHECK(memcmp(found, second, 200) == 0 && memcmp(found + 200, first, 400) == 0 && memcmp(found + 600, third, 28) == 0, "the bytes on disk are wrong");
+        CHECK(memcmp(found, second, 200) == 0 && memcmp(found + 200, first, 400) == 0
+              && memcmp(found + 600, third, 28) == 0, "the bytes on disk are wrong");
         int copies[3][100];
         memcpy(copies[0], second, 200); memcpy(copies[1], first, 400); memcpy(copies[2], third, 28);
         memset(second, 0, 200); memset(first, 0, 400); memset(third, 0, 28);
-        CHECK_OK(collective ? MPI_File_read_at_all(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE) : MPI_File_read_at(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE));
-        CHECK(memcmp(second, copies[0], 200) == 0 && memcmp(first, copies[1], 400) == 0 && memcmp(third, copies[2], 28) == 0, "the memory is wrong after reading");
+        CHECK_OK(collective ? MPI_File_read_at_all(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE)
+                 : MPI_File_read_at(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE));
+        CHECK(memcmp(second, copies[0], 200) == 0 && memcmp(first, copies[1], 400) == 0
+              && memcmp(third, copies[2], 28) == 0, "the memory is wrong after reading");
         barrier();
     }
     MPI_Type_free(&all);
@@ -88,7 +92,8 @@ static void padded_struct(void)
 {
     struct cell { char tag; double value; short number; } cells[20], back[20];
     int blocks[] = { 1, 1, 1 };
-    MPI_Aint at[] = { offsetof(struct cell, tag), offsetof(struct cell, value), offsetof(struct cell, number) };
+    MPI_Aint at[] = { offsetof(struct cell, tag), offsetof(struct cell, value),
+                      offsetof(struct cell, number) };
     MPI_Datatype types[] = { MPI_CHAR, MPI_DOUBLE, MPI_SHORT }, inner, cell;
     MPI_Status status;
     section("a struct with padding");
@@ -104,13 +109,15 @@ static void padded_struct(void)
     const char *found = read_all_of_file(220 * world_rank, 220);
     int wrong = 0;
     for (int i = 0; i < 20; i++)
-        wrong += found[11 * i] != cells[i].tag || memcmp(found + 11 * i + 1, &cells[i].value, 8) || memcmp(found + 11 * i + 9, &cells[i].number, 2);
+        wrong += found[11 * i] != cells[i].tag || memcmp(found + 11 * i + 1, &cells[i].value, 8)
+            || memcmp(found + 11 * i + 9, &cells[i].number, 2);
     CHECK_EQ(wrong, 0, "number of structs that are wrong on disk");
     memset(back, 0x77, sizeof back);
     CHECK_OK(MPI_File_read_at_all(file, 220 * world_rank, back, 20, cell, &status));
     wrong = 0;
     for (int i = 0; i < 20; i++)
-        wrong += back[i].tag != cells[i].tag || memcmp(&back[i].value, &cells[i].value, 8) || memcmp(&back[i].number, &cells[i].number, 2)
+        wrong += back[i].tag != cells[i].tag || memcmp(&back[i].value, &cells[i].value, 8)
+            || memcmp(&back[i].number, &cells[i].number, 2)
                  || ((unsigned char *)&back[i])[1] != 0x77 || ((unsigned char *)&back[i])[18] != 0x77;
     CHECK_EQ(wrong, 0, "number of structs that are wrong in memory or have changed padding");
     MPI_Type_free(&inner);
@@ -123,15 +130,19 @@ static const struct { const char *name; MPI_Datatype type; } *named_types(int *c
 #define NAMED(type) { #type, type }
     static struct { const char *name; MPI_Datatype type; } all[64];
     const struct { const char *name; MPI_Datatype type; } table[] = {
-        NAMED(MPI_CHAR), NAMED(MPI_SIGNED_CHAR), NAMED(MPI_UNSIGNED_CHAR), NAMED(MPI_BYTE), NAMED(MPI_WCHAR), NAMED(MPI_SHORT),
-        NAMED(MPI_UNSIGNED_SHORT), NAMED(MPI_INT), NAMED(MPI_UNSIGNED), NAMED(MPI_LONG), NAMED(MPI_UNSIGNED_LONG), NAMED(MPI_LONG_LONG_INT),
-        NAMED(MPI_UNSIGNED_LONG_LONG), NAMED(MPI_FLOAT), NAMED(MPI_DOUBLE), NAMED(MPI_LONG_DOUBLE), NAMED(MPI_C_BOOL), NAMED(MPI_INT8_T),
-        NAMED(MPI_INT16_T), NAMED(MPI_INT32_T), NAMED(MPI_INT64_T), NAMED(MPI_UINT8_T), NAMED(MPI_UINT16_T), NAMED(MPI_UINT32_T),
-        NAMED(MPI_UINT64_T), NAMED(MPI_C_FLOAT_COMPLEX), NAMED(MPI_C_DOUBLE_COMPLEX), NAMED(MPI_C_LONG_DOUBLE_COMPLEX), NAMED(MPI_AINT),
-        NAMED(MPI_OFFSET), NAMED(MPI_COUNT), NAMED(MPI_PACKED), NAMED(MPI_FLOAT_INT), NAMED(MPI_DOUBLE_INT), NAMED(MPI_LONG_INT),
-        NAMED(MPI_SHORT_INT), NAMED(MPI_2INT), NAMED(MPI_LONG_DOUBLE_INT), NAMED(MPI_INTEGER), NAMED(MPI_REAL), NAMED(MPI_DOUBLE_PRECISION),
-        NAMED(MPI_COMPLEX), NAMED(MPI_DOUBLE_COMPLEX), NAMED(MPI_LOGICAL), NAMED(MPI_CHARACTER), NAMED(MPI_2INTEGER), NAMED(MPI_2REAL),
-        NAMED(MPI_INTEGER4), NAMED(MPI_INTEGER8), NAMED(MPI_REAL4), NAMED(MPI_REAL8), NAMED(MPI_CXX_BOOL),
+        NAMED(MPI_CHAR), NAMED(MPI_SIGNED_CHAR), NAMED(MPI_UNSIGNED_CHAR), NAMED(MPI_BYTE),
+        NAMED(MPI_WCHAR), NAMED(MPI_SHORT), NAMED(MPI_UNSIGNED_SHORT), NAMED(MPI_INT),
+        NAMED(MPI_UNSIGNED), NAMED(MPI_LONG), NAMED(MPI_UNSIGNED_LONG), NAMED(MPI_LONG_LONG_INT),
+        NAMED(MPI_UNSIGNED_LONG_LONG), NAMED(MPI_FLOAT), NAMED(MPI_DOUBLE), NAMED(MPI_LONG_DOUBLE),
+        NAMED(MPI_C_BOOL), NAMED(MPI_INT8_T), NAMED(MPI_INT16_T), NAMED(MPI_INT32_T), NAMED(MPI_INT64_T),
+        NAMED(MPI_UINT8_T), NAMED(MPI_UINT16_T), NAMED(MPI_UINT32_T), NAMED(MPI_UINT64_T),
+        NAMED(MPI_C_FLOAT_COMPLEX), NAMED(MPI_C_DOUBLE_COMPLEX), NAMED(MPI_C_LONG_DOUBLE_COMPLEX),
+        NAMED(MPI_AINT), NAMED(MPI_OFFSET), NAMED(MPI_COUNT), NAMED(MPI_PACKED), NAMED(MPI_FLOAT_INT),
+        NAMED(MPI_DOUBLE_INT), NAMED(MPI_LONG_INT), NAMED(MPI_SHORT_INT), NAMED(MPI_2INT),
+        NAMED(MPI_LONG_DOUBLE_INT), NAMED(MPI_INTEGER), NAMED(MPI_REAL), NAMED(MPI_DOUBLE_PRECISION),
+        NAMED(MPI_COMPLEX), NAMED(MPI_DOUBLE_COMPLEX), NAMED(MPI_LOGICAL), NAMED(MPI_CHARACTER),
+        NAMED(MPI_2INTEGER), NAMED(MPI_2REAL), NAMED(MPI_INTEGER4), NAMED(MPI_INTEGER8), NAMED(MPI_REAL4),
+        NAMED(MPI_REAL8), NAMED(MPI_CXX_BOOL),
     };
     int kept = 0;
     for (unsigned t = 0; t < sizeof table / sizeof *table; t++)
@@ -163,12 +174,14 @@ static void every_named_type(void)
         /* Instances of an etype must be without gaps to follow one another in the file. So a type with
          * padding has MPI_BYTE as its etype. */
         int dense = extent == size;
-        CHECK_OK(MPI_File_set_view(file, 16, dense ? types[t].type : MPI_BYTE, dense ? types[t].type : MPI_BYTE, "native", MPI_INFO_NULL));
+        CHECK_OK(MPI_File_set_view(file, 16, dense ? types[t].type : MPI_BYTE,
+                 dense ? types[t].type : MPI_BYTE, "native", MPI_INFO_NULL));
         i64 offset = (i64)world_rank * 10 * (dense ? 1 : size);
         CHECK_OK(MPI_File_write_at_all(file, offset, values, 10, types[t].type, &status));
         CHECK_EQ(count_of(&status, types[t].type), 10, "count written");
         CHECK_OK(MPI_File_sync(file));
-        CHECK(memcmp(read_all_of_file(16 + (i64)world_rank * 10 * size, 10 * size), packed, (size_t)(10 * size)) == 0, "the bytes on disk differ from those of MPI_Pack");
+        CHECK(memcmp(read_all_of_file(16 + (i64)world_rank * 10 * size, 10 * size), packed,
+              (size_t)(10 * size)) == 0, "the bytes on disk differ from those of MPI_Pack");
         memset(back, 0x33, sizeof back);
         CHECK_OK(MPI_File_read_at_all(file, offset, back, 10, types[t].type, &status));
         unsigned char again[10 * 32 + 64];
@@ -204,7 +217,8 @@ static void overlapping_writes(void)
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("memory"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("memory"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+             &file));
     absolute_addresses();
     repeated_bytes();
     padded_struct();

@@ -24,7 +24,8 @@ static MPI_File open_promised(const char *path, int mode)
 static int class_of_all(int code)
 {
     int class = class_of(code);
-    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN), "largest error class of all ranks (other value: smallest)");
+    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN),
+             "largest error class of all ranks (other value: smallest)");
     return class;
 }
 
@@ -45,7 +46,8 @@ static void once(void)
     CHECK_EQ(position, 64 * world_size, "position after an open for append");
     CHECK_OK(MPI_File_close(&file));
     section("errors at open");
-    CHECK_EQ(class_of_all(MPI_File_open(MPI_COMM_WORLD, (char *)path_of("once"), MPI_MODE_RDWR, MPI_INFO_NULL, &file)), MPI_ERR_NO_SUCH_FILE,
+    CHECK_EQ(class_of_all(MPI_File_open(MPI_COMM_WORLD, (char *)path_of("once"), MPI_MODE_RDWR, MPI_INFO_NULL,
+             &file)), MPI_ERR_NO_SUCH_FILE,
              "error class of opening a missing file");
 }
 
@@ -63,12 +65,14 @@ static void gone(void)
     section("no file has the name");
     if (world_rank == 0) CHECK(rename(path_of("gone"), aside) == 0, "rename failed");
     barrier();
-    CHECK_EQ(class_of_all(MPI_File_write_at_all(file, PART * world_rank, part, PART, MPI_BYTE, MPI_STATUS_IGNORE)),
+    CHECK_EQ(class_of_all(MPI_File_write_at_all(file, PART * world_rank, part, PART, MPI_BYTE,
+             MPI_STATUS_IGNORE)),
              world_size > 1 ? MPI_ERR_NO_SUCH_FILE : MPI_SUCCESS, "error class of a write");
     section("another file has the name");
     if (world_rank == 0) spill(path_of("gone"), "other", 5);
     barrier();
-    CHECK_EQ(class_of_all(MPI_File_write_at_all(file, PART * world_rank, part, PART, MPI_BYTE, MPI_STATUS_IGNORE)),
+    CHECK_EQ(class_of_all(MPI_File_write_at_all(file, PART * world_rank, part, PART, MPI_BYTE,
+             MPI_STATUS_IGNORE)),
              world_size > 1 ? MPI_ERR_NO_SUCH_FILE : MPI_SUCCESS, "error class of a write");
     barrier();
     long long size = 0;

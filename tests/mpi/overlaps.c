@@ -75,12 +75,14 @@ int main(int argc, char **argv)
         MPI_Get_count(&status, MPI_BYTE, &got);
         CHECK_EQ(got, count, "bytes read");
         int wrong = 0;
-        for (int i = 0, at = 0; i < PIECES; at += lengths[i++]) wrong += memcmp(bytes + at, expected + places[i], (size_t)lengths[i]) != 0;
+        for (int i = 0, at = 0; i < PIECES; at += lengths[i++])
+            wrong += memcmp(bytes + at, expected + places[i], (size_t)lengths[i]) != 0;
         CHECK_EQ(wrong, 0, "number of pieces that are not from the highest rank");
         if (world_rank == 0) {
             long long size;
             unsigned char *found = slurp(path, &size);
-            CHECK(size <= largest && memcmp(found, expected, (size_t)size) == 0, "the file differs from the bytes written");
+            CHECK(size <= largest && memcmp(found, expected, (size_t)size) == 0,
+                  "the file differs from the bytes written");
             free(found);
         }
         barrier();

@@ -72,7 +72,8 @@ static void through_a_view(MPI_File file)
     int size;
     MPI_Type_get_extent(shown, &lb, &extent);
     MPI_Type_size(shown, &size);
-    CHECK(lb == 0 && extent == 16 && size == 8, "filetype of get_view: lb %ld extent %ld size %d", (long)lb, (long)extent, size);
+    CHECK(lb == 0 && extent == 16 && size == 8, "filetype of get_view: lb %ld extent %ld size %d", (long)lb,
+          (long)extent, size);
     MPI_Type_get_extent(etype, &lb, &extent);
     CHECK_EQ(extent, 4, "extent of the etype");
     /* The types returned by get_view may be used for the next set_view, and must be freed if they are
@@ -117,7 +118,8 @@ static void past_the_end(MPI_File file)
     for (int i = 0; i < 16; i++) slots[i] = -9;
     CHECK_OK(MPI_File_read_at(file, 980, slots, 1, spaced.mpi, &status));
     CHECK_EQ(elements(&status, MPI_BYTE), 20, "bytes into strided memory");
-    for (int i = 0; i < 16; i++) CHECK_EQ(slots[i], i % 2 == 0 && i < 10 ? (980 + i / 2 * 4) / 4 : -9, "slot");
+    for (int i = 0; i < 16; i++)
+        CHECK_EQ(slots[i], i % 2 == 0 && i < 10 ? (980 + i / 2 * 4) / 4 : -9, "slot");
     map_free(&spaced);
 }
 
@@ -132,16 +134,19 @@ static void overlapping(MPI_File file)
     for (int collective = 0; collective < 2; collective++) {
         CHECK_OK(MPI_File_set_view(file, 4 * world_rank, MPI_INT, filetype.mpi, "native", MPI_INFO_NULL));
         memset(values, 0xff, sizeof values);
-        CHECK_OK(collective ? MPI_File_read_at_all(file, 3, values, 40, MPI_INT, &status) : MPI_File_read_at(file, 3, values, 40, MPI_INT, &status));
+        CHECK_OK(collective ? MPI_File_read_at_all(file, 3, values, 40, MPI_INT, &status)
+                 : MPI_File_read_at(file, 3, values, 40, MPI_INT, &status));
         CHECK_EQ(count_of(&status, MPI_INT), 40, "integers");
-        for (int i = 0; i < 40; i++) CHECK_EQ(values[i], world_rank + (i + 3) / 8 * 4 + (i + 3) % 8, "value of overlapping tiles");
+        for (int i = 0; i < 40; i++)
+            CHECK_EQ(values[i], world_rank + (i + 3) / 8 * 4 + (i + 3) % 8, "value of overlapping tiles");
     }
     /* Tiles that interleave: 0, 4, 8, 12 and then 1, 5, 9, 13. */
     map_t comb = map_vector(4, 1, 4, unit), shifted = map_resized(0, 4, comb);
     CHECK_OK(MPI_File_set_view(file, 0, MPI_INT, shifted.mpi, "native", MPI_INFO_NULL));
     CHECK_OK(MPI_File_read_at_all(file, 2, values, 12, MPI_INT, &status));
     CHECK_EQ(count_of(&status, MPI_INT), 12, "integers");
-    for (int i = 0; i < 12; i++) CHECK_EQ(values[i], (i + 2) / 4 + (i + 2) % 4 * 4, "value of interleaved tiles");
+    for (int i = 0; i < 12; i++)
+        CHECK_EQ(values[i], (i + 2) / 4 + (i + 2) % 4 * 4, "value of interleaved tiles");
     CHECK_OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
     map_free(&window); map_free(&filetype); map_free(&comb); map_free(&shifted);
 }
@@ -202,15 +207,18 @@ static void one_run_after_the_other(void)
         CHECK_OK(MPI_File_seek(file, (FILE_BYTES - DISPLACEMENT) / (int)sizeof(int) - 2, MPI_SEEK_SET));
         CHECK_OK(MPI_File_read(file, back, 5, MPI_INT, &status));
         CHECK_EQ(count_of(&status, MPI_INT), 2, "values before the end");
-        CHECK_EQ(position(file), (FILE_BYTES - DISPLACEMENT) / (int)sizeof(int) + 3, "position beyond the end");
-        CHECK_CLASS(MPI_File_write_at(file, LLONG_MAX / (int)sizeof(int), values, 1, MPI_INT, MPI_STATUS_IGNORE), MPI_ERR_ARG);
+        CHECK_EQ(position(file), (FILE_BYTES - DISPLACEMENT) / (int)sizeof(int) + 3,
+                 "position beyond the end");
+        CHECK_CLASS(MPI_File_write_at(file, LLONG_MAX / (int)sizeof(int), values, 1, MPI_INT,
+                    MPI_STATUS_IGNORE), MPI_ERR_ARG);
         CHECK_OK(MPI_File_close(&file));
         long long bytes;
         unsigned char *all = slurp(path_of(name), &bytes);
         CHECK_EQ(bytes, FILE_BYTES, "size");
         CHECK(!memcmp(all + DISPLACEMENT, values, sizeof values), "the bytes written are wrong");
         for (int i = 0; i < FILE_BYTES; i++)
-            if (i < DISPLACEMENT || i >= DISPLACEMENT + (int)sizeof values) CHECK_EQ(all[i], 0xEE, "byte outside of the access");
+            if (i < DISPLACEMENT || i >= DISPLACEMENT + (int)sizeof values)
+                CHECK_EQ(all[i], 0xEE, "byte outside of the access");
         free(all);
         spill(path_of(name), before, sizeof before);
     }

@@ -62,7 +62,8 @@ static access_t random_access(int rank, int size, int round)
     static const MPI_Datatype units[3] = { MPI_BYTE, MPI_INT, MPI_DOUBLE };
     /* Different views for each number of ranks and nodes. */
     const char *nodes = getenv("CAPULET_NODES");
-    uint64_t seed = (uint64_t)(round + 1) + 1000u * (uint64_t)size + 100000u * (uint64_t)(nodes ? atoi(nodes) : 0);
+    uint64_t seed = (uint64_t)(round + 1) + 1000u * (uint64_t)size
+        + 100000u * (uint64_t)(nodes ? atoi(nodes) : 0);
     state = seed * 0x9E3779B97F4A7C15u;
     for (int i = 0; i < 5; i++) pick(2);
     MPI_Datatype unit_type = units[pick(3)];
@@ -75,7 +76,8 @@ static access_t random_access(int rank, int size, int round)
     i64 displacement = pick(100), offset = pick(200), bytes = (1 + pick(60)) * 4 * unit.size;
     map_free(&inner);
     map_free(&shape);
-    return (access_t){ displacement, unit, file, offset + rank % 3, bytes + rank % 2 * 4 * unit.size, unit_type };
+    return (access_t){ displacement, unit, file, offset + rank % 3, bytes + rank % 2 * 4 * unit.size,
+                       unit_type };
 }
 
 int main(int argc, char **argv)
@@ -83,6 +85,7 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     int rounds = argc > 2 ? atoi(argv[2]) : world_size <= 2 ? 160 : 48;
     for (int round = 0; round < rounds; round++)
-        run_scenario("random", random_access, round % METHODS, round / 4 % MEMORIES, round / 3 % HINTS, round + world_size * 1000);
+        run_scenario("random", random_access, round % METHODS, round / 4 % MEMORIES, round / 3 % HINTS,
+                     round + world_size * 1000);
     return finish();
 }

@@ -5,7 +5,8 @@
 #define SCENARIO_H
 #include "oracle.h"
 
-enum { METHOD_AT, METHOD_AT_ALL, METHOD_EACH, METHOD_ALL, METHOD_IAT, METHOD_IEACH, METHOD_IAT_ALL, METHOD_IALL, METHOD_SPLIT_AT, METHOD_SPLIT, METHODS };
+enum { METHOD_AT, METHOD_AT_ALL, METHOD_EACH, METHOD_ALL, METHOD_IAT, METHOD_IEACH, METHOD_IAT_ALL,
+       METHOD_IALL, METHOD_SPLIT_AT, METHOD_SPLIT, METHODS };
 enum { HINTS = 6 };
 enum { MEMORY_DENSE, MEMORY_SPACED, MEMORY_VECTOR, MEMORY_BACKWARD, MEMORY_SHIFTED, MEMORIES };
 
@@ -23,7 +24,10 @@ static map_t memory_of(int variant, i64 bytes, MPI_Datatype unit_type, int *coun
     switch (bytes % (4 * u) == 0 && bytes ? variant : MEMORY_DENSE) {
     case MEMORY_SPACED: map = map_resized(0, 3 * u, unit); *count = (int)(bytes / u); break;
     case MEMORY_VECTOR: map = map_vector((int)(bytes / (2 * u)), 2, 3, unit); *count = 1; break;
-    case MEMORY_BACKWARD: map = map_indexed_block(2, 2, backward, unit); *count = (int)(bytes / (4 * u)); break;
+    case MEMORY_BACKWARD:
+        map = map_indexed_block(2, 2, backward, unit);
+        *count = (int)(bytes / (4 * u));
+        break;
     case MEMORY_SHIFTED: {
         map_t inner = map_hindexed(2, ones, shifted, unit);
         map = map_resized(-u, 5 * u, inner);
@@ -70,7 +74,8 @@ static void model_visit(void *context, i64 offset, i64 stream)
 {
     model_t *model = context;
     if (offset + 1 > model->end) model->end = offset + 1;
-    if (model->bytes && offset < model->capacity) model->bytes[offset] = value_at(model->rank, stream - model->first, model->round);
+    if (model->bytes && offset < model->capacity)
+        model->bytes[offset] = value_at(model->rank, stream - model->first, model->round);
 }
 
 typedef struct { model_t *model; i64 displacement; } shifted_t;
@@ -97,24 +102,30 @@ static void access_free(access_t *access)
 
 static int by_pointer(int method)
 {
-    return method == METHOD_EACH || method == METHOD_ALL || method == METHOD_IEACH || method == METHOD_IALL || method == METHOD_SPLIT;
+    return method == METHOD_EACH || method == METHOD_ALL || method == METHOD_IEACH || method == METHOD_IALL
+        || method == METHOD_SPLIT;
 }
 
 /* Both halves of a split collective access. */
-static int transfer_split(MPI_File file, int writing, int method, i64 offset, void *base, int count, MPI_Datatype type, MPI_Status *status)
+static int transfer_split(MPI_File file, int writing, int method, i64 offset, void *base, int count,
+                          MPI_Datatype type, MPI_Status *status)
 {
     int code;
     if (method == METHOD_SPLIT_AT) {
-        code = writing ? MPI_File_write_at_all_begin(file, offset, base, count, type) : MPI_File_read_at_all_begin(file, offset, base, count, type);
+        code = writing ? MPI_File_write_at_all_begin(file, offset, base, count, type)
+            : MPI_File_read_at_all_begin(file, offset, base, count, type);
         if (code != MPI_SUCCESS) return code;
-        return writing ? MPI_File_write_at_all_end(file, base, status) : MPI_File_read_at_all_end(file, base, status);
+        return writing ? MPI_File_write_at_all_end(file, base, status)
+            : MPI_File_read_at_all_end(file, base, status);
     }
-    code = writing ? MPI_File_write_all_begin(file, base, count, type) : MPI_File_read_all_begin(file, base, count, type);
+    code = writing ? MPI_File_write_all_begin(file, base, count, type)
+        : MPI_File_read_all_begin(file, base, count, type);
     if (code != MPI_SUCCESS) return code;
     return writing ? MPI_File_write_all_end(file, base, status) : MPI_File_read_all_end(file, base, status);
 }
 
-static int transfer(MPI_File file, int writing, int method, i64 offset, void *base, int count, MPI_Datatype type, MPI_Status *status)
+static int transfer(MPI_File file, int writing, int method, i64 offset, void *base, int count,
+                    MPI_Datatype type, MPI_Status *status)
 {
     MPI_Request request;
     if (by_pointer(method)) {
@@ -123,14 +134,34 @@ static int transfer(MPI_File file, int writing, int method, i64 offset, void *ba
     }
     int code;
     switch (method) {
-    case METHOD_AT: return writing ? MPI_File_write_at(file, offset, base, count, type, status) : MPI_File_read_at(file, offset, base, count, type, status);
-    case METHOD_AT_ALL: return writing ? MPI_File_write_at_all(file, offset, base, count, type, status) : MPI_File_read_at_all(file, offset, base, count, type, status);
-    case METHOD_EACH: return writing ? MPI_File_write(file, base, count, type, status) : MPI_File_read(file, base, count, type, status);
-    case METHOD_ALL: return writing ? MPI_File_write_all(file, base, count, type, status) : MPI_File_read_all(file, base, count, type, status);
-    case METHOD_IAT: code = writing ? MPI_File_iwrite_at(file, offset, base, count, type, &request) : MPI_File_iread_at(file, offset, base, count, type, &request); break;
-    case METHOD_IEACH: code = writing ? MPI_File_iwrite(file, base, count, type, &request) : MPI_File_iread(file, base, count, type, &request); break;
-    case METHOD_IAT_ALL: code = writing ? MPI_File_iwrite_at_all(file, offset, base, count, type, &request) : MPI_File_iread_at_all(file, offset, base, count, type, &request); break;
-    case METHOD_IALL: code = writing ? MPI_File_iwrite_all(file, base, count, type, &request) : MPI_File_iread_all(file, base, count, type, &request); break;
+    case METHOD_AT:
+        return writing ? MPI_File_write_at(file, offset, base, count, type, status)
+                       : MPI_File_read_at(file, offset, base, count, type, status);
+    case METHOD_AT_ALL:
+        return writing ? MPI_File_write_at_all(file, offset, base, count, type, status)
+                       : MPI_File_read_at_all(file, offset, base, count, type, status);
+    case METHOD_EACH:
+        return writing ? MPI_File_write(file, base, count, type, status)
+                       : MPI_File_read(file, base, count, type, status);
+    case METHOD_ALL:
+        return writing ? MPI_File_write_all(file, base, count, type, status)
+                       : MPI_File_read_all(file, base, count, type, status);
+    case METHOD_IAT:
+        code = writing ? MPI_File_iwrite_at(file, offset, base, count, type, &request)
+                       : MPI_File_iread_at(file, offset, base, count, type, &request);
+        break;
+    case METHOD_IEACH:
+        code = writing ? MPI_File_iwrite(file, base, count, type, &request)
+                       : MPI_File_iread(file, base, count, type, &request);
+        break;
+    case METHOD_IAT_ALL:
+        code = writing ? MPI_File_iwrite_at_all(file, offset, base, count, type, &request)
+                       : MPI_File_iread_at_all(file, offset, base, count, type, &request);
+        break;
+    case METHOD_IALL:
+        code = writing ? MPI_File_iwrite_all(file, base, count, type, &request)
+                       : MPI_File_iread_all(file, base, count, type, &request);
+        break;
     default: return transfer_split(file, writing, method, offset, base, count, type, status);
     }
     return code == MPI_SUCCESS ? MPI_Wait(&request, status) : code;
@@ -139,8 +170,10 @@ static int transfer(MPI_File file, int writing, int method, i64 offset, void *ba
 static MPI_Info hints_of(int variant)
 {
     static const char *keys[HINTS][4] = {
-        { 0 }, { "cb_buffer_size", "4096", "cb_nodes", "1" }, { "romio_cb_write", "enable", "romio_cb_read", "enable" },
-        { "romio_cb_write", "disable", "romio_cb_read", "disable" }, { "cb_buffer_size", "4096", "cb_nodes", "2" },
+        { 0 }, { "cb_buffer_size", "4096", "cb_nodes", "1" },
+        { "romio_cb_write", "enable", "romio_cb_read", "enable" },
+        { "romio_cb_write", "disable", "romio_cb_read", "disable" },
+        { "cb_buffer_size", "4096", "cb_nodes", "2" },
         { "striping_unit", "5000", "romio_no_indep_rw", "true" },
     };
     MPI_Info info;
@@ -152,10 +185,12 @@ static MPI_Info hints_of(int variant)
 
 /* Sets the view of `access`, moves its bytes, and checks the status. At a file pointer, also checks the
  * position afterwards. */
-static void move_through(MPI_File file, int writing, int method, const access_t *access, buffer_t buffer, int count, MPI_Datatype type)
+static void move_through(MPI_File file, int writing, int method, const access_t *access, buffer_t buffer,
+                         int count, MPI_Datatype type)
 {
     MPI_Status status;
-    CHECK_OK(MPI_File_set_view(file, access->displacement, access->etype.mpi, access->file.mpi, "native", MPI_INFO_NULL));
+    CHECK_OK(MPI_File_set_view(file, access->displacement, access->etype.mpi, access->file.mpi, "native",
+             MPI_INFO_NULL));
     CHECK_OK(transfer(file, writing, method, access->offset, buffer.base, count, type, &status));
     CHECK_EQ(elements(&status, MPI_BYTE), access->bytes, "bytes in the status");
     CHECK_EQ(count_of(&status, type), count, "count in the status");
@@ -173,12 +208,13 @@ static void compare_file(const char *path, const model_t *model, i64 expected_si
     CHECK_EQ(size, expected_size, "file size");
     for (i64 i = 0; found && i < size && i < model->capacity; i++)
         if (found[i] != model->bytes[i] && wrong++ == 0) first = i;
-    CHECK(wrong == 0, "%lld wrong bytes in the file, first at %lld: %02x, not %02x", wrong, first, first >= 0 ? found[first] : 0,
-          first >= 0 ? model->bytes[first] : 0);
+    CHECK(wrong == 0, "%lld wrong bytes in the file, first at %lld: %02x, not %02x", wrong, first,
+          first >= 0 ? found[first] : 0, first >= 0 ? model->bytes[first] : 0);
     free(found);
 }
 
-UNUSED static void run_scenario(const char *name, make_access_t make, int method, int memory, int hints, int round)
+UNUSED static void run_scenario(const char *name, make_access_t make, int method, int memory, int hints,
+                                int round)
 {
     char file_name[64];
     section("%s method %d memory %d hints %d round %d", name, method, memory, hints, round);

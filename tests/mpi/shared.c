@@ -25,7 +25,8 @@ static void each_is_there_once(const record_t *found, int count, int per_rank)
 {
     int *seen = calloc((size_t)(world_size * per_rank), sizeof *seen), wrong = 0;
     for (int i = 0; i < count; i++) {
-        if (found[i].rank < 0 || found[i].rank >= world_size || found[i].number < 0 || found[i].number >= per_rank) wrong++;
+        if (found[i].rank < 0 || found[i].rank >= world_size || found[i].number < 0
+            || found[i].number >= per_rank) wrong++;
         else seen[found[i].rank * per_rank + found[i].number]++;
     }
     for (int i = 0; i < world_size * per_rank; i++) wrong += reduce_all(seen[i], MPI_SUM) != 1;
@@ -86,7 +87,8 @@ static void it_is_moved_together(void)
     CHECK_CLASS(MPI_File_seek_shared(file, 0, 77), MPI_ERR_ARG);
     if (world_size > 1) {
         CHECK_CLASS(MPI_File_seek_shared(file, world_rank == 0, MPI_SEEK_SET), MPI_ERR_NOT_SAME);
-        CHECK_CLASS(MPI_File_seek_shared(file, 1, world_rank == 0 ? MPI_SEEK_SET : MPI_SEEK_CUR), MPI_ERR_NOT_SAME);
+        CHECK_CLASS(MPI_File_seek_shared(file, 1, world_rank == 0 ? MPI_SEEK_SET : MPI_SEEK_CUR),
+                    MPI_ERR_NOT_SAME);
     }
     CHECK_EQ(position(), before + 2, "position after failed seeks");
     const MPI_Offset last = (INT64_MAX - 24) / 8;
@@ -138,14 +140,17 @@ static void ranks_have_their_order(void)
             }
             MPI_Get_count(&status, MPI_2INT, &got);
             CHECK_EQ(got, count, "records of an ordered access");
-            if (pass) CHECK_EQ(memcmp(own, found, (size_t)count * sizeof *own), 0, "comparison of the records read with those written");
+            if (pass)
+                CHECK_EQ(memcmp(own, found, (size_t)count * sizeof *own), 0,
+                         "comparison of the records read with those written");
             for (int rank = 0; rank < world_size; rank++) total += records_of(rank, round);
             CHECK_EQ(position(), total, "position after an ordered access");
             barrier();
         }
     }
     section("one rank fails");
-    CHECK_CLASS(MPI_File_write_ordered(file, own, world_rank == world_size - 1 ? -1 : 1, MPI_2INT, MPI_STATUS_IGNORE), MPI_ERR_COUNT);
+    CHECK_CLASS(MPI_File_write_ordered(file, own, world_rank == world_size - 1 ? -1 : 1, MPI_2INT,
+                MPI_STATUS_IGNORE), MPI_ERR_COUNT);
     CHECK_EQ(position(), total, "position after an access that failed");
     CHECK_OK(MPI_File_write_ordered(file, own, 0, MPI_2INT, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_close(&file));
@@ -196,7 +201,8 @@ static void modes(void)
     CHECK_EQ(memcmp(bytes, "abc", 3), 0, "comparison of the bytes read with those written");
     CHECK_CLASS(MPI_File_seek_shared(file, 0, MPI_SEEK_SET), MPI_ERR_UNSUPPORTED_OPERATION);
     CHECK_CLASS(MPI_File_get_position_shared(file, &offset), MPI_ERR_UNSUPPORTED_OPERATION);
-    CHECK_CLASS(MPI_File_read_at(file, 0, bytes, 3, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_UNSUPPORTED_OPERATION);
+    CHECK_CLASS(MPI_File_read_at(file, 0, bytes, 3, MPI_BYTE, MPI_STATUS_IGNORE),
+                MPI_ERR_UNSUPPORTED_OPERATION);
     CHECK_OK(MPI_File_close(&file));
 }
 
@@ -214,7 +220,8 @@ static void many_files(void)
     }
     for (int i = 0; i < FILES; i++) {
         CHECK_OK(MPI_File_set_atomicity(files[i], i % 8 == 0));
-        for (int times = 0; times <= i % 5; times++) CHECK_OK(MPI_File_write_shared(files[i], "1234567", i % 8, MPI_BYTE, MPI_STATUS_IGNORE));
+        for (int times = 0; times <= i % 5; times++)
+            CHECK_OK(MPI_File_write_shared(files[i], "1234567", i % 8, MPI_BYTE, MPI_STATUS_IGNORE));
     }
     barrier();
     for (int i = 0; i < FILES; i++) {

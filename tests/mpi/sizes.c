@@ -39,7 +39,8 @@ static void sizing(void)
     CHECK_EQ(at, 2500, "position after truncation");
     barrier();
     /* A write far beyond the end leaves a hole of zeros. */
-    if (world_rank == world_size - 1) CHECK_OK(MPI_File_write_at(file, 70000, "end", 3, MPI_BYTE, MPI_STATUS_IGNORE));
+    if (world_rank == world_size - 1)
+        CHECK_OK(MPI_File_write_at(file, 70000, "end", 3, MPI_BYTE, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_sync(file));
     barrier();
     CHECK_EQ(size_of(file), 70003, "size after writing beyond the end");
@@ -59,7 +60,8 @@ static void sizing(void)
 static void modes(void)
 {
     section("modes");
-    const int all[] = { MPI_MODE_RDONLY, MPI_MODE_RDWR, MPI_MODE_WRONLY, MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_UNIQUE_OPEN,
+    const int all[] = { MPI_MODE_RDONLY, MPI_MODE_RDWR, MPI_MODE_WRONLY,
+                        MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_UNIQUE_OPEN,
                         MPI_MODE_WRONLY | MPI_MODE_CREATE | MPI_MODE_APPEND };
     for (unsigned m = 0; m < sizeof all / sizeof *all; m++) {
         int mode = -1;
@@ -105,7 +107,8 @@ static void appending(void)
     long long size;
     unsigned char *bytes = slurp(path_of("sizing"), &size);
     CHECK_EQ(size, 70003 + 4 * world_size, "size on disk");
-    CHECK(memcmp(bytes, "head", 4) == 0 && memcmp(bytes + 70003, "more", 4) == 0, "the bytes on disk are wrong");
+    CHECK(memcmp(bytes, "head", 4) == 0 && memcmp(bytes + 70003, "more", 4) == 0,
+          "the bytes on disk are wrong");
     free(bytes);
     barrier();
 }
@@ -114,7 +117,8 @@ static void exclusive_and_deleted(void)
 {
     MPI_File file = MPI_FILE_NULL;
     section("exclusive");
-    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("sizing"), MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_FILE_EXISTS);
+    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("sizing"),
+                MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_FILE_EXISTS);
     CHECK(file == MPI_FILE_NULL, "a failed open returned a handle");
     file = open_file("fresh", MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_WRONLY | MPI_MODE_DELETE_ON_CLOSE);
     section("delete on close");
@@ -132,7 +136,8 @@ static void exclusive_and_deleted(void)
         CHECK_CLASS(MPI_File_delete(path_of("sizing"), MPI_INFO_NULL), MPI_ERR_NO_SUCH_FILE);
     }
     barrier();
-    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("sizing"), MPI_MODE_RDONLY, MPI_INFO_NULL, &file), MPI_ERR_NO_SUCH_FILE);
+    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("sizing"), MPI_MODE_RDONLY, MPI_INFO_NULL, &file),
+                MPI_ERR_NO_SUCH_FILE);
 }
 
 static void prefixes(void)

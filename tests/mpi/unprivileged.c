@@ -27,6 +27,7 @@ int main(int argc, char **argv)
     CHECK_CLASS(MPI_File_delete(path_of("locked/inside"), MPI_INFO_NULL), MPI_ERR_ACCESS);
     section("one rank is refused");
     for (int culprit = 0; culprit < world_size; culprit++)
-        CHECK_CLASS(open_class(world_rank == culprit ? "unreadable" : "unwritable", MPI_MODE_RDONLY), MPI_ERR_ACCESS);
+        CHECK_CLASS(open_class(world_rank == culprit ? "unreadable" : "unwritable", MPI_MODE_RDONLY),
+                    MPI_ERR_ACCESS);
     return finish();
 }

@@ -46,7 +46,8 @@ int main(int argc, char **argv)
     int *counter;
     MPI_Win_allocate(sizeof *counter, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &counter, &window);
     *counter = 0;
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("waiting"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("waiting"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+             &file));
     CHECK_OK(MPI_File_set_atomicity(file, has_lock));
     MPI_Win_lock_all(0, window);
     if (world_rank == 1) MPI_Irecv(large, LARGE, MPI_BYTE, 2, 7, MPI_COMM_WORLD, &received);
