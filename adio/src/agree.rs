@@ -30,7 +30,11 @@ impl Ballot {
     /// Adds a value that must be the same on all ranks; `what` names it in the error. These values come
     /// before those of [`Self::reduce`].
     pub(crate) fn same(mut self, what: &'static str, value: u64) -> Self {
-        debug_assert_eq!(self.values.len(), 1 + 2 * self.same.len(), "values that are reduced come last");
+        debug_assert_eq!(
+            self.values.len(),
+            1 + 2 * self.same.len(),
+            "values that must be the same come before values to reduce"
+        );
         self.same.push((what, self.values.len()));
         self.values.extend([value, value]);
         self.ops.extend([ReduceOp::Min, ReduceOp::Max]);
@@ -97,7 +101,7 @@ impl Count {
             return Err(match own {
                 Err(error) if error.class() == class => error,
                 Err(error) => {
-                    tracing::warn!(%error, "this rank failed too, with another class");
+                    tracing::warn!(%error, "this rank failed too, with another error class");
                     Error::Remote { class }
                 }
                 Ok(_) => Error::Remote { class },

@@ -128,10 +128,14 @@ impl File {
                 None => self.world_lock(choice, time_limit)?,
             },
             LockChoice::Shared if !is_one_node => {
-                return Err(Error::Unsupported { what: "a lock in shared memory among several nodes" });
+                return Err(Error::Unsupported {
+                    what: "a lock in shared memory (capulet_lock=shared) among several nodes",
+                });
             }
             LockChoice::Shared => {
-                let without = Error::Unsupported { what: "a lock in shared memory where there is none" };
+                let without = Error::Unsupported {
+                    what: "a lock in shared memory (capulet_lock=shared), which this node lacks",
+                };
                 self.node_lock(choice, time_limit).ok_or(without)?
             }
             LockChoice::Hybrid | LockChoice::OneSided | LockChoice::Mcs => {
@@ -140,7 +144,9 @@ impl File {
             LockChoice::TwoLevel => self.two_level_lock(time_limit)?,
             LockChoice::Fcntl => {
                 if !has_locks {
-                    return Err(Error::Unsupported { what: "locks of a storage that has none" });
+                    return Err(Error::Unsupported {
+                        what: "locks of the storage (capulet_lock=fcntl), which it lacks",
+                    });
                 }
                 FileSystemLock::new(Arc::clone(&self.storage), time_limit, progress)
             }
@@ -166,7 +172,7 @@ impl File {
 
     /// A lock in words that MPI's one-sided operations reach. Collective.
     fn world_lock(&self, choice: LockChoice, limit: Option<Duration>) -> Result<Arc<dyn FileLock>> {
-        let without = || Error::Unsupported { what: "atomic mode without a window of all ranks" };
+        let without = || Error::Unsupported { what: "atomic mode without an MPI window of all ranks" };
         let words = self.channel.world_words(Epochs::Standing)?.ok_or_else(without)?;
         let (protocol, has_list) = match choice {
             LockChoice::Hybrid => (WorldProtocol::Hybrid, true),
@@ -186,7 +192,7 @@ impl File {
 
     /// A lock of two levels, in words of each node and words of all ranks. Collective.
     fn two_level_lock(&self, limit: Option<Duration>) -> Result<Arc<dyn FileLock>> {
-        let what = "a lock of two levels without a window of all ranks, or shared memory of each node";
+        let what = "a two-level lock without an MPI window of all ranks and shared memory on each node";
         // Every rank asks for both kinds of words, even if the first is missing: the first call is
         // collective.
         let words = self.channel.world_words(Epochs::Standing)?;

@@ -35,7 +35,7 @@ pub enum Error {
         what: &'static str,
     },
     /// The access mode of the file does not permit the operation.
-    #[error("{path}: {what}")]
+    #[error("{path}: the access mode of the file does not permit to {what}")]
     Denied {
         /// `MPI_ERR_READ_ONLY` for a write to a read-only file, else `MPI_ERR_ACCESS`.
         class: ErrorClass,

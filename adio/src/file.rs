@@ -159,7 +159,7 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         if !self.closed {
-            tracing::warn!(path = %self.path.display(), "file dropped without being closed on all ranks");
+            tracing::warn!(path = %self.path.display(), "the file was dropped, but not closed on all ranks");
         }
     }
 }

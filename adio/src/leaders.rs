@@ -35,7 +35,7 @@ mod tests {
     use capulet_comm::local::LocalChannel;
 
     #[test]
-    fn all_ranks_get_what_the_leaders_bring() {
+    fn all_ranks_get_the_bytes_of_the_leaders() {
         let nodes = [[0, 2], [1, 3]];
         let leaders = vec![Rank(0), Rank(1)];
         let ranks = LocalChannel::team(4).into_iter().enumerate().map(|(rank, channel)| {
@@ -49,10 +49,12 @@ mod tests {
                 block_count: 4,
                 blocks: nodes[index].to_vec(),
             };
-            std::thread::spawn(move || from_leaders(&channel, &node, &vec![7; rank]).expect("no error"))
+            std::thread::spawn(move || {
+                from_leaders(&channel, &node, &vec![7; rank]).expect("the ranks agree")
+            })
         });
         for told in ranks.collect::<Vec<_>>() {
-            assert_eq!(told.join().expect("no panic"), [vec![], vec![7]]);
+            assert_eq!(told.join().expect("no rank panics"), [vec![], vec![7]]);
         }
     }
 }

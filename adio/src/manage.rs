@@ -60,8 +60,8 @@ impl File {
 
     fn check_resize(&self, bytes: i64) -> Result<u64> {
         let bytes = u64::try_from(bytes)
-            .map_err(|_| Error::argument(ErrorClass::Arg, "a size must not be negative"))?;
-        self.refuse_sequential("resize")?;
+            .map_err(|_| Error::argument(ErrorClass::Arg, "the size of a file must not be negative"))?;
+        self.refuse_sequential("resizing in sequential mode")?;
         self.check_writable("resize")?;
         Ok(bytes)
     }
@@ -103,7 +103,7 @@ impl File {
             begins_here if begins_here == is_sequential => Ok(view),
             _ => Err(Error::argument(
                 ErrorClass::Arg,
-                "in sequential mode, and in no other, a view begins where the shared file pointer is (MPI_DISPLACEMENT_CURRENT)",
+                "the displacement of a view must be MPI_DISPLACEMENT_CURRENT in sequential mode, and only then",
             )),
         });
         let (representation, extent) = match &request {

@@ -96,7 +96,7 @@ mod tests {
     /// Counts which of all 512 combinations are allowed. The expected number follows from the rules of
     /// the standard.
     #[test]
-    fn all_combinations() {
+    fn check_allows_exactly_the_combinations_of_the_standard() {
         let allowed = (0..512).filter(|bits| AccessMode::from_bits(*bits).check().is_ok()).count();
         // Six other flags give 2^6 combinations for each way. Read-only excludes create and exclusive;
         // read-write excludes sequential.

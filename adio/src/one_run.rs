@@ -29,7 +29,7 @@ impl File {
         memory: &UserMemory,
     ) -> Option<OneRun> {
         self.check_direction(direction).ok()?;
-        self.refuse_sequential("an access of one run").ok()?;
+        self.refuse_sequential("access at an offset or individual pointer in sequential mode").ok()?;
         let layout = memory.datatype.layout();
         let len_bytes = memory.count.checked_mul(layout.size()).filter(|bytes| *bytes > 0)?;
         // Instances of a dense layout touch, and begin at its lowest byte.

@@ -37,10 +37,14 @@ impl FileView {
             Whence::End => self.end_offset(end_bytes),
         };
         let target = i64::try_from(origin).ok().and_then(|origin| origin.checked_add(offset));
-        let target =
-            target.ok_or_else(|| Error::argument(ErrorClass::Arg, "seek beyond the largest offset"))?;
+        let target = target.ok_or_else(|| {
+            Error::argument(ErrorClass::Arg, "the target of the seek is beyond the largest offset")
+        })?;
         if target < 0 {
-            return Err(Error::argument(ErrorClass::Arg, "seek to before the start of the view"));
+            return Err(Error::argument(
+                ErrorClass::Arg,
+                "the target of the seek is before the start of the view",
+            ));
         }
         self.position_bytes(target)
     }
@@ -54,7 +58,7 @@ impl File {
     /// `MPI_ERR_ARG` if the target is negative or beyond the largest offset (the pointer does not move),
     /// and `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode.
     pub fn seek(&self, offset: i64, whence: Whence) -> Result<()> {
-        self.refuse_sequential("seek")?;
+        self.refuse_sequential("seeking in sequential mode")?;
         let end_bytes = if whence == Whence::End { self.storage.len()? } else { 0 };
         let mut state = self.state();
         let view = state.view.clone();
@@ -67,7 +71,7 @@ impl File {
     /// # Errors
     /// `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode.
     pub fn position(&self) -> Result<i64> {
-        self.refuse_sequential("get the individual file pointer")?;
+        self.refuse_sequential("the individual file pointer in sequential mode")?;
         let state = self.state();
         Ok((state.pointer_bytes / state.view.etype_bytes()) as i64)
     }

@@ -60,7 +60,7 @@ impl SharedPointer {
     /// have no common words. The ranks must agree on something before one of them uses the pointer.
     pub(crate) fn on(channel: &Channel, node: &Node) -> Option<Self> {
         Self::make(channel, node).unwrap_or_else(|error| {
-            tracing::warn!(%error, "no shared file pointer");
+            tracing::warn!(%error, "the file has no shared file pointer");
             None
         })
     }
@@ -154,7 +154,7 @@ fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
 
 impl File {
     pub(crate) fn shared(&self) -> Result<&SharedPointer> {
-        let without = "a shared file pointer without memory that all ranks reach";
+        let without = "a shared file pointer without memory that all ranks can access";
         self.shared.as_ref().ok_or(Error::Unsupported { what: without })
     }
 
@@ -172,8 +172,10 @@ impl File {
     /// or beyond the largest offset; `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and if the ranks
     /// share no pointer. After an error the pointer has not moved.
     pub fn seek_shared(&self, offset: i64, whence: Result<Whence>) -> Result<()> {
-        let own =
-            self.refuse_sequential("seek the shared file pointer").and_then(|()| self.shared()).and(whence);
+        let own = self
+            .refuse_sequential("seeking the shared file pointer in sequential mode")
+            .and_then(|()| self.shared())
+            .and(whence);
         let which = own.as_ref().map_or(0, |whence| *whence as u64);
         let ballot = Ballot::new().same("offset", offset as u64).same("whence", which);
         let (whence, _) = ballot.vote(self.agree(), own)?;
@@ -199,7 +201,7 @@ impl File {
     /// # Errors
     /// `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and if the ranks share no pointer.
     pub fn position_shared(&self) -> Result<i64> {
-        self.refuse_sequential("get the shared file pointer")?;
+        self.refuse_sequential("the position of the shared file pointer in sequential mode")?;
         let state = self.state();
         Ok((self.shared()?.load(state.shared_turn)? / state.view.etype_bytes()) as i64)
     }
@@ -284,6 +286,6 @@ impl File {
 fn beyond() -> Error {
     Error::argument(
         ErrorClass::Arg,
-        "the view has no bytes there for the shared file pointer, or the file no offset",
+        "the access at the shared file pointer exceeds the view or the largest offset",
     )
 }

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_for_programs() {
+    fn last_line_lists_all_counts() {
         let text = render("a b.nc", 4, &[("read_bytes", 10), ("written_bytes", 0), ("copied_bytes", 5)]);
         assert!(text.contains("copies per byte                  0.500\n"));
         let line = text.lines().last().unwrap_or_default();

@@ -45,7 +45,7 @@ pub struct UserMemory {
 
 /// The result of an access on this rank.
 #[derive(Debug, Default)]
-#[must_use = "an access can fail, or read less than was asked for"]
+#[must_use = "an access can fail, or read fewer bytes than requested"]
 pub struct Outcome {
     /// The number of bytes moved, from the start of the access. Fewer than requested, without an error,
     /// if a read meets the end of the file.
@@ -167,7 +167,7 @@ impl File {
         memory: &UserMemory,
     ) -> Result<Prepared> {
         if position != Position::Shared {
-            self.refuse_sequential("access other than by the shared pointer in sequential mode")?;
+            self.refuse_sequential("access at an offset or individual pointer in sequential mode")?;
         }
         let mut state = self.state();
         // SAFETY: `# Safety` of `check` is `# Safety` of this function.

@@ -210,7 +210,7 @@ impl Operation {
                 }
                 outcome
             }
-            _ => Outcome::failed(Error::Unsupported { what: "the outcome of an operation under way" }),
+            _ => Outcome::failed(Error::Unsupported { what: "the outcome of an operation in progress" }),
         }
     }
 
@@ -219,14 +219,19 @@ impl Operation {
     pub(crate) fn advance(&mut self, has_track: bool) -> bool {
         let next = match &mut self.stage {
             Stage::Waiting(access) if has_track => {
-                let access = mem::replace(access, Err(Error::Unsupported { what: "an access that is gone" }));
+                let access = mem::replace(
+                    access,
+                    Err(Error::Unsupported { what: "an access that was already taken" }),
+                );
                 self.agree(access)
             }
             Stage::Agreeing(vote, access) => match vote.poll() {
                 Ok(None) => return false,
                 Ok(Some(count)) => {
-                    let access =
-                        mem::replace(access, Err(Error::Unsupported { what: "an access that is gone" }));
+                    let access = mem::replace(
+                        access,
+                        Err(Error::Unsupported { what: "an access that was already taken" }),
+                    );
                     match count.settle(access) {
                         Ok((access, mut count)) => {
                             let (agreed, means) = agreed(&mut count);

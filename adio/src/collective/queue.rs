@@ -26,7 +26,8 @@ use crate::transfer::Outcome;
 /// The key that stands for no operation.
 const NOBODY: u64 = 0;
 /// The error for a malformed message of another node's leader.
-const MALFORMED: capulet_comm::Error = capulet_comm::Error::Disagreement { what: "whose turn it is" };
+const MALFORMED: capulet_comm::Error =
+    capulet_comm::Error::Disagreement { what: "which operation comes next" };
 
 /// The operations in progress, in the order in which this rank began them.
 #[derive(Debug, Default)]
@@ -244,7 +245,7 @@ impl Line {
         if self.told.is_none() {
             self.told = self.hear().unwrap_or_else(|error| {
                 // The operation fails for the same reason in its following steps.
-                tracing::error!(%error, "the order of the nodes cannot be had");
+                tracing::error!(%error, "cannot receive the order of operations from the first node");
                 Some(key)
             });
         }
@@ -270,7 +271,7 @@ fn tell(turns: &dyn Leaders, key: u64) {
     for node in 1..turns.nodes() {
         if let Err(error) = turns.send(node, key.to_le_bytes().to_vec()) {
             // The operation then fails on all ranks that have begun to move its bytes.
-            tracing::error!(%error, node, "a node cannot be told whose turn it is");
+            tracing::error!(%error, node, "cannot tell a node which operation comes next");
         }
     }
 }

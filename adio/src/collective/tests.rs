@@ -121,15 +121,15 @@ fn ranks_of(node: usize, nodes: usize, ranks: usize) -> Vec<usize> {
 /// order.
 fn access(ranks: usize, rank: usize, place: usize, memory: &mut [u8]) -> Access {
     let byte = Datatype::named(Named::Byte);
-    let block = Datatype::contiguous(CELL as u64, &byte).expect("small");
-    let dealt = Datatype::resized(0, (CELL * ranks) as i64, &block).expect("small");
-    let tiled = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("small");
+    let block = Datatype::contiguous(CELL as u64, &byte).expect("the type is small");
+    let dealt = Datatype::resized(0, (CELL * ranks) as i64, &block).expect("the type is small");
+    let tiled = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("the type is small");
     // SAFETY: `# Safety` of `Memory::new`: `tiled` describes exactly the bytes of `memory`. In every
     // caller `memory` outlives the operation, and is not used before the operation is over.
     let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
     let start = (place * CELLS * CELL * ranks + rank * CELL) as u64;
     Access::new(start, &Tiled::until(dealt.layout().clone(), 1 << 40), 0, user, memory.len() as u64)
-        .expect("small")
+        .expect("the access is valid")
 }
 
 fn value(file: usize, place: usize, rank: usize, at: usize) -> u8 {
@@ -137,7 +137,7 @@ fn value(file: usize, place: usize, rank: usize, at: usize) -> u8 {
 }
 
 fn new_file(driver: &dyn Driver, name: &str) -> Arc<dyn DriverFile> {
-    driver.open(name.as_ref(), &OpenOptions::read_write().create(true)).expect("memory opens")
+    driver.open(name.as_ref(), &OpenOptions::read_write().create(true)).expect("a file in memory opens")
 }
 
 fn ended(request: &Request) -> bool {
@@ -151,7 +151,7 @@ fn outcome(request: Request) -> Outcome {
 }
 
 #[test]
-fn none_waits_for_an_operation_that_a_rank_has_not_begun() {
+fn operation_completes_before_an_earlier_one_that_a_rank_has_not_begun() {
     begin_late(1);
     begin_late(2);
 }
@@ -178,12 +178,12 @@ fn begin_late(nodes: usize) {
     turns(&stage);
     assert!(ended(&first) && ended(&late));
     for request in second.into_iter().chain([first, late]) {
-        assert_eq!(outcome(request).into_result().expect("no error"), (CELLS * CELL) as u64);
+        assert_eq!(outcome(request).into_result().expect("the operation succeeds"), (CELLS * CELL) as u64);
     }
 }
 
 #[test]
-fn an_error_of_one_rank_is_one_of_all_and_harms_no_other_operation() {
+fn error_on_one_rank_fails_only_its_operation_and_on_all_ranks() {
     let files = [new_file(&MemDriver::new(), "a")];
     let mut stage = Stage::new(2, 3, &files);
     let mut memory = vec![vec![7_u8; CELLS * CELL]; 6];
@@ -192,7 +192,7 @@ fn an_error_of_one_rank_is_one_of_all_and_harms_no_other_operation() {
         let (number, rank) = (at / 3, at % 3);
         let wrong = number == 0 && rank == 1;
         let access = if wrong {
-            Err(Error::argument(ErrorClass::Count, "on purpose"))
+            Err(Error::argument(ErrorClass::Count, "injected by the test"))
         } else {
             Ok(access(3, rank, 0, memory))
         };
@@ -206,7 +206,7 @@ fn an_error_of_one_rank_is_one_of_all_and_harms_no_other_operation() {
                 assert_eq!(outcome.bytes, 0);
                 assert_eq!(outcome.error.map(|error| error.class()), Some(ErrorClass::Count));
             }
-            _ => assert_eq!(outcome.into_result().expect("no error"), (CELLS * CELL) as u64),
+            _ => assert_eq!(outcome.into_result().expect("the operation succeeds"), (CELLS * CELL) as u64),
         }
     }
 }
@@ -214,11 +214,11 @@ fn an_error_of_one_rank_is_one_of_all_and_harms_no_other_operation() {
 /// A nonblocking operation with the number of this blocking access would use the track of the operation
 /// in progress. On one rank the access ends before that operation, on the other ranks after it.
 #[test]
-fn a_call_that_waits_harms_none_under_way() {
+fn blocking_access_does_not_disturb_operations_in_progress() {
     let driver = Arc::new(MemDriver::new());
     let mut stage = Stage::new(1, 3, &[new_file(driver.as_ref(), "a")]);
-    let full = Faulty::new(driver, FaultPlan::parse("write@*:nospace").expect("a plan"));
-    stage.files[0][0] = full.open("a".as_ref(), &OpenOptions::read_write()).expect("opens");
+    let full = Faulty::new(driver, FaultPlan::parse("write@*:nospace").expect("the fault plan is valid"));
+    stage.files[0][0] = full.open("a".as_ref(), &OpenOptions::read_write()).expect("the file opens");
     let mut memory = vec![vec![7_u8; CELLS * CELL]; 3];
     let first: Vec<Request> = (0..3)
         .map(|rank| stage.begin(rank, 0, Direction::Write, Ok(access(3, rank, 0, &mut memory[rank]))))
@@ -239,7 +239,7 @@ fn a_call_that_waits_harms_none_under_way() {
         assert_eq!(class, Some(ErrorClass::NoSpace), "rank {rank}");
     }
     for request in waited {
-        assert_eq!(outcome(request).into_result().expect("no error"), 0);
+        assert_eq!(outcome(request).into_result().expect("the operation succeeds"), 0);
     }
 }
 
@@ -247,29 +247,29 @@ fn a_call_that_waits_harms_none_under_way() {
 /// independent reads are faster if the storage is memory. One of the ranks does not see that it is
 /// memory.
 #[test]
-fn ranks_that_see_storage_differently_choose_alike() {
+fn ranks_with_different_storage_capabilities_choose_the_same_plan() {
     const PIECE: usize = 4096;
     for nodes in [1, 2] {
         let files = [new_file(&MemDriver::new(), "a")];
-        files[0].write_all_at(0, &vec![3; 64 * PIECE]).expect("memory writes");
+        files[0].write_all_at(0, &vec![3; 64 * PIECE]).expect("a write to memory succeeds");
         let mut stage = Stage::new(nodes, 2, &files);
         let mut memory = vec![vec![0_u8; 16 * PIECE]; 2];
         let byte = Datatype::named(Named::Byte);
         let mut requests = Vec::new();
         for (rank, memory) in memory.iter_mut().enumerate() {
-            let piece = Datatype::contiguous(PIECE as u64, &byte).expect("small");
-            let sparse = Datatype::resized(0, 4 * PIECE as i64, &piece).expect("small");
-            let tiled = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("small");
+            let piece = Datatype::contiguous(PIECE as u64, &byte).expect("the type is small");
+            let sparse = Datatype::resized(0, 4 * PIECE as i64, &piece).expect("the type is small");
+            let tiled = Tiled::new(byte.layout().clone(), memory.len() as u64).expect("the type is small");
             // SAFETY: `# Safety` of `Memory::new`: `tiled` describes exactly the bytes of `memory`, which
             // outlives the operation and is not used before the operation is over.
             let user = unsafe { Memory::new(memory.as_mut_ptr(), tiled) };
             let view = Tiled::until(sparse.layout().clone(), 1 << 40);
             let access = Access::new((2 * rank * PIECE) as u64, &view, 0, user, 16 * PIECE as u64);
-            requests.push(stage.begin(rank, 0, Direction::Read, Ok(access.expect("small"))));
+            requests.push(stage.begin(rank, 0, Direction::Read, Ok(access.expect("the access is valid"))));
         }
         (0..6000).for_each(|turn| stage.poll(turn % 2));
         for request in requests {
-            assert_eq!(outcome(request).into_result().expect("no error"), 16 * PIECE as u64);
+            assert_eq!(outcome(request).into_result().expect("the operation succeeds"), 16 * PIECE as u64);
         }
         assert!(memory.iter().flatten().all(|byte| *byte == 3));
     }
@@ -378,7 +378,7 @@ fn play(scene: &Scene, stage: &mut Stage, buffers: &mut Buffers) -> Vec<(usize, 
     while !requests.iter().all(|(.., request)| ended(request)) {
         stage.poll(turn % scene.ranks);
         turn += 1;
-        assert!(turn < 1_000_000, "the operations stand still");
+        assert!(turn < 1_000_000, "the operations make no progress");
     }
     requests
 }
@@ -410,14 +410,16 @@ proptest! {
         for (file, operations) in scene.operations.iter().enumerate() {
             let cells = (0..operations.len()).flat_map(|place| (0..CELLS).map(move |cell| (place, cell)));
             let whole: Vec<u8> = cells
-                .flat_map(|(place, cell)| (0..scene.ranks).flat_map(move |rank| cell_of(file, place, cell, rank)))
+                .flat_map(|(place, cell)| {
+                    (0..scene.ranks).flat_map(move |rank| cell_of(file, place, cell, rank))
+                })
                 .collect();
             // Places that are read contain their data before; places that are written do not.
             let place_bytes = CELLS * CELL * scene.ranks;
             for (place, reads) in operations.iter().enumerate() {
                 let span = place * place_bytes..(place + 1) * place_bytes;
                 let before = if *reads { whole[span.clone()].to_vec() } else { vec![0xEE; place_bytes] };
-                files[file].write_all_at(span.start as u64, &before).expect("memory writes");
+                files[file].write_all_at(span.start as u64, &before).expect("a write to memory succeeds");
             }
             expected.push(whole);
         }
@@ -432,19 +434,24 @@ proptest! {
         }
         for (file, expected) in files.iter().zip(expected) {
             let mut found = vec![0; expected.len()];
-            prop_assert_eq!(file.read_at(0, &mut found).expect("memory reads"), found.len());
+            prop_assert_eq!(file.read_at(0, &mut found).expect("a read from memory succeeds"), found.len());
             prop_assert!(found == expected);
         }
         prop_assert!(stage.queues.iter().all(|queue| !queue.is_busy()));
     }
 
     #[test]
-    fn a_fault_is_an_error_of_its_operation_on_all_ranks(scene in scenes(), at in 0u32..30, which in 0usize..4) {
+    fn storage_fault_fails_only_operations_of_its_file_on_all_ranks(
+        scene in scenes(),
+        at in 0u32..30,
+        which in 0usize..4,
+    ) {
         let driver = Arc::new(MemDriver::new());
         let files: Vec<_> = (0..scene.files).map(|at| new_file(driver.as_ref(), &at.to_string())).collect();
         let mut stage = Stage::new(scene.nodes, scene.ranks, &files);
-        let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io")).expect("a plan");
-        let faulty = Faulty::new(driver, plan).open("0".as_ref(), &OpenOptions::read_write()).expect("opens");
+        let plan = FaultPlan::parse(&format!("write@{at}:nospace;read@{at}:io"));
+        let faulty = Faulty::new(driver, plan.expect("the fault plan is valid"));
+        let faulty = faulty.open("0".as_ref(), &OpenOptions::read_write()).expect("the file opens");
         let failing = which % scene.ranks;
         stage.files[0][failing] = faulty;
         let mut buffers = scene.empty_buffers();
@@ -453,7 +460,7 @@ proptest! {
     }
 
     #[test]
-    fn an_operation_that_nodes_give_up_harms_none_that_follows(
+    fn failed_exchange_fails_at_most_one_operation(
         scene in scenes(),
         (nodes, each) in (2usize..6, 1usize..3),
         (at, which) in (0u32..60, 0usize..6),
