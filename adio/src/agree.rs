@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 /// The values of an agreement: the outcome of each rank, values that must be the same on all ranks, and
 /// any other values that a call needs to know of all ranks. The agreement costs one allreduce, whatever
 /// its values.
-pub(crate) struct Ballot {
+pub(crate) struct Agreement {
     values: Vec<u64>,
     ops: Vec<ReduceOp>,
     same: Vec<(&'static str, usize)>,
@@ -15,13 +15,13 @@ pub(crate) struct Ballot {
 
 /// The result of an agreement.
 #[derive(Debug)]
-pub(crate) struct Count {
+pub(crate) struct AgreedValues {
     values: Vec<u64>,
     same: Vec<(&'static str, usize)>,
     next: usize,
 }
 
-impl Ballot {
+impl Agreement {
     pub(crate) fn new() -> Self {
         // The first value is the error class.
         Self { values: vec![0], ops: vec![ReduceOp::Max], same: Vec::new() }
@@ -41,7 +41,7 @@ impl Ballot {
         self
     }
 
-    /// Adds a value to reduce. [`Count::take`] returns the results in the order of these calls.
+    /// Adds a value to reduce. [`AgreedValues::take`] returns the results in the order of these calls.
     pub(crate) fn reduce(mut self, value: u64, op: ReduceOp) -> Self {
         self.values.push(value);
         self.ops.push(op);
@@ -51,27 +51,33 @@ impl Ballot {
     /// Agrees with all ranks. Collective; blocks for the other ranks. If `own` is an error on any rank,
     /// or if a value of [`Self::same`] differs, every rank gets an error of one class. A rank that failed
     /// with that class gets its own error, the other ranks get [`Error::Remote`].
-    pub(crate) fn vote<T>(self, channel: &dyn Agree, own: Result<T>) -> Result<(T, Count)> {
-        self.count(own.as_ref().err(), |lanes, ops| Ok(channel.allreduce(lanes, ops)?))?.settle(own)
+    pub(crate) fn agree<T>(self, channel: &dyn Agree, own: Result<T>) -> Result<(T, AgreedValues)> {
+        self.agree_by(own.as_ref().err(), |lanes, ops| Ok(channel.allreduce(lanes, ops)?))?.outcome(own)
     }
 
-    /// The result of the agreement if `reduce` reduces the values; `own` is the error of this rank.
-    pub(crate) fn count(
+    /// Agrees with all ranks by `reduce`, which reduces the values over all ranks. `own` is the error of
+    /// this rank.
+    pub(crate) fn agree_by(
         mut self,
         own: Option<&Error>,
         reduce: impl FnOnce(&mut [u64], &[ReduceOp]) -> Result<()>,
-    ) -> Result<Count> {
+    ) -> Result<AgreedValues> {
         self.values[0] = class_of(own);
         reduce(&mut self.values, &self.ops)?;
-        Ok(Count { values: self.values, same: self.same, next: 0 })
+        Ok(AgreedValues { values: self.values, same: self.same, next: 0 })
     }
 
     /// Starts the agreement and does not wait; see [`Agree::start_allreduce`]. `own` is the error of this
     /// rank.
-    pub(crate) fn begin(mut self, channel: &dyn Agree, track: Track, own: Option<&Error>) -> Result<Vote> {
+    pub(crate) fn start(
+        mut self,
+        channel: &dyn Agree,
+        track: Track,
+        own: Option<&Error>,
+    ) -> Result<PendingAgreement> {
         self.values[0] = class_of(own);
         let pending = channel.start_allreduce(track, &self.values, &self.ops)?;
-        Ok(Vote { pending, same: self.same })
+        Ok(PendingAgreement { pending, same: self.same })
     }
 }
 
@@ -81,22 +87,22 @@ fn class_of(error: Option<&Error>) -> u64 {
 
 /// An agreement in progress.
 #[derive(Debug)]
-pub(crate) struct Vote {
+pub(crate) struct PendingAgreement {
     pending: Box<dyn Pending>,
     same: Vec<(&'static str, usize)>,
 }
 
-impl Vote {
+impl PendingAgreement {
     /// Advances the agreement without waiting. Returns the result once, when it is known.
-    pub(crate) fn poll(&mut self) -> Result<Option<Count>> {
+    pub(crate) fn poll(&mut self) -> Result<Option<AgreedValues>> {
         let values = self.pending.poll()?;
-        Ok(values.map(|values| Count { values, same: std::mem::take(&mut self.same), next: 0 }))
+        Ok(values.map(|values| AgreedValues { values, same: std::mem::take(&mut self.same), next: 0 }))
     }
 }
 
-impl Count {
-    /// The outcome of all ranks, and the reduced values; see [`Ballot::vote`].
-    pub(crate) fn settle<T>(mut self, own: Result<T>) -> Result<(T, Count)> {
+impl AgreedValues {
+    /// The outcome of all ranks, and the reduced values; see [`Agreement::agree`].
+    pub(crate) fn outcome<T>(mut self, own: Result<T>) -> Result<(T, AgreedValues)> {
         if let Some(class) = ErrorClass::from_wire(self.values[0]) {
             return Err(match own {
                 Err(error) if error.class() == class => error,
@@ -115,12 +121,12 @@ impl Count {
         Ok((own, self))
     }
 
-    /// The value of the last call of [`Ballot::reduce`]. There must be one.
+    /// The value of the last call of [`Agreement::reduce`]. There must be one.
     pub(crate) fn last(&self) -> u64 {
         *self.values.last().expect("the first value is the error class")
     }
 
-    /// The next reduced value, in the order of the calls of [`Ballot::reduce`].
+    /// The next reduced value, in the order of the calls of [`Agreement::reduce`].
     pub(crate) fn take(&mut self) -> u64 {
         let value = self.values[self.next];
         self.next += 1;
@@ -129,6 +135,6 @@ impl Count {
 }
 
 /// Makes the outcome of one rank the outcome of all ranks. Collective; blocks for the other ranks.
-pub(crate) fn outcome<T>(channel: &dyn Agree, own: Result<T>) -> Result<T> {
-    Ballot::new().vote(channel, own).map(|(value, _)| value)
+pub(crate) fn agree_on_outcome<T>(channel: &dyn Agree, own: Result<T>) -> Result<T> {
+    Agreement::new().agree(channel, own).map(|(value, _)| value)
 }

@@ -31,14 +31,14 @@ use std::time::Duration;
 
 use capulet_atomic::{
     FileLock, FileSystemLock, Guard, NODE_LOCK_RANKS, NODE_LOCK_WORDS, NODE_PART_WORDS, NodeLock, NodeQueue,
-    Request, WorldProtocol, are_disjoint, two_level_lock, world_lock,
+    Request as LockRequest, WorldProtocol, are_disjoint, two_level_lock, world_lock,
 };
 use capulet_comm::{Epochs, ReduceOp, work};
 use capulet_drivers::Caps;
 use capulet_sieve::footprint::view_footprint;
 use capulet_sieve::{Agreed, Direction};
 
-use crate::agree::{Ballot, outcome};
+use crate::agree::{Agreement, agree_on_outcome};
 use crate::error::{Error, Result};
 use crate::file::File;
 use crate::hints::LockChoice;
@@ -54,12 +54,12 @@ impl File {
     /// cache what they read, or with a lock that the hint asks for and that this storage or these nodes
     /// do not support. After an error the mode is unchanged.
     pub fn set_atomicity(&self, atomic: bool) -> Result<()> {
-        Ballot::new().same("atomicity flag", u64::from(atomic)).vote(self.agree(), Ok(()))?;
+        Agreement::new().same("atomicity flag", u64::from(atomic)).agree(self.agree(), Ok(()))?;
         if atomic {
             let made = if self.lock.get().is_none() { self.make_lock().map(Some) } else { Ok(None) };
             // No rank locks anything before all ranks can, and no rank keeps a lock that other ranks
             // lack.
-            if let Some(lock) = outcome(self.agree(), made)? {
+            if let Some(lock) = agree_on_outcome(self.agree(), made)? {
                 self.lock.get_or_init(|| lock);
             }
         }
@@ -70,7 +70,7 @@ impl File {
     }
 
     /// Determines whether the views are disjoint, after all ranks have set a view. Collective.
-    pub(crate) fn judge_views(&self) -> Result<()> {
+    pub(crate) fn update_views_disjoint(&self) -> Result<()> {
         if self.atomicity() {
             let are_disjoint = self.are_views_disjoint()?;
             self.state().are_views_disjoint = are_disjoint;
@@ -89,11 +89,11 @@ impl File {
         let own = view_footprint(view.displacement_bytes(), view.tiled()).words();
         let bytes: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
         let gathered = self.agree().gather(&bytes).map_err(Error::from);
-        let judged = gathered.map(|all| all.is_some_and(|all| are_told_disjoint(&all)));
-        let value = *judged.as_ref().unwrap_or(&false);
-        let ballot = Ballot::new().reduce(u64::from(value), ReduceOp::Max);
-        let (_, mut count) = ballot.vote(self.agree(), judged)?;
-        Ok(count.take() == 1)
+        let found = gathered.map(|all| all.is_some_and(|all| are_disjoint_words(&all)));
+        let value = *found.as_ref().unwrap_or(&false);
+        let agreement = Agreement::new().reduce(u64::from(value), ReduceOp::Max);
+        let (_, mut values) = agreement.agree(self.agree(), found)?;
+        Ok(values.take() == 1)
     }
 
     /// Whether accesses that begin now are atomic (MPI 4.1, 14.6.1). Local.
@@ -110,12 +110,12 @@ impl File {
         // The capabilities may differ between nodes: the node that exports a file sees another file
         // system than the nodes that mount it.
         let can = |caps| u64::from(self.storage.caps().contains(caps));
-        let ballot = Ballot::new()
+        let agreement = Agreement::new()
             .same("capulet_lock", choice as u64)
             .reduce(can(Caps::IMMEDIATE_VISIBILITY), ReduceOp::Min)
             .reduce(can(Caps::LOCKS), ReduceOp::Min);
-        let ((), mut count) = ballot.vote(self.agree(), Ok(()))?;
-        let (is_seen, has_locks) = (count.take() == 1, count.take() == 1);
+        let ((), mut values) = agreement.agree(self.agree(), Ok(()))?;
+        let (is_seen, has_locks) = (values.take() == 1, values.take() == 1);
         let time_limit = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
         let is_one_node = self.group.node().node_count() == 1;
         if !is_one_node && !is_seen {
@@ -211,30 +211,30 @@ impl File {
     /// it until it drops its guard. Collective: no rank touches the file before the span is locked. All
     /// ranks fail if it cannot be locked. Returns `None`, with nothing locked, unless `can` is true on
     /// all ranks.
-    pub(crate) fn lock_together(
+    pub(crate) fn lock_collective(
         &self,
         direction: Direction,
         agreed: &Agreed,
         can: bool,
     ) -> Result<Option<Guard<'_>>> {
-        let request = Request::contiguous(agreed.first..agreed.end, direction == Direction::Read);
+        let request = LockRequest::contiguous(agreed.first..agreed.end, direction == Direction::Read);
         let leads = self.group.rank().0 == 0;
         let lock = self.lock.get().filter(|_| leads && agreed.first < agreed.end);
         let entered = lock.map_or_else(|| Ok(Guard::empty()), |lock| lock.enter(&request));
-        let ballot = Ballot::new().reduce(can.into(), ReduceOp::Min);
-        let (guard, mut count) = ballot.vote(self.agree(), entered.map_err(Error::from))?;
-        Ok((count.take() == 1).then_some(guard))
+        let agreement = Agreement::new().reduce(can.into(), ReduceOp::Min);
+        let (guard, mut values) = agreement.agree(self.agree(), entered.map_err(Error::from))?;
+        Ok((values.take() == 1).then_some(guard))
     }
 }
 
 /// Whether no two of the requests, given by their words, have a byte in common. False if the words of a
 /// request are malformed.
-fn are_told_disjoint(all: &[Vec<u8>]) -> bool {
+fn are_disjoint_words(all: &[Vec<u8>]) -> bool {
     let request = |bytes: &Vec<u8>| {
         let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        Request::from_words(&words)
+        LockRequest::from_words(&words)
     };
-    let all: Option<Vec<Request>> = all.iter().map(request).collect();
+    let all: Option<Vec<LockRequest>> = all.iter().map(request).collect();
     all.is_some_and(|all| are_disjoint(&all))
 }
 

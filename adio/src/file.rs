@@ -9,11 +9,11 @@ use capulet_comm::{Agree, Channel, Group, Leaders};
 use capulet_drivers::{Driver, DriverFile};
 use capulet_sieve::{Counters, Holes, Target};
 
+use crate::aggregator_layout::AggregatorLayout;
 use crate::collective::Queue;
-use crate::gathering::Gathering;
 use crate::hints::{Hints, InForce};
 use crate::mode::AccessMode;
-use crate::shared::{SharedPointer, Turn};
+use crate::shared::{PointerWord, SharedPointer};
 use crate::stats::Calls;
 use crate::view::FileView;
 
@@ -36,7 +36,7 @@ pub struct File {
     pub(crate) queue: Arc<Queue>,
     /// The messages in which the node leaders tell each other which operation comes next in the queue. At
     /// the leaders of several nodes only.
-    pub(crate) turns: Option<Arc<dyn Leaders>>,
+    pub(crate) order: Option<Arc<dyn Leaders>>,
     /// The number of collective accesses so far.
     pub(crate) operations: AtomicU64,
     pub(crate) path: PathBuf,
@@ -60,9 +60,9 @@ pub(crate) struct State {
     pub(crate) pointer_bytes: u64,
     pub(crate) hints: Hints,
     /// The aggregators that follow from the hints.
-    pub(crate) gathering: Gathering,
+    pub(crate) aggregator_layout: AggregatorLayout,
     /// Which word is the shared file pointer.
-    pub(crate) shared_turn: Turn,
+    pub(crate) shared_word: PointerWord,
     /// Whether accesses that begin now are atomic.
     pub(crate) atomic: bool,
     /// Whether atomic accesses need no lock, because no two views have a common byte.
@@ -97,7 +97,7 @@ impl File {
     pub fn info(&self) -> Vec<(String, String)> {
         let (hints, aggregators) = {
             let state = self.state();
-            (state.hints.clone(), state.gathering.aggregators)
+            (state.hints.clone(), state.aggregator_layout.aggregators)
         };
         hints.pairs(&InForce {
             aggregators,
@@ -150,7 +150,7 @@ impl File {
     /// Replaces the hints, and the aggregators that follow from them.
     pub(crate) fn put_hints(&self, state: &mut State, hints: Hints) {
         if hints.aggregators != state.hints.aggregators {
-            state.gathering = Gathering::new(self.group.node(), &self.node_names, &hints);
+            state.aggregator_layout = AggregatorLayout::new(self.group.node(), &self.node_names, &hints);
         }
         state.hints = hints;
     }

@@ -12,9 +12,9 @@ pub(crate) fn from_leaders(channel: &dyn Agree, node: &Node, own: &[u8]) -> Resu
     let mut framed = Vec::new();
     if let Some(all) = channel.gather(own)? {
         for leader in &node.leaders {
-            let told = all.get(leader.index()).map_or(&[][..], Vec::as_slice);
-            framed.extend_from_slice(&(told.len() as u32).to_le_bytes());
-            framed.extend_from_slice(told);
+            let bytes = all.get(leader.index()).map_or(&[][..], Vec::as_slice);
+            framed.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            framed.extend_from_slice(bytes);
         }
     }
     channel.broadcast(Rank(0), &mut framed)?;
@@ -24,9 +24,9 @@ pub(crate) fn from_leaders(channel: &dyn Agree, node: &Node, own: &[u8]) -> Resu
 
 fn next<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, tail) = rest.split_first_chunk::<4>()?;
-    let (told, tail) = tail.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    let (bytes, tail) = tail.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     *rest = tail;
-    Some(told)
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -53,8 +53,8 @@ mod tests {
                 from_leaders(&channel, &node, &vec![7; rank]).expect("the ranks agree")
             })
         });
-        for told in ranks.collect::<Vec<_>>() {
-            assert_eq!(told.join().expect("no rank panics"), [vec![], vec![7]]);
+        for rank in ranks.collect::<Vec<_>>() {
+            assert_eq!(rank.join().expect("no rank panics"), [vec![], vec![7]]);
         }
     }
 }

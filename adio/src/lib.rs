@@ -45,20 +45,20 @@
 //! | `one_run` | independent accesses of one run of the file and of memory |
 //! | `typed` | data access with Rust buffers |
 //! | `collective` | collective data access: blocking, nonblocking and split; [`Request`] |
-//! | `gathering` | the aggregators of collective accesses |
+//! | `aggregator_layout` | the aggregators of collective accesses |
 //! | `atomicity` | atomic mode: which lock, and what each access locks |
 //! | `agree` | agreements of the ranks of a file |
 //! | `leaders` | data of the node leaders for all ranks |
 //! | `stats` | counts for `CAPULET_STATS` |
 //! | `error` | [`Error`] and its MPI error class |
 
+mod aggregator_layout;
 mod agree;
 mod atomicity;
 mod collective;
 mod context;
 mod error;
 mod file;
-mod gathering;
 mod hints;
 mod leaders;
 mod manage;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use capulet_atomic::Request;
+use capulet_atomic::Request as LockRequest;
 use capulet_comm::{ErrorClass, MpiType};
 
-use crate::agree::{Ballot, outcome};
+use crate::agree::{Agreement, agree_on_outcome};
 use crate::error::{Error, Result};
 use crate::file::File;
 use crate::hints::Hints;
@@ -46,16 +46,16 @@ impl File {
     fn on_root(&self, what: &'static str, bytes: i64, act: impl FnOnce(u64) -> Result<()>) -> Result<()> {
         let own = self.check_resize(bytes);
         let value = *own.as_ref().unwrap_or(&0);
-        let (bytes, _) = Ballot::new().same(what, value).vote(self.agree(), own)?;
+        let (bytes, _) = Agreement::new().same(what, value).agree(self.agree(), own)?;
         let is_root = self.group.rank().0 == 0;
         let act = || {
             // Resizing conflicts with accesses to the bytes that are added or removed (MPI 4.1, 14.6.1),
             // so it locks the file as a write does.
             let target = self.target();
-            let _guard = target.enter(Request::whole)?;
+            let _guard = target.enter(LockRequest::whole)?;
             act(bytes)
         };
-        outcome(self.agree(), if is_root { act() } else { Ok(()) })
+        agree_on_outcome(self.agree(), if is_root { act() } else { Ok(()) })
     }
 
     fn check_resize(&self, bytes: i64) -> Result<u64> {
@@ -81,11 +81,11 @@ impl File {
     pub fn sync(&self) -> Result<()> {
         // After this agreement every rank has passed its writes to the storage. Then one process of each
         // node syncs for the whole node.
-        outcome(self.agree(), Ok(()))?;
+        agree_on_outcome(self.agree(), Ok(()))?;
         let leads = self.group.node().is_leader();
         let synced =
             if leads && self.mode.writes() { self.storage.sync().map_err(Error::from) } else { Ok(()) };
-        outcome(self.agree(), synced)
+        agree_on_outcome(self.agree(), synced)
     }
 
     /// Sets the view, and both file pointers to the start of the view (MPI 4.1, 14.3). Collective: the
@@ -112,25 +112,25 @@ impl File {
         };
         let hints = self.changed_hints(pairs);
         let request = request.and_then(|view| self.prepare_shared_start().map(|()| view));
-        let ballot = Ballot::new()
+        let agreement = Agreement::new()
             .same("data representation", u64::from(representation))
             .same("extent of the etype", extent as u64)
             .same("hints", hints.digest());
-        let (mut view, _) = ballot.vote(self.agree(), request)?;
+        let (mut view, _) = agreement.agree(self.agree(), request)?;
         if is_sequential {
             // All ranks are in this call, so no rank moves the pointer.
             let here = self.shared_byte().and_then(|here| view.moved_to(here));
-            view = outcome(self.agree(), here)?;
+            view = agree_on_outcome(self.agree(), here)?;
         }
         let mut state = self.state();
         state.view = Arc::new(view);
         state.pointer_bytes = 0;
-        state.shared_turn = state.shared_turn.next();
-        // False until `judge_views` has examined the new views.
+        state.shared_word = state.shared_word.other();
+        // False until `update_views_disjoint` has examined the new views.
         state.are_views_disjoint = false;
         self.put_hints(&mut state, hints);
         drop(state);
-        self.judge_views()
+        self.update_views_disjoint()
     }
 
     /// Sets the view. Collective; see [`File::set_view_or`].
@@ -160,7 +160,7 @@ impl File {
     pub fn set_info(&self, pairs: Result<Vec<(String, String)>>) -> Result<()> {
         let hints = pairs.map(|pairs| self.changed_hints(&pairs));
         let digest = hints.as_ref().map_or(0, Hints::digest);
-        let (hints, _) = Ballot::new().same("hints", digest).vote(self.agree(), hints)?;
+        let (hints, _) = Agreement::new().same("hints", digest).agree(self.agree(), hints)?;
         self.put_hints(&mut self.state(), hints);
         Ok(())
     }

@@ -12,17 +12,17 @@ use capulet_plan::aggregators::ConfigList;
 use mpi::environment::processor_name;
 use mpi::topology::Communicator;
 
-use crate::agree::{Ballot, Count, outcome};
+use crate::aggregator_layout::AggregatorLayout;
+use crate::agree::{AgreedValues, Agreement, agree_on_outcome};
 use crate::collective::{queue_of, shared_queue};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::file::{File, State};
-use crate::gathering::Gathering;
 use crate::hints::{Hints, parse_hint_file};
 use crate::leaders::from_leaders;
 use crate::mode::AccessMode;
 use crate::on_demand::{Known, OnDemand, Opener};
-use crate::shared::{SharedPointer, Turn};
+use crate::shared::{PointerWord, SharedPointer};
 use crate::stats::Calls;
 use crate::view::FileView;
 
@@ -107,13 +107,13 @@ impl File {
         let pointer_bytes = start_of_pointer(&channel, group.node(), &prepared, storage.as_ref())?;
         tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
         let deletes = prepared.mode.contains(AccessMode::DELETE_ON_CLOSE);
-        let gathering = Gathering::new(group.node(), &node_names, &hints);
+        let gathering = AggregatorLayout::new(group.node(), &node_names, &hints);
         let several = group.node().node_count() > 1;
         let file = Self {
             lock: OnceLock::new(),
             shared,
             queue,
-            turns: several.then(|| channel.turns()).flatten(),
+            order: several.then(|| channel.turns()).flatten(),
             operations: AtomicU64::new(0),
             group,
             channel: Arc::new(channel),
@@ -127,8 +127,8 @@ impl File {
                 view: Arc::new(FileView::bytes()),
                 pointer_bytes,
                 hints,
-                gathering,
-                shared_turn: Turn::first(pointer_bytes),
+                aggregator_layout: gathering,
+                shared_word: PointerWord::first(pointer_bytes),
                 atomic: false,
                 are_views_disjoint: false,
             }),
@@ -139,7 +139,7 @@ impl File {
         };
         if !is_busy {
             // Nonblocking operations cannot make it. While operations of other files are under way on it, it must stay as it is.
-            file.reserve_window(file.state().hints.window_bytes);
+            file.reserve_shared_memory(file.state().hints.window_bytes);
         }
         Ok(file)
     }
@@ -159,7 +159,7 @@ impl File {
         let told = if self.stats { self.print_stats() } else { Ok(()) };
         let unlocked = self.finish_lock();
         let deletes = self.mode.contains(AccessMode::DELETE_ON_CLOSE);
-        let ended = outcome(self.agree(), synced.and(told).and(unlocked));
+        let ended = agree_on_outcome(self.agree(), synced.and(told).and(unlocked));
         tracing::info!(path = %self.path.display(), "closed");
         if !deletes {
             return ended;
@@ -167,7 +167,7 @@ impl File {
         // all ranks are past their last access now
         let is_root = self.group.rank().0 == 0;
         let deleted = if is_root { self.driver.delete(&self.path).map_err(Error::from) } else { Ok(()) };
-        let deleted = outcome(self.agree(), deleted);
+        let deleted = agree_on_outcome(self.agree(), deleted);
         ended.and(deleted)
     }
 
@@ -221,37 +221,37 @@ fn agree_on_request(
     };
     let ballot = ballot_of(&prepared, context, is_busy).reduce(text.len() as u64, ReduceOp::Max);
     let mut channel = None;
-    let count = ballot.count(prepared.as_ref().err(), |lanes, ops| {
+    let count = ballot.agree_by(prepared.as_ref().err(), |lanes, ops| {
         channel = Some(group.channel_with(lanes, ops)?);
         Ok(())
     })?;
     let channel = channel.expect("the count has made it");
     let text_bytes = count.last();
     if text_bytes == 0 {
-        return Ok((channel, agreed_of(count.settle(prepared)?)));
+        return Ok((channel, agreed_of(count.outcome(prepared)?)));
     }
     // A rank without memory for it still votes: the others wait for it.
     let told = channel.broadcast(Rank(0), &mut text).map_err(Error::from);
     let text = String::from_utf8_lossy(&text);
     let prepared = request.map_or(prepared, |request| prepare(&request, context, &text));
     let prepared = told.and(prepared);
-    let counted = ballot_of(&prepared, context, is_busy).vote(&channel, prepared)?;
+    let counted = ballot_of(&prepared, context, is_busy).agree(&channel, prepared)?;
     Ok((channel, agreed_of(counted)))
 }
 
-fn ballot_of(prepared: &Result<(Prepared, Hints)>, context: &Context, is_busy: bool) -> Ballot {
+fn ballot_of(prepared: &Result<(Prepared, Hints)>, context: &Context, is_busy: bool) -> Agreement {
     let (mode, driver, digest) = match prepared {
         Ok((prepared, hints)) => {
             (u64::from(prepared.mode.bits()), digest_of(prepared.driver.name()), hints.digest())
         }
         Err(_) => (0, 0, 0),
     };
-    let ballot = Ballot::new().same("access mode", mode).same("driver", driver).same("hints", digest);
+    let ballot = Agreement::new().same("access mode", mode).same("driver", driver).same("hints", digest);
     // the table at close is collective, so whether it is printed must be agreed on; environments may differ
     ballot.reduce(u64::from(context.stats), ReduceOp::Max).reduce(u64::from(is_busy), ReduceOp::Max)
 }
 
-fn agreed_of(((prepared, hints), mut count): ((Prepared, Hints), Count)) -> AgreedRequest {
+fn agreed_of(((prepared, hints), mut count): ((Prepared, Hints), AgreedValues)) -> AgreedRequest {
     AgreedRequest { prepared, hints, stats: count.take() == 1, is_busy: count.take() == 1 }
 }
 
@@ -321,14 +321,14 @@ fn open_storage(
         let creating = options.clone().create(true).exclusive(mode.contains(AccessMode::EXCLUSIVE));
         let creating = creating.permissions(hints.permissions);
         let is_root = channel.rank().0 == 0;
-        created = outcome(channel, if is_root { open(&creating).map(Some) } else { Ok(None) })?;
+        created = agree_on_outcome(channel, if is_root { open(&creating).map(Some) } else { Ok(None) })?;
     }
     if !hints.no_independent || node.node_count() == channel.size() as usize {
-        return outcome(channel, created.map_or_else(|| open(&options), Ok));
+        return agree_on_outcome(channel, created.map_or_else(|| open(&options), Ok));
     }
     let opened =
         if node.is_leader() { created.map_or_else(|| open(&options), Ok).map(Some) } else { Ok(None) };
-    let opened = outcome(channel, opened)?;
+    let opened = agree_on_outcome(channel, opened)?;
     let own = opened.as_deref().and_then(Known::of).map_or_else(Vec::new, Known::to_bytes);
     let told = from_leaders(channel, node, &own)?;
     let known: Option<Vec<Known>> = told.iter().map(|bytes| Known::from_bytes(bytes)).collect();
@@ -336,7 +336,7 @@ fn open_storage(
         (Some(file), Some(_)) => Ok(file),
         (None, Some(known)) => Ok(Arc::new(OnDemand::new(opener, options, known[node.index]))),
         // It could not be told later whether it is still the same file.
-        (opened, None) => outcome(channel, opened.map_or_else(|| open(&options), Ok)),
+        (opened, None) => agree_on_outcome(channel, opened.map_or_else(|| open(&options), Ok)),
     }
 }
 
@@ -353,6 +353,6 @@ fn start_of_pointer(
     // All ranks of a node would be told the same.
     let len = if node.is_leader() { storage.len().map_err(Error::from) } else { Ok(0) };
     let bytes = *len.as_ref().unwrap_or(&0);
-    let (_, mut count) = Ballot::new().reduce(bytes, ReduceOp::Max).vote(channel, len)?;
+    let (_, mut count) = Agreement::new().reduce(bytes, ReduceOp::Max).agree(channel, len)?;
     Ok(count.take())
 }

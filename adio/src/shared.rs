@@ -13,11 +13,11 @@ use capulet_atomic::{NODE_LOCK_WORDS, WORLD_LOCK_WORDS};
 use capulet_comm::{Channel, Epochs, ErrorClass, Node, NodeWords, Rank, WorldWords};
 use capulet_sieve::Direction;
 
-use crate::agree::{Ballot, outcome};
+use crate::agree::{Agreement, agree_on_outcome};
 use crate::error::{Error, Result};
 use crate::file::File;
 use crate::pointer::Whence;
-use crate::transfer::{Checked, Prepared, UserMemory};
+use crate::transfer::{CheckedAccess, PreparedAccess, UserMemory};
 use crate::view::FileView;
 
 /// Words of a file that the ranks of a node share. The words of its lock come first. These words of the
@@ -25,33 +25,33 @@ use crate::view::FileView;
 const POINTER_WORDS: usize = 3;
 const _: () = assert!(NODE_LOCK_WORDS + POINTER_WORDS <= Channel::WORDS);
 /// The first word of the pointer among the words that all nodes reach.
-const FAR_WORD: usize = WORLD_LOCK_WORDS;
+const WORLD_WORD: usize = WORLD_LOCK_WORDS;
 const _: () = assert!(WORLD_LOCK_WORDS + 2 <= WorldWords::OWN_WORDS);
 
 /// The words of the pointer of one file.
 #[derive(Debug)]
 pub(crate) enum SharedPointer {
     /// In node memory, in the words of the first rank of the node.
-    Near(NodeWords),
+    Node(NodeWords),
     /// In a window, at the home rank.
-    Far(WorldWords),
+    World(WorldWords),
 }
 
 /// Which of the two words is the pointer, and the position in bytes that its value 0 stands for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Turn {
-    number: usize,
+pub(crate) struct PointerWord {
+    index: usize,
     base_bytes: u64,
 }
 
-impl Turn {
+impl PointerWord {
     /// The first word, for a file that was just opened with its pointer at `base_bytes`.
     pub(crate) fn first(base_bytes: u64) -> Self {
-        Self { number: 0, base_bytes }
+        Self { index: 0, base_bytes }
     }
 
-    pub(crate) fn next(self) -> Self {
-        Self { number: 1 - self.number, base_bytes: 0 }
+    pub(crate) fn other(self) -> Self {
+        Self { index: 1 - self.index, base_bytes: 0 }
     }
 }
 
@@ -66,55 +66,55 @@ impl SharedPointer {
     }
 
     fn make(channel: &Channel, node: &Node) -> Result<Option<Self>> {
-        let near = if node.node_count() == 1 {
-            channel.node_words(NODE_LOCK_WORDS, POINTER_WORDS).map(Self::Near)
+        let node_pointer = if node.node_count() == 1 {
+            channel.node_words(NODE_LOCK_WORDS, POINTER_WORDS).map(Self::Node)
         } else {
             None
         };
-        let pointer = match near {
-            Some(near) => near,
+        let pointer = match node_pointer {
+            Some(node_pointer) => node_pointer,
             None => match channel.world_words(Epochs::Standing)? {
-                Some(words) => Self::Far(words),
+                Some(words) => Self::World(words),
                 None => return Ok(None),
             },
         };
-        if pointer.is_keeper() {
+        if pointer.sets_words() {
             // Clears the values that another file has left in these words.
-            pointer.prepare_next(Turn::first(0), 0)?;
-            pointer.prepare_next(Turn::first(0).next(), 0)?;
+            pointer.store_other(PointerWord::first(0), 0)?;
+            pointer.store_other(PointerWord::first(0).other(), 0)?;
         }
         Ok(Some(pointer))
     }
 
     /// Whether this rank sets the words for all ranks: the words are in its memory.
-    fn is_keeper(&self) -> bool {
+    fn sets_words(&self) -> bool {
         match self {
-            Self::Near(words) => words.place() == 0,
-            Self::Far(words) => words.rank() == words.home(),
+            Self::Node(words) => words.place() == 0,
+            Self::World(words) => words.rank() == words.home(),
         }
     }
 
     /// The position of the pointer, in bytes of the data stream of the view.
-    fn load(&self, turn: Turn) -> Result<u64> {
+    fn load(&self, active: PointerWord) -> Result<u64> {
         let bytes = match self {
-            Self::Near(words) => words.word(0, turn.number).load(Ordering::SeqCst),
-            Self::Far(words) => words.load(words.home(), FAR_WORD + turn.number)?,
+            Self::Node(words) => words.word(0, active.index).load(Ordering::SeqCst),
+            Self::World(words) => words.load(words.home(), WORLD_WORD + active.index)?,
         };
-        Ok(turn.base_bytes + bytes)
+        Ok(active.base_bytes + bytes)
     }
 
     /// Advances the pointer by `bytes`, and returns its old position. Returns `None` and leaves the
     /// pointer where it is if the view does not have that many bytes there.
-    fn advance(&self, turn: Turn, bytes: u64, view: &FileView) -> Result<Option<u64>> {
-        let largest = view.tiled().size().saturating_sub(turn.base_bytes);
+    fn advance(&self, active: PointerWord, bytes: u64, view: &FileView) -> Result<Option<u64>> {
+        let largest = view.tiled().size().saturating_sub(active.base_bytes);
         let moved = |at: u64| at.checked_add(bytes).filter(|end| bytes == 0 || *end <= largest);
         let before = match self {
-            Self::Near(words) => {
-                let word = words.word(0, turn.number);
+            Self::Node(words) => {
+                let word = words.word(0, active.index);
                 word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, moved).ok()
             }
-            Self::Far(words) => {
-                let (home, word) = (words.home(), FAR_WORD + turn.number);
+            Self::World(words) => {
+                let (home, word) = (words.home(), WORLD_WORD + active.index);
                 if moved(words.load(home, word)?).is_none() {
                     return Ok(None);
                 }
@@ -127,16 +127,16 @@ impl SharedPointer {
                 moved(before).map(|_| before)
             }
         };
-        Ok(before.map(|before| turn.base_bytes + before))
+        Ok(before.map(|before| active.base_bytes + before))
     }
 
     /// Stores the value that the pointer gets when the other word becomes the pointer. Called on one
     /// rank, before the ranks agree on the change.
-    fn prepare_next(&self, turn: Turn, bytes: u64) -> Result<()> {
-        let number = turn.next().number;
+    fn store_other(&self, active: PointerWord, bytes: u64) -> Result<()> {
+        let index = active.other().index;
         match self {
-            Self::Near(words) => words.word(0, number).store(bytes, Ordering::SeqCst),
-            Self::Far(words) => drop(words.swap(words.home(), FAR_WORD + number, bytes)?),
+            Self::Node(words) => words.word(0, index).store(bytes, Ordering::SeqCst),
+            Self::World(words) => drop(words.swap(words.home(), WORLD_WORD + index, bytes)?),
         }
         Ok(())
     }
@@ -160,8 +160,8 @@ impl File {
 
     /// Takes the next `bytes` bytes at the pointer for an access of this rank, and returns where they
     /// begin.
-    pub(crate) fn take_shared(&self, turn: Turn, bytes: u64, view: &FileView) -> Result<u64> {
-        self.shared()?.advance(turn, bytes, view)?.ok_or_else(beyond)
+    pub(crate) fn take_shared(&self, active: PointerWord, bytes: u64, view: &FileView) -> Result<u64> {
+        self.shared()?.advance(active, bytes, view)?.ok_or_else(beyond)
     }
 
     /// Moves the shared file pointer to `offset` etypes from `whence`; all ranks pass the same values
@@ -177,23 +177,23 @@ impl File {
             .and_then(|()| self.shared())
             .and(whence);
         let which = own.as_ref().map_or(0, |whence| *whence as u64);
-        let ballot = Ballot::new().same("offset", offset as u64).same("whence", which);
-        let (whence, _) = ballot.vote(self.agree(), own)?;
+        let agreement = Agreement::new().same("offset", offset as u64).same("whence", which);
+        let (whence, _) = agreement.agree(self.agree(), own)?;
         let is_first = self.group.rank().0 == 0;
-        outcome(self.agree(), if is_first { self.prepare_seek(offset, whence) } else { Ok(()) })?;
-        self.next_turn();
+        agree_on_outcome(self.agree(), if is_first { self.prepare_seek(offset, whence) } else { Ok(()) })?;
+        self.switch_shared_word();
         Ok(())
     }
 
     fn prepare_seek(&self, offset: i64, whence: Whence) -> Result<()> {
         let end_bytes = if whence == Whence::End { self.storage.len()? } else { 0 };
-        let (view, turn) = {
+        let (view, active) = {
             let state = self.state();
-            (state.view.clone(), state.shared_turn)
+            (state.view.clone(), state.shared_word)
         };
         let pointer = self.shared()?;
-        let target = view.seek_bytes(offset, whence, pointer.load(turn)?, end_bytes)?;
-        pointer.prepare_next(turn, target)
+        let target = view.seek_bytes(offset, whence, pointer.load(active)?, end_bytes)?;
+        pointer.store_other(active, target)
     }
 
     /// The shared file pointer, in etypes of the view (`MPI_File_get_position_shared`). Local.
@@ -203,28 +203,28 @@ impl File {
     pub fn position_shared(&self) -> Result<i64> {
         self.refuse_sequential("the position of the shared file pointer in sequential mode")?;
         let state = self.state();
-        Ok((self.shared()?.load(state.shared_turn)? / state.view.etype_bytes()) as i64)
+        Ok((self.shared()?.load(state.shared_word)? / state.view.etype_bytes()) as i64)
     }
 
     /// The position of the pointer in the file, in bytes.
     pub(crate) fn shared_byte(&self) -> Result<u64> {
-        let (view, turn) = {
+        let (view, active) = {
             let state = self.state();
-            (state.view.clone(), state.shared_turn)
+            (state.view.clone(), state.shared_word)
         };
-        view.file_offset(self.shared()?.load(turn)?)
+        view.file_offset(self.shared()?.load(active)?)
     }
 
     /// Prepares the pointer for the start of a new view, before the ranks agree on the view.
     pub(crate) fn prepare_shared_start(&self) -> Result<()> {
-        let turn = self.state().shared_turn;
-        let shared = self.shared.as_ref().filter(|shared| shared.is_keeper());
-        shared.map_or(Ok(()), |shared| shared.prepare_next(turn, 0))
+        let active = self.state().shared_word;
+        let shared = self.shared.as_ref().filter(|shared| shared.sets_words());
+        shared.map_or(Ok(()), |shared| shared.store_other(active, 0))
     }
 
-    fn next_turn(&self) {
+    fn switch_shared_word(&self) {
         let mut state = self.state();
-        state.shared_turn = state.shared_turn.next();
+        state.shared_word = state.shared_word.other();
     }
 
     /// Checks an ordered access, and gives each rank the place after those of the lower ranks.
@@ -237,10 +237,10 @@ impl File {
         &self,
         direction: Direction,
         memory: Result<UserMemory>,
-    ) -> Result<Prepared> {
+    ) -> Result<PreparedAccess> {
         // SAFETY: `# Safety` of `check_shared` is `# Safety` of this function.
         let checked = memory.and_then(|memory| unsafe { self.check_shared(direction, &memory) });
-        let bytes = checked.as_ref().map_or(FAILED, Checked::bytes);
+        let bytes = checked.as_ref().map_or(FAILED, CheckedAccess::bytes);
         let gathered = self.agree().gather(&bytes.to_le_bytes())?;
         let mut places = gathered.map_or_else(Vec::new, |all| self.places(&all, checked.as_ref().ok()));
         self.agree().broadcast(Rank(0), &mut places)?;
@@ -256,13 +256,13 @@ impl File {
 
     /// Takes the places of all ranks. Called on the first rank. Returns where each rank begins, or why
     /// there are no places.
-    fn places(&self, all: &[Vec<u8>], own: Option<&Checked>) -> Vec<u8> {
+    fn places(&self, all: &[Vec<u8>], own: Option<&CheckedAccess>) -> Vec<u8> {
         let bytes: Vec<u64> = all.iter().map(|bytes| word_at(bytes, 0).unwrap_or(FAILED)).collect();
-        let turn = self.state().shared_turn;
+        let active = self.state().shared_word;
         let starts = match own {
             Some(own) if !bytes.contains(&FAILED) => {
                 let total = bytes.iter().try_fold(0_u64, |sum, bytes| sum.checked_add(*bytes));
-                let first = total.and_then(|total| self.take_shared(turn, total, own.view()).ok());
+                let first = total.and_then(|total| self.take_shared(active, total, own.view()).ok());
                 let start = |at: usize, first: u64| first + bytes[..at].iter().sum::<u64>();
                 (0..bytes.len()).map(|at| first.map_or(BEYOND, |first| start(at, first))).collect()
             }
@@ -275,7 +275,7 @@ impl File {
     ///
     /// # Safety
     /// As [`File::access`].
-    unsafe fn check_shared(&self, direction: Direction, memory: &UserMemory) -> Result<Checked> {
+    unsafe fn check_shared(&self, direction: Direction, memory: &UserMemory) -> Result<CheckedAccess> {
         self.shared()?;
         let view = self.state().view.clone();
         // SAFETY: `# Safety` of `check` is `# Safety` of this function.

@@ -69,13 +69,13 @@ impl Outcome {
 }
 
 /// An access that passed all checks except those of its place.
-pub(crate) struct Checked {
+pub(crate) struct CheckedAccess {
     view: Arc<FileView>,
     memory: Memory,
     bytes: u64,
 }
 
-impl Checked {
+impl CheckedAccess {
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -85,16 +85,16 @@ impl Checked {
     }
 
     /// The access that begins at byte `start_bytes` of the data stream of the view.
-    pub(crate) fn at(self, start_bytes: u64) -> Result<Prepared> {
+    pub(crate) fn at(self, start_bytes: u64) -> Result<PreparedAccess> {
         let Self { view, memory, bytes } = self;
         let access = Access::new(view.displacement_bytes(), view.tiled(), start_bytes, memory, bytes);
         let access = access.map_err(|error| Error::argument(ErrorClass::Arg, error.to_string()))?;
-        Ok(Prepared { access, view, end_bytes: start_bytes + bytes })
+        Ok(PreparedAccess { access, view, end_bytes: start_bytes + bytes })
     }
 }
 
 /// An access that passed all checks.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedAccess {
     pub(crate) access: Access,
     pub(crate) view: Arc<FileView>,
     /// The end of the access in the data stream of the view, in bytes.
@@ -125,28 +125,29 @@ impl File {
         let span = tracing::debug_span!("access", ?direction, ?position, ?coordination);
         let _entered = span.enter();
         self.calls.count(direction);
-        let is_alone = coordination == Coordination::Independent;
-        let one_run = memory.as_ref().ok().filter(|_| is_alone);
+        let is_independent = coordination == Coordination::Independent;
+        let one_run = memory.as_ref().ok().filter(|_| is_independent);
         if let Some(run) = one_run.and_then(|memory| self.one_run(direction, position, memory)) {
             // SAFETY: `# Safety` of `move_one_run` is `# Safety` of this function: `one_run` made `run`
             // from `memory`.
             let outcome = unsafe { self.move_one_run(&run, direction) };
-            return self.counted(direction, outcome);
+            return self.count_outcome(direction, outcome);
         }
         let prepared = match position {
             // SAFETY: `# Safety` of `prepare_ordered` is `# Safety` of this function.
-            Position::Shared if !is_alone => unsafe { self.prepare_ordered(direction, memory) },
+            Position::Shared if !is_independent => unsafe { self.prepare_ordered(direction, memory) },
             // SAFETY: `# Safety` of `prepare` is `# Safety` of this function.
-            _ => memory.and_then(|memory| unsafe { self.prepare(direction, position, is_alone, &memory) }),
+            _ => memory
+                .and_then(|memory| unsafe { self.prepare(direction, position, is_independent, &memory) }),
         };
         let outcome = match coordination {
-            Coordination::Independent => self.alone(direction, prepared),
-            Coordination::Collective => self.together(direction, position, prepared),
+            Coordination::Independent => self.independent(direction, prepared),
+            Coordination::Collective => self.collective(direction, position, prepared),
         };
-        self.counted(direction, outcome)
+        self.count_outcome(direction, outcome)
     }
 
-    fn counted(&self, direction: Direction, outcome: Outcome) -> Outcome {
+    fn count_outcome(&self, direction: Direction, outcome: Outcome) -> Outcome {
         self.calls.moved(direction, outcome.bytes);
         if let Some(error) = &outcome.error {
             tracing::debug!(%error, "access failed");
@@ -165,7 +166,7 @@ impl File {
         position: Position,
         moves_on: bool,
         memory: &UserMemory,
-    ) -> Result<Prepared> {
+    ) -> Result<PreparedAccess> {
         if position != Position::Shared {
             self.refuse_sequential("access at an offset or individual pointer in sequential mode")?;
         }
@@ -175,7 +176,7 @@ impl File {
         let start_bytes = match position {
             Position::Explicit(offset) => checked.view.position_bytes(offset)?,
             Position::Individual => state.pointer_bytes,
-            Position::Shared => self.take_shared(state.shared_turn, checked.bytes, &checked.view)?,
+            Position::Shared => self.take_shared(state.shared_word, checked.bytes, &checked.view)?,
         };
         let prepared = checked.at(start_bytes)?;
         if position == Position::Individual && moves_on {
@@ -196,7 +197,7 @@ impl File {
         direction: Direction,
         view: Arc<FileView>,
         memory: &UserMemory,
-    ) -> Result<Checked> {
+    ) -> Result<CheckedAccess> {
         self.check_direction(direction)?;
         let refuse = |what: &str| Error::argument(ErrorClass::Arg, what);
         let bytes =
@@ -215,7 +216,7 @@ impl File {
         // reaches valid, and unused otherwise, until the access is over. The access is the only one made
         // from this value.
         let memory = unsafe { Memory::new(memory.base, tiled) };
-        Ok(Checked { view, memory, bytes })
+        Ok(CheckedAccess { view, memory, bytes })
     }
 
     pub(crate) fn check_direction(&self, direction: Direction) -> Result<()> {
@@ -228,7 +229,7 @@ impl File {
         }
     }
 
-    fn alone(&self, direction: Direction, prepared: Result<Prepared>) -> Outcome {
+    fn independent(&self, direction: Direction, prepared: Result<PreparedAccess>) -> Outcome {
         match prepared {
             Err(error) => Outcome::failed(error),
             Ok(prepared) => {

@@ -10,7 +10,7 @@ use capulet_comm::build::LAUNCHER;
 
 /// Held while an example runs. Several at the same time would compete for the cores, on which MPICH
 /// spins.
-static ALONE: Mutex<()> = Mutex::new(());
+static RUNNING: Mutex<()> = Mutex::new(());
 
 /// The path of an example. Cargo puts the examples next to the folder of this test program.
 fn example(name: &str) -> std::path::PathBuf {
@@ -26,7 +26,7 @@ fn run(name: &str, file: &Path, ranks: usize, nodes: usize) -> String {
     let mut command = Command::new(LAUNCHER);
     command.args(["-n", &ranks.to_string()]).arg(example(name)).arg(file);
     command.env(NODES_VARIABLE, nodes.to_string()).stdout(Stdio::piped());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut child = command.spawn().expect("mpiexec is installed");
     let limit = Instant::now() + Duration::from_secs(480);
     while child.try_wait().expect("the launcher can be waited for").is_none() {

@@ -20,11 +20,11 @@ use capulet_comm::work::{self, UnderWay, Work};
 use capulet_comm::{Backoff, ErrorClass, Leaders};
 use capulet_sieve::two_phase::TURN_SLOT;
 
-use super::operation::Operation;
+use super::operation::CollectiveOperation;
 use crate::transfer::Outcome;
 
 /// The key that stands for no operation.
-const NOBODY: u64 = 0;
+const NO_KEY: u64 = 0;
 /// The error for a malformed message of another node's leader.
 const MALFORMED: capulet_comm::Error =
     capulet_comm::Error::Disagreement { what: "which operation comes next" };
@@ -32,20 +32,20 @@ const MALFORMED: capulet_comm::Error =
 /// The operations in progress, in the order in which this rank began them.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    line: Mutex<Line>,
+    state: Mutex<QueueState>,
 }
 
 #[derive(Debug, Default)]
-struct Line {
-    entries: Vec<Entry>,
+struct QueueState {
+    entries: Vec<QueueEntry>,
     /// The key of the operation that comes next, as received from the leader of the first node.
-    told: Option<u64>,
+    next_key: Option<u64>,
 }
 
 #[derive(Debug)]
-struct Entry {
-    operation: Operation,
-    request: Arc<State>,
+struct QueueEntry {
+    operation: CollectiveOperation,
+    request: Arc<RequestState>,
     _under_way: UnderWay,
 }
 
@@ -54,7 +54,7 @@ type Notice = Box<dyn FnOnce() + Send>;
 
 /// The part of an operation that is visible outside of the queue.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct RequestState {
     inner: Mutex<Inner>,
 }
 
@@ -64,13 +64,13 @@ struct Inner {
     notice: Option<Notice>,
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for RequestState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("State").field("completion", &self.completion()).finish()
+        formatter.debug_struct("RequestState").field("completion", &self.completion()).finish()
     }
 }
 
-impl State {
+impl RequestState {
     fn finish(&self, outcome: Outcome) {
         let notice = {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,7 +87,7 @@ impl State {
     }
 }
 
-impl Completion for State {
+impl Completion for RequestState {
     fn completion(&self) -> Option<(u64, Option<ErrorClass>)> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.outcome.as_ref().map(|outcome| (outcome.bytes, outcome.error.as_ref().map(crate::Error::class)))
@@ -97,7 +97,7 @@ impl Completion for State {
 /// A collective data access in progress. The access continues if this value is dropped.
 #[derive(Debug)]
 pub struct Request {
-    state: Arc<State>,
+    state: Arc<RequestState>,
 }
 
 impl Request {
@@ -142,20 +142,20 @@ impl Queue {
 
     /// Adds an operation to the queue and advances it. Does not wait for other ranks. Another thread may
     /// hold the queue for as long as the storage takes.
-    pub(crate) fn push(&self, operation: Operation) -> Request {
-        let state = Arc::new(State::default());
-        let entry = Entry { operation, request: Arc::clone(&state), _under_way: UnderWay::new() };
+    pub(crate) fn push(&self, operation: CollectiveOperation) -> Request {
+        let state = Arc::new(RequestState::default());
+        let entry = QueueEntry { operation, request: Arc::clone(&state), _under_way: UnderWay::new() };
         self.lock().entries.push(entry);
         self.advance();
         Request { state }
     }
 
-    /// Waits until no operation of the file with channel id `line` is in progress on this rank.
-    pub(crate) fn drain(&self, line: u32) {
+    /// Waits until no operation of the file with channel id `file_id` is in progress on this rank.
+    pub(crate) fn drain(&self, file_id: u32) {
         let mut backoff = Backoff::new();
         loop {
             work::advance();
-            if !self.lock().entries.iter().any(|entry| entry.operation.track().0 == line) {
+            if !self.lock().entries.iter().any(|entry| entry.operation.track().0 == file_id) {
                 return;
             }
             backoff.pause();
@@ -165,38 +165,39 @@ impl Queue {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Work for Queue {
     fn advance(&self) {
-        let mut line = match self.line.try_lock() {
-            Ok(line) => line,
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // The mutex is held: by another thread, or by this thread further up its stack. The holder
             // makes the progress.
             Err(TryLockError::WouldBlock) => return,
         };
-        while line.pass() {}
-        let over: Vec<Entry> = line.entries.extract_if(.., |entry| entry.operation.is_over()).collect();
-        drop(line);
+        while state.advance_all() {}
+        let over: Vec<QueueEntry> = state.entries.extract_if(.., |entry| entry.operation.is_over()).collect();
+        drop(state);
         for entry in over {
             entry.request.finish(entry.operation.outcome());
         }
     }
 }
 
-impl Line {
+impl QueueState {
     /// Advances every operation once. True if any operation changed.
-    fn pass(&mut self) -> bool {
+    fn advance_all(&mut self) -> bool {
         let mut moved = false;
         for at in 0..self.entries.len() {
             let (before, rest) = self.entries.split_at_mut(at);
             let operation = &mut rest[0].operation;
-            let uses_track =
-                |entry: &Entry| !entry.operation.is_done() && entry.operation.track() == operation.track();
+            let uses_track = |entry: &QueueEntry| {
+                !entry.operation.is_done() && entry.operation.track() == operation.track()
+            };
             let has_track = !before.iter().any(uses_track);
             moved |= operation.advance(has_track);
         }
@@ -208,56 +209,57 @@ impl Line {
         if self.entries.iter().any(|entry| entry.operation.is_moving()) {
             return false;
         }
-        let Some(window) = self.entries.first().and_then(|entry| entry.operation.window()) else {
+        let Some(shared_memory) = self.entries.first().and_then(|entry| entry.operation.shared_memory())
+        else {
             return false;
         };
-        let turn = &window.slots(0)[TURN_SLOT];
-        let key = if window.place() == 0 {
-            let key = self.next().unwrap_or(NOBODY);
-            turn.store(key, Ordering::Release);
+        let slot = &shared_memory.slots(0)[TURN_SLOT];
+        let key = if shared_memory.place() == 0 {
+            let key = self.choose_next().unwrap_or(NO_KEY);
+            slot.store(key, Ordering::Release);
             key
         } else {
-            turn.load(Ordering::Acquire)
+            slot.load(Ordering::Acquire)
         };
         let mut queued = self.entries.iter_mut().map(|entry| &mut entry.operation);
         let next = queued.find(|operation| operation.is_queued() && operation.key() == key);
         let Some(next) = next else { return false };
-        next.admit(window);
+        next.admit(shared_memory);
         true
     }
 
     /// The key of the operation that comes next on this node. Called on the first rank of the node.
-    fn next(&mut self) -> Option<u64> {
+    fn choose_next(&mut self) -> Option<u64> {
         let first =
             self.entries.iter().map(|entry| &entry.operation).find(|operation| operation.is_queued())?;
         let key = first.key();
-        match first.turns() {
+        match first.order() {
             None => return Some(key),
-            Some(turns) if turns.node() == 0 => {
-                if self.entries.iter().any(|entry| entry.operation.is_settling()) {
+            Some(order) if order.node() == 0 => {
+                if self.entries.iter().any(|entry| entry.operation.is_agreeing_on_outcome()) {
                     return None;
                 }
-                tell(turns.as_ref(), key);
+                send_next_key(order.as_ref(), key);
                 return Some(key);
             }
             Some(_) => {}
         }
-        if self.told.is_none() {
-            self.told = self.hear().unwrap_or_else(|error| {
+        if self.next_key.is_none() {
+            self.next_key = self.receive_next_key().unwrap_or_else(|error| {
                 // The operation fails for the same reason in its following steps.
                 tracing::error!(%error, "cannot receive the order of operations from the first node");
                 Some(key)
             });
         }
-        let told = self.told?;
-        let is_told = |entry: &Entry| entry.operation.is_queued() && entry.operation.key() == told;
-        self.entries.iter().any(is_told).then(|| self.told.take()).flatten()
+        let next_key = self.next_key?;
+        let is_next = |entry: &QueueEntry| entry.operation.is_queued() && entry.operation.key() == next_key;
+        self.entries.iter().any(is_next).then(|| self.next_key.take()).flatten()
     }
 
     /// The key that the leader of the first node sent, in the messages of any file.
-    fn hear(&self) -> capulet_comm::Result<Option<u64>> {
-        for turns in self.entries.iter().filter_map(|entry| entry.operation.turns()) {
-            if let Some((_, message)) = turns.try_receive()? {
+    fn receive_next_key(&self) -> capulet_comm::Result<Option<u64>> {
+        for order in self.entries.iter().filter_map(|entry| entry.operation.order()) {
+            if let Some((_, message)) = order.try_receive()? {
                 let key = message.try_into().map_err(|_| MALFORMED)?;
                 return Ok(Some(u64::from_le_bytes(key)));
             }
@@ -267,9 +269,9 @@ impl Line {
 }
 
 /// Tells the leaders of all other nodes which operation comes next. Does not wait.
-fn tell(turns: &dyn Leaders, key: u64) {
-    for node in 1..turns.nodes() {
-        if let Err(error) = turns.send(node, key.to_le_bytes().to_vec()) {
+fn send_next_key(order: &dyn Leaders, key: u64) {
+    for node in 1..order.nodes() {
+        if let Err(error) = order.send(node, key.to_le_bytes().to_vec()) {
             // The operation then fails on all ranks that have begun to move its bytes.
             tracing::error!(%error, node, "cannot tell a node which operation comes next");
         }
