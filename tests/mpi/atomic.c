@@ -29,7 +29,7 @@ static void own_blocks(MPI_Datatype *type)
 }
 
 /* Each rank writes and sends a message to the next rank, which then reads. */
-static void is_seen_after_a_message(void)
+static void write_is_visible_after_message(void)
 {
     section("a write is visible after a message");
     int next = (world_rank + 1) % world_size, last = (world_rank + world_size - 1) % world_size;
@@ -49,7 +49,7 @@ static void is_seen_after_a_message(void)
 
 /* All ranks write their own blocks repeatedly at the same time. No rank may overwrite the bytes in
  * between with old ones. */
-static void bytes_between_stay(void)
+static void bytes_between_are_kept(void)
 {
     section("bytes between those of an access");
     MPI_Datatype type;
@@ -70,7 +70,7 @@ static void bytes_between_stay(void)
 }
 
 /* A write that fails while it is isolated. */
-static void a_failure_lets_the_others_in(void)
+static void others_enter_after_failure(void)
 {
     section("others enter after an access fails");
     const MPI_Offset far = 1 << 20;
@@ -91,15 +91,15 @@ static void a_failure_lets_the_others_in(void)
     CHECK_OK(MPI_File_write_at_all(file, far, bytes, 200, MPI_BYTE, MPI_STATUS_IGNORE));
 }
 
-static volatile int reads_go_on;
+static volatile int keeps_reading;
 static int torn, seen;
 
 /* Reads the parts of all ranks repeatedly. Each part is written by one access, of which a read must see
  * all or nothing. */
-static void *read_on(void *context)
+static void *read_repeatedly(void *context)
 {
     char *all = context;
-    while (reads_go_on || seen == 0) {
+    while (keeps_reading || seen == 0) {
         torn += MPI_File_read_at(file, 0, all, world_size * PART, MPI_BYTE, MPI_STATUS_IGNORE) != MPI_SUCCESS;
         for (int rank = 0; rank < world_size; rank++)
             torn += memcmp(all + rank * PART, all + rank * PART + 1, PART - 1) != 0;
@@ -108,22 +108,22 @@ static void *read_on(void *context)
     return NULL;
 }
 
-static void another_thread_reads_meanwhile(const char *gathers)
+static void another_thread_reads_during_writes(const char *two_phase)
 {
-    section("another thread reads during collective writes, romio_cb_write %s", gathers);
+    section("another thread reads during collective writes, romio_cb_write %s", two_phase);
     MPI_Info info;
     pthread_t thread;
     char *all = malloc((size_t)world_size * PART);
     MPI_Info_create(&info);
-    MPI_Info_set(info, "romio_cb_write", gathers);
+    MPI_Info_set(info, "romio_cb_write", two_phase);
     CHECK_OK(MPI_File_set_info(file, info));
     MPI_Info_free(&info);
     memset(bytes, 1, PART);
     CHECK_OK(MPI_File_write_at_all(file, world_rank * PART, bytes, PART, MPI_BYTE, MPI_STATUS_IGNORE));
     barrier();
-    reads_go_on = 1;
+    keeps_reading = 1;
     seen = torn = 0;
-    int has_thread = world_rank == world_size - 1 && pthread_create(&thread, NULL, read_on, all) == 0;
+    int has_thread = world_rank == world_size - 1 && pthread_create(&thread, NULL, read_repeatedly, all) == 0;
     for (int round = 2; round <= ROUNDS; round++) {
         MPI_Request request;
         memset(bytes, round, PART);
@@ -135,7 +135,7 @@ static void another_thread_reads_meanwhile(const char *gathers)
             wait_yielding(&request);
         }
     }
-    reads_go_on = 0;
+    keeps_reading = 0;
     if (has_thread) {
         pthread_join(thread, NULL);
         CHECK(seen > 0, "the thread has not read");
@@ -163,15 +163,15 @@ int main(int argc, char **argv)
         CHECK_OK(MPI_File_set_atomicity(file, atomic));
         CHECK_EQ(atomicity(), atomic != 0, "atomicity after set_atomicity");
     }
-    is_seen_after_a_message();
-    bytes_between_stay();
-    a_failure_lets_the_others_in();
+    write_is_visible_after_message();
+    bytes_between_are_kept();
+    others_enter_after_failure();
     CHECK_OK(MPI_File_set_size(file, 10));
     CHECK_OK(MPI_File_preallocate(file, 4096));
     CHECK_OK(MPI_File_read_at(file, 0, bytes, 0, MPI_BYTE, MPI_STATUS_IGNORE));
     if (provided == MPI_THREAD_MULTIPLE) {
-        another_thread_reads_meanwhile("enable");
-        another_thread_reads_meanwhile("disable");
+        another_thread_reads_during_writes("enable");
+        another_thread_reads_during_writes("disable");
     }
     CHECK_OK(MPI_File_set_atomicity(file, 0));
     CHECK_EQ(atomicity(), 0, "atomicity at the end");

@@ -167,7 +167,7 @@ static void case_3(int atomic)
 
 /* 14.6.1, MPI_FILE_SYNC: collective. After it, the writes that other ranks of the open made before it are
  * visible, also those of split collectives. */
-static void sync_moves_all(void)
+static void sync_makes_writes_visible(void)
 {
     section("14.6.1, sync");
     file = opened(MPI_COMM_WORLD, "sync", 0);
@@ -186,7 +186,7 @@ static void sync_moves_all(void)
 
 /* 14.6.1, MPI_FILE_SET_ATOMICITY: holds for accesses that begin later. Accesses in progress complete
  * correctly. */
-static void atomicity_changes_under_way(void)
+static void atomicity_changes_during_accesses(void)
 {
     section("14.6.1, atomicity changes during accesses");
     enum { MANY = 6 };
@@ -357,7 +357,7 @@ static void types_match(void)
 }
 
 /* 14.6.7: after the call the user may reuse its buffers, types and hints. */
-static void arguments_are_given_back(void)
+static void arguments_can_be_reused(void)
 {
     section("14.6.7");
     MPI_Datatype type;
@@ -423,21 +423,21 @@ static void sizes(int atomic)
 static void double_buffering(void)
 {
     section("14.6.11");
-    enum { TURNS = 9 };
+    enum { BLOCKS = 9 };
     int buffers[2][PART], wrong = 0;
     MPI_Request request = MPI_REQUEST_NULL;
     file = opened(MPI_COMM_WORLD, "double", 0);
-    CHECK_OK(MPI_File_set_view(file, (MPI_Offset)sizeof(int[PART]) * TURNS * world_rank, MPI_INT, MPI_INT,
+    CHECK_OK(MPI_File_set_view(file, (MPI_Offset)sizeof(int[PART]) * BLOCKS * world_rank, MPI_INT, MPI_INT,
              "native", MPI_INFO_NULL));
-    for (int turn = 0; turn < TURNS; turn++) {
-        for (int i = 0; i < PART; i++) buffers[turn % 2][i] = turn * PART + i;
+    for (int block = 0; block < BLOCKS; block++) {
+        for (int i = 0; i < PART; i++) buffers[block % 2][i] = block * PART + i;
         wait_yielding(&request);
-        CHECK_OK(MPI_File_iwrite_all(file, buffers[turn % 2], PART, MPI_INT, &request));
+        CHECK_OK(MPI_File_iwrite_all(file, buffers[block % 2], PART, MPI_INT, &request));
     }
     wait_yielding(&request);
-    for (int turn = 0; turn < TURNS; turn++) {
-        CHECK_OK(MPI_File_read_at(file, turn * PART, buffers[0], PART, MPI_INT, MPI_STATUS_IGNORE));
-        for (int i = 0; i < PART; i++) wrong += buffers[0][i] != turn * PART + i;
+    for (int block = 0; block < BLOCKS; block++) {
+        CHECK_OK(MPI_File_read_at(file, block * PART, buffers[0], PART, MPI_INT, MPI_STATUS_IGNORE));
+        for (int i = 0; i < PART; i++) wrong += buffers[0][i] != block * PART + i;
     }
     CHECK_EQ(wrong, 0, "number of cells that differ from those written");
     CHECK_OK(MPI_File_close(&file));
@@ -455,8 +455,8 @@ int main(int argc, char **argv)
     case_2_atomic();
     case_3(0);
     case_3(1);
-    sync_moves_all();
-    atomicity_changes_under_way();
+    sync_makes_writes_visible();
+    atomicity_changes_during_accesses();
     sequential_files();
     progress_needs_no_other_rank(0);
     if (is_reached) progress_needs_no_other_rank(1);
@@ -464,7 +464,7 @@ int main(int argc, char **argv)
     nonblocking_collectives(0);
     nonblocking_collectives(1);
     types_match();
-    arguments_are_given_back();
+    arguments_can_be_reused();
     sizes(0);
     sizes(1);
     double_buffering();

@@ -80,8 +80,8 @@ static void writes(const char *path, int mode, long long kept)
     MPI_Status status;
     fill(path, kept);
     MPI_File file = open_with(path, mode, "true");
-    for (int turn = 0; turn < world_size; turn++) {
-        if (turn == world_rank)
+    for (int writer = 0; writer < world_size; writer++) {
+        if (writer == world_rank)
             CHECK_OK(MPI_File_write_at(file, 0, pieces(1), PIECE * PIECES, MPI_BYTE, &status));
         barrier();
     }
@@ -99,7 +99,7 @@ static void writes(const char *path, int mode, long long kept)
 
 /* A collective write in which each rank moves its own bytes: between the pieces of one rank lie pieces of
  * others. */
-static void together_alone(const char *path)
+static void collective_by_own_runs(const char *path)
 {
     fill(path, file_bytes());
     MPI_File file = open_with(path, MPI_MODE_RDWR, "true");
@@ -115,7 +115,7 @@ static void together_alone(const char *path)
     CHECK_OK(MPI_File_close(&file));
 }
 
-static void atomic_among_others(const char *path)
+static void atomic_and_interleaved(const char *path)
 {
     fill(path, file_bytes());
     MPI_File file = open_with(path, MPI_MODE_RDWR, "true");
@@ -127,7 +127,7 @@ static void atomic_among_others(const char *path)
     CHECK_OK(MPI_File_close(&file));
 }
 
-static void told(const char *path, const char *promise, const char *sieving)
+static void hints_in_force(const char *path, const char *promise, const char *sieving)
 {
     MPI_File file = open_with(path, MPI_MODE_RDWR, promise);
     MPI_Info info;
@@ -157,11 +157,11 @@ int main(int argc, char **argv)
     section("a file that is not open for reading");
     writes(path, MPI_MODE_WRONLY, file_bytes());
     section("collective, each rank moves its own bytes");
-    together_alone(path);
+    collective_by_own_runs(path);
     section("atomic mode");
-    atomic_among_others(path);
+    atomic_and_interleaved(path);
     section("hints in force");
-    told(path, "true", "automatic");
-    told(path, "false", "disable");
+    hints_in_force(path, "true", "automatic");
+    hints_in_force(path, "false", "disable");
     return finish();
 }

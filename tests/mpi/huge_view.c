@@ -15,7 +15,8 @@ static long high_water_kib(void)
     return kib;
 }
 
-static void window(MPI_File file, const char *name, MPI_Datatype filetype, long start_kib, long long stride)
+static void read_part(MPI_File file, const char *name, MPI_Datatype filetype, long start_kib,
+                      long long stride)
 {
     unsigned char bytes[4096];
     MPI_Status status;
@@ -55,11 +56,11 @@ int main(int argc, char **argv)
     CHECK(start_kib > 0, "no VmHWM in /proc/self/status");
     MPI_Type_vector(PIECES, 1, (int)stride, MPI_BYTE, &vector);
     MPI_Type_commit(&vector);
-    window(file, "a vector", vector, start_kib, stride);
+    read_part(file, "a vector", vector, start_kib, stride);
     MPI_Type_vector(10000, 1, (int)stride, MPI_BYTE, &inner);
     MPI_Type_create_hvector(10000, 1, 10000 * stride, inner, &nested);
     MPI_Type_commit(&nested);
-    window(file, "a vector of vectors", nested, start_kib, stride);
+    read_part(file, "a vector of vectors", nested, start_kib, stride);
     CHECK_OK(MPI_File_close(&file));
     MPI_Type_free(&vector);
     MPI_Type_free(&inner);

@@ -34,7 +34,7 @@ static MPI_File open_with(int pairs, const char *const *text)
     return file;
 }
 
-static void every_file_answers(void)
+static void defaults_are_reported(void)
 {
     static const char *const always[] = { "cb_buffer_size", "cb_nodes", "romio_cb_read", "romio_cb_write" };
     char value[256];
@@ -52,7 +52,7 @@ static void every_file_answers(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
-static void asked_for(void)
+static void requested_hints(void)
 {
     static const char *const text[] = { "cb_buffer_size", "65536", "cb_nodes", "1", "romio_cb_write",
                                         "enable", "romio_cb_read", "disable",
@@ -182,8 +182,8 @@ int main(int argc, char **argv)
     if (getenv("ROMIO_HINTS")) hint_file();
     else if (getenv("CHECK_COMMAND_HINTS")) hints_of_the_command();
     else {
-        every_file_answers();
-        asked_for();
+        defaults_are_reported();
+        requested_hints();
         if (getenv("CHECK_CONFIG_LIST")) config_list();
         permissions();
     }

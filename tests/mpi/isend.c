@@ -22,7 +22,7 @@ int main(int argc, char **argv)
     MPI_Type_commit(&pieces);
     for (int round = 0; round < rounds; round++) {
         section("round %d", round);
-        int gathers = round >= rounds / 2;
+        int is_two_phase = round >= rounds / 2;
         if (round == rounds / 2)
             CHECK_OK(MPI_File_set_view(file, 8 * world_rank, MPI_BYTE, pieces, "native", MPI_INFO_NULL));
         MPI_Request request;
@@ -33,7 +33,7 @@ int main(int argc, char **argv)
          * still push the message. */
         MPI_Isend(sent, MESSAGE, MPI_BYTE, target, round, MPI_COMM_WORLD, &request);
         if (late) MPI_Recv(received, MESSAGE, MPI_BYTE, source, round, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        CHECK_OK(MPI_File_write_at_all(file, gathers ? 0 : 256LL * world_rank, block, 256, MPI_BYTE,
+        CHECK_OK(MPI_File_write_at_all(file, is_two_phase ? 0 : 256LL * world_rank, block, 256, MPI_BYTE,
                  MPI_STATUS_IGNORE));
         if (!late) MPI_Recv(received, MESSAGE, MPI_BYTE, source, round, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         wait_yielding(&request);

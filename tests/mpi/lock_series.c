@@ -5,7 +5,7 @@
 
 enum { BYTES = 512, TIMES = 20 };
 
-static void with(const char *lock)
+static void test_lock(const char *lock)
 {
     char bytes[BYTES], back[BYTES];
     MPI_File file;
@@ -32,6 +32,6 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     const char *const locks[] = { "range", "twolevel", "range", "shared", "range", "twolevel", "mcs",
                                   "twolevel", "onesided", "range" };
-    for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) with(locks[i]);
+    for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) test_lock(locks[i]);
     return finish();
 }

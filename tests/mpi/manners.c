@@ -65,7 +65,7 @@ static void profiling_names(void)
     CHECK_OK(PMPI_File_close(&file));
 }
 
-static void texts(void)
+static void error_texts(void)
 {
     section("error texts");
     MPI_File file;
@@ -102,7 +102,7 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     wildcard_receives();
     profiling_names();
-    texts();
+    error_texts();
     many_communicators();
     return finish();
 }

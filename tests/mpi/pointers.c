@@ -128,7 +128,7 @@ static void past_the_end(MPI_File file)
 static void overlapping(MPI_File file)
 {
     section("overlapping views");
-    map_t unit = map_named(MPI_INT), window = map_contiguous(8, unit), filetype = map_resized(0, 16, window);
+    map_t unit = map_named(MPI_INT), block = map_contiguous(8, unit), filetype = map_resized(0, 16, block);
     int values[64];
     MPI_Status status;
     for (int collective = 0; collective < 2; collective++) {
@@ -148,7 +148,7 @@ static void overlapping(MPI_File file)
     for (int i = 0; i < 12; i++)
         CHECK_EQ(values[i], (i + 2) / 4 + (i + 2) % 4 * 4, "value of interleaved tiles");
     CHECK_OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
-    map_free(&window); map_free(&filetype); map_free(&comb); map_free(&shifted);
+    map_free(&block); map_free(&filetype); map_free(&comb); map_free(&shifted);
 }
 
 static void type_extents(MPI_File file)
@@ -166,7 +166,7 @@ static void type_extents(MPI_File file)
 /* Accesses of one run each, one after another at the pointer, in a view without gaps that begins inside
  * the file. The bytes must go to their places and to no other place. The pointer must move by the number
  * of bytes requested, or not at all. */
-static void one_run_after_the_other(void)
+static void one_run_after_another(void)
 {
     enum { INTS = 12, DISPLACEMENT = 40, FILE_BYTES = 200 };
     int values[INTS], back[INTS + 1];
@@ -244,6 +244,6 @@ int main(int argc, char **argv)
     overlapping(file);
     type_extents(file);
     CHECK_OK(MPI_File_close(&file));
-    one_run_after_the_other();
+    one_run_after_another();
     return finish();
 }

@@ -21,7 +21,7 @@ static void open_file(const char *name, int mode)
 
 /* Counts the records that this rank has found, and checks that the records of all ranks were found
  * exactly once. */
-static void each_is_there_once(const record_t *found, int count, int per_rank)
+static void check_each_record_once(const record_t *found, int count, int per_rank)
 {
     int *seen = calloc((size_t)(world_size * per_rank), sizeof *seen), wrong = 0;
     for (int i = 0; i < count; i++) {
@@ -71,10 +71,10 @@ static void every_access_has_its_place(void)
     }
     barrier();
     CHECK_EQ(position(), (RECORDS + 1) * world_size, "position after reads past the end");
-    each_is_there_once(found, count, RECORDS);
+    check_each_record_once(found, count, RECORDS);
 }
 
-static void it_is_moved_together(void)
+static void seeks_move_the_pointer(void)
 {
     MPI_Offset before;
     section("seeks");
@@ -107,7 +107,7 @@ static void it_is_moved_together(void)
 /* The number of records of a rank in a round. Some have none. */
 static int records_of(int rank, int round) { return (rank * 5 + round * 3) % 4; }
 
-static void ranks_have_their_order(void)
+static void ordered_accesses(void)
 {
     section("ordered accesses");
     MPI_Datatype type;
@@ -235,8 +235,8 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv);
     every_access_has_its_place();
-    it_is_moved_together();
-    ranks_have_their_order();
+    seeks_move_the_pointer();
+    ordered_accesses();
     modes();
     many_files();
     return finish();

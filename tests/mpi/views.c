@@ -19,7 +19,7 @@ static access_t contiguous_permuted(int rank, int size, int round)
 }
 
 /* Integers in cyclic order: rank r owns every P-th one of P ranks. */
-static access_t dealt(int rank, int size, int round)
+static access_t cyclic(int rank, int size, int round)
 {
     int one = 1;
     MPI_Aint at = rank * 4;
@@ -217,7 +217,7 @@ static access_t mixed(int rank, int size, int round)
 }
 
 static const struct { const char *name; make_access_t make; } kinds[] = {
-    { "contiguous", contiguous }, { "contiguous_permuted", contiguous_permuted }, { "dealt", dealt },
+    { "contiguous", contiguous }, { "contiguous_permuted", contiguous_permuted }, { "cyclic", cyclic },
     { "vector_blocks", vector_blocks }, { "hvector_bytes", hvector_bytes },
     { "subarray_columns", subarray_columns },
     { "subarray_fortran", subarray_fortran }, { "darray_mixed", darray_mixed },

@@ -19,7 +19,7 @@ static void await_over(int milliseconds)
 }
 
 /* Rank 2, while rank 1 waits. */
-static void reach(MPI_Win window, void *large)
+static void access_rank_1(MPI_Win window, void *large)
 {
     int one = 1, before;
     MPI_Request request;
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
         }
     } else if (world_rank == 2) {
         nap(400);
-        reach(window, large);
+        access_rank_1(window, large);
     }
     if (!strcmp(how, "request")) {
         CHECK_OK(MPI_File_iwrite_at_all(file, 64 * world_rank, bytes, 64, MPI_BYTE, &written));
