@@ -1,4 +1,4 @@
-//! Each rank writes every size-th column of a matrix, collectively, and reads its part back.
+//! Each rank collectively writes every P-th column of a matrix, for P ranks, and reads its part back.
 //!
 //! Run with `mpiexec -n 4 target/openmpi/debug/examples/columns [FILE]`.
 
@@ -20,11 +20,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mode = AccessMode::CREATE | AccessMode::READ_WRITE | AccessMode::DELETE_ON_CLOSE;
     let file = File::open(&world, &name, mode, &context)?;
 
-    // one double of every `ranks`, beginning with this rank's first column
+    // One of every `ranks` doubles, starting with the first column of this rank.
     let blocks = (ROWS * COLUMNS_EACH) as i32;
     let columns = mpi::datatype::UserDatatype::vector(blocks, 1, ranks as i32, &f64::equivalent_datatype());
     let etype = MpiType::of::<f64>()?;
-    // SAFETY: the datatype lives, committed, to the end of `main`.
+    // SAFETY: `# Safety` of `MpiType::import`: `columns` is a valid datatype, which lives until the end
+    // of `main`.
     let filetype = unsafe { MpiType::import(columns.as_raw()) }?;
     file.set_view((8 * rank) as i64, etype, filetype, "native")?;
 

@@ -1,8 +1,9 @@
-//! Several nodes and a storage that writes whole pages back: writing is refused on all ranks, unless the user promises
-//! that no two nodes write to one page; reading is not. A sync refreshes what each rank sees, and what fails in it fails on all ranks.
-//! So does a close.
+//! Several nodes on storage that writes whole pages back. Writing is refused on all ranks unless the user
+//! promises that no two nodes write to one page. Reading is permitted. A sync refreshes what each rank sees. A
+//! failure of one rank in a sync or a close is an error on all ranks.
 //!
-//! Run with `mpiexec -n 4 -x CAPULET_NODES=2 target/openmpi/debug/examples/pages FILE`. Prints one line on rank 0.
+//! Run with `mpiexec -n 4 -x CAPULET_NODES=2 target/openmpi/debug/examples/pages FILE`. Rank 0 prints one
+//! line.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,7 +20,8 @@ use capulet_drivers::{
 use mpi::collective::SystemOperation;
 use mpi::traits::{Communicator, CommunicatorCollectives as _};
 
-/// The posix driver on a file system that keeps its word for whole pages only.
+/// The posix driver, on a file system that keeps concurrent writes apart only if they are on different
+/// pages.
 #[derive(Debug)]
 struct PageDriver(PosixDriver, Arc<Told>);
 
@@ -131,7 +133,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         File::open_with(&world, request, &context)
     };
 
-    // with the promise: each rank writes a page of its own
+    // With the promise: each rank writes a page of its own.
     let mode = AccessMode::CREATE | AccessMode::READ_WRITE;
     let file = open(mode, "true")?;
     assert!(file.info().contains(&("capulet_exclusive_pages".to_owned(), "true".to_owned())));
@@ -148,18 +150,19 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     assert_eq!(file.close().map_err(|error| error.class()), Err(ErrorClass::Quota));
     told.fails.store(false, Relaxed);
 
-    // without: on one node only
+    // Without the promise: writing is possible on one node only.
     let outcome = match open(mode, "false") {
         Ok(file) => {
             file.close()?;
             "opened".to_owned()
         }
-        // all ranks: the one that found out says why, the others that it was refused elsewhere
+        // All ranks get an error. A rank that detects the reason itself names it, the others report a
+        // failure elsewhere.
         Err(error) if error.class() == ErrorClass::UnsupportedOperation => error.to_string(),
         Err(error) => return Err(error.into()),
     };
 
-    // reading is for all
+    // All ranks may read.
     let file = open(AccessMode::READ_ONLY | AccessMode::DELETE_ON_CLOSE, "false")?;
     let mut back = [0_u64; 512];
     assert_eq!(file.read_at_all(i64::try_from(rank)? * 4096, &mut back[..])?, 4096);

@@ -1,54 +1,65 @@
-//! Atomic mode (MPI 4.1, 14.6.1): each access, of each rank, as if it were one step.
+//! Atomic mode (MPI 4.1, 14.6.1): each access of each rank appears as one indivisible step.
 //!
-//! What changes bytes of a file that is open, or reads them, does so with what it touches locked among the ranks of the file (its length is
-//! not locked: an access behind the end makes it grow step by step):
-//! * independent accesses lock their own bytes;
-//! * a blocking collective access that gathers, which it does only with nothing under way, locks its span once for all its ranks:
-//!   what overlaps among them is settled by their order (the highest rank's bytes stay), as without atomic mode;
-//! * other collective accesses, nonblocking and split ones among them, are each rank's own access with a lock of its own, taken and
-//!   let go of in one go: nothing is held while a rank is not in MPI;
-//! * a change of the file's size locks the whole file.
+//! An operation that changes or reads bytes of an open file locks these bytes among the ranks of the
+//! file. The length of the file is not locked: a read beyond the end may see the file grow step by step.
+//! * An independent access locks its own bytes.
+//! * A blocking collective access that uses two-phase locks its span once, for all ranks. It uses
+//!   two-phase only if no collective operation is in progress. The order of the ranks settles overlaps
+//!   within the access, as without atomic mode: the bytes of the highest rank stay.
+//! * Any other collective access, such as a nonblocking or split one, is an access of each rank on its
+//!   own, with a lock of its own. One step acquires the lock, moves the bytes and releases the lock, so
+//!   no rank holds a lock while it is outside of MPI.
+//! * A change of the file size locks the whole file.
 //!
-//! Where no two ranks' views have a byte in common, which is found out when they are set, accesses lock nothing: an access touches bytes
-//! of its rank's view and no others (no write in atomic mode touches what lies between its runs), the shared pointer is for ranks of one
-//! view, which is no such case unless there is one rank, and what else changes the file's bytes is collective, with nothing under way. With
-//! `MPI_THREAD_MULTIPLE` threads of one rank share its view, so there they lock. Other openings of the file are no matter of
-//! atomic mode: between them the program has to see to the order itself.
+//! If no two views of the ranks have a common byte, no access takes a lock. This is determined when the
+//! views are set. It rests on these facts:
+//! * An access touches only bytes of the view of its rank: no write in atomic mode touches the bytes
+//!   between its runs.
+//! * The shared file pointer requires the same view on all ranks, so the views are not disjoint unless
+//!   there is only one rank.
+//! * Any other operation that changes bytes of the file is collective, and no access is in progress then.
 //!
-//! Nobody waits with something locked for what another rank is yet to begin, so no order of calls that is correct without locks is
-//! wrong with them.
+//! With `MPI_THREAD_MULTIPLE` the threads of one rank share its view, so accesses take locks there.
+//! Atomic mode does not cover other opens of the same file: between different opens the program must keep
+//! the order itself.
+//!
+//! No rank waits with a lock held for an operation that another rank has yet to begin. So a program that
+//! is correct without locks has no deadlock with them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use capulet_atomic::{
     FileLock, FileSystemLock, Guard, NODE_LOCK_RANKS, NODE_LOCK_WORDS, NODE_PART_WORDS, NodeLock, NodeQueue,
-    Request, WorldProtocol, are_disjoint, two_level_lock, world_lock,
+    Request as LockRequest, WorldProtocol, are_disjoint, two_level_lock, world_lock,
 };
 use capulet_comm::{Epochs, ReduceOp, work};
 use capulet_drivers::Caps;
 use capulet_sieve::footprint::view_footprint;
 use capulet_sieve::{Agreed, Direction};
 
-use crate::agree::{Ballot, outcome};
+use crate::agree::{Agreement, agree_on_outcome};
 use crate::error::{Error, Result};
 use crate::file::File;
 use crate::hints::LockChoice;
 
 impl File {
-    /// Sets atomic or nonatomic mode (MPI 4.1, 14.6.1). Collective; blocks until all ranks have come. It holds for accesses that
-    /// begin after it; those under way keep what was set when they began.
+    /// Sets atomic or nonatomic mode (MPI 4.1, 14.6.1). Collective; blocks until all ranks have called
+    /// it. The mode holds for accesses that begin later. Accesses in progress keep the mode that was set
+    /// when they began.
     ///
     /// # Errors
-    /// `MPI_ERR_NOT_SAME` if flags or the hint `capulet_lock` differ. `MPI_ERR_UNSUPPORTED_OPERATION` on all ranks for atomic mode where
-    /// it cannot be given: among nodes that cache what they read, and with a lock that the hint asks for and this storage, or these
-    /// nodes, cannot have. The mode is unchanged then.
+    /// `MPI_ERR_NOT_SAME` if the flags or the hint `capulet_lock` differ between ranks.
+    /// `MPI_ERR_UNSUPPORTED_OPERATION` on all ranks if atomic mode is not possible: among nodes that
+    /// cache what they read, or with a lock that the hint asks for and that this storage or these nodes
+    /// do not support. After an error the mode is unchanged.
     pub fn set_atomicity(&self, atomic: bool) -> Result<()> {
-        Ballot::new().same("atomicity flag", u64::from(atomic)).vote(self.agree(), Ok(()))?;
+        Agreement::new().same("atomicity flag", u64::from(atomic)).agree(self.agree(), Ok(()))?;
         if atomic {
             let made = if self.lock.get().is_none() { self.make_lock().map(Some) } else { Ok(None) };
-            // Nobody locks anything before all can, and nobody has a lock that others have not.
-            if let Some(lock) = outcome(self.agree(), made)? {
+            // No rank locks anything before all ranks can, and no rank keeps a lock that other ranks
+            // lack.
+            if let Some(lock) = agree_on_outcome(self.agree(), made)? {
                 self.lock.get_or_init(|| lock);
             }
         }
@@ -58,8 +69,8 @@ impl File {
         Ok(())
     }
 
-    /// After a view was set on all ranks. Collective.
-    pub(crate) fn judge_views(&self) -> Result<()> {
+    /// Determines whether the views are disjoint, after all ranks have set a view. Collective.
+    pub(crate) fn update_views_disjoint(&self) -> Result<()> {
         if self.atomicity() {
             let are_disjoint = self.are_views_disjoint()?;
             self.state().are_views_disjoint = are_disjoint;
@@ -67,8 +78,9 @@ impl File {
         Ok(())
     }
 
-    /// Whether no two ranks have a byte in their views. The same on all ranks; false where that is no reason not to lock.
-    /// Collective: the first rank gathers 160 bytes of each, and tells what it finds.
+    /// Whether no two ranks have a common byte in their views. The same on all ranks. False with
+    /// `MPI_THREAD_MULTIPLE`, where accesses need locks even if the views are disjoint. Collective: the
+    /// first rank gathers 160 bytes of each rank, and all ranks agree on what it finds.
     fn are_views_disjoint(&self) -> Result<bool> {
         if !self.group.is_shared() {
             return Ok(false);
@@ -77,11 +89,11 @@ impl File {
         let own = view_footprint(view.displacement_bytes(), view.tiled()).words();
         let bytes: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
         let gathered = self.agree().gather(&bytes).map_err(Error::from);
-        let judged = gathered.map(|all| all.is_some_and(|all| are_told_disjoint(&all)));
-        let value = *judged.as_ref().unwrap_or(&false);
-        let ballot = Ballot::new().reduce(u64::from(value), ReduceOp::Max);
-        let (_, mut count) = ballot.vote(self.agree(), judged)?;
-        Ok(count.take() == 1)
+        let found = gathered.map(|all| all.is_some_and(|all| are_disjoint_words(&all)));
+        let value = *found.as_ref().unwrap_or(&false);
+        let agreement = Agreement::new().reduce(u64::from(value), ReduceOp::Max);
+        let (_, mut values) = agreement.agree(self.agree(), found)?;
+        Ok(values.take() == 1)
     }
 
     /// Whether accesses that begin now are atomic (MPI 4.1, 14.6.1). Local.
@@ -89,24 +101,25 @@ impl File {
         self.state().atomic
     }
 
-    /// Collective.
+    /// Makes the lock that the hints ask for. Collective.
     fn make_lock(&self) -> Result<Arc<dyn FileLock>> {
         let (choice, timeout_ms) = {
             let state = self.state();
             (state.hints.lock, state.hints.lock_timeout_ms)
         };
-        // Nodes may see other file systems: the one that exports a file, and those that mount it.
+        // The capabilities may differ between nodes: the node that exports a file sees another file
+        // system than the nodes that mount it.
         let can = |caps| u64::from(self.storage.caps().contains(caps));
-        let ballot = Ballot::new()
+        let agreement = Agreement::new()
             .same("capulet_lock", choice as u64)
             .reduce(can(Caps::IMMEDIATE_VISIBILITY), ReduceOp::Min)
             .reduce(can(Caps::LOCKS), ReduceOp::Min);
-        let ((), mut count) = ballot.vote(self.agree(), Ok(()))?;
-        let (is_seen, has_locks) = (count.take() == 1, count.take() == 1);
+        let ((), mut values) = agreement.agree(self.agree(), Ok(()))?;
+        let (is_seen, has_locks) = (values.take() == 1, values.take() == 1);
         let time_limit = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
         let is_one_node = self.group.node().node_count() == 1;
         if !is_one_node && !is_seen {
-            // A node may read what it has in its cache, whoever has locked it.
+            // A lock does not help: a node may read old bytes from its own cache.
             return Err(Error::Unsupported { what: "atomic mode among nodes that cache the file" });
         }
         let lock = match choice {
@@ -115,10 +128,14 @@ impl File {
                 None => self.world_lock(choice, time_limit)?,
             },
             LockChoice::Shared if !is_one_node => {
-                return Err(Error::Unsupported { what: "a lock in shared memory among several nodes" });
+                return Err(Error::Unsupported {
+                    what: "a lock in shared memory (capulet_lock=shared) among several nodes",
+                });
             }
             LockChoice::Shared => {
-                let without = Error::Unsupported { what: "a lock in shared memory where there is none" };
+                let without = Error::Unsupported {
+                    what: "a lock in shared memory (capulet_lock=shared), which this node lacks",
+                };
                 self.node_lock(choice, time_limit).ok_or(without)?
             }
             LockChoice::Hybrid | LockChoice::OneSided | LockChoice::Mcs => {
@@ -127,7 +144,9 @@ impl File {
             LockChoice::TwoLevel => self.two_level_lock(time_limit)?,
             LockChoice::Fcntl => {
                 if !has_locks {
-                    return Err(Error::Unsupported { what: "locks of a storage that has none" });
+                    return Err(Error::Unsupported {
+                        what: "locks of the storage (capulet_lock=fcntl), which it lacks",
+                    });
                 }
                 FileSystemLock::new(Arc::clone(&self.storage), time_limit, progress)
             }
@@ -136,7 +155,7 @@ impl File {
         Ok(lock)
     }
 
-    /// A lock in memory that all ranks share; none where they share no memory. Local.
+    /// A lock in memory that all ranks of the file share. `None` if they share no memory. Local.
     fn node_lock(&self, choice: LockChoice, limit: Option<Duration>) -> Option<Arc<dyn FileLock>> {
         let node = self.group.node();
         if node.node_count() > 1 || node.size() > NODE_LOCK_RANKS {
@@ -153,13 +172,14 @@ impl File {
 
     /// A lock in words that MPI's one-sided operations reach. Collective.
     fn world_lock(&self, choice: LockChoice, limit: Option<Duration>) -> Result<Arc<dyn FileLock>> {
-        let without = || Error::Unsupported { what: "atomic mode without a window of all ranks" };
+        let without = || Error::Unsupported { what: "atomic mode without an MPI window of all ranks" };
         let words = self.channel.world_words(Epochs::Standing)?.ok_or_else(without)?;
         let (protocol, has_list) = match choice {
             LockChoice::Hybrid => (WorldProtocol::Hybrid, true),
             LockChoice::OneSided => (WorldProtocol::OneSided, true),
             LockChoice::Range => (WorldProtocol::Ranges, false),
-            // Where the home rank is waited for it is better asked seldom.
+            // If MPI does not reach a home rank that computes, each operation there waits for that rank.
+            // The queue then costs less than ranges: it needs 2 operations at the home rank instead of 6.
             LockChoice::Auto if words.is_passive(self.agree())? => (WorldProtocol::Ranges, false),
             _ => (WorldProtocol::Queue, false),
         };
@@ -170,10 +190,11 @@ impl File {
         Ok(world_lock(protocol, words, list, self.channel.notifier(), limit, progress))
     }
 
-    /// A lock in words of the node and in words of all ranks. Collective.
+    /// A lock of two levels, in words of each node and words of all ranks. Collective.
     fn two_level_lock(&self, limit: Option<Duration>) -> Result<Arc<dyn FileLock>> {
-        let what = "a lock of two levels without a window of all ranks, or shared memory of each node";
-        // Both are asked for on every rank, whatever came of the first.
+        let what = "a two-level lock without an MPI window of all ranks and shared memory on each node";
+        // Every rank asks for both kinds of words, even if the first is missing: the first call is
+        // collective.
         let words = self.channel.world_words(Epochs::Standing)?;
         let node = self.channel.node_words(0, NODE_PART_WORDS);
         let (words, node) = words.zip(node).ok_or(Error::Unsupported { what })?;
@@ -181,42 +202,44 @@ impl File {
         Ok(two_level_lock(words, self.channel.notifier(), node, ranks, limit, progress))
     }
 
-    /// Before the file is closed, when no rank begins an access any more. The lock is gone then: one of the
-    /// storage refers to the storage's file.
+    /// Finishes the lock before the file is closed, when no rank begins an access any more. Drops the lock,
+    /// because a lock of the storage refers to the storage's file.
     pub(crate) fn finish_lock(&mut self) -> Result<()> {
         Ok(self.lock.take().map_or(Ok(()), |lock| lock.finish())?)
     }
 
-    /// Locks the span of an access of all ranks, at the first of them, until the guard there is dropped. Collective: nobody touches the
-    /// file before it is locked, and all ranks fail if it cannot be. `None`, and nothing is locked, unless all ranks `can` go
-    /// on together.
-    pub(crate) fn lock_together(
+    /// Locks the span of a collective access for all ranks. The first rank acquires the lock, and holds
+    /// it until it drops its guard. Collective: no rank touches the file before the span is locked. All
+    /// ranks fail if it cannot be locked. Returns `None`, with nothing locked, unless `can` is true on
+    /// all ranks.
+    pub(crate) fn lock_collective(
         &self,
         direction: Direction,
         agreed: &Agreed,
         can: bool,
     ) -> Result<Option<Guard<'_>>> {
-        let request = Request::contiguous(agreed.first..agreed.end, direction == Direction::Read);
+        let request = LockRequest::contiguous(agreed.first..agreed.end, direction == Direction::Read);
         let leads = self.group.rank().0 == 0;
         let lock = self.lock.get().filter(|_| leads && agreed.first < agreed.end);
         let entered = lock.map_or_else(|| Ok(Guard::empty()), |lock| lock.enter(&request));
-        let ballot = Ballot::new().reduce(can.into(), ReduceOp::Min);
-        let (guard, mut count) = ballot.vote(self.agree(), entered.map_err(Error::from))?;
-        Ok((count.take() == 1).then_some(guard))
+        let agreement = Agreement::new().reduce(can.into(), ReduceOp::Min);
+        let (guard, mut values) = agreement.agree(self.agree(), entered.map_err(Error::from))?;
+        Ok((values.take() == 1).then_some(guard))
     }
 }
 
-/// Whether footprints, as their words, share nothing.
-fn are_told_disjoint(all: &[Vec<u8>]) -> bool {
+/// Whether no two of the requests, given by their words, have a byte in common. False if the words of a
+/// request are malformed.
+fn are_disjoint_words(all: &[Vec<u8>]) -> bool {
     let request = |bytes: &Vec<u8>| {
         let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        Request::from_words(&words)
+        LockRequest::from_words(&words)
     };
-    let all: Option<Vec<Request>> = all.iter().map(request).collect();
+    let all: Option<Vec<LockRequest>> = all.iter().map(request).collect();
     all.is_some_and(|all| are_disjoint(&all))
 }
 
-/// What goes on while an access waits for others.
+/// Makes progress while an access waits for others: in MPI, and in the registered work.
 fn progress() {
     capulet_comm::progress();
     work::advance();

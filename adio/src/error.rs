@@ -1,4 +1,4 @@
-//! Errors of the file layer, by what the caller can do about them, each mapped to one MPI error class.
+//! Errors of the file layer. Each variant maps to one MPI error class.
 
 use std::path::PathBuf;
 
@@ -8,43 +8,43 @@ use capulet_drivers::ErrorKind;
 /// Result of the file layer.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong.
+/// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The access mode is not one that the standard allows.
+    /// The standard does not allow this access mode.
     #[error("access mode {bits:#x}: {reason}")]
     Mode {
-        /// The mode's bits.
+        /// The bits of the mode.
         bits: u32,
-        /// Which rule it breaks.
+        /// The rule that the mode breaks.
         reason: &'static str,
     },
     /// An argument is wrong. Nothing was done.
     #[error("{what}")]
     Argument {
-        /// The MPI error class that the standard names for it.
+        /// The MPI error class that the standard names for the argument.
         class: ErrorClass,
-        /// Which argument, and why.
+        /// Which argument is wrong, and why.
         what: String,
     },
-    /// Ranks passed different values where the standard wants the same. Nothing was done.
+    /// Ranks passed different values where the standard requires equal ones. Nothing was done.
     #[error("{what} differs between ranks")]
     NotSame {
-        /// The argument.
+        /// The argument that differs.
         what: &'static str,
     },
-    /// The file was not opened for this.
-    #[error("{path}: {what}")]
+    /// The access mode of the file does not permit the operation.
+    #[error("{path}: the access mode of the file does not permit to {what}")]
     Denied {
-        /// `MPI_ERR_READ_ONLY` for writing a read-only file, else `MPI_ERR_ACCESS`.
+        /// `MPI_ERR_READ_ONLY` for a write to a read-only file, else `MPI_ERR_ACCESS`.
         class: ErrorClass,
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that was tried.
         what: &'static str,
     },
-    /// Not built yet, or not possible on this storage.
+    /// The operation is not implemented, or not possible on this storage.
     #[error("unsupported: {what}")]
     Unsupported {
         /// The operation.
@@ -53,23 +53,23 @@ pub enum Error {
     /// The storage failed on this rank.
     #[error("{failure}")]
     Storage {
-        /// What it said.
+        /// The cause.
         #[source]
         failure: capulet_sieve::Failure,
     },
-    /// MPI failed below.
+    /// MPI failed.
     #[error(transparent)]
     Comm(#[from] capulet_comm::Error),
-    /// Another rank failed; this rank's part may have been carried out.
+    /// Another rank failed. The part of this rank may have been carried out.
     #[error("the operation failed on another rank: {class}")]
     Remote {
-        /// The class that all ranks return.
+        /// The error class that all ranks return.
         class: ErrorClass,
     },
 }
 
 impl Error {
-    /// An argument error.
+    /// An error about an argument.
     pub fn argument(class: ErrorClass, what: impl Into<String>) -> Self {
         Self::Argument { class, what: what.into() }
     }

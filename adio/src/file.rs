@@ -1,4 +1,4 @@
-//! An open file.
+//! The open file.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -9,35 +9,39 @@ use capulet_comm::{Agree, Channel, Group, Leaders};
 use capulet_drivers::{Driver, DriverFile};
 use capulet_sieve::{Counters, Holes, Target};
 
+use crate::aggregator_layout::AggregatorLayout;
 use crate::collective::Queue;
-use crate::gathering::Gathering;
 use crate::hints::{Hints, InForce};
 use crate::mode::AccessMode;
-use crate::shared::{SharedPointer, Turn};
+use crate::shared::{PointerWord, SharedPointer};
 use crate::stats::Calls;
 use crate::view::FileView;
 
 /// A file, open on all ranks of a communicator (MPI 4.1, 14.2).
 ///
-/// May be used from several threads at once; collective calls on one file must be ordered by the caller. Close it with
-/// [`File::close`]: closing is collective, so dropping a file only gives its storage back on this rank, and says so in the log.
+/// Several threads may use it at the same time. The caller must order the collective calls on one file.
+/// Close the file with [`File::close`]. Closing is collective, so dropping a file only releases its
+/// storage on this rank, and logs a warning.
 #[derive(Debug)]
 pub struct File {
-    /// What keeps accesses apart, from the first time that they are atomic on. Ends before the channel does, which it is on.
+    /// The lock that isolates accesses. Made when atomic mode is first set. Uses the words of `channel`,
+    /// so it is declared, and dropped, before it.
     pub(crate) lock: OnceLock<Arc<dyn FileLock>>,
-    /// None where ranks reach no words together. Ends before the channel does, too.
+    /// `None` if there are no words that all ranks reach. Uses the words of `channel` too, so it is
+    /// dropped before it.
     pub(crate) shared: Option<SharedPointer>,
     pub(crate) group: Arc<Group>,
     pub(crate) channel: Arc<Channel>,
-    /// What is under way on this file's window.
+    /// The operations in progress on the shared memory that this file uses.
     pub(crate) queue: Arc<Queue>,
-    /// Between the leaders of several nodes: whose turn it is in the queue.
-    pub(crate) turns: Option<Arc<dyn Leaders>>,
-    /// Collective accesses so far.
+    /// The messages in which the node leaders tell each other which operation comes next in the queue. At
+    /// the leaders of several nodes only.
+    pub(crate) order: Option<Arc<dyn Leaders>>,
+    /// The number of collective accesses so far.
     pub(crate) operations: AtomicU64,
     pub(crate) path: PathBuf,
     pub(crate) mode: AccessMode,
-    /// The processor names of the nodes' leaders, if a hint names hosts.
+    /// The processor names of the node leaders. Empty unless a hint names hosts.
     pub(crate) node_names: Vec<String>,
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) storage: Arc<dyn DriverFile>,
@@ -48,51 +52,52 @@ pub struct File {
     pub(crate) closed: bool,
 }
 
-/// What calls on an open file change.
+/// The part of an open file that calls change.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) view: Arc<FileView>,
-    /// The individual file pointer, bytes of the view's stream.
+    /// The individual file pointer, in bytes of the data stream of the view.
     pub(crate) pointer_bytes: u64,
     pub(crate) hints: Hints,
-    /// What follows from them.
-    pub(crate) gathering: Gathering,
-    /// Where the shared file pointer is kept.
-    pub(crate) shared_turn: Turn,
+    /// The aggregators that follow from the hints.
+    pub(crate) aggregator_layout: AggregatorLayout,
+    /// Which word is the shared file pointer.
+    pub(crate) shared_word: PointerWord,
     /// Whether accesses that begin now are atomic.
     pub(crate) atomic: bool,
-    /// Whether they need no lock for that.
+    /// Whether atomic accesses need no lock, because no two views have a common byte.
     pub(crate) are_views_disjoint: bool,
 }
 
 impl State {
-    /// Whether accesses that begin now lock what they touch.
+    /// Whether accesses that begin now lock the bytes that they touch.
     pub(crate) fn locks(&self) -> bool {
         self.atomic && !self.are_views_disjoint
     }
 }
 
 impl File {
-    /// The mode that the file was opened with. Local.
+    /// The access mode with which the file was opened. Local.
     pub fn mode(&self) -> AccessMode {
         self.mode
     }
 
-    /// The file's name, without the prefix that chose its driver. Local.
+    /// The name of the file, without the prefix that selected its driver. Local.
     pub fn path(&self) -> &std::path::Path {
         &self.path
     }
 
-    /// The communicator's ranks and nodes. Local.
+    /// The ranks and nodes of the communicator. Local.
     pub fn group(&self) -> &Arc<Group> {
         &self.group
     }
 
-    /// The hints in force, with the keys of ROMIO and the reserved keys of the standard (MPI 4.1, 14.2.8). Local.
+    /// The hints in force, with the keys of ROMIO and the reserved keys of the standard (MPI 4.1,
+    /// 14.2.8). Local.
     pub fn info(&self) -> Vec<(String, String)> {
         let (hints, aggregators) = {
             let state = self.state();
-            (state.hints.clone(), state.gathering.aggregators)
+            (state.hints.clone(), state.aggregator_layout.aggregators)
         };
         hints.pairs(&InForce {
             aggregators,
@@ -109,7 +114,8 @@ impl File {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        // a panic between two assignments cannot leave the state half changed: each change is one assignment
+        // A poisoned mutex is accepted: the state is valid after each single assignment, so a panic
+        // between two of them does no harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -117,7 +123,7 @@ impl File {
         self.channel.as_ref()
     }
 
-    /// As the ranks of a collective access use it where each moves its own bytes: no holes are touched.
+    /// The target of an access in which each rank moves its own bytes. Holes are not touched.
     pub(crate) fn target(&self) -> Target {
         Target { holes: Holes::Untouched, ..self.target_alone() }
     }
@@ -136,23 +142,24 @@ impl File {
         }
     }
 
-    /// What may become of the holes of a write that begins now. To be asked after [`File::target`]: an atomic mode that is set in between
-    /// leaves the target without isolation, and the holes alone.
+    /// The treatment of holes in a write that begins now. Call this function after [`File::target`]: if
+    /// another thread sets atomic mode between the two calls, the target has no isolation, and the holes
+    /// are not touched.
     pub(crate) fn holes(&self) -> Holes {
         let state = self.state();
         state.hints.holes_of(self.mode, self.storage.caps(), state.atomic)
     }
 
-    /// Who lets in accesses that begin now.
+    /// The lock that admits accesses that begin now. `None` if they need no lock.
     fn isolation(&self) -> Option<Arc<dyn Isolation>> {
         let lock = self.lock.get().filter(|_| self.state().locks())?;
         Some(Arc::clone(lock) as Arc<dyn Isolation>)
     }
 
-    /// Changes the hints.
+    /// Replaces the hints, and the aggregators that follow from them.
     pub(crate) fn put_hints(&self, state: &mut State, hints: Hints) {
         if hints.aggregators != state.hints.aggregators {
-            state.gathering = Gathering::new(self.group.node(), &self.node_names, &hints);
+            state.aggregator_layout = AggregatorLayout::new(self.group.node(), &self.node_names, &hints);
         }
         state.hints = hints;
     }
@@ -161,7 +168,7 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         if !self.closed {
-            tracing::warn!(path = %self.path.display(), "file dropped without being closed on all ranks");
+            tracing::warn!(path = %self.path.display(), "the file was dropped, but not closed on all ranks");
         }
     }
 }

@@ -1,6 +1,9 @@
-//! The file: open, views, pointers, hints, consistency (MPI 4.1, chapter 14). Knows no concrete driver.
+//! The file layer of MPI-IO (MPI 4.1, chapter 14): open and close, views, file pointers, hints, data access,
+//! consistency and requests. [`File`] is the public Rust API, and the C ABI is a thin layer on the same
+//! type. The crate plans and moves no bytes itself; that is the task of `capulet-sieve`. It must not know any
+//! concrete driver: it works with `Driver` and `DriverFile`, and a [`Context`] supplies the drivers.
 //!
-//! [`File`] is the public Rust API; the C ABI is a thin coat on the same type.
+//! Each rank writes one number, collectively:
 //!
 //! ```no_run
 //! use capulet_adio::{AccessMode, Context, File};
@@ -18,17 +21,44 @@
 //! ```
 //!
 //! # Collective calls
-//! A collective call must be made by all ranks of the file's communicator. It agrees on its outcome before it returns: if a
-//! rank fails, at an argument, in the storage or in MPI, all ranks return an error of one class
-//! ([`Error::class`]), and none waits for a rank that has left. Waits sleep and keep MPI progressing.
+//! All ranks of the communicator of the file must make a collective call. The call agrees on its outcome
+//! before it returns: if a rank fails, in an argument, in the storage or in MPI, all ranks return an error of
+//! one class ([`Error::class`]), and no rank waits for a rank that has left the call. A wait sleeps and
+//! keeps MPI progressing.
+//!
+//! # Modules
+//! All modules are private. The crate exports their public items at its root.
+//!
+//! | module | content |
+//! |---|---|
+//! | `open` | opening, closing and deleting; [`OpenRequest`] |
+//! | `on_demand` | a file that a rank opens only when it first needs it |
+//! | `file` | [`File`] and its state |
+//! | `context` | [`Context`]: drivers, hints and statistics of a process |
+//! | `mode` | [`AccessMode`] |
+//! | `hints` | [`Hints`] |
+//! | `view` | [`FileView`] |
+//! | `manage` | size, preallocation, sync, changes of view and hints |
+//! | `pointer` | the individual file pointer |
+//! | `shared` | the shared file pointer |
+//! | `transfer` | data access: checks, and independent accesses |
+//! | `one_run` | independent accesses of one run of the file and of memory |
+//! | `typed` | data access with Rust buffers |
+//! | `collective` | collective data access: blocking, nonblocking and split; [`Request`] |
+//! | `aggregator_layout` | the aggregators of collective accesses |
+//! | `atomicity` | atomic mode: which lock, and what each access locks |
+//! | `agree` | agreements of the ranks of a file |
+//! | `leaders` | data of the node leaders for all ranks |
+//! | `stats` | counts for `CAPULET_STATS` |
+//! | `error` | [`Error`] and its MPI error class |
 
+mod aggregator_layout;
 mod agree;
 mod atomicity;
 mod collective;
 mod context;
 mod error;
 mod file;
-mod gathering;
 mod hints;
 mod leaders;
 mod manage;

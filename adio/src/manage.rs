@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use capulet_atomic::Request;
+use capulet_atomic::Request as LockRequest;
 use capulet_comm::{ErrorClass, MpiType, ReduceOp};
 use capulet_drivers::Caps;
 
-use crate::agree::{Ballot, outcome};
+use crate::agree::{Agreement, agree_on_outcome};
 use crate::error::{Error, Result};
 use crate::file::File;
 use crate::hints::Hints;
@@ -14,25 +14,25 @@ use crate::mode::AccessMode;
 use crate::view::FileView;
 
 impl File {
-    /// The file's length in bytes. Local.
+    /// The length of the file in bytes. Local.
     ///
     /// # Errors
-    /// What the storage says.
+    /// Those of the storage.
     pub fn size(&self) -> Result<u64> {
         Ok(self.storage.len()?)
     }
 
-    /// Cuts or extends the file to `bytes`. Collective; blocks until it is done.
+    /// Truncates or extends the file to `bytes` bytes. Collective; blocks until the storage has done it.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` for a negative size, `MPI_ERR_NOT_SAME` if sizes differ, `MPI_ERR_READ_ONLY`,
-    /// `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and what the storage says.
+    /// `MPI_ERR_ARG` for a negative size, `MPI_ERR_NOT_SAME` if the sizes differ between ranks,
+    /// `MPI_ERR_READ_ONLY`, `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and those of the storage.
     pub fn set_size(&self, bytes: i64) -> Result<()> {
         self.on_root("file size", bytes, |bytes| self.storage.set_len(bytes).map_err(Error::from))
     }
 
-    /// Reserves space for the first `bytes` bytes; the file grows to that size if it is shorter, and no byte
-    /// changes. Collective; blocks until it is done.
+    /// Reserves space for the first `bytes` bytes. A shorter file grows to that size; no byte of the file
+    /// changes. Collective; blocks until the storage has done it.
     ///
     /// # Errors
     /// As [`File::set_size`], and `MPI_ERR_NO_SPACE`.
@@ -42,25 +42,27 @@ impl File {
         })
     }
 
-    /// Rank 0 acts with a size on which all agree.
+    /// Checks that all ranks pass the same size; then rank 0 calls `act`. `what` names the size in
+    /// errors.
     fn on_root(&self, what: &'static str, bytes: i64, act: impl FnOnce(u64) -> Result<()>) -> Result<()> {
         let own = self.check_resize(bytes);
         let value = *own.as_ref().unwrap_or(&0);
-        let (bytes, _) = Ballot::new().same(what, value).vote(self.agree(), own)?;
+        let (bytes, _) = Agreement::new().same(what, value).agree(self.agree(), own)?;
         let is_root = self.group.rank().0 == 0;
         let act = || {
-            // For those that access what comes or goes it is a write (MPI 4.1, 14.6.1).
+            // Resizing conflicts with accesses to the bytes that are added or removed (MPI 4.1, 14.6.1),
+            // so it locks the file as a write does.
             let target = self.target();
-            let _guard = target.enter(Request::whole)?;
+            let _guard = target.enter(LockRequest::whole)?;
             act(bytes)
         };
-        outcome(self.agree(), if is_root { act() } else { Ok(()) })
+        agree_on_outcome(self.agree(), if is_root { act() } else { Ok(()) })
     }
 
     fn check_resize(&self, bytes: i64) -> Result<u64> {
         let bytes = u64::try_from(bytes)
-            .map_err(|_| Error::argument(ErrorClass::Arg, "a size must not be negative"))?;
-        self.refuse_sequential("resize")?;
+            .map_err(|_| Error::argument(ErrorClass::Arg, "the size of a file must not be negative"))?;
+        self.refuse_sequential("resizing in sequential mode")?;
         self.check_writable("resize")?;
         Ok(bytes)
     }
@@ -81,7 +83,7 @@ impl File {
     /// data.
     pub fn sync(&self) -> Result<()> {
         if self.force()? {
-            outcome(self.agree(), self.storage.refresh().map_err(Error::from))?;
+            agree_on_outcome(self.agree(), self.storage.refresh().map_err(Error::from))?;
         }
         Ok(())
     }
@@ -90,31 +92,33 @@ impl File {
     /// all ranks. Collective; blocks for the device.
     pub(crate) fn force(&self) -> Result<bool> {
         // all writes have been handed over before the first process of a node syncs for the whole node
-        outcome(self.agree(), Ok(()))?;
+        agree_on_outcome(self.agree(), Ok(()))?;
         let leads = self.group.node().is_leader();
         let synced =
             if leads && self.mode.writes() { self.storage.sync().map_err(Error::from) } else { Ok(()) };
         // Nodes may see other file systems.
         let caches = !self.storage.caps().contains(Caps::IMMEDIATE_VISIBILITY);
-        let ballot = Ballot::new().reduce(caches.into(), ReduceOp::Max);
-        let ((), mut count) = ballot.vote(self.agree(), synced)?;
-        Ok(count.take() == 1)
+        let agreement = Agreement::new().reduce(caches.into(), ReduceOp::Max);
+        let ((), mut agreed) = agreement.agree(self.agree(), synced)?;
+        Ok(agreed.take() == 1)
     }
 
-    /// Sets the view and both pointers to its start (MPI 4.1, 14.3). Collective: representations and the
-    /// extents of etypes must be the same on all ranks. A rank whose arguments are wrong passes the error.
-    /// `pairs` are hints that change with the view, in the same agreement: programs set views often.
+    /// Sets the view, and both file pointers to the start of the view (MPI 4.1, 14.3). Collective: the
+    /// data representations and the extents of the etypes must be the same on all ranks. A rank whose
+    /// arguments are wrong passes the error. `pairs` are hints that change with the view. The same
+    /// agreement covers them, because programs set views often.
     ///
     /// # Errors
-    /// As [`FileView::checked`]; `MPI_ERR_NOT_SAME`, for the hints as well; `MPI_ERR_ARG` for a view that does not begin at the shared
-    /// pointer in sequential mode, or does in another. View and hints are unchanged on all ranks then.
+    /// As [`FileView::checked`]; `MPI_ERR_NOT_SAME`, for the hints too; `MPI_ERR_ARG` if, in sequential
+    /// mode, the view does not begin at the shared file pointer, or if it does so in another mode. After
+    /// an error the view and the hints are unchanged on all ranks.
     pub fn set_view_or(&self, request: Result<FileView>, pairs: &[(String, String)]) -> Result<()> {
         let is_sequential = self.mode.contains(AccessMode::SEQUENTIAL);
         let request = request.and_then(|view| match view.begins_here() {
             begins_here if begins_here == is_sequential => Ok(view),
             _ => Err(Error::argument(
                 ErrorClass::Arg,
-                "in sequential mode, and in no other, a view begins where the shared file pointer is (MPI_DISPLACEMENT_CURRENT)",
+                "the displacement of a view must be MPI_DISPLACEMENT_CURRENT in sequential mode, and only then",
             )),
         });
         let (representation, extent) = match &request {
@@ -123,25 +127,25 @@ impl File {
         };
         let hints = self.changed_hints(pairs);
         let request = request.and_then(|view| self.prepare_shared_start().map(|()| view));
-        let ballot = Ballot::new()
+        let agreement = Agreement::new()
             .same("data representation", u64::from(representation))
             .same("extent of the etype", extent as u64)
             .same("hints", hints.digest());
-        let (mut view, _) = ballot.vote(self.agree(), request)?;
+        let (mut view, _) = agreement.agree(self.agree(), request)?;
         if is_sequential {
-            // All ranks have come, so that nobody moves the pointer.
+            // All ranks are in this call, so no rank moves the pointer.
             let here = self.shared_byte().and_then(|here| view.moved_to(here));
-            view = outcome(self.agree(), here)?;
+            view = agree_on_outcome(self.agree(), here)?;
         }
         let mut state = self.state();
         state.view = Arc::new(view);
         state.pointer_bytes = 0;
-        state.shared_turn = state.shared_turn.next();
-        // Until it is known of this view.
+        state.shared_word = state.shared_word.other();
+        // False until `update_views_disjoint` has examined the new views.
         state.are_views_disjoint = false;
         self.put_hints(&mut state, hints);
         drop(state);
-        self.judge_views()
+        self.update_views_disjoint()
     }
 
     /// Sets the view. Collective; see [`File::set_view_or`].
@@ -164,14 +168,14 @@ impl File {
         self.state().view.clone()
     }
 
-    /// Changes hints. Collective; keys that cannot change while the file is open are ignored.
+    /// Changes hints. Collective. Ignores keys that cannot change while the file is open.
     ///
     /// # Errors
-    /// `MPI_ERR_NOT_SAME` if the hints in force would differ between ranks.
+    /// `MPI_ERR_NOT_SAME` if the resulting hints would differ between ranks.
     pub fn set_info(&self, pairs: Result<Vec<(String, String)>>) -> Result<()> {
         let hints = pairs.map(|pairs| self.changed_hints(&pairs));
         let digest = hints.as_ref().map_or(0, Hints::digest);
-        let (hints, _) = Ballot::new().same("hints", digest).vote(self.agree(), hints)?;
+        let (hints, _) = Agreement::new().same("hints", digest).agree(self.agree(), hints)?;
         self.put_hints(&mut self.state(), hints);
         Ok(())
     }
@@ -180,12 +184,12 @@ impl File {
         let old = self.state().hints.clone();
         let mut hints = old.clone();
         hints.apply(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-        // Names of nodes are exchanged when the file is opened.
+        // The list is fixed: ranks exchange the names of nodes only when they open the file.
         hints.config_list = old.config_list;
         hints
     }
 
-    /// The extent of `datatype` in the file (MPI 4.1, 14.5.1). Local.
+    /// The extent of `datatype` in the file, in bytes (MPI 4.1, 14.5.1). Local.
     pub fn type_extent(&self, datatype: &MpiType) -> i64 {
         datatype.datatype().extent()
     }

@@ -4,9 +4,9 @@ use std::ops::BitOr;
 
 use crate::error::{Error, Result};
 
-/// How a file is opened: a set of the standard's `MPI_MODE_*` flags.
+/// How a file is opened: a set of the `MPI_MODE_*` flags of the standard.
 ///
-/// The bits are this crate's own; the C ABI translates them from the numbers of its MPI.
+/// The bits are those of this crate. The C ABI converts the numbers of its MPI to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AccessMode(u32);
 
@@ -21,18 +21,18 @@ impl AccessMode {
     pub const READ_WRITE: Self = Self(8);
     /// `MPI_MODE_DELETE_ON_CLOSE`: delete the file when it is closed.
     pub const DELETE_ON_CLOSE: Self = Self(16);
-    /// `MPI_MODE_UNIQUE_OPEN`: nobody else opens the file; a promise that is not relied on.
+    /// `MPI_MODE_UNIQUE_OPEN`: no other process opens the file. Capulet does not rely on this promise.
     pub const UNIQUE_OPEN: Self = Self(32);
-    /// `MPI_MODE_EXCL`: it is an error if the file to be created exists.
+    /// `MPI_MODE_EXCL`: creating a file that exists is an error.
     pub const EXCLUSIVE: Self = Self(64);
     /// `MPI_MODE_APPEND`: all file pointers start at the end of the file.
     pub const APPEND: Self = Self(128);
-    /// `MPI_MODE_SEQUENTIAL`: the file is accessed through the shared pointer only.
+    /// `MPI_MODE_SEQUENTIAL`: the file is accessed only at the shared file pointer.
     pub const SEQUENTIAL: Self = Self(256);
 
     const ALL: u32 = 511;
 
-    /// The mode with these bits; bits without a meaning are found by the check at open.
+    /// The mode with these bits. [`AccessMode::check`], which open calls, rejects unknown bits.
     pub fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
@@ -57,11 +57,11 @@ impl AccessMode {
         !self.contains(Self::READ_ONLY)
     }
 
-    /// Checks the combination.
+    /// Checks the combination of flags.
     ///
     /// # Errors
-    /// Class `MPI_ERR_AMODE` unless exactly one of read-only, write-only and read-write is set; for create or
-    /// exclusive with read-only; for sequential with read-write; and for unknown bits.
+    /// Class `MPI_ERR_AMODE` unless exactly one of read-only, write-only and read-write is set; for
+    /// create or exclusive with read-only; for sequential with read-write; and for unknown bits.
     pub fn check(self) -> Result<()> {
         let ways = [Self::READ_ONLY, Self::WRITE_ONLY, Self::READ_WRITE];
         let refuse = |reason: &'static str| Err(Error::Mode { bits: self.0, reason });
@@ -93,11 +93,13 @@ impl BitOr for AccessMode {
 mod tests {
     use super::*;
 
-    /// The standard's rules, stated the other way round: which of all 512 combinations are allowed.
+    /// Counts which of all 512 combinations are allowed. The expected number follows from the rules of
+    /// the standard.
     #[test]
-    fn all_combinations() {
+    fn check_allows_exactly_the_combinations_of_the_standard() {
         let allowed = (0..512).filter(|bits| AccessMode::from_bits(*bits).check().is_ok()).count();
-        // 2^6 settings of the other flags for each way; read-only loses create and exclusive, read-write sequential
+        // Six other flags give 2^6 combinations for each way. Read-only excludes create and exclusive;
+        // read-write excludes sequential.
         assert_eq!(allowed, (1 << 4) + (1 << 6) + (1 << 5));
         assert!(AccessMode::from_bits(512 | 2).check().is_err());
         assert!(AccessMode::from_bits(0).check().is_err());

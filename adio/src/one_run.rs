@@ -1,5 +1,6 @@
-//! Independent accesses of one run of the file and one of memory, as most small ones are: to build a view's part and memory's layout, and
-//! to choose how they are moved, takes longer than to move them.
+//! Independent accesses with one run of the file and one run of memory. Most small accesses are of this
+//! kind. Their cost is dominated by the general path: building the part of the view and the layout of
+//! memory, and choosing how to move the bytes, takes longer than moving them.
 
 use capulet_atomic::Isolation;
 use capulet_drivers::{Direction, Segment, Transfer};
@@ -8,18 +9,19 @@ use capulet_sieve::independent;
 use crate::file::File;
 use crate::transfer::{Outcome, Position, UserMemory};
 
-/// Bytes that touch, in the file and in memory.
+/// An access that is contiguous in the file and in memory.
 pub(crate) struct OneRun {
     offset_bytes: u64,
-    /// Its address and how many bytes.
+    /// Address and length in bytes.
     memory: (*mut u8, usize),
-    /// In atomic mode.
+    /// Whether the access takes the lock of atomic mode.
     locks: bool,
 }
 
 impl File {
-    /// The access, if it is one of these and nothing speaks against it; the individual pointer has moved on then. `None` leaves all as it
-    /// is, for [`File::prepare`] to say why.
+    /// The access, if it is of this kind and passes all checks; the individual file pointer has then
+    /// moved on. `None` changes nothing: the caller then calls [`File::prepare`], which reports any
+    /// error.
     pub(crate) fn one_run(
         &self,
         direction: Direction,
@@ -27,10 +29,10 @@ impl File {
         memory: &UserMemory,
     ) -> Option<OneRun> {
         self.check_direction(direction).ok()?;
-        self.refuse_sequential("an access of one run").ok()?;
+        self.refuse_sequential("access at an offset or individual pointer in sequential mode").ok()?;
         let layout = memory.datatype.layout();
         let len_bytes = memory.count.checked_mul(layout.size()).filter(|bytes| *bytes > 0)?;
-        // Instances of a dense layout touch, and reach from its lowest byte on.
+        // Instances of a dense layout touch, and begin at its lowest byte.
         let memory_end = layout.true_lb().checked_add(i64::try_from(len_bytes).ok()?);
         memory_end.filter(|_| layout.is_dense())?;
         let memory =
@@ -43,18 +45,22 @@ impl File {
         };
         let offset_bytes = state.view.run_at(start_bytes, len_bytes)?;
         if position == Position::Individual {
-            // As in `File::prepare`, and last: nothing speaks against it any more.
+            // The pointer moves as in [`File::prepare`], and as the last step, because no check can fail
+            // after it.
             state.pointer_bytes = start_bytes + len_bytes;
         }
         Some(OneRun { offset_bytes, memory, locks: state.locks() })
     }
 
-    /// Carries it out. Blocks for the storage, and in atomic mode for others.
+    /// Carries out the access. Blocks for the storage, and in atomic mode for other accesses.
     ///
     /// # Safety
-    /// As [`File::access`], whose memory it is of.
+    /// As [`File::access`], for the memory from which [`File::one_run`] made `run`.
     pub(crate) unsafe fn move_one_run(&self, run: &OneRun, direction: Direction) -> Outcome {
-        // SAFETY: the bytes of the user's memory, valid until the call is over, and the transfer is over before.
+        // SAFETY: `# Safety` of `Segment::from_raw`: `one_run` made `run` from a dense layout, so its
+        // bytes are consecutive bytes of the buffer of the caller. `# Safety` of this function makes them
+        // valid and unused otherwise until the call returns. `independent::run_one` returns only after
+        // its batch is complete.
         let memory = unsafe { Segment::from_raw(run.memory.0, run.memory.1) };
         let transfer = Transfer { offset: run.offset_bytes, memory };
         let lock = self.lock.get().filter(|_| run.locks).map(|lock| lock.as_ref() as &dyn Isolation);

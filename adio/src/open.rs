@@ -12,17 +12,17 @@ use capulet_plan::aggregators::ConfigList;
 use mpi::environment::processor_name;
 use mpi::topology::Communicator;
 
-use crate::agree::{Ballot, Count, outcome};
+use crate::aggregator_layout::AggregatorLayout;
+use crate::agree::{AgreedValues, Agreement, agree_on_outcome};
 use crate::collective::{queue_of, shared_queue};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::file::{File, State};
-use crate::gathering::Gathering;
 use crate::hints::{Hints, parse_hint_file};
 use crate::leaders::from_leaders;
 use crate::mode::AccessMode;
 use crate::on_demand::{Known, OnDemand, Opener};
-use crate::shared::{SharedPointer, Turn};
+use crate::shared::{PointerWord, SharedPointer};
 use crate::stats::Calls;
 use crate::view::FileView;
 
@@ -113,13 +113,13 @@ impl File {
         };
         tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
         let deletes = prepared.mode.contains(AccessMode::DELETE_ON_CLOSE);
-        let gathering = Gathering::new(group.node(), &node_names, &hints);
+        let gathering = AggregatorLayout::new(group.node(), &node_names, &hints);
         let several = group.node().node_count() > 1;
         let file = Self {
             lock: OnceLock::new(),
             shared,
             queue,
-            turns: several.then(|| channel.operation_order()).flatten(),
+            order: several.then(|| channel.operation_order()).flatten(),
             operations: AtomicU64::new(0),
             group,
             channel: Arc::new(channel),
@@ -133,8 +133,8 @@ impl File {
                 view: Arc::new(FileView::bytes()),
                 pointer_bytes,
                 hints,
-                gathering,
-                shared_turn: Turn::first(pointer_bytes),
+                aggregator_layout: gathering,
+                shared_word: PointerWord::first(pointer_bytes),
                 atomic: false,
                 are_views_disjoint: false,
             }),
@@ -145,7 +145,7 @@ impl File {
         };
         if !is_busy {
             // Nonblocking operations cannot make it. While operations of other files are under way on it, it must stay as it is.
-            file.reserve_window(file.state().hints.window_bytes);
+            file.reserve_shared_memory(file.state().hints.window_bytes);
         }
         Ok(file)
     }
@@ -169,7 +169,7 @@ impl File {
         // before the slowest close.
         let closed = self.storage.close().map_err(Error::from);
         let deletes = self.mode.contains(AccessMode::DELETE_ON_CLOSE);
-        let ended = outcome(self.agree(), synced.and(told).and(unlocked).and(closed));
+        let ended = agree_on_outcome(self.agree(), synced.and(told).and(unlocked).and(closed));
         tracing::info!(path = %self.path.display(), "closed");
         if !deletes {
             return ended;
@@ -177,7 +177,7 @@ impl File {
         // All ranks have closed the file now.
         let is_root = self.group.rank().0 == 0;
         let deleted = if is_root { self.driver.delete(&self.path).map_err(Error::from) } else { Ok(()) };
-        let deleted = outcome(self.agree(), deleted);
+        let deleted = agree_on_outcome(self.agree(), deleted);
         ended.and(deleted)
     }
 
@@ -231,37 +231,37 @@ fn agree_on_request(
     };
     let ballot = ballot_of(&prepared, context, is_busy).reduce(text.len() as u64, ReduceOp::Max);
     let mut channel = None;
-    let count = ballot.count(prepared.as_ref().err(), |lanes, ops| {
+    let count = ballot.agree_by(prepared.as_ref().err(), |lanes, ops| {
         channel = Some(group.channel_with(lanes, ops)?);
         Ok(())
     })?;
     let channel = channel.expect("the count has made it");
     let text_bytes = count.last();
     if text_bytes == 0 {
-        return Ok((channel, agreed_of(count.settle(prepared)?)));
+        return Ok((channel, agreed_of(count.outcome(prepared)?)));
     }
     // A rank without memory for it still votes: the others wait for it.
     let told = channel.broadcast(Rank(0), &mut text).map_err(Error::from);
     let text = String::from_utf8_lossy(&text);
     let prepared = request.map_or(prepared, |request| prepare(&request, context, &text));
     let prepared = told.and(prepared);
-    let counted = ballot_of(&prepared, context, is_busy).vote(&channel, prepared)?;
+    let counted = ballot_of(&prepared, context, is_busy).agree(&channel, prepared)?;
     Ok((channel, agreed_of(counted)))
 }
 
-fn ballot_of(prepared: &Result<(Prepared, Hints)>, context: &Context, is_busy: bool) -> Ballot {
+fn ballot_of(prepared: &Result<(Prepared, Hints)>, context: &Context, is_busy: bool) -> Agreement {
     let (mode, driver, digest) = match prepared {
         Ok((prepared, hints)) => {
             (u64::from(prepared.mode.bits()), digest_of(prepared.driver.name()), hints.digest())
         }
         Err(_) => (0, 0, 0),
     };
-    let ballot = Ballot::new().same("access mode", mode).same("driver", driver).same("hints", digest);
+    let ballot = Agreement::new().same("access mode", mode).same("driver", driver).same("hints", digest);
     // the table at close is collective, so whether it is printed must be agreed on; environments may differ
     ballot.reduce(u64::from(context.stats), ReduceOp::Max).reduce(u64::from(is_busy), ReduceOp::Max)
 }
 
-fn agreed_of(((prepared, hints), mut count): ((Prepared, Hints), Count)) -> AgreedRequest {
+fn agreed_of(((prepared, hints), mut count): ((Prepared, Hints), AgreedValues)) -> AgreedRequest {
     AgreedRequest { prepared, hints, stats: count.take() == 1, is_busy: count.take() == 1 }
 }
 
@@ -372,7 +372,7 @@ fn opened_by_all(
         Ok(file) => (file, Ok(())),
         Err(error) => (None, Err(error)),
     };
-    let opened = outcome(channel, own);
+    let opened = agree_on_outcome(channel, own);
     match (opened, file) {
         (Ok(()), file) => Ok(file),
         (Err(error), file) => {
@@ -404,6 +404,6 @@ fn start_of_pointer(
     // All ranks of a node would be told the same.
     let len = if node.is_leader() { storage.len().map_err(Error::from) } else { Ok(0) };
     let bytes = *len.as_ref().unwrap_or(&0);
-    let (_, mut count) = Ballot::new().reduce(bytes, ReduceOp::Max).vote(channel, len)?;
+    let (_, mut count) = Agreement::new().reduce(bytes, ReduceOp::Max).agree(channel, len)?;
     Ok(count.take())
 }

@@ -7,23 +7,23 @@ use crate::file::File;
 use crate::mode::AccessMode;
 use crate::view::FileView;
 
-/// What an offset given to [`File::seek`] counts from.
+/// The origin of an offset that is given to [`File::seek`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whence {
     /// The start of the view (`MPI_SEEK_SET`).
     Set,
-    /// The pointer (`MPI_SEEK_CUR`).
+    /// The position of the pointer (`MPI_SEEK_CUR`).
     Current,
     /// The end of the file (`MPI_SEEK_END`).
     End,
 }
 
 impl FileView {
-    /// Where in the view's stream, in bytes, `offset` etypes from `whence` are, for a pointer that is at `pointer_bytes` of it in a file
-    /// of `end_bytes` bytes.
+    /// The position in the data stream of the view, in bytes, of `offset` etypes from `whence`. The
+    /// pointer is at `pointer_bytes` of the stream, and the file has `end_bytes` bytes.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` if that is negative or beyond the largest offset.
+    /// `MPI_ERR_ARG` if the position is negative or beyond the largest offset.
     pub(crate) fn seek_bytes(
         &self,
         offset: i64,
@@ -37,23 +37,28 @@ impl FileView {
             Whence::End => self.end_offset(end_bytes),
         };
         let target = i64::try_from(origin).ok().and_then(|origin| origin.checked_add(offset));
-        let target =
-            target.ok_or_else(|| Error::argument(ErrorClass::Arg, "seek beyond the largest offset"))?;
+        let target = target.ok_or_else(|| {
+            Error::argument(ErrorClass::Arg, "the target of the seek is beyond the largest offset")
+        })?;
         if target < 0 {
-            return Err(Error::argument(ErrorClass::Arg, "seek to before the start of the view"));
+            return Err(Error::argument(
+                ErrorClass::Arg,
+                "the target of the seek is before the start of the view",
+            ));
         }
         self.position_bytes(target)
     }
 }
 
 impl File {
-    /// Moves the individual file pointer to `offset` etypes from `whence`. Local; `Whence::End` asks the storage.
+    /// Moves the individual file pointer to `offset` etypes from `whence`. Local. `Whence::End` asks the
+    /// storage for the length of the file.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` if the target is negative or beyond the largest offset: the pointer stays;
-    /// `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode.
+    /// `MPI_ERR_ARG` if the target is negative or beyond the largest offset (the pointer does not move),
+    /// and `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode.
     pub fn seek(&self, offset: i64, whence: Whence) -> Result<()> {
-        self.refuse_sequential("seek")?;
+        self.refuse_sequential("seeking in sequential mode")?;
         let end_bytes = if whence == Whence::End { self.storage.len()? } else { 0 };
         let mut state = self.state();
         let view = state.view.clone();
@@ -66,7 +71,7 @@ impl File {
     /// # Errors
     /// `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode.
     pub fn position(&self) -> Result<i64> {
-        self.refuse_sequential("get the individual file pointer")?;
+        self.refuse_sequential("the individual file pointer in sequential mode")?;
         let state = self.state();
         Ok((state.pointer_bytes / state.view.etype_bytes()) as i64)
     }

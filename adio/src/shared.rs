@@ -1,9 +1,11 @@
-//! The shared file pointer (MPI 4.1, 14.4.4): a word that all ranks reach, in memory that the ranks of a node share or in a window of
-//! MPI's. No hidden file, and no lock.
+//! The shared file pointer (MPI 4.1, 14.4.4): a word that all ranks reach, in memory that the ranks of a
+//! node share, or in an MPI window. It needs no hidden file and no lock.
 //!
-//! There are two words, by turns. What sets the pointer for all ranks together (a view, a seek) makes the other one the pointer: one
-//! rank stores there before the ranks agree, so that after it none of them finds the old value, and before it
-//! none the new one, at no cost but the store. An ordered access takes the places of all ranks in one step, as the first rank does for them.
+//! There are two words, and one of them is the pointer. An operation that sets the pointer for all ranks
+//! (a view or a seek) makes the other word the pointer. One rank stores the new value there before the
+//! ranks agree. So no rank finds the new value before the agreement, and none finds the old value after
+//! it. This costs only the store. For an ordered access the first rank takes the places of all ranks in
+//! one step.
 
 use std::sync::atomic::Ordering;
 
@@ -11,134 +13,139 @@ use capulet_atomic::{NODE_LOCK_WORDS, WORLD_LOCK_WORDS};
 use capulet_comm::{Channel, Epochs, ErrorClass, Node, NodeWords, Rank, WorldWords};
 use capulet_sieve::Direction;
 
-use crate::agree::{Ballot, outcome};
+use crate::agree::{Agreement, agree_on_outcome};
 use crate::error::{Error, Result};
 use crate::file::File;
 use crate::pointer::Whence;
-use crate::transfer::{Checked, Prepared, UserMemory};
+use crate::transfer::{CheckedAccess, PreparedAccess, UserMemory};
 use crate::view::FileView;
 
-/// Words of a file that the ranks of a node share: for its locks, and after them for its pointer, with those that count wake-ups.
+/// Words of a file that the ranks of a node share. The words of its lock come first. These words of the
+/// pointer follow, with the word that counts wake-ups.
 const POINTER_WORDS: usize = 3;
 const _: () = assert!(NODE_LOCK_WORDS + POINTER_WORDS <= Channel::WORDS);
-/// The first of the pointer's words among those that all nodes reach.
-const FAR_WORD: usize = WORLD_LOCK_WORDS;
+/// The first word of the pointer among the words that all nodes reach.
+const WORLD_WORD: usize = WORLD_LOCK_WORDS;
 const _: () = assert!(WORLD_LOCK_WORDS + 2 <= WorldWords::OWN_WORDS);
 
-/// The words of one file's pointer.
+/// The words of the pointer of one file.
 #[derive(Debug)]
 pub(crate) enum SharedPointer {
-    /// At the first rank of the node.
-    Near(NodeWords),
-    /// At the home rank.
-    Far(WorldWords),
+    /// In node memory, in the words of the first rank of the node.
+    Node(NodeWords),
+    /// In a window, at the home rank.
+    World(WorldWords),
 }
 
-/// Which of the words is the pointer, and where it counts from.
+/// Which of the two words is the pointer, and the position in bytes that its value 0 stands for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Turn {
-    number: usize,
+pub(crate) struct PointerWord {
+    index: usize,
     base_bytes: u64,
 }
 
-impl Turn {
-    /// That of a file that was just opened, with its pointer there.
+impl PointerWord {
+    /// The first word, for a file that was just opened with its pointer at `base_bytes`.
     pub(crate) fn first(base_bytes: u64) -> Self {
-        Self { number: 0, base_bytes }
+        Self { index: 0, base_bytes }
     }
 
-    pub(crate) fn next(self) -> Self {
-        Self { number: 1 - self.number, base_bytes: 0 }
+    pub(crate) fn other(self) -> Self {
+        Self { index: 1 - self.index, base_bytes: 0 }
     }
 }
 
 impl SharedPointer {
-    /// On the words of a channel, with the pointer at its start. Collective; `None` if ranks have no words to share. They
-    /// must agree on something before one of them uses it.
+    /// The pointer in the words of a channel, with both words set to 0. Collective. `None` if the ranks
+    /// have no common words. The ranks must agree on something before one of them uses the pointer.
     pub(crate) fn on(channel: &Channel, node: &Node) -> Option<Self> {
         Self::make(channel, node).unwrap_or_else(|error| {
-            tracing::warn!(%error, "no shared file pointer");
+            tracing::warn!(%error, "the file has no shared file pointer");
             None
         })
     }
 
     fn make(channel: &Channel, node: &Node) -> Result<Option<Self>> {
-        let near = if node.node_count() == 1 {
-            channel.node_words(NODE_LOCK_WORDS, POINTER_WORDS).map(Self::Near)
+        let node_pointer = if node.node_count() == 1 {
+            channel.node_words(NODE_LOCK_WORDS, POINTER_WORDS).map(Self::Node)
         } else {
             None
         };
-        let pointer = match near {
-            Some(near) => near,
+        let pointer = match node_pointer {
+            Some(node_pointer) => node_pointer,
             None => match channel.world_words(Epochs::Standing)? {
-                Some(words) => Self::Far(words),
+                Some(words) => Self::World(words),
                 None => return Ok(None),
             },
         };
-        if pointer.is_keeper() {
-            // What another file on these words has left.
-            pointer.prepare_next(Turn::first(0), 0)?;
-            pointer.prepare_next(Turn::first(0).next(), 0)?;
+        if pointer.sets_words() {
+            // Clears the values that another file has left in these words.
+            pointer.store_other(PointerWord::first(0), 0)?;
+            pointer.store_other(PointerWord::first(0).other(), 0)?;
         }
         Ok(Some(pointer))
     }
 
-    /// Whether this rank has the words at hand.
-    fn is_keeper(&self) -> bool {
+    /// Whether this rank sets the words for all ranks: the words are in its memory.
+    fn sets_words(&self) -> bool {
         match self {
-            Self::Near(words) => words.place() == 0,
-            Self::Far(words) => words.rank() == words.home(),
+            Self::Node(words) => words.place() == 0,
+            Self::World(words) => words.rank() == words.home(),
         }
     }
 
-    /// Bytes of the view's stream.
-    fn load(&self, turn: Turn) -> Result<u64> {
+    /// The position of the pointer, in bytes of the data stream of the view.
+    fn load(&self, active: PointerWord) -> Result<u64> {
         let bytes = match self {
-            Self::Near(words) => words.word(0, turn.number).load(Ordering::SeqCst),
-            Self::Far(words) => words.load(words.home(), FAR_WORD + turn.number)?,
+            Self::Node(words) => words.word(0, active.index).load(Ordering::SeqCst),
+            Self::World(words) => words.load(words.home(), WORLD_WORD + active.index)?,
         };
-        Ok(turn.base_bytes + bytes)
+        Ok(active.base_bytes + bytes)
     }
 
-    /// Moves it on, and returns where it was. `None`, and it stays, where the view has no such bytes.
-    fn advance(&self, turn: Turn, bytes: u64, view: &FileView) -> Result<Option<u64>> {
-        let largest = view.tiled().size().saturating_sub(turn.base_bytes);
+    /// Advances the pointer by `bytes`, and returns its old position. Returns `None` and leaves the
+    /// pointer where it is if the view does not have that many bytes there.
+    fn advance(&self, active: PointerWord, bytes: u64, view: &FileView) -> Result<Option<u64>> {
+        let largest = view.tiled().size().saturating_sub(active.base_bytes);
         let moved = |at: u64| at.checked_add(bytes).filter(|end| bytes == 0 || *end <= largest);
         let before = match self {
-            Self::Near(words) => {
-                let word = words.word(0, turn.number);
+            Self::Node(words) => {
+                let word = words.word(0, active.index);
                 word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, moved).ok()
             }
-            Self::Far(words) => {
-                let (home, word) = (words.home(), FAR_WORD + turn.number);
+            Self::World(words) => {
+                let (home, word) = (words.home(), WORLD_WORD + active.index);
                 if moved(words.load(home, word)?).is_none() {
                     return Ok(None);
                 }
                 let before = words.add(home, word, bytes)?;
                 if moved(before).is_none() {
-                    // Others took the last bytes in between. Back again: it wraps.
+                    // Other ranks took the last bytes in the meantime. Undoes the addition: the negated
+                    // number wraps.
                     words.add(home, word, bytes.wrapping_neg())?;
                 }
                 moved(before).map(|_| before)
             }
         };
-        Ok(before.map(|before| turn.base_bytes + before))
+        Ok(before.map(|before| active.base_bytes + before))
     }
 
-    /// What the pointer is in the next turn, if there is one. At one rank, before the ranks agree on the turn.
-    fn prepare_next(&self, turn: Turn, bytes: u64) -> Result<()> {
-        let number = turn.next().number;
+    /// Stores the value that the pointer gets when the other word becomes the pointer. Called on one
+    /// rank, before the ranks agree on the change.
+    fn store_other(&self, active: PointerWord, bytes: u64) -> Result<()> {
+        let index = active.other().index;
         match self {
-            Self::Near(words) => words.word(0, number).store(bytes, Ordering::SeqCst),
-            Self::Far(words) => drop(words.swap(words.home(), FAR_WORD + number, bytes)?),
+            Self::Node(words) => words.word(0, index).store(bytes, Ordering::SeqCst),
+            Self::World(words) => drop(words.swap(words.home(), WORLD_WORD + index, bytes)?),
         }
         Ok(())
     }
 }
 
-/// Instead of bytes: a rank's arguments are wrong. Instead of a place: some rank's are.
+/// As a number of bytes: the arguments of this rank are wrong. As a place: the arguments of some rank are
+/// wrong.
 const FAILED: u64 = u64::MAX;
-/// Instead of a place: there is none.
+/// As a place: the view has no bytes there.
 const BEYOND: u64 = u64::MAX - 1;
 
 fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
@@ -147,77 +154,82 @@ fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
 
 impl File {
     pub(crate) fn shared(&self) -> Result<&SharedPointer> {
-        let without = "a shared file pointer without memory that all ranks reach";
+        let without = "a shared file pointer without memory that all ranks can access";
         self.shared.as_ref().ok_or(Error::Unsupported { what: without })
     }
 
-    /// Takes the next bytes at the pointer for an access of this rank, and returns where they begin.
-    pub(crate) fn take_shared(&self, turn: Turn, bytes: u64, view: &FileView) -> Result<u64> {
-        self.shared()?.advance(turn, bytes, view)?.ok_or_else(beyond)
+    /// Takes the next `bytes` bytes at the pointer for an access of this rank, and returns where they
+    /// begin.
+    pub(crate) fn take_shared(&self, active: PointerWord, bytes: u64, view: &FileView) -> Result<u64> {
+        self.shared()?.advance(active, bytes, view)?.ok_or_else(beyond)
     }
 
-    /// Moves the shared file pointer to `offset` etypes from `whence`, which all ranks pass alike (`MPI_File_seek_shared`). Collective;
-    /// blocks until all ranks have come.
+    /// Moves the shared file pointer to `offset` etypes from `whence`; all ranks pass the same values
+    /// (`MPI_File_seek_shared`). Collective; blocks until all ranks have called it.
     ///
     /// # Errors
-    /// `MPI_ERR_NOT_SAME` if arguments differ; `MPI_ERR_ARG` if the target is negative or beyond the largest offset;
-    /// `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and where ranks share no pointer. It stays where it was then.
+    /// `MPI_ERR_NOT_SAME` if the arguments differ between ranks; `MPI_ERR_ARG` if the target is negative
+    /// or beyond the largest offset; `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and if the ranks
+    /// share no pointer. After an error the pointer has not moved.
     pub fn seek_shared(&self, offset: i64, whence: Result<Whence>) -> Result<()> {
-        let own =
-            self.refuse_sequential("seek the shared file pointer").and_then(|()| self.shared()).and(whence);
+        let own = self
+            .refuse_sequential("seeking the shared file pointer in sequential mode")
+            .and_then(|()| self.shared())
+            .and(whence);
         let which = own.as_ref().map_or(0, |whence| *whence as u64);
-        let ballot = Ballot::new().same("offset", offset as u64).same("whence", which);
-        let (whence, _) = ballot.vote(self.agree(), own)?;
+        let agreement = Agreement::new().same("offset", offset as u64).same("whence", which);
+        let (whence, _) = agreement.agree(self.agree(), own)?;
         let is_first = self.group.rank().0 == 0;
-        outcome(self.agree(), if is_first { self.prepare_seek(offset, whence) } else { Ok(()) })?;
-        self.next_turn();
+        agree_on_outcome(self.agree(), if is_first { self.prepare_seek(offset, whence) } else { Ok(()) })?;
+        self.switch_shared_word();
         Ok(())
     }
 
     fn prepare_seek(&self, offset: i64, whence: Whence) -> Result<()> {
         let end_bytes = if whence == Whence::End { self.storage.len()? } else { 0 };
-        let (view, turn) = {
+        let (view, active) = {
             let state = self.state();
-            (state.view.clone(), state.shared_turn)
+            (state.view.clone(), state.shared_word)
         };
         let pointer = self.shared()?;
-        let target = view.seek_bytes(offset, whence, pointer.load(turn)?, end_bytes)?;
-        pointer.prepare_next(turn, target)
+        let target = view.seek_bytes(offset, whence, pointer.load(active)?, end_bytes)?;
+        pointer.store_other(active, target)
     }
 
     /// The shared file pointer, in etypes of the view (`MPI_File_get_position_shared`). Local.
     ///
     /// # Errors
-    /// `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and where ranks share no pointer.
+    /// `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and if the ranks share no pointer.
     pub fn position_shared(&self) -> Result<i64> {
-        self.refuse_sequential("get the shared file pointer")?;
+        self.refuse_sequential("the position of the shared file pointer in sequential mode")?;
         let state = self.state();
-        Ok((self.shared()?.load(state.shared_turn)? / state.view.etype_bytes()) as i64)
+        Ok((self.shared()?.load(state.shared_word)? / state.view.etype_bytes()) as i64)
     }
 
-    /// Where in the file the pointer is.
+    /// The position of the pointer in the file, in bytes.
     pub(crate) fn shared_byte(&self) -> Result<u64> {
-        let (view, turn) = {
+        let (view, active) = {
             let state = self.state();
-            (state.view.clone(), state.shared_turn)
+            (state.view.clone(), state.shared_word)
         };
-        view.file_offset(self.shared()?.load(turn)?)
+        view.file_offset(self.shared()?.load(active)?)
     }
 
-    /// Before the ranks agree on a view: the pointer is at its start then.
+    /// Prepares the pointer for the start of a new view, before the ranks agree on the view.
     pub(crate) fn prepare_shared_start(&self) -> Result<()> {
-        let turn = self.state().shared_turn;
-        let shared = self.shared.as_ref().filter(|shared| shared.is_keeper());
-        shared.map_or(Ok(()), |shared| shared.prepare_next(turn, 0))
+        let active = self.state().shared_word;
+        let shared = self.shared.as_ref().filter(|shared| shared.sets_words());
+        shared.map_or(Ok(()), |shared| shared.store_other(active, 0))
     }
 
-    fn next_turn(&self) {
+    fn switch_shared_word(&self) {
         let mut state = self.state();
-        state.shared_turn = state.shared_turn.next();
+        state.shared_word = state.shared_word.other();
     }
 
-    /// Checks an ordered access, and gives each rank its place after those of lower rank. Collective, blocks: all ranks must come,
-    /// with the error of their arguments if they have one; then nothing is taken, and the access must fail on all of them.
+    /// Checks an ordered access, and gives each rank the place after those of the lower ranks.
+    /// Collective; blocks for the other ranks. All ranks must call it: a rank whose arguments are wrong
+    /// passes the error. Then no place is taken, and the access must fail on all ranks.
     ///
     /// # Safety
     /// As [`File::access`].
@@ -225,30 +237,32 @@ impl File {
         &self,
         direction: Direction,
         memory: Result<UserMemory>,
-    ) -> Result<Prepared> {
-        // SAFETY: passed on to the caller.
+    ) -> Result<PreparedAccess> {
+        // SAFETY: `# Safety` of `check_shared` is `# Safety` of this function.
         let checked = memory.and_then(|memory| unsafe { self.check_shared(direction, &memory) });
-        let bytes = checked.as_ref().map_or(FAILED, Checked::bytes);
+        let bytes = checked.as_ref().map_or(FAILED, CheckedAccess::bytes);
         let gathered = self.agree().gather(&bytes.to_le_bytes())?;
         let mut places = gathered.map_or_else(Vec::new, |all| self.places(&all, checked.as_ref().ok()));
         self.agree().broadcast(Rank(0), &mut places)?;
         let checked = checked?;
         match word_at(&places, self.group.rank().0 as usize) {
             Some(BEYOND) => Err(beyond()),
-            // Whichever place: the ranks that failed end it for all.
+            // Any place will do: the access fails on all ranks, because the ranks with wrong arguments
+            // pass their error to its agreement.
             None | Some(FAILED) => checked.at(0),
             Some(start) => checked.at(start),
         }
     }
 
-    /// Takes the places of all ranks, at the first one: where each begins, or why there are none.
-    fn places(&self, all: &[Vec<u8>], own: Option<&Checked>) -> Vec<u8> {
+    /// Takes the places of all ranks. Called on the first rank. Returns where each rank begins, or why
+    /// there are no places.
+    fn places(&self, all: &[Vec<u8>], own: Option<&CheckedAccess>) -> Vec<u8> {
         let bytes: Vec<u64> = all.iter().map(|bytes| word_at(bytes, 0).unwrap_or(FAILED)).collect();
-        let turn = self.state().shared_turn;
+        let active = self.state().shared_word;
         let starts = match own {
             Some(own) if !bytes.contains(&FAILED) => {
                 let total = bytes.iter().try_fold(0_u64, |sum, bytes| sum.checked_add(*bytes));
-                let first = total.and_then(|total| self.take_shared(turn, total, own.view()).ok());
+                let first = total.and_then(|total| self.take_shared(active, total, own.view()).ok());
                 let start = |at: usize, first: u64| first + bytes[..at].iter().sum::<u64>();
                 (0..bytes.len()).map(|at| first.map_or(BEYOND, |first| start(at, first))).collect()
             }
@@ -257,12 +271,14 @@ impl File {
         starts.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
+    /// Checks an access at the shared file pointer, apart from its place.
+    ///
     /// # Safety
     /// As [`File::access`].
-    unsafe fn check_shared(&self, direction: Direction, memory: &UserMemory) -> Result<Checked> {
+    unsafe fn check_shared(&self, direction: Direction, memory: &UserMemory) -> Result<CheckedAccess> {
         self.shared()?;
         let view = self.state().view.clone();
-        // SAFETY: passed on to the caller.
+        // SAFETY: `# Safety` of `check` is `# Safety` of this function.
         unsafe { self.check(direction, view, memory) }
     }
 }
@@ -270,6 +286,6 @@ impl File {
 fn beyond() -> Error {
     Error::argument(
         ErrorClass::Arg,
-        "the view has no bytes there for the shared file pointer, or the file no offset",
+        "the access at the shared file pointer exceeds the view or the largest offset",
     )
 }

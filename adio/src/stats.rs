@@ -1,4 +1,4 @@
-//! What was done with a file, summed over its ranks, for `CAPULET_STATS=1`.
+//! Counts of what was done with a file, summed over its ranks, for `CAPULET_STATS=1`.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use capulet_sieve::{Counters, Direction};
 use crate::error::Result;
 use crate::file::File;
 
-/// Calls and payload bytes of this rank.
+/// The calls and payload bytes of this rank.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     reads: AtomicU64,
@@ -29,7 +29,7 @@ impl Calls {
         Counters::add(calls, 1);
     }
 
-    /// The file is opened once more on this rank.
+    /// Counts that this rank opened the file once more.
     pub(crate) fn opened(&self) {
         Counters::add(&self.opens, 1);
     }
@@ -48,8 +48,8 @@ impl Calls {
 }
 
 impl File {
-    /// Sums the counts of all ranks; rank 0 prints them to standard error, as a table and as one line for programs.
-    /// Collective.
+    /// Sums the counts of all ranks. Rank 0 prints the sums to standard error, as a table and as one line
+    /// for programs. Collective; blocks for the other ranks.
     pub(crate) fn print_stats(&self) -> Result<()> {
         let calls = &self.calls;
         let counters = &self.counters;
@@ -77,7 +77,7 @@ impl File {
             let names = own.iter().map(|(name, _)| *name);
             let rows: Vec<_> = names.zip(values).collect();
             let text = render(&self.path.to_string_lossy(), self.group.size(), &rows);
-            // a standard error that is gone must not fail the close
+            // The close must not fail if standard error is closed.
             let _ = std::io::stderr().write_all(text.as_bytes());
         }
         Ok(())
@@ -90,7 +90,7 @@ fn render(path: &str, ranks: u32, rows: &[(&str, u64)]) -> String {
     let copies = if payload == 0 { 0.0 } else { value("copied_bytes") as f64 / payload as f64 };
     let mut text = format!("Capulet: {path} on {ranks} ranks\n");
     for (name, value) in rows {
-        // writing to a string cannot fail
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "  {:<22}{value:>16}", name.replace('_', " "));
     }
     let _ = writeln!(text, "  {:<22}{copies:>16.3}", "copies per byte");
@@ -102,7 +102,7 @@ fn render(path: &str, ranks: u32, rows: &[(&str, u64)]) -> String {
     text
 }
 
-/// Percent-encodes what would break the line into words.
+/// Percent-encodes the bytes that would split the line at another place.
 fn escape(path: &str) -> String {
     let mut text = String::new();
     for byte in path.bytes() {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_for_programs() {
+    fn last_line_lists_all_counts() {
         let text = render("a b.nc", 4, &[("read_bytes", 10), ("written_bytes", 0), ("copied_bytes", 5)]);
         assert!(text.contains("copies per byte                  0.500\n"));
         let line = text.lines().last().unwrap_or_default();

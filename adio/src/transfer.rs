@@ -1,4 +1,4 @@
-//! Data access (MPI 4.1, 14.4): explicit offsets and individual pointers, independent and collective.
+//! Data access (MPI 4.1, 14.4) at explicit offsets and at file pointers, independent and collective.
 
 use std::sync::Arc;
 
@@ -13,42 +13,44 @@ use crate::view::FileView;
 /// Where an access begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
-    /// At an offset in etypes (`MPI_File_read_at` and its kin).
+    /// At an offset in etypes (`MPI_File_read_at` and similar functions).
     Explicit(i64),
-    /// At the individual file pointer, which moves on (`MPI_File_read` and its kin).
+    /// At the individual file pointer, which moves on (`MPI_File_read` and similar functions).
     Individual,
-    /// At the shared file pointer, which moves on: one access after the other in any order (`MPI_File_read_shared` and its kin), or
-    /// collective in the order of the ranks (`MPI_File_read_ordered` and its kin).
+    /// At the shared file pointer, which moves on. Independent accesses take place one after another, in
+    /// any order (`MPI_File_read_shared` and similar functions); collective ones in the order of the
+    /// ranks (`MPI_File_read_ordered` and similar functions).
     Shared,
 }
 
 /// Whether the ranks act together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coordination {
-    /// Each rank for itself.
+    /// Each rank acts on its own.
     Independent,
-    /// All ranks of the file (`_all`).
+    /// All ranks of the file take part (`_all`).
     Collective,
 }
 
-/// A user's buffer: `count` instances of `datatype` at `base`, as in any MPI call.
+/// A buffer of the user: `count` instances of `datatype` at `base`, as in any MPI call.
 #[derive(Debug, Clone)]
 pub struct UserMemory {
-    /// The buffer's address, null for `MPI_BOTTOM`.
+    /// The address of the buffer; null for `MPI_BOTTOM`.
     pub base: *mut u8,
-    /// Instances.
+    /// The number of instances.
     pub count: u64,
-    /// What an instance is.
+    /// The type of an instance.
     pub datatype: Datatype,
 }
 
-/// What came of an access on this rank.
+/// The result of an access on this rank.
 #[derive(Debug, Default)]
-#[must_use = "an access can fail, or read less than was asked for"]
+#[must_use = "an access can fail, or read fewer bytes than requested"]
 pub struct Outcome {
-    /// Bytes moved, from the start of the access. Short without an error where a read meets the end of the file.
+    /// The number of bytes moved, from the start of the access. Fewer than requested, without an error,
+    /// if a read meets the end of the file.
     pub bytes: u64,
-    /// What went wrong; for collective accesses on any rank.
+    /// The error. A collective access reports an error of any rank on all ranks.
     pub error: Option<Error>,
 }
 
@@ -57,23 +59,23 @@ impl Outcome {
         Self { bytes: 0, error: Some(error) }
     }
 
-    /// The bytes moved, or the error.
+    /// The number of bytes moved, or the error.
     ///
     /// # Errors
-    /// The access's own.
+    /// The error of the access.
     pub fn into_result(self) -> Result<u64> {
         self.error.map_or(Ok(self.bytes), Err)
     }
 }
 
-/// An access that passed the checks of all but its place.
-pub(crate) struct Checked {
+/// An access that passed all checks except those of its place.
+pub(crate) struct CheckedAccess {
     view: Arc<FileView>,
     memory: Memory,
     bytes: u64,
 }
 
-impl Checked {
+impl CheckedAccess {
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -82,34 +84,37 @@ impl Checked {
         &self.view
     }
 
-    /// The access from byte `start_bytes` of the view's stream on.
-    pub(crate) fn at(self, start_bytes: u64) -> Result<Prepared> {
+    /// The access that begins at byte `start_bytes` of the data stream of the view.
+    pub(crate) fn at(self, start_bytes: u64) -> Result<PreparedAccess> {
         let Self { view, memory, bytes } = self;
         let access = Access::new(view.displacement_bytes(), view.tiled(), start_bytes, memory, bytes);
         let access = access.map_err(|error| Error::argument(ErrorClass::Arg, error.to_string()))?;
-        Ok(Prepared { access, view, end_bytes: start_bytes + bytes })
+        Ok(PreparedAccess { access, view, end_bytes: start_bytes + bytes })
     }
 }
 
-/// An access that passed its checks.
-pub(crate) struct Prepared {
+/// An access that passed all checks.
+pub(crate) struct PreparedAccess {
     pub(crate) access: Access,
     pub(crate) view: Arc<FileView>,
-    /// Where in the view's stream it ends, bytes.
+    /// The end of the access in the data stream of the view, in bytes.
     pub(crate) end_bytes: u64,
 }
 
 impl File {
-    /// Reads or writes. A rank whose arguments are wrong passes the error instead of memory, so that a collective access
-    /// can tell all ranks. Blocks until the data is moved, and for collective accesses for the other ranks.
+    /// Reads or writes. A rank whose arguments are wrong passes the error instead of memory, so that a
+    /// collective access can report it on all ranks. Blocks until the data is moved; a collective access
+    /// also blocks for the other ranks.
     ///
-    /// Fails with `MPI_ERR_READ_ONLY` or `MPI_ERR_ACCESS` if the file was not opened for it, `MPI_ERR_ARG` for a negative
-    /// offset or bytes that are not whole etypes, `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, and with what the
-    /// storage says. A collective access fails on all ranks with one class.
+    /// # Errors
+    /// The outcome has an error of class `MPI_ERR_READ_ONLY` or `MPI_ERR_ACCESS` if the access mode of
+    /// the file does not permit the access, `MPI_ERR_ARG` for a negative offset or bytes that are not
+    /// whole etypes, `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode, or an error of the storage. A
+    /// collective access fails on all ranks with one class.
     ///
     /// # Safety
-    /// Every byte that `memory` reaches must be valid for reads, and if `direction` is `Read` for writes, and must not be
-    /// used otherwise, until the call returns.
+    /// Every byte that `memory` reaches must be valid for reads, and for writes if `direction` is `Read`.
+    /// It must not be used otherwise until the call returns.
     pub unsafe fn access(
         &self,
         direction: Direction,
@@ -120,27 +125,29 @@ impl File {
         let span = tracing::debug_span!("access", ?direction, ?position, ?coordination);
         let _entered = span.enter();
         self.calls.count(direction);
-        let is_alone = coordination == Coordination::Independent;
-        let one_run = memory.as_ref().ok().filter(|_| is_alone);
+        let is_independent = coordination == Coordination::Independent;
+        let one_run = memory.as_ref().ok().filter(|_| is_independent);
         if let Some(run) = one_run.and_then(|memory| self.one_run(direction, position, memory)) {
-            // SAFETY: passed on to the caller.
+            // SAFETY: `# Safety` of `move_one_run` is `# Safety` of this function: `one_run` made `run`
+            // from `memory`.
             let outcome = unsafe { self.move_one_run(&run, direction) };
-            return self.counted(direction, outcome);
+            return self.count_outcome(direction, outcome);
         }
         let prepared = match position {
-            // SAFETY: passed on to the caller.
-            Position::Shared if !is_alone => unsafe { self.prepare_ordered(direction, memory) },
-            // SAFETY: passed on to the caller.
-            _ => memory.and_then(|memory| unsafe { self.prepare(direction, position, is_alone, &memory) }),
+            // SAFETY: `# Safety` of `prepare_ordered` is `# Safety` of this function.
+            Position::Shared if !is_independent => unsafe { self.prepare_ordered(direction, memory) },
+            // SAFETY: `# Safety` of `prepare` is `# Safety` of this function.
+            _ => memory
+                .and_then(|memory| unsafe { self.prepare(direction, position, is_independent, &memory) }),
         };
         let outcome = match coordination {
-            Coordination::Independent => self.alone(direction, prepared),
-            Coordination::Collective => self.together(direction, position, prepared),
+            Coordination::Independent => self.independent(direction, prepared),
+            Coordination::Collective => self.collective(direction, position, prepared),
         };
-        self.counted(direction, outcome)
+        self.count_outcome(direction, outcome)
     }
 
-    fn counted(&self, direction: Direction, outcome: Outcome) -> Outcome {
+    fn count_outcome(&self, direction: Direction, outcome: Outcome) -> Outcome {
         self.calls.moved(direction, outcome.bytes);
         if let Some(error) = &outcome.error {
             tracing::debug!(%error, "access failed");
@@ -148,7 +155,8 @@ impl File {
         outcome
     }
 
-    /// Checks an access. `moves_on`: an individual pointer moves on at once, and not when the ranks have agreed.
+    /// Checks an access. If `moves_on`, an individual file pointer moves on at once; else it moves when
+    /// the ranks have agreed.
     ///
     /// # Safety
     /// As [`File::access`].
@@ -158,28 +166,29 @@ impl File {
         position: Position,
         moves_on: bool,
         memory: &UserMemory,
-    ) -> Result<Prepared> {
+    ) -> Result<PreparedAccess> {
         if position != Position::Shared {
-            self.refuse_sequential("access other than by the shared pointer in sequential mode")?;
+            self.refuse_sequential("access at an offset or individual pointer in sequential mode")?;
         }
         let mut state = self.state();
-        // SAFETY: passed on to the caller.
+        // SAFETY: `# Safety` of `check` is `# Safety` of this function.
         let checked = unsafe { self.check(direction, state.view.clone(), memory) }?;
         let start_bytes = match position {
             Position::Explicit(offset) => checked.view.position_bytes(offset)?,
             Position::Individual => state.pointer_bytes,
-            Position::Shared => self.take_shared(state.shared_turn, checked.bytes, &checked.view)?,
+            Position::Shared => self.take_shared(state.shared_word, checked.bytes, &checked.view)?,
         };
         let prepared = checked.at(start_bytes)?;
         if position == Position::Individual && moves_on {
-            // taken before anything moves, and under the lock: two threads that write at the pointer write one after the
-            // other in the file. It moves by what is asked for, also where less is there to be read (MPI 4.1, 14.4.1).
+            // The pointer moves before any byte, and under the lock, so two threads that write at the
+            // pointer write one after the other in the file. It moves by the bytes requested, even if
+            // fewer can be read (MPI 4.1, 14.4.1).
             state.pointer_bytes = prepared.end_bytes;
         }
         Ok(prepared)
     }
 
-    /// Checks what of an access does not depend on where it begins.
+    /// Checks the part of an access that does not depend on where it begins.
     ///
     /// # Safety
     /// As [`File::access`].
@@ -188,7 +197,7 @@ impl File {
         direction: Direction,
         view: Arc<FileView>,
         memory: &UserMemory,
-    ) -> Result<Checked> {
+    ) -> Result<CheckedAccess> {
         self.check_direction(direction)?;
         let refuse = |what: &str| Error::argument(ErrorClass::Arg, what);
         let bytes =
@@ -203,9 +212,11 @@ impl File {
         }
         let tiled = Tiled::new(memory.datatype.layout().clone(), memory.count);
         let tiled = tiled.map_err(|error| Error::argument(ErrorClass::Count, error.to_string()))?;
-        // SAFETY: passed on to the caller.
+        // SAFETY: `# Safety` of `Memory::new`: `# Safety` of this function makes every byte that `memory`
+        // reaches valid, and unused otherwise, until the access is over. The access is the only one made
+        // from this value.
         let memory = unsafe { Memory::new(memory.base, tiled) };
-        Ok(Checked { view, memory, bytes })
+        Ok(CheckedAccess { view, memory, bytes })
     }
 
     pub(crate) fn check_direction(&self, direction: Direction) -> Result<()> {
@@ -218,7 +229,7 @@ impl File {
         }
     }
 
-    fn alone(&self, direction: Direction, prepared: Result<Prepared>) -> Outcome {
+    fn independent(&self, direction: Direction, prepared: Result<PreparedAccess>) -> Outcome {
         match prepared {
             Err(error) => Outcome::failed(error),
             Ok(prepared) => {

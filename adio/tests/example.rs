@@ -1,4 +1,4 @@
-//! The examples run, at every number of ranks, under the MPI that this was built for.
+//! Runs the examples on several numbers of ranks, under the MPI for which they were built.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use capulet_comm::NODES_VARIABLE;
 use capulet_comm::build::LAUNCHER;
 
-/// One at a time: several would fight for the cores, on which MPICH spins.
-static ALONE: Mutex<()> = Mutex::new(());
+/// Held while an example runs. Several at the same time would compete for the cores, on which MPICH
+/// spins.
+static RUNNING: Mutex<()> = Mutex::new(());
 
-/// Where cargo puts the examples: beside the folder of this test's own program.
+/// The path of an example. Cargo puts the examples next to the folder of this test program.
 fn example(name: &str) -> std::path::PathBuf {
     let mut path = std::env::current_exe().expect("a running program has a path");
     path.pop();
@@ -19,40 +20,41 @@ fn example(name: &str) -> std::path::PathBuf {
     path.join("examples").join(name)
 }
 
-/// What an example says, on `ranks` ranks that look like `nodes` nodes. It must succeed, and not hang.
+/// The output of an example on `ranks` ranks that look like `nodes` nodes. The example must succeed
+/// within the time limit.
 fn run(name: &str, file: &Path, ranks: usize, nodes: usize) -> String {
     let mut command = Command::new(LAUNCHER);
     command.args(["-n", &ranks.to_string()]).arg(example(name)).arg(file);
     command.env(NODES_VARIABLE, nodes.to_string()).stdout(Stdio::piped());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut child = command.spawn().expect("mpiexec is installed");
     let limit = Instant::now() + Duration::from_secs(480);
-    while child.try_wait().expect("a child of ours").is_none() {
+    while child.try_wait().expect("the launcher can be waited for").is_none() {
         if Instant::now() > limit {
             let _ = child.kill();
             panic!("{name}: {ranks} ranks did not end");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let output = child.wait_with_output().expect("it has ended");
+    let output = child.wait_with_output().expect("the output of the launcher can be read");
     assert!(output.status.success(), "{name}: {ranks} ranks failed");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
-fn columns() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+fn columns_example_writes_and_reads_its_part_on_each_rank() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be created");
     for ranks in [1, 2, 3, 4, 7] {
         let file = folder.path().join("columns.bin");
         let text = run("columns", &file, ranks, 1);
         assert!(text.starts_with(&format!("{} bytes", ranks * 8 * 1024)), "{text}");
-        assert!(!file.exists(), "deleted on close");
+        assert!(!file.exists(), "the file is deleted on close");
     }
 }
 
 #[test]
-fn several_nodes_write_where_pages_are_cached_only_by_a_promise() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+fn several_nodes_write_cached_pages_only_with_a_promise() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be created");
     for (ranks, nodes) in [(1, 1), (3, 1), (2, 2), (4, 2), (7, 3)] {
         let text = run("pages", &folder.path().join("pages.bin"), ranks, nodes);
         let (refused, why) = if nodes > 1 { (ranks, "capulet_exclusive_pages=true") } else { (0, "opened") };

@@ -12,6 +12,7 @@ use capulet_agreement::Ids;
 
 use crate::agree::{ReduceOp, TRACK_BITS};
 use crate::collective;
+use crate::consts;
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::lanes::check_lanes;

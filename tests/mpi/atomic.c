@@ -1,6 +1,7 @@
-/* Atomic mode (MPI 4.1, 14.6.1): set and asked for, on for those accesses that begin then; what was written is seen after a message,
- * without a sync; bytes between those of an access stay; an access that fails lets the others in; a collective access and those of
- * another thread. Whether accesses have an order is for `capulet verify`. */
+/* Atomic mode (MPI 4.1, 14.6.1). The mode can be set and queried, and holds for accesses that begin
+ * later. A write is visible after a message, without a sync. Bytes between those of an access keep their
+ * values. After an access fails, others can enter. Collective accesses, and accesses of another thread.
+ * `capulet verify` tests whether a serial order of the accesses exists. */
 #include "check.h"
 #include <pthread.h>
 #include <sys/resource.h>
@@ -17,7 +18,7 @@ static int atomicity(void)
     return atomic;
 }
 
-/* Blocks of one rank, those of all ranks side by side. */
+/* The blocks of one rank. The blocks of all ranks lie side by side. */
 static void own_blocks(MPI_Datatype *type)
 {
     MPI_Datatype vector;
@@ -27,10 +28,10 @@ static void own_blocks(MPI_Datatype *type)
     MPI_Type_free(&vector);
 }
 
-/* Each rank writes, and tells the next one, which reads it then. */
-static void is_seen_after_a_message(void)
+/* Each rank writes and sends a message to the next rank, which then reads. */
+static void write_is_visible_after_message(void)
 {
-    section("a message tells that it is there");
+    section("a write is visible after a message");
     int next = (world_rank + 1) % world_size, last = (world_rank + world_size - 1) % world_size;
     for (int round = 0; round < ROUNDS; round++) {
         int told = -1, value = round * world_size + world_rank, found = -1;
@@ -40,19 +41,21 @@ static void is_seen_after_a_message(void)
         MPI_Isend(&value, 1, MPI_INT, next, round, MPI_COMM_WORLD, &requests[1]);
         wait_yielding(&requests[0]);
         CHECK_OK(MPI_File_read_at(file, 4 * last, &found, 4, MPI_BYTE, MPI_STATUS_IGNORE));
-        CHECK_EQ(found, told, "what was read after the message");
+        CHECK_EQ(found, told, "value read after the message");
         wait_yielding(&requests[1]);
         barrier();
     }
 }
 
-/* All ranks write their own blocks again and again, at the same time; nobody brings back what lay in between. */
-static void bytes_between_stay(void)
+/* All ranks write their own blocks repeatedly at the same time. No rank may overwrite the bytes in
+ * between with old ones. */
+static void bytes_between_are_kept(void)
 {
-    section("bytes between");
+    section("bytes between those of an access");
     MPI_Datatype type;
     own_blocks(&type);
-    CHECK_OK(MPI_File_set_view(file, (MPI_Offset)world_rank * BLOCK, MPI_BYTE, type, "native", MPI_INFO_NULL));
+    CHECK_OK(MPI_File_set_view(file, (MPI_Offset)world_rank * BLOCK, MPI_BYTE, type, "native",
+             MPI_INFO_NULL));
     int wrong = 0;
     for (int round = 1; round <= ROUNDS; round++) {
         memset(bytes, round, BLOCKS * BLOCK);
@@ -61,15 +64,15 @@ static void bytes_between_stay(void)
         CHECK_OK(MPI_File_read_at(file, 0, bytes, BLOCKS * BLOCK, MPI_BYTE, MPI_STATUS_IGNORE));
         for (int i = 0; i < BLOCKS * BLOCK; i++) wrong += bytes[i] != round;
     }
-    CHECK_EQ(wrong, 0, "bytes that are not those that this rank wrote last");
+    CHECK_EQ(wrong, 0, "number of bytes that this rank did not write last");
     CHECK_OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
     MPI_Type_free(&type);
 }
 
 /* A write that fails while it is isolated. */
-static void a_failure_lets_the_others_in(void)
+static void others_enter_after_failure(void)
 {
-    section("an access that fails");
+    section("others enter after an access fails");
     const MPI_Offset far = 1 << 20;
     barrier();
     if (world_rank == 0) {
@@ -79,7 +82,8 @@ static void a_failure_lets_the_others_in(void)
         small = before;
         small.rlim_cur = (rlim_t)far;
         CHECK_EQ(setrlimit(RLIMIT_FSIZE, &small), 0, "setrlimit");
-        CHECK(MPI_File_write_at(file, far + 10, bytes, 100, MPI_BYTE, MPI_STATUS_IGNORE) != MPI_SUCCESS, "there is no room for it");
+        CHECK(MPI_File_write_at(file, far + 10, bytes, 100, MPI_BYTE, MPI_STATUS_IGNORE) != MPI_SUCCESS,
+              "a write beyond the file size limit succeeded");
         setrlimit(RLIMIT_FSIZE, &before);
     }
     barrier();
@@ -87,51 +91,55 @@ static void a_failure_lets_the_others_in(void)
     CHECK_OK(MPI_File_write_at_all(file, far, bytes, 200, MPI_BYTE, MPI_STATUS_IGNORE));
 }
 
-static volatile int reads_go_on;
+static volatile int keeps_reading;
 static int torn, seen;
 
-/* Reads the parts of all ranks again and again. Each is one access, of which all is there or nothing. */
-static void *read_on(void *context)
+/* Reads the parts of all ranks repeatedly. Each part is written by one access, of which a read must see
+ * all or nothing. */
+static void *read_repeatedly(void *context)
 {
     char *all = context;
-    while (reads_go_on || seen == 0) {
+    while (keeps_reading || seen == 0) {
         torn += MPI_File_read_at(file, 0, all, world_size * PART, MPI_BYTE, MPI_STATUS_IGNORE) != MPI_SUCCESS;
-        for (int rank = 0; rank < world_size; rank++) torn += memcmp(all + rank * PART, all + rank * PART + 1, PART - 1) != 0;
+        for (int rank = 0; rank < world_size; rank++)
+            torn += memcmp(all + rank * PART, all + rank * PART + 1, PART - 1) != 0;
         seen++;
     }
     return NULL;
 }
 
-static void another_thread_reads_meanwhile(const char *gathers)
+static void another_thread_reads_during_writes(const char *two_phase)
 {
-    section("another thread while collective writes, gathering: %s", gathers);
+    section("another thread reads during collective writes, romio_cb_write %s", two_phase);
     MPI_Info info;
     pthread_t thread;
     char *all = malloc((size_t)world_size * PART);
     MPI_Info_create(&info);
-    MPI_Info_set(info, "romio_cb_write", gathers);
+    MPI_Info_set(info, "romio_cb_write", two_phase);
     CHECK_OK(MPI_File_set_info(file, info));
     MPI_Info_free(&info);
     memset(bytes, 1, PART);
     CHECK_OK(MPI_File_write_at_all(file, world_rank * PART, bytes, PART, MPI_BYTE, MPI_STATUS_IGNORE));
     barrier();
-    reads_go_on = 1;
+    keeps_reading = 1;
     seen = torn = 0;
-    int has_thread = world_rank == world_size - 1 && pthread_create(&thread, NULL, read_on, all) == 0;
+    int has_thread = world_rank == world_size - 1 && pthread_create(&thread, NULL, read_repeatedly, all) == 0;
     for (int round = 2; round <= ROUNDS; round++) {
         MPI_Request request;
         memset(bytes, round, PART);
-        if (round % 4) CHECK_OK(MPI_File_write_at_all(file, world_rank * PART, bytes, PART, MPI_BYTE, MPI_STATUS_IGNORE));
+        if (round % 4)
+            CHECK_OK(MPI_File_write_at_all(file, world_rank * PART, bytes, PART, MPI_BYTE,
+                     MPI_STATUS_IGNORE));
         else {
             CHECK_OK(MPI_File_iwrite_at_all(file, world_rank * PART, bytes, PART, MPI_BYTE, &request));
             wait_yielding(&request);
         }
     }
-    reads_go_on = 0;
+    keeps_reading = 0;
     if (has_thread) {
         pthread_join(thread, NULL);
-        CHECK(seen > 0, "the thread has read");
-        CHECK_EQ(torn, 0, "parts of which some is there and some is not");
+        CHECK(seen > 0, "the thread has not read");
+        CHECK_EQ(torn, 0, "number of parts that were read torn");
     }
     free(all);
     barrier();
@@ -144,28 +152,29 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     if (argc > 1) work_dir = argv[1];
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("atomic"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
-    section("set and asked for");
-    CHECK_EQ(atomicity(), 0, "atomicity at first");
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("atomic"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+             &file));
+    section("atomic mode is set and queried");
+    CHECK_EQ(atomicity(), 0, "atomicity at open");
     differs = world_rank == 0;
     if (world_size > 1) CHECK_CLASS(MPI_File_set_atomicity(file, differs), MPI_ERR_NOT_SAME);
-    CHECK_EQ(atomicity(), 0, "atomicity after flags that differ");
+    CHECK_EQ(atomicity(), 0, "atomicity after flags that differ between ranks");
     for (int atomic = 1; atomic >= -1; atomic--) {
         CHECK_OK(MPI_File_set_atomicity(file, atomic));
-        CHECK_EQ(atomicity(), atomic != 0, "atomicity that was set");
+        CHECK_EQ(atomicity(), atomic != 0, "atomicity after set_atomicity");
     }
-    is_seen_after_a_message();
-    bytes_between_stay();
-    a_failure_lets_the_others_in();
+    write_is_visible_after_message();
+    bytes_between_are_kept();
+    others_enter_after_failure();
     CHECK_OK(MPI_File_set_size(file, 10));
     CHECK_OK(MPI_File_preallocate(file, 4096));
     CHECK_OK(MPI_File_read_at(file, 0, bytes, 0, MPI_BYTE, MPI_STATUS_IGNORE));
     if (provided == MPI_THREAD_MULTIPLE) {
-        another_thread_reads_meanwhile("enable");
-        another_thread_reads_meanwhile("disable");
+        another_thread_reads_during_writes("enable");
+        another_thread_reads_during_writes("disable");
     }
     CHECK_OK(MPI_File_set_atomicity(file, 0));
-    CHECK_EQ(atomicity(), 0, "atomicity at last");
+    CHECK_EQ(atomicity(), 0, "atomicity at the end");
     CHECK_OK(MPI_File_close(&file));
     return finish();
 }

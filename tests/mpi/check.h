@@ -1,5 +1,6 @@
-/* What every program here shares: numbered checks that say what failed, an outcome that all ranks agree on, and waiting that
- * yields, since MPICH's own blocking collectives spin and this suite runs more ranks than there are cores. */
+/* Common parts of the test programs: checks that report what failed, an outcome that all ranks agree on,
+ * and waits that yield. The waits yield because the blocking collectives of MPICH spin, and this suite
+ * runs more ranks than there are cores. */
 #ifndef CHECK_H
 #define CHECK_H
 #define _GNU_SOURCE
@@ -47,21 +48,25 @@ UNUSED static void check_report(int ok, const char *file, int line, const char *
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    fprintf(stderr, "FAILED [rank %d of %d] %s:%d in `%s`: %s\n", world_rank, world_size, file, line, section_name, text);
+    fprintf(stderr, "FAILED [rank %d of %d] %s:%d in `%s`: %s\n", world_rank, world_size, file, line,
+            section_name, text);
     fflush(stderr);
 }
 
 #define CHECK(condition, ...) check_report(!!(condition), __FILE__, __LINE__, __VA_ARGS__)
 #define CHECK_EQ(got, expected, what) do { \
     long long got_ = (long long)(got), expected_ = (long long)(expected); \
-    check_report(got_ == expected_, __FILE__, __LINE__, "%s is %lld, not %lld", what, got_, expected_); } while (0)
+    check_report(got_ == expected_, __FILE__, __LINE__, "%s is %lld, not %lld", what, got_, expected_); \
+} while (0)
 #define CHECK_OK(call) do { int code_ = (call); \
-    check_report(code_ == MPI_SUCCESS, __FILE__, __LINE__, "%s returned class %s", #call, class_name(class_of(code_))); } while (0)
+    check_report(code_ == MPI_SUCCESS, __FILE__, __LINE__, "%s returned class %s", #call, \
+                 class_name(class_of(code_))); } while (0)
 #define CHECK_CLASS(call, expected) do { int code_ = (call); \
     check_report(class_of(code_) == (expected), __FILE__, __LINE__, "%s returned class %s, not %s", #call, \
                  class_name(class_of(code_)), class_name(expected)); } while (0)
 
-/* In MPI now and then: some MPIs reach no memory of a rank that is not. */
+/* Sleeps, and enters MPI every millisecond: with some MPIs no rank can reach the memory of a rank that is
+ * outside of MPI. */
 UNUSED static void nap(int milliseconds)
 {
     int found;
@@ -82,10 +87,11 @@ UNUSED static const char *class_name(int class)
 {
 #define CLASS(name) if (class == MPI_ERR_##name) return "MPI_ERR_" #name;
     if (class == MPI_SUCCESS) return "MPI_SUCCESS";
-    CLASS(ACCESS) CLASS(AMODE) CLASS(ARG) CLASS(BAD_FILE) CLASS(BUFFER) CLASS(COMM) CLASS(CONVERSION) CLASS(COUNT)
-    CLASS(DUP_DATAREP) CLASS(FILE) CLASS(FILE_EXISTS) CLASS(FILE_IN_USE) CLASS(INFO) CLASS(INFO_KEY) CLASS(INFO_VALUE)
-    CLASS(INTERN) CLASS(IO) CLASS(NOT_SAME) CLASS(NO_MEM) CLASS(NO_SPACE) CLASS(NO_SUCH_FILE) CLASS(OTHER) CLASS(QUOTA)
-    CLASS(READ_ONLY) CLASS(TYPE) CLASS(UNKNOWN) CLASS(UNSUPPORTED_DATAREP) CLASS(UNSUPPORTED_OPERATION)
+    CLASS(ACCESS) CLASS(AMODE) CLASS(ARG) CLASS(BAD_FILE) CLASS(BUFFER) CLASS(COMM) CLASS(CONVERSION)
+    CLASS(COUNT) CLASS(DUP_DATAREP) CLASS(FILE) CLASS(FILE_EXISTS) CLASS(FILE_IN_USE) CLASS(INFO)
+    CLASS(INFO_KEY) CLASS(INFO_VALUE) CLASS(INTERN) CLASS(IO) CLASS(NOT_SAME) CLASS(NO_MEM)
+    CLASS(NO_SPACE) CLASS(NO_SUCH_FILE) CLASS(OTHER) CLASS(QUOTA) CLASS(READ_ONLY) CLASS(TYPE)
+    CLASS(UNKNOWN) CLASS(UNSUPPORTED_DATAREP) CLASS(UNSUPPORTED_OPERATION)
 #undef CLASS
     static char number[32];
     snprintf(number, sizeof number, "class %d", class);
@@ -119,7 +125,7 @@ UNUSED static long long reduce_all(long long value, MPI_Op op)
     return result;
 }
 
-/* A path in the directory of this run. The text stays valid for the next three calls. */
+/* Returns a path in the directory of this run. The text stays valid during the next three calls. */
 UNUSED static const char *path_of(const char *name)
 {
     static char paths[4][PATH_MAX];
@@ -131,20 +137,21 @@ UNUSED static const char *path_of(const char *name)
 
 UNUSED static void on_alarm(int signal) { (void)signal; }
 
-/* Interrupts system calls from now on, every half millisecond, if CHECK_ALARM is set: the user's own timers may do so. */
+/* If CHECK_ALARM is set, interrupts system calls every half millisecond from now on, as timers of the
+ * user may do. */
 UNUSED static void start_alarms(void)
 {
     struct sigaction action = { 0 };
     struct itimerval every = { { 0, 500 }, { 0, 500 } };
     if (!getenv("CHECK_ALARM")) return;
-    action.sa_handler = on_alarm; /* and no SA_RESTART */
+    action.sa_handler = on_alarm; /* without SA_RESTART */
     sigaction(SIGALRM, &action, NULL);
     setitimer(ITIMER_REAL, &every, NULL);
 }
 
 UNUSED static void start(int *argc, char ***argv)
 {
-    /* CHECK_THREADS=multiple runs any program at the level that mpi4py and h5py ask for. */
+    /* CHECK_THREADS=multiple runs any program at the thread level that mpi4py and h5py ask for. */
     const char *threads = getenv("CHECK_THREADS");
     const int level = threads && strcmp(threads, "multiple") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
     int provided = MPI_THREAD_SINGLE;
@@ -156,7 +163,7 @@ UNUSED static void start(int *argc, char ***argv)
     start_alarms();
 }
 
-/* Ends MPI; the return value is the exit code, the same on every rank. */
+/* Ends MPI. Returns the exit code, which is the same on every rank. */
 UNUSED static int finish(void)
 {
     setitimer(ITIMER_REAL, &(struct itimerval){ { 0, 0 }, { 0, 0 } }, NULL);
@@ -168,7 +175,7 @@ UNUSED static int finish(void)
     return failures != 0;
 }
 
-/* The file as the system sees it, with no MPI-IO in between. */
+/* Returns the contents of a file as POSIX calls read them, without MPI-IO. */
 UNUSED static unsigned char *slurp(const char *path, long long *size)
 {
     struct stat about;
@@ -208,10 +215,11 @@ UNUSED static int count_of(MPI_Status *status, MPI_Datatype type)
     return count;
 }
 
-/* Byte `position` of what `rank` writes in `round`. */
+/* Byte number `position` of the data that `rank` writes in `round`. */
 UNUSED static unsigned char value_at(int rank, long long position, int round)
 {
-    uint64_t x = (uint64_t)position * 0x9E3779B97F4A7C15u + (uint64_t)rank * 0xC2B2AE3D27D4EB4Fu + (uint64_t)round * 0x165667B19E3779F9u;
+    uint64_t x = (uint64_t)position * 0x9E3779B97F4A7C15u + (uint64_t)rank * 0xC2B2AE3D27D4EB4Fu
+        + (uint64_t)round * 0x165667B19E3779F9u;
     x ^= x >> 29;
     x *= 0xBF58476D1CE4E5B9u;
     x ^= x >> 32;

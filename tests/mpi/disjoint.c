@@ -1,5 +1,6 @@
-/* Disjoint bytes of one file through one handle: some ranks through a strided view, the others through none. ROMIO puts stale bytes back
- * over the plain writes here (its sieving reads, changes and writes whole spans). Every byte must be the last one written to it. */
+/* Disjoint bytes of one file, written through one handle. Some ranks have a strided view, the others a
+ * contiguous one. ROMIO overwrites the contiguous writes with stale bytes here, because its data sieving
+ * reads, changes and writes back whole spans. Every byte must be the last one written to it. */
 #include "check.h"
 
 #define PIECE 16
@@ -18,7 +19,8 @@ int main(int argc, char **argv)
     MPI_Type_create_resized(comb, 0, PIECES * PERIOD, &filetype);
     MPI_Type_commit(&filetype);
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
-    /* All pairs of ranks share the span of the file: the even rank owns the even pieces of the pair's region, the odd one the odd ones. */
+    /* All pairs of ranks share the span of the file. The even rank of a pair owns the even pieces of the
+     * pair's region, the odd rank the odd pieces. */
     MPI_Offset region = (MPI_Offset)pair * PIECES * PERIOD;
     if (strided) CHECK_OK(MPI_File_set_view(file, region, MPI_BYTE, filetype, "native", MPI_INFO_NULL));
     else CHECK_OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
@@ -30,7 +32,8 @@ int main(int argc, char **argv)
         if (strided) CHECK_OK(MPI_File_write_at(file, 0, bytes, sizeof bytes, MPI_BYTE, MPI_STATUS_IGNORE));
         else
             for (int p = 0; p < PIECES; p++)
-                CHECK_OK(MPI_File_write_at(file, region + p * PERIOD + PIECE, bytes + p * PIECE, PIECE, MPI_BYTE, MPI_STATUS_IGNORE));
+                CHECK_OK(MPI_File_write_at(file, region + p * PERIOD + PIECE, bytes + p * PIECE, PIECE,
+                         MPI_BYTE, MPI_STATUS_IGNORE));
         barrier();
         if (world_rank == 0) {
             long long size, wrong = 0;

@@ -1,5 +1,6 @@
-/* dying FOLDER: rank 0 is killed while it has the lock of an atomic access (`CAPULET_FAULTS` makes it last), and the others wait for it. Nobody
- * comes to an end by himself: whoever does not get the lock or an error waits for ever, as a program does that counts on its launcher. */
+/* dying FOLDER: rank 0 is killed while it holds the lock of an atomic access (`CAPULET_FAULTS` makes the
+ * access slow), and the other ranks wait for the lock. No rank ends on its own: it waits in its access,
+ * and after an error in pause(), like a program that relies on its launcher. */
 #include "check.h"
 
 static void die(int signal)
@@ -14,9 +15,11 @@ int main(int argc, char **argv)
     char name[PATH_MAX], bytes[64] = { 0 };
     snprintf(name, sizeof name, "%s/process.%d", work_dir, world_rank);
     FILE *told = fopen(name, "w");
-    CHECK(told && fprintf(told, "%d", (int)getpid()) > 0 && !fclose(told), "no file for a number");
+    CHECK(told && fprintf(told, "%d", (int)getpid()) > 0 && !fclose(told),
+          "the process number cannot be written");
     MPI_File file;
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("dying"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("dying"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+             &file));
     CHECK_OK(MPI_File_set_atomicity(file, 1));
     barrier();
     if (world_rank == 0) {

@@ -1,18 +1,22 @@
-/* The promise that nobody else writes between the first and the last byte of a write (`capulet_exclusive`): holes may be read and written
- * back, and have the bytes they had. Ranks by turns, all ranks together, a file that is not open for reading, and atomic mode, in
- * which ranks write among each other at the same time, promise or not. */
+/* The promise that no other access writes between the first and the last byte of a write
+ * (`capulet_exclusive`). Holes may then be read and written back, and must keep their bytes. Tested are
+ * ranks one after another, all ranks collectively, a file that is not open for reading, and atomic mode,
+ * in which the writes of the ranks interleave in spite of the promise. */
 #include "check.h"
 
 enum { PIECE = 16, PIECES = 600, OLD = 0xee };
 
-/* Every rank's pieces are this far apart; the last piece of each period is nobody's. */
+/* The distance between the pieces of a rank. The last piece of each period belongs to no rank. */
 static int period(void) { return (world_size + 1) * PIECE; }
 
 static long long file_bytes(void) { return (long long)PIECES * period(); }
 
-static unsigned char value(int rank, int piece, int round) { return (unsigned char)(1 + (rank * 37 + piece * 11 + round * 5) % 200); }
+static unsigned char value(int rank, int piece, int round)
+{
+    return (unsigned char)(1 + (rank * 37 + piece * 11 + round * 5) % 200);
+}
 
-/* A file of old bytes, `bytes` long. */
+/* Creates a file of `bytes` old bytes. */
 static void fill(const char *path, long long bytes)
 {
     if (world_rank == 0) {
@@ -50,7 +54,8 @@ static unsigned char *pieces(int round)
     return bytes;
 }
 
-/* All ranks' pieces of a round, and between them what was there: `kept` bytes of the old file, zeros behind. */
+/* Checks the pieces of all ranks in a round, and the bytes between them: the `kept` bytes of the old
+ * file, and zeros behind. */
 static void expect(const char *path, int round, long long kept)
 {
     barrier();
@@ -75,14 +80,15 @@ static void writes(const char *path, int mode, long long kept)
     MPI_Status status;
     fill(path, kept);
     MPI_File file = open_with(path, mode, "true");
-    for (int turn = 0; turn < world_size; turn++) {
-        if (turn == world_rank) CHECK_OK(MPI_File_write_at(file, 0, pieces(1), PIECE * PIECES, MPI_BYTE, &status));
+    for (int writer = 0; writer < world_size; writer++) {
+        if (writer == world_rank)
+            CHECK_OK(MPI_File_write_at(file, 0, pieces(1), PIECE * PIECES, MPI_BYTE, &status));
         barrier();
     }
-    CHECK_EQ(count_of(&status, MPI_BYTE), PIECE * PIECES, "bytes written in turn");
+    CHECK_EQ(count_of(&status, MPI_BYTE), PIECE * PIECES, "bytes written one rank after another");
     expect(path, 1, kept);
     CHECK_OK(MPI_File_write_at_all(file, 0, pieces(2), PIECE * PIECES, MPI_BYTE, &status));
-    CHECK_EQ(count_of(&status, MPI_BYTE), PIECE * PIECES, "bytes written together");
+    CHECK_EQ(count_of(&status, MPI_BYTE), PIECE * PIECES, "bytes written collectively");
     expect(path, 2, kept);
     MPI_Request request;
     CHECK_OK(MPI_File_iwrite_at_all(file, 0, pieces(3), PIECE * PIECES, MPI_BYTE, &request));
@@ -91,8 +97,9 @@ static void writes(const char *path, int mode, long long kept)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* Together, but each rank by itself: what lies between the pieces of one is others'. */
-static void together_alone(const char *path)
+/* A collective write in which each rank moves its own bytes: between the pieces of one rank lie pieces of
+ * others. */
+static void collective_by_own_runs(const char *path)
 {
     fill(path, file_bytes());
     MPI_File file = open_with(path, MPI_MODE_RDWR, "true");
@@ -108,7 +115,7 @@ static void together_alone(const char *path)
     CHECK_OK(MPI_File_close(&file));
 }
 
-static void atomic_among_others(const char *path)
+static void atomic_and_interleaved(const char *path)
 {
     fill(path, file_bytes());
     MPI_File file = open_with(path, MPI_MODE_RDWR, "true");
@@ -120,7 +127,7 @@ static void atomic_among_others(const char *path)
     CHECK_OK(MPI_File_close(&file));
 }
 
-static void told(const char *path, const char *promise, const char *sieving)
+static void hints_in_force(const char *path, const char *promise, const char *sieving)
 {
     MPI_File file = open_with(path, MPI_MODE_RDWR, promise);
     MPI_Info info;
@@ -130,7 +137,8 @@ static void told(const char *path, const char *promise, const char *sieving)
     MPI_Info_get(info, "capulet_exclusive", MPI_MAX_INFO_VAL - 1, found[0], &is_there);
     MPI_Info_get(info, "romio_ds_write", MPI_MAX_INFO_VAL - 1, found[1], &is_there);
     MPI_Info_free(&info);
-    CHECK(strcmp(found[0], promise) == 0 && strcmp(found[1], sieving) == 0, "%s, %s", found[0], found[1]);
+    CHECK(strcmp(found[0], promise) == 0 && strcmp(found[1], sieving) == 0,
+          "capulet_exclusive is %s, romio_ds_write is %s", found[0], found[1]);
     CHECK_OK(MPI_File_close(&file));
 }
 
@@ -138,22 +146,22 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv);
     const char *path = path_of("exclusive");
-    section("a file that is there");
+    section("a file as long as the access");
     writes(path, MPI_MODE_RDWR, file_bytes());
     section("a longer file");
     writes(path, MPI_MODE_RDWR, file_bytes() + 12345);
-    section("a file that ends within");
+    section("a file that ends within the access");
     writes(path, MPI_MODE_RDWR, file_bytes() / 2 + 7);
     section("an empty file");
     writes(path, MPI_MODE_RDWR, 0);
     section("a file that is not open for reading");
     writes(path, MPI_MODE_WRONLY, file_bytes());
-    section("together, each by itself");
-    together_alone(path);
+    section("collective, each rank moves its own bytes");
+    collective_by_own_runs(path);
     section("atomic mode");
-    atomic_among_others(path);
-    section("what is in force");
-    told(path, "true", "automatic");
-    told(path, "false", "disable");
+    atomic_and_interleaved(path);
+    section("hints in force");
+    hints_in_force(path, "true", "automatic");
+    hints_in_force(path, "false", "disable");
     return finish();
 }

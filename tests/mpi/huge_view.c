@@ -1,4 +1,5 @@
-/* A view of 10^8 pieces is set and a window of it read: the peak of memory may rise by less than 50 MiB over the start. */
+/* Sets a view of 10^8 pieces and reads a part of it. The peak of memory may rise by less than 50 MiB from
+ * the start. */
 #include "check.h"
 
 #define PIECES 100000000
@@ -14,17 +15,19 @@ static long high_water_kib(void)
     return kib;
 }
 
-static void window(MPI_File file, const char *name, MPI_Datatype filetype, long start_kib, long long stride)
+static void read_part(MPI_File file, const char *name, MPI_Datatype filetype, long start_kib,
+                      long long stride)
 {
     unsigned char bytes[4096];
     MPI_Status status;
     MPI_Offset at = -1;
     for (int collective = 0; collective < 2; collective++) {
-        section("%s, %s", name, collective ? "together" : "alone");
+        section("%s, %s", name, collective ? "collective" : "independent");
         MPI_Offset first = 77777777 + 512LL * world_rank;
         CHECK_OK(MPI_File_set_view(file, 3, MPI_BYTE, filetype, "native", MPI_INFO_NULL));
-        CHECK_OK(collective ? MPI_File_read_at_all(file, first, bytes, 4096, MPI_BYTE, &status) : MPI_File_read_at(file, first, bytes, 4096, MPI_BYTE, &status));
-        CHECK_EQ(count_of(&status, MPI_BYTE), 4096, "bytes");
+        CHECK_OK(collective ? MPI_File_read_at_all(file, first, bytes, 4096, MPI_BYTE, &status)
+                 : MPI_File_read_at(file, first, bytes, 4096, MPI_BYTE, &status));
+        CHECK_EQ(count_of(&status, MPI_BYTE), 4096, "bytes read");
         CHECK_OK(MPI_File_get_byte_offset(file, first, &at));
         CHECK_EQ(at, 3 + first * stride, "byte offset");
         long grown = high_water_kib() - start_kib;
@@ -53,11 +56,11 @@ int main(int argc, char **argv)
     CHECK(start_kib > 0, "no VmHWM in /proc/self/status");
     MPI_Type_vector(PIECES, 1, (int)stride, MPI_BYTE, &vector);
     MPI_Type_commit(&vector);
-    window(file, "a vector", vector, start_kib, stride);
+    read_part(file, "a vector", vector, start_kib, stride);
     MPI_Type_vector(10000, 1, (int)stride, MPI_BYTE, &inner);
     MPI_Type_create_hvector(10000, 1, 10000 * stride, inner, &nested);
     MPI_Type_commit(&nested);
-    window(file, "a vector of vectors", nested, start_kib, stride);
+    read_part(file, "a vector of vectors", nested, start_kib, stride);
     CHECK_OK(MPI_File_close(&file));
     MPI_Type_free(&vector);
     MPI_Type_free(&inner);

@@ -1,4 +1,5 @@
-/* Hints: what is asked for is answered truly, unknown keys are dropped, the user's info wins over the file that ROMIO_HINTS names. */
+/* Hints: get_info reports the hints in force, unknown keys are dropped, and the user's info takes
+ * precedence over the file that ROMIO_HINTS names. */
 #include "check.h"
 
 static int lookup(MPI_Info info, const char *key, char *value)
@@ -13,11 +14,12 @@ static void expect(MPI_File file, const char *key, const char *expected)
     char value[256] = "";
     MPI_Info info = MPI_INFO_NULL;
     CHECK_OK(MPI_File_get_info(file, &info));
-    CHECK(info != MPI_INFO_NULL, "get_info gave no info");
+    CHECK(info != MPI_INFO_NULL, "get_info returned no info");
     if (info == MPI_INFO_NULL) return;
     int found = lookup(info, key, value);
-    if (expected == NULL) CHECK(!found, "%s is `%s`, and should not be there", key, value);
-    else CHECK(found && strcmp(value, expected) == 0, "%s is `%s` (%sfound), not `%s`", key, value, found ? "" : "not ", expected);
+    if (expected == NULL) CHECK(!found, "%s is `%s`, but should be absent", key, value);
+    else CHECK(found && strcmp(value, expected) == 0, "%s is `%s` (%sfound), not `%s`", key, value,
+               found ? "" : "not ", expected);
     MPI_Info_free(&info);
 }
 
@@ -28,11 +30,11 @@ static MPI_File open_with(int pairs, const char *const *text)
     if (pairs) MPI_Info_create(&info);
     for (int p = 0; p < pairs; p++) MPI_Info_set(info, (char *)text[2 * p], (char *)text[2 * p + 1]);
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("hinted"), MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file));
-    if (pairs) MPI_Info_free(&info); /* the file keeps what it needs */
+    if (pairs) MPI_Info_free(&info); /* The file keeps its own copy. */
     return file;
 }
 
-static void every_file_answers(void)
+static void defaults_are_reported(void)
 {
     static const char *const always[] = { "cb_buffer_size", "cb_nodes", "romio_cb_read", "romio_cb_write" };
     char value[256];
@@ -40,16 +42,20 @@ static void every_file_answers(void)
     MPI_File file = open_with(0, NULL);
     MPI_Info info = MPI_INFO_NULL;
     CHECK_OK(MPI_File_get_info(file, &info));
-    for (unsigned k = 0; k < sizeof always / sizeof *always; k++) CHECK(lookup(info, always[k], value), "%s is missing", always[k]);
-    CHECK(lookup(info, "cb_nodes", value) && atoi(value) >= 1 && atoi(value) <= world_size, "cb_nodes is %s", value);
-    CHECK(!lookup(info, "romio_visibility_immediate", value) || strcmp(value, "true") == 0, "HDF5 refuses independent writes if this is false");
+    for (unsigned k = 0; k < sizeof always / sizeof *always; k++)
+        CHECK(lookup(info, always[k], value), "%s is missing", always[k]);
+    CHECK(lookup(info, "cb_nodes", value) && atoi(value) >= 1 && atoi(value) <= world_size, "cb_nodes is %s",
+          value);
+    CHECK(!lookup(info, "romio_visibility_immediate", value) || strcmp(value, "true") == 0,
+          "romio_visibility_immediate is false, so HDF5 refuses independent writes");
     MPI_Info_free(&info);
     CHECK_OK(MPI_File_close(&file));
 }
 
-static void asked_for(void)
+static void requested_hints(void)
 {
-    static const char *const text[] = { "cb_buffer_size", "65536", "cb_nodes", "1", "romio_cb_write", "enable", "romio_cb_read", "disable",
+    static const char *const text[] = { "cb_buffer_size", "65536", "cb_nodes", "1", "romio_cb_write",
+                                        "enable", "romio_cb_read", "disable",
                                         "no_such_hint", "5", "striping_unit", "8192" };
     section("hints at open");
     MPI_File file = open_with(6, text);
@@ -74,7 +80,7 @@ static void asked_for(void)
     expect(file, "romio_cb_read", "disable");
     MPI_Info_set(info, "romio_cb_write", "nonsense");
     MPI_Info_set(info, "cb_buffer_size", "-5");
-    CHECK_OK(MPI_File_set_info(file, info)); /* a value that means nothing is ignored (MPI 4.1, 10) */
+    CHECK_OK(MPI_File_set_info(file, info)); /* A meaningless value is ignored (MPI 4.1, 10). */
     expect(file, "romio_cb_write", "automatic");
     expect(file, "cb_buffer_size", "65536");
     MPI_Info_free(&info);
@@ -82,7 +88,7 @@ static void asked_for(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* Which ranks aggregate: a list of hosts, of which the first that fits counts. */
+/* Which ranks aggregate: a list of hosts, of which the first entry that fits counts. */
 static void config_list(void)
 {
     char host[MPI_MAX_PROCESSOR_NAME + 1] = "", named[MPI_MAX_PROCESSOR_NAME + 64], all[16], by_node[16];
@@ -94,7 +100,8 @@ static void config_list(void)
     snprintf(all, sizeof all, "%d", world_size);
     snprintf(by_node, sizeof by_node, "%d", nodes < world_size ? nodes : world_size);
     const struct { const char *list, *in_force, *nodes; } cases[] = {
-        { "*:1", "*:1", by_node }, { "*:*", "*:*", all }, { named, named, by_node }, { "no-such-host:3", "*:*", all },
+        { "*:1", "*:1", by_node }, { "*:*", "*:*", all }, { named, named, by_node },
+        { "no-such-host:3", "*:*", all },
         { "nonsense:here", "*:*", all }, { "*:0", "*:*", all },
     };
     for (unsigned c = 0; c < sizeof cases / sizeof *cases; c++) {
@@ -108,11 +115,11 @@ static void config_list(void)
     MPI_File file = open_with(2, both);
     expect(file, "cb_nodes", "1");
     CHECK_OK(MPI_File_close(&file));
-    section("on an open file");
+    section("cb_config_list on an open file");
     MPI_Info info;
     MPI_Info_create(&info);
     MPI_Info_set(info, "cb_nodes", "1");
-    MPI_Info_set(info, "cb_config_list", "*:0"); /* counts at open only */
+    MPI_Info_set(info, "cb_config_list", "*:0"); /* Counts at open only. */
     file = open_with(0, NULL);
     CHECK_OK(MPI_File_set_info(file, info));
     expect(file, "cb_nodes", "1");
@@ -134,12 +141,13 @@ static void permissions(void)
     barrier();
     MPI_File file = open_with(1, text);
     umask(mask);
-    CHECK(stat(path_of("hinted"), &about) == 0, "the file is not there");
+    CHECK(stat(path_of("hinted"), &about) == 0, "the file does not exist");
     CHECK((about.st_mode & 0777) == 0640, "permissions are %o", about.st_mode & 0777);
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* The harness wrote the file: cb_buffer_size 131072, romio_cb_read enable, a comment, an unknown key, a line without a value. */
+/* The harness wrote this file: cb_buffer_size 131072, romio_cb_read enable, a comment, an unknown key,
+ * and a line without a value. */
 static void hint_file(void)
 {
     static const char *const text[] = { "romio_cb_read", "disable" };
@@ -155,7 +163,8 @@ static void hint_file(void)
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* `capulet run --hint cb_buffer_size=262144 --hint romio_cb_read=enable` wins over the program. */
+/* `capulet run --hint cb_buffer_size=262144 --hint romio_cb_read=enable` takes precedence over the
+ * program. */
 static void hints_of_the_command(void)
 {
     static const char *const text[] = { "cb_buffer_size", "65536", "romio_cb_write", "disable" };
@@ -173,8 +182,8 @@ int main(int argc, char **argv)
     if (getenv("ROMIO_HINTS")) hint_file();
     else if (getenv("CHECK_COMMAND_HINTS")) hints_of_the_command();
     else {
-        every_file_answers();
-        asked_for();
+        defaults_are_reported();
+        requested_hints();
         if (getenv("CHECK_CONFIG_LIST")) config_list();
         permissions();
     }

@@ -1,4 +1,5 @@
-/* Offsets beyond 4 GiB, on a sparse file: by offset, by pointer, through views, alone and together. */
+/* Offsets beyond 4 GiB on a sparse file: by offset, by pointer and through views, independently and
+ * collectively. */
 #include "oracle.h"
 
 #define GIB (1LL << 30)
@@ -19,7 +20,8 @@ int main(int argc, char **argv)
     MPI_File file;
     MPI_Status status;
     MPI_Offset size = -1, at = -1;
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE,
+             MPI_INFO_NULL, &file));
     section("sizes beyond 4 GiB");
     CHECK_OK(MPI_File_set_size(file, 5 * GIB + 1));
     CHECK_OK(MPI_File_get_size(file, &size));
@@ -34,7 +36,7 @@ int main(int argc, char **argv)
     CHECK_OK(MPI_File_sync(file));
     CHECK_EQ(byte_at(path, place + 7), 65 + world_rank, "byte on disk");
     CHECK_OK(MPI_File_read_at(file, place, back, 8, MPI_BYTE, &status));
-    CHECK(memcmp(mine, back, 8) == 0, "bytes read back are wrong");
+    CHECK(memcmp(mine, back, 8) == 0, "the bytes read back are wrong");
 
     section("pointers");
     CHECK_OK(MPI_File_seek(file, 7 * GIB + 16 * world_rank, MPI_SEEK_SET));
@@ -44,23 +46,27 @@ int main(int argc, char **argv)
     CHECK_OK(MPI_File_sync(file));
     CHECK_EQ(byte_at(path, 7 * GIB + 16 * world_rank), 65 + world_rank, "byte on disk");
 
-    /* A filetype whose extent alone is above 4 GiB, and blocks dealt to the ranks across that border. */
+    /* The extent of the filetype alone exceeds 4 GiB. The blocks of the ranks lie across that boundary. */
     section("views");
     map_t unit = map_named(MPI_BYTE);
     int blocks[] = { 4, 4 };
-    MPI_Aint places[] = { (MPI_Aint)(4 * GIB - 4 * world_size + 8 * world_rank), (MPI_Aint)(9 * GIB + 4 * world_rank) };
+    MPI_Aint places[] = { (MPI_Aint)(4 * GIB - 4 * world_size + 8 * world_rank),
+                          (MPI_Aint)(9 * GIB + 4 * world_rank) };
     map_t inner = map_hindexed(2, blocks, places, unit), filetype = map_resized(0, 10 * GIB, inner);
     for (int collective = 0; collective < 2; collective++) {
         memset(mine, 97 + world_rank + collective, sizeof mine);
         CHECK_OK(MPI_File_set_view(file, GIB, MPI_BYTE, filetype.mpi, "native", MPI_INFO_NULL));
-        CHECK_OK(collective ? MPI_File_write_at_all(file, 4, mine, 8, MPI_BYTE, &status) : MPI_File_write_at(file, 4, mine, 8, MPI_BYTE, &status));
+        CHECK_OK(collective ? MPI_File_write_at_all(file, 4, mine, 8, MPI_BYTE, &status)
+                 : MPI_File_write_at(file, 4, mine, 8, MPI_BYTE, &status));
         CHECK_EQ(count_of(&status, MPI_BYTE), 8, "bytes");
         CHECK_OK(MPI_File_sync(file));
         CHECK_EQ(byte_at(path, GIB + places[1] + 3), 97 + world_rank + collective, "byte of the first tile");
-        CHECK_EQ(byte_at(path, GIB + 10 * GIB + places[0]), 97 + world_rank + collective, "byte of the second tile");
+        CHECK_EQ(byte_at(path, GIB + 10 * GIB + places[0]), 97 + world_rank + collective,
+                 "byte of the second tile");
         memset(back, 0, sizeof back);
-        CHECK_OK(collective ? MPI_File_read_at_all(file, 4, back, 8, MPI_BYTE, &status) : MPI_File_read_at(file, 4, back, 8, MPI_BYTE, &status));
-        CHECK(memcmp(mine, back, 8) == 0, "bytes read back are wrong");
+        CHECK_OK(collective ? MPI_File_read_at_all(file, 4, back, 8, MPI_BYTE, &status)
+                 : MPI_File_read_at(file, 4, back, 8, MPI_BYTE, &status));
+        CHECK(memcmp(mine, back, 8) == 0, "the bytes read back are wrong");
         CHECK_OK(MPI_File_get_byte_offset(file, 12, &at));
         CHECK_EQ(at, GIB + 10 * GIB + places[1], "byte of etype 12");
         barrier();

@@ -1,5 +1,6 @@
-/* One transfer of more bytes than one system call moves (2 GiB less a page) and than an int counts, out of 1 MiB of memory that is
- * written again and again. Rank 0 moves it, the others a little each; alone, then together. */
+/* One transfer of more bytes than a system call moves (2 GiB less a page) and than an int can count. The
+ * source is 1 MiB of memory that is written repeatedly. Rank 0 makes this transfer, and the other ranks
+ * write 1 MiB each. First independently, then collectively. */
 #include "check.h"
 
 #define MIB (1LL << 20)
@@ -19,16 +20,18 @@ int main(int argc, char **argv)
     MPI_Type_create_resized(mib, 0, 0, &same);
     MPI_Type_commit(&same);
     for (int collective = 0; collective < 2; collective++) {
-        section("%s", collective ? "together" : "alone");
-        CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
+        section("%s", collective ? "collective" : "independent");
+        CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path,
+                 MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
         int count = world_rank == 0 ? COUNT : 1;
         MPI_Offset at = world_rank == 0 ? 5 : 5 + (COUNT + world_rank - 1) * MIB;
-        CHECK_OK(collective ? MPI_File_write_at_all(file, at, block, count, same, &status) : MPI_File_write_at(file, at, block, count, same, &status));
+        CHECK_OK(collective ? MPI_File_write_at_all(file, at, block, count, same, &status)
+                 : MPI_File_write_at(file, at, block, count, same, &status));
         CHECK_EQ(elements(&status, MPI_BYTE), count * MIB, "bytes written");
         CHECK_OK(MPI_File_sync(file));
         barrier();
         struct stat about;
-        CHECK(stat(path, &about) == 0, "the file is not there");
+        CHECK(stat(path, &about) == 0, "the file does not exist");
         size = (long long)about.st_size;
         CHECK_EQ(size, 5 + (COUNT + world_size - 1) * MIB, "size");
         int fd = open(path, O_RDONLY);

@@ -1,9 +1,10 @@
-/* What may be freed while a file is open, which communicators may open files, and files that are closed late. */
+/* Arguments that are freed while a file is open, communicators that may open files, and files that are
+ * closed late. */
 #include "check.h"
 
 static int closed_late;
 
-/* Runs inside MPI_Finalize, where HDF5 too closes the files that its user forgot. */
+/* Called inside MPI_Finalize, where HDF5 also closes the files that its user forgot. */
 static int close_late(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     (void)comm; (void)keyval; (void)extra;
@@ -37,7 +38,8 @@ static void freed_arguments(void)
     CHECK_OK(MPI_File_set_view(file, 8 * world_rank, MPI_INT, filetype, "native", MPI_INFO_NULL));
     MPI_Type_free(&filetype);
     MPI_Type_free(&inner);
-    for (int round = 0; round < 20; round++) { /* handles are used again for other types: a stale cache would show */
+    /* Handles are reused for other types, so a stale cache would be detected. */
+    for (int round = 0; round < 20; round++) {
         int values[24], back[24];
         for (int i = 0; i < 24; i++) values[i] = round * 1000 + world_rank * 100 + i, back[i] = -1;
         int gap = 1 + round % 3;
@@ -59,13 +61,14 @@ static void other_communicators(void)
     int value = world_rank, seen = -1;
     section("MPI_COMM_SELF");
     snprintf(name, sizeof name, "self-%d", world_rank);
-    CHECK_OK(MPI_File_open(MPI_COMM_SELF, path_of(name), MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_SELF, path_of(name),
+             MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
     CHECK_OK(MPI_File_write_all(file, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_read_at_all(file, 0, &seen, 1, MPI_INT, MPI_STATUS_IGNORE));
     CHECK_EQ(seen, world_rank, "value");
     CHECK_OK(MPI_File_close(&file));
 
-    section("halves, each with its ranks turned round");
+    section("halves with their ranks in reverse order");
     MPI_Comm_split(MPI_COMM_WORLD, world_rank % 2, -world_rank, &comm);
     int rank, size;
     MPI_Comm_rank(comm, &rank);
@@ -78,7 +81,8 @@ static void other_communicators(void)
     barrier_on(comm);
     CHECK_OK(MPI_File_set_view(file, 4 * (size - 1 - rank), MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
     CHECK_OK(MPI_File_read_at_all(file, 0, &seen, 1, MPI_INT, MPI_STATUS_IGNORE));
-    CHECK_EQ(seen, world_rank % 2 + 2 * rank, "value"); /* keys fall, so rank size - 1 - rank of the half has the world rank 2 rank + half */
+    /* The keys decrease, so rank size - 1 - rank of the half has the world rank 2 rank + half. */
+    CHECK_EQ(seen, world_rank % 2 + 2 * rank, "value");
     CHECK_OK(MPI_File_close(&file));
     MPI_Comm_free(&comm);
 
@@ -87,30 +91,34 @@ static void other_communicators(void)
         MPI_Comm half, inter;
         MPI_Comm_split(MPI_COMM_WORLD, world_rank % 2, world_rank, &half);
         MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - world_rank % 2, 7, &inter);
-        CHECK_CLASS(MPI_File_open(inter, path_of("inter"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_COMM);
+        CHECK_CLASS(MPI_File_open(inter, path_of("inter"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+                    &file), MPI_ERR_COMM);
         MPI_Comm_free(&inter);
         MPI_Comm_free(&half);
     }
 }
 
-/* Files of one communicator used in turns, in different states; and the same file opened twice. */
+/* Files of one communicator, used alternately and in different states, and one file that is opened twice. */
 static void several_files(void)
 {
     section("three files at once");
     MPI_File files[3];
     int seen = -1;
     for (int f = 0; f < 3; f++)
-        CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of(f == 2 ? "turn-1" : f ? "turn-1" : "turn-0"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &files[f]));
+        CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of(f == 2 ? "turn-1" : f ? "turn-1" : "turn-0"),
+                 MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &files[f]));
     for (int round = 0; round < 10; round++)
         for (int f = 0; f < 2; f++) {
             int value = round * 1000 + f * 100 + world_rank;
-            CHECK_OK(MPI_File_write_at_all(files[f], 4 * (round * world_size + world_rank), &value, 1, MPI_INT, MPI_STATUS_IGNORE));
+            CHECK_OK(MPI_File_write_at_all(files[f], 4 * (round * world_size + world_rank), &value, 1,
+                     MPI_INT, MPI_STATUS_IGNORE));
         }
     CHECK_OK(MPI_File_sync(files[1]));
     barrier();
     CHECK_OK(MPI_File_sync(files[2]));
     for (int round = 0; round < 10; round++) {
-        CHECK_OK(MPI_File_read_at(files[2], 4 * (round * world_size + world_rank), &seen, 1, MPI_INT, MPI_STATUS_IGNORE));
+        CHECK_OK(MPI_File_read_at(files[2], 4 * (round * world_size + world_rank), &seen, 1, MPI_INT,
+                 MPI_STATUS_IGNORE));
         CHECK_EQ(seen, round * 1000 + 100 + world_rank, "value through the second handle");
     }
     for (int f = 2; f >= 0; f--) CHECK_OK(MPI_File_close(&files[f]));
@@ -118,41 +126,44 @@ static void several_files(void)
 
 static void no_status(void)
 {
-    section("MPI_STATUS_IGNORE and untouched error field");
+    section("MPI_STATUS_IGNORE and the error field");
     MPI_File file;
     MPI_Status status;
     char bytes[8] = "status!";
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("status"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("status"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+             &file));
     status.MPI_ERROR = 4711;
     CHECK_OK(MPI_File_write_at(file, 0, bytes, 8, MPI_BYTE, &status));
     CHECK_EQ(status.MPI_ERROR, 4711, "MPI_ERROR of a call that returns one status"); /* MPI 4.1, 3.2.5 */
     int cancelled = -1;
     MPI_Test_cancelled(&status, &cancelled);
-    CHECK_EQ(cancelled, 0, "cancelled");
+    CHECK_EQ(cancelled, 0, "cancelled flag");
     CHECK_OK(MPI_File_read_at_all(file, 0, NULL, 0, MPI_BYTE, &status));
-    CHECK_EQ(count_of(&status, MPI_INT), 0, "count of nothing");
+    CHECK_EQ(count_of(&status, MPI_INT), 0, "count of an empty access");
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* A name that counts from a folder means the file that was opened, wherever the program has gone when it is deleted. */
+/* A relative name means the file that was opened, even if the program has changed its folder when the
+ * file is deleted. */
 static void another_folder(void)
 {
-    section("deleted on close from another folder");
+    section("delete on close from another folder");
     char before[PATH_MAX], name[] = "relative";
     MPI_File file;
-    CHECK(getcwd(before, sizeof before) != NULL, "the folder has a name");
+    CHECK(getcwd(before, sizeof before) != NULL, "the current folder is unknown");
     if (world_rank == 0) CHECK_EQ(mkdir(path_of("elsewhere"), 0700), 0, "mkdir");
     CHECK_EQ(chdir(work_dir), 0, "chdir");
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
-    CHECK_EQ(access(path_of(name), F_OK), 0, "what was opened");
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE,
+             MPI_INFO_NULL, &file));
+    CHECK_EQ(access(path_of(name), F_OK), 0, "access to the opened file");
     CHECK_EQ(chdir(path_of("elsewhere")), 0, "chdir");
     if (world_rank == 0) {
         FILE *namesake = fopen(name, "w");
-        CHECK(namesake && fclose(namesake) == 0, "another file of the name");
+        CHECK(namesake && fclose(namesake) == 0, "cannot create a file of the same name in another folder");
     }
     CHECK_OK(MPI_File_close(&file));
-    CHECK_EQ(access(path_of(name), F_OK), -1, "what was opened, after close");
-    CHECK_EQ(access(path_of("elsewhere/relative"), F_OK), 0, "another file of the name");
+    CHECK_EQ(access(path_of(name), F_OK), -1, "access to the opened file after close");
+    CHECK_EQ(access(path_of("elsewhere/relative"), F_OK), 0, "a file of the same name in another folder");
     CHECK_EQ(chdir(before), 0, "chdir");
 }
 
@@ -167,10 +178,12 @@ int main(int argc, char **argv)
     static MPI_File forgotten;
     int keyval;
     section("closed inside MPI_Finalize");
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("forgotten"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &forgotten));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("forgotten"), MPI_MODE_CREATE | MPI_MODE_RDWR,
+             MPI_INFO_NULL, &forgotten));
     MPI_Comm_create_keyval(copy_nothing, close_late, &keyval, NULL);
     MPI_Comm_set_attr(MPI_COMM_SELF, keyval, &forgotten);
     int code = finish();
-    if (!closed_late) fprintf(stderr, "FAILED [rank %d]: the file was not closed inside MPI_Finalize\n", world_rank);
+    if (!closed_late)
+        fprintf(stderr, "FAILED [rank %d]: the file was not closed inside MPI_Finalize\n", world_rank);
     return code || !closed_late;
 }

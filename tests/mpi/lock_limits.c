@@ -1,6 +1,7 @@
-/* lock_limits FOLDER MEETING: rank 0 has a lock for long (`CAPULET_FAULTS`), and the others may wait for less (`CAPULET_HINTS`): they get an error, nothing of
- * theirs is written, and all goes on when it has let go: at once, or (MEETING is "file") when all have waited for each other at the file, where
- * the lock is one that is let go of no sooner. */
+/* lock_limits FOLDER MEETING: rank 0 holds a lock for long (`CAPULET_FAULTS`), and the other ranks wait
+ * for a shorter time (`CAPULET_HINTS`). They get an error, and nothing of theirs is written. After rank 0
+ * releases the lock, all accesses work again. If MEETING is "file", all ranks must first wait for each
+ * other in calls on the file: with these locks a rank that gave up leaves the queue only then. */
 #include "check.h"
 
 static MPI_File file;
@@ -10,10 +11,11 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     char bytes[64], back[64];
     memset(bytes, 'a' + world_rank, sizeof bytes);
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("lock_limits"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("lock_limits"), MPI_MODE_CREATE | MPI_MODE_RDWR,
+             MPI_INFO_NULL, &file));
     CHECK_OK(MPI_File_set_atomicity(file, 1));
     barrier();
-    section("an access that waits");
+    section("accesses while rank 0 holds the lock");
     if (world_rank == 0) {
         CHECK_OK(MPI_File_write_at(file, 0, bytes, 64, MPI_BYTE, MPI_STATUS_IGNORE));
     } else {
@@ -25,11 +27,12 @@ int main(int argc, char **argv)
         nap(2);
         CHECK_OK(MPI_File_sync(file));
     }
-    section("all goes on");
+    section("accesses after the release");
     for (int rank = 1; rank < world_size; rank++) {
         if (rank == world_rank) {
             CHECK_OK(MPI_File_read_at(file, 0, back, 64, MPI_BYTE, MPI_STATUS_IGNORE));
-            for (int i = 0; i < 64; i++) CHECK_EQ(back[i], 'a' + (i >= 32 && rank > 1 ? rank - 1 : 0), "a byte");
+            for (int i = 0; i < 64; i++)
+                CHECK_EQ(back[i], 'a' + (i >= 32 && rank > 1 ? rank - 1 : 0), "byte");
             CHECK_OK(MPI_File_write_at(file, 32, bytes, 64, MPI_BYTE, MPI_STATUS_IGNORE));
         }
         barrier();

@@ -1,5 +1,6 @@
-/* A nonblocking collective access that waits for a lock, and a blocking access of the same rank that waits for it too, for long
- * (`CAPULET_FAULTS`): MPI calls the layer back while it waits, and nothing is begun on top of itself then. */
+/* A nonblocking collective access waits for a lock, and a blocking access of the same rank waits for the
+ * same lock. `CAPULET_FAULTS` makes the waits long. MPI calls the library back while it waits; no second
+ * access may begin on top of the first on the stack. */
 #include "check.h"
 
 enum { ROUNDS = 2, BYTES = 4096 };
@@ -10,7 +11,8 @@ int main(int argc, char **argv)
     static char bytes[BYTES], back[BYTES];
     MPI_File file;
     memset(bytes, 'a' + world_rank, sizeof bytes);
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("lock_nested"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("lock_nested"), MPI_MODE_CREATE | MPI_MODE_RDWR,
+             MPI_INFO_NULL, &file));
     CHECK_OK(MPI_File_set_atomicity(file, 1));
     for (int round = 0; round < ROUNDS; round++) {
         MPI_Request request;
@@ -20,7 +22,7 @@ int main(int argc, char **argv)
         CHECK_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
         barrier();
         CHECK_OK(MPI_File_read_at_all(file, 0, back, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
-        for (int i = 65; i < BYTES; i++) CHECK_EQ(back[i], back[64], "a byte");
+        for (int i = 65; i < BYTES; i++) CHECK_EQ(back[i], back[64], "byte");
         barrier();
     }
     CHECK_OK(MPI_File_close(&file));

@@ -1,5 +1,5 @@
-/* 3,000 files open at once on one communicator, which is more than the communicators that an MPI has to give: each with its own
- * view and pointer, written collectively and closed in another order. */
+/* 3,000 files open at the same time on one communicator, more than an MPI has communicators. Each file
+ * has its own view and pointer. The files are written collectively and closed in another order. */
 #include "check.h"
 #include <sys/resource.h>
 
@@ -19,7 +19,8 @@ int main(int argc, char **argv)
     section("open");
     for (int f = 0; f < count; f++) {
         snprintf(name, sizeof name, "many-%d", f);
-        int code = MPI_File_open(MPI_COMM_WORLD, path_of(name), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &files[f]);
+        int code = MPI_File_open(MPI_COMM_WORLD, path_of(name), MPI_MODE_CREATE | MPI_MODE_RDWR,
+                                 MPI_INFO_NULL, &files[f]);
         CHECK(code == MPI_SUCCESS, "file %d: %s", f, class_name(class_of(code)));
         if (code != MPI_SUCCESS) return finish();
     }
@@ -32,7 +33,7 @@ int main(int argc, char **argv)
         CHECK_EQ(seen, value, "value");
     }
     section("close");
-    for (int step = 0; step < count; step++) { /* 1009 is a prime that does not divide the count */
+    for (int step = 0; step < count; step++) { /* 1009 is a prime that does not divide the count. */
         int f = (int)((long long)step * 1009 % count);
         MPI_Offset size = -1;
         CHECK_OK(MPI_File_get_size(files[f], &size));
@@ -42,7 +43,7 @@ int main(int argc, char **argv)
     barrier();
     for (int f = world_rank; f < count; f += world_size) {
         snprintf(name, sizeof name, "many-%d", f);
-        CHECK(unlink(path_of(name)) == 0, "%s is not there", name);
+        CHECK(unlink(path_of(name)) == 0, "%s does not exist", name);
     }
     return finish();
 }

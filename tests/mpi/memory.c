@@ -1,5 +1,5 @@
-/* Memory that user buffers may be made of: absolute addresses, the same bytes many times, backward and sparse types, types with padding,
- * and every named type as etype and in memory. */
+/* Kinds of memory in user buffers: absolute addresses, the same bytes many times, backward and sparse
+ * types, types with padding, and every named type, both as etype and in memory. */
 #include "oracle.h"
 
 #include <stddef.h>
@@ -21,7 +21,8 @@ static const char *read_all_of_file(i64 offset, i64 size)
     return (const char *)found;
 }
 
-/* MPI_BOTTOM: the type holds the addresses, here of three variables far apart, out of order. */
+/* MPI_BOTTOM: the type contains the addresses, here of three variables that are far apart and out of
+ * order. */
 static void absolute_addresses(void)
 {
     section("MPI_BOTTOM");
@@ -39,22 +40,26 @@ static void absolute_addresses(void)
     MPI_Type_commit(&all);
     i64 bytes = 157 * 4, place = bytes * world_rank;
     for (int collective = 0; collective < 2; collective++) {
-        CHECK_OK(collective ? MPI_File_write_at_all(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE) : MPI_File_write_at(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE));
+        CHECK_OK(collective ? MPI_File_write_at_all(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE)
+                 : MPI_File_write_at(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE));
         CHECK_OK(MPI_File_sync(file));
         const char *found = read_all_of_file(place, bytes);
-        CHECK(memcmp(found, second, 200) == 0 && memcmp(found + 200, first, 400) == 0 && memcmp(found + 600, third, 28) == 0, "bytes on disk are wrong");
+        CHECK(memcmp(found, second, 200) == 0 && memcmp(found + 200, first, 400) == 0
+              && memcmp(found + 600, third, 28) == 0, "the bytes on disk are wrong");
         int copies[3][100];
         memcpy(copies[0], second, 200); memcpy(copies[1], first, 400); memcpy(copies[2], third, 28);
         memset(second, 0, 200); memset(first, 0, 400); memset(third, 0, 28);
-        CHECK_OK(collective ? MPI_File_read_at_all(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE) : MPI_File_read_at(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE));
-        CHECK(memcmp(second, copies[0], 200) == 0 && memcmp(first, copies[1], 400) == 0 && memcmp(third, copies[2], 28) == 0, "memory is wrong after reading");
+        CHECK_OK(collective ? MPI_File_read_at_all(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE)
+                 : MPI_File_read_at(file, place, MPI_BOTTOM, 1, all, MPI_STATUS_IGNORE));
+        CHECK(memcmp(second, copies[0], 200) == 0 && memcmp(first, copies[1], 400) == 0
+              && memcmp(third, copies[2], 28) == 0, "the memory is wrong after reading");
         barrier();
     }
     MPI_Type_free(&all);
     free(second);
 }
 
-/* For writing, a type may name the same bytes again and again. */
+/* For a write, a type may contain the same bytes repeatedly. */
 static void repeated_bytes(void)
 {
     MPI_Datatype same, backward;
@@ -66,7 +71,7 @@ static void repeated_bytes(void)
     CHECK_OK(MPI_File_sync(file));
     const int *found = (const int *)read_all_of_file(4000 * world_rank, 4000);
     for (i = 0; i < 1000 && found[i] == value; i++) { }
-    CHECK_EQ(i, 1000, "integers in a row");
+    CHECK_EQ(i, 1000, "number of equal integers");
     barrier();
     section("a negative stride");
     for (i = 0; i < 8; i++) line[i] = 100 * world_rank + i;
@@ -81,12 +86,14 @@ static void repeated_bytes(void)
     barrier();
 }
 
-/* A struct as the compiler lays it out, with padding that must not reach the file nor be touched by a read. */
+/* A struct in the layout of the compiler. Its padding must not reach the file, and a read must not change
+ * it. */
 static void padded_struct(void)
 {
     struct cell { char tag; double value; short number; } cells[20], back[20];
     int blocks[] = { 1, 1, 1 };
-    MPI_Aint at[] = { offsetof(struct cell, tag), offsetof(struct cell, value), offsetof(struct cell, number) };
+    MPI_Aint at[] = { offsetof(struct cell, tag), offsetof(struct cell, value),
+                      offsetof(struct cell, number) };
     MPI_Datatype types[] = { MPI_CHAR, MPI_DOUBLE, MPI_SHORT }, inner, cell;
     MPI_Status status;
     section("a struct with padding");
@@ -102,15 +109,17 @@ static void padded_struct(void)
     const char *found = read_all_of_file(220 * world_rank, 220);
     int wrong = 0;
     for (int i = 0; i < 20; i++)
-        wrong += found[11 * i] != cells[i].tag || memcmp(found + 11 * i + 1, &cells[i].value, 8) || memcmp(found + 11 * i + 9, &cells[i].number, 2);
-    CHECK_EQ(wrong, 0, "structs that are wrong on disk");
+        wrong += found[11 * i] != cells[i].tag || memcmp(found + 11 * i + 1, &cells[i].value, 8)
+            || memcmp(found + 11 * i + 9, &cells[i].number, 2);
+    CHECK_EQ(wrong, 0, "number of structs that are wrong on disk");
     memset(back, 0x77, sizeof back);
     CHECK_OK(MPI_File_read_at_all(file, 220 * world_rank, back, 20, cell, &status));
     wrong = 0;
     for (int i = 0; i < 20; i++)
-        wrong += back[i].tag != cells[i].tag || memcmp(&back[i].value, &cells[i].value, 8) || memcmp(&back[i].number, &cells[i].number, 2)
+        wrong += back[i].tag != cells[i].tag || memcmp(&back[i].value, &cells[i].value, 8)
+            || memcmp(&back[i].number, &cells[i].number, 2)
                  || ((unsigned char *)&back[i])[1] != 0x77 || ((unsigned char *)&back[i])[18] != 0x77;
-    CHECK_EQ(wrong, 0, "structs that are wrong in memory, or whose padding was touched");
+    CHECK_EQ(wrong, 0, "number of structs that are wrong in memory or have changed padding");
     MPI_Type_free(&inner);
     MPI_Type_free(&cell);
     barrier();
@@ -121,15 +130,19 @@ static const struct { const char *name; MPI_Datatype type; } *named_types(int *c
 #define NAMED(type) { #type, type }
     static struct { const char *name; MPI_Datatype type; } all[64];
     const struct { const char *name; MPI_Datatype type; } table[] = {
-        NAMED(MPI_CHAR), NAMED(MPI_SIGNED_CHAR), NAMED(MPI_UNSIGNED_CHAR), NAMED(MPI_BYTE), NAMED(MPI_WCHAR), NAMED(MPI_SHORT),
-        NAMED(MPI_UNSIGNED_SHORT), NAMED(MPI_INT), NAMED(MPI_UNSIGNED), NAMED(MPI_LONG), NAMED(MPI_UNSIGNED_LONG), NAMED(MPI_LONG_LONG_INT),
-        NAMED(MPI_UNSIGNED_LONG_LONG), NAMED(MPI_FLOAT), NAMED(MPI_DOUBLE), NAMED(MPI_LONG_DOUBLE), NAMED(MPI_C_BOOL), NAMED(MPI_INT8_T),
-        NAMED(MPI_INT16_T), NAMED(MPI_INT32_T), NAMED(MPI_INT64_T), NAMED(MPI_UINT8_T), NAMED(MPI_UINT16_T), NAMED(MPI_UINT32_T),
-        NAMED(MPI_UINT64_T), NAMED(MPI_C_FLOAT_COMPLEX), NAMED(MPI_C_DOUBLE_COMPLEX), NAMED(MPI_C_LONG_DOUBLE_COMPLEX), NAMED(MPI_AINT),
-        NAMED(MPI_OFFSET), NAMED(MPI_COUNT), NAMED(MPI_PACKED), NAMED(MPI_FLOAT_INT), NAMED(MPI_DOUBLE_INT), NAMED(MPI_LONG_INT),
-        NAMED(MPI_SHORT_INT), NAMED(MPI_2INT), NAMED(MPI_LONG_DOUBLE_INT), NAMED(MPI_INTEGER), NAMED(MPI_REAL), NAMED(MPI_DOUBLE_PRECISION),
-        NAMED(MPI_COMPLEX), NAMED(MPI_DOUBLE_COMPLEX), NAMED(MPI_LOGICAL), NAMED(MPI_CHARACTER), NAMED(MPI_2INTEGER), NAMED(MPI_2REAL),
-        NAMED(MPI_INTEGER4), NAMED(MPI_INTEGER8), NAMED(MPI_REAL4), NAMED(MPI_REAL8), NAMED(MPI_CXX_BOOL),
+        NAMED(MPI_CHAR), NAMED(MPI_SIGNED_CHAR), NAMED(MPI_UNSIGNED_CHAR), NAMED(MPI_BYTE),
+        NAMED(MPI_WCHAR), NAMED(MPI_SHORT), NAMED(MPI_UNSIGNED_SHORT), NAMED(MPI_INT),
+        NAMED(MPI_UNSIGNED), NAMED(MPI_LONG), NAMED(MPI_UNSIGNED_LONG), NAMED(MPI_LONG_LONG_INT),
+        NAMED(MPI_UNSIGNED_LONG_LONG), NAMED(MPI_FLOAT), NAMED(MPI_DOUBLE), NAMED(MPI_LONG_DOUBLE),
+        NAMED(MPI_C_BOOL), NAMED(MPI_INT8_T), NAMED(MPI_INT16_T), NAMED(MPI_INT32_T), NAMED(MPI_INT64_T),
+        NAMED(MPI_UINT8_T), NAMED(MPI_UINT16_T), NAMED(MPI_UINT32_T), NAMED(MPI_UINT64_T),
+        NAMED(MPI_C_FLOAT_COMPLEX), NAMED(MPI_C_DOUBLE_COMPLEX), NAMED(MPI_C_LONG_DOUBLE_COMPLEX),
+        NAMED(MPI_AINT), NAMED(MPI_OFFSET), NAMED(MPI_COUNT), NAMED(MPI_PACKED), NAMED(MPI_FLOAT_INT),
+        NAMED(MPI_DOUBLE_INT), NAMED(MPI_LONG_INT), NAMED(MPI_SHORT_INT), NAMED(MPI_2INT),
+        NAMED(MPI_LONG_DOUBLE_INT), NAMED(MPI_INTEGER), NAMED(MPI_REAL), NAMED(MPI_DOUBLE_PRECISION),
+        NAMED(MPI_COMPLEX), NAMED(MPI_DOUBLE_COMPLEX), NAMED(MPI_LOGICAL), NAMED(MPI_CHARACTER),
+        NAMED(MPI_2INTEGER), NAMED(MPI_2REAL), NAMED(MPI_INTEGER4), NAMED(MPI_INTEGER8), NAMED(MPI_REAL4),
+        NAMED(MPI_REAL8), NAMED(MPI_CXX_BOOL),
     };
     int kept = 0;
     for (unsigned t = 0; t < sizeof table / sizeof *table; t++)
@@ -138,7 +151,8 @@ static const struct { const char *name; MPI_Datatype type; } *named_types(int *c
     return (void *)all;
 }
 
-/* Each named type, as etype and in memory: what reaches the file is what MPI_Pack makes of it, and reading undoes it. */
+/* Each named type, as etype and in memory. The file must contain what MPI_Pack makes of the values, and
+ * reading must restore them. */
 static void every_named_type(void)
 {
     int count;
@@ -152,31 +166,35 @@ static void every_named_type(void)
         MPI_Status status;
         MPI_Type_get_extent(types[t].type, &lb, &extent);
         MPI_Type_size(types[t].type, &size);
-        if (size <= 0) continue; /* a Fortran type that this MPI was built without */
+        if (size <= 0) continue; /* a Fortran type that this MPI library lacks */
         unsigned char values[10 * 32], back[10 * 32], packed[10 * 32 + 64];
         fill(values, sizeof values, t);
         MPI_Pack(values, 10, types[t].type, packed, sizeof packed, &packed_bytes, MPI_COMM_SELF);
         CHECK_EQ(packed_bytes, 10 * size, "packed bytes");
-        /* An etype of a file must lie without gaps to be followed by another: those with padding go as a contiguous etype of bytes. */
+        /* Instances of an etype must be without gaps to follow one another in the file. So a type with
+         * padding has MPI_BYTE as its etype. */
         int dense = extent == size;
-        CHECK_OK(MPI_File_set_view(file, 16, dense ? types[t].type : MPI_BYTE, dense ? types[t].type : MPI_BYTE, "native", MPI_INFO_NULL));
+        CHECK_OK(MPI_File_set_view(file, 16, dense ? types[t].type : MPI_BYTE,
+                 dense ? types[t].type : MPI_BYTE, "native", MPI_INFO_NULL));
         i64 offset = (i64)world_rank * 10 * (dense ? 1 : size);
         CHECK_OK(MPI_File_write_at_all(file, offset, values, 10, types[t].type, &status));
         CHECK_EQ(count_of(&status, types[t].type), 10, "count written");
         CHECK_OK(MPI_File_sync(file));
-        CHECK(memcmp(read_all_of_file(16 + (i64)world_rank * 10 * size, 10 * size), packed, (size_t)(10 * size)) == 0, "bytes on disk are not those of MPI_Pack");
+        CHECK(memcmp(read_all_of_file(16 + (i64)world_rank * 10 * size, 10 * size), packed,
+              (size_t)(10 * size)) == 0, "the bytes on disk differ from those of MPI_Pack");
         memset(back, 0x33, sizeof back);
         CHECK_OK(MPI_File_read_at_all(file, offset, back, 10, types[t].type, &status));
         unsigned char again[10 * 32 + 64];
         packed_bytes = 0;
         MPI_Pack(back, 10, types[t].type, again, sizeof again, &packed_bytes, MPI_COMM_SELF);
-        CHECK(memcmp(again, packed, (size_t)(10 * size)) == 0, "values read back are wrong");
+        CHECK(memcmp(again, packed, (size_t)(10 * size)) == 0, "the values read back are wrong");
         barrier();
     }
     CHECK_OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
 }
 
-/* All ranks write the same bytes at once. Which rank wins is open, but each byte is one of theirs, and nothing hangs or breaks. */
+/* All ranks write the same bytes at the same time. Which rank wins is undefined, but each byte must come
+ * from one of the ranks, and no call may hang or fail. */
 static void overlapping_writes(void)
 {
     unsigned char mine[5000];
@@ -192,14 +210,15 @@ static void overlapping_writes(void)
         int owner = found[i] - 10;
         wrong += owner < 0 || owner >= world_size || i < 100 * owner || i >= 100 * owner + 5000;
     }
-    CHECK_EQ(wrong, 0, "bytes that no rank wrote");
+    CHECK_EQ(wrong, 0, "number of bytes that no rank wrote");
     barrier();
 }
 
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("memory"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("memory"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+             &file));
     absolute_addresses();
     repeated_bytes();
     padded_struct();

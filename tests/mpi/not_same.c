@@ -1,5 +1,5 @@
-/* Arguments that must be the same on all ranks and are not: MPI_ERR_NOT_SAME on all of them (MPI 4.1, 14.7), and no hang. The last rank
- * differs. */
+/* Arguments that must be the same on all ranks but are not: all ranks get MPI_ERR_NOT_SAME (MPI 4.1,
+ * 14.7), and none hangs. The last rank passes the different value. */
 #include "check.h"
 
 int main(int argc, char **argv)
@@ -9,12 +9,15 @@ int main(int argc, char **argv)
     int expected = world_size > 1 ? MPI_ERR_NOT_SAME : MPI_SUCCESS;
     MPI_File file = MPI_FILE_NULL, other = MPI_FILE_NULL;
     MPI_Info info;
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("same"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("same"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+             &file));
 
     section("access mode");
-    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("same"), differs ? MPI_MODE_RDONLY : MPI_MODE_RDWR, MPI_INFO_NULL, &other), expected);
+    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("same"), differs ? MPI_MODE_RDONLY : MPI_MODE_RDWR,
+                MPI_INFO_NULL, &other), expected);
     if (other != MPI_FILE_NULL) CHECK_OK(MPI_File_close(&other));
-    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("same"), MPI_MODE_RDWR | (differs ? MPI_MODE_CREATE : 0), MPI_INFO_NULL, &other), expected);
+    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("same"),
+                MPI_MODE_RDWR | (differs ? MPI_MODE_CREATE : 0), MPI_INFO_NULL, &other), expected);
     if (other != MPI_FILE_NULL) CHECK_OK(MPI_File_close(&other));
 
     section("hints");
@@ -29,10 +32,13 @@ int main(int argc, char **argv)
     MPI_Info_free(&info);
 
     section("data representation");
-    CHECK_CLASS(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, differs ? "internal" : "native", MPI_INFO_NULL), expected);
+    CHECK_CLASS(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, differs ? "internal" : "native",
+                MPI_INFO_NULL), expected);
     section("extent of the etype");
-    CHECK_CLASS(MPI_File_set_view(file, 0, differs ? MPI_INT : MPI_DOUBLE, differs ? MPI_INT : MPI_DOUBLE, "native", MPI_INFO_NULL), expected);
-    CHECK_OK(MPI_File_set_view(file, 8 * world_rank, MPI_INT, MPI_INT, "native", MPI_INFO_NULL)); /* displacements may differ */
+    CHECK_CLASS(MPI_File_set_view(file, 0, differs ? MPI_INT : MPI_DOUBLE, differs ? MPI_INT : MPI_DOUBLE,
+                "native", MPI_INFO_NULL), expected);
+    /* Displacements may differ. */
+    CHECK_OK(MPI_File_set_view(file, 8 * world_rank, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
 
     section("sizes");
     CHECK_OK(MPI_File_set_size(file, 77));
@@ -48,14 +54,18 @@ int main(int argc, char **argv)
     section("direction");
     if (world_size > 1) {
         CHECK_CLASS(differs ? MPI_File_write_at_all(file, 0, &value, 1, MPI_INT, MPI_STATUS_IGNORE)
-                            : MPI_File_read_at_all(file, 0, &seen, 1, MPI_INT, MPI_STATUS_IGNORE), MPI_ERR_NOT_SAME);
-        CHECK_EQ(seen, -1, "value of a refused read");
+                            : MPI_File_read_at_all(file, 0, &seen, 1, MPI_INT, MPI_STATUS_IGNORE),
+                    MPI_ERR_NOT_SAME);
+        CHECK_EQ(seen, -1, "buffer of a refused read");
     }
-    section("direction"); /* some read while the others write: not legal, and told rather than left to hang */
+    /* Some ranks read while the others write. This is illegal, and must be reported instead of hanging. */
+    section("direction");
     int scratch = 0;
-    CHECK_CLASS(differs && world_size > 1 ? MPI_File_read_at_all(file, 0, &scratch, 1, MPI_INT, MPI_STATUS_IGNORE)
-                                          : MPI_File_write_at_all(file, 0, &scratch, 1, MPI_INT, MPI_STATUS_IGNORE), expected);
-    section("the file works on");
+    CHECK_CLASS(differs && world_size > 1
+                    ? MPI_File_read_at_all(file, 0, &scratch, 1, MPI_INT, MPI_STATUS_IGNORE)
+                    : MPI_File_write_at_all(file, 0, &scratch, 1, MPI_INT, MPI_STATUS_IGNORE),
+                expected);
+    section("the file is still usable");
     CHECK_OK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
     CHECK_OK(MPI_File_write_at_all(file, world_rank, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_read_at_all(file, world_rank, &seen, 1, MPI_INT, MPI_STATUS_IGNORE));

@@ -1,5 +1,6 @@
-/* MPI types beside their type maps, built by the definitions of MPI 4.1 chapter 5, one byte run at a time and with no care for
- * speed: what the library under test is compared with. Every constructor returns a committed MPI type and its map. */
+/* MPI types with their type maps. The maps follow the definitions of MPI 4.1, chapter 5, one byte run at
+ * a time and without regard to speed, and the library under test is compared with them. Every constructor
+ * returns a committed MPI type and its map. */
 #ifndef ORACLE_H
 #define ORACLE_H
 #include "check.h"
@@ -25,7 +26,8 @@ static void map_push(map_t *map, i64 offset, i64 len)
     map->runs[map->count++] = (run_t){ offset, len };
 }
 
-/* Appends `blocks` copies of `part` from byte `displacement` on, and widens the bounds as the standard says. */
+/* Appends `blocks` copies of `part`, starting at byte `displacement`, and extends the bounds as the
+ * standard defines. */
 static void map_block(map_t *map, int *any, const map_t *part, int blocks, i64 displacement)
 {
     for (int b = 0; b < blocks; b++) {
@@ -45,10 +47,10 @@ static map_t map_commit(map_t map, MPI_Datatype type)
     MPI_Type_commit(&map.mpi);
     MPI_Type_get_extent(map.mpi, &lb, &extent);
     MPI_Type_size_x(map.mpi, &size);
-    /* The oracle against the MPI itself: a wrong oracle would make every later check worthless. */
+    /* Compares the oracle with the MPI library: later checks are worthless if the oracle is wrong. */
     if (lb != map.lb || extent != extent_of(&map) || size != map.size) {
-        fprintf(stderr, "oracle: lb %ld extent %ld size %lld, not %lld %lld %lld\n", (long)lb, (long)extent, (long long)size,
-                map.lb, extent_of(&map), map.size);
+        fprintf(stderr, "oracle: lb %ld extent %ld size %lld, not %lld %lld %lld\n", (long)lb, (long)extent,
+                (long long)size, map.lb, extent_of(&map), map.size);
         MPI_Abort(MPI_COMM_WORLD, 7);
     }
     return map;
@@ -109,7 +111,8 @@ UNUSED static map_t map_indexed(int count, const int *blocks, const int *displac
     map_t map = { 0 };
     int any = 0;
     MPI_Datatype type;
-    for (int i = 0; i < count; i++) map_block(&map, &any, &part, blocks[i], displacements[i] * extent_of(&part));
+    for (int i = 0; i < count; i++)
+        map_block(&map, &any, &part, blocks[i], displacements[i] * extent_of(&part));
     MPI_Type_indexed(count, (int *)blocks, (int *)displacements, part.mpi, &type);
     return map_commit(map, type);
 }
@@ -156,8 +159,9 @@ UNUSED static map_t map_resized(i64 lb, i64 extent, map_t part)
     return map_commit(map, type);
 }
 
-/* A struct given its bounds, so that the MPI's own choice of padding plays no part. */
-UNUSED static map_t map_struct(int count, const int *blocks, const MPI_Aint *displacements, const map_t *parts, i64 lb, i64 extent)
+/* A struct with explicit bounds, so that the padding that the MPI library chooses has no effect. */
+UNUSED static map_t map_struct(int count, const int *blocks, const MPI_Aint *displacements,
+                               const map_t *parts, i64 lb, i64 extent)
 {
     map_t map = { 0 };
     int any = 0;
@@ -184,8 +188,10 @@ UNUSED static map_t map_dup(map_t part)
     return map_commit(map, type);
 }
 
-/* Walks all elements of an array of `dims` dimensions in the order of memory; `owned` says which belong to the type. */
-static map_t map_of_array(int dims, const int *sizes, int order, map_t part, int (*owned)(const int *index, const void *), const void *context)
+/* Visits all elements of an array of `dims` dimensions in the order of memory. `owned` tells which
+ * elements belong to the type. */
+static map_t map_of_array(int dims, const int *sizes, int order, map_t part,
+                          int (*owned)(const int *index, const void *), const void *context)
 {
     map_t map = { 0 };
     int any = 0, index[8] = { 0 };
@@ -215,7 +221,8 @@ static int in_box(const int *index, const void *context)
     return 1;
 }
 
-UNUSED static map_t map_subarray(int dims, const int *sizes, const int *parts, const int *starts, int order, map_t part)
+UNUSED static map_t map_subarray(int dims, const int *sizes, const int *parts, const int *starts, int order,
+                                 map_t part)
 {
     MPI_Datatype type;
     box_t box = { dims, parts, starts };
@@ -224,7 +231,11 @@ UNUSED static map_t map_subarray(int dims, const int *sizes, const int *parts, c
     return map_commit(map, type);
 }
 
-typedef struct { int dims; const int *sizes, *distributions, *arguments, *grid; int coordinates[8]; } spread_t;
+typedef struct {
+    int dims;
+    const int *sizes, *distributions, *arguments, *grid;
+    int coordinates[8];
+} spread_t;
 
 static int in_spread(const int *index, const void *context)
 {
@@ -233,29 +244,34 @@ static int in_spread(const int *index, const void *context)
         int block = s->arguments[d];
         if (s->distributions[d] == MPI_DISTRIBUTE_NONE) continue;
         if (block == MPI_DISTRIBUTE_DFLT_DARG)
-            block = s->distributions[d] == MPI_DISTRIBUTE_BLOCK ? (s->sizes[d] + s->grid[d] - 1) / s->grid[d] : 1;
+            block = s->distributions[d] == MPI_DISTRIBUTE_BLOCK
+                ? (s->sizes[d] + s->grid[d] - 1) / s->grid[d]
+                : 1;
         if (index[d] / block % s->grid[d] != s->coordinates[d]) return 0;
     }
     return 1;
 }
 
-UNUSED static map_t map_darray(int size, int rank, int dims, const int *sizes, const int *distributions, const int *arguments,
-                               const int *grid, int order, map_t part)
+UNUSED static map_t map_darray(int size, int rank, int dims, const int *sizes, const int *distributions,
+                               const int *arguments, const int *grid, int order, map_t part)
 {
     MPI_Datatype type;
     spread_t spread = { dims, sizes, distributions, arguments, grid, { 0 } };
     int rest = rank;
-    for (int d = dims - 1; d >= 0; d--) { /* the process grid is numbered in C order whatever `order` is */
+    for (int d = dims - 1; d >= 0; d--) { /* The process grid is numbered in C order, whatever `order` is. */
         spread.coordinates[d] = rest % grid[d];
         rest /= grid[d];
     }
     map_t map = map_of_array(dims, sizes, order, part, in_spread, &spread);
-    MPI_Type_create_darray(size, rank, dims, (int *)sizes, (int *)distributions, (int *)arguments, (int *)grid, order, part.mpi, &type);
+    MPI_Type_create_darray(size, rank, dims, (int *)sizes, (int *)distributions, (int *)arguments,
+                           (int *)grid, order, part.mpi, &type);
     return map_commit(map, type);
 }
 
-/* Calls `visit(context, offset, stream)` for each of the bytes [first, first + bytes) of the endless tiling of `map`. */
-UNUSED static void map_walk(const map_t *map, i64 first, i64 bytes, void (*visit)(void *, i64 offset, i64 stream), void *context)
+/* Calls `visit(context, offset, stream)` for each byte of [first, first + bytes) of the infinite tiling
+ * of `map`. */
+UNUSED static void map_walk(const map_t *map, i64 first, i64 bytes,
+                            void (*visit)(void *, i64 offset, i64 stream), void *context)
 {
     if (bytes <= 0 || map->size == 0) return;
     i64 tile = first / map->size, stream = tile * map->size;
@@ -275,7 +291,8 @@ static void packed_visit(void *context, i64 offset, i64 stream)
     check->wrong += check->memory[offset - check->low] != check->packed[stream];
 }
 
-/* The map against MPI_Pack: the same bytes in the same order, or the oracle is wrong and nothing after it means anything. */
+/* Compares the map with MPI_Pack, which must give the same bytes in the same order. If they differ, the
+ * oracle is wrong, and no later check means anything. */
 UNUSED static void map_verify(const map_t *map, int count)
 {
     i64 low = 0, high = 0;
@@ -292,7 +309,8 @@ UNUSED static void map_verify(const map_t *map, int count)
     MPI_Pack(check.memory - low, count, map->mpi, check.packed, room, &position, MPI_COMM_SELF);
     map_walk(map, 0, count * map->size, packed_visit, &check);
     if (check.wrong || position != count * map->size) {
-        fprintf(stderr, "oracle in `%s`: %lld bytes differ from MPI_Pack, %d packed of %lld\n", section_name, check.wrong, position, count * map->size);
+        fprintf(stderr, "oracle in `%s`: %lld bytes differ from MPI_Pack, %d packed of %lld\n", section_name,
+                check.wrong, position, count * map->size);
         MPI_Abort(MPI_COMM_WORLD, 6);
     }
     free(check.memory);

@@ -1,5 +1,6 @@
-/* Collective writes in which ranks write the same bytes: those of the highest rank stay, wherever the ranks are (the standard leaves it
- * open; Capulet promises it). Once the pieces are rows, once a long irregular list. */
+/* Collective writes in which ranks write the same bytes. The bytes of the highest rank must stay, on
+ * whichever nodes the ranks are. The standard leaves the result open; Capulet promises this one. The
+ * pieces of a rank are rows in even rounds, and a long irregular list in odd rounds. */
 #include "check.h"
 
 #define PIECES 3000
@@ -15,7 +16,8 @@ static int pick(int below)
     return (int)((state >> 33) % (uint64_t)below);
 }
 
-/* The pieces of a rank in a round: the same on every rank that asks. Returns their bytes. */
+/* The pieces of a rank in a round, the same on every rank that calls the function. Returns the number of
+ * their bytes. */
 static int pieces_of(int rank, int round, MPI_Aint *places, int *lengths)
 {
     int bytes = 0, is_row = round % 2 == 0;
@@ -73,12 +75,14 @@ int main(int argc, char **argv)
         MPI_Get_count(&status, MPI_BYTE, &got);
         CHECK_EQ(got, count, "bytes read");
         int wrong = 0;
-        for (int i = 0, at = 0; i < PIECES; at += lengths[i++]) wrong += memcmp(bytes + at, expected + places[i], (size_t)lengths[i]) != 0;
-        CHECK_EQ(wrong, 0, "pieces that are not those of the highest rank");
+        for (int i = 0, at = 0; i < PIECES; at += lengths[i++])
+            wrong += memcmp(bytes + at, expected + places[i], (size_t)lengths[i]) != 0;
+        CHECK_EQ(wrong, 0, "number of pieces that are not from the highest rank");
         if (world_rank == 0) {
             long long size;
             unsigned char *found = slurp(path, &size);
-            CHECK(size <= largest && memcmp(found, expected, (size_t)size) == 0, "the file is not what was written");
+            CHECK(size <= largest && memcmp(found, expected, (size_t)size) == 0,
+                  "the file differs from the bytes written");
             free(found);
         }
         barrier();

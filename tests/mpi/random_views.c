@@ -1,5 +1,5 @@
-/* Round trips through random views: trees of type constructors, three deep, from fixed seeds. A failure names its round.
- * argv[2] is the number of rounds, for a longer run by hand. */
+/* Round trips through random views: trees of type constructors, three levels deep, from fixed seeds. A
+ * failure reports its round. argv[2] is the number of rounds, for longer runs by hand. */
 #include "scenario.h"
 
 static uint64_t state;
@@ -12,7 +12,8 @@ static int pick(int below)
     return (int)((state >> 33) % (uint64_t)below);
 }
 
-/* A type whose data lies in rising order between its bounds, so that it may be a filetype and be repeated. */
+/* A type whose data lies in ascending order between its bounds, so that it can be a filetype and be
+ * repeated. */
 static map_t rising(int depth, MPI_Datatype unit_type)
 {
     map_t unit = map_named(unit_type);
@@ -50,7 +51,8 @@ static map_t rising(int depth, MPI_Datatype unit_type)
     }
     }
     map_free(&part);
-    map_t resized = map_resized(0, map.ub + pick(2) * u, map); /* the bounds hold 0, whatever the first displacement is */
+    /* The bounds contain 0, whatever the first displacement is. */
+    map_t resized = map_resized(0, map.ub + pick(2) * u, map);
     map_free(&map);
     return resized;
 }
@@ -58,21 +60,24 @@ static map_t rising(int depth, MPI_Datatype unit_type)
 static access_t random_access(int rank, int size, int round)
 {
     static const MPI_Datatype units[3] = { MPI_BYTE, MPI_INT, MPI_DOUBLE };
-    /* Other views for each number of ranks and nodes. */
+    /* Different views for each number of ranks and nodes. */
     const char *nodes = getenv("CAPULET_NODES");
-    uint64_t seed = (uint64_t)(round + 1) + 1000u * (uint64_t)size + 100000u * (uint64_t)(nodes ? atoi(nodes) : 0);
+    uint64_t seed = (uint64_t)(round + 1) + 1000u * (uint64_t)size
+        + 100000u * (uint64_t)(nodes ? atoi(nodes) : 0);
     state = seed * 0x9E3779B97F4A7C15u;
     for (int i = 0; i < 5; i++) pick(2);
     MPI_Datatype unit_type = units[pick(3)];
     map_t unit = map_named(unit_type), shape = rising(3, unit_type);
-    /* The ranks take turns: rank r gets the r-th of every `size` copies of the shape. */
+    /* The copies of the shape belong to the ranks in cyclic order: rank r gets the r-th of every `size`
+     * copies. */
     int one = 1;
     MPI_Aint at = (MPI_Aint)(rank * extent_of(&shape));
     map_t inner = map_hindexed(1, &one, &at, shape), file = map_resized(0, size * extent_of(&shape), inner);
     i64 displacement = pick(100), offset = pick(200), bytes = (1 + pick(60)) * 4 * unit.size;
     map_free(&inner);
     map_free(&shape);
-    return (access_t){ displacement, unit, file, offset + rank % 3, bytes + rank % 2 * 4 * unit.size, unit_type };
+    return (access_t){ displacement, unit, file, offset + rank % 3, bytes + rank % 2 * 4 * unit.size,
+                       unit_type };
 }
 
 int main(int argc, char **argv)
@@ -80,6 +85,7 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     int rounds = argc > 2 ? atoi(argv[2]) : world_size <= 2 ? 160 : 48;
     for (int round = 0; round < rounds; round++)
-        run_scenario("random", random_access, round % METHODS, round / 4 % MEMORIES, round / 3 % HINTS, round + world_size * 1000);
+        run_scenario("random", random_access, round % METHODS, round / 4 % MEMORIES, round / 3 % HINTS,
+                     round + world_size * 1000);
     return finish();
 }

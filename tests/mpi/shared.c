@@ -1,5 +1,5 @@
-/* The shared file pointer (MPI 4.1, 14.4.4): every access has a place of its own, ordered ones by rank; seeks, views, modes, and what
- * fails. */
+/* The shared file pointer (MPI 4.1, 14.4.4): every access has a place of its own, and ordered accesses
+ * have places by rank. Also seeks, views, access modes, and failures. */
 #include "check.h"
 
 enum { RECORDS = 60 };
@@ -19,24 +19,26 @@ static void open_file(const char *name, int mode)
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of(name), mode, MPI_INFO_NULL, &file));
 }
 
-/* Counts the records that a rank has found, and says on rank 0 whether all ranks' are there once. */
-static void each_is_there_once(const record_t *found, int count, int per_rank)
+/* Counts the records that this rank has found, and checks that the records of all ranks were found
+ * exactly once. */
+static void check_each_record_once(const record_t *found, int count, int per_rank)
 {
     int *seen = calloc((size_t)(world_size * per_rank), sizeof *seen), wrong = 0;
     for (int i = 0; i < count; i++) {
-        if (found[i].rank < 0 || found[i].rank >= world_size || found[i].number < 0 || found[i].number >= per_rank) wrong++;
+        if (found[i].rank < 0 || found[i].rank >= world_size || found[i].number < 0
+            || found[i].number >= per_rank) wrong++;
         else seen[found[i].rank * per_rank + found[i].number]++;
     }
     for (int i = 0; i < world_size * per_rank; i++) wrong += reduce_all(seen[i], MPI_SUM) != 1;
-    CHECK_EQ(wrong, 0, "records that are not there once");
+    CHECK_EQ(wrong, 0, "number of records that are missing or duplicate");
     free(seen);
 }
 
 static void every_access_has_its_place(void)
 {
-    section("in any order");
+    section("accesses in any order");
     open_file("shared", MPI_MODE_CREATE | MPI_MODE_RDWR);
-    CHECK_EQ(position(), 0, "position at first");
+    CHECK_EQ(position(), 0, "position at open");
     CHECK_OK(MPI_File_set_view(file, 24, MPI_2INT, MPI_2INT, "native", MPI_INFO_NULL));
     for (int number = 0; number < RECORDS; number++) {
         record_t record = { world_rank, number };
@@ -52,7 +54,7 @@ static void every_access_has_its_place(void)
     CHECK_EQ(position(), RECORDS * world_size, "position after writing");
     MPI_Offset own;
     CHECK_OK(MPI_File_get_position(file, &own));
-    CHECK_EQ(own, 0, "the individual pointer");
+    CHECK_EQ(own, 0, "position of the individual pointer");
     CHECK_OK(MPI_File_seek_shared(file, 0, MPI_SEEK_SET));
     record_t found[RECORDS * 8 + 2];
     int count = 0, got = 1;
@@ -68,45 +70,46 @@ static void every_access_has_its_place(void)
         count += got;
     }
     barrier();
-    CHECK_EQ(position(), (RECORDS + 1) * world_size, "position moves by what is asked for");
-    each_is_there_once(found, count, RECORDS);
+    CHECK_EQ(position(), (RECORDS + 1) * world_size, "position after reads past the end");
+    check_each_record_once(found, count, RECORDS);
 }
 
-static void it_is_moved_together(void)
+static void seeks_move_the_pointer(void)
 {
     MPI_Offset before;
     section("seeks");
     CHECK_OK(MPI_File_seek_shared(file, -3, MPI_SEEK_END));
     before = RECORDS * world_size - 3;
-    CHECK_EQ(position(), before, "from the end");
+    CHECK_EQ(position(), before, "position after a seek from the end");
     CHECK_OK(MPI_File_seek_shared(file, 2, MPI_SEEK_CUR));
-    CHECK_EQ(position(), before + 2, "from where it is");
+    CHECK_EQ(position(), before + 2, "position after a seek from the current position");
     CHECK_CLASS(MPI_File_seek_shared(file, -1, MPI_SEEK_SET), MPI_ERR_ARG);
     CHECK_CLASS(MPI_File_seek_shared(file, 0, 77), MPI_ERR_ARG);
     if (world_size > 1) {
         CHECK_CLASS(MPI_File_seek_shared(file, world_rank == 0, MPI_SEEK_SET), MPI_ERR_NOT_SAME);
-        CHECK_CLASS(MPI_File_seek_shared(file, 1, world_rank == 0 ? MPI_SEEK_SET : MPI_SEEK_CUR), MPI_ERR_NOT_SAME);
+        CHECK_CLASS(MPI_File_seek_shared(file, 1, world_rank == 0 ? MPI_SEEK_SET : MPI_SEEK_CUR),
+                    MPI_ERR_NOT_SAME);
     }
-    CHECK_EQ(position(), before + 2, "after seeks that failed");
+    CHECK_EQ(position(), before + 2, "position after failed seeks");
     const MPI_Offset last = (INT64_MAX - 24) / 8;
     record_t record = { 0, 0 };
     CHECK_OK(MPI_File_seek_shared(file, last, MPI_SEEK_SET));
     CHECK_CLASS(MPI_File_write_shared(file, &record, 1, MPI_2INT, MPI_STATUS_IGNORE), MPI_ERR_ARG);
-    CHECK_EQ(position(), last, "beyond the largest offset it does not move");
+    CHECK_EQ(position(), last, "position after a refused write beyond the largest offset");
     CHECK_OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
-    CHECK_EQ(position(), 0, "after a view");
+    CHECK_EQ(position(), 0, "position after set_view");
     CHECK_CLASS(MPI_File_set_view(file, -1, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL), MPI_ERR_ARG);
     CHECK_OK(MPI_File_write_ordered(file, "ab", 2, MPI_BYTE, MPI_STATUS_IGNORE));
-    CHECK_EQ(position(), 2 * world_size, "after a view that is refused, and an access");
+    CHECK_EQ(position(), 2 * world_size, "position after a refused view and an access");
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* How many records a rank has in a round: none in some. */
+/* The number of records of a rank in a round. Some have none. */
 static int records_of(int rank, int round) { return (rank * 5 + round * 3) % 4; }
 
-static void ranks_have_their_order(void)
+static void ordered_accesses(void)
 {
-    section("ordered");
+    section("ordered accesses");
     MPI_Datatype type;
     record_t own[4], found[4];
     long long total = 0;
@@ -137,14 +140,17 @@ static void ranks_have_their_order(void)
             }
             MPI_Get_count(&status, MPI_2INT, &got);
             CHECK_EQ(got, count, "records of an ordered access");
-            if (pass) CHECK_EQ(memcmp(own, found, (size_t)count * sizeof *own), 0, "what was read back");
+            if (pass)
+                CHECK_EQ(memcmp(own, found, (size_t)count * sizeof *own), 0,
+                         "comparison of the records read with those written");
             for (int rank = 0; rank < world_size; rank++) total += records_of(rank, round);
             CHECK_EQ(position(), total, "position after an ordered access");
             barrier();
         }
     }
     section("one rank fails");
-    CHECK_CLASS(MPI_File_write_ordered(file, own, world_rank == world_size - 1 ? -1 : 1, MPI_2INT, MPI_STATUS_IGNORE), MPI_ERR_COUNT);
+    CHECK_CLASS(MPI_File_write_ordered(file, own, world_rank == world_size - 1 ? -1 : 1, MPI_2INT,
+                MPI_STATUS_IGNORE), MPI_ERR_COUNT);
     CHECK_EQ(position(), total, "position after an access that failed");
     CHECK_OK(MPI_File_write_ordered(file, own, 0, MPI_2INT, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_close(&file));
@@ -161,7 +167,7 @@ static void ranks_have_their_order(void)
                     memcpy(&record, bytes + place, sizeof record);
                     wrong += place + 8 > size || record.rank != rank || record.number != round * 4 + i;
                 }
-        CHECK_EQ(wrong, 0, "records that are not in the order of the ranks");
+        CHECK_EQ(wrong, 0, "number of records out of the order of the ranks");
         free(bytes);
     }
     MPI_Type_free(&type);
@@ -170,7 +176,7 @@ static void ranks_have_their_order(void)
 static void modes(void)
 {
     MPI_Offset offset;
-    section("the end of a file, and a file of the same number");
+    section("append mode, and words that an earlier file has used");
     open_file("modes", MPI_MODE_CREATE | MPI_MODE_WRONLY);
     CHECK_EQ(position(), 0, "position in a new file");
     CHECK_OK(MPI_File_write_ordered(file, "0123456789", 10, MPI_BYTE, MPI_STATUS_IGNORE));
@@ -180,26 +186,27 @@ static void modes(void)
     barrier();
     CHECK_OK(MPI_File_write_shared(file, "abc", 3, MPI_BYTE, MPI_STATUS_IGNORE));
     barrier();
-    CHECK_EQ(position(), 13 * world_size, "position behind the end");
+    CHECK_EQ(position(), 13 * world_size, "position after writing at the end");
     CHECK_CLASS(MPI_File_read_shared(file, &offset, 8, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_ACCESS);
     CHECK_CLASS(MPI_File_read_ordered(file, &offset, 8, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_ACCESS);
     barrier();
-    CHECK_EQ(position(), 13 * world_size, "after reads that were refused");
+    CHECK_EQ(position(), 13 * world_size, "position after refused reads");
     CHECK_OK(MPI_File_close(&file));
-    section("sequential");
+    section("sequential mode");
     char bytes[10] = "";
     open_file("modes", MPI_MODE_RDONLY | MPI_MODE_SEQUENTIAL);
     CHECK_OK(MPI_File_read_ordered(file, bytes, 10, MPI_BYTE, MPI_STATUS_IGNORE));
-    CHECK_EQ(memcmp(bytes, "0123456789", 10), 0, "what was read");
+    CHECK_EQ(memcmp(bytes, "0123456789", 10), 0, "comparison of the bytes read with those written");
     CHECK_OK(MPI_File_read_shared(file, bytes, 3, MPI_BYTE, MPI_STATUS_IGNORE));
-    CHECK_EQ(memcmp(bytes, "abc", 3), 0, "what was read");
+    CHECK_EQ(memcmp(bytes, "abc", 3), 0, "comparison of the bytes read with those written");
     CHECK_CLASS(MPI_File_seek_shared(file, 0, MPI_SEEK_SET), MPI_ERR_UNSUPPORTED_OPERATION);
     CHECK_CLASS(MPI_File_get_position_shared(file, &offset), MPI_ERR_UNSUPPORTED_OPERATION);
-    CHECK_CLASS(MPI_File_read_at(file, 0, bytes, 3, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_UNSUPPORTED_OPERATION);
+    CHECK_CLASS(MPI_File_read_at(file, 0, bytes, 3, MPI_BYTE, MPI_STATUS_IGNORE),
+                MPI_ERR_UNSUPPORTED_OPERATION);
     CHECK_OK(MPI_File_close(&file));
 }
 
-/* More files than words of one window serve, each with a pointer of its own. */
+/* More files than the words of one window serve, each with its own pointer. */
 static void many_files(void)
 {
     enum { FILES = 40 };
@@ -213,7 +220,8 @@ static void many_files(void)
     }
     for (int i = 0; i < FILES; i++) {
         CHECK_OK(MPI_File_set_atomicity(files[i], i % 8 == 0));
-        for (int times = 0; times <= i % 5; times++) CHECK_OK(MPI_File_write_shared(files[i], "1234567", i % 8, MPI_BYTE, MPI_STATUS_IGNORE));
+        for (int times = 0; times <= i % 5; times++)
+            CHECK_OK(MPI_File_write_shared(files[i], "1234567", i % 8, MPI_BYTE, MPI_STATUS_IGNORE));
     }
     barrier();
     for (int i = 0; i < FILES; i++) {
@@ -227,8 +235,8 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv);
     every_access_has_its_place();
-    it_is_moved_together();
-    ranks_have_their_order();
+    seeks_move_the_pointer();
+    ordered_accesses();
     modes();
     many_files();
     return finish();

@@ -1,4 +1,5 @@
-/* The life of a file: modes of opening, sizes, holes, preallocation, append, deletion, and what open and close promise. */
+/* The life of a file: access modes, sizes, holes, preallocation, append, deletion, and the promises of
+ * open and close. */
 #include "check.h"
 
 static MPI_File open_file(const char *name, int mode)
@@ -25,23 +26,24 @@ static void sizing(void)
     CHECK_OK(MPI_File_set_size(file, 5000));
     CHECK_EQ(size_of(file), 5000, "size after growing");
     CHECK_OK(MPI_File_set_size(file, 1000));
-    CHECK_EQ(size_of(file), 1000, "size after cutting");
+    CHECK_EQ(size_of(file), 1000, "size after truncation");
     CHECK_OK(MPI_File_preallocate(file, 3000));
     CHECK_EQ(size_of(file), 3000, "size after preallocating");
     CHECK_OK(MPI_File_preallocate(file, 2000));
-    CHECK_EQ(size_of(file), 3000, "size after preallocating less");
-    /* View and pointer do not change with the size. */
+    CHECK_EQ(size_of(file), 3000, "size after a smaller preallocation");
+    /* The view and the pointer do not change with the size. */
     CHECK_OK(MPI_File_seek(file, 2500, MPI_SEEK_SET));
     CHECK_OK(MPI_File_set_size(file, 100));
     MPI_Offset at = -1;
     CHECK_OK(MPI_File_get_position(file, &at));
-    CHECK_EQ(at, 2500, "position after cutting");
+    CHECK_EQ(at, 2500, "position after truncation");
     barrier();
-    /* A write far behind the end leaves a hole of zeros. */
-    if (world_rank == world_size - 1) CHECK_OK(MPI_File_write_at(file, 70000, "end", 3, MPI_BYTE, MPI_STATUS_IGNORE));
+    /* A write far beyond the end leaves a hole of zeros. */
+    if (world_rank == world_size - 1)
+        CHECK_OK(MPI_File_write_at(file, 70000, "end", 3, MPI_BYTE, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_sync(file));
     barrier();
-    CHECK_EQ(size_of(file), 70003, "size after writing behind the end");
+    CHECK_EQ(size_of(file), 70003, "size after writing beyond the end");
     unsigned char *bytes = malloc(70003);
     MPI_Status status;
     memset(bytes, 1, 70003);
@@ -49,8 +51,8 @@ static void sizing(void)
     CHECK_EQ(count_of(&status, MPI_BYTE), 70003, "bytes read");
     long long set = 0;
     for (int i = 0; i < 70000; i++) set += bytes[i] != 0;
-    CHECK_EQ(set, 0, "bytes of the hole that are not zero");
-    CHECK(memcmp(bytes + 70000, "end", 3) == 0, "the end is wrong");
+    CHECK_EQ(set, 0, "number of bytes of the hole that are not zero");
+    CHECK(memcmp(bytes + 70000, "end", 3) == 0, "the last bytes are wrong");
     free(bytes);
     CHECK_OK(MPI_File_close(&file));
 }
@@ -58,7 +60,8 @@ static void sizing(void)
 static void modes(void)
 {
     section("modes");
-    const int all[] = { MPI_MODE_RDONLY, MPI_MODE_RDWR, MPI_MODE_WRONLY, MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_UNIQUE_OPEN,
+    const int all[] = { MPI_MODE_RDONLY, MPI_MODE_RDWR, MPI_MODE_WRONLY,
+                        MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_UNIQUE_OPEN,
                         MPI_MODE_WRONLY | MPI_MODE_CREATE | MPI_MODE_APPEND };
     for (unsigned m = 0; m < sizeof all / sizeof *all; m++) {
         int mode = -1;
@@ -79,7 +82,7 @@ static void modes(void)
         MPI_Group_free(&world);
         CHECK_EQ(size_of(file), 70003, "size");
         CHECK_OK(MPI_File_close(&file));
-        CHECK(file == MPI_FILE_NULL, "close left the handle as it was");
+        CHECK(file == MPI_FILE_NULL, "close did not set the handle to null");
     }
 }
 
@@ -90,20 +93,22 @@ static void appending(void)
     MPI_Status status;
     MPI_File file = open_file("sizing", MPI_MODE_RDWR | MPI_MODE_APPEND);
     CHECK_OK(MPI_File_get_position(file, &at));
-    CHECK_EQ(at, 70003, "position when opened to append");
+    CHECK_EQ(at, 70003, "position after an open for append");
     CHECK_OK(MPI_File_seek(file, 4LL * world_rank, MPI_SEEK_CUR));
     CHECK_OK(MPI_File_write(file, "more", 4, MPI_BYTE, &status));
     CHECK_EQ(count_of(&status, MPI_BYTE), 4, "bytes written");
     CHECK_OK(MPI_File_sync(file));
     barrier();
     CHECK_EQ(size_of(file), 70003 + 4 * world_size, "size after appending");
-    CHECK_OK(MPI_File_write_at(file, 0, "head", 4, MPI_BYTE, &status)); /* all write the same bytes; append binds nobody */
+    /* All ranks write the same bytes. Append sets only the initial position. */
+    CHECK_OK(MPI_File_write_at(file, 0, "head", 4, MPI_BYTE, &status));
     CHECK_OK(MPI_File_close(&file));
     barrier();
     long long size;
     unsigned char *bytes = slurp(path_of("sizing"), &size);
     CHECK_EQ(size, 70003 + 4 * world_size, "size on disk");
-    CHECK(memcmp(bytes, "head", 4) == 0 && memcmp(bytes + 70003, "more", 4) == 0, "bytes on disk are wrong");
+    CHECK(memcmp(bytes, "head", 4) == 0 && memcmp(bytes + 70003, "more", 4) == 0,
+          "the bytes on disk are wrong");
     free(bytes);
     barrier();
 }
@@ -112,25 +117,27 @@ static void exclusive_and_deleted(void)
 {
     MPI_File file = MPI_FILE_NULL;
     section("exclusive");
-    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("sizing"), MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_FILE_EXISTS);
-    CHECK(file == MPI_FILE_NULL, "a failed open gave a handle");
+    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("sizing"),
+                MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_FILE_EXISTS);
+    CHECK(file == MPI_FILE_NULL, "a failed open returned a handle");
     file = open_file("fresh", MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_WRONLY | MPI_MODE_DELETE_ON_CLOSE);
     section("delete on close");
     CHECK_OK(MPI_File_write_at_all(file, 8 * world_rank, "temporal", 8, MPI_BYTE, MPI_STATUS_IGNORE));
-    CHECK(exists("fresh"), "the file is not there while open");
+    CHECK(exists("fresh"), "the file does not exist while it is open");
     barrier();
     CHECK_OK(MPI_File_close(&file));
-    CHECK(!exists("fresh"), "the file is still there after close returned");
+    CHECK(!exists("fresh"), "the file still exists after close");
     barrier();
 
     section("delete");
     if (world_rank == 0) {
         CHECK_OK(MPI_File_delete(path_of("sizing"), MPI_INFO_NULL));
-        CHECK(!exists("sizing"), "the deleted file is there");
+        CHECK(!exists("sizing"), "the deleted file still exists");
         CHECK_CLASS(MPI_File_delete(path_of("sizing"), MPI_INFO_NULL), MPI_ERR_NO_SUCH_FILE);
     }
     barrier();
-    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("sizing"), MPI_MODE_RDONLY, MPI_INFO_NULL, &file), MPI_ERR_NO_SUCH_FILE);
+    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("sizing"), MPI_MODE_RDONLY, MPI_INFO_NULL, &file),
+                MPI_ERR_NO_SUCH_FILE);
 }
 
 static void prefixes(void)
@@ -141,14 +148,14 @@ static void prefixes(void)
     snprintf(name, sizeof name, "ufs:%s", path_of("prefixed"));
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
     CHECK_OK(MPI_File_close(&file));
-    CHECK(exists("prefixed"), "the prefix is part of the name");
+    CHECK(exists("prefixed"), "the file without the prefix does not exist");
     barrier();
     if (world_rank == 0) CHECK_OK(MPI_File_delete(name, MPI_INFO_NULL));
     barrier();
-    CHECK(!exists("prefixed"), "deleting by prefix left the file");
+    CHECK(!exists("prefixed"), "the file still exists after deletion by a prefixed name");
 }
 
-/* Every rank sees what the others wrote before sync, barrier, sync. */
+/* After sync, barrier, sync every rank reads what the other ranks wrote before. */
 static void visibility(void)
 {
     section("sync, barrier, sync");

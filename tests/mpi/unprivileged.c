@@ -1,5 +1,6 @@
-/* What an ordinary user is refused. The harness starts this as `nobody` and, as root, has made in the directory: `unreadable` (0000), `unwritable`
- * (0444) and `locked` (a directory that cannot be written, with the file `inside`). */
+/* What an ordinary user may not do. The harness runs this program as user `nobody`. Before that, as root,
+ * it creates in the directory: `unreadable` (mode 0000), `unwritable` (mode 0444), and `locked` (a
+ * directory without write permission that contains the file `inside`). */
 #include "check.h"
 
 static int open_class(const char *name, int mode)
@@ -13,8 +14,8 @@ static int open_class(const char *name, int mode)
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
-    section("who we are");
-    CHECK(geteuid() != 0, "root is refused nothing: start this as another user");
+    section("user");
+    CHECK(geteuid() != 0, "root has all permissions: run this program as another user");
     section("permissions");
     CHECK_CLASS(open_class("unreadable", MPI_MODE_RDONLY), MPI_ERR_ACCESS);
     CHECK_CLASS(open_class("unreadable", MPI_MODE_RDWR), MPI_ERR_ACCESS);
@@ -24,8 +25,9 @@ int main(int argc, char **argv)
     CHECK_CLASS(open_class("locked/new", MPI_MODE_CREATE | MPI_MODE_RDWR), MPI_ERR_ACCESS);
     CHECK_CLASS(open_class("locked/inside", MPI_MODE_RDONLY | MPI_MODE_DELETE_ON_CLOSE) , MPI_SUCCESS);
     CHECK_CLASS(MPI_File_delete(path_of("locked/inside"), MPI_INFO_NULL), MPI_ERR_ACCESS);
-    section("one rank alone is refused");
+    section("one rank is refused");
     for (int culprit = 0; culprit < world_size; culprit++)
-        CHECK_CLASS(open_class(world_rank == culprit ? "unreadable" : "unwritable", MPI_MODE_RDONLY), MPI_ERR_ACCESS);
+        CHECK_CLASS(open_class(world_rank == culprit ? "unreadable" : "unwritable", MPI_MODE_RDONLY),
+                    MPI_ERR_ACCESS);
     return finish();
 }

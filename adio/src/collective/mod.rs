@@ -1,7 +1,9 @@
-//! Collective data access (MPI 4.1, 14.4): blocking, nonblocking and split, by one kind of [operation](operation::Operation).
+//! Collective data access (MPI 4.1, 14.4): blocking, nonblocking and split. All three kinds are an
+//! [operation](operation::CollectiveOperation).
 //!
-//! A blocking access waits where the ranks meet as long as nothing else is under way on any rank. Otherwise it takes its place
-//! in the [queue](queue::Queue) like all others.
+//! A blocking access does not use the [queue](queue::Queue) if no rank has an operation in progress: it
+//! waits in the agreements and at the barriers of the ranks. Otherwise it takes its place in the queue
+//! like any other operation.
 
 mod operation;
 mod queue;
@@ -20,24 +22,25 @@ use capulet_sieve::{
     Access, Agreed, Direction, Means, Plan, PlanHints, Target, Transferred, choose, independent, two_phase,
 };
 
-use crate::agree::outcome;
+use crate::agree::agree_on_outcome;
 use crate::error::{Error, Result};
 use crate::file::File;
-use crate::transfer::{Outcome, Position, Prepared, UserMemory};
+use crate::transfer::{Outcome, Position, PreparedAccess, UserMemory};
 use crate::view::FileView;
 
-use operation::{Operation, Tools};
+use operation::{CollectiveOperation, OperationContext};
 pub(crate) use queue::Queue;
 pub use queue::Request;
 
-/// The operations on the window of a channel.
+/// The queue of the operations on the shared memory of a channel.
 pub(crate) fn queue_of(channel: &Channel) -> Arc<Queue> {
     let mut is_new = false;
     let queue = channel.kept(|| new_queue(&mut is_new));
     registered(queue, is_new)
 }
 
-/// The operations on the window that all channels of a group share, if they do.
+/// The queue of the operations on the shared memory that all channels of a group share. `None` if each
+/// channel has its own.
 pub(crate) fn shared_queue(group: &Group) -> Option<Arc<Queue>> {
     let mut is_new = false;
     let queue = group.kept_by_channels(|| new_queue(&mut is_new))?;
@@ -58,12 +61,15 @@ fn registered(queue: Arc<Queue>, is_new: bool) -> Arc<Queue> {
 }
 
 impl File {
-    /// Begins a collective read or write (`MPI_File_iread_all`, `MPI_File_iwrite_at_all` and their kin, and the first half of split
-    /// collectives). Collective, but waits for no other rank, except at the shared pointer, where all ranks must come. The individual
-    /// file pointer moves on at once (MPI 4.1, 14.4.5).
+    /// Starts a collective read or write (`MPI_File_iread_all`, `MPI_File_iwrite_at_all` and similar
+    /// functions, and the first half of a split collective). Collective, but waits for no other rank,
+    /// except at the shared file pointer, where all ranks must come. The individual file pointer moves on
+    /// at once (MPI 4.1, 14.4.5).
     ///
-    /// Operations may be waited for in any order. They go on in every call of this crate that waits, in each of the C ABI, and in MPI's
-    /// own where MPI allows ([`capulet_comm::request`]). A failure, also of an argument of one rank, is in the outcome on all ranks.
+    /// The caller may wait for operations in any order. They advance in every call of this crate that
+    /// waits, in every call of the C ABI, and in calls of MPI where MPI allows it
+    /// ([`capulet_comm::request`]). The outcome on all ranks contains the error if any rank fails, also
+    /// if an argument of one rank is wrong.
     ///
     /// # Safety
     /// As [`File::access`], until the operation is over.
@@ -75,60 +81,68 @@ impl File {
     ) -> Request {
         self.calls.count(direction);
         let prepared = if position == Position::Shared {
-            // SAFETY: passed on to the caller.
+            // SAFETY: `# Safety` of `prepare_ordered` is `# Safety` of this function.
             unsafe { self.prepare_ordered(direction, memory) }
         } else {
-            // SAFETY: passed on to the caller.
+            // SAFETY: `# Safety` of `prepare` is `# Safety` of this function.
             memory.and_then(|memory| unsafe { self.prepare(direction, position, true, &memory) })
         };
         let number = self.next_number();
         let access = prepared.map(|prepared| prepared.access);
-        let operation = Operation::new(self.tools(number), number, direction, access);
+        let operation = CollectiveOperation::new(self.operation_context(number), number, direction, access);
         self.queue.push(operation.counted(Arc::clone(&self.calls)))
     }
 
-    pub(crate) fn together(
+    pub(crate) fn collective(
         &self,
         direction: Direction,
         position: Position,
-        prepared: Result<Prepared>,
+        prepared: Result<PreparedAccess>,
     ) -> Outcome {
         let number = self.next_number();
         let access = prepared.as_ref().ok().map(|prepared| &prepared.access);
-        // Only an access that meets operations under way asks for it: those have populated the memory.
+        // The value of `window` matters only if operations are in progress. These operations have
+        // populated the memory.
         let own = Means { window: self.channel.has_used_window(), in_memory: self.is_in_memory() };
-        let ballot =
-            operation::ballot(direction, access, own).reduce(u64::from(self.queue.is_busy()), ReduceOp::Max);
-        let (prepared, mut count) = match ballot.vote(self.agree(), prepared) {
-            Ok(counted) => counted,
+        let agreement = operation::access_agreement(direction, access, own)
+            .reduce(u64::from(self.queue.is_busy()), ReduceOp::Max);
+        let (prepared, mut values) = match agreement.agree(self.agree(), prepared) {
+            Ok(agreed) => agreed,
             Err(error) => return Outcome::failed(error),
         };
-        let agreed = operation::agreed(&mut count);
+        let agreed = operation::agreed_access(&mut values);
         if position == Position::Individual {
-            self.move_on(&prepared.view, prepared.end_bytes);
+            self.advance_pointer(&prepared.view, prepared.end_bytes);
         }
-        let is_busy = count.take() == 1;
+        let is_busy = values.take() == 1;
         if is_busy {
-            let operation = Operation::agreed(self.tools(number), number, direction, prepared.access, agreed);
+            let operation = CollectiveOperation::already_agreed(
+                self.operation_context(number),
+                number,
+                direction,
+                prepared.access,
+                agreed,
+            );
             return self.queue.push(operation).wait();
         }
         let (agreed, means) = agreed;
         let done = self.carry_out(direction, prepared.access, (&agreed, means.in_memory), number);
-        let (done, held) = match done {
+        let (done, guard) = match done {
             Ok(done) => done,
-            // All ranks know it, and nothing was moved.
+            // All ranks know the error, and no rank has moved anything.
             Err(error) => return Outcome::failed(error),
         };
         let bytes = done.bytes;
-        if done.is_known_good && held.is_none() {
+        if done.is_known_good && guard.is_none() {
             return Outcome { bytes, error: None };
         }
         let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
-        let error = outcome(self.agree(), own).err();
+        let error = agree_on_outcome(self.agree(), own).err();
         Outcome { bytes, error }
     }
 
-    /// Moves what this rank moves. With a guard: what the access touches is locked for all ranks, of which some may still move.
+    /// Moves the bytes of this rank. If a guard is returned, the bytes of the access are locked for all
+    /// ranks, and some ranks may still move bytes.
     fn carry_out(
         &self,
         direction: Direction,
@@ -136,104 +150,113 @@ impl File {
         (agreed, in_memory): (&Agreed, bool),
         number: u64,
     ) -> Result<(Transferred, Option<Guard<'_>>)> {
-        let tools = self.tools(number);
-        let plan_with = |window: bool| choose(direction, agreed, tools.hints, Means { window, in_memory });
-        // A window that is not there yet can be made.
+        let context = self.operation_context(number);
+        let plan_with = |window: bool| choose(direction, agreed, context.hints, Means { window, in_memory });
+        // The plan may assume shared memory, because it can still be made here.
         let mut plan = plan_with(true);
-        let mut window = None;
-        let gathers = matches!(plan, Plan::TwoPhase(_));
-        if gathers {
-            window = self.make_window(tools.window_bytes);
+        let mut shared_memory = None;
+        let is_two_phase = matches!(plan, Plan::TwoPhase(_));
+        if is_two_phase {
+            shared_memory = self.make_shared_memory(context.window_bytes);
         }
-        let mut held = None;
-        let mut target = tools.target.clone();
-        if gathers && target.isolation.is_some() {
-            held = self.lock_together(direction, agreed, window.is_some())?;
-            match held {
+        let mut guard = None;
+        let mut target = context.target.clone();
+        if is_two_phase && target.isolation.is_some() {
+            guard = self.lock_collective(direction, agreed, shared_memory.is_some())?;
+            match guard {
                 Some(_) => target = target.isolated(),
-                // Some node has none: each rank by itself, with a lock of its own.
-                None => window = None,
+                // Some node has no shared memory: each rank moves its own bytes, with a lock of its own.
+                None => shared_memory = None,
             }
-        } else if gathers && window.is_none() {
-            // The other nodes need to know: they exchange nothing then.
-            let told = tools.between.as_ref().map_or(Ok(()), two_phase::decline);
-            if let Err(error) = told {
+        } else if is_two_phase && shared_memory.is_none() {
+            // The other nodes must learn that this node has no shared memory: then the nodes exchange
+            // nothing.
+            let declined = context.between.as_ref().map_or(Ok(()), two_phase::decline);
+            if let Err(error) = declined {
                 return Ok((Transferred::failed(error), None));
             }
         }
-        if gathers && window.is_none() {
+        if is_two_phase && shared_memory.is_none() {
             plan = plan_with(false);
         }
         tracing::debug!(?plan, ?agreed, "planned");
-        let done = match (plan, window) {
-            (Plan::TwoPhase(_), Some(window)) => {
-                let team = tools.team(window, agreed);
-                let target = Target { holes: tools.hints.holes, ..target };
-                // SAFETY: of `run`: all ranks have agreed on direction and first byte in `together`, and on the hints from which the teams
-                // are made; no rank has an operation under way on the memory, which the same reduction has found out.
+        let done = match (plan, shared_memory) {
+            (Plan::TwoPhase(_), Some(shared_memory)) => {
+                let team = context.team(shared_memory, agreed);
+                let target = Target { holes: context.hints.holes, ..target };
+                // SAFETY: `# Safety` of `two_phase::run`. The reduction in `collective` made the direction
+                // and the first byte equal on all ranks, and found that no rank has an operation in
+                // progress on the memory. The teams are made from the agreed values, from the number of
+                // the access, from hints that are equal on all ranks, and from the stripes that the
+                // storage reports, which must be equal on all nodes.
                 let done = unsafe { two_phase::run(target, team, access, direction, agreed.first) };
-                if tools.between.is_none() {
-                    // Over on this rank means that all ranks of the node have moved what they move.
-                    held = None;
+                if context.between.is_none() {
+                    // The operation ends at a barrier of the node, so all ranks have moved their bytes.
+                    guard = None;
                 }
                 done
             }
             (Plan::Nothing, _) => Transferred { is_known_good: true, ..Transferred::default() },
             _ => independent::run(&target, &access, direction),
         };
-        Ok((done, held))
+        Ok((done, guard))
     }
 
     fn is_in_memory(&self) -> bool {
         self.storage.caps().contains(Caps::IN_MEMORY)
     }
 
-    /// How the ranks of this node reach those of the others in an operation; `None` if there are no others.
+    /// How the ranks of this node reach the ranks of other nodes in operation `number`. `None` if there
+    /// is only one node.
     fn between(&self, number: u64) -> Option<Between> {
-        let nodes = self.state().gathering.nodes.clone()?;
+        let nodes = self.state().aggregator_layout.nodes.clone()?;
         Some(Between {
             nodes,
             leaders: self.channel.leaders(),
-            // Where nodes cache pages, a node sees its own bytes, and none but its own come to its pages.
+            // If nodes cache pages, they do not exchange: a node then reads back what its own ranks wrote,
+            // and only bytes of its own ranks come to its pages.
             may_exchange: self.storage.caps().contains(Caps::BYTE_WRITES | Caps::IMMEDIATE_VISIBILITY),
             operation: number as u32,
         })
     }
 
-    /// Bytes of shared memory per rank for collective access.
+    /// The size of the shared memory for collective access, in bytes per rank.
     fn shared_bytes(&self, window_bytes: u64) -> usize {
-        // Two windows for each aggregator: one is filled while the other is written. Among several nodes as much again, for the data
-        // that ranks send and receive.
+        // Each aggregator has two collective buffers: one is filled while the other is written. Several
+        // nodes need the same amount again for the data that ranks send and receive.
         let windows = if self.group.node().node_count() > 1 { 4 } else { 2 };
         window_bytes.saturating_mul(windows) as usize
     }
 
-    /// Makes the shared memory of this node, so that nonblocking access finds it, but takes no memory yet. Collective over the node, while
-    /// nothing is under way on it.
-    pub(crate) fn reserve_window(&self, window_bytes: u64) {
+    /// Creates the shared memory of this node, for nonblocking accesses to find, without populating it.
+    /// Collective over the node. No operation may be in progress on the memory.
+    pub(crate) fn reserve_shared_memory(&self, window_bytes: u64) {
         if let Err(error) = self.channel.reserve_window(self.shared_bytes(window_bytes)) {
             tracing::warn!(%error, "no shared memory for collective access");
         }
     }
 
-    /// The shared memory of this node; none if there can be none. Collective over the node, while nothing is under way on it.
-    fn make_window(&self, window_bytes: u64) -> Option<Arc<NodeWindow>> {
+    /// The shared memory of this node, populated. `None` if it cannot be had. Collective over the node.
+    /// No operation may be in progress on the memory.
+    fn make_shared_memory(&self, window_bytes: u64) -> Option<Arc<NodeWindow>> {
         self.channel.node_window(self.shared_bytes(window_bytes)).unwrap_or_else(|error| {
             tracing::warn!(%error, "no shared memory for collective access");
             None
         })
     }
 
-    fn tools(&self, number: u64) -> Tools {
+    fn operation_context(&self, number: u64) -> OperationContext {
         let (hints, aggregators) = {
             let state = self.state();
-            (state.hints.clone(), state.gathering.own)
+            (state.hints.clone(), state.aggregator_layout.own_aggregators)
         };
         let channel = Arc::clone(&self.channel);
-        Tools {
+        OperationContext {
             agree: self.channel.clone(),
-            line: self.channel.id(),
-            window: Arc::new(move || channel.existing_window().map(|window| window as Arc<dyn NodeShared>)),
+            file_id: self.channel.id(),
+            shared_memory: Arc::new(move || {
+                channel.existing_window().map(|window| window as Arc<dyn NodeShared>)
+            }),
             target: self.target(),
             hints: PlanHints { holes: self.holes(), ..hints.plan() },
             in_memory: self.is_in_memory(),
@@ -241,17 +264,19 @@ impl File {
             stripe_bytes: hints.stripe_bytes(&self.storage.layout()).unwrap_or(0),
             aggregators,
             between: self.between(number),
-            turns: self.turns.clone(),
+            order: self.order.clone(),
         }
     }
 
-    /// Collective accesses are numbered alike on all ranks.
+    /// The number of the next collective access. It is the same on all ranks, because they begin these
+    /// accesses in the same order.
     fn next_number(&self) -> u64 {
         self.operations.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The pointer moves on by what was asked for, also where less was there to be read (MPI 4.1, 14.4.1).
-    fn move_on(&self, view: &Arc<FileView>, end_bytes: u64) {
+    /// Moves the individual file pointer by the bytes requested, even if fewer could be read (MPI 4.1,
+    /// 14.4.1).
+    fn advance_pointer(&self, view: &Arc<FileView>, end_bytes: u64) {
         let mut state = self.state();
         if Arc::ptr_eq(&state.view, view) {
             state.pointer_bytes = end_bytes;

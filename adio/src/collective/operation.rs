@@ -1,5 +1,5 @@
-//! One rank's part of a collective data access as a value that is advanced: it agrees, moves bytes, and agrees on what came of
-//! it. Nothing here waits for another rank.
+//! One rank's part of a collective data access as a value that can be polled: the ranks agree on the
+//! access, move the bytes, and agree on the outcome. No function of this module waits for another rank.
 
 use std::fmt;
 use std::mem;
@@ -11,59 +11,71 @@ use capulet_sieve::{
     two_phase,
 };
 
-use crate::agree::{Ballot, Count, Vote};
+use crate::agree::{AgreedValues, Agreement, PendingAgreement};
 use crate::error::{Error, Result};
 use crate::stats::Calls;
 use crate::transfer::Outcome;
 
-/// What an operation works with: the open file, and what was in force when the operation began.
+/// The context of an operation: the open file, and the settings in force when the operation began.
 #[derive(Clone)]
-pub(crate) struct Tools {
+pub(crate) struct OperationContext {
     pub(crate) agree: Arc<dyn Agree>,
-    /// The number of the file among those whose operations use the same window.
-    pub(crate) line: u32,
-    /// The window of the node as it is now.
-    pub(crate) window: Arc<dyn Fn() -> Option<Arc<dyn NodeShared>> + Send + Sync>,
+    /// The id of the file's channel, which tells apart the files whose operations use the same shared
+    /// memory. Never 0.
+    pub(crate) file_id: u32,
+    /// Returns the current shared memory of the node, if there is any.
+    pub(crate) shared_memory: Arc<dyn Fn() -> Option<Arc<dyn NodeShared>> + Send + Sync>,
     pub(crate) target: Target,
     pub(crate) hints: PlanHints,
-    /// Whether storage is memory, as this rank sees it.
+    /// Whether the storage is memory, as seen by this rank.
     pub(crate) in_memory: bool,
     pub(crate) window_bytes: u64,
     pub(crate) stripe_bytes: u64,
     pub(crate) aggregators: usize,
-    /// How to reach the ranks of other nodes, if there are any.
+    /// How to reach the ranks of other nodes. `None` if there is only one node.
     pub(crate) between: Option<two_phase::Between>,
-    /// The line on which leaders of nodes tell each other whose turn it is: at a leader, if there are several nodes.
-    pub(crate) turns: Option<Arc<dyn Leaders>>,
+    /// The messages in which the node leaders tell each other which operation comes next. At the leaders
+    /// of several nodes only.
+    pub(crate) order: Option<Arc<dyn Leaders>>,
 }
 
-impl fmt::Debug for Tools {
+impl fmt::Debug for OperationContext {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Tools").field("line", &self.line).finish_non_exhaustive()
+        formatter.debug_struct("OperationContext").field("file_id", &self.file_id).finish_non_exhaustive()
     }
 }
 
-impl Tools {
-    /// The ranks of the node on a window, among several nodes if there are several.
-    pub(crate) fn team(&self, window: Arc<dyn NodeShared>, agreed: &Agreed) -> two_phase::NodeTeam {
+impl OperationContext {
+    /// The team of the ranks of this node on shared memory, which exchanges with other nodes if there are
+    /// any.
+    pub(crate) fn team(&self, shared_memory: Arc<dyn NodeShared>, agreed: &Agreed) -> two_phase::NodeTeam {
         let (window_bytes, stripe_bytes) = (self.window_bytes, self.stripe_bytes);
         let team = match &self.between {
-            None => {
-                two_phase::NodeTeam::new(window, self.aggregators, window_bytes, stripe_bytes, agreed.grain)
-            }
-            Some(between) => {
-                two_phase::NodeTeam::among(between.clone(), window, window_bytes, stripe_bytes, agreed.grain)
-            }
+            None => two_phase::NodeTeam::new(
+                shared_memory,
+                self.aggregators,
+                window_bytes,
+                stripe_bytes,
+                agreed.grain,
+            ),
+            Some(between) => two_phase::NodeTeam::among(
+                between.clone(),
+                shared_memory,
+                window_bytes,
+                stripe_bytes,
+                agreed.grain,
+            ),
         };
         team.ending_at(agreed.end)
     }
 }
 
-/// The first ballot of a data access: extremes, amounts, what all nodes have, and errors so far.
-pub(crate) fn ballot(direction: Direction, access: Option<&Access>, own: Means) -> Ballot {
+/// The first agreement of a data access: extent and amounts of the access, common resources, and errors
+/// so far.
+pub(crate) fn access_agreement(direction: Direction, access: Option<&Access>, own: Means) -> Agreement {
     let mine = Agreed::of(&[access.map_or_else(Summary::empty, Summary::of)]);
-    // a rank that reads where the others write would take part in another kind of rounds
-    Ballot::new()
+    // A rank that reads while the others write would take part in rounds of another kind.
+    Agreement::new()
         .same("direction of the access", direction as u64)
         .reduce(mine.first, ReduceOp::Min)
         .reduce(mine.end, ReduceOp::Max)
@@ -76,92 +88,100 @@ pub(crate) fn ballot(direction: Direction, access: Option<&Access>, own: Means) 
         .reduce(u64::from(own.in_memory), ReduceOp::Min)
 }
 
-/// What came of [`ballot`]: the access of all ranks, and what all nodes have.
-pub(crate) fn agreed(count: &mut Count) -> (Agreed, Means) {
+/// Result of [`access_agreement`]: the combined access and the common resources.
+pub(crate) fn agreed_access(values: &mut AgreedValues) -> (Agreed, Means) {
     let agreed = Agreed {
-        first: count.take(),
-        end: count.take(),
-        bytes: count.take(),
-        runs: count.take(),
-        active_ranks: count.take(),
-        monotone: count.take() == 1,
-        grain: count.take(),
+        first: values.take(),
+        end: values.take(),
+        bytes: values.take(),
+        runs: values.take(),
+        active_ranks: values.take(),
+        monotone: values.take() == 1,
+        grain: values.take(),
     };
-    (agreed, Means { window: count.take() == 1, in_memory: count.take() == 1 })
+    (agreed, Means { window: values.take() == 1, in_memory: values.take() == 1 })
 }
 
-/// Where an operation stands.
+/// The stage of an operation.
 enum Stage {
-    /// An earlier operation of the file still uses its track.
-    Waiting(Result<Access>),
-    /// The ranks agree on what is to be done.
-    Agreeing(Vote, Result<Access>),
-    /// All ranks have begun it; it waits for its turn on the window.
+    /// An earlier operation of the file still uses the track of this one.
+    WaitingForTrack(Result<Access>),
+    /// The ranks agree on the access.
+    AgreeingOnAccess(PendingAgreement, Result<Access>),
+    /// All ranks have begun the operation. It waits until it may use the shared memory.
     Queued(Access, Agreed),
-    /// In atomic mode: it waits for other accesses to bytes of it, without a place among those that wait.
+    /// In atomic mode: waits until other accesses to its bytes are over. It has no place among the
+    /// waiting accesses, so others may pass it.
     Entering(Access, Box<independent::Entry>),
     Moving(Box<two_phase::Operation>),
-    /// The ranks agree on what came of it.
-    Settling(Vote, u64, Result<()>),
+    /// The ranks agree on the outcome.
+    AgreeingOnOutcome(PendingAgreement, u64, Result<()>),
     Done(Outcome),
 }
 
-pub(crate) struct Operation {
-    tools: Tools,
+pub(crate) struct CollectiveOperation {
+    context: OperationContext,
     number: u64,
-    /// Of its ballots.
+    /// The track of its agreements.
     track: Track,
     direction: Direction,
-    /// Where its bytes are counted, if it does so itself.
+    /// Counts the bytes moved when the operation is over. `None` if the caller counts them.
     calls: Option<Arc<Calls>>,
     stage: Stage,
 }
 
-impl fmt::Debug for Operation {
+impl fmt::Debug for CollectiveOperation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Operation").field("key", &self.key()).finish_non_exhaustive()
+        formatter.debug_struct("CollectiveOperation").field("key", &self.key()).finish_non_exhaustive()
     }
 }
 
-impl Operation {
-    /// Operation `number` of its file. Nothing is sent yet.
-    pub(crate) fn new(tools: Tools, number: u64, direction: Direction, access: Result<Access>) -> Self {
+impl CollectiveOperation {
+    /// Operation `number` of its file. Sends nothing yet.
+    pub(crate) fn new(
+        context: OperationContext,
+        number: u64,
+        direction: Direction,
+        access: Result<Access>,
+    ) -> Self {
         let track = Track::of(number);
-        Self { tools, number, track, direction, calls: None, stage: Stage::Waiting(access) }
+        Self { context, number, track, direction, calls: None, stage: Stage::WaitingForTrack(access) }
     }
 
-    /// An operation on which the ranks have agreed already, in a call that waits for its end. Operations under way may use any of
-    /// their tracks then, and it may end before them on one rank and after them on another: so it uses the track of that call.
-    pub(crate) fn agreed(
-        tools: Tools,
+    /// An operation on which the ranks have already agreed, in a blocking call. Operations in progress
+    /// may use any of the tracks of nonblocking operations at that time. This operation may end before
+    /// them on one rank and after them on another. So it uses the track of blocking calls.
+    pub(crate) fn already_agreed(
+        context: OperationContext,
         number: u64,
         direction: Direction,
         access: Access,
         (agreed, means): (Agreed, Means),
     ) -> Self {
         let (track, stage) = (Track::WAITING, Stage::Done(Outcome::default()));
-        let mut operation = Self { tools, number, track, direction, calls: None, stage };
+        let mut operation = Self { context, number, track, direction, calls: None, stage };
         operation.stage = operation.plan(access, agreed, means);
         operation
     }
 
-    /// The same, and its bytes are counted when it is over.
+    /// The same operation, with its bytes counted when it is over.
     pub(crate) fn counted(self, calls: Arc<Calls>) -> Self {
         Self { calls: Some(calls), ..self }
     }
 
-    /// What the ranks of the node know it by: never 0, and no two that are under way have the same.
+    /// The key by which the ranks of the node know the operation. Never 0, and different for all
+    /// operations in progress.
     pub(crate) fn key(&self) -> u64 {
-        u64::from(self.tools.line) << 32 | u64::from(self.number as u32)
+        u64::from(self.context.file_id) << 32 | u64::from(self.number as u32)
     }
 
-    /// The file and the track of its ballots. Operations that have both in common follow each other.
+    /// The file, and the track of its agreements. Operations for which both are equal follow one another.
     pub(crate) fn track(&self) -> (u32, Track) {
-        (self.tools.line, self.track)
+        (self.context.file_id, self.track)
     }
 
-    pub(crate) fn window(&self) -> Option<Arc<dyn NodeShared>> {
-        (self.tools.window)()
+    pub(crate) fn shared_memory(&self) -> Option<Arc<dyn NodeShared>> {
+        (self.context.shared_memory)()
     }
 
     pub(crate) fn is_queued(&self) -> bool {
@@ -172,26 +192,26 @@ impl Operation {
         matches!(self.stage, Stage::Moving(_))
     }
 
-    pub(crate) fn is_settling(&self) -> bool {
-        matches!(self.stage, Stage::Settling(..))
+    pub(crate) fn is_agreeing_on_outcome(&self) -> bool {
+        matches!(self.stage, Stage::AgreeingOnOutcome(..))
     }
 
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done(_))
     }
 
-    /// The line on which leaders of nodes tell each other whose turn it is.
-    pub(crate) fn turns(&self) -> Option<&Arc<dyn Leaders>> {
-        self.tools.turns.as_ref()
+    /// The messages in which the node leaders tell each other which operation comes next.
+    pub(crate) fn order(&self) -> Option<&Arc<dyn Leaders>> {
+        self.context.order.as_ref()
     }
 
-    /// Whether it is done and nothing of it is under way any more.
+    /// Whether the operation is done and none of its messages is in progress any more.
     pub(crate) fn is_over(&self) -> bool {
-        // What cannot be sent any more is not waited for.
-        self.is_done() && self.turns().is_none_or(|turns| turns.is_sent().unwrap_or(true))
+        // After an error a message cannot be sent any more, so the operation does not wait for it.
+        self.is_done() && self.order().is_none_or(|order| order.is_sent().unwrap_or(true))
     }
 
-    /// What came of it, once it is done.
+    /// The outcome of an operation that is done.
     pub(crate) fn outcome(self) -> Outcome {
         match self.stage {
             Stage::Done(outcome) => {
@@ -203,25 +223,31 @@ impl Operation {
                 }
                 outcome
             }
-            _ => Outcome::failed(Error::Unsupported { what: "the outcome of an operation under way" }),
+            _ => Outcome::failed(Error::Unsupported { what: "the outcome of an operation in progress" }),
         }
     }
 
-    /// Goes on if it can. True if something happened. `has_track`: no earlier operation uses its track.
+    /// Advances the operation as far as possible without waiting. True if its stage changed. `has_track`:
+    /// no earlier operation uses its track.
     pub(crate) fn advance(&mut self, has_track: bool) -> bool {
         let next = match &mut self.stage {
-            Stage::Waiting(access) if has_track => {
-                let access = mem::replace(access, Err(Error::Unsupported { what: "an access that is gone" }));
-                self.agree(access)
+            Stage::WaitingForTrack(access) if has_track => {
+                let access = mem::replace(
+                    access,
+                    Err(Error::Unsupported { what: "an access that was already taken" }),
+                );
+                self.agree_on_access(access)
             }
-            Stage::Agreeing(vote, access) => match vote.poll() {
+            Stage::AgreeingOnAccess(pending, access) => match pending.poll() {
                 Ok(None) => return false,
-                Ok(Some(count)) => {
-                    let access =
-                        mem::replace(access, Err(Error::Unsupported { what: "an access that is gone" }));
-                    match count.settle(access) {
-                        Ok((access, mut count)) => {
-                            let (agreed, means) = agreed(&mut count);
+                Ok(Some(values)) => {
+                    let access = mem::replace(
+                        access,
+                        Err(Error::Unsupported { what: "an access that was already taken" }),
+                    );
+                    match values.outcome(access) {
+                        Ok((access, mut values)) => {
+                            let (agreed, means) = agreed_access(&mut values);
                             self.plan(access, agreed, means)
                         }
                         Err(error) => Stage::Done(Outcome::failed(error)),
@@ -230,9 +256,9 @@ impl Operation {
                 Err(error) => Stage::Done(Outcome::failed(error)),
             },
             Stage::Entering(access, entry) => {
-                match independent::try_run(&self.tools.target, access, self.direction, entry) {
+                match independent::try_run(&self.context.target, access, self.direction, entry) {
                     None => return false,
-                    Some(done) => self.settle(done),
+                    Some(done) => self.agree_on_outcome(done),
                 }
             }
             Stage::Moving(operation) => {
@@ -240,33 +266,36 @@ impl Operation {
                     return false;
                 }
                 let done = operation.take_outcome();
-                self.settle(done)
+                self.agree_on_outcome(done)
             }
-            Stage::Settling(vote, bytes, own) => match vote.poll() {
+            Stage::AgreeingOnOutcome(pending, bytes, own) => match pending.poll() {
                 Ok(None) => return false,
-                Ok(Some(count)) => {
-                    let error = count.settle(mem::replace(own, Ok(()))).err();
+                Ok(Some(values)) => {
+                    let error = values.outcome(mem::replace(own, Ok(()))).err();
                     Stage::Done(Outcome { bytes: *bytes, error })
                 }
                 Err(error) => Stage::Done(Outcome { bytes: *bytes, error: Some(error) }),
             },
-            Stage::Waiting(_) | Stage::Queued(..) | Stage::Done(_) => return false,
+            Stage::WaitingForTrack(_) | Stage::Queued(..) | Stage::Done(_) => return false,
         };
         self.stage = next;
         true
     }
 
-    /// Its turn on the window.
-    pub(crate) fn admit(&mut self, window: Arc<dyn NodeShared>) {
+    /// Admits the operation to the shared memory, and starts to move its bytes.
+    pub(crate) fn admit(&mut self, shared_memory: Arc<dyn NodeShared>) {
         let stage = mem::replace(&mut self.stage, Stage::Done(Outcome::default()));
         self.stage = match stage {
             Stage::Queued(access, agreed) => {
-                let team = self.tools.team(window, &agreed);
-                let target = Target { holes: self.tools.hints.holes, ..self.tools.target.clone() };
+                let team = self.context.team(shared_memory, &agreed);
+                let target = Target { holes: self.context.hints.holes, ..self.context.target.clone() };
                 let (direction, first) = (self.direction, agreed.first);
-                // SAFETY: of `start`: all ranks have agreed on direction and first byte in the first reduction of this operation, and on
-                // hints at open, from which the teams are made. The queue lets one operation at a time use the memory, the same on all
-                // ranks of the node.
+                // SAFETY: `# Safety` of `two_phase::Operation::start`. The first reduction of this
+                // operation made the direction and the first byte equal on all ranks. The teams are made
+                // from the agreed values, from the number of the operation, from hints that are equal on
+                // all ranks, and from the stripes that the storage reports, which must be equal on all
+                // nodes. The queue admits one operation at a time to the memory, the same on all ranks of
+                // the node.
                 let moving = unsafe { two_phase::Operation::start(target, team, access, direction, first) };
                 Stage::Moving(Box::new(moving))
             }
@@ -274,37 +303,39 @@ impl Operation {
         };
     }
 
-    fn agree(&self, access: Result<Access>) -> Stage {
-        let own = Means { window: self.window().is_some(), in_memory: self.tools.in_memory };
-        let ballot = ballot(self.direction, access.as_ref().ok(), own);
-        match ballot.begin(self.tools.agree.as_ref(), self.track, access.as_ref().err()) {
-            Ok(vote) => Stage::Agreeing(vote, access),
+    fn agree_on_access(&self, access: Result<Access>) -> Stage {
+        let own = Means { window: self.shared_memory().is_some(), in_memory: self.context.in_memory };
+        let agreement = access_agreement(self.direction, access.as_ref().ok(), own);
+        match agreement.start(self.context.agree.as_ref(), self.track, access.as_ref().err()) {
+            Ok(pending) => Stage::AgreeingOnAccess(pending, access),
             Err(error) => Stage::Done(Outcome::failed(error)),
         }
     }
 
     fn plan(&self, access: Access, agreed: Agreed, means: Means) -> Stage {
-        // No node can wait here for one that has no window. One is made only when nothing is under way.
-        let plan = choose(self.direction, &agreed, self.tools.hints, means);
+        // No node can wait here for another that has no shared memory. Shared memory is made only while
+        // no operation is in progress.
+        let plan = choose(self.direction, &agreed, self.context.hints, means);
         tracing::debug!(?plan, ?agreed, number = self.number, "planned");
         match plan {
-            Plan::Nothing => self.settle(Transferred::default()),
-            // A lock of all of them would be held while a rank is not in MPI, and the others could not go on.
-            _ if self.tools.target.isolation.is_some() => {
+            Plan::Nothing => self.agree_on_outcome(Transferred::default()),
+            // One lock for all ranks would be held while a rank is outside of MPI, and the others could
+            // not continue.
+            _ if self.context.target.isolation.is_some() => {
                 let entry = Box::new(independent::Entry::new(&access, self.direction));
                 Stage::Entering(access, entry)
             }
             Plan::TwoPhase(_) => Stage::Queued(access, agreed),
             Plan::Independent(_) => {
-                self.settle(independent::run(&self.tools.target, &access, self.direction))
+                self.agree_on_outcome(independent::run(&self.context.target, &access, self.direction))
             }
         }
     }
 
-    fn settle(&self, done: Transferred) -> Stage {
+    fn agree_on_outcome(&self, done: Transferred) -> Stage {
         let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
-        match Ballot::new().begin(self.tools.agree.as_ref(), self.track, own.as_ref().err()) {
-            Ok(vote) => Stage::Settling(vote, done.bytes, own),
+        match Agreement::new().start(self.context.agree.as_ref(), self.track, own.as_ref().err()) {
+            Ok(pending) => Stage::AgreeingOnOutcome(pending, done.bytes, own),
             Err(error) => Stage::Done(Outcome { bytes: done.bytes, error: Some(error) }),
         }
     }

@@ -1,13 +1,15 @@
-//! The operations that are under way on one window.
+//! The operations in progress on one shared memory.
 //!
-//! They use the window one after the other. Which comes next is said by the first rank of the node, among those on which it has
-//! seen all ranks agree: every rank has begun those, so whichever operation a rank waits for, it advances them all, and none
-//! waits for one that somebody has not begun. The number of the operation lies in a slot of the window; the first rank
-//! clears it when its part is over, so that no rank takes it for another operation later.
+//! The operations use the memory one after another. The first rank of the node decides which operation
+//! comes next, among the operations on which it has seen all ranks agree. Every rank has begun those
+//! operations. So a rank that waits for one of them advances them all, and no operation waits for one
+//! that some rank has not begun. The key of the operation lies in a slot of the memory. The first rank
+//! clears the slot when its part is over, so that no rank takes the key for that of a later operation.
 //!
-//! Nodes that exchange need one order for all: the leader of the first node gives it, and tells the other leaders. It waits until
-//! the ranks have agreed on what came of the operation before: then that is over at all of them, and no leader takes a message of
-//! the next one for one of an operation that it has not given up yet.
+//! Nodes that exchange need one order for all nodes. The leader of the first node decides it, and tells
+//! the other leaders. It waits until the ranks have agreed on the outcome of the operation before. That
+//! operation is then over on all ranks, so no leader takes a message of the next operation for one of an
+//! operation that it has not yet given up.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,42 +20,43 @@ use capulet_comm::work::{self, UnderWay, Work};
 use capulet_comm::{Backoff, ErrorClass, Leaders};
 use capulet_sieve::two_phase::TURN_SLOT;
 
-use super::operation::Operation;
+use super::operation::CollectiveOperation;
 use crate::transfer::Outcome;
 
-/// Nobody's turn.
-const NOBODY: u64 = 0;
-/// What a leader of another node said makes no sense.
-const MALFORMED: capulet_comm::Error = capulet_comm::Error::Disagreement { what: "whose turn it is" };
+/// The key that stands for no operation.
+const NO_KEY: u64 = 0;
+/// The error for a malformed message of another node's leader.
+const MALFORMED: capulet_comm::Error =
+    capulet_comm::Error::Disagreement { what: "which operation comes next" };
 
-/// Operations in the order in which this rank began them.
+/// The operations in progress, in the order in which this rank began them.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    line: Mutex<Line>,
-    /// Threads that have taken operations out of the line and have not told their outcomes yet.
+    state: Mutex<QueueState>,
+    /// Threads that have taken operations out of the queue and have not reported their outcomes yet.
     telling: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
-struct Line {
-    entries: Vec<Entry>,
-    /// The operation whose turn comes next, as the leader of the first node says.
-    told: Option<u64>,
+struct QueueState {
+    entries: Vec<QueueEntry>,
+    /// The key of the operation that comes next, as received from the leader of the first node.
+    next_key: Option<u64>,
 }
 
 #[derive(Debug)]
-struct Entry {
-    operation: Operation,
-    request: Arc<State>,
+struct QueueEntry {
+    operation: CollectiveOperation,
+    request: Arc<RequestState>,
     _under_way: UnderWay,
 }
 
 /// Called when an operation is over.
 type Notice = Box<dyn FnOnce() + Send>;
 
-/// What is known of an operation outside of the queue.
+/// The part of an operation that is visible outside of the queue.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct RequestState {
     inner: Mutex<Inner>,
 }
 
@@ -63,13 +66,13 @@ struct Inner {
     notice: Option<Notice>,
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for RequestState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("State").field("completion", &self.completion()).finish()
+        formatter.debug_struct("RequestState").field("completion", &self.completion()).finish()
     }
 }
 
-impl State {
+impl RequestState {
     fn finish(&self, outcome: Outcome) {
         let notice = {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +89,7 @@ impl State {
     }
 }
 
-impl Completion for State {
+impl Completion for RequestState {
     fn completion(&self) -> Option<(u64, Option<ErrorClass>)> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.outcome.as_ref().map(|outcome| (outcome.bytes, outcome.error.as_ref().map(crate::Error::class)))
@@ -98,14 +101,15 @@ impl Completion for State {
     }
 }
 
-/// A collective data access under way. It goes on whether this is kept or not.
+/// A collective data access in progress. The access continues if this value is dropped.
 #[derive(Debug)]
 pub struct Request {
-    state: Arc<State>,
+    state: Arc<RequestState>,
 }
 
 impl Request {
-    /// Waits until it is over. Blocks for the other ranks; advances everything that is under way, and keeps MPI progressing.
+    /// Waits until the operation is over. Blocks for the other ranks. Advances all operations in
+    /// progress, and keeps MPI progressing.
     pub fn wait(self) -> Outcome {
         let mut backoff = Backoff::new();
         loop {
@@ -118,7 +122,8 @@ impl Request {
         }
     }
 
-    /// Calls `notice` when it is over: at once if it is. The notice must not wait for anything.
+    /// Calls `notice` when the operation is over, or at once if it is over already. The notice must not
+    /// wait for anything.
     pub fn on_completion(&self, notice: impl FnOnce() + Send + 'static) {
         {
             let mut inner = self.state.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,34 +135,35 @@ impl Request {
         notice();
     }
 
-    /// What a request of MPI's needs to know of it.
+    /// The completion that an MPI request of this operation asks for its state.
     pub fn as_completion(&self) -> Arc<dyn Completion> {
         Arc::clone(&self.state) as Arc<dyn Completion>
     }
 }
 
 impl Queue {
-    /// Whether anything is under way. Local.
+    /// Whether any operation is in progress on this rank. Local.
     pub(crate) fn is_busy(&self) -> bool {
         !self.lock().entries.is_empty()
     }
 
-    /// Takes an operation in. Does not wait for other ranks; another thread may hold the queue for as long as the storage takes.
-    pub(crate) fn push(&self, operation: Operation) -> Request {
-        let state = Arc::new(State::default());
-        let entry = Entry { operation, request: Arc::clone(&state), _under_way: UnderWay::new() };
+    /// Adds an operation to the queue and advances it. Does not wait for other ranks. Another thread may
+    /// hold the queue for as long as the storage takes.
+    pub(crate) fn push(&self, operation: CollectiveOperation) -> Request {
+        let state = Arc::new(RequestState::default());
+        let entry = QueueEntry { operation, request: Arc::clone(&state), _under_way: UnderWay::new() };
         self.lock().entries.push(entry);
         self.advance();
         Request { state }
     }
 
-    /// Waits until no operation of this file is under way on this rank, on whatever thread: what the
-    /// operations moved is counted then, and none of them refers to the storage.
-    pub(crate) fn drain(&self, line: u32) {
+    /// Waits until no operation of the file with channel id `file_id` is in progress on this rank, on any
+    /// thread. The bytes that the operations moved are counted then, and no operation refers to the storage.
+    pub(crate) fn drain(&self, file_id: u32) {
         let mut backoff = Backoff::new();
         loop {
             work::advance();
-            let is_under_way = self.lock().entries.iter().any(|entry| entry.operation.track().0 == line);
+            let is_under_way = self.lock().entries.iter().any(|entry| entry.operation.track().0 == file_id);
             if !is_under_way && self.telling.load(Ordering::Acquire) == 0 {
                 return;
             }
@@ -186,99 +192,102 @@ impl Drop for Telling<'_> {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Work for Queue {
     fn advance(&self) {
-        let mut line = match self.line.try_lock() {
-            Ok(line) => line,
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Somebody is at it: another thread, or this one, further up.
+            // The mutex is held: by another thread, or by this thread further up its stack. The holder
+            // makes the progress.
             Err(TryLockError::WouldBlock) => return,
         };
-        while line.pass() {}
-        let over: Vec<Entry> = line.entries.extract_if(.., |entry| entry.operation.is_over()).collect();
+        while state.advance_all() {}
+        let over: Vec<QueueEntry> = state.entries.extract_if(.., |entry| entry.operation.is_over()).collect();
         let _telling = Telling::new(&self.telling);
-        drop(line);
+        drop(state);
         for entry in over {
             entry.request.finish(entry.operation.outcome());
         }
     }
 }
 
-impl Line {
-    /// Lets every operation go on once. True if anything happened.
-    fn pass(&mut self) -> bool {
+impl QueueState {
+    /// Advances every operation once. True if any operation changed.
+    fn advance_all(&mut self) -> bool {
         let mut moved = false;
         for at in 0..self.entries.len() {
             let (before, rest) = self.entries.split_at_mut(at);
             let operation = &mut rest[0].operation;
-            let uses_track =
-                |entry: &Entry| !entry.operation.is_done() && entry.operation.track() == operation.track();
+            let uses_track = |entry: &QueueEntry| {
+                !entry.operation.is_done() && entry.operation.track() == operation.track()
+            };
             let has_track = !before.iter().any(uses_track);
             moved |= operation.advance(has_track);
         }
         moved | self.admit()
     }
 
-    /// Gives the window to the next operation, if it is free.
+    /// Admits the next operation to the shared memory if no operation uses it.
     fn admit(&mut self) -> bool {
         if self.entries.iter().any(|entry| entry.operation.is_moving()) {
             return false;
         }
-        let Some(window) = self.entries.first().and_then(|entry| entry.operation.window()) else {
+        let Some(shared_memory) = self.entries.first().and_then(|entry| entry.operation.shared_memory())
+        else {
             return false;
         };
-        let turn = &window.slots(0)[TURN_SLOT];
-        let key = if window.place() == 0 {
-            let key = self.next().unwrap_or(NOBODY);
-            turn.store(key, Ordering::Release);
+        let slot = &shared_memory.slots(0)[TURN_SLOT];
+        let key = if shared_memory.place() == 0 {
+            let key = self.choose_next().unwrap_or(NO_KEY);
+            slot.store(key, Ordering::Release);
             key
         } else {
-            turn.load(Ordering::Acquire)
+            slot.load(Ordering::Acquire)
         };
         let mut queued = self.entries.iter_mut().map(|entry| &mut entry.operation);
         let next = queued.find(|operation| operation.is_queued() && operation.key() == key);
         let Some(next) = next else { return false };
-        next.admit(window);
+        next.admit(shared_memory);
         true
     }
 
-    /// The operation that comes next on this node. For its first rank.
-    fn next(&mut self) -> Option<u64> {
+    /// The key of the operation that comes next on this node. Called on the first rank of the node.
+    fn choose_next(&mut self) -> Option<u64> {
         let first =
             self.entries.iter().map(|entry| &entry.operation).find(|operation| operation.is_queued())?;
         let key = first.key();
-        match first.turns() {
+        match first.order() {
             None => return Some(key),
-            Some(turns) if turns.node() == 0 => {
-                if self.entries.iter().any(|entry| entry.operation.is_settling()) {
+            Some(order) if order.node() == 0 => {
+                if self.entries.iter().any(|entry| entry.operation.is_agreeing_on_outcome()) {
                     return None;
                 }
-                tell(turns.as_ref(), key);
+                send_next_key(order.as_ref(), key);
                 return Some(key);
             }
             Some(_) => {}
         }
-        if self.told.is_none() {
-            self.told = self.hear().unwrap_or_else(|error| {
-                // What follows fails for the same reason.
-                tracing::error!(%error, "the order of the nodes cannot be had");
+        if self.next_key.is_none() {
+            self.next_key = self.receive_next_key().unwrap_or_else(|error| {
+                // The operation fails for the same reason in its following steps.
+                tracing::error!(%error, "cannot receive the order of operations from the first node");
                 Some(key)
             });
         }
-        let told = self.told?;
-        let is_told = |entry: &Entry| entry.operation.is_queued() && entry.operation.key() == told;
-        self.entries.iter().any(is_told).then(|| self.told.take()).flatten()
+        let next_key = self.next_key?;
+        let is_next = |entry: &QueueEntry| entry.operation.is_queued() && entry.operation.key() == next_key;
+        self.entries.iter().any(is_next).then(|| self.next_key.take()).flatten()
     }
 
-    /// What the leader of the first node says, on the line of any file.
-    fn hear(&self) -> capulet_comm::Result<Option<u64>> {
-        for turns in self.entries.iter().filter_map(|entry| entry.operation.turns()) {
-            if let Some((_, message)) = turns.try_receive()? {
+    /// The key that the leader of the first node sent, in the messages of any file.
+    fn receive_next_key(&self) -> capulet_comm::Result<Option<u64>> {
+        for order in self.entries.iter().filter_map(|entry| entry.operation.order()) {
+            if let Some((_, message)) = order.try_receive()? {
                 let key = message.try_into().map_err(|_| MALFORMED)?;
                 return Ok(Some(u64::from_le_bytes(key)));
             }
@@ -287,12 +296,12 @@ impl Line {
     }
 }
 
-/// Tells the leaders of all other nodes whose turn it is. Does not wait.
-fn tell(turns: &dyn Leaders, key: u64) {
-    for node in 1..turns.nodes() {
-        if let Err(error) = turns.send(node, key.to_le_bytes().to_vec()) {
-            // The operation itself fails then, on all ranks that have come to it.
-            tracing::error!(%error, node, "a node cannot be told whose turn it is");
+/// Tells the leaders of all other nodes which operation comes next. Does not wait.
+fn send_next_key(order: &dyn Leaders, key: u64) {
+    for node in 1..order.nodes() {
+        if let Err(error) = order.send(node, key.to_le_bytes().to_vec()) {
+            // The operation then fails on all ranks that have begun to move its bytes.
+            tracing::error!(%error, node, "cannot tell a node which operation comes next");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who gathers bytes in a collective access.
+//! The aggregators of collective accesses.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use capulet_sieve::two_phase::Nodes;
 
 use crate::hints::Hints;
 
-/// Who gathers, as the ranks of one node see it: what the hints in force make of the nodes.
+/// The aggregators of all nodes, as the ranks of one node see them. They follow from the hints in force.
 #[derive(Debug, Clone)]
-pub(crate) struct Gathering {
-    /// Aggregators over all nodes.
+pub(crate) struct AggregatorLayout {
+    /// The number of aggregators of all nodes.
     pub(crate) aggregators: u64,
-    /// Those of this node when it gathers without the others: then it needs one.
-    pub(crate) own: usize,
-    /// None if there is but one node.
+    /// The number of aggregators of this node if it gathers without the other nodes. At least one.
+    pub(crate) own_aggregators: usize,
+    /// `None` if there is only one node.
     pub(crate) nodes: Option<Arc<Nodes>>,
 }
 
-impl Gathering {
+impl AggregatorLayout {
     pub(crate) fn new(node: &Node, names: &[String], hints: &Hints) -> Self {
         let counts = aggregators_by_node(hints.aggregators, &hints.config_list, names, &node.sizes);
         let nodes = (node.node_count() > 1).then(|| {
@@ -27,6 +27,6 @@ impl Gathering {
             Arc::new(Nodes::new(node.index, &counts, node.blocks.clone(), node.block_count))
         });
         let aggregators = counts.iter().map(|count| u64::from(*count)).sum();
-        Self { aggregators, own: counts[node.index].max(1) as usize, nodes }
+        Self { aggregators, own_aggregators: counts[node.index].max(1) as usize, nodes }
     }
 }
