@@ -10,7 +10,7 @@ python=/usr/bin/python3
 
 # The crates that know no MPI, and the crates whose build differs for each MPI.
 # shellcheck disable=SC2034 # used by the scripts
-pure=(-p capulet-datatype -p capulet-drivers -p capulet-plan -p capulet-protocol -p capulet-bench-report -p capulet-bench-figures -p capulet-cli -p capulet-job -p capulet-verify -p capulet-graph)
+pure=(-p capulet-agreement -p capulet-datatype -p capulet-drivers -p capulet-plan -p capulet-protocol -p capulet-bench-report -p capulet-bench-figures -p capulet-cli -p capulet-job -p capulet-verify -p capulet-graph)
 # shellcheck disable=SC2034 # used by the scripts
 on_mpi=(-p capulet-comm -p capulet-atomic -p capulet-sieve -p capulet-adio -p capulet-capi -p capulet-benches)
 
