@@ -87,9 +87,6 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     if (argc < 4) return 2;
     injected_class = class_by_name(argv[2]);
-    /* What a wait says of a request of ours is told to the handler of a communicator. */
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     MPI_File file = MPI_FILE_NULL;
     MPI_Offset size;
     const char *path = path_of("faults");

@@ -309,8 +309,6 @@ static void other_plans(const char *name)
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     char second[4096], third[4096];
     snprintf(second, sizeof second, "%s.second", argv[1]);
     MPI_File files[2] = {open_interleaved(argv[1]), open_interleaved(second)};
