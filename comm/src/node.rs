@@ -99,11 +99,22 @@ pub(crate) fn known(comm: ffi::MPI_Comm, parts: u64) -> Result<Option<Split>> {
 /// Splits a communicator into its nodes. Each machine is cut into `parts` parts; 0 means one part.
 /// Collective.
 pub(crate) fn split(wire: Wire<'_>, parts: u64) -> Result<Split> {
-    let machine_leaders = collective::allgather(wire, machine_leader(wire)?.into())?;
+    /// Stands for a rank that could not find the leader of its machine: all ranks fail then.
+    const FAILED: u64 = u64::MAX;
+    let own_leader = machine_leader(wire);
+    let told = own_leader.as_ref().map_or(FAILED, |leader| u64::from(*leader));
+    let machine_leaders = collective::allgather(wire, told)?;
+    own_leader?;
+    if machine_leaders.contains(&FAILED) {
+        return Err(Error::Elsewhere { class: ErrorClass::Other });
+    }
     let split = split_of(wire.rank, &machine_leaders, parts)?;
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if known.len() < KNOWN_MAX {
-        known.push((Members::of(wire.comm)?, parts, split.clone()));
+    // A rank that fails here only asks again for the next group: it must not fail alone.
+    if known.len() < KNOWN_MAX
+        && let Ok(members) = Members::of(wire.comm)
+    {
+        known.push((members, parts, split.clone()));
     }
     Ok(split)
 }
