@@ -11,7 +11,7 @@
 //! use capulet_datatype::{Datatype, Named, Tiled};
 //! use capulet_drivers::mem::MemDriver;
 //! use capulet_drivers::{Driver, DriverFileExt, OpenOptions};
-//! use capulet_sieve::{Access, Counters, Direction, Holes, Memory, Target, independent};
+//! use capulet_sieve::{Access, Counters, Direction, Holes, Memory, Sieves, Target, independent};
 //!
 //! let file = MemDriver::new().open("data".as_ref(), &OpenOptions::read_write().create(true))?;
 //! let byte = Datatype::named(Named::Byte);
@@ -24,7 +24,8 @@
 //! let access = Access::new(0, &view, 0, memory, 6)?;
 //!
 //! let counters = Arc::new(Counters::default());
-//! let target = Target { file: file.clone(), isolation: None, counters, holes: Holes::Untouched };
+//! let (holes, sieves) = (Holes::Untouched, Sieves::default());
+//! let target = Target { file: file.clone(), isolation: None, counters, holes, sieves };
 //! let done = independent::run(&target, &access, Direction::Write);
 //! assert!(done.error.is_none() && done.bytes == 6);
 //!
