@@ -32,7 +32,8 @@ done
 use_mpi mpich5
 say "test: nonblocking collectives, error handlers and names on mpich5"
 cargo test --release --target-dir target/mpich5 -p capulet-capi --test programs -- nonblocking_collectives split_collectives error_handlers
-cargo test --release --target-dir target/mpich5 -p capulet-capi --test symbols
+# The test opens the library outside of a launcher, and the wheel lies on no path of the loader.
+LD_LIBRARY_PATH=$env_dir/mpich5/lib cargo test --release --target-dir target/mpich5 -p capulet-capi --test symbols
 # The toolkit depends on an MPI's description of its types, so the newest version of each MPI is tested
 # too.
 for mpi in mpich5 openmpi5; do
