@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use capulet_drivers::{Caps, FileLayout};
 use capulet_plan::aggregators::ConfigList;
-pub use capulet_plan::grid::{WINDOW_BYTES, WINDOW_BYTES_MAX};
+pub use capulet_plan::grid::{COLLECTIVE_BUFFER_BYTES, COLLECTIVE_BUFFER_BYTES_MAX};
 use capulet_sieve::{CollectiveMode, Holes, PlanHints, Sieve, SieveMode, Sieves};
 
 use crate::mode::AccessMode;
@@ -16,7 +16,7 @@ use crate::mode::AccessMode;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Hints {
     /// `cb_buffer_size`: bytes of each aggregator's window.
-    pub window_bytes: u64,
+    pub collective_buffer_bytes: u64,
     /// `cb_nodes`: aggregators asked for, over all nodes; 0 means as many as `config_list` has.
     pub aggregators: u64,
     /// `cb_config_list`: on which nodes, and how many on each. Fixed when the file is opened.
@@ -111,7 +111,7 @@ fn mode_name(mode: CollectiveMode) -> &'static str {
 impl Default for Hints {
     fn default() -> Self {
         Self {
-            window_bytes: WINDOW_BYTES,
+            collective_buffer_bytes: COLLECTIVE_BUFFER_BYTES,
             aggregators: 0,
             config_list: ConfigList::default(),
             read: CollectiveMode::Automatic,
@@ -152,7 +152,7 @@ fn set_sieve(sieve: &mut Sieve, key: &str, value: &str) {
     if key.starts_with("romio_ds") {
         sieve.mode = parse_sieve(value).unwrap_or(sieve.mode);
     } else if let Some(bytes) = value.parse().ok().filter(|bytes| *bytes > 0) {
-        sieve.buffer_bytes = WINDOW_BYTES_MAX.min(bytes);
+        sieve.buffer_bytes = COLLECTIVE_BUFFER_BYTES_MAX.min(bytes);
     }
 }
 
@@ -175,7 +175,8 @@ impl Hints {
             "cb_buffer_size" => {
                 if let Some(bytes) = number.filter(|bytes| *bytes > 0) {
                     let page = capulet_sieve::two_phase::PAGE_BYTES;
-                    self.window_bytes = bytes.min(WINDOW_BYTES_MAX).next_multiple_of(page);
+                    self.collective_buffer_bytes =
+                        bytes.min(COLLECTIVE_BUFFER_BYTES_MAX).next_multiple_of(page);
                 }
             }
             "cb_nodes" => self.aggregators = number.unwrap_or(self.aggregators),
@@ -240,7 +241,7 @@ impl Hints {
         let is_rewritten = |holes: Holes| holes == Holes::Rewritten;
         let writes = self.sieves.write.mode;
         let mut pairs = vec![
-            ("cb_buffer_size", self.window_bytes.to_string()),
+            ("cb_buffer_size", self.collective_buffer_bytes.to_string()),
             ("cb_nodes", force.aggregators.to_string()),
             ("cb_config_list", self.config_list.to_string()),
             ("romio_cb_read", mode_name(self.read).to_owned()),
@@ -330,7 +331,10 @@ mod tests {
 
     #[test]
     fn later_pairs_win_and_the_promise_enables_aggregation() {
-        assert_eq!(hints(&[("cb_buffer_size", "8192"), ("cb_buffer_size", "5000")]).window_bytes, 8192);
+        assert_eq!(
+            hints(&[("cb_buffer_size", "8192"), ("cb_buffer_size", "5000")]).collective_buffer_bytes,
+            8192
+        );
         let promised = hints(&[("romio_no_indep_rw", "true"), ("romio_cb_write", "disable")]);
         assert_eq!((promised.read, promised.write), (CollectiveMode::Enable, CollectiveMode::Enable));
         assert_eq!(hints(&[("file_perm", "640")]).permissions, 0o640);
@@ -350,7 +354,10 @@ mod tests {
         let wrong = [("ind_rd_buffer_size", "0"), ("ind_wr_buffer_size", "-1"), ("romio_ds_write", "maybe")];
         assert_eq!(hints(&wrong), Hints::default());
         let all = u64::MAX.to_string();
-        assert_eq!(hints(&[("ind_rd_buffer_size", &all)]).sieves.read.buffer_bytes, WINDOW_BYTES_MAX);
+        assert_eq!(
+            hints(&[("ind_rd_buffer_size", &all)]).sieves.read.buffer_bytes,
+            COLLECTIVE_BUFFER_BYTES_MAX
+        );
     }
 
     #[test]

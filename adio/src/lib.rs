@@ -78,7 +78,7 @@ pub use collective::Request;
 pub use context::Context;
 pub use error::{Error, Result, class_of_kind};
 pub use file::File;
-pub use hints::{Hints, WINDOW_BYTES, WINDOW_BYTES_MAX};
+pub use hints::{COLLECTIVE_BUFFER_BYTES, COLLECTIVE_BUFFER_BYTES_MAX, Hints};
 pub use mode::AccessMode;
 pub use open::OpenRequest;
 pub use pointer::Whence;

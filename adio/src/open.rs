@@ -113,7 +113,7 @@ impl File {
         };
         tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
         let deletes = prepared.mode.contains(AccessMode::DELETE_ON_CLOSE);
-        let gathering = AggregatorLayout::new(group.node(), &node_names, &hints);
+        let aggregator_layout = AggregatorLayout::new(group.node(), &node_names, &hints);
         let several = group.node().node_count() > 1;
         let file = Self {
             lock: OnceLock::new(),
@@ -133,7 +133,7 @@ impl File {
                 view: Arc::new(FileView::bytes()),
                 pointer_bytes,
                 hints,
-                aggregator_layout: gathering,
+                aggregator_layout,
                 shared_word: PointerWord::first(pointer_bytes),
                 atomic: false,
                 are_views_disjoint: false,
@@ -145,7 +145,7 @@ impl File {
         };
         if !is_busy {
             // Nonblocking operations cannot make it. While operations of other files are under way on it, it must stay as it is.
-            file.reserve_shared_memory(file.state().hints.window_bytes);
+            file.reserve_shared_memory(file.state().hints.collective_buffer_bytes);
         }
         Ok(file)
     }

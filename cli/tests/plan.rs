@@ -51,11 +51,11 @@ Memory    72.00 KiB shared on a node: collective buffers and maps of marks
 fn every_plan_has_its_reason() {
     let blocks = ["blocks", "--size", "64,64,64", "--grid", "2,2,1"];
     let cases: [(&[&str], &str, &str); 6] = [
-        (&[], "together", "small_runs"),
-        (&["--hint", "romio_cb_write=disable"], "alone", "hint"),
-        (&["--hint", "romio_cb_write=disable", "--read"], "together", "small_runs"),
-        (&["--hint", "romio_no_indep_rw=true"], "together", "hint"),
-        (&["--independent"], "alone", "independent"),
+        (&[], "collective", "small_runs"),
+        (&["--hint", "romio_cb_write=disable"], "independent", "hint"),
+        (&["--hint", "romio_cb_write=disable", "--read"], "collective", "small_runs"),
+        (&["--hint", "romio_no_indep_rw=true"], "collective", "hint"),
+        (&["--independent"], "independent", "independent"),
         (&["--element-bytes", "0"], "nothing", ""),
     ];
     for (words, kind, reason) in cases {
@@ -65,7 +65,7 @@ fn every_plan_has_its_reason() {
     }
     let told = json(&["blocks", "--size", "256,256,256", "--grid", "2,2,1"]);
     assert_eq!((&told["plan"]["reason"], &told["ranks"]), (&"large_runs".into(), &4.into()));
-    assert_eq!(told["course"]["ranks"][3]["pieces"], 128);
+    assert_eq!(told["steps"]["ranks"][3]["pieces"], 128);
     let told = json(&["strided", "--block", "64", "--stride", "1000000"]);
     assert_eq!(told["plan"]["reason"], "sparse");
     let told = json(&["strided", "--block", "64", "--stride", "64", "--count", "5", "--shift", "1000"]);
@@ -81,8 +81,8 @@ fn list_of_runs_is_planned() {
     let name = path.to_str().expect("valid UTF-8");
     let told = json(&["runs", name, "--ranks", "4"]);
     assert_eq!((&told["ranks"], &told["access"]["bytes"]), (&4.into(), &208.into()));
-    let windows = &told["course"]["crews"][0]["listed_rounds"][0]["windows"];
-    assert_eq!(windows[0]["bytes_by_rank"], serde_json::json!([[0, 150], [1, 50], [2, 8]]));
+    let buffers = &told["steps"]["node_sets"][0]["listed_rounds"][0]["buffers"];
+    assert_eq!(buffers[0]["bytes_by_rank"], serde_json::json!([[0, 150], [1, 50], [2, 8]]));
     // The offsets of rank 0 decrease.
     fs::write(&path, "0,100,10\n0,0,10\n1,50,1\n").expect("the file is written");
     assert_eq!(json(&["runs", name])["plan"]["reason"], "not_monotone");
@@ -158,11 +158,11 @@ fn drawing_has_lanes_buffers_and_rounds() {
         let marks = marks_of(&counts, &format!("lane-{rank}"));
         assert!((100..=900).contains(&marks), "{marks} of rank {rank}");
     }
-    assert_eq!((marks_of(&counts, "windows"), marks_of(&counts, "rounds")), (7, 4));
+    assert_eq!((marks_of(&counts, "buffers"), marks_of(&counts, "rounds")), (7, 4));
     assert!(text.contains("collective buffer of rank 2") && text.contains("file offset"));
     // An independent access has no collective buffers.
     let (_, counts) = drawing(&[&STRIDED[..], &["--independent"]].concat());
-    assert!(marks_of(&counts, "lane-3") > 0 && !counts.iter().any(|(id, _)| id == "windows"));
+    assert!(marks_of(&counts, "lane-3") > 0 && !counts.iter().any(|(id, _)| id == "buffers"));
 }
 
 #[test]
@@ -172,10 +172,10 @@ fn drawings_and_plans_are_bounded() {
     let (text, _) = drawing(&[&huge[..], &more[..]].concat());
     assert!(text.len() < 4 << 20, "{} bytes", text.len());
     let told = json(&[&huge[..], &more[..]].concat());
-    assert_eq!(told["course"]["crews"][0]["whole"], false);
+    assert_eq!(told["steps"]["node_sets"][0]["whole"], false);
     assert!(told.to_string().len() < 8 << 20);
     let many = ["strided", "--block", "1", "--stride", "4", "--ranks", "4", "--count", "3000000"];
     let (text, counts) = drawing(&[&many[..], &["--hint", "cb_buffer_size=4096"]].concat());
     assert!(text.len() < 1 << 20, "{} bytes", text.len());
-    assert!(marks_of(&counts, "windows") <= 900 && marks_of(&counts, "rounds") <= 901);
+    assert!(marks_of(&counts, "buffers") <= 900 && marks_of(&counts, "rounds") <= 901);
 }

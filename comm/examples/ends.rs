@@ -15,10 +15,10 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use capulet_comm::{Agree, Channel, Epochs, Error, MpiType, NodeShared, NodeWindow, ffi, prepare, progress};
+use capulet_comm::{Agree, Channel, Epochs, Error, MpiType, NodeBuffer, NodeShared, ffi, prepare, progress};
 use support::group_of;
 
-type Open = (Channel, Arc<NodeWindow>, MpiType);
+type Open = (Channel, Arc<NodeBuffer>, MpiType);
 
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
@@ -104,7 +104,7 @@ fn free_late() {
 fn open(comm: ffi::MPI_Comm) -> Open {
     let group = group_of(comm).expect("a group");
     let channel = group.channel().expect("a channel");
-    let window = channel.node_window(100_000).expect("MPI works").expect("there is memory");
+    let window = channel.node_buffer(100_000).expect("MPI works").expect("there is memory");
     window.barrier().expect("a barrier");
     for epochs in [Epochs::Standing, Epochs::Exclusive] {
         let words = channel.world_words(epochs).expect("MPI works").expect("a window");

@@ -167,7 +167,7 @@ fn histories_may_differ(rank: u32, size: u32) {
     support::free(comm);
 }
 
-/// Every prefix of the ranks, and the ranks after it, get a group with a window. Each rank drops its idle
+/// Every prefix of the ranks, and the ranks after it, get a group with a buffer. Each rank drops its idle
 /// groups at a different time.
 fn many_subsets(rank: u32, size: u32) {
     for round in 0..40 / size + 2 {
@@ -176,12 +176,12 @@ fn many_subsets(rank: u32, size: u32) {
             let comm = support::split(support::world(), u32::from(inside), (rank * (round + 1)) % (size + 1));
             let group = group_of(comm).expect("a group");
             let channel = group.channel().expect("a channel");
-            let window = channel.node_window(100_000).expect("MPI works").expect("there is memory");
-            window.barrier().expect("a barrier");
+            let buffer = channel.node_buffer(100_000).expect("MPI works").expect("there is memory");
+            buffer.barrier().expect("a barrier");
             let mut lanes = [1];
             channel.allreduce(&mut lanes, &[ReduceOp::Sum]).expect("a reduction");
             assert_eq!(lanes[0], u64::from(if inside { last + 1 } else { size - 1 - last }));
-            drop(window);
+            drop(buffer);
             drop(channel);
             support::free(comm);
         }

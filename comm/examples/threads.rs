@@ -1,5 +1,5 @@
 //! Test program: with `MPI_THREAD_MULTIPLE`, threads on communicators of their own never get messages of
-//! other threads, whatever the order in which they open, create windows and close.
+//! other threads, whatever the order in which they open, create buffers and close.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -70,16 +70,16 @@ fn one_thread(comm: Comm, number: u64, rank: u32) {
         channel.broadcast(Rank(round as u32 % group.size()), &mut data).expect("a broadcast");
         assert_eq!(data, word.to_ne_bytes());
         if round % 5 == 0 {
-            let window = channel.node_window(8192).expect("MPI works").expect("there is memory");
-            window.slots(window.place())[0].store(word, Ordering::Release);
-            window.barrier().expect("a barrier");
-            assert!((0..window.ranks()).all(|rank| window.slots(rank)[0].load(Ordering::Acquire) == word));
+            let buffer = channel.node_buffer(8192).expect("MPI works").expect("there is memory");
+            buffer.slots(buffer.place())[0].store(word, Ordering::Release);
+            buffer.barrier().expect("a barrier");
+            assert!((0..buffer.ranks()).all(|rank| buffer.slots(rank)[0].load(Ordering::Acquire) == word));
         }
     }
 }
 
 /// Two files of one communicator in two threads: their operations run in any order, and each file has a
-/// node window of its own.
+/// node buffer of its own.
 fn one_group_two_threads() {
     let group = group_of(support::world()).expect("a group");
     let channels: Vec<_> = (0..2).map(|_| group.channel().expect("a channel")).collect();
@@ -95,15 +95,15 @@ fn one_group_two_threads() {
                     let mut lanes = [word, word];
                     channel.allreduce(&mut lanes, &[ReduceOp::Min, ReduceOp::Max]).expect("a reduction");
                     assert_eq!(lanes, [word, word]);
-                    let window = channel
-                        .node_window(4096 << round.min(4))
+                    let buffer = channel
+                        .node_buffer(4096 << round.min(4))
                         .expect("MPI works")
                         .expect("there is memory");
-                    window.slots(window.place())[1].store(word, Ordering::Release);
-                    window.barrier().expect("a barrier");
-                    let seen = |rank: usize| window.slots(rank)[1].load(Ordering::Acquire);
-                    assert!((0..window.ranks()).all(|rank| seen(rank) == word));
-                    window.barrier().expect("a barrier");
+                    buffer.slots(buffer.place())[1].store(word, Ordering::Release);
+                    buffer.barrier().expect("a barrier");
+                    let seen = |rank: usize| buffer.slots(rank)[1].load(Ordering::Acquire);
+                    assert!((0..buffer.ranks()).all(|rank| seen(rank) == word));
+                    buffer.barrier().expect("a barrier");
                 }
             });
         }
@@ -123,9 +123,9 @@ fn fresh_duplicates(cycles: u32) {
         let comm = support::duplicate(support::world());
         let group: Arc<Group> = group_of(comm).expect("a group");
         let channel = group.channel().expect("a channel");
-        let window = channel.node_window(1 << 20).expect("MPI works").expect("there is memory");
-        window.barrier().expect("a barrier");
-        drop(window);
+        let buffer = channel.node_buffer(1 << 20).expect("MPI works").expect("there is memory");
+        buffer.barrier().expect("a barrier");
+        drop(buffer);
         drop(channel);
         drop(group);
         support::free(comm);

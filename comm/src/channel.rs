@@ -15,17 +15,17 @@ use crate::agree::{Agree, Pending, ReduceOp, Track};
 use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result};
-use crate::group::{Group, SHARED_WINDOW};
+use crate::group::{Group, SHARED_BUFFER};
 use crate::lanes::check_lanes;
 use crate::leaders::{ChannelLeaders, Leaders};
 use crate::memory::Memory;
 use crate::message::{Counters, Wire};
+use crate::node_buffer::NodeBuffer;
 use crate::node_memory::{self, Slot};
 use crate::notifier::Notifier;
 use crate::pool::{Choice, PoolSlot};
 use crate::rank::Rank;
 use crate::reduction::Reduction;
-use crate::window::NodeWindow;
 use crate::words::NodeWords;
 use crate::world::{self, Epochs, WorldMemory, WorldWords};
 
@@ -45,7 +45,7 @@ fn free_from(group: &Group, from: u32) -> u32 {
 
 /// A private connection between the ranks of a group. The collective operations are those of [`Agree`].
 ///
-/// Dropping the channel frees its id. If the channel has a node window of its own, that window is freed
+/// Dropping the channel frees its id. If the channel has a node buffer of its own, that buffer is freed
 /// too. Local.
 #[derive(Debug)]
 pub struct Channel {
@@ -156,59 +156,59 @@ impl Channel {
         &self.counters
     }
 
-    /// The node window of this channel: shared memory of the ranks of this node for collective
+    /// The node buffer of this channel: shared memory of the ranks of this node for collective
     /// operations, with at least `bytes` bytes of data per rank, ready for use by all ranks of the node.
     ///
-    /// All channels of a shared group use one node window, because their operations follow one another.
-    /// With `MPI_THREAD_MULTIPLE` each channel has a node window of its own, which is freed with the
+    /// All channels of a shared group use one node buffer, because their operations follow one another.
+    /// With `MPI_THREAD_MULTIPLE` each channel has a node buffer of its own, which is freed with the
     /// channel.
     ///
     /// Collective over the node: all ranks of the node call this function with the same size. Local if
-    /// the window is already ready. `None` on all ranks if one of them has no memory for the window.
+    /// the buffer is already ready. `None` on all ranks if one of them has no memory for the buffer.
     ///
     /// # Errors
     /// If ranks are in different calls.
-    pub fn node_window(&self, bytes: usize) -> Result<Option<Arc<NodeWindow>>> {
+    pub fn node_buffer(&self, bytes: usize) -> Result<Option<Arc<NodeBuffer>>> {
         self.group.check_open()?;
         let Some(slot) = &self.slot else { return Ok(None) };
-        let memory = self.group.windows().get(slot, self.window_number(), bytes)?;
-        Ok(memory.map(|memory| self.window_in(memory)))
+        let memory = self.group.buffers().get(slot, self.buffer_number(), bytes)?;
+        Ok(memory.map(|memory| self.buffer_in(memory)))
     }
 
-    /// Makes the window that [`Channel::node_window`] returns, but takes no memory for its data. An
-    /// operation that must not wait for other ranks then gets the window by [`Channel::existing_window`].
-    /// Collective over the node, as [`Channel::node_window`].
+    /// Makes the buffer that [`Channel::node_buffer`] returns, but takes no memory for its data. An
+    /// operation that must not wait for other ranks then gets the buffer by [`Channel::existing_buffer`].
+    /// Collective over the node, as [`Channel::node_buffer`].
     ///
     /// # Errors
     /// If ranks are in different calls.
-    pub fn reserve_window(&self, bytes: usize) -> Result<()> {
+    pub fn reserve_buffer(&self, bytes: usize) -> Result<()> {
         self.group.check_open()?;
         let Some(slot) = &self.slot else { return Ok(()) };
-        self.group.windows().reserve(slot, self.window_number(), bytes)
+        self.group.buffers().reserve(slot, self.buffer_number(), bytes)
     }
 
-    /// The node window, if the window exists and this rank has memory for its part. Local, so other ranks
-    /// may have no window: the caller accesses the part of another rank only after the ranks have agreed
-    /// that all of them have the window.
-    pub fn existing_window(&self) -> Option<Arc<NodeWindow>> {
-        let memory = self.group.windows().existing(self.window_number())?;
-        Some(self.window_in(memory))
+    /// The node buffer, if the buffer exists and this rank has memory for its part. Local, so other ranks
+    /// may have no buffer: the caller accesses the part of another rank only after the ranks have agreed
+    /// that all of them have the buffer.
+    pub fn existing_buffer(&self) -> Option<Arc<NodeBuffer>> {
+        let memory = self.group.buffers().existing(self.buffer_number())?;
+        Some(self.buffer_in(memory))
     }
 
-    fn window_in(&self, memory: Arc<Memory>) -> Arc<NodeWindow> {
-        Arc::new(NodeWindow::new(memory, Arc::clone(&self.group)))
+    fn buffer_in(&self, memory: Arc<Memory>) -> Arc<NodeBuffer> {
+        Arc::new(NodeBuffer::new(memory, Arc::clone(&self.group)))
     }
 
-    /// Whether this rank has already used the node window. Local.
-    pub fn has_used_window(&self) -> bool {
-        self.group.windows().is_prepared(self.window_number())
+    /// Whether this rank has already used the node buffer. Local.
+    pub fn has_used_buffer(&self) -> bool {
+        self.group.buffers().is_prepared(self.buffer_number())
     }
 
     /// The number of words that each rank of a node has per channel.
     pub const WORDS: usize = node_memory::WORDS;
 
     /// `count` of these words, from word `first` on, for data that the ranks of this node share outside
-    /// of the node window. The words are zero when their memory is new. Later they have the values that a
+    /// of the node buffer. The words are zero when their memory is new. Later they have the values that a
     /// previous channel has stored. Local. `None` on all ranks of the node if the node has no shared
     /// memory.
     ///
@@ -249,19 +249,19 @@ impl Channel {
         Notifier::new(Arc::clone(&self.group), Arc::clone(&self.counters), self.tag_of(Track::WAKE_UPS))
     }
 
-    /// The value that the caller keeps with the node window of this channel. All channels that share the
-    /// window get the same value, as long as a caller holds it. Otherwise `make` creates a new value.
+    /// The value that the caller keeps with the node buffer of this channel. All channels that share the
+    /// buffer get the same value, as long as a caller holds it. Otherwise `make` creates a new value.
     /// Local.
     ///
     /// # Panics
     /// If the existing value has another type.
     pub fn kept<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
-        self.group.kept(self.window_number(), make)
+        self.group.kept(self.buffer_number(), make)
     }
 
-    /// The number of the node window that operations on this channel use.
-    fn window_number(&self) -> u32 {
-        if self.group.is_shared() { SHARED_WINDOW } else { self.id }
+    /// The number of the node buffer that operations on this channel use.
+    fn buffer_number(&self) -> u32 {
+        if self.group.is_shared() { SHARED_BUFFER } else { self.id }
     }
 
     fn wire(&self) -> Wire<'_> {
@@ -360,7 +360,7 @@ impl Agree for Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         if !self.group.is_shared() {
-            self.group.windows().forget(self.id);
+            self.group.buffers().forget(self.id);
         }
         locked(self.group.ids()).give_back(self.id);
         if self.group.is_shared() {

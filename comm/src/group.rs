@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use capulet_agreement::Ids;
 
 use crate::agree::{ReduceOp, TRACK_BITS};
+use crate::buffer_table::BufferTable;
 use crate::collective;
 use crate::consts;
 use crate::error::{Error, Result};
@@ -22,13 +23,12 @@ use crate::node::Node;
 use crate::node_memory::{NodeMemory, Slot};
 use crate::rank::Rank;
 use crate::remains::{self, Remains};
-use crate::window_table::Windows;
 
 /// The slot in which the ranks agree when they open a channel.
 const OPENING_SLOT: u32 = 0;
 
-/// The number of the node window that all channels of a shared group use.
-pub(crate) const SHARED_WINDOW: u32 = 0;
+/// The number of the node buffer that all channels of a shared group use.
+pub(crate) const SHARED_BUFFER: u32 = 0;
 
 /// The processes of a communicator: their ranks, their nodes, and a private communicator for messages
 /// between them.
@@ -49,8 +49,8 @@ pub struct Group {
     closed: AtomicBool,
     counters: Counters,
     ids: Mutex<Ids>,
-    windows: Windows,
-    /// The values that callers keep with each node window, by the number of the window.
+    buffers: BufferTable,
+    /// The values that callers keep with each node buffer, by the number of the buffer.
     kept: Mutex<HashMap<u32, Weak<dyn Any + Send + Sync>>>,
 }
 
@@ -77,7 +77,7 @@ impl Group {
         &self.node
     }
 
-    /// The value that callers keep with the node window `slot`. All callers get the same value, as long
+    /// The value that callers keep with the node buffer `slot`. All callers get the same value, as long
     /// as one of them holds it. Otherwise `make` creates a new value. Local.
     ///
     /// # Panics
@@ -99,7 +99,7 @@ impl Group {
     /// # Panics
     /// If the existing value has another type.
     pub fn kept_by_channels<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Option<Arc<T>> {
-        self.shared.then(|| self.kept(SHARED_WINDOW, make))
+        self.shared.then(|| self.kept(SHARED_BUFFER, make))
     }
 
     /// Whether duplicates of the communicator share this group: true exactly if MPI runs below
@@ -120,8 +120,8 @@ impl Group {
         self.stamp
     }
 
-    pub(crate) fn windows(&self) -> &Windows {
-        &self.windows
+    pub(crate) fn buffers(&self) -> &BufferTable {
+        &self.buffers
     }
 
     /// The maximum number of channels: the number of tags divided by the number of tracks.

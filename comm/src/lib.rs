@@ -68,15 +68,16 @@
 //! | `members`, `user_comm` | the processes of a communicator |
 //! | `meeting`, `words`, `node_memory` | agreements and [`NodeWords`] in the memory of a node |
 //! | `node` | [`Node`]: the ranks that share memory |
-//! | `memory`, `node_shared`, `window_table` | [`NodeShared`]: memory for collective operations |
+//! | `memory`, `node_shared`, `buffer_table` | [`NodeShared`]: memory for collective operations |
 //! | `pool`, `world` | [`WorldWords`]: words for one-sided operations of ranks of all nodes |
 //! | `remains`, `group`, `registry` | [`Group`]: the processes of a user's communicator |
-//! | `window`, `leaders`, `notifier`, `channel` | [`Channel`]: one tag of a group; [`NodeWindow`] |
+//! | `node_buffer`, `leaders`, `notifier`, `channel` | [`Channel`]: one tag of a group; [`NodeBuffer`] |
 //! | [`local`] | [`Agree`], [`NodeShared`] and [`Leaders`] for threads as ranks |
 
 mod agree;
 mod attribute_key;
 mod backoff;
+mod buffer_table;
 mod cgroup;
 mod channel;
 mod class;
@@ -95,6 +96,7 @@ mod members;
 mod memory;
 mod message;
 mod node;
+mod node_buffer;
 mod node_memory;
 mod node_shared;
 mod notifier;
@@ -111,8 +113,6 @@ pub mod status;
 pub mod tree;
 mod types;
 mod user_comm;
-mod window;
-mod window_table;
 mod words;
 pub mod work;
 mod world;
@@ -129,6 +129,7 @@ pub use group::Group;
 pub use leaders::Leaders;
 pub use message::Counters;
 pub use node::{NODES_VARIABLE, Node};
+pub use node_buffer::NodeBuffer;
 pub use node_shared::{Barriers, NodeShared};
 pub use notifier::Notifier;
 pub use process::prepare;
@@ -137,7 +138,6 @@ pub use rank::Rank;
 #[doc(hidden)]
 pub use registry::census;
 pub use types::MpiType;
-pub use window::NodeWindow;
 pub use words::{NodeWords, WordMemory};
 pub use world::{Epochs, WorldWords};
 

@@ -220,9 +220,9 @@ fn reduce(all: &[Vec<u8>], ops: &[ReduceOp]) -> Result<Vec<u64>> {
     Ok(lanes)
 }
 
-/// A [`NodeWindow`](crate::NodeWindow) between threads.
+/// A [`NodeBuffer`](crate::NodeBuffer) between threads.
 #[derive(Debug)]
-pub struct LocalWindow {
+pub struct LocalBuffer {
     shared: Arc<Shared>,
     place: usize,
 }
@@ -234,7 +234,7 @@ struct Shared {
     parts: Vec<Part>,
 }
 
-/// The part of one rank. In contrast to a real window, each part is an allocation of its own.
+/// The part of one rank. In contrast to a real buffer, each part is an allocation of its own.
 #[derive(Debug)]
 struct Part {
     data: Pages,
@@ -274,13 +274,13 @@ impl Drop for Pages {
     }
 }
 
-impl LocalWindow {
-    /// One endpoint per rank of a window with at least `bytes` bytes of data per rank. As in real
-    /// windows, the size is a power of two.
+impl LocalBuffer {
+    /// One endpoint per rank of a buffer with at least `bytes` bytes of data per rank. As in real
+    /// buffers, the size is a power of two.
     ///
     /// # Panics
     /// If the size does not fit in memory.
-    pub fn team(ranks: usize, bytes: usize) -> Vec<LocalWindow> {
+    pub fn team(ranks: usize, bytes: usize) -> Vec<LocalBuffer> {
         let bytes = bytes.max(PAGE_BYTES).checked_next_power_of_two().expect("the size fits in memory");
         let part = |_| Part {
             data: Pages::new(bytes),
@@ -289,15 +289,15 @@ impl LocalWindow {
         };
         let parts = (0..ranks).map(part).collect();
         let shared = Arc::new(Shared { meeting: Meeting::new(ranks), bytes, parts });
-        (0..ranks).map(|place| LocalWindow { shared: Arc::clone(&shared), place }).collect()
+        (0..ranks).map(|place| LocalBuffer { shared: Arc::clone(&shared), place }).collect()
     }
 }
 
 // SAFETY: `# Safety` of `NodeShared`: each part is a page-aligned allocation of its own of `bytes` bytes,
-// which is freed with the last endpoint of the window. The map has `bytes / 64` words, and no field
+// which is freed with the last endpoint of the buffer. The map has `bytes / 64` words, and no field
 // changes after `team`. The barrier is a mutex and a condition variable, which order memory, and it is
 // over when all ranks have arrived.
-unsafe impl NodeShared for LocalWindow {
+unsafe impl NodeShared for LocalBuffer {
     fn place(&self) -> usize {
         self.place
     }
@@ -339,7 +339,7 @@ unsafe impl NodeShared for LocalWindow {
     }
 }
 
-impl Drop for LocalWindow {
+impl Drop for LocalBuffer {
     fn drop(&mut self) {
         self.shared.meeting.leave();
     }
@@ -398,27 +398,27 @@ mod tests {
     }
 
     #[test]
-    fn window_is_shared_and_its_barrier_orders_memory() {
-        let windows = LocalWindow::team(4, 5000);
-        assert_eq!((windows[0].bytes(), windows[0].map(3).len()), (8192, 128));
-        on_each(windows, |window| {
-            let me = window.place();
-            assert_eq!(window.data(me).addr() % PAGE_BYTES, 0);
+    fn buffer_is_shared_and_its_barrier_orders_memory() {
+        let buffers = LocalBuffer::team(4, 5000);
+        assert_eq!((buffers[0].bytes(), buffers[0].map(3).len()), (8192, 128));
+        on_each(buffers, |buffer| {
+            let me = buffer.place();
+            assert_eq!(buffer.data(me).addr() % PAGE_BYTES, 0);
             for round in 0..200_u64 {
                 // SAFETY: between two barriers only this rank writes to its own part, and no rank reads
                 // the part.
-                unsafe { window.data(me).add(5).write(round as u8 + me as u8) };
-                window.map(me)[7].store(round, Ordering::Relaxed);
-                window.slots(me)[SLOTS - 1].store(round, Ordering::Relaxed);
-                window.barrier().expect("a barrier");
-                for rank in 0..window.ranks() {
+                unsafe { buffer.data(me).add(5).write(round as u8 + me as u8) };
+                buffer.map(me)[7].store(round, Ordering::Relaxed);
+                buffer.slots(me)[SLOTS - 1].store(round, Ordering::Relaxed);
+                buffer.barrier().expect("a barrier");
+                for rank in 0..buffer.ranks() {
                     // SAFETY: between these two barriers no rank writes.
-                    let seen = unsafe { window.data(rank).add(5).read() };
+                    let seen = unsafe { buffer.data(rank).add(5).read() };
                     assert_eq!(seen, round as u8 + rank as u8);
-                    assert_eq!(window.map(rank)[7].load(Ordering::Relaxed), round);
-                    assert_eq!(window.slots(rank)[SLOTS - 1].load(Ordering::Relaxed), round);
+                    assert_eq!(buffer.map(rank)[7].load(Ordering::Relaxed), round);
+                    assert_eq!(buffer.slots(rank)[SLOTS - 1].load(Ordering::Relaxed), round);
                 }
-                window.barrier().expect("a barrier");
+                buffer.barrier().expect("a barrier");
             }
         });
     }

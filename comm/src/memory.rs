@@ -1,11 +1,11 @@
-//! The shared memory of one node window: a header, and for each rank a data part and a map.
+//! The shared memory of one node buffer: a header, and for each rank a data part and a map.
 //!
 //! ```text
 //! | header: barrier, numbers of each rank | rank 0: `bytes` of data, map: 1 bit per byte | rank 1: ...
 //! ```
 //!
 //! Memory: N (B + B / 8) + 384 + 128 N bytes for N ranks with B bytes each, in pages. The creation of the
-//! window populates the header. The first use of the window by a rank populates the part of that rank.
+//! buffer populates the header. The first use of the buffer by a rank populates the part of that rank.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -19,7 +19,7 @@ pub(crate) const SLOTS: usize = 16;
 
 type Slots = Line<[AtomicU64; SLOTS]>;
 
-/// The position of each piece of a window.
+/// The position of each piece of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// The number of data bytes per rank: a power of two, and at least a page.
@@ -32,7 +32,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// `None` if the size cannot be addressed.
     pub(crate) fn of(bytes: usize, ranks: usize) -> Option<Self> {
-        // Sizes are powers of two, so that a window that grows step by step is created only a few times.
+        // Sizes are powers of two, so that a buffer that grows step by step is created only a few times.
         let bytes = bytes.max(PAGE_BYTES).checked_next_power_of_two()?;
         let map_bytes = (bytes / 8).next_multiple_of(PAGE_BYTES);
         let part_bytes = bytes.checked_add(map_bytes)?;
@@ -47,7 +47,7 @@ impl Plan {
     }
 }
 
-/// The memory of a window from the view of this rank.
+/// The memory of a buffer from the view of this rank.
 #[derive(Debug)]
 pub(crate) struct Memory {
     segment: Segment,
@@ -60,7 +60,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// The window in a segment of at least `plan.total_bytes()` bytes whose header is populated.
+    /// The buffer in a segment of at least `plan.total_bytes()` bytes whose header is populated.
     pub(crate) fn new(segment: Segment, plan: Plan, place: usize) -> Self {
         assert!(place < plan.ranks, "there is no such rank on the node");
         Self { segment, plan, place, prepared: OnceLock::new(), agreed: OnceLock::new() }
@@ -93,7 +93,7 @@ impl Memory {
         Ok(*self.agreed.get_or_init(|| agreed))
     }
 
-    /// Whether the ranks have agreed that they cannot use the window. Local.
+    /// Whether the ranks have agreed that they cannot use the buffer. Local.
     pub(crate) fn is_refused(&self) -> bool {
         self.agreed.get() == Some(&false)
     }

@@ -3,7 +3,7 @@
 //! `MPI_Comm_split_type` finds the machines (MPI-4.0 section 7.4.2). The environment variable
 //! `CAPULET_NODES=k` of rank 0 makes one machine look like k nodes: rank r of P ranks belongs to part
 //! floor(r k / P), and a node is the ranks of one machine and one part. The variable changes only which
-//! ranks share windows and which ranks are leaders. Files and results stay the same. The variable is
+//! ranks share buffers and which ranks are leaders. Files and results stay the same. The variable is
 //! meant for tests.
 
 use std::collections::HashMap;

@@ -26,7 +26,7 @@ pub unsafe trait NodeShared: Debug + Send + Sync {
     /// The number of this rank on the node.
     fn place(&self) -> usize;
 
-    /// The number of ranks that share the window.
+    /// The number of ranks that share the buffer.
     fn ranks(&self) -> usize;
 
     /// The number of bytes in the data part of each rank: a power of two, and at least the number that
@@ -34,20 +34,20 @@ pub unsafe trait NodeShared: Debug + Send + Sync {
     fn bytes(&self) -> usize;
 
     /// The data part of a rank, page-aligned, at its address in this process. Valid as long as the
-    /// window.
+    /// buffer.
     ///
     /// The caller must justify each access: no two ranks may access a byte at the same time if one of
     /// them writes.
     fn data(&self, rank: usize) -> *mut u8;
 
     /// The map of a rank: bit `i % 64` of word `i / 64` belongs to byte `i` of its data part. All bits of
-    /// a new window are zero.
+    /// a new buffer are zero.
     fn map(&self, rank: usize) -> &[AtomicU64];
 
-    /// The numbers that a rank publishes, at least 16. All numbers of a new window are zero.
+    /// The numbers that a rank publishes, at least 16. All numbers of a new buffer are zero.
     fn slots(&self, rank: usize) -> &[AtomicU64];
 
-    /// The number of completed barriers of this window. It is the same on all ranks that are between the
+    /// The number of completed barriers of this buffer. It is the same on all ranks that are between the
     /// same two barriers. A rank must not call this method between [`NodeShared::arrive`] and the end of
     /// that barrier.
     fn barriers(&self) -> Barriers;

@@ -16,7 +16,7 @@ use crate::remains::{self, Remains};
 use crate::{lifetime, process, world};
 
 /// The number of idle groups that are kept, so that a library that opens every file on a fresh duplicate
-/// finds its group again. Each of them costs a communicator and its node windows.
+/// finds its group again. Each of them costs a communicator and its node buffers.
 const IDLE_MAX: usize = 8;
 
 #[derive(Debug)]

@@ -1,9 +1,15 @@
-//! Requests of our own (MPI-4.0 section 13.2): MPI's own functions test them, wait for them and free them.
+//! Generalized requests (MPI-4.0 section 13.2): MPI's own functions test them, wait for them and free them.
 //!
-//! Nobody but the caller's thread advances our work, so MPI must call us while it waits. MPICH has generalized requests with
-//! functions for that; with them the work goes on while the program waits for one of our requests, and in our own calls. Open MPI
-//! calls whoever registers with its progress engine, whatever it waits for; so does MPICH from 4.3 on (`MPIX_Async_start`). All are
-//! found at run time; where there is none, the work goes on in our own calls only. MPICH 4.0 exports nothing that would do more.
+//! Only the caller's thread advances operations, so MPI must call this crate while MPI waits. Three
+//! interfaces make MPI do so. All of them are looked up at run time:
+//!
+//! * MPICH has generalized requests with `poll` and `wait` functions (`MPIX_Grequest_start`). MPICH calls
+//!   them while the program waits for such a request.
+//! * MPICH from 4.3 on has `MPIX_Async_start`. MPICH calls the function whatever it waits for.
+//! * Open MPI has a progress engine (`opal_progress_register`). It calls the function whatever it waits for.
+//!
+//! If none is found, operations advance only in calls of Capulet. MPICH 4.0 exports no function that does
+//! more than the first one.
 
 use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 use std::fmt::Debug;
@@ -18,35 +24,37 @@ use crate::error::{Result, check};
 use crate::process::{self, process};
 use crate::{consts, ffi, status, work};
 
-/// What a request is for.
+/// The operation of a request.
 pub trait Completion: Debug + Send + Sync {
-    /// The bytes moved and the error, if there was one; `None` while the operation is under way. Local, does not wait.
+    /// The number of bytes moved, and the error if the operation failed. `None` while the operation is in
+    /// progress. Local, nonblocking.
     fn completion(&self) -> Option<(u64, Option<ErrorClass>)>;
 
-    /// The error that MPI is told when it completes the request: MPI gives it to an error handler of a
-    /// communicator, never to that of a file. Nothing where somebody else reports it. Called once, by the function
-    /// of MPI that completes the request.
+    /// The error that the request returns to MPI when MPI completes it. MPI passes this error to the error
+    /// handler of a communicator, never to the error handler of the file. `None` if the error is reported in
+    /// another way. Called once, by the MPI function that completes the request.
     fn error_for_mpi(&self) -> Option<ErrorClass> {
         self.completion()?.1
     }
 
-    /// What went wrong, in words. `None` if nothing did, or if there are no words but those of the class.
+    /// The text of the error. `None` if there is no error, or no text beyond that of the error class.
     fn description(&self) -> Option<String> {
         None
     }
 }
 
-/// A request that is under way. Whoever has it completes it.
+/// A request in progress. Its owner must complete it.
 #[derive(Debug)]
-#[must_use = "a request that nobody completes hangs whoever waits for it"]
+#[must_use = "a request that is never completed makes its waiter hang"]
 pub struct Request(ffi::MPI_Request);
 
-// SAFETY: an MPI handle is a name that any thread may use which the thread level allows to call MPI at all (MPI-4.0
-// section 11.6).
+// SAFETY: an MPI handle is a value that every thread may use that the thread level allows to call MPI
+// (MPI-4.0 section 11.6).
 unsafe impl Send for Request {}
 
 impl Request {
-    /// A request that is complete when it is told so; by then `completion` must have something to say. Local.
+    /// Starts a request, which is complete after [`Request::complete`]. Before that call,
+    /// `completion.completion()` must have become `Some`. Local.
     ///
     /// # Errors
     /// If MPI fails.
@@ -54,7 +62,8 @@ impl Request {
         let extra = Box::into_raw(Box::new(completion)).cast::<c_void>();
         let mut request = consts::request_null();
         let target = &raw mut request;
-        // SAFETY: the functions have the forms that MPI wants; `extra` is theirs until `free` is called, which is once.
+        // SAFETY: the functions have the types of MPI-4.0 section 13.2. `extra` belongs to the request until
+        // MPI calls `free`, which it does once.
         let code = unsafe {
             match symbol::<ExtendedStart>(c"MPIX_Grequest_start") {
                 Some(start) => start(query, free, cancel, poll, wait, extra, target),
@@ -62,22 +71,23 @@ impl Request {
             }
         };
         if let Err(error) = check("MPI_Grequest_start", code) {
-            // SAFETY: MPI did not take it; it came from `Box::into_raw` above.
+            // SAFETY: contract of `Box::from_raw`: `extra` came from `Box::into_raw` above, and the failed
+            // call has not kept it.
             drop(unsafe { Box::from_raw(extra.cast::<Arc<dyn Completion>>()) });
             return Err(error);
         }
         Ok(Self(request))
     }
 
-    /// What the program knows it by.
+    /// The MPI handle of the request.
     pub fn handle(&self) -> ffi::MPI_Request {
         self.0
     }
 
-    /// Tells MPI that it is over. Local.
+    /// Tells MPI that the operation is complete. Local.
     pub fn complete(self) {
-        // SAFETY: the request was started by us and is completed once, for `self` is used up. It lives until then, even if the
-        // program has freed it (MPI-4.0 section 3.7.3).
+        // SAFETY: `start` has started the request. It is completed once, because this call consumes `self`.
+        // Until then it exists, even if the program has freed it (MPI-4.0 section 3.7.3).
         let code = unsafe { ffi::MPI_Grequest_complete(self.0) };
         if let Err(error) = check("MPI_Grequest_complete", code) {
             tracing::error!(%error, "a request cannot be completed");
@@ -85,7 +95,7 @@ impl Request {
     }
 }
 
-/// `MPIX_Grequest_start` of MPICH and its relatives.
+/// `MPIX_Grequest_start` of MPICH and of the MPIs derived from it.
 type ExtendedStart = unsafe extern "C" fn(
     unsafe extern "C" fn(*mut c_void, *mut ffi::MPI_Status) -> c_int,
     unsafe extern "C" fn(*mut c_void) -> c_int,
@@ -99,23 +109,24 @@ type ExtendedStart = unsafe extern "C" fn(
 /// `opal_progress_register` of Open MPI.
 type Register = unsafe extern "C" fn(unsafe extern "C" fn() -> c_int) -> c_int;
 
-/// A function of the MPI that is loaded.
+/// A function of the loaded MPI library. `None` if the library has no function of this name.
 ///
 /// # Safety
-/// `F` must be the type of a function pointer, and the type of the function of this name.
+/// `F` must be a function pointer, of the type that the function of this name has.
 unsafe fn symbol<F: Copy>(name: &CStr) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     let name: *const c_char = name.as_ptr();
-    // SAFETY: a look-up by a string that ends; finds what this library and its dependencies see.
+    // SAFETY: contract of dlsym(3): `name` is a string with a zero byte at its end, because it is a `CStr`.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name) };
-    // SAFETY: not null, and by the caller's promise a function of type `F`.
+    // SAFETY: the address is not null. By `# Safety` of this function, a function of type `F` is there.
     (!address.is_null()).then(|| unsafe { mem::transmute_copy::<*mut c_void, F>(&address) })
 }
 
 fn hook_progress() {
-    // SAFETY: if there is a function of this name it is Open MPI's, of this type.
+    // SAFETY: `# Safety` of `symbol`: only Open MPI has a function of this name, and it has this type.
     if let Some(register) = unsafe { symbol::<Register>(c"opal_progress_register") } {
-        // SAFETY: `on_progress` lives as long as the program.
+        // SAFETY: Open MPI calls `on_progress` until the process ends. Code of this library is never
+        // unloaded.
         let code = unsafe { register(on_progress) };
         tracing::debug!(code, "hooked into the progress engine");
     }
@@ -127,14 +138,14 @@ type AsyncStart =
 
 /// `MPIX_STREAM_NULL`.
 const NO_STREAM: c_int = 0x3c00_0000;
-/// What MPICH is told: to call again, or not.
+/// Results of a function of `MPIX_Async_start`: call again, or do not call again.
 const ASYNC_NO_PROGRESS: c_int = 0;
 const ASYNC_DONE: c_int = 1;
 
-/// Whether MPICH calls us while it makes progress.
+/// Whether MPICH calls [`on_async`] while it makes progress.
 static IS_CALLED: AtomicBool = AtomicBool::new(false);
 
-/// Has MPI call us in whatever it waits for, as far as it can: now that work is under way.
+/// Makes MPI call this crate while MPI waits, as far as the MPI library can. Called when an operation starts.
 pub(crate) fn ask_to_be_called() {
     static HOOK: Once = Once::new();
     if process::is_usable() {
@@ -143,18 +154,19 @@ pub(crate) fn ask_to_be_called() {
     }
 }
 
-/// Has MPICH call us in whatever it waits for, until nothing is under way. Not where several threads may be inside MPI: it holds a
-/// lock over the call, and our work calls MPI.
+/// Makes MPICH call [`on_async`] whatever MPICH waits for, until no operation is in progress. Does nothing if
+/// several threads may be inside MPI: MPICH holds a lock during the call, and operations call MPI.
 fn call_while_busy() {
     let is_single = process().is_ok_and(|process| !process.multiple);
     let has_numbers = size_of::<ffi::MPI_Comm>() == size_of::<c_int>();
     if !is_single || !has_numbers || IS_CALLED.load(Ordering::Relaxed) {
         return;
     }
-    // SAFETY: if there is a function of this name it is MPICH's, of this type where its handles are numbers.
+    // SAFETY: `# Safety` of `symbol`: only MPICH has a function of this name. It has this type if handles are
+    // numbers, which was checked above.
     let Some(start) = (unsafe { symbol::<AsyncStart>(c"MPIX_Async_start") }) else { return };
     IS_CALLED.store(true, Ordering::Relaxed);
-    // SAFETY: the function lives as long as the program; it is given no state.
+    // SAFETY: MPICH calls `on_async` with the null pointer that it gets here, and `on_async` does not use it.
     let code = unsafe { start(on_async, ptr::null_mut(), NO_STREAM) };
     if code != 0 {
         IS_CALLED.store(false, Ordering::Relaxed);
@@ -162,13 +174,14 @@ fn call_while_busy() {
     }
 }
 
-/// MPICH makes progress, maybe because of a call that we made ourselves when it called us.
+/// MPICH calls this function while it makes progress. The progress may be that of a call that an operation
+/// made when MPICH called it; then this function returns at once.
 unsafe extern "C" fn on_async(_thing: *mut c_void) -> c_int {
     if work::is_advancing() {
         return ASYNC_NO_PROGRESS;
     }
     contained(work::advance);
-    // At the end of MPI it waits until it need not call any more.
+    // `MPI_Finalize` waits until this function returns ASYNC_DONE.
     if work::is_under_way() && !process::is_finalizing() {
         return ASYNC_NO_PROGRESS;
     }
@@ -176,36 +189,37 @@ unsafe extern "C" fn on_async(_thing: *mut c_void) -> c_int {
     ASYNC_DONE
 }
 
-/// Open MPI makes progress.
+/// Open MPI calls this function while it makes progress.
 unsafe extern "C" fn on_progress() -> c_int {
     contained(work::advance);
     0
 }
 
-/// What the operation of a request has to say.
+/// The result of the operation of a request. `None` while the operation is in progress.
 ///
 /// # Safety
-/// `extra` came from [`Request::start`] and has not been freed.
+/// [`Request::start`] created `extra`, and [`free`] has not been called.
 unsafe fn completion_of(extra: *mut c_void) -> Option<(u64, Option<ErrorClass>)> {
-    // SAFETY: by the caller's promise.
+    // SAFETY: `# Safety` of this function: `extra` is a valid box of this type.
     unsafe { &*extra.cast::<Arc<dyn Completion>>() }.completion()
 }
 
-/// Nothing unwinds into MPI. What panics here is the work of an operation, whose other ranks may wait for this one.
+/// Runs `call` so that no panic unwinds into MPI. A panic comes from an operation, for which other ranks may
+/// wait, so it aborts the job.
 fn contained(call: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).is_err() {
         eprintln!("capulet: a bug in Capulet: a nonblocking operation panicked");
-        // SAFETY: ends the job; MPI is up, for it has called us.
+        // SAFETY: MPI is initialized and not finalized, because MPI has called this function.
         unsafe { ffi::MPI_Abort(consts::comm_world(), 1) };
     }
 }
 
 /// Fills in the status of a complete request.
 unsafe extern "C" fn query(extra: *mut c_void, out: *mut ffi::MPI_Status) -> c_int {
-    // SAFETY: MPI passes what it was given: a box from `Request::start`, which has not been freed.
+    // SAFETY: MPI passes the `extra` of `Request::start`, and calls `free` later (MPI-4.0 section 13.2).
     let completion = unsafe { &*extra.cast::<Arc<dyn Completion>>() };
     let (bytes, _) = completion.completion().unwrap_or_default();
-    // SAFETY: MPI passes a status to write to.
+    // SAFETY: MPI passes a valid status (MPI-4.0 section 13.2).
     match (unsafe { status::set(out, bytes) }, completion.error_for_mpi()) {
         (_, Some(class)) => class.code(),
         (Err(error), None) => error.class().code(),
@@ -214,43 +228,46 @@ unsafe extern "C" fn query(extra: *mut c_void, out: *mut ffi::MPI_Status) -> c_i
 }
 
 unsafe extern "C" fn free(extra: *mut c_void) -> c_int {
-    // SAFETY: MPI calls this once, after everything else, with what it was given: a box from `Request::start`.
+    // SAFETY: MPI calls this function once, as the last one of the request, and passes the `extra` of
+    // `Request::start` (MPI-4.0 section 13.2).
     contained(|| drop(unsafe { Box::from_raw(extra.cast::<Arc<dyn Completion>>()) }));
     0
 }
 
-/// An operation on a file cannot be cancelled: nothing happens, as the standard allows.
+/// An operation on a file cannot be canceled. Does nothing, as MPI-4.0 section 13.2 allows.
 unsafe extern "C" fn cancel(_extra: *mut c_void, _is_complete: c_int) -> c_int {
     0
 }
 
-/// A turn of MPICH's while it waits for requests of ours: it makes no progress of its own then, and others may wait for it.
-fn turn() {
+/// Advances operations and MPI. MPICH makes no progress of its own while it waits for generalized requests,
+/// and other ranks may need this progress.
+fn advance_all() {
     work::advance();
     crate::progress();
 }
 
-/// MPICH tests a request.
+/// MPICH calls this function to test a request.
 unsafe extern "C" fn poll(_extra: *mut c_void, _status: *mut ffi::MPI_Status) -> c_int {
-    contained(turn);
+    contained(advance_all);
     0
 }
 
-/// MPICH waits for one of several requests, and comes back if none of them is complete.
+/// MPICH calls this function to wait for one of several requests, and calls it again if none is complete.
 unsafe extern "C" fn wait(
     count: c_int,
     extras: *mut *mut c_void,
     _timeout: c_double,
     _status: *mut ffi::MPI_Status,
 ) -> c_int {
-    /// Longer than the first sleeps, so that a rank that waits gives its core away; short enough for whoever waits for other
-    /// requests, too.
-    const TURNS: u32 = 160;
+    /// Enough pauses to reach the sleeping ones, so that a rank that waits releases its core. Few enough that
+    /// the caller soon tests its other requests again.
+    const PAUSES_MAX: u32 = 160;
     contained(|| {
         let mut backoff = Backoff::new();
-        for _ in 0..TURNS {
-            turn();
-            // SAFETY: MPI passes an array of what it was given, of this length.
+        for _ in 0..PAUSES_MAX {
+            advance_all();
+            // SAFETY: MPICH passes an array of `count` pointers, each of them the `extra` of a request that
+            // is not freed.
             let is_over = |at: usize| unsafe { completion_of(*extras.add(at)) }.is_some();
             if (0..usize::try_from(count).unwrap_or(0)).any(is_over) {
                 return;

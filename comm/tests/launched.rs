@@ -95,9 +95,9 @@ fn one_machine_can_simulate_several_nodes() {
 }
 
 #[test]
-fn windows_are_shared_and_their_barrier_drives_messages() {
-    pass("windows", RANKS);
-    pass_with("windows", &[], 4, &[(NODES_VARIABLE, "2")]);
+fn buffers_are_shared_and_their_barrier_drives_messages() {
+    pass("node_buffers", RANKS);
+    pass_with("node_buffers", &[], 4, &[(NODES_VARIABLE, "2")]);
 }
 
 /// With this MPI, other ranks cannot access the words of a rank that computes.

@@ -76,7 +76,7 @@ pub mod independent;
 pub mod two_phase;
 
 pub use access::{Access, Memory};
-pub use capulet_plan::{Agreed, CollectiveMode, Holes, Means, Plan, PlanHints, Reason, Summary, choose};
+pub use capulet_plan::{Agreed, CollectiveMode, Holes, Plan, PlanHints, Reason, Resources, Summary, choose};
 pub use capulet_plan::{Sieve, SieveMode};
 pub use capulet_plan::{choice as plan, marks};
 pub use counters::Counters;

@@ -8,7 +8,7 @@ use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{FaultPlan, Faulty};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
-use capulet_plan::Heat;
+use capulet_plan::CacheState;
 use capulet_sieve::{Access, Counters, Holes, Memory, Sieves, Target, Transferred, independent};
 use proptest::prelude::*;
 
@@ -105,7 +105,7 @@ fn run(scenario: &Scenario, holes: Holes, plan: &str) -> (Transferred, Vec<u8>, 
 
 fn way(scenario: &Scenario, holes: Holes) -> independent::Way {
     let mut memory = vec![0; scenario.written_bytes()];
-    independent::choose(&scenario.access(&mut memory), Direction::Write, Heat::Hot, holes)
+    independent::choose(&scenario.access(&mut memory), Direction::Write, CacheState::Cached, holes)
 }
 
 proptest! {
@@ -128,8 +128,8 @@ const SMALL: Scenario =
 
 #[test]
 fn promise_saves_system_calls() {
-    assert_ne!(way(&SMALL, Holes::Untouched), independent::Way::Window);
-    assert_eq!(way(&SMALL, Holes::Rewritten), independent::Way::Window);
+    assert_ne!(way(&SMALL, Holes::Untouched), independent::Way::SieveBuffer);
+    assert_eq!(way(&SMALL, Holes::Rewritten), independent::Way::SieveBuffer);
     let pieces = |holes| Counters::get(&run(&SMALL, holes, "").2.pieces);
     // 1.28 MB through a sieve buffer of 256 KiB; each of the 5 parts is read and written.
     assert_eq!((pieces(Holes::Untouched), pieces(Holes::Rewritten)), (20_000, 10));

@@ -8,12 +8,12 @@
 use std::sync::Arc;
 
 use capulet_comm::NodeShared;
-use capulet_comm::local::LocalWindow;
+use capulet_comm::local::LocalBuffer;
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{FaultPlan, Faulty};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
-use capulet_sieve::two_phase::{NodeTeam, Operation};
+use capulet_sieve::two_phase::{NodeGroup, Operation};
 use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Sieves, Summary, Target};
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ struct Call {
 struct Scenario {
     ranks: usize,
     aggregators: usize,
-    window_bytes: u64,
+    collective_buffer_bytes: u64,
     calls: Vec<Call>,
     /// The rank that is polled next, step by step. The schedule repeats.
     schedule: Vec<usize>,
@@ -103,8 +103,8 @@ type Outcomes = Vec<Vec<(u64, bool)>>;
 
 /// Runs the scenario. `files` has one handle for each rank.
 fn run(scenario: &Scenario, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers) -> Outcomes {
-    let windows = LocalWindow::team(scenario.ranks, 2 * scenario.window_bytes as usize);
-    let windows: Vec<Arc<dyn NodeShared>> = windows.into_iter().map(|window| Arc::new(window) as _).collect();
+    let shared = LocalBuffer::team(scenario.ranks, 2 * scenario.collective_buffer_bytes as usize);
+    let shared: Vec<Arc<dyn NodeShared>> = shared.into_iter().map(|end| Arc::new(end) as _).collect();
     let counters: Vec<Arc<Counters>> = (0..scenario.ranks).map(|_| Arc::default()).collect();
     let accesses: Vec<Vec<Access>> = scenario
         .calls
@@ -120,15 +120,16 @@ fn run(scenario: &Scenario, files: &[Arc<dyn DriverFile>], buffers: &mut Buffers
         let (file, counters) = (files[rank].clone(), counters[rank].clone());
         let target =
             Target { file, isolation: None, counters, holes: Holes::Untouched, sieves: Sieves::default() };
-        let team = NodeTeam::new(
-            windows[rank].clone(),
+        let team = NodeGroup::new(
+            shared[rank].clone(),
             scenario.aggregators,
-            scenario.window_bytes,
+            scenario.collective_buffer_bytes,
             0,
             agreed[call].grain,
         )
         .ending_at(agreed[call].end);
-        // SAFETY: all simulated ranks of a call pass the same direction, first byte, and values for their teams.
+        // SAFETY: all simulated ranks of a call pass the same direction, first byte, and values for their
+        // node groups.
         unsafe {
             Operation::start(
                 target,
@@ -213,7 +214,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
     (1usize..6, 1usize..6, 0u32..4).prop_flat_map(|(ranks, aggregators, size)| {
         (calls(ranks), prop::collection::vec(0usize..ranks, 1..40)).prop_map(move |(calls, mut schedule)| {
             schedule.extend(0..ranks);
-            Scenario { ranks, aggregators, window_bytes: 1024 << size, calls, schedule }
+            Scenario { ranks, aggregators, collective_buffer_bytes: 1024 << size, calls, schedule }
         })
     })
 }

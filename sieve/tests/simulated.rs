@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use capulet_comm::local::LocalWindow;
+use capulet_comm::local::LocalBuffer;
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{FaultPlan, Faulty};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
-use capulet_sieve::two_phase::{self, NodeTeam};
+use capulet_sieve::two_phase::{self, NodeGroup};
 use capulet_sieve::{
     Access, Agreed, Counters, Holes, Memory, Sieves, Summary, Target, Transferred, independent,
 };
@@ -28,7 +28,7 @@ struct Scenario {
     tiles: usize,
     displacement: u64,
     aggregators: usize,
-    window_bytes: u64,
+    collective_buffer_bytes: u64,
     /// Bytes between the elements of user memory.
     gap: i64,
 }
@@ -119,10 +119,10 @@ fn run_two_phase(
     direction: Direction,
     memories: Vec<Vec<u8>>,
 ) -> Vec<(Vec<u8>, Transferred, Arc<Counters>)> {
-    let windows = LocalWindow::team(scenario.ranks, 2 * scenario.window_bytes as usize);
+    let buffers = LocalBuffer::team(scenario.ranks, 2 * scenario.collective_buffer_bytes as usize);
     let agreed = agreed(scenario);
     std::thread::scope(|scope| {
-        let ranks = memories.into_iter().zip(windows).enumerate().map(|(rank, (mut memory, window))| {
+        let ranks = memories.into_iter().zip(buffers).enumerate().map(|(rank, (mut memory, buffer))| {
             let file = files[rank].clone();
             scope.spawn(move || {
                 let counters = Arc::new(Counters::default());
@@ -134,15 +134,16 @@ fn run_two_phase(
                     holes: Holes::Untouched,
                     sieves: Sieves::default(),
                 };
-                let team = NodeTeam::new(
-                    Arc::new(window),
+                let team = NodeGroup::new(
+                    Arc::new(buffer),
                     scenario.aggregators,
-                    scenario.window_bytes,
+                    scenario.collective_buffer_bytes,
                     0,
                     agreed.grain,
                 )
                 .ending_at(agreed.end);
-                // SAFETY: all simulated ranks of a call pass the same direction, first byte, and values for their teams.
+                // SAFETY: all simulated ranks of a call pass the same direction, first byte, and values for
+                // their node groups.
                 let done = unsafe { two_phase::run(target, team, access, direction, agreed.first) };
                 (memory, done, counters)
             })
@@ -180,7 +181,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
                 tiles,
                 displacement,
                 aggregators,
-                window_bytes: pages * 4096,
+                collective_buffer_bytes: pages * 4096,
                 gap,
             })
         },
@@ -291,7 +292,7 @@ fn every_rank_returns_after_every_fault() {
         tiles: 1,
         displacement: 100,
         aggregators: 3,
-        window_bytes: 4096,
+        collective_buffer_bytes: 4096,
         gap: 0,
     };
     let expected = scenario.expected_file();

@@ -15,11 +15,12 @@ use std::sync::atomic::Ordering;
 
 use capulet_atomic::Guard;
 use capulet_comm::work::{self, Work};
-use capulet_comm::{Channel, Group, NodeShared, NodeWindow, ReduceOp};
+use capulet_comm::{Channel, Group, NodeBuffer, NodeShared, ReduceOp};
 use capulet_drivers::Caps;
-use capulet_sieve::two_phase::Between;
+use capulet_sieve::two_phase::NodeExchange;
 use capulet_sieve::{
-    Access, Agreed, Direction, Means, Plan, PlanHints, Target, Transferred, choose, independent, two_phase,
+    Access, Agreed, Direction, Plan, PlanHints, Resources, Target, Transferred, choose, independent,
+    two_phase,
 };
 
 use crate::agree::agree_on_outcome;
@@ -101,9 +102,9 @@ impl File {
     ) -> Outcome {
         let number = self.next_number();
         let access = prepared.as_ref().ok().map(|prepared| &prepared.access);
-        // The value of `window` matters only if operations are in progress. These operations have
+        // The value of `shared_memory` matters only if operations are in progress. These operations have
         // populated the memory.
-        let own = Means { window: self.channel.has_used_window(), in_memory: self.is_in_memory() };
+        let own = Resources { shared_memory: self.channel.has_used_buffer(), in_memory: self.is_in_memory() };
         let agreement = operation::access_agreement(direction, access, own)
             .reduce(u64::from(self.queue.is_busy()), ReduceOp::Max);
         let (prepared, mut values) = match agreement.agree(self.agree(), prepared) {
@@ -125,8 +126,8 @@ impl File {
             );
             return self.queue.push(operation).wait();
         }
-        let (agreed, means) = agreed;
-        let done = self.carry_out(direction, prepared.access, (&agreed, means.in_memory), number);
+        let (agreed, resources) = agreed;
+        let done = self.carry_out(direction, prepared.access, (&agreed, resources.in_memory), number);
         let (done, guard) = match done {
             Ok(done) => done,
             // All ranks know the error, and no rank has moved anything.
@@ -151,13 +152,15 @@ impl File {
         number: u64,
     ) -> Result<(Transferred, Option<Guard<'_>>)> {
         let context = self.operation_context(number);
-        let plan_with = |window: bool| choose(direction, agreed, context.hints, Means { window, in_memory });
+        let plan_with = |shared_memory: bool| {
+            choose(direction, agreed, context.hints, Resources { shared_memory, in_memory })
+        };
         // The plan may assume shared memory, because it can still be made here.
         let mut plan = plan_with(true);
         let mut shared_memory = None;
         let is_two_phase = matches!(plan, Plan::TwoPhase(_));
         if is_two_phase {
-            shared_memory = self.make_shared_memory(context.window_bytes);
+            shared_memory = self.make_shared_memory(context.collective_buffer_bytes);
         }
         let mut guard = None;
         let mut target = context.target.clone();
@@ -171,7 +174,7 @@ impl File {
         } else if is_two_phase && shared_memory.is_none() {
             // The other nodes must learn that this node has no shared memory: then the nodes exchange
             // nothing.
-            let declined = context.between.as_ref().map_or(Ok(()), two_phase::decline);
+            let declined = context.internode.as_ref().map_or(Ok(()), two_phase::decline_exchange);
             if let Err(error) = declined {
                 return Ok((Transferred::failed(error), None));
             }
@@ -182,15 +185,15 @@ impl File {
         tracing::debug!(?plan, ?agreed, "planned");
         let done = match (plan, shared_memory) {
             (Plan::TwoPhase(_), Some(shared_memory)) => {
-                let team = context.team(shared_memory, agreed);
+                let group = context.node_group(shared_memory, agreed);
                 let target = Target { holes: context.hints.holes, ..target };
                 // SAFETY: `# Safety` of `two_phase::run`. The reduction in `collective` made the direction
                 // and the first byte equal on all ranks, and found that no rank has an operation in
-                // progress on the memory. The teams are made from the agreed values, from the number of
+                // progress on the memory. The node groups are made from the agreed values, from the number of
                 // the access, from hints that are equal on all ranks, and from the stripes that the
                 // storage reports, which must be equal on all nodes.
-                let done = unsafe { two_phase::run(target, team, access, direction, agreed.first) };
-                if context.between.is_none() {
+                let done = unsafe { two_phase::run(target, group, access, direction, agreed.first) };
+                if context.internode.is_none() {
                     // The operation ends at a barrier of the node, so all ranks have moved their bytes.
                     guard = None;
                 }
@@ -208,9 +211,9 @@ impl File {
 
     /// How the ranks of this node reach the ranks of other nodes in operation `number`. `None` if there
     /// is only one node.
-    fn between(&self, number: u64) -> Option<Between> {
+    fn internode(&self, number: u64) -> Option<NodeExchange> {
         let nodes = self.state().aggregator_layout.nodes.clone()?;
-        Some(Between {
+        Some(NodeExchange {
             nodes,
             leaders: self.channel.leaders(),
             // If nodes cache pages, they do not exchange: a node then reads back what its own ranks wrote,
@@ -221,25 +224,25 @@ impl File {
     }
 
     /// The size of the shared memory for collective access, in bytes per rank.
-    fn shared_bytes(&self, window_bytes: u64) -> usize {
+    fn shared_bytes(&self, collective_buffer_bytes: u64) -> usize {
         // Each aggregator has two collective buffers: one is filled while the other is written. Several
         // nodes need the same amount again for the data that ranks send and receive.
-        let windows = if self.group.node().node_count() > 1 { 4 } else { 2 };
-        window_bytes.saturating_mul(windows) as usize
+        let buffers = if self.group.node().node_count() > 1 { 4 } else { 2 };
+        collective_buffer_bytes.saturating_mul(buffers) as usize
     }
 
     /// Creates the shared memory of this node, for nonblocking accesses to find, without populating it.
     /// Collective over the node. No operation may be in progress on the memory.
-    pub(crate) fn reserve_shared_memory(&self, window_bytes: u64) {
-        if let Err(error) = self.channel.reserve_window(self.shared_bytes(window_bytes)) {
+    pub(crate) fn reserve_shared_memory(&self, collective_buffer_bytes: u64) {
+        if let Err(error) = self.channel.reserve_buffer(self.shared_bytes(collective_buffer_bytes)) {
             tracing::warn!(%error, "no shared memory for collective access");
         }
     }
 
     /// The shared memory of this node, populated. `None` if it cannot be had. Collective over the node.
     /// No operation may be in progress on the memory.
-    fn make_shared_memory(&self, window_bytes: u64) -> Option<Arc<NodeWindow>> {
-        self.channel.node_window(self.shared_bytes(window_bytes)).unwrap_or_else(|error| {
+    fn make_shared_memory(&self, collective_buffer_bytes: u64) -> Option<Arc<NodeBuffer>> {
+        self.channel.node_buffer(self.shared_bytes(collective_buffer_bytes)).unwrap_or_else(|error| {
             tracing::warn!(%error, "no shared memory for collective access");
             None
         })
@@ -255,15 +258,15 @@ impl File {
             agree: self.channel.clone(),
             file_id: self.channel.id(),
             shared_memory: Arc::new(move || {
-                channel.existing_window().map(|window| window as Arc<dyn NodeShared>)
+                channel.existing_buffer().map(|buffer| buffer as Arc<dyn NodeShared>)
             }),
             target: self.target(),
             hints: PlanHints { holes: self.holes(), ..hints.plan() },
             in_memory: self.is_in_memory(),
-            window_bytes: hints.window_bytes,
+            collective_buffer_bytes: hints.collective_buffer_bytes,
             stripe_bytes: hints.stripe_bytes(&self.storage.layout()).unwrap_or(0),
             aggregators,
-            between: self.between(number),
+            internode: self.internode(number),
             order: self.order.clone(),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use capulet_comm::{Agree, Leaders, NodeShared, ReduceOp, Track};
 use capulet_sieve::{
-    Access, Agreed, Direction, Means, Plan, PlanHints, Summary, Target, Transferred, choose, independent,
+    Access, Agreed, Direction, Plan, PlanHints, Resources, Summary, Target, Transferred, choose, independent,
     two_phase,
 };
 
@@ -29,11 +29,11 @@ pub(crate) struct OperationContext {
     pub(crate) hints: PlanHints,
     /// Whether the storage is memory, as seen by this rank.
     pub(crate) in_memory: bool,
-    pub(crate) window_bytes: u64,
+    pub(crate) collective_buffer_bytes: u64,
     pub(crate) stripe_bytes: u64,
     pub(crate) aggregators: usize,
     /// How to reach the ranks of other nodes. `None` if there is only one node.
-    pub(crate) between: Option<two_phase::Between>,
+    pub(crate) internode: Option<two_phase::NodeExchange>,
     /// The messages in which the node leaders tell each other which operation comes next. At the leaders
     /// of several nodes only.
     pub(crate) order: Option<Arc<dyn Leaders>>,
@@ -46,33 +46,37 @@ impl fmt::Debug for OperationContext {
 }
 
 impl OperationContext {
-    /// The team of the ranks of this node on shared memory, which exchanges with other nodes if there are
+    /// The group of the ranks of this node on shared memory, which exchanges with other nodes if there are
     /// any.
-    pub(crate) fn team(&self, shared_memory: Arc<dyn NodeShared>, agreed: &Agreed) -> two_phase::NodeTeam {
-        let (window_bytes, stripe_bytes) = (self.window_bytes, self.stripe_bytes);
-        let team = match &self.between {
-            None => two_phase::NodeTeam::new(
+    pub(crate) fn node_group(
+        &self,
+        shared_memory: Arc<dyn NodeShared>,
+        agreed: &Agreed,
+    ) -> two_phase::NodeGroup {
+        let (collective_buffer_bytes, stripe_bytes) = (self.collective_buffer_bytes, self.stripe_bytes);
+        let group = match &self.internode {
+            None => two_phase::NodeGroup::new(
                 shared_memory,
                 self.aggregators,
-                window_bytes,
+                collective_buffer_bytes,
                 stripe_bytes,
                 agreed.grain,
             ),
-            Some(between) => two_phase::NodeTeam::among(
-                between.clone(),
+            Some(internode) => two_phase::NodeGroup::among(
+                internode.clone(),
                 shared_memory,
-                window_bytes,
+                collective_buffer_bytes,
                 stripe_bytes,
                 agreed.grain,
             ),
         };
-        team.ending_at(agreed.end)
+        group.ending_at(agreed.end)
     }
 }
 
 /// The first agreement of a data access: extent and amounts of the access, common resources, and errors
 /// so far.
-pub(crate) fn access_agreement(direction: Direction, access: Option<&Access>, own: Means) -> Agreement {
+pub(crate) fn access_agreement(direction: Direction, access: Option<&Access>, own: Resources) -> Agreement {
     let mine = Agreed::of(&[access.map_or_else(Summary::empty, Summary::of)]);
     // A rank that reads while the others write would take part in rounds of another kind.
     Agreement::new()
@@ -84,12 +88,12 @@ pub(crate) fn access_agreement(direction: Direction, access: Option<&Access>, ow
         .reduce(mine.active_ranks, ReduceOp::Sum)
         .reduce(u64::from(mine.monotone), ReduceOp::Min)
         .reduce(mine.grain, ReduceOp::BitOr)
-        .reduce(u64::from(own.window), ReduceOp::Min)
+        .reduce(u64::from(own.shared_memory), ReduceOp::Min)
         .reduce(u64::from(own.in_memory), ReduceOp::Min)
 }
 
 /// Result of [`access_agreement`]: the combined access and the common resources.
-pub(crate) fn agreed_access(values: &mut AgreedValues) -> (Agreed, Means) {
+pub(crate) fn agreed_access(values: &mut AgreedValues) -> (Agreed, Resources) {
     let agreed = Agreed {
         first: values.take(),
         end: values.take(),
@@ -99,7 +103,7 @@ pub(crate) fn agreed_access(values: &mut AgreedValues) -> (Agreed, Means) {
         monotone: values.take() == 1,
         grain: values.take(),
     };
-    (agreed, Means { window: values.take() == 1, in_memory: values.take() == 1 })
+    (agreed, Resources { shared_memory: values.take() == 1, in_memory: values.take() == 1 })
 }
 
 /// The stage of an operation.
@@ -156,11 +160,11 @@ impl CollectiveOperation {
         number: u64,
         direction: Direction,
         access: Access,
-        (agreed, means): (Agreed, Means),
+        (agreed, resources): (Agreed, Resources),
     ) -> Self {
         let (track, stage) = (Track::WAITING, Stage::Done(Outcome::default()));
         let mut operation = Self { context, number, track, direction, calls: None, stage };
-        operation.stage = operation.plan(access, agreed, means);
+        operation.stage = operation.plan(access, agreed, resources);
         operation
     }
 
@@ -247,8 +251,8 @@ impl CollectiveOperation {
                     );
                     match values.outcome(access) {
                         Ok((access, mut values)) => {
-                            let (agreed, means) = agreed_access(&mut values);
-                            self.plan(access, agreed, means)
+                            let (agreed, resources) = agreed_access(&mut values);
+                            self.plan(access, agreed, resources)
                         }
                         Err(error) => Stage::Done(Outcome::failed(error)),
                     }
@@ -287,16 +291,15 @@ impl CollectiveOperation {
         let stage = mem::replace(&mut self.stage, Stage::Done(Outcome::default()));
         self.stage = match stage {
             Stage::Queued(access, agreed) => {
-                let team = self.context.team(shared_memory, &agreed);
+                let group = self.context.node_group(shared_memory, &agreed);
                 let target = Target { holes: self.context.hints.holes, ..self.context.target.clone() };
                 let (direction, first) = (self.direction, agreed.first);
-                // SAFETY: `# Safety` of `two_phase::Operation::start`. The first reduction of this
-                // operation made the direction and the first byte equal on all ranks. The teams are made
-                // from the agreed values, from the number of the operation, from hints that are equal on
-                // all ranks, and from the stripes that the storage reports, which must be equal on all
-                // nodes. The queue admits one operation at a time to the memory, the same on all ranks of
-                // the node.
-                let moving = unsafe { two_phase::Operation::start(target, team, access, direction, first) };
+                // SAFETY: `# Safety` of `two_phase::Operation::start`. The first reduction of this operation
+                // made the direction and the first byte equal on all ranks. The node groups are made from the
+                // agreed values, from the number of the operation, from hints that are equal on all ranks,
+                // and from the stripes that the storage reports, which must be equal on all nodes. The queue
+                // admits one operation at a time to the memory, the same on all ranks of the node.
+                let moving = unsafe { two_phase::Operation::start(target, group, access, direction, first) };
                 Stage::Moving(Box::new(moving))
             }
             other => other,
@@ -304,7 +307,8 @@ impl CollectiveOperation {
     }
 
     fn agree_on_access(&self, access: Result<Access>) -> Stage {
-        let own = Means { window: self.shared_memory().is_some(), in_memory: self.context.in_memory };
+        let own =
+            Resources { shared_memory: self.shared_memory().is_some(), in_memory: self.context.in_memory };
         let agreement = access_agreement(self.direction, access.as_ref().ok(), own);
         match agreement.start(self.context.agree.as_ref(), self.track, access.as_ref().err()) {
             Ok(pending) => Stage::AgreeingOnAccess(pending, access),
@@ -312,10 +316,10 @@ impl CollectiveOperation {
         }
     }
 
-    fn plan(&self, access: Access, agreed: Agreed, means: Means) -> Stage {
+    fn plan(&self, access: Access, agreed: Agreed, resources: Resources) -> Stage {
         // No node can wait here for another that has no shared memory. Shared memory is made only while
         // no operation is in progress.
-        let plan = choose(self.direction, &agreed, self.context.hints, means);
+        let plan = choose(self.direction, &agreed, self.context.hints, resources);
         tracing::debug!(?plan, ?agreed, number = self.number, "planned");
         match plan {
             Plan::Nothing => self.agree_on_outcome(Transferred::default()),

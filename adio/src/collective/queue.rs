@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use capulet_comm::request::Completion;
 use capulet_comm::work::{self, UnderWay, Work};
 use capulet_comm::{Backoff, ErrorClass, Leaders};
-use capulet_sieve::two_phase::TURN_SLOT;
+use capulet_sieve::two_phase::OPERATION_SLOT;
 
 use super::operation::CollectiveOperation;
 use crate::transfer::Outcome;
@@ -241,7 +241,7 @@ impl QueueState {
         else {
             return false;
         };
-        let slot = &shared_memory.slots(0)[TURN_SLOT];
+        let slot = &shared_memory.slots(0)[OPERATION_SLOT];
         let key = if shared_memory.place() == 0 {
             let key = self.choose_next().unwrap_or(NO_KEY);
             slot.store(key, Ordering::Release);

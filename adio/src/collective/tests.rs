@@ -7,15 +7,17 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use capulet_comm::local::{LocalChannel, LocalLeaders, LocalWindow};
+use capulet_comm::local::{LocalBuffer, LocalChannel, LocalLeaders};
 use capulet_comm::work::Work;
 use capulet_comm::{Agree, ErrorClass, Leaders, NodeShared, Track};
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{FaultPlan, Faulty};
 use capulet_drivers::{Driver, DriverFile, DriverFileExt, OpenOptions};
-use capulet_sieve::two_phase::{Between, Nodes};
-use capulet_sieve::{Access, Agreed, Direction, Holes, Means, Memory, PlanHints, Sieves, Summary, Target};
+use capulet_sieve::two_phase::{NodeExchange, Nodes};
+use capulet_sieve::{
+    Access, Agreed, Direction, Holes, Memory, PlanHints, Resources, Sieves, Summary, Target,
+};
 use proptest::prelude::*;
 
 use super::operation::{CollectiveOperation, OperationContext};
@@ -32,7 +34,7 @@ struct Simulation {
     ranks: usize,
     channels: Vec<Vec<Arc<dyn Agree>>>,
     files: Vec<Vec<Arc<dyn DriverFile>>>,
-    windows: Vec<Arc<dyn NodeShared>>,
+    buffers: Vec<Arc<dyn NodeShared>>,
     /// For each file and node: the channel for the data of operations, and the channel for the order of
     /// operations.
     leaders: Vec<Vec<[Arc<dyn Leaders>; 2]>>,
@@ -46,7 +48,7 @@ impl Simulation {
             LocalChannel::team(ranks).into_iter().map(|end| Arc::new(end) as Arc<dyn Agree>).collect()
         };
         let sizes = (0..nodes).map(|node| ranks_of(node, nodes, ranks).len());
-        let windows = sizes.flat_map(|size| LocalWindow::team(size, 16_384));
+        let buffers = sizes.flat_map(|size| LocalBuffer::team(size, 16_384));
         let leaders = |file: usize| {
             let teams = [0, 1].map(|channel| LocalLeaders::team(nodes, (file * 2 + channel) as u64));
             let [data, order] =
@@ -59,7 +61,7 @@ impl Simulation {
             leaders: (0..files.len()).map(leaders).collect(),
             channels: files.iter().map(channels).collect(),
             files: files.iter().map(|file| vec![file.clone(); ranks]).collect(),
-            windows: windows.map(|window| Arc::new(window) as Arc<dyn NodeShared>).collect(),
+            buffers: buffers.map(|buffer| Arc::new(buffer) as Arc<dyn NodeShared>).collect(),
             queues: (0..ranks).map(|_| Queue::default()).collect(),
             begun: vec![vec![0; files.len()]; ranks],
         }
@@ -73,25 +75,25 @@ impl Simulation {
     }
 
     fn operation_context(&self, rank: usize, file: usize, number: u64) -> OperationContext {
-        let window = self.windows[rank].clone();
+        let buffer = self.buffers[rank].clone();
         let node = node_of(rank, self.nodes, self.ranks);
         let size = ranks_of(node, self.nodes, self.ranks).len();
         let [data, order] = &self.leaders[file][node];
-        let (is_leader, several) = (window.place() == 0, self.nodes > 1);
+        let (is_leader, several) = (buffer.place() == 0, self.nodes > 1);
         let aggregators: Vec<usize> =
             (0..self.nodes).map(|node| ranks_of(node, self.nodes, self.ranks).len()).collect();
-        let between = || Between {
+        let internode = || NodeExchange {
             nodes: Arc::new(Nodes::new(node, &aggregators, vec![node as u32; size], self.nodes as u32)),
             leaders: is_leader.then(|| data.clone()),
             may_exchange: true,
             operation: number as u32,
         };
         OperationContext {
-            between: several.then(between),
+            internode: several.then(internode),
             order: (several && is_leader).then(|| order.clone()),
             agree: self.channels[file][rank].clone(),
             file_id: file as u32 + 1,
-            shared_memory: Arc::new(move || Some(window.clone())),
+            shared_memory: Arc::new(move || Some(buffer.clone())),
             target: Target {
                 file: self.files[file][rank].clone(),
                 isolation: None,
@@ -101,7 +103,7 @@ impl Simulation {
             },
             hints: PlanHints::default(),
             in_memory: rank.is_multiple_of(2),
-            window_bytes: 4096,
+            collective_buffer_bytes: 4096,
             stripe_bytes: 0,
             aggregators: size,
         }
@@ -160,7 +162,8 @@ fn operation_completes_before_an_earlier_one_that_a_rank_has_not_begun() {
     begin_late(2);
 }
 
-/// A thread takes an operation out of the line before it counts what the operation moved, and before it drops it.
+/// A thread takes an operation out of the line before it counts what the operation moved, and before it drops
+/// it.
 #[test]
 fn queue_is_drained_when_no_thread_holds_an_operation_of_it() {
     let driver = MemDriver::new();
@@ -263,7 +266,7 @@ fn blocking_access_does_not_disturb_operations_in_progress() {
         .collect();
     let number = u64::from(Track::SPARE);
     let wait = |rank: usize| {
-        let nothing = (Agreed::of(&[Summary::empty()]), Means { window: true, in_memory: false });
+        let nothing = (Agreed::of(&[Summary::empty()]), Resources { shared_memory: true, in_memory: false });
         let access = access(3, rank, 0, &mut []);
         let context = simulation.operation_context(rank, 0, number);
         simulation.queues[rank].push(CollectiveOperation::already_agreed(

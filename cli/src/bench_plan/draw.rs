@@ -74,7 +74,7 @@ fn decades(values: impl Iterator<Item = u64>) -> (u32, u32) {
 fn draw(panel: &Panel, rows: &[Row], left: f64) -> Group {
     let values = panel.series.iter().flat_map(|series| rows.iter().map(series.value));
     let (low, high) = decades(values);
-    let (first, last) = decades(rows.iter().map(|row| row.scene.ranks));
+    let (first, last) = decades(rows.iter().map(|row| row.scenario.ranks));
     let place = |value: u64, low: u32, high: u32| {
         ((value.max(1) as f64).log10() - f64::from(low)) / f64::from(high - low)
     };
@@ -95,8 +95,9 @@ fn draw(panel: &Panel, rows: &[Row], left: f64) -> Group {
         group = group.add(line.set("stroke", FRAME)).add(label(power, at, TOP + HEIGHT + 19.0, "middle"));
     }
     for (number, series) in panel.series.iter().enumerate() {
-        let rows = rows.iter().filter(|row| row.scene.view == series.view);
-        let points: Vec<(f64, f64)> = rows.map(|row| (x(row.scene.ranks), y((series.value)(row)))).collect();
+        let rows = rows.iter().filter(|row| row.scenario.view == series.view);
+        let points: Vec<(f64, f64)> =
+            rows.map(|row| (x(row.scenario.ranks), y((series.value)(row)))).collect();
         let path: Vec<String> = points.iter().map(|(x, y)| format!("{x},{y}")).collect();
         let line = Polyline::new().set("points", path.join(" ")).set("fill", "none");
         group = group.add(line.set("stroke", series.color).set("stroke-width", 2));

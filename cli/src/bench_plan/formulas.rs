@@ -9,10 +9,10 @@
 //! * a collective counts the messages of its depth, and the bytes that are for other ranks;
 //! * the lists that aggregators hold for other ranks count nothing.
 
-use super::rank::{Measured, Scene};
+use super::rank::{Measured, Scenario};
 
 /// ROMIO's collective buffer without hints.
-const ROMIO_WINDOW_BYTES: u64 = 16 << 20;
+const ROMIO_BUFFER_BYTES: u64 = 16 << 20;
 /// Offset and length of a piece.
 const ROMIO_PIECE_BYTES: u64 = 16;
 /// First and last offset of a rank, and one count.
@@ -47,9 +47,9 @@ fn depth(count: u64) -> u64 {
 /// each node that its ranks meet, and one receipt for each request that arrives. Of the bytes that the
 /// leader sends for the ranks of its node, only those of one rank count. All rounds are assumed to equal
 /// the first, which was measured.
-pub(super) fn ours(scene: Scene, measured: &Measured) -> Formulas {
-    let agreements = 2 * (depth(scene.ranks) + 1);
-    let reductions = (1 + measured.rounds + 1) * (depth(scene.nodes()) + 1);
+pub(super) fn ours(scenario: Scenario, measured: &Measured) -> Formulas {
+    let agreements = 2 * (depth(scenario.ranks) + 1);
+    let reductions = (1 + measured.rounds + 1) * (depth(scenario.nodes()) + 1);
     let parcels = measured.rounds * measured.nodes_met;
     Formulas {
         memory_bytes: measured.peak_bytes,
@@ -63,17 +63,17 @@ pub(super) fn ours(scene: Scene, measured: &Measured) -> Formulas {
 
 /// Formulas for every rank: two collectives that gather, one exchange of counts with all ranks before the
 /// rounds and one in each round, the lists, and in each round the data for each aggregator.
-pub(super) fn romio(scene: Scene) -> Formulas {
-    let (pieces, aggregators) = (scene.pieces_of_rank(), scene.nodes());
+pub(super) fn romio(scenario: Scenario) -> Formulas {
+    let (pieces, aggregators) = (scenario.pieces_of_rank(), scenario.nodes());
     let lists = ROMIO_PIECE_BYTES * pieces;
-    let rounds = scene.file_bytes().div_ceil(ROMIO_WINDOW_BYTES * aggregators);
+    let rounds = scenario.file_bytes().div_ceil(ROMIO_BUFFER_BYTES * aggregators);
     // A rank whose pieces lie all over the file sends to every aggregator, but no message is without a
     // piece.
     let lists_sent = aggregators.min(pieces);
     let data_sent = (rounds * aggregators).min(pieces);
     Formulas {
-        memory_bytes: 2 * lists + ROMIO_RANK_BYTES * scene.ranks,
-        sent_bytes: lists + (1 + rounds) * 8 * (scene.ranks - 1),
-        messages: (2 + 1 + rounds) * depth(scene.ranks) + lists_sent + data_sent,
+        memory_bytes: 2 * lists + ROMIO_RANK_BYTES * scenario.ranks,
+        sent_bytes: lists + (1 + rounds) * 8 * (scenario.ranks - 1),
+        messages: (2 + 1 + rounds) * depth(scenario.ranks) + lists_sent + data_sent,
     }
 }

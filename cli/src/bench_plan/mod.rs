@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use self::formulas::Formulas;
-use self::rank::{Scene, View};
+use self::rank::{Scenario, View};
 use self::row::Row;
 use crate::args::{BAD, BenchArgs};
 
@@ -58,13 +58,13 @@ fn print(args: &BenchArgs) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for view in [View::Strided, View::Irregular] {
         for ranks in ranks {
-            let scene = Scene { view, ranks: *ranks, pieces };
-            if args.case.as_ref().is_some_and(|case| !scene.view.name().contains(case.as_str())) {
+            let scenario = Scenario { view, ranks: *ranks, pieces };
+            if args.case.as_ref().is_some_and(|case| !scenario.view.name().contains(case.as_str())) {
                 continue;
             }
-            let measured = rank::measure(scene, samples).map_err(Failure::View)?;
-            let (ours, romio) = (formulas::ours(scene, &measured), formulas::romio(scene));
-            rows.push(Row { scene, measured, ours, romio });
+            let measured = rank::measure(scenario, samples).map_err(Failure::View)?;
+            let (ours, romio) = (formulas::ours(scenario, &measured), formulas::romio(scenario));
+            rows.push(Row { scenario, measured, ours, romio });
         }
     }
     let json = format!("{:#}\n", Value::from(rows.iter().map(json_of).collect::<Vec<_>>()));
@@ -90,13 +90,13 @@ fn json_of(row: &Row) -> Value {
             "messages": formulas.messages,
         })
     };
-    let Row { scene, measured, ours, romio } = row;
+    let Row { scenario, measured, ours, romio } = row;
     json!({
-        "view": scene.view.name(),
-        "ranks": scene.ranks,
-        "nodes": scene.nodes(),
-        "pieces": scene.pieces,
-        "pieces_of_rank": scene.pieces_of_rank(),
+        "view": scenario.view.name(),
+        "ranks": scenario.ranks,
+        "nodes": scenario.nodes(),
+        "pieces": scenario.pieces,
+        "pieces_of_rank": scenario.pieces_of_rank(),
         "rounds": measured.rounds,
         "measured": {
             "nodes_ns": measured.nodes_ns,

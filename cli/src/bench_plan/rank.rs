@@ -7,14 +7,14 @@ use std::time::Instant;
 use capulet_datatype::{Cursor, Datatype, Named, Tiled};
 use capulet_plan::aggregators::{ConfigList, aggregators_by_node};
 use capulet_plan::wire::{HEADER_BYTES, RunWriter, VIEW_BYTES_MAX, encode_view};
-use capulet_plan::{Agreed, Direction, FileSide, Grid, Means, Plan, PlanHints, Summary, choose};
+use capulet_plan::{Agreed, Direction, FileSide, Grid, Plan, PlanHints, Resources, Summary, choose};
 
 use crate::heap::HEAP;
 
 /// Ranks on a node.
 pub(super) const NODE_RANKS: u64 = 64;
 /// Bytes of a collective buffer. Every rank is an aggregator and has one.
-const WINDOW_BYTES: u64 = 1 << 20;
+const COLLECTIVE_BUFFER_BYTES: u64 = 1 << 20;
 /// Bytes of a piece of the strided view.
 const PIECE_BYTES: u64 = 8;
 /// Mean bytes of a piece of the irregular view.
@@ -40,14 +40,14 @@ impl View {
 
 /// An access of many ranks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Scene {
+pub(super) struct Scenario {
     pub(super) view: View,
     pub(super) ranks: u64,
     /// Pieces of all ranks.
     pub(super) pieces: u64,
 }
 
-impl Scene {
+impl Scenario {
     pub(super) fn nodes(self) -> u64 {
         self.ranks.div_ceil(NODE_RANKS)
     }
@@ -98,10 +98,10 @@ enum Arguments {
 }
 
 impl Arguments {
-    fn of(scene: Scene) -> Self {
-        let count = scene.pieces_of_rank();
-        if scene.view == View::Strided {
-            return Self::Row { count, stride: (PIECE_BYTES * scene.ranks) as i64 };
+    fn of(scenario: Scenario) -> Self {
+        let count = scenario.pieces_of_rank();
+        if scenario.view == View::Strided {
+            return Self::Row { count, stride: (PIECE_BYTES * scenario.ranks) as i64 };
         }
         // The rank owns one piece of as many as there are ranks, on average. The multiplicative generator
         // gives the same numbers everywhere.
@@ -115,7 +115,7 @@ impl Arguments {
             let bytes = 8 + 4 * random(11);
             // Up to twice the mean gap, which is the mean distance less the mean piece. Gaps are
             // multiples of 4 bytes.
-            let gap = 4 * random((2 * IRREGULAR_BYTES * scene.ranks - 2 * IRREGULAR_BYTES) / 4);
+            let gap = 4 * random((2 * IRREGULAR_BYTES * scenario.ranks - 2 * IRREGULAR_BYTES) / 4);
             let start = at + gap;
             at = start + bytes;
             (bytes, start as i64)
@@ -140,12 +140,12 @@ impl Arguments {
 }
 
 /// Carries out the work of one rank `samples` times.
-pub(super) fn measure(scene: Scene, samples: u16) -> Result<Measured, String> {
-    let rank = scene.ranks / 2;
-    let arguments = Arguments::of(scene);
+pub(super) fn measure(scenario: Scenario, samples: u16) -> Result<Measured, String> {
+    let rank = scenario.ranks / 2;
+    let arguments = Arguments::of(scenario);
     let mut all = Vec::new();
     for _ in 0..samples.max(1) {
-        all.push(once(scene, rank, &arguments)?);
+        all.push(once(scenario, rank, &arguments)?);
     }
     let median = |of: fn(&Measured) -> u64| {
         let mut values: Vec<u64> = all.iter().map(of).collect();
@@ -167,11 +167,11 @@ fn nanoseconds(start: Instant) -> u64 {
     start.elapsed().as_nanos() as u64
 }
 
-fn once(scene: Scene, rank: u64, arguments: &Arguments) -> Result<Measured, String> {
+fn once(scenario: Scenario, rank: u64, arguments: &Arguments) -> Result<Measured, String> {
     let heap = HEAP.current_usage();
     HEAP.reset_peak_usage();
     let start = Instant::now();
-    let nodes = Nodes::of(scene);
+    let nodes = Nodes::of(scenario);
     let nodes_ns = nanoseconds(start);
     let nodes_bytes = HEAP.current_usage() - heap;
     let start = Instant::now();
@@ -183,15 +183,15 @@ fn once(scene: Scene, rank: u64, arguments: &Arguments) -> Result<Measured, Stri
     // The result of the allreduce.
     let agreed = Agreed {
         first: 0,
-        end: scene.file_bytes(),
-        bytes: summary.bytes.saturating_mul(scene.ranks),
-        runs: scene.pieces,
-        active_ranks: scene.ranks,
+        end: scenario.file_bytes(),
+        bytes: summary.bytes.saturating_mul(scenario.ranks),
+        runs: scenario.pieces,
+        active_ranks: scenario.ranks,
         monotone: summary.monotone,
         grain: summary.grain,
     };
-    let means = Means { window: true, in_memory: false };
-    let plan = black_box(choose(Direction::Write, &agreed, PlanHints::default(), means));
+    let resources = Resources { shared_memory: true, in_memory: false };
+    let plan = black_box(choose(Direction::Write, &agreed, PlanHints::default(), resources));
     let choice_ns = nanoseconds(start);
     if !matches!(plan, Plan::TwoPhase(_)) {
         return Err(format!("the plan {plan:?} was chosen instead of two-phase"));
@@ -200,7 +200,7 @@ fn once(scene: Scene, rank: u64, arguments: &Arguments) -> Result<Measured, Stri
     let round = first_round(nodes, rank, &side, &agreed);
     let round_ns = nanoseconds(start);
     let peak_bytes = HEAP.peak_usage() - heap;
-    let covered = WINDOW_BYTES * scene.ranks;
+    let covered = COLLECTIVE_BUFFER_BYTES * scenario.ranks;
     Ok(Measured {
         nodes_ns,
         nodes_bytes: nodes_bytes as u64,
@@ -212,7 +212,7 @@ fn once(scene: Scene, rank: u64, arguments: &Arguments) -> Result<Measured, Stri
         described_bytes: round.described_bytes,
         nodes_met: round.nodes_met,
         bytes_of_round: round.bytes,
-        rounds: scene.file_bytes().div_ceil(covered),
+        rounds: scenario.file_bytes().div_ceil(covered),
     })
 }
 
@@ -220,33 +220,33 @@ fn once(scene: Scene, rank: u64, arguments: &Arguments) -> Result<Measured, Stri
 struct Nodes {
     ranks: Vec<u32>,
     /// Collective buffers of a round that come before those of each node. The last entry is their total.
-    windows_before: Vec<u64>,
+    buffers_before: Vec<u64>,
     /// Which nodes know the view already.
     knowing: Vec<bool>,
 }
 
 impl Nodes {
-    fn of(scene: Scene) -> Self {
-        let size = |node: u64| NODE_RANKS.min(scene.ranks - node * NODE_RANKS) as u32;
-        let ranks: Vec<u32> = (0..scene.nodes()).map(size).collect();
+    fn of(scenario: Scenario) -> Self {
+        let size = |node: u64| NODE_RANKS.min(scenario.ranks - node * NODE_RANKS) as u32;
+        let ranks: Vec<u32> = (0..scenario.nodes()).map(size).collect();
         let aggregators = aggregators_by_node(0, &ConfigList::default(), &[], &ranks);
-        let mut windows_before = Vec::with_capacity(ranks.len() + 1);
+        let mut buffers_before = Vec::with_capacity(ranks.len() + 1);
         let mut sum = 0;
-        windows_before.push(sum);
-        windows_before.extend(aggregators.iter().map(|count| {
+        buffers_before.push(sum);
+        buffers_before.extend(aggregators.iter().map(|count| {
             sum += u64::from(*count);
             sum
         }));
-        Self { knowing: vec![false; ranks.len()], ranks, windows_before }
+        Self { knowing: vec![false; ranks.len()], ranks, buffers_before }
     }
 
-    fn windows(&self) -> u64 {
-        self.windows_before[self.ranks.len()]
+    fn buffers(&self) -> u64 {
+        self.buffers_before[self.ranks.len()]
     }
 
-    /// The node of the collective buffer number `window`.
-    fn owner_of(&self, window: u64) -> usize {
-        self.windows_before.partition_point(|before| *before <= window) - 1
+    /// The node of the collective buffer number `buffer`.
+    fn owner_of(&self, buffer: u64) -> usize {
+        self.buffers_before.partition_point(|before| *before <= buffer) - 1
     }
 }
 
@@ -260,26 +260,26 @@ struct Round {
 /// Walks the collective buffers of the first round, in steps from one node in which the rank has bytes to
 /// the next.
 fn first_round(mut nodes: Nodes, rank: u64, side: &FileSide, agreed: &Agreed) -> Round {
-    let grid = Grid::new(WINDOW_BYTES, WINDOW_BYTES, 0, agreed.grain);
+    let grid = Grid::new(COLLECTIVE_BUFFER_BYTES, COLLECTIVE_BUFFER_BYTES, 0, agreed.grain);
     let base = grid.base_of(agreed.first);
-    let view = encode_view(side, VIEW_BYTES_MAX.min(WINDOW_BYTES as usize / 4));
+    let view = encode_view(side, VIEW_BYTES_MAX.min(COLLECTIVE_BUFFER_BYTES as usize / 4));
     let own = (rank / NODE_RANKS) as usize;
     let mut round = Round::default();
     let mut at = 0;
     while at < side.bytes() {
-        let window = (side.offset_of(at) - base) / grid.window_bytes;
-        if window >= nodes.windows() {
+        let buffer = (side.offset_of(at) - base) / grid.collective_buffer_bytes;
+        if buffer >= nodes.buffers() {
             break;
         }
-        let node = nodes.owner_of(window);
-        let windows = nodes.windows_before[node]..nodes.windows_before[node + 1];
-        let origin = grid.window(base, windows.start).start;
-        let part = side.within(&(origin..grid.window(base, windows.end).start), at);
+        let node = nodes.owner_of(buffer);
+        let buffers = nodes.buffers_before[node]..nodes.buffers_before[node + 1];
+        let origin = grid.range(base, buffers.start).start;
+        let part = side.within(&(origin..grid.range(base, buffers.end).start), at);
         round.bytes += part.end - part.start;
         if node == own {
             // The rank copies straight from user memory into each collective buffer of its own node.
-            for window in windows {
-                black_box(side.within(&grid.window(base, window), at));
+            for buffer in buffers {
+                black_box(side.within(&grid.range(base, buffer), at));
             }
         } else {
             round.nodes_met += 1;

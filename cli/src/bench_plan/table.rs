@@ -26,7 +26,7 @@ view         ranks | nodes us  view us choice us round us   heap B nodes met  de
 pub(super) fn of(rows: &[Row]) -> String {
     let mut text = HEAD.to_owned();
     for view in [View::Strided, View::Irregular] {
-        let rows: Vec<&Row> = rows.iter().filter(|row| row.scene.view == view).collect();
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.scenario.view == view).collect();
         for row in &rows {
             line(&mut text, row);
         }
@@ -38,14 +38,14 @@ pub(super) fn of(rows: &[Row]) -> String {
 }
 
 fn line(text: &mut String, row: &Row) {
-    let (scene, measured) = (row.scene, &row.measured);
+    let (scenario, measured) = (row.scenario, &row.measured);
     let micros = |ns: u64| ns as f64 / 1000.0;
     let count = |count: u64| HumanCount(count).to_string();
     let _ = writeln!(
         text,
         "{:<10} {:>7} | {:>8.1} {:>8.1} {:>9.1} {:>8.1} {:>8} {:>9} {:>8} | {:>10} {:>8} | {:>13} {:>12} {:>8}",
-        scene.view.name(),
-        count(scene.ranks),
+        scenario.view.name(),
+        count(scenario.ranks),
         micros(measured.nodes_ns),
         micros(measured.view_ns),
         micros(measured.choice_ns),
@@ -62,7 +62,7 @@ fn line(text: &mut String, row: &Row) {
 }
 
 fn growth(text: &mut String, first: &Row, last: &Row) {
-    let ranks = (last.scene.ranks as f64 / first.scene.ranks as f64).ln();
+    let ranks = (last.scenario.ranks as f64 / first.scenario.ranks as f64).ln();
     let power = |of: fn(&Row) -> u64| {
         let (first, last) = (of(first).max(1) as f64, of(last).max(1) as f64);
         format!("P^{:.2}", (last / first).ln() / ranks)

@@ -7,7 +7,7 @@
 use std::ops::{ControlFlow, Range};
 
 use capulet_datatype::Cursor;
-use capulet_plan::outline::{Course, Crew, Together};
+use capulet_plan::estimate::{CollectiveSteps, NodeSet, Steps};
 use capulet_plan::{Direction, FileSide, Plan};
 use indicatif::HumanCount;
 use svg::Document;
@@ -34,7 +34,7 @@ const BYTES_COLOR: &str = "#0072b2";
 const BORDER_COLOR: &str = "#444444";
 /// Colors of the collective buffers by aggregator: the Okabe-Ito palette, which color-blind readers can
 /// tell apart, without the blue of the bytes.
-const WINDOW_COLORS: [&str; 6] = ["#e69f00", "#56b4e9", "#009e73", "#cc79a7", "#d55e00", "#f0e442"];
+const BUFFER_COLORS: [&str; 6] = ["#e69f00", "#56b4e9", "#009e73", "#cc79a7", "#d55e00", "#f0e442"];
 const LEGEND_MAX: usize = 6;
 
 /// The range of the file that is drawn, and its place in the drawing.
@@ -73,15 +73,15 @@ impl Scale {
 
 /// Returns the drawing as SVG.
 pub(crate) fn of(planned: &Planned) -> String {
-    let agreed = &planned.outline.agreed;
+    let agreed = &planned.estimate.agreed;
     let span = if agreed.bytes == 0 { 0..1 } else { agreed.first..agreed.end };
     let scale = Scale::of(span, planned.parts.len());
     let mut height = TOP;
     let mut document = Document::new().add(heading(planned));
     document = document.add(lanes(planned, &scale, &mut height));
-    if let Course::Together(together) = &planned.outline.course {
-        document = document.add(windows(together, &scale, &mut height));
-        document = document.add(borders(together, &scale, height));
+    if let Steps::Collective(steps) = &planned.estimate.steps {
+        document = document.add(buffers(steps, &scale, &mut height));
+        document = document.add(borders(steps, &scale, height));
     }
     document = document.add(axis(&scale, &mut height));
     document = document.add(legend(planned, &mut height));
@@ -113,15 +113,15 @@ fn bar(x: Range<f64>, y: f64) -> Rectangle {
 }
 
 fn heading(planned: &Planned) -> Group {
-    let (agreed, setup) = (&planned.outline.agreed, &planned.setup);
+    let (agreed, setup) = (&planned.estimate.agreed, &planned.setup);
     let verb = if setup.direction == Direction::Read { "read" } else { "write" };
     let kind = if setup.is_collective { "Collective" } else { "Independent" };
-    let how = match planned.outline.plan {
+    let how = match planned.estimate.plan {
         None | Some(Plan::Independent(_)) => "each rank by itself",
         Some(Plan::Nothing) => "nothing is moved",
         Some(Plan::TwoPhase(_)) => "two-phase, with collective buffers",
     };
-    let why = planned.outline.plan.and_then(reason).map(reason_name).unwrap_or_default().replace('_', " ");
+    let why = planned.estimate.plan.and_then(reason).map(reason_name).unwrap_or_default().replace('_', " ");
     let why = if why.is_empty() { why } else { format!(" ({why})") };
     let amounts = format!(
         "{} bytes in {} runs, {} ranks on {} nodes",
@@ -213,30 +213,30 @@ fn shades(mut lane: Group, bins: &[u64], scale: &Scale, y: f64, ranks: u64) -> G
 }
 
 fn color_of(aggregator: u32) -> &'static str {
-    WINDOW_COLORS[aggregator as usize % WINDOW_COLORS.len()]
+    BUFFER_COLORS[aggregator as usize % BUFFER_COLORS.len()]
 }
 
 /// Draws a row of collective buffers for each node group. If a buffer is narrower than a pixel, only the
 /// first one in each pixel is drawn.
-fn windows(together: &Together, scale: &Scale, height: &mut f64) -> Group {
-    let mut group = Group::new().set("id", "windows");
-    for crew in together.crews.iter().take(ROWS_MAX) {
-        let name = if together.crews.len() == 1 {
+fn buffers(steps: &CollectiveSteps, scale: &Scale, height: &mut f64) -> Group {
+    let mut group = Group::new().set("id", "buffers");
+    for node_set in steps.node_sets.iter().take(ROWS_MAX) {
+        let name = if steps.node_sets.len() == 1 {
             "buffers".to_owned()
         } else {
-            format!("buffers, node {}", crew.nodes[0])
+            format!("buffers, node {}", node_set.nodes[0])
         };
-        let mut row = Group::new().set("class", "crew");
+        let mut row = Group::new().set("class", "node-set");
         let mut drawn = 0.0;
-        for (number, round) in crew.rounds.iter().enumerate() {
-            for window in &round.windows {
-                let x = scale.x(window.file.start)..scale.x(window.file.end);
+        for (number, round) in node_set.rounds.iter().enumerate() {
+            for buffer in &round.buffers {
+                let x = scale.x(buffer.file.start)..scale.x(buffer.file.end);
                 if x.end - drawn < 1.0 && drawn > 0.0 {
                     continue;
                 }
                 drawn = x.end;
-                let told = format!("round {}, collective buffer of rank {}", number + 1, window.aggregator);
-                let color = color_of(window.aggregator);
+                let told = format!("round {}, collective buffer of rank {}", number + 1, buffer.aggregator);
+                let color = color_of(buffer.aggregator);
                 row = row.add(bar(x, *height).set("fill", color).add(Title::new(told)));
             }
         }
@@ -247,14 +247,15 @@ fn windows(together: &Together, scale: &Scale, height: &mut f64) -> Group {
 }
 
 /// Draws a line where each round begins. Of the rounds that begin in one column only the first is drawn.
-fn borders(together: &Together, scale: &Scale, bottom: f64) -> Group {
+fn borders(steps: &CollectiveSteps, scale: &Scale, bottom: f64) -> Group {
     let mut group = Group::new()
         .set("id", "rounds")
         .set("stroke", BORDER_COLOR)
         .set("stroke-width", 1)
         .set("stroke-dasharray", "3,2");
-    let rounds = |crew: &Crew| crew.rounds.iter().map(|round| scale.x(round.base)).collect::<Vec<_>>();
-    let mut places: Vec<f64> = together.crews.iter().flat_map(rounds).collect();
+    let rounds =
+        |node_set: &NodeSet| node_set.rounds.iter().map(|round| scale.x(round.base)).collect::<Vec<_>>();
+    let mut places: Vec<f64> = steps.node_sets.iter().flat_map(rounds).collect();
     places.sort_by(f64::total_cmp);
     places.dedup_by(|next, kept| *next - *kept < 1.0);
     for x in places.into_iter().map(rounded) {
@@ -287,15 +288,16 @@ fn axis(scale: &Scale, height: &mut f64) -> Group {
 
 fn legend(planned: &Planned, height: &mut f64) -> Group {
     let mut entries = vec![(BYTES_COLOR, "bytes of a rank; darker means more".to_owned())];
-    if let Course::Together(together) = &planned.outline.course {
-        let windows = together.crews.iter().flat_map(|crew| &crew.rounds).flat_map(|round| &round.windows);
+    if let Steps::Collective(steps) = &planned.estimate.steps {
+        let buffers =
+            steps.node_sets.iter().flat_map(|node_set| &node_set.rounds).flat_map(|round| &round.buffers);
         let mut owners: Vec<u32> = Vec::new();
-        for window in windows {
+        for buffer in buffers {
             if owners.len() > LEGEND_MAX {
                 break;
             }
-            if !owners.contains(&window.aggregator) {
-                owners.push(window.aggregator);
+            if !owners.contains(&buffer.aggregator) {
+                owners.push(buffer.aggregator);
             }
         }
         owners.sort_unstable();
@@ -305,7 +307,7 @@ fn legend(planned: &Planned, height: &mut f64) -> Group {
             entries.push(("none", "more ranks, with the same colors".to_owned()));
         }
         entries.push((BORDER_COLOR, "dashed: a round begins".to_owned()));
-        if together.crews.iter().any(|crew| !crew.is_whole) || together.crews.len() > ROWS_MAX {
+        if steps.node_sets.iter().any(|node_set| !node_set.is_whole) || steps.node_sets.len() > ROWS_MAX {
             entries.push(("none", "not all rounds are drawn".to_owned()));
         }
     }

@@ -1,7 +1,7 @@
 //! Prints the plan as JSON.
 
 use capulet_plan::Direction;
-use capulet_plan::outline::{Alone, Count, Course, Crew, Round, Together};
+use capulet_plan::estimate::{CollectiveSteps, Count, IndependentSteps, NodeSet, Round, Steps};
 use serde_json::{Value, json};
 
 use super::planned::{Planned, reason, reason_name, way_name};
@@ -9,28 +9,28 @@ use super::planned::{Planned, reason, reason_name, way_name};
 /// The largest numbers of rounds, of collective buffers and of shares that are listed, over all node
 /// groups.
 const ROUNDS_MAX: usize = 1000;
-const WINDOWS_MAX: usize = 20_000;
+const BUFFERS_MAX: usize = 20_000;
 const SHARES_MAX: usize = 100_000;
 
 /// The plan as one JSON object. A number that is known only within bounds is `[least, most]`, where
 /// `most` may be null.
 pub(crate) fn of(planned: &Planned) -> String {
-    let (agreed, setup) = (&planned.outline.agreed, &planned.setup);
-    let plan = match planned.outline.plan {
-        None => json!({"kind": "alone", "reason": "independent"}),
+    let (agreed, setup) = (&planned.estimate.agreed, &planned.setup);
+    let plan = match planned.estimate.plan {
+        None => json!({"kind": "independent", "reason": "independent"}),
         Some(plan) => json!({
             "kind": match plan {
                 capulet_plan::Plan::Nothing => "nothing",
-                capulet_plan::Plan::Independent(_) => "alone",
-                capulet_plan::Plan::TwoPhase(_) => "together",
+                capulet_plan::Plan::Independent(_) => "independent",
+                capulet_plan::Plan::TwoPhase(_) => "collective",
             },
             "reason": reason(plan).map(reason_name),
         }),
     };
-    let course = match &planned.outline.course {
-        Course::Nothing => Value::Null,
-        Course::Alone(ranks) => json!({"ranks": ranks.iter().map(alone).collect::<Vec<_>>()}),
-        Course::Together(together) => gathered(planned, together),
+    let steps = match &planned.estimate.steps {
+        Steps::Nothing => Value::Null,
+        Steps::Independent(ranks) => json!({"ranks": ranks.iter().map(independent).collect::<Vec<_>>()}),
+        Steps::Collective(steps) => collective(planned, steps),
     };
     let value = json!({
         "direction": if setup.direction == Direction::Read { "read" } else { "write" },
@@ -46,7 +46,7 @@ pub(crate) fn of(planned: &Planned) -> String {
             "monotone": agreed.monotone,
         },
         "plan": plan,
-        "course": course,
+        "steps": steps,
     });
     format!("{value:#}\n")
 }
@@ -59,57 +59,58 @@ fn count(count: Count) -> Value {
     }
 }
 
-fn alone(alone: &Alone) -> Value {
+fn independent(steps: &IndependentSteps) -> Value {
     json!({
-        "way": way_name(alone.way),
-        "pieces": count(alone.pieces),
-        "batches": count(alone.batches),
-        "copied_bytes": alone.copied_bytes,
-        "buffer_bytes": alone.buffer_bytes,
+        "way": way_name(steps.way),
+        "pieces": count(steps.pieces),
+        "batches": count(steps.batches),
+        "copied_bytes": steps.copied_bytes,
+        "buffer_bytes": steps.buffer_bytes,
     })
 }
 
-fn gathered(planned: &Planned, together: &Together) -> Value {
+fn collective(planned: &Planned, steps: &CollectiveSteps) -> Value {
     let setup = &planned.setup;
-    let mut room = Room { rounds: ROUNDS_MAX, windows: WINDOWS_MAX, shares: SHARES_MAX };
-    let crews: Vec<Value> = together.crews.iter().map(|crew| crew_of(crew, &mut room)).collect();
+    let mut room = Room { rounds: ROUNDS_MAX, buffers: BUFFERS_MAX, shares: SHARES_MAX };
+    let node_sets: Vec<Value> =
+        steps.node_sets.iter().map(|node_set| node_set_of(node_set, &mut room)).collect();
     json!({
-        "window_bytes": together.grid.window_bytes,
-        "align_bytes": together.grid.align_bytes,
-        "unit_bytes": together.grid.unit_bytes,
+        "collective_buffer_bytes": steps.grid.collective_buffer_bytes,
+        "align_bytes": steps.grid.align_bytes,
+        "unit_bytes": steps.grid.unit_bytes,
         "aggregators": setup.aggregators,
-        "exchanges": together.exchanges,
-        "messages": count(together.messages),
+        "exchanges": steps.exchanges,
+        "messages": count(steps.messages),
         "shared_bytes": setup.ranks_by_node().iter().map(|ranks| setup.shared_bytes(ranks.len())).collect::<Vec<_>>(),
-        "crews": crews,
+        "node_sets": node_sets,
     })
 }
 
 /// Numbers of entries that may still be listed.
 struct Room {
     rounds: usize,
-    windows: usize,
+    buffers: usize,
     shares: usize,
 }
 
-fn crew_of(crew: &Crew, room: &mut Room) -> Value {
-    let totals = &crew.totals;
+fn node_set_of(node_set: &NodeSet, room: &mut Room) -> Value {
+    let totals = &node_set.totals;
     let mut rounds = Vec::new();
-    for round in &crew.rounds {
-        let shares = round.windows.iter().map(|window| window.shares.len()).sum::<usize>();
-        if room.rounds == 0 || room.windows < round.windows.len() || room.shares < shares {
+    for round in &node_set.rounds {
+        let shares = round.buffers.iter().map(|buffer| buffer.shares.len()).sum::<usize>();
+        if room.rounds == 0 || room.buffers < round.buffers.len() || room.shares < shares {
             break;
         }
         room.rounds -= 1;
-        room.windows -= round.windows.len();
+        room.buffers -= round.buffers.len();
         room.shares -= shares;
         rounds.push(round_of(round));
     }
     json!({
-        "nodes": crew.nodes,
-        "whole": crew.is_whole,
+        "nodes": node_set.nodes,
+        "whole": node_set.is_whole,
         "rounds": totals.rounds,
-        "rounds_most": crew.rounds_most,
+        "rounds_most": node_set.rounds_most,
         "pieces": count(totals.pieces),
         "batches": count(totals.batches),
         "copied_bytes": count(totals.copied_bytes),
@@ -122,20 +123,20 @@ fn crew_of(crew: &Crew, room: &mut Room) -> Value {
 }
 
 fn round_of(round: &Round) -> Value {
-    let windows: Vec<Value> = round
-        .windows
+    let buffers: Vec<Value> = round
+        .buffers
         .iter()
-        .map(|window| {
+        .map(|buffer| {
             let shares =
-                window.shares.iter().map(|share| [u64::from(share.rank), share.part.end - share.part.start]);
+                buffer.shares.iter().map(|share| [u64::from(share.rank), share.part.end - share.part.start]);
             json!({
-                "aggregator": window.aggregator,
-                "start": window.file.start,
-                "end": window.file.end,
-                "pieces": count(window.pieces),
+                "aggregator": buffer.aggregator,
+                "start": buffer.file.start,
+                "end": buffer.file.end,
+                "pieces": count(buffer.pieces),
                 "bytes_by_rank": shares.collect::<Vec<_>>(),
             })
         })
         .collect();
-    json!({"base": round.base, "pairs_of_nodes": round.pairs, "windows": windows})
+    json!({"base": round.base, "pairs_of_nodes": round.pairs, "buffers": buffers})
 }

@@ -14,7 +14,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use capulet_plan::outline::{Limits, outline};
+use capulet_plan::estimate::{Limits, estimate};
 
 use self::args::PlanArgs;
 use self::error::Error;
@@ -35,8 +35,8 @@ pub(crate) fn run(args: &PlanArgs) -> ExitCode {
 fn print(args: &PlanArgs) -> Result<(), Error> {
     let parts = source::parts(&args.source, args.ranks)?;
     let setup = setup::setup(args, parts.len())?;
-    let outline = outline(&parts, &setup, Limits::default());
-    let planned = Planned { parts, setup, outline };
+    let estimate = estimate(&parts, &setup, Limits::default());
+    let planned = Planned { parts, setup, estimate };
     let printed = if args.json { json::of(&planned) } else { text::of(&planned) };
     if let Some(path) = &args.svg {
         let drawn = draw::of(&planned);

@@ -1,13 +1,13 @@
 //! An access and its plan, and the names of the reasons and ways in the output.
 
-use capulet_plan::outline::{Outline, Part, Setup};
+use capulet_plan::estimate::{Estimate, RankPart, Setup};
 use capulet_plan::{Plan, Reason, Way};
 
 /// An access and its plan.
 pub(super) struct Planned {
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<RankPart>,
     pub(super) setup: Setup,
-    pub(super) outline: Outline,
+    pub(super) estimate: Estimate,
 }
 
 /// The reason for a plan.
@@ -27,7 +27,7 @@ pub(super) fn reason_name(reason: Reason) -> &'static str {
         Reason::Sparse => "sparse",
         Reason::InMemory => "in_memory",
         Reason::SmallRuns => "small_runs",
-        Reason::NoWindow => "no_window",
+        Reason::NoSharedMemory => "no_shared_memory",
     }
 }
 
@@ -35,6 +35,6 @@ pub(super) fn way_name(way: Way) -> &'static str {
     match way {
         Way::List => "list",
         Way::Packed => "packed",
-        Way::Window => "window",
+        Way::SieveBuffer => "buffer",
     }
 }

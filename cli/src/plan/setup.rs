@@ -1,9 +1,9 @@
 //! The setup of an access: nodes, and the hints on which plans depend.
 
 use capulet_plan::aggregators::{ConfigList, aggregators_by_node};
-use capulet_plan::grid::{PAGE_BYTES, WINDOW_BYTES, WINDOW_BYTES_MAX};
-use capulet_plan::outline::Setup;
-use capulet_plan::{CollectiveMode, Direction, Heat, Holes, PlanHints};
+use capulet_plan::estimate::Setup;
+use capulet_plan::grid::{COLLECTIVE_BUFFER_BYTES, COLLECTIVE_BUFFER_BYTES_MAX, PAGE_BYTES};
+use capulet_plan::{CacheState, CollectiveMode, Direction, Holes, PlanHints};
 
 use super::args::PlanArgs;
 use super::error::Error;
@@ -23,7 +23,7 @@ const KEYS: [&str; 8] = [
 /// Values of the hints on which plans depend, parsed as the library does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Hints {
-    window_bytes: u64,
+    collective_buffer_bytes: u64,
     /// Number of aggregators. 0 makes every rank an aggregator.
     aggregators: u64,
     config_list: ConfigList,
@@ -35,7 +35,7 @@ struct Hints {
 impl Hints {
     fn of(pairs: &[Hint]) -> Result<Self, Error> {
         let mut hints = Self {
-            window_bytes: WINDOW_BYTES,
+            collective_buffer_bytes: COLLECTIVE_BUFFER_BYTES,
             aggregators: 0,
             config_list: ConfigList::default(),
             plan: PlanHints::default(),
@@ -74,7 +74,8 @@ impl Hints {
                 if bytes == 0 {
                     return Err(no("a number of bytes, 1 or more"));
                 }
-                self.window_bytes = bytes.min(WINDOW_BYTES_MAX).next_multiple_of(PAGE_BYTES);
+                self.collective_buffer_bytes =
+                    bytes.min(COLLECTIVE_BUFFER_BYTES_MAX).next_multiple_of(PAGE_BYTES);
             }
             "cb_nodes" => self.aggregators = number()?,
             "cb_config_list" => {
@@ -115,11 +116,11 @@ pub(crate) fn setup(args: &PlanArgs, ranks: usize) -> Result<Setup, Error> {
         is_collective: !args.independent,
         hints: hints.plan,
         in_memory: args.in_memory,
-        heat: if args.cold { Heat::Cold } else { Heat::Hot },
+        cache_state: if args.cold { CacheState::Uncached } else { CacheState::Cached },
         aggregators: aggregators.iter().map(|count| *count as usize).collect(),
         node_of,
-        window_bytes: hints.window_bytes,
-        buffer_bytes: hints.window_bytes,
+        collective_buffer_bytes: hints.collective_buffer_bytes,
+        allocated_bytes: hints.collective_buffer_bytes,
         stripe_bytes: hints.stripe_bytes,
         may_exchange: true,
     })
@@ -139,7 +140,7 @@ mod tests {
     fn hints_are_parsed_as_in_the_library() {
         let told = hints(&["cb_buffer_size=5000", "cb_nodes=3", "striping_unit=65536"])
             .expect("the hints are valid");
-        assert_eq!((told.window_bytes, told.aggregators, told.stripe_bytes), (8192, 3, 65_536));
+        assert_eq!((told.collective_buffer_bytes, told.aggregators, told.stripe_bytes), (8192, 3, 65_536));
         let told = hints(&["romio_cb_write=disable", "romio_no_indep_rw=true"]).expect("the hints are valid");
         let both = CollectiveMode::Enable;
         assert_eq!(told.plan, PlanHints { read: both, write: both, ..PlanHints::default() });
@@ -148,8 +149,8 @@ mod tests {
             Holes::Rewritten
         );
         assert_eq!(
-            hints(&["cb_buffer_size=99999999999"]).expect("the hints are valid").window_bytes,
-            WINDOW_BYTES_MAX
+            hints(&["cb_buffer_size=99999999999"]).expect("the hints are valid").collective_buffer_bytes,
+            COLLECTIVE_BUFFER_BYTES_MAX
         );
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use capulet_datatype::{ArrayOrder, Datatype, Named, Tiled};
 use capulet_plan::FileSide;
-use capulet_plan::outline::Part;
+use capulet_plan::estimate::RankPart;
 
 use super::args::{RANKS_MAX, Source};
 use super::error::Error;
@@ -19,7 +19,7 @@ const RUNS_MAX: usize = 5_000_000;
 const LIST_BYTES_MAX: u64 = 1 << 28;
 
 /// The parts of all ranks. `ranks` is the number on the command line. User memory has no gaps.
-pub(crate) fn parts(source: &Source, ranks: Option<u32>) -> Result<Vec<Part>, Error> {
+pub(crate) fn parts(source: &Source, ranks: Option<u32>) -> Result<Vec<RankPart>, Error> {
     match source {
         Source::Strided { block, stride, count, shift } => {
             strided(*block, *stride, *count, shift.unwrap_or(*block), ranks.unwrap_or(RANKS))
@@ -30,19 +30,19 @@ pub(crate) fn parts(source: &Source, ranks: Option<u32>) -> Result<Vec<Part>, Er
 }
 
 /// The part with all bytes of one instance of a type, from the file offset `displacement_bytes` on.
-fn part(datatype: &Datatype, displacement_bytes: u64) -> Result<Part, Error> {
+fn part(datatype: &Datatype, displacement_bytes: u64) -> Result<RankPart, Error> {
     let beyond = |_| Error::wrong("the access reaches beyond the largest file offset");
     let tiled = Tiled::new(datatype.layout().clone(), 1).map_err(|error| Error::wrong(error.to_string()))?;
     let side = FileSide::of_view(displacement_bytes, &tiled, 0, datatype.size()).map_err(beyond)?;
     let memory_runs = side.bytes().min(1);
-    Ok(Part { side, memory_runs })
+    Ok(RankPart { side, memory_runs })
 }
 
 fn wrong(error: &capulet_datatype::TypeError) -> Error {
     Error::wrong(error.to_string())
 }
 
-fn strided(block: u64, stride: u64, count: u64, shift: u64, ranks: u32) -> Result<Vec<Part>, Error> {
+fn strided(block: u64, stride: u64, count: u64, shift: u64, ranks: u32) -> Result<Vec<RankPart>, Error> {
     let byte = Datatype::named(Named::Byte);
     let stride = i64::try_from(stride).map_err(|_| Error::wrong("the stride is beyond 2^63 - 1"))?;
     let row = Datatype::hvector(count, block, stride, &byte).map_err(|error| wrong(&error))?;
@@ -55,7 +55,12 @@ fn strided(block: u64, stride: u64, count: u64, shift: u64, ranks: u32) -> Resul
 }
 
 /// The blocks of a grid. If the grid does not divide the size, some blocks are one element longer.
-fn blocks(size: &[u64], grid: &[u64], element_bytes: u64, ranks: Option<u32>) -> Result<Vec<Part>, Error> {
+fn blocks(
+    size: &[u64],
+    grid: &[u64],
+    element_bytes: u64,
+    ranks: Option<u32>,
+) -> Result<Vec<RankPart>, Error> {
     if size.len() != grid.len() {
         let (size, grid) = (size.len(), grid.len());
         return Err(Error::wrong(format!("--size has {size} dimensions and --grid {grid}")));
@@ -89,7 +94,7 @@ fn blocks(size: &[u64], grid: &[u64], element_bytes: u64, ranks: Option<u32>) ->
     (0..count).map(block).collect()
 }
 
-fn listed(path: &Path, ranks: Option<u32>) -> Result<Vec<Part>, Error> {
+fn listed(path: &Path, ranks: Option<u32>) -> Result<Vec<RankPart>, Error> {
     let unreadable = |cause: io::Error| Error::Unreadable { path: path.to_owned(), cause };
     let file = File::open(path).map_err(unreadable)?;
     if file.metadata().map_err(unreadable)?.len() > LIST_BYTES_MAX {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use capulet_plan::choice::{LARGE_RUN_BYTES, SPARSE_FACTOR};
-use capulet_plan::outline::{Alone, Count, Course, Crew, Together, Totals};
+use capulet_plan::estimate::{CollectiveSteps, Count, IndependentSteps, NodeSet, Steps, Totals};
 use capulet_plan::{Direction, Plan, Reason, Way};
 use indicatif::{BinaryBytes, HumanCount};
 
@@ -14,7 +14,7 @@ const LINES_MAX: usize = 12;
 
 /// The plan in words, line by line.
 pub(crate) fn of(planned: &Planned) -> String {
-    [access(planned), choice(planned), course(planned)].concat()
+    [access(planned), choice(planned), steps(planned)].concat()
 }
 
 fn number(number: u64) -> String {
@@ -47,7 +47,7 @@ fn bytes(bytes: u64) -> String {
 }
 
 fn access(planned: &Planned) -> String {
-    let (agreed, setup) = (&planned.outline.agreed, &planned.setup);
+    let (agreed, setup) = (&planned.estimate.agreed, &planned.setup);
     let verb = if setup.direction == Direction::Read { "read" } else { "write" };
     let kind = if setup.is_collective { "Collective" } else { "Independent" };
     let ranks = several(setup.node_of.len() as u64, "rank", "ranks");
@@ -70,7 +70,7 @@ fn access(planned: &Planned) -> String {
 }
 
 fn choice(planned: &Planned) -> String {
-    let Some(plan) = planned.outline.plan else {
+    let Some(plan) = planned.estimate.plan else {
         return "Plan      Each rank by itself: the access is independent.\n".to_owned();
     };
     let how = match plan {
@@ -83,7 +83,7 @@ fn choice(planned: &Planned) -> String {
 }
 
 fn because(planned: &Planned, reason: Reason) -> String {
-    let agreed = &planned.outline.agreed;
+    let agreed = &planned.estimate.agreed;
     match reason {
         Reason::Hint => "a hint says so".to_owned(),
         Reason::NotMonotone => {
@@ -107,43 +107,43 @@ fn because(planned: &Planned, reason: Reason) -> String {
         Reason::SmallRuns => {
             format!("{}, each too small for a system call of its own", several(agreed.runs, "run", "runs"))
         }
-        Reason::NoWindow => "there is no shared memory for collective buffers".to_owned(),
+        Reason::NoSharedMemory => "there is no shared memory for collective buffers".to_owned(),
     }
 }
 
-fn course(planned: &Planned) -> String {
-    match &planned.outline.course {
-        Course::Nothing => String::new(),
-        Course::Alone(ranks) => alone(planned, ranks),
-        Course::Together(together) => gathered(planned, together),
+fn steps(planned: &Planned) -> String {
+    match &planned.estimate.steps {
+        Steps::Nothing => String::new(),
+        Steps::Independent(ranks) => independent(planned, ranks),
+        Steps::Collective(steps) => collective(planned, steps),
     }
 }
 
 /// Describes independent access. Consecutive ranks that do the same share a line.
-fn alone(planned: &Planned, ranks: &[Alone]) -> String {
+fn independent(planned: &Planned, ranks: &[IndependentSteps]) -> String {
     let mut text = String::new();
-    let mut groups: Vec<(usize, usize, &Alone)> = Vec::new();
-    for (rank, alone) in ranks.iter().enumerate() {
-        match groups.last_mut().filter(|(_, _, last)| *last == alone) {
+    let mut groups: Vec<(usize, usize, &IndependentSteps)> = Vec::new();
+    for (rank, own) in ranks.iter().enumerate() {
+        match groups.last_mut().filter(|(_, _, last)| *last == own) {
             Some((_, end, _)) => *end = rank + 1,
-            None => groups.push((rank, rank + 1, alone)),
+            None => groups.push((rank, rank + 1, own)),
         }
     }
-    for (group, (start, end, alone)) in groups.iter().take(LINES_MAX).enumerate() {
-        let who =
+    for (group, (start, end, steps)) in groups.iter().take(LINES_MAX).enumerate() {
+        let ranks =
             if end - start == 1 { format!("rank {start}") } else { format!("ranks {start} to {}", end - 1) };
         let each = if end - start == 1 { "" } else { " each" };
-        let how = match alone.way {
-            _ if alone.pieces.most == 0 => "nothing to move".to_owned(),
+        let how = match steps.way {
+            _ if steps.pieces.most == 0 => "nothing to move".to_owned(),
             way => format!(
                 "{}; {} in {}{each}, {} copied",
                 in_words(way),
-                pieces_in_words(alone.pieces),
-                batches_in_words(alone.batches),
-                bytes(alone.copied_bytes)
+                pieces_in_words(steps.pieces),
+                batches_in_words(steps.batches),
+                bytes(steps.copied_bytes)
             ),
         };
-        let _ = writeln!(text, "{}{who}: {how}", if group == 0 { "Method    " } else { "          " });
+        let _ = writeln!(text, "{}{ranks}: {how}", if group == 0 { "Method    " } else { "          " });
     }
     if groups.len() > LINES_MAX {
         let _ = writeln!(text, "          and so on: {} groups of ranks in all", number(groups.len() as u64));
@@ -165,68 +165,69 @@ fn in_words(way: Way) -> &'static str {
     match way {
         Way::List => "directly between file and user memory",
         Way::Packed => "one run of the file after the other, through a buffer",
-        Way::Window => "the whole span, through a sieve buffer",
+        Way::SieveBuffer => "the whole span, through a sieve buffer",
     }
 }
 
-fn gathered(planned: &Planned, together: &Together) -> String {
+fn collective(planned: &Planned, steps: &CollectiveSteps) -> String {
     let mut text = String::new();
     let setup = &planned.setup;
-    let grid = together.grid;
-    let least = usize::from(!together.exchanges);
+    let grid = steps.grid;
+    let least = usize::from(!steps.exchanges);
     let aggregators: u64 = setup.aggregators.iter().map(|count| (*count).max(least) as u64).sum();
     let units = if setup.direction == Direction::Read { grid.read_unit_bytes() } else { grid.unit_bytes };
     let _ = writeln!(
         text,
         "Buffers   {} with {} each; rounds begin at multiples of {}; one mark for {}",
         several(aggregators, "aggregator", "aggregators"),
-        bytes(grid.window_bytes),
+        bytes(grid.collective_buffer_bytes),
         bytes(grid.align_bytes),
         bytes(units)
     );
     if setup.nodes() > 1 {
-        let how = if together.exchanges {
+        let how = if steps.exchanges {
             "exchange data: each collective buffer holds the bytes of all nodes in its range"
         } else {
             "do not exchange data: the bytes of each node lie after those of the nodes before it"
         };
         let _ = writeln!(text, "Nodes     {how}");
     }
-    for (at, crew) in together.crews.iter().take(LINES_MAX).enumerate() {
+    for (at, node_set) in steps.node_sets.iter().take(LINES_MAX).enumerate() {
         let head = if at == 0 { "Rounds    " } else { "          " };
-        let who = if together.crews.len() > 1 { format!("node {}: ", crew.nodes[0]) } else { String::new() };
-        let _ = writeln!(text, "{head}{who}{}", rounds_in_words(crew));
-        if together.crews.len() == 1 {
-            text.push_str(&rounds(crew));
+        let node =
+            if steps.node_sets.len() > 1 { format!("node {}: ", node_set.nodes[0]) } else { String::new() };
+        let _ = writeln!(text, "{head}{node}{}", rounds_in_words(node_set));
+        if steps.node_sets.len() == 1 {
+            text.push_str(&rounds(node_set));
         }
     }
-    if together.crews.len() > LINES_MAX {
-        let _ = writeln!(text, "          and so on: {} nodes in all", number(together.crews.len() as u64));
+    if steps.node_sets.len() > LINES_MAX {
+        let _ = writeln!(text, "          and so on: {} nodes in all", number(steps.node_sets.len() as u64));
     }
-    text.push_str(&costs(planned, together));
+    text.push_str(&costs(planned, steps));
     text
 }
 
-fn rounds_in_words(crew: &Crew) -> String {
-    if crew.is_whole {
-        return number(crew.totals.rounds);
+fn rounds_in_words(node_set: &NodeSet) -> String {
+    if node_set.is_whole {
+        return number(node_set.totals.rounds);
     }
-    let most = number(crew.rounds_most);
-    format!("{most} at most; the lines below are about the first {}", number(crew.totals.rounds))
+    let most = number(node_set.rounds_most);
+    format!("{most} at most; the lines below are about the first {}", number(node_set.totals.rounds))
 }
 
-fn rounds(crew: &Crew) -> String {
+fn rounds(node_set: &NodeSet) -> String {
     let mut text = String::new();
-    for (at, round) in crew.rounds.iter().take(LINES_MAX).enumerate() {
-        let end = round.windows.last().map_or(round.base, |window| window.file.end);
+    for (at, round) in node_set.rounds.iter().take(LINES_MAX).enumerate() {
+        let end = round.buffers.last().map_or(round.base, |buffer| buffer.file.end);
         let shares: u64 = round
-            .windows
+            .buffers
             .iter()
-            .flat_map(|window| &window.shares)
+            .flat_map(|buffer| &buffer.shares)
             .map(|share| share.part.end - share.part.start)
             .sum();
-        let pieces: Count = round.windows.iter().map(|window| window.pieces).sum();
-        let owners: Vec<u32> = round.windows.iter().map(|window| window.aggregator).collect();
+        let pieces: Count = round.buffers.iter().map(|buffer| buffer.pieces).sum();
+        let owners: Vec<u32> = round.buffers.iter().map(|buffer| buffer.aggregator).collect();
         let _ = writeln!(
             text,
             "          {:>4}  {} to {}: {}, {}, {}",
@@ -238,7 +239,7 @@ fn rounds(crew: &Crew) -> String {
             owners_in_words(&owners)
         );
     }
-    if crew.rounds.len() > LINES_MAX {
+    if node_set.rounds.len() > LINES_MAX {
         text.push_str("          and so on\n");
     }
     text
@@ -252,10 +253,11 @@ fn owners_in_words(owners: &[u32]) -> String {
     }
 }
 
-fn costs(planned: &Planned, together: &Together) -> String {
+fn costs(planned: &Planned, steps: &CollectiveSteps) -> String {
     let mut text = String::new();
     let setup = &planned.setup;
-    let total = |of: fn(&Totals) -> Count| together.crews.iter().map(|crew| of(&crew.totals)).sum::<Count>();
+    let total =
+        |of: fn(&Totals) -> Count| steps.node_sets.iter().map(|node_set| of(&node_set.totals)).sum::<Count>();
     let (pieces, batches) = (total(|totals| totals.pieces), total(|totals| totals.batches));
     let _ = writeln!(
         text,
@@ -263,7 +265,7 @@ fn costs(planned: &Planned, together: &Together) -> String {
         pieces_in_words(pieces),
         batches_in_words(batches)
     );
-    let is_overlapped = together.crews.iter().any(|crew| crew.totals.is_overlapped);
+    let is_overlapped = steps.node_sets.iter().any(|node_set| node_set.totals.is_overlapped);
     let again = if is_overlapped {
         "; ranks write the same bytes, so rounds with such bytes are filled again in the order of the ranks"
     } else {
@@ -271,7 +273,7 @@ fn costs(planned: &Planned, together: &Together) -> String {
     };
     let copied = total(|totals| totals.copied_bytes);
     let _ = writeln!(text, "Copies    {} bytes from or to user memory{again}", count(copied));
-    let barriers = together.crews.iter().map(|crew| crew.totals.barriers);
+    let barriers = steps.node_sets.iter().map(|node_set| node_set.totals.barriers);
     let least = barriers.clone().map(|barriers| barriers.least).max().unwrap_or(0);
     let most = barriers.map(|barriers| barriers.most).max().unwrap_or(0);
     let barriers = count(Count { least, most });
@@ -282,7 +284,7 @@ fn costs(planned: &Planned, together: &Together) -> String {
         let exchanged = total(|totals| totals.exchanged_bytes);
         format!(
             "{} between nodes, with {} bytes of data and descriptions",
-            count(together.messages),
+            count(steps.messages),
             count(exchanged)
         )
     };

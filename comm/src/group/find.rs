@@ -23,6 +23,7 @@ use capulet_agreement::Ids;
 
 use crate::agree::ReduceOp;
 use crate::attribute_key::AttributeKey;
+use crate::buffer_table::BufferTable;
 use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result, check};
@@ -35,7 +36,6 @@ use crate::process::{Process, process, rank_in, return_errors, size_of_comm};
 use crate::rank::Rank;
 use crate::segment::{Segment, SegmentFile, SegmentName};
 use crate::user_comm::{ReturnErrors, duplicate, extremes, is_congruent, refuse_inter_communicator};
-use crate::window_table::Windows;
 use crate::{consts, ffi, registry};
 
 /// The key under which a user's communicator stores its group.
@@ -101,7 +101,7 @@ impl Group {
             closed: AtomicBool::new(false),
             counters,
             ids: Mutex::new(Ids::new()),
-            windows: Windows::default(),
+            buffers: BufferTable::default(),
             kept: Mutex::default(),
         });
         registry::enter(&group);

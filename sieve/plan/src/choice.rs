@@ -50,9 +50,9 @@ pub struct PlanHints {
 
 /// Resources for an access: those of one rank, or, for the choice, the resources that all ranks have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Means {
-    /// Whether there is a shared window.
-    pub window: bool,
+pub struct Resources {
+    /// Whether there is shared memory for collective buffers.
+    pub shared_memory: bool,
     /// Whether the storage is memory, so that a read does not wait. Ranks may reach one file through
     /// different file systems, so the value may differ between ranks.
     pub in_memory: bool,
@@ -162,13 +162,13 @@ pub enum Reason {
     InMemory,
     /// There are many small runs.
     SmallRuns,
-    /// There is no shared window.
-    NoWindow,
+    /// There is no shared memory for collective buffers.
+    NoSharedMemory,
 }
 
 /// Chooses the plan of a collective access. Deterministic: equal arguments give the same plan on all
 /// ranks.
-pub fn choose(direction: Direction, agreed: &Agreed, hints: PlanHints, means: Means) -> Plan {
+pub fn choose(direction: Direction, agreed: &Agreed, hints: PlanHints, resources: Resources) -> Plan {
     let mode = match direction {
         Direction::Read => hints.read,
         Direction::Write => hints.write,
@@ -179,8 +179,8 @@ pub fn choose(direction: Direction, agreed: &Agreed, hints: PlanHints, means: Me
     if !agreed.monotone {
         return Plan::Independent(Reason::NotMonotone);
     }
-    if !means.window {
-        return Plan::Independent(Reason::NoWindow);
+    if !resources.shared_memory {
+        return Plan::Independent(Reason::NoSharedMemory);
     }
     match mode {
         CollectiveMode::Enable => return Plan::TwoPhase(Reason::Hint),
@@ -193,7 +193,7 @@ pub fn choose(direction: Direction, agreed: &Agreed, hints: PlanHints, means: Me
         Plan::Independent(Reason::LargeRuns)
     } else if (agreed.end - agreed.first) / SPARSE_FACTOR > agreed.bytes {
         Plan::Independent(Reason::Sparse)
-    } else if direction == Direction::Read && means.in_memory && is_independent_read_faster(agreed) {
+    } else if direction == Direction::Read && resources.in_memory && is_independent_read_faster(agreed) {
         Plan::Independent(Reason::InMemory)
     } else {
         Plan::TwoPhase(Reason::SmallRuns)
@@ -213,14 +213,14 @@ fn is_independent_read_faster(agreed: &Agreed) -> bool {
 mod tests {
     use super::*;
 
-    const WINDOW: Means = Means { window: true, in_memory: false };
+    const ON_ONE_NODE: Resources = Resources { shared_memory: true, in_memory: false };
 
     fn summary(first: u64, end: u64, bytes: u64, runs: u64) -> Summary {
         Summary { first, end, bytes, runs, monotone: true, grain: 1 }
     }
 
     fn plan_of(summaries: &[Summary]) -> Plan {
-        choose(Direction::Write, &Agreed::of(summaries), PlanHints::default(), WINDOW)
+        choose(Direction::Write, &Agreed::of(summaries), PlanHints::default(), ON_ONE_NODE)
     }
 
     #[test]
@@ -239,33 +239,33 @@ mod tests {
         assert_eq!(plan_of(&[backward, strided.clone()]), Plan::Independent(Reason::NotMonotone));
         let agreed = Agreed::of(&[strided]);
         let disable = PlanHints { write: CollectiveMode::Disable, ..PlanHints::default() };
-        assert_eq!(choose(Direction::Write, &agreed, disable, WINDOW), Plan::Independent(Reason::Hint));
-        assert_eq!(choose(Direction::Read, &agreed, disable, WINDOW), Plan::TwoPhase(Reason::SmallRuns));
+        assert_eq!(choose(Direction::Write, &agreed, disable, ON_ONE_NODE), Plan::Independent(Reason::Hint));
+        assert_eq!(choose(Direction::Read, &agreed, disable, ON_ONE_NODE), Plan::TwoPhase(Reason::SmallRuns));
         let enable = PlanHints { read: CollectiveMode::Enable, ..PlanHints::default() };
-        assert_eq!(choose(Direction::Read, &agreed, enable, WINDOW), Plan::TwoPhase(Reason::Hint));
+        assert_eq!(choose(Direction::Read, &agreed, enable, ON_ONE_NODE), Plan::TwoPhase(Reason::Hint));
         assert_eq!(
-            choose(Direction::Read, &agreed, enable, Means { window: false, in_memory: true }),
-            Plan::Independent(Reason::NoWindow)
+            choose(Direction::Read, &agreed, enable, Resources { shared_memory: false, in_memory: true }),
+            Plan::Independent(Reason::NoSharedMemory)
         );
     }
 
     #[test]
     fn sparse_reads_from_memory_are_independent() {
-        let memory = Means { in_memory: true, ..WINDOW };
+        let memory = Resources { in_memory: true, ..ON_ONE_NODE };
         // Runs of `run` bytes, each followed by a gap of `gaps` times as many bytes that no rank asks
         // for.
-        let plan = |direction, run: u64, gaps: u64, means| {
+        let plan = |direction, run: u64, gaps: u64, resources| {
             let runs = 1000;
             let agreed = Agreed::of(&[summary(0, runs * run * (1 + gaps), runs * run, runs)]);
             let two = Agreed { active_ranks: 2, ..agreed };
-            choose(direction, &two, PlanHints::default(), means)
+            choose(direction, &two, PlanHints::default(), resources)
         };
         assert_eq!(plan(Direction::Read, 4096, 1, memory), Plan::Independent(Reason::InMemory));
         assert_eq!(plan(Direction::Read, 512, 4, memory), Plan::Independent(Reason::InMemory));
         let small = Plan::TwoPhase(Reason::SmallRuns);
         assert_eq!(plan(Direction::Read, 4096, 0, memory), small);
         assert_eq!(plan(Direction::Read, 64, 1, memory), small);
-        assert_eq!(plan(Direction::Read, 4096, 1, WINDOW), small);
+        assert_eq!(plan(Direction::Read, 4096, 1, ON_ONE_NODE), small);
         assert_eq!(plan(Direction::Write, 4096, 1, memory), small);
         let all = Agreed {
             first: 0,

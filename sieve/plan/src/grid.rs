@@ -4,10 +4,10 @@ use std::ops::Range;
 
 /// Bytes of a collective buffer without a hint. It is small enough to stay in the cache between copy and
 /// write.
-pub const WINDOW_BYTES: u64 = 1 << 20;
+pub const COLLECTIVE_BUFFER_BYTES: u64 = 1 << 20;
 /// The largest collective buffer that a hint can ask for, in bytes. It lies in shared memory, once for
 /// each rank of a node.
-pub const WINDOW_BYTES_MAX: u64 = 1 << 30;
+pub const COLLECTIVE_BUFFER_BYTES_MAX: u64 = 1 << 30;
 /// The part of the file that a collective buffer covers begins at a multiple of this many bytes, or of a
 /// stripe.
 pub const PAGE_BYTES: u64 = 4096;
@@ -22,7 +22,7 @@ const BRIDGE_BYTES: u64 = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grid {
     /// Bytes of a collective buffer.
-    pub window_bytes: u64,
+    pub collective_buffer_bytes: u64,
     /// Rounds begin at multiples of this many bytes.
     pub align_bytes: u64,
     /// Bytes for which one mark of a write stands: a power of two that divides every file offset and run
@@ -31,27 +31,28 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// A grid with collective buffers of at most `window_bytes` and at most `largest_bytes`. Each one
-    /// holds whole stripes or an equal part of one stripe, so that a stripe has no more writers than it
-    /// needs. Stripes are ignored if they are not whole pages, or cannot be divided into such parts. The
-    /// set bits of `grain` include those of every file offset and run length of all ranks.
-    pub fn new(window_bytes: u64, largest_bytes: u64, stripe_bytes: u64, grain: u64) -> Self {
-        let window_bytes = window_bytes.clamp(1, largest_bytes.max(1));
-        let window_bytes = if window_bytes < PAGE_BYTES {
-            1 << window_bytes.ilog2()
+    /// A grid with collective buffers of at most `collective_buffer_bytes` and at most `largest_bytes`. Each
+    /// one holds whole stripes or an equal part of one stripe, so that a stripe has no more writers than it
+    /// needs. Stripes are ignored if they are not whole pages, or cannot be divided into such parts. The set
+    /// bits of `grain` include those of every file offset and run length of all ranks.
+    pub fn new(collective_buffer_bytes: u64, largest_bytes: u64, stripe_bytes: u64, grain: u64) -> Self {
+        let collective_buffer_bytes = collective_buffer_bytes.clamp(1, largest_bytes.max(1));
+        let collective_buffer_bytes = if collective_buffer_bytes < PAGE_BYTES {
+            1 << collective_buffer_bytes.ilog2()
         } else {
-            window_bytes - window_bytes % PAGE_BYTES
+            collective_buffer_bytes - collective_buffer_bytes % PAGE_BYTES
         };
-        let (window_bytes, align_bytes) =
-            striped(window_bytes, stripe_bytes).unwrap_or((window_bytes, PAGE_BYTES.min(window_bytes)));
+        let (collective_buffer_bytes, align_bytes) = striped(collective_buffer_bytes, stripe_bytes)
+            .unwrap_or((collective_buffer_bytes, PAGE_BYTES.min(collective_buffer_bytes)));
         // Each collective buffer begins at a whole unit, so a unit lies in one buffer only. Message
         // fragments to other nodes consist of whole units too, and up to a quarter of a buffer may be
         // taken by the description of where they lie. A unit of more than a quarter of the buffer might
         // never fit.
-        let unit_bytes = (1_u64 << (grain | align_bytes | PAGE_BYTES | window_bytes).trailing_zeros())
-            .min(window_bytes)
-            .min(1 << (largest_bytes / 4).max(1).ilog2());
-        Self { window_bytes, align_bytes, unit_bytes }
+        let unit_bytes = (1_u64
+            << (grain | align_bytes | PAGE_BYTES | collective_buffer_bytes).trailing_zeros())
+        .min(collective_buffer_bytes)
+        .min(1 << (largest_bytes / 4).max(1).ilog2());
+        Self { collective_buffer_bytes, align_bytes, unit_bytes }
     }
 
     /// Where a round begins if `next` is the lowest offset that is still needed.
@@ -60,14 +61,14 @@ impl Grid {
     }
 
     /// The bytes of the file that collective buffer `number` covers in the round at `base`.
-    pub fn window(&self, base: u64, number: u64) -> Range<u64> {
-        let start = base.saturating_add(self.window_bytes.saturating_mul(number));
-        start..start.saturating_add(self.window_bytes)
+    pub fn range(&self, base: u64, number: u64) -> Range<u64> {
+        let start = base.saturating_add(self.collective_buffer_bytes.saturating_mul(number));
+        start..start.saturating_add(self.collective_buffer_bytes)
     }
 
     /// Bytes for which one mark of a read stands.
     pub fn read_unit_bytes(&self) -> u64 {
-        self.unit_bytes.max(READ_UNIT_BYTES.min(self.window_bytes))
+        self.unit_bytes.max(READ_UNIT_BYTES.min(self.collective_buffer_bytes))
     }
 
     /// The greatest gap that a read also takes, in units of [`Grid::read_unit_bytes`].
@@ -80,21 +81,22 @@ impl Grid {
 /// stripe length.
 const PARTS_TRIED_MAX: usize = 4096;
 
-/// Bytes of a collective buffer of at most `window_bytes` that fits the stripes, and the alignment of
-/// rounds. `None` if no such length exists.
-fn striped(window_bytes: u64, stripe_bytes: u64) -> Option<(u64, u64)> {
+/// Bytes of a collective buffer of at most `collective_buffer_bytes` that fits the stripes, and the alignment
+/// of rounds. `None` if no such length exists.
+fn striped(collective_buffer_bytes: u64, stripe_bytes: u64) -> Option<(u64, u64)> {
     if stripe_bytes == 0 {
         None
-    } else if window_bytes.is_multiple_of(stripe_bytes) {
-        Some((window_bytes, stripe_bytes))
-    } else if !stripe_bytes.is_multiple_of(PAGE_BYTES) || window_bytes < PAGE_BYTES {
+    } else if collective_buffer_bytes.is_multiple_of(stripe_bytes) {
+        Some((collective_buffer_bytes, stripe_bytes))
+    } else if !stripe_bytes.is_multiple_of(PAGE_BYTES) || collective_buffer_bytes < PAGE_BYTES {
         None
-    } else if stripe_bytes < window_bytes {
-        Some((window_bytes - window_bytes % stripe_bytes, stripe_bytes))
+    } else if stripe_bytes < collective_buffer_bytes {
+        Some((collective_buffer_bytes - collective_buffer_bytes % stripe_bytes, stripe_bytes))
     } else {
-        // A part is not smaller than a quarter of `window_bytes`. Of a stripe that is thousands of
+        // A part is not smaller than a quarter of `collective_buffer_bytes`. Of a stripe that is thousands of
         // collective buffers long, not every number of parts is tried.
-        let (parts, stripe_pages) = (stripe_bytes.div_ceil(window_bytes), stripe_bytes / PAGE_BYTES);
+        let (parts, stripe_pages) =
+            (stripe_bytes.div_ceil(collective_buffer_bytes), stripe_bytes / PAGE_BYTES);
         let mut tried = (parts..=2 * parts).take(PARTS_TRIED_MAX);
         let part_bytes = stripe_bytes / tried.find(|parts| stripe_pages.is_multiple_of(*parts))?;
         Some((part_bytes, part_bytes))
@@ -120,14 +122,15 @@ mod tests {
 
     const KIB: u64 = 1024;
 
-    fn grid(window_bytes: u64, stripe_bytes: u64) -> (u64, u64) {
-        let Grid { window_bytes, align_bytes, .. } = Grid::new(window_bytes, 1 << 30, stripe_bytes, 8);
-        (window_bytes, align_bytes)
+    fn grid(collective_buffer_bytes: u64, stripe_bytes: u64) -> (u64, u64) {
+        let Grid { collective_buffer_bytes, align_bytes, .. } =
+            Grid::new(collective_buffer_bytes, 1 << 30, stripe_bytes, 8);
+        (collective_buffer_bytes, align_bytes)
     }
 
     #[test]
     fn collective_buffer_holds_whole_stripes_or_a_part_of_one() {
-        for (stripe, window, align) in [
+        for (stripe, buffer, align) in [
             (0, 1024, 4),
             (256, 1024, 256),
             (1024, 1024, 1024),
@@ -136,7 +139,7 @@ mod tests {
             (1536, 768, 768),
             (3 * 1024, 1024, 1024),
         ] {
-            assert_eq!(grid(1024 * KIB, stripe * KIB), (window * KIB, align * KIB), "{stripe} KiB");
+            assert_eq!(grid(1024 * KIB, stripe * KIB), (buffer * KIB, align * KIB), "{stripe} KiB");
         }
         assert_eq!(grid(1024 * KIB, 5000), (1024 * KIB, 4 * KIB), "the stripe is not whole pages");
         let prime = 4 * KIB * 1009;
@@ -164,13 +167,16 @@ mod tests {
             if made.align_bytes == 4 * KIB && pages > 1 {
                 continue;
             }
-            assert!(made.window_bytes >= 256 * KIB && made.window_bytes <= 1024 * KIB, "{pages}: {made:?}");
+            assert!(
+                made.collective_buffer_bytes >= 256 * KIB && made.collective_buffer_bytes <= 1024 * KIB,
+                "{pages}: {made:?}"
+            );
             for next in [0, 5 * KIB, stripe + 1, 7 * stripe - 1] {
                 let base = made.base_of(next);
-                for window in (0..5).map(|number| made.window(base, number)) {
-                    let is_whole = window.start % stripe == 0 && window.end % stripe == 0;
-                    let is_within = window.start / stripe == (window.end - 1) / stripe;
-                    assert!(is_whole || is_within, "{pages} pages: {window:?}");
+                for buffer in (0..5).map(|number| made.range(base, number)) {
+                    let is_whole = buffer.start % stripe == 0 && buffer.end % stripe == 0;
+                    let is_within = buffer.start / stripe == (buffer.end - 1) / stripe;
+                    assert!(is_whole || is_within, "{pages} pages: {buffer:?}");
                 }
             }
         }

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use capulet_datatype::{Datatype, Named, Tiled};
-//! use capulet_plan::{Agreed, Direction, FileSide, Means, Plan, PlanHints, Reason, Summary, choose};
+//! use capulet_plan::{Agreed, Direction, FileSide, Resources, Plan, PlanHints, Reason, Summary, choose};
 //!
 //! let byte = Datatype::named(Named::Byte);
 //! let blocks = Datatype::hvector(1000, 4, 8, &byte)?;
@@ -17,8 +17,8 @@
 //! // On a real machine one allreduce combines the summaries.
 //! let agreed = Agreed::of(&sides.map(|side| Summary::of(&side)));
 //! assert_eq!((agreed.first, agreed.end, agreed.runs), (0, 8000, 2000));
-//! let means = Means { window: true, in_memory: false };
-//! let plan = choose(Direction::Write, &agreed, PlanHints::default(), means);
+//! let resources = Resources { shared_memory: true, in_memory: false };
+//! let plan = choose(Direction::Write, &agreed, PlanHints::default(), resources);
 //! assert_eq!(plan, Plan::TwoPhase(Reason::SmallRuns));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -32,19 +32,19 @@
 //! | [`grid`] | [`Grid`]: which bytes of the file the collective buffers of a round cover |
 //! | [`marks`] | the map of the units of a collective buffer that ranks ask for |
 //! | [`wire`] | how a rank tells another node where its bytes lie |
-//! | [`mod@outline`] | the plan estimate: what an access takes, before it is carried out |
+//! | [`mod@estimate`] | the plan estimate: what an access takes, before it is carried out |
 
 pub mod aggregators;
 pub mod choice;
+pub mod estimate;
 pub mod grid;
 pub mod marks;
-pub mod outline;
 pub mod side;
 pub mod way;
 pub mod wire;
 
 pub use capulet_drivers::Direction;
-pub use choice::{Agreed, CollectiveMode, Means, Plan, PlanHints, Reason, Summary, choose};
+pub use choice::{Agreed, CollectiveMode, Plan, PlanHints, Reason, Resources, Summary, choose};
 pub use grid::Grid;
 pub use side::{BeyondLargestOffset, FileSide};
-pub use way::{Heat, Holes, Sieve, SieveMode, Way};
+pub use way::{CacheState, Holes, Sieve, SieveMode, Way};

@@ -148,17 +148,17 @@ fn runs(
 }
 
 /// Marks the units of a collective buffer that hold bytes of `part`. The buffer covers the file from the
-/// offset `window_start` on. `part` counts from the start of the access and lies in the buffer.
+/// offset `buffer_start` on. `part` counts from the start of the access and lies in the buffer.
 /// `unit_bytes` is a power of two. True if one of the units was marked before.
 pub fn mark_side(
     side: &FileSide,
     words: &[AtomicU64],
-    window_start: u64,
+    buffer_start: u64,
     part: &Range<u64>,
     unit_bytes: u64,
 ) -> bool {
     let stream = side.file_start() + part.start..side.file_start() + part.end;
-    let origin = side.displacement_bytes() - window_start as i64;
+    let origin = side.displacement_bytes() - buffer_start as i64;
     let mut leaf_marker = LeafMarker { marker: Marker::new(words), origin, unit_bytes };
     let visited = visit(side.file(), stream, &mut leaf_marker);
     debug_assert!(visited.is_ok(), "the part lies in the view");

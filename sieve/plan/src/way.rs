@@ -45,12 +45,12 @@ pub const BATCH_TRANSFERS_MAX: usize = 8 * BATCH_TRANSFERS;
 
 /// The cache state of the bytes that a read wants: whether the read waits for the storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Heat {
+pub enum CacheState {
     /// The read does not wait: the bytes are in memory, or in a cache of this machine.
     #[default]
-    Hot,
+    Cached,
     /// The read waits for the storage.
-    Cold,
+    Uncached,
 }
 
 /// Treatment of the holes of a write: the bytes between its runs, which no rank asked to write.
@@ -73,7 +73,7 @@ pub enum Way {
     /// or scattered from it.
     Packed,
     /// Through a sieve buffer that passes over the whole span.
-    Window,
+    SieveBuffer,
 }
 
 /// Whether one rank sieves: moves more bytes than the access has, by fewer calls.
@@ -117,7 +117,7 @@ pub fn choose(
     side: &FileSide,
     memory_runs: u64,
     direction: Direction,
-    cache_state: Heat,
+    cache_state: CacheState,
     holes: Holes,
 ) -> Way {
     choose_with(side, memory_runs, direction, cache_state, holes, Sieve::default())
@@ -128,7 +128,7 @@ pub fn choose_with(
     side: &FileSide,
     memory_runs: u64,
     direction: Direction,
-    cache_state: Heat,
+    cache_state: CacheState,
     holes: Holes,
     sieve: Sieve,
 ) -> Way {
@@ -137,7 +137,7 @@ pub fn choose_with(
     let file_runs = side.run_count();
     let cost = |count: u64, each: u64| u128::from(count) * u128::from(each);
     let (copy, waits) = match direction {
-        Direction::Read => (cost(bytes, COPY_OUT_PS), cache_state == Heat::Cold),
+        Direction::Read => (cost(bytes, COPY_OUT_PS), cache_state == CacheState::Uncached),
         Direction::Write => (cost(bytes, COPY_IN_PS), false),
     };
     let wait = |bytes: u64, apart: u64| {
@@ -161,7 +161,7 @@ pub fn choose_with(
         SieveMode::Automatic => file_runs > 3 && sieved < list.min(packed),
     };
     if may_sieve && side.is_monotone() && sieves {
-        Way::Window
+        Way::SieveBuffer
     } else if packed < list {
         Way::Packed
     } else {
@@ -225,7 +225,7 @@ mod tests {
     use capulet_datatype::{Datatype, Named, Tiled};
 
     /// A thousand runs of `bytes` bytes, one in each period of `period_bytes`.
-    fn way(bytes: u64, period_bytes: i64, direction: Direction, cache_state: Heat) -> Way {
+    fn way(bytes: u64, period_bytes: i64, direction: Direction, cache_state: CacheState) -> Way {
         way_among(bytes, period_bytes, direction, cache_state, Holes::Untouched)
     }
 
@@ -233,7 +233,7 @@ mod tests {
         bytes: u64,
         period_bytes: i64,
         direction: Direction,
-        cache_state: Heat,
+        cache_state: CacheState,
         holes: Holes,
     ) -> Way {
         let count = 1000;
@@ -250,42 +250,47 @@ mod tests {
             let runs = Datatype::hvector(count, bytes, period_bytes, &Datatype::named(Named::Byte)).unwrap();
             let tiled = Tiled::new(runs.layout().clone(), 1).unwrap();
             let side = FileSide::of_view(0, &tiled, 0, count * bytes).unwrap();
-            choose_with(&side, 1, direction, Heat::Hot, holes, sieve)
+            choose_with(&side, 1, direction, CacheState::Cached, holes, sieve)
         };
         let read = |bytes, period, sieve| way(bytes, period, Direction::Read, Holes::Untouched, sieve);
         let mode = |mode| Sieve { mode, ..Sieve::default() };
         assert_eq!(read(64, 128, mode(SieveMode::Never)), Way::List);
-        assert_eq!(read(4096, 65536, mode(SieveMode::Always)), Way::Window);
+        assert_eq!(read(4096, 65536, mode(SieveMode::Always)), Way::SieveBuffer);
         let small = Sieve { buffer_bytes: 64, ..Sieve::default() };
-        assert_eq!((read(64, 128, Sieve::default()), read(64, 128, small)), (Way::Window, Way::List));
+        assert_eq!((read(64, 128, Sieve::default()), read(64, 128, small)), (Way::SieveBuffer, Way::List));
         let write = |holes, mode| way(64, 128, Direction::Write, holes, Sieve { mode, ..Sieve::default() });
         assert_eq!(write(Holes::Untouched, SieveMode::Always), Way::List, "without a promise");
-        assert_eq!(write(Holes::Rewritten, SieveMode::Automatic), Way::Window);
+        assert_eq!(write(Holes::Rewritten, SieveMode::Automatic), Way::SieveBuffer);
         assert_eq!(write(Holes::Rewritten, SieveMode::Never), Way::List);
     }
 
     #[test]
     fn cold_reads_use_the_sieve_buffer_for_larger_and_sparser_runs_than_hot_reads() {
         let both = |bytes, period| {
-            [Heat::Hot, Heat::Cold].map(|cache_state| way(bytes, period, Direction::Read, cache_state))
+            [CacheState::Cached, CacheState::Uncached]
+                .map(|cache_state| way(bytes, period, Direction::Read, cache_state))
         };
-        assert_eq!(both(64, 128), [Way::Window; 2]);
-        assert_eq!(both(64, 1024), [Way::Window; 2]);
-        assert_eq!(both(512, 8192), [Way::List, Way::Window]);
-        assert_eq!(both(4096, 8192), [Way::List, Way::Window]);
-        assert_eq!(both(4096, 16384), [Way::List, Way::Window]);
+        assert_eq!(both(64, 128), [Way::SieveBuffer; 2]);
+        assert_eq!(both(64, 1024), [Way::SieveBuffer; 2]);
+        assert_eq!(both(512, 8192), [Way::List, Way::SieveBuffer]);
+        assert_eq!(both(4096, 8192), [Way::List, Way::SieveBuffer]);
+        assert_eq!(both(4096, 16384), [Way::List, Way::SieveBuffer]);
         assert_eq!(both(4096, 65536), [Way::List; 2]);
-        assert_eq!(both(512, 32768), [Way::List, Way::Window]);
+        assert_eq!(both(512, 32768), [Way::List, Way::SieveBuffer]);
         assert_eq!(both(16384, 65536), [Way::List; 2]);
-        for cache_state in [Heat::Hot, Heat::Cold] {
+        for cache_state in [CacheState::Cached, CacheState::Uncached] {
             assert_eq!(way(64, 128, Direction::Write, cache_state), Way::List);
         }
     }
 
     #[test]
     fn holes_are_rewritten_only_with_a_promise_and_if_cheaper() {
-        let write = |bytes, period| way_among(bytes, period, Direction::Write, Heat::Hot, Holes::Rewritten);
-        assert_eq!((write(64, 128), write(64, 1024), write(64, 4096)), (Way::Window, Way::Window, Way::List));
+        let write =
+            |bytes, period| way_among(bytes, period, Direction::Write, CacheState::Cached, Holes::Rewritten);
+        assert_eq!(
+            (write(64, 128), write(64, 1024), write(64, 4096)),
+            (Way::SieveBuffer, Way::SieveBuffer, Way::List)
+        );
         assert!(is_filling_cheaper(100, 6400, 12_800) && !is_filling_cheaper(100, 6400, 409_600));
         assert!(
             !is_filling_cheaper(1, 64, 64) && !is_filling_cheaper(2, 64, 128),

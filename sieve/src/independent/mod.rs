@@ -18,7 +18,7 @@ pub mod sieve_buffer;
 
 use capulet_atomic::{Guard, Isolation, Request, Waiting};
 use capulet_drivers::{Batch, Direction, DriverFile, Transfer};
-use capulet_plan::Heat;
+use capulet_plan::CacheState;
 pub use capulet_plan::Way;
 use capulet_plan::way::{BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, SIEVE_BUFFER_BYTES};
 
@@ -40,7 +40,7 @@ fn is_full(transfers: &[Transfer<'_>]) -> bool {
 }
 
 /// Chooses the way with the lowest estimated cost ([`capulet_plan::way::choose`]). Pure.
-pub fn choose(access: &Access, direction: Direction, cache_state: Heat, holes: Holes) -> Way {
+pub fn choose(access: &Access, direction: Direction, cache_state: CacheState, holes: Holes) -> Way {
     capulet_plan::way::choose(access.side(), access.memory_run_count(), direction, cache_state, holes)
 }
 
@@ -52,7 +52,7 @@ fn way_of(target: &Target, access: &Access, direction: Direction) -> Way {
         Direction::Write => target.sieves.write,
     };
     let (side, memory_runs, holes) = (access.side(), access.memory_run_count(), target.holes);
-    let [hot, cold] = [Heat::Hot, Heat::Cold]
+    let [hot, cold] = [CacheState::Cached, CacheState::Uncached]
         .map(|state| capulet_plan::way::choose_with(side, memory_runs, direction, state, holes, sieve));
     let waits = || target.file.would_wait(access.offset_of(0)) == Some(true);
     if hot != cold && waits() { cold } else { hot }
@@ -131,10 +131,10 @@ fn move_bytes(target: &Target, access: &Access, direction: Direction) -> Transfe
     match way_of(target, access, direction) {
         Way::List => list::run(target, access, direction),
         Way::Packed => packed::run(target, access, direction),
-        Way::Window if direction == Direction::Read => sieve_buffer::read(target, access),
+        Way::SieveBuffer if direction == Direction::Read => sieve_buffer::read(target, access),
         // The sieve buffer could not be used. List I/O writes all runs, also those that are already
         // written.
-        Way::Window => sieve_buffer::write(target, access)
+        Way::SieveBuffer => sieve_buffer::write(target, access)
             .unwrap_or_else(|sieve_buffer::Refused| list::run(target, access, direction)),
     }
 }

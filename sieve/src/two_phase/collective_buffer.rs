@@ -7,8 +7,8 @@ use capulet_datatype::TypedCopy;
 use capulet_drivers::Direction;
 use capulet_plan::wire::AREAS_BYTES_MAX;
 
-use super::NodeTeam;
-use super::between::Area;
+use super::NodeGroup;
+use super::internode::Area;
 use crate::access::{Access, FileSide};
 use crate::marks::mark_side;
 
@@ -23,7 +23,7 @@ pub(super) struct CollectiveBuffer<'a> {
     pub(super) map: &'a [AtomicU64],
 }
 
-impl NodeTeam {
+impl NodeGroup {
     /// Collective buffer number `aggregator` of this node in the round at `base`. `data_index` and
     /// `map_index` are the buffer indices (0 or 1) of its memory and its map.
     pub(super) fn buffer(
@@ -34,11 +34,12 @@ impl NodeTeam {
         map_index: usize,
     ) -> CollectiveBuffer<'_> {
         let rank = self.rank_of(aggregator);
-        let start = self.own_range(base).start.saturating_add(self.window_bytes * aggregator as u64);
+        let start =
+            self.own_range(base).start.saturating_add(self.collective_buffer_bytes * aggregator as u64);
         let map = self.shared.map(rank);
         let (first, second) = map.split_at(map.len() / 2);
         CollectiveBuffer {
-            file: start..start.saturating_add(self.window_bytes),
+            file: start..start.saturating_add(self.collective_buffer_bytes),
             data: self.shared.data(rank).wrapping_add(data_index * self.buffer_stride_bytes),
             map: if map_index == 0 { first } else { second },
         }
@@ -53,41 +54,41 @@ impl NodeTeam {
 
     /// The bytes of the file that the collective buffers of this node cover in the round at `base`.
     pub(super) fn own_range(&self, base: u64) -> Range<u64> {
-        let start = base.saturating_add(self.window_bytes * self.buffers_before);
-        start..start.saturating_add(self.window_bytes * self.aggregators as u64)
+        let start = base.saturating_add(self.collective_buffer_bytes * self.buffers_before);
+        start..start.saturating_add(self.collective_buffer_bytes * self.aggregators as u64)
     }
 
     /// The bytes of the file that the round at `base` covers.
     pub(super) fn covered_range(&self, base: u64) -> Range<u64> {
-        base..base.saturating_add(self.window_bytes * self.buffers)
+        base..base.saturating_add(self.collective_buffer_bytes * self.buffers)
     }
 
     /// From now on rounds cover the collective buffers of all nodes. This node may have none.
     pub(super) fn cover_all_nodes(&mut self) {
-        if let Some(between) = &self.between {
-            self.aggregators = between.nodes.own_aggregators();
-            self.buffers_before = between.nodes.own_buffers_before();
-            self.buffers = between.nodes.buffers();
+        if let Some(internode) = &self.internode {
+            self.aggregators = internode.nodes.own_aggregators();
+            self.buffers_before = internode.nodes.own_buffers_before();
+            self.buffers = internode.nodes.buffers();
         }
     }
 
     /// Whether some node has no collective buffers when the nodes exchange.
     pub(super) fn has_idle_nodes(&self) -> bool {
-        self.between.as_ref().is_some_and(|between| between.nodes.has_idle())
+        self.internode.as_ref().is_some_and(|internode| internode.nodes.has_idle())
     }
 
     /// The number of nodes.
     pub(super) fn nodes(&self) -> usize {
-        self.between.as_ref().map_or(1, |between| between.nodes.count())
+        self.internode.as_ref().map_or(1, |internode| internode.nodes.count())
     }
 
     /// The node whose collective buffers cover `offset` in the round at `base`, and the bytes of the file
     /// that they cover.
     pub(super) fn domain_at(&self, base: u64, offset: u64) -> (usize, Range<u64>) {
-        let buffer = (offset - base) / self.window_bytes;
-        let at = |buffer: u64| base.saturating_add(buffer * self.window_bytes);
-        let (node, buffers) = match &self.between {
-            Some(between) => between.nodes.owner_of(buffer),
+        let buffer = (offset - base) / self.collective_buffer_bytes;
+        let at = |buffer: u64| base.saturating_add(buffer * self.collective_buffer_bytes);
+        let (node, buffers) = match &self.internode {
+            Some(internode) => internode.nodes.owner_of(buffer),
             None => (0, 0..self.buffers),
         };
         (node, at(buffers.start)..at(buffers.end))

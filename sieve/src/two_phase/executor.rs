@@ -7,9 +7,9 @@ use std::sync::Arc;
 use capulet_comm::{Backoff, Barriers, Error, work};
 use capulet_drivers::Direction;
 
-use super::NodeTeam;
-use super::between::{Exchange, Lanes, Outgoing, Step, Survey, status_of_lanes};
+use super::NodeGroup;
 use super::collective_buffer::RankPart;
+use super::internode::{Exchange, Lanes, Outgoing, Step, Survey, status_of_lanes};
 use super::round_status::{
     RoundStatus, combined_status, first_buffer_index, publish, status_of, store_buffer_index,
 };
@@ -78,7 +78,7 @@ enum Awaited {
 /// leaders, and all ranks come to a second barrier, at which the leader publishes the combined status.
 pub struct Operation {
     pub(super) target: Target,
-    pub(super) team: NodeTeam,
+    pub(super) group: NodeGroup,
     pub(super) direction: Direction,
     pub(super) part: RankPart,
     phase: Phase,
@@ -122,16 +122,16 @@ impl Operation {
     /// As [`super::run`], until the operation is over on all ranks.
     pub unsafe fn start(
         target: Target,
-        team: NodeTeam,
+        group: NodeGroup,
         access: Access,
         direction: Direction,
         first: u64,
     ) -> Self {
         assert!(access.is_monotone(), "two-phase needs offsets that never decrease");
-        let buffer_index = first_buffer_index(team.shared.as_ref());
+        let buffer_index = first_buffer_index(group.shared.as_ref());
         let mut operation = Self {
             target,
-            team,
+            group,
             direction,
             part: RankPart::new(access, direction),
             phase: Phase::Done,
@@ -159,14 +159,14 @@ impl Operation {
     }
 
     fn begin(&mut self, first: u64) {
-        let Some(between) = self.team.between.clone() else {
+        let Some(internode) = self.group.internode.clone() else {
             self.phase = Phase::Round;
             self.begin_round(first);
             return self.arrive();
         };
-        let leaders = between.leaders.as_ref().filter(|_| self.team.shared.place() == 0);
+        let leaders = internode.leaders.as_ref().filter(|_| self.group.shared.place() == 0);
         self.exchange = leaders
-            .map(|leaders| Box::new(Exchange::new(Arc::clone(leaders), between.operation, self.direction)));
+            .map(|leaders| Box::new(Exchange::new(Arc::clone(leaders), internode.operation, self.direction)));
         self.phase = Phase::Survey { own_first: u64::MAX };
         self.is_exchanging = true;
         let span = self.part.access.span();
@@ -210,7 +210,7 @@ impl Operation {
                 }
                 Awaited::Node(barrier) | Awaited::NodeThenLeaders(barrier) | Awaited::Leader(barrier) => {
                     backoff.reset();
-                    if let Err(error) = self.team.shared.wait(barrier) {
+                    if let Err(error) = self.group.shared.wait(barrier) {
                         self.fail(error.into());
                     }
                 }
@@ -228,7 +228,7 @@ impl Operation {
     /// Returns whether all ranks of the node have come to the barrier. If so, does the work that follows
     /// it.
     fn poll_barrier(&mut self, barrier: Barriers) -> capulet_comm::Result<bool> {
-        let is_over = self.team.shared.is_over(barrier)?;
+        let is_over = self.group.shared.is_over(barrier)?;
         if is_over {
             self.after_barrier(barrier);
         }
@@ -237,7 +237,7 @@ impl Operation {
 
     /// Continues after the barrier that was waited for.
     fn after_barrier(&mut self, barrier: Barriers) {
-        let shared = self.team.shared.as_ref();
+        let shared = self.group.shared.as_ref();
         match std::mem::replace(&mut self.awaited, Awaited::Nothing) {
             Awaited::Node(_) => self.step(combined_status(shared, barrier), barrier),
             Awaited::Leader(_) => self.step(status_of(shared, barrier, 0), barrier),
@@ -252,13 +252,13 @@ impl Operation {
 
     /// At the leader: begins a step with the other leaders.
     fn begin_leader_step(&mut self, barrier: Barriers) {
-        let status = combined_status(self.team.shared.as_ref(), barrier);
+        let status = combined_status(self.group.shared.as_ref(), barrier);
         let Some(exchange) = &mut self.exchange else { return };
         self.awaited = Awaited::Leaders;
         if matches!(self.phase, Phase::Survey { .. }) {
             self.phase = Phase::Survey { own_first: status.next };
             let (first, end) = (status.next, if status.next == u64::MAX { 0 } else { !status.good_end });
-            let able = self.team.between.as_ref().is_some_and(|between| between.may_exchange);
+            let able = self.group.internode.as_ref().is_some_and(|internode| internode.may_exchange);
             return exchange.begin_survey(Survey { first, end, ascending: true, able });
         }
         let step = Step {
@@ -268,7 +268,7 @@ impl Operation {
             read: self.read.map(|read| (read.base, read.buffer_index)),
             overwrites: matches!(self.phase, Phase::Replay(_)),
         };
-        if let Err(error) = exchange.begin(&self.team, step, &self.target.counters) {
+        if let Err(error) = exchange.begin(&self.group, step, &self.target.counters) {
             self.abort_exchange(error);
         }
     }
@@ -277,7 +277,7 @@ impl Operation {
     /// told its result.
     fn poll_leaders(&mut self) -> bool {
         let Some(exchange) = &mut self.exchange else { return false };
-        match exchange.poll(&self.team) {
+        match exchange.poll(&self.group) {
             Ok(None) => return false,
             Ok(Some(lanes)) => self.publish_leader_result(lanes),
             Err(error) => self.abort_exchange(error),
@@ -288,7 +288,7 @@ impl Operation {
     /// Tells the ranks of the node the values that the leaders combined.
     fn publish_leader_result(&mut self, lanes: Lanes) {
         let status = match self.phase {
-            Phase::Survey { own_first } => surveyed(own_first, lanes, self.team.has_idle_nodes()),
+            Phase::Survey { own_first } => surveyed(own_first, lanes, self.group.has_idle_nodes()),
             _ => status_of_lanes(lanes),
         };
         if let Some(reason) = self.exchange.as_mut().and_then(|exchange| exchange.take_refused()) {
@@ -301,7 +301,7 @@ impl Operation {
 
     /// At the leader: ends the operation after an error between the nodes, and tells the other leaders.
     fn abort_exchange(&mut self, error: Error) {
-        tracing::error!(%error, "the exchange between nodes failed");
+        tracing::error!(%error, "the exchange internode nodes failed");
         if let Some(exchange) = &mut self.exchange {
             exchange.abort();
         }
@@ -314,7 +314,8 @@ impl Operation {
     fn step(&mut self, mut status: RoundStatus, barrier: Barriers) {
         // All ranks of one node read the same status. With several nodes, one leader may fail to receive
         // a status that the others have received.
-        self.is_known_good = self.team.between.is_none() && status.good_end == u64::MAX && !status.is_refused;
+        self.is_known_good =
+            self.group.internode.is_none() && status.good_end == u64::MAX && !status.is_refused;
         if let Some(filled) = self.filled.filter(|_| status.is_refused) {
             status.good_end = status.good_end.min(filled.base);
         }
@@ -340,8 +341,8 @@ impl Operation {
             return self.finish(status.good_end);
         }
         if self.is_exchanging {
-            self.team.cover_all_nodes();
-            self.outgoing = Some(Outgoing::new(&self.part.access, self.direction, &self.team));
+            self.group.cover_all_nodes();
+            self.outgoing = Some(Outgoing::new(&self.part.access, self.direction, &self.group));
         } else {
             self.exchange = None;
         }
@@ -376,11 +377,11 @@ impl Operation {
 
     fn publish(&mut self, status: RoundStatus, awaited: fn(Barriers) -> Awaited) {
         // The leader collects packed bytes only when it takes a step with the other leaders.
-        let packed_bytes = match awaited(self.team.shared.barriers()) {
+        let packed_bytes = match awaited(self.group.shared.barriers()) {
             Awaited::NodeThenLeaders(_) => std::mem::take(&mut self.packed_bytes),
             _ => 0,
         };
-        let arrived = publish(self.team.shared.as_ref(), status, packed_bytes);
+        let arrived = publish(self.group.shared.as_ref(), status, packed_bytes);
         self.await_barrier(arrived, awaited);
     }
 
@@ -398,7 +399,7 @@ impl Operation {
             u64::MAX => self.placed_bytes,
             end => self.part.access.bytes_below(end).min(self.placed_bytes),
         };
-        store_buffer_index(self.team.shared.as_ref(), 1 - self.buffer_index);
+        store_buffer_index(self.group.shared.as_ref(), 1 - self.buffer_index);
         self.phase = Phase::Done;
     }
 
@@ -417,15 +418,15 @@ impl Operation {
 
     /// The places on this node of the ranks of a block.
     fn places_in(&self, block: u32) -> Range<usize> {
-        match self.team.between.as_ref().filter(|_| self.is_exchanging) {
-            Some(between) => between.nodes.places_in(block),
-            None => 0..self.team.shared.ranks(),
+        match self.group.internode.as_ref().filter(|_| self.is_exchanging) {
+            Some(internode) => internode.nodes.places_in(block),
+            None => 0..self.group.shared.ranks(),
         }
     }
 
     fn block_count(&self) -> u32 {
-        let between = self.team.between.as_ref().filter(|_| self.is_exchanging);
-        between.map_or(1, |between| between.nodes.block_count())
+        let internode = self.group.internode.as_ref().filter(|_| self.is_exchanging);
+        internode.map_or(1, |internode| internode.nodes.block_count())
     }
 
     /// Begins a block, or ends the replay. The blocks with the highest ranks come last.
@@ -440,7 +441,7 @@ impl Operation {
 
     fn begin_replay_step(&mut self, replay: ReplayStep) {
         let places = self.places_in(replay.block);
-        let me = self.team.shared.place();
+        let me = self.group.shared.place();
         let is_in_block = places.contains(&me);
         if is_in_block && replay.place == me {
             self.refill(replay.pass == 0, replay.is_held);
@@ -460,7 +461,7 @@ impl Operation {
         }
         let places = self.places_in(replay.block);
         if replay.place + 1 < places.end {
-            let is_held = replay.is_held || status_of(self.team.shared.as_ref(), barrier, replay.place).more;
+            let is_held = replay.is_held || status_of(self.group.shared.as_ref(), barrier, replay.place).more;
             self.begin_replay_step(ReplayStep { place: replay.place + 1, is_held, ..replay });
         } else if status.more {
             self.begin_replay_step(ReplayStep {

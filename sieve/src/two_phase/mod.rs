@@ -1,10 +1,11 @@
 //! Two-phase access: all ranks of a node gather their bytes in collective buffers in shared memory, and
 //! aggregators move full buffers between memory and file. If the bytes of several nodes interleave, the
-//! nodes exchange the bytes that belong in each other's collective buffers (`between`).
+//! nodes exchange the bytes that belong in each other's collective buffers (`internode`).
 //!
 //! A round covers `aggregators x W` bytes of the file, for collective buffers of `W` bytes
-//! (`window_bytes`), from the lowest byte that any rank of the node still needs. Each aggregator has two
-//! collective buffers and uses them alternately: ranks fill one while the aggregator writes the other.
+//! (`collective_buffer_bytes`), from the lowest byte that any rank of the node still needs. Each aggregator
+//! has two collective buffers and uses them alternately: ranks fill one while the aggregator writes the
+//! other.
 //!
 //! * Write: every rank marks its bytes in the collective buffers of a round, and copies them there
 //!   straight from user memory. Barrier. Each aggregator writes the marked runs of its buffer, while all
@@ -26,23 +27,23 @@
 //! in each round. Between the two barriers the leaders of the nodes exchange what their ranks have packed
 //! for other nodes, and combine the round status of all ranks.
 
-mod between;
 mod collective_buffer;
 mod executor;
+mod internode;
 mod io;
+mod node_group;
 mod round_status;
 mod rounds;
-mod team;
 
 use crate::access::Access;
 use crate::{Direction, Target, Transferred};
 
 pub use capulet_plan::grid::PAGE_BYTES;
 
-pub use between::{Between, Nodes, decline};
 pub use executor::Operation;
-pub use round_status::TURN_SLOT;
-pub use team::NodeTeam;
+pub use internode::{NodeExchange, Nodes, decline_exchange};
+pub use node_group::NodeGroup;
+pub use round_status::OPERATION_SLOT;
 
 /// Carries out one rank's part of a collective access, together with all ranks of its node. Collective:
 /// every rank of the node must call it, also a rank without bytes to move. `first` is the lowest file
@@ -54,16 +55,17 @@ pub use team::NodeTeam;
 /// If `access` is not monotone. The planner never chooses two-phase for such an access.
 ///
 /// # Safety
-/// All ranks of the node, and of all nodes that exchange, are in the same operation: they pass the same `direction`, the same `first`, and
-/// teams that were made from the same values on windows of the same memory. No other operation uses the memory meanwhile. Ranks that
-/// disagree copy to and from the collective buffers at the same time, which is a data race.
+/// All ranks of the node, and of all nodes that exchange, are in the same operation: they pass the same
+/// `direction`, the same `first`, and node groups made from the same values on the same memory. No other
+/// operation uses the memory meanwhile. Ranks that disagree copy to and from the collective buffers at the
+/// same time, which is a data race.
 pub unsafe fn run(
     target: Target,
-    team: NodeTeam,
+    group: NodeGroup,
     access: Access,
     direction: Direction,
     first: u64,
 ) -> Transferred {
     // SAFETY: the contract of `start` is the contract of this function.
-    unsafe { Operation::start(target, team, access, direction, first) }.wait()
+    unsafe { Operation::start(target, group, access, direction, first) }.wait()
 }

@@ -9,7 +9,7 @@ use capulet_comm::{Barriers, NodeShared, Result};
 
 /// Slot of a node's first rank. It names the operation that uses the collective buffers next. It belongs
 /// to callers with several operations in flight; this crate does not touch it.
-pub const TURN_SLOT: usize = 15;
+pub const OPERATION_SLOT: usize = 15;
 
 /// Slots of one barrier.
 const STRIDE: usize = 4;

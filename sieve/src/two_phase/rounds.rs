@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use capulet_drivers::Direction;
 
-use super::between::Outgoing;
 use super::collective_buffer::CollectiveBuffer;
 use super::executor::Operation;
+use super::internode::Outgoing;
 use super::io::BufferIo;
 use super::round_status::RoundStatus;
 use crate::counters::Counters;
@@ -80,19 +80,19 @@ impl Operation {
     /// Marks, and for a write fills, the buffers of the round in which `next` is the lowest offset that
     /// is needed. If this round was begun before, continues it.
     pub(super) fn begin_round(&mut self, next: u64) {
-        let base = self.team.grid().base_of(next);
+        let base = self.group.grid().base_of(next);
         let is_first = self.round != Some(base);
         if is_first {
             Counters::add(&self.target.counters.rounds, 1);
             self.round = Some(base);
             self.fill_own(base);
             if let Some(outgoing) = &mut self.outgoing {
-                outgoing.begin(&self.part.access, &self.team, base);
+                outgoing.begin(&self.part.access, &self.group, base);
             }
         }
         if self.direction == Direction::Write {
             // A write packs the rest of its bytes for other nodes before the round is over.
-            self.marked_bytes = self.part.within(&self.team.covered_range(base), self.marked_bytes).end;
+            self.marked_bytes = self.part.within(&self.group.covered_range(base), self.marked_bytes).end;
             self.placed_bytes = self.marked_bytes;
         }
         self.filled =
@@ -104,9 +104,9 @@ impl Operation {
     fn fill_own(&mut self, base: u64) {
         let buffer_index = self.buffer_index;
         let is_write = self.direction == Direction::Write;
-        let unit_bytes = if is_write { self.team.unit_bytes } else { self.team.read_unit_bytes() };
-        for index in self.team.visiting_order() {
-            let buffer = self.team.buffer(base, index, buffer_index, buffer_index);
+        let unit_bytes = if is_write { self.group.unit_bytes } else { self.group.read_unit_bytes() };
+        for index in self.group.visiting_order() {
+            let buffer = self.group.buffer(base, index, buffer_index, buffer_index);
             let part = self.part.within(&buffer.file, self.marked_bytes);
             if part.is_empty() {
                 continue;
@@ -132,19 +132,19 @@ impl Operation {
     pub(super) fn pack(&mut self) {
         let Some(filled) = &mut self.filled else { return };
         if let Some(outgoing) = &mut self.outgoing {
-            let area = self.team.area(self.team.shared.place(), filled.buffer_index, self.direction);
+            let area = self.group.area(self.group.shared.place(), filled.buffer_index, self.direction);
             // SAFETY: `# Safety` of `Outgoing::pack`: between two barriers of all nodes only this rank
             // uses its area, and what it asked for with this buffer index before was copied out. User
             // memory is valid by `# Safety` of `Memory::new`.
             let (used, copied_bytes) =
-                unsafe { outgoing.pack(&self.part.access, &self.team, area, filled.buffer_index) };
+                unsafe { outgoing.pack(&self.part.access, &self.group, area, filled.buffer_index) };
             self.packed_bytes = used;
             Counters::add(&self.target.counters.copied_bytes, copied_bytes);
         }
         let is_done = self.outgoing.as_ref().is_none_or(Outgoing::is_done);
         if is_done && self.direction == Direction::Read {
             self.marked_bytes =
-                self.part.within(&self.team.covered_range(filled.base), self.marked_bytes).end;
+                self.part.within(&self.group.covered_range(filled.base), self.marked_bytes).end;
             filled.end_bytes = self.marked_bytes;
         }
     }
@@ -161,7 +161,7 @@ impl Operation {
         if is_first {
             self.refill_own(base, buffer_index);
             if let Some(outgoing) = &mut self.outgoing {
-                outgoing.begin(&self.part.access, &self.team, base);
+                outgoing.begin(&self.part.access, &self.group, base);
             }
         }
         if !is_held {
@@ -170,8 +170,8 @@ impl Operation {
     }
 
     fn refill_own(&self, base: u64, buffer_index: usize) {
-        for index in self.team.visiting_order() {
-            let buffer = self.team.buffer(base, index, buffer_index, buffer_index);
+        for index in self.group.visiting_order() {
+            let buffer = self.group.buffer(base, index, buffer_index, buffer_index);
             let part = self.part.within(&buffer.file, 0);
             if !part.is_empty() {
                 // SAFETY: `# Safety` of `RankPart::copy`: `RankPart::within` cut the part so that it lies
@@ -186,8 +186,8 @@ impl Operation {
     /// Copies the bytes of a round that was read to user memory, up to the offset `good_end`.
     fn copy_out(&mut self, read: Read, good_end: u64) {
         let (data_index, counters) = (1 - read.buffer_index, &self.target.counters);
-        for index in self.team.visiting_order().filter(|_| read.is_first) {
-            let mut buffer = self.team.buffer(read.base, index, data_index, data_index);
+        for index in self.group.visiting_order().filter(|_| read.is_first) {
+            let mut buffer = self.group.buffer(read.base, index, data_index, data_index);
             buffer.file.end = buffer.file.end.min(good_end).max(buffer.file.start);
             let part = self.part.within(&buffer.file, self.placed_bytes);
             if !part.is_empty() {
@@ -199,7 +199,7 @@ impl Operation {
             }
         }
         if let Some(outgoing) = &mut self.outgoing {
-            let area = self.team.area(self.team.shared.place(), read.buffer_index, self.direction);
+            let area = self.group.area(self.group.shared.place(), read.buffer_index, self.direction);
             // SAFETY: `# Safety` of `Outgoing::unpack`: the leader put the replies into the area before
             // the last barrier, and does not touch the area after it.
             let copied_bytes =
@@ -212,20 +212,20 @@ impl Operation {
     /// Clears the marks of a round that is not carried out, so that they are not taken for marks of a
     /// later round.
     fn clear_marks(&self, filled: Filled) {
-        if let Some(index) = self.team.own_index() {
-            let buffer = self.team.buffer(filled.base, index, filled.buffer_index, filled.buffer_index);
-            take_runs(self.team.marked_words(&buffer, self.units().0), 0, |_| ());
+        if let Some(index) = self.group.own_index() {
+            let buffer = self.group.buffer(filled.base, index, filled.buffer_index, filled.buffer_index);
+            take_runs(self.group.marked_words(&buffer, self.units().0), 0, |_| ());
         }
     }
 
     fn move_own_buffer(&mut self, base: u64, data_index: usize, map_index: usize) {
-        let Some(index) = self.team.own_index() else { return };
-        let buffer = self.team.buffer(base, index, data_index, map_index);
+        let Some(index) = self.group.own_index() else { return };
+        let buffer = self.group.buffer(base, index, data_index, map_index);
         let moved = catch_unwind(AssertUnwindSafe(|| self.move_buffer(&buffer)));
         let (good_end, error) = moved.unwrap_or_else(|_| {
             // The other ranks wait at the barrier. The marks must not be taken for marks of a later
             // round.
-            take_runs(self.team.marked_words(&buffer, self.units().0), 0, |_| ());
+            take_runs(self.group.marked_words(&buffer, self.units().0), 0, |_| ());
             (buffer.file.start, Some(Failure::Panicked))
         });
         self.error = self.error.take().or(error);
@@ -234,7 +234,7 @@ impl Operation {
 
     /// Bytes for which a mark stands, and the greatest gap, in units, that is moved too.
     fn units(&self) -> (u64, u64) {
-        let grid = self.team.grid();
+        let grid = self.group.grid();
         match self.direction {
             Direction::Write => (grid.unit_bytes, 0),
             Direction::Read => (grid.read_unit_bytes(), grid.read_bridge_units()),
@@ -244,7 +244,7 @@ impl Operation {
     /// Whether holes may be written back. Unless the nodes exchange, the holes between the runs of this
     /// node's ranks may hold runs of another node.
     fn may_fill(&self) -> bool {
-        let is_only = self.team.between.as_ref().is_none_or(|between| between.nodes.count() == 1);
+        let is_only = self.group.internode.as_ref().is_none_or(|internode| internode.nodes.count() == 1);
         self.direction == Direction::Write
             && self.target.holes == Holes::Rewritten
             && (is_only || self.outgoing.is_some())
@@ -258,7 +258,7 @@ impl Operation {
         // the last unit may reach beyond the largest file offset, and is cut there
         let covered_bytes = (buffer.file.end.min(i64::MAX as u64)).saturating_sub(buffer.file.start);
         let bytes_of = |units: Range<u64>| units.start * unit..(units.end * unit).min(covered_bytes);
-        let words = self.team.marked_words(buffer, unit);
+        let words = self.group.marked_words(buffer, unit);
         let each = |visit: &mut dyn FnMut(Range<u64>)| each_run(words, |units| visit(bytes_of(units)));
         if let Some(span) = self.may_fill().then(|| io.fill(each)).flatten() {
             io.push(span);

@@ -7,17 +7,17 @@ mod counted;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use capulet_comm::Leaders;
-use capulet_comm::local::{LocalLeaders, LocalWindow};
+use capulet_comm::local::{LocalBuffer, LocalLeaders};
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
-use capulet_sieve::two_phase::{Between, NodeTeam, Nodes, Operation};
+use capulet_sieve::two_phase::{NodeExchange, NodeGroup, Nodes, Operation};
 use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Sieves, Summary, Target, independent};
 
 use counted::{as_owner, forget_peaks, held_bytes, peak_bytes};
 
 const RANKS: usize = 6;
-const WINDOW_BYTES: usize = 64 << 10;
+const COLLECTIVE_BUFFER_BYTES: usize = 64 << 10;
 /// Bytes of the file for each piece.
 const SLOT_BYTES: usize = 16;
 const SLACK_BYTES: usize = 1 << 20;
@@ -116,30 +116,31 @@ fn access(view: &Datatype, memory: &mut [u8]) -> Access {
 /// Which ranks share memory, and how the nodes reach each other.
 struct Topology {
     case: Case,
-    windows: Vec<Arc<LocalWindow>>,
+    buffers: Vec<Arc<LocalBuffer>>,
     channels: Vec<Arc<LocalLeaders>>,
 }
 
 impl Topology {
     fn new(case: Case) -> Self {
-        let windows_each = if case.nodes > 1 { 4 } else { 2 };
-        let team = |_| LocalWindow::team(case.ranks_per_node(), windows_each * WINDOW_BYTES);
-        let windows = (0..case.nodes).flat_map(team).map(Arc::new).collect();
+        let buffers_each = if case.nodes > 1 { 4 } else { 2 };
+        let team = |_| LocalBuffer::team(case.ranks_per_node(), buffers_each * COLLECTIVE_BUFFER_BYTES);
+        let buffers = (0..case.nodes).flat_map(team).map(Arc::new).collect();
         let channels = LocalLeaders::team(case.nodes, 1).into_iter().map(Arc::new).collect();
-        Self { case, windows, channels }
+        Self { case, buffers, channels }
     }
 
-    fn team(&self, rank: usize, grain: u64) -> NodeTeam {
-        let (case, window) = (self.case, self.windows[rank].clone());
+    fn team(&self, rank: usize, grain: u64) -> NodeGroup {
+        let (case, buffer) = (self.case, self.buffers[rank].clone());
         if case.nodes == 1 {
-            return NodeTeam::new(window, RANKS, WINDOW_BYTES as u64, 0, grain);
+            return NodeGroup::new(buffer, RANKS, COLLECTIVE_BUFFER_BYTES as u64, 0, grain);
         }
         let (node, ranks) = (case.node_of(rank), case.ranks_per_node());
         let blocks = vec![node as u32; ranks];
         let nodes = Nodes::new(node, &vec![ranks; case.nodes], blocks, case.nodes as u32);
         let channel = case.is_leader(rank).then(|| self.channels[node].clone() as Arc<dyn Leaders>);
-        let between = Between { nodes: Arc::new(nodes), leaders: channel, may_exchange: true, operation: 1 };
-        NodeTeam::among(between, window, WINDOW_BYTES as u64, 0, grain)
+        let internode =
+            NodeExchange { nodes: Arc::new(nodes), leaders: channel, may_exchange: true, operation: 1 };
+        NodeGroup::among(internode, buffer, COLLECTIVE_BUFFER_BYTES as u64, 0, grain)
     }
 }
 
@@ -186,7 +187,8 @@ fn measure(case: Case, is_two_phase: bool) -> Vec<Taken> {
         let start = |(rank, access): (usize, Access)| {
             as_owner(rank, || {
                 let team = topology.team(rank, agreed.grain);
-                // SAFETY: all simulated ranks of a call pass the same direction, first byte, and values for their teams.
+                // SAFETY: all simulated ranks of a call pass the same direction, first byte, and values for
+                // their node groups.
                 unsafe { Operation::start(target(rank), team, access, case.direction, agreed.first) }
             })
         };
@@ -257,7 +259,8 @@ fn two_phase_takes_at_most_a_megabyte_and_twice_the_view() {
             // The bytes that are sent and that arrive are at most as many as the shared memory of the
             // node's ranks.
             let is_between = case.nodes > 1 && case.is_leader(rank);
-            let messages_bytes = if is_between { 4 * case.ranks_per_node() * WINDOW_BYTES } else { 0 };
+            let messages_bytes =
+                if is_between { 4 * case.ranks_per_node() * COLLECTIVE_BUFFER_BYTES } else { 0 };
             let most = SLACK_BYTES + taken.view_bytes + messages_bytes;
             println!("{case:?} rank {rank}: {taken:?}");
             assert!(taken.peak_bytes <= most, "{case:?}: rank {rank} took {taken:?}, more than {most}");

@@ -100,13 +100,13 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
             let ranks = placement.len();
             (calls(ranks), prop::collection::vec(0..ranks, 1..40)).prop_map(move |(calls, mut schedule)| {
                 schedule.extend(0..ranks);
-                let window_bytes = 1024 << size;
+                let collective_buffer_bytes = 1024 << size;
                 let (placement, aggregators) = (placement.clone(), aggregators.clone());
                 let may_exchange = vec![true; placement.len()];
                 Scenario {
                     placement,
                     aggregators,
-                    window_bytes,
+                    collective_buffer_bytes,
                     calls,
                     schedule,
                     holes: if seed % 2 == 0 { Holes::Untouched } else { Holes::Rewritten },
@@ -261,7 +261,7 @@ fn rows(placement: Vec<usize>, direction: Direction, count: usize) -> Scenario {
     Scenario {
         placement,
         aggregators,
-        window_bytes: 1024,
+        collective_buffer_bytes: 1024,
         calls: vec![call],
         schedule,
         holes: Holes::Untouched,
@@ -311,11 +311,11 @@ fn node_without_aggregators_moves_no_bytes_of_the_file() {
     {
         for direction in [Direction::Write, Direction::Read] {
             let (placement, nodes) = (vec![0, 1, 2, 0, 1, 2], 3_u64);
-            let windows: u64 = aggregators.iter().map(|count| *count as u64).sum();
+            let buffers: u64 = aggregators.iter().map(|count| *count as u64).sum();
             // The rounds that fill the collective buffers of all nodes. Each round has bytes of all
             // ranks.
             let (rounds, ranks) = (4_u64, placement.len());
-            let count = (rounds * windows) as usize * 1024 / (8 * ranks);
+            let count = (rounds * buffers) as usize * 1024 / (8 * ranks);
             let mut scenario = rows(placement, direction, count);
             scenario.aggregators = aggregators.clone();
             let file = file_of(&MemDriver::new());

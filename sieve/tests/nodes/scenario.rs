@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use capulet_comm::Leaders;
-use capulet_comm::local::{LocalLeaders, LocalWindow};
+use capulet_comm::local::{LocalBuffer, LocalLeaders};
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
-use capulet_sieve::two_phase::{Between, NodeTeam, Nodes, Operation, decline};
+use capulet_sieve::two_phase::{NodeExchange, NodeGroup, Nodes, Operation, decline_exchange};
 use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Sieves, Summary, Target};
 
 use crate::placement;
@@ -38,7 +38,7 @@ pub(crate) struct Scenario {
     pub(crate) placement: Vec<usize>,
     /// The wanted aggregators of each node. At least one node has one.
     pub(crate) aggregators: Vec<usize>,
-    pub(crate) window_bytes: u64,
+    pub(crate) collective_buffer_bytes: u64,
     pub(crate) calls: Vec<Call>,
     /// The rank that is polled next, step by step. The schedule repeats.
     pub(crate) schedule: Vec<usize>,
@@ -194,15 +194,15 @@ pub(crate) struct Outcomes {
 /// Makes one leader's end of a channel.
 pub(crate) type Wrap<'a> = &'a dyn Fn(Arc<LocalLeaders>) -> Arc<dyn Leaders>;
 
-/// The shared memory of each rank: the ranks of a node share one window.
-fn windows_of(scenario: &Scenario) -> Vec<Arc<LocalWindow>> {
-    let mut windows: Vec<Option<LocalWindow>> = (0..scenario.ranks()).map(|_| None).collect();
+/// The shared memory of each rank: the ranks of a node share one buffer.
+fn buffers_of(scenario: &Scenario) -> Vec<Arc<LocalBuffer>> {
+    let mut buffers: Vec<Option<LocalBuffer>> = (0..scenario.ranks()).map(|_| None).collect();
     for node in 0..scenario.node_count() {
         let ranks = scenario.ranks_of(node);
-        let team = LocalWindow::team(ranks.len(), 4 * scenario.window_bytes as usize);
-        ranks.into_iter().zip(team).for_each(|(rank, window)| windows[rank] = Some(window));
+        let team = LocalBuffer::team(ranks.len(), 4 * scenario.collective_buffer_bytes as usize);
+        ranks.into_iter().zip(team).for_each(|(rank, buffer)| buffers[rank] = Some(buffer));
     }
-    windows.into_iter().flatten().map(Arc::new).collect()
+    buffers.into_iter().flatten().map(Arc::new).collect()
 }
 
 /// Runs the scenario. `files` has one handle for each rank.
@@ -212,7 +212,7 @@ pub(crate) fn run(
     buffers: &mut Buffers,
     wrap: Wrap<'_>,
 ) -> Outcomes {
-    let windows = windows_of(scenario);
+    let shared = buffers_of(scenario);
     let counters: Vec<_> = (0..scenario.ranks()).map(|_| Arc::new(Counters::default())).collect();
     let accesses: Vec<Vec<Access>> = scenario
         .calls
@@ -230,9 +230,9 @@ pub(crate) fn run(
         .collect();
     let wrapped: Vec<Vec<Arc<dyn Leaders>>> =
         channels.iter().map(|channel| channel.iter().map(|end| wrap(end.clone())).collect()).collect();
-    let between = |rank: usize, call: usize| {
+    let internode = |rank: usize, call: usize| {
         let node = scenario.placement[rank];
-        Between {
+        NodeExchange {
             nodes: Arc::new(scenario.nodes(node)),
             leaders: (scenario.ranks_of(node)[0] == rank).then(|| wrapped[call][node].clone()),
             may_exchange: scenario.may_exchange[node],
@@ -247,10 +247,12 @@ pub(crate) fn run(
             holes: scenario.holes,
             sieves: Sieves::default(),
         };
-        let (window, between) = (windows[rank].clone(), between(rank, call));
-        let team = NodeTeam::among(between, window, scenario.window_bytes, 0, agreed[call].grain)
-            .ending_at(agreed[call].end);
-        // SAFETY: all simulated ranks of a call pass the same direction, first byte, and values for their teams.
+        let (shared, internode) = (shared[rank].clone(), internode(rank, call));
+        let team =
+            NodeGroup::among(internode, shared, scenario.collective_buffer_bytes, 0, agreed[call].grain)
+                .ending_at(agreed[call].end);
+        // SAFETY: all simulated ranks of a call pass the same direction, first byte, and values for their
+        // node groups.
         unsafe {
             Operation::start(
                 target,
@@ -268,8 +270,9 @@ pub(crate) fn run(
     let mut declined = Vec::new();
     for rank in (0..scenario.ranks()).filter(|rank| Some(scenario.placement[*rank]) == scenario.without) {
         outcomes[rank].push((0, false));
-        let between = between(rank, 0);
-        declined.push(std::thread::spawn(move || decline(&between).expect("no leader has failed")));
+        let internode = internode(rank, 0);
+        declined
+            .push(std::thread::spawn(move || decline_exchange(&internode).expect("no leader has failed")));
     }
     let steps = scenario.schedule.iter().copied().cycle();
     let mut idle = 0;

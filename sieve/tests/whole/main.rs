@@ -12,14 +12,14 @@ mod types;
 use std::sync::Arc;
 
 use capulet_comm::Leaders;
-use capulet_comm::local::{LocalLeaders, LocalWindow};
+use capulet_comm::local::{LocalBuffer, LocalLeaders};
 use capulet_datatype::Tiled;
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
 use capulet_plan::{CollectiveMode, PlanHints};
-use capulet_sieve::two_phase::{Between, NodeTeam, Operation};
+use capulet_sieve::two_phase::{NodeExchange, NodeGroup, Operation};
 use capulet_sieve::{
-    Access, Agreed, Counters, Holes, Means, Memory, Plan, Sieves, Summary, Target, choose, independent,
+    Access, Agreed, Counters, Holes, Memory, Plan, Resources, Sieves, Summary, Target, choose, independent,
 };
 use proptest::prelude::*;
 
@@ -56,7 +56,7 @@ struct Scenario {
     in_memory: bool,
     /// By node.
     aggregators: Vec<usize>,
-    window_bytes: u64,
+    collective_buffer_bytes: u64,
     stripe_bytes: u64,
     /// Bytes of the file before all calls.
     file_bytes: usize,
@@ -145,12 +145,20 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
     let holes = prop::sample::select(vec![Holes::Untouched, Holes::Rewritten]);
     let hints = (modes(), modes(), holes, any::<bool>())
         .prop_map(|(read, write, holes, in_memory)| (PlanHints { read, write, holes }, in_memory));
-    let windows = prop::sample::select(vec![64u64, 300, 512, 4096, 12_288]);
+    let buffers = prop::sample::select(vec![64u64, 300, 512, 4096, 12_288]);
     let stripes = prop::sample::select(vec![0u64, 0, 256, 4096, 16_384, 24_576]);
     let file_bytes = prop_oneof![Just(FILE_BYTES_MAX), Just(0), 0..FILE_BYTES_MAX];
     let aggregators = prop::collection::vec(1usize..5, 4);
-    (placement, hints, aggregators, windows, stripes, file_bytes, any::<u32>()).prop_flat_map(
-        |(placement, (hints, in_memory), aggregators, window_bytes, stripe_bytes, file_bytes, seed)| {
+    (placement, hints, aggregators, buffers, stripes, file_bytes, any::<u32>()).prop_flat_map(
+        |(
+            placement,
+            (hints, in_memory),
+            aggregators,
+            collective_buffer_bytes,
+            stripe_bytes,
+            file_bytes,
+            seed,
+        )| {
             let ranks = placement.len();
             (calls(ranks), prop::collection::vec(0..ranks, 1..40)).prop_map(move |(calls, mut schedule)| {
                 schedule.extend(0..ranks);
@@ -159,7 +167,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
                     hints,
                     in_memory,
                     aggregators: aggregators.clone(),
-                    window_bytes,
+                    collective_buffer_bytes,
                     stripe_bytes,
                     file_bytes,
                     calls,
@@ -255,8 +263,8 @@ fn run(
         holes: scenario.hints.holes,
         sieves: Sieves::default(),
     };
-    let means = Means { window: true, in_memory: scenario.in_memory };
-    match choose(direction, &agreed, scenario.hints, means) {
+    let resources = Resources { shared_memory: true, in_memory: scenario.in_memory };
+    match choose(direction, &agreed, scenario.hints, resources) {
         Plan::Nothing => vec![(0, false); parts.len()],
         Plan::Independent(_) => {
             let alone = |access: &Access| independent::run(&target(), access, direction);
@@ -264,8 +272,9 @@ fn run(
         }
         Plan::TwoPhase(_) => {
             let (teams, _channels) = teams(scenario, number, &agreed);
-            let start = |(team, access): (NodeTeam, Access)| {
-                // SAFETY: all simulated ranks of a call pass the same direction, first byte, and values for their teams.
+            let start = |(team, access): (NodeGroup, Access)| {
+                // SAFETY: all simulated ranks of a call pass the same direction, first byte, and values for
+                // their node groups.
                 Some(unsafe { Operation::start(target(), team, access, direction, agreed.first) })
             };
             poll(scenario, teams.into_iter().zip(accesses).map(start).collect())
@@ -273,36 +282,36 @@ fn run(
     }
 }
 
-/// The teams of all ranks, and the channels between the leaders, which must outlive the operation.
-fn teams(scenario: &Scenario, number: usize, agreed: &Agreed) -> (Vec<NodeTeam>, Vec<Arc<dyn Leaders>>) {
+/// The node groups of all ranks, and the channels between the leaders, which must outlive the operation.
+fn teams(scenario: &Scenario, number: usize, agreed: &Agreed) -> (Vec<NodeGroup>, Vec<Arc<dyn Leaders>>) {
     let (ranks, nodes) = (scenario.placement.len(), placement::node_count(&scenario.placement));
     let channels: Vec<Arc<dyn Leaders>> = LocalLeaders::team(nodes, scenario.seed + number as u64)
         .into_iter()
         .map(|end| Arc::new(end) as Arc<dyn Leaders>)
         .collect();
-    let mut teams: Vec<Option<NodeTeam>> = (0..ranks).map(|_| None).collect();
+    let mut teams: Vec<Option<NodeGroup>> = (0..ranks).map(|_| None).collect();
     for (node, channel) in channels.iter().enumerate() {
         let known = Arc::new(placement::nodes(&scenario.placement, &scenario.aggregators, node));
         let members = placement::ranks_of(&scenario.placement, node);
-        let windows = LocalWindow::team(members.len(), 4 * scenario.window_bytes as usize);
-        for (&rank, window) in members.iter().zip(windows) {
-            let (window, bytes) = (Arc::new(window), scenario.window_bytes);
+        let buffers = LocalBuffer::team(members.len(), 4 * scenario.collective_buffer_bytes as usize);
+        for (&rank, buffer) in members.iter().zip(buffers) {
+            let (buffer, bytes) = (Arc::new(buffer), scenario.collective_buffer_bytes);
             let team = if nodes == 1 {
-                NodeTeam::new(
-                    window,
+                NodeGroup::new(
+                    buffer,
                     ranks.min(scenario.aggregators[0]),
                     bytes,
                     scenario.stripe_bytes,
                     agreed.grain,
                 )
             } else {
-                let between = Between {
+                let internode = NodeExchange {
                     nodes: known.clone(),
                     leaders: (members[0] == rank).then(|| channel.clone()),
                     may_exchange: true,
                     operation: number as u32,
                 };
-                NodeTeam::among(between, window, bytes, scenario.stripe_bytes, agreed.grain)
+                NodeGroup::among(internode, buffer, bytes, scenario.stripe_bytes, agreed.grain)
             };
             teams[rank] = Some(team.ending_at(agreed.end));
         }
@@ -393,7 +402,7 @@ proptest! {
 fn pieces_may_be_as_large_as_a_collective_buffer() {
     let sizes =
         [(4096, 4096), (12_288, 4096), (8192, 4096), (4096, 2048), (4096, 1000), (512, 4096), (64, 64)];
-    for (window_bytes, piece) in sizes {
+    for (collective_buffer_bytes, piece) in sizes {
         for direction in [Direction::Read, Direction::Write] {
             let part = |rank: usize| Part {
                 filetype: Spec::Padded { gap: 3 * piece as u64, of: Box::new(Spec::Bytes(piece as u64)) },
@@ -411,7 +420,7 @@ fn pieces_may_be_as_large_as_a_collective_buffer() {
                 },
                 in_memory: false,
                 aggregators: vec![1; 4],
-                window_bytes,
+                collective_buffer_bytes,
                 stripe_bytes: 0,
                 file_bytes: FILE_BYTES_MAX,
                 calls: vec![Call { direction, parts: (0..2).map(part).collect() }],

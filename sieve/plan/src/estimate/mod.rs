@@ -1,7 +1,7 @@
 //! The plan estimate: what an access takes before it is carried out. The estimate names the ranks that
 //! move bytes, the rounds, and the cost.
 //!
-//! [`outline()`] makes an [`Outline`] from the parts of all ranks and the settings in force ([`Setup`]).
+//! [`estimate()`] makes an [`Estimate`] from the parts of all ranks and the settings in force ([`Setup`]).
 //! It calls the functions that the executors call, so the two follow the same rules. A number that cannot
 //! be known beforehand is a range ([`Count`]):
 //!
@@ -21,41 +21,44 @@ mod setup;
 mod values;
 
 use crate::Direction;
-use crate::choice::{Agreed, Means, Plan, Summary, choose};
+use crate::choice::{Agreed, Plan, Resources, Summary, choose};
 use crate::grid::{Grid, are_in_order};
 use crate::way::Holes;
 
 pub use count::Count;
 use setup::span_of;
-pub use setup::{Limits, Part, Setup};
-pub use values::{Alone, Course, Crew, Outline, Round, Share, Together, Totals, Window};
+pub use setup::{Limits, RankPart, Setup};
+pub use values::{
+    BufferEstimate, CollectiveSteps, Estimate, IndependentSteps, NodeSet, Round, Share, Steps, Totals,
+};
 
 /// Estimates what an access takes. Pure.
 ///
 /// # Panics
 /// If the number of parts is not the number of ranks, or a rank is on no node.
-pub fn outline(parts: &[Part], setup: &Setup, limits: Limits) -> Outline {
+pub fn estimate(parts: &[RankPart], setup: &Setup, limits: Limits) -> Estimate {
     assert_eq!(parts.len(), setup.node_of.len(), "every rank has a part and a node");
     assert!(setup.node_of.iter().all(|node| *node < setup.nodes()), "every rank is on a node");
     let summaries: Vec<Summary> = parts.iter().map(|part| Summary::of(&part.side)).collect();
     let agreed = Agreed::of(&summaries);
-    let means = Means { window: true, in_memory: setup.in_memory };
-    let plan = setup.is_collective.then(|| choose(setup.direction, &agreed, setup.hints, means));
-    let course = match plan {
-        Some(Plan::Nothing) => Course::Nothing,
-        Some(Plan::TwoPhase(_)) => Course::Together(two_phase(parts, setup, &agreed, limits)),
+    let resources = Resources { shared_memory: true, in_memory: setup.in_memory };
+    let plan = setup.is_collective.then(|| choose(setup.direction, &agreed, setup.hints, resources));
+    let steps = match plan {
+        Some(Plan::Nothing) => Steps::Nothing,
+        Some(Plan::TwoPhase(_)) => Steps::Collective(two_phase(parts, setup, &agreed, limits)),
         Some(Plan::Independent(_)) | None => {
             // Between the runs of one rank of a collective access there may be runs of other ranks.
             let holes = if setup.is_collective { Holes::Untouched } else { setup.hints.holes };
-            let estimate = |part| independent::estimate(part, setup.direction, setup.heat, holes);
-            Course::Alone(parts.iter().map(estimate).collect())
+            let estimate = |part| independent::estimate(part, setup.direction, setup.cache_state, holes);
+            Steps::Independent(parts.iter().map(estimate).collect())
         }
     };
-    Outline { agreed, plan, course }
+    Estimate { agreed, plan, steps }
 }
 
-fn two_phase(parts: &[Part], setup: &Setup, agreed: &Agreed, limits: Limits) -> Together {
-    let grid = Grid::new(setup.window_bytes, setup.buffer_bytes, setup.stripe_bytes, agreed.grain);
+fn two_phase(parts: &[RankPart], setup: &Setup, agreed: &Agreed, limits: Limits) -> CollectiveSteps {
+    let grid =
+        Grid::new(setup.collective_buffer_bytes, setup.allocated_bytes, setup.stripe_bytes, agreed.grain);
     let nodes = setup.nodes();
     let mut before = 0..0;
     let mut in_order = true;
@@ -70,28 +73,28 @@ fn two_phase(parts: &[Part], setup: &Setup, agreed: &Agreed, limits: Limits) -> 
     // The bytes of a node without collective buffers must go to other nodes, wherever they lie.
     let has_idle = nodes > 1 && setup.aggregators.contains(&0);
     let exchanges = setup.may_exchange && (has_idle || !in_order);
-    let crews: Vec<Vec<usize>> =
+    let node_sets: Vec<Vec<usize>> =
         if exchanges { vec![(0..nodes).collect()] } else { (0..nodes).map(|node| vec![node]).collect() };
     let mut left = limits;
-    let crews: Vec<Crew> = crews
+    let node_sets: Vec<NodeSet> = node_sets
         .into_iter()
         .map(|nodes| rounds::walk(parts, setup, (grid, &ranks), nodes, exchanges, &mut left))
         .collect();
-    let messages = count_messages(setup, exchanges, &crews);
-    Together { grid, exchanges, crews, messages }
+    let messages = count_messages(setup, exchanges, &node_sets);
+    CollectiveSteps { grid, exchanges, node_sets, messages }
 }
 
 /// Messages between leaders: a reduction for each step, of which the first is the survey, and in each
 /// round for each pair of nodes that meet a request, a receipt and, for a read, a reply.
-fn count_messages(setup: &Setup, exchanges: bool, crews: &[Crew]) -> Count {
+fn count_messages(setup: &Setup, exchanges: bool, node_sets: &[NodeSet]) -> Count {
     let others = setup.nodes() as u64 - 1;
     if others == 0 || !exchanges {
         return Count::exactly(2 * others);
     }
-    let totals = &crews[0].totals;
+    let totals = &node_sets[0].totals;
     let parcels = if setup.direction == Direction::Read { 3 } else { 2 };
     let steps = 1 + totals.rounds + 1;
     let known = (2 * others * steps).saturating_add(totals.pairs * parcels);
-    let is_exact = crews[0].is_whole && !totals.is_split && !totals.is_overlapped;
+    let is_exact = node_sets[0].is_whole && !totals.is_split && !totals.is_overlapped;
     Count { least: known, most: if is_exact { known } else { u64::MAX } }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU64;
 
 use super::count::Count;
 use super::exchange::{Bundle, Exchange};
-use super::setup::{Limits, Part, Setup, span_of};
-use super::values::{Crew, Round, Share, Totals, Window};
+use super::setup::{Limits, RankPart, Setup, span_of};
+use super::values::{BufferEstimate, NodeSet, Round, Share, Totals};
 use crate::grid::place_of;
 use crate::marks::{each_run, mark_side, take_runs};
 use crate::way::{BATCH_TRANSFERS, HoleReads, span_to_fill};
@@ -18,7 +18,7 @@ use crate::{Direction, Grid, Holes};
 const MAP_UNITS_MAX: u64 = 1 << 28;
 
 struct Walk<'a> {
-    parts: &'a [Part],
+    parts: &'a [RankPart],
     setup: &'a Setup,
     grid: Grid,
     /// The rank of each collective buffer of a round.
@@ -47,15 +47,15 @@ fn aggregators(setup: &Setup, ranks: &[Vec<usize>], nodes: &[usize], exchanges: 
 
 /// Estimates the rounds of `nodes` as far as `limits` allow, and reduces `limits` by the amounts used.
 pub(super) fn walk(
-    parts: &[Part],
+    parts: &[RankPart],
     setup: &Setup,
     (grid, ranks_by_node): (Grid, &[Vec<usize>]),
     nodes: Vec<usize>,
     exchanges: bool,
     limits: &mut Limits,
-) -> Crew {
+) -> NodeSet {
     let ranks: Vec<usize> = nodes.iter().flat_map(|node| ranks_by_node[*node].iter().copied()).collect();
-    let units = grid.window_bytes.div_ceil(grid.unit_bytes);
+    let units = grid.collective_buffer_bytes.div_ceil(grid.unit_bytes);
     let map = if units > MAP_UNITS_MAX { 0 } else { units.div_ceil(64) };
     let mut walk = Walk {
         parts,
@@ -81,11 +81,11 @@ pub(super) fn walk(
         next = walk.next();
     }
     let is_whole = next.is_none();
-    let covered_bytes = grid.window_bytes.saturating_mul(walk.aggregators.len().max(1) as u64);
+    let covered_bytes = grid.collective_buffer_bytes.saturating_mul(walk.aggregators.len().max(1) as u64);
     let rest = next.map_or(0, |next| (end - grid.base_of(next)).div_ceil(covered_bytes));
     walk.close(nodes.len(), exchanges, is_whole, rounds.is_empty());
     let rounds_most = walk.totals.rounds.saturating_add(rest);
-    Crew { nodes, rounds, totals: walk.totals, is_whole, rounds_most }
+    NodeSet { nodes, rounds, totals: walk.totals, is_whole, rounds_most }
 }
 
 impl Walk<'_> {
@@ -105,9 +105,9 @@ impl Walk<'_> {
         exchange: Option<&mut Exchange<'_>>,
         limits: &mut Limits,
     ) -> Round {
-        let mut windows = Vec::new();
+        let mut buffers = Vec::new();
         for (number, shares) in shares {
-            windows.push(self.window(base, *number, shares, limits));
+            buffers.push(self.buffer(base, *number, shares, limits));
         }
         let mut pairs = 0;
         if let Some(exchange) = exchange {
@@ -122,7 +122,7 @@ impl Walk<'_> {
             self.totals.remote_bytes += remote.sum::<u64>();
         }
         self.totals.rounds += 1;
-        Round { base, windows, pairs }
+        Round { base, buffers, pairs }
     }
 
     /// The parts of the ranks in the collective buffers of a round. `None` if they exceed the limits,
@@ -135,11 +135,11 @@ impl Walk<'_> {
         for (index, rank) in self.ranks.iter().enumerate() {
             let (side, done) = (&self.parts[*rank].side, &mut self.done[index]);
             while *done < side.bytes() {
-                let number = (side.offset_of(*done) - base) / self.grid.window_bytes;
+                let number = (side.offset_of(*done) - base) / self.grid.collective_buffer_bytes;
                 if number >= self.aggregators.len() as u64 {
                     break;
                 }
-                let end = side.bytes_below(self.grid.window(base, number).end);
+                let end = side.bytes_below(self.grid.range(base, number).end);
                 if limits.shares == 0 {
                     self.done = before;
                     return None;
@@ -153,8 +153,8 @@ impl Walk<'_> {
         Some(shares)
     }
 
-    fn window(&mut self, base: u64, number: u64, shares: &[Share], limits: &mut Limits) -> Window {
-        let file = self.grid.window(base, number);
+    fn buffer(&mut self, base: u64, number: u64, shares: &[Share], limits: &mut Limits) -> BufferEstimate {
+        let file = self.grid.range(base, number);
         let runs = |share: &Share| self.parts[share.rank as usize].side.run_count_of(share.part.clone());
         let runs: u64 = shares.iter().map(runs).sum();
         let bytes: u64 = shares.iter().map(|share| share.part.end - share.part.start).sum();
@@ -168,12 +168,12 @@ impl Walk<'_> {
             let batches = reads + in_batches(runs);
             (Count::exactly(pieces), Count::exactly(batches), is_overlapped)
         } else {
-            let units = self.grid.window_bytes.div_ceil(self.grid.unit_bytes);
+            let units = self.grid.collective_buffer_bytes.div_ceil(self.grid.unit_bytes);
             // Holes are written back only where that takes fewer calls.
             let pieces = Count { least: 1, most: runs.min(units) };
             let most = if self.may_fill { pieces.most } else { in_batches(pieces.most) };
             // If the shares have more bytes than the buffer, some byte is written twice.
-            (pieces, Count { least: 1, most }, bytes > self.grid.window_bytes)
+            (pieces, Count { least: 1, most }, bytes > self.grid.collective_buffer_bytes)
         };
         let is_overlapped = is_overlapped && self.setup.direction == Direction::Write;
         let may_overlap = !is_counted && shares.len() > 1 && self.setup.direction == Direction::Write;
@@ -183,7 +183,7 @@ impl Walk<'_> {
         self.totals.batches = self.totals.batches + batches;
         self.totals.copied_bytes = self.totals.copied_bytes + copied;
         let aggregator = self.aggregators[number as usize];
-        Window { aggregator, file, shares: shares.to_vec(), pieces, batches, is_overlapped }
+        BufferEstimate { aggregator, file, shares: shares.to_vec(), pieces, batches, is_overlapped }
     }
 
     /// Returns the runs of a collective buffer as they are moved, the reads of its holes, and whether a
@@ -216,10 +216,10 @@ impl Walk<'_> {
 
     /// The parts of the ranks that lie in collective buffers of other nodes.
     fn bundles(&self, base: u64, shares: &BTreeMap<u64, Vec<Share>>) -> BTreeMap<usize, Vec<Bundle>> {
-        let node_of_window = |number: u64| self.setup.node_of[self.aggregators[number as usize] as usize];
+        let node_of_buffer = |number: u64| self.setup.node_of[self.aggregators[number as usize] as usize];
         let mut bundles: BTreeMap<usize, Vec<Bundle>> = BTreeMap::new();
         for (number, shares) in shares {
-            let node = node_of_window(*number);
+            let node = node_of_buffer(*number);
             let first = self.setup.aggregators[..node].iter().sum::<usize>() as u64;
             for share in shares.iter().filter(|share| self.setup.node_of[share.rank as usize] != node) {
                 let of_rank = bundles.entry(share.rank as usize).or_default();
@@ -227,7 +227,7 @@ impl Walk<'_> {
                     Some(bundle) => bundle.part.end = share.part.end,
                     None => of_rank.push(Bundle {
                         node,
-                        origin: self.grid.window(base, first).start,
+                        origin: self.grid.range(base, first).start,
                         part: share.part.clone(),
                     }),
                 }

@@ -16,7 +16,7 @@ use capulet_plan::wire::RUNS_BYTES_MAX;
 
 use super::fragment::{Form, HEADER_BYTES, Header, RunWriter, VIEW_BYTES_MAX, encode_view};
 use crate::access::Access;
-use crate::two_phase::NodeTeam;
+use crate::two_phase::NodeGroup;
 
 /// A piece of shared memory that this rank alone may use until the next barrier.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +75,7 @@ pub(in crate::two_phase) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(in crate::two_phase) fn new(access: &Access, direction: Direction, team: &NodeTeam) -> Self {
+    pub(in crate::two_phase) fn new(access: &Access, direction: Direction, group: &NodeGroup) -> Self {
         let byte = Datatype::named(Named::Byte);
         let packed = Tiled::until(byte.layout().clone(), access.bytes() as i64);
         let memory = access.memory().tiled().clone();
@@ -83,14 +83,14 @@ impl Outgoing {
             Direction::Write => TypedCopy::new(memory, packed),
             Direction::Read => TypedCopy::new(packed, memory),
         };
-        let bytes_max = VIEW_BYTES_MAX.min(team.buffer_stride_bytes / 4);
+        let bytes_max = VIEW_BYTES_MAX.min(group.buffer_stride_bytes / 4);
         let view = encode_view(access.side(), bytes_max);
         Self {
-            place: team.shared.place() as u32,
+            place: group.shared.place() as u32,
             direction,
             copy,
             description: view.map_or(Description::Runs, Description::View),
-            nodes_with_view: vec![false; team.nodes()],
+            nodes_with_view: vec![false; group.nodes()],
             base: 0,
             ranges: [0..0, 0..0],
             at: 0,
@@ -100,8 +100,8 @@ impl Outgoing {
 
     /// Begins the round at `base`. The buffers of the nodes behind this one come first, so that not all
     /// ranks begin with the same node.
-    pub(in crate::two_phase) fn begin(&mut self, access: &Access, team: &NodeTeam, base: u64) {
-        let (own, covered) = (team.own_range(base), team.covered_range(base));
+    pub(in crate::two_phase) fn begin(&mut self, access: &Access, group: &NodeGroup, base: u64) {
+        let (own, covered) = (group.own_range(base), group.covered_range(base));
         self.base = base;
         self.ranges = [own.end..covered.end, covered.start..own.start];
         self.at = access.bytes_below(own.end);
@@ -129,7 +129,7 @@ impl Outgoing {
     pub(in crate::two_phase) unsafe fn pack(
         &mut self,
         access: &Access,
-        team: &NodeTeam,
+        group: &NodeGroup,
         area: Area,
         buffer_index: usize,
     ) -> (usize, u64) {
@@ -137,12 +137,12 @@ impl Outgoing {
         let (mut used, mut copied_bytes) = (0, 0);
         while !self.is_done() {
             let offset = access.offset_of(self.at);
-            let (node, domain) = team.domain_at(self.base, offset);
+            let (node, domain) = group.domain_at(self.base, offset);
             let end = access.bytes_below(domain.end.min(self.ranges[0].end));
             let room = Area { start: area.start.wrapping_add(used), bytes: area.bytes - used };
             // SAFETY: `room` is the unused rest of the area, for which `# Safety` of this function holds.
             let (entry_bytes, taken) =
-                unsafe { self.put(access, team, room, (node, domain.start), self.at..end) };
+                unsafe { self.put(access, group, room, (node, domain.start), self.at..end) };
             if taken == 0 {
                 break;
             }
@@ -169,7 +169,7 @@ impl Outgoing {
     unsafe fn put(
         &mut self,
         access: &Access,
-        team: &NodeTeam,
+        group: &NodeGroup,
         room: Area,
         to: (usize, u64),
         part: Range<u64>,
@@ -179,13 +179,13 @@ impl Outgoing {
             Description::View(view) => {
                 let view: &[u8] = if self.nodes_with_view[to.0] { &[] } else { view };
                 let left = room.bytes.saturating_sub(head + view.len()) as u64;
-                let bytes = whole_units(part.end - part.start, left, team.unit_bytes);
+                let bytes = whole_units(part.end - part.start, left, group.unit_bytes);
                 let form = if self.nodes_with_view[to.0] { Form::Known } else { Form::View };
                 (form, view.to_vec(), bytes)
             }
             Description::Runs => {
                 let left = room.bytes.saturating_sub(head);
-                let (runs, bytes) = write_runs(access, &part, to.1, left, team.unit_bytes);
+                let (runs, bytes) = write_runs(access, &part, to.1, left, group.unit_bytes);
                 (Form::Runs, runs, bytes)
             }
         };

@@ -22,7 +22,7 @@ use capulet_comm::{Backoff, work};
 
 pub(super) use exchange::{Exchange, Step};
 pub(super) use leader_reduction::Lanes;
-pub use nodes::{Between, Nodes};
+pub use nodes::{NodeExchange, Nodes};
 pub(super) use outgoing::{Area, Outgoing};
 pub(super) use survey::{Survey, status_of_lanes};
 
@@ -34,9 +34,9 @@ use crate::{Direction, Failure};
 ///
 /// # Errors
 /// If MPI fails.
-pub fn decline(between: &Between) -> Result<(), Failure> {
-    let Some(leaders) = &between.leaders else { return Ok(()) };
-    let mut exchange = Exchange::new(Arc::clone(leaders), between.operation, Direction::Write);
+pub fn decline_exchange(internode: &NodeExchange) -> Result<(), Failure> {
+    let Some(leaders) = &internode.leaders else { return Ok(()) };
+    let mut exchange = Exchange::new(Arc::clone(leaders), internode.operation, Direction::Write);
     exchange.begin_survey(Survey::UNABLE);
     let mut backoff = Backoff::new();
     loop {

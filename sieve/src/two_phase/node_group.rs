@@ -1,88 +1,88 @@
-//! The team of a node: its ranks, its aggregators and their collective buffers.
+//! A node group: its ranks, its aggregators and their collective buffers.
 
 use std::sync::Arc;
 
 use capulet_comm::NodeShared;
 use capulet_plan::grid::{Grid, place_of};
 
-use super::between::Between;
+use super::internode::NodeExchange;
 
 /// The ranks of a node, and how they share the work.
 #[derive(Debug, Clone)]
-pub struct NodeTeam {
+pub struct NodeGroup {
     pub(super) shared: Arc<dyn NodeShared>,
     /// Number of aggregators. 0 only on a node without collective buffers, while the nodes exchange.
     pub(super) aggregators: usize,
-    pub(super) window_bytes: u64,
+    pub(super) collective_buffer_bytes: u64,
     align_bytes: u64,
     pub(super) unit_bytes: u64,
     /// No rank asks for bytes of the file at this offset or after it.
     pub(super) end: u64,
     /// Distance in bytes between the two collective buffers of an aggregator.
     pub(super) buffer_stride_bytes: usize,
-    pub(super) between: Option<Between>,
+    pub(super) internode: Option<NodeExchange>,
     /// The number of collective buffers of a round that belong to nodes before this one.
     pub(super) buffers_before: u64,
     /// The number of collective buffers of a round.
     pub(super) buffers: u64,
 }
 
-impl NodeTeam {
-    /// A team on `shared`, with at most `aggregators` of its ranks as aggregators and collective buffers
-    /// of at most `window_bytes`. Two of them must fit in `shared`. If a buffer can hold whole stripes,
-    /// each one begins at a stripe. The set bits of `grain` include those of every file offset and run
-    /// length of all ranks; `grain` decides the units in which bytes are marked. All ranks of the node
-    /// must pass the same values.
+impl NodeGroup {
+    /// A node group on `shared`, with at most `aggregators` of its ranks as aggregators and collective
+    /// buffers of at most `collective_buffer_bytes`. Two of them must fit in `shared`. If a buffer can hold
+    /// whole stripes, each one begins at a stripe. The set bits of `grain` include those of every file offset
+    /// and run length of all ranks; `grain` decides the units in which bytes are marked. All ranks of the
+    /// node must pass the same values.
     pub fn new(
         shared: Arc<dyn NodeShared>,
         aggregators: usize,
-        window_bytes: u64,
+        collective_buffer_bytes: u64,
         stripe_bytes: u64,
         grain: u64,
     ) -> Self {
         let aggregators = aggregators.clamp(1, shared.ranks());
         let buffer_stride_bytes = shared.bytes() / 2;
-        let team = Self {
+        let group = Self {
             shared,
             aggregators,
-            window_bytes: 0,
+            collective_buffer_bytes: 0,
             align_bytes: 0,
             unit_bytes: 0,
             end: u64::MAX,
             buffer_stride_bytes,
-            between: None,
+            internode: None,
             buffers_before: 0,
             buffers: aggregators as u64,
         };
-        team.with_grid(window_bytes, stripe_bytes, grain)
+        group.with_grid(collective_buffer_bytes, stripe_bytes, grain)
     }
 
-    /// A team of one of several nodes, which exchanges bytes with the others where they interleave. Like
-    /// [`NodeTeam::new`], with these differences: four collective buffers must fit in `shared` (two are
+    /// A node group of one of several nodes, which exchanges bytes with the others where they interleave.
+    /// Like [`NodeGroup::new`], with these differences: four collective buffers must fit in `shared` (two are
     /// for sent and received data), the numbers of aggregators come from `between`, and the ranks of all
-    /// nodes must pass the same `window_bytes`, `stripe_bytes` and `grain`.
+    /// nodes must pass the same `collective_buffer_bytes`, `stripe_bytes` and `grain`.
     pub fn among(
-        between: Between,
+        internode: NodeExchange,
         shared: Arc<dyn NodeShared>,
-        window_bytes: u64,
+        collective_buffer_bytes: u64,
         stripe_bytes: u64,
         grain: u64,
     ) -> Self {
         debug_assert!(
-            between.nodes.own_aggregators() <= shared.ranks(),
+            internode.nodes.own_aggregators() <= shared.ranks(),
             "no node has more aggregators than ranks"
         );
         // Every node needs an aggregator as long as the nodes do not exchange.
-        let aggregators = between.nodes.own_aggregators().max(1);
+        let aggregators = internode.nodes.own_aggregators().max(1);
         let buffer_stride_bytes = shared.bytes() / 4;
-        let team = Self {
+        let group = Self {
             aggregators,
             buffer_stride_bytes,
-            between: Some(between),
+            internode: Some(internode),
             buffers: aggregators as u64,
-            ..Self::new(shared, aggregators, window_bytes, stripe_bytes, grain)
+            ..Self::new(shared, aggregators, collective_buffer_bytes, stripe_bytes, grain)
         };
-        team.with_grid(window_bytes, stripe_bytes, grain)
+        group.with_grid(collective_buffer_bytes, stripe_bytes, grain)
     }
 
     /// Declares that no rank of any node asks for bytes of the file at `end` or after it: only the part
@@ -92,11 +92,12 @@ impl NodeTeam {
         Self { end, ..self }
     }
 
-    fn with_grid(mut self, window_bytes: u64, stripe_bytes: u64, grain: u64) -> Self {
+    fn with_grid(mut self, collective_buffer_bytes: u64, stripe_bytes: u64, grain: u64) -> Self {
         let largest = self.buffer_stride_bytes as u64;
-        let grid = Grid::new(window_bytes, largest, stripe_bytes, grain);
-        let Grid { window_bytes, align_bytes, unit_bytes } = grid;
-        (self.window_bytes, self.align_bytes, self.unit_bytes) = (window_bytes, align_bytes, unit_bytes);
+        let grid = Grid::new(collective_buffer_bytes, largest, stripe_bytes, grain);
+        let Grid { collective_buffer_bytes, align_bytes, unit_bytes } = grid;
+        (self.collective_buffer_bytes, self.align_bytes, self.unit_bytes) =
+            (collective_buffer_bytes, align_bytes, unit_bytes);
         self
     }
 
@@ -112,8 +113,8 @@ impl NodeTeam {
 
     /// Which bytes of the file the collective buffers cover.
     pub(super) fn grid(&self) -> Grid {
-        let Self { window_bytes, align_bytes, unit_bytes, .. } = *self;
-        Grid { window_bytes, align_bytes, unit_bytes }
+        let Self { collective_buffer_bytes, align_bytes, unit_bytes, .. } = *self;
+        Grid { collective_buffer_bytes, align_bytes, unit_bytes }
     }
 
     pub(super) fn read_unit_bytes(&self) -> u64 {

@@ -12,8 +12,10 @@ use std::sync::atomic::AtomicU64;
 
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::mem::MemDriver;
-use capulet_plan::outline::{Count, Course, Crew, Limits, Outline, Part, Setup, Together, outline};
-use capulet_plan::{CollectiveMode, Heat, PlanHints};
+use capulet_plan::estimate::{
+    CollectiveSteps, Count, Estimate, Limits, NodeSet, RankPart, Setup, Steps, estimate,
+};
+use capulet_plan::{CacheState, CollectiveMode, PlanHints};
 use capulet_sieve::{Access, Counters, Direction, Holes, Memory, Sieves, Target, independent};
 use proptest::prelude::*;
 
@@ -67,7 +69,7 @@ fn scenarios(is_apart: bool) -> impl Strategy<Value = Scenario> {
         (Just(placement), shapes)
     });
     let unit = prop::sample::select(vec![1usize, 4, 8, 64]);
-    let window = prop::sample::select(vec![64u64, 300, 512, 4096, 12_288]);
+    let buffer = prop::sample::select(vec![64u64, 300, 512, 4096, 12_288]);
     // A node may have no aggregator if another node has one.
     let aggregators = (prop::collection::vec(0usize..4, 9), any::<bool>()).prop_map(|(mut counts, all)| {
         for count in &mut counts {
@@ -76,11 +78,11 @@ fn scenarios(is_apart: bool) -> impl Strategy<Value = Scenario> {
         counts[0] = counts[0].max(1);
         counts
     });
-    (shapes, aggregators, window, unit, any::<bool>(), any::<bool>(), (0usize..6, any::<bool>())).prop_map(
+    (shapes, aggregators, buffer, unit, any::<bool>(), any::<bool>(), (0usize..6, any::<bool>())).prop_map(
         |(
             (placement, shapes),
             aggregators,
-            window_bytes,
+            collective_buffer_bytes,
             unit,
             reads,
             is_spread,
@@ -91,7 +93,7 @@ fn scenarios(is_apart: bool) -> impl Strategy<Value = Scenario> {
             let may_exchange = (0..ranks).map(|node| node != withheld).collect();
             Scenario {
                 aggregators,
-                window_bytes,
+                collective_buffer_bytes,
                 calls: vec![Call { direction, unit, is_spread, shapes }],
                 schedule: (0..ranks).collect(),
                 holes: if is_promised { Holes::Rewritten } else { Holes::Untouched },
@@ -105,31 +107,31 @@ fn scenarios(is_apart: bool) -> impl Strategy<Value = Scenario> {
 }
 
 /// The plan estimate of the only call of a scenario.
-fn outline_of(scenario: &Scenario, hints: PlanHints, limits: Limits) -> Outline {
+fn estimate_of(scenario: &Scenario, hints: PlanHints, limits: Limits) -> Estimate {
     let call = &scenario.calls[0];
     let part = |rank: usize| {
         let mut memory = vec![0; call.bytes_of(rank).count() * call.step()];
         let access = call.access(rank, &mut memory);
-        Part { side: access.side().clone(), memory_runs: access.memory_run_count() }
+        RankPart { side: access.side().clone(), memory_runs: access.memory_run_count() }
     };
-    let parts: Vec<Part> = (0..scenario.ranks()).map(part).collect();
+    let parts: Vec<RankPart> = (0..scenario.ranks()).map(part).collect();
     let nodes = scenario.node_count();
     let setup = Setup {
         direction: call.direction,
         is_collective: true,
         hints: PlanHints { holes: scenario.holes, ..hints },
         in_memory: false,
-        heat: Heat::Hot,
+        cache_state: CacheState::Cached,
         node_of: scenario.placement.clone(),
         aggregators: placement::aggregators_of(&scenario.placement, &scenario.aggregators),
-        window_bytes: scenario.window_bytes,
-        // One of four parts of the shared memory. The data of a simulated window has a power of two of
+        collective_buffer_bytes: scenario.collective_buffer_bytes,
+        // One of four parts of the shared memory. The data of a simulated buffer has a power of two of
         // bytes, and at least a page.
-        buffer_bytes: (4 * scenario.window_bytes).max(4096).next_power_of_two() / 4,
+        allocated_bytes: (4 * scenario.collective_buffer_bytes).max(4096).next_power_of_two() / 4,
         stripe_bytes: 0,
         may_exchange: scenario.may_exchange[..nodes].iter().all(|may| *may),
     };
-    outline(&parts, &setup, limits)
+    estimate(&parts, &setup, limits)
 }
 
 fn run_checked(scenario: &Scenario) -> Outcomes {
@@ -146,37 +148,44 @@ fn sum(outcomes: &Outcomes, count: fn(&Counters) -> &AtomicU64) -> u64 {
     outcomes.counters.iter().map(|counters| Counters::get(count(counters))).sum()
 }
 
-fn together(outline: &Outline) -> Option<&Together> {
-    match &outline.course {
-        Course::Together(together) => Some(together),
-        Course::Nothing => None,
-        Course::Alone(_) => panic!("the hints enforce two-phase"),
+fn together(estimate: &Estimate) -> Option<&CollectiveSteps> {
+    match &estimate.steps {
+        Steps::Collective(together) => Some(together),
+        Steps::Nothing => None,
+        Steps::Independent(_) => panic!("the hints enforce two-phase"),
     }
 }
 
-fn total(together: &Together, count: fn(&Crew) -> Count) -> Count {
-    together.crews.iter().map(count).sum()
+fn total(together: &CollectiveSteps, count: fn(&NodeSet) -> Count) -> Count {
+    together.node_sets.iter().map(count).sum()
 }
 
 /// Checks that the counters are equal to the estimate, or within its bounds.
-fn agree(scenario: &Scenario, together: &Together, outcomes: &Outcomes) {
-    let ranks =
-        |crew: &Crew| crew.nodes.iter().map(|node| scenario.ranks_of(*node).len() as u64).sum::<u64>();
-    let rounds: u64 = together.crews.iter().map(|crew| crew.totals.rounds * ranks(crew)).sum();
-    assert!(together.crews.iter().all(|crew| crew.is_whole && crew.rounds_most == crew.totals.rounds));
-    let is_split = together.crews.iter().any(|crew| crew.totals.is_split);
+fn agree(scenario: &Scenario, together: &CollectiveSteps, outcomes: &Outcomes) {
+    let ranks = |node_set: &NodeSet| {
+        node_set.nodes.iter().map(|node| scenario.ranks_of(*node).len() as u64).sum::<u64>()
+    };
+    let rounds: u64 =
+        together.node_sets.iter().map(|node_set| node_set.totals.rounds * ranks(node_set)).sum();
+    assert!(
+        together
+            .node_sets
+            .iter()
+            .all(|node_set| node_set.is_whole && node_set.rounds_most == node_set.totals.rounds)
+    );
+    let is_split = together.node_sets.iter().any(|node_set| node_set.totals.is_split);
     let is_read = scenario.calls[0].direction == Direction::Read;
     if !(is_split && is_read) {
         // A read that requests the rest of a round may learn of the next round earlier.
         assert_eq!(sum(outcomes, |counters| &counters.rounds), rounds);
-        let pieces = total(together, |crew| crew.totals.pieces);
-        let batches = total(together, |crew| crew.totals.batches);
+        let pieces = total(together, |node_set| node_set.totals.pieces);
+        let batches = total(together, |node_set| node_set.totals.batches);
         assert_eq!(pieces, Count::exactly(sum(outcomes, |counters| &counters.pieces)));
         assert_eq!(batches, Count::exactly(sum(outcomes, |counters| &counters.batches)));
     }
-    let copied = total(together, |crew| crew.totals.copied_bytes);
+    let copied = total(together, |node_set| node_set.totals.copied_bytes);
     assert!(copied.allows(sum(outcomes, |counters| &counters.copied_bytes)), "{copied:?}");
-    let exchanged = total(together, |crew| crew.totals.exchanged_bytes);
+    let exchanged = total(together, |node_set| node_set.totals.exchanged_bytes);
     let bytes = sum(outcomes, |counters| &counters.exchanged_bytes);
     assert!(exchanged.allows(bytes), "{exchanged:?} {bytes}");
     assert!(
@@ -192,26 +201,26 @@ proptest! {
 
     #[test]
     fn estimate_is_exact_for_ranks_that_do_not_overlap(scenario in scenarios(true)) {
-        let outline = outline_of(&scenario, ALWAYS, Limits::default());
+        let estimate = estimate_of(&scenario, ALWAYS, Limits::default());
         let outcomes = run_checked(&scenario);
-        let Some(together) = together(&outline) else { return Ok(()) };
+        let Some(together) = together(&estimate) else { return Ok(()) };
         agree(&scenario, together, &outcomes);
         let payload: usize = (0..scenario.ranks()).map(|rank| scenario.calls[0].bytes_of(rank).count()).sum();
-        let is_split = together.crews.iter().any(|crew| crew.totals.is_split);
-        prop_assert_eq!(total(together, |crew| crew.totals.copied_bytes), Count::exactly(payload as u64));
+        let is_split = together.node_sets.iter().any(|node_set| node_set.totals.is_split);
+        prop_assert_eq!(total(together, |node_set| node_set.totals.copied_bytes), Count::exactly(payload as u64));
         prop_assert!(is_split || together.messages.is_exact());
-        prop_assert!(is_split || total(together, |crew| crew.totals.exchanged_bytes).is_exact());
-        let shares = together.crews.iter().flat_map(|crew| &crew.rounds).flat_map(|round| &round.windows);
-        let shares: u64 = shares.flat_map(|window| &window.shares)
+        prop_assert!(is_split || total(together, |node_set| node_set.totals.exchanged_bytes).is_exact());
+        let shares = together.node_sets.iter().flat_map(|node_set| &node_set.rounds).flat_map(|round| &round.buffers);
+        let shares: u64 = shares.flat_map(|buffer| &buffer.shares)
             .map(|share| share.part.end - share.part.start).sum();
         prop_assert_eq!(shares, payload as u64);
     }
 
     #[test]
     fn estimate_bounds_ranks_that_may_overlap(scenario in scenarios(false)) {
-        let outline = outline_of(&scenario, ALWAYS, Limits::default());
+        let estimate = estimate_of(&scenario, ALWAYS, Limits::default());
         let outcomes = run_checked(&scenario);
-        if let Some(together) = together(&outline) {
+        if let Some(together) = together(&estimate) {
             agree(&scenario, together, &outcomes);
         }
     }
@@ -222,10 +231,10 @@ proptest! {
         shares in 1u64..40,
         runs in 0u64..200,
     ) {
-        let whole = outline_of(&scenario, ALWAYS, Limits::default());
-        let cut = outline_of(&scenario, ALWAYS, Limits { shares, runs });
+        let whole = estimate_of(&scenario, ALWAYS, Limits::default());
+        let cut = estimate_of(&scenario, ALWAYS, Limits { shares, runs });
         let (Some(whole), Some(cut)) = (together(&whole), together(&cut)) else { return Ok(()) };
-        for (whole, cut) in whole.crews.iter().zip(&cut.crews) {
+        for (whole, cut) in whole.node_sets.iter().zip(&cut.node_sets) {
             prop_assert!(cut.totals.rounds <= whole.totals.rounds);
             prop_assert!(cut.rounds_most >= whole.totals.rounds);
             if cut.is_whole {
@@ -256,23 +265,23 @@ proptest! {
 
 /// Carries an access out and compares the counters with the estimate.
 fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent::Way {
-    let part = Part { side: access.side().clone(), memory_runs: access.memory_run_count() };
+    let part = RankPart { side: access.side().clone(), memory_runs: access.memory_run_count() };
     let setup = Setup {
         direction,
         is_collective: false,
         hints: PlanHints::default(),
         in_memory: false,
-        heat: Heat::Hot,
+        cache_state: CacheState::Cached,
         node_of: vec![0],
         aggregators: vec![1],
-        window_bytes: 1 << 20,
-        buffer_bytes: 1 << 20,
+        collective_buffer_bytes: 1 << 20,
+        allocated_bytes: 1 << 20,
         stripe_bytes: 0,
         may_exchange: true,
     };
-    let outline = outline(&[part], &setup, Limits::default());
-    assert_eq!(outline.plan, None);
-    let Course::Alone(ranks) = &outline.course else { panic!("the access is independent") };
+    let estimate = estimate(&[part], &setup, Limits::default());
+    assert_eq!(estimate.plan, None);
+    let Steps::Independent(ranks) = &estimate.steps else { panic!("the access is independent") };
     let counters = Arc::new(Counters::default());
     let file = file_of(&MemDriver::new());
     file.set_len(file_bytes).expect("the file in memory grows");
@@ -290,7 +299,7 @@ fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent:
     let told = &ranks[0];
     assert!(told.pieces.allows(pieces) && told.batches.allows(batches), "{told:?}: {pieces}, {batches}");
     assert_eq!(told.copied_bytes, copied, "{told:?}");
-    assert_eq!(told.way, independent::choose(access, direction, Heat::Hot, Holes::Untouched));
+    assert_eq!(told.way, independent::choose(access, direction, CacheState::Cached, Holes::Untouched));
     told.way
 }
 
@@ -335,7 +344,7 @@ fn estimate_holds_for_long_independent_accesses() {
         }
     }
     ways.push(alternating());
-    for way in [independent::Way::List, independent::Way::Packed, independent::Way::Window] {
+    for way in [independent::Way::List, independent::Way::Packed, independent::Way::SieveBuffer] {
         assert!(ways.contains(&way), "{ways:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 
 use capulet_datatype::Cursor;
 
-use super::setup::{Part, Setup};
+use super::setup::{RankPart, Setup};
 use crate::wire::{
     AREAS_BYTES_MAX, ENTRY_BYTES, HEADER_BYTES, RUN_BYTES_MAX, RUNS_BYTES_MAX, RunWriter, VIEW_BYTES_MAX,
     encode_view,
@@ -47,9 +47,9 @@ pub(super) struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    pub(super) fn new(parts: &[Part], setup: &'a Setup, grid: Grid) -> Self {
-        let bytes_max = VIEW_BYTES_MAX.min(setup.buffer_bytes as usize / 4);
-        let view = |part: &Part| encode_view(&part.side, bytes_max).map(|view| view.len());
+    pub(super) fn new(parts: &[RankPart], setup: &'a Setup, grid: Grid) -> Self {
+        let bytes_max = VIEW_BYTES_MAX.min(setup.allocated_bytes as usize / 4);
+        let view = |part: &RankPart| encode_view(&part.side, bytes_max).map(|view| view.len());
         Self {
             setup,
             grid,
@@ -63,14 +63,14 @@ impl<'a> Exchange<'a> {
     fn area_bytes(&self, rank: usize) -> u64 {
         let halves = if self.setup.direction == Direction::Read { 1 } else { 2 };
         let share = AREAS_BYTES_MAX / self.ranks_of_node[self.setup.node_of[rank]];
-        (halves * self.setup.buffer_bytes).min(share as u64)
+        (halves * self.setup.allocated_bytes).min(share as u64)
     }
 
     /// Estimates the message fragments of a round. `runs_left` is the number of runs that may still be
     /// visited.
     pub(super) fn round(
         &mut self,
-        parts: &[Part],
+        parts: &[RankPart],
         bundles: &BTreeMap<usize, Vec<Bundle>>,
         runs_left: &mut u64,
     ) -> RoundTraffic {

@@ -9,7 +9,7 @@ use crate::grid::Grid;
 
 /// The part of one rank that acts independently.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Alone {
+pub struct IndependentSteps {
     /// How the access is carried out.
     pub way: Way,
     /// Pieces handed to the driver: an upper bound of the system calls.
@@ -24,7 +24,7 @@ pub struct Alone {
 
 /// A set of nodes that take the same rounds: all nodes, or one node on its own.
 #[derive(Debug, Clone)]
-pub struct Crew {
+pub struct NodeSet {
     /// The nodes of the set.
     pub nodes: Vec<usize>,
     /// The rounds, as far as the limits allow.
@@ -39,37 +39,37 @@ pub struct Crew {
 
 /// A two-phase access: ranks gather their bytes in collective buffers.
 #[derive(Debug, Clone)]
-pub struct Together {
+pub struct CollectiveSteps {
     /// Which bytes of the file the collective buffers cover.
     pub grid: Grid,
     /// Whether nodes exchange bytes. If so, all nodes form one set.
     pub exchanges: bool,
     /// The sets of nodes that take the same rounds.
-    pub crews: Vec<Crew>,
+    pub node_sets: Vec<NodeSet>,
     /// Messages between nodes.
     pub messages: Count,
 }
 
 /// The steps of an access.
 #[derive(Debug, Clone)]
-pub enum Course {
+pub enum Steps {
     /// No byte is moved.
     Nothing,
     /// Each rank acts independently.
-    Alone(Vec<Alone>),
+    Independent(Vec<IndependentSteps>),
     /// Two-phase: round by round through collective buffers.
-    Together(Together),
+    Collective(CollectiveSteps),
 }
 
 /// The plan estimate: what an access takes before it is carried out.
 #[derive(Debug, Clone)]
-pub struct Outline {
+pub struct Estimate {
     /// The combined summary on which the ranks agree.
     pub agreed: Agreed,
     /// The plan that the ranks choose. `None` for an independent access, which has no choice.
     pub plan: Option<Plan>,
     /// The steps that carry the plan out.
-    pub course: Course,
+    pub steps: Steps,
 }
 
 /// The bytes of one rank in one collective buffer.
@@ -83,7 +83,7 @@ pub struct Share {
 
 /// One collective buffer in one round.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Window {
+pub struct BufferEstimate {
     /// The rank that moves the buffer between memory and file.
     pub aggregator: u32,
     /// The bytes of the file that the buffer covers.
@@ -104,7 +104,7 @@ pub struct Round {
     /// The file offset at which the round begins.
     pub base: u64,
     /// The collective buffers, ordered by file offset.
-    pub windows: Vec<Window>,
+    pub buffers: Vec<BufferEstimate>,
     /// Pairs of nodes in which one node has bytes in collective buffers of the other.
     pub pairs: u64,
 }

@@ -17,7 +17,7 @@ use super::outgoing::ENTRY_BYTES;
 use super::remote_ranks::{Domain, RemoteRanks, RequestMode, RequestResult};
 use super::survey::{Survey, join_status};
 use crate::counters::Counters;
-use crate::two_phase::NodeTeam;
+use crate::two_phase::NodeGroup;
 use crate::two_phase::round_status::{RoundStatus, packed_bytes_of};
 
 /// The input of a step.
@@ -82,7 +82,7 @@ impl Exchange {
     /// publishes the result.
     pub(in crate::two_phase) fn begin(
         &mut self,
-        team: &NodeTeam,
+        group: &NodeGroup,
         step: Step,
         counters: &Counters,
     ) -> Result<()> {
@@ -90,8 +90,8 @@ impl Exchange {
         self.step = Some(step);
         self.requested = std::mem::take(&mut self.requesting);
         self.replies_due = self.requested.len();
-        self.answer_pending_requests(team, step, counters)?;
-        for (node, message) in self.collect(team, step)? {
+        self.answer_pending_requests(group, step, counters)?;
+        for (node, message) in self.collect(group, step)? {
             Counters::add(&counters.exchanged_bytes, (message.len() - HEAD_BYTES) as u64);
             Counters::add(&counters.exchange_messages, 1);
             self.receipts_due += 1;
@@ -101,10 +101,10 @@ impl Exchange {
     }
 
     /// Answers the requests of the last step.
-    fn answer_pending_requests(&mut self, team: &NodeTeam, step: Step, counters: &Counters) -> Result<()> {
+    fn answer_pending_requests(&mut self, group: &NodeGroup, step: Step, counters: &Counters) -> Result<()> {
         for request in std::mem::take(&mut self.pending_requests) {
             let (base, buffer_index) = step.read.ok_or(DISAGREE)?;
-            let domain = Domain { team, base, data_index: 1 - buffer_index, map_index: buffer_index };
+            let domain = Domain { group, base, data_index: 1 - buffer_index, map_index: buffer_index };
             let mut reply = self.reduction.message(Kind::Reply);
             reply.reserve_exact(requested_bytes(request.body())?);
             let answered = self.remote_ranks.append_reply(domain, request.from, request.body(), &mut reply);
@@ -118,11 +118,11 @@ impl Exchange {
 
     /// The fragments that the ranks of this node packed, by the node to which they go, in the order of
     /// the ranks.
-    fn collect(&mut self, team: &NodeTeam, step: Step) -> Result<BTreeMap<usize, Vec<u8>>> {
+    fn collect(&mut self, group: &NodeGroup, step: Step) -> Result<BTreeMap<usize, Vec<u8>>> {
         let (reduction, requesting) = (&self.reduction, &mut self.requesting);
         // The lengths come first, so that each message is allocated once.
         let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
-        for_each_entry(team, step, self.direction, |entry| {
+        for_each_entry(group, step, self.direction, |entry| {
             *lengths.entry(entry.node).or_default() += entry.fragment.len();
             Ok(())
         })?;
@@ -132,7 +132,7 @@ impl Exchange {
             (node, message)
         };
         let mut messages: BTreeMap<usize, Vec<u8>> = lengths.into_iter().map(message).collect();
-        for_each_entry(team, step, self.direction, |entry| {
+        for_each_entry(group, step, self.direction, |entry| {
             messages.entry(entry.node).or_default().extend_from_slice(entry.fragment);
             if let Some(destination) = entry.destination {
                 requesting.entry(entry.node).or_default().push(destination);
@@ -144,12 +144,12 @@ impl Exchange {
 
     /// Does all that is possible without waiting. Returns the combined values of all nodes when the step
     /// is over.
-    pub(in crate::two_phase) fn poll(&mut self, team: &NodeTeam) -> Result<Option<Lanes>> {
+    pub(in crate::two_phase) fn poll(&mut self, group: &NodeGroup) -> Result<Option<Lanes>> {
         while let Some(message) = self.reduction.receive()? {
             match message.kind {
-                Kind::Request => self.receive_request(team, message)?,
+                Kind::Request => self.receive_request(group, message)?,
                 Kind::Receipt => self.receive_receipt(&message)?,
-                Kind::Reply => self.receive_reply(team, &message)?,
+                Kind::Reply => self.receive_reply(group, &message)?,
                 Kind::Up | Kind::Down | Kind::Abort => return Err(DISAGREE),
             }
         }
@@ -159,15 +159,15 @@ impl Exchange {
 
     /// Processes the request of another node. A malformed request ends the operation on all ranks, by way
     /// of its receipt.
-    fn receive_request(&mut self, team: &NodeTeam, message: PeerMessage) -> Result<()> {
+    fn receive_request(&mut self, group: &NodeGroup, message: PeerMessage) -> Result<()> {
         let step = self.step.ok_or(DISAGREE)?;
         let mode = match self.direction {
             Direction::Write if step.overwrites => RequestMode::Overwrite,
             Direction::Write => RequestMode::Fill,
-            Direction::Read => RequestMode::Mark { unit_bytes: team.read_unit_bytes() },
+            Direction::Read => RequestMode::Mark { unit_bytes: group.read_unit_bytes() },
         };
         let taken = step.marked.map(|(base, buffer_index)| {
-            let domain = Domain { team, base, data_index: buffer_index, map_index: buffer_index };
+            let domain = Domain { group, base, data_index: buffer_index, map_index: buffer_index };
             self.remote_ranks.process(domain, message.from, message.body(), mode)
         });
         let status = match taken {
@@ -201,14 +201,14 @@ impl Exchange {
         Ok(())
     }
 
-    fn receive_reply(&mut self, team: &NodeTeam, message: &PeerMessage) -> Result<()> {
+    fn receive_reply(&mut self, group: &NodeGroup, message: &PeerMessage) -> Result<()> {
         let (_, buffer_index) = self.step.and_then(|step| step.read).ok_or(DISAGREE)?;
         let destinations = self.requested.remove(&message.from).ok_or(DISAGREE)?;
         let mut rest = message.body();
         for destination in destinations {
             let (bytes, left) = rest.split_at_checked(destination.bytes).ok_or(DISAGREE)?;
             rest = left;
-            let area = team.area(destination.place, buffer_index, self.direction);
+            let area = group.area(destination.place, buffer_index, self.direction);
             assert!(destination.at + destination.bytes <= area.bytes, "the requested bytes fit in the area");
             // SAFETY: the assertion keeps the bytes within the area. Its rank does not touch the area,
             // because it waits for this leader.
@@ -261,15 +261,15 @@ struct Entry<'a> {
 
 /// Calls `call` with each fragment that the ranks of this node have packed, in the order of the ranks.
 fn for_each_entry(
-    team: &NodeTeam,
+    group: &NodeGroup,
     step: Step,
     direction: Direction,
     mut call: impl FnMut(Entry<'_>) -> Result<()>,
 ) -> Result<()> {
-    for place in 0..team.shared.ranks() {
-        let used = packed_bytes_of(team.shared.as_ref(), place, step.parity) as usize;
+    for place in 0..group.shared.ranks() {
+        let used = packed_bytes_of(group.shared.as_ref(), place, step.parity) as usize;
         let Some((_, buffer_index)) = step.marked.filter(|_| used > 0) else { continue };
-        let area = team.area(place, buffer_index, direction);
+        let area = group.area(place, buffer_index, direction);
         let used = used.min(area.bytes);
         // SAFETY: the area has at least `used` bytes. Its rank does not touch it, because it has come to
         // the barrier and waits for this leader.

@@ -1,4 +1,4 @@
-//! A node window: shared memory of a node for collective operations. It is not an MPI window.
+//! A node buffer: shared memory of a node for collective operations. It is not an MPI window.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -10,14 +10,14 @@ use crate::memory::Memory;
 use crate::node_shared::{Barriers, NodeShared};
 
 /// Shared memory of the ranks of a node. Created by
-/// [`Channel::node_window`](crate::Channel::node_window). Keeps its group alive.
+/// [`Channel::node_buffer`](crate::Channel::node_buffer). Keeps its group alive.
 #[derive(Debug)]
-pub struct NodeWindow {
+pub struct NodeBuffer {
     memory: Arc<Memory>,
     _group: Arc<Group>,
 }
 
-impl NodeWindow {
+impl NodeBuffer {
     pub(crate) fn new(memory: Arc<Memory>, group: Arc<Group>) -> Self {
         Self { memory, _group: group }
     }
@@ -25,11 +25,11 @@ impl NodeWindow {
 
 // SAFETY: `# Safety` of `NodeShared`: `Memory` returns the same addresses as long as it lives. They are
 // page-aligned parts of one mapping, one after the other, each with `bytes()` bytes of data and a map of
-// `bytes() / 64` words. All ranks of the node map the same file. `Windows::get` gives out a window only
-// after the parts of all ranks are populated. `Windows::existing` requires only that the part of this
+// `bytes() / 64` words. All ranks of the node map the same file. `BufferTable::get` gives out a buffer only
+// after the parts of all ranks are populated. `BufferTable::existing` requires only that the part of this
 // rank is populated; its caller accesses the other parts only after all ranks have agreed that they have
-// the window. The barrier is `capulet_agreement::Barrier`, which orders memory.
-unsafe impl NodeShared for NodeWindow {
+// the buffer. The barrier is `capulet_agreement::Barrier`, which orders memory.
+unsafe impl NodeShared for NodeBuffer {
     fn place(&self) -> usize {
         self.memory.place()
     }

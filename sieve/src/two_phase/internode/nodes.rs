@@ -78,7 +78,7 @@ impl Nodes {
 
 /// How the ranks of a node reach the other nodes.
 #[derive(Debug, Clone)]
-pub struct Between {
+pub struct NodeExchange {
     /// The nodes.
     pub nodes: Arc<Nodes>,
     /// The messages between the leaders. At the first rank of each node only, which is its leader.

@@ -10,13 +10,13 @@ use capulet_datatype::{Datatype, Layout, Named, Tiled, TypedCopy};
 use super::fragment::{Form, Fragment, Fragments, Malformed, Runs, decode_layout, decode_view};
 use crate::access::FileSide;
 use crate::marks::Marker;
-use crate::two_phase::NodeTeam;
+use crate::two_phase::NodeGroup;
 use crate::two_phase::collective_buffer::{CollectiveBuffer, file_origin_in, mark_in};
 
 /// The collective buffers of this node in one round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Domain<'t> {
-    pub(super) team: &'t NodeTeam,
+    pub(super) group: &'t NodeGroup,
     pub(super) base: u64,
     pub(super) data_index: usize,
     pub(super) map_index: usize,
@@ -25,14 +25,14 @@ pub(super) struct Domain<'t> {
 impl<'t> Domain<'t> {
     /// The bytes of the file in the buffers that any rank may ask for.
     fn range(&self) -> Range<u64> {
-        let own = self.team.own_range(self.base);
-        own.start..own.end.min(self.team.end.max(own.start))
+        let own = self.group.own_range(self.base);
+        own.start..own.end.min(self.group.end.max(own.start))
     }
 
     /// The buffer that covers the file offset, which must be in the domain.
     fn buffer_at(&self, offset: u64) -> CollectiveBuffer<'t> {
-        let index = (offset - self.range().start) / self.team.window_bytes;
-        self.team.buffer(self.base, index as usize, self.data_index, self.map_index)
+        let index = (offset - self.range().start) / self.group.collective_buffer_bytes;
+        self.group.buffer(self.base, index as usize, self.data_index, self.map_index)
     }
 
     /// Cuts a range of the file where buffers end.
@@ -213,7 +213,7 @@ impl RemoteRanks {
         let (remote, part) = self.remote(domain, from, fragment)?;
         let unit_bytes = match mode {
             RequestMode::Mark { unit_bytes } => unit_bytes,
-            _ => domain.team.unit_bytes,
+            _ => domain.group.unit_bytes,
         };
         let is_read = matches!(mode, RequestMode::Mark { .. });
         if !is_read && !is_whole(remote, &part, unit_bytes) {
@@ -269,14 +269,14 @@ fn is_whole(remote: &RemoteRank, part: &Range<u64>, unit_bytes: u64) -> bool {
 }
 
 fn runs_of<'s>(domain: Domain<'_>, fragment: &Fragment<'s>) -> Result<Runs<'s>, Malformed> {
-    Runs::checked(fragment.description, &domain.range(), domain.team.unit_bytes, fragment.header.bytes)
+    Runs::checked(fragment.description, &domain.range(), domain.group.unit_bytes, fragment.header.bytes)
 }
 
 fn process_runs(domain: Domain<'_>, fragment: &Fragment<'_>, mode: RequestMode) -> Result<bool, Malformed> {
     let runs = runs_of(domain, fragment)?;
     let unit_bytes = match mode {
         RequestMode::Mark { unit_bytes } => unit_bytes,
-        _ => domain.team.unit_bytes,
+        _ => domain.group.unit_bytes,
     };
     let is_marked = mark_runs(domain, runs.clone(), unit_bytes);
     match mode {

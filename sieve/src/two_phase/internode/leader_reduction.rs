@@ -224,7 +224,7 @@ impl LeaderReduction {
     }
 }
 
-pub(super) const DISAGREE: Error = Error::Disagreement { what: "the messages between nodes" };
+pub(super) const DISAGREE: Error = Error::Disagreement { what: "the messages internode nodes" };
 
 fn word(message: &[u8], index: usize) -> u32 {
     let bytes = message.get(index * 4..index * 4 + 4).and_then(|bytes| bytes.try_into().ok());

@@ -1,4 +1,4 @@
-//! Test program: the node windows. Checks memory, barriers, growth and refusal, and that a rank that
+//! Test program: the node buffers. Checks memory, barriers, growth and refusal, and that a rank that
 //! sleeps in a barrier still moves its messages.
 
 #[path = "support/mod.rs"]
@@ -8,109 +8,109 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use capulet_comm::{Agree, Channel, NodeShared, NodeWindow, ReduceOp, ffi};
+use capulet_comm::{Agree, Channel, NodeBuffer, NodeShared, ReduceOp, ffi};
 use support::group_of;
 
 fn main() {
     let (rank, size) = support::init();
     let group = group_of(support::world()).expect("a group");
     let channel = group.channel().expect("a channel");
-    let window = channel.node_window(100_000).expect("MPI works").expect("there is memory");
-    assert_eq!((window.ranks(), window.place()), (group.node().size(), group.node().place));
-    memory(&*window);
-    published(&*window);
+    let buffer = channel.node_buffer(100_000).expect("MPI works").expect("there is memory");
+    assert_eq!((buffer.ranks(), buffer.place()), (group.node().size(), group.node().place));
+    memory(&*buffer);
+    published(&*buffer);
     growth(&channel);
     refusal(&channel);
-    many_barriers(&*window);
+    many_barriers(&*buffer);
     agreements(&channel);
-    asleep_with_a_message(rank, size, &window);
+    asleep_with_a_message(rank, size, &buffer);
     channel.barrier().expect("a barrier");
-    drop(window);
+    drop(buffer);
     drop(channel);
-    support::finish("windows");
+    support::finish("node_buffers");
 }
 
 /// Every rank writes a share of the bytes of each part, and reads all bytes of all parts.
-fn memory(window: &dyn NodeShared) {
-    let (me, ranks) = (window.place(), window.ranks());
-    assert!(window.bytes() >= 100_000 && window.bytes().is_power_of_two());
+fn memory(buffer: &dyn NodeShared) {
+    let (me, ranks) = (buffer.place(), buffer.ranks());
+    assert!(buffer.bytes() >= 100_000 && buffer.bytes().is_power_of_two());
     for owner in 0..ranks {
-        assert!(window.map(owner).iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        assert!(buffer.map(owner).iter().all(|word| word.load(Ordering::Relaxed) == 0));
     }
-    window.barrier().expect("a barrier");
+    buffer.barrier().expect("a barrier");
     let value = |owner: usize, at: usize| (owner * 31 + at * 7) as u8;
     for owner in 0..ranks {
-        assert_eq!(window.data(owner).addr() % 4096, 0);
-        assert_eq!(window.map(owner).len() * 64, window.bytes());
-        for at in (me..window.bytes()).step_by(ranks) {
+        assert_eq!(buffer.data(owner).addr() % 4096, 0);
+        assert_eq!(buffer.map(owner).len() * 64, buffer.bytes());
+        for at in (me..buffer.bytes()).step_by(ranks) {
             // SAFETY: the byte lies inside of the part. Only this rank accesses it before the barrier.
-            unsafe { window.data(owner).add(at).write(value(owner, at)) };
+            unsafe { buffer.data(owner).add(at).write(value(owner, at)) };
             if at % 3 == 0 {
-                window.map(owner)[at / 64].fetch_or(1 << (at % 64), Ordering::Relaxed);
+                buffer.map(owner)[at / 64].fetch_or(1 << (at % 64), Ordering::Relaxed);
             }
         }
     }
-    window.barrier().expect("a barrier");
+    buffer.barrier().expect("a barrier");
     for owner in 0..ranks {
-        for at in 0..window.bytes() {
+        for at in 0..buffer.bytes() {
             // SAFETY: the byte lies inside of the part. No rank writes between the two barriers.
-            let found = unsafe { window.data(owner).add(at).read() };
+            let found = unsafe { buffer.data(owner).add(at).read() };
             assert_eq!(found, value(owner, at), "byte {at} of part {owner}");
-            let marked = window.map(owner)[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 1;
+            let marked = buffer.map(owner)[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 1;
             assert_eq!(marked, at % 3 == 0);
         }
     }
-    window.barrier().expect("a barrier");
+    buffer.barrier().expect("a barrier");
 }
 
-fn published(window: &dyn NodeShared) {
-    let me = window.place();
+fn published(buffer: &dyn NodeShared) {
+    let me = buffer.place();
     for round in 1..500_u64 {
-        for (index, slot) in window.slots(me).iter().enumerate() {
+        for (index, slot) in buffer.slots(me).iter().enumerate() {
             slot.store(round * 1000 + index as u64, Ordering::Release);
         }
-        window.barrier().expect("a barrier");
-        for rank in 0..window.ranks() {
-            assert!(window.slots(rank).len() >= 8);
-            for (index, slot) in window.slots(rank).iter().enumerate() {
+        buffer.barrier().expect("a barrier");
+        for rank in 0..buffer.ranks() {
+            assert!(buffer.slots(rank).len() >= 8);
+            for (index, slot) in buffer.slots(rank).iter().enumerate() {
                 assert_eq!(slot.load(Ordering::Acquire), round * 1000 + index as u64);
             }
         }
-        window.barrier().expect("a barrier");
+        buffer.barrier().expect("a barrier");
     }
 }
 
-/// A channel keeps its window while the window is large enough, and gets a larger one on demand.
+/// A channel keeps its buffer while the buffer is large enough, and gets a larger one on demand.
 fn growth(channel: &Channel) {
-    let get = |bytes| channel.node_window(bytes).expect("MPI works").expect("there is memory");
+    let get = |bytes| channel.node_buffer(bytes).expect("MPI works").expect("there is memory");
     let small = get(100_000);
     assert_eq!(get(5_000).data(0), small.data(0));
-    assert_eq!(get(131_072).data(0), small.data(0), "the size of the window is enough");
+    assert_eq!(get(131_072).data(0), small.data(0), "the size of the buffer is enough");
     let large = get(1 << 20);
     assert_ne!(large.data(0), small.data(0));
     assert_eq!(get(10).data(0), large.data(0));
-    // The small window stays usable for its holders.
+    // The small buffer stays usable for its holders.
     small.slots(small.place())[0].store(1, Ordering::Release);
     small.barrier().expect("a barrier");
     assert!((0..small.ranks()).all(|rank| small.slots(rank)[0].load(Ordering::Acquire) == 1));
 }
 
-/// A size for which there is no memory is refused on all ranks, without a crash. An existing window stays
-/// usable. A reserved window takes no memory before its first use.
+/// A size for which there is no memory is refused on all ranks, without a crash. An existing buffer stays
+/// usable. A reserved buffer takes no memory before its first use.
 fn refusal(channel: &Channel) {
     for bytes in [1 << 42, usize::MAX, usize::MAX / 2] {
-        assert!(channel.node_window(bytes).expect("MPI works").is_none());
+        assert!(channel.node_buffer(bytes).expect("MPI works").is_none());
     }
-    assert!(channel.node_window(4096).expect("MPI works").is_some());
-    channel.reserve_window(4 << 20).expect("MPI works");
-    assert!(!channel.has_used_window());
-    assert!(channel.existing_window().is_some_and(|window| window.bytes() == 4 << 20));
-    assert!(channel.has_used_window());
+    assert!(channel.node_buffer(4096).expect("MPI works").is_some());
+    channel.reserve_buffer(4 << 20).expect("MPI works");
+    assert!(!channel.has_used_buffer());
+    assert!(channel.existing_buffer().is_some_and(|buffer| buffer.bytes() == 4 << 20));
+    assert!(channel.has_used_buffer());
 }
 
-fn many_barriers(window: &dyn NodeShared) {
+fn many_barriers(buffer: &dyn NodeShared) {
     for _ in 0..2000 {
-        window.barrier().expect("a barrier");
+        buffer.barrier().expect("a barrier");
     }
 }
 
@@ -118,7 +118,7 @@ fn many_barriers(window: &dyn NodeShared) {
 /// it enters the barrier. If a large message needs the sender's progress, a barrier that only sleeps
 /// would never end (MPI-4.0 section 3.5: a posted send completes after it is matched, whatever the sender
 /// does).
-fn asleep_with_a_message(rank: u32, size: u32, window: &Arc<NodeWindow>) {
+fn asleep_with_a_message(rank: u32, size: u32, buffer: &Arc<NodeBuffer>) {
     if size < 2 {
         return;
     }
@@ -133,7 +133,7 @@ fn asleep_with_a_message(rank: u32, size: u32, window: &Arc<NodeWindow>) {
                     let (count, target) = (bytes as i32, receiver as i32);
                     let byte = ffi::RSMPI_UINT8_T;
                     ffi::MPI_Isend(start, count, byte, target, 3, support::world(), &raw mut request);
-                    window.barrier().expect("a barrier");
+                    buffer.barrier().expect("a barrier");
                     ffi::MPI_Wait(&raw mut request, ffi::RSMPI_STATUS_IGNORE);
                 }
             } else {
@@ -150,14 +150,14 @@ fn asleep_with_a_message(rank: u32, size: u32, window: &Arc<NodeWindow>) {
                     }
                     assert!(message.iter().all(|byte| *byte == receiver as u8));
                 }
-                window.barrier().expect("a barrier");
+                buffer.barrier().expect("a barrier");
             }
         }
     }
 }
 
 /// On one node the ranks agree through shared memory, without messages, also between the barriers of the
-/// window.
+/// buffer.
 fn agreements(channel: &Channel) {
     let (me, size) = (u64::from(channel.rank().0), u64::from(channel.size()));
     let is_one_node = channel.group().node().node_count() == 1;

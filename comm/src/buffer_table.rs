@@ -1,4 +1,4 @@
-//! The node windows of a group, found by number: the creation of their memory, its growth and its refusal.
+//! The node buffers of a group, found by number: the creation of their memory, its growth and its refusal.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,10 +10,10 @@ use crate::memory::{Memory, Plan};
 use crate::node_memory::Slot;
 use crate::segment::{Segment, SegmentFile, SegmentName, fits_in_file_system};
 
-/// The state of the node window of one number.
+/// The state of the node buffer of one number.
 #[derive(Debug, Default)]
 struct Known {
-    /// The memory of the window. A smaller memory that this one has replaced lives as long as an
+    /// The memory of the buffer. A smaller memory that this one has replaced lives as long as an
     /// operation holds it.
     current: Option<Arc<Memory>>,
     /// A size for which there was no memory. Later operations do not try this size, or a larger one,
@@ -21,17 +21,17 @@ struct Known {
     refused_bytes: Option<usize>,
 }
 
-/// The node windows of a group.
+/// The node buffers of a group.
 #[derive(Debug, Default)]
-pub(crate) struct Windows(Mutex<BTreeMap<u32, Known>>);
+pub(crate) struct BufferTable(Mutex<BTreeMap<u32, Known>>);
 
 /// The names of this module's reductions, for [`Slot::reduce`]. No other reduction has these names.
 const MAKING: u64 = 1 << 63;
 const MAKING_LAST: u64 = MAKING + 1;
 const PREPARING: u64 = MAKING + 2;
 
-impl Windows {
-    /// Creates the window `number` with at least `bytes` bytes of data per rank, unless it exists. Takes
+impl BufferTable {
+    /// Creates the buffer `number` with at least `bytes` bytes of data per rank, unless it exists. Takes
     /// memory for the header only. Collective over the node. No other thread of this rank may use `slot`
     /// at the same time, and all ranks pass the same arguments.
     ///
@@ -57,9 +57,9 @@ impl Windows {
         Ok(())
     }
 
-    /// The window `number`, ready for use by all ranks. Creates the window if necessary. Collective over
-    /// the node, as [`Windows::reserve`]. `None` on all ranks if one of them has no memory for the
-    /// window.
+    /// The buffer `number`, ready for use by all ranks. Creates the buffer if necessary. Collective over
+    /// the node, as [`BufferTable::reserve`]. `None` on all ranks if one of them has no memory for the
+    /// buffer.
     ///
     /// # Errors
     /// If ranks are in different calls.
@@ -77,24 +77,24 @@ impl Windows {
             Ok(lanes == [1])
         })?;
         if !is_usable {
-            // There may be memory for a smaller window.
+            // There may be memory for a smaller buffer.
             *self.lock().entry(number).or_default() = Known { current: None, refused_bytes: Some(bytes) };
         }
         Ok(is_usable.then_some(memory))
     }
 
-    /// The window `number`, if it exists and this rank has memory for its own part. Local, so other ranks
-    /// may have no window.
+    /// The buffer `number`, if it exists and this rank has memory for its own part. Local, so other ranks
+    /// may have no buffer.
     pub(crate) fn existing(&self, number: u32) -> Option<Arc<Memory>> {
         self.current(number).filter(|memory| !memory.is_refused() && memory.prepare())
     }
 
-    /// Whether this rank has already used the window `number`. Local.
+    /// Whether this rank has already used the buffer `number`. Local.
     pub(crate) fn is_prepared(&self, number: u32) -> bool {
         self.current(number).is_some_and(|memory| !memory.is_refused() && memory.is_prepared())
     }
 
-    /// Removes the window `number`. Local.
+    /// Removes the buffer `number`. Local.
     pub(crate) fn forget(&self, number: u32) {
         self.lock().remove(&number);
     }
@@ -115,7 +115,7 @@ fn warn_of_shortage(bytes: usize) {
     );
 }
 
-/// Creates a window: the first rank of the node creates the segment and broadcasts its name, and the
+/// Creates a buffer: the first rank of the node creates the segment and broadcasts its name, and the
 /// other ranks attach. Collective over the node. Costs two reductions.
 fn make(slot: &Slot, bytes: usize) -> Result<Option<Memory>> {
     let (place, ranks) = (slot.place(), capulet_agreement::Meeting::ranks(slot));
@@ -150,7 +150,7 @@ fn make(slot: &Slot, bytes: usize) -> Result<Option<Memory>> {
     Ok(segment.map(|segment| Memory::new(segment, plan, place)))
 }
 
-/// Creates the segment of a window and populates its header.
+/// Creates the segment of a buffer and populates its header.
 fn create(plan: Plan) -> io::Result<(SegmentFile, Segment)> {
     let short = || io::Error::from(io::ErrorKind::OutOfMemory);
     if !fits_in_file_system(plan.total_bytes()) {

@@ -5,11 +5,11 @@ use std::ops::Range;
 use crate::Direction;
 use crate::choice::PlanHints;
 use crate::side::FileSide;
-use crate::way::Heat;
+use crate::way::CacheState;
 
 /// One rank's part of an access.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct RankPart {
     /// Where the bytes of the rank lie in the file.
     pub side: FileSide,
     /// Runs of the rank's user memory.
@@ -28,16 +28,16 @@ pub struct Setup {
     /// Whether the storage is memory.
     pub in_memory: bool,
     /// The cache state: whether independent reads wait for the storage.
-    pub heat: Heat,
+    pub cache_state: CacheState,
     /// The node of each rank.
     pub node_of: Vec<usize>,
     /// The number of aggregators of each node. A node may have none if another node has one.
     pub aggregators: Vec<usize>,
     /// Bytes of an aggregator's collective buffer.
-    pub window_bytes: u64,
-    /// Bytes of shared memory that each rank has for one collective buffer: `window_bytes`, or more if
-    /// another file asked for more.
-    pub buffer_bytes: u64,
+    pub collective_buffer_bytes: u64,
+    /// Bytes of shared memory that each rank has for one collective buffer: `collective_buffer_bytes`, or
+    /// more if another file asked for more.
+    pub allocated_bytes: u64,
     /// Bytes of a stripe, 0 for none.
     pub stripe_bytes: u64,
     /// Whether nodes may move bytes of the file for each other.
@@ -62,8 +62,8 @@ impl Setup {
     /// Bytes of shared memory of a node with `ranks` ranks: two collective buffers for each rank, as much
     /// again for sent and received data if there are several nodes, and the maps of the buffers.
     pub fn shared_bytes(&self, ranks: usize) -> u64 {
-        let windows = if self.nodes() > 1 { 4 } else { 2 };
-        let bytes = (ranks as u64).saturating_mul(windows).saturating_mul(self.buffer_bytes);
+        let buffers = if self.nodes() > 1 { 4 } else { 2 };
+        let bytes = (ranks as u64).saturating_mul(buffers).saturating_mul(self.allocated_bytes);
         bytes.saturating_add(bytes / 8)
     }
 }
@@ -85,7 +85,7 @@ impl Default for Limits {
 }
 
 /// First offset of any of these ranks and the offset after the last; empty if they have no bytes.
-pub(super) fn span_of(parts: &[Part], ranks: &[usize]) -> Range<u64> {
+pub(super) fn span_of(parts: &[RankPart], ranks: &[usize]) -> Range<u64> {
     let spans = ranks.iter().map(|rank| parts[*rank].side.span());
     let spans = spans.filter(|span| !span.is_empty());
     spans.reduce(|all, span| all.start.min(span.start)..all.end.max(span.end)).unwrap_or(0..0)

@@ -1,21 +1,26 @@
 //! The estimate for a rank that acts independently.
 
 use super::count::Count;
-use super::setup::Part;
-use super::values::Alone;
+use super::setup::RankPart;
+use super::values::IndependentSteps;
 use crate::way::{self, BAND_RUN_MIN_BYTES, BATCH_TRANSFERS, BATCH_TRANSFERS_MAX, SIEVE_BUFFER_BYTES};
-use crate::{Direction, FileSide, Heat, Holes, Way};
+use crate::{CacheState, Direction, FileSide, Holes, Way};
 
 /// How many sieve buffers of one rank are visited one by one. Beyond this number, the estimate has only
 /// bounds.
 const BUFFERS_MAX: u64 = 100_000;
 
-pub(super) fn estimate(part: &Part, direction: Direction, cache_state: Heat, holes: Holes) -> Alone {
+pub(super) fn estimate(
+    part: &RankPart,
+    direction: Direction,
+    cache_state: CacheState,
+    holes: Holes,
+) -> IndependentSteps {
     let side = &part.side;
     let way = way::choose(side, part.memory_runs, direction, cache_state, holes);
     if side.bytes() == 0 {
         let nothing = Count::exactly(0);
-        return Alone { way, pieces: nothing, batches: nothing, copied_bytes: 0, buffer_bytes: 0 };
+        return IndependentSteps { way, pieces: nothing, batches: nothing, copied_bytes: 0, buffer_bytes: 0 };
     }
     let (pieces, batches) = match way {
         Way::List => listed(side.run_count(), part.memory_runs),
@@ -24,11 +29,11 @@ pub(super) fn estimate(part: &Part, direction: Direction, cache_state: Heat, hol
             with_bands(side, pieces, batches)
         }
         Way::Packed => packed(side),
-        Way::Window if direction == Direction::Read => sieved(side),
-        Way::Window => read_and_written(sieved(side)),
+        Way::SieveBuffer if direction == Direction::Read => sieved(side),
+        Way::SieveBuffer => read_and_written(sieved(side)),
     };
     let is_copied = way != Way::List;
-    Alone {
+    IndependentSteps {
         way,
         pieces,
         batches,
