@@ -10,6 +10,7 @@ for mpi in openmpi mpich mpich5; do
     use_mpi "$mpi"
     out=target/$mpi/release
     say "build: $out (MPICC=$(basename "$MPICC"))"
+    [ "$mpi" = openmpi ] || share_built openmpi "$mpi" release
     cargo build --release --target-dir "target/$mpi" -p capulet-capi -p capulet-cli -p capulet-benches
     library=$out/$CAPULET_SONAME
     # A rename replaces the library. A program that has mapped the old file keeps the whole file.
@@ -41,4 +42,5 @@ cargo build --release --target-dir target/openmpi -p capulet-bench-figures
 # One library serves both versions of Open MPI. The benches measure each version separately.
 use_mpi openmpi5
 say "build: benches in target/openmpi5/release"
+share_built openmpi openmpi5 release
 cargo build --release --target-dir target/openmpi5 -p capulet-benches

@@ -14,7 +14,12 @@ pure=(-p capulet-agreement -p capulet-datatype -p capulet-drivers -p capulet-pla
 # shellcheck disable=SC2034 # used by the scripts
 on_mpi=(-p capulet-comm -p capulet-atomic -p capulet-sieve -p capulet-adio -p capulet-capi -p capulet-benches)
 
-say() { printf '== %s\n' "$*"; }
+# say TEXT: prints the name of a step that begins. Also appends name and time to the file $CAPULET_TIMES, if
+# it is set; scripts/times.sh makes a table of it.
+say() {
+    printf '== %s\n' "$*"
+    [ -z "${CAPULET_TIMES:-}" ] || printf '%s\t%s\n' "$(date +%s.%N)" "$*" >>"$CAPULET_TIMES"
+}
 fail() {
     printf 'error: %s\n' "$*" >&2
     exit 1
@@ -33,6 +38,23 @@ use_mpi() {
     esac
     command -v cargo >/dev/null || fail "Rust is missing; install it with rustup"
     command -v "$MPICC" >/dev/null || fail "$MPICC is missing; run: make setup"
+}
+
+# share_built FROM TO PROFILE: gives target/TO/PROFILE what target/FROM/PROFILE has and what knows no MPI, as
+# hard links, so that cargo does not compile these crates again. Overwrites nothing. cargo checks the
+# fingerprint of each crate, and the crates that know an MPI are left out because mpi-sys does not notice
+# another MPI.
+share_built() {
+    local from=target/$1/$3 to=target/$2/$3 kind
+    local knows_mpi='/(lib)?(mpi[-_]|capulet)' knows_none
+    knows_none='/(lib)?capulet[-_](agreement|datatype|drivers|plan|protocol|bench[-_]report|job|verify)-'
+    for kind in .fingerprint build deps; do
+        [ -d "$from/$kind" ] || continue
+        mkdir -p "$to/$kind"
+        find "$from/$kind" -mindepth 1 -maxdepth 1 |
+            awk -v all="$knows_mpi" -v pure="$knows_none" '$0 !~ all || $0 ~ pure' |
+            xargs -r cp --archive --link --no-clobber --target-directory "$to/$kind"
+    done
 }
 
 # Tests start up to 7 ranks on any number of cores, and run as root in CI. Open MPI 4 and 5 refuse both

@@ -4,20 +4,21 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use crate::mpi::Mpi;
+use crate::slots::Slots;
 
-/// Runs one job at a time. Two jobs would share the cores, and MPICH spins on them.
-static RUNNING: Mutex<()> = Mutex::new(());
+/// Limits the jobs that run at the same time.
+static RUNNING: Slots = Slots::new();
 
 /// The I/O layer of a program, and how the program gets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,8 +167,7 @@ impl Job {
     /// # Panics
     /// If the launcher cannot be started or its output cannot be read.
     pub fn run(&self) -> Outcome {
-        // A test that panicked with the lock held has ended its job.
-        let _one_at_a_time = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _slot = RUNNING.take(self.mpi.jobs_at_a_time());
         let output = tempfile::tempfile().expect("a temporary file is created");
         let begun = Instant::now();
         let mut job = capulet_job::Job::start(self.command(&output))
@@ -176,8 +176,10 @@ impl Job {
         if status.is_none() {
             job.end();
         }
+        let elapsed = begun.elapsed();
+        record(self.mpi, elapsed);
         let text = text_of(output).expect("the output of the job can be read");
-        Outcome { status, text, elapsed: begun.elapsed() }
+        Outcome { status, text, elapsed }
     }
 
     /// The launcher, in a mount namespace of its own if the job has a `/dev/shm` of its own.
@@ -268,6 +270,25 @@ fn scratch_folder_in(place: &Path) -> TempDir {
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))
         .expect("the permissions of the folder are set");
     folder
+}
+
+/// Appends the time of a job and the name of its test to the file `$CAPULET_JOB_TIMES`, if this is set;
+/// `scripts/times.sh` sums the times.
+fn record(mpi: Mpi, elapsed: Duration) {
+    let Some(path) = env::var_os("CAPULET_JOB_TIMES") else { return };
+    let line = format!(
+        "{:.3}\t{}\t{}\n",
+        elapsed.as_secs_f64(),
+        mpi.name(),
+        thread::current().name().unwrap_or("a thread of a test")
+    );
+    let mut file = File::options()
+        .append(true)
+        .create(true)
+        .open(&path)
+        .unwrap_or_else(|error| panic!("CAPULET_JOB_TIMES={}: {error}", path.display()));
+    // One write, so that lines of several processes do not mix.
+    file.write_all(line.as_bytes()).expect("the file of times can be written");
 }
 
 fn text_of(mut output: File) -> io::Result<String> {

@@ -27,6 +27,7 @@
 pub mod compile;
 pub mod launch;
 pub mod mpi;
+mod slots;
 
 pub use launch::{Job, Outcome, Through};
 pub use mpi::Mpi;

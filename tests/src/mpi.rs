@@ -2,6 +2,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 /// An MPI library with its launcher and compilers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +66,12 @@ impl Mpi {
     /// Whether the MPI is Open MPI.
     pub fn is_open_mpi(self) -> bool {
         matches!(self, Self::OpenMpi | Self::OpenMpi5)
+    }
+
+    /// The number of jobs that run at the same time: one for each core on Open MPI, whose ranks yield their
+    /// core while they wait; one on MPICH, whose ranks spin.
+    pub fn jobs_at_a_time(self) -> usize {
+        if self.is_open_mpi() { thread::available_parallelism().map_or(1, usize::from) } else { 1 }
     }
 
     /// The virtual environment of a wheel.
