@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Bytes in which memory is taken and given back.
+/// The unit of allocation, in bytes.
 pub const PAGE_BYTES: u64 = 4096;
 const PAGE: usize = PAGE_BYTES as usize;
 
-/// The storage of a namespace, in pages.
+/// The space of a namespace, counted in pages.
 #[derive(Debug)]
 pub(super) struct Space {
     capacity_pages: u64,
@@ -30,7 +30,7 @@ impl Space {
         self.used_pages.load(Relaxed).saturating_mul(PAGE_BYTES)
     }
 
-    /// Takes that many pages, or none and returns false.
+    /// Takes `pages` pages, or takes none and returns false.
     fn take(&self, pages: u64) -> bool {
         let grown = |used: u64| used.checked_add(pages).filter(|used| *used <= self.capacity_pages);
         self.used_pages.fetch_update(Relaxed, Relaxed, grown).is_ok()
@@ -45,20 +45,20 @@ impl Space {
 #[derive(Debug, Default)]
 struct Content {
     pages: BTreeMap<u64, Box<[u8; PAGE]>>,
-    /// Pages below this one are paid for whether they are there or not.
+    /// Pages below this one are counted in [`Space`], whether they are allocated or not.
     reserved_pages: u64,
     len: u64,
 }
 
 impl Content {
-    /// Pages at or above `page` that are paid for.
+    /// The number of pages at or above `page` that are counted in [`Space`].
     fn paid_from(&self, page: u64) -> u64 {
         let unreserved = self.pages.range(page.max(self.reserved_pages)..).count() as u64;
         self.reserved_pages.saturating_sub(page) + unreserved
     }
 }
 
-/// One file: its bytes and its locks. Gives its space back when the last name and the last handle are gone.
+/// One file: its bytes and its locks. Returns its space when the name and the last handle are gone.
 #[derive(Debug)]
 pub(super) struct Node {
     content: RwLock<Content>,
@@ -71,7 +71,8 @@ impl Node {
         Self { content: RwLock::default(), space, locks: RangeLocks::default() }
     }
 
-    // Nothing below panics between two steps that belong together, so a poisoned lock still guards whole content.
+    // No code that holds the lock panics between two dependent changes, so the content behind a poisoned lock
+    // is valid.
     fn content(&self) -> RwLockReadGuard<'_, Content> {
         self.content.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,7 +85,8 @@ impl Node {
         self.content().len
     }
 
-    /// Fills `memory` from `offset` on and returns how many bytes there were.
+    /// Reads from `offset` on into `memory`. Returns the number of bytes read, which is short at the end of
+    /// the file.
     pub(super) fn read(&self, offset: u64, memory: &Segment<'_>) -> usize {
         const HOLE: [u8; PAGE] = [0; PAGE];
         let content = self.content();
@@ -96,7 +98,8 @@ impl Node {
         bytes
     }
 
-    /// Stores `memory` from `offset` on and returns how many bytes there was room for.
+    /// Writes `memory` from `offset` on. Returns the number of bytes written, which is short if the space is
+    /// full.
     pub(super) fn write(&self, offset: u64, memory: &Segment<'_>) -> usize {
         let mut content = self.content_mut();
         let mut stored = 0;
@@ -123,7 +126,7 @@ impl Node {
             content.pages.split_off(&kept_pages);
             content.reserved_pages = content.reserved_pages.min(kept_pages);
             self.space.give_back(freed);
-            // What is cut off must read as zeros if the file grows again.
+            // Truncated bytes must read as zeros if the file grows again.
             if let Some(page) = content.pages.get_mut(&(bytes / PAGE_BYTES)) {
                 page[(bytes % PAGE_BYTES) as usize..].fill(0);
             }
@@ -131,7 +134,8 @@ impl Node {
         content.len = bytes;
     }
 
-    /// Pays for the first `bytes` bytes and makes the file that long at least; false, and nothing, if there is no room.
+    /// Reserves the first `bytes` bytes and extends a shorter file to this length. If the space is too small,
+    /// changes nothing and returns false.
     pub(super) fn reserve(&self, bytes: u64) -> bool {
         let mut content = self.content_mut();
         let pages = bytes.div_ceil(PAGE_BYTES).max(content.reserved_pages);
@@ -152,7 +156,7 @@ impl Drop for Node {
     }
 }
 
-/// The part of a transfer that lies in one page.
+/// The part of a transfer inside one page.
 struct Piece {
     page: u64,
     page_start: usize,
@@ -196,7 +200,7 @@ mod tests {
         ]
     }
 
-    /// The same file by definition: a list of bytes, and for each page whether it was paid for.
+    /// The same file as a list of bytes and a set of the pages that are counted in [`Space`].
     #[derive(Default)]
     struct Oracle {
         bytes: Vec<u8>,
