@@ -1,9 +1,12 @@
-//! Pieces that a batch would wait for one after the other are sent for together.
+//! Requests pieces of a batch ahead, so that the batch does not wait for one piece after the other.
 //!
-//! A call that reads what no cache of the machine holds waits for the storage; so does one that writes a part of such a page. A storage that
-//! is asked for many pieces at once serves them at the same time. Pieces of 4 KiB of each 64 KiB, on a virtual disk: 77 to 120 us each
-//! one by one, 30 together; 16 KiB of each MiB 190 to 290 and 29. It is one batch within which that is done: of packed runs a window, so
-//! that pieces of more than 16 KiB are not sent for there.
+//! A read of bytes that no cache of the machine holds waits for the storage. So does a write of a part of
+//! such a page. A storage serves many requests at the same time. Measured on a virtual disk, per piece: 4
+//! KiB of each 64 KiB take 77 to 120 us one by one and 30 us together; 16 KiB of each MiB take 190 to 290
+//! us and 29 us.
+//!
+//! Pieces are requested ahead within one batch only. A batch of packed runs holds the content of one sieve
+//! buffer, so its pieces of more than 16 KiB are too few to be requested ahead.
 
 use super::filesystem::FilesystemKind;
 use super::io::SystemIo;
@@ -12,20 +15,22 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-/// Of fewer runs it is not worth the while to ask whether they are there.
+/// For fewer runs the question whether they are cached costs more than it saves.
 const RUNS_MIN: usize = 16;
-/// Runs that lie nearer to each other the kernel reads ahead by itself, in larger parts.
+/// If the distance of runs is smaller, the kernel reads ahead by itself, in larger parts.
 const DISTANCE_BYTES_MIN: u64 = 16 << 10;
-/// Where they are more than one part in so many of what they span, too: more than a run is read for each.
+/// The kernel also reads ahead by itself if the runs fill more than one part in `DENSITY` of their span: it
+/// then reads more than one run at once.
 const DENSITY: u64 = 4;
-/// Transfers that are sent for at a time, while as many are under way.
+/// The number of transfers requested at once. As many again are in progress at the same time.
 const STEP: usize = 64;
-/// Of a longer run so much is sent for, at most 16 MiB at a time in all: what is not used soon may be gone again.
+/// At most the first so many bytes of a run are requested, hence at most 16 MiB at a time for all runs. Pages
+/// that are not used soon may leave the cache again.
 const RUN_BYTES_MAX: u64 = 128 << 10;
-/// Multiples of this are whole pages, which are written without what was there before.
+/// A page. A write of a whole page does not read its old content.
 const PAGE_BYTES: u64 = 4096;
 
-/// What is sent for while a batch goes on.
+/// The requests ahead of one batch.
 pub(super) struct Ahead<'a> {
     pub(super) io: &'a dyn SystemIo,
     pub(super) fd: BorrowedFd<'a>,
@@ -34,24 +39,24 @@ pub(super) struct Ahead<'a> {
     pub(super) question: &'a CacheQuestion,
 }
 
-/// What the system is asked to know if a byte is cached.
+/// The question that tells whether a byte is cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Question {
-    /// How many pages are: has nothing read. A page that is still being read counts, too.
+    /// Count the cached pages. Starts no read. A page that is still being read counts too.
     Count = 0,
-    /// To read without a wait. Not always right: the file system says "again" also because somebody writes to the file (XFS), and what
-    /// it has read ahead for this may be there before the answer.
+    /// Try to read without a wait. The answer can be wrong: XFS returns `EAGAIN` also while another process
+    /// writes to the file, and the read ahead that the try starts may end before the answer.
     Try = 1,
-    /// It cannot tell.
+    /// The system has no answer.
     None = 2,
 }
 
-/// The best question that a file answers, as far as it was asked.
+/// The best question that the file may still answer.
 #[derive(Debug)]
 pub(super) struct CacheQuestion(AtomicU8);
 
 impl CacheQuestion {
-    /// For a file of this kind.
+    /// The first question for a file on this kind of file system.
     pub(super) fn new(kind: FilesystemKind) -> Self {
         Self(AtomicU8::new(if kind.has_pages() { Question::Count } else { Question::Try } as u8))
     }
@@ -70,12 +75,13 @@ impl CacheQuestion {
 }
 
 impl Ahead<'_> {
-    /// Whether these transfers would wait one after the other, as far as the first one can tell; `false` if it is not known.
+    /// Whether the transfers would wait one after the other, judged by the first one. False if this is not
+    /// known.
     pub(super) fn is_worth_it(&self, transfers: &[Transfer<'_>]) -> bool {
         if transfers.len() < RUNS_MIN || !are_far_apart(transfers) {
             return false;
         }
-        // Asking may have what follows read ahead, so it is asked about what is read next.
+        // The question may start a read ahead, so it is about the bytes that are read next.
         let Some(first) = runs(transfers).next().and_then(|run| parts(self.direction, &run).next()) else {
             return false;
         };
@@ -86,12 +92,12 @@ impl Ahead<'_> {
         if self.direction == Direction::Read {
             return true;
         }
-        // What is written to a hole is not read before.
+        // A write to a hole reads no old content.
         self.calls.fetch_add(1, Relaxed);
         self.io.has_data(self.fd, offset)
     }
 
-    /// Whether the byte at `offset` is in a cache. `None` where the system cannot tell, which it is asked once.
+    /// Whether the byte at `offset` is cached. `None` if the system cannot tell; it is not asked again then.
     pub(super) fn is_cached(&self, offset: i64) -> Option<bool> {
         if self.question.get() == Question::Count {
             match self.io.counts_as_cached(self.fd, offset, self.calls) {
@@ -110,7 +116,7 @@ impl Ahead<'_> {
         answer
     }
 
-    /// Sends for what shall be there soon, before transfer `next` is begun.
+    /// Requests the transfers that come soon. Called before transfer `next` begins.
     pub(super) fn before(&self, next: usize, transfers: &[Transfer<'_>]) {
         if !next.is_multiple_of(STEP) {
             return;
@@ -127,7 +133,8 @@ impl Ahead<'_> {
     }
 }
 
-/// What of a run is waited for: its beginning if it is read, and if it is written the pages at its ends of which it has a part.
+/// The parts of a run to request: the beginning of a run that is read, and the pages at both ends of a
+/// run that is written, if the run covers only a part of the page.
 fn parts(direction: Direction, run: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let page_of = |at: u64| {
         let start = at - at % PAGE_BYTES;
@@ -142,7 +149,7 @@ fn parts(direction: Direction, run: &Range<u64>) -> impl Iterator<Item = Range<u
     first.into_iter().chain(last)
 }
 
-/// The runs of the file, in the order of the transfers.
+/// The contiguous runs of the file, in the order of the transfers.
 fn runs<'a>(transfers: &'a [Transfer<'_>]) -> impl Iterator<Item = Range<u64>> + 'a {
     let mut filled = transfers.iter().filter(|transfer| transfer.memory.bytes() > 0).peekable();
     let end = |transfer: &Transfer<'_>| transfer.offset.saturating_add(transfer.memory.bytes() as u64);
@@ -156,7 +163,7 @@ fn runs<'a>(transfers: &'a [Transfer<'_>]) -> impl Iterator<Item = Range<u64>> +
     })
 }
 
-/// Whether there are many short runs with much between them.
+/// Whether there are at least `RUNS_MIN` runs that are short compared with their distances.
 fn are_far_apart(transfers: &[Transfer<'_>]) -> bool {
     let (mut count, mut bytes, mut distance, mut last) = (0, 0_u64, 0_u64, None);
     for run in runs(transfers) {
@@ -165,7 +172,7 @@ fn are_far_apart(transfers: &[Transfer<'_>]) -> bool {
         distance = distance.saturating_add(last.map_or(0, |last: u64| run.start.abs_diff(last)));
         last = Some(run.start);
     }
-    // One distance fewer than runs.
+    // There is one distance fewer than runs, so the mean distance is added once.
     let distance = distance.saturating_add(distance / (count.max(2) - 1));
     count >= RUNS_MIN as u64 && distance / count >= DISTANCE_BYTES_MIN && distance / DENSITY >= bytes
 }
@@ -187,7 +194,7 @@ mod tests {
         file: Arc<dyn DriverFile>,
     }
 
-    /// A file of 16 MiB of which the system says whether it is cached.
+    /// A file of 16 MiB for which the scripted system answers `cached`.
     fn setting(cached: Option<bool>) -> Setting {
         let folder = tempfile::tempdir().unwrap();
         let io = Arc::new(ScriptedIo::with_cache(cached));
@@ -263,7 +270,7 @@ mod tests {
         assert_eq!(sent(100, 64 << 10, true).len(), 20);
         assert_eq!(sent(100, 64 << 10, false), []);
         assert_eq!(sent(4096, 64 << 10, true), []);
-        // The page of the last byte; from the second piece on that of the first, too.
+        // The page of the last byte, and from the second piece on also the page of the first byte.
         let torn = sent((64 << 10) - 8, (256 << 10) + 16, true);
         assert_eq!(torn[..3], [(15 << 12, 4096), (64 << 12, 4096), (80 << 12, 4096)]);
         assert_eq!(torn.len(), 39);
@@ -320,14 +327,14 @@ mod tests {
         let other = std::fs::File::open(&path).unwrap();
         let advice = nix::fcntl::PosixFadviseAdvice::POSIX_FADV_DONTNEED;
         nix::fcntl::posix_fadvise(&other, 0, 0, advice).unwrap();
-        // A fast storage may have read what it is tried to read, before the answer.
+        // A fast storage may read the byte between the try and its answer.
         let before = file.system_calls().other;
         let (waits, asked) = (file.would_wait(4096), file.system_calls().other - before);
         assert!(waits == Some(true) || asked != 2, "counted, and the length");
         file.read_at(4096, &mut [0]).unwrap();
         assert_eq!(file.would_wait(4096), Some(false));
         assert_eq!(RealIo.reads_at_once(other.as_fd(), 4096), Some(true));
-        // Behind the end nothing is waited for.
+        // A read behind the end never waits.
         assert_eq!(file.would_wait(1 << 30), Some(false));
         assert_eq!(file.would_wait(u64::MAX), None);
     }

@@ -1,4 +1,4 @@
-//! A system that does what a script says, over the real one.
+//! System calls that follow a script of failures and pass the rest to the real system.
 
 use super::io::{RealIo, SystemIo};
 use super::mapped::{Mapping, Unmapped};
@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// What one call does.
+/// The effect on one call.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
     /// The real call.
@@ -20,11 +20,11 @@ pub(super) enum Step {
     Fail(Errno),
     /// Moves at most this many bytes.
     Short(usize),
-    /// Moves nothing and says so.
+    /// Moves no bytes and returns zero.
     Nothing,
 }
 
-/// A call as it arrived.
+/// The arguments of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) segments: usize,
@@ -35,25 +35,25 @@ pub(super) struct Call {
 #[derive(Debug, Default)]
 struct State {
     steps: VecDeque<Step>,
-    /// What every call does once the steps are used up.
+    /// The effect on every call after the last step.
     rest: Option<Step>,
     calls: Vec<Call>,
     paused: Duration,
-    /// What is said of the cache.
+    /// The answer to every question about the cache.
     cached: Option<bool>,
     has_data: bool,
-    /// Offsets and lengths, bytes.
+    /// Ranges requested ahead: offsets and lengths in bytes.
     sent: Vec<(i64, i64)>,
-    /// How many had been sent for at each read.
+    /// For each read, how many ranges had been requested before it.
     sent_before_reads: Vec<usize>,
-    /// Neither touches memory nor file: for lengths that no test can hold.
+    /// Accesses neither memory nor file, for lengths that no test can allocate.
     pretends: bool,
     closes: u64,
-    /// Offsets and lengths, bytes.
+    /// Reserved ranges: offsets and lengths in bytes.
     reserved: Vec<(i64, i64)>,
 }
 
-/// The scripted system.
+/// The scripted system calls.
 #[derive(Debug, Default)]
 pub(super) struct ScriptedIo(Mutex<State>);
 
@@ -66,7 +66,7 @@ impl ScriptedIo {
         Self(Mutex::new(State { pretends: true, ..State::default() }))
     }
 
-    /// All of the file is cached, or nothing is, or it is not known.
+    /// A system that answers `cached` for every byte; `None` means that it cannot tell.
     pub(super) fn with_cache(cached: Option<bool>) -> Self {
         Self(Mutex::new(State { cached, has_data: true, ..State::default() }))
     }
@@ -87,7 +87,7 @@ impl ScriptedIo {
         self.state().calls.clone()
     }
 
-    /// How many descriptors were closed.
+    /// The number of closed descriptors.
     pub(super) fn closes(&self) -> u64 {
         self.state().closes
     }
@@ -113,7 +113,8 @@ impl ScriptedIo {
         state.steps.pop_front().or(state.rest)
     }
 
-    /// Notes the call and applies the next step: the pieces that the real call is to have, or the answer at once.
+    /// Records the call and applies the next step. Returns the pieces for the real call, or as an error the
+    /// final answer.
     fn apply(&self, memory: &[libc::iovec], offset: i64) -> Result<Vec<libc::iovec>, io::Result<usize>> {
         let bytes = memory.iter().map(|piece| piece.iov_len).sum();
         self.state().calls.push(Call { segments: memory.len(), bytes, offset });
@@ -151,7 +152,8 @@ impl SystemIo for ScriptedIo {
         state.sent_before_reads.push(sent);
         drop(state);
         match self.apply(memory, offset) {
-            // SAFETY: the pieces are parts of those that the caller promises to be valid for writes.
+            // SAFETY: `# Safety` of `SystemIo::read`: each piece is a part of a piece that the caller of this
+            // function keeps valid for writes.
             Ok(pieces) => unsafe { RealIo.read(fd, &pieces, offset) },
             Err(answer) => answer,
         }
@@ -159,7 +161,8 @@ impl SystemIo for ScriptedIo {
 
     unsafe fn write(&self, fd: BorrowedFd<'_>, memory: &[libc::iovec], offset: i64) -> io::Result<usize> {
         match self.apply(memory, offset) {
-            // SAFETY: the pieces are parts of those that the caller promises to be valid for reads.
+            // SAFETY: `# Safety` of `SystemIo::write`: each piece is a part of a piece that the caller of
+            // this function keeps valid for reads.
             Ok(pieces) => unsafe { RealIo.write(fd, &pieces, offset) },
             Err(answer) => answer,
         }
@@ -170,12 +173,12 @@ impl SystemIo for ScriptedIo {
         self.answer().and_then(|()| RealIo.reserve(fd, offset, bytes))
     }
 
-    /// Scripts are about calls.
+    /// Refuses mappings, because scripts apply to calls.
     fn map(&self, _fd: BorrowedFd<'_>, _range: &Range<u64>, _calls: &AtomicU64) -> Result<Mapping, Unmapped> {
         Err(Unmapped::Never)
     }
 
-    /// Of an old system, which can but try.
+    /// Answers like an old system that cannot count pages.
     fn counts_as_cached(&self, _fd: BorrowedFd<'_>, _offset: i64, _calls: &AtomicU64) -> Option<bool> {
         None
     }
