@@ -1,4 +1,4 @@
-//! What the faulty driver does to a program.
+//! The effect of injected faults on a program.
 
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{Effect, FaultPlan, Faulty, Target, When};
@@ -20,7 +20,8 @@ fn opened(plan: &str) -> Arc<dyn DriverFile> {
     faulty(plan).open(Path::new(PATH), &OpenOptions::read_write().create(true)).unwrap()
 }
 
-/// One call of every kind; stops at the first failure, and tells how many calls succeeded.
+/// Makes one call of every kind until the first failure. Returns the number of successful calls, and the
+/// failure.
 fn program(driver: &dyn Driver) -> (u64, Result<()>) {
     let mut done = 0;
     let mut run = || -> Result<()> {
@@ -83,7 +84,7 @@ fn each_kind_of_call_has_its_own_count() {
         let (done, outcome) = program(&driver);
         assert_eq!(done, index as u64, "{target}");
         checked(&outcome.unwrap_err(), ErrorKind::Permission, operation);
-        // The second time it passes.
+        // The second run has no fault.
         program(&driver).1.unwrap();
         assert_eq!(driver.calls(Target::Open), 2);
     }

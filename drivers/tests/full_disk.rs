@@ -1,4 +1,4 @@
-//! Full storages: a memory driver with little room, and a real file system with little room.
+//! Full storages: a memory driver and a real file system with little space.
 
 use capulet_drivers::conformance::{check_full, numbered};
 use capulet_drivers::mem::MemDriver;
@@ -26,7 +26,7 @@ fn memory_is_full_and_moves_a_few_bytes_at_a_time() {
     check_full(Arc::new(Faulty::new(Arc::new(driver), plan)), &numbered("folder".into()), FREE_BYTES);
 }
 
-/// A file system of its own, unmounted at the end.
+/// A separate file system in memory. The drop unmounts it.
 struct Mount(TempDir);
 
 impl Mount {
@@ -48,7 +48,7 @@ impl Drop for Mount {
 #[test]
 fn a_file_system_is_full() {
     let Some(mount) = Mount::new() else {
-        // Only root may mount. The device that is always full says the same about single writes.
+        // Only root may mount. `/dev/full` returns the same error for single writes.
         println!("no file system could be mounted; asking /dev/full instead");
         let file = PosixDriver::new().open(Path::new("/dev/full"), &OpenOptions::write()).unwrap();
         assert_eq!(file.write_all_at(0, b"x").unwrap_err().kind(), ErrorKind::NoSpace);

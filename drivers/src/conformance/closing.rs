@@ -1,4 +1,4 @@
-//! A file ends when it is closed, and what other handles wrote is seen after a refresh.
+//! Checks of close and refresh.
 
 use super::{Case, Subject, content, pattern};
 use crate::{
@@ -21,7 +21,7 @@ fn data_after_close(subject: &Subject<'_>) {
         let mut file = subject.open(&path, &options);
         file.write_all_at(5, &data).expect("written");
         file.close().expect("closed");
-        // The file has ended already: dropping it adds nothing.
+        // The file is closed already, so the drop changes nothing.
         assert_eq!(content(&*subject.open(&path, &OpenOptions::read()))[5..], data);
         drop(file);
         assert_eq!(content(&*subject.open(&path, &OpenOptions::read()))[5..], data);
@@ -34,7 +34,7 @@ fn calls_after_close(subject: &Subject<'_>) {
     file.write_all_at(0, b"kept").expect("written");
     let known = (file.caps(), file.layout(), file.identity());
     file.close().expect("closed");
-    // This one may have the descriptor that the closed file had.
+    // This file may get the descriptor number of the closed file.
     let other = subject.create();
     other.write_all_at(0, b"other").expect("written");
     let mut memory = [0xA5; 4];
@@ -57,7 +57,7 @@ fn calls_after_close(subject: &Subject<'_>) {
     let has_locks = file.caps().contains(Caps::LOCKS);
     assert_eq!(error.kind(), if has_locks { ErrorKind::Closed } else { error.kind() });
     assert_eq!(file.would_wait(0), None);
-    // What was learned at open is still known.
+    // The properties read at open are still known.
     assert_eq!((file.caps(), file.layout(), file.identity()), known);
     assert_eq!(memory, [0xA5; 4]);
     assert_eq!(content(&*other), b"other");
@@ -78,11 +78,11 @@ fn referenced(subject: &Subject<'_>) {
         check_error(&error, ErrorKind::Busy, Operation::Close, &**handle);
         handle.write_all_at(0, b"open").expect("still open");
     }
-    // A plain reference belongs to somebody else.
+    // A plain reference does not own the file.
     let error = (&*other).close().expect_err("only borrowed");
     check_error(&error, ErrorKind::Busy, Operation::Close, &*other);
     drop(other);
-    // A box and its Arc are one owner.
+    // A box of the only Arc owns the file.
     let mut file = Box::new(file);
     file.close().expect("the last reference");
     let error = file.write_all_at(0, b"lost").expect_err("closed");
@@ -119,7 +119,7 @@ fn refresh(subject: &Subject<'_>) {
         assert_eq!(file.len().expect("known"), 10_000);
     }
     assert_eq!(content(&*reader), data);
-    // What this process has not forced to the storage is not discarded.
+    // A refresh discards no byte that this process has written and not synced.
     unsynced.write_all_at(2, b"dirty").expect("written");
     reader.refresh().expect("refreshed");
     unsynced.refresh().expect("refreshed");

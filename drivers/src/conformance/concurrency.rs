@@ -1,4 +1,4 @@
-//! Threads do not disturb each other, and locks keep them apart.
+//! Checks of concurrent accesses and of locks.
 
 use super::{Case, Subject, content, write};
 use crate::{Caps, DriverFile, DriverFileExt, ErrorKind, LockMode, OpenOptions};
@@ -18,19 +18,19 @@ pub(super) const CASES: &[Case] = &[
     Case { name: "locks are refused where there are none", run: no_locks },
 ];
 
-/// Long enough for a thread that could get in to get in.
+/// Long enough for a thread to take a lock that is wrongly free.
 const GRACE: Duration = Duration::from_millis(30);
 
 fn disjoint_writers(subject: &Subject<'_>) {
     const THREADS: u8 = 4;
     const PIECES: u64 = 60;
-    // Not a divisor of any block, so that writers share all blocks.
+    // Not a divisor of any block size, so that writers share all blocks.
     const PIECE_BYTES: usize = 37;
     let path = subject.path();
     let shared = subject.open(&path, &OpenOptions::read_write().create(true));
     thread::scope(|scope| {
         for thread in 0..THREADS {
-            // Half of them through the same handle, half through their own.
+            // Half of the threads use the same handle, the other half use their own.
             let file = match thread % 2 {
                 0 => Arc::clone(&shared),
                 _ => subject.open(&path, &OpenOptions::write()),
@@ -53,7 +53,7 @@ fn disjoint_writers(subject: &Subject<'_>) {
     }
 }
 
-/// A file for locks, and another handle of it; none if the storage has no locks.
+/// Two handles of one file. `None` if the storage has no locks.
 fn lockable(subject: &Subject<'_>) -> Option<[Arc<dyn DriverFile>; 2]> {
     let path = subject.path();
     let open = || subject.open(&path, &OpenOptions::read_write().create(true));
@@ -65,7 +65,7 @@ fn exclusive_locks(subject: &Subject<'_>) {
     let inside = AtomicU64::new(0);
     thread::scope(|scope| {
         for thread in 0..4 {
-            // Threads of one handle exclude each other as those of two do.
+            // Threads exclude each other both on one handle and on two handles.
             let (file, inside) = (&files[thread % 2], &inside);
             scope.spawn(move || {
                 for _ in 0..25 {
@@ -85,7 +85,7 @@ fn exclusive_locks(subject: &Subject<'_>) {
 fn shared_locks(subject: &Subject<'_>) {
     let Some([file, other]) = lockable(subject) else { return };
     let first = file.lock(0..100, LockMode::Shared).expect("locked");
-    // Neither waits for the first, or this would not end.
+    // If a shared lock waited for another one, this function would not return.
     let second = file.lock(50..60, LockMode::Shared).expect("side by side");
     let third = other.lock(0..100, LockMode::Shared).expect("side by side");
     let is_in = AtomicBool::new(false);
@@ -107,7 +107,7 @@ fn disjoint_locks(subject: &Subject<'_>) {
     let Some([file, other]) = lockable(subject) else { return };
     let _low = file.lock(0..10, LockMode::Exclusive).expect("locked");
     let _high = file.lock(20..30, LockMode::Exclusive).expect("apart");
-    // Half-open: the borders belong to the ones that begin there.
+    // Ranges are half-open, so adjacent ranges do not overlap.
     let _between = other.lock(10..20, LockMode::Exclusive).expect("apart");
 }
 
@@ -116,11 +116,11 @@ fn guards(subject: &Subject<'_>) {
     let holder = Arc::clone(&file);
     let panicked = thread::spawn(move || {
         let _guard = holder.lock(0..10, LockMode::Exclusive).expect("locked");
-        // No message: the panic is wanted.
+        // `resume_unwind` panics without a message, because the panic is intended.
         std::panic::resume_unwind(Box::new(()));
     });
     panicked.join().expect_err("it panics");
-    // A guard outlives the handle that it came from.
+    // A guard outlives its handle.
     let guard = other.lock(0..10, LockMode::Exclusive).expect("free again");
     drop(other);
     let (sender, receiver) = mpsc::channel();
@@ -139,7 +139,7 @@ fn lock_borders(subject: &Subject<'_>) {
     let Some([file, other]) = lockable(subject) else { return };
     let _all = file.lock(1..u64::MAX, LockMode::Exclusive).expect("locked");
     let _first = other.lock(0..1, LockMode::Exclusive).expect("apart");
-    // Nothing is locked by nothing, wherever it lies.
+    // An empty range locks nothing at any offset.
     let _nothing = other.lock(5..5, LockMode::Exclusive).expect("nothing to wait for");
     #[allow(clippy::reversed_empty_ranges, reason = "that is what is tested")]
     let _backwards = other.lock(9..5, LockMode::Exclusive).expect("nothing to wait for");

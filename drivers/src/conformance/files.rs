@@ -1,4 +1,4 @@
-//! Files come, change their length, and go.
+//! Checks of open, delete, lengths and access rights.
 
 use super::{Case, Subject, content, pattern};
 use crate::{Batch, Caps, DriverFileExt, ErrorKind, OpenOptions, Operation, Transfer};
@@ -42,14 +42,14 @@ fn creation(subject: &Subject<'_>) {
     assert_eq!(file.len().expect("known"), 0);
     file.write_all_at(0, b"kept").expect("written");
     assert_eq!(subject.refused(&path, &once).kind(), ErrorKind::Exists);
-    // Neither that nor opening it once more, by whatever options, changes what is in it.
+    // Neither a refused nor a successful open changes the content.
     for options in
         [OpenOptions::write().create(true), OpenOptions::read_write().exclusive(true), OpenOptions::read()]
     {
         subject.open(&path, &options);
     }
     assert_eq!(content(&*file), b"kept");
-    // Reading alone is no reason not to create.
+    // An open for reading only can create the file too.
     let path = subject.path();
     assert_eq!(subject.open(&path, &OpenOptions::read().create(true)).len().expect("known"), 0);
     subject.driver.delete(&path).expect("it was created");
@@ -109,7 +109,7 @@ fn length(subject: &Subject<'_>) {
     for len in [9999_usize, 4097, 4096, 5] {
         file.set_len(len as u64).expect("cut");
         assert_eq!(content(&*file), data[..len]);
-        // What was cut off does not come back.
+        // Truncated bytes do not come back.
         file.set_len(10_000).expect("extended");
         let mut expected = data[..len].to_vec();
         expected.resize(10_000, 0);

@@ -1,4 +1,4 @@
-//! Long runs of random calls, against a file that is a list of bytes.
+//! Long runs of random calls, compared with a model: a file as a list of bytes.
 
 use super::{Case, Subject, content, read, write};
 
@@ -8,7 +8,7 @@ pub(super) const CASES: &[Case] =
 /// The longest file of a run.
 const SPAN_BYTES: u64 = 20_000;
 
-/// Marsaglia's xorshift: enough to choose by, and the same everywhere.
+/// Marsaglia's xorshift generator. It is random enough for choices, and gives the same sequence everywhere.
 struct Choices(u64);
 
 impl Choices {
@@ -19,7 +19,7 @@ impl Choices {
         self.0 % bound
     }
 
-    /// Up to eight extents: often neighbors, sometimes far away, sometimes backwards, sometimes empty.
+    /// Up to eight ranges. Some adjoin, some are far apart, some go backwards, and some are empty.
     fn extents(&mut self) -> Vec<(u64, usize)> {
         let mut end = self.below(SPAN_BYTES / 2);
         let mut extents = Vec::new();
@@ -81,7 +81,7 @@ fn random_calls(subject: &Subject<'_>) {
     }
 }
 
-/// What a read of these extents gives, by the words of the contract.
+/// The result of a read of these ranges according to the contract.
 fn model_read(model: &[u8], extents: &[(u64, usize)]) -> (u64, Vec<Vec<u8>>) {
     let mut memory: Vec<_> = extents.iter().map(|(_, bytes)| vec![0xA5; *bytes]).collect();
     let mut moved = 0;

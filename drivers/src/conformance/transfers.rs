@@ -1,4 +1,4 @@
-//! Bytes go where they should, and nowhere else.
+//! Checks that transfers move the right bytes and change no other byte.
 
 use super::{Case, Subject, content, pattern, read, write};
 use crate::{Batch, Direction, DriverFile, DriverFileExt, ErrorKind, Segment, Transfer};
@@ -44,7 +44,7 @@ fn vectored(subject: &Subject<'_>) {
 fn lists(subject: &Subject<'_>) {
     let file = subject.create();
     let data = pattern(300);
-    // Every second stretch of 10 bytes; what lies between stays a hole.
+    // Every second range of 10 bytes is written. The ranges between them stay holes.
     let pieces: Vec<_> = data.chunks(10).zip(0..).map(|(bytes, index)| (index * 20, bytes)).collect();
     write(&*file, &pieces);
     let whole = content(&*file);
@@ -60,7 +60,7 @@ fn lists(subject: &Subject<'_>) {
 
 fn own_order(subject: &Subject<'_>) {
     let file = subject.create();
-    // Backwards, with an overlap that the later transfer wins.
+    // The offsets descend, and two transfers overlap. The later transfer wins.
     write(&*file, &[(6, b"666666"), (0, b"000000"), (4, b"4444")]);
     assert_eq!(content(&*file), b"000044446666");
     let (result, memory) = read(&*file, &[(8, 2), (0, 4), (3, 4)]);
@@ -72,7 +72,7 @@ fn short_reads(subject: &Subject<'_>) {
     let file = subject.create();
     let data = pattern(100);
     file.write_all_at(0, &data).expect("written");
-    // (pieces, bytes that come)
+    // (pieces, bytes read)
     let cases: [(&[(u64, usize)], u64); 6] = [
         (&[(0, 100)], 100),
         (&[(0, 101)], 100),
@@ -97,11 +97,11 @@ fn short_reads(subject: &Subject<'_>) {
             );
         }
     }
-    // The end stops the batch, even if a later transfer lies before it.
+    // The end of the file stops the batch, even if a later transfer lies before the end.
     let (result, memory) = read(&*file, &[(98, 4), (0, 4)]);
     assert!(result.error.is_none() && result.bytes == 2);
     assert_eq!(memory, [[data[98], data[99], 0xA5, 0xA5], [0xA5; 4]]);
-    // An empty file has its end at once.
+    // An empty file ends at offset 0.
     let (result, _) = read(&*subject.create(), &[(0, 10)]);
     assert!(result.error.is_none() && result.bytes == 0);
 }
@@ -141,7 +141,7 @@ fn many_segments(subject: &Subject<'_>) {
 
 fn large_offsets(subject: &Subject<'_>) {
     let file = subject.create();
-    // Across the borders of 31 and of 32 bits, and far away.
+    // Across the limits of 31 and 32 bits, and at a far offset.
     for border in [1_u64 << 31, 1 << 32, 1 << 40] {
         let offset = border - 3;
         file.write_all_at(offset, b"border").expect("written");
@@ -159,7 +159,7 @@ fn impossible_offsets(subject: &Subject<'_>) {
     let file = subject.create();
     let largest = u64::try_from(i64::MAX).expect("positive");
     for offset in [largest, largest + 1, u64::MAX - 3, u64::MAX] {
-        // The first transfer can be done, the second cannot.
+        // The first transfer is possible, the second is not.
         let batch =
             Batch::write(vec![Transfer::from_memory(0, b"ok"), Transfer::from_memory(offset, b"four")]);
         let result = file.submit(batch).wait();
@@ -177,7 +177,7 @@ fn neighbors(subject: &Subject<'_>) {
     let canary = vec![0xEE; 20_000];
     file.write_all_at(0, &canary).expect("written");
     let data = pattern(40);
-    // One byte, and a few, at and around the borders of blocks.
+    // One or a few bytes, at and near the borders of blocks.
     let extents =
         [(0, 1), (2, 1), (511, 2), (4095, 2), (4099, 1), (8191, 1), (8193, 40), (12_288, 1), (19_999, 1)];
     let pieces: Vec<_> = extents.iter().map(|(offset, bytes)| (*offset, &data[..*bytes])).collect();
@@ -187,7 +187,7 @@ fn neighbors(subject: &Subject<'_>) {
         expected[offset as usize..][..bytes.len()].copy_from_slice(bytes);
     }
     assert_eq!(content(&*file), expected);
-    // The same for memory.
+    // A read changes no neighboring bytes of memory.
     let mut memory = [0xA5; 100];
     let result = file.submit(Batch::read(vec![Transfer::into_memory(8190, &mut memory[30..60])])).wait();
     assert_eq!(result.into_result().expect("read"), 30);
@@ -195,7 +195,8 @@ fn neighbors(subject: &Subject<'_>) {
     assert_eq!(memory[30..60], expected[8190..8220]);
 }
 
-/// Pieces of a few bytes over bytes that must stay, at places that no page begins at, up to and beyond the end of the file.
+/// Pieces of a few bytes between bytes that must stay. They begin inside pages, and some lie behind the
+/// end of the file.
 fn small_pieces(subject: &Subject<'_>) {
     for (first, period, bytes, old_bytes) in [
         (0, 16, 8, 0),
@@ -227,8 +228,9 @@ fn reuse(subject: &Subject<'_>) {
     let mut memory = pattern(64);
     let address = memory.as_mut_ptr();
     let raw = |start: usize, bytes: usize| {
-        // SAFETY: the parts lie within `memory`, which lives to the end of this function, where every batch has completed; until
-        // then it is used through these segments alone, and the parts of one batch do not overlap.
+        // SAFETY: `# Safety` of `Segment::from_raw`: the parts lie within `memory`, which lives until the
+        // end of this function, after every batch has completed. Until then only these segments use the
+        // memory, and the parts of one batch do not overlap.
         unsafe { Segment::from_raw(address.add(start), bytes) }
     };
     let mut batch = Batch::with_capacity(Direction::Write, 2);

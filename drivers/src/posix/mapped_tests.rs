@@ -58,7 +58,7 @@ fn writers_in_memory_store_pieces_that_are_not_too_far_apart() {
     assert_eq!([16, 64].map(|pages| is_stored(pages, 4096, 2)), [false, true], "64 and 256 KiB");
 }
 
-/// A folder in memory; `None`, and a word about it, where the machine has none.
+/// A folder on a file system in memory. `None`, with a message, if the machine has none.
 fn folder_in_memory() -> Option<TempDir> {
     let folder = tempfile::tempdir_in("/dev/shm").ok();
     let folder = folder.filter(|folder| is_in_memory(&*opened(&folder.path().join("probe"))));
@@ -76,7 +76,7 @@ fn is_of_whole_pages(file: &dyn DriverFile) -> bool {
     file.layout().block_bytes >= 4096
 }
 
-/// 100 marks, one at every 64 bytes from `start` on.
+/// A batch that writes 100 marks, one every 64 bytes from `start` on.
 fn marks(start: u64, mark: &[u8; 8]) -> Batch<'_> {
     Batch::write((0..100).map(|at| Transfer::from_memory(start + at * 64, mark)).collect())
 }
@@ -85,7 +85,8 @@ fn opened(path: &Path) -> Arc<dyn DriverFile> {
     PosixDriver::new().open(path, &OpenOptions::read_write().create(true)).unwrap()
 }
 
-/// Stores marks and returns the calls that write and the others; finds the marks, and nothing between them.
+/// Writes marks, and returns the number of writing and of other calls. Checks that the file has the
+/// marks, and zeros between them.
 fn store(file: &dyn DriverFile, start: u64, mark: u8) -> (u64, u64) {
     let before = file.system_calls();
     assert_eq!(file.submit(marks(start, &[mark; 8])).wait().into_result().unwrap(), 800);
@@ -112,7 +113,7 @@ fn a_mapping_is_kept_for_batches_of_the_same_bytes_and_of_those_that_follow() {
     assert_eq!(store(&*file, 35 << 20, 3), (1, 2), "it goes on for 32 MiB");
     assert_eq!(store(&*file, 36 << 20, 4), (0, 4), "behind it");
     assert_eq!(store(&*file, 4 << 20, 5), (0, 4), "before it");
-    // What another cuts off is made again, and has zeros.
+    // Pages that another handle truncates are allocated again with zeros.
     opened(&path).set_len(4 << 20).unwrap();
     assert_eq!(store(&*file, 5 << 20, 6), (1, 3), "room, too");
     opened(&path).set_len(0).unwrap();
@@ -136,7 +137,7 @@ fn a_file_that_refuses_to_be_written_is_not_said_to_be() {
     let memory = memfd_create(c"file", MFdFlags::MFD_ALLOW_SEALING).unwrap();
     let file = opened(Path::new(&format!("/proc/self/fd/{}", memory.as_raw_fd())));
     assert_eq!(store(&*file, 0, 1), (1, 5), "through a mapping");
-    // What is mapped already may be stored to, and nothing else be written.
+    // With this seal, existing mappings may be stored to, and all other writes fail.
     fcntl(&memory, FcntlArg::F_ADD_SEALS(SealFlag::from_bits_retain(libc::F_SEAL_FUTURE_WRITE))).unwrap();
     let error = file.submit(marks(0, &[2; 8])).wait().into_result().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Permission);
@@ -178,15 +179,15 @@ fn writers_in_memory_store_where_pages_are_there_and_call_where_they_are_not() {
     assert_eq!(writes(&*several, whole(5)), 1, "a page is made faster by a call");
     assert_eq!(writes(&*alone, whole(5)), 1, "nobody is in the way");
     let several_cores = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
-    // By stores, of which the last byte is written, too.
+    // The batch is stored, and one call writes the last byte again for the change time.
     assert_eq!(writes(&*several, whole(5)), 1);
     assert_eq!(several.system_calls().other, if several_cores { 4 + 1 + 1 + 2 + 3 + 5 } else { 4 });
     let mut found = vec![0; BYTES + 5];
     assert_eq!(alone.read_at(0, &mut found).unwrap(), BYTES + 5);
     assert!(found[5..] == data && found[..5] == [0; 5], "wrong bytes");
-    // One page behind the end: not even the pages that are there are stored before.
+    // One page lies behind the end of the file, so no page is stored.
     assert_eq!(writes(&*several, whole(4096 + 5)), 1);
-    // A hole among them.
+    // Some pages are in a hole.
     alone.set_len(BYTES as u64 / 2).unwrap();
     alone.set_len(2 * BYTES as u64).unwrap();
     let before = several.system_calls().other;
@@ -194,7 +195,7 @@ fn writers_in_memory_store_where_pages_are_there_and_call_where_they_are_not() {
     let looked = several.system_calls().other - before;
     assert_eq!(looked, if several_cores { 1 + 3 } else { 0 }, "it is looked for, and nothing is stored");
     assert_eq!(writes(&*several, whole(0)), 1);
-    // Pieces of a part of each page, and what is between them.
+    // Pieces that cover a part of each page leave the bytes between them unchanged.
     let marks = vec![0xa5; 1000];
     let pieces = (0..512).map(|at| Transfer::from_memory(at * 2048 + 24, &marks)).collect();
     assert_eq!(writes(&*several, Batch::write(pieces)), 1);

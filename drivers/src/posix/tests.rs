@@ -1,4 +1,4 @@
-//! What only this driver does: how batches become calls, and how the system's moods are borne.
+//! Tests of the posix driver only: the calls of a batch, and the reaction to failures of the system.
 
 use super::io::Backoff;
 use super::scripted::{Call, ScriptedIo, Step};
@@ -101,7 +101,8 @@ fn neighbors_in_the_file_share_a_call_and_strangers_do_not() {
     let setting = steps(&[]);
     let data = pattern(12);
     let at = |offset: u64, start: usize, end: usize| Transfer::from_memory(offset, &data[start..end]);
-    // Two neighbors, one of no bytes in between far away, one apart, and one that goes back.
+    // Two adjacent transfers with a far transfer of no bytes between them, a separate one, and one that goes
+    // back.
     let batch = Batch::write(vec![at(0, 0, 4), at(999, 4, 4), at(4, 4, 6), at(100, 6, 8), at(6, 8, 12)]);
     assert_eq!(setting.file.submit(batch).wait().into_result().unwrap(), 12);
     let call = |segments, bytes, offset| Call { segments, bytes, offset };
@@ -130,7 +131,8 @@ fn a_stretch_of_many_segments_takes_one_call_for_each_1024() {
 fn no_call_moves_more_than_the_system_allows() {
     let setting = with_script(ScriptedIo::pretending());
     let bytes = 5 << 30;
-    // SAFETY: the scripted system touches no memory.
+    // SAFETY: `# Safety` of `Segment::from_raw` is for accesses, and `ScriptedIo::pretending` accesses no
+    // memory.
     let memory = unsafe { Segment::from_raw(std::ptr::dangling_mut(), bytes) };
     let result = setting.file.submit(Batch::read(vec![Transfer { offset: 1 << 33, memory }])).wait();
     assert!(result.error.is_none() && result.bytes == bytes as u64);
@@ -183,7 +185,7 @@ fn reservation_that_signals_interrupt_ends_in_smaller_steps() {
     let ends: Vec<_> = done.iter().map(|(at, bytes)| at + bytes).collect();
     assert!(done.iter().skip(1).map(|(at, _)| at).eq(&ends[..ends.len() - 1]), "{reserved:?}");
     assert_eq!((ends.last(), setting.file.len().unwrap()), (Some(&(1 << 20)), 1 << 20));
-    // However often signals come, no step is empty.
+    // No step is empty, even after many signals.
     let setting = with_script(ScriptedIo::new([Step::Fail(Errno::EINTR); 60], None));
     setting.file.preallocate(10_000).unwrap();
     assert_eq!(setting.file.len().unwrap(), 10_000);
@@ -243,7 +245,7 @@ fn created_files_have_the_permissions_that_the_mask_leaves() {
         driver.open(&path, options).unwrap();
         std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
     };
-    // What the process's mask leaves of all bits, seen on a file of the standard library.
+    // A file of the standard library shows which bits the umask of the process leaves.
     std::fs::write(folder.path().join("standard"), b"").unwrap();
     let standard = std::fs::metadata(folder.path().join("standard")).unwrap().permissions().mode() & 0o7777;
     assert_eq!(permissions("usual", &OpenOptions::write().create(true)), standard);
@@ -289,7 +291,7 @@ fn locks_exclude_other_processes() {
     let path = folder.path().join("file");
     let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true)).unwrap();
     let guard = file.lock(10..20, LockMode::Exclusive).unwrap();
-    // A lock of the whole file that does not wait, by another program.
+    // Another program tries to lock the whole file without waiting.
     let blocked = || {
         let script = "import fcntl,sys\nf=open(sys.argv[1],'r+')\n\
                       try: fcntl.lockf(f, fcntl.LOCK_EX|fcntl.LOCK_NB)\nexcept OSError: sys.exit(3)";
@@ -315,7 +317,7 @@ fn an_open_costs_four_calls_and_a_batch_in_one_stretch_one() {
 #[test]
 fn error_of_the_systems_close_is_reported_once_and_the_descriptors_are_released() {
     let mut setting = steps(&[Step::Pass, Step::Fail(Errno::EDQUOT)]);
-    // The descriptor of a lock is closed, too.
+    // The close also closes the idle descriptor of the lock.
     drop(setting.file.lock(0..10, LockMode::Exclusive).unwrap());
     let path = setting.file.path().to_path_buf();
     let before = setting.file.system_calls().other;
@@ -333,7 +335,7 @@ fn error_of_closing_a_lock_is_reported_by_the_close_of_the_file() {
     let mut setting = steps(&[Step::Fail(Errno::EIO)]);
     let guards: Vec<_> =
         (0..6).map(|at| setting.file.lock(at..at + 1, LockMode::Exclusive).unwrap()).collect();
-    // Four descriptors are kept. The fifth is closed at once, and its error is kept instead.
+    // Four descriptors stay idle. The fifth is closed immediately, and its error is kept.
     drop(guards);
     assert_eq!(setting.io.closes(), 2);
     assert_eq!(setting.file.close().unwrap_err().system_code(), Some(libc::EIO));

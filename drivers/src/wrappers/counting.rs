@@ -1,4 +1,4 @@
-//! Counts what goes through it, exactly.
+//! A wrapper with exact counts of calls, transfers and bytes.
 
 use crate::{
     Batch, BatchResult, Caps, Completion, Direction, Driver, DriverFile, FileIdentity, FileLayout, LockGuard,
@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// Counts that go on growing; shared by a driver's files.
+        /// Growing counts, shared by a driver and its files.
         #[derive(Debug, Default)]
         pub struct Counters {
             $($name: AtomicU64,)*
         }
 
-        /// Counts at one moment.
+        /// A copy of the counts.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         #[non_exhaustive]
         pub struct Counts {
@@ -25,7 +25,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// The counts now. Not one moment for all of them if other threads go on.
+            /// The present counts. They are not consistent with each other if other threads count meanwhile.
             pub fn snapshot(&self) -> Counts {
                 Counts { $($name: self.$name.load(Relaxed),)* }
             }
@@ -45,15 +45,15 @@ counters! {
     deletes,
     /// Batches that read.
     read_batches,
-    /// Their transfers.
+    /// Transfers of batches that read.
     read_transfers,
-    /// The bytes that they moved.
+    /// Bytes moved by batches that read.
     read_bytes,
     /// Batches that write.
     write_batches,
-    /// Their transfers.
+    /// Transfers of batches that write.
     write_transfers,
-    /// The bytes that they moved.
+    /// Bytes moved by batches that write.
     write_bytes,
     /// Calls of `len`.
     lens,
@@ -65,17 +65,17 @@ counters! {
     syncs,
     /// Calls of `refresh`.
     refreshes,
-    /// Calls of `lock`.
+    /// Calls of `try_lock`.
     locks,
     /// Calls of `close`.
     closes,
-    /// Of all these calls, those that failed.
+    /// Failed calls of all these kinds.
     errors,
-    /// System calls that read, of files that are closed.
+    /// System calls that read, of dropped files.
     system_reads,
-    /// System calls that write, of files that are closed.
+    /// System calls that write, of dropped files.
     system_writes,
-    /// All system calls of files that are closed.
+    /// All system calls of dropped files.
     system_calls,
 }
 
@@ -93,7 +93,7 @@ impl Counters {
     }
 }
 
-/// Counts every call, transfer and byte.
+/// Counts every call, transfer and byte. Clones share the counts.
 #[derive(Debug, Clone)]
 pub struct Counting {
     inner: Arc<dyn Driver>,
@@ -101,7 +101,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Counts what goes to `inner`, from zero.
+    /// Counts the calls to `inner`, from zero.
     pub fn new(inner: Arc<dyn Driver>) -> Self {
         Self { inner, counters: Arc::default() }
     }
@@ -259,7 +259,7 @@ mod tests {
             locks: 0,
             closes: 2,
             errors: 3,
-            // The second read finds the end.
+            // The second call finds the end of the file.
             system_reads: 2,
             system_writes: 1,
             // Four to open, one each for the length, the reservation, the sync and the close.

@@ -1,4 +1,4 @@
-//! Fails on purpose, by a plan.
+//! A wrapper that injects faults by a plan.
 
 use super::fault_plan::{Effect, FaultPlan, Target};
 use crate::{
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Carries out a [`FaultPlan`]. Its clones share the plan and the count of calls.
+/// Injects the faults of a [`FaultPlan`]. Clones share the plan and the count of calls.
 #[derive(Debug, Clone)]
 pub struct Faulty {
     inner: Arc<dyn Driver>,
@@ -22,11 +22,11 @@ pub struct Faulty {
 #[derive(Debug)]
 struct Faults {
     plan: FaultPlan,
-    /// Calls so far by target, in the order of `Target::NAMES`.
+    /// The number of calls so far by target, in the order of `Target::NAMES`.
     calls: [AtomicU64; Target::NAMES.len()],
 }
 
-/// What is to be done to one call.
+/// The combined effect of all faults that apply to one call.
 #[derive(Debug, Default)]
 struct Verdict {
     delay: Duration,
@@ -36,13 +36,13 @@ struct Verdict {
 }
 
 impl Verdict {
-    /// How many bytes of a batch are moved, and the error after them.
+    /// The number of bytes of a batch that are moved, and the error after these bytes.
     fn stop(&self, batch: &Batch<'_>) -> (u64, Option<ErrorKind>) {
         let short_bytes = self.short_bytes.unwrap_or(u64::MAX).min(batch.bytes());
         let is_short = short_bytes < batch.bytes();
         match self.failure {
             Some((kind, after_bytes)) => (short_bytes.min(after_bytes), Some(kind)),
-            // A read that ends early looks like the end of the file; a write that does must say so.
+            // A short read means the end of the file. A short write must report an error.
             None if is_short && batch.direction() == Direction::Write => (short_bytes, Some(ErrorKind::Io)),
             None => (short_bytes, None),
         }
@@ -54,7 +54,10 @@ impl Faults {
         &self.calls[target as usize]
     }
 
-    /// Counts a call of `target` and tells what happens to it.
+    /// Counts a call of `target`, sleeps for its delay, and returns the other effects on the call.
+    ///
+    /// # Panics
+    /// If the plan says so.
     fn judge(&self, target: Target) -> Verdict {
         let index = self.count(target).fetch_add(1, Relaxed);
         let index_of_any = self.count(Target::Any).fetch_add(1, Relaxed);
@@ -81,7 +84,7 @@ impl Faults {
         verdict
     }
 
-    /// Counts a call that moves no bytes; the error if it is to fail.
+    /// Counts a call that moves no bytes, and returns the injected error.
     fn admit(&self, target: Target, operation: Operation, path: &Path) -> Result<()> {
         match self.judge(target).failure {
             None => Ok(()),
@@ -91,13 +94,14 @@ impl Faults {
 }
 
 impl Faulty {
-    /// Does to the calls of `inner` what `plan` says.
+    /// Injects the faults of `plan` into the calls of `inner`.
     pub fn new(inner: Arc<dyn Driver>, plan: FaultPlan) -> Self {
         let calls = std::array::from_fn(|_| AtomicU64::new(0));
         Self { inner, faults: Arc::new(Faults { plan, calls }) }
     }
 
-    /// Calls of `target` so far. A run without faults tells how many call numbers there are to fail at.
+    /// The number of calls of `target` so far. A run without faults thus gives the range of call numbers for
+    /// later plans.
     pub fn calls(&self, target: Target) -> u64 {
         self.faults.count(target).load(Relaxed)
     }
@@ -131,7 +135,7 @@ struct FaultyFile {
 }
 
 impl FaultyFile {
-    /// Moves the first `bytes` bytes of the batch in pieces, if it is to be in pieces.
+    /// Moves the first `bytes` bytes of the batch, in pieces of `piece_bytes` if there is such a number.
     fn move_front(&self, batch: &mut Batch<'_>, bytes: u64, piece_bytes: Option<u64>) -> BatchResult {
         let piece_bytes = piece_bytes.unwrap_or(u64::MAX).max(1);
         let mut moved = 0;
@@ -223,13 +227,13 @@ impl DriverFile for FaultyFile {
 
     fn close(&mut self) -> Result<()> {
         let admitted = self.faults.admit(Target::Close, Operation::Close, self.inner.path());
-        // A close that fails is a close all the same.
+        // An injected failure closes the file too, like a failing close of the system.
         let closed = self.inner.close();
         admitted.and(closed)
     }
 }
 
-/// The error that a system would report for this kind.
+/// An injected error of this kind, with a system code that belongs to the kind.
 fn injected(kind: ErrorKind, operation: Operation, path: &Path) -> Error {
     let code = match kind {
         ErrorKind::NotFound => libc::ENOENT,

@@ -1,6 +1,13 @@
-//! Drivers that go around another driver and pass its conformance suite like it: [`Traced`] tells, [`Counting`] counts,
-//! [`Throttled`] slows, [`Faulty`] fails on purpose, [`Torn`] tears. They stack in any order.
-// A method that a trait gains must not be lost in a wrapper.
+//! Drivers that wrap another driver and keep its contract. They stack in any order.
+//!
+//! | wrapper | effect |
+//! |---|---|
+//! | [`Traced`] | reports each call as a `tracing` event |
+//! | [`Counting`] | counts calls, transfers and bytes |
+//! | [`Throttled`] | adds latency and limits the bandwidth |
+//! | [`Faulty`] | fails by a plan |
+//! | [`Torn`] | has no locks, and splits each access into parts |
+// The lint reports a new trait method that a wrapper does not forward.
 #![deny(clippy::missing_trait_methods)]
 
 mod counting;

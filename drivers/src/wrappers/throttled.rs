@@ -1,4 +1,4 @@
-//! Slows what goes through it down to the latency and bandwidth of a slower storage.
+//! A wrapper that slows a storage down to a given latency and bandwidth.
 
 use crate::{
     Batch, Caps, Completion, Driver, DriverFile, FileIdentity, FileLayout, LockGuard, LockMode, OpenOptions,
@@ -10,16 +10,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How slow.
+/// The latency and the bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Throttle {
-    /// Time that every call takes at least. Calls of several threads wait side by side.
+    /// The least time of every call. Calls of several threads wait at the same time.
     pub latency: Duration,
-    /// Bytes that all files of the driver move in a second together; unlimited if none.
+    /// The bytes per second of all files of the driver together. Unlimited if `None`.
     pub bytes_per_second: Option<NonZeroU64>,
 }
 
-/// Sleeps before each call: its latency, and until the bytes of earlier batches and its own have had their time.
+/// Sleeps before each call: for the latency, and until the bandwidth has served the bytes of earlier
+/// batches and of this one.
 #[derive(Debug, Clone)]
 pub struct Throttled {
     inner: Arc<dyn Driver>,
@@ -29,12 +30,12 @@ pub struct Throttled {
 #[derive(Debug)]
 struct Pace {
     throttle: Throttle,
-    /// When the bytes that were admitted so far have had their time.
+    /// The time at which the bandwidth has served all admitted bytes.
     free_at: Mutex<Option<Instant>>,
 }
 
 impl Pace {
-    /// How long a call that moves `bytes` bytes and comes at `now` has to wait.
+    /// The waiting time of a call that moves `bytes` bytes and begins at `now`.
     fn admit(&self, now: Instant, bytes: u64) -> Duration {
         let Some(bytes_per_second) = self.throttle.bytes_per_second else {
             return self.throttle.latency;
@@ -43,7 +44,7 @@ impl Pace {
         let own = Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX));
         let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
         let start = free_at.map_or(now, |free_at| free_at.max(now));
-        // A time that the clock cannot hold is never reached: the clock's end serves as well.
+        // If the clock cannot represent the end, the bytes take no time. No program runs so long.
         let end = start.checked_add(own).unwrap_or(start);
         *free_at = Some(end);
         self.throttle.latency + (end - now)
@@ -55,7 +56,7 @@ impl Pace {
 }
 
 impl Throttled {
-    /// Slows `inner` down.
+    /// Wraps `inner`.
     pub fn new(inner: Arc<dyn Driver>, throttle: Throttle) -> Self {
         Self { inner, pace: Arc::new(Pace { throttle, free_at: Mutex::new(None) }) }
     }
@@ -174,7 +175,7 @@ mod tests {
         assert_eq!(pace.admit(now, 100), ms(5 + 100));
         assert_eq!(pace.admit(now, 50), ms(5 + 100 + 50));
         assert_eq!(pace.admit(now, 0), ms(5 + 150));
-        // After a rest nothing was saved up.
+        // An idle time is not credited to later bytes.
         assert_eq!(pace.admit(now + ms(400), 10), ms(5 + 10));
     }
 

@@ -1,4 +1,5 @@
-//! A storage that is bad for atomic mode: it has no locks, and tears each access into parts with pauses between them.
+//! A wrapper that makes a storage bad for atomic mode: no locks, and each access is split into parts with
+//! pauses between them.
 
 use crate::{
     Batch, BatchResult, Caps, Completion, Driver, DriverFile, Error, ErrorKind, FileIdentity, FileLayout,
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tears what goes to another driver. What is atomic on it is so by nothing that the storage does.
+/// Splits the accesses to another driver into parts. So atomicity on this driver never comes from the
+/// storage.
 #[derive(Debug, Clone)]
 pub struct Torn {
     inner: Arc<dyn Driver>,
@@ -18,19 +20,19 @@ pub struct Torn {
 
 #[derive(Debug, Clone, Copy)]
 struct Tears {
-    /// The largest part.
+    /// The length of the largest part.
     part_bytes: u64,
-    /// Between two parts.
+    /// The pause between two parts.
     pause: Duration,
 }
 
 impl Torn {
-    /// Bytes of a part: more than one piece of most accesses, and less than a page.
+    /// The length of a part: larger than one piece of most accesses, and less than a page.
     const PART_BYTES: u64 = 800;
-    /// Long enough for another process to come in between.
+    /// Long enough for an access of another process between two parts.
     const PAUSE: Duration = Duration::from_micros(40);
 
-    /// Tears `inner`'s accesses, and takes its locks away.
+    /// Wraps `inner`: splits its accesses and refuses its locks.
     pub fn new(inner: Arc<dyn Driver>) -> Self {
         Self { inner, tears: Tears { part_bytes: Self::PART_BYTES, pause: Self::PAUSE } }
     }
@@ -42,7 +44,8 @@ impl Driver for Torn {
     }
 
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
-        // Alone it has no reason for stores through a mapping, which are not calls that could be torn.
+        // With one writer the driver below has less reason to store through a mapping. Such stores are no
+        // calls that this wrapper could split.
         let inner = self.inner.open(path, &options.clone().writers(1))?;
         Ok(Arc::new(TornFile { inner, tears: self.tears }))
     }

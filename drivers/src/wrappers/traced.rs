@@ -1,4 +1,4 @@
-//! Tells what goes through it, as `tracing` events under the target `capulet::driver`.
+//! A wrapper that reports each call as a `tracing` event with the target `capulet::driver`.
 
 use crate::{
     Batch, Caps, Completion, Driver, DriverFile, FileIdentity, FileLayout, LockGuard, LockMode, OpenOptions,
@@ -12,15 +12,15 @@ use tracing::{debug, trace};
 
 const TARGET: &str = "capulet::driver";
 
-/// Events at level `debug` for opening, closing, deleting and whatever changes a whole file, at level `trace` for batches and the
-/// rest. With nobody listening a call costs one check.
+/// Reports calls that open, close, delete or change a whole file at level `debug`, and batches and all other
+/// calls at level `trace`. Without a subscriber a call costs one check.
 #[derive(Debug, Clone)]
 pub struct Traced {
     inner: Arc<dyn Driver>,
 }
 
 impl Traced {
-    /// Tells what goes to `inner`.
+    /// Reports the calls to `inner`.
     pub fn new(inner: Arc<dyn Driver>) -> Self {
         Self { inner }
     }
@@ -60,11 +60,11 @@ impl Driver for Traced {
 struct TracedFile {
     path: String,
     inner: Arc<dyn DriverFile>,
-    /// Whether the close has been told.
+    /// Whether the close has been reported.
     is_told: bool,
 }
 
-/// An outcome in words.
+/// The outcome of a call as text.
 fn told<T: Debug>(outcome: &Result<T>) -> String {
     match outcome {
         Ok(value) => format!("{value:?}"),
@@ -179,7 +179,7 @@ mod tests {
     use tracing::field::{Field, Visit};
     use tracing::{Event, Level, Metadata, Subscriber, span};
 
-    /// Keeps the message of each event up to a level.
+    /// A subscriber that keeps the message of each event up to a level.
     struct Listener {
         level: Level,
         heard: Arc<Mutex<Vec<String>>>,
