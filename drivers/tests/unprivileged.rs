@@ -34,7 +34,7 @@ fn what_a_user_may_not_do_is_a_permission_error() {
     assert_eq!(driver.delete(&open).unwrap_err().kind(), ErrorKind::Permission);
     driver.open(&open, &OpenOptions::read()).unwrap();
     if was_root {
-        // SAFETY: seteuid(2), as above: the only test of the program.
+        // SAFETY: seteuid(2) takes a number, and no other code of the program depends on the user.
         assert_eq!(unsafe { libc::seteuid(0) }, 0);
     }
     set_mode(folder.path(), 0o755);
