@@ -1,6 +1,6 @@
 //! Checks of close and refresh.
 
-use super::{Case, Subject, content, pattern};
+use super::subject::{Case, Subject, content, pattern};
 use crate::{
     Batch, Caps, DriverFile, DriverFileExt, Error, ErrorKind, LockMode, OpenOptions, Operation, Transfer,
 };

@@ -1,6 +1,6 @@
 //! Checks of concurrent accesses and of locks.
 
-use super::{Case, Subject, content, write};
+use super::subject::{Case, Subject, content, write};
 use crate::{Caps, DriverFile, DriverFileExt, ErrorKind, LockMode, OpenOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

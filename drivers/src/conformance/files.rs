@@ -1,6 +1,6 @@
 //! Checks of open, delete, lengths and access rights.
 
-use super::{Case, Subject, content, pattern};
+use super::subject::{Case, Subject, content, pattern};
 use crate::{Batch, Caps, DriverFileExt, ErrorKind, OpenOptions, Operation, Transfer};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

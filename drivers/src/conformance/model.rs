@@ -1,6 +1,6 @@
 //! Long runs of random calls, compared with a model: a file as a list of bytes.
 
-use super::{Case, Subject, content, read, write};
+use super::subject::{Case, Subject, content, read, write};
 
 pub(super) const CASES: &[Case] =
     &[Case { name: "random calls do what they do to a list of bytes", run: random_calls }];

@@ -1,6 +1,6 @@
 //! Checks of a full storage.
 
-use super::{Subject, content, pattern};
+use super::subject::{Subject, content, pattern};
 use crate::{Batch, Driver, DriverFileExt, ErrorKind, OpenOptions, Transfer};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Checks that transfers move the right bytes and change no other byte.
 
-use super::{Case, Subject, content, pattern, read, write};
+use super::subject::{Case, Subject, content, pattern, read, write};
 use crate::{Batch, Direction, DriverFile, DriverFileExt, ErrorKind, Segment, Transfer};
 
 pub(super) const CASES: &[Case] = &[
