@@ -1,15 +1,7 @@
-//! Storage drivers: one module per storage, and wrappers that go around any of them.
-//!
-//! A driver moves bytes between memory and one file. It sees offsets, lengths and memory; never a
-//! communicator, a file view or a file pointer, and it never waits for another process. Everything above
-//! this crate talks to `dyn Driver` and `dyn DriverFile`, and asks [`Caps`], never a name, what a storage
-//! can do.
-//!
-//! * [`Driver`] opens and deletes; [`DriverFile`] is one open file in one process.
-//! * [`DriverFile::submit`] is the only way in which data moves: contiguous, vectored and list I/O are
-//!   all one [`Batch`].
-//! * Every error is an [`Error`]: a kind to act on, the path, the operation, the offset, and the system's
-//!   own error.
+//! The crate moves bytes between memory and one file: one driver for each storage, and wrappers around any
+//! driver. It sees offsets, lengths and memory. It must not know MPI, datatypes, file views or file pointers,
+//! and it never waits for another process. Upper layers use `dyn Driver` and `dyn DriverFile`. They read the
+//! capabilities of a storage from [`Caps`], never from the name of a driver.
 //!
 //! ```
 //! use capulet_drivers::{Driver, DriverFileExt, OpenOptions, mem::MemDriver};
@@ -23,6 +15,21 @@
 //! assert_eq!(&bytes, b"hello");
 //! # Ok::<(), capulet_drivers::Error>(())
 //! ```
+//!
+//! # Modules
+//! | module | contents |
+//! |---|---|
+//! | this one | [`Driver`], which opens and deletes, and [`DriverFile`], one open file in one process |
+//! | `batch` | [`Batch`], the only form of a data access: contiguous, vectored and list I/O |
+//! | `completion` | [`Completion`] and [`BatchResult`], the outcome of a batch |
+//! | `options`, `caps`, `lock`, `error` | the types that the traits use |
+//! | `ext`, `forward` | convenience methods, and the traits for pointers |
+//! | `registry` | [`Registry`], which resolves a file name to a driver and a path |
+//! | [`posix`] | files of the operating system |
+//! | [`mem`] | files in the memory of this process |
+//! | [`wrappers`] | drivers around a driver: events, counts, delays, faults, torn accesses |
+//! | `conformance` | the contract as a test suite (feature `conformance`) |
+//! | `template` | the smallest driver, a start for a new one (feature `conformance`) |
 
 mod batch;
 mod caps;
