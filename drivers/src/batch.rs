@@ -244,19 +244,6 @@ impl<'a> Batch<'a> {
         (self.bytes, self.raw) = (0, true);
     }
 
-    /// An empty batch with the allocation of this one, for memory of another lifetime.
-    pub fn reuse<'b>(self, direction: Direction) -> Batch<'b> {
-        match self.list {
-            List::Owned(mut transfers) => {
-                transfers.clear();
-                // The empty list has no element to convert. `collect` reuses its allocation.
-                let empty = transfers.into_iter().map(|_| unreachable!("the list was cleared")).collect();
-                Batch::of(direction, empty)
-            }
-            List::Lent(_) => Batch::with_capacity(direction, 0),
-        }
-    }
-
     /// Borrows the transfers as a second batch to submit. Afterwards this batch can be cleared and filled
     /// again, without a new allocation.
     pub fn lend(&mut self) -> Batch<'_> {
@@ -374,17 +361,6 @@ mod tests {
         assert_eq!((batch.bytes(), batch.transfers().len()), (20, 5));
         batch.clear();
         assert_eq!((batch.bytes(), batch.transfers().len()), (0, 0));
-    }
-
-    #[test]
-    fn reuse_keeps_the_room() {
-        let mut memory = [0; 4];
-        let mut batch = sample().reuse(Direction::Read);
-        let List::Owned(transfers) = &batch.list else { unreachable!("it was not lent") };
-        assert!(transfers.capacity() >= 4);
-        batch.push(Transfer::into_memory(0, &mut memory));
-        assert_eq!((batch.bytes(), batch.direction()), (4, Direction::Read));
-        assert!(sample().lend().reuse(Direction::Write).transfers().is_empty());
     }
 
     #[test]

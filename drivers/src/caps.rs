@@ -13,30 +13,23 @@ impl Caps {
     /// [`try_lock`](crate::DriverFile::try_lock) is supported. A lock excludes every process that opens the
     /// file.
     pub const LOCKS: Self = Self(1);
-    /// A batch of many extents costs less than its transfers one by one would.
-    pub const LIST_IO: Self = Self(1 << 1);
     /// The next read of any process sees written bytes, without a sync.
-    pub const IMMEDIATE_VISIBILITY: Self = Self(1 << 2);
+    pub const IMMEDIATE_VISIBILITY: Self = Self(1 << 1);
     /// A write changes only the requested bytes, also while other machines write neighboring bytes.
-    pub const BYTE_WRITES: Self = Self(1 << 3);
+    pub const BYTE_WRITES: Self = Self(1 << 2);
     /// An open file stays usable after it was deleted.
-    pub const UNLINK_OPEN: Self = Self(1 << 4);
+    pub const UNLINK_OPEN: Self = Self(1 << 3);
     /// All processes that open a path get the same file. Files in the memory of one process lack this.
-    pub const PROCESS_SHARED: Self = Self(1 << 5);
-    /// A completion can be pending: transfers go on after `submit` has returned.
-    pub const PENDING: Self = Self(1 << 6);
-
+    pub const PROCESS_SHARED: Self = Self(1 << 4);
     /// The data is in memory: a read never waits for a device. It costs one call and one copy.
-    pub const IN_MEMORY: Self = Self(1 << 7);
+    pub const IN_MEMORY: Self = Self(1 << 5);
 
-    const NAMES: [(Self, &'static str); 8] = [
+    const NAMES: [(Self, &'static str); 6] = [
         (Self::LOCKS, "LOCKS"),
-        (Self::LIST_IO, "LIST_IO"),
         (Self::IMMEDIATE_VISIBILITY, "IMMEDIATE_VISIBILITY"),
         (Self::BYTE_WRITES, "BYTE_WRITES"),
         (Self::UNLINK_OPEN, "UNLINK_OPEN"),
         (Self::PROCESS_SHARED, "PROCESS_SHARED"),
-        (Self::PENDING, "PENDING"),
         (Self::IN_MEMORY, "IN_MEMORY"),
     ];
 
@@ -140,10 +133,10 @@ mod tests {
 
     #[test]
     fn sets_unite_and_subtract() {
-        let caps = Caps::LOCKS | Caps::LIST_IO;
+        let caps = Caps::LOCKS | Caps::UNLINK_OPEN;
         assert!(caps.contains(Caps::LOCKS) && caps.contains(Caps::NONE));
         assert!(!caps.contains(Caps::LOCKS | Caps::BYTE_WRITES));
-        assert_eq!(caps.without(Caps::LOCKS | Caps::PENDING), Caps::LIST_IO);
+        assert_eq!(caps.without(Caps::LOCKS | Caps::IN_MEMORY), Caps::UNLINK_OPEN);
     }
 
     #[test]

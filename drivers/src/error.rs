@@ -42,7 +42,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// The kind of a system error.
-    pub fn of(error: &io::Error) -> Self {
+    fn of(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(code) => Self::of_code(code),
             None => match error.kind() {

@@ -92,16 +92,6 @@ impl Registry {
         Self { drivers, default }
     }
 
-    /// The prefixes that have a driver, in alphabetical order, without their colon.
-    pub fn prefixes(&self) -> impl Iterator<Item = &str> {
-        self.drivers.keys().map(String::as_str)
-    }
-
-    /// The driver for names without a prefix.
-    pub fn default_driver(&self) -> &Arc<dyn Driver> {
-        &self.default
-    }
-
     /// The driver of a file name, and the path without the prefix. Makes no system call.
     ///
     /// # Errors
@@ -120,7 +110,7 @@ impl Registry {
     }
 
     fn no_driver(&self, prefix: &str, name: &OsStr) -> Error {
-        let known = self.prefixes().map(|prefix| format!("{prefix}:")).collect::<Vec<_>>().join(" ");
+        let known = self.drivers.keys().map(|prefix| format!("{prefix}:")).collect::<Vec<_>>().join(" ");
         let reason = format!(
             "no driver for `{prefix}:` is built in; there is {known} (a file of that name: ./{prefix}:...)"
         );

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const PATH: &str = "file";
 
 fn faulty(plan: &str) -> Faulty {
-    Faulty::new(Arc::new(MemDriver::new()), plan.parse().unwrap())
+    Faulty::new(Arc::new(MemDriver::new()), FaultPlan::parse(plan).unwrap())
 }
 
 fn opened(plan: &str) -> Arc<dyn DriverFile> {

@@ -241,7 +241,7 @@ fn reuse(subject: &Subject<'_>) {
         assert!(batch.may_outlive_call());
         assert_eq!(file.submit(batch.lend()).wait().into_result().expect("written"), 64);
     }
-    let mut batch = batch.reuse(Direction::Read);
+    let mut batch = Batch::with_capacity(Direction::Read, 1);
     batch.push(Transfer { offset: 70, memory: raw(0, 8) });
     assert_eq!(file.submit(batch).wait().into_result().expect("read"), 8);
     let data = pattern(64);

@@ -196,7 +196,6 @@ impl DriverFile for MemFile {
 
     fn caps(&self) -> Caps {
         Caps::LOCKS
-            | Caps::LIST_IO
             | Caps::IMMEDIATE_VISIBILITY
             | Caps::BYTE_WRITES
             | Caps::UNLINK_OPEN

@@ -74,7 +74,7 @@ impl FilesystemKind {
     }
 
     /// Whether only one machine mounts the file system, so that there is one cache of it.
-    pub const fn is_local(self) -> bool {
+    pub(super) const fn is_local(self) -> bool {
         matches!(
             self,
             Self::Ext | Self::Xfs | Self::Btrfs | Self::Zfs | Self::F2fs | Self::Tmpfs | Self::Overlay

@@ -64,7 +64,8 @@ impl PosixDriver {
     }
 
     /// A driver that treats every file system as `kind`.
-    pub fn assuming(kind: FilesystemKind) -> Self {
+    #[cfg(test)]
+    fn assuming(kind: FilesystemKind) -> Self {
         Self { io: Arc::new(RealIo), assumed: Some(kind) }
     }
 

@@ -29,11 +29,6 @@ macro_rules! counters {
             pub fn snapshot(&self) -> Counts {
                 Counts { $($name: self.$name.load(Relaxed),)* }
             }
-
-            /// Sets all counts to zero.
-            pub fn reset(&self) {
-                $(self.$name.store(0, Relaxed);)*
-            }
         }
     };
 }
@@ -266,7 +261,5 @@ mod tests {
             system_calls: 11,
         };
         assert_eq!(driver.counters().snapshot(), expected);
-        driver.counters().reset();
-        assert_eq!(driver.counters().snapshot(), Counts::default());
     }
 }

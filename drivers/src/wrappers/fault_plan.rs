@@ -1,7 +1,6 @@
 //! The plan of injected faults, made by calls or parsed from text.
 
 use crate::ErrorKind;
-use std::str::FromStr;
 use std::time::Duration;
 
 /// The kind of calls that a fault applies to.
@@ -125,7 +124,7 @@ pub(super) struct Fault {
 /// ```
 /// use capulet_drivers::{ErrorKind, wrappers::{Effect, FaultPlan, Target, When}};
 ///
-/// let plan: FaultPlan = "write@3:nospace=512; read@*:pieces=1".parse()?;
+/// let plan = FaultPlan::parse("write@3:nospace=512; read@*:pieces=1")?;
 /// let same = FaultPlan::none()
 ///     .with(Target::Write, When::Nth(3), Effect::Fail { kind: ErrorKind::NoSpace, after_bytes: 512 })
 ///     .with(Target::Read, When::From(0), Effect::Pieces { bytes: 1 });
@@ -190,14 +189,6 @@ impl FaultPlan {
     /// Whether the plan has no faults.
     pub fn is_empty(&self) -> bool {
         self.faults.is_empty()
-    }
-}
-
-impl FromStr for FaultPlan {
-    type Err = FaultPlanError;
-
-    fn from_str(text: &str) -> Result<Self, FaultPlanError> {
-        Self::parse(text)
     }
 }
 
