@@ -86,8 +86,11 @@ impl<'a> Segment<'a> {
     /// If the bytes do not fit, or if the segment was made by [`from_ref`](Self::from_ref). Both are bugs of
     /// the caller.
     pub fn copy_in(&self, start: usize, source: &[u8]) {
-        assert!(self.writable, "a segment of shared memory cannot be read into");
-        assert!(start <= self.bytes && source.len() <= self.bytes - start, "copy beyond the segment");
+        assert!(self.writable, "a segment made by `from_ref` cannot be read into");
+        assert!(
+            start <= self.bytes && source.len() <= self.bytes - start,
+            "the copy reaches beyond the segment"
+        );
         if source.is_empty() {
             return;
         }
@@ -103,7 +106,10 @@ impl<'a> Segment<'a> {
     /// # Panics
     /// If the segment has fewer bytes: a bug of the caller.
     pub fn copy_out(&self, start: usize, target: &mut [u8]) {
-        assert!(start <= self.bytes && target.len() <= self.bytes - start, "copy beyond the segment");
+        assert!(
+            start <= self.bytes && target.len() <= self.bytes - start,
+            "the copy reaches beyond the segment"
+        );
         if target.is_empty() {
             return;
         }
@@ -115,7 +121,7 @@ impl<'a> Segment<'a> {
 
     /// Bytes `range` of this segment. The segment stays borrowed while the part lives.
     fn part(&self, range: Range<usize>) -> Segment<'_> {
-        assert!(range.start <= range.end && range.end <= self.bytes, "part beyond the segment");
+        assert!(range.start <= range.end && range.end <= self.bytes, "the part reaches beyond the segment");
         let address = self.address.wrapping_add(range.start);
         Segment { address, bytes: range.end - range.start, ..*self }
     }
@@ -203,7 +209,7 @@ impl<'a> Batch<'a> {
         let memory = &transfer.memory;
         assert!(
             memory.writable || self.direction == Direction::Write,
-            "a batch that reads was given memory to be written from alone"
+            "a batch that reads got a segment made by `from_ref`"
         );
         // The sum saturates only if segments overlap, because no memory has 2^64 bytes.
         self.bytes = self.bytes.saturating_add(memory.bytes as u64);
@@ -261,7 +267,7 @@ impl<'a> Batch<'a> {
     /// # Panics
     /// If the range reaches beyond the batch: a bug of the caller.
     pub fn part(&mut self, range: Range<u64>) -> Batch<'_> {
-        assert!(range.start <= range.end && range.end <= self.bytes, "part beyond the batch");
+        assert!(range.start <= range.end && range.end <= self.bytes, "the part reaches beyond the batch");
         let mut part = Batch::with_capacity(self.direction, 0);
         let mut start = 0;
         for transfer in self.transfers() {
@@ -350,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lent_batch_is_the_same_and_the_lender_can_go_on() {
+    fn lent_batch_equals_its_lender_which_can_be_refilled() {
         let mut batch = sample();
         let lent = batch.lend();
         assert_eq!(
@@ -374,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_to_be_written_from_is_never_read_into() {
+    fn batch_that_reads_refuses_shared_memory() {
         let read = || Batch::read(vec![Transfer::from_memory(0, DATA)]);
         assert!(std::panic::catch_unwind(read).is_err());
         let push = || Batch::with_capacity(Direction::Read, 1).push(Transfer::from_memory(0, DATA));

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unstriped_layout_has_no_zero_in_it() {
+    fn unstriped_layout_has_no_zero() {
         let layout = FileLayout::unstriped(0);
         assert_eq!((layout.block_bytes, layout.stripe_bytes, layout.stripe_count), (1, 1, 1));
     }

@@ -148,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pending_batch_is_polled_until_it_is_done_and_keeps_its_result() {
+    fn pending_batch_completes_by_polls_and_keeps_its_result() {
         let mut completion = Completion::pending(ReadyAfter(3)).map(doubled);
         assert!(!completion.poll() && !completion.poll() && completion.poll() && completion.poll());
         assert_eq!(completion.wait().bytes, 14);
     }
 
     #[test]
-    fn waiting_needs_no_poll() {
+    fn wait_completes_without_polls() {
         assert_eq!(Completion::pending(ReadyAfter(9)).map(doubled).wait().bytes, 14);
         assert_eq!(Completion::ready(BatchResult::moved(3)).map(doubled).wait().bytes, 6);
     }

@@ -112,7 +112,7 @@ impl fmt::Display for Operation {
             Self::Delete => "delete",
             Self::Read => "read",
             Self::Write => "write",
-            Self::Length => "find the length of",
+            Self::Length => "get the length of",
             Self::SetLength => "set the length of",
             Self::Preallocate => "preallocate",
             Self::Sync => "sync",
@@ -162,7 +162,7 @@ impl Error {
 
     /// The error of a call on a file after its [`DriverFile::close`](crate::DriverFile::close).
     pub fn closed(operation: Operation, path: &Path) -> Self {
-        Self::message(ErrorKind::Closed, operation, path, "the file was closed before")
+        Self::message(ErrorKind::Closed, operation, path, "the file is closed")
     }
 
     /// The error of a close of a file that has other references.
@@ -217,7 +217,7 @@ mod tests {
     use std::error::Error as _;
 
     #[test]
-    fn every_code_that_a_caller_acts_on_has_its_kind() {
+    fn error_codes_map_to_kinds() {
         for (code, kind) in [
             (libc::ENOENT, ErrorKind::NotFound),
             (libc::EEXIST, ErrorKind::Exists),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_says_what_where_and_why() {
+    fn message_has_operation_path_offset_and_reason() {
         let error =
             Error::system(Operation::Write, Path::new("/data/a"), io::Error::from_raw_os_error(libc::ENOSPC))
                 .at(12);

@@ -58,7 +58,7 @@ impl Registry {
         assert!(
             prefix.len() >= 2
                 && prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()),
-            "`{prefix}` cannot be a prefix"
+            "`{prefix}` is not two or more lower-case letters and digits"
         );
         self.drivers.insert(prefix.to_owned(), driver);
         self
@@ -112,7 +112,7 @@ impl Registry {
     fn no_driver(&self, prefix: &str, name: &OsStr) -> Error {
         let known = self.drivers.keys().map(|prefix| format!("{prefix}:")).collect::<Vec<_>>().join(" ");
         let reason = format!(
-            "no driver for `{prefix}:` is built in; there is {known} (a file of that name: ./{prefix}:...)"
+            "no driver for `{prefix}:` is built in; the drivers are {known} (to open a file of this name: ./{prefix}:...)"
         );
         Error::message(ErrorKind::Unsupported, Operation::Resolve, Path::new(name), reason)
     }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_chooses_and_is_taken_off() {
+    fn prefix_selects_the_driver_and_is_removed() {
         for (name, driver, path) in [
             ("ufs:/data/a", "posix", "/data/a"),
             ("UFS:/data/a", "posix", "/data/a"),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_prefix_belongs_to_the_name() {
+    fn other_text_before_a_colon_belongs_to_the_name() {
         for name in [
             "/data/a",
             "a",
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_storage_without_a_driver_is_refused_in_plain_words() {
+    fn storage_without_a_driver_is_refused_with_a_list_of_drivers() {
         for name in ["pvfs2:/a", "rados:a", "uring:a", "lustre:a", "gpfs:a", "RADOS:a"] {
             let error = Registry::standard().resolve(name).unwrap_err();
             assert_eq!(
@@ -196,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn names_need_not_be_text() {
+    fn names_need_not_be_utf8() {
         let name = OsStr::from_bytes(b"mem:\xff");
         assert_eq!(Registry::standard().resolve(name).unwrap().1.as_os_str().as_bytes(), b"\xff");
     }
 
     #[test]
-    fn the_default_can_be_chosen_among_those_that_are_there() {
+    fn default_is_one_of_the_registered_drivers() {
         let registry = Registry::standard().with_default("mem").unwrap();
         assert_eq!(registry.resolve("a").unwrap().0.name(), "mem");
         assert_eq!(Registry::standard().with_default("rados").unwrap_err().kind(), ErrorKind::Unsupported);

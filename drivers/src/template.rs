@@ -77,7 +77,7 @@ impl TemplateFile {
         if allowed {
             return Ok(());
         }
-        Err(Error::message(refusal, operation, &self.path, "the file was not opened for that"))
+        Err(Error::message(refusal, operation, &self.path, "the file was not opened for this access"))
     }
 
     fn check_length(&self, operation: Operation, bytes: u64) -> Result<()> {

@@ -80,7 +80,7 @@ suite! {
 }
 
 #[test]
-fn the_suite_is_all_there() {
+fn suite_has_all_checks() {
     let names: Vec<_> = cases().map(|case| case.name).collect();
     assert_eq!(names.len(), 39, "{names:#?}");
 }
@@ -223,7 +223,7 @@ mod mutants {
     }
 
     #[test]
-    fn every_mutant_is_found() {
+    fn suite_detects_every_mutant() {
         assert!(passes(Mutation::Nothing));
         for mutation in [
             Mutation::ExtendsByNothing,

@@ -69,7 +69,7 @@ fn writes(folder: &Path) -> u64 {
 }
 
 #[test]
-fn pieces_are_stored_where_reserved_room_stays_reserved_and_written_elsewhere() {
+fn pieces_are_stored_only_where_reserved_space_stays_reserved() {
     for (format, expected) in
         [(Format::EXT4, 0), (Format::XFS, 0), (Format::XFS_REFLINK, PIECES), (Format::BTRFS, PIECES)]
     {
@@ -103,11 +103,11 @@ fn overwrite_on_a_full_disk(folder: &Path) {
         assert!(matches!(error, None | Some(ErrorKind::NoSpace)), "{error:?}");
         is_full |= error.is_some();
     }
-    assert!(is_full, "the disk is full, and takes everything");
+    assert!(is_full, "the disk is full, but it took every piece");
 }
 
 #[test]
-fn full_disk_takes_stores_where_data_was_and_refuses_them_in_holes() {
+fn full_disk_takes_overwrites_and_refuses_writes_to_holes() {
     on_disk(&Format::EXT4, overwrite_on_a_full_disk);
     on_disk(&Format::XFS, overwrite_on_a_full_disk);
 }

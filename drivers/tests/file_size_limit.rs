@@ -24,7 +24,7 @@ impl Drop for Limited {
 }
 
 #[test]
-fn beyond_the_limit_is_too_large() {
+fn write_beyond_the_limit_is_too_large() {
     let folder = TempDir::new().unwrap();
     let file = PosixDriver::new()
         .open(&folder.path().join("file"), &OpenOptions::read_write().create(true))

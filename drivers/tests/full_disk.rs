@@ -13,14 +13,14 @@ use tempfile::TempDir;
 const FREE_BYTES: u64 = 256 << 10;
 
 #[test]
-fn memory_is_full() {
+fn full_memory_keeps_the_contract() {
     let driver = MemDriver::with_capacity(FREE_BYTES);
     check_full(Arc::new(driver.clone()), &numbered("folder".into()), FREE_BYTES);
-    assert_eq!(driver.used_bytes(), 0, "what was deleted has given its room back");
+    assert_eq!(driver.used_bytes(), 0, "the space of deleted files is free again");
 }
 
 #[test]
-fn memory_is_full_and_moves_a_few_bytes_at_a_time() {
+fn full_memory_keeps_the_contract_in_small_steps() {
     let driver = MemDriver::with_capacity(FREE_BYTES);
     let plan = FaultPlan::parse("any@*:pieces=1000").unwrap();
     check_full(Arc::new(Faulty::new(Arc::new(driver), plan)), &numbered("folder".into()), FREE_BYTES);
@@ -46,10 +46,10 @@ impl Drop for Mount {
 }
 
 #[test]
-fn a_file_system_is_full() {
+fn full_file_system_keeps_the_contract() {
     let Some(mount) = Mount::new() else {
         // Only root may mount. `/dev/full` returns the same error for single writes.
-        println!("no file system could be mounted; asking /dev/full instead");
+        println!("skipped: no file system could be mounted; testing /dev/full instead");
         let file = PosixDriver::new().open(Path::new("/dev/full"), &OpenOptions::write()).unwrap();
         assert_eq!(file.write_all_at(0, b"x").unwrap_err().kind(), ErrorKind::NoSpace);
         return;

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 
 #[test]
-fn what_a_user_may_not_do_is_a_permission_error() {
+fn forbidden_call_is_a_permission_error() {
     const NOBODY: libc::uid_t = 65_534;
     let folder = TempDir::new().unwrap();
     let set_mode =

@@ -3,7 +3,7 @@
 use super::subject::{Case, Subject, content, read, write};
 
 pub(super) const CASES: &[Case] =
-    &[Case { name: "random calls do what they do to a list of bytes", run: random_calls }];
+    &[Case { name: "random calls act like calls on a list of bytes", run: random_calls }];
 
 /// The longest file of a run.
 const SPAN_BYTES: u64 = 20_000;
@@ -66,18 +66,22 @@ fn random_calls(subject: &Subject<'_>) {
                 }
                 8 => {
                     let bytes = choices.below(SPAN_BYTES);
-                    file.set_len(bytes).expect("length set");
+                    file.set_len(bytes).expect("the length is set");
                     model.resize(bytes as usize, 0);
                 }
                 _ => {
                     let bytes = choices.below(SPAN_BYTES);
-                    file.preallocate(bytes).expect("reserved");
+                    file.preallocate(bytes).expect("the reservation succeeds");
                     model.resize(model.len().max(bytes as usize), 0);
                 }
             }
-            assert_eq!(file.len().expect("known"), model.len() as u64, "seed {seed}, step {step}");
+            assert_eq!(
+                file.len().expect("the length is known"),
+                model.len() as u64,
+                "seed {seed}, step {step}"
+            );
         }
-        assert!(content(&*file) == model, "seed {seed}: the file is not the list of bytes");
+        assert!(content(&*file) == model, "seed {seed}: the file differs from the list of bytes");
     }
 }
 

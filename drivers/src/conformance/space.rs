@@ -32,16 +32,16 @@ fn overflow(subject: &Subject<'_>, free_bytes: u64) {
         Transfer::from_memory(0, b"never"),
     ]);
     let result = file.submit(batch).wait();
-    let error = result.error.expect("that many bytes do not fit");
+    let error = result.error.expect("the bytes do not fit");
     assert_eq!(error.kind(), ErrorKind::NoSpace);
     assert!(result.bytes > 0 && result.bytes <= free_bytes, "{} of {free_bytes} bytes", result.bytes);
-    assert_eq!(content(&*file), data[..result.bytes as usize], "what was counted is what is there");
+    assert_eq!(content(&*file), data[..result.bytes as usize], "the counted bytes are written");
     // Bytes that have storage already can still be overwritten.
-    file.write_all_at(0, b"place").expect("no new room is needed");
-    let error = file.write_all_at(free_bytes + (1 << 20), b"x").expect_err("there is no room");
+    file.write_all_at(0, b"place").expect("an overwrite needs no new space");
+    let error = file.write_all_at(free_bytes + (1 << 20), b"x").expect_err("there is no space");
     assert_eq!(error.kind(), ErrorKind::NoSpace);
     drop(file);
-    subject.driver.delete(&path).expect("deleted");
+    subject.driver.delete(&path).expect("the delete succeeds");
 }
 
 /// Fills the storage with small pieces that lie near each other. A driver may have a special method for them.
@@ -73,27 +73,28 @@ fn overflow_in_small_pieces(subject: &Subject<'_>, free_bytes: u64) {
         );
     }
     drop(file);
-    subject.driver.delete(&path).expect("deleted");
+    subject.driver.delete(&path).expect("the delete succeeds");
 }
 
 fn reservation(subject: &Subject<'_>, free_bytes: u64) {
     let path = subject.path();
     let file = subject.open(&path, &OpenOptions::read_write().create(true));
-    file.write_all_at(0, b"kept").expect("there is room");
-    let error = file.preallocate(free_bytes * 2).expect_err("there is no room");
+    file.write_all_at(0, b"kept").expect("there is space");
+    let error = file.preallocate(free_bytes * 2).expect_err("there is no space");
     assert_eq!(error.kind(), ErrorKind::NoSpace);
     assert_eq!(content(&*file)[..4], *b"kept");
     let reserved_bytes = free_bytes / 2;
-    file.preallocate(reserved_bytes).expect("there is room");
+    file.preallocate(reserved_bytes).expect("there is space");
     // Another file takes all the remaining space, and the reservation still holds.
     let greedy_path = subject.path();
     let greedy = subject.open(&greedy_path, &OpenOptions::read_write().create(true));
-    let error = greedy.write_all_at(0, &pattern(free_bytes as usize)).expect_err("half of it is taken");
+    let error =
+        greedy.write_all_at(0, &pattern(free_bytes as usize)).expect_err("half of the space is taken");
     assert_eq!(error.kind(), ErrorKind::NoSpace);
     let data = pattern(reserved_bytes as usize);
-    file.write_all_at(0, &data).expect("it was reserved");
+    file.write_all_at(0, &data).expect("the bytes were reserved");
     assert_eq!(content(&*file), data);
     drop((file, greedy));
-    subject.driver.delete(&path).expect("deleted");
-    subject.driver.delete(&greedy_path).expect("deleted");
+    subject.driver.delete(&path).expect("the delete succeeds");
+    subject.driver.delete(&greedy_path).expect("the delete succeeds");
 }

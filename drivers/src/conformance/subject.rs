@@ -74,7 +74,7 @@ pub(super) fn content(file: &dyn DriverFile) -> Vec<u8> {
     // The buffer has one byte more than the file, to check that the read stops at the end.
     let mut bytes = vec![0xA5; usize::try_from(len).expect("a file of a test fits in memory") + 1];
     let read = file.read_at(0, &mut bytes).expect("the file can be read");
-    assert_eq!(read as u64, len, "a read of more than the file gives the file");
+    assert_eq!(read as u64, len, "a longer read returns the whole file");
     bytes.truncate(read);
     bytes
 }

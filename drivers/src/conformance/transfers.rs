@@ -4,27 +4,27 @@ use super::subject::{Case, Subject, content, pattern, read, write};
 use crate::{Batch, Direction, DriverFile, DriverFileExt, ErrorKind, Segment, Transfer};
 
 pub(super) const CASES: &[Case] = &[
-    Case { name: "contiguous bytes come back", run: contiguous },
-    Case { name: "vectored bytes come back", run: vectored },
-    Case { name: "lists of extents come back", run: lists },
-    Case { name: "a batch works in its own order", run: own_order },
+    Case { name: "contiguous bytes are read back", run: contiguous },
+    Case { name: "vectored bytes are read back", run: vectored },
+    Case { name: "lists of ranges are read back", run: lists },
+    Case { name: "a batch keeps its order", run: own_order },
     Case { name: "reads stop at the end of the file", run: short_reads },
     Case { name: "holes read as zeros", run: holes },
-    Case { name: "transfers of no bytes do nothing", run: no_bytes },
-    Case { name: "more segments than one system call takes", run: many_segments },
-    Case { name: "offsets beyond 4 GiB", run: large_offsets },
-    Case { name: "offsets that no file has", run: impossible_offsets },
-    Case { name: "neighbors in file and memory keep their bytes", run: neighbors },
-    Case { name: "many small pieces near each other", run: small_pieces },
-    Case { name: "raw memory and a batch that is used again", run: reuse },
+    Case { name: "transfers without bytes do nothing", run: no_bytes },
+    Case { name: "more segments than one system call moves", run: many_segments },
+    Case { name: "offsets beyond 4 GiB are usable", run: large_offsets },
+    Case { name: "impossible offsets are refused", run: impossible_offsets },
+    Case { name: "neighboring bytes of file and memory do not change", run: neighbors },
+    Case { name: "many small pieces change no byte between them", run: small_pieces },
+    Case { name: "raw memory and a refilled batch are usable", run: reuse },
 ];
 
 fn contiguous(subject: &Subject<'_>) {
     let file = subject.create();
     let data = pattern(3000);
-    file.write_all_at(0, &data).expect("written");
-    file.write_all_at(3000, &data[..7]).expect("written");
-    file.write_all_at(10, b"middle").expect("written over");
+    file.write_all_at(0, &data).expect("the write succeeds");
+    file.write_all_at(3000, &data[..7]).expect("the write succeeds");
+    file.write_all_at(10, b"middle").expect("the overwrite succeeds");
     let mut expected = data.clone();
     expected.extend_from_slice(&data[..7]);
     expected[10..16].copy_from_slice(b"middle");
@@ -71,7 +71,7 @@ fn own_order(subject: &Subject<'_>) {
 fn short_reads(subject: &Subject<'_>) {
     let file = subject.create();
     let data = pattern(100);
-    file.write_all_at(0, &data).expect("written");
+    file.write_all_at(0, &data).expect("the write succeeds");
     // (pieces, bytes read)
     let cases: [(&[(u64, usize)], u64); 6] = [
         (&[(0, 100)], 100),
@@ -93,7 +93,7 @@ fn short_reads(subject: &Subject<'_>) {
             }
             assert!(
                 bytes[came..].iter().all(|byte| *byte == 0xA5),
-                "{pieces:?}: memory behind the end was touched"
+                "{pieces:?}: memory for bytes behind the end was changed"
             );
         }
     }
@@ -108,7 +108,7 @@ fn short_reads(subject: &Subject<'_>) {
 
 fn holes(subject: &Subject<'_>) {
     let file = subject.create();
-    file.write_all_at(100_000, b"x").expect("written");
+    file.write_all_at(100_000, b"x").expect("the write succeeds");
     let whole = content(&*file);
     assert_eq!(whole.len(), 100_001);
     assert!(whole[..100_000].iter().all(|byte| *byte == 0));
@@ -116,7 +116,7 @@ fn holes(subject: &Subject<'_>) {
 
 fn no_bytes(subject: &Subject<'_>) {
     let file = subject.create();
-    file.write_all_at(0, b"abc").expect("written");
+    file.write_all_at(0, b"abc").expect("the write succeeds");
     write(&*file, &[]);
     write(&*file, &[(1000, b"")]);
     write(&*file, &[(u64::MAX, b"")]);
@@ -144,26 +144,26 @@ fn large_offsets(subject: &Subject<'_>) {
     // Across the limits of 31 and 32 bits, and at a far offset.
     for border in [1_u64 << 31, 1 << 32, 1 << 40] {
         let offset = border - 3;
-        file.write_all_at(offset, b"border").expect("written");
-        assert_eq!(file.len().expect("known"), border + 3);
+        file.write_all_at(offset, b"border").expect("the write succeeds");
+        assert_eq!(file.len().expect("the length is known"), border + 3);
         let (result, memory) = read(&*file, &[(offset - 2, 10)]);
         assert!(result.error.is_none() && result.bytes == 8);
         assert_eq!(memory[0][..8], *b"\0\0border");
     }
     let (_, memory) = read(&*file, &[((1 << 32) - 3, 6)]);
     assert_eq!(memory[0], b"border");
-    assert_eq!(file.read_at(0, &mut [1; 4]).expect("read"), 4);
+    assert_eq!(file.read_at(0, &mut [1; 4]).expect("the read succeeds"), 4);
 }
 
 fn impossible_offsets(subject: &Subject<'_>) {
     let file = subject.create();
-    let largest = u64::try_from(i64::MAX).expect("positive");
+    let largest = u64::try_from(i64::MAX).expect("the number is positive");
     for offset in [largest, largest + 1, u64::MAX - 3, u64::MAX] {
         // The first transfer is possible, the second is not.
         let batch =
             Batch::write(vec![Transfer::from_memory(0, b"ok"), Transfer::from_memory(offset, b"four")]);
         let result = file.submit(batch).wait();
-        let error = result.error.expect("there is no such offset");
+        let error = result.error.expect("the offset is impossible");
         assert_eq!((result.bytes, error.kind()), (2, ErrorKind::TooLarge), "offset {offset}");
         let (result, memory) = read(&*file, &[(0, 2), (offset, 4)]);
         assert_eq!((result.bytes, &memory[0][..]), (2, &b"ok"[..]));
@@ -175,7 +175,7 @@ fn impossible_offsets(subject: &Subject<'_>) {
 fn neighbors(subject: &Subject<'_>) {
     let file = subject.create();
     let canary = vec![0xEE; 20_000];
-    file.write_all_at(0, &canary).expect("written");
+    file.write_all_at(0, &canary).expect("the write succeeds");
     let data = pattern(40);
     // One or a few bytes, at and near the borders of blocks.
     let extents =
@@ -190,7 +190,7 @@ fn neighbors(subject: &Subject<'_>) {
     // A read changes no neighboring bytes of memory.
     let mut memory = [0xA5; 100];
     let result = file.submit(Batch::read(vec![Transfer::into_memory(8190, &mut memory[30..60])])).wait();
-    assert_eq!(result.into_result().expect("read"), 30);
+    assert_eq!(result.into_result().expect("the read succeeds"), 30);
     assert!(memory[..30].iter().chain(&memory[60..]).all(|byte| *byte == 0xA5));
     assert_eq!(memory[30..60], expected[8190..8220]);
 }
@@ -207,7 +207,7 @@ fn small_pieces(subject: &Subject<'_>) {
     ] {
         let file = subject.create();
         let old = pattern(old_bytes);
-        file.write_all_at(0, &old).expect("written");
+        file.write_all_at(0, &old).expect("the write succeeds");
         let count = 500;
         let data = pattern(count * bytes);
         let pieces: Vec<_> =
@@ -239,11 +239,11 @@ fn reuse(subject: &Subject<'_>) {
         batch.push(Transfer { offset: round * 64, memory: raw(0, 32) });
         batch.push(Transfer { offset: round * 64 + 32, memory: raw(32, 32) });
         assert!(batch.may_outlive_call());
-        assert_eq!(file.submit(batch.lend()).wait().into_result().expect("written"), 64);
+        assert_eq!(file.submit(batch.lend()).wait().into_result().expect("the write succeeds"), 64);
     }
     let mut batch = Batch::with_capacity(Direction::Read, 1);
     batch.push(Transfer { offset: 70, memory: raw(0, 8) });
-    assert_eq!(file.submit(batch).wait().into_result().expect("read"), 8);
+    assert_eq!(file.submit(batch).wait().into_result().expect("the read succeeds"), 8);
     let data = pattern(64);
     assert_eq!(content(file), [&data[..], &data[..], &data[..]].concat());
     assert_eq!(memory[..8], data[6..14]);

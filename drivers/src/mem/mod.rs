@@ -96,7 +96,7 @@ fn check_name(operation: Operation, path: &Path) -> Result<()> {
     let code = if bytes.is_empty() {
         Errno::ENOENT
     } else if bytes.contains(&0) {
-        let reason = "a file name cannot have a NUL byte in it";
+        let reason = "a file name cannot contain a NUL byte";
         return Err(Error::message(ErrorKind::BadName, operation, path, reason));
     } else if bytes.len() > PATH_BYTES_MAX
         || bytes.split(|byte| *byte == b'/').any(|name| name.len() > NAME_BYTES_MAX)
@@ -195,11 +195,7 @@ impl DriverFile for MemFile {
     }
 
     fn caps(&self) -> Caps {
-        Caps::LOCKS
-            | Caps::IMMEDIATE_VISIBILITY
-            | Caps::BYTE_WRITES
-            | Caps::UNLINK_OPEN
-            | Caps::IN_MEMORY
+        Caps::LOCKS | Caps::IMMEDIATE_VISIBILITY | Caps::BYTE_WRITES | Caps::UNLINK_OPEN | Caps::IN_MEMORY
     }
 
     fn layout(&self) -> FileLayout {

@@ -38,7 +38,7 @@ impl Space {
 
     fn give_back(&self, pages: u64) {
         let before = self.used_pages.fetch_sub(pages, Relaxed);
-        assert!(before >= pages, "more pages given back than were taken");
+        assert!(before >= pages, "more pages are returned than were taken");
     }
 }
 
@@ -244,7 +244,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_file_is_its_bytes_and_pays_for_its_pages(steps in proptest::collection::vec(step(), 1..40)) {
+        fn file_equals_a_list_of_bytes_and_counts_its_pages(steps in proptest::collection::vec(step(), 1..40)) {
             let space = Arc::new(Space::limited(CAPACITY_PAGES * PAGE_BYTES));
             let node = Node::new(Arc::clone(&space));
             let mut oracle = Oracle::default();

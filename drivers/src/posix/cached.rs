@@ -63,7 +63,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn what_was_written_is_cached_and_what_lies_behind_the_end_is_not() {
+    fn written_page_is_cached_and_a_page_behind_the_end_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let mut file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_pages_is_an_error_or_none() {
+    fn file_without_pages_has_no_cached_page() {
         let pipe = nix::unistd::pipe().unwrap().0;
         assert_ne!(pages(pipe.as_fd(), 0), Ok(1));
         let null = File::open("/dev/null").unwrap();

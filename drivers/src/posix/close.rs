@@ -56,14 +56,14 @@ mod tests {
     }
 
     #[test]
-    fn local_close_is_one_call_and_no_signal_is_an_error() {
+    fn local_close_is_one_call_and_ignores_signals() {
         assert_eq!(closed(false, &[Pass]), (Ok(()), 1, 1));
         assert_eq!(closed(false, &[Fail(Errno::EINTR)]), (Ok(()), 1, 1));
         assert_eq!(closed(false, &[Fail(Errno::EIO)]), (Err(Errno::EIO), 1, 1));
     }
 
     #[test]
-    fn close_that_flushes_asks_a_duplicate_until_it_is_answered() {
+    fn flushing_close_repeats_with_duplicates_while_signals_interrupt() {
         assert_eq!(closed(true, &[Pass, Pass, Pass]), (Ok(()), 2, 3));
         let interrupted_twice = [Pass, Fail(Errno::EINTR), Pass, Fail(Errno::EINTR), Pass, Pass, Pass];
         assert_eq!(closed(true, &interrupted_twice), (Ok(()), 4, 7));

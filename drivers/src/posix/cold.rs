@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn each_piece_is_sent_for_once_and_before_it_is_waited_for() {
+    fn each_piece_is_requested_once_before_it_is_read() {
         let cold = setting(Some(false));
         move_pieces(&cold, Direction::Read, 200, 100, 64 << 10);
         let expected: Vec<_> = (0..200).map(|index| (index * (64 << 10), 100)).collect();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_touch_are_sent_for_together() {
+    fn adjacent_pieces_are_requested_together() {
         let cold = setting(Some(false));
         let mut memory = vec![1_u8; 40 * 10];
         let mut batch = Batch::with_capacity(Direction::Read, 40);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_for_that_is_there_or_near_or_large_or_not_known() {
+    fn cached_near_large_or_unknown_pieces_are_not_requested() {
         for (cached, count, bytes, stride) in [
             (Some(true), 100, 100, 64 << 10),
             (None, 100, 100, 64 << 10),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_written_only_parts_of_pages_that_have_data_are_sent_for() {
+    fn writes_request_only_partial_pages_that_have_data() {
         let sent = |bytes: usize, stride: u64, has_data: bool| {
             let cold = setting(Some(false));
             cold.io.set_has_data(has_data);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn of_long_runs_the_beginning_is_sent_for() {
+    fn only_the_beginning_of_a_long_run_is_requested() {
         let cold = setting(Some(false));
         move_pieces(&cold, Direction::Read, 16, 200 << 10, 1 << 20);
         let expected: Vec<_> = (0..16).map(|index| (index << 20, 128 << 10)).collect();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_cannot_tell_it_is_asked_once() {
+    fn question_without_an_answer_is_asked_once() {
         let untold = setting(None);
         let other = || untold.file.system_calls().other;
         let before = other();
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_no_file_has_end_as_before() {
+    fn impossible_offsets_are_not_requested() {
         let cold = setting(Some(false));
         let mut memory = [0_u8; 20 * 4];
         let mut batch = Batch::with_capacity(Direction::Read, 20);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_knows_what_it_would_wait_for() {
+    fn would_wait_tells_cached_bytes_from_others() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true)).unwrap();
@@ -330,7 +330,7 @@ mod tests {
         // A fast storage may read the byte between the try and its answer.
         let before = file.system_calls().other;
         let (waits, asked) = (file.would_wait(4096), file.system_calls().other - before);
-        assert!(waits == Some(true) || asked != 2, "counted, and the length");
+        assert!(waits == Some(true) || asked != 2, "a count of cached pages and the length of the file");
         file.read_at(4096, &mut [0]).unwrap();
         assert_eq!(file.would_wait(4096), Some(false));
         assert_eq!(RealIo.reads_at_once(other.as_fd(), 4096), Some(true));

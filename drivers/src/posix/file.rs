@@ -385,7 +385,7 @@ impl Drop for PosixFile {
         if self.fd.is_some()
             && let Err(error) = self.close()
         {
-            tracing::error!(%error, "a file that was dropped without being closed may have lost data");
+            tracing::error!(%error, "data may be lost: a file was dropped, and its close failed");
         }
     }
 }

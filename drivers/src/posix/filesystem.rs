@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_magic_is_known_once_and_a_stranger_keeps_its_number() {
+    fn each_magic_has_one_kind_and_an_unknown_magic_is_kept() {
         for (magic, kind) in FilesystemKind::MAGICS {
             assert_eq!(FilesystemKind::from_magic(magic), kind);
         }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_relied_on_is_not_promised() {
+    fn uncertain_capabilities_are_not_claimed() {
         assert!(
             FilesystemKind::Ext.caps().contains(Caps::LOCKS | Caps::IMMEDIATE_VISIBILITY | Caps::BYTE_WRITES)
         );
@@ -212,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn reserved_room_is_kept_where_blocks_are_overwritten_in_place() {
+    fn reserved_space_is_kept_where_blocks_are_overwritten_in_place() {
         let without_asking = || unreachable!("only XFS is asked");
         for kind in [FilesystemKind::Ext, FilesystemKind::Tmpfs] {
             assert!(kind.keeps_reserved_room(without_asking), "{kind}");
         }
         let xfs =
             [Some(false), Some(true), None].map(|answer| FilesystemKind::Xfs.keeps_reserved_room(|| answer));
-        assert_eq!(xfs, [true, false, false], "without reflink, with it, and not told");
+        assert_eq!(xfs, [true, false, false], "without reflink, with reflink, and unknown");
         let others =
             FilesystemKind::MAGICS.map(|(_, kind)| kind).into_iter().chain([FilesystemKind::Unknown(7)]);
         let in_place = [FilesystemKind::Ext, FilesystemKind::Xfs, FilesystemKind::Tmpfs];
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_not_there_yet_lies_where_its_nearest_folder_lies() {
+    fn missing_path_has_the_kind_of_its_nearest_folder() {
         let here = filesystem_kind(Path::new("/proc/self")).unwrap();
         assert_eq!(here, FilesystemKind::Unknown(0x9FA0));
         assert_eq!(filesystem_kind(Path::new("/proc/self/none/such")).unwrap(), here);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_cannot_be_asked_about_is_an_error() {
+    fn impossible_path_is_an_error() {
         let name = "x".repeat(5000);
         assert_eq!(filesystem_kind(Path::new(&name)).unwrap_err().kind(), crate::ErrorKind::BadName);
     }

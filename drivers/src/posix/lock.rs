@@ -90,7 +90,7 @@ impl LockDescriptors {
         let mut state = self.state();
         match closed {
             Err(error) if state.idle.is_none() => {
-                tracing::error!(%error, "cannot close a lock of a file that is closed already");
+                tracing::error!(%error, "cannot close the descriptor of a lock after the close of its file");
             }
             _ => state.closed = state.closed.and(closed),
         }

@@ -202,7 +202,7 @@ impl Mapping {
     /// # Panics
     /// If the mapping does not cover the range: a bug.
     fn place(&self, range: &Range<u64>) -> Place<'_> {
-        assert!(self.covers(range), "bytes beyond the mapping");
+        assert!(self.covers(range), "the range reaches beyond the mapping");
         let lead = (range.start - self.offset) as usize;
         let end = (range.end - self.offset) as usize;
         Place { mapping: self, ready: lead - lead % page_bytes(), end, is_there: false }
@@ -389,7 +389,10 @@ impl Place<'_> {
             }
             let place = (transfer.offset - self.mapping.offset) as usize;
             let bytes = transfer.memory.bytes();
-            assert!(place <= self.end && bytes <= self.end - place, "a piece beyond the mapping");
+            assert!(
+                place <= self.end && bytes <= self.end - place,
+                "the piece reaches beyond the range of the batch"
+            );
             let mut done = 0;
             while done < bytes {
                 if place + done >= self.ready {

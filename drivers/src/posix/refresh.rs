@@ -69,7 +69,7 @@ mod tests {
     use crate::{Driver, DriverFileExt, LockMode, OpenOptions};
 
     #[test]
-    fn refresh_asks_where_nodes_cache_and_loses_no_dirty_byte() {
+    fn refresh_calls_the_system_only_where_nodes_cache_and_loses_no_dirty_byte() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let both = OpenOptions::read_write().create(true);
@@ -91,14 +91,14 @@ mod tests {
             assert_eq!(file.system_calls().total() - before, expected, "{kind} {options:?}");
             let mut found = vec![0; 100_000];
             assert_eq!(writer.read_at(0, &mut found).unwrap(), found.len());
-            assert!(found.iter().all(|byte| *byte == 0xa5), "{kind}: a dirty byte is lost");
+            assert!(found.iter().all(|byte| *byte == 0xa5), "a dirty byte is lost on {kind}");
             // The refresh has released its lock.
             assert!(writer.try_lock(0..u64::MAX, LockMode::Exclusive).unwrap().is_some());
         }
     }
 
     #[test]
-    fn refresh_of_a_locked_file_is_an_error_in_the_end() {
+    fn refresh_of_a_locked_file_ends_as_busy() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let options = OpenOptions::read_write().create(true);

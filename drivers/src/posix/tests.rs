@@ -30,7 +30,7 @@ pub(super) fn pattern(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn interruptions_and_short_writes_leave_the_whole_data() {
+fn interrupted_and_short_writes_write_all_bytes() {
     let setting = steps(&[
         Step::Fail(Errno::EINTR),
         Step::Short(3),
@@ -66,7 +66,7 @@ fn short_vectored_transfers_resume_inside_a_segment() {
 }
 
 #[test]
-fn being_told_to_come_again_for_ever_ends_as_busy() {
+fn endless_eagain_ends_as_busy() {
     let setting = with_script(ScriptedIo::new([Step::Short(2)], Some(Step::Fail(Errno::EAGAIN))));
     let data = pattern(10);
     let result = setting.file.submit(Batch::write(vec![Transfer::from_memory(5, &data)])).wait();
@@ -77,7 +77,7 @@ fn being_told_to_come_again_for_ever_ends_as_busy() {
 }
 
 #[test]
-fn a_write_of_nothing_is_an_error_and_not_an_endless_loop() {
+fn write_call_that_moves_no_bytes_is_an_error() {
     let setting = steps(&[Step::Short(4), Step::Nothing]);
     let data = pattern(10);
     let result = setting.file.submit(Batch::write(vec![Transfer::from_memory(0, &data)])).wait();
@@ -86,7 +86,7 @@ fn a_write_of_nothing_is_an_error_and_not_an_endless_loop() {
 }
 
 #[test]
-fn an_error_counts_what_came_before_it() {
+fn error_counts_the_bytes_before_it() {
     let setting = steps(&[Step::Short(6), Step::Fail(Errno::ENOSPC)]);
     let data = pattern(10);
     let batch =
@@ -97,7 +97,7 @@ fn an_error_counts_what_came_before_it() {
 }
 
 #[test]
-fn neighbors_in_the_file_share_a_call_and_strangers_do_not() {
+fn only_adjacent_transfers_share_a_call() {
     let setting = steps(&[]);
     let data = pattern(12);
     let at = |offset: u64, start: usize, end: usize| Transfer::from_memory(offset, &data[start..end]);
@@ -111,7 +111,7 @@ fn neighbors_in_the_file_share_a_call_and_strangers_do_not() {
 }
 
 #[test]
-fn a_stretch_of_many_segments_takes_one_call_for_each_1024() {
+fn stretch_takes_one_call_for_each_1024_segments() {
     let setting = steps(&[]);
     let data = pattern(2500);
     let batch =
@@ -143,7 +143,7 @@ fn no_call_moves_more_than_the_system_allows() {
 }
 
 #[test]
-fn a_failed_sync_goes_on_failing() {
+fn sync_fails_always_after_one_failure() {
     let setting = steps(&[Step::Fail(Errno::EINTR), Step::Fail(Errno::EIO)]);
     for _ in 0..2 {
         assert_eq!(setting.file.sync().unwrap_err().system_code(), Some(libc::EIO));
@@ -151,7 +151,7 @@ fn a_failed_sync_goes_on_failing() {
 }
 
 #[test]
-fn without_the_systems_reservation_zeros_go_behind_the_end_and_nowhere_else() {
+fn preallocation_without_fallocate_writes_zeros_behind_the_end_only() {
     let setting = steps(&[Step::Short(5), Step::Fail(Errno::EOPNOTSUPP)]);
     setting.file.write_all_at(0, b"abcde").unwrap();
     let bytes = (5 << 20) + 3;
@@ -166,7 +166,7 @@ fn without_the_systems_reservation_zeros_go_behind_the_end_and_nowhere_else() {
 }
 
 #[test]
-fn without_the_systems_reservation_a_longer_file_is_left_alone() {
+fn preallocation_without_fallocate_leaves_a_longer_file_unchanged() {
     let setting = steps(&[Step::Short(5), Step::Fail(Errno::ENOSYS)]);
     setting.file.write_all_at(0, b"abcde").unwrap();
     setting.file.preallocate(3).unwrap();
@@ -174,13 +174,13 @@ fn without_the_systems_reservation_a_longer_file_is_left_alone() {
 }
 
 #[test]
-fn reservation_that_signals_interrupt_ends_in_smaller_steps() {
+fn interrupted_reservation_continues_in_smaller_steps() {
     let interrupted = [Step::Fail(Errno::EINTR); 3];
     let setting = steps(&[&interrupted[..], &[Step::Pass, Step::Fail(Errno::EINTR)]].concat());
     setting.file.preallocate(1 << 20).unwrap();
     let reserved = setting.io.reserved();
     let lengths: Vec<_> = reserved.iter().map(|(_, bytes)| bytes >> 10).collect();
-    assert_eq!(lengths[..5], [1024, 512, 256, 128, 128], "KiB: halved as often as a signal came");
+    assert_eq!(lengths[..5], [1024, 512, 256, 128, 128], "KiB: halved at each signal");
     let done: Vec<_> = [&reserved[3..4], &reserved[5..]].concat();
     let ends: Vec<_> = done.iter().map(|(at, bytes)| at + bytes).collect();
     assert!(done.iter().skip(1).map(|(at, _)| at).eq(&ends[..ends.len() - 1]), "{reserved:?}");
@@ -192,7 +192,7 @@ fn reservation_that_signals_interrupt_ends_in_smaller_steps() {
 }
 
 #[test]
-fn a_full_disk_is_no_space_when_reserving_and_when_writing_zeros_instead() {
+fn preallocation_on_a_full_disk_is_no_space() {
     let setting =
         steps(&[Step::Fail(Errno::ENOSPC), Step::Fail(Errno::EOPNOTSUPP), Step::Fail(Errno::ENOSPC)]);
     for _ in 0..2 {
@@ -202,13 +202,13 @@ fn a_full_disk_is_no_space_when_reserving_and_when_writing_zeros_instead() {
 }
 
 #[test]
-fn the_full_device_has_no_space() {
+fn full_device_has_no_space() {
     let file = PosixDriver::new().open(Path::new("/dev/full"), &OpenOptions::write()).unwrap();
     assert_eq!(file.write_all_at(0, b"x").unwrap_err().kind(), ErrorKind::NoSpace);
 }
 
 #[test]
-fn reserved_storage_is_there() {
+fn preallocation_reserves_blocks() {
     use std::os::unix::fs::MetadataExt;
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("file");
@@ -218,7 +218,7 @@ fn reserved_storage_is_there() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_without_waiting() {
+fn pipes_and_folders_are_refused_without_waiting() {
     let folder = TempDir::new().unwrap();
     let pipe = folder.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -236,7 +236,7 @@ fn what_is_no_file_is_refused_without_waiting() {
 }
 
 #[test]
-fn created_files_have_the_permissions_that_the_mask_leaves() {
+fn created_file_has_the_permissions_that_the_umask_leaves() {
     use std::os::unix::fs::PermissionsExt;
     let folder = TempDir::new().unwrap();
     let driver = PosixDriver::new();
@@ -253,7 +253,7 @@ fn created_files_have_the_permissions_that_the_mask_leaves() {
 }
 
 #[test]
-fn descriptors_do_not_leak_into_programs_that_are_started() {
+fn child_programs_inherit_no_descriptor() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("file");
     let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true)).unwrap();
@@ -264,7 +264,7 @@ fn descriptors_do_not_leak_into_programs_that_are_started() {
 }
 
 #[test]
-fn the_profile_decides_the_capabilities_and_locks_are_refused_where_they_do_not_reach() {
+fn file_system_kind_decides_capabilities_and_locks() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("file");
     let open =
@@ -276,7 +276,7 @@ fn the_profile_decides_the_capabilities_and_locks_are_refused_where_they_do_not_
 }
 
 #[test]
-fn released_locks_lend_their_descriptor_to_the_next() {
+fn lock_reuses_the_descriptor_of_a_released_lock() {
     let setting = steps(&[]);
     let before = setting.file.system_calls().other;
     drop(setting.file.lock(0..10, LockMode::Exclusive).unwrap());
@@ -304,7 +304,7 @@ fn locks_exclude_other_processes() {
 }
 
 #[test]
-fn an_open_costs_four_calls_and_a_batch_in_one_stretch_one() {
+fn open_takes_four_calls_and_a_stretch_takes_one() {
     let setting = steps(&[]);
     assert_eq!(setting.file.system_calls().total(), 4);
     let mut batch = Batch::with_capacity(Direction::Write, 2);
@@ -315,7 +315,7 @@ fn an_open_costs_four_calls_and_a_batch_in_one_stretch_one() {
 }
 
 #[test]
-fn error_of_the_systems_close_is_reported_once_and_the_descriptors_are_released() {
+fn error_of_close_is_reported_once_and_descriptors_are_released() {
     let mut setting = steps(&[Step::Pass, Step::Fail(Errno::EDQUOT)]);
     // The close also closes the idle descriptor of the lock.
     drop(setting.file.lock(0..10, LockMode::Exclusive).unwrap());
@@ -331,7 +331,7 @@ fn error_of_the_systems_close_is_reported_once_and_the_descriptors_are_released(
 }
 
 #[test]
-fn error_of_closing_a_lock_is_reported_by_the_close_of_the_file() {
+fn error_of_closing_a_lock_descriptor_is_reported_by_the_close_of_the_file() {
     let mut setting = steps(&[Step::Fail(Errno::EIO)]);
     let guards: Vec<_> =
         (0..6).map(|at| setting.file.lock(at..at + 1, LockMode::Exclusive).unwrap()).collect();
@@ -343,7 +343,7 @@ fn error_of_closing_a_lock_is_reported_by_the_close_of_the_file() {
 }
 
 #[test]
-fn file_that_is_dropped_is_closed() {
+fn dropped_file_is_closed() {
     let setting = steps(&[Step::Fail(Errno::EIO)]);
     drop(setting.file);
     assert_eq!(setting.io.closes(), 1);

@@ -77,7 +77,7 @@ impl Stretch {
 
     /// Removes `moved` bytes from the front.
     fn advance(&mut self, moved: usize) {
-        assert!(moved <= self.bytes, "the system moved more bytes than it was given");
+        assert!(moved <= self.bytes, "the system reports more bytes than requested");
         self.offset += moved as u64;
         self.bytes -= moved;
         let mut left = moved;

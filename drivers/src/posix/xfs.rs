@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_system_does_not_tell() {
+    fn other_file_system_does_not_answer() {
         assert_eq!(has_reflink(std::fs::File::open("/proc/self/maps").unwrap().as_fd()), None);
     }
 }

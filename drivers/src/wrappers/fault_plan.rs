@@ -155,13 +155,13 @@ pub enum FaultPlanError {
     #[error("`{0}` is neither an error kind nor short=BYTES, pieces=BYTES, delay=TIME or panic")]
     Effect(String),
     /// The text is not a number of bytes, or is zero for `pieces`.
-    #[error("`{0}` is not a number of bytes that this effect can have")]
+    #[error("`{0}` is not a number of bytes that this effect accepts")]
     Bytes(String),
     /// The text is not a time.
     #[error("`{0}` is not a time such as 50ms, 10us or 1s")]
     Time(String),
     /// The effect counts bytes, but the target moves none.
-    #[error("`{0}` moves no bytes, so that none can be counted")]
+    #[error("`{0}` moves no bytes, so the effect cannot count bytes")]
     MovesNothing(String),
 }
 
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_says_what_the_value_says() {
+    fn parsed_plan_equals_the_plan_made_by_calls() {
         let fail = |kind| Effect::Fail { kind, after_bytes: 0 };
         let expected = FaultPlan::none()
             .with(Target::Open, When::Nth(0), fail(ErrorKind::Permission))

@@ -77,7 +77,7 @@ impl Faults {
                 Effect::Short { bytes } => verdict.short_bytes = verdict.short_bytes.or(Some(bytes)),
                 Effect::Pieces { bytes } => verdict.piece_bytes = verdict.piece_bytes.or(Some(bytes)),
                 Effect::Delay(delay) => verdict.delay += delay,
-                Effect::Panic => panic!("injected into a call of {target:?}"),
+                Effect::Panic => panic!("this panic is injected into a call of {target:?}"),
             }
         }
         std::thread::sleep(verdict.delay);

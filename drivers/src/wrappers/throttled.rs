@@ -180,19 +180,19 @@ mod tests {
     }
 
     #[test]
-    fn without_a_bandwidth_there_is_latency_alone() {
+    fn without_bandwidth_a_call_takes_the_latency() {
         assert_eq!(pace(5, None).admit(Instant::now(), u64::MAX), ms(5));
     }
 
     #[test]
-    fn a_time_beyond_the_clock_does_not_overflow() {
+    fn time_beyond_the_clock_does_not_overflow() {
         let pace = pace(0, Some(1));
         pace.admit(Instant::now(), u64::MAX);
         pace.admit(Instant::now(), u64::MAX);
     }
 
     #[test]
-    fn calls_take_their_time() {
+    fn each_call_takes_the_latency() {
         let throttle = Throttle { latency: ms(20), bytes_per_second: None };
         let driver = Throttled::new(Arc::new(crate::mem::MemDriver::new()), throttle);
         let start = Instant::now();

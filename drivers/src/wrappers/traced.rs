@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn each_call_is_told_once_at_its_level() {
+    fn each_call_is_reported_once_at_its_level() {
         assert_eq!(
             heard_at(Level::TRACE),
             ["open", "submit", "sync", "refresh", "close", "open", "close", "delete"]
