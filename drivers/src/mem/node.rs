@@ -36,7 +36,7 @@ impl Space {
         self.used_pages.fetch_update(Relaxed, Relaxed, grown).is_ok()
     }
 
-    fn give_back(&self, pages: u64) {
+    fn release(&self, pages: u64) {
         let before = self.used_pages.fetch_sub(pages, Relaxed);
         assert!(before >= pages, "more pages are returned than were taken");
     }
@@ -52,7 +52,7 @@ struct Content {
 
 impl Content {
     /// The number of pages at or above `page` that are counted in [`Space`].
-    fn paid_from(&self, page: u64) -> u64 {
+    fn counted_from(&self, page: u64) -> u64 {
         let unreserved = self.pages.range(page.max(self.reserved_pages)..).count() as u64;
         self.reserved_pages.saturating_sub(page) + unreserved
     }
@@ -104,8 +104,8 @@ impl Node {
         let mut content = self.content_mut();
         let mut stored = 0;
         for piece in pieces(offset, memory.bytes()) {
-            let paid = piece.page < content.reserved_pages || content.pages.contains_key(&piece.page);
-            if !paid && !self.space.take(1) {
+            let is_counted = piece.page < content.reserved_pages || content.pages.contains_key(&piece.page);
+            if !is_counted && !self.space.take(1) {
                 break;
             }
             let page = content.pages.entry(piece.page).or_insert_with(|| Box::new([0; PAGE]));
@@ -122,10 +122,10 @@ impl Node {
         let mut content = self.content_mut();
         if bytes < content.len {
             let kept_pages = bytes.div_ceil(PAGE_BYTES);
-            let freed = content.paid_from(kept_pages);
+            let freed = content.counted_from(kept_pages);
             content.pages.split_off(&kept_pages);
             content.reserved_pages = content.reserved_pages.min(kept_pages);
-            self.space.give_back(freed);
+            self.space.release(freed);
             // Truncated bytes must read as zeros if the file grows again.
             if let Some(page) = content.pages.get_mut(&(bytes / PAGE_BYTES)) {
                 page[(bytes % PAGE_BYTES) as usize..].fill(0);
@@ -139,8 +139,8 @@ impl Node {
     pub(super) fn reserve(&self, bytes: u64) -> bool {
         let mut content = self.content_mut();
         let pages = bytes.div_ceil(PAGE_BYTES).max(content.reserved_pages);
-        let there = content.pages.range(content.reserved_pages..pages).count() as u64;
-        if !self.space.take(pages - content.reserved_pages - there) {
+        let allocated = content.pages.range(content.reserved_pages..pages).count() as u64;
+        if !self.space.take(pages - content.reserved_pages - allocated) {
             return false;
         }
         content.reserved_pages = pages;
@@ -151,8 +151,8 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        let paid = self.content().paid_from(0);
-        self.space.give_back(paid);
+        let counted = self.content().counted_from(0);
+        self.space.release(counted);
     }
 }
 
@@ -204,7 +204,7 @@ mod tests {
     #[derive(Default)]
     struct Oracle {
         bytes: Vec<u8>,
-        paid: std::collections::BTreeSet<u64>,
+        counted: std::collections::BTreeSet<u64>,
     }
 
     impl Oracle {
@@ -212,10 +212,10 @@ mod tests {
             for index in 0..bytes {
                 let at = offset + index as u64;
                 let page = at / PAGE_BYTES;
-                if !self.paid.contains(&page) && self.paid.len() as u64 == CAPACITY_PAGES {
+                if !self.counted.contains(&page) && self.counted.len() as u64 == CAPACITY_PAGES {
                     return index;
                 }
-                self.paid.insert(page);
+                self.counted.insert(page);
                 let at = at as usize;
                 self.bytes.resize(self.bytes.len().max(at + 1), 0);
                 self.bytes[at] = value;
@@ -225,18 +225,18 @@ mod tests {
 
         fn set_len(&mut self, bytes: u64) {
             if bytes < self.bytes.len() as u64 {
-                self.paid.retain(|page| page * PAGE_BYTES < bytes);
+                self.counted.retain(|page| page * PAGE_BYTES < bytes);
             }
             self.bytes.resize(bytes as usize, 0);
         }
 
         fn reserve(&mut self, bytes: u64) -> bool {
-            let mut paid = self.paid.clone();
-            paid.extend(0..bytes.div_ceil(PAGE_BYTES));
-            if paid.len() as u64 > CAPACITY_PAGES {
+            let mut counted = self.counted.clone();
+            counted.extend(0..bytes.div_ceil(PAGE_BYTES));
+            if counted.len() as u64 > CAPACITY_PAGES {
                 return false;
             }
-            self.paid = paid;
+            self.counted = counted;
             self.bytes.resize(self.bytes.len().max(bytes as usize), 0);
             true
         }
@@ -266,7 +266,7 @@ mod tests {
                 prop_assert_eq!(read, oracle.bytes.len());
                 prop_assert_eq!(&back[..read], &oracle.bytes[..]);
                 prop_assert_eq!(node.len(), oracle.bytes.len() as u64);
-                prop_assert_eq!(space.used_bytes(), oracle.paid.len() as u64 * PAGE_BYTES);
+                prop_assert_eq!(space.used_bytes(), oracle.counted.len() as u64 * PAGE_BYTES);
             }
             drop(node);
             prop_assert_eq!(space.used_bytes(), 0);

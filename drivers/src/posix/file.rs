@@ -1,10 +1,10 @@
 //! One open file of the operating system.
 
-use super::cold::{Ahead, CacheQuestion};
 use super::filesystem::{self, FilesystemKind};
-use super::io::{SystemIo, persistent, reserve, uninterrupted};
+use super::io::{SystemIo, reserve, retried, uninterrupted};
 use super::lock::LockDescriptors;
-use super::mapped::{self, Kept, Unmapped};
+use super::mapped::{self, KeptMapping, Unmapped};
+use super::readahead::{CacheQuestion, ReadAhead};
 use super::transfer::{CallCounts, Transferring, operation};
 use super::{close, refresh, system_error, xfs};
 use crate::{
@@ -36,9 +36,9 @@ pub(super) struct PosixFile {
     identity: FileIdentity,
     counts: Arc<CallCounts>,
     locks: Arc<LockDescriptors>,
-    mapping: Kept,
+    mapping: KeptMapping,
     /// Whether reserved space stays reserved. Set by the first question.
-    keeps_room: OnceLock<bool>,
+    keeps_space: OnceLock<bool>,
     /// Whether a mapping has failed, so that no other is tried.
     unmappable: AtomicBool,
     cache_question: CacheQuestion,
@@ -47,11 +47,11 @@ pub(super) struct PosixFile {
     writers_in_memory: u64,
     /// The first failure of a sync. Linux reports a failure only once, and drops the pages, so the next sync
     /// would succeed although data is lost.
-    lost: OnceLock<Error>,
+    sync_error: OnceLock<Error>,
 }
 
 /// The number of writers that can run at the same time: at most one per core.
-fn at_once(writers: u32) -> u64 {
+fn concurrent_writers(writers: u32) -> u64 {
     static CORES: OnceLock<u64> = OnceLock::new();
     let cores = || thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     if writers > 1 { u64::from(writers).min(*CORES.get_or_init(cores)) } else { 1 }
@@ -67,7 +67,7 @@ impl PosixFile {
     ) -> Result<Self> {
         let failed = |source: Errno| system_error(Operation::Open, path, source);
         let mode = Mode::from_bits_truncate(options.permissions & 0o7777);
-        let fd = persistent(io.as_ref(), || open(path, flags(options), mode)).map_err(failed)?;
+        let fd = retried(io.as_ref(), || open(path, flags(options), mode)).map_err(failed)?;
         let status = uninterrupted(|| fstat(&fd)).map_err(failed)?;
         refuse_non_files(path, &status)?;
         // Only the open must be nonblocking, because the open of a pipe would wait for its other end.
@@ -91,12 +91,12 @@ impl PosixFile {
             identity: FileIdentity { device: status.st_dev, file: status.st_ino },
             locks: Arc::new(LockDescriptors::new(Arc::clone(io), Arc::clone(&counts))),
             counts,
-            mapping: Kept::new(unit_bytes),
-            keeps_room: OnceLock::new(),
+            mapping: KeptMapping::new(unit_bytes),
+            keeps_space: OnceLock::new(),
             unmappable: AtomicBool::new(false),
             cache_question: CacheQuestion::new(kind),
-            writers_in_memory: if in_memory { at_once(options.writers) } else { 0 },
-            lost: OnceLock::new(),
+            writers_in_memory: if in_memory { concurrent_writers(options.writers) } else { 0 },
+            sync_error: OnceLock::new(),
         })
     }
 
@@ -108,7 +108,7 @@ impl PosixFile {
         system_error(operation, &self.path, source)
     }
 
-    fn counted(&self) {
+    fn count_call(&self) {
         self.counts.other.fetch_add(1, Relaxed);
     }
 
@@ -140,14 +140,14 @@ impl PosixFile {
             return BatchResult::moved(bytes);
         }
         let Self { io, path, counts, .. } = self;
-        let ahead = self.ahead(fd, batch.direction()).filter(|ahead| ahead.is_worth_it(batch.transfers()));
+        let ahead = self.ahead(fd, batch.direction()).filter(|ahead| ahead.is_useful(batch.transfers()));
         Transferring { io: io.as_ref(), fd, path, counts, ahead }.run(batch)
     }
 
     /// Requests pieces ahead. `None` if the file is not on a disk of this machine or cannot be read.
-    fn ahead<'a>(&'a self, fd: BorrowedFd<'a>, direction: Direction) -> Option<Ahead<'a>> {
+    fn ahead<'a>(&'a self, fd: BorrowedFd<'a>, direction: Direction) -> Option<ReadAhead<'a>> {
         let is_on_disk = self.kind.is_local() && !self.is_block_device && self.writers_in_memory == 0;
-        (is_on_disk && self.access.readable()).then(|| Ahead {
+        (is_on_disk && self.access.readable()).then(|| ReadAhead {
             io: self.io.as_ref(),
             fd,
             calls: &self.counts.other,
@@ -160,17 +160,17 @@ impl PosixFile {
     /// if no mapping is possible.
     fn store(&self, fd: BorrowedFd<'_>, batch: &Batch<'_>) -> Option<u64> {
         let can_be = self.access == Access::ReadWrite && !self.is_block_device;
-        if !can_be || self.unmappable.load(Relaxed) || self.keeps_room.get() == Some(&false) {
+        if !can_be || self.unmappable.load(Relaxed) || self.keeps_space.get() == Some(&false) {
             return None;
         }
         let plan = mapped::plan(batch, self.writers_in_memory)?;
-        if !self.keeps_room(fd) {
+        if !self.keeps_space(fd) {
             return None;
         }
         let calls = &self.counts.other;
         match self.mapping.store(self.io.as_ref(), fd, (&plan, batch), calls) {
             Ok(stored) => {
-                let is_seen = !stored.is_unseen || self.date(fd, batch);
+                let is_seen = !stored.is_unseen || self.update_change_time(fd, batch);
                 is_seen.then_some(stored.bytes)
             }
             Err(Unmapped::NotThis) => None,
@@ -184,18 +184,18 @@ impl PosixFile {
     }
 
     /// Whether reserved space of this file stays reserved. Asks the file system at most once.
-    fn keeps_room(&self, fd: BorrowedFd<'_>) -> bool {
+    fn keeps_space(&self, fd: BorrowedFd<'_>) -> bool {
         let has_reflink = || {
-            self.counted();
+            self.count_call();
             xfs::has_reflink(fd)
         };
-        *self.keeps_room.get_or_init(|| self.kind.keeps_reserved_room(has_reflink))
+        *self.keeps_space.get_or_init(|| self.kind.keeps_reserved_space(has_reflink))
     }
 
     /// Updates the change time of a file that has not noticed the stores: writes the last byte of the batch
     /// again, by a call. Returns false if the file refuses this write; the batch then must not count as
     /// written.
-    fn date(&self, fd: BorrowedFd<'_>, batch: &Batch<'_>) -> bool {
+    fn update_change_time(&self, fd: BorrowedFd<'_>, batch: &Batch<'_>) -> bool {
         let Some(last) = batch.transfers().iter().rfind(|transfer| transfer.memory.bytes() > 0) else {
             return true;
         };
@@ -279,7 +279,7 @@ impl DriverFile for PosixFile {
 
     fn len(&self) -> Result<u64> {
         let fd = self.fd(Operation::Length)?;
-        self.counted();
+        self.count_call();
         let bytes = if self.is_block_device {
             // The status of a device has length zero. No transfer uses the file position, so moving it
             // does not matter.
@@ -295,8 +295,8 @@ impl DriverFile for PosixFile {
         let fd = self.fd(Operation::SetLength)?;
         self.refuse_unless_writable(Operation::SetLength)?;
         let length = self.signed(Operation::SetLength, bytes)?;
-        self.counted();
-        persistent(self.io.as_ref(), || ftruncate(fd, length))
+        self.count_call();
+        retried(self.io.as_ref(), || ftruncate(fd, length))
             .map_err(|source| self.failed(Operation::SetLength, source))
     }
 
@@ -315,17 +315,17 @@ impl DriverFile for PosixFile {
 
     fn sync(&self) -> Result<()> {
         let fd = self.fd(Operation::Sync)?;
-        if let Some(error) = self.lost.get() {
+        if let Some(error) = self.sync_error.get() {
             return Err(error.clone());
         }
-        self.counted();
+        self.count_call();
         match uninterrupted(|| self.io.sync(fd)) {
             // Special files that store no data (for example `/dev/null`) refuse a sync with `EINVAL`.
             Ok(()) | Err(Errno::EINVAL) => Ok(()),
             Err(Errno::EROFS) if !self.access.writable() => Ok(()),
             Err(source) => {
                 let error = self.failed(Operation::Sync, source);
-                Err(self.lost.get_or_init(|| error).clone())
+                Err(self.sync_error.get_or_init(|| error).clone())
             }
         }
     }

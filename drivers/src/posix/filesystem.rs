@@ -102,7 +102,7 @@ impl FilesystemKind {
     /// True where the blocks of a file are overwritten in place. A file system that copies on write takes
     /// a new block for every overwrite in spite of a reservation. Flags of single files do not matter:
     /// ext4 encrypts in place and has never compressed.
-    pub(super) fn keeps_reserved_room(self, has_reflink: impl FnOnce() -> Option<bool>) -> bool {
+    pub(super) fn keeps_reserved_space(self, has_reflink: impl FnOnce() -> Option<bool>) -> bool {
         match self {
             // For ext2 and ext3 files without extents `fallocate` returns an error, so nothing is stored.
             Self::Ext | Self::Tmpfs => true,
@@ -215,16 +215,16 @@ mod tests {
     fn reserved_space_is_kept_where_blocks_are_overwritten_in_place() {
         let without_asking = || unreachable!("only XFS is asked");
         for kind in [FilesystemKind::Ext, FilesystemKind::Tmpfs] {
-            assert!(kind.keeps_reserved_room(without_asking), "{kind}");
+            assert!(kind.keeps_reserved_space(without_asking), "{kind}");
         }
         let xfs =
-            [Some(false), Some(true), None].map(|answer| FilesystemKind::Xfs.keeps_reserved_room(|| answer));
+            [Some(false), Some(true), None].map(|answer| FilesystemKind::Xfs.keeps_reserved_space(|| answer));
         assert_eq!(xfs, [true, false, false], "without reflink, with reflink, and unknown");
         let others =
             FilesystemKind::MAGICS.map(|(_, kind)| kind).into_iter().chain([FilesystemKind::Unknown(7)]);
         let in_place = [FilesystemKind::Ext, FilesystemKind::Xfs, FilesystemKind::Tmpfs];
         for kind in others.filter(|kind| !in_place.contains(kind)) {
-            assert!(!kind.keeps_reserved_room(without_asking), "{kind}");
+            assert!(!kind.keeps_reserved_space(without_asking), "{kind}");
         }
     }
 

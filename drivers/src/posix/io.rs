@@ -33,18 +33,18 @@ pub(super) trait SystemIo: Debug + Send + Sync {
 
     /// Whether the page of the byte at `offset` is in the page cache, or the byte is behind the end. Counts
     /// pages and starts no read. `None` if the system cannot tell. Counts its calls.
-    fn counts_as_cached(&self, fd: BorrowedFd<'_>, offset: i64, calls: &AtomicU64) -> Option<bool>;
+    fn counted_as_cached(&self, fd: BorrowedFd<'_>, offset: i64, calls: &AtomicU64) -> Option<bool>;
 
     /// Whether the byte at `offset` can be read without a wait. `None` if the system cannot tell. May start a
     /// read ahead of the bytes that follow.
-    fn reads_at_once(&self, fd: BorrowedFd<'_>, offset: i64) -> Option<bool>;
+    fn reads_without_wait(&self, fd: BorrowedFd<'_>, offset: i64) -> Option<bool>;
 
     /// Whether the byte at `offset` is data and not in a hole.
     fn has_data(&self, fd: BorrowedFd<'_>, offset: i64) -> bool;
 
     /// Requests that bytes are read into the cache, without waiting. Returns no error, because the call that
     /// needs the bytes reports it.
-    fn send_for(&self, fd: BorrowedFd<'_>, offset: i64, bytes: i64);
+    fn read_ahead(&self, fd: BorrowedFd<'_>, offset: i64, bytes: i64);
 
     /// Brings the data of the file to stable storage.
     fn sync(&self, fd: BorrowedFd<'_>) -> Result<(), Errno>;
@@ -98,7 +98,7 @@ impl SystemIo for RealIo {
         Mapping::new(fd, range, calls)
     }
 
-    fn counts_as_cached(&self, fd: BorrowedFd<'_>, offset: i64, calls: &AtomicU64) -> Option<bool> {
+    fn counted_as_cached(&self, fd: BorrowedFd<'_>, offset: i64, calls: &AtomicU64) -> Option<bool> {
         calls.fetch_add(1, Relaxed);
         let pages = cached::pages(fd, offset as u64).ok()?;
         if pages > 0 {
@@ -109,7 +109,7 @@ impl SystemIo for RealIo {
         has_cache.then_some(offset as u64 >= bytes)
     }
 
-    fn reads_at_once(&self, fd: BorrowedFd<'_>, offset: i64) -> Option<bool> {
+    fn reads_without_wait(&self, fd: BorrowedFd<'_>, offset: i64) -> Option<bool> {
         let mut byte = 0_u8;
         let memory = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
         // SAFETY: preadv2(2): the descriptor is borrowed, hence open. The list has one piece, a byte on this
@@ -125,7 +125,7 @@ impl SystemIo for RealIo {
         nix::unistd::lseek(fd, offset, nix::unistd::Whence::SeekData) == Ok(offset)
     }
 
-    fn send_for(&self, fd: BorrowedFd<'_>, offset: i64, bytes: i64) {
+    fn read_ahead(&self, fd: BorrowedFd<'_>, offset: i64, bytes: i64) {
         let _ = nix::fcntl::posix_fadvise(fd, offset, bytes, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
     }
 
@@ -163,10 +163,7 @@ pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Re
 
 /// Repeats a call while signals interrupt it or it returns `EAGAIN`. Returns `EAGAIN` after pauses of
 /// [`Backoff::TOTAL`].
-pub(super) fn persistent<T>(
-    io: &dyn SystemIo,
-    mut call: impl FnMut() -> Result<T, Errno>,
-) -> Result<T, Errno> {
+pub(super) fn retried<T>(io: &dyn SystemIo, mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let mut backoff = Backoff::default();
     loop {
         match uninterrupted(&mut call) {

@@ -29,13 +29,13 @@ struct State {
     idle: Option<Vec<OwnedFd>>,
     /// The first error of closing a descriptor. It may concern the data of the file, and the system reports
     /// such an error on one descriptor only.
-    closed: Result<(), Errno>,
+    close_result: Result<(), Errno>,
 }
 
 /// A descriptor for one guard.
 pub(super) struct LockDescriptor {
     fd: OwnedFd,
-    home: Arc<LockDescriptors>,
+    pool: Arc<LockDescriptors>,
 }
 
 impl LockDescriptors {
@@ -44,11 +44,11 @@ impl LockDescriptors {
 
     /// No descriptors yet. Counts the system calls in `counts`.
     pub(super) fn new(io: Arc<dyn SystemIo>, counts: Arc<CallCounts>) -> Self {
-        let state = State { idle: Some(Vec::new()), closed: Ok(()) };
+        let state = State { idle: Some(Vec::new()), close_result: Ok(()) };
         Self { io, state: Mutex::new(state), counts }
     }
 
-    fn counted(&self) {
+    fn count_call(&self) {
         self.counts.other.fetch_add(1, Relaxed);
     }
 
@@ -67,10 +67,10 @@ impl LockDescriptors {
         let fd = if let Some(fd) = idle {
             fd
         } else {
-            self.counted();
+            self.count_call();
             reopen(file, access)?
         };
-        Ok(LockDescriptor { fd, home: Arc::clone(self) })
+        Ok(LockDescriptor { fd, pool: Arc::clone(self) })
     }
 
     /// Keeps a descriptor that holds no lock for later locks, or closes it.
@@ -92,12 +92,12 @@ impl LockDescriptors {
             Err(error) if state.idle.is_none() => {
                 tracing::error!(%error, "cannot close the descriptor of a lock after the close of its file");
             }
-            _ => state.closed = state.closed.and(closed),
+            _ => state.close_result = state.close_result.and(closed),
         }
     }
 
     fn close_one(&self, fd: OwnedFd) -> Result<(), Errno> {
-        self.counted();
+        self.count_call();
         match self.io.close(fd) {
             // The close of the file's own descriptor flushes what this one did not.
             Err(Errno::EINTR) => Ok(()),
@@ -110,9 +110,9 @@ impl LockDescriptors {
     pub(super) fn close(&self) -> Result<(), Errno> {
         let mut state = self.state();
         for fd in state.idle.take().unwrap_or_default() {
-            state.closed = state.closed.and(self.close_one(fd));
+            state.close_result = state.close_result.and(self.close_one(fd));
         }
-        state.closed
+        state.close_result
     }
 }
 
@@ -135,25 +135,25 @@ impl LockDescriptor {
             LockMode::Exclusive => libc::F_WRLCK,
         };
         let request = range_request(kind, start, bytes);
-        self.home.counted();
+        self.pool.count_call();
         match uninterrupted(|| fcntl(&self.fd, FcntlArg::F_OFD_SETLK(&request))) {
             Ok(_) => {}
             Err(Errno::EAGAIN | Errno::EACCES) => {
-                self.home.put_back(self.fd);
+                self.pool.put_back(self.fd);
                 return Ok(None);
             }
             Err(error) => {
-                self.home.put_back(self.fd);
+                self.pool.put_back(self.fd);
                 return Err(error);
             }
         }
         Ok(Some(LockGuard::new(move || {
             let release = range_request(libc::F_UNLCK, start, bytes);
-            self.home.counted();
+            self.pool.count_call();
             // If the unlock fails, the close of the descriptor releases the lock.
             match fcntl(&self.fd, FcntlArg::F_OFD_SETLK(&release)) {
-                Ok(_) => self.home.put_back(self.fd),
-                Err(_) => self.home.discard(self.fd),
+                Ok(_) => self.pool.put_back(self.fd),
+                Err(_) => self.pool.discard(self.fd),
             }
         })))
     }

@@ -11,7 +11,7 @@
 //! # A full storage
 //! A store to a page for which the storage has no space ends the process by a signal (`SIGBUS`). So no store
 //! is made before every page of the batch has space, and this space must stay reserved:
-//! * *The file system keeps reserved space* (`FilesystemKind::keeps_reserved_room`).
+//! * *The file system keeps reserved space* (`FilesystemKind::keeps_reserved_space`).
 //!   Btrfs, ZFS, F2FS and XFS with reflink copy on write: an overwrite takes a new block in spite of a
 //!   reservation, so a full disk raises the signal at a page that was written before. On these file systems
 //!   all pieces are written by calls.
@@ -201,11 +201,11 @@ impl Mapping {
     ///
     /// # Panics
     /// If the mapping does not cover the range: a bug.
-    fn place(&self, range: &Range<u64>) -> Place<'_> {
+    fn range(&self, range: &Range<u64>) -> MappedRange<'_> {
         assert!(self.covers(range), "the range reaches beyond the mapping");
         let lead = (range.start - self.offset) as usize;
         let end = (range.end - self.offset) as usize;
-        Place { mapping: self, ready: lead - lead % page_bytes(), end, is_there: false }
+        MappedRange { mapping: self, ready: lead - lead % page_bytes(), end, pages_exist: false }
     }
 }
 
@@ -223,9 +223,9 @@ impl Drop for Mapping {
 /// the file has no block, and on some kernels gets none while the page stays mapped, so stores to it
 /// would be lost (ext4 with blocks of 1 KiB, before Linux 6.13).
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptMapping {
     mapping: Mutex<Option<Mapping>>,
-    is_whole: bool,
+    has_whole_pages: bool,
 }
 
 /// The result of a batch that was stored.
@@ -236,10 +236,10 @@ pub(super) struct Stored {
     pub(super) is_unseen: bool,
 }
 
-impl Kept {
+impl KeptMapping {
     /// No mapping yet, for a file on a file system with blocks of `block_bytes`.
     pub(super) fn new(block_bytes: u64) -> Self {
-        Self { mapping: Mutex::default(), is_whole: block_bytes >= page_bytes() as u64 }
+        Self { mapping: Mutex::default(), has_whole_pages: block_bytes >= page_bytes() as u64 }
     }
 
     /// Ends the mapping, if there is one.
@@ -266,7 +266,8 @@ impl Kept {
         let old = kept.as_mut().and_then(|kept| kept.take()).filter(|old| old.covers(range));
         let is_old = old.is_some();
         let reaches = (*in_memory || is_old) && reaches(fd, range.end, calls);
-        let may_keep = |mapping: &Mapping| self.is_whole && mapping.reach_bytes as u64 <= 2 * REACH_BYTES;
+        let may_keep =
+            |mapping: &Mapping| self.has_whole_pages && mapping.reach_bytes as u64 <= 2 * REACH_BYTES;
         let mut keep = |mapping: Option<Mapping>| kept.as_mut().map(|kept| **kept = mapping.filter(may_keep));
         if !(*makes_pages || *in_memory && reaches) {
             keep(old);
@@ -276,20 +277,20 @@ impl Kept {
             Some(old) => old,
             None => io.map(fd, range, calls)?,
         };
-        let mut place = mapping.place(range);
-        place.is_there = *in_memory && reaches && place.is_resident(calls);
-        if !place.is_there {
+        let mut mapped = mapping.range(range);
+        mapped.pages_exist = *in_memory && reaches && mapped.is_resident(calls);
+        if !mapped.pages_exist {
             if !makes_pages {
                 keep(Some(mapping));
                 return Err(Unmapped::NotThis);
             }
             // `make_ready` reserves the pages of a kept mapping, all of them before the first store.
-            let has_room = || reserve(io, fd, range.start as i64..range.end as i64, calls).is_ok();
-            if !(is_old && reaches || has_room()) || !place.make_ready(place.end, calls) {
+            let has_space = || reserve(io, fd, range.start as i64..range.end as i64, calls).is_ok();
+            if !(is_old && reaches || has_space()) || !mapped.make_ready(mapped.end, calls) {
                 return Err(Unmapped::Never);
             }
         }
-        let bytes = place.store(batch, calls).ok_or(Unmapped::Never)?;
+        let bytes = mapped.store(batch, calls).ok_or(Unmapped::Never)?;
         keep(Some(mapping));
         Ok(Stored { bytes, is_unseen: *in_memory || is_old })
     }
@@ -302,23 +303,23 @@ fn reaches(fd: BorrowedFd<'_>, end: u64, calls: &AtomicU64) -> bool {
 }
 
 /// The range of a batch in a mapping. Positions are counted from the start of the mapping.
-struct Place<'a> {
+struct MappedRange<'a> {
     mapping: &'a Mapping,
     /// The end of the resident and writable pages, which begin at the first page of the batch.
     ready: usize,
     /// The end of the batch.
     end: usize,
     /// Whether all pages exist in memory and stay there.
-    is_there: bool,
+    pages_exist: bool,
 }
 
-impl Place<'_> {
+impl MappedRange<'_> {
     /// The address of a position in the batch or in its first page.
-    fn at(&self, place: usize) -> *mut u8 {
-        debug_assert!(place <= self.mapping.reach_bytes);
-        // SAFETY: contract of `ptr::add`: the callers pass positions up to `end`, and `Mapping::place`
+    fn address(&self, position: usize) -> *mut u8 {
+        debug_assert!(position <= self.mapping.reach_bytes);
+        // SAFETY: contract of `ptr::add`: the callers pass positions up to `end`, and `Mapping::range`
         // asserts that `end` lies within the mapping.
-        unsafe { self.mapping.start.as_ptr().add(place) }
+        unsafe { self.mapping.start.as_ptr().add(position) }
     }
 
     /// Whether all pages of the range exist, so that none must be allocated.
@@ -331,10 +332,11 @@ impl Place<'_> {
             let bytes = (self.end - at).min(asked * page_bytes());
             // SAFETY: mincore(2): the range begins at a page and lies within the mapping. The kernel
             // writes one byte for each page of `bytes`, which are at most `PAGES`, the length of `pages`.
-            let status = unsafe { libc::mincore(self.at(at).cast::<c_void>(), bytes, pages.as_mut_ptr()) };
+            let status =
+                unsafe { libc::mincore(self.address(at).cast::<c_void>(), bytes, pages.as_mut_ptr()) };
             calls.fetch_add(1, Relaxed);
-            let told = &pages[..bytes.div_ceil(page_bytes())];
-            if status != 0 || told.iter().any(|page| page & 1 == 0) {
+            let residency = &pages[..bytes.div_ceil(page_bytes())];
+            if status != 0 || residency.iter().any(|page| page & 1 == 0) {
                 return false;
             }
             at += bytes;
@@ -348,11 +350,12 @@ impl Place<'_> {
         // `MADV_POPULATE_READ` maps 16 existing pages at once. On a file system in memory this maps them for
         // writing too, because the file system need not notice writes. To allocate pages, it is slower than
         // `MADV_POPULATE_WRITE`.
-        let advice = if self.is_there { libc::MADV_POPULATE_READ } else { libc::MADV_POPULATE_WRITE };
+        let advice = if self.pages_exist { libc::MADV_POPULATE_READ } else { libc::MADV_POPULATE_WRITE };
         calls.fetch_add(1, Relaxed);
         // SAFETY: madvise(2): the range begins at a page and lies within the mapping. Both advices change no
         // byte.
-        let status = unsafe { libc::madvise(self.at(self.ready).cast::<c_void>(), end - self.ready, advice) };
+        let status =
+            unsafe { libc::madvise(self.address(self.ready).cast::<c_void>(), end - self.ready, advice) };
         if status == 0 {
             self.ready = end;
         }
@@ -361,13 +364,14 @@ impl Place<'_> {
 
     /// Prefetches the first cache line of a piece, both of its source and of its target.
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
-    fn ask(&self, piece: &Transfer<'_>) {
+    fn prefetch(&self, piece: &Transfer<'_>) {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // A piece without bytes may have any offset, so the difference may wrap.
-            let place = piece.offset.wrapping_sub(self.mapping.offset) as usize;
-            let (source, target) = (piece.memory.address(), self.mapping.start.as_ptr().wrapping_add(place));
+            let position = piece.offset.wrapping_sub(self.mapping.offset) as usize;
+            let (source, target) =
+                (piece.memory.address(), self.mapping.start.as_ptr().wrapping_add(position));
             // SAFETY: contract of `_mm_prefetch`: a hint, valid for any address, which reads and writes no
             // memory. `prefetchw` for the target was not faster.
             unsafe {
@@ -382,32 +386,34 @@ impl Place<'_> {
     fn store(&mut self, batch: &Batch<'_>, calls: &AtomicU64) -> Option<u64> {
         for (index, transfer) in batch.transfers().iter().enumerate() {
             if let Some(later) = batch.transfers().get(index + AHEAD_PIECES) {
-                self.ask(later);
+                self.prefetch(later);
             }
             if transfer.memory.bytes() == 0 {
                 continue;
             }
-            let place = (transfer.offset - self.mapping.offset) as usize;
+            let position = (transfer.offset - self.mapping.offset) as usize;
             let bytes = transfer.memory.bytes();
             assert!(
-                place <= self.end && bytes <= self.end - place,
+                position <= self.end && bytes <= self.end - position,
                 "the piece reaches beyond the range of the batch"
             );
             let mut done = 0;
             while done < bytes {
-                if place + done >= self.ready {
-                    let end = (place + done + 1).next_multiple_of(CHUNK_BYTES).min(self.end);
+                if position + done >= self.ready {
+                    let end = (position + done + 1).next_multiple_of(CHUNK_BYTES).min(self.end);
                     if !self.make_ready(end, calls) {
                         return None;
                     }
                 }
-                let part = (bytes - done).min(self.ready - place - done);
+                let part = (bytes - done).min(self.ready - position - done);
                 // SAFETY: contract of `ptr::copy`. Target: the assertion keeps the position within the
                 // mapping, which no Rust object occupies. Source: `# Safety` of `Segment::from_raw`, or
                 // the borrowed reference: the segment of a batch is valid for reads while the batch
                 // lives. `ptr::copy` permits overlap, which occurs if the user's memory is a mapping of
                 // the same file bytes.
-                unsafe { ptr::copy(transfer.memory.address().add(done), self.at(place + done), part) };
+                unsafe {
+                    ptr::copy(transfer.memory.address().add(done), self.address(position + done), part)
+                };
                 done += part;
             }
         }

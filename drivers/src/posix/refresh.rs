@@ -13,7 +13,7 @@
 //!   No page is mapped here, because only files of local file systems are mapped.
 
 use super::filesystem::FilesystemKind;
-use super::io::{SystemIo, persistent, uninterrupted};
+use super::io::{SystemIo, retried, uninterrupted};
 use super::lock::range_request;
 use crate::Access;
 use nix::errno::Errno;
@@ -38,7 +38,7 @@ pub(super) fn refresh(
         let set = |kind: i32| {
             calls.fetch_add(1, Relaxed);
             let request = range_request(kind, LOCKED_BYTE, 1);
-            persistent(io, || fcntl(fd, FcntlArg::F_OFD_SETLK(&request)))
+            retried(io, || fcntl(fd, FcntlArg::F_OFD_SETLK(&request)))
         };
         // This descriptor holds no other lock: locks of ranges belong to other descriptions (module `lock`).
         set(libc::F_RDLCK)?;

@@ -43,9 +43,9 @@ struct State {
     cached: Option<bool>,
     has_data: bool,
     /// Ranges requested ahead: offsets and lengths in bytes.
-    sent: Vec<(i64, i64)>,
+    requested: Vec<(i64, i64)>,
     /// For each read, how many ranges had been requested before it.
-    sent_before_reads: Vec<usize>,
+    requested_before_reads: Vec<usize>,
     /// Accesses neither memory nor file, for lengths that no test can allocate.
     pretends: bool,
     closes: u64,
@@ -75,12 +75,12 @@ impl ScriptedIo {
         self.state().has_data = has_data;
     }
 
-    pub(super) fn sent(&self) -> Vec<(i64, i64)> {
-        self.state().sent.clone()
+    pub(super) fn requested(&self) -> Vec<(i64, i64)> {
+        self.state().requested.clone()
     }
 
-    pub(super) fn sent_before_reads(&self) -> Vec<usize> {
-        self.state().sent_before_reads.clone()
+    pub(super) fn requested_before_reads(&self) -> Vec<usize> {
+        self.state().requested_before_reads.clone()
     }
 
     pub(super) fn calls(&self) -> Vec<Call> {
@@ -148,8 +148,8 @@ impl ScriptedIo {
 impl SystemIo for ScriptedIo {
     unsafe fn read(&self, fd: BorrowedFd<'_>, memory: &[libc::iovec], offset: i64) -> io::Result<usize> {
         let mut state = self.state();
-        let sent = state.sent.len();
-        state.sent_before_reads.push(sent);
+        let requested = state.requested.len();
+        state.requested_before_reads.push(requested);
         drop(state);
         match self.apply(memory, offset) {
             // SAFETY: `# Safety` of `SystemIo::read`: each piece is a part of a piece that the caller of this
@@ -179,11 +179,11 @@ impl SystemIo for ScriptedIo {
     }
 
     /// Answers like an old system that cannot count pages.
-    fn counts_as_cached(&self, _fd: BorrowedFd<'_>, _offset: i64, _calls: &AtomicU64) -> Option<bool> {
+    fn counted_as_cached(&self, _fd: BorrowedFd<'_>, _offset: i64, _calls: &AtomicU64) -> Option<bool> {
         None
     }
 
-    fn reads_at_once(&self, _fd: BorrowedFd<'_>, _offset: i64) -> Option<bool> {
+    fn reads_without_wait(&self, _fd: BorrowedFd<'_>, _offset: i64) -> Option<bool> {
         self.state().cached
     }
 
@@ -191,8 +191,8 @@ impl SystemIo for ScriptedIo {
         self.state().has_data
     }
 
-    fn send_for(&self, _fd: BorrowedFd<'_>, offset: i64, bytes: i64) {
-        self.state().sent.push((offset, bytes));
+    fn read_ahead(&self, _fd: BorrowedFd<'_>, offset: i64, bytes: i64) {
+        self.state().requested.push((offset, bytes));
     }
 
     fn sync(&self, _fd: BorrowedFd<'_>) -> Result<(), Errno> {

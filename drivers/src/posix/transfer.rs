@@ -1,7 +1,7 @@
 //! Moves batches by system calls. Transfers that follow each other in the file become one vectored call.
 
-use super::cold::Ahead;
 use super::io::{Backoff, SystemIo};
+use super::readahead::ReadAhead;
 use crate::{Batch, BatchResult, Direction, Error, ErrorKind, Operation, Transfer};
 use smallvec::SmallVec;
 use std::io;
@@ -30,7 +30,7 @@ pub(super) struct Transferring<'a> {
     pub(super) path: &'a Path,
     pub(super) counts: &'a CallCounts,
     /// Present if the batch would wait for the storage many times.
-    pub(super) ahead: Option<Ahead<'a>>,
+    pub(super) ahead: Option<ReadAhead<'a>>,
 }
 
 /// The reason why a stretch stopped before its end.
@@ -105,12 +105,12 @@ impl Transferring<'_> {
         let mut moved = 0;
         for (index, transfer) in batch.transfers().iter().enumerate() {
             if let Some(ahead) = &self.ahead {
-                ahead.before(index, batch.transfers());
+                ahead.request_before(index, batch.transfers());
             }
             let (offset, bytes) = (transfer.offset, transfer.memory.bytes());
             let too_far = bytes > 0 && !fits(offset, bytes);
-            if bytes > 0 && !too_far && stretch.memory.is_empty() && is_alone(&batch.transfers()[index..]) {
-                if let Err(stop) = self.move_alone(direction, transfer, &mut stretch, &mut moved) {
+            if bytes > 0 && !too_far && stretch.memory.is_empty() && is_single(&batch.transfers()[index..]) {
+                if let Err(stop) = self.move_single(direction, transfer, &mut stretch, &mut moved) {
                     return ended(moved, stop);
                 }
                 continue;
@@ -138,7 +138,7 @@ impl Transferring<'_> {
 
     /// Moves one transfer that is a stretch by itself. In most cases one call moves all of it, and then the
     /// stretch is not used. `stretch` is empty at the call.
-    fn move_alone(
+    fn move_single(
         &self,
         direction: Direction,
         transfer: &Transfer<'_>,
@@ -153,16 +153,16 @@ impl Transferring<'_> {
             return Ok(());
         }
         stretch.add(offset, transfer.memory.address(), bytes);
-        self.go_on(direction, stretch, moved, Some(outcome))
+        self.finish(direction, stretch, moved, Some(outcome))
     }
 
     /// Moves a whole stretch and empties it. Adds the moved bytes to `moved`, also if an error occurs.
     fn flush(&self, direction: Direction, stretch: &mut Stretch, moved: &mut u64) -> Result<(), Stop> {
-        self.go_on(direction, stretch, moved, None)
+        self.finish(direction, stretch, moved, None)
     }
 
     /// Like [`Self::flush`], but the first call for the stretch may have been made: `made` is its outcome.
-    fn go_on(
+    fn finish(
         &self,
         direction: Direction,
         stretch: &mut Stretch,
@@ -243,7 +243,7 @@ impl Transferring<'_> {
 
 /// Whether the first of these transfers is a stretch by itself that one call can move. Transfers without
 /// bytes are ignored.
-fn is_alone(transfers: &[Transfer<'_>]) -> bool {
+fn is_single(transfers: &[Transfer<'_>]) -> bool {
     let Some((first, others)) = transfers.split_first() else { return false };
     let bytes = first.memory.bytes();
     let next = others.iter().find(|other| other.memory.bytes() > 0);

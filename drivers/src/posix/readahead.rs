@@ -1,9 +1,12 @@
 //! Requests pieces of a batch ahead, so that the batch does not wait for one piece after the other.
 //!
 //! A read of bytes that no cache of the machine holds waits for the storage. So does a write of a part of
-//! such a page. A storage serves many requests at the same time. Measured on a virtual disk, per piece: 4
-//! KiB of each 64 KiB take 77 to 120 us one by one and 30 us together; 16 KiB of each MiB take 190 to 290
-//! us and 29 us.
+//! such a page. A storage serves many requests at the same time. Time per piece on a virtual disk:
+//!
+//! | pieces | one by one | requested ahead |
+//! |---|---|---|
+//! | 4 KiB of each 64 KiB | 77 to 120 us | 30 us |
+//! | 16 KiB of each MiB | 190 to 290 us | 29 us |
 //!
 //! Pieces are requested ahead within one batch only. A batch of packed runs holds the content of one sieve
 //! buffer, so its pieces of more than 16 KiB are too few to be requested ahead.
@@ -31,7 +34,7 @@ const RUN_BYTES_MAX: u64 = 128 << 10;
 const PAGE_BYTES: u64 = 4096;
 
 /// The requests ahead of one batch.
-pub(super) struct Ahead<'a> {
+pub(super) struct ReadAhead<'a> {
     pub(super) io: &'a dyn SystemIo,
     pub(super) fd: BorrowedFd<'a>,
     pub(super) calls: &'a AtomicU64,
@@ -74,10 +77,10 @@ impl CacheQuestion {
     }
 }
 
-impl Ahead<'_> {
+impl ReadAhead<'_> {
     /// Whether the transfers would wait one after the other, judged by the first one. False if this is not
     /// known.
-    pub(super) fn is_worth_it(&self, transfers: &[Transfer<'_>]) -> bool {
+    pub(super) fn is_useful(&self, transfers: &[Transfer<'_>]) -> bool {
         if transfers.len() < RUNS_MIN || !are_far_apart(transfers) {
             return false;
         }
@@ -100,7 +103,7 @@ impl Ahead<'_> {
     /// Whether the byte at `offset` is cached. `None` if the system cannot tell; it is not asked again then.
     pub(super) fn is_cached(&self, offset: i64) -> Option<bool> {
         if self.question.get() == Question::Count {
-            match self.io.counts_as_cached(self.fd, offset, self.calls) {
+            match self.io.counted_as_cached(self.fd, offset, self.calls) {
                 None => self.question.set(Question::Try),
                 answer => return answer,
             }
@@ -109,7 +112,7 @@ impl Ahead<'_> {
             return None;
         }
         self.calls.fetch_add(1, Relaxed);
-        let answer = self.io.reads_at_once(self.fd, offset);
+        let answer = self.io.reads_without_wait(self.fd, offset);
         if answer.is_none() {
             self.question.set(Question::None);
         }
@@ -117,7 +120,7 @@ impl Ahead<'_> {
     }
 
     /// Requests the transfers that come soon. Called before transfer `next` begins.
-    pub(super) fn before(&self, next: usize, transfers: &[Transfer<'_>]) {
+    pub(super) fn request_before(&self, next: usize, transfers: &[Transfer<'_>]) {
         if !next.is_multiple_of(STEP) {
             return;
         }
@@ -127,7 +130,7 @@ impl Ahead<'_> {
             if let (Ok(start), Ok(bytes)) = (i64::try_from(part.start), i64::try_from(part.end - part.start))
             {
                 self.calls.fetch_add(1, Relaxed);
-                self.io.send_for(self.fd, start, bytes);
+                self.io.read_ahead(self.fd, start, bytes);
             }
         }
     }
@@ -140,10 +143,10 @@ fn parts(direction: Direction, run: &Range<u64>) -> impl Iterator<Item = Range<u
         let start = at - at % PAGE_BYTES;
         start..start.saturating_add(PAGE_BYTES)
     };
-    let torn = |at: u64| (!at.is_multiple_of(PAGE_BYTES)).then(|| page_of(at));
+    let partial_page = |at: u64| (!at.is_multiple_of(PAGE_BYTES)).then(|| page_of(at));
     let (first, last) = match direction {
         Direction::Read => (Some(run.start..run.end.min(run.start.saturating_add(RUN_BYTES_MAX))), None),
-        Direction::Write => (torn(run.start), torn(run.end)),
+        Direction::Write => (partial_page(run.start), partial_page(run.end)),
     };
     let last = last.filter(|last| first.as_ref() != Some(last));
     first.into_iter().chain(last)
@@ -219,16 +222,16 @@ mod tests {
         let cold = setting(Some(false));
         move_pieces(&cold, Direction::Read, 200, 100, 64 << 10);
         let expected: Vec<_> = (0..200).map(|index| (index * (64 << 10), 100)).collect();
-        assert_eq!(cold.io.sent(), expected);
-        let mut sent = 0;
-        for (read, sent_before) in cold.io.sent_before_reads().into_iter().enumerate() {
+        assert_eq!(cold.io.requested(), expected);
+        let mut requested = 0;
+        for (read, requested_before) in cold.io.requested_before_reads().into_iter().enumerate() {
             assert!(
-                sent_before > read && sent_before - read <= 2 * STEP + 1,
-                "{sent_before} before read {read}"
+                requested_before > read && requested_before - read <= 2 * STEP + 1,
+                "{requested_before} before read {read}"
             );
-            sent = sent_before;
+            requested = requested_before;
         }
-        assert_eq!(sent, 200);
+        assert_eq!(requested, 200);
     }
 
     #[test]
@@ -241,7 +244,7 @@ mod tests {
             batch.push(Transfer::into_memory(run * (1 << 17) + half * 10, piece));
         }
         assert_eq!(cold.file.submit(batch).wait().bytes, 400);
-        assert_eq!(cold.io.sent(), (0..20).map(|run| (run << 17, 20)).collect::<Vec<_>>());
+        assert_eq!(cold.io.requested(), (0..20).map(|run| (run << 17, 20)).collect::<Vec<_>>());
     }
 
     #[test]
@@ -255,25 +258,25 @@ mod tests {
         ] {
             let setting = setting(cached);
             move_pieces(&setting, Direction::Read, count, bytes, stride);
-            assert_eq!(setting.io.sent(), [], "{cached:?} {count} {bytes} {stride}");
+            assert_eq!(setting.io.requested(), [], "{cached:?} {count} {bytes} {stride}");
         }
     }
 
     #[test]
     fn writes_request_only_partial_pages_that_have_data() {
-        let sent = |bytes: usize, stride: u64, has_data: bool| {
+        let requested = |bytes: usize, stride: u64, has_data: bool| {
             let cold = setting(Some(false));
             cold.io.set_has_data(has_data);
             move_pieces(&cold, Direction::Write, 20, bytes, stride);
-            cold.io.sent()
+            cold.io.requested()
         };
-        assert_eq!(sent(100, 64 << 10, true).len(), 20);
-        assert_eq!(sent(100, 64 << 10, false), []);
-        assert_eq!(sent(4096, 64 << 10, true), []);
+        assert_eq!(requested(100, 64 << 10, true).len(), 20);
+        assert_eq!(requested(100, 64 << 10, false), []);
+        assert_eq!(requested(4096, 64 << 10, true), []);
         // The page of the last byte, and from the second piece on also the page of the first byte.
-        let torn = sent((64 << 10) - 8, (256 << 10) + 16, true);
-        assert_eq!(torn[..3], [(15 << 12, 4096), (64 << 12, 4096), (80 << 12, 4096)]);
-        assert_eq!(torn.len(), 39);
+        let partial = requested((64 << 10) - 8, (256 << 10) + 16, true);
+        assert_eq!(partial[..3], [(15 << 12, 4096), (64 << 12, 4096), (80 << 12, 4096)]);
+        assert_eq!(partial.len(), 39);
     }
 
     #[test]
@@ -281,17 +284,17 @@ mod tests {
         let cold = setting(Some(false));
         move_pieces(&cold, Direction::Read, 16, 200 << 10, 1 << 20);
         let expected: Vec<_> = (0..16).map(|index| (index << 20, 128 << 10)).collect();
-        assert_eq!(cold.io.sent(), expected);
+        assert_eq!(cold.io.requested(), expected);
     }
 
     #[test]
     fn question_without_an_answer_is_asked_once() {
-        let untold = setting(None);
-        let other = || untold.file.system_calls().other;
+        let unknown = setting(None);
+        let other = || unknown.file.system_calls().other;
         let before = other();
         for _ in 0..3 {
-            move_pieces(&untold, Direction::Read, 20, 100, 64 << 10);
-            assert_eq!(untold.file.would_wait(0), None);
+            move_pieces(&unknown, Direction::Read, 20, 100, 64 << 10);
+            assert_eq!(unknown.file.would_wait(0), None);
         }
         assert_eq!(other() - before, 1);
     }
@@ -309,7 +312,7 @@ mod tests {
             (result.bytes, result.error.map(|error| error.kind())),
             (0, Some(crate::ErrorKind::TooLarge))
         );
-        assert_eq!(cold.io.sent(), []);
+        assert_eq!(cold.io.requested(), []);
     }
 
     #[test]
@@ -333,7 +336,7 @@ mod tests {
         assert!(waits == Some(true) || asked != 2, "a count of cached pages and the length of the file");
         file.read_at(4096, &mut [0]).unwrap();
         assert_eq!(file.would_wait(4096), Some(false));
-        assert_eq!(RealIo.reads_at_once(other.as_fd(), 4096), Some(true));
+        assert_eq!(RealIo.reads_without_wait(other.as_fd(), 4096), Some(true));
         // A read behind the end never waits.
         assert_eq!(file.would_wait(1 << 30), Some(false));
         assert_eq!(file.would_wait(u64::MAX), None);
