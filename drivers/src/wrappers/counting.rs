@@ -1,11 +1,10 @@
 //! A wrapper with exact counts of calls, transfers and bytes.
 
 use crate::{
-    Batch, BatchResult, Caps, Completion, Direction, Driver, DriverFile, FileIdentity, FileLayout, LockGuard,
-    LockMode, OpenOptions, Result, SystemCalls,
+    Batch, BatchResult, Completion, Direction, Driver, DriverFile, LockGuard, LockMode, OpenOptions, Result,
 };
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -108,9 +107,7 @@ impl Counting {
 }
 
 impl Driver for Counting {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
+    forward_to_inner!(name, lasting_path);
 
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
         let inner = self.counters.outcome(&self.counters.opens, self.inner.open(path, options))?;
@@ -119,10 +116,6 @@ impl Driver for Counting {
 
     fn delete(&self, path: &Path) -> Result<()> {
         self.counters.outcome(&self.counters.deletes, self.inner.delete(path))
-    }
-
-    fn lasting_path(&self, path: &Path) -> PathBuf {
-        self.inner.lasting_path(path)
     }
 }
 
@@ -133,21 +126,7 @@ struct CountingFile {
 }
 
 impl DriverFile for CountingFile {
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-
-    fn caps(&self) -> Caps {
-        self.inner.caps()
-    }
-
-    fn layout(&self) -> FileLayout {
-        self.inner.layout()
-    }
-
-    fn identity(&self) -> Option<FileIdentity> {
-        self.inner.identity()
-    }
+    forward_to_inner!(path, caps, layout, identity, would_wait, system_calls);
 
     fn submit(&self, batch: Batch<'_>) -> Completion {
         let counters = Arc::clone(&self.counters);
@@ -164,10 +143,6 @@ impl DriverFile for CountingFile {
                 self.inner.submit(batch).map(move |result| counters.moved(&counters.write_bytes, result))
             }
         }
-    }
-
-    fn would_wait(&self, offset: u64) -> Option<bool> {
-        self.inner.would_wait(offset)
     }
 
     fn len(&self) -> Result<u64> {
@@ -192,10 +167,6 @@ impl DriverFile for CountingFile {
 
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
         self.counters.outcome(&self.counters.locks, self.inner.try_lock(range, mode))
-    }
-
-    fn system_calls(&self) -> SystemCalls {
-        self.inner.system_calls()
     }
 
     fn close(&mut self) -> Result<()> {

@@ -2,12 +2,12 @@
 
 use super::fault_plan::{Effect, FaultPlan, Target};
 use crate::{
-    Batch, BatchResult, Caps, Completion, Direction, Driver, DriverFile, Error, ErrorKind, FileIdentity,
-    FileLayout, LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls,
+    Batch, BatchResult, Completion, Direction, Driver, DriverFile, Error, ErrorKind, LockGuard, LockMode,
+    OpenOptions, Operation, Result,
 };
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -28,14 +28,14 @@ struct Faults {
 
 /// The combined effect of all faults that apply to one call.
 #[derive(Debug, Default)]
-struct Verdict {
+struct CallEffect {
     delay: Duration,
     failure: Option<(ErrorKind, u64)>,
     short_bytes: Option<u64>,
     piece_bytes: Option<u64>,
 }
 
-impl Verdict {
+impl CallEffect {
     /// The number of bytes of a batch that are moved, and the error after these bytes.
     fn stop(&self, batch: &Batch<'_>) -> (u64, Option<ErrorKind>) {
         let short_bytes = self.short_bytes.unwrap_or(u64::MAX).min(batch.bytes());
@@ -58,10 +58,10 @@ impl Faults {
     ///
     /// # Panics
     /// If the plan says so.
-    fn judge(&self, target: Target) -> Verdict {
+    fn next_effect(&self, target: Target) -> CallEffect {
         let index = self.count(target).fetch_add(1, Relaxed);
         let index_of_any = self.count(Target::Any).fetch_add(1, Relaxed);
-        let mut verdict = Verdict::default();
+        let mut effect = CallEffect::default();
         for fault in &self.plan.faults {
             let applies = match fault.target {
                 Target::Any => fault.when.matches(index_of_any),
@@ -72,21 +72,21 @@ impl Faults {
             }
             match fault.effect {
                 Effect::Fail { kind, after_bytes } => {
-                    verdict.failure = verdict.failure.or(Some((kind, after_bytes)));
+                    effect.failure = effect.failure.or(Some((kind, after_bytes)));
                 }
-                Effect::Short { bytes } => verdict.short_bytes = verdict.short_bytes.or(Some(bytes)),
-                Effect::Pieces { bytes } => verdict.piece_bytes = verdict.piece_bytes.or(Some(bytes)),
-                Effect::Delay(delay) => verdict.delay += delay,
+                Effect::Short { bytes } => effect.short_bytes = effect.short_bytes.or(Some(bytes)),
+                Effect::Pieces { bytes } => effect.piece_bytes = effect.piece_bytes.or(Some(bytes)),
+                Effect::Delay(delay) => effect.delay += delay,
                 Effect::Panic => panic!("this panic is injected into a call of {target:?}"),
             }
         }
-        std::thread::sleep(verdict.delay);
-        verdict
+        std::thread::sleep(effect.delay);
+        effect
     }
 
     /// Counts a call that moves no bytes, and returns the injected error.
     fn admit(&self, target: Target, operation: Operation, path: &Path) -> Result<()> {
-        match self.judge(target).failure {
+        match self.next_effect(target).failure {
             None => Ok(()),
             Some((kind, _)) => Err(injected(kind, operation, path)),
         }
@@ -108,9 +108,7 @@ impl Faulty {
 }
 
 impl Driver for Faulty {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
+    forward_to_inner!(name, lasting_path);
 
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
         self.faults.admit(Target::Open, Operation::Open, path)?;
@@ -121,10 +119,6 @@ impl Driver for Faulty {
     fn delete(&self, path: &Path) -> Result<()> {
         self.faults.admit(Target::Delete, Operation::Delete, path)?;
         self.inner.delete(path)
-    }
-
-    fn lasting_path(&self, path: &Path) -> PathBuf {
-        self.inner.lasting_path(path)
     }
 }
 
@@ -153,42 +147,24 @@ impl FaultyFile {
 }
 
 impl DriverFile for FaultyFile {
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-
-    fn caps(&self) -> Caps {
-        self.inner.caps()
-    }
-
-    fn layout(&self) -> FileLayout {
-        self.inner.layout()
-    }
-
-    fn identity(&self) -> Option<FileIdentity> {
-        self.inner.identity()
-    }
+    forward_to_inner!(path, caps, layout, identity, would_wait, system_calls);
 
     fn submit(&self, mut batch: Batch<'_>) -> Completion {
         let (target, operation) = match batch.direction() {
             Direction::Read => (Target::Read, Operation::Read),
             Direction::Write => (Target::Write, Operation::Write),
         };
-        let verdict = self.faults.judge(target);
-        let (bytes, failure) = verdict.stop(&batch);
-        let is_one_piece = verdict.piece_bytes.is_none_or(|piece_bytes| bytes <= piece_bytes);
+        let effect = self.faults.next_effect(target);
+        let (bytes, failure) = effect.stop(&batch);
+        let is_one_piece = effect.piece_bytes.is_none_or(|piece_bytes| bytes <= piece_bytes);
         if bytes == batch.bytes() && failure.is_none() && is_one_piece {
             return self.inner.submit(batch);
         }
-        let mut result = self.move_front(&mut batch, bytes, verdict.piece_bytes);
+        let mut result = self.move_front(&mut batch, bytes, effect.piece_bytes);
         if result.error.is_none() {
             result.error = failure.map(|kind| injected(kind, operation, self.path()));
         }
         Completion::ready(result)
-    }
-
-    fn would_wait(&self, offset: u64) -> Option<bool> {
-        self.inner.would_wait(offset)
     }
 
     fn len(&self) -> Result<u64> {
@@ -219,10 +195,6 @@ impl DriverFile for FaultyFile {
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
         self.faults.admit(Target::Lock, Operation::Lock, self.path())?;
         self.inner.try_lock(range, mode)
-    }
-
-    fn system_calls(&self) -> SystemCalls {
-        self.inner.system_calls()
     }
 
     fn close(&mut self) -> Result<()> {

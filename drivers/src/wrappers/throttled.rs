@@ -1,12 +1,9 @@
 //! A wrapper that slows a storage down to a given latency and bandwidth.
 
-use crate::{
-    Batch, Caps, Completion, Driver, DriverFile, FileIdentity, FileLayout, LockGuard, LockMode, OpenOptions,
-    Result, SystemCalls,
-};
+use crate::{Batch, Caps, Completion, Driver, DriverFile, LockGuard, LockMode, OpenOptions, Result};
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,17 +21,17 @@ pub struct Throttle {
 #[derive(Debug, Clone)]
 pub struct Throttled {
     inner: Arc<dyn Driver>,
-    pace: Arc<Pace>,
+    limiter: Arc<Limiter>,
 }
 
 #[derive(Debug)]
-struct Pace {
+struct Limiter {
     throttle: Throttle,
     /// The time at which the bandwidth has served all admitted bytes.
     free_at: Mutex<Option<Instant>>,
 }
 
-impl Pace {
+impl Limiter {
     /// The waiting time of a call that moves `bytes` bytes and begins at `now`.
     fn admit(&self, now: Instant, bytes: u64) -> Duration {
         let Some(bytes_per_second) = self.throttle.bytes_per_second else {
@@ -58,56 +55,40 @@ impl Pace {
 impl Throttled {
     /// Wraps `inner`.
     pub fn new(inner: Arc<dyn Driver>, throttle: Throttle) -> Self {
-        Self { inner, pace: Arc::new(Pace { throttle, free_at: Mutex::new(None) }) }
+        Self { inner, limiter: Arc::new(Limiter { throttle, free_at: Mutex::new(None) }) }
     }
 }
 
 impl Driver for Throttled {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
+    forward_to_inner!(name, lasting_path);
 
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         let inner = self.inner.open(path, options)?;
-        Ok(Arc::new(ThrottledFile { inner, pace: Arc::clone(&self.pace) }))
+        Ok(Arc::new(ThrottledFile { inner, limiter: Arc::clone(&self.limiter) }))
     }
 
     fn delete(&self, path: &Path) -> Result<()> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         self.inner.delete(path)
-    }
-
-    fn lasting_path(&self, path: &Path) -> PathBuf {
-        self.inner.lasting_path(path)
     }
 }
 
 #[derive(Debug)]
 struct ThrottledFile {
     inner: Arc<dyn DriverFile>,
-    pace: Arc<Pace>,
+    limiter: Arc<Limiter>,
 }
 
 impl DriverFile for ThrottledFile {
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
+    forward_to_inner!(path, layout, identity, system_calls);
 
     fn caps(&self) -> Caps {
         self.inner.caps().without(Caps::IN_MEMORY)
     }
 
-    fn layout(&self) -> FileLayout {
-        self.inner.layout()
-    }
-
-    fn identity(&self) -> Option<FileIdentity> {
-        self.inner.identity()
-    }
-
     fn submit(&self, batch: Batch<'_>) -> Completion {
-        self.pace.wait(batch.bytes());
+        self.limiter.wait(batch.bytes());
         self.inner.submit(batch)
     }
 
@@ -116,41 +97,37 @@ impl DriverFile for ThrottledFile {
     }
 
     fn len(&self) -> Result<u64> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         self.inner.len()
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         self.inner.set_len(bytes)
     }
 
     fn preallocate(&self, bytes: u64) -> Result<()> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         self.inner.preallocate(bytes)
     }
 
     fn sync(&self) -> Result<()> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         self.inner.sync()
     }
 
     fn refresh(&self) -> Result<()> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         self.inner.refresh()
     }
 
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         self.inner.try_lock(range, mode)
     }
 
-    fn system_calls(&self) -> SystemCalls {
-        self.inner.system_calls()
-    }
-
     fn close(&mut self) -> Result<()> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         self.inner.close()
     }
 }
@@ -159,10 +136,10 @@ impl DriverFile for ThrottledFile {
 mod tests {
     use super::*;
 
-    fn pace(latency_ms: u64, bytes_per_second: Option<u64>) -> Pace {
+    fn limiter(latency_ms: u64, bytes_per_second: Option<u64>) -> Limiter {
         let bytes_per_second = bytes_per_second.and_then(NonZeroU64::new);
         let throttle = Throttle { latency: Duration::from_millis(latency_ms), bytes_per_second };
-        Pace { throttle, free_at: Mutex::new(None) }
+        Limiter { throttle, free_at: Mutex::new(None) }
     }
 
     const fn ms(milliseconds: u64) -> Duration {
@@ -171,24 +148,24 @@ mod tests {
 
     #[test]
     fn bytes_queue_and_latency_does_not() {
-        let (pace, now) = (pace(5, Some(1000)), Instant::now());
-        assert_eq!(pace.admit(now, 100), ms(5 + 100));
-        assert_eq!(pace.admit(now, 50), ms(5 + 100 + 50));
-        assert_eq!(pace.admit(now, 0), ms(5 + 150));
+        let (limiter, now) = (limiter(5, Some(1000)), Instant::now());
+        assert_eq!(limiter.admit(now, 100), ms(5 + 100));
+        assert_eq!(limiter.admit(now, 50), ms(5 + 100 + 50));
+        assert_eq!(limiter.admit(now, 0), ms(5 + 150));
         // An idle time is not credited to later bytes.
-        assert_eq!(pace.admit(now + ms(400), 10), ms(5 + 10));
+        assert_eq!(limiter.admit(now + ms(400), 10), ms(5 + 10));
     }
 
     #[test]
     fn without_bandwidth_a_call_takes_the_latency() {
-        assert_eq!(pace(5, None).admit(Instant::now(), u64::MAX), ms(5));
+        assert_eq!(limiter(5, None).admit(Instant::now(), u64::MAX), ms(5));
     }
 
     #[test]
     fn time_beyond_the_clock_does_not_overflow() {
-        let pace = pace(0, Some(1));
-        pace.admit(Instant::now(), u64::MAX);
-        pace.admit(Instant::now(), u64::MAX);
+        let limiter = limiter(0, Some(1));
+        limiter.admit(Instant::now(), u64::MAX);
+        limiter.admit(Instant::now(), u64::MAX);
     }
 
     #[test]
