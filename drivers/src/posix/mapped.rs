@@ -412,7 +412,7 @@ impl MappedRange<'_> {
                 // lives. `ptr::copy` permits overlap, which occurs if the user's memory is a mapping of
                 // the same file bytes.
                 unsafe {
-                    ptr::copy(transfer.memory.address().add(done), self.address(position + done), part)
+                    ptr::copy(transfer.memory.address().add(done), self.address(position + done), part);
                 };
                 done += part;
             }
