@@ -65,7 +65,7 @@ impl DriverFile for PageFile {
     }
 
     fn caps(&self) -> Caps {
-        let caps = [Caps::LOCKS, Caps::LIST_IO, Caps::PROCESS_SHARED, Caps::UNLINK_OPEN];
+        let caps = [Caps::LOCKS, Caps::PROCESS_SHARED, Caps::UNLINK_OPEN];
         let kept = caps.into_iter().filter(|cap| self.0.caps().contains(*cap));
         kept.fold(Caps::PROCESS_SHARED, Caps::union)
     }

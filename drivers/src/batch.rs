@@ -1,10 +1,10 @@
-//! The one form in which bytes are asked for: a list of (file offset, memory), all in one direction.
+//! The only form of a data access: a list of pairs of file offset and memory, all in one direction.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Which way the bytes of a batch go.
+/// The direction of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From the file into memory.
@@ -13,11 +13,11 @@ pub enum Direction {
     Write,
 }
 
-/// A piece of memory that a transfer fills or empties. It may be memory that other processes see, so no reference to its
-/// bytes is ever formed; drivers hand its address to the system or use [`copy_in`](Self::copy_in) and
-/// [`copy_out`](Self::copy_out).
+/// A piece of memory that a transfer fills or empties. Other processes may see the memory, so no reference
+/// to its bytes is ever formed. A driver passes the address to the system, or calls
+/// [`copy_in`](Self::copy_in) and [`copy_out`](Self::copy_out).
 ///
-/// It cannot be copied, and not be used from two threads at once.
+/// A segment is neither `Clone` nor `Sync`: only one thread at a time uses the memory.
 pub struct Segment<'a> {
     address: *mut u8,
     bytes: usize,
@@ -26,24 +26,29 @@ pub struct Segment<'a> {
     borrowed: PhantomData<&'a mut [u8]>,
 }
 
-// SAFETY: a segment is the only holder of its memory as long as it lives (it is made of a reference, or by `from_raw`, which
-// asks for the same), it is not `Clone`, and it is not `Sync`; so moving it to another thread moves all access with it.
+// SAFETY: a segment is the only holder of its memory while it lives: it borrows a reference, or `# Safety` of
+// `from_raw` excludes other accesses from any thread. It is neither `Clone` nor `Sync`. So moving the
+// segment to another thread moves every access to the memory there.
 unsafe impl Send for Segment<'_> {}
 
 impl<'a> Segment<'a> {
-    /// Memory of any origin: a window shared between processes, a user's buffer known by its address.
+    /// Memory of any origin, for example memory shared between processes, or a user's buffer known by its
+    /// address.
     ///
     /// # Safety
-    /// From now until the batch that it is put into has completed (its [`BatchResult`](crate::BatchResult) was taken, or the
-    /// batch was dropped without being submitted), even if the [`Completion`](crate::Completion) is leaked:
-    /// `bytes` bytes from `address` lie within one allocation and are valid for reads, and for writes too if the batch reads
-    /// from the file; nobody writes them, and if the batch reads from the file nobody reads them either. From any thread.
-    /// With `bytes` zero, nothing is asked of `address`.
+    /// The following holds from now until the batch that contains the segment has completed: its
+    /// [`BatchResult`](crate::BatchResult) was taken, or the batch was dropped without being submitted. It
+    /// holds even if the [`Completion`](crate::Completion) is leaked.
+    /// * `bytes` bytes from `address` lie within one allocation. They are valid for reads from any thread,
+    ///   and for writes too if the batch reads from the file.
+    /// * Nothing else writes these bytes. If the batch reads from the file, nothing else reads them either.
+    ///
+    /// If `bytes` is zero, `address` may have any value.
     pub const unsafe fn from_raw(address: *mut u8, bytes: usize) -> Self {
         Self { address, bytes, writable: true, raw: true, borrowed: PhantomData }
     }
 
-    /// Memory to be read into, or written from.
+    /// Memory for a batch that reads or writes.
     pub const fn from_mut(memory: &'a mut [u8]) -> Self {
         Self {
             address: memory.as_mut_ptr(),
@@ -54,7 +59,7 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// Memory to be written from. A batch that reads refuses it.
+    /// Memory for a batch that writes. A batch that reads refuses it.
     pub const fn from_ref(memory: &'a [u8]) -> Self {
         Self {
             address: memory.as_ptr().cast_mut(),
@@ -65,49 +70,58 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// Its first byte. What may be done with it, and until when, is said at [`Batch::may_outlive_call`].
+    /// The address of the first byte. [`Batch::may_outlive_call`] says until when a driver may use it.
     pub const fn address(&self) -> *mut u8 {
         self.address
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Copies `source` into the segment, from its byte `start` on.
+    /// Copies `source` into the segment. The first byte goes to byte `start` of the segment.
     ///
     /// # Panics
-    /// If the bytes do not fit, or the memory is for writing from alone: both are bugs in the caller.
+    /// If the bytes do not fit, or if the segment was made by [`from_ref`](Self::from_ref). Both are bugs of
+    /// the caller.
     pub fn copy_in(&self, start: usize, source: &[u8]) {
-        assert!(self.writable, "a segment of shared memory cannot be read into");
-        assert!(start <= self.bytes && source.len() <= self.bytes - start, "copy beyond the segment");
+        assert!(self.writable, "a segment made by `from_ref` cannot be read into");
+        assert!(
+            start <= self.bytes && source.len() <= self.bytes - start,
+            "the copy reaches beyond the segment"
+        );
         if source.is_empty() {
             return;
         }
-        // SAFETY: the segment was made of a unique reference that it borrows, or by `from_raw` with the promise that it is valid
-        // for writes; `start + source.len()` is within its bytes; `source` is a shared reference and the segment's memory
-        // is not shared with anyone, so that they do not overlap.
+        // SAFETY: contract of `ptr::copy_nonoverlapping`. Target: the segment borrows a unique reference
+        // (`from_mut`), or `# Safety` of `from_raw` makes the memory valid for writes in a batch that reads,
+        // which is where drivers call this function. The assertion keeps `start + source.len()` within the
+        // segment. Source: a shared reference. No overlap: the segment is the only holder of its memory.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), self.address.add(start), source.len()) };
     }
 
-    /// Copies bytes of the segment, from its byte `start` on, so that they fill `target`.
+    /// Fills `target` with the bytes of the segment that begin at its byte `start`.
     ///
     /// # Panics
-    /// If the segment has not that many bytes: a bug in the caller.
+    /// If the segment has fewer bytes: a bug of the caller.
     pub fn copy_out(&self, start: usize, target: &mut [u8]) {
-        assert!(start <= self.bytes && target.len() <= self.bytes - start, "copy beyond the segment");
+        assert!(
+            start <= self.bytes && target.len() <= self.bytes - start,
+            "the copy reaches beyond the segment"
+        );
         if target.is_empty() {
             return;
         }
-        // SAFETY: the segment borrows, or was promised by `from_raw`, memory valid for reads; `start + target.len()` is within
-        // its bytes; `target` is a unique reference, so that they do not overlap.
+        // SAFETY: contract of `ptr::copy_nonoverlapping`. Source: the segment borrows a reference, or
+        // `# Safety` of `from_raw` makes the memory valid for reads. The assertion keeps
+        // `start + target.len()` within the segment. No overlap: `target` is a unique reference.
         unsafe { std::ptr::copy_nonoverlapping(self.address.add(start), target.as_mut_ptr(), target.len()) };
     }
 
-    /// Bytes `range` of this segment, which stays locked while the part lives.
+    /// Bytes `range` of this segment. The segment stays borrowed while the part lives.
     fn part(&self, range: Range<usize>) -> Segment<'_> {
-        assert!(range.start <= range.end && range.end <= self.bytes, "part beyond the segment");
+        assert!(range.start <= range.end && range.end <= self.bytes, "the part reaches beyond the segment");
         let address = self.address.wrapping_add(range.start);
         Segment { address, bytes: range.end - range.start, ..*self }
     }
@@ -122,12 +136,12 @@ impl fmt::Debug for Segment<'_> {
     }
 }
 
-/// One extent of the file and the memory for it.
+/// One contiguous range of the file and its memory.
 #[derive(Debug)]
 pub struct Transfer<'a> {
-    /// The file's byte at which it begins.
+    /// The file offset of the first byte.
     pub offset: u64,
-    /// The memory that its bytes go to or come from.
+    /// The memory that the bytes go to or come from.
     pub memory: Segment<'a>,
 }
 
@@ -148,7 +162,8 @@ enum List<'a> {
     Lent(&'a [Transfer<'a>]),
 }
 
-/// Transfers in one direction, done as a whole. In any order of offsets; ascending is what storages like.
+/// A list of transfers in one direction, submitted in one call. The offsets may have any order; storages are
+/// fastest with ascending offsets.
 pub struct Batch<'a> {
     direction: Direction,
     list: List<'a>,
@@ -156,15 +171,16 @@ pub struct Batch<'a> {
     raw: bool,
 }
 
-// SAFETY: an owned list is `Send` because segments are. A lent list was lent by a unique reference to its owner
-// (`Batch::lend`, `Batch::of_one`), so that nobody else can use its segments while this batch lives, on whatever thread it lives.
+// SAFETY: an owned list is `Send` because `Segment` is `Send`. A lent list is borrowed through a unique
+// reference to its owner (`Batch::lend`, `Batch::of_one`). So while this batch lives, its thread is the only
+// one that can use the segments.
 unsafe impl Send for Batch<'_> {}
 
 impl<'a> Batch<'a> {
     /// A batch that reads the file into memory.
     ///
     /// # Panics
-    /// If a segment was made of a shared reference: a bug in the caller.
+    /// If a segment was made by [`Segment::from_ref`]: a bug of the caller.
     pub fn read(transfers: Vec<Transfer<'a>>) -> Self {
         Self::of(Direction::Read, transfers)
     }
@@ -174,7 +190,7 @@ impl<'a> Batch<'a> {
         Self::of(Direction::Write, transfers)
     }
 
-    /// An empty batch with room for `transfers` transfers.
+    /// An empty batch with capacity for `transfers` transfers.
     pub fn with_capacity(direction: Direction, transfers: usize) -> Self {
         Self::of(direction, Vec::with_capacity(transfers))
     }
@@ -193,9 +209,9 @@ impl<'a> Batch<'a> {
         let memory = &transfer.memory;
         assert!(
             memory.writable || self.direction == Direction::Write,
-            "a batch that reads was given memory to be written from alone"
+            "a batch that reads got a segment made by `from_ref`"
         );
-        // Saturation is exact enough: memory of 2^64 bytes in all does not exist unless segments of no use overlap.
+        // The sum saturates only if segments overlap, because no memory has 2^64 bytes.
         self.bytes = self.bytes.saturating_add(memory.bytes as u64);
         self.raw &= memory.raw;
     }
@@ -203,8 +219,8 @@ impl<'a> Batch<'a> {
     /// Adds a transfer at the end.
     ///
     /// # Panics
-    /// If the batch reads and the segment was made of a shared reference, or if the batch was made by [`lend`](Self::lend): bugs in
-    /// the caller.
+    /// If the batch reads and the segment was made by [`Segment::from_ref`], or if the batch was made by
+    /// [`lend`](Self::lend). Both are bugs of the caller.
     #[inline]
     pub fn push(&mut self, transfer: Transfer<'a>) {
         self.admit(&transfer);
@@ -214,10 +230,10 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// A batch of one transfer, which it borrows: nothing is allocated.
+    /// A batch of one borrowed transfer. Allocates nothing.
     ///
     /// # Panics
-    /// If it reads and the segment was made of a shared reference: a bug in the caller.
+    /// If the batch reads and the segment was made by [`Segment::from_ref`]: a bug of the caller.
     pub fn of_one(direction: Direction, transfer: &'a mut Transfer<'_>) -> Self {
         let mut batch = Self::of(direction, Vec::new());
         batch.admit(transfer);
@@ -225,7 +241,7 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// Takes all transfers out and keeps the room for them.
+    /// Removes all transfers and keeps the capacity.
     pub fn clear(&mut self) {
         match &mut self.list {
             List::Owned(transfers) => transfers.clear(),
@@ -234,20 +250,8 @@ impl<'a> Batch<'a> {
         (self.bytes, self.raw) = (0, true);
     }
 
-    /// An empty batch in the room of this one, for memory of another lifetime.
-    pub fn reuse<'b>(self, direction: Direction) -> Batch<'b> {
-        match self.list {
-            List::Owned(mut transfers) => {
-                transfers.clear();
-                // An empty list has no element to convert; collecting it in place keeps its room.
-                let empty = transfers.into_iter().map(|_| unreachable!("the list was cleared")).collect();
-                Batch::of(direction, empty)
-            }
-            List::Lent(_) => Batch::with_capacity(direction, 0),
-        }
-    }
-
-    /// The same batch, lent: submit that, and this one can be cleared and filled again afterwards.
+    /// Borrows the transfers as a second batch to submit. Afterwards this batch can be cleared and filled
+    /// again, without a new allocation.
     pub fn lend(&mut self) -> Batch<'_> {
         Batch {
             direction: self.direction,
@@ -257,12 +261,13 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Bytes `range` of the batch, counted in its order, as a batch of their own.
+    /// Bytes `range` of the batch as a separate batch. Byte 0 is the first byte of the first transfer, and
+    /// the transfers keep their order.
     ///
     /// # Panics
-    /// If the range reaches beyond the batch: a bug in the caller.
+    /// If the range reaches beyond the batch: a bug of the caller.
     pub fn part(&mut self, range: Range<u64>) -> Batch<'_> {
-        assert!(range.start <= range.end && range.end <= self.bytes, "part beyond the batch");
+        assert!(range.start <= range.end && range.end <= self.bytes, "the part reaches beyond the batch");
         let mut part = Batch::with_capacity(self.direction, 0);
         let mut start = 0;
         for transfer in self.transfers() {
@@ -277,7 +282,7 @@ impl<'a> Batch<'a> {
         part
     }
 
-    /// Which way the bytes go.
+    /// The direction of all transfers.
     pub const fn direction(&self) -> Direction {
         self.direction
     }
@@ -290,14 +295,14 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The sum of the lengths of the transfers.
+    /// The sum of the lengths of the transfers, in bytes.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether a driver may go on using the memory after [`submit`](crate::DriverFile::submit) has returned a pending completion:
-    /// true if every segment came from [`Segment::from_raw`]. Otherwise the memory is lent for the call alone, and a driver
-    /// must be done with it when it returns.
+    /// Whether a driver may use the memory after [`submit`](crate::DriverFile::submit) has returned a pending
+    /// completion. True if every segment came from [`Segment::from_raw`]. If false, the memory is borrowed
+    /// for the call only, and the driver must not use it after the return.
     pub const fn may_outlive_call(&self) -> bool {
         self.raw
     }
@@ -351,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lent_batch_is_the_same_and_the_lender_can_go_on() {
+    fn lent_batch_equals_its_lender_which_can_be_refilled() {
         let mut batch = sample();
         let lent = batch.lend();
         assert_eq!(
@@ -365,17 +370,6 @@ mod tests {
     }
 
     #[test]
-    fn reuse_keeps_the_room() {
-        let mut memory = [0; 4];
-        let mut batch = sample().reuse(Direction::Read);
-        let List::Owned(transfers) = &batch.list else { unreachable!("it was not lent") };
-        assert!(transfers.capacity() >= 4);
-        batch.push(Transfer::into_memory(0, &mut memory));
-        assert_eq!((batch.bytes(), batch.direction()), (4, Direction::Read));
-        assert!(sample().lend().reuse(Direction::Write).transfers().is_empty());
-    }
-
-    #[test]
     fn only_raw_memory_may_outlive_the_call() {
         // SAFETY: nothing is asked of a segment of no bytes.
         let raw = || Transfer { offset: 0, memory: unsafe { Segment::from_raw(std::ptr::null_mut(), 0) } };
@@ -386,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_to_be_written_from_is_never_read_into() {
+    fn batch_that_reads_refuses_shared_memory() {
         let read = || Batch::read(vec![Transfer::from_memory(0, DATA)]);
         assert!(std::panic::catch_unwind(read).is_err());
         let push = || Batch::with_capacity(Direction::Read, 1).push(Transfer::from_memory(0, DATA));

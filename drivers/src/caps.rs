@@ -1,41 +1,35 @@
-//! What a storage can do, how its files are laid out, and what it cost.
+//! The properties of a storage (capabilities), of a file (layout, identity), and its count of system calls.
 
 use std::fmt;
 use std::ops::BitOr;
 
-/// A set of capabilities. Upper layers plan by these and never by a driver's name.
+/// A set of capabilities. Upper layers plan by capabilities, never by the name of a driver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Caps(u32);
 
 impl Caps {
     /// No capability at all.
     pub const NONE: Self = Self(0);
-    /// [`try_lock`](crate::DriverFile::try_lock) works, and excludes every process that opens the file.
+    /// [`try_lock`](crate::DriverFile::try_lock) is supported. A lock excludes every process that opens the
+    /// file.
     pub const LOCKS: Self = Self(1);
-    /// A batch of many extents costs less than its transfers one by one would.
-    pub const LIST_IO: Self = Self(1 << 1);
-    /// Bytes written are seen by every process's next read, with no sync between.
-    pub const IMMEDIATE_VISIBILITY: Self = Self(1 << 2);
-    /// A write changes the bytes asked for and no other, even against concurrent writers of neighboring bytes elsewhere.
-    pub const BYTE_WRITES: Self = Self(1 << 3);
-    /// A file that was deleted while open stays usable.
-    pub const UNLINK_OPEN: Self = Self(1 << 4);
-    /// Processes that open one path get one file. Not so for the memory of one process.
-    pub const PROCESS_SHARED: Self = Self(1 << 5);
-    /// A completion can be pending: transfers go on after `submit` has returned.
-    pub const PENDING: Self = Self(1 << 6);
+    /// The next read of any process sees written bytes, without a sync.
+    pub const IMMEDIATE_VISIBILITY: Self = Self(1 << 1);
+    /// A write changes only the requested bytes, also while other machines write neighboring bytes.
+    pub const BYTE_WRITES: Self = Self(1 << 2);
+    /// An open file stays usable after it was deleted.
+    pub const UNLINK_OPEN: Self = Self(1 << 3);
+    /// All processes that open a path get the same file. Files in the memory of one process lack this.
+    pub const PROCESS_SHARED: Self = Self(1 << 4);
+    /// The data is in memory: a read never waits for a device. It costs one call and one copy.
+    pub const IN_MEMORY: Self = Self(1 << 5);
 
-    /// What is stored is in memory: a read waits for nothing, and costs a call and a copy.
-    pub const IN_MEMORY: Self = Self(1 << 7);
-
-    const NAMES: [(Self, &'static str); 8] = [
+    const NAMES: [(Self, &'static str); 6] = [
         (Self::LOCKS, "LOCKS"),
-        (Self::LIST_IO, "LIST_IO"),
         (Self::IMMEDIATE_VISIBILITY, "IMMEDIATE_VISIBILITY"),
         (Self::BYTE_WRITES, "BYTE_WRITES"),
         (Self::UNLINK_OPEN, "UNLINK_OPEN"),
         (Self::PROCESS_SHARED, "PROCESS_SHARED"),
-        (Self::PENDING, "PENDING"),
         (Self::IN_MEMORY, "IN_MEMORY"),
     ];
 
@@ -44,7 +38,7 @@ impl Caps {
         self.0 & wanted.0 == wanted.0
     }
 
-    /// Both sets together.
+    /// The union of both sets.
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -54,7 +48,7 @@ impl Caps {
         Self(self.0 & !other.0)
     }
 
-    /// The set as a number, for another process of the same program.
+    /// The set as a number, to send to another process of the same program.
     pub const fn bits(self) -> u32 {
         self.0
     }
@@ -80,29 +74,31 @@ impl fmt::Debug for Caps {
     }
 }
 
-/// How the bytes of a file lie on its storage. Hints for alignment: nothing is wrong if they are not followed.
+/// The placement of the bytes of a file on its storage. These are hints for alignment: an access that ignores
+/// them is still correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileLayout {
-    /// The unit in which the storage likes to move bytes; at least 1.
+    /// The preferred unit of a transfer, in bytes; at least 1.
     pub block_bytes: u64,
-    /// Consecutive bytes that lie on one server before the next one's turn; the block where nothing is striped; at least 1.
+    /// The length of a stripe, in bytes: consecutive bytes on one server. The block length where the file is
+    /// not striped. At least 1.
     pub stripe_bytes: u64,
-    /// Servers over which the file is striped; 1 where nothing is striped.
+    /// The number of servers that hold the stripes; 1 where the file is not striped.
     pub stripe_count: u32,
 }
 
-/// Which file an open file is. Two that are open at the same time on one machine have the same identity exactly if they are
-/// the same file; other machines may see another device.
+/// The identity of an open file. Two files that are open on one machine at the same time have the same
+/// identity if and only if they are the same file. Another machine may see another device number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileIdentity {
     /// The number of the file system.
     pub device: u64,
-    /// The number of the file there.
+    /// The number of the file in the file system.
     pub file: u64,
 }
 
 impl FileLayout {
-    /// A file that is not striped, in blocks of `block_bytes` (at least 1).
+    /// The layout of a file without stripes, in blocks of `block_bytes`. Zero counts as 1.
     pub fn unstriped(block_bytes: u64) -> Self {
         let block_bytes = block_bytes.max(1);
         Self { block_bytes, stripe_bytes: block_bytes, stripe_count: 1 }
@@ -113,18 +109,19 @@ impl FileLayout {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct SystemCalls {
-    /// Calls that read, repeated ones included.
+    /// Calls that read, including repeated calls.
     pub reads: u64,
-    /// Calls that write, repeated ones included.
+    /// Calls that write, including repeated calls.
     pub writes: u64,
     /// All other calls: open, length, truncation, reservation, sync, locks.
     pub other: u64,
-    /// Of the reads and writes, those that were interrupted, told to come again, or moved less than was asked for.
+    /// Reads and writes that a signal interrupted, that returned `EAGAIN`, or that moved fewer bytes than
+    /// requested.
     pub incomplete: u64,
 }
 
 impl SystemCalls {
-    /// All calls.
+    /// The number of all calls.
     pub const fn total(&self) -> u64 {
         self.reads + self.writes + self.other
     }
@@ -136,10 +133,10 @@ mod tests {
 
     #[test]
     fn sets_unite_and_subtract() {
-        let caps = Caps::LOCKS | Caps::LIST_IO;
+        let caps = Caps::LOCKS | Caps::UNLINK_OPEN;
         assert!(caps.contains(Caps::LOCKS) && caps.contains(Caps::NONE));
         assert!(!caps.contains(Caps::LOCKS | Caps::BYTE_WRITES));
-        assert_eq!(caps.without(Caps::LOCKS | Caps::PENDING), Caps::LIST_IO);
+        assert_eq!(caps.without(Caps::LOCKS | Caps::IN_MEMORY), Caps::UNLINK_OPEN);
     }
 
     #[test]
@@ -148,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unstriped_layout_has_no_zero_in_it() {
+    fn unstriped_layout_has_no_zero() {
         let layout = FileLayout::unstriped(0);
         assert_eq!((layout.block_bytes, layout.stripe_bytes, layout.stripe_count), (1, 1, 1));
     }

@@ -1,25 +1,27 @@
-//! What becomes of a batch.
+//! The result of a batch, ready or pending.
 
 use crate::Error;
 use std::fmt;
 
-/// What a batch did.
+/// The result of a batch.
 #[derive(Debug, Clone)]
 #[must_use = "a batch can fail, or read less than was asked for"]
 pub struct BatchResult {
-    /// How many bytes of the batch, in its order, were moved. Later ones were not, as far as the storage can tell.
+    /// The length of the prefix of the batch that was moved, in bytes. As far as the storage can tell, no
+    /// later byte was moved.
     pub bytes: u64,
-    /// Why the rest was not moved. None if all was, and for a read that met the end of the file.
+    /// The reason why the rest was not moved. `None` if all bytes were moved, and for a read that reached
+    /// the end of the file.
     pub error: Option<Error>,
 }
 
 impl BatchResult {
-    /// `bytes` bytes were moved, without an error.
+    /// A result of `bytes` moved bytes, without an error.
     pub const fn moved(bytes: u64) -> Self {
         Self { bytes, error: None }
     }
 
-    /// `bytes` bytes were moved, then `error` came.
+    /// A result of `bytes` moved bytes, followed by `error`.
     pub const fn failed(bytes: u64, error: Error) -> Self {
         Self { bytes, error: Some(error) }
     }
@@ -27,19 +29,20 @@ impl BatchResult {
     /// The number of bytes moved, or the error.
     ///
     /// # Errors
-    /// The batch's own.
+    /// The error of the batch.
     pub fn into_result(self) -> crate::Result<u64> {
         self.error.map_or(Ok(self.bytes), Err)
     }
 }
 
-/// A batch in flight, as its driver sees it. A driver that returns one makes sure that dropping it, or leaking it, leaves no
-/// transfer that uses memory which the promise of [`Segment::from_raw`](crate::Segment::from_raw) does not cover.
+/// A batch in progress, implemented by its driver. After a drop or a leak of the value, no transfer may use
+/// memory for longer than `# Safety` of [`Segment::from_raw`](crate::Segment::from_raw) permits.
 pub trait PendingBatch: Send {
-    /// The result if it is there; never blocks. Not called again after it gave one.
+    /// The result, if the batch has completed. Never blocks. It is not called again after it returned a
+    /// result.
     fn poll(&mut self) -> Option<BatchResult>;
 
-    /// Blocks until the result is there.
+    /// Blocks until the batch has completed.
     fn wait(self: Box<Self>) -> BatchResult;
 }
 
@@ -48,22 +51,22 @@ enum State {
     Pending(Box<dyn PendingBatch>),
 }
 
-/// The outcome of [`submit`](crate::DriverFile::submit): there already, or still to come.
+/// The outcome of [`submit`](crate::DriverFile::submit): ready or pending.
 #[must_use = "the outcome of a batch is known when it is waited for"]
 pub struct Completion(State);
 
 impl Completion {
-    /// A batch that is done.
+    /// The completion of a batch that has completed.
     pub const fn ready(result: BatchResult) -> Self {
         Self(State::Ready(result))
     }
 
-    /// A batch that is in flight.
+    /// The completion of a batch in progress.
     pub fn pending(batch: impl PendingBatch + 'static) -> Self {
         Self(State::Pending(Box::new(batch)))
     }
 
-    /// Drives the batch, never blocks, and tells whether it is done.
+    /// Makes progress on the batch, and returns whether it has completed. Never blocks.
     pub fn poll(&mut self) -> bool {
         if let State::Pending(batch) = &mut self.0
             && let Some(result) = batch.poll()
@@ -73,7 +76,7 @@ impl Completion {
         matches!(self.0, State::Ready(_))
     }
 
-    /// Blocks until the batch is done.
+    /// Blocks until the batch has completed.
     pub fn wait(self) -> BatchResult {
         match self.0 {
             State::Ready(result) => result,
@@ -81,7 +84,7 @@ impl Completion {
         }
     }
 
-    /// The completion of a wrapper: `change` sees the result when it is there. It must not block.
+    /// The completion of a wrapper: `change` maps the result when it is ready. `change` must not block.
     pub fn map(self, change: impl FnOnce(BatchResult) -> BatchResult + Send + 'static) -> Self {
         match self.0 {
             State::Ready(result) => Self::ready(change(result)),
@@ -101,7 +104,7 @@ impl fmt::Debug for Completion {
 
 struct Mapped<F> {
     inner: Box<dyn PendingBatch>,
-    /// Taken when the result is there, which happens once.
+    /// Taken when the result is ready, which happens once.
     change: Option<F>,
 }
 
@@ -145,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pending_batch_is_polled_until_it_is_done_and_keeps_its_result() {
+    fn pending_batch_completes_by_polls_and_keeps_its_result() {
         let mut completion = Completion::pending(ReadyAfter(3)).map(doubled);
         assert!(!completion.poll() && !completion.poll() && completion.poll() && completion.poll());
         assert_eq!(completion.wait().bytes, 14);
     }
 
     #[test]
-    fn waiting_needs_no_poll() {
+    fn wait_completes_without_polls() {
         assert_eq!(Completion::pending(ReadyAfter(9)).map(doubled).wait().bytes, 14);
         assert_eq!(Completion::ready(BatchResult::moved(3)).map(doubled).wait().bytes, 6);
     }

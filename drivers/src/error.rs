@@ -1,4 +1,4 @@
-//! What can go wrong, by what a caller can do about it.
+//! The errors of drivers, classified by the reaction of the caller.
 
 use std::fmt;
 use std::io;
@@ -8,39 +8,41 @@ use std::sync::Arc;
 /// The result of a driver's call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a caller can act on. Each kind belongs to one MPI error class (MPI-4.1, 14.7), which the layers above choose.
+/// The class of an error, on which a caller can act. The layers above map each kind to one MPI error class
+/// (MPI-4.1, section 14.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// There is no such file, or no such folder to put it in.
+    /// The file does not exist, or the folder for a new file does not exist.
     NotFound,
-    /// The file is there already.
+    /// The file exists already.
     Exists,
-    /// The user may not do that.
+    /// The user lacks the permission.
     Permission,
-    /// The file or its file system can be read alone.
+    /// The file or its file system is read-only.
     ReadOnly,
     /// The storage is full.
     NoSpace,
-    /// The user's share of the storage is used up.
+    /// The user's quota is used up.
     Quota,
-    /// Beyond the largest file or offset that the storage or the process's limits allow.
+    /// The offset or length exceeds what the storage or the limits of the process allow.
     TooLarge,
-    /// The path cannot name a file: too long, a directory, a file where a folder should be, a NUL byte in it.
+    /// The path cannot name a file: it is too long, contains a NUL byte, names a directory, or has a file in
+    /// the place of a folder.
     BadName,
-    /// In use by someone else in a way that forbids this.
+    /// Another user of the file excludes the operation at present.
     Busy,
-    /// This storage cannot do that.
+    /// The storage does not support the operation.
     Unsupported,
     /// The file was closed before the call: a bug of the caller.
     Closed,
-    /// Everything else that a storage reports.
+    /// All other errors of a storage.
     Io,
 }
 
 impl ErrorKind {
     /// The kind of a system error.
-    pub fn of(error: &io::Error) -> Self {
+    fn of(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(code) => Self::of_code(code),
             None => match error.kind() {
@@ -72,11 +74,11 @@ impl ErrorKind {
     }
 }
 
-/// What was being done.
+/// The operation that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// Finding the driver of a file name.
+    /// The search for the driver or the file system of a name.
     Resolve,
     /// [`Driver::open`](crate::Driver::open).
     Open,
@@ -110,7 +112,7 @@ impl fmt::Display for Operation {
             Self::Delete => "delete",
             Self::Read => "read",
             Self::Write => "write",
-            Self::Length => "find the length of",
+            Self::Length => "get the length of",
             Self::SetLength => "set the length of",
             Self::Preallocate => "preallocate",
             Self::Sync => "sync",
@@ -121,7 +123,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// An error of a driver: what was done to which file, where, and why it failed. Cheap to clone.
+/// An error of a driver: operation, path, offset and reason. Cheap to clone.
 #[derive(Clone, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Arc<Detail>);
@@ -141,34 +143,34 @@ fn at(offset: Option<u64>) -> String {
 }
 
 impl Error {
-    /// An error of a given kind with the reason behind it.
+    /// An error of a given kind, with its reason.
     pub fn new(kind: ErrorKind, operation: Operation, path: &Path, source: impl Into<io::Error>) -> Self {
         let (path, source) = (path.to_path_buf(), source.into());
         Self(Arc::new(Detail { kind, operation, path, offset: None, source }))
     }
 
-    /// An error that the system reported; its kind follows from the system's code.
+    /// An error that the system reported. Its kind follows from the code of the system.
     pub fn system(operation: Operation, path: &Path, source: impl Into<io::Error>) -> Self {
         let source = source.into();
         Self::new(ErrorKind::of(&source), operation, path, source)
     }
 
-    /// An error with a reason in words.
+    /// An error with a text as its reason.
     pub fn message(kind: ErrorKind, operation: Operation, path: &Path, reason: impl Into<String>) -> Self {
         Self::new(kind, operation, path, io::Error::other(reason.into()))
     }
 
     /// The error of a call on a file after its [`DriverFile::close`](crate::DriverFile::close).
     pub fn closed(operation: Operation, path: &Path) -> Self {
-        Self::message(ErrorKind::Closed, operation, path, "the file was closed before")
+        Self::message(ErrorKind::Closed, operation, path, "the file is closed")
     }
 
-    /// The error of closing a file that has other references.
+    /// The error of a close of a file that has other references.
     pub(crate) fn in_use(path: &Path) -> Self {
         Self::message(ErrorKind::Busy, Operation::Close, path, "the file is still in use")
     }
 
-    /// The same error, at a byte of the file.
+    /// The same error with a file offset.
     pub fn at(self, offset: u64) -> Self {
         let Detail { kind, operation, ref path, ref source, .. } = *self.0;
         let source = source
@@ -177,27 +179,27 @@ impl Error {
         Self(Arc::new(Detail { kind, operation, path: path.clone(), offset: Some(offset), source }))
     }
 
-    /// What a caller can act on.
+    /// The class of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What was being done.
+    /// The operation that failed.
     pub fn operation(&self) -> Operation {
         self.0.operation
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// The byte of the file at which it failed, if it has one.
+    /// The file offset of the failure, if the operation has one.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
 
-    /// The system's own error code, if it came from the system.
+    /// The error code of the system, if the error came from the system.
     pub fn system_code(&self) -> Option<i32> {
         self.0.source.raw_os_error()
     }
@@ -215,7 +217,7 @@ mod tests {
     use std::error::Error as _;
 
     #[test]
-    fn every_code_that_a_caller_acts_on_has_its_kind() {
+    fn error_codes_map_to_kinds() {
         for (code, kind) in [
             (libc::ENOENT, ErrorKind::NotFound),
             (libc::EEXIST, ErrorKind::Exists),
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_says_what_where_and_why() {
+    fn message_has_operation_path_offset_and_reason() {
         let error =
             Error::system(Operation::Write, Path::new("/data/a"), io::Error::from_raw_os_error(libc::ENOSPC))
                 .at(12);

@@ -1,4 +1,4 @@
-//! Conveniences over [`DriverFile::submit`], for everyone and to be implemented by no one.
+//! Convenience methods over [`DriverFile::submit`].
 
 use std::ops::Range;
 use std::thread;
@@ -11,30 +11,33 @@ mod sealed {
     impl<F: super::DriverFile + ?Sized> Sealed for F {}
 }
 
-/// Blocking transfers of one extent, and locks. Implemented for every [`DriverFile`]; sealed.
+/// Blocking transfers of one range, and blocking locks. Implemented for every [`DriverFile`]. Sealed: no
+/// other type can implement it.
 pub trait DriverFileExt: DriverFile + sealed::Sealed {
-    /// Reads from `offset` on into `memory`; blocks. Returns the number of bytes read, short only at the end of the file.
+    /// Reads the bytes from `offset` on into `memory`. Blocks. Returns the number of bytes read, which is
+    /// short only at the end of the file.
     ///
     /// # Errors
-    /// Those of [`DriverFile::submit`]; then nothing is said about how much was read.
+    /// The errors of [`DriverFile::submit`]. An error does not say how many bytes were read.
     fn read_at(&self, offset: u64, memory: &mut [u8]) -> Result<usize> {
         let batch = Batch::read(vec![Transfer::into_memory(offset, memory)]);
         self.submit(batch).wait().into_result().map(|bytes| bytes as usize)
     }
 
-    /// Writes all of `memory` at `offset`; blocks.
+    /// Writes all of `memory` at `offset`. Blocks.
     ///
     /// # Errors
-    /// Those of [`DriverFile::submit`]; then a part may have been written.
+    /// The errors of [`DriverFile::submit`]. After an error a part may have been written.
     fn write_all_at(&self, offset: u64, memory: &[u8]) -> Result<()> {
         let batch = Batch::write(vec![Transfer::from_memory(offset, memory)]);
         self.submit(batch).wait().into_result().map(|_| ())
     }
 
-    /// [`DriverFile::try_lock`] until it is free; blocks. Not in the order of coming.
+    /// Repeats [`DriverFile::try_lock`] until the range is free. Blocks, with pauses of 20 us to 1 ms. The
+    /// order of waiting callers is not kept.
     ///
     /// # Errors
-    /// Those of [`DriverFile::try_lock`].
+    /// The errors of [`DriverFile::try_lock`].
     fn lock(&self, range: Range<u64>, mode: LockMode) -> Result<LockGuard> {
         let mut pause = Duration::from_micros(20);
         loop {

@@ -1,5 +1,5 @@
-//! Drivers and files behind pointers are drivers and files. The lint makes a method that is added to a trait with a default
-//! body, and forgotten here, an error.
+//! Implements the traits for pointers to drivers and files. The lint reports a trait method with a default
+//! body that is not forwarded here.
 #![deny(clippy::missing_trait_methods)]
 
 use crate::{
@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The pointee of each pointer is asked; `close` needs the pointee by a unique reference, which not every
-/// pointer has.
+/// Forwards each method to the pointee. `close` needs a unique reference to the pointee, and `unique` returns
+/// none where the pointer has no such reference.
 macro_rules! forward {
     ($($pointer:ty, unique: $unique:expr;)*) => {$(
         impl<T: Driver + ?Sized> Driver for $pointer {

@@ -1,12 +1,7 @@
-//! Storage drivers: one module per storage, and wrappers that go around any of them.
-//!
-//! A driver moves bytes between memory and one file. It sees offsets, lengths and memory; never a communicator, a file
-//! view or a file pointer, and it never waits for another process. Everything above this
-//! crate talks to `dyn Driver` and `dyn DriverFile`, and asks [`Caps`], never a name, what a storage can do.
-//!
-//! * [`Driver`] opens and deletes; [`DriverFile`] is one open file in one process.
-//! * [`DriverFile::submit`] is the only way in which data moves: contiguous, vectored and list I/O are all one [`Batch`].
-//! * Every error is an [`Error`]: a kind to act on, the path, the operation, the offset, and the system's own error.
+//! The crate moves bytes between memory and one file: one driver for each storage, and wrappers around any
+//! driver. It sees offsets, lengths and memory. It must not know MPI, datatypes, file views or file pointers,
+//! and it never waits for another process. Upper layers use `dyn Driver` and `dyn DriverFile`. They read the
+//! capabilities of a storage from [`Caps`], never from the name of a driver.
 //!
 //! ```
 //! use capulet_drivers::{Driver, DriverFileExt, OpenOptions, mem::MemDriver};
@@ -20,6 +15,21 @@
 //! assert_eq!(&bytes, b"hello");
 //! # Ok::<(), capulet_drivers::Error>(())
 //! ```
+//!
+//! # Modules
+//! | module | contents |
+//! |---|---|
+//! | this one | [`Driver`], which opens and deletes, and [`DriverFile`], one open file in one process |
+//! | `batch` | [`Batch`], the only form of a data access: contiguous, vectored and list I/O |
+//! | `completion` | [`Completion`] and [`BatchResult`], the outcome of a batch |
+//! | `options`, `caps`, `lock`, `error` | the types that the traits use |
+//! | `ext`, `forward` | convenience methods, and the traits for pointers |
+//! | `registry` | [`Registry`], which resolves a file name to a driver and a path |
+//! | [`posix`] | files of the operating system |
+//! | [`mem`] | files in the memory of this process |
+//! | [`wrappers`] | drivers around a driver: events, counts, delays, faults, torn accesses |
+//! | `conformance` | the contract as a test suite (feature `conformance`) |
+//! | `template` | the smallest driver, a start for a new one (feature `conformance`) |
 
 mod batch;
 mod caps;
@@ -52,30 +62,33 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A storage: opens and deletes files. Holds no open file itself, and may be used from many threads at once.
+/// A storage: opens and deletes files. Holds no open file itself. Many threads may use it at the same time.
 ///
-/// No call is collective: a caller that wants one process to create a file and the others to open it orders that itself.
+/// No call is collective. If one process must create a file before others open it, the caller orders the
+/// calls.
 pub trait Driver: Debug + Send + Sync {
-    /// A short lower-case name for messages and statistics. Code must not branch on it: it asks [`DriverFile::caps`].
+    /// A short lower-case name for messages and statistics. Code must not branch on the name; it reads
+    /// [`DriverFile::caps`].
     fn name(&self) -> &'static str;
 
-    /// Opens the file at `path`; blocks until the storage has answered.
+    /// Opens the file at `path`. Blocks until the storage has answered.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if there is no file and `options.create` is not set, [`ErrorKind::Exists`] if there is one
-    /// and `create` and `exclusive` are both set, [`ErrorKind::BadName`] if the path names a directory or cannot name a
-    /// file, and whatever else the storage reports.
+    /// * [`ErrorKind::NotFound`] if the file does not exist and `options.create` is not set.
+    /// * [`ErrorKind::Exists`] if the file exists and `create` and `exclusive` are both set.
+    /// * [`ErrorKind::BadName`] if the path names a directory or cannot name a file.
+    /// * Any other error that the storage reports.
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>>;
 
-    /// Removes the name `path`. Files that are open stay usable where [`Caps::UNLINK_OPEN`] is set.
+    /// Removes the name `path`. Open files stay usable where [`Caps::UNLINK_OPEN`] is set.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if there is no such file, [`ErrorKind::BadName`] if it is a directory, and whatever else the
-    /// storage reports.
+    /// [`ErrorKind::NotFound`] if the file does not exist, [`ErrorKind::BadName`] if the path names a
+    /// directory, and any other error that the storage reports.
     fn delete(&self, path: &Path) -> Result<()>;
 
-    /// The path by which the same file is found when the process has gone to another folder; `path` itself where names do not
-    /// depend on that. Touches no file.
+    /// A path that names the same file after the process has changed its working folder. Returns `path`
+    /// itself where names do not depend on the working folder. Accesses no file.
     fn lasting_path(&self, path: &Path) -> PathBuf {
         path.to_path_buf()
     }
@@ -83,113 +96,128 @@ pub trait Driver: Debug + Send + Sync {
 
 /// One open file in one process: bytes at offsets.
 ///
-/// [`close`](Self::close) ends the file and tells what became of its data. Dropping the last reference
-/// closes it too, but then an error of the storage can only be logged.
+/// [`close`](Self::close) closes the file and reports whether the storage took its data. Dropping the last
+/// reference closes the file too, but then an error of the storage is only logged.
 ///
-/// All methods may be called from many threads at once. Writes to disjoint byte ranges never disturb each other or any
-/// byte outside them, whoever issues them, where [`Caps::BYTE_WRITES`] is set.
+/// All methods may be called from many threads at the same time. Where [`Caps::BYTE_WRITES`] is set, a
+/// write changes no byte outside its range, and concurrent writes to disjoint ranges lose no byte, also
+/// if they come from different processes or machines.
 #[allow(
     clippy::len_without_is_empty,
     reason = "asking a storage for a length can fail and cost a round trip"
 )]
 pub trait DriverFile: Debug + Send + Sync {
-    /// The path by which the file was opened, for messages. No system call.
+    /// The path by which the file was opened, for messages. Makes no system call.
     fn path(&self) -> &Path;
 
-    /// What this file's storage can do. Does not change while the file is open; no system call.
+    /// The capabilities of the file's storage. They do not change while the file is open. Makes no system
+    /// call.
     fn caps(&self) -> Caps;
 
-    /// How the bytes lie on the storage, as a hint for alignment. Does not change while open; no system call.
+    /// The layout of the file, a hint for alignment. It does not change while the file is open. Makes no
+    /// system call.
     fn layout(&self) -> FileLayout;
 
-    /// Which file this is, where the storage can tell. Does not change while the file is open; no system call.
+    /// The identity of the file. `None` if the storage has no identities. It does not change while the
+    /// file is open. Makes no system call.
     fn identity(&self) -> Option<FileIdentity>;
 
-    /// Moves the bytes of `batch`, in its order, and reports how many of them in that order were moved.
+    /// Moves the bytes of `batch`, in its order, and reports how many were moved.
     ///
-    /// * The result counts a *prefix* of the batch: transfer after transfer, as if one were finished before the next is
-    ///   begun. Where two writes of one batch overlap, the later one wins.
-    /// * A write that is not complete reports an error. A read that meets the end of the file is no error: the count is
-    ///   short, the batch ends there, and the memory that was not reached is left as it was. Holes read as zeros.
+    /// * The result counts a *prefix* of the batch, as if each transfer ended before the next one began.
+    ///   Where two writes of one batch overlap, the later one wins.
+    /// * A write that is not complete reports an error. A read that reaches the end of the file is no error:
+    ///   the count is short, the batch ends there, and the remaining memory is unchanged. Holes read as
+    ///   zeros.
     /// * A transfer of no bytes does nothing, and does not extend the file.
-    /// * Short transfers and interruptions by signals are dealt with inside.
-    /// * The completion may be pending only if [`Batch::may_outlive_call`]; else the call blocks until all is done.
+    /// * The driver itself continues after short transfers and interruptions by signals.
+    /// * The completion may be pending only if [`Batch::may_outlive_call`] is true. Otherwise the call blocks
+    ///   until the batch has completed.
     ///
     /// # Errors
-    /// In the result: [`ErrorKind::ReadOnly`] for a write to a file opened for reading, [`ErrorKind::Permission`] for a read of a
-    /// file opened for writing alone, [`ErrorKind::TooLarge`] for a byte beyond what the storage can address,
-    /// [`ErrorKind::NoSpace`] and [`ErrorKind::Quota`], and whatever else the storage reports.
+    /// In the result:
+    /// * [`ErrorKind::ReadOnly`] for a write to a file opened for reading only.
+    /// * [`ErrorKind::Permission`] for a read of a file opened for writing only.
+    /// * [`ErrorKind::TooLarge`] for a byte beyond the offsets of the storage.
+    /// * [`ErrorKind::NoSpace`], [`ErrorKind::Quota`], and any other error that the storage reports.
     fn submit(&self, batch: Batch<'_>) -> Completion;
 
-    /// Whether a read of the byte at `offset` would wait for the storage now, and not find it in a cache of this machine. `None` where nobody
-    /// can tell. Two system calls at most, which do not wait for what they ask about; a file that is opened on demand is opened for it.
+    /// Whether a read of the byte at `offset` would wait for the storage now, because no cache of this
+    /// machine holds the byte. `None` if this is not known. Makes at most two system calls, which do not
+    /// wait for the byte. A file that is opened on demand is opened by this call.
     fn would_wait(&self, offset: u64) -> Option<bool>;
 
-    /// The length of the file in bytes, now.
+    /// The present length of the file in bytes.
     ///
     /// # Errors
-    /// What the storage reports.
+    /// Any error that the storage reports.
     fn len(&self) -> Result<u64>;
 
-    /// Makes the file `bytes` long: cuts it, or extends it by a hole that reads as zeros.
+    /// Sets the length of the file to `bytes` bytes: truncates the file, or extends it by a hole that
+    /// reads as zeros.
     ///
     /// # Errors
-    /// [`ErrorKind::ReadOnly`] if the file was opened for reading, [`ErrorKind::TooLarge`], and what the storage reports.
+    /// [`ErrorKind::ReadOnly`] if the file was opened for reading only, [`ErrorKind::TooLarge`], and any
+    /// other error that the storage reports.
     fn set_len(&self, bytes: u64) -> Result<()>;
 
-    /// Reserves storage for the first `bytes` bytes, so that writing them does not run out of space. Extends the file to
-    /// `bytes` if it is shorter; never cuts it and never changes a byte that was written before. New bytes read as zeros.
-    /// A storage that cannot reserve below the end of the file reserves what it can and says so in its own documentation.
+    /// Reserves storage for the first `bytes` bytes, so that a later write to them does not run out of space.
+    /// Extends a shorter file to `bytes`; new bytes read as zeros. Never truncates the file and never changes
+    /// a byte that was written before. A storage that cannot reserve below the end of the file reserves what
+    /// it can, and says so in its own documentation.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSpace`], [`ErrorKind::Quota`], [`ErrorKind::ReadOnly`], [`ErrorKind::TooLarge`], and what the storage reports.
+    /// [`ErrorKind::NoSpace`], [`ErrorKind::Quota`], [`ErrorKind::ReadOnly`], [`ErrorKind::TooLarge`],
+    /// and any other error that the storage reports.
     fn preallocate(&self, bytes: u64) -> Result<()>;
 
-    /// Returns when all that was written through this file is on stable storage. Once it has failed it goes on failing: the
-    /// lost bytes do not come back by asking again.
+    /// Returns when all bytes written through this file are on stable storage. After one failure every later
+    /// call fails too, because a second sync does not restore the lost bytes.
     ///
     /// # Errors
-    /// What the storage reports.
+    /// Any error that the storage reports.
     fn sync(&self) -> Result<()>;
 
-    /// Returns when later calls of this process on this file, reads and [`len`](Self::len), see what other
-    /// nodes made visible before (by [`sync`](Self::sync) or [`close`](Self::close)). Discards no byte that
-    /// this process wrote. Nothing to do, and no call to the storage, where [`Caps::IMMEDIATE_VISIBILITY`]
-    /// is set; the default is for such storages. Blocks until the storage has answered.
+    /// Returns when later reads of this file and its [`len`](Self::len) in this process see what other nodes
+    /// made visible before, by [`sync`](Self::sync) or [`close`](Self::close). Discards no byte that this
+    /// process wrote. Blocks until the storage has answered. Where [`Caps::IMMEDIATE_VISIBILITY`] is set it
+    /// does nothing and makes no call; the default body is for such storages.
     ///
     /// # Errors
-    /// What the storage reports. Reads may give old bytes then.
+    /// Any error that the storage reports. After an error reads may return old bytes.
     fn refresh(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Locks a range of bytes against every other holder, in this process and in others, until the guard is dropped. `None` if it is
-    /// not free: nobody waits here. An empty range locks nothing. Locks are advisory: [`submit`](Self::submit) does not look at them.
+    /// Locks a range of bytes until the guard is dropped, against all other holders in this and in other
+    /// processes. Returns `None` without waiting if the range is not free. An empty range locks nothing.
+    /// Locks are advisory: [`submit`](Self::submit) ignores them.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] unless [`Caps::LOCKS`], [`ErrorKind::ReadOnly`] for an exclusive lock on a file that was opened for
-    /// reading where the storage forbids it, and what the storage reports.
+    /// [`ErrorKind::Unsupported`] without [`Caps::LOCKS`]. [`ErrorKind::ReadOnly`] for an exclusive lock on a
+    /// file opened for reading only, where the storage forbids it. Any other error that the storage reports.
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>>;
 
-    /// The system calls that this file has made so far, its close included; zeros for a storage that makes
-    /// none.
+    /// The system calls that this file has made so far, including its close. Zeros for a storage that
+    /// makes no system calls.
     fn system_calls(&self) -> SystemCalls;
 
-    /// Closes the file, and returns when the storage has said whether it took the data that was written
-    /// before. Exclusive access proves that no other call is under way; the caller has waited for every
-    /// [`Completion`] of this file. Local; blocks.
+    /// Closes the file. Returns when the storage has said whether it took the data that was written before.
+    /// Local; blocks. Exclusive access proves that no other call is in progress. The caller has waited for
+    /// every [`Completion`] of this file before.
     ///
-    /// The file is closed whatever the outcome, with one exception: a file behind an [`Arc`] that has other
-    /// references stays open, and nothing is done. Locks that are still held keep their bytes locked until
-    /// their guards are dropped.
+    /// The file is closed also if the call returns an error, with one exception: a file behind an [`Arc`]
+    /// that has other references stays open and unchanged. Locks that are still held keep their bytes
+    /// locked until their guards are dropped.
     ///
-    /// Each later call fails with [`ErrorKind::Closed`], a second `close` too. Only what was learned at
-    /// open can still be asked: `path`, `caps`, `layout`, `identity`, and the counts of `system_calls`;
-    /// [`would_wait`](Self::would_wait) knows nothing.
+    /// Each later call fails with [`ErrorKind::Closed`], including a second `close`. Only `path`, `caps`,
+    /// `layout`, `identity` and `system_calls` still answer. [`would_wait`](Self::would_wait) returns `None`.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if the file is behind an [`Arc`] with other references or behind a plain
-    /// reference. [`ErrorKind::Closed`] if it is closed already. What the storage reports: data that was
-    /// written since the last successful [`sync`](Self::sync) may be lost then.
+    /// * [`ErrorKind::Busy`] if the file is behind an [`Arc`] with other references, or behind a plain
+    ///   reference.
+    /// * [`ErrorKind::Closed`] if the file is already closed.
+    /// * Any error that the storage reports. Data that was written since the last successful
+    ///   [`sync`](Self::sync) may be lost then.
     fn close(&mut self) -> Result<()>;
 }

@@ -5,13 +5,14 @@ use std::fmt;
 /// How a range is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LockMode {
-    /// With other shared holders, against exclusive ones.
+    /// Excludes exclusive locks only.
     Shared,
-    /// Alone.
+    /// Excludes all other locks.
     Exclusive,
 }
 
-/// A lock that is held. Dropping it releases it; it keeps what it needs of the file open until then.
+/// A held lock. Dropping the guard releases the lock. Until then the guard keeps open what the lock needs of
+/// the file.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct LockGuard {
     release: Option<Box<dyn FnOnce() + Send>>,
@@ -23,7 +24,7 @@ impl LockGuard {
         Self { release: Some(Box::new(release)) }
     }
 
-    /// A guard of nothing, for an empty range.
+    /// A guard without a lock, for an empty range.
     pub const fn nothing() -> Self {
         Self { release: None }
     }

@@ -1,11 +1,11 @@
-//! How a file is opened.
+//! The options of an open.
 
-/// Which directions of transfer an open file allows.
+/// The directions of transfer that an open file allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Reading alone.
+    /// Reading only.
     Read,
-    /// Writing alone.
+    /// Writing only.
     Write,
     /// Both.
     ReadWrite,
@@ -26,21 +26,22 @@ impl Access {
 /// The options of [`Driver::open`](crate::Driver::open).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Allowed directions.
+    /// The allowed directions.
     pub access: Access,
-    /// Create the file if there is none.
+    /// Create the file if it does not exist.
     pub create: bool,
-    /// With `create`: fail if the file is there already. Without `create` it has no effect.
+    /// With `create`: fail if the file exists. Without `create` this has no effect.
     pub exclusive: bool,
-    /// Permission bits of a file that is created, before the process's file mode creation mask takes its bits away.
+    /// Permission bits of a created file, before the process's umask is applied.
     pub permissions: u32,
-    /// Processes of this machine that may write to the file at the same time, as far as is known: what is the fastest way for one
-    /// keeps several waiting for each other. Changes no result.
+    /// How many processes of this machine may write to the file at the same time, as far as the caller knows.
+    /// The driver chooses its method by this number, because the fastest method for one writer makes several
+    /// writers wait for each other. No result depends on it.
     pub writers: u32,
 }
 
 impl OpenOptions {
-    /// Opens with the given access; creates nothing; permissions 0o666.
+    /// Opens with the given access. Creates no file; permissions 0o666; one writer.
     pub const fn new(access: Access) -> Self {
         Self { access, create: false, exclusive: false, permissions: 0o666, writers: 1 }
     }
@@ -50,12 +51,12 @@ impl OpenOptions {
         Self::new(Access::Read)
     }
 
-    /// Opens for writing alone.
+    /// Opens for writing only.
     pub const fn write() -> Self {
         Self::new(Access::Write)
     }
 
-    /// Opens for both.
+    /// Opens for reading and writing.
     pub const fn read_write() -> Self {
         Self::new(Access::ReadWrite)
     }
@@ -66,7 +67,7 @@ impl OpenOptions {
         self
     }
 
-    /// Sets whether `create` fails on a file that is there.
+    /// Sets whether `create` fails on a file that exists.
     pub const fn exclusive(mut self, exclusive: bool) -> Self {
         self.exclusive = exclusive;
         self

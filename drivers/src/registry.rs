@@ -1,4 +1,4 @@
-//! Which driver a file name means.
+//! The drivers by name prefix, and the resolution of a file name to a driver and a path.
 
 use crate::mem::MemDriver;
 use crate::posix::PosixDriver;
@@ -10,33 +10,35 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Drivers by the prefix of a file name, as in `mem:scratch`, and one for names without. A value: made once by whoever composes
-/// the library, and passed down to whoever opens files.
+/// Maps the prefix of a file name, as in `mem:scratch`, to a driver. One driver serves names without prefix.
+/// The registry is a value: the top layer makes it once and passes it to the code that opens files.
 ///
-/// A prefix is two or more ASCII letters and digits before a colon, all small or all capital: `ufs:`, `UFS:`. Whatever else stands
-/// before a colon belongs to the name, one letter included; a file whose name begins with a prefix is reached as `./mem:x`.
+/// A prefix is two or more ASCII letters and digits before a colon, all lower case or all upper case: `ufs:`,
+/// `UFS:`. Any other text before a colon is a part of the name, also a single letter. A file whose name
+/// begins with a prefix is opened as `./mem:x`.
 #[derive(Debug, Clone)]
 pub struct Registry {
     drivers: BTreeMap<String, Arc<dyn Driver>>,
     default: Arc<dyn Driver>,
 }
 
-/// Prefixes that mean a storage to ROMIO's users or to this project's, and have no driver here. A file of such a name is hardly what
-/// anybody wants.
+/// Prefixes that name a storage in ROMIO or in this project, but have no driver here. They are refused,
+/// because a user hardly wants a file whose name begins with such a prefix.
 const KNOWN_ELSEWHERE: [&str; 20] = [
     "bgl", "daos", "ftp", "gpfs", "gridftp", "gsiftp", "hfs", "ime", "lustre", "panfs", "pfs", "piofs",
     "pvfs", "pvfs2", "quobyte", "rados", "sfs", "testfs", "uring", "xfs",
 ];
 
 impl Registry {
-    /// No prefix, and `default` for every name.
+    /// A registry without prefixes: `default` serves every name.
     pub fn new(default: Arc<dyn Driver>) -> Self {
         Self { drivers: BTreeMap::new(), default }
     }
 
-    /// The drivers of this crate: `posix:`, also as `ufs:` and `nfs:`, which is the default; and `mem:`, a namespace that is empty at
-    /// first and belongs to this registry and its clones. For verification `nolock:`, which is `posix:` without locks, with every access
-    /// torn into parts.
+    /// The drivers of this crate.
+    /// * `posix:`, also as `ufs:` and `nfs:`. It is the default.
+    /// * `mem:`, a namespace of this registry and its clones, empty at first.
+    /// * `nolock:`, for verification: `posix:` without locks, with every access torn into parts.
     pub fn standard() -> Self {
         let posix: Arc<dyn Driver> = Arc::new(PosixDriver::new());
         let mut registry = Self::new(Arc::clone(&posix));
@@ -47,32 +49,33 @@ impl Registry {
         registry.with("mem", Arc::new(MemDriver::new())).with("nolock", Arc::new(torn))
     }
 
-    /// This registry with `driver` for names that begin with `prefix` and a colon; in place of another one, if there is.
+    /// This registry with `driver` for names that begin with `prefix` and a colon. Replaces the driver that
+    /// has the prefix now.
     ///
     /// # Panics
-    /// If `prefix` is not two or more small ASCII letters and digits: such a prefix would never be met.
+    /// If `prefix` is not two or more lower-case ASCII letters and digits: no name has such a prefix.
     pub fn with(mut self, prefix: &str, driver: Arc<dyn Driver>) -> Self {
         assert!(
             prefix.len() >= 2
                 && prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()),
-            "`{prefix}` cannot be a prefix"
+            "`{prefix}` is not two or more lower-case letters and digits"
         );
         self.drivers.insert(prefix.to_owned(), driver);
         self
     }
 
-    /// This registry with the driver of `prefix` for names without one.
+    /// This registry with the driver of `prefix` as the default, for names without a prefix.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] if there is no driver of that prefix.
+    /// [`ErrorKind::Unsupported`] if `prefix` has no driver.
     pub fn with_default(mut self, prefix: &str) -> Result<Self> {
         let driver = self.drivers.get(prefix).ok_or_else(|| self.no_driver(prefix, OsStr::new(prefix)))?;
         self.default = Arc::clone(driver);
         Ok(self)
     }
 
-    /// This registry with every driver replaced by what `wrap` makes of it. A driver of several prefixes is wrapped once, so that
-    /// what counts its calls counts all of them.
+    /// This registry with every driver replaced by the result of `wrap`. A driver of several prefixes is
+    /// wrapped once, so a wrapper that counts calls counts those of all prefixes.
     pub fn wrapped(self, mut wrap: impl FnMut(Arc<dyn Driver>) -> Arc<dyn Driver>) -> Self {
         let mut done: Vec<(Arc<dyn Driver>, Arc<dyn Driver>)> = Vec::new();
         let mut wrap_once = |driver: Arc<dyn Driver>| {
@@ -89,20 +92,10 @@ impl Registry {
         Self { drivers, default }
     }
 
-    /// The prefixes that have a driver, in alphabetical order, without their colon.
-    pub fn prefixes(&self) -> impl Iterator<Item = &str> {
-        self.drivers.keys().map(String::as_str)
-    }
-
-    /// The driver for names without a prefix.
-    pub fn default_driver(&self) -> &Arc<dyn Driver> {
-        &self.default
-    }
-
-    /// The driver that a file name means, and the path for it. No system call.
+    /// The driver of a file name, and the path without the prefix. Makes no system call.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for the prefix of a storage that has no driver here.
+    /// [`ErrorKind::Unsupported`] for the prefix of a known storage that has no driver here.
     pub fn resolve(&self, name: impl AsRef<OsStr>) -> Result<(Arc<dyn Driver>, PathBuf)> {
         let name = name.as_ref();
         if let Some((prefix, path)) = split_prefix(name) {
@@ -117,9 +110,9 @@ impl Registry {
     }
 
     fn no_driver(&self, prefix: &str, name: &OsStr) -> Error {
-        let known = self.prefixes().map(|prefix| format!("{prefix}:")).collect::<Vec<_>>().join(" ");
+        let known = self.drivers.keys().map(|prefix| format!("{prefix}:")).collect::<Vec<_>>().join(" ");
         let reason = format!(
-            "no driver for `{prefix}:` is built in; there is {known} (a file of that name: ./{prefix}:...)"
+            "no driver for `{prefix}:` is built in; the drivers are {known} (to open a file of this name: ./{prefix}:...)"
         );
         Error::message(ErrorKind::Unsupported, Operation::Resolve, Path::new(name), reason)
     }
@@ -131,7 +124,7 @@ impl Default for Registry {
     }
 }
 
-/// What could be a prefix, in small letters, and the rest.
+/// The text that has the form of a prefix, in lower case, and the rest of the name.
 fn split_prefix(name: &OsStr) -> Option<(String, &Path)> {
     let bytes = name.as_bytes();
     let colon = bytes.iter().position(|byte| !byte.is_ascii_alphanumeric())?;
@@ -156,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_chooses_and_is_taken_off() {
+    fn prefix_selects_the_driver_and_is_removed() {
         for (name, driver, path) in [
             ("ufs:/data/a", "posix", "/data/a"),
             ("UFS:/data/a", "posix", "/data/a"),
@@ -170,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_prefix_belongs_to_the_name() {
+    fn other_text_before_a_colon_belongs_to_the_name() {
         for name in [
             "/data/a",
             "a",
@@ -189,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_storage_without_a_driver_is_refused_in_plain_words() {
+    fn storage_without_a_driver_is_refused_with_a_list_of_drivers() {
         for name in ["pvfs2:/a", "rados:a", "uring:a", "lustre:a", "gpfs:a", "RADOS:a"] {
             let error = Registry::standard().resolve(name).unwrap_err();
             assert_eq!(
@@ -203,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn names_need_not_be_text() {
+    fn names_need_not_be_utf8() {
         let name = OsStr::from_bytes(b"mem:\xff");
         assert_eq!(Registry::standard().resolve(name).unwrap().1.as_os_str().as_bytes(), b"\xff");
     }
 
     #[test]
-    fn the_default_can_be_chosen_among_those_that_are_there() {
+    fn default_is_one_of_the_registered_drivers() {
         let registry = Registry::standard().with_default("mem").unwrap();
         assert_eq!(registry.resolve("a").unwrap().0.name(), "mem");
         assert_eq!(Registry::standard().with_default("rados").unwrap_err().kind(), ErrorKind::Unsupported);

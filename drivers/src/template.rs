@@ -1,6 +1,7 @@
-//! The smallest driver that keeps the contract: a place to begin from. It stores in ordinary files by the standard library alone.
+//! The smallest driver that keeps the contract, as a start for a new driver. It stores in ordinary files
+//! through the standard library.
 //!
-//! It has no locks, and reserves nothing below or above the end of a file: `preallocate` extends it, no more.
+//! It has no locks and reserves no storage: `preallocate` only extends the file.
 
 use crate::{
     Access, Batch, BatchResult, Caps, Completion, Direction, Driver, DriverFile, Error, ErrorKind,
@@ -13,7 +14,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The factory. It has no state.
+/// The template driver. It has no state.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TemplateDriver;
 
@@ -26,7 +27,8 @@ impl Driver for TemplateDriver {
         let failed = |source| Error::system(Operation::Open, path, source);
         let mut system = File::options();
         system.read(options.access.readable()).write(options.access.writable()).mode(options.permissions);
-        // The standard library creates files only for those who may write, so that readers create and open in two steps.
+        // The standard library creates a file only if it opens the file for writing. So an open for reading
+        // creates the file first.
         if options.create && !options.access.writable() {
             let exclusive = options.exclusive;
             File::options()
@@ -56,7 +58,7 @@ impl Driver for TemplateDriver {
 
 #[derive(Debug)]
 struct TemplateFile {
-    /// None once it is closed.
+    /// `None` after the close.
     file: Option<File>,
     path: PathBuf,
     access: Access,
@@ -75,7 +77,7 @@ impl TemplateFile {
         if allowed {
             return Ok(());
         }
-        Err(Error::message(refusal, operation, &self.path, "the file was not opened for that"))
+        Err(Error::message(refusal, operation, &self.path, "the file was not opened for this access"))
     }
 
     fn check_length(&self, operation: Operation, bytes: u64) -> Result<()> {
@@ -85,7 +87,8 @@ impl TemplateFile {
         Err(self.failed(operation, io::Error::from_raw_os_error(libc::EFBIG)))
     }
 
-    /// Moves one transfer through a buffer, piece by piece, adds to `moved`, and tells whether all of it was moved.
+    /// Moves one transfer through a buffer, piece by piece. Adds the moved bytes to `moved`. Returns false if
+    /// the file ends before the transfer does.
     fn transfer(&self, operation: Operation, transfer: &Transfer<'_>, moved: &mut u64) -> Result<bool> {
         const BUFFER_BYTES: usize = 16 << 10;
         let mut buffer = [0; BUFFER_BYTES];
@@ -188,7 +191,7 @@ impl DriverFile for TemplateFile {
     }
 
     fn refresh(&self) -> Result<()> {
-        // Nothing is known of the storage below. A real driver makes it forget what this node caches.
+        // The storage below is not known. A real driver discards what this node has cached.
         self.file(Operation::Refresh).map(|_| ())
     }
 
@@ -203,7 +206,7 @@ impl DriverFile for TemplateFile {
 
     fn close(&mut self) -> Result<()> {
         let file = self.file.take().ok_or_else(|| Error::closed(Operation::Close, &self.path))?;
-        // The standard library closes in silence.
+        // The close of the standard library returns no error.
         nix::unistd::close(file).map_err(|source| self.failed(Operation::Close, source.into()))
     }
 }

@@ -1,4 +1,4 @@
-//! The conformance suite on every driver, bare and inside every wrapper.
+//! The conformance suite on every driver, without a wrapper and inside each wrapper.
 
 use capulet_drivers::conformance::{cases, check, numbered};
 use capulet_drivers::mem::MemDriver;
@@ -35,7 +35,7 @@ fn faultless(inner: Arc<dyn Driver>) -> Arc<dyn Driver> {
     Arc::new(Faulty::new(inner, FaultPlan::none()))
 }
 
-/// The driver below moves one byte at a time.
+/// The wrapped driver moves one byte at a time.
 fn byte_by_byte(inner: Arc<dyn Driver>) -> Arc<dyn Driver> {
     Arc::new(Faulty::new(inner, FaultPlan::parse("any@*:pieces=1").unwrap()))
 }
@@ -80,12 +80,12 @@ suite! {
 }
 
 #[test]
-fn the_suite_is_all_there() {
+fn suite_has_all_checks() {
     let names: Vec<_> = cases().map(|case| case.name).collect();
     assert_eq!(names.len(), 39, "{names:#?}");
 }
 
-/// A suite that passes everything proves nothing: each of these breaks the contract once.
+/// Tests of the suite itself: each mutant breaks the contract in one way, and the suite must detect it.
 mod mutants {
     use super::*;
     use capulet_drivers::{
@@ -210,7 +210,7 @@ mod mutants {
         fn close(&mut self) -> Result<()> {
             match self.1 {
                 Mutation::CloseDoesNothing => Ok(()),
-                // A second close finds nothing to complain of.
+                // A second close returns no error.
                 Mutation::CloseIsForgotten => self.0.close().or(Ok(())),
                 _ => self.0.close(),
             }
@@ -223,7 +223,7 @@ mod mutants {
     }
 
     #[test]
-    fn every_mutant_is_found() {
+    fn suite_detects_every_mutant() {
         assert!(passes(Mutation::Nothing));
         for mutation in [
             Mutation::ExtendsByNothing,

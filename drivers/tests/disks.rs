@@ -1,5 +1,5 @@
-//! Small pieces on real file systems: how they are written, and what a disk that fills up does to them. A
-//! signal would end this program. Only root may mount the disks; for other users each test says what it
+//! Small pieces on real file systems: the calls that write them, and the effect of a disk that fills up. A
+//! `SIGBUS` would end this program. Only root may mount the disks. For other users each test reports what it
 //! skips.
 
 use capulet_drivers::posix::PosixDriver;
@@ -21,7 +21,8 @@ fn on_disk(format: &Format, test: impl FnOnce(&Path) + Send) {
     let folder = TempDir::new().unwrap();
     if let Err(reason) = with_disk(folder.path(), format, test) {
         let name = format.make.join(" ");
-        // Straight to the stream: what a test that passes prints is not shown.
+        // Written to the stream directly, because the test harness hides the output of `eprintln!` in a test
+        // that passes.
         let _ = writeln!(std::io::stderr(), "skipped: small pieces after `{name}`: {reason}");
     }
 }
@@ -30,7 +31,7 @@ fn opened(path: &Path) -> Arc<dyn DriverFile> {
     PosixDriver::new().open(path, &OpenOptions::read_write().create(true)).unwrap()
 }
 
-/// Pieces of `mark` from `start` on. How many bytes were written, and the error.
+/// Writes pieces of `mark` from `start` on. Returns the number of bytes written, and the error.
 fn store(file: &dyn DriverFile, start: u64, mark: u8) -> (u64, Option<ErrorKind>) {
     let piece = [mark; PIECE_BYTES];
     let pieces = (0..PIECES).map(|at| Transfer::from_memory(start + at * PERIOD_BYTES, &piece));
@@ -38,7 +39,7 @@ fn store(file: &dyn DriverFile, start: u64, mark: u8) -> (u64, Option<ErrorKind>
     (result.bytes, result.error.map(|error| error.kind()))
 }
 
-/// Asserts that the first `bytes` bytes of the pieces are there, as any program sees the file.
+/// Checks through the standard library that the file has the first `bytes` bytes of the pieces.
 fn check(path: &Path, start: u64, mark: u8, bytes: u64) {
     let file = File::open(path).unwrap();
     for at in 0..bytes / PIECE_BYTES as u64 {
@@ -48,7 +49,7 @@ fn check(path: &Path, start: u64, mark: u8, bytes: u64) {
     }
 }
 
-/// Writes until there is no room.
+/// Fills the disk by writing to `path`.
 fn fill(path: &Path) {
     let mut file = File::create(path).unwrap();
     for bytes in [1 << 20, 4096] {
@@ -57,7 +58,7 @@ fn fill(path: &Path) {
     }
 }
 
-/// The calls that write pieces over old bytes, as many as there are pieces if each is a call.
+/// Writes pieces over old bytes, and returns the number of writing calls. `PIECES` means one call per piece.
 fn writes(folder: &Path) -> u64 {
     let path = folder.join("file");
     std::fs::write(&path, vec![0; 1 << 20]).unwrap();
@@ -68,7 +69,7 @@ fn writes(folder: &Path) -> u64 {
 }
 
 #[test]
-fn pieces_are_stored_where_reserved_room_stays_reserved_and_written_elsewhere() {
+fn pieces_are_stored_only_where_reserved_space_stays_reserved() {
     for (format, expected) in
         [(Format::EXT4, 0), (Format::XFS, 0), (Format::XFS_REFLINK, PIECES), (Format::BTRFS, PIECES)]
     {
@@ -76,8 +77,8 @@ fn pieces_are_stored_where_reserved_room_stays_reserved_and_written_elsewhere() 
     }
 }
 
-/// What was written before can be overwritten on a full disk, through a mapping that was kept, also after the
-/// system has brought its pages to the disk. A hole cannot be filled, and that is an error.
+/// Bytes that were written before can be overwritten on a full disk through a kept mapping, also after the
+/// writeback of their pages. A write to a hole is an error.
 fn overwrite_on_a_full_disk(folder: &Path) {
     let path = folder.join("file");
     std::fs::write(&path, vec![0; 1 << 20]).unwrap();
@@ -102,17 +103,17 @@ fn overwrite_on_a_full_disk(folder: &Path) {
         assert!(matches!(error, None | Some(ErrorKind::NoSpace)), "{error:?}");
         is_full |= error.is_some();
     }
-    assert!(is_full, "the disk is full, and takes everything");
+    assert!(is_full, "the disk is full, but it took every piece");
 }
 
 #[test]
-fn full_disk_takes_stores_where_data_was_and_refuses_them_in_holes() {
+fn full_disk_takes_overwrites_and_refuses_writes_to_holes() {
     on_disk(&Format::EXT4, overwrite_on_a_full_disk);
     on_disk(&Format::XFS, overwrite_on_a_full_disk);
 }
 
-/// Two writers overwrite small pieces of a file, for as long as the disk is filled again and again, and
-/// pages of the file are brought to the disk.
+/// Two writers overwrite small pieces of a file, while the disk is filled several times and pages of the
+/// file are written back.
 fn overwrite_while_the_disk_fills(folder: &Path) {
     const PART_BYTES: u64 = 4 << 20;
     const PART_PIECES: u64 = PART_BYTES / 512;
@@ -136,7 +137,7 @@ fn overwrite_while_the_disk_fills(folder: &Path) {
     std::thread::scope(|scope| {
         scope.spawn(|| write(0));
         scope.spawn(|| write(PART_BYTES));
-        // Brings pages to the disk while they are stored to.
+        // Writes pages back while other threads store to them.
         scope.spawn(|| {
             let file = File::open(&path).unwrap();
             while !is_over.load(Relaxed) {
@@ -150,7 +151,7 @@ fn overwrite_while_the_disk_fills(folder: &Path) {
     });
 }
 
-/// As [`check`], of pieces of 256 bytes every 512.
+/// Like [`check`], for pieces of 256 bytes every 512 bytes.
 fn check_part(path: &Path, start: u64, mark: u8, bytes: u64) {
     let mut found = vec![0; bytes as usize * 2];
     File::open(path).unwrap().read_exact_at(&mut found, start).unwrap();
@@ -164,8 +165,8 @@ fn check_part(path: &Path, start: u64, mark: u8, bytes: u64) {
 
 #[test]
 fn disk_that_fills_up_is_an_error_and_no_signal() {
-    // Where pieces are stored. Btrfs, where they must not be, is filled under two ranks
-    // (`tests/mpi/rewrites.c`).
+    // On these file systems pieces are stored through mappings. Btrfs, where stores are not safe, is
+    // filled under two ranks by `tests/mpi/rewrites.c`.
     for format in [Format::EXT4, Format::XFS] {
         on_disk(&format, overwrite_while_the_disk_fills);
     }

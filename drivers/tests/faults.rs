@@ -1,4 +1,4 @@
-//! What the faulty driver does to a program.
+//! The effect of injected faults on a program.
 
 use capulet_drivers::mem::MemDriver;
 use capulet_drivers::wrappers::{Effect, FaultPlan, Faulty, Target, When};
@@ -13,14 +13,15 @@ use std::time::{Duration, Instant};
 const PATH: &str = "file";
 
 fn faulty(plan: &str) -> Faulty {
-    Faulty::new(Arc::new(MemDriver::new()), plan.parse().unwrap())
+    Faulty::new(Arc::new(MemDriver::new()), FaultPlan::parse(plan).unwrap())
 }
 
 fn opened(plan: &str) -> Arc<dyn DriverFile> {
     faulty(plan).open(Path::new(PATH), &OpenOptions::read_write().create(true)).unwrap()
 }
 
-/// One call of every kind; stops at the first failure, and tells how many calls succeeded.
+/// Makes one call of every kind until the first failure. Returns the number of successful calls, and the
+/// failure.
 fn program(driver: &dyn Driver) -> (u64, Result<()>) {
     let mut done = 0;
     let mut run = || -> Result<()> {
@@ -63,7 +64,7 @@ fn checked(error: &Error, kind: ErrorKind, operation: Operation) {
 }
 
 #[test]
-fn a_program_can_be_made_to_fail_at_each_of_its_calls() {
+fn each_call_of_a_program_can_fail() {
     let driver = faulty("");
     let (done, outcome) = program(&driver);
     outcome.unwrap();
@@ -83,14 +84,14 @@ fn each_kind_of_call_has_its_own_count() {
         let (done, outcome) = program(&driver);
         assert_eq!(done, index as u64, "{target}");
         checked(&outcome.unwrap_err(), ErrorKind::Permission, operation);
-        // The second time it passes.
+        // The second run has no fault.
         program(&driver).1.unwrap();
         assert_eq!(driver.calls(Target::Open), 2);
     }
 }
 
 #[test]
-fn a_close_that_fails_closes() {
+fn failed_close_closes_the_file() {
     let mut file = opened("close@0:quota");
     checked(&file.close().unwrap_err(), ErrorKind::Quota, Operation::Close);
     assert_eq!(file.write_all_at(0, b"x").unwrap_err().kind(), ErrorKind::Closed);
@@ -98,7 +99,7 @@ fn a_close_that_fails_closes() {
 }
 
 #[test]
-fn from_a_call_on_means_all_that_follow() {
+fn from_applies_to_all_later_calls() {
     let file = opened("write@1+:io");
     file.write_all_at(0, b"x").unwrap();
     for _ in 0..3 {
@@ -107,7 +108,7 @@ fn from_a_call_on_means_all_that_follow() {
 }
 
 #[test]
-fn a_write_can_fail_half_way() {
+fn write_can_fail_after_some_bytes() {
     let file = opened("write@0:nospace=5");
     let batch = Batch::write(vec![Transfer::from_memory(0, b"abc"), Transfer::from_memory(10, b"defg")]);
     let result = file.submit(batch).wait();
@@ -119,14 +120,14 @@ fn a_write_can_fail_half_way() {
 }
 
 #[test]
-fn a_failure_after_all_bytes_is_still_a_failure() {
+fn failure_after_all_bytes_is_reported() {
     let file = opened("write@0:quota=99");
     let result = file.submit(Batch::write(vec![Transfer::from_memory(0, b"abc")])).wait();
     assert_eq!((result.bytes, result.error.unwrap().kind()), (3, ErrorKind::Quota));
 }
 
 #[test]
-fn short_is_the_end_of_the_file_for_a_read_and_an_error_for_a_write() {
+fn short_read_succeeds_and_short_write_fails() {
     let file = opened("read@0:short=2;write@1:short=1;read@1:short=9");
     file.write_all_at(0, b"abcd").unwrap();
     let mut back = [0; 4];
@@ -138,7 +139,7 @@ fn short_is_the_end_of_the_file_for_a_read_and_an_error_for_a_write() {
 }
 
 #[test]
-fn faults_that_meet_all_work() {
+fn several_faults_apply_to_one_call() {
     let file = opened("write@0:pieces=1;write@0:io=2;write@0:quota;write@0:delay=30ms");
     let start = Instant::now();
     let result = file.submit(Batch::write(vec![Transfer::from_memory(0, b"abc")])).wait();
@@ -147,7 +148,7 @@ fn faults_that_meet_all_work() {
 }
 
 #[test]
-fn an_error_below_ends_the_pieces_and_counts_them() {
+fn error_of_the_wrapped_driver_ends_the_pieces() {
     let full: Arc<dyn Driver> = Arc::new(MemDriver::with_capacity(4096));
     let plan = FaultPlan::none().with(Target::Any, When::From(0), Effect::Pieces { bytes: 1000 });
     let file =

@@ -1,4 +1,5 @@
-//! The process's limit on file sizes. In a program of its own, because the limit and the signal belong to the process.
+//! The limit of the process on file sizes. This test is a separate program, because the limit and the signal
+//! handler belong to the process.
 
 use capulet_drivers::posix::PosixDriver;
 use capulet_drivers::{Batch, Driver, DriverFileExt, ErrorKind, OpenOptions, Transfer};
@@ -8,12 +9,12 @@ const LIMIT_BYTES: u64 = 10_000;
 
 fn limit_file_size(bytes: libc::rlim_t) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the limit is a valid value that lives through the call.
+    // SAFETY: setrlimit(2): the pointer is valid during the call, and the kernel only reads the value.
     let set = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
     assert_eq!(set, 0);
 }
 
-/// Lifts the limit before anything is printed: standard output may be a file that is longer already.
+/// Removes the limit when dropped, before a test prints: the standard output may be a file beyond the limit.
 struct Limited;
 
 impl Drop for Limited {
@@ -23,12 +24,13 @@ impl Drop for Limited {
 }
 
 #[test]
-fn beyond_the_limit_is_too_large() {
+fn write_beyond_the_limit_is_too_large() {
     let folder = TempDir::new().unwrap();
     let file = PosixDriver::new()
         .open(&folder.path().join("file"), &OpenOptions::read_write().create(true))
         .unwrap();
-    // SAFETY: a constant that ignores a signal is a valid handler; no other thread of this program uses signals.
+    // SAFETY: signal(2): `SIG_IGN` is a valid handler. No other thread of this program changes signal
+    // handlers.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     limit_file_size(LIMIT_BYTES);
     let limited = Limited;

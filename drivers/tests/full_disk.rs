@@ -1,4 +1,4 @@
-//! Full storages: a memory driver with little room, and a real file system with little room.
+//! Full storages: a memory driver and a real file system with little space.
 
 use capulet_drivers::conformance::{check_full, numbered};
 use capulet_drivers::mem::MemDriver;
@@ -13,20 +13,20 @@ use tempfile::TempDir;
 const FREE_BYTES: u64 = 256 << 10;
 
 #[test]
-fn memory_is_full() {
+fn full_memory_keeps_the_contract() {
     let driver = MemDriver::with_capacity(FREE_BYTES);
     check_full(Arc::new(driver.clone()), &numbered("folder".into()), FREE_BYTES);
-    assert_eq!(driver.used_bytes(), 0, "what was deleted has given its room back");
+    assert_eq!(driver.used_bytes(), 0, "the space of deleted files is free again");
 }
 
 #[test]
-fn memory_is_full_and_moves_a_few_bytes_at_a_time() {
+fn full_memory_keeps_the_contract_in_small_steps() {
     let driver = MemDriver::with_capacity(FREE_BYTES);
     let plan = FaultPlan::parse("any@*:pieces=1000").unwrap();
     check_full(Arc::new(Faulty::new(Arc::new(driver), plan)), &numbered("folder".into()), FREE_BYTES);
 }
 
-/// A file system of its own, unmounted at the end.
+/// A separate file system in memory. The drop unmounts it.
 struct Mount(TempDir);
 
 impl Mount {
@@ -46,10 +46,10 @@ impl Drop for Mount {
 }
 
 #[test]
-fn a_file_system_is_full() {
+fn full_file_system_keeps_the_contract() {
     let Some(mount) = Mount::new() else {
-        // Only root may mount. The device that is always full says the same about single writes.
-        println!("no file system could be mounted; asking /dev/full instead");
+        // Only root may mount. `/dev/full` returns the same error for single writes.
+        println!("skipped: no file system could be mounted; testing /dev/full instead");
         let file = PosixDriver::new().open(Path::new("/dev/full"), &OpenOptions::write()).unwrap();
         assert_eq!(file.write_all_at(0, b"x").unwrap_err().kind(), ErrorKind::NoSpace);
         return;

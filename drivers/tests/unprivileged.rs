@@ -1,4 +1,5 @@
-//! What the system refuses to a user. In a program of its own, because root, who is refused nothing, becomes nobody in it.
+//! Calls that the system refuses to a user. This test is a separate program, because it changes the user
+//! of the process: the system refuses nothing to root.
 
 use capulet_drivers::posix::PosixDriver;
 use capulet_drivers::{Driver, ErrorKind, OpenOptions};
@@ -7,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 
 #[test]
-fn what_a_user_may_not_do_is_a_permission_error() {
+fn forbidden_call_is_a_permission_error() {
     const NOBODY: libc::uid_t = 65_534;
     let folder = TempDir::new().unwrap();
     let set_mode =
@@ -18,10 +19,11 @@ fn what_a_user_may_not_do_is_a_permission_error() {
     set_mode(&closed, 0);
     set_mode(&open, 0o444);
     set_mode(folder.path(), 0o555);
-    // SAFETY: these calls take and give numbers; this is the program's only test, so that nobody counts on the other user.
+    // SAFETY: geteuid(2) returns a number and cannot fail.
     let was_root = unsafe { libc::geteuid() } == 0;
     if was_root {
-        // SAFETY: as above.
+        // SAFETY: seteuid(2) takes a number. It changes the user of all threads, and this is the only
+        // test of the program, so no other code depends on the user.
         assert_eq!(unsafe { libc::seteuid(NOBODY) }, 0);
     }
     let driver = PosixDriver::new();
@@ -32,7 +34,7 @@ fn what_a_user_may_not_do_is_a_permission_error() {
     assert_eq!(driver.delete(&open).unwrap_err().kind(), ErrorKind::Permission);
     driver.open(&open, &OpenOptions::read()).unwrap();
     if was_root {
-        // SAFETY: as above.
+        // SAFETY: seteuid(2) takes a number, and no other code of the program depends on the user.
         assert_eq!(unsafe { libc::seteuid(0) }, 0);
     }
     set_mode(folder.path(), 0o755);

@@ -1,7 +1,8 @@
-//! The contract of [`Driver`] and [`DriverFile`] as tests, for every driver and every wrapper, here or elsewhere.
+//! The contract of [`Driver`] and [`DriverFile`](crate::DriverFile) as tests, for every driver and every wrapper of this or
+//! another crate.
 //!
-//! A check panics where the contract is broken. What a driver may lack it says by [`Caps`](crate::Caps): the suite then asks that it
-//! refuses, not that it delivers.
+//! A check panics if the contract is broken. If a driver lacks a capability of [`Caps`](crate::Caps), the
+//! suite requires that it refuses the calls that need this capability.
 //!
 //! ```
 //! use capulet_drivers::{conformance, mem::MemDriver};
@@ -16,39 +17,27 @@ mod concurrency;
 mod files;
 mod model;
 mod space;
+mod subject;
 mod transfers;
 
 pub use space::check_full;
+pub use subject::{Case, Subject};
 
-use crate::{Batch, BatchResult, Driver, DriverFile, DriverFileExt, Error, OpenOptions, Transfer};
-use std::path::{Path, PathBuf};
+use crate::Driver;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// What is checked: a driver, and where it may put files.
-pub struct Subject<'a> {
-    driver: Arc<dyn Driver>,
-    fresh_path: &'a dyn Fn() -> PathBuf,
-}
-
-/// One check.
-#[derive(Debug, Clone, Copy)]
-pub struct Case {
-    /// What holds if it passes.
-    pub name: &'static str,
-    /// Panics if it does not hold.
-    pub run: fn(&Subject<'_>),
-}
 
 /// All checks that a driver must pass.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
     [transfers::CASES, files::CASES, closing::CASES, concurrency::CASES, model::CASES].into_iter().flatten()
 }
 
-/// Runs all checks. `fresh_path` gives the path of a file that does not exist, another one each time, in a folder that does.
+/// Runs all checks. Each call of `fresh_path` returns a different path of a file that does not exist, in
+/// a folder that exists. Writes the name of each check to the standard error before it runs.
 ///
 /// # Panics
-/// If the driver breaks its contract. The name of each check is written to the error output before it runs.
+/// If the driver breaks its contract.
 pub fn check(driver: Arc<dyn Driver>, fresh_path: &dyn Fn() -> PathBuf) {
     let subject = Subject { driver, fresh_path };
     for case in cases() {
@@ -57,67 +46,8 @@ pub fn check(driver: Arc<dyn Driver>, fresh_path: &dyn Fn() -> PathBuf) {
     }
 }
 
-/// Numbered paths in `folder`.
+/// A source of numbered paths in `folder`, for [`check`].
 pub fn numbered(folder: PathBuf) -> impl Fn() -> PathBuf {
     let next = AtomicU64::new(0);
     move || folder.join(format!("file-{}", next.fetch_add(1, Relaxed)))
-}
-
-impl Subject<'_> {
-    fn path(&self) -> PathBuf {
-        (self.fresh_path)()
-    }
-
-    fn open(&self, path: &Path, options: &OpenOptions) -> Arc<dyn DriverFile> {
-        self.driver.open(path, options).expect("the file opens")
-    }
-
-    /// A new empty file for reading and writing.
-    fn create(&self) -> Arc<dyn DriverFile> {
-        self.open(&self.path(), &OpenOptions::read_write().create(true).exclusive(true))
-    }
-
-    /// The error of opening.
-    fn refused(&self, path: &Path, options: &OpenOptions) -> Error {
-        self.driver.open(path, options).expect_err("the open is refused")
-    }
-}
-
-/// Bytes that differ from their neighbors and are never zero.
-fn pattern(bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|index| (index % 251) as u8 + 1).collect()
-}
-
-/// Writes pieces given as (offset, bytes); all must be written.
-fn write(file: &dyn DriverFile, pieces: &[(u64, &[u8])]) {
-    let transfers = pieces.iter().map(|(offset, bytes)| Transfer::from_memory(*offset, bytes)).collect();
-    let batch = Batch::write(transfers);
-    let asked = batch.bytes();
-    let result = file.submit(batch).wait();
-    assert!(result.error.is_none() && result.bytes == asked, "{result:?} of {asked} bytes");
-}
-
-/// Reads pieces given as (offset, length); returns the result and what the memory holds, 0xA5 where nothing came.
-fn read(file: &dyn DriverFile, pieces: &[(u64, usize)]) -> (BatchResult, Vec<Vec<u8>>) {
-    let mut memory: Vec<_> = pieces.iter().map(|(_, bytes)| vec![0xA5; *bytes]).collect();
-    let batch = Batch::read(
-        pieces
-            .iter()
-            .zip(&mut memory)
-            .map(|((offset, _), bytes)| Transfer::into_memory(*offset, bytes))
-            .collect(),
-    );
-    let result = file.submit(batch).wait();
-    (result, memory)
-}
-
-/// The whole file.
-fn content(file: &dyn DriverFile) -> Vec<u8> {
-    let len = file.len().expect("the length is known");
-    // One byte more, to see that nothing is behind the end.
-    let mut bytes = vec![0xA5; usize::try_from(len).expect("a file of a test fits in memory") + 1];
-    let read = file.read_at(0, &mut bytes).expect("the file can be read");
-    assert_eq!(read as u64, len, "a read of more than the file gives the file");
-    bytes.truncate(read);
-    bytes
 }

@@ -1,14 +1,14 @@
-//! Long runs of random calls, against a file that is a list of bytes.
+//! Long runs of random calls, compared with a model: a file as a list of bytes.
 
-use super::{Case, Subject, content, read, write};
+use super::subject::{Case, Subject, content, read, write};
 
 pub(super) const CASES: &[Case] =
-    &[Case { name: "random calls do what they do to a list of bytes", run: random_calls }];
+    &[Case { name: "random calls act like calls on a list of bytes", run: random_calls }];
 
 /// The longest file of a run.
 const SPAN_BYTES: u64 = 20_000;
 
-/// Marsaglia's xorshift: enough to choose by, and the same everywhere.
+/// Marsaglia's xorshift generator. It is random enough for choices, and gives the same sequence everywhere.
 struct Choices(u64);
 
 impl Choices {
@@ -19,7 +19,7 @@ impl Choices {
         self.0 % bound
     }
 
-    /// Up to eight extents: often neighbors, sometimes far away, sometimes backwards, sometimes empty.
+    /// Up to eight ranges. Some adjoin, some are far apart, some go backwards, and some are empty.
     fn extents(&mut self) -> Vec<(u64, usize)> {
         let mut end = self.below(SPAN_BYTES / 2);
         let mut extents = Vec::new();
@@ -66,22 +66,26 @@ fn random_calls(subject: &Subject<'_>) {
                 }
                 8 => {
                     let bytes = choices.below(SPAN_BYTES);
-                    file.set_len(bytes).expect("length set");
+                    file.set_len(bytes).expect("the length is set");
                     model.resize(bytes as usize, 0);
                 }
                 _ => {
                     let bytes = choices.below(SPAN_BYTES);
-                    file.preallocate(bytes).expect("reserved");
+                    file.preallocate(bytes).expect("the reservation succeeds");
                     model.resize(model.len().max(bytes as usize), 0);
                 }
             }
-            assert_eq!(file.len().expect("known"), model.len() as u64, "seed {seed}, step {step}");
+            assert_eq!(
+                file.len().expect("the length is known"),
+                model.len() as u64,
+                "seed {seed}, step {step}"
+            );
         }
-        assert!(content(&*file) == model, "seed {seed}: the file is not the list of bytes");
+        assert!(content(&*file) == model, "seed {seed}: the file differs from the list of bytes");
     }
 }
 
-/// What a read of these extents gives, by the words of the contract.
+/// The result of a read of these ranges according to the contract.
 fn model_read(model: &[u8], extents: &[(u64, usize)]) -> (u64, Vec<Vec<u8>>) {
     let mut memory: Vec<_> = extents.iter().map(|(_, bytes)| vec![0xA5; *bytes]).collect();
     let mut moved = 0;

@@ -1,8 +1,9 @@
-//! Files in the memory of this process, for tests and for data that dies with the program.
+//! Files in the memory of this process, for tests and for data that ends with the program.
 //!
-//! A [`MemDriver`] is a namespace of its own; its clones share it, and nothing is global. Names are flat: there are no folders,
-//! and two spellings of a path are two files. Files are sparse: bytes are kept in pages of 4,096, and what was never written
-//! takes no memory. Permissions are not looked at. Space can be limited, so that a full disk is a test away.
+//! Each [`MemDriver`] is a separate namespace that its clones share. Nothing is global. Names are flat:
+//! folders do not exist, and two spellings of a path are two files. Files are sparse: the bytes are kept
+//! in pages of 4,096 bytes, and a page that was never written takes no memory. Permissions are ignored.
+//! The space can be limited, so a test can fill the storage.
 
 mod node;
 mod range_locks;
@@ -30,12 +31,12 @@ pub struct MemDriver {
 }
 
 impl MemDriver {
-    /// An empty namespace, limited by memory alone.
+    /// An empty namespace, limited only by the memory of the process.
     pub fn new() -> Self {
         Self::with_space(Space::unlimited())
     }
 
-    /// An empty namespace with room for `capacity_bytes` bytes, counted in whole pages of [`PAGE_BYTES`].
+    /// An empty namespace with space for `capacity_bytes` bytes, counted in whole pages of [`PAGE_BYTES`].
     pub fn with_capacity(capacity_bytes: u64) -> Self {
         Self::with_space(Space::limited(capacity_bytes))
     }
@@ -44,13 +45,14 @@ impl MemDriver {
         Self { files: Arc::default(), space: Arc::new(space) }
     }
 
-    /// Bytes of storage in use or reserved, in whole pages; files that are deleted but open count.
+    /// Bytes of storage that are used or reserved, in whole pages. Files that are deleted but still open
+    /// count.
     pub fn used_bytes(&self) -> u64 {
         self.space.used_bytes()
     }
 
     fn files(&self) -> MutexGuard<'_, HashMap<PathBuf, Arc<Node>>> {
-        // The map is changed by single insertions and removals: a panic elsewhere leaves it whole.
+        // Each change of the map is one insertion or removal, so a panic of another thread leaves it valid.
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -85,7 +87,8 @@ impl Driver for MemDriver {
     }
 }
 
-/// Refuses what no operating system takes for the name of a file, so that a program that works here works there.
+/// Refuses names that no operating system accepts for a file, so that a program that works with this driver
+/// works with files of the system too.
 fn check_name(operation: Operation, path: &Path) -> Result<()> {
     const NAME_BYTES_MAX: usize = 255;
     const PATH_BYTES_MAX: usize = 4095;
@@ -93,7 +96,7 @@ fn check_name(operation: Operation, path: &Path) -> Result<()> {
     let code = if bytes.is_empty() {
         Errno::ENOENT
     } else if bytes.contains(&0) {
-        let reason = "a file name cannot have a NUL byte in it";
+        let reason = "a file name cannot contain a NUL byte";
         return Err(Error::message(ErrorKind::BadName, operation, path, reason));
     } else if bytes.len() > PATH_BYTES_MAX
         || bytes.split(|byte| *byte == b'/').any(|name| name.len() > NAME_BYTES_MAX)
@@ -109,7 +112,7 @@ fn check_name(operation: Operation, path: &Path) -> Result<()> {
 
 #[derive(Debug)]
 struct MemFile {
-    /// None once it is closed.
+    /// `None` after the close.
     node: Option<Arc<Node>>,
     path: PathBuf,
     access: Access,
@@ -180,7 +183,7 @@ impl MemFile {
     }
 
     fn refuse_too_far(&self, operation: Operation, offset: u64, bytes: usize) -> Result<()> {
-        // Saturation lands beyond every offset that is allowed.
+        // A saturated sum is beyond every allowed offset.
         self.refuse_too_large(operation, offset.saturating_add(bytes as u64))
             .map_err(|error| error.at(offset))
     }
@@ -192,12 +195,7 @@ impl DriverFile for MemFile {
     }
 
     fn caps(&self) -> Caps {
-        Caps::LOCKS
-            | Caps::LIST_IO
-            | Caps::IMMEDIATE_VISIBILITY
-            | Caps::BYTE_WRITES
-            | Caps::UNLINK_OPEN
-            | Caps::IN_MEMORY
+        Caps::LOCKS | Caps::IMMEDIATE_VISIBILITY | Caps::BYTE_WRITES | Caps::UNLINK_OPEN | Caps::IN_MEMORY
     }
 
     fn layout(&self) -> FileLayout {

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Bytes in which memory is taken and given back.
+/// The unit of allocation, in bytes.
 pub const PAGE_BYTES: u64 = 4096;
 const PAGE: usize = PAGE_BYTES as usize;
 
-/// The storage of a namespace, in pages.
+/// The space of a namespace, counted in pages.
 #[derive(Debug)]
 pub(super) struct Space {
     capacity_pages: u64,
@@ -30,35 +30,35 @@ impl Space {
         self.used_pages.load(Relaxed).saturating_mul(PAGE_BYTES)
     }
 
-    /// Takes that many pages, or none and returns false.
+    /// Takes `pages` pages, or takes none and returns false.
     fn take(&self, pages: u64) -> bool {
         let grown = |used: u64| used.checked_add(pages).filter(|used| *used <= self.capacity_pages);
         self.used_pages.fetch_update(Relaxed, Relaxed, grown).is_ok()
     }
 
-    fn give_back(&self, pages: u64) {
+    fn release(&self, pages: u64) {
         let before = self.used_pages.fetch_sub(pages, Relaxed);
-        assert!(before >= pages, "more pages given back than were taken");
+        assert!(before >= pages, "more pages are returned than were taken");
     }
 }
 
 #[derive(Debug, Default)]
 struct Content {
     pages: BTreeMap<u64, Box<[u8; PAGE]>>,
-    /// Pages below this one are paid for whether they are there or not.
+    /// Pages below this one are counted in [`Space`], whether they are allocated or not.
     reserved_pages: u64,
     len: u64,
 }
 
 impl Content {
-    /// Pages at or above `page` that are paid for.
-    fn paid_from(&self, page: u64) -> u64 {
+    /// The number of pages at or above `page` that are counted in [`Space`].
+    fn counted_from(&self, page: u64) -> u64 {
         let unreserved = self.pages.range(page.max(self.reserved_pages)..).count() as u64;
         self.reserved_pages.saturating_sub(page) + unreserved
     }
 }
 
-/// One file: its bytes and its locks. Gives its space back when the last name and the last handle are gone.
+/// One file: its bytes and its locks. Returns its space when the name and the last handle are gone.
 #[derive(Debug)]
 pub(super) struct Node {
     content: RwLock<Content>,
@@ -71,7 +71,8 @@ impl Node {
         Self { content: RwLock::default(), space, locks: RangeLocks::default() }
     }
 
-    // Nothing below panics between two steps that belong together, so a poisoned lock still guards whole content.
+    // No code that holds the lock panics between two dependent changes, so the content behind a poisoned lock
+    // is valid.
     fn content(&self) -> RwLockReadGuard<'_, Content> {
         self.content.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,7 +85,8 @@ impl Node {
         self.content().len
     }
 
-    /// Fills `memory` from `offset` on and returns how many bytes there were.
+    /// Reads from `offset` on into `memory`. Returns the number of bytes read, which is short at the end of
+    /// the file.
     pub(super) fn read(&self, offset: u64, memory: &Segment<'_>) -> usize {
         const HOLE: [u8; PAGE] = [0; PAGE];
         let content = self.content();
@@ -96,13 +98,14 @@ impl Node {
         bytes
     }
 
-    /// Stores `memory` from `offset` on and returns how many bytes there was room for.
+    /// Writes `memory` from `offset` on. Returns the number of bytes written, which is short if the space is
+    /// full.
     pub(super) fn write(&self, offset: u64, memory: &Segment<'_>) -> usize {
         let mut content = self.content_mut();
         let mut stored = 0;
         for piece in pieces(offset, memory.bytes()) {
-            let paid = piece.page < content.reserved_pages || content.pages.contains_key(&piece.page);
-            if !paid && !self.space.take(1) {
+            let is_counted = piece.page < content.reserved_pages || content.pages.contains_key(&piece.page);
+            if !is_counted && !self.space.take(1) {
                 break;
             }
             let page = content.pages.entry(piece.page).or_insert_with(|| Box::new([0; PAGE]));
@@ -119,11 +122,11 @@ impl Node {
         let mut content = self.content_mut();
         if bytes < content.len {
             let kept_pages = bytes.div_ceil(PAGE_BYTES);
-            let freed = content.paid_from(kept_pages);
+            let freed = content.counted_from(kept_pages);
             content.pages.split_off(&kept_pages);
             content.reserved_pages = content.reserved_pages.min(kept_pages);
-            self.space.give_back(freed);
-            // What is cut off must read as zeros if the file grows again.
+            self.space.release(freed);
+            // Truncated bytes must read as zeros if the file grows again.
             if let Some(page) = content.pages.get_mut(&(bytes / PAGE_BYTES)) {
                 page[(bytes % PAGE_BYTES) as usize..].fill(0);
             }
@@ -131,12 +134,13 @@ impl Node {
         content.len = bytes;
     }
 
-    /// Pays for the first `bytes` bytes and makes the file that long at least; false, and nothing, if there is no room.
+    /// Reserves the first `bytes` bytes and extends a shorter file to this length. If the space is too small,
+    /// changes nothing and returns false.
     pub(super) fn reserve(&self, bytes: u64) -> bool {
         let mut content = self.content_mut();
         let pages = bytes.div_ceil(PAGE_BYTES).max(content.reserved_pages);
-        let there = content.pages.range(content.reserved_pages..pages).count() as u64;
-        if !self.space.take(pages - content.reserved_pages - there) {
+        let allocated = content.pages.range(content.reserved_pages..pages).count() as u64;
+        if !self.space.take(pages - content.reserved_pages - allocated) {
             return false;
         }
         content.reserved_pages = pages;
@@ -147,12 +151,12 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        let paid = self.content().paid_from(0);
-        self.space.give_back(paid);
+        let counted = self.content().counted_from(0);
+        self.space.release(counted);
     }
 }
 
-/// The part of a transfer that lies in one page.
+/// The part of a transfer inside one page.
 struct Piece {
     page: u64,
     page_start: usize,
@@ -196,11 +200,11 @@ mod tests {
         ]
     }
 
-    /// The same file by definition: a list of bytes, and for each page whether it was paid for.
+    /// The same file as a list of bytes and a set of the pages that are counted in [`Space`].
     #[derive(Default)]
     struct Oracle {
         bytes: Vec<u8>,
-        paid: std::collections::BTreeSet<u64>,
+        counted: std::collections::BTreeSet<u64>,
     }
 
     impl Oracle {
@@ -208,10 +212,10 @@ mod tests {
             for index in 0..bytes {
                 let at = offset + index as u64;
                 let page = at / PAGE_BYTES;
-                if !self.paid.contains(&page) && self.paid.len() as u64 == CAPACITY_PAGES {
+                if !self.counted.contains(&page) && self.counted.len() as u64 == CAPACITY_PAGES {
                     return index;
                 }
-                self.paid.insert(page);
+                self.counted.insert(page);
                 let at = at as usize;
                 self.bytes.resize(self.bytes.len().max(at + 1), 0);
                 self.bytes[at] = value;
@@ -221,18 +225,18 @@ mod tests {
 
         fn set_len(&mut self, bytes: u64) {
             if bytes < self.bytes.len() as u64 {
-                self.paid.retain(|page| page * PAGE_BYTES < bytes);
+                self.counted.retain(|page| page * PAGE_BYTES < bytes);
             }
             self.bytes.resize(bytes as usize, 0);
         }
 
         fn reserve(&mut self, bytes: u64) -> bool {
-            let mut paid = self.paid.clone();
-            paid.extend(0..bytes.div_ceil(PAGE_BYTES));
-            if paid.len() as u64 > CAPACITY_PAGES {
+            let mut counted = self.counted.clone();
+            counted.extend(0..bytes.div_ceil(PAGE_BYTES));
+            if counted.len() as u64 > CAPACITY_PAGES {
                 return false;
             }
-            self.paid = paid;
+            self.counted = counted;
             self.bytes.resize(self.bytes.len().max(bytes as usize), 0);
             true
         }
@@ -240,7 +244,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_file_is_its_bytes_and_pays_for_its_pages(steps in proptest::collection::vec(step(), 1..40)) {
+        fn file_equals_a_list_of_bytes_and_counts_its_pages(steps in proptest::collection::vec(step(), 1..40)) {
             let space = Arc::new(Space::limited(CAPACITY_PAGES * PAGE_BYTES));
             let node = Node::new(Arc::clone(&space));
             let mut oracle = Oracle::default();
@@ -262,7 +266,7 @@ mod tests {
                 prop_assert_eq!(read, oracle.bytes.len());
                 prop_assert_eq!(&back[..read], &oracle.bytes[..]);
                 prop_assert_eq!(node.len(), oracle.bytes.len() as u64);
-                prop_assert_eq!(space.used_bytes(), oracle.paid.len() as u64 * PAGE_BYTES);
+                prop_assert_eq!(space.used_bytes(), oracle.counted.len() as u64 * PAGE_BYTES);
             }
             drop(node);
             prop_assert_eq!(space.used_bytes(), 0);

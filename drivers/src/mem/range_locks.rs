@@ -1,4 +1,4 @@
-//! Locks on ranges of one file among the threads of one process.
+//! Locks on ranges of one file, between the threads of one process.
 
 use crate::{LockGuard, LockMode};
 use std::ops::Range;
@@ -31,7 +31,7 @@ struct Table {
 
 impl Table {
     fn state(&self) -> MutexGuard<'_, State> {
-        // The list is changed by one push or one removal: a panic elsewhere leaves it whole.
+        // Each change of the list is one push or one removal, so a panic of another thread leaves it valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -41,7 +41,7 @@ impl Table {
 pub(super) struct RangeLocks(Arc<Table>);
 
 impl RangeLocks {
-    /// Takes a lock if nobody holds one that excludes it.
+    /// Takes a lock, if no held lock excludes it.
     pub(super) fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Option<LockGuard> {
         let mut state = self.0.state();
         if state.held.iter().any(|held| held.excludes(&range, mode)) {

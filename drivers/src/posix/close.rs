@@ -1,32 +1,33 @@
-//! Closing a descriptor so that no error of the storage is lost.
+//! Closes a descriptor without losing an error of the storage.
 //!
-//! Linux releases a descriptor early in close(2) and flushes after that, so a close is never repeated, not
-//! even after `EINTR`: the number may belong to another thread's file by then (close(2), "Dealing with
-//! error returns"). On a file system that sends data away at close (NFS, SMB, FUSE), `EINTR` may stand for
-//! a flush that did not end, and its error would never be known. Every close of a descriptor flushes, also
+//! Linux releases a descriptor early in close(2) and flushes after that. So a close is never repeated, not
+//! even after `EINTR`, because the number may belong to a file of another thread by then (close(2), "Dealing
+//! with error returns"). On a file system that sends data away at close (NFS, SMB, FUSE), `EINTR` may mean
+//! that the flush did not end, and its error would stay unknown. Every close of a descriptor flushes, also
 //! the close of a duplicate (dup(2): both refer to one open file description). So a duplicate is closed
-//! first, again and again while signals interrupt; then the descriptor, which has nothing left to flush.
+//! first, and again with a new duplicate while signals interrupt. Then the descriptor is closed, which has
+//! nothing left to flush.
 
 use super::io::SystemIo;
 use nix::errno::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Closes `fd`, and reports what the storage says of the data. `flushes`: the file system sends data away
-/// at close. Counts its calls. The descriptor is released whatever the outcome.
+/// Closes `fd` and returns the error that the storage reports for the data. `flushes`: the file system sends
+/// data away at close. Counts its calls. The descriptor is released also if an error is returned.
 pub(super) fn close(io: &dyn SystemIo, fd: OwnedFd, flushes: bool, calls: &AtomicU64) -> Result<(), Errno> {
     let flushed = if flushes { flush(io, fd.as_fd(), calls) } else { Ok(true) };
     calls.fetch_add(1, Relaxed);
     let closed = match io.close(fd) {
-        // Nothing was left to be flushed.
+        // The data is flushed already, so the signal interrupted no flush.
         Err(Errno::EINTR) if flushed == Ok(true) => Ok(()),
         answer => answer,
     };
     flushed.and(closed)
 }
 
-/// Flushes through duplicates of `fd`. False if the process can have no duplicate: nothing is known of the
-/// data then.
+/// Flushes through duplicates of `fd`. False if the process cannot get a duplicate; then the state of the
+/// data is unknown.
 fn flush(io: &dyn SystemIo, fd: BorrowedFd<'_>, calls: &AtomicU64) -> Result<bool, Errno> {
     loop {
         calls.fetch_add(1, Relaxed);
@@ -55,20 +56,21 @@ mod tests {
     }
 
     #[test]
-    fn local_close_is_one_call_and_no_signal_is_an_error() {
+    fn local_close_is_one_call_and_ignores_signals() {
         assert_eq!(closed(false, &[Pass]), (Ok(()), 1, 1));
         assert_eq!(closed(false, &[Fail(Errno::EINTR)]), (Ok(()), 1, 1));
         assert_eq!(closed(false, &[Fail(Errno::EIO)]), (Err(Errno::EIO), 1, 1));
     }
 
     #[test]
-    fn close_that_flushes_asks_a_duplicate_until_it_is_answered() {
+    fn flushing_close_repeats_with_duplicates_while_signals_interrupt() {
         assert_eq!(closed(true, &[Pass, Pass, Pass]), (Ok(()), 2, 3));
         let interrupted_twice = [Pass, Fail(Errno::EINTR), Pass, Fail(Errno::EINTR), Pass, Pass, Pass];
         assert_eq!(closed(true, &interrupted_twice), (Ok(()), 4, 7));
         let after_a_signal = [Pass, Fail(Errno::EINTR), Pass, Fail(Errno::EDQUOT), Pass];
         assert_eq!(closed(true, &after_a_signal), (Err(Errno::EDQUOT), 3, 5));
-        // The duplicate has flushed all: a signal at the last close hides nothing. An error does not go away.
+        // The close of the duplicate has flushed all data, so a signal at the last close hides no error. An
+        // error of the last close is reported.
         assert_eq!(closed(true, &[Pass, Pass, Fail(Errno::EINTR)]), (Ok(()), 2, 3));
         assert_eq!(closed(true, &[Pass, Pass, Fail(Errno::EIO)]), (Err(Errno::EIO), 2, 3));
     }

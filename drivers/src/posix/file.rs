@@ -1,10 +1,10 @@
 //! One open file of the operating system.
 
-use super::cold::{Ahead, CacheQuestion};
 use super::filesystem::{self, FilesystemKind};
-use super::io::{SystemIo, persistent, reserve, uninterrupted};
+use super::io::{SystemIo, reserve, retried, uninterrupted};
 use super::lock::LockDescriptors;
-use super::mapped::{self, Kept, Unmapped};
+use super::mapped::{self, KeptMapping, Unmapped};
+use super::readahead::{CacheQuestion, ReadAhead};
 use super::transfer::{CallCounts, Transferring, operation};
 use super::{close, refresh, system_error, xfs};
 use crate::{
@@ -22,11 +22,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-/// An open file: its descriptor and what was learned at open.
+/// An open file: its descriptor, the properties read at open, and its mapping and locks.
 #[derive(Debug)]
 pub(super) struct PosixFile {
     io: Arc<dyn SystemIo>,
-    /// None once the file is closed.
+    /// `None` after the close.
     fd: Option<OwnedFd>,
     path: PathBuf,
     access: Access,
@@ -36,27 +36,29 @@ pub(super) struct PosixFile {
     identity: FileIdentity,
     counts: Arc<CallCounts>,
     locks: Arc<LockDescriptors>,
-    mapping: Kept,
-    /// Whether reserved room stays reserved here, once it was asked.
-    keeps_room: OnceLock<bool>,
-    /// Whether a mapping was tried in vain.
+    mapping: KeptMapping,
+    /// Whether reserved space stays reserved. Set by the first question.
+    keeps_space: OnceLock<bool>,
+    /// Whether a mapping has failed, so that no other is tried.
     unmappable: AtomicBool,
     cache_question: CacheQuestion,
-    /// Of a file in memory, how many processes may hold each other up when they write; 0 of any other.
+    /// For a file in memory, the number of processes that can make each other wait when they write. 0 for any
+    /// other file.
     writers_in_memory: u64,
-    /// The first failure of a sync. Linux forgets it with the pages that it dropped, and would call the next sync a success.
-    lost: OnceLock<Error>,
+    /// The first failure of a sync. Linux reports a failure only once, and drops the pages, so the next sync
+    /// would succeed although data is lost.
+    sync_error: OnceLock<Error>,
 }
 
-/// How many of so many writers can be at it at the same time.
-fn at_once(writers: u32) -> u64 {
+/// The number of writers that can run at the same time: at most one per core.
+fn concurrent_writers(writers: u32) -> u64 {
     static CORES: OnceLock<u64> = OnceLock::new();
     let cores = || thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     if writers > 1 { u64::from(writers).min(*CORES.get_or_init(cores)) } else { 1 }
 }
 
 impl PosixFile {
-    /// Opens what is a file; refuses, without waiting, what is a folder, a pipe or a socket.
+    /// Opens a file. Refuses a folder, a pipe or a socket without waiting.
     pub(super) fn open(
         io: &Arc<dyn SystemIo>,
         assumed: Option<FilesystemKind>,
@@ -65,10 +67,10 @@ impl PosixFile {
     ) -> Result<Self> {
         let failed = |source: Errno| system_error(Operation::Open, path, source);
         let mode = Mode::from_bits_truncate(options.permissions & 0o7777);
-        let fd = persistent(io.as_ref(), || open(path, flags(options), mode)).map_err(failed)?;
+        let fd = retried(io.as_ref(), || open(path, flags(options), mode)).map_err(failed)?;
         let status = uninterrupted(|| fstat(&fd)).map_err(failed)?;
         refuse_non_files(path, &status)?;
-        // Nonblocking was for the open alone, where a pipe would wait for its other end.
+        // Only the open must be nonblocking, because the open of a pipe would wait for its other end.
         uninterrupted(|| fcntl(&fd, FcntlArg::F_SETFL(OFlag::empty()))).map_err(failed)?;
         let (kind, unit_bytes) = match assumed {
             Some(kind) => (kind, 1),
@@ -89,12 +91,12 @@ impl PosixFile {
             identity: FileIdentity { device: status.st_dev, file: status.st_ino },
             locks: Arc::new(LockDescriptors::new(Arc::clone(io), Arc::clone(&counts))),
             counts,
-            mapping: Kept::new(unit_bytes),
-            keeps_room: OnceLock::new(),
+            mapping: KeptMapping::new(unit_bytes),
+            keeps_space: OnceLock::new(),
             unmappable: AtomicBool::new(false),
             cache_question: CacheQuestion::new(kind),
-            writers_in_memory: if in_memory { at_once(options.writers) } else { 0 },
-            lost: OnceLock::new(),
+            writers_in_memory: if in_memory { concurrent_writers(options.writers) } else { 0 },
+            sync_error: OnceLock::new(),
         })
     }
 
@@ -106,11 +108,11 @@ impl PosixFile {
         system_error(operation, &self.path, source)
     }
 
-    fn counted(&self) {
+    fn count_call(&self) {
         self.counts.other.fetch_add(1, Relaxed);
     }
 
-    /// The error of changing a file that was opened for reading.
+    /// Returns an error if the file was opened for reading only.
     fn refuse_unless_writable(&self, operation: Operation) -> Result<()> {
         if self.access.writable() {
             return Ok(());
@@ -138,14 +140,14 @@ impl PosixFile {
             return BatchResult::moved(bytes);
         }
         let Self { io, path, counts, .. } = self;
-        let ahead = self.ahead(fd, batch.direction()).filter(|ahead| ahead.is_worth_it(batch.transfers()));
+        let ahead = self.ahead(fd, batch.direction()).filter(|ahead| ahead.is_useful(batch.transfers()));
         Transferring { io: io.as_ref(), fd, path, counts, ahead }.run(batch)
     }
 
-    /// What can be sent for, of a file on a disk of this machine.
-    fn ahead<'a>(&'a self, fd: BorrowedFd<'a>, direction: Direction) -> Option<Ahead<'a>> {
+    /// Requests pieces ahead. `None` if the file is not on a disk of this machine or cannot be read.
+    fn ahead<'a>(&'a self, fd: BorrowedFd<'a>, direction: Direction) -> Option<ReadAhead<'a>> {
         let is_on_disk = self.kind.is_local() && !self.is_block_device && self.writers_in_memory == 0;
-        (is_on_disk && self.access.readable()).then(|| Ahead {
+        (is_on_disk && self.access.readable()).then(|| ReadAhead {
             io: self.io.as_ref(),
             fd,
             calls: &self.counts.other,
@@ -154,56 +156,62 @@ impl PosixFile {
         })
     }
 
-    /// Stores a batch through a mapping, where that is better than calls and can be done.
+    /// Stores a batch through a mapping, and returns the number of bytes. `None` if calls are better, or
+    /// if no mapping is possible.
     fn store(&self, fd: BorrowedFd<'_>, batch: &Batch<'_>) -> Option<u64> {
         let can_be = self.access == Access::ReadWrite && !self.is_block_device;
-        if !can_be || self.unmappable.load(Relaxed) || self.keeps_room.get() == Some(&false) {
+        if !can_be || self.unmappable.load(Relaxed) || self.keeps_space.get() == Some(&false) {
             return None;
         }
         let plan = mapped::plan(batch, self.writers_in_memory)?;
-        if !self.keeps_room(fd) {
+        if !self.keeps_space(fd) {
             return None;
         }
         let calls = &self.counts.other;
         match self.mapping.store(self.io.as_ref(), fd, (&plan, batch), calls) {
             Ok(stored) => {
-                let is_seen = !stored.is_unseen || self.date(fd, batch);
+                let is_seen = !stored.is_unseen || self.update_change_time(fd, batch);
                 is_seen.then_some(stored.bytes)
             }
             Err(Unmapped::NotThis) => None,
             Err(Unmapped::Never) => {
-                // It will be so the next time, or the storage is full and calls tell how far it goes.
+                // Either no mapping of this file will ever work, or the storage is full. Calls report how
+                // much fits.
                 self.unmappable.store(true, Relaxed);
                 None
             }
         }
     }
 
-    /// Whether room of this file that was reserved stays reserved. The file system is asked once, if at all.
-    fn keeps_room(&self, fd: BorrowedFd<'_>) -> bool {
+    /// Whether reserved space of this file stays reserved. Asks the file system at most once.
+    fn keeps_space(&self, fd: BorrowedFd<'_>) -> bool {
         let has_reflink = || {
-            self.counted();
+            self.count_call();
             xfs::has_reflink(fd)
         };
-        *self.keeps_room.get_or_init(|| self.kind.keeps_reserved_room(has_reflink))
+        *self.keeps_space.get_or_init(|| self.kind.keeps_reserved_space(has_reflink))
     }
 
-    /// Gives a file that has not seen stores the time of its change: the last byte is written once more, by a call. False if the file
-    /// refuses to be written: then nobody may say that it was.
-    fn date(&self, fd: BorrowedFd<'_>, batch: &Batch<'_>) -> bool {
+    /// Updates the change time of a file that has not noticed the stores: writes the last byte of the batch
+    /// again, by a call. Returns false if the file refuses this write; the batch then must not count as
+    /// written.
+    fn update_change_time(&self, fd: BorrowedFd<'_>, batch: &Batch<'_>) -> bool {
         let Some(last) = batch.transfers().iter().rfind(|transfer| transfer.memory.bytes() > 0) else {
             return true;
         };
         let place = last.memory.bytes() - 1;
         let byte = [libc::iovec { iov_base: last.memory.address().wrapping_add(place).cast(), iov_len: 1 }];
         self.counts.writes.fetch_add(1, Relaxed);
-        // SAFETY: the byte is one of a segment of a batch that writes, valid for reads while the batch lives.
+        // SAFETY: `# Safety` of `SystemIo::write`: the piece is one byte of a segment of the batch. A
+        // segment is valid for reads while the batch lives (`# Safety` of `Segment::from_raw`, or a
+        // borrowed reference).
         let written = unsafe { self.io.write(fd, &byte, last.offset as i64 + place as i64) };
         matches!(written, Ok(1..))
     }
 
-    /// Reserves storage where the file system cannot, by writing zeros behind the end: there no byte of anyone can be lost, and a
-    /// preallocation may leave any data there (MPI-4.1, 14.2.5). Holes before the end stay holes.
+    /// Reserves storage where the file system cannot, by writing zeros behind the end of the file. There
+    /// no byte can be lost, and a preallocation may leave any data (MPI-4.1, section 14.2.5). Holes
+    /// before the end stay holes.
     fn write_zeros_behind_end(&self, bytes: u64) -> Result<()> {
         const CHUNK: usize = 64 << 10;
         const CHUNKS_PER_BATCH: u64 = 64;
@@ -234,7 +242,7 @@ impl DriverFile for PosixFile {
     }
 
     fn caps(&self) -> Caps {
-        // A device's node lies in memory, what it stands for does not.
+        // The node of a block device may lie in memory (tmpfs), but its data does not.
         if self.is_block_device { self.kind.caps().without(Caps::IN_MEMORY) } else { self.kind.caps() }
     }
 
@@ -271,9 +279,10 @@ impl DriverFile for PosixFile {
 
     fn len(&self) -> Result<u64> {
         let fd = self.fd(Operation::Length)?;
-        self.counted();
+        self.count_call();
         let bytes = if self.is_block_device {
-            // A device's status says zero. Transfers name their offset, so the file position that this moves is no one's.
+            // The status of a device has length zero. No transfer uses the file position, so moving it
+            // does not matter.
             lseek(fd, 0, Whence::SeekEnd)
         } else {
             uninterrupted(|| fstat(fd)).map(|status| status.st_size)
@@ -286,8 +295,8 @@ impl DriverFile for PosixFile {
         let fd = self.fd(Operation::SetLength)?;
         self.refuse_unless_writable(Operation::SetLength)?;
         let length = self.signed(Operation::SetLength, bytes)?;
-        self.counted();
-        persistent(self.io.as_ref(), || ftruncate(fd, length))
+        self.count_call();
+        retried(self.io.as_ref(), || ftruncate(fd, length))
             .map_err(|source| self.failed(Operation::SetLength, source))
     }
 
@@ -306,17 +315,17 @@ impl DriverFile for PosixFile {
 
     fn sync(&self) -> Result<()> {
         let fd = self.fd(Operation::Sync)?;
-        if let Some(error) = self.lost.get() {
+        if let Some(error) = self.sync_error.get() {
             return Err(error.clone());
         }
-        self.counted();
+        self.count_call();
         match uninterrupted(|| self.io.sync(fd)) {
-            // Devices that hold nothing have nothing to bring to stable storage.
+            // Special files that store no data (for example `/dev/null`) refuse a sync with `EINVAL`.
             Ok(()) | Err(Errno::EINVAL) => Ok(()),
             Err(Errno::EROFS) if !self.access.writable() => Ok(()),
             Err(source) => {
                 let error = self.failed(Operation::Sync, source);
-                Err(self.lost.get_or_init(|| error).clone())
+                Err(self.sync_error.get_or_init(|| error).clone())
             }
         }
     }
@@ -343,11 +352,11 @@ impl DriverFile for PosixFile {
             self.refuse_unless_writable(Operation::Lock)?;
         }
         let start = self.signed(Operation::Lock, range.start)?;
-        // Zero is the system's word for "to the end of all offsets".
+        // fcntl(2): the length zero means all bytes that follow.
         let bytes = i64::try_from(range.end).map_or(0, |end| end - start);
         let descriptor =
             self.locks.take(fd, self.access).map_err(|source| self.failed(Operation::Lock, source))?;
-        // A shared lock needs a descriptor that can read. Alone is stricter than shared, hence right.
+        // A shared lock needs a descriptor that can read. An exclusive lock is stricter, hence correct too.
         let mode = if self.access.readable() { mode } else { LockMode::Exclusive };
         descriptor.try_lock(start, bytes, mode).map_err(|source| self.failed(Operation::Lock, source))
     }
@@ -376,7 +385,7 @@ impl Drop for PosixFile {
         if self.fd.is_some()
             && let Err(error) = self.close()
         {
-            tracing::error!(%error, "a file that was dropped without being closed may have lost data");
+            tracing::error!(%error, "data may be lost: a file was dropped, and its close failed");
         }
     }
 }
@@ -409,7 +418,7 @@ fn refuse_non_files(path: &Path, status: &FileStat) -> Result<()> {
     Ok(())
 }
 
-/// The reason of another error, for one about a different operation.
+/// The reason of `error`, for an error of a different operation.
 fn system_source(error: &Error) -> std::io::Error {
     error
         .system_code()

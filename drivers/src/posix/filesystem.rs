@@ -1,4 +1,4 @@
-//! Which file system a file lies on, and what may be expected of it.
+//! The kinds of file systems and their properties.
 
 use crate::{Caps, Error, Operation, Result};
 use nix::errno::Errno;
@@ -7,7 +7,7 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// A kind of file system, as `statfs(2)` tells it.
+/// A kind of file system, as `statfs(2)` reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FilesystemKind {
@@ -21,7 +21,7 @@ pub enum FilesystemKind {
     Zfs,
     /// F2FS.
     F2fs,
-    /// Memory.
+    /// tmpfs, a file system in memory.
     Tmpfs,
     /// Layers over another file system, as in containers.
     Overlay,
@@ -41,9 +41,9 @@ pub enum FilesystemKind {
     Pvfs2,
     /// Plan 9 shares, as in virtual machines.
     NineP,
-    /// Some program's file system.
+    /// A file system of a user program.
     Fuse,
-    /// None of these; its magic number.
+    /// Any other file system, with its magic number.
     Unknown(u64),
 }
 
@@ -73,45 +73,48 @@ impl FilesystemKind {
         known.map_or(Self::Unknown(magic), |(_, kind)| *kind)
     }
 
-    /// Whether one machine alone has it, so that one cache holds all of it.
-    pub const fn is_local(self) -> bool {
+    /// Whether only one machine mounts the file system, so that there is one cache of it.
+    pub(super) const fn is_local(self) -> bool {
         matches!(
             self,
             Self::Ext | Self::Xfs | Self::Btrfs | Self::Zfs | Self::F2fs | Self::Tmpfs | Self::Overlay
         )
     }
 
-    /// Whether the page cache holds what a file of it has, as pages of that file: not where there are layers, or a cache of its own.
+    /// Whether the page cache holds the data of a file as pages of this file. This is not so for a file
+    /// system of layers (overlay), in memory (tmpfs), or with its own cache (ZFS).
     pub(super) const fn has_pages(self) -> bool {
         matches!(self, Self::Ext | Self::Xfs | Self::Btrfs | Self::F2fs)
     }
 
-    /// Whether a close of any descriptor sends written data away, so that it can fail and be interrupted: a
-    /// file system of a server, or of a program. An overlay asks the file below, which may be one of these.
+    /// Whether the close of any descriptor sends written data away, so that the close can fail or be
+    /// interrupted. This is so for a file system of a server or of a program. An overlay flushes the file
+    /// below, which may be of such a kind.
     pub(super) const fn flushes_at_close(self) -> bool {
         !self.is_local() || matches!(self, Self::Overlay)
     }
 
-    /// Whether a page whose room was reserved (`fallocate(2)`), or which was made writable in a mapping,
-    /// can be stored to later however full the storage is by then. Without this a store ends the process by
-    /// `SIGBUS`. `has_reflink` asks an XFS whether its files share blocks; `None` if it does not tell.
+    /// Whether a later store to a page is safe on a full storage, if the space of the page was reserved
+    /// (`fallocate(2)`) or the page was made writable in a mapping. Otherwise such a store ends the
+    /// process by `SIGBUS`. `has_reflink` asks an XFS whether its files share blocks; `None` if it does
+    /// not answer.
     ///
-    /// True where a file's blocks are overwritten in place, so that written room stays room. A file system
-    /// that copies on write takes a new block for every overwrite, whatever was reserved. Flags of single
-    /// files change nothing: ext4 encrypts in place, and has never compressed.
-    pub(super) fn keeps_reserved_room(self, has_reflink: impl FnOnce() -> Option<bool>) -> bool {
+    /// True where the blocks of a file are overwritten in place. A file system that copies on write takes
+    /// a new block for every overwrite in spite of a reservation. Flags of single files do not matter:
+    /// ext4 encrypts in place and has never compressed.
+    pub(super) fn keeps_reserved_space(self, has_reflink: impl FnOnce() -> Option<bool>) -> bool {
         match self {
-            // ext2 and ext3 files without extents have no reservation, and say so.
+            // For ext2 and ext3 files without extents `fallocate` returns an error, so nothing is stored.
             Self::Ext | Self::Tmpfs => true,
-            // A shared block is copied when it is written, and any file may be shared at any time.
+            // A write to a shared block copies the block, and the blocks of any file may become shared.
             Self::Xfs => has_reflink() == Some(false),
-            // These copy on write (Btrfs, ZFS, F2FS), are layers over a file system that cannot be seen
-            // (overlay), or are not known.
+            // These copy on write (Btrfs, ZFS, F2FS), hide the file system below (overlay), or are not known.
             _ => false,
         }
     }
 
-    /// What may be relied on. Where a mount option or a configuration that cannot be seen decides, the answer is the careful one.
+    /// The capabilities of the kind. A capability that depends on a hidden mount option or configuration
+    /// is not claimed.
     pub const fn caps(self) -> Caps {
         let always = Caps::PROCESS_SHARED;
         let coherent = Caps::IMMEDIATE_VISIBILITY.union(Caps::BYTE_WRITES).union(Caps::UNLINK_OPEN);
@@ -120,13 +123,13 @@ impl FilesystemKind {
                 always.union(coherent).union(Caps::LOCKS)
             }
             Self::Tmpfs => always.union(coherent).union(Caps::LOCKS).union(Caps::IN_MEMORY),
-            // One lock manager for the cluster, caches kept coherent by it.
+            // One lock manager serves the cluster and keeps the caches coherent.
             Self::Gpfs | Self::CephFs => always.union(coherent).union(Caps::LOCKS),
-            // The same for data; whether user locks leave the machine is a mount option.
+            // The same for data. A mount option decides whether user locks reach other machines.
             Self::Lustre => always.union(coherent),
-            // Servers hold the bytes and clients cache none of them.
+            // The servers hold the bytes, and clients cache none.
             Self::Pvfs2 => always.union(Caps::IMMEDIATE_VISIBILITY).union(Caps::BYTE_WRITES),
-            // Close-to-open consistency alone; a client may write a whole page of its cache back.
+            // NFS has close-to-open consistency only, and a client may write back a whole cached page.
             Self::Nfs => always.union(Caps::LOCKS),
             Self::Smb | Self::BeeGfs | Self::NineP | Self::Fuse | Self::Unknown(_) => always,
         }
@@ -157,15 +160,15 @@ impl fmt::Display for FilesystemKind {
     }
 }
 
-/// The kind of the file system that holds `path`, or would hold it if it were created: of the nearest folder above that is
-/// there. Blocks for one or more system calls.
+/// The kind of the file system that holds `path`. If `path` does not exist, the kind for its nearest existing
+/// parent folder, which would hold the file. Blocks for one or more system calls.
 ///
 /// # Errors
-/// What the system reports about the path, except that it is not there.
+/// Any error that the system reports for the path, except that it does not exist.
 pub fn filesystem_kind(path: &Path) -> Result<FilesystemKind> {
     let mut place = path;
     loop {
-        // The parent of a bare name is the empty path: the working folder.
+        // The parent of a bare name is the empty path, which means the working folder.
         let asked = if place.as_os_str().is_empty() { Path::new(".") } else { place };
         match (statfs(asked), place.parent()) {
             (Ok(status), _) => return Ok(FilesystemKind::from_magic(status.filesystem_type().0 as u64)),
@@ -175,7 +178,7 @@ pub fn filesystem_kind(path: &Path) -> Result<FilesystemKind> {
     }
 }
 
-/// The kind of the file system of an open file, and its block in bytes.
+/// The kind of the file system of an open file, and its block size in bytes.
 pub(super) fn kind_of(fd: &OwnedFd) -> std::result::Result<(FilesystemKind, u64), Errno> {
     let status = fstatfs(fd)?;
     let kind = FilesystemKind::from_magic(status.filesystem_type().0 as u64);
@@ -187,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_magic_is_known_once_and_a_stranger_keeps_its_number() {
+    fn each_magic_has_one_kind_and_an_unknown_magic_is_kept() {
         for (magic, kind) in FilesystemKind::MAGICS {
             assert_eq!(FilesystemKind::from_magic(magic), kind);
         }
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_relied_on_is_not_promised() {
+    fn uncertain_capabilities_are_not_claimed() {
         assert!(
             FilesystemKind::Ext.caps().contains(Caps::LOCKS | Caps::IMMEDIATE_VISIBILITY | Caps::BYTE_WRITES)
         );
@@ -209,19 +212,19 @@ mod tests {
     }
 
     #[test]
-    fn reserved_room_is_kept_where_blocks_are_overwritten_in_place() {
+    fn reserved_space_is_kept_where_blocks_are_overwritten_in_place() {
         let without_asking = || unreachable!("only XFS is asked");
         for kind in [FilesystemKind::Ext, FilesystemKind::Tmpfs] {
-            assert!(kind.keeps_reserved_room(without_asking), "{kind}");
+            assert!(kind.keeps_reserved_space(without_asking), "{kind}");
         }
         let xfs =
-            [Some(false), Some(true), None].map(|answer| FilesystemKind::Xfs.keeps_reserved_room(|| answer));
-        assert_eq!(xfs, [true, false, false], "without reflink, with it, and not told");
+            [Some(false), Some(true), None].map(|answer| FilesystemKind::Xfs.keeps_reserved_space(|| answer));
+        assert_eq!(xfs, [true, false, false], "without reflink, with reflink, and unknown");
         let others =
             FilesystemKind::MAGICS.map(|(_, kind)| kind).into_iter().chain([FilesystemKind::Unknown(7)]);
         let in_place = [FilesystemKind::Ext, FilesystemKind::Xfs, FilesystemKind::Tmpfs];
         for kind in others.filter(|kind| !in_place.contains(kind)) {
-            assert!(!kind.keeps_reserved_room(without_asking), "{kind}");
+            assert!(!kind.keeps_reserved_space(without_asking), "{kind}");
         }
     }
 
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_not_there_yet_lies_where_its_nearest_folder_lies() {
+    fn missing_path_has_the_kind_of_its_nearest_folder() {
         let here = filesystem_kind(Path::new("/proc/self")).unwrap();
         assert_eq!(here, FilesystemKind::Unknown(0x9FA0));
         assert_eq!(filesystem_kind(Path::new("/proc/self/none/such")).unwrap(), here);
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_cannot_be_asked_about_is_an_error() {
+    fn impossible_path_is_an_error() {
         let name = "x".repeat(5000);
         assert_eq!(filesystem_kind(Path::new(&name)).unwrap_err().kind(), crate::ErrorKind::BadName);
     }

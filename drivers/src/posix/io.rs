@@ -1,4 +1,4 @@
-//! The system calls whose failures are many-sided: behind a trait, so that tests can script them.
+//! The system calls with many kinds of failure, behind a trait, so that tests can script the failures.
 
 use super::cached;
 use super::mapped::{Mapping, Unmapped};
@@ -11,49 +11,51 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Calls that can be interrupted, told to come again, or do less than was asked for. Real or scripted.
+/// System calls that can be interrupted, return `EAGAIN`, or do less than requested. Real or scripted.
 pub(super) trait SystemIo: Debug + Send + Sync {
-    /// One call that reads from `offset` on into the pieces of `memory`, in order.
+    /// Makes one call that reads from `offset` on into the pieces of `memory`, in order.
     ///
     /// # Safety
-    /// Every piece is valid for writes for the time of the call.
+    /// Every piece is valid for writes during the call.
     unsafe fn read(&self, fd: BorrowedFd<'_>, memory: &[libc::iovec], offset: i64) -> io::Result<usize>;
 
-    /// One call that writes the pieces of `memory`, in order, from `offset` on.
+    /// Makes one call that writes the pieces of `memory`, in order, from `offset` on.
     ///
     /// # Safety
-    /// Every piece is valid for reads for the time of the call.
+    /// Every piece is valid for reads during the call.
     unsafe fn write(&self, fd: BorrowedFd<'_>, memory: &[libc::iovec], offset: i64) -> io::Result<usize>;
 
     /// Reserves storage for `bytes` bytes from `offset` on.
     fn reserve(&self, fd: BorrowedFd<'_>, offset: i64, bytes: i64) -> Result<(), Errno>;
 
-    /// Maps bytes of a file; counts its calls.
+    /// Maps a range of a file. Counts its calls.
     fn map(&self, fd: BorrowedFd<'_>, range: &Range<u64>, calls: &AtomicU64) -> Result<Mapping, Unmapped>;
 
-    /// Whether the page of the byte at `offset` is in the page cache, or the byte behind the end, counted: nothing begins to be read for
-    /// it. `None` where the system cannot tell. Counts its calls.
-    fn counts_as_cached(&self, fd: BorrowedFd<'_>, offset: i64, calls: &AtomicU64) -> Option<bool>;
+    /// Whether the page of the byte at `offset` is in the page cache, or the byte is behind the end. Counts
+    /// pages and starts no read. `None` if the system cannot tell. Counts its calls.
+    fn counted_as_cached(&self, fd: BorrowedFd<'_>, offset: i64, calls: &AtomicU64) -> Option<bool>;
 
-    /// Whether the byte at `offset` can be read without a wait; `None` where the system cannot tell. May have what follows it read ahead.
-    fn reads_at_once(&self, fd: BorrowedFd<'_>, offset: i64) -> Option<bool>;
+    /// Whether the byte at `offset` can be read without a wait. `None` if the system cannot tell. May start a
+    /// read ahead of the bytes that follow.
+    fn reads_without_wait(&self, fd: BorrowedFd<'_>, offset: i64) -> Option<bool>;
 
-    /// Whether the byte at `offset` is in no hole.
+    /// Whether the byte at `offset` is data and not in a hole.
     fn has_data(&self, fd: BorrowedFd<'_>, offset: i64) -> bool;
 
-    /// Has bytes read into the cache, and does not wait for them. An error is one of the call that needs them, too.
-    fn send_for(&self, fd: BorrowedFd<'_>, offset: i64, bytes: i64);
+    /// Requests that bytes are read into the cache, without waiting. Returns no error, because the call that
+    /// needs the bytes reports it.
+    fn read_ahead(&self, fd: BorrowedFd<'_>, offset: i64, bytes: i64);
 
-    /// Brings everything to stable storage.
+    /// Brings the data of the file to stable storage.
     fn sync(&self, fd: BorrowedFd<'_>) -> Result<(), Errno>;
 
-    /// Another descriptor of the same open file description.
+    /// Returns another descriptor of the same open file description.
     fn duplicate(&self, fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno>;
 
-    /// Closes a descriptor. It is released whatever the answer (close(2)).
+    /// Closes a descriptor. The descriptor is released also if an error is returned (close(2)).
     fn close(&self, fd: OwnedFd) -> Result<(), Errno>;
 
-    /// Lets time pass.
+    /// Sleeps for `time`.
     fn pause(&self, time: Duration);
 }
 
@@ -64,9 +66,12 @@ pub(super) struct RealIo;
 impl SystemIo for RealIo {
     unsafe fn read(&self, fd: BorrowedFd<'_>, memory: &[libc::iovec], offset: i64) -> io::Result<usize> {
         let moved = match memory {
-            // SAFETY: the caller promises that the piece is valid for writes; the descriptor is borrowed, hence open.
+            // SAFETY: pread(2): the descriptor is borrowed, hence open. `# Safety` of `SystemIo::read`: the
+            // piece is valid for writes.
             [piece] => unsafe { libc::pread(fd.as_raw_fd(), piece.iov_base, piece.iov_len, offset) },
-            // SAFETY: the same for every piece; the list is a slice, and its length is at most `SEGMENTS_MAX`.
+            // SAFETY: preadv(2): the descriptor is borrowed, hence open. The list is a slice, whose
+            // length is at most `SEGMENTS_MAX`. `# Safety` of `SystemIo::read`: every piece is valid for
+            // writes.
             _ => unsafe { libc::preadv(fd.as_raw_fd(), memory.as_ptr(), memory.len() as i32, offset) },
         };
         counted(moved)
@@ -74,9 +79,12 @@ impl SystemIo for RealIo {
 
     unsafe fn write(&self, fd: BorrowedFd<'_>, memory: &[libc::iovec], offset: i64) -> io::Result<usize> {
         let moved = match memory {
-            // SAFETY: the caller promises that the piece is valid for reads; the descriptor is borrowed, hence open.
+            // SAFETY: pwrite(2): the descriptor is borrowed, hence open. `# Safety` of `SystemIo::write`: the
+            // piece is valid for reads.
             [piece] => unsafe { libc::pwrite(fd.as_raw_fd(), piece.iov_base, piece.iov_len, offset) },
-            // SAFETY: the same for every piece; the list is a slice, and its length is at most `SEGMENTS_MAX`.
+            // SAFETY: pwritev(2): the descriptor is borrowed, hence open. The list is a slice, whose
+            // length is at most `SEGMENTS_MAX`. `# Safety` of `SystemIo::write`: every piece is valid for
+            // reads.
             _ => unsafe { libc::pwritev(fd.as_raw_fd(), memory.as_ptr(), memory.len() as i32, offset) },
         };
         counted(moved)
@@ -90,7 +98,7 @@ impl SystemIo for RealIo {
         Mapping::new(fd, range, calls)
     }
 
-    fn counts_as_cached(&self, fd: BorrowedFd<'_>, offset: i64, calls: &AtomicU64) -> Option<bool> {
+    fn counted_as_cached(&self, fd: BorrowedFd<'_>, offset: i64, calls: &AtomicU64) -> Option<bool> {
         calls.fetch_add(1, Relaxed);
         let pages = cached::pages(fd, offset as u64).ok()?;
         if pages > 0 {
@@ -101,10 +109,11 @@ impl SystemIo for RealIo {
         has_cache.then_some(offset as u64 >= bytes)
     }
 
-    fn reads_at_once(&self, fd: BorrowedFd<'_>, offset: i64) -> Option<bool> {
+    fn reads_without_wait(&self, fd: BorrowedFd<'_>, offset: i64) -> Option<bool> {
         let mut byte = 0_u8;
         let memory = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-        // SAFETY: the list has one piece, a byte on this stack that nothing else uses; the descriptor is borrowed, hence open.
+        // SAFETY: preadv2(2): the descriptor is borrowed, hence open. The list has one piece, a byte on this
+        // stack that no other code uses during the call.
         let read = unsafe { libc::preadv2(fd.as_raw_fd(), &raw const memory, 1, offset, libc::RWF_NOWAIT) };
         match counted(read) {
             Ok(_) => Some(true),
@@ -116,7 +125,7 @@ impl SystemIo for RealIo {
         nix::unistd::lseek(fd, offset, nix::unistd::Whence::SeekData) == Ok(offset)
     }
 
-    fn send_for(&self, fd: BorrowedFd<'_>, offset: i64, bytes: i64) {
+    fn read_ahead(&self, fd: BorrowedFd<'_>, offset: i64, bytes: i64) {
         let _ = nix::fcntl::posix_fadvise(fd, offset, bytes, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
     }
 
@@ -137,12 +146,12 @@ impl SystemIo for RealIo {
     }
 }
 
-/// The count of a call, or the error that it left behind.
+/// The count that a call returned, or its `errno`.
 fn counted(moved: isize) -> io::Result<usize> {
     usize::try_from(moved).map_err(|_| io::Error::last_os_error())
 }
 
-/// Calls until no signal interrupts.
+/// Repeats a call while signals interrupt it.
 pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
@@ -152,11 +161,9 @@ pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Re
     }
 }
 
-/// Calls until no signal interrupts and the system no longer says "again"; gives up after [`Backoff::TOTAL`].
-pub(super) fn persistent<T>(
-    io: &dyn SystemIo,
-    mut call: impl FnMut() -> Result<T, Errno>,
-) -> Result<T, Errno> {
+/// Repeats a call while signals interrupt it or it returns `EAGAIN`. Returns `EAGAIN` after pauses of
+/// [`Backoff::TOTAL`].
+pub(super) fn retried<T>(io: &dyn SystemIo, mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let mut backoff = Backoff::default();
     loop {
         match uninterrupted(&mut call) {
@@ -168,9 +175,9 @@ pub(super) fn persistent<T>(
 
 /// Reserves storage for a range of a file. Counts its calls.
 ///
-/// A call that a signal interrupts has reserved nothing: tmpfs undoes what it has done (`shmem_fallocate`,
-/// Linux 6.1). Where signals come faster than the range is reserved, as those of a profiler do, the same
-/// call would fail for ever. So the rest is reserved in steps of half the size.
+/// A call that a signal interrupts has reserved nothing: tmpfs undoes what the call has done
+/// (`shmem_fallocate`, Linux 6.1). If signals come faster than the range is reserved, for example those of a
+/// profiler, the same call would fail forever. So the rest is reserved in steps of half the size.
 pub(super) fn reserve(
     io: &dyn SystemIo,
     fd: BorrowedFd<'_>,
@@ -194,7 +201,7 @@ pub(super) fn reserve(
     Ok(())
 }
 
-/// Growing pauses between attempts, bounded in all.
+/// Growing pauses between attempts, up to a bounded total.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     next: Duration,
@@ -204,10 +211,10 @@ pub(super) struct Backoff {
 impl Backoff {
     const FIRST: Duration = Duration::from_micros(50);
     const LONGEST: Duration = Duration::from_millis(50);
-    /// Pauses in all before "again" becomes an error.
+    /// The total of pauses before `EAGAIN` becomes an error.
     pub(super) const TOTAL: Duration = Duration::from_secs(2);
 
-    /// Pauses, or returns false if the time for it is used up.
+    /// Pauses, or returns false if the total is used up.
     pub(super) fn pause(&mut self, io: &dyn SystemIo) -> bool {
         if self.spent >= Self::TOTAL {
             return false;

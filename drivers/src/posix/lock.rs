@@ -1,8 +1,9 @@
 //! Locks of the operating system on byte ranges.
 //!
-//! The system's locks belong to an *open file description* (`fcntl(2)`, "Open file description locks"). Two locks through one
-//! description never exclude each other, so every guard holds a description of its own; unlike the older process-owned locks, they
-//! exclude threads too, and closing another descriptor of the file does not release them.
+//! These locks belong to an *open file description* (`fcntl(2)`, "Open file description locks"). Unlike the
+//! older locks, which belong to a process, they exclude threads too, and a close of another descriptor of the
+//! file does not release them. Two locks through one description never exclude each other, so every guard
+//! holds its own description.
 
 use super::io::{SystemIo, uninterrupted};
 use super::transfer::CallCounts;
@@ -14,7 +15,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Descriptors of one file for its locks.
+/// The descriptors of one file that serve its locks.
 #[derive(Debug)]
 pub(super) struct LockDescriptors {
     io: Arc<dyn SystemIo>,
@@ -24,39 +25,39 @@ pub(super) struct LockDescriptors {
 
 #[derive(Debug)]
 struct State {
-    /// Those that hold no lock now, kept for the next one. None once the file is closed.
+    /// Descriptors that hold no lock now, kept for later locks. `None` after the close of the file.
     idle: Option<Vec<OwnedFd>>,
-    /// What the system said of those that were closed. It may be an error of the file's data, which no
-    /// other descriptor is told.
-    closed: Result<(), Errno>,
+    /// The first error of closing a descriptor. It may concern the data of the file, and the system reports
+    /// such an error on one descriptor only.
+    close_result: Result<(), Errno>,
 }
 
-/// A descriptor that one guard will hold.
+/// A descriptor for one guard.
 pub(super) struct LockDescriptor {
     fd: OwnedFd,
-    home: Arc<LockDescriptors>,
+    pool: Arc<LockDescriptors>,
 }
 
 impl LockDescriptors {
-    /// More than this many idle descriptors are closed.
+    /// At most this many idle descriptors are kept; others are closed.
     const IDLE_MAX: usize = 4;
 
-    /// None yet; what is done with them is counted in `counts`.
+    /// No descriptors yet. Counts the system calls in `counts`.
     pub(super) fn new(io: Arc<dyn SystemIo>, counts: Arc<CallCounts>) -> Self {
-        let state = State { idle: Some(Vec::new()), closed: Ok(()) };
+        let state = State { idle: Some(Vec::new()), close_result: Ok(()) };
         Self { io, state: Mutex::new(state), counts }
     }
 
-    fn counted(&self) {
+    fn count_call(&self) {
         self.counts.other.fetch_add(1, Relaxed);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change is one assignment or one push: a panic elsewhere leaves the state whole.
+        // Each change is one assignment or one push, so a panic of another thread leaves the state valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A descriptor for one guard: an idle one, or the file opened anew.
+    /// A descriptor for one guard: an idle one, or a new one.
     pub(super) fn take(
         self: &Arc<Self>,
         file: BorrowedFd<'_>,
@@ -66,13 +67,13 @@ impl LockDescriptors {
         let fd = if let Some(fd) = idle {
             fd
         } else {
-            self.counted();
+            self.count_call();
             reopen(file, access)?
         };
-        Ok(LockDescriptor { fd, home: Arc::clone(self) })
+        Ok(LockDescriptor { fd, pool: Arc::clone(self) })
     }
 
-    /// Keeps a descriptor that holds no lock for the next one.
+    /// Keeps a descriptor that holds no lock for later locks, or closes it.
     fn put_back(&self, fd: OwnedFd) {
         {
             let mut state = self.state();
@@ -89,33 +90,33 @@ impl LockDescriptors {
         let mut state = self.state();
         match closed {
             Err(error) if state.idle.is_none() => {
-                tracing::error!(%error, "cannot close a lock of a file that is closed already");
+                tracing::error!(%error, "cannot close the descriptor of a lock after the close of its file");
             }
-            _ => state.closed = state.closed.and(closed),
+            _ => state.close_result = state.close_result.and(closed),
         }
     }
 
     fn close_one(&self, fd: OwnedFd) -> Result<(), Errno> {
-        self.counted();
+        self.count_call();
         match self.io.close(fd) {
-            // What was not flushed is flushed at the close of the file's own descriptor.
+            // The close of the file's own descriptor flushes what this one did not.
             Err(Errno::EINTR) => Ok(()),
             answer => answer,
         }
     }
 
-    /// Closes the descriptors that hold no lock, and tells what was said of all that are closed. The others
-    /// are closed with their guards.
+    /// Closes the descriptors that hold no lock. Returns the first error of all descriptors closed so
+    /// far. The descriptors of held locks are closed with their guards.
     pub(super) fn close(&self) -> Result<(), Errno> {
         let mut state = self.state();
         for fd in state.idle.take().unwrap_or_default() {
-            state.closed = state.closed.and(self.close_one(fd));
+            state.close_result = state.close_result.and(self.close_one(fd));
         }
-        state.closed
+        state.close_result
     }
 }
 
-/// Opens the same file again, by its descriptor, so that neither a rename nor a deletion leads elsewhere.
+/// Opens the same file again through its descriptor, so that a rename or a deletion does not matter.
 fn reopen(file: BorrowedFd<'_>, access: Access) -> Result<OwnedFd, Errno> {
     let flags = match access {
         Access::Read => OFlag::O_RDONLY,
@@ -127,40 +128,40 @@ fn reopen(file: BorrowedFd<'_>, access: Access) -> Result<OwnedFd, Errno> {
 }
 
 impl LockDescriptor {
-    /// Locks `bytes` bytes from `start` on (zero: all that follow), if they are free.
+    /// Locks `bytes` bytes from `start` on, if they are free. Zero `bytes` mean all bytes that follow.
     pub(super) fn try_lock(self, start: i64, bytes: i64, mode: LockMode) -> Result<Option<LockGuard>, Errno> {
         let kind = match mode {
             LockMode::Shared => libc::F_RDLCK,
             LockMode::Exclusive => libc::F_WRLCK,
         };
         let request = range_request(kind, start, bytes);
-        self.home.counted();
+        self.pool.count_call();
         match uninterrupted(|| fcntl(&self.fd, FcntlArg::F_OFD_SETLK(&request))) {
             Ok(_) => {}
             Err(Errno::EAGAIN | Errno::EACCES) => {
-                self.home.put_back(self.fd);
+                self.pool.put_back(self.fd);
                 return Ok(None);
             }
             Err(error) => {
-                self.home.put_back(self.fd);
+                self.pool.put_back(self.fd);
                 return Err(error);
             }
         }
         Ok(Some(LockGuard::new(move || {
             let release = range_request(libc::F_UNLCK, start, bytes);
-            self.home.counted();
-            // If it cannot be released it is closed, which releases it.
+            self.pool.count_call();
+            // If the unlock fails, the close of the descriptor releases the lock.
             match fcntl(&self.fd, FcntlArg::F_OFD_SETLK(&release)) {
-                Ok(_) => self.home.put_back(self.fd),
-                Err(_) => self.home.discard(self.fd),
+                Ok(_) => self.pool.put_back(self.fd),
+                Err(_) => self.pool.discard(self.fd),
             }
         })))
     }
 }
 
-/// A request for `bytes` bytes from `start` on, of an open file description.
+/// A request of an open file description for `bytes` bytes from `start` on.
 pub(super) fn range_request(kind: i32, start: i64, bytes: i64) -> libc::flock {
-    // `l_pid` must be zero for these locks.
+    // fcntl(2): `l_pid` must be zero for open file description locks.
     libc::flock {
         l_type: kind as i16,
         l_whence: libc::SEEK_SET as i16,

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 #[test]
-fn many_small_pieces_are_stored_and_not_written() {
+fn many_small_pieces_are_stored_without_writing_calls() {
     let folder = TempDir::new().unwrap();
     let open = |access: OpenOptions| {
         PosixDriver::new().open(&folder.path().join("file"), &access.create(true)).unwrap()
@@ -38,9 +38,9 @@ fn many_small_pieces_are_stored_and_not_written() {
     }
     assert_eq!(calls(&*file, pieces(64)), (0, 4));
     assert_eq!(file.len().unwrap(), 99 * 64 + 8);
-    assert_eq!(calls(&*file, pieces(8)), (1, 0), "pieces that touch are one call");
+    assert_eq!(calls(&*file, pieces(8)), (1, 0), "adjacent pieces take one call");
     assert_eq!(calls(&*file, pieces(1 << 20)).0, 100, "pages would be nearly empty");
-    assert_eq!(calls(&*open(OpenOptions::write()), pieces(64)), (100, 0), "a mapping needs to read");
+    assert_eq!(calls(&*open(OpenOptions::write()), pieces(64)), (100, 0), "a mapping needs read access");
 }
 
 #[test]
@@ -52,13 +52,13 @@ fn writers_in_memory_store_pieces_that_are_not_too_far_apart() {
     };
     for (period, expected) in [(8 << 10, true), (16 << 10, true), (32 << 10, false)] {
         assert_eq!(is_stored(1000, period, 2), expected, "a page of each {period} bytes");
-        assert!(!is_stored(1000, period, 1), "nobody to wait for");
+        assert!(!is_stored(1000, period, 1), "one writer does not wait");
     }
     assert_eq!([8, 9].map(|pages| is_stored(1000, pages << 12, 64)), [true, false], "of many writers");
     assert_eq!([16, 64].map(|pages| is_stored(pages, 4096, 2)), [false, true], "64 and 256 KiB");
 }
 
-/// A folder in memory; `None`, and a word about it, where the machine has none.
+/// A folder on a file system in memory. `None`, with a message, if the machine has none.
 fn folder_in_memory() -> Option<TempDir> {
     let folder = tempfile::tempdir_in("/dev/shm").ok();
     let folder = folder.filter(|folder| is_in_memory(&*opened(&folder.path().join("probe"))));
@@ -76,7 +76,7 @@ fn is_of_whole_pages(file: &dyn DriverFile) -> bool {
     file.layout().block_bytes >= 4096
 }
 
-/// 100 marks, one at every 64 bytes from `start` on.
+/// A batch that writes 100 marks, one every 64 bytes from `start` on.
 fn marks(start: u64, mark: &[u8; 8]) -> Batch<'_> {
     Batch::write((0..100).map(|at| Transfer::from_memory(start + at * 64, mark)).collect())
 }
@@ -85,7 +85,8 @@ fn opened(path: &Path) -> Arc<dyn DriverFile> {
     PosixDriver::new().open(path, &OpenOptions::read_write().create(true)).unwrap()
 }
 
-/// Stores marks and returns the calls that write and the others; finds the marks, and nothing between them.
+/// Writes marks, and returns the number of writing and of other calls. Checks that the file has the
+/// marks, and zeros between them.
 fn store(file: &dyn DriverFile, start: u64, mark: u8) -> (u64, u64) {
     let before = file.system_calls();
     assert_eq!(file.submit(marks(start, &[mark; 8])).wait().into_result().unwrap(), 800);
@@ -98,7 +99,7 @@ fn store(file: &dyn DriverFile, start: u64, mark: u8) -> (u64, u64) {
 }
 
 #[test]
-fn a_mapping_is_kept_for_batches_of_the_same_bytes_and_of_those_that_follow() {
+fn mapping_is_kept_for_the_same_and_the_following_bytes() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("file");
     let file = opened(&path);
@@ -107,14 +108,14 @@ fn a_mapping_is_kept_for_batches_of_the_same_bytes_and_of_those_that_follow() {
         return;
     }
     file.set_len(100 << 20).unwrap();
-    assert_eq!(store(&*file, 5 << 20, 1), (0, 4), "room, a mapping and its end, pages");
-    assert_eq!(store(&*file, 5 << 20, 2), (1, 2), "length, pages, and the time of change");
-    assert_eq!(store(&*file, 35 << 20, 3), (1, 2), "it goes on for 32 MiB");
-    assert_eq!(store(&*file, 36 << 20, 4), (0, 4), "behind it");
-    assert_eq!(store(&*file, 4 << 20, 5), (0, 4), "before it");
-    // What another cuts off is made again, and has zeros.
+    assert_eq!(store(&*file, 5 << 20, 1), (0, 4), "reserve, map, unmap, populate");
+    assert_eq!(store(&*file, 5 << 20, 2), (1, 2), "length and populate, and a write for the change time");
+    assert_eq!(store(&*file, 35 << 20, 3), (1, 2), "the mapping covers 32 MiB");
+    assert_eq!(store(&*file, 36 << 20, 4), (0, 4), "behind the mapping");
+    assert_eq!(store(&*file, 4 << 20, 5), (0, 4), "before the mapping");
+    // Pages that another handle truncates are allocated again with zeros.
     opened(&path).set_len(4 << 20).unwrap();
-    assert_eq!(store(&*file, 5 << 20, 6), (1, 3), "room, too");
+    assert_eq!(store(&*file, 5 << 20, 6), (1, 3), "with a new reservation");
     opened(&path).set_len(0).unwrap();
     opened(&path).set_len(100 << 20).unwrap();
     assert_eq!(store(&*file, 5 << 20, 7), (1, 2));
@@ -127,23 +128,23 @@ fn no_mapping_is_kept_where_blocks_may_be_smaller_than_pages() {
     let options = OpenOptions::read_write().create(true);
     let file = driver.open(&folder.path().join("file"), &options).unwrap();
     for mark in 1..4 {
-        assert_eq!(store(&*file, 0, mark), (0, 4), "room, a mapping and its end, pages");
+        assert_eq!(store(&*file, 0, mark), (0, 4), "reserve, map, unmap, populate");
     }
 }
 
 #[test]
-fn a_file_that_refuses_to_be_written_is_not_said_to_be() {
+fn write_to_a_sealed_file_is_an_error() {
     let memory = memfd_create(c"file", MFdFlags::MFD_ALLOW_SEALING).unwrap();
     let file = opened(Path::new(&format!("/proc/self/fd/{}", memory.as_raw_fd())));
     assert_eq!(store(&*file, 0, 1), (1, 5), "through a mapping");
-    // What is mapped already may be stored to, and nothing else be written.
+    // With this seal, existing mappings may be stored to, and all other writes fail.
     fcntl(&memory, FcntlArg::F_ADD_SEALS(SealFlag::from_bits_retain(libc::F_SEAL_FUTURE_WRITE))).unwrap();
     let error = file.submit(marks(0, &[2; 8])).wait().into_result().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Permission);
 }
 
 #[test]
-fn threads_store_beside_each_other() {
+fn threads_store_at_the_same_time() {
     let folder = TempDir::new().unwrap();
     let file = opened(&folder.path().join("file"));
     std::thread::scope(|scope| {
@@ -159,7 +160,7 @@ fn threads_store_beside_each_other() {
 }
 
 #[test]
-fn writers_in_memory_store_where_pages_are_there_and_call_where_they_are_not() {
+fn writers_in_memory_store_to_existing_pages_only() {
     const BYTES: usize = 1 << 20;
     let Some(folder) = folder_in_memory() else { return };
     let path = folder.path().join("file");
@@ -175,26 +176,26 @@ fn writers_in_memory_store_where_pages_are_there_and_call_where_they_are_not() {
     };
     let whole = |at: u64| Batch::write(vec![Transfer::from_memory(at, &data)]);
     let (alone, several) = (open(1), open(1000));
-    assert_eq!(writes(&*several, whole(5)), 1, "a page is made faster by a call");
-    assert_eq!(writes(&*alone, whole(5)), 1, "nobody is in the way");
+    assert_eq!(writes(&*several, whole(5)), 1, "calls allocate pages faster");
+    assert_eq!(writes(&*alone, whole(5)), 1, "one writer does not wait");
     let several_cores = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
-    // By stores, of which the last byte is written, too.
+    // The batch is stored, and one call writes the last byte again for the change time.
     assert_eq!(writes(&*several, whole(5)), 1);
     assert_eq!(several.system_calls().other, if several_cores { 4 + 1 + 1 + 2 + 3 + 5 } else { 4 });
     let mut found = vec![0; BYTES + 5];
     assert_eq!(alone.read_at(0, &mut found).unwrap(), BYTES + 5);
     assert!(found[5..] == data && found[..5] == [0; 5], "wrong bytes");
-    // One page behind the end: not even the pages that are there are stored before.
+    // One page lies behind the end of the file, so no page is stored.
     assert_eq!(writes(&*several, whole(4096 + 5)), 1);
-    // A hole among them.
+    // Some pages are in a hole.
     alone.set_len(BYTES as u64 / 2).unwrap();
     alone.set_len(2 * BYTES as u64).unwrap();
     let before = several.system_calls().other;
     assert_eq!(writes(&*several, whole(0)), 1);
     let looked = several.system_calls().other - before;
-    assert_eq!(looked, if several_cores { 1 + 3 } else { 0 }, "it is looked for, and nothing is stored");
+    assert_eq!(looked, if several_cores { 1 + 3 } else { 0 }, "the hole is found, and nothing is stored");
     assert_eq!(writes(&*several, whole(0)), 1);
-    // Pieces of a part of each page, and what is between them.
+    // Pieces that cover a part of each page leave the bytes between them unchanged.
     let marks = vec![0xa5; 1000];
     let pieces = (0..512).map(|at| Transfer::from_memory(at * 2048 + 24, &marks)).collect();
     assert_eq!(writes(&*several, Batch::write(pieces)), 1);
@@ -209,7 +210,7 @@ fn writers_in_memory_store_where_pages_are_there_and_call_where_they_are_not() {
 }
 
 #[test]
-fn a_file_changed_by_stores_has_the_time_of_its_change() {
+fn stores_update_the_change_time() {
     for folder in [folder_in_memory(), TempDir::new().ok()] {
         let Some(folder) = folder else { continue };
         let path = folder.path().join("file");
@@ -219,7 +220,11 @@ fn a_file_changed_by_stores_has_the_time_of_its_change() {
         std::fs::File::options().write(true).open(&path).unwrap().set_times(times_of(past)).unwrap();
         store(&*file, 0, 2);
         let writes = if is_in_memory(&*file) { 2 } else { u64::from(is_of_whole_pages(&*file)) };
-        assert_eq!(file.system_calls().writes, writes, "one for each batch that it would not see");
+        assert_eq!(
+            file.system_calls().writes,
+            writes,
+            "one write for each batch that the file system does not notice"
+        );
         assert!(std::fs::metadata(&path).unwrap().modified().unwrap() > past);
     }
 }
@@ -229,7 +234,7 @@ fn times_of(modified: SystemTime) -> std::fs::FileTimes {
 }
 
 #[test]
-fn what_has_no_bytes_is_no_piece_of_a_mapping() {
+fn transfers_without_bytes_are_not_stored() {
     let folder = TempDir::new().unwrap();
     let file = PosixDriver::new()
         .open(&folder.path().join("file"), &OpenOptions::read_write().create(true))

@@ -1,29 +1,33 @@
-//! Files of the operating system: whatever is mounted, through its system calls.
+//! The driver of the operating system's files, on any mounted file system.
 //!
-//! The kind of file system is asked once per open ([`FilesystemKind`]). It decides the capabilities,
+//! Each open asks for the kind of file system ([`FilesystemKind`]). The kind decides the capabilities,
 //! whether pieces may be stored through a mapping (`mapped`), and how a file is closed and refreshed.
 //!
-//! # Budget
-//! Opening: 4 system calls (open, status, kind of file system, flags). A batch: one call for every stretch of transfers
-//! that follow each other in the file, and one more for every 1,024 segments or 2,147,479,552 bytes of it; a short
-//! or interrupted call adds one. A read that meets the end of the file adds one. No copy, and no allocation for batches of up
-//! to 16 segments a stretch. A batch of 64 small pieces or more that lie near each other, on a local file system: four calls in all,
-//! or three in a mapping that was kept, and a copy of each piece; in memory six, or larger ones of one of several writers five and one
-//! for every 256 KiB and every 4 MiB, which may turn out to be in vain (`mapped`), two fewer in a mapping that was kept. A batch of 16 runs or more that lie 16 KiB apart or more, on a local disk: one call to ask
-//! whether they are cached, and if not one more, one for each run to send for it, and for writes one to ask whether there is data
-//! (`cold`). A lock and its release: two calls, and one more where no descriptor of an earlier lock is idle.
+//! # Budget of system calls
+//! * Open: 4 (open, status, kind of file system, flags).
+//! * Batch: 1 for each stretch of transfers that follow each other in the file, and 1 more for every
+//!   1,024 segments or 2,147,479,552 bytes of the stretch. Each short or interrupted call adds 1. A read
+//!   that reaches the end of the file adds 1. No copy, and no allocation for stretches of up to 16
+//!   segments.
+//! * Batch of 64 or more small pieces near each other, on a local file system (`mapped`): 4 in all, or 3
+//!   with a kept mapping, and a copy of each piece. On a file system in memory: 6.
+//! * Larger batch of one of several writers to a file in memory (`mapped`): 5, and 1 for every 256 KiB, and 1
+//!   for every 4 MiB. A kept mapping saves 2. The batch may still have to be written by calls after some of
+//!   these.
+//! * Batch of 16 or more runs at least 16 KiB apart, on a local disk (`readahead`): 1 to ask whether the first
+//!   bytes are cached. If they are not: 1 more, 1 to request each run ahead, and for writes 1 to ask
+//!   whether there is data.
+//! * Lock and its release: 2, and 1 more if no descriptor of an earlier lock is idle.
+//! * Close: 1, and 1 for each idle descriptor of a lock. 2 more where the file system sends data away at
+//!   close (`close`).
+//! * Refresh: 0 where nodes see each other's bytes immediately, 4 on NFS, otherwise 2 (`refresh`).
 //!
-//! A close: one call, and one for each idle descriptor of a lock; two more where the file system sends
-//! data away at close (`close`). A refresh: no call where nodes see each other's bytes at once, else two, and
-//! four on NFS (`refresh`).
-//!
-//! # Limits that are the process's own
-//! A write beyond the file size limit (`RLIMIT_FSIZE`) raises `SIGXFSZ` before it fails, as for any program: only a process that
-//! ignores that signal sees the error.
+//! # Limits of the process
+//! A write beyond the file size limit (`RLIMIT_FSIZE`) raises `SIGXFSZ` before it fails, as for any program.
+//! Only a process that ignores this signal gets the error.
 
 mod cached;
 mod close;
-mod cold;
 mod file;
 mod filesystem;
 mod io;
@@ -31,6 +35,7 @@ mod lock;
 mod mapped;
 #[cfg(test)]
 mod mapped_tests;
+mod readahead;
 mod refresh;
 #[cfg(test)]
 mod scripted;
@@ -53,17 +58,18 @@ pub struct PosixDriver {
 }
 
 impl PosixDriver {
-    /// A driver that asks each file's file system what it is.
+    /// A driver that asks for the kind of each file's file system.
     pub fn new() -> Self {
         Self { io: Arc::new(RealIo), assumed: None }
     }
 
-    /// A driver that takes every file system for `kind`: for mounts whose kind cannot be seen, such as one behind FUSE.
-    pub fn assuming(kind: FilesystemKind) -> Self {
+    /// A driver that treats every file system as `kind`.
+    #[cfg(test)]
+    fn assuming(kind: FilesystemKind) -> Self {
         Self { io: Arc::new(RealIo), assumed: Some(kind) }
     }
 
-    /// A driver whose data calls go to `io` instead of the system.
+    /// A driver whose calls go to `io` instead of the system.
     #[cfg(test)]
     fn with_io(io: Arc<dyn SystemIo>) -> Self {
         Self { io, assumed: None }
@@ -91,15 +97,15 @@ impl Driver for PosixDriver {
     }
 
     fn lasting_path(&self, path: &Path) -> PathBuf {
-        // Where there is no folder to count from, the path says more than nothing.
+        // Without a working folder no absolute path exists, and the given path is the best answer.
         std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
     }
 }
 
-/// The error of a call that took a path or a descriptor.
+/// The error of a system call on a path or a descriptor.
 fn system_error(operation: Operation, path: &Path, source: impl Into<std::io::Error>) -> Error {
     let source = source.into();
-    // The system says "invalid argument" of a name that the file system cannot hold or that has a NUL byte in it.
+    // `EINVAL` means that the file system cannot hold the name, or that the name contains a NUL byte.
     let names = matches!(operation, Operation::Open | Operation::Delete);
     if names && source.raw_os_error() == Some(libc::EINVAL) {
         return Error::new(crate::ErrorKind::BadName, operation, path, source);

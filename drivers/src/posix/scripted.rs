@@ -1,4 +1,4 @@
-//! A system that does what a script says, over the real one.
+//! System calls that follow a script of failures and pass the rest to the real system.
 
 use super::io::{RealIo, SystemIo};
 use super::mapped::{Mapping, Unmapped};
@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// What one call does.
+/// The effect on one call.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
     /// The real call.
@@ -20,11 +20,11 @@ pub(super) enum Step {
     Fail(Errno),
     /// Moves at most this many bytes.
     Short(usize),
-    /// Moves nothing and says so.
+    /// Moves no bytes and returns zero.
     Nothing,
 }
 
-/// A call as it arrived.
+/// The arguments of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) segments: usize,
@@ -35,25 +35,25 @@ pub(super) struct Call {
 #[derive(Debug, Default)]
 struct State {
     steps: VecDeque<Step>,
-    /// What every call does once the steps are used up.
+    /// The effect on every call after the last step.
     rest: Option<Step>,
     calls: Vec<Call>,
     paused: Duration,
-    /// What is said of the cache.
+    /// The answer to every question about the cache.
     cached: Option<bool>,
     has_data: bool,
-    /// Offsets and lengths, bytes.
-    sent: Vec<(i64, i64)>,
-    /// How many had been sent for at each read.
-    sent_before_reads: Vec<usize>,
-    /// Neither touches memory nor file: for lengths that no test can hold.
+    /// Ranges requested ahead: offsets and lengths in bytes.
+    requested: Vec<(i64, i64)>,
+    /// For each read, how many ranges had been requested before it.
+    requested_before_reads: Vec<usize>,
+    /// Accesses neither memory nor file, for lengths that no test can allocate.
     pretends: bool,
     closes: u64,
-    /// Offsets and lengths, bytes.
+    /// Reserved ranges: offsets and lengths in bytes.
     reserved: Vec<(i64, i64)>,
 }
 
-/// The scripted system.
+/// The scripted system calls.
 #[derive(Debug, Default)]
 pub(super) struct ScriptedIo(Mutex<State>);
 
@@ -66,7 +66,7 @@ impl ScriptedIo {
         Self(Mutex::new(State { pretends: true, ..State::default() }))
     }
 
-    /// All of the file is cached, or nothing is, or it is not known.
+    /// A system that answers `cached` for every byte; `None` means that it cannot tell.
     pub(super) fn with_cache(cached: Option<bool>) -> Self {
         Self(Mutex::new(State { cached, has_data: true, ..State::default() }))
     }
@@ -75,19 +75,19 @@ impl ScriptedIo {
         self.state().has_data = has_data;
     }
 
-    pub(super) fn sent(&self) -> Vec<(i64, i64)> {
-        self.state().sent.clone()
+    pub(super) fn requested(&self) -> Vec<(i64, i64)> {
+        self.state().requested.clone()
     }
 
-    pub(super) fn sent_before_reads(&self) -> Vec<usize> {
-        self.state().sent_before_reads.clone()
+    pub(super) fn requested_before_reads(&self) -> Vec<usize> {
+        self.state().requested_before_reads.clone()
     }
 
     pub(super) fn calls(&self) -> Vec<Call> {
         self.state().calls.clone()
     }
 
-    /// How many descriptors were closed.
+    /// The number of closed descriptors.
     pub(super) fn closes(&self) -> u64 {
         self.state().closes
     }
@@ -113,7 +113,8 @@ impl ScriptedIo {
         state.steps.pop_front().or(state.rest)
     }
 
-    /// Notes the call and applies the next step: the pieces that the real call is to have, or the answer at once.
+    /// Records the call and applies the next step. Returns the pieces for the real call, or as an error the
+    /// final answer.
     fn apply(&self, memory: &[libc::iovec], offset: i64) -> Result<Vec<libc::iovec>, io::Result<usize>> {
         let bytes = memory.iter().map(|piece| piece.iov_len).sum();
         self.state().calls.push(Call { segments: memory.len(), bytes, offset });
@@ -147,11 +148,12 @@ impl ScriptedIo {
 impl SystemIo for ScriptedIo {
     unsafe fn read(&self, fd: BorrowedFd<'_>, memory: &[libc::iovec], offset: i64) -> io::Result<usize> {
         let mut state = self.state();
-        let sent = state.sent.len();
-        state.sent_before_reads.push(sent);
+        let requested = state.requested.len();
+        state.requested_before_reads.push(requested);
         drop(state);
         match self.apply(memory, offset) {
-            // SAFETY: the pieces are parts of those that the caller promises to be valid for writes.
+            // SAFETY: `# Safety` of `SystemIo::read`: each piece is a part of a piece that the caller of this
+            // function keeps valid for writes.
             Ok(pieces) => unsafe { RealIo.read(fd, &pieces, offset) },
             Err(answer) => answer,
         }
@@ -159,7 +161,8 @@ impl SystemIo for ScriptedIo {
 
     unsafe fn write(&self, fd: BorrowedFd<'_>, memory: &[libc::iovec], offset: i64) -> io::Result<usize> {
         match self.apply(memory, offset) {
-            // SAFETY: the pieces are parts of those that the caller promises to be valid for reads.
+            // SAFETY: `# Safety` of `SystemIo::write`: each piece is a part of a piece that the caller of
+            // this function keeps valid for reads.
             Ok(pieces) => unsafe { RealIo.write(fd, &pieces, offset) },
             Err(answer) => answer,
         }
@@ -170,17 +173,17 @@ impl SystemIo for ScriptedIo {
         self.answer().and_then(|()| RealIo.reserve(fd, offset, bytes))
     }
 
-    /// Scripts are about calls.
+    /// Refuses mappings, because scripts apply to calls.
     fn map(&self, _fd: BorrowedFd<'_>, _range: &Range<u64>, _calls: &AtomicU64) -> Result<Mapping, Unmapped> {
         Err(Unmapped::Never)
     }
 
-    /// Of an old system, which can but try.
-    fn counts_as_cached(&self, _fd: BorrowedFd<'_>, _offset: i64, _calls: &AtomicU64) -> Option<bool> {
+    /// Answers like an old system that cannot count pages.
+    fn counted_as_cached(&self, _fd: BorrowedFd<'_>, _offset: i64, _calls: &AtomicU64) -> Option<bool> {
         None
     }
 
-    fn reads_at_once(&self, _fd: BorrowedFd<'_>, _offset: i64) -> Option<bool> {
+    fn reads_without_wait(&self, _fd: BorrowedFd<'_>, _offset: i64) -> Option<bool> {
         self.state().cached
     }
 
@@ -188,8 +191,8 @@ impl SystemIo for ScriptedIo {
         self.state().has_data
     }
 
-    fn send_for(&self, _fd: BorrowedFd<'_>, offset: i64, bytes: i64) {
-        self.state().sent.push((offset, bytes));
+    fn read_ahead(&self, _fd: BorrowedFd<'_>, offset: i64, bytes: i64) {
+        self.state().requested.push((offset, bytes));
     }
 
     fn sync(&self, _fd: BorrowedFd<'_>) -> Result<(), Errno> {

@@ -1,4 +1,4 @@
-//! What only this driver does: how batches become calls, and how the system's moods are borne.
+//! Tests of the posix driver only: the calls of a batch, and the reaction to failures of the system.
 
 use super::io::Backoff;
 use super::scripted::{Call, ScriptedIo, Step};
@@ -30,7 +30,7 @@ pub(super) fn pattern(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn interruptions_and_short_writes_leave_the_whole_data() {
+fn interrupted_and_short_writes_write_all_bytes() {
     let setting = steps(&[
         Step::Fail(Errno::EINTR),
         Step::Short(3),
@@ -66,7 +66,7 @@ fn short_vectored_transfers_resume_inside_a_segment() {
 }
 
 #[test]
-fn being_told_to_come_again_for_ever_ends_as_busy() {
+fn endless_eagain_ends_as_busy() {
     let setting = with_script(ScriptedIo::new([Step::Short(2)], Some(Step::Fail(Errno::EAGAIN))));
     let data = pattern(10);
     let result = setting.file.submit(Batch::write(vec![Transfer::from_memory(5, &data)])).wait();
@@ -77,7 +77,7 @@ fn being_told_to_come_again_for_ever_ends_as_busy() {
 }
 
 #[test]
-fn a_write_of_nothing_is_an_error_and_not_an_endless_loop() {
+fn write_call_that_moves_no_bytes_is_an_error() {
     let setting = steps(&[Step::Short(4), Step::Nothing]);
     let data = pattern(10);
     let result = setting.file.submit(Batch::write(vec![Transfer::from_memory(0, &data)])).wait();
@@ -86,7 +86,7 @@ fn a_write_of_nothing_is_an_error_and_not_an_endless_loop() {
 }
 
 #[test]
-fn an_error_counts_what_came_before_it() {
+fn error_counts_the_bytes_before_it() {
     let setting = steps(&[Step::Short(6), Step::Fail(Errno::ENOSPC)]);
     let data = pattern(10);
     let batch =
@@ -97,11 +97,12 @@ fn an_error_counts_what_came_before_it() {
 }
 
 #[test]
-fn neighbors_in_the_file_share_a_call_and_strangers_do_not() {
+fn only_adjacent_transfers_share_a_call() {
     let setting = steps(&[]);
     let data = pattern(12);
     let at = |offset: u64, start: usize, end: usize| Transfer::from_memory(offset, &data[start..end]);
-    // Two neighbors, one of no bytes in between far away, one apart, and one that goes back.
+    // Two adjacent transfers with a far transfer of no bytes between them, a separate one, and one that goes
+    // back.
     let batch = Batch::write(vec![at(0, 0, 4), at(999, 4, 4), at(4, 4, 6), at(100, 6, 8), at(6, 8, 12)]);
     assert_eq!(setting.file.submit(batch).wait().into_result().unwrap(), 12);
     let call = |segments, bytes, offset| Call { segments, bytes, offset };
@@ -110,7 +111,7 @@ fn neighbors_in_the_file_share_a_call_and_strangers_do_not() {
 }
 
 #[test]
-fn a_stretch_of_many_segments_takes_one_call_for_each_1024() {
+fn stretch_takes_one_call_for_each_1024_segments() {
     let setting = steps(&[]);
     let data = pattern(2500);
     let batch =
@@ -130,7 +131,8 @@ fn a_stretch_of_many_segments_takes_one_call_for_each_1024() {
 fn no_call_moves_more_than_the_system_allows() {
     let setting = with_script(ScriptedIo::pretending());
     let bytes = 5 << 30;
-    // SAFETY: the scripted system touches no memory.
+    // SAFETY: `# Safety` of `Segment::from_raw` is for accesses, and `ScriptedIo::pretending` accesses no
+    // memory.
     let memory = unsafe { Segment::from_raw(std::ptr::dangling_mut(), bytes) };
     let result = setting.file.submit(Batch::read(vec![Transfer { offset: 1 << 33, memory }])).wait();
     assert!(result.error.is_none() && result.bytes == bytes as u64);
@@ -141,7 +143,7 @@ fn no_call_moves_more_than_the_system_allows() {
 }
 
 #[test]
-fn a_failed_sync_goes_on_failing() {
+fn sync_fails_always_after_one_failure() {
     let setting = steps(&[Step::Fail(Errno::EINTR), Step::Fail(Errno::EIO)]);
     for _ in 0..2 {
         assert_eq!(setting.file.sync().unwrap_err().system_code(), Some(libc::EIO));
@@ -149,7 +151,7 @@ fn a_failed_sync_goes_on_failing() {
 }
 
 #[test]
-fn without_the_systems_reservation_zeros_go_behind_the_end_and_nowhere_else() {
+fn preallocation_without_fallocate_writes_zeros_behind_the_end_only() {
     let setting = steps(&[Step::Short(5), Step::Fail(Errno::EOPNOTSUPP)]);
     setting.file.write_all_at(0, b"abcde").unwrap();
     let bytes = (5 << 20) + 3;
@@ -164,7 +166,7 @@ fn without_the_systems_reservation_zeros_go_behind_the_end_and_nowhere_else() {
 }
 
 #[test]
-fn without_the_systems_reservation_a_longer_file_is_left_alone() {
+fn preallocation_without_fallocate_leaves_a_longer_file_unchanged() {
     let setting = steps(&[Step::Short(5), Step::Fail(Errno::ENOSYS)]);
     setting.file.write_all_at(0, b"abcde").unwrap();
     setting.file.preallocate(3).unwrap();
@@ -172,25 +174,25 @@ fn without_the_systems_reservation_a_longer_file_is_left_alone() {
 }
 
 #[test]
-fn reservation_that_signals_interrupt_ends_in_smaller_steps() {
+fn interrupted_reservation_continues_in_smaller_steps() {
     let interrupted = [Step::Fail(Errno::EINTR); 3];
     let setting = steps(&[&interrupted[..], &[Step::Pass, Step::Fail(Errno::EINTR)]].concat());
     setting.file.preallocate(1 << 20).unwrap();
     let reserved = setting.io.reserved();
     let lengths: Vec<_> = reserved.iter().map(|(_, bytes)| bytes >> 10).collect();
-    assert_eq!(lengths[..5], [1024, 512, 256, 128, 128], "KiB: halved as often as a signal came");
+    assert_eq!(lengths[..5], [1024, 512, 256, 128, 128], "KiB: halved at each signal");
     let done: Vec<_> = [&reserved[3..4], &reserved[5..]].concat();
     let ends: Vec<_> = done.iter().map(|(at, bytes)| at + bytes).collect();
     assert!(done.iter().skip(1).map(|(at, _)| at).eq(&ends[..ends.len() - 1]), "{reserved:?}");
     assert_eq!((ends.last(), setting.file.len().unwrap()), (Some(&(1 << 20)), 1 << 20));
-    // However often signals come, no step is empty.
+    // No step is empty, even after many signals.
     let setting = with_script(ScriptedIo::new([Step::Fail(Errno::EINTR); 60], None));
     setting.file.preallocate(10_000).unwrap();
     assert_eq!(setting.file.len().unwrap(), 10_000);
 }
 
 #[test]
-fn a_full_disk_is_no_space_when_reserving_and_when_writing_zeros_instead() {
+fn preallocation_on_a_full_disk_is_no_space() {
     let setting =
         steps(&[Step::Fail(Errno::ENOSPC), Step::Fail(Errno::EOPNOTSUPP), Step::Fail(Errno::ENOSPC)]);
     for _ in 0..2 {
@@ -200,13 +202,13 @@ fn a_full_disk_is_no_space_when_reserving_and_when_writing_zeros_instead() {
 }
 
 #[test]
-fn the_full_device_has_no_space() {
+fn full_device_has_no_space() {
     let file = PosixDriver::new().open(Path::new("/dev/full"), &OpenOptions::write()).unwrap();
     assert_eq!(file.write_all_at(0, b"x").unwrap_err().kind(), ErrorKind::NoSpace);
 }
 
 #[test]
-fn reserved_storage_is_there() {
+fn preallocation_reserves_blocks() {
     use std::os::unix::fs::MetadataExt;
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("file");
@@ -216,7 +218,7 @@ fn reserved_storage_is_there() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_without_waiting() {
+fn pipes_and_folders_are_refused_without_waiting() {
     let folder = TempDir::new().unwrap();
     let pipe = folder.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -234,7 +236,7 @@ fn what_is_no_file_is_refused_without_waiting() {
 }
 
 #[test]
-fn created_files_have_the_permissions_that_the_mask_leaves() {
+fn created_file_has_the_permissions_that_the_umask_leaves() {
     use std::os::unix::fs::PermissionsExt;
     let folder = TempDir::new().unwrap();
     let driver = PosixDriver::new();
@@ -243,7 +245,7 @@ fn created_files_have_the_permissions_that_the_mask_leaves() {
         driver.open(&path, options).unwrap();
         std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
     };
-    // What the process's mask leaves of all bits, seen on a file of the standard library.
+    // A file of the standard library shows which bits the umask of the process leaves.
     std::fs::write(folder.path().join("standard"), b"").unwrap();
     let standard = std::fs::metadata(folder.path().join("standard")).unwrap().permissions().mode() & 0o7777;
     assert_eq!(permissions("usual", &OpenOptions::write().create(true)), standard);
@@ -251,7 +253,7 @@ fn created_files_have_the_permissions_that_the_mask_leaves() {
 }
 
 #[test]
-fn descriptors_do_not_leak_into_programs_that_are_started() {
+fn child_programs_inherit_no_descriptor() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("file");
     let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true)).unwrap();
@@ -262,7 +264,7 @@ fn descriptors_do_not_leak_into_programs_that_are_started() {
 }
 
 #[test]
-fn the_profile_decides_the_capabilities_and_locks_are_refused_where_they_do_not_reach() {
+fn file_system_kind_decides_capabilities_and_locks() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("file");
     let open =
@@ -274,7 +276,7 @@ fn the_profile_decides_the_capabilities_and_locks_are_refused_where_they_do_not_
 }
 
 #[test]
-fn released_locks_lend_their_descriptor_to_the_next() {
+fn lock_reuses_the_descriptor_of_a_released_lock() {
     let setting = steps(&[]);
     let before = setting.file.system_calls().other;
     drop(setting.file.lock(0..10, LockMode::Exclusive).unwrap());
@@ -289,7 +291,7 @@ fn locks_exclude_other_processes() {
     let path = folder.path().join("file");
     let file = PosixDriver::new().open(&path, &OpenOptions::read_write().create(true)).unwrap();
     let guard = file.lock(10..20, LockMode::Exclusive).unwrap();
-    // A lock of the whole file that does not wait, by another program.
+    // Another program tries to lock the whole file without waiting.
     let blocked = || {
         let script = "import fcntl,sys\nf=open(sys.argv[1],'r+')\n\
                       try: fcntl.lockf(f, fcntl.LOCK_EX|fcntl.LOCK_NB)\nexcept OSError: sys.exit(3)";
@@ -302,7 +304,7 @@ fn locks_exclude_other_processes() {
 }
 
 #[test]
-fn an_open_costs_four_calls_and_a_batch_in_one_stretch_one() {
+fn open_takes_four_calls_and_a_stretch_takes_one() {
     let setting = steps(&[]);
     assert_eq!(setting.file.system_calls().total(), 4);
     let mut batch = Batch::with_capacity(Direction::Write, 2);
@@ -313,9 +315,9 @@ fn an_open_costs_four_calls_and_a_batch_in_one_stretch_one() {
 }
 
 #[test]
-fn error_of_the_systems_close_is_reported_once_and_the_descriptors_are_released() {
+fn error_of_close_is_reported_once_and_descriptors_are_released() {
     let mut setting = steps(&[Step::Pass, Step::Fail(Errno::EDQUOT)]);
-    // The descriptor of a lock is closed, too.
+    // The close also closes the idle descriptor of the lock.
     drop(setting.file.lock(0..10, LockMode::Exclusive).unwrap());
     let path = setting.file.path().to_path_buf();
     let before = setting.file.system_calls().other;
@@ -329,11 +331,11 @@ fn error_of_the_systems_close_is_reported_once_and_the_descriptors_are_released(
 }
 
 #[test]
-fn error_of_closing_a_lock_is_reported_by_the_close_of_the_file() {
+fn error_of_closing_a_lock_descriptor_is_reported_by_the_close_of_the_file() {
     let mut setting = steps(&[Step::Fail(Errno::EIO)]);
     let guards: Vec<_> =
         (0..6).map(|at| setting.file.lock(at..at + 1, LockMode::Exclusive).unwrap()).collect();
-    // Four descriptors are kept. The fifth is closed at once, and its error is kept instead.
+    // Four descriptors stay idle. The fifth is closed immediately, and its error is kept.
     drop(guards);
     assert_eq!(setting.io.closes(), 2);
     assert_eq!(setting.file.close().unwrap_err().system_code(), Some(libc::EIO));
@@ -341,7 +343,7 @@ fn error_of_closing_a_lock_is_reported_by_the_close_of_the_file() {
 }
 
 #[test]
-fn file_that_is_dropped_is_closed() {
+fn dropped_file_is_closed() {
     let setting = steps(&[Step::Fail(Errno::EIO)]);
     drop(setting.file);
     assert_eq!(setting.io.closes(), 1);

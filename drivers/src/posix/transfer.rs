@@ -1,7 +1,7 @@
-//! Batches as system calls: transfers that follow each other in the file become one vectored call.
+//! Moves batches by system calls. Transfers that follow each other in the file become one vectored call.
 
-use super::cold::Ahead;
 use super::io::{Backoff, SystemIo};
+use super::readahead::ReadAhead;
 use crate::{Batch, BatchResult, Direction, Error, ErrorKind, Operation, Transfer};
 use smallvec::SmallVec;
 use std::io;
@@ -9,9 +9,9 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Segments that one call takes (`IOV_MAX`).
+/// The largest number of segments of one call (`IOV_MAX`).
 pub(super) const SEGMENTS_MAX: usize = 1024;
-/// Bytes that one call moves at most (`MAX_RW_COUNT`).
+/// The largest number of bytes of one call (`MAX_RW_COUNT`).
 pub(super) const CALL_BYTES_MAX: usize = 0x7fff_f000;
 
 /// Counts of the calls made through one file.
@@ -23,29 +23,29 @@ pub(super) struct CallCounts {
     pub(super) incomplete: AtomicU64,
 }
 
-/// What the calls of a batch have in common.
+/// The common state of the calls of one batch.
 pub(super) struct Transferring<'a> {
     pub(super) io: &'a dyn SystemIo,
     pub(super) fd: BorrowedFd<'a>,
     pub(super) path: &'a Path,
     pub(super) counts: &'a CallCounts,
-    /// Where the storage would be waited for again and again.
-    pub(super) ahead: Option<Ahead<'a>>,
+    /// Present if the batch would wait for the storage many times.
+    pub(super) ahead: Option<ReadAhead<'a>>,
 }
 
-/// Why a stretch stopped before its end.
+/// The reason why a stretch stopped before its end.
 enum Stop {
     EndOfFile,
     Failed(Error),
 }
 
-/// Pieces of memory for consecutive bytes of the file, as many as one call takes.
+/// Pieces of memory for consecutive bytes of the file, limited to one call.
 #[derive(Default)]
 struct Stretch {
     offset: u64,
     bytes: usize,
     memory: SmallVec<[libc::iovec; 16]>,
-    /// Pieces at the front that are done.
+    /// The number of pieces at the front that are completely moved.
     done: usize,
 }
 
@@ -58,7 +58,7 @@ impl Stretch {
                 && offset == self.offset + self.bytes as u64)
     }
 
-    /// Adds as much of a piece as one call takes, and returns how much.
+    /// Adds as many bytes of a piece as one call can move, and returns their number.
     fn add(&mut self, offset: u64, address: *mut u8, bytes: usize) -> usize {
         debug_assert!(self.takes(offset));
         if self.memory.is_empty() {
@@ -70,14 +70,14 @@ impl Stretch {
         bytes
     }
 
-    /// What is still to be moved.
+    /// The pieces that are not completely moved.
     fn rest(&self) -> &[libc::iovec] {
         &self.memory[self.done..]
     }
 
-    /// Takes `moved` bytes off the front.
+    /// Removes `moved` bytes from the front.
     fn advance(&mut self, moved: usize) {
-        assert!(moved <= self.bytes, "the system moved more bytes than it was given");
+        assert!(moved <= self.bytes, "the system reports more bytes than requested");
         self.offset += moved as u64;
         self.bytes -= moved;
         let mut left = moved;
@@ -98,19 +98,19 @@ impl Stretch {
 }
 
 impl Transferring<'_> {
-    /// Moves the bytes of `batch`; blocks until they are moved or an error stops it.
+    /// Moves the bytes of `batch`. Blocks until all are moved, the file ends, or an error occurs.
     pub(super) fn run(&self, batch: &Batch<'_>) -> BatchResult {
         let direction = batch.direction();
         let mut stretch = Stretch::default();
         let mut moved = 0;
         for (index, transfer) in batch.transfers().iter().enumerate() {
             if let Some(ahead) = &self.ahead {
-                ahead.before(index, batch.transfers());
+                ahead.request_before(index, batch.transfers());
             }
             let (offset, bytes) = (transfer.offset, transfer.memory.bytes());
             let too_far = bytes > 0 && !fits(offset, bytes);
-            if bytes > 0 && !too_far && stretch.memory.is_empty() && is_alone(&batch.transfers()[index..]) {
-                if let Err(stop) = self.move_alone(direction, transfer, &mut stretch, &mut moved) {
+            if bytes > 0 && !too_far && stretch.memory.is_empty() && is_single(&batch.transfers()[index..]) {
+                if let Err(stop) = self.move_single(direction, transfer, &mut stretch, &mut moved) {
                     return ended(moved, stop);
                 }
                 continue;
@@ -136,8 +136,9 @@ impl Transferring<'_> {
         }
     }
 
-    /// Moves one piece by itself: in most cases by one call, and then nothing is to be kept account of. The stretch is empty.
-    fn move_alone(
+    /// Moves one transfer that is a stretch by itself. In most cases one call moves all of it, and then the
+    /// stretch is not used. `stretch` is empty at the call.
+    fn move_single(
         &self,
         direction: Direction,
         transfer: &Transfer<'_>,
@@ -152,16 +153,16 @@ impl Transferring<'_> {
             return Ok(());
         }
         stretch.add(offset, transfer.memory.address(), bytes);
-        self.go_on(direction, stretch, moved, Some(outcome))
+        self.finish(direction, stretch, moved, Some(outcome))
     }
 
-    /// Moves a whole stretch, empties it, and adds what was moved to `moved` even if it was not all.
+    /// Moves a whole stretch and empties it. Adds the moved bytes to `moved`, also if an error occurs.
     fn flush(&self, direction: Direction, stretch: &mut Stretch, moved: &mut u64) -> Result<(), Stop> {
-        self.go_on(direction, stretch, moved, None)
+        self.finish(direction, stretch, moved, None)
     }
 
-    /// As [`Self::flush`], where a call for the stretch may have been made.
-    fn go_on(
+    /// Like [`Self::flush`], but the first call for the stretch may have been made: `made` is its outcome.
+    fn finish(
         &self,
         direction: Direction,
         stretch: &mut Stretch,
@@ -193,18 +194,22 @@ impl Transferring<'_> {
     }
 
     fn call(&self, direction: Direction, pieces: &[libc::iovec], offset: u64) -> io::Result<usize> {
-        // `fits` has checked that every byte's offset is one that the system knows.
+        // `fits` has checked that every offset fits in the signed type of the system.
         let offset = offset as i64;
         match direction {
             Direction::Read => {
                 self.counts.reads.fetch_add(1, Relaxed);
-                // SAFETY: the pieces are parts of segments of a batch that reads, which are valid for writes as long as the
-                // batch lives, and it is borrowed for the time of `run`.
+                // SAFETY: `# Safety` of `SystemIo::read`: the pieces are parts of segments of a batch
+                // that reads, and `run` borrows the batch during the call. Such a segment is valid for
+                // writes while the batch lives (`# Safety` of `Segment::from_raw`, or a unique
+                // reference).
                 unsafe { self.io.read(self.fd, pieces, offset) }
             }
             Direction::Write => {
                 self.counts.writes.fetch_add(1, Relaxed);
-                // SAFETY: the same; segments are valid for reads.
+                // SAFETY: `# Safety` of `SystemIo::write`: the pieces are parts of segments of a batch,
+                // and `run` borrows the batch during the call. Every segment is valid for reads while the
+                // batch lives (`# Safety` of `Segment::from_raw`, or a reference).
                 unsafe { self.io.write(self.fd, pieces, offset) }
             }
         }
@@ -236,15 +241,16 @@ impl Transferring<'_> {
     }
 }
 
-/// Whether one call moves the first of these transfers, and none of the others. Those without bytes are none.
-fn is_alone(transfers: &[Transfer<'_>]) -> bool {
+/// Whether the first of these transfers is a stretch by itself that one call can move. Transfers without
+/// bytes are ignored.
+fn is_single(transfers: &[Transfer<'_>]) -> bool {
     let Some((first, others)) = transfers.split_first() else { return false };
     let bytes = first.memory.bytes();
     let next = others.iter().find(|other| other.memory.bytes() > 0);
     bytes <= CALL_BYTES_MAX && next.is_none_or(|next| next.offset != first.offset + bytes as u64)
 }
 
-/// The operation that a batch of this direction is.
+/// The operation of a batch of this direction, for errors.
 pub(super) fn operation(direction: Direction) -> Operation {
     match direction {
         Direction::Read => Operation::Read,
@@ -259,7 +265,7 @@ fn ended(moved: u64, stop: Stop) -> BatchResult {
     }
 }
 
-/// Whether the system's signed offsets reach the end of the extent.
+/// Whether the end of the range fits in the signed offsets of the system.
 fn fits(offset: u64, bytes: usize) -> bool {
     offset.checked_add(bytes as u64).is_some_and(|end| i64::try_from(end).is_ok())
 }

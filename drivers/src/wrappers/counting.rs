@@ -1,23 +1,22 @@
-//! Counts what goes through it, exactly.
+//! A wrapper with exact counts of calls, transfers and bytes.
 
 use crate::{
-    Batch, BatchResult, Caps, Completion, Direction, Driver, DriverFile, FileIdentity, FileLayout, LockGuard,
-    LockMode, OpenOptions, Result, SystemCalls,
+    Batch, BatchResult, Completion, Direction, Driver, DriverFile, LockGuard, LockMode, OpenOptions, Result,
 };
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// Counts that go on growing; shared by a driver's files.
+        /// Growing counts, shared by a driver and its files.
         #[derive(Debug, Default)]
         pub struct Counters {
             $($name: AtomicU64,)*
         }
 
-        /// Counts at one moment.
+        /// A copy of the counts.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         #[non_exhaustive]
         pub struct Counts {
@@ -25,14 +24,9 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// The counts now. Not one moment for all of them if other threads go on.
+            /// The present counts. They are not consistent with each other if other threads count meanwhile.
             pub fn snapshot(&self) -> Counts {
                 Counts { $($name: self.$name.load(Relaxed),)* }
-            }
-
-            /// Sets all counts to zero.
-            pub fn reset(&self) {
-                $(self.$name.store(0, Relaxed);)*
             }
         }
     };
@@ -45,15 +39,15 @@ counters! {
     deletes,
     /// Batches that read.
     read_batches,
-    /// Their transfers.
+    /// Transfers of batches that read.
     read_transfers,
-    /// The bytes that they moved.
+    /// Bytes moved by batches that read.
     read_bytes,
     /// Batches that write.
     write_batches,
-    /// Their transfers.
+    /// Transfers of batches that write.
     write_transfers,
-    /// The bytes that they moved.
+    /// Bytes moved by batches that write.
     write_bytes,
     /// Calls of `len`.
     lens,
@@ -65,17 +59,17 @@ counters! {
     syncs,
     /// Calls of `refresh`.
     refreshes,
-    /// Calls of `lock`.
+    /// Calls of `try_lock`.
     locks,
     /// Calls of `close`.
     closes,
-    /// Of all these calls, those that failed.
+    /// Failed calls of all these kinds.
     errors,
-    /// System calls that read, of files that are closed.
+    /// System calls that read, of dropped files.
     system_reads,
-    /// System calls that write, of files that are closed.
+    /// System calls that write, of dropped files.
     system_writes,
-    /// All system calls of files that are closed.
+    /// All system calls of dropped files.
     system_calls,
 }
 
@@ -93,7 +87,7 @@ impl Counters {
     }
 }
 
-/// Counts every call, transfer and byte.
+/// Counts every call, transfer and byte. Clones share the counts.
 #[derive(Debug, Clone)]
 pub struct Counting {
     inner: Arc<dyn Driver>,
@@ -101,7 +95,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Counts what goes to `inner`, from zero.
+    /// Counts the calls to `inner`, from zero.
     pub fn new(inner: Arc<dyn Driver>) -> Self {
         Self { inner, counters: Arc::default() }
     }
@@ -113,9 +107,7 @@ impl Counting {
 }
 
 impl Driver for Counting {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
+    forward_to_inner!(name, lasting_path);
 
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
         let inner = self.counters.outcome(&self.counters.opens, self.inner.open(path, options))?;
@@ -124,10 +116,6 @@ impl Driver for Counting {
 
     fn delete(&self, path: &Path) -> Result<()> {
         self.counters.outcome(&self.counters.deletes, self.inner.delete(path))
-    }
-
-    fn lasting_path(&self, path: &Path) -> PathBuf {
-        self.inner.lasting_path(path)
     }
 }
 
@@ -138,21 +126,7 @@ struct CountingFile {
 }
 
 impl DriverFile for CountingFile {
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-
-    fn caps(&self) -> Caps {
-        self.inner.caps()
-    }
-
-    fn layout(&self) -> FileLayout {
-        self.inner.layout()
-    }
-
-    fn identity(&self) -> Option<FileIdentity> {
-        self.inner.identity()
-    }
+    forward_to_inner!(path, caps, layout, identity, would_wait, system_calls);
 
     fn submit(&self, batch: Batch<'_>) -> Completion {
         let counters = Arc::clone(&self.counters);
@@ -169,10 +143,6 @@ impl DriverFile for CountingFile {
                 self.inner.submit(batch).map(move |result| counters.moved(&counters.write_bytes, result))
             }
         }
-    }
-
-    fn would_wait(&self, offset: u64) -> Option<bool> {
-        self.inner.would_wait(offset)
     }
 
     fn len(&self) -> Result<u64> {
@@ -197,10 +167,6 @@ impl DriverFile for CountingFile {
 
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
         self.counters.outcome(&self.counters.locks, self.inner.try_lock(range, mode))
-    }
-
-    fn system_calls(&self) -> SystemCalls {
-        self.inner.system_calls()
     }
 
     fn close(&mut self) -> Result<()> {
@@ -259,14 +225,12 @@ mod tests {
             locks: 0,
             closes: 2,
             errors: 3,
-            // The second read finds the end.
+            // The second call finds the end of the file.
             system_reads: 2,
             system_writes: 1,
             // Four to open, one each for the length, the reservation, the sync and the close.
             system_calls: 11,
         };
         assert_eq!(driver.counters().snapshot(), expected);
-        driver.counters().reset();
-        assert_eq!(driver.counters().snapshot(), Counts::default());
     }
 }

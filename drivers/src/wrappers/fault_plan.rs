@@ -1,10 +1,9 @@
-//! What is to fail, when and how: a value, written by hand or parsed from text.
+//! The plan of injected faults, made by calls or parsed from text.
 
 use crate::ErrorKind;
-use std::str::FromStr;
 use std::time::Duration;
 
-/// Which calls are meant.
+/// The kind of calls that a fault applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Target {
     /// Calls of `open`.
@@ -25,11 +24,11 @@ pub enum Target {
     Sync,
     /// Calls of `refresh`.
     Refresh,
-    /// Calls of `lock`.
+    /// Calls of `try_lock`.
     Lock,
-    /// Calls of `close`. The file is closed even if the call fails, as the system does it.
+    /// Calls of `close`. The file is closed even if the call fails, like a close of the system.
     Close,
-    /// All of these, counted together.
+    /// Calls of all kinds, counted together.
     Any,
 }
 
@@ -54,12 +53,12 @@ impl Target {
     }
 }
 
-/// Which calls of a target, counted from zero over all files of the driver.
+/// The calls of a target that a fault applies to, counted from zero over all files of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum When {
-    /// That one.
+    /// Only the call of this number.
     Nth(u64),
-    /// That one and all after it.
+    /// The call of this number and all later calls.
     From(u64),
 }
 
@@ -72,30 +71,32 @@ impl When {
     }
 }
 
-/// What happens to a call.
+/// The effect of a fault on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// It fails; a batch moves `after_bytes` bytes before that, other calls do nothing.
+    /// The call fails. A batch moves `after_bytes` bytes before the failure; other calls but `close` do
+    /// nothing.
     Fail {
-        /// The error.
+        /// The kind of the error.
         kind: ErrorKind,
-        /// Bytes that a batch moves first.
+        /// The bytes that a batch moves before the failure.
         after_bytes: u64,
     },
-    /// A batch moves at most this many bytes. A read ends there as if the file did; a write fails with [`ErrorKind::Io`].
+    /// A batch moves at most this many bytes. A read ends there like at the end of the file. A write
+    /// fails with [`ErrorKind::Io`].
     Short {
-        /// Bytes that are moved.
+        /// The bytes that are moved.
         bytes: u64,
     },
-    /// A batch goes to the driver below in pieces of this many bytes (at least 1), one after the other. Its result is what it would have
-    /// been, but others can come between the pieces.
+    /// A batch goes to the wrapped driver in pieces of this many bytes (at least 1), one after the other. The
+    /// result is the same, but other accesses can come between the pieces.
     Pieces {
-        /// Bytes of a piece.
+        /// The length of a piece in bytes.
         bytes: u64,
     },
-    /// It begins that much later.
+    /// The call begins after this delay.
     Delay(Duration),
-    /// It panics, as a driver with a bug would.
+    /// The call panics, like a driver with a bug.
     Panic,
 }
 
@@ -107,20 +108,23 @@ pub(super) struct Fault {
     pub(super) effect: Effect,
 }
 
-/// A list of faults. Where several meet one call all of them work; of several failures the first in the list is returned.
+/// A list of faults. If several faults apply to one call, delays add up, and of each other kind of effect the
+/// first fault in the list counts.
 ///
-/// As text, a plan is a list of `TARGET@WHEN:EFFECT` with `;` between them:
-/// * TARGET: `open delete read write len set_len preallocate sync refresh lock close`, or `any` for all of
-///   them counted together;
-/// * WHEN: `3` for the fourth call, `3+` for it and all that follow, `*` for all;
-/// * EFFECT: an error, `notfound exists permission readonly nospace quota toolarge badname busy unsupported io`, and `=BYTES` after it
-///   if that many bytes of a batch are moved first; `short=BYTES`; `pieces=BYTES`; `delay=TIME` with TIME in `us`, `ms` or `s`;
-///   `panic`.
+/// As text, a plan is a list of `TARGET@WHEN:EFFECT` with `;` between the entries:
+/// * TARGET: `open delete read write len set_len preallocate sync refresh lock close`, or `any` for calls of
+///   all kinds, counted together.
+/// * WHEN: `3` for the fourth call, `3+` for the fourth call and all later calls, `*` for all calls.
+/// * EFFECT: one of the following.
+///   * An error: `notfound exists permission readonly nospace quota toolarge badname busy unsupported io`.
+///     `=BYTES` after it lets a batch move this many bytes before the error.
+///   * `short=BYTES`, `pieces=BYTES`, `panic`.
+///   * `delay=TIME` with TIME in `us`, `ms` or `s`.
 ///
 /// ```
 /// use capulet_drivers::{ErrorKind, wrappers::{Effect, FaultPlan, Target, When}};
 ///
-/// let plan: FaultPlan = "write@3:nospace=512; read@*:pieces=1".parse()?;
+/// let plan = FaultPlan::parse("write@3:nospace=512; read@*:pieces=1")?;
 /// let same = FaultPlan::none()
 ///     .with(Target::Write, When::Nth(3), Effect::Fail { kind: ErrorKind::NoSpace, after_bytes: 512 })
 ///     .with(Target::Read, When::From(0), Effect::Pieces { bytes: 1 });
@@ -132,67 +136,59 @@ pub struct FaultPlan {
     pub(super) faults: Vec<Fault>,
 }
 
-/// Why a text is no plan.
+/// The reason why a text is not a plan, with the wrong part of the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaultPlanError {
-    /// Not of the form `TARGET@WHEN:EFFECT`.
+    /// The entry does not have the form `TARGET@WHEN:EFFECT`.
     #[error("`{0}` is not of the form TARGET@WHEN:EFFECT")]
     Form(String),
-    /// No such target.
+    /// The target is unknown.
     #[error(
         "`{0}` is none of open, delete, read, write, len, set_len, preallocate, sync, refresh, lock, close, any"
     )]
     Target(String),
-    /// Not a call number.
+    /// The part WHEN is not a call number.
     #[error("`{0}` is not a call number such as 3, 3+ or *")]
     When(String),
-    /// No such effect.
+    /// The effect is unknown.
     #[error("`{0}` is neither an error kind nor short=BYTES, pieces=BYTES, delay=TIME or panic")]
     Effect(String),
-    /// Not a number of bytes, or one of which nothing can come.
-    #[error("`{0}` is not a number of bytes that this effect can have")]
+    /// The text is not a number of bytes, or is zero for `pieces`.
+    #[error("`{0}` is not a number of bytes that this effect accepts")]
     Bytes(String),
-    /// Not a time.
+    /// The text is not a time.
     #[error("`{0}` is not a time such as 50ms, 10us or 1s")]
     Time(String),
-    /// An effect on bytes for a call that moves none.
-    #[error("`{0}` moves no bytes, so that none can be counted")]
+    /// The effect counts bytes, but the target moves none.
+    #[error("`{0}` moves no bytes, so the effect cannot count bytes")]
     MovesNothing(String),
 }
 
 impl FaultPlan {
-    /// Nothing fails.
+    /// A plan without faults.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// This plan and one fault more.
+    /// This plan with one more fault at the end.
     pub fn with(mut self, target: Target, when: When, effect: Effect) -> Self {
         self.faults.push(Fault { target, when, effect });
         self
     }
 
-    /// A plan from its text, as described at the type. Empty entries are passed over.
+    /// Parses a plan in the language that the type describes. Empty entries are ignored.
     ///
     /// # Errors
-    /// [`FaultPlanError`], with the part of the text that is wrong.
+    /// [`FaultPlanError`], with the wrong part of the text.
     pub fn parse(text: &str) -> Result<Self, FaultPlanError> {
         let entries = text.split(';').map(str::trim).filter(|entry| !entry.is_empty());
         Ok(Self { faults: entries.map(parse_fault).collect::<Result<_, _>>()? })
     }
 
-    /// Whether nothing fails.
+    /// Whether the plan has no faults.
     pub fn is_empty(&self) -> bool {
         self.faults.is_empty()
-    }
-}
-
-impl FromStr for FaultPlan {
-    type Err = FaultPlanError;
-
-    fn from_str(text: &str) -> Result<Self, FaultPlanError> {
-        Self::parse(text)
     }
 }
 
@@ -250,7 +246,7 @@ fn parse_bytes(text: &str) -> Result<u64, FaultPlanError> {
 fn parse_time(text: &str) -> Result<Duration, FaultPlanError> {
     let digits_end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(digits_end);
-    // 32 bits keep every sum of pauses far from the end of the clock.
+    // The limit of 32 bits keeps the sum of delays from overflowing.
     let wrong = || FaultPlanError::Time(text.to_owned());
     let number = u64::from(digits.parse::<u32>().map_err(|_| wrong())?);
     match unit {
@@ -283,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_says_what_the_value_says() {
+    fn parsed_plan_equals_the_plan_made_by_calls() {
         let fail = |kind| Effect::Fail { kind, after_bytes: 0 };
         let expected = FaultPlan::none()
             .with(Target::Open, When::Nth(0), fail(ErrorKind::Permission))

@@ -1,18 +1,18 @@
-//! Fails on purpose, by a plan.
+//! A wrapper that injects faults by a plan.
 
 use super::fault_plan::{Effect, FaultPlan, Target};
 use crate::{
-    Batch, BatchResult, Caps, Completion, Direction, Driver, DriverFile, Error, ErrorKind, FileIdentity,
-    FileLayout, LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls,
+    Batch, BatchResult, Completion, Direction, Driver, DriverFile, Error, ErrorKind, LockGuard, LockMode,
+    OpenOptions, Operation, Result,
 };
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Carries out a [`FaultPlan`]. Its clones share the plan and the count of calls.
+/// Injects the faults of a [`FaultPlan`]. Clones share the plan and the count of calls.
 #[derive(Debug, Clone)]
 pub struct Faulty {
     inner: Arc<dyn Driver>,
@@ -22,27 +22,27 @@ pub struct Faulty {
 #[derive(Debug)]
 struct Faults {
     plan: FaultPlan,
-    /// Calls so far by target, in the order of `Target::NAMES`.
+    /// The number of calls so far by target, in the order of `Target::NAMES`.
     calls: [AtomicU64; Target::NAMES.len()],
 }
 
-/// What is to be done to one call.
+/// The combined effect of all faults that apply to one call.
 #[derive(Debug, Default)]
-struct Verdict {
+struct CallEffect {
     delay: Duration,
     failure: Option<(ErrorKind, u64)>,
     short_bytes: Option<u64>,
     piece_bytes: Option<u64>,
 }
 
-impl Verdict {
-    /// How many bytes of a batch are moved, and the error after them.
+impl CallEffect {
+    /// The number of bytes of a batch that are moved, and the error after these bytes.
     fn stop(&self, batch: &Batch<'_>) -> (u64, Option<ErrorKind>) {
         let short_bytes = self.short_bytes.unwrap_or(u64::MAX).min(batch.bytes());
         let is_short = short_bytes < batch.bytes();
         match self.failure {
             Some((kind, after_bytes)) => (short_bytes.min(after_bytes), Some(kind)),
-            // A read that ends early looks like the end of the file; a write that does must say so.
+            // A short read means the end of the file. A short write must report an error.
             None if is_short && batch.direction() == Direction::Write => (short_bytes, Some(ErrorKind::Io)),
             None => (short_bytes, None),
         }
@@ -54,11 +54,14 @@ impl Faults {
         &self.calls[target as usize]
     }
 
-    /// Counts a call of `target` and tells what happens to it.
-    fn judge(&self, target: Target) -> Verdict {
+    /// Counts a call of `target`, sleeps for its delay, and returns the other effects on the call.
+    ///
+    /// # Panics
+    /// If the plan says so.
+    fn next_effect(&self, target: Target) -> CallEffect {
         let index = self.count(target).fetch_add(1, Relaxed);
         let index_of_any = self.count(Target::Any).fetch_add(1, Relaxed);
-        let mut verdict = Verdict::default();
+        let mut effect = CallEffect::default();
         for fault in &self.plan.faults {
             let applies = match fault.target {
                 Target::Any => fault.when.matches(index_of_any),
@@ -69,21 +72,21 @@ impl Faults {
             }
             match fault.effect {
                 Effect::Fail { kind, after_bytes } => {
-                    verdict.failure = verdict.failure.or(Some((kind, after_bytes)));
+                    effect.failure = effect.failure.or(Some((kind, after_bytes)));
                 }
-                Effect::Short { bytes } => verdict.short_bytes = verdict.short_bytes.or(Some(bytes)),
-                Effect::Pieces { bytes } => verdict.piece_bytes = verdict.piece_bytes.or(Some(bytes)),
-                Effect::Delay(delay) => verdict.delay += delay,
-                Effect::Panic => panic!("injected into a call of {target:?}"),
+                Effect::Short { bytes } => effect.short_bytes = effect.short_bytes.or(Some(bytes)),
+                Effect::Pieces { bytes } => effect.piece_bytes = effect.piece_bytes.or(Some(bytes)),
+                Effect::Delay(delay) => effect.delay += delay,
+                Effect::Panic => panic!("this panic is injected into a call of {target:?}"),
             }
         }
-        std::thread::sleep(verdict.delay);
-        verdict
+        std::thread::sleep(effect.delay);
+        effect
     }
 
-    /// Counts a call that moves no bytes; the error if it is to fail.
+    /// Counts a call that moves no bytes, and returns the injected error.
     fn admit(&self, target: Target, operation: Operation, path: &Path) -> Result<()> {
-        match self.judge(target).failure {
+        match self.next_effect(target).failure {
             None => Ok(()),
             Some((kind, _)) => Err(injected(kind, operation, path)),
         }
@@ -91,22 +94,21 @@ impl Faults {
 }
 
 impl Faulty {
-    /// Does to the calls of `inner` what `plan` says.
+    /// Injects the faults of `plan` into the calls of `inner`.
     pub fn new(inner: Arc<dyn Driver>, plan: FaultPlan) -> Self {
         let calls = std::array::from_fn(|_| AtomicU64::new(0));
         Self { inner, faults: Arc::new(Faults { plan, calls }) }
     }
 
-    /// Calls of `target` so far. A run without faults tells how many call numbers there are to fail at.
+    /// The number of calls of `target` so far. A run without faults thus gives the range of call numbers for
+    /// later plans.
     pub fn calls(&self, target: Target) -> u64 {
         self.faults.count(target).load(Relaxed)
     }
 }
 
 impl Driver for Faulty {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
+    forward_to_inner!(name, lasting_path);
 
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
         self.faults.admit(Target::Open, Operation::Open, path)?;
@@ -118,10 +120,6 @@ impl Driver for Faulty {
         self.faults.admit(Target::Delete, Operation::Delete, path)?;
         self.inner.delete(path)
     }
-
-    fn lasting_path(&self, path: &Path) -> PathBuf {
-        self.inner.lasting_path(path)
-    }
 }
 
 #[derive(Debug)]
@@ -131,7 +129,7 @@ struct FaultyFile {
 }
 
 impl FaultyFile {
-    /// Moves the first `bytes` bytes of the batch in pieces, if it is to be in pieces.
+    /// Moves the first `bytes` bytes of the batch, in pieces of `piece_bytes` if there is such a number.
     fn move_front(&self, batch: &mut Batch<'_>, bytes: u64, piece_bytes: Option<u64>) -> BatchResult {
         let piece_bytes = piece_bytes.unwrap_or(u64::MAX).max(1);
         let mut moved = 0;
@@ -149,42 +147,24 @@ impl FaultyFile {
 }
 
 impl DriverFile for FaultyFile {
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-
-    fn caps(&self) -> Caps {
-        self.inner.caps()
-    }
-
-    fn layout(&self) -> FileLayout {
-        self.inner.layout()
-    }
-
-    fn identity(&self) -> Option<FileIdentity> {
-        self.inner.identity()
-    }
+    forward_to_inner!(path, caps, layout, identity, would_wait, system_calls);
 
     fn submit(&self, mut batch: Batch<'_>) -> Completion {
         let (target, operation) = match batch.direction() {
             Direction::Read => (Target::Read, Operation::Read),
             Direction::Write => (Target::Write, Operation::Write),
         };
-        let verdict = self.faults.judge(target);
-        let (bytes, failure) = verdict.stop(&batch);
-        let is_one_piece = verdict.piece_bytes.is_none_or(|piece_bytes| bytes <= piece_bytes);
+        let effect = self.faults.next_effect(target);
+        let (bytes, failure) = effect.stop(&batch);
+        let is_one_piece = effect.piece_bytes.is_none_or(|piece_bytes| bytes <= piece_bytes);
         if bytes == batch.bytes() && failure.is_none() && is_one_piece {
             return self.inner.submit(batch);
         }
-        let mut result = self.move_front(&mut batch, bytes, verdict.piece_bytes);
+        let mut result = self.move_front(&mut batch, bytes, effect.piece_bytes);
         if result.error.is_none() {
             result.error = failure.map(|kind| injected(kind, operation, self.path()));
         }
         Completion::ready(result)
-    }
-
-    fn would_wait(&self, offset: u64) -> Option<bool> {
-        self.inner.would_wait(offset)
     }
 
     fn len(&self) -> Result<u64> {
@@ -217,19 +197,15 @@ impl DriverFile for FaultyFile {
         self.inner.try_lock(range, mode)
     }
 
-    fn system_calls(&self) -> SystemCalls {
-        self.inner.system_calls()
-    }
-
     fn close(&mut self) -> Result<()> {
         let admitted = self.faults.admit(Target::Close, Operation::Close, self.inner.path());
-        // A close that fails is a close all the same.
+        // An injected failure closes the file too, like a failing close of the system.
         let closed = self.inner.close();
         admitted.and(closed)
     }
 }
 
-/// The error that a system would report for this kind.
+/// An injected error of this kind, with a system code that belongs to the kind.
 fn injected(kind: ErrorKind, operation: Operation, path: &Path) -> Error {
     let code = match kind {
         ErrorKind::NotFound => libc::ENOENT,

@@ -1,40 +1,38 @@
-//! Slows what goes through it down to the latency and bandwidth of a slower storage.
+//! A wrapper that slows a storage down to a given latency and bandwidth.
 
-use crate::{
-    Batch, Caps, Completion, Driver, DriverFile, FileIdentity, FileLayout, LockGuard, LockMode, OpenOptions,
-    Result, SystemCalls,
-};
+use crate::{Batch, Caps, Completion, Driver, DriverFile, LockGuard, LockMode, OpenOptions, Result};
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How slow.
+/// The latency and the bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Throttle {
-    /// Time that every call takes at least. Calls of several threads wait side by side.
+    /// The least time of every call. Calls of several threads wait at the same time.
     pub latency: Duration,
-    /// Bytes that all files of the driver move in a second together; unlimited if none.
+    /// The bytes per second of all files of the driver together. Unlimited if `None`.
     pub bytes_per_second: Option<NonZeroU64>,
 }
 
-/// Sleeps before each call: its latency, and until the bytes of earlier batches and its own have had their time.
+/// Sleeps before each call: for the latency, and until the bandwidth has served the bytes of earlier
+/// batches and of this one.
 #[derive(Debug, Clone)]
 pub struct Throttled {
     inner: Arc<dyn Driver>,
-    pace: Arc<Pace>,
+    limiter: Arc<Limiter>,
 }
 
 #[derive(Debug)]
-struct Pace {
+struct Limiter {
     throttle: Throttle,
-    /// When the bytes that were admitted so far have had their time.
+    /// The time at which the bandwidth has served all admitted bytes.
     free_at: Mutex<Option<Instant>>,
 }
 
-impl Pace {
-    /// How long a call that moves `bytes` bytes and comes at `now` has to wait.
+impl Limiter {
+    /// The waiting time of a call that moves `bytes` bytes and begins at `now`.
     fn admit(&self, now: Instant, bytes: u64) -> Duration {
         let Some(bytes_per_second) = self.throttle.bytes_per_second else {
             return self.throttle.latency;
@@ -43,7 +41,7 @@ impl Pace {
         let own = Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX));
         let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
         let start = free_at.map_or(now, |free_at| free_at.max(now));
-        // A time that the clock cannot hold is never reached: the clock's end serves as well.
+        // If the clock cannot represent the end, the bytes take no time. No program runs so long.
         let end = start.checked_add(own).unwrap_or(start);
         *free_at = Some(end);
         self.throttle.latency + (end - now)
@@ -55,58 +53,42 @@ impl Pace {
 }
 
 impl Throttled {
-    /// Slows `inner` down.
+    /// Wraps `inner`.
     pub fn new(inner: Arc<dyn Driver>, throttle: Throttle) -> Self {
-        Self { inner, pace: Arc::new(Pace { throttle, free_at: Mutex::new(None) }) }
+        Self { inner, limiter: Arc::new(Limiter { throttle, free_at: Mutex::new(None) }) }
     }
 }
 
 impl Driver for Throttled {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
+    forward_to_inner!(name, lasting_path);
 
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         let inner = self.inner.open(path, options)?;
-        Ok(Arc::new(ThrottledFile { inner, pace: Arc::clone(&self.pace) }))
+        Ok(Arc::new(ThrottledFile { inner, limiter: Arc::clone(&self.limiter) }))
     }
 
     fn delete(&self, path: &Path) -> Result<()> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         self.inner.delete(path)
-    }
-
-    fn lasting_path(&self, path: &Path) -> PathBuf {
-        self.inner.lasting_path(path)
     }
 }
 
 #[derive(Debug)]
 struct ThrottledFile {
     inner: Arc<dyn DriverFile>,
-    pace: Arc<Pace>,
+    limiter: Arc<Limiter>,
 }
 
 impl DriverFile for ThrottledFile {
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
+    forward_to_inner!(path, layout, identity, system_calls);
 
     fn caps(&self) -> Caps {
         self.inner.caps().without(Caps::IN_MEMORY)
     }
 
-    fn layout(&self) -> FileLayout {
-        self.inner.layout()
-    }
-
-    fn identity(&self) -> Option<FileIdentity> {
-        self.inner.identity()
-    }
-
     fn submit(&self, batch: Batch<'_>) -> Completion {
-        self.pace.wait(batch.bytes());
+        self.limiter.wait(batch.bytes());
         self.inner.submit(batch)
     }
 
@@ -115,41 +97,37 @@ impl DriverFile for ThrottledFile {
     }
 
     fn len(&self) -> Result<u64> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         self.inner.len()
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         self.inner.set_len(bytes)
     }
 
     fn preallocate(&self, bytes: u64) -> Result<()> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         self.inner.preallocate(bytes)
     }
 
     fn sync(&self) -> Result<()> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         self.inner.sync()
     }
 
     fn refresh(&self) -> Result<()> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         self.inner.refresh()
     }
 
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         self.inner.try_lock(range, mode)
     }
 
-    fn system_calls(&self) -> SystemCalls {
-        self.inner.system_calls()
-    }
-
     fn close(&mut self) -> Result<()> {
-        self.pace.wait(0);
+        self.limiter.wait(0);
         self.inner.close()
     }
 }
@@ -158,10 +136,10 @@ impl DriverFile for ThrottledFile {
 mod tests {
     use super::*;
 
-    fn pace(latency_ms: u64, bytes_per_second: Option<u64>) -> Pace {
+    fn limiter(latency_ms: u64, bytes_per_second: Option<u64>) -> Limiter {
         let bytes_per_second = bytes_per_second.and_then(NonZeroU64::new);
         let throttle = Throttle { latency: Duration::from_millis(latency_ms), bytes_per_second };
-        Pace { throttle, free_at: Mutex::new(None) }
+        Limiter { throttle, free_at: Mutex::new(None) }
     }
 
     const fn ms(milliseconds: u64) -> Duration {
@@ -170,28 +148,28 @@ mod tests {
 
     #[test]
     fn bytes_queue_and_latency_does_not() {
-        let (pace, now) = (pace(5, Some(1000)), Instant::now());
-        assert_eq!(pace.admit(now, 100), ms(5 + 100));
-        assert_eq!(pace.admit(now, 50), ms(5 + 100 + 50));
-        assert_eq!(pace.admit(now, 0), ms(5 + 150));
-        // After a rest nothing was saved up.
-        assert_eq!(pace.admit(now + ms(400), 10), ms(5 + 10));
+        let (limiter, now) = (limiter(5, Some(1000)), Instant::now());
+        assert_eq!(limiter.admit(now, 100), ms(5 + 100));
+        assert_eq!(limiter.admit(now, 50), ms(5 + 100 + 50));
+        assert_eq!(limiter.admit(now, 0), ms(5 + 150));
+        // An idle time is not credited to later bytes.
+        assert_eq!(limiter.admit(now + ms(400), 10), ms(5 + 10));
     }
 
     #[test]
-    fn without_a_bandwidth_there_is_latency_alone() {
-        assert_eq!(pace(5, None).admit(Instant::now(), u64::MAX), ms(5));
+    fn without_bandwidth_a_call_takes_the_latency() {
+        assert_eq!(limiter(5, None).admit(Instant::now(), u64::MAX), ms(5));
     }
 
     #[test]
-    fn a_time_beyond_the_clock_does_not_overflow() {
-        let pace = pace(0, Some(1));
-        pace.admit(Instant::now(), u64::MAX);
-        pace.admit(Instant::now(), u64::MAX);
+    fn time_beyond_the_clock_does_not_overflow() {
+        let limiter = limiter(0, Some(1));
+        limiter.admit(Instant::now(), u64::MAX);
+        limiter.admit(Instant::now(), u64::MAX);
     }
 
     #[test]
-    fn calls_take_their_time() {
+    fn each_call_takes_the_latency() {
         let throttle = Throttle { latency: ms(20), bytes_per_second: None };
         let driver = Throttled::new(Arc::new(crate::mem::MemDriver::new()), throttle);
         let start = Instant::now();

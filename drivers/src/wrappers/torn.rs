@@ -1,91 +1,82 @@
-//! A storage that is bad for atomic mode: it has no locks, and tears each access into parts with pauses between them.
+//! A wrapper that makes a storage bad for atomic mode: no locks, and each access is split into parts with
+//! pauses between them.
 
 use crate::{
-    Batch, BatchResult, Caps, Completion, Driver, DriverFile, Error, ErrorKind, FileIdentity, FileLayout,
-    LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls,
+    Batch, BatchResult, Caps, Completion, Driver, DriverFile, Error, ErrorKind, LockGuard, LockMode,
+    OpenOptions, Operation, Result,
 };
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tears what goes to another driver. What is atomic on it is so by nothing that the storage does.
+/// Splits the accesses to another driver into parts. So atomicity on this driver never comes from the
+/// storage.
 #[derive(Debug, Clone)]
 pub struct Torn {
     inner: Arc<dyn Driver>,
-    tears: Tears,
+    parts: Parts,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Tears {
-    /// The largest part.
+struct Parts {
+    /// The length of the largest part.
     part_bytes: u64,
-    /// Between two parts.
+    /// The pause between two parts.
     pause: Duration,
 }
 
 impl Torn {
-    /// Bytes of a part: more than one piece of most accesses, and less than a page.
+    /// The length of a part: larger than one piece of most accesses, and less than a page.
     const PART_BYTES: u64 = 800;
-    /// Long enough for another process to come in between.
+    /// Long enough for an access of another process between two parts.
     const PAUSE: Duration = Duration::from_micros(40);
 
-    /// Tears `inner`'s accesses, and takes its locks away.
+    /// Wraps `inner`: splits its accesses and refuses its locks.
     pub fn new(inner: Arc<dyn Driver>) -> Self {
-        Self { inner, tears: Tears { part_bytes: Self::PART_BYTES, pause: Self::PAUSE } }
+        Self { inner, parts: Parts { part_bytes: Self::PART_BYTES, pause: Self::PAUSE } }
     }
 }
 
 impl Driver for Torn {
+    forward_to_inner!(lasting_path);
+
     fn name(&self) -> &'static str {
         "nolock"
     }
 
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
-        // Alone it has no reason for stores through a mapping, which are not calls that could be torn.
+        // With one writer the driver below has less reason to store through a mapping. Such stores are no
+        // calls that this wrapper could split.
         let inner = self.inner.open(path, &options.clone().writers(1))?;
-        Ok(Arc::new(TornFile { inner, tears: self.tears }))
+        Ok(Arc::new(TornFile { inner, parts: self.parts }))
     }
 
     fn delete(&self, path: &Path) -> Result<()> {
         self.inner.delete(path)
-    }
-
-    fn lasting_path(&self, path: &Path) -> PathBuf {
-        self.inner.lasting_path(path)
     }
 }
 
 #[derive(Debug)]
 struct TornFile {
     inner: Arc<dyn DriverFile>,
-    tears: Tears,
+    parts: Parts,
 }
 
 impl DriverFile for TornFile {
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
+    forward_to_inner!(path, layout, identity, system_calls);
 
     fn caps(&self) -> Caps {
         self.inner.caps().without(Caps::LOCKS | Caps::IN_MEMORY)
     }
 
-    fn layout(&self) -> FileLayout {
-        self.inner.layout()
-    }
-
-    fn identity(&self) -> Option<FileIdentity> {
-        self.inner.identity()
-    }
-
     fn submit(&self, mut batch: Batch<'_>) -> Completion {
         let (bytes, mut moved) = (batch.bytes(), 0);
-        if bytes <= self.tears.part_bytes {
+        if bytes <= self.parts.part_bytes {
             return self.inner.submit(batch);
         }
         while moved < bytes {
-            let end = (moved + self.tears.part_bytes).min(bytes);
+            let end = (moved + self.parts.part_bytes).min(bytes);
             let result = self.inner.submit(batch.part(moved..end)).wait();
             let is_short = moved + result.bytes < end;
             moved += result.bytes;
@@ -93,7 +84,7 @@ impl DriverFile for TornFile {
                 return Completion::ready(BatchResult { bytes: moved, error: result.error });
             }
             if moved < bytes {
-                std::thread::sleep(self.tears.pause);
+                std::thread::sleep(self.parts.pause);
             }
         }
         Completion::ready(BatchResult::moved(moved))
@@ -125,10 +116,6 @@ impl DriverFile for TornFile {
 
     fn try_lock(&self, _range: Range<u64>, _mode: LockMode) -> Result<Option<LockGuard>> {
         Err(Error::message(ErrorKind::Unsupported, Operation::Lock, self.path(), "this storage has no locks"))
-    }
-
-    fn system_calls(&self) -> SystemCalls {
-        self.inner.system_calls()
     }
 
     fn close(&mut self) -> Result<()> {

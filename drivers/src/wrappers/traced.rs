@@ -1,35 +1,30 @@
-//! Tells what goes through it, as `tracing` events under the target `capulet::driver`.
+//! A wrapper that reports each call as a `tracing` event with the target `capulet::driver`.
 
-use crate::{
-    Batch, Caps, Completion, Driver, DriverFile, FileIdentity, FileLayout, LockGuard, LockMode, OpenOptions,
-    Result, SystemCalls,
-};
+use crate::{Batch, Completion, Driver, DriverFile, LockGuard, LockMode, OpenOptions, Result};
 use std::fmt::Debug;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use tracing::{debug, trace};
 
 const TARGET: &str = "capulet::driver";
 
-/// Events at level `debug` for opening, closing, deleting and whatever changes a whole file, at level `trace` for batches and the
-/// rest. With nobody listening a call costs one check.
+/// Reports calls that open, close, delete or change a whole file at level `debug`, and batches and all other
+/// calls at level `trace`. Without a subscriber a call costs one check.
 #[derive(Debug, Clone)]
 pub struct Traced {
     inner: Arc<dyn Driver>,
 }
 
 impl Traced {
-    /// Tells what goes to `inner`.
+    /// Reports the calls to `inner`.
     pub fn new(inner: Arc<dyn Driver>) -> Self {
         Self { inner }
     }
 }
 
 impl Driver for Traced {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
+    forward_to_inner!(name, lasting_path);
 
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn DriverFile>> {
         let opened = self.inner.open(path, options);
@@ -42,17 +37,16 @@ impl Driver for Traced {
                 debug!(target: TARGET, driver = self.name(), path = %path.display(), ?options, %error, "open");
             }
         }
-        Ok(Arc::new(TracedFile { path: path.display().to_string(), inner: opened?, is_told: false }))
+        Ok(Arc::new(TracedFile { path: path.display().to_string(), inner: opened?, close_reported: false }))
     }
 
     fn delete(&self, path: &Path) -> Result<()> {
         let deleted = self.inner.delete(path);
-        debug!(target: TARGET, driver = self.name(), path = %path.display(), outcome = told(&deleted), "delete");
+        debug!(
+            target: TARGET, driver = self.name(), path = %path.display(), outcome = outcome_text(&deleted),
+            "delete"
+        );
         deleted
-    }
-
-    fn lasting_path(&self, path: &Path) -> PathBuf {
-        self.inner.lasting_path(path)
     }
 }
 
@@ -60,12 +54,12 @@ impl Driver for Traced {
 struct TracedFile {
     path: String,
     inner: Arc<dyn DriverFile>,
-    /// Whether the close has been told.
-    is_told: bool,
+    /// Whether the close has been reported.
+    close_reported: bool,
 }
 
-/// An outcome in words.
-fn told<T: Debug>(outcome: &Result<T>) -> String {
+/// The outcome of a call as text.
+fn outcome_text<T: Debug>(outcome: &Result<T>) -> String {
     match outcome {
         Ok(value) => format!("{value:?}"),
         Err(error) => error.to_string(),
@@ -73,21 +67,7 @@ fn told<T: Debug>(outcome: &Result<T>) -> String {
 }
 
 impl DriverFile for TracedFile {
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-
-    fn caps(&self) -> Caps {
-        self.inner.caps()
-    }
-
-    fn layout(&self) -> FileLayout {
-        self.inner.layout()
-    }
-
-    fn identity(&self) -> Option<FileIdentity> {
-        self.inner.identity()
-    }
+    forward_to_inner!(path, caps, layout, identity, would_wait, system_calls);
 
     fn submit(&self, batch: Batch<'_>) -> Completion {
         if !tracing::enabled!(target: TARGET, tracing::Level::TRACE) {
@@ -107,62 +87,54 @@ impl DriverFile for TracedFile {
         })
     }
 
-    fn would_wait(&self, offset: u64) -> Option<bool> {
-        self.inner.would_wait(offset)
-    }
-
     fn len(&self) -> Result<u64> {
         let len = self.inner.len();
-        trace!(target: TARGET, path = self.path, outcome = told(&len), "len");
+        trace!(target: TARGET, path = self.path, outcome = outcome_text(&len), "len");
         len
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
         let outcome = self.inner.set_len(bytes);
-        debug!(target: TARGET, path = self.path, bytes, outcome = told(&outcome), "set_len");
+        debug!(target: TARGET, path = self.path, bytes, outcome = outcome_text(&outcome), "set_len");
         outcome
     }
 
     fn preallocate(&self, bytes: u64) -> Result<()> {
         let outcome = self.inner.preallocate(bytes);
-        debug!(target: TARGET, path = self.path, bytes, outcome = told(&outcome), "preallocate");
+        debug!(target: TARGET, path = self.path, bytes, outcome = outcome_text(&outcome), "preallocate");
         outcome
     }
 
     fn sync(&self) -> Result<()> {
         let outcome = self.inner.sync();
-        debug!(target: TARGET, path = self.path, outcome = told(&outcome), "sync");
+        debug!(target: TARGET, path = self.path, outcome = outcome_text(&outcome), "sync");
         outcome
     }
 
     fn refresh(&self) -> Result<()> {
         let outcome = self.inner.refresh();
-        debug!(target: TARGET, path = self.path, outcome = told(&outcome), "refresh");
+        debug!(target: TARGET, path = self.path, outcome = outcome_text(&outcome), "refresh");
         outcome
     }
 
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
         let outcome = self.inner.try_lock(range.clone(), mode);
-        trace!(target: TARGET, path = self.path, ?range, ?mode, outcome = told(&outcome), "try_lock");
+        trace!(target: TARGET, path = self.path, ?range, ?mode, outcome = outcome_text(&outcome), "try_lock");
         outcome
     }
 
-    fn system_calls(&self) -> SystemCalls {
-        self.inner.system_calls()
-    }
-
     fn close(&mut self) -> Result<()> {
-        self.is_told = true;
+        self.close_reported = true;
         let outcome = self.inner.close();
         let calls = self.inner.system_calls();
-        debug!(target: TARGET, path = self.path, ?calls, outcome = told(&outcome), "close");
+        debug!(target: TARGET, path = self.path, ?calls, outcome = outcome_text(&outcome), "close");
         outcome
     }
 }
 
 impl Drop for TracedFile {
     fn drop(&mut self) {
-        if !self.is_told {
+        if !self.close_reported {
             debug!(target: TARGET, path = self.path, calls = ?self.inner.system_calls(), "close");
         }
     }
@@ -179,10 +151,10 @@ mod tests {
     use tracing::field::{Field, Visit};
     use tracing::{Event, Level, Metadata, Subscriber, span};
 
-    /// Keeps the message of each event up to a level.
+    /// A subscriber that keeps the message of each event up to a level.
     struct Listener {
         level: Level,
-        heard: Arc<Mutex<Vec<String>>>,
+        messages: Arc<Mutex<Vec<String>>>,
         spans: AtomicU64,
     }
 
@@ -213,7 +185,7 @@ mod tests {
             let mut message = String::new();
             event.record(&mut Message(&mut message));
             assert_eq!(event.metadata().target(), TARGET);
-            self.heard.lock().unwrap().push(message);
+            self.messages.lock().unwrap().push(message);
         }
 
         fn enter(&self, _: &span::Id) {}
@@ -221,9 +193,9 @@ mod tests {
         fn exit(&self, _: &span::Id) {}
     }
 
-    fn heard_at(level: Level) -> Vec<String> {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let listener = Listener { level, heard: Arc::clone(&heard), spans: AtomicU64::new(0) };
+    fn messages_at(level: Level) -> Vec<String> {
+        let messages = Arc::new(Mutex::new(Vec::new()));
+        let listener = Listener { level, messages: Arc::clone(&messages), spans: AtomicU64::new(0) };
         tracing::subscriber::with_default(listener, || {
             let driver = Traced::new(Arc::new(MemDriver::new()));
             let mut file = driver.open(Path::new("a"), &OpenOptions::write().create(true)).unwrap();
@@ -235,16 +207,19 @@ mod tests {
             drop(driver.open(Path::new("a"), &OpenOptions::write()).unwrap());
             driver.delete(Path::new("b")).unwrap_err();
         });
-        Arc::try_unwrap(heard).unwrap().into_inner().unwrap()
+        Arc::try_unwrap(messages).unwrap().into_inner().unwrap()
     }
 
     #[test]
-    fn each_call_is_told_once_at_its_level() {
+    fn each_call_is_reported_once_at_its_level() {
         assert_eq!(
-            heard_at(Level::TRACE),
+            messages_at(Level::TRACE),
             ["open", "submit", "sync", "refresh", "close", "open", "close", "delete"]
         );
-        assert_eq!(heard_at(Level::DEBUG), ["open", "sync", "refresh", "close", "open", "close", "delete"]);
-        assert!(heard_at(Level::INFO).is_empty());
+        assert_eq!(
+            messages_at(Level::DEBUG),
+            ["open", "sync", "refresh", "close", "open", "close", "delete"]
+        );
+        assert!(messages_at(Level::INFO).is_empty());
     }
 }
