@@ -1,5 +1,5 @@
 # Each target runs one script. Read the scripts in scripts/.
-.PHONY: setup build demo test bench bench-datatype bench-files bench-locks verify lint clean
+.PHONY: setup build demo test quick bench bench-datatype bench-files bench-locks verify lint clean
 .DEFAULT_GOAL := build
 
 # Installs Debian packages, two Python environments and test sources in target/env. A second run does
@@ -16,9 +16,14 @@ build: setup
 demo: build
 	@/usr/bin/python3 tests/demo/run.py
 
-# Checks format, clippy and documentation, and runs every test on both MPIs.
-test: lint build
+# Checks format, clippy and documentation, and runs every test on both MPIs. Ends with a table of times.
+test:
 	@scripts/test.sh
+
+# Checks the crates that differ from the last commit, or CRATES="datatype comm", on Open MPI: format, clippy,
+# their tests, and a few programs on the built library. Under two minutes after the first build.
+quick: setup
+	@scripts/quick.sh $(CRATES)
 
 # Times the datatype engine and file access against the MPIs, with few and short samples.
 bench: build

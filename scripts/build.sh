@@ -4,6 +4,11 @@
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
+# The command links to no MPI, so one build of it serves all.
+say "build: the command"
+use_mpi openmpi
+cargo build --release --target-dir target/openmpi -p capulet-cli
+
 # The file name and the SONAME of the library contain the name of its MPI, so that no loader mistakes one
 # library for another.
 for mpi in openmpi mpich mpich5; do
@@ -11,7 +16,8 @@ for mpi in openmpi mpich mpich5; do
     out=target/$mpi/release
     say "build: $out (MPICC=$(basename "$MPICC"))"
     [ "$mpi" = openmpi ] || share_built openmpi "$mpi" release
-    cargo build --release --target-dir "target/$mpi" -p capulet-capi -p capulet-cli -p capulet-benches
+    cargo build --release --target-dir "target/$mpi" -p capulet-capi -p capulet-benches
+    [ "$mpi" = openmpi ] || ln -f target/openmpi/release/capulet "$out/capulet"
     library=$out/$CAPULET_SONAME
     # A rename replaces the library. A program that has mapped the old file keeps the whole file.
     if ! cmp -s "$out/libcapulet.so" "$library"; then

@@ -8,11 +8,14 @@ env_dir=$root/target/env
 # shellcheck disable=SC2034 # used by the scripts
 python=/usr/bin/python3
 
-# The crates that know no MPI, and the crates whose build differs for each MPI.
+# The crates that know no MPI; the crates whose build differs for each MPI; of these, the crates with tests
+# that an MPI launches. The tests of capulet-atomic and capulet-sieve replace MPI by threads or processes.
 # shellcheck disable=SC2034 # used by the scripts
 pure=(-p capulet-agreement -p capulet-datatype -p capulet-drivers -p capulet-plan -p capulet-protocol -p capulet-bench-report -p capulet-bench-figures -p capulet-cli -p capulet-job -p capulet-verify -p capulet-graph)
 # shellcheck disable=SC2034 # used by the scripts
 on_mpi=(-p capulet-comm -p capulet-atomic -p capulet-sieve -p capulet-adio -p capulet-capi -p capulet-benches)
+# shellcheck disable=SC2034 # used by the scripts
+launching=(-p capulet-comm -p capulet-adio -p capulet-capi -p capulet-benches)
 
 # say TEXT: prints the name of a step that begins. Also appends name and time to the file $CAPULET_TIMES, if
 # it is set; scripts/times.sh makes a table of it.

@@ -11,6 +11,7 @@ lint() {
     cargo clippy --target-dir "target/$1" "${@:2}" --all-targets -- -D warnings
 }
 lint openmpi --workspace
+share_built openmpi mpich debug
 lint mpich "${on_mpi[@]}" -p capulet-tests
 use_mpi openmpi
 say "lint: documentation"

@@ -1,8 +1,17 @@
 #!/usr/bin/env bash
-# Runs all tests: the crates that know no MPI once; the other crates and then whole programs on both MPIs;
-# the toolkit on the wheels of both MPIs too.
+# Checks and tests everything: lint.sh, build.sh, and all tests. The crates that know no MPI are tested once,
+# those that an MPI launches and whole programs on both MPIs, the toolkit on the wheels of both MPIs too. Ends
+# with a table of what took how long.
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
+
+times=$root/target/times
+rm -rf "$times"
+mkdir -p "$times"
+export CAPULET_TIMES=$times/steps.tsv CAPULET_JOB_TIMES=$times/jobs.tsv
+scripts/setup.sh
+scripts/lint.sh
+scripts/build.sh
 
 # The compiler compiles a closure that it does not inline without the vector instructions of the
 # surrounding function. The closure then calls a function for each instruction, which gives right results
@@ -20,13 +29,16 @@ PYTHONDONTWRITEBYTECODE=1 "$python" -m unittest discover -s tests/demo
 use_mpi openmpi
 say "test: the crates without MPI"
 cargo test --target-dir target/openmpi "${pure[@]}"
-for mpi in openmpi mpich; do
-    use_mpi "$mpi"
-    say "test: the crates on $mpi"
-    cargo test --target-dir "target/$mpi" "${on_mpi[@]}"
-    say "test: whole programs on $mpi"
-    cargo test --target-dir "target/$mpi" -p capulet-tests
-done
+say "test: the crates on openmpi"
+cargo test --target-dir target/openmpi "${on_mpi[@]}"
+say "test: whole programs on openmpi"
+cargo test --target-dir target/openmpi -p capulet-tests
+use_mpi mpich
+say "test: the crates on mpich"
+share_built openmpi mpich debug
+cargo test --target-dir target/mpich "${launching[@]}"
+say "test: whole programs on mpich"
+cargo test --target-dir target/mpich -p capulet-tests
 # The newest MPICH calls Capulet from other functions while it waits. The library is built already; the
 # tests use the same profile.
 use_mpi mpich5
@@ -39,6 +51,8 @@ LD_LIBRARY_PATH=$env_dir/mpich5/lib cargo test --release --target-dir target/mpi
 for mpi in mpich5 openmpi5; do
     use_mpi "$mpi"
     say "test: the toolkit on $mpi"
+    [ "$mpi" = mpich5 ] || share_built mpich5 "$mpi" release
     cargo test --release --target-dir "target/$mpi" -p capulet-capi --test toolkit
 done
 say "test: all passed"
+scripts/times.sh "$CAPULET_TIMES" "$CAPULET_JOB_TIMES"
