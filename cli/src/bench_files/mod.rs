@@ -1,6 +1,7 @@
 //! `capulet bench collective`, `independent` and `atomic`: launches one program in turn on Capulet and on
 //! the MPI's own file layers.
 
+mod against;
 mod launch;
 
 use std::collections::BTreeMap;
@@ -295,24 +296,6 @@ fn write(rows: &[Row], args: &BenchArgs) -> io::Result<()> {
         writeln!(output)
     } else {
         writeln!(output, "{}\n{}", table(rows), summary(rows).trim_end())?;
-        if args.against.is_some() { write_slower(&mut output, rows) } else { Ok(()) }
+        if args.against.is_some() { against::write(&mut output, rows) } else { Ok(()) }
     }
-}
-
-/// Writes the rows in which this build is slower than the other build by more than the noise of a good run.
-fn write_slower(output: &mut impl Write, rows: &[Row]) -> io::Result<()> {
-    const SLOWER_BELOW: f64 = 0.97;
-    let is_slower = |row: &&Row| row.ratio.is_some_and(|ratio| ratio < SLOWER_BELOW);
-    let slower: Vec<&Row> = rows.iter().filter(is_slower).collect();
-    writeln!(output, "{} of {} rows are below {SLOWER_BELOW} of the other build", slower.len(), rows.len())?;
-    for row in slower {
-        let Row { mpi, storage, ranks, head, ratio, .. } = row;
-        let ratio = ratio.unwrap_or_default();
-        writeln!(
-            output,
-            "  {ratio:.2}  {mpi}, {storage}, {ranks} ranks: {} {} {}",
-            head.case, head.op, head.state
-        )?;
-    }
-    Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::line::{Head, Sample};
-use super::median;
+use super::{median, median_interval};
 
 /// Counters of a row, by name, summed over the ranks.
 pub type Counts = BTreeMap<String, u64>;
@@ -75,6 +75,9 @@ pub struct PeerRow {
     pub limit_seconds: Option<f64>,
     /// The median over the runs of its seconds divided by Capulet's: how many times faster Capulet is.
     pub ratio: Option<f64>,
+    /// The interval that contains the median ratio with a probability of at least 95 %. `None` for fewer than
+    /// 6 runs.
+    pub interval: Option<(f64, f64)>,
     /// Number of runs in the ratio.
     pub runs: usize,
     /// Why the peer does not count in this row.
@@ -187,6 +190,7 @@ fn peer_row(ours: &Contender, peer: &Contender, id: u32) -> PeerRow {
         seconds: median(&mut good().map(|(_, sample)| sample.seconds).collect::<Vec<_>>()),
         limit_seconds: median(&mut good().map(|(_, sample)| sample.limit_seconds).collect::<Vec<_>>()),
         ratio: median(&mut ratios),
+        interval: median_interval(&mut ratios),
         runs: ratios.len(),
         fault: peer.fault(id),
         strays: peer.samples(id).map(|(_, sample)| sample.strays).max().unwrap_or(0),
