@@ -18,6 +18,22 @@ enum Verdict {
     AsFast,
 }
 
+/// A row with its verdict.
+struct Judged<'a> {
+    verdict: Verdict,
+    ratio: f64,
+    interval: Option<(f64, f64)>,
+    row: &'a Row,
+}
+
+impl<'a> Judged<'a> {
+    /// `None` if the row has no ratio.
+    fn of(row: &'a Row) -> Option<Self> {
+        let (ratio, interval) = (row.ratio?, row.best_peer()?.interval);
+        Some(Self { verdict: verdict(ratio, interval), ratio, interval, row })
+    }
+}
+
 fn verdict(ratio: f64, interval: Option<(f64, f64)>) -> Verdict {
     match interval {
         Some((_, high)) if high < SLOWER_BELOW => Verdict::Slower,
@@ -28,15 +44,9 @@ fn verdict(ratio: f64, interval: Option<(f64, f64)>) -> Verdict {
 
 /// Writes the number of rows with each verdict, and lists the rows that are not as fast as the other build.
 pub(super) fn write(output: &mut impl Write, rows: &[Row]) -> io::Result<()> {
-    let mut judged: Vec<(Verdict, f64, Option<(f64, f64)>, &Row)> = rows
-        .iter()
-        .filter_map(|row| {
-            let (ratio, interval) = (row.ratio?, row.best_peer()?.interval);
-            Some((verdict(ratio, interval), ratio, interval, row))
-        })
-        .collect();
-    judged.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let count = |wanted: Verdict| judged.iter().filter(|(found, ..)| *found == wanted).count();
+    let mut judged: Vec<Judged<'_>> = rows.iter().filter_map(Judged::of).collect();
+    judged.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    let count = |wanted: Verdict| judged.iter().filter(|row| row.verdict == wanted).count();
     writeln!(
         output,
         "{} of {} rows are slower than {SLOWER_BELOW} of the other build with a probability of 95 %, {} may be",
@@ -44,8 +54,8 @@ pub(super) fn write(output: &mut impl Write, rows: &[Row]) -> io::Result<()> {
         judged.len(),
         count(Verdict::Undecided)
     )?;
-    for (found, ratio, interval, row) in judged {
-        let word = match found {
+    for Judged { verdict, ratio, interval, row } in judged {
+        let word = match verdict {
             Verdict::Slower => "slower",
             Verdict::Undecided => "may be",
             Verdict::AsFast => continue,
