@@ -1,4 +1,5 @@
-//! Blocking data access by explicit offsets, individual and shared file pointers (MPI 14.4.2 to 14.4.4).
+//! Blocking data access at explicit offsets, the individual file pointer and the shared file pointer (MPI
+//! 14.4.2 to 14.4.4).
 
 use std::ffi::{c_int, c_void};
 
@@ -10,7 +11,7 @@ use crate::abi::{Count, MPI_Datatype, MPI_File, MPI_Status, Offset, export};
 use crate::convert::{buffer, count, description};
 use crate::guard::{Failure, on_file_as};
 
-/// The arguments that say what memory takes part.
+/// The arguments of a data access function that describe its buffer.
 pub(crate) struct CMemory {
     pub(crate) base: *mut c_void,
     pub(crate) count: Count,
@@ -18,7 +19,7 @@ pub(crate) struct CMemory {
 }
 
 impl CMemory {
-    /// What they say, checked.
+    /// Checks the arguments and imports the datatype.
     pub(crate) fn checked(self) -> Result<UserMemory, Failure> {
         let count = count(self.count)?;
         let datatype = description(self.datatype)?;
@@ -27,11 +28,12 @@ impl CMemory {
     }
 }
 
-/// Runs one access. In a collective one a wrong argument is passed down, so that all ranks learn of it.
+/// Runs one access. In a collective access, an invalid argument is passed down as an error, so that all
+/// ranks get it.
 ///
 /// # Safety
-/// The memory is the caller's buffer, valid as MPI demands for the direction; `out` is the caller's status,
-/// or `MPI_STATUS_IGNORE`.
+/// `memory` describes the buffer of the caller. It is valid for the direction as MPI 14.4 requires. `out`
+/// is the status of the caller, or `MPI_STATUS_IGNORE`.
 unsafe fn access(
     call: &'static str,
     file: MPI_File,
@@ -41,15 +43,16 @@ unsafe fn access(
 ) -> c_int {
     on_file_as(coordination, call, file, |entry| {
         let memory = memory.checked();
-        // SAFETY: by the caller's promise.
+        // SAFETY: `# Safety` of this function: the buffer is valid, as `# Safety` of `File::access`
+        // requires.
         let outcome = unsafe { entry.file.access(direction, position, coordination, memory) };
-        // SAFETY: by the caller's promise.
+        // SAFETY: `# Safety` of this function: `out` is a status or `MPI_STATUS_IGNORE`.
         unsafe { status::set(out, outcome.bytes) }?;
         outcome.error.map_or(Ok(()), Err)
     })
 }
 
-/// A function with an explicit offset, for one type of count.
+/// Exports a function with an explicit offset, for one count type.
 macro_rules! at {
     ($name:ident, $count:ty, $direction:ident, $coordination:ident) => {
         export! {
@@ -60,14 +63,14 @@ macro_rules! at {
             ) -> c_int {
                 let memory = CMemory { base, count: Count::from(count), datatype };
                 let what = (Direction::$direction, Position::Explicit(offset), Coordination::$coordination);
-                // SAFETY: the caller's buffer and status.
+                // SAFETY: `# Safety` of the exported function (MPI 14.4): buffer and status are valid.
                 unsafe { access(concat!("MPI_", stringify!($name)), file, what, memory, status) }
             }
         }
     };
 }
 
-/// A function by a file pointer, for one type of count.
+/// Exports a function that uses a file pointer, for one count type.
 macro_rules! pointer {
     ($name:ident, $count:ty, $direction:ident, $coordination:ident, $position:ident) => {
         export! {
@@ -77,7 +80,7 @@ macro_rules! pointer {
             ) -> c_int {
                 let memory = CMemory { base, count: Count::from(count), datatype };
                 let what = (Direction::$direction, Position::$position, Coordination::$coordination);
-                // SAFETY: the caller's buffer and status.
+                // SAFETY: `# Safety` of the exported function (MPI 14.4): buffer and status are valid.
                 unsafe { access(concat!("MPI_", stringify!($name)), file, what, memory, status) }
             }
         }

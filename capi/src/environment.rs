@@ -1,18 +1,19 @@
-//! What the environment asks of this library, and the composition root: the one place that knows which
-//! drivers exist.
+//! The environment variables that this library reads. It is also the composition root: only this module
+//! knows which drivers exist.
 //!
 //! | variable | meaning |
 //! |---|---|
 //! | `CAPULET_DRIVER` | the driver for file names without a prefix |
-//! | `CAPULET_HINTS` | `key=value;key=value`: hints that win over those of the program |
-//! | `CAPULET_STATS` | `1`: print a table of counts for each file when it is closed |
-//! | `CAPULET_LOG` | what to log to standard error: `off`, `info`, `debug`, or any filter of `tracing`; unset: warnings |
-//! | `CAPULET_FAULTS` | testing only: `rank=R;PLAN` makes the storage of rank R of `MPI_COMM_WORLD` fail as PLAN says |
-//! | `ROMIO_HINTS` | a file of hints, a key and a value on each line; the hints of the program win over it |
+//! | `CAPULET_HINTS` | `key=value;key=value`: hints that override the hints of the program |
+//! | `CAPULET_STATS` | `1`: print a table of counters for each file when it is closed |
+//! | `CAPULET_LOG` | the log on standard error: `off`, `info`, `debug`, or any filter of `tracing`; unset: warnings |
+//! | `CAPULET_FAULTS` | for tests: `rank=R;PLAN` makes the storage of rank R of `MPI_COMM_WORLD` fail by PLAN |
+//! | `ROMIO_HINTS` | a file of hints, one key and value per line; the hints of the program override it |
 //!
-//! Each is read once, at the first call that reaches this library. A value that cannot be understood is
-//! reported on standard error, and every open fails: a run that was meant to be another one had better not go
-//! on. The language of PLAN is that of [`FaultPlan::parse`]; R may be `*` for all ranks.
+//! The library reads each variable once, at the first call that reaches it. An invalid value is reported
+//! on standard error, and every open fails then: a run with other settings than the user intended must
+//! not continue. An invalid `CAPULET_LOG` is reported and ignored. [`FaultPlan::parse`] describes the
+//! language of PLAN. R may be `*` for all ranks.
 
 use std::env;
 use std::fmt;
@@ -34,14 +35,14 @@ use tracing_subscriber::fmt::time::FormatTime;
 use crate::guard::{Failure, failure};
 use crate::report;
 
-/// Starts logging and takes over the panic message, once. Costs one atomic load after the first call.
+/// Starts the log and installs a panic hook, once. Later calls cost one atomic load.
 pub(crate) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
         std::panic::set_hook(Box::new(|panic| report::say(format_args!("internal error: {panic}"))));
         match variable("CAPULET_LOG") {
             Some(filter) => start_logging(&filter),
-            // Warnings tell of lost speed or of a failure that no return code can tell.
+            // Warnings report lost speed, or failures that no return code can report.
             None => set_subscriber(log_format().with_max_level(tracing::Level::WARN).finish()),
         }
     });
@@ -57,7 +58,7 @@ fn start_logging(filter: &str) {
 type LogFormat =
     SubscriberBuilder<DefaultFields, Format<Full, RankAndTime>, LevelFilter, fn() -> std::io::Stderr>;
 
-/// Lines on standard error, with the rank and the time.
+/// The log format: lines on standard error with the rank and the time.
 fn log_format() -> LogFormat {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr as fn() -> std::io::Stderr)
@@ -66,7 +67,8 @@ fn log_format() -> LogFormat {
 }
 
 fn set_subscriber(subscriber: impl tracing::Subscriber + Send + Sync) {
-    // This fails only if a subscriber is set already. No other code sets one in this library's copy of `tracing`.
+    // This fails only if a subscriber is already set. No other code sets one in this library's copy of
+    // `tracing`.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
@@ -81,15 +83,15 @@ impl FormatTime for RankAndTime {
     }
 }
 
-/// The value of a variable; `None` if it is unset, empty, or not Unicode.
+/// The value of a variable. `None` if it is unset, empty or not Unicode.
 fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Reads `key=value;key=value`. Spaces around keys and values do not count.
+/// Reads `key=value;key=value`. Spaces around keys and values are removed.
 ///
 /// # Errors
-/// The first part that is not of this form.
+/// The first part that does not have this form.
 fn parse_pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
     parts
@@ -102,15 +104,16 @@ fn parse_pairs(text: &str) -> Result<Vec<(String, String)>, String> {
         .collect()
 }
 
-/// What the environment makes of this process: its files' context, and what it could not make sense of.
+/// What the environment determines for this process: the context of its files, and the error in the
+/// environment.
 pub(crate) struct Composition {
-    /// Drivers, hints and reporting.
+    /// Drivers, hints and statistics.
     pub(crate) context: Context,
     wrong: Option<String>,
 }
 
 impl Composition {
-    /// Refuses an environment that could not be understood.
+    /// Fails if a variable has an invalid value.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match &self.wrong {
             None => Ok(()),
@@ -119,7 +122,7 @@ impl Composition {
     }
 }
 
-/// The composition of this process, made at the first call. MPI must be up.
+/// The composition of this process, made at the first call. MPI must be initialized.
 pub(crate) fn composition() -> &'static Composition {
     static COMPOSITION: OnceLock<Composition> = OnceLock::new();
     COMPOSITION.get_or_init(|| {
@@ -158,7 +161,7 @@ fn compose() -> Result<Context, String> {
     Ok(context)
 }
 
-/// The faults of one rank out of `rank=R;PLAN`; none if R is another.
+/// The faults for rank `rank` from `rank=R;PLAN`. Empty if R is another rank.
 fn parse_faults(text: &str, rank: i32) -> Result<FaultPlan, String> {
     let (who, plan) = text
         .split_once(';')

@@ -1,17 +1,18 @@
 //! Error handlers of files.
 //!
-//! The MPI library cannot keep the handler of a file that it does not know, and no public function tells what
-//! an `MPI_Errhandler` calls. So creation is interposed: the MPI library makes the handle, and a table here
-//! remembers what it calls.
+//! The MPI library does not know the files of Capulet, so it cannot store their error handlers. No public
+//! function tells which function an `MPI_Errhandler` calls. So Capulet replaces the functions that create
+//! error handlers: the MPI library creates the handle, and a table in this module records the function.
 //!
 //! # References
-//! An attached handler must outlive `MPI_Errhandler_free` of the user's handle, and `MPI_File_get_errhandler`
-//! hands out a handle that the user frees (MPI 9.3.4). Both need one more reference to an MPI object, for
-//! which MPI has no function. The MPI library's own `MPI_FILE_NULL` gives it: attach the handler there, get it
-//! back, and attach the old one again.
+//! An attached error handler stays valid after the program has called `MPI_Errhandler_free` on its
+//! handle, and `MPI_File_get_errhandler` returns a handle that the program frees (MPI 9.3.4). Both need
+//! one more reference to the MPI object, and MPI has no function for this. The `MPI_FILE_NULL` of the MPI
+//! library provides it: this module attaches the error handler there, gets it back, and attaches the
+//! previous error handler again.
 //!
-//! A [`Handler`] holds one such reference. Files, their requests and calls of the handler share it by [`Arc`],
-//! so no other thread can free the MPI object while one of them uses it.
+//! A [`Handler`] holds one such reference. Files, their requests and calls of the handler share it by
+//! [`Arc`], so no other thread can free the MPI object while it is in use.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -31,7 +32,7 @@ use crate::guard::{Failure, Subject, Verdict, contained, failure, judge_null, no
 use crate::real::{predefined, real};
 use crate::{handle, report};
 
-/// What a handler does.
+/// What an error handler does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     /// `MPI_ERRORS_RETURN`, the default for files (MPI 14.7).
@@ -40,30 +41,30 @@ pub(crate) enum Kind {
     Fatal,
     /// `MPI_ERRORS_ABORT`: abort the processes of the file.
     Abort,
-    /// A C function.
+    /// Call a C function.
     C(CHandler),
-    /// A Fortran subroutine.
+    /// Call a Fortran subroutine.
     Fortran(FortranHandler),
-    /// A function of MPICH's extended form, with its extra argument.
+    /// Call a function of MPICH's extended form, with its extra argument.
     Extended(ExtendedHandler, *mut c_void),
 }
 
-// SAFETY: the pointer is a user's own and is only passed back to the user's function, which MPI may call from
-// any thread.
+// SAFETY: the pointer belongs to the program. It is only passed to the program's function, which MPI may
+// call from any thread.
 unsafe impl Send for Kind {}
-// SAFETY: as for `Send`; nothing changes a `Kind`.
+// SAFETY: a `Kind` is never changed, and the pointer is only passed on, as for `Send`.
 unsafe impl Sync for Kind {}
 
-/// A handler with one reference to its MPI object.
+/// An error handler with one reference to its MPI object.
 #[derive(Debug)]
 pub(crate) struct Handler {
     kind: Kind,
     handle: MPI_Errhandler,
 }
 
-// SAFETY: an MPI_Errhandler is a name that MPI accepts from any thread, and Kind is Send.
+// SAFETY: MPI accepts the handle `MPI_Errhandler` from any thread (MPI 11.6), and `Kind` is `Send`.
 unsafe impl Send for Handler {}
-// SAFETY: as for `Send`; nothing changes a `Handler` before its drop.
+// SAFETY: a `Handler` is not changed before it is dropped.
 unsafe impl Sync for Handler {}
 
 impl Handler {
@@ -72,13 +73,14 @@ impl Handler {
         Handler { kind: Kind::Return, handle: errors_return() }
     }
 
-    /// Takes a reference to `handle`, which does `kind`. Predefined handlers are never freed and need none.
+    /// Takes a reference to `handle`, which does `kind`. Predefined error handlers are never freed and
+    /// need no reference.
     fn attach(kind: Kind, handle: MPI_Errhandler) -> Result<Self, Failure> {
         let handle = if is_predefined(handle) { handle } else { reference(handle)? };
         Ok(Handler { kind, handle })
     }
 
-    /// What it does.
+    /// What the error handler does.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
@@ -87,19 +89,20 @@ impl Handler {
 impl Drop for Handler {
     fn drop(&mut self) {
         if !is_predefined(self.handle) {
-            // SAFETY: `attach` took this reference, and only this drop gives it back.
+            // SAFETY: `attach` took this reference, and no other code frees it.
             unsafe { MPI_Errhandler_free(&raw mut self.handle) };
         }
     }
 }
 
-/// Where the handler of one file is kept. The file and its requests share it, so a request whose file is
-/// closed still finds the handler, and a later `MPI_File_set_errhandler` reaches the requests.
+/// The error handler attached to one file. The file and its requests share it. So a request finds the
+/// error handler after the file is closed, and `MPI_File_set_errhandler` has effect on requests in
+/// progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Attached(Arc<Mutex<Arc<Handler>>>);
 
 impl Attached {
-    /// The handler as it is now. It stays usable when the file gets another one.
+    /// The current error handler. It remains usable after another one is attached to the file.
     pub(crate) fn current(&self) -> Arc<Handler> {
         Arc::clone(&lock(&self.0))
     }
@@ -109,10 +112,10 @@ impl Attached {
     }
 }
 
-/// A call of a user's handler that is due.
+/// A pending call of an error handler of the program.
 ///
-/// It has no destructor: a handler may leave by `longjmp`, which must skip none. One reference to the handler
-/// is leaked then.
+/// It has no destructor, because an error handler may leave by `longjmp`, which must not skip
+/// destructors. In this case one reference to the error handler is leaked.
 pub(crate) struct Call {
     handler: ManuallyDrop<Arc<Handler>>,
     file: MPI_File,
@@ -124,13 +127,14 @@ impl Call {
         Call { handler: ManuallyDrop::new(handler), file, code }
     }
 
-    /// The code that the handler is given.
+    /// The error code that the error handler gets.
     pub(crate) fn code(&self) -> c_int {
         self.code
     }
 
-    /// Calls the handler, and returns the code that it left. Nothing of this library may be locked or borrowed,
-    /// and no value with a destructor may live in the callers' frames up to the C ABI.
+    /// Calls the error handler and returns the error code as the handler leaves it. The caller holds no
+    /// lock and no borrow of this library, and no frame between this function and the C ABI has a value
+    /// with a destructor.
     pub(crate) fn make(self) -> c_int {
         let left = call(self.handler.kind, self.file, self.code);
         drop(ManuallyDrop::into_inner(self.handler));
@@ -138,14 +142,14 @@ impl Call {
     }
 }
 
-/// What each created handle calls. A handle that MPI gives out again is overwritten by its next creation.
+/// What each created handle does. If MPI reuses a handle, the next creation overwrites the entry.
 static CREATED: Mutex<Option<HashMap<usize, Kind>>> = Mutex::new(None);
 
-/// The handler of `MPI_FILE_NULL`, inherited by files at open; `None` stands for the default,
+/// The error handler of `MPI_FILE_NULL`, which files inherit at open. `None` is the default,
 /// `MPI_ERRORS_RETURN`.
 static OF_NULL: Mutex<Option<Arc<Handler>>> = Mutex::new(None);
 
-/// Held while the MPI library's `MPI_FILE_NULL` carries a handler.
+/// Held while an error handler is attached to the `MPI_FILE_NULL` of the MPI library.
 static CARRIER: Mutex<()> = Mutex::new(());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -153,18 +157,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn errors_return() -> MPI_Errhandler {
-    // SAFETY: a constant that `mpi-sys` initializes at compile time and nothing writes.
+    // SAFETY: `mpi-sys` initializes this constant at compile time, and no code writes it.
     unsafe { RSMPI_ERRORS_RETURN }
 }
 
 fn errors_are_fatal() -> MPI_Errhandler {
-    // SAFETY: as above.
+    // SAFETY: `mpi-sys` initializes this constant at compile time, and no code writes it.
     unsafe { RSMPI_ERRORS_ARE_FATAL }
 }
 
-/// `MPI_ERRORS_ABORT` of the MPI library that is loaded, if it has one.
+/// `MPI_ERRORS_ABORT` of the loaded MPI library, if it has one.
 ///
-/// One build serves Open MPI 4.1, which has none, and 5.0, where it is the address of an object.
+/// One build is used with Open MPI 4.1, which does not have it, and with 5.0, where it is the address of
+/// an object.
 fn errors_abort() -> Option<MPI_Errhandler> {
     static FOUND: OnceLock<Option<Handle>> = OnceLock::new();
     if CAPULET_ERRORS_ABORT != CAPULET_ERRHANDLER_NULL {
@@ -173,15 +178,15 @@ fn errors_abort() -> Option<MPI_Errhandler> {
     FOUND.get_or_init(|| predefined(c"ompi_mpi_errors_abort").map(Handle)).as_ref().map(|found| found.0)
 }
 
-/// A predefined handle.
+/// A predefined error handler.
 struct Handle(MPI_Errhandler);
 
-// SAFETY: an MPI_Errhandler is a name that MPI accepts from any thread.
+// SAFETY: MPI accepts the handle `MPI_Errhandler` from any thread (MPI 11.6).
 unsafe impl Send for Handle {}
-// SAFETY: as for `Send`; nothing changes the handle.
+// SAFETY: the handle is never changed.
 unsafe impl Sync for Handle {}
 
-/// What a predefined handle does; `None` for every other one.
+/// What a predefined error handler does. `None` if the error handler is not predefined.
 fn predefined_kind(handle: MPI_Errhandler) -> Option<Kind> {
     if handle == errors_return() {
         Some(Kind::Return)
@@ -198,10 +203,11 @@ fn is_predefined(handle: MPI_Errhandler) -> bool {
     predefined_kind(handle).is_some()
 }
 
-/// One more reference to an error handler for files.
+/// Takes one more reference to an error handler for files.
 ///
-/// To a predefined one too: Open MPI counts those, and its `MPI_Errhandler_free` takes one away. MPICH, whose
-/// handles are numbers, counts none, and 4.0 aborts when it is given `MPI_ERRORS_ABORT`.
+/// This includes predefined ones: Open MPI counts references to them, and `MPI_Errhandler_free` removes
+/// one. MPICH, whose handles are integers, does not count them, and MPICH 4.0 aborts if
+/// `MPI_ERRORS_ABORT` is attached to `MPI_FILE_NULL`.
 fn reference(handle: MPI_Errhandler) -> Result<MPI_Errhandler, Failure> {
     let is_number = size_of::<MPI_Errhandler>() < size_of::<*mut c_void>();
     if is_number && errors_abort() == Some(handle) {
@@ -210,9 +216,9 @@ fn reference(handle: MPI_Errhandler) -> Result<MPI_Errhandler, Failure> {
     let real = real().ok_or_else(no_library)?;
     let _carrier = lock(&CARRIER);
     let mut referenced = CAPULET_ERRHANDLER_NULL;
-    // SAFETY: MPI is up (`contained`), the handle was made by this MPI library (`CREATED`), and all calls are
-    // made with the MPI library's own MPI_FILE_NULL, whose handler is MPI_ERRORS_RETURN whenever CARRIER is
-    // free.
+    // SAFETY: MPI 9.3.3: MPI is initialized (`contained` checks it), this MPI library created the handle
+    // (`attachable` looks it up in `CREATED`), and every call gets the MPI library's own MPI_FILE_NULL.
+    // Its error handler is MPI_ERRORS_RETURN whenever CARRIER is free.
     let done = unsafe {
         (real.set)(file_null(), handle) == SUCCESS && {
             let got = (real.get)(file_null(), &raw mut referenced);
@@ -227,7 +233,7 @@ fn no_library() -> Failure {
     failure(ErrorClass::Intern, "no MPI library behind Capulet: it must come before the MPI library")
 }
 
-/// The handler behind a user's handle, with a reference of its own.
+/// The error handler of a handle from the program, with its own reference.
 fn attachable(handle: MPI_Errhandler) -> Result<Handler, Failure> {
     let kind = if handle == CAPULET_ERRHANDLER_NULL {
         None
@@ -239,48 +245,51 @@ fn attachable(handle: MPI_Errhandler) -> Result<Handler, Failure> {
     Handler::attach(kind, handle)
 }
 
-/// The handler that a file has from `MPI_FILE_NULL` when it is opened (MPI 14.7).
+/// The error handler that a file inherits from `MPI_FILE_NULL` at open (MPI 14.7).
 pub(crate) fn inherited() -> Attached {
     Attached(Arc::new(Mutex::new(of_null())))
 }
 
-/// The handler of `MPI_FILE_NULL` as it is now.
+/// The current error handler of `MPI_FILE_NULL`.
 pub(crate) fn of_null() -> Arc<Handler> {
     lock(&OF_NULL).clone().unwrap_or_else(|| Arc::new(Handler::returning()))
 }
 
-/// Calls a user's handler, and returns the code that it left. The peers return that code from the failing
-/// call, so a handler can change it. MPICH's extended form gets the code by value and cannot.
+/// Calls an error handler of the program, and returns the code as the handler leaves it. Open MPI and
+/// MPICH return this code from the failed call, so a handler can change it. A handler of MPICH's extended
+/// form gets the code by value and cannot change it.
 fn call(kind: Kind, mut file: MPI_File, mut code: c_int) -> c_int {
     match kind {
         Kind::Return | Kind::Fatal | Kind::Abort => {}
-        // SAFETY: the user gave this function as a handler of this form, and both arguments live on this
-        // frame.
+        // SAFETY: MPI 9.3.3: the program passed a function of this form as an error handler. Both
+        // arguments are variables of this frame.
         Kind::C(function) => unsafe {
             function(&raw mut file, &raw mut code, std::ptr::null_mut::<c_void>());
         },
         Kind::Fortran(function) => {
             let mut number = handle::to_fortran(file);
-            // SAFETY: the user gave this subroutine as a handler, and both arguments live on this frame.
+            // SAFETY: MPI 9.3.3: the program passed this subroutine. Both arguments are variables of this
+            // frame.
             unsafe { function(&raw mut number, &raw mut code) }
         }
-        // SAFETY: the user gave this function as a handler of this form; the extra argument is the one that came
-        // with the function, and the reference of the `Handler` keeps MPI from destroying it.
+        // SAFETY: the program passed a function of this form to `MPIX_File_create_errhandler_x` with this
+        // extra argument. MPI does not destroy the argument, because the `Handler` holds a reference.
         Kind::Extended(function, extra) => unsafe { function(file, code, extra) },
     }
     code
 }
 
-/// Remembers what a created handle calls.
+/// Records what a created handle does.
 fn remember(handle: MPI_Errhandler, kind: Kind) {
     lock(&CREATED).get_or_insert_default().insert(handle.0 as usize, kind);
 }
 
-/// Lets the MPI library make a handle for `function` and remembers it as `kind`.
+/// Creates a handle for `function` in the MPI library, and records it as `kind`.
 pub(crate) fn create(function: CHandler, kind: Kind) -> Result<MPI_Errhandler, Failure> {
     let real = real().ok_or_else(no_library)?;
     let mut made = CAPULET_ERRHANDLER_NULL;
-    // SAFETY: the MPI library stores the function and never calls it: it knows no file of ours.
+    // SAFETY: the MPI library stores the function. It does not call it, because it does not know files of
+    // Capulet.
     let code = unsafe { (real.create)(function, &raw mut made) };
     created(code, made, kind)
 }
@@ -299,7 +308,8 @@ export! {
         on_no_file("MPI_File_create_errhandler", || {
             let function = pointer(function)?;
             let made = create(function, Kind::C(function))?;
-            // SAFETY: the caller's pointer to one handle, or null.
+            // SAFETY: `# Safety` of this function (MPI 9.3.3): `errhandler` is null or points to one
+            // handle.
             unsafe { store(errhandler, made) }
         })
     }
@@ -310,7 +320,8 @@ export! {
     fn File_set_errhandler(file: MPI_File, errhandler: MPI_Errhandler) -> c_int {
         on_handler("MPI_File_set_errhandler", file, |entry| {
             let new = Arc::new(attachable(errhandler)?);
-            // The old one is dropped after its lock is released: its drop may call MPI.
+            // The previous error handler is dropped after its lock is released, because the drop may call
+            // MPI.
             let old = match entry {
                 Some(entry) => Some(entry.handler.replace(new)),
                 None => lock(&OF_NULL).replace(new),
@@ -325,10 +336,11 @@ export! {
     /// `MPI_File_get_errhandler` (MPI 9.3.3). Local. The caller frees the handle.
     fn File_get_errhandler(file: MPI_File, errhandler: *mut MPI_Errhandler) -> c_int {
         on_handler("MPI_File_get_errhandler", file, |entry| {
-            // Held until the user's reference is taken: another thread may set another handler meanwhile.
+            // `handler` holds its reference until the program has its own: another thread may replace the
+            // error handler.
             let handler = entry.map_or_else(of_null, |entry| entry.handler.current());
             pointer((!errhandler.is_null()).then_some(()))?;
-            // SAFETY: the caller's pointer to one handle, or null.
+            // SAFETY: `# Safety` of this function (MPI 9.3.3): `errhandler` points to one handle.
             unsafe { store(errhandler, reference(handler.handle)?) }
         })
     }
@@ -374,10 +386,10 @@ fn on_handler(
 
 export_as! {
     ["MPIX_File_create_errhandler_x", "PMPIX_File_create_errhandler_x"]
-    /// MPICH's `MPIX_File_create_errhandler_x`, by which its Fortran and C++ bindings make theirs. Local.
+    /// `MPIX_File_create_errhandler_x` of MPICH, which its Fortran and C++ bindings use. Local.
     ///
-    /// Where the MPI has no such function, the destructor is never called: nothing tells when the last
-    /// reference goes.
+    /// If the MPI does not have this function, the destructor is never called, because no function tells
+    /// when the last reference is freed.
     fn File_create_errhandler_x(
         function: Option<ExtendedHandler>,
         destructor: Option<Destructor>,
@@ -391,21 +403,22 @@ export_as! {
             let made = match real.create_extended {
                 Some(create_extended) => {
                     let mut made = CAPULET_ERRHANDLER_NULL;
-                    // SAFETY: the caller's arguments, passed on unchanged.
+                    // SAFETY: the caller's arguments are passed on unchanged, to MPICH's function of the
+                    // same name.
                     let code = unsafe { create_extended(function, destructor, extra, &raw mut made) };
                     created(code, made, kind)?
                 }
                 None => create(as_c_handler(function as *const ()), kind)?,
             };
-            // SAFETY: the caller's pointer to one handle, or null.
+            // SAFETY: `# Safety` of this function: `errhandler` is null or points to one handle.
             unsafe { store(errhandler, made) }
         })
     }
 }
 
-/// A function of another form in the dress of a C handler, for the MPI library to store.
+/// Casts a function of another form to a C error handler, for the MPI library to store.
 pub(crate) fn as_c_handler(function: *const ()) -> CHandler {
-    // SAFETY: function pointers have one size and this one is not null, being a function. The MPI library
-    // only stores it: it calls handlers of files that it opened itself, and it opens none.
+    // SAFETY: all function pointers have one size, and a function is not null. The MPI library only
+    // stores the pointer: it calls error handlers only of files that it opened, and it opens none.
     unsafe { std::mem::transmute::<*const (), CHandler>(function) }
 }

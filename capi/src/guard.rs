@@ -1,13 +1,14 @@
-//! The frame around every entry: nothing unwinds across the C ABI, and every failure reaches the right error
-//! handler.
+//! The frame around every function of the C ABI. No panic unwinds across the C ABI, and every failure
+//! goes to the right error handler.
 //!
-//! An entry first decides its [`Verdict`] and drops every other value, and only then calls a user's error
-//! handler: a handler that leaves by `longjmp` skips no destructor, and one that closes the file finds it
-//! unused.
+//! A function first determines its [`Verdict`] and drops every other value. Then it calls the error
+//! handler of the program. So an error handler that leaves by `longjmp` skips no destructor, and an error
+//! handler that closes the file finds it unused.
 //!
-//! A panic is a bug of ours. In a call of one rank it becomes `MPI_ERR_INTERN`. In a collective call the other
-//! ranks may already wait for what the rank that panicked will never send, so the job is aborted there, with a
-//! message that names the call. (Panics that the layers below turn into an outcome never come here.)
+//! A panic is a bug in Capulet. In an independent call it becomes `MPI_ERR_INTERN`. In a collective call
+//! the other ranks may already wait for a message that this rank will never send. So the job is aborted,
+//! and a message names the call. (The layers below turn some panics into an outcome. Those panics do not
+//! come here.)
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,27 +22,27 @@ use crate::errhandler::{self, Call, Handler, Kind};
 use crate::handle::{self, Entry};
 use crate::{environment, report};
 
-/// Why an entry failed: an error of the file layer, so that a collective call can pass it down to be agreed
-/// on.
+/// Why a function of the C ABI failed. It is the error type of `capulet_adio`, so that a collective call
+/// can pass it down for the ranks to agree on.
 pub(crate) use capulet_adio::Error as Failure;
 
-/// A failure that this crate finds itself.
+/// A failure that this crate detects.
 pub(crate) fn failure(class: ErrorClass, what: impl Into<String>) -> Failure {
     Failure::argument(class, what)
 }
 
-/// What an entry returns, or does last. It has no destructor, see [`Call`].
+/// The last action of a function, and its return code. It has no destructor: see [`Call`].
 pub(crate) enum Verdict {
     /// Return this code.
     Return(c_int),
-    /// Call a user's handler, then return the code that it left.
+    /// Call an error handler of the program, then return the code as the handler leaves it.
     Call(Call),
-    /// Call a user's handler because the program asked for that, then return success.
+    /// Call an error handler because the program called `MPI_File_call_errhandler`, then return success.
     CallByHand(Call),
 }
 
 impl Verdict {
-    /// The code that the entry is about to return or to give to the handler.
+    /// The code that the function returns or passes to the error handler.
     pub(crate) fn code(&self) -> c_int {
         match self {
             Verdict::Return(code) => *code,
@@ -49,7 +50,7 @@ impl Verdict {
         }
     }
 
-    /// Ends the entry.
+    /// Performs the action and returns the return code of the function.
     pub(crate) fn deliver(self) -> c_int {
         match self {
             Verdict::Return(code) => code,
@@ -62,14 +63,14 @@ impl Verdict {
     }
 }
 
-/// The file that a failure belongs to: for the handler, for messages, and for an abort.
+/// The file of a failure, for the error handler, the messages and an abort.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
-    /// Its handle.
+    /// The handle of the file.
     pub(crate) file: MPI_File,
-    /// The name it was opened by.
+    /// The name of the file at open.
     pub(crate) name: &'a str,
-    /// Its processes; `None` if there are none, or if they are not known any more.
+    /// The processes of the file. `None` if it has none, or if they are not known any more.
     pub(crate) group: Option<&'a Group>,
 }
 
@@ -80,9 +81,9 @@ impl Subject<'_> {
     }
 }
 
-/// Runs `body` on the file of a handle, in a call of this rank alone. Failures, among them a panic, go to the
-/// file's error handler; a handle that names no file is `MPI_ERR_FILE` and goes to the handler of
-/// `MPI_FILE_NULL`.
+/// Runs `body` on the file of a handle, in an independent call. Failures, including a panic, go to the
+/// error handler of the file. A handle that names no file is `MPI_ERR_FILE`, which goes to the error
+/// handler of `MPI_FILE_NULL`.
 pub(crate) fn on_file(
     call: &'static str,
     file: MPI_File,
@@ -91,7 +92,7 @@ pub(crate) fn on_file(
     on_file_as(Coordination::Independent, call, file, body)
 }
 
-/// As [`on_file`], in a call that all ranks of the file make: a panic aborts if there are others.
+/// As [`on_file`], in a collective call: a panic aborts the job if the file has other ranks.
 pub(crate) fn on_file_together(
     call: &'static str,
     file: MPI_File,
@@ -100,7 +101,7 @@ pub(crate) fn on_file_together(
     on_file_as(Coordination::Collective, call, file, body)
 }
 
-/// [`on_file`] or [`on_file_together`].
+/// As [`on_file`] or [`on_file_together`].
 pub(crate) fn on_file_as(
     coordination: Coordination,
     call: &'static str,
@@ -116,8 +117,9 @@ pub(crate) fn on_file_as(
     })
 }
 
-/// Takes the file of a handle out of the table and runs `body` on it, in a call that all its ranks make.
-/// Failures go to the handler that the file had. A reference to it is held until it has returned.
+/// Removes the file of a handle from the table and runs `body` on it, in a collective call. Failures go
+/// to the error handler of the file. `handler` holds a reference to it until the error handler has
+/// returned.
 pub(crate) fn on_closing(
     call: &'static str,
     file: MPI_File,
@@ -139,8 +141,8 @@ pub(crate) fn on_closing(
     })
 }
 
-/// Runs `body` where there is no file yet, or none any more, in a call of this rank alone. Failures go to the
-/// handler of `MPI_FILE_NULL`.
+/// Runs `body` without a file, in an independent call. Failures go to the error handler of
+/// `MPI_FILE_NULL`.
 pub(crate) fn on_no_file(call: &'static str, body: impl FnOnce() -> Result<(), Failure>) -> c_int {
     contained(call, Coordination::Independent, || match attempt(call, 1, body) {
         Ok(()) => Verdict::Return(SUCCESS),
@@ -148,17 +150,18 @@ pub(crate) fn on_no_file(call: &'static str, body: impl FnOnce() -> Result<(), F
     })
 }
 
-/// As [`on_no_file`], in a call that all ranks of `comm` make.
+/// As [`on_no_file`], in a collective call of the ranks of `comm`.
 ///
 /// # Safety
-/// `comm` is a communicator, or null.
+/// `comm` is a valid communicator or `MPI_COMM_NULL`.
 pub(crate) unsafe fn on_opening(
     call: &'static str,
     comm: MPI_Comm,
     body: impl FnOnce() -> Result<(), Failure>,
 ) -> c_int {
     contained(call, Coordination::Collective, || {
-        // SAFETY: by the caller's promise; MPI is up in here.
+        // SAFETY: `# Safety` of this function, and `contained` runs this closure only while MPI is
+        // initialized.
         let ranks = unsafe { size_of(comm) };
         match attempt(call, ranks, body) {
             Ok(()) => Verdict::Return(SUCCESS),
@@ -167,7 +170,7 @@ pub(crate) unsafe fn on_opening(
     })
 }
 
-/// How many ranks make a call on this file together.
+/// The number of ranks that make this call on the file.
 fn ranks_of(coordination: Coordination, entry: &Entry) -> u32 {
     match coordination {
         Coordination::Independent => 1,
@@ -175,26 +178,28 @@ fn ranks_of(coordination: Coordination, entry: &Entry) -> u32 {
     }
 }
 
-/// The ranks of a communicator; 1 if it is null: then nobody takes part.
+/// The number of ranks of a communicator. 1 for `MPI_COMM_NULL`, because no other rank takes part then.
 ///
 /// # Safety
-/// `comm` is a communicator, or null, and MPI is up.
+/// `comm` is a valid communicator or `MPI_COMM_NULL`, and MPI is initialized.
 unsafe fn size_of(comm: MPI_Comm) -> u32 {
     let mut size: c_int = 1;
     if comm != comm_null() {
-        // SAFETY: by the caller's promise; the result is one int.
+        // SAFETY: `# Safety` of this function: `comm` is valid, because it is not null. `size` is one
+        // int.
         unsafe { mpi::ffi::MPI_Comm_size(comm, &raw mut size) };
     }
     u32::try_from(size).unwrap_or(1)
 }
 
-/// Runs `body` where failures are returned and reach no error handler: there is no MPI object to which one could
-/// be attached.
+/// Runs `body` and returns the error class of a failure. No error handler is called, because these
+/// functions have no MPI object that could have one.
 pub(crate) fn returning(call: &'static str, body: impl FnOnce() -> Result<(), Failure>) -> c_int {
     contained(call, Coordination::Independent, || Verdict::Return(returned(call, body)))
 }
 
-/// As [`returning`], for what needs no MPI: it works before initialization and after finalization, too.
+/// As [`returning`], for functions that need no MPI. They work before initialization and after
+/// finalization too.
 pub(crate) fn returning_at_any_time(call: &'static str, body: impl FnOnce() -> Result<(), Failure>) -> c_int {
     catch_unwind(AssertUnwindSafe(|| returned(call, body))).unwrap_or(ErrorClass::Intern.code())
 }
@@ -210,18 +215,18 @@ fn returned(call: &'static str, body: impl FnOnce() -> Result<(), Failure>) -> c
     }
 }
 
-/// The failure of a handle that names no file.
+/// The failure for a handle that names no file.
 pub(crate) fn no_such_handle(file: MPI_File) -> Failure {
     let what = if file == file_null() { "MPI_FILE_NULL" } else { "a closed or foreign handle" };
     failure(ErrorClass::File, format!("the file handle is {what}"))
 }
 
-/// Decides by the handler of `MPI_FILE_NULL`.
+/// The verdict of the error handler of `MPI_FILE_NULL`.
 pub(crate) fn judge_null(call: &'static str, failure: &Failure) -> Verdict {
     judge(call, errhandler::of_null(), &Subject::null(), failure)
 }
 
-/// Decides by `handler`.
+/// The verdict of `handler` on a failure. Aborts the job if the handler is fatal.
 pub(crate) fn judge(
     call: &'static str,
     handler: Arc<Handler>,
@@ -240,15 +245,15 @@ pub(crate) fn judge(
     }
 }
 
-/// Runs `body`. A panic becomes `MPI_ERR_INTERN`, or ends the job if other ranks may wait for this one: `ranks`
-/// make the call together.
+/// Runs `body`. A panic becomes `MPI_ERR_INTERN` if `ranks`, the number of ranks that make the call, is
+/// 1. Otherwise it aborts the job, because other ranks may wait for this rank.
 fn attempt(
     call: &'static str,
     ranks: u32,
     body: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    // A panic may leave the file's own state half changed; its locks are poisoned then, or its later calls
-    // fail. Memory safety does not depend on it, so the assertion holds.
+    // A panic may leave the state of the file half changed. Its locks are poisoned then, or later calls
+    // on it fail. Memory safety does not depend on this state, so `AssertUnwindSafe` is correct.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         if ranks > 1 {
             report::abort_after_panic(call);
@@ -257,7 +262,7 @@ fn attempt(
     })
 }
 
-/// The outermost frame: checks that MPI is up, and contains a panic of the machinery in this file itself.
+/// The outermost frame. Checks that MPI is initialized, and catches panics of the frames in this module.
 pub(crate) fn contained(
     call: &'static str,
     coordination: Coordination,
@@ -273,8 +278,7 @@ pub(crate) fn contained(
         decide()
     }));
     let verdict = verdict.unwrap_or_else(|_| {
-        // Of which file is not known any more; somebody may wait if there is anybody else at all.
-        // SAFETY: asked only if MPI is up; `MPI_COMM_WORLD` is a communicator.
+        // The file is not known here. Any other rank of `MPI_COMM_WORLD` may wait for this rank.
         let others = mpi_is_up().is_ok() && unsafe { size_of(comm_world()) } > 1;
         if others && coordination == Coordination::Collective {
             report::abort_after_panic(call);
@@ -284,24 +288,25 @@ pub(crate) fn contained(
     verdict.deliver()
 }
 
-/// Lets operations under way go on: others may wait for them, and some MPIs let them go on in no calls of theirs. Those are not the
-/// operation of this call, so their panic ends the job whatever the call is.
+/// Advances operations in progress: other ranks may wait for them, and some MPIs do not advance them in
+/// their own calls. They are not the operation of this call, so their panic aborts the job in independent
+/// calls too.
 pub(crate) fn go_on() {
     if catch_unwind(capulet_comm::work::advance).is_err() {
         report::abort_after_panic("an operation under way");
     }
 }
 
-/// Whether MPI is between initialization and finalization; the reason if not. No error handler may be called
+/// Fails if MPI is not initialized yet or is finalized, with the reason. No error handler may be called
 /// then.
 fn mpi_is_up() -> Result<(), &'static str> {
     let mut flag: c_int = 0;
-    // SAFETY: both functions may be called at any time (MPI 11.4.1) and write one int.
+    // SAFETY: MPI 11.4.1: `MPI_Initialized` may be called at any time. It writes one int.
     unsafe { mpi::ffi::MPI_Initialized(&raw mut flag) };
     if flag == 0 {
         return Err("MPI is not initialized");
     }
-    // SAFETY: as above.
+    // SAFETY: MPI 11.4.1: `MPI_Finalized` may be called at any time. It writes one int.
     unsafe { mpi::ffi::MPI_Finalized(&raw mut flag) };
     if flag != 0 {
         return Err("MPI is finalized");

@@ -1,8 +1,8 @@
-//! The table of open files, and the numbers that C and Fortran know them by.
+//! The table of open files, and the integers that are their handles in C and Fortran.
 //!
-//! A handle is a small integer, cast to `MPI_File`. The same number serves C and Fortran, a stale or foreign
-//! handle is found out by a look-up instead of a crash, and a number is not given out again before two
-//! thousand million others were.
+//! A handle is a small integer, cast to `MPI_File`. The same integer is the handle in C and in Fortran. A
+//! look-up detects a stale or foreign handle, which does not crash. The table reuses an integer only
+//! after about two billion other files were opened.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::Vacant;
@@ -17,33 +17,33 @@ use crate::group::OwnGroup;
 use crate::guard::Subject;
 use crate::split::Begun;
 
-/// The first handle. The first page of addresses is left free: the standard ABI of MPI 5.0 keeps its
-/// constants there.
+/// The first handle. No handle is in the first page of addresses, where the standard ABI of MPI 5.0 has
+/// its constants.
 const FIRST: Fint = 4096;
 
-/// One open file.
+/// An open file.
 pub(crate) struct Entry {
-    /// The file itself.
+    /// The file in `capulet_adio`.
     pub(crate) file: File,
-    /// Its processes.
+    /// The process group of the file.
     pub(crate) group: OwnGroup,
-    /// The name it was opened by, for messages.
+    /// The name of the file at open, for messages.
     pub(crate) name: String,
-    /// The split collective access that is under way.
+    /// The split collective access in progress.
     pub(crate) split: Mutex<Option<Begun>>,
     /// The error handler attached to the file.
     pub(crate) handler: Attached,
 }
 
 impl Entry {
-    /// The file as the subject of a failure; `file` is its handle.
+    /// The file of a failure. `file` is its handle.
     pub(crate) fn subject(&self, file: MPI_File) -> Subject<'_> {
         Subject { file, name: &self.name, group: Some(self.file.group()) }
     }
 }
 
 struct Table {
-    /// Few: to hash a number takes longer than to look among them.
+    /// A tree, because a program has few open files: a look-up takes less time than to hash the integer.
     files: BTreeMap<Fint, Arc<Entry>>,
     next: Fint,
 }
@@ -63,28 +63,28 @@ impl Table {
 
 static TABLE: RwLock<Option<Table>> = RwLock::new(None);
 
-/// Puts a file into the table and returns its handle.
+/// Adds a file to the table and returns its handle.
 pub(crate) fn insert(entry: Arc<Entry>) -> MPI_File {
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     let table = table.get_or_insert_with(|| Table { files: BTreeMap::new(), next: FIRST });
     from_number(table.insert(entry))
 }
 
-/// The file that a handle stands for; `None` for a null, stale or foreign handle.
+/// The file of a handle. `None` for a null, stale or foreign handle.
 pub(crate) fn find(handle: MPI_File) -> Option<Arc<Entry>> {
     let number = to_number(handle)?;
     let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
     table.as_ref()?.files.get(&number).cloned()
 }
 
-/// Takes a file out of the table; its handle is stale from here on.
+/// Removes a file from the table. Its handle is stale from now on.
 pub(crate) fn remove(handle: MPI_File) -> Option<Arc<Entry>> {
     let number = to_number(handle)?;
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     table.as_mut()?.files.remove(&number)
 }
 
-/// The number that a handle is; `None` for what cannot be a number of ours.
+/// The integer of a handle. `None` for a pointer that is no handle of this library.
 fn to_number(handle: MPI_File) -> Option<Fint> {
     Fint::try_from(handle.addr()).ok().filter(|&number| number >= FIRST)
 }
@@ -93,8 +93,8 @@ fn from_number(number: Fint) -> MPI_File {
     std::ptr::without_provenance_mut(number as isize as usize)
 }
 
-/// `MPI_File_c2f`: the same number; 0 for `MPI_FILE_NULL`, as in the Fortran headers of MPICH and Open MPI. A
-/// pointer that is no handle of ours becomes -1, which names no file.
+/// `MPI_File_c2f`: the integer of the handle. 0 for `MPI_FILE_NULL`, as in the Fortran headers of MPICH
+/// and Open MPI. A pointer that cannot be a handle becomes -1, which names no file.
 pub(crate) fn to_fortran(handle: MPI_File) -> c_int {
     if handle.is_null() || handle == file_null() {
         return 0;
@@ -102,7 +102,7 @@ pub(crate) fn to_fortran(handle: MPI_File) -> c_int {
     Fint::try_from(handle.addr()).unwrap_or(-1)
 }
 
-/// `MPI_File_f2c`: the same number; `MPI_FILE_NULL` for 0.
+/// `MPI_File_f2c`: the handle with this integer. `MPI_FILE_NULL` for 0.
 pub(crate) fn from_fortran(number: c_int) -> MPI_File {
     if number == 0 { file_null() } else { from_number(number) }
 }

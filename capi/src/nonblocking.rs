@@ -1,11 +1,12 @@
-//! Nonblocking data access (MPI 14.4.2 to 14.4.4). The requests are generalized ones (MPI 13.2), which every MPI has and which
-//! its own `MPI_Wait`, `MPI_Test` and `MPI_Request_free` take.
+//! Nonblocking data access (MPI 14.4.2 to 14.4.4). The requests are generalized requests (MPI 13.2).
+//! Every MPI has them, and its own `MPI_Wait`, `MPI_Test` and `MPI_Request_free` accept them.
 //!
-//! An independent access is done inside the call, which is legal, for it needs no other rank, and the request that comes back is
-//! complete. One that fails does so in the call and leaves a null request.
+//! An independent access is complete when the call returns. This conforms to the standard, because the
+//! access needs no other rank. An error is reported by this call, and the request is `MPI_REQUEST_NULL`
+//! then.
 //!
-//! A collective access goes on after the call. One that fails does so where it is waited for: the functions of
-//! `completion` report the error on all ranks, to the error handler of the file.
+//! A collective access continues after the call. Its error is reported by the function that completes the
+//! request: the functions of `completion` report it on all ranks, to the error handler of the file.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -21,11 +22,11 @@ use crate::convert::store;
 use crate::guard::{failure, on_file, on_file_together};
 use crate::pending::Pending;
 
-/// Runs one access and gives a request that is complete.
+/// Runs one independent access and returns a complete request.
 ///
 /// # Safety
-/// The memory is the caller's buffer, valid as MPI demands for the direction; `request` is the caller's
-/// pointer to one request, or null.
+/// `memory` describes the buffer of the caller. It is valid for the direction as MPI 14.4 requires.
+/// `request` is null or points to one request.
 unsafe fn start(
     call: &'static str,
     file: MPI_File,
@@ -35,21 +36,22 @@ unsafe fn start(
     request: *mut MPI_Request,
 ) -> c_int {
     on_file(call, file, |entry| {
-        // SAFETY: by the caller's promise.
+        // SAFETY: `# Safety` of this function: `request` is null or points to one request.
         unsafe { store(request, request_null()) }?;
         let memory = memory.checked();
-        // SAFETY: by the caller's promise.
+        // SAFETY: `# Safety` of this function: the buffer is valid, as `# Safety` of `File::access`
+        // requires.
         let outcome = unsafe { entry.file.access(direction, position, Coordination::Independent, memory) };
         let bytes = outcome.into_result()?;
         let complete = Request::start(Arc::new(Moved(bytes)))?;
-        // SAFETY: by the caller's promise.
+        // SAFETY: `# Safety` of this function: `request` points to one request.
         unsafe { store(request, complete.handle()) }?;
         complete.complete();
         Ok(())
     })
 }
 
-/// An access that is over, with its bytes.
+/// An access that is complete, with the number of bytes moved.
 #[derive(Debug)]
 struct Moved(u64);
 
@@ -59,11 +61,12 @@ impl Completion for Moved {
     }
 }
 
-/// Begins a collective access. Whatever is wrong on this rank is passed down, so that all ranks learn of it: a wrong argument,
-/// and also a request that cannot be had. Only then is the failure returned here, for there is nothing to wait for.
+/// Starts a collective access. An error on this rank is passed down, so that all ranks get it: an invalid
+/// argument, or a request that MPI cannot create. In the second case this function returns the error,
+/// because there is no request to report it.
 ///
 /// # Safety
-/// As [`start`], until the request is complete.
+/// As [`start`], until the request is complete (MPI 14.4.5).
 unsafe fn start_together(
     call: &'static str,
     file: MPI_File,
@@ -73,17 +76,18 @@ unsafe fn start_together(
     request: *mut MPI_Request,
 ) -> c_int {
     on_file_together(call, file, |entry| {
-        // SAFETY: by the caller's promise.
+        // SAFETY: `# Safety` of `start`: `request` is null or points to one request.
         let cleared = unsafe { store(request, request_null()) };
         let started = cleared.and_then(|()| Pending::start(call, file, entry));
         let memory = match &started {
             Ok(_) => memory.checked(),
             Err(error) => Err(failure(error.class(), "no request")),
         };
-        // SAFETY: by the caller's promise; without a request, no memory is passed on.
+        // SAFETY: `# Safety` of this function: the buffer is valid until the request is complete, as `#
+        // Safety` of `File::start` requires. Without a request, `memory` is an error.
         let access = unsafe { entry.file.start(direction, position, memory) };
         let (pending, started) = started?;
-        // SAFETY: by the caller's promise.
+        // SAFETY: `# Safety` of `start`: `request` points to one request.
         unsafe { store(request, started.handle()) }?;
         pending.begun(access.as_completion());
         access.on_completion(move || {
@@ -94,7 +98,7 @@ unsafe fn start_together(
     })
 }
 
-/// A function with an explicit offset, for one type of count.
+/// Exports a function with an explicit offset, for one count type.
 macro_rules! at {
     ($name:ident, $count:ty, $direction:ident, $start:ident, $about:literal) => {
         export! {
@@ -105,14 +109,14 @@ macro_rules! at {
             ) -> c_int {
                 let memory = CMemory { base, count: Count::from(count), datatype };
                 let (call, position) = (concat!("MPI_", stringify!($name)), Position::Explicit(offset));
-                // SAFETY: the caller's buffer and request.
+                // SAFETY: `# Safety` of the exported function (MPI 14.4): buffer and request are valid.
                 unsafe { $start(call, file, Direction::$direction, position, memory, request) }
             }
         }
     };
 }
 
-/// A function by a file pointer, for one type of count.
+/// Exports a function that uses a file pointer, for one count type.
 macro_rules! pointer {
     ($name:ident, $count:ty, $direction:ident, $start:ident, $position:ident, $about:literal) => {
         export! {
@@ -122,7 +126,7 @@ macro_rules! pointer {
             ) -> c_int {
                 let memory = CMemory { base, count: Count::from(count), datatype };
                 let (call, position) = (concat!("MPI_", stringify!($name)), Position::$position);
-                // SAFETY: the caller's buffer and request.
+                // SAFETY: `# Safety` of the exported function (MPI 14.4): buffer and request are valid.
                 unsafe { $start(call, file, Direction::$direction, position, memory, request) }
             }
         }

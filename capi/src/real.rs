@@ -1,8 +1,8 @@
-//! The functions of the MPI library behind the names that this library takes over.
+//! The functions of the MPI library whose names this library replaces.
 //!
-//! Two groups are needed: the error handler functions, because an `MPI_Errhandler` belongs to the MPI library,
-//! which must make it, so that its `MPI_Errhandler_free` and `MPI_Errhandler_c2f` know it; and the functions that
-//! complete requests, because most requests are the MPI library's own.
+//! Capulet calls two groups of them. The functions for error handlers: an `MPI_Errhandler` belongs to the
+//! MPI library, which creates it, so that its `MPI_Errhandler_free` and `MPI_Errhandler_c2f` accept it.
+//! The functions that complete requests: most requests belong to the MPI library.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::transmute_copy;
@@ -18,21 +18,22 @@ type CreateExtended =
 type Set = unsafe extern "C" fn(MPI_File, MPI_Errhandler) -> c_int;
 type Get = unsafe extern "C" fn(MPI_File, *mut MPI_Errhandler) -> c_int;
 
-/// The MPI library's own functions.
+/// Functions of the MPI library.
 pub(crate) struct Real {
     pub(crate) create: Create,
     pub(crate) set: Set,
     pub(crate) get: Get,
-    /// Only MPICH 4.2 and later have it.
+    /// Only MPICH 4.2 and later versions have this function.
     pub(crate) create_extended: Option<CreateExtended>,
 }
 
-/// The MPI library's own functions; `None` if no MPI library follows this one in the order of symbol look-up.
+/// The functions of the MPI library. `None` if no MPI library follows Capulet in the order of symbol
+/// look-up.
 pub(crate) fn real() -> Option<&'static Real> {
     static REAL: OnceLock<Option<Real>> = OnceLock::new();
     REAL.get_or_init(|| {
-        // SAFETY: the types are those that mpi.h declares for these names, with handles and MPI_File being
-        // one word.
+        // SAFETY: `mpi.h` declares the functions of these names with these types. Handles and `MPI_File`
+        // are one word.
         unsafe {
             Some(Real {
                 create: next(c"PMPI_File_create_errhandler")?,
@@ -45,21 +46,21 @@ pub(crate) fn real() -> Option<&'static Real> {
     .as_ref()
 }
 
-/// A predefined error handler that is the address of an object, as Open MPI has them; `None` if the MPI library
-/// has no object of this name, or if its handles are numbers.
+/// A predefined error handler that is the address of an object, as in Open MPI. `None` if the MPI library
+/// has no object of this name, or if its handles are integers.
 pub(crate) fn predefined(object: &CStr) -> Option<MPI_Errhandler> {
-    // SAFETY: a look-up by a string that ends. It finds the copy of the object that the program itself may have
-    // (a copy relocation), as the program does.
+    // SAFETY: `dlsym` requires a string that ends with a zero byte. With `RTLD_DEFAULT` it finds the same
+    // object as the program, also if the program has a copy of the object (copy relocation).
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, object.as_ptr()) };
     if address.is_null() || size_of::<MPI_Errhandler>() != size_of::<*mut c_void>() {
         return None;
     }
-    // SAFETY: the sizes are equal, and where a handle is as long as a pointer it is one (`mpi.h` of Open MPI).
+    // SAFETY: the sizes are equal. A handle of the size of a pointer is a pointer (`mpi.h` of Open MPI).
     Some(unsafe { transmute_copy::<*mut c_void, MPI_Errhandler>(&address) })
 }
 
-/// A function that is looked up at its first call. It is the one that comes after this library: the MPI
-/// library's, or a profiling tool's between the two.
+/// A function that is looked up at its first call. It is the next function of this name after Capulet:
+/// that of the MPI library, or that of a profiling tool between the two.
 pub(crate) struct Next {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
@@ -74,53 +75,54 @@ impl Next {
         }
     }
 
-    /// The function, if it was looked up already.
+    /// The function, if it was looked up before.
     ///
     /// # Safety
     /// `F` is the function pointer type of the name.
     #[inline]
     pub(crate) unsafe fn known<F: Copy>(&self) -> Option<F> {
-        // Relaxed: code is not written, so nothing has to be seen before the address.
-        // SAFETY: by the caller's promise.
+        // Relaxed: code is constant, so no other memory needs to be visible before the address.
+        // SAFETY: `# Safety` of this function: `F` is the type of the function.
         unsafe { function(self.address.load(Ordering::Relaxed)) }
     }
 
-    /// The function; `None` if nothing after this library has it.
+    /// The function. `None` if no library after Capulet defines it.
     ///
     /// # Safety
     /// `F` is the function pointer type of the name.
     pub(crate) unsafe fn get<F: Copy>(&self) -> Option<F> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: `# Safety` of this function: `F` is the type of the function.
         unsafe { self.known() }.or_else(|| {
             let address = address_of(self.name);
             self.address.store(address, Ordering::Relaxed);
-            // SAFETY: by the caller's promise.
+            // SAFETY: `# Safety` of this function: `F` is the type of the function.
             unsafe { function(address) }
         })
     }
 }
 
-/// The definition of `name` that comes after this library's own.
+/// The next definition of `name` after Capulet's own.
 ///
 /// # Safety
 /// `F` is the function pointer type of `name`.
 unsafe fn next<F: Copy>(name: &CStr) -> Option<F> {
-    // SAFETY: by the caller's promise.
+    // SAFETY: `# Safety` of this function: `F` is the type of the function.
     unsafe { function(address_of(name)) }
 }
 
 fn address_of(name: &CStr) -> *mut c_void {
-    // SAFETY: dlsym may be called with any string that ends.
+    // SAFETY: `dlsym` requires a string that ends with a zero byte.
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
 /// # Safety
-/// The address is null, or that of a function of the function pointer type `F`.
+/// `address` is null or the address of a function of type `F`, a function pointer type.
 unsafe fn function<F: Copy>(address: *mut c_void) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     if address.is_null() {
         return None;
     }
-    // SAFETY: the sizes are equal, the address is not null, and F is its type by the caller's promise.
+    // SAFETY: the sizes are equal, and `address` is not null. `# Safety` of this function: `F` is its
+    // type.
     Some(unsafe { transmute_copy::<*mut c_void, F>(&address) })
 }

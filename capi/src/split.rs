@@ -1,5 +1,5 @@
-//! Split collective data access (MPI 14.4.5): a nonblocking access that is begun by one call and waited for by another. A file
-//! has at most one.
+//! Split collective data access (MPI 14.4.5): one function begins a nonblocking access, and another
+//! function waits for it. A file has at most one such access in progress.
 
 use std::ffi::{c_int, c_void};
 use std::sync::PoisonError;
@@ -12,7 +12,7 @@ use crate::abi::{Count, MPI_Datatype, MPI_File, MPI_Status, Offset, export};
 use crate::access::CMemory;
 use crate::guard::{failure, on_file_together};
 
-/// The two halves of one access of all ranks.
+/// The kind of a split collective access. Only the end function of the same kind ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Read,
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     WriteOrdered,
 }
 
-/// An access that was begun.
+/// A split collective access in progress.
 pub(crate) type Begun = (Kind, Request);
 
 impl Kind {
@@ -36,7 +36,7 @@ impl Kind {
 }
 
 /// # Safety
-/// The memory is the caller's buffer, valid as MPI demands until the access is ended.
+/// `memory` describes the buffer of the caller. It is valid until the access is ended (MPI 14.4.5).
 unsafe fn begin(
     call: &'static str,
     file: MPI_File,
@@ -49,7 +49,8 @@ unsafe fn begin(
         if split.is_some() {
             return Err(failure(ErrorClass::Other, "a split collective access is under way on this file"));
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: `# Safety` of this function: the buffer is valid until the access is ended, as `#
+        // Safety` of `File::start` requires.
         let access = unsafe { entry.file.start(kind.direction(), position, memory.checked()) };
         *split = Some((kind, access));
         Ok(())
@@ -57,7 +58,7 @@ unsafe fn begin(
 }
 
 /// # Safety
-/// `out` is the caller's status, or `MPI_STATUS_IGNORE`.
+/// `out` is the status of the caller, or `MPI_STATUS_IGNORE`.
 unsafe fn end(call: &'static str, file: MPI_File, kind: Kind, out: *mut MPI_Status) -> c_int {
     on_file_together(call, file, |entry| {
         let begun = {
@@ -71,13 +72,13 @@ unsafe fn end(call: &'static str, file: MPI_File, kind: Kind, out: *mut MPI_Stat
             ));
         };
         let outcome = access.wait();
-        // SAFETY: by the caller's promise.
+        // SAFETY: `# Safety` of this function: `out` is a status or `MPI_STATUS_IGNORE`.
         unsafe { status::set(out, outcome.bytes) }?;
         outcome.error.map_or(Ok(()), Err)
     })
 }
 
-/// The first halves of an access, for one type of count, with an explicit offset or by a file pointer.
+/// Exports a begin function, for one count type and with an explicit offset or a file pointer.
 macro_rules! begins {
     ($name:ident, $count:ty, $kind:ident, at) => {
         export! {
@@ -87,7 +88,8 @@ macro_rules! begins {
             ) -> c_int {
                 let memory = CMemory { base, count: Count::from(count), datatype };
                 let call = concat!("MPI_", stringify!($name));
-                // SAFETY: the caller's buffer.
+                // SAFETY: `# Safety` of the exported function (MPI 14.4.5): the buffer is valid until the
+                // end function is called.
                 unsafe { begin(call, file, Kind::$kind, Position::Explicit(offset), memory) }
             }
         }
@@ -98,20 +100,22 @@ macro_rules! begins {
             fn $name(file: MPI_File, base: *mut c_void, count: $count, datatype: MPI_Datatype) -> c_int {
                 let memory = CMemory { base, count: Count::from(count), datatype };
                 let call = concat!("MPI_", stringify!($name));
-                // SAFETY: the caller's buffer.
+                // SAFETY: `# Safety` of the exported function (MPI 14.4.5): the buffer is valid until the
+                // end function is called.
                 unsafe { begin(call, file, Kind::$kind, Position::$position, memory) }
             }
         }
     };
 }
 
-/// The second half of an access.
+/// Exports an end function.
 macro_rules! ends {
     ($name:ident, $kind:ident) => {
         export! {
             #[doc = concat!("`MPI_", stringify!($name), "` (MPI 14.4.5). Collective; blocks. The buffer is that of the first half.")]
             fn $name(file: MPI_File, _buffer: *mut c_void, status: *mut MPI_Status) -> c_int {
-                // SAFETY: the caller's status.
+                // SAFETY: `# Safety` of the exported function (MPI 14.4.5): `status` is a status or
+                // `MPI_STATUS_IGNORE`.
                 unsafe { end(concat!("MPI_", stringify!($name)), file, Kind::$kind, status) }
             }
         }

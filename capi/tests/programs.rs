@@ -1,4 +1,4 @@
-//! Programs in C and Fortran that were not built with Capulet, running on it.
+//! C and Fortran programs that were built without Capulet run with Capulet.
 
 mod harness;
 
@@ -53,7 +53,7 @@ fn split_collectives() {
     c("split");
 }
 
-/// Nodes that exchange do so in one order.
+/// The nodes perform exchanges of several operations in one common order.
 #[test]
 fn collectives_under_way_between_nodes() {
     for (ranks, nodes) in [(2, "2"), (3, "2"), (4, "2"), (4, "4")] {
@@ -121,7 +121,7 @@ fn the_environment_chooses_driver_hints_and_statistics() {
     assert!(told.contains("romio_filesystem_type=CAPULET posix"), "{told}");
     assert!(!told.contains("Capulet: "), "statistics that nobody asked for: {told}");
 
-    // The environment wins over the program, which asked for 131072.
+    // The environment overrides the program, which sets the hint to 131072.
     let told = text(&program.run(2, &[("CAPULET_HINTS", "cb_buffer_size=65536"), ("CAPULET_STATS", "1")]));
     assert!(told.contains("cb_buffer_size=65536\n") && told.contains("romio_cb_write=enable\n"), "{told}");
     assert!(told.contains("Capulet: ") && told.contains("data.2"), "{told}");
@@ -135,13 +135,14 @@ fn a_fault_on_one_rank_is_a_fault_on_all() {
     let output = Program::c("smoke", Load::Preload).run(2, &[("CAPULET_FAULTS", "rank=1;open@0:quota")]);
     let told = text(&output);
     for rank in 0..2 {
-        // The class is MPI_ERR_QUOTA, whose number differs between the MPIs; what counts is that the open
-        // failed on both.
+        // The class is MPI_ERR_QUOTA, whose number differs between MPIs. The open must fail on both
+        // ranks.
         assert!(told.contains(&format!("rank {rank}: not true: file != MPI_FILE_NULL")), "{told}");
     }
 }
 
-/// The end of a run in which the storage of one rank panics as `plan` says.
+/// Runs a program while the storage of one rank panics by `plan`. Returns whether the program hung, and
+/// its output.
 fn panicking(ranks: u32, plan: &str) -> (bool, String) {
     let output = Program::c("panics", Load::Preload).run(ranks, &[("CAPULET_FAULTS", plan)]);
     (output.status.code() == Some(124), text(&output))
@@ -177,7 +178,7 @@ fn a_panic_that_nobody_waits_for_is_an_error_of_the_call() {
 
 #[test]
 fn a_panic_of_the_storage_in_a_two_phase_write_is_an_outcome() {
-    // all of it fits in the window of the first aggregator
+    // All data fits in the collective buffer of the first aggregator.
     let (hung, told) = panicking(3, "rank=0;write@1:panic");
     assert!(!hung && told.contains("the end"), "{told}");
     for rank in 0..3 {
@@ -190,7 +191,7 @@ fn a_group_that_one_rank_cannot_have_is_a_failure_of_all() {
     c("group_failure");
 }
 
-/// Wheels of MPI have no Fortran.
+/// The Python wheels of MPI have no Fortran compiler.
 fn has_fortran() -> bool {
     let mpif90 = beside_mpicc("mpif90");
     let found = std::process::Command::new(&mpif90).arg("--version").output().is_ok();
@@ -202,7 +203,8 @@ fn has_fortran() -> bool {
 #[test]
 fn fortran() {
     if !has_fortran() {
-        // Straight to the stream: what a test that passes prints is not shown.
+        // The test harness does not show what a passed test prints, so the test writes directly to the
+        // stream.
         let reason = "skipped: fortran: the wheels of MPI have no Fortran";
         std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{reason}\n"))
             .expect("the stream of errors is there");

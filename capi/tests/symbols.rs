@@ -1,5 +1,5 @@
-//! The names that the library exports: exactly those of `symbols.txt`, and all that the MPI libraries export
-//! about files.
+//! The symbols that the library exports: exactly those of `symbols.txt`, which include all file functions
+//! that the MPI libraries export.
 
 mod harness;
 
@@ -14,7 +14,7 @@ use object::elf;
 use object::read::elf::{Dyn, ElfFile64};
 use object::{Object, ObjectSymbol};
 
-/// The names that a shared library defines for others.
+/// The symbols that a shared library defines and exports.
 fn exported(library: &Path) -> BTreeSet<String> {
     let bytes = fs::read(library).unwrap_or_else(|error| panic!("{}: {error}", library.display()));
     let file = object::File::parse(&*bytes).expect("an ELF file");
@@ -39,7 +39,7 @@ fn listed() -> BTreeSet<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// The functions of MPI 4.1 that the library has only where the MPI has them, too.
+/// Whether this is a function of MPI 4.1, which the library exports only if the MPI has it.
 fn is_of_mpi_4_1(name: &str) -> bool {
     name.contains("MPI_Request_get_status_")
 }
@@ -63,7 +63,7 @@ fn the_library_exports_what_is_listed_and_nothing_else() {
 fn the_toolkit_is_what_its_header_declares() {
     let header = include_str!("../include/capulet_types.h");
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    // A declaration begins at the margin; comments and the lines that a declaration runs on to do not.
+    // A declaration begins in the first column. Comments and continuation lines do not.
     let declared = header.lines().filter(|line| line.starts_with("int ") || line.starts_with("MPIT_"));
     let declared: BTreeSet<String> = declared
         .filter_map(|line| line.split_once('('))
@@ -80,7 +80,8 @@ fn the_list_holds_what_the_standard_has() {
     let large = listed.iter().filter(of_c).filter(|name| name.ends_with("_c")).count();
     let integers = listed.iter().filter(of_c).filter(|name| name.ends_with("int")).count();
     let plain = listed.iter().filter(of_c).count() - large - integers;
-    // MPI 3.1 has 61, MPI 4.0 adds 29 large-count functions, MPI 5.0 adds two conversions to integers.
+    // MPI 3.1 has 61 functions, MPI 4.0 adds 29 functions with large counts, and MPI 5.0 adds two
+    // conversions to integers.
     assert_eq!((plain, large, integers), (61, 29, 2));
     for name in ["MPI_Register_datarep", "MPI_Register_datarep_c", "MPIX_File_create_errhandler_x"] {
         assert!(listed.contains(name) && listed.contains(&format!("P{name}")), "{name}");
@@ -98,22 +99,25 @@ fn the_soname_is_the_one_asked_for() {
     assert_eq!(soname(&harness::library()).as_deref(), Some(env!("CAPULET_SONAME_BUILT")));
 }
 
-/// The MPI library that ours needs, where the loader finds it, and its Fortran libraries beside it.
+/// The MPI library that the library needs, as the loader finds it, and the Fortran libraries in the same
+/// folder.
 fn mpi_libraries() -> Vec<PathBuf> {
     unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _size: usize, paths: *mut c_void) -> c_int {
-        // SAFETY: dl_iterate_phdr gives a valid description with a string, and back the pointer that it was
-        // given below.
+        // SAFETY: C contract of `dl_iterate_phdr`: `info` is valid and its name is a C string. `paths` is
+        // the pointer that the call below passes.
         let (name, paths) =
             unsafe { (CStr::from_ptr((*info).dlpi_name), &mut *paths.cast::<Vec<PathBuf>>()) };
         paths.push(PathBuf::from(std::ffi::OsStr::from_bytes(name.to_bytes())));
         0
     }
     let ours = CString::new(harness::library().as_os_str().as_bytes()).expect("a path has no zero byte");
-    // SAFETY: loading the library runs no code of its own.
+    // SAFETY: C contract of `dlopen`: the path is a C string. The library has no initialization code of
+    // its own.
     let handle = unsafe { libc::dlopen(ours.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
     assert!(!handle.is_null(), "the library cannot be loaded: is its MPI on the loader's path?");
     let mut loaded: Vec<PathBuf> = Vec::new();
-    // SAFETY: the callback has the right form and gets the vector that it expects.
+    // SAFETY: C contract of `dl_iterate_phdr`: the callback has the required type, and the data is the
+    // vector that it expects.
     unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut loaded).cast()) };
     let is_mpi = |path: &&PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -130,8 +134,8 @@ fn mpi_libraries() -> Vec<PathBuf> {
     std::iter::once(main.clone()).chain(fortran).chain(more).collect()
 }
 
-/// Whether a name of an MPI library would reach that library's own files, past this one, if we did not define
-/// it too.
+/// Whether Capulet must define this symbol of an MPI library. Otherwise a call would bypass Capulet and
+/// reach the files of the MPI library.
 fn is_ours_to_define(name: &str) -> bool {
     let c = [
         "MPI_File_",
@@ -141,7 +145,8 @@ fn is_ours_to_define(name: &str) -> bool {
         "MPI_Register_datarep",
         "PMPI_Register_datarep",
     ];
-    // The other names of the Fortran libraries call the C functions. Those with f08_ do so too, on both MPIs.
+    // The other symbols of the Fortran libraries call the C functions. So do those with f08_, on both
+    // MPIs.
     let fortran =
         name.to_ascii_lowercase().contains("mpi_file_create_errhandler") && !name.ends_with("_f08_");
     let through_c = name.ends_with("_f") || name.ends_with("_f08");
