@@ -1,4 +1,4 @@
-! The module mpi: open, views, collective access, error handlers, and that it is Capulet that answers.
+! The module mpi: open, views, collective access and error handlers. A hint shows that Capulet is in use.
 module handlers
   implicit none
   integer :: called = 0, last_file = -1, last_code = -1
@@ -84,8 +84,8 @@ program use_mpi
   call check(called == 3 .and. code == MPI_ERR_OTHER, 'the code that the handler leaves')
   left_code = -1
 
-  ! An error of nonblocking access goes to the same handler; the default handlers of communicators abort. Open MPI's
-  ! Fortran library gives no status of a call that fails.
+  ! An error of nonblocking access goes to the error handler of the file. The error handler of a communicator
+  ! would abort. The Fortran library of Open MPI sets no status if a call fails.
   call MPI_Get_library_version(version, items, code)
   has_statuses = index(version, 'Open MPI') == 0
   call MPI_File_iwrite_at_all(file, bytes, out, 1, MPI_INTEGER, request, code)
