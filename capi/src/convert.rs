@@ -13,7 +13,7 @@ use crate::guard::{Failure, failure};
 
 /// A function pointer. Null is an error.
 pub(crate) fn pointer<F>(function: Option<F>) -> Result<F, Failure> {
-    function.ok_or_else(|| failure(ErrorClass::Arg, "a null pointer"))
+    function.ok_or_else(|| failure(ErrorClass::Arg, "the function pointer is null"))
 }
 
 /// Writes a result to the memory of the caller. Null is an error.
@@ -22,7 +22,7 @@ pub(crate) fn pointer<F>(function: Option<F>) -> Result<F, Failure> {
 /// `target` is null or valid for a write of one `T`.
 pub(crate) unsafe fn store<T>(target: *mut T, value: T) -> Result<(), Failure> {
     if target.is_null() {
-        return Err(failure(ErrorClass::Arg, "a null pointer for a result"));
+        return Err(failure(ErrorClass::Arg, "the pointer to a result is null"));
     }
     // SAFETY: `# Safety` of this function: `target` is valid, because it is not null.
     unsafe { target.write(value) };
@@ -35,7 +35,7 @@ pub(crate) unsafe fn store<T>(target: *mut T, value: T) -> Result<(), Failure> {
 /// `text` is null or a string that ends with a zero byte and lives as long as the result.
 pub(crate) unsafe fn string<'a>(text: *const c_char) -> Result<&'a CStr, Failure> {
     if text.is_null() {
-        return Err(failure(ErrorClass::Arg, "a null pointer for a string"));
+        return Err(failure(ErrorClass::Arg, "the pointer to a string is null"));
     }
     // SAFETY: `# Safety` of this function: `text` is a C string, because it is not null.
     Ok(unsafe { CStr::from_ptr(text) })
@@ -112,7 +112,7 @@ pub(crate) fn whence(whence: c_int) -> Result<Whence, Failure> {
 
 /// A number of elements. A negative number is `MPI_ERR_COUNT`.
 pub(crate) fn count(count: Count) -> Result<u64, Failure> {
-    u64::try_from(count).map_err(|_| failure(ErrorClass::Count, format!("a negative count, {count}")))
+    u64::try_from(count).map_err(|_| failure(ErrorClass::Count, format!("the count is negative: {count}")))
 }
 
 /// No data is in the first page of an address space, so a buffer whose data begins there is a null
@@ -127,7 +127,7 @@ pub(crate) fn buffer(base: *const c_void, count: u64, description: &Datatype) ->
     let before_last = i128::from(count - 1) * i128::from(description.extent());
     let lowest = base.addr() as i128 + i128::from(description.true_lb()) + before_last.min(0);
     if lowest < FIRST_ADDRESS {
-        return Err(failure(ErrorClass::Buffer, "a null buffer"));
+        return Err(failure(ErrorClass::Buffer, "the buffer is null"));
     }
     Ok(())
 }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_survive_the_way_in_and_out() {
+    fn modes_convert_in_both_directions() {
         for bits in 0..512 {
             assert_eq!(mode_to_c(mode_from_c(bits)), bits);
         }
@@ -146,19 +146,19 @@ mod tests {
     }
 
     #[test]
-    fn only_the_three_origins_are_taken() {
+    fn only_the_three_seek_origins_are_valid() {
         assert_eq!(whence(ffi::MPI_SEEK_SET as c_int).ok(), Some(Whence::Set));
         assert_eq!(whence(ffi::MPI_SEEK_CUR as c_int).ok(), Some(Whence::Current));
         assert_eq!(whence(ffi::MPI_SEEK_END as c_int).ok(), Some(Whence::End));
         for wrong in [0, 1, -1, c_int::MAX, c_int::MIN] {
-            assert_eq!(whence(wrong).expect_err("refused").class(), ErrorClass::Arg);
+            assert_eq!(whence(wrong).expect_err("the value is invalid").class(), ErrorClass::Arg);
         }
     }
 
     #[test]
     fn negative_counts_are_refused() {
-        assert_eq!(count(-1).expect_err("refused").class(), ErrorClass::Count);
-        assert_eq!(count(i64::MIN).expect_err("refused").class(), ErrorClass::Count);
+        assert_eq!(count(-1).expect_err("the value is invalid").class(), ErrorClass::Count);
+        assert_eq!(count(i64::MIN).expect_err("the value is invalid").class(), ErrorClass::Count);
         assert_eq!(count(i64::MAX).ok(), Some(i64::MAX as u64));
     }
 }

@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn pairs_are_read() {
-        let pairs = parse_pairs(" cb_nodes=2; romio_cb_write = enable ;;").expect("well formed");
+        let pairs = parse_pairs(" cb_nodes=2; romio_cb_write = enable ;;").expect("the pairs are valid");
         let expected = [("cb_nodes", "2"), ("romio_cb_write", "enable")];
         assert_eq!(pairs, expected.map(|(key, value)| (key.to_owned(), value.to_owned())));
         assert_eq!(parse_pairs(""), Ok(Vec::new()));
@@ -189,13 +189,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pair_is_named() {
+    fn error_names_the_part_that_is_not_a_pair() {
         assert_eq!(parse_pairs("cb_nodes=2;lonely"), Err("lonely".to_owned()));
         assert_eq!(parse_pairs("=2"), Err("=2".to_owned()));
     }
 
     #[test]
-    fn faults_are_for_one_rank_or_for_all() {
+    fn faults_apply_to_one_rank_or_to_all_ranks() {
         let empty = |text, rank| parse_faults(text, rank).map(|plan| plan.is_empty());
         assert_eq!(empty("rank=2;write@0:io", 2), Ok(false));
         assert_eq!(empty("rank=2;write@0:io", 1), Ok(true));

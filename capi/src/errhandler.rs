@@ -226,11 +226,15 @@ fn reference(handle: MPI_Errhandler) -> Result<MPI_Errhandler, Failure> {
             got == SUCCESS && restored == SUCCESS
         }
     };
-    if done { Ok(referenced) } else { Err(failure(ErrorClass::Arg, "no error handler for files")) }
+    if done {
+        Ok(referenced)
+    } else {
+        Err(failure(ErrorClass::Arg, "the MPI library refuses the error handler for files"))
+    }
 }
 
 fn no_library() -> Failure {
-    failure(ErrorClass::Intern, "no MPI library behind Capulet: it must come before the MPI library")
+    failure(ErrorClass::Intern, "Capulet is not loaded before the MPI library")
 }
 
 /// The error handler of a handle from the program, with its own reference.
@@ -241,7 +245,8 @@ fn attachable(handle: MPI_Errhandler) -> Result<Handler, Failure> {
         let created = || lock(&CREATED).as_ref()?.get(&(handle.0 as usize)).copied();
         predefined_kind(handle).or_else(created)
     };
-    let kind = kind.ok_or_else(|| failure(ErrorClass::Arg, "not an error handler for files"))?;
+    let kind =
+        kind.ok_or_else(|| failure(ErrorClass::Arg, "the handle is not an error handler for files"))?;
     Handler::attach(kind, handle)
 }
 
@@ -296,7 +301,7 @@ pub(crate) fn create(function: CHandler, kind: Kind) -> Result<MPI_Errhandler, F
 
 fn created(code: c_int, made: MPI_Errhandler, kind: Kind) -> Result<MPI_Errhandler, Failure> {
     if code != SUCCESS {
-        return Err(failure(ErrorClass::Other, "the MPI library could not make the error handler"));
+        return Err(failure(ErrorClass::Other, "the MPI library cannot create the error handler"));
     }
     remember(made, kind);
     Ok(made)

@@ -22,7 +22,7 @@ impl OwnGroup {
     /// `comm` is a valid communicator or `MPI_COMM_NULL`.
     pub(crate) unsafe fn of(comm: MPI_Comm) -> Result<Self, Failure> {
         if comm == comm_null() {
-            return Err(failure(ErrorClass::Comm, "the null communicator"));
+            return Err(failure(ErrorClass::Comm, "the communicator is MPI_COMM_NULL"));
         }
         let mut group = null();
         // SAFETY: `# Safety` of this function: `comm` is valid, because it is not null. `group` is one
@@ -58,6 +58,6 @@ fn checked(code: i32, group: MPI_Group) -> Result<MPI_Group, Failure> {
     if code == SUCCESS {
         Ok(group)
     } else {
-        Err(failure(ErrorClass::from_code(code), "the group of the file"))
+        Err(failure(ErrorClass::from_code(code), "MPI gives no process group for the file"))
     }
 }

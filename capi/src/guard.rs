@@ -293,7 +293,7 @@ pub(crate) fn contained(
 /// calls too.
 pub(crate) fn go_on() {
     if catch_unwind(capulet_comm::work::advance).is_err() {
-        report::abort_after_panic("an operation under way");
+        report::abort_after_panic("an operation in progress");
     }
 }
 
@@ -319,13 +319,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_becomes_an_internal_error() {
-        let refused = attempt("test", 1, || panic!("on purpose")).expect_err("a panic is a failure");
+    fn panic_becomes_an_internal_error() {
+        let refused = attempt("test", 1, || panic!("on purpose")).expect_err("a panic becomes a failure");
         assert_eq!(refused.class().code(), ErrorClass::Intern.code());
     }
 
     #[test]
-    fn before_initialization_a_call_is_refused_and_not_run() {
+    fn call_before_initialization_is_refused_and_not_run() {
         let mut ran = false;
         let code = on_no_file("test", || {
             ran = true;

@@ -112,13 +112,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn null_is_zero_in_fortran() {
+    fn null_handle_is_zero_in_fortran() {
         assert_eq!(to_fortran(file_null()), 0);
         assert_eq!(from_fortran(0), file_null());
     }
 
     #[test]
-    fn a_number_survives_the_way_to_fortran_and_back() {
+    fn handles_convert_to_fortran_and_back() {
         for number in [FIRST, FIRST + 1, Fint::MAX] {
             let handle = from_number(number);
             assert_eq!(to_fortran(handle), number);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_handle_names_no_file() {
+    fn foreign_handle_names_no_file() {
         let on_stack = 0_u8;
         let foreign: MPI_File = std::ptr::from_ref(&on_stack).cast_mut().cast();
         for handle in [file_null(), std::ptr::null_mut(), from_number(FIRST - 1), from_number(-1), foreign] {

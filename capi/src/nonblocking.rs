@@ -81,7 +81,7 @@ unsafe fn start_together(
         let started = cleared.and_then(|()| Pending::start(call, file, entry));
         let memory = match &started {
             Ok(_) => memory.checked(),
-            Err(error) => Err(failure(error.class(), "no request")),
+            Err(error) => Err(failure(error.class(), "MPI creates no request")),
         };
         // SAFETY: `# Safety` of this function: the buffer is valid until the request is complete, as `#
         // Safety` of `File::start` requires. Without a request, `memory` is an error.

@@ -33,7 +33,7 @@ export! {
                 unsafe { file.write(file_null()) };
             }
             let request = if file.is_null() {
-                Err(failure(ErrorClass::Arg, "a null pointer for the file handle"))
+                Err(failure(ErrorClass::Arg, "the pointer to the file handle is null"))
             } else {
                 // SAFETY: `# Safety` of this function (MPI 14.2.1): `name` is null or a C string.
                 unsafe { open_request(name, mode, info) }
@@ -52,7 +52,7 @@ export! {
             // `open_raw` refuses a null communicator and an inter-communicator.
             let opened = unsafe { File::open_raw(comm, request, &environment::composition().context) }?;
             let Some(group) = group else {
-                return Err(failure(ErrorClass::Intern, "a file was opened without a request"));
+                return Err(failure(ErrorClass::Intern, "a bug in Capulet: a file was opened without a request"));
             };
             let handler = errhandler::inherited();
             let entry = Entry { file: opened, group, name, split: Mutex::default(), handler };
@@ -79,7 +79,7 @@ export! {
     fn File_close(file: *mut MPI_File) -> c_int {
         const CALL: &str = "MPI_File_close";
         if file.is_null() {
-            return on_no_file(CALL, || Err(failure(ErrorClass::Arg, "a null pointer for the file handle")));
+            return on_no_file(CALL, || Err(failure(ErrorClass::Arg, "the pointer to the file handle is null")));
         }
         // SAFETY: `# Safety` of this function (MPI 14.2.2): `file` points to one handle, because it is
         // not null.
@@ -149,7 +149,7 @@ export! {
     fn File_get_info(file: MPI_File, info: *mut MPI_Info) -> c_int {
         on_file("MPI_File_get_info", file, |entry| {
             if info.is_null() {
-                return Err(failure(ErrorClass::Arg, "a null pointer for the info object"));
+                return Err(failure(ErrorClass::Arg, "the pointer to the info object is null"));
             }
             let made = info::new_info(&entry.file.info())?;
             // SAFETY: `# Safety` of this function (MPI 14.2.8): `info` points to one info object.

@@ -71,7 +71,7 @@ impl Next {
     pub(crate) const fn new(name: &'static str) -> Self {
         match CStr::from_bytes_with_nul(name.as_bytes()) {
             Ok(name) => Next { name, address: AtomicPtr::new(ptr::null_mut()) },
-            Err(_) => panic!("a name of a function ends with its only zero byte"),
+            Err(_) => panic!("the name of a function must end with its only zero byte"),
         }
     }
 

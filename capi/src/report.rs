@@ -31,7 +31,7 @@ pub(crate) fn abort(call: &str, kind: Kind, subject: &Subject<'_>, code: c_int, 
 pub(crate) fn abort_after_panic(call: &str) -> ! {
     say(format_args!(
         "rank {}: a bug in Capulet: {call} panicked\n\
-         capulet: the other ranks may wait for this one, so the program is aborted",
+         capulet: other ranks may wait for this rank, so the program is aborted",
         rank()
     ));
     end(None, ErrorClass::Intern.code())

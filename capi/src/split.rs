@@ -47,7 +47,7 @@ unsafe fn begin(
     on_file_together(call, file, |entry| {
         let mut split = entry.split.lock().unwrap_or_else(PoisonError::into_inner);
         if split.is_some() {
-            return Err(failure(ErrorClass::Other, "a split collective access is under way on this file"));
+            return Err(failure(ErrorClass::Other, "a split collective access is in progress on this file"));
         }
         // SAFETY: `# Safety` of this function: the buffer is valid until the access is ended, as `#
         // Safety` of `File::start` requires.
@@ -68,7 +68,7 @@ unsafe fn end(call: &'static str, file: MPI_File, kind: Kind, out: *mut MPI_Stat
         let Some((_, access)) = begun else {
             return Err(failure(
                 ErrorClass::Other,
-                "no such split collective access is under way on this file",
+                "no split collective access of this kind is in progress on this file",
             ));
         };
         let outcome = access.wait();

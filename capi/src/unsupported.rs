@@ -9,7 +9,7 @@ use crate::convert::string;
 use crate::guard::{Failure, failure, on_no_file};
 
 fn not_built(call: &str) -> Failure {
-    failure(ErrorClass::UnsupportedOperation, format!("{call} is not built yet"))
+    failure(ErrorClass::UnsupportedOperation, format!("{call} is not supported"))
 }
 
 /// The data representations of every MPI (MPI 14.5).
@@ -22,7 +22,7 @@ unsafe fn register(call: &'static str, name: *const c_char) -> c_int {
         // SAFETY: `# Safety` of this function: `name` is null or a C string.
         let name = unsafe { string(name) }?;
         if PREDEFINED_DATAREPS.iter().any(|predefined| name.to_bytes() == predefined.as_bytes()) {
-            return Err(failure(ErrorClass::DupDatarep, "a predefined data representation"));
+            return Err(failure(ErrorClass::DupDatarep, "the data representation is predefined"));
         }
         Err(not_built(call))
     })

@@ -70,7 +70,7 @@ export! {
     ) -> c_int {
         on_file("MPI_File_get_view", file, |entry| {
             if displacement.is_null() || etype.is_null() || filetype.is_null() || representation.is_null() {
-                return Err(failure(ErrorClass::Arg, "a null pointer for a result"));
+                return Err(failure(ErrorClass::Arg, "the pointer to a result is null"));
             }
             let view = entry.file.view();
             let etype_made = view.etype().duplicate()?;

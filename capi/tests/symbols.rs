@@ -17,19 +17,19 @@ use object::{Object, ObjectSymbol};
 /// The symbols that a shared library defines and exports.
 fn exported(library: &Path) -> BTreeSet<String> {
     let bytes = fs::read(library).unwrap_or_else(|error| panic!("{}: {error}", library.display()));
-    let file = object::File::parse(&*bytes).expect("an ELF file");
+    let file = object::File::parse(&*bytes).expect("the library is an ELF file");
     let defined = file.dynamic_symbols().filter(|symbol| symbol.is_definition() && symbol.is_global());
-    defined.map(|symbol| symbol.name().expect("a name in ASCII").to_owned()).collect()
+    defined.map(|symbol| symbol.name().expect("the name is in ASCII").to_owned()).collect()
 }
 
 fn soname(library: &Path) -> Option<String> {
     let bytes = fs::read(library).expect("the library can be read");
-    let file = ElfFile64::<object::Endianness>::parse(&*bytes).expect("an ELF file of 64 bits");
+    let file = ElfFile64::<object::Endianness>::parse(&*bytes).expect("the library is a 64-bit ELF file");
     let (endian, sections) = (file.endian(), file.elf_section_table());
-    let (entries, strings) = sections.dynamic(endian, &*bytes).expect("readable")?;
-    let strings = sections.strings(endian, &*bytes, strings).expect("readable");
+    let (entries, strings) = sections.dynamic(endian, &*bytes).expect("the dynamic section is readable")?;
+    let strings = sections.strings(endian, &*bytes, strings).expect("the dynamic section is readable");
     let entry = entries.iter().find(|entry| entry.d_tag(endian) == u64::from(elf::DT_SONAME))?;
-    let name = entry.string(endian, strings).expect("a string");
+    let name = entry.string(endian, strings).expect("the SONAME is a string");
     Some(String::from_utf8_lossy(name).into_owned())
 }
 
@@ -45,13 +45,13 @@ fn is_of_mpi_4_1(name: &str) -> bool {
 }
 
 #[test]
-fn the_library_exports_what_is_listed_and_nothing_else() {
+fn library_exports_exactly_the_listed_symbols() {
     let (ours, mut listed) = (exported(&harness::library()), listed());
     let counts = [
         listed.iter().filter(|name| !name.starts_with("MPIT_")).count(),
         listed.iter().filter(|name| is_of_mpi_4_1(name)).count(),
     ];
-    assert_eq!(counts, [227, 6], "the committed list");
+    assert_eq!(counts, [227, 6], "the number of symbols in the list");
     let theirs = exported(&mpi_libraries()[0]);
     listed.retain(|name| !is_of_mpi_4_1(name) || theirs.contains(name));
     let missing: Vec<_> = listed.difference(&ours).collect();
@@ -60,7 +60,7 @@ fn the_library_exports_what_is_listed_and_nothing_else() {
 }
 
 #[test]
-fn the_toolkit_is_what_its_header_declares() {
+fn header_declares_exactly_the_toolkit_functions() {
     let header = include_str!("../include/capulet_types.h");
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     // A declaration begins in the first column. Comments and continuation lines do not.
@@ -74,7 +74,7 @@ fn the_toolkit_is_what_its_header_declares() {
 }
 
 #[test]
-fn the_list_holds_what_the_standard_has() {
+fn list_contains_every_file_function_of_the_standard() {
     let listed = listed();
     let of_c = |name: &&String| name.starts_with("MPI_File_") && !name.contains("errhandler_f");
     let large = listed.iter().filter(of_c).filter(|name| name.ends_with("_c")).count();
@@ -95,7 +95,7 @@ fn the_list_holds_what_the_standard_has() {
 }
 
 #[test]
-fn the_soname_is_the_one_asked_for() {
+fn soname_is_the_requested_one() {
     assert_eq!(soname(&harness::library()).as_deref(), Some(env!("CAPULET_SONAME_BUILT")));
 }
 
@@ -114,7 +114,7 @@ fn mpi_libraries() -> Vec<PathBuf> {
     // SAFETY: C contract of `dlopen`: the path is a C string. The library has no initialization code of
     // its own.
     let handle = unsafe { libc::dlopen(ours.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
-    assert!(!handle.is_null(), "the library cannot be loaded: is its MPI on the loader's path?");
+    assert!(!handle.is_null(), "the library cannot be loaded: check that the loader finds its MPI");
     let mut loaded: Vec<PathBuf> = Vec::new();
     // SAFETY: C contract of `dl_iterate_phdr`: the callback has the required type, and the data is the
     // vector that it expects.
@@ -123,8 +123,8 @@ fn mpi_libraries() -> Vec<PathBuf> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         name.starts_with("libmpi.so") || name.starts_with("libmpich.so")
     };
-    let main = loaded.iter().find(is_mpi).expect("our library needs an MPI library").clone();
-    let folder = main.parent().expect("it lies in a folder");
+    let main = loaded.iter().find(is_mpi).expect("the library loads an MPI library").clone();
+    let folder = main.parent().expect("the path has a parent");
     let is_mpich = main.to_string_lossy().contains("libmpich");
     let fortran: &[&str] =
         if is_mpich { &["libmpichfort.so.12"] } else { &["libmpi_mpifh.so.40", "libmpi_usempif08.so.40"] };
@@ -154,17 +154,21 @@ fn is_ours_to_define(name: &str) -> bool {
 }
 
 #[test]
-fn whatever_the_mpi_libraries_have_we_have() {
+fn library_exports_every_file_function_of_the_mpi_libraries() {
     let ours = exported(&harness::library());
     for library in mpi_libraries() {
         let theirs = exported(&library);
         let missing: Vec<_> =
             theirs.iter().filter(|name| is_ours_to_define(name) && !ours.contains(*name)).collect();
-        assert!(missing.is_empty(), "{} has, and we have not: {missing:?}", library.display());
+        assert!(
+            missing.is_empty(),
+            "{} exports symbols that the library does not export: {missing:?}",
+            library.display()
+        );
         if !library.to_string_lossy().contains("f08") {
             assert!(
                 theirs.iter().any(|name| is_ours_to_define(name)),
-                "{} has no such name",
+                "{} exports no file function",
                 library.display()
             );
         }

@@ -30,15 +30,15 @@ pub(crate) fn in_crate(path: &str) -> PathBuf {
 /// A program in the folder of `mpicc`, with the same suffix: `mpiexec.openmpi` for `mpicc.openmpi`.
 pub(crate) fn beside_mpicc(name: &str) -> PathBuf {
     let mpicc = Path::new(mpicc());
-    let file = mpicc.file_name().and_then(|file| file.to_str()).expect("MPICC names a file");
+    let file = mpicc.file_name().and_then(|file| file.to_str()).expect("MPICC is the path of a file");
     mpicc.with_file_name(file.replacen("mpicc", name, 1))
 }
 
 /// The library under test: `$CAPULET_LIBRARY`, or the library that cargo built together with this test.
 pub(crate) fn library() -> PathBuf {
     let built = || {
-        let test = env::current_exe().expect("this program has a path");
-        test.parent().expect("it lies in a folder").join("libcapulet.so")
+        let test = env::current_exe().expect("the test program has a path");
+        test.parent().expect("the path has a parent").join("libcapulet.so")
     };
     let library = env::var_os("CAPULET_LIBRARY").map_or_else(built, PathBuf::from);
     assert!(library.is_file(), "no library at {}", library.display());
@@ -82,13 +82,13 @@ impl Program {
     }
 
     fn compile(mut compiler: Command, source: &Path, load: Load) -> Self {
-        let folder = TempDir::new().expect("a folder can be made");
-        let path = folder.path().join(source.file_stem().expect("a source has a name"));
+        let folder = TempDir::new().expect("a folder can be created");
+        let path = folder.path().join(source.file_stem().expect("the path of a source has a file name"));
         compiler.current_dir(folder.path()).arg("-g").arg("-o").arg(&path).arg(source);
         if let Load::Link = load {
             // The loader looks for the SONAME of the library, which may differ from its file name.
             let named = folder.path().join(env!("CAPULET_SONAME_BUILT"));
-            symlink(library(), &named).expect("a link can be made");
+            symlink(library(), &named).expect("a link can be created");
             compiler.arg(named);
         }
         let output = compiler.output().unwrap_or_else(|error| panic!("cannot run {compiler:?}: {error}"));
@@ -140,11 +140,11 @@ impl Program {
     /// Runs the program, and fails if a check of the program fails.
     pub(crate) fn passes(&self, ranks: u32) {
         let output = self.run(ranks, &[]);
-        let told = text(&output);
-        let passed = output.status.success() && told.contains("all checks passed");
+        let printed = text(&output);
+        let passed = output.status.success() && printed.contains("all checks passed");
         assert!(
             passed,
-            "{} on {ranks} ranks, {:?}: {}\n{told}",
+            "{} on {ranks} ranks, {:?}: {}\n{printed}",
             self.path.display(),
             self.load,
             output.status
