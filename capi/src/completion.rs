@@ -20,9 +20,10 @@ use capulet_comm::ErrorClass;
 use mpi::ffi;
 
 use crate::abi::{MPI_Request, MPI_Status, SUCCESS, request_null};
-use crate::guard::{Verdict, go_on};
-use crate::pending::{self, Covered};
-use crate::real::Next;
+use crate::frame::advance;
+use crate::mpi_library::NextFunction;
+use crate::pending::{self, Claimed};
+use crate::verdict::Verdict;
 
 /// `MPI_ERR_IN_STATUS` of this MPI.
 const IN_STATUS: c_int = ffi::MPI_ERR_IN_STATUS as c_int;
@@ -36,7 +37,7 @@ enum Statuses {
     Each(*mut MPI_Status),
     /// An array with one status for each completed request. Another array has the indices of these
     /// requests.
-    Some { statuses: *mut MPI_Status, count: *const c_int, places: *const c_int },
+    Some { statuses: *mut MPI_Status, count: *const c_int, indices: *const c_int },
 }
 
 impl Statuses {
@@ -54,21 +55,21 @@ impl Statuses {
         self.first().is_null() || ignored.contains(&self.first())
     }
 
-    /// The status of the completed request at index `place`. `None` if the caller ignores statuses.
+    /// The status of the completed request at `index`. `None` if the caller ignores statuses.
     ///
     /// # Safety
     /// The pointers are those of the caller, and the function of the MPI library has returned.
-    unsafe fn of(self, place: usize) -> Option<*mut MPI_Status> {
+    unsafe fn of(self, index: usize) -> Option<*mut MPI_Status> {
         if self.are_ignored() {
             return None;
         }
         let at = match self {
             Statuses::One(_) => 0,
-            Statuses::Each(_) => place,
-            Statuses::Some { places, .. } => {
+            Statuses::Each(_) => index,
+            Statuses::Some { indices, .. } => {
                 // SAFETY: MPI 3.7.5: the function of the MPI library has written this number of indices.
-                let mut written = (0..unsafe { self.completed(0) }).map(|at| unsafe { *places.add(at) });
-                written.position(|written| usize::try_from(written) == Ok(place))?
+                let mut written = (0..unsafe { self.completed(0) }).map(|at| unsafe { *indices.add(at) });
+                written.position(|written| usize::try_from(written) == Ok(index))?
             }
         };
         // SAFETY: MPI 3.7.5: the array has a status for each completed request.
@@ -147,10 +148,10 @@ struct Failed {
 #[inline(never)]
 unsafe fn complete(requests: Requests, statuses: Statuses, call: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: `# Safety` of this function: the array is null or has `count` requests.
-    let Some(ours) = (unsafe { Covered::find(requests.first, requests.count) }) else { return call() };
+    let Some(claimed) = (unsafe { Claimed::find(requests.first, requests.count) }) else { return call() };
     let code = call();
     // SAFETY: `# Safety` of `decide` is that of this function, and `call` has returned.
-    let decided = catch_unwind(AssertUnwindSafe(|| unsafe { decide(ours, requests, statuses, code) }));
+    let decided = catch_unwind(AssertUnwindSafe(|| unsafe { decide(claimed, requests, statuses, code) }));
     match decided {
         // SAFETY: `# Safety` of `deliver` is that of this function, and `call` has returned.
         Ok(failed) => unsafe { deliver(failed, statuses, code) },
@@ -163,20 +164,20 @@ unsafe fn complete(requests: Requests, statuses: Statuses, call: impl FnOnce() -
 /// # Safety
 /// As [`complete`]. The function of the MPI library has returned.
 unsafe fn decide(
-    ours: Covered,
+    claimed: Claimed,
     requests: Requests,
     statuses: Statuses,
     code: c_int,
 ) -> ManuallyDrop<Vec<Failed>> {
     let mut failed = Vec::new();
-    for (place, pending) in ours.uncover().into_iter().rev() {
+    for (index, pending) in claimed.release().into_iter().rev() {
         // MPI 3.7.3: a completed request becomes `MPI_REQUEST_NULL`.
-        // SAFETY: `# Safety` of `complete`: the array has `count` requests, and `place` is less than that.
-        let is_complete = unsafe { *requests.first.add(place) } == request_null();
-        if let Some(verdict) = is_complete.then(|| pending.judged()).flatten() {
-            // SAFETY: `# Safety` of `complete`: the pointers are valid, and the request at `place` is
+        // SAFETY: `# Safety` of `complete`: the array has `count` requests, and `index` is less than that.
+        let is_complete = unsafe { *requests.first.add(index) } == request_null();
+        if let Some(verdict) = is_complete.then(|| pending.verdict()).flatten() {
+            // SAFETY: `# Safety` of `complete`: the pointers are valid, and the request at `index` is
             // complete.
-            failed.push(Failed { verdict, status: unsafe { statuses.of(place) } });
+            failed.push(Failed { verdict, status: unsafe { statuses.of(index) } });
         }
     }
     if code == SUCCESS && !failed.is_empty() {
@@ -216,30 +217,32 @@ unsafe fn deliver(mut failed: ManuallyDrop<Vec<Failed>>, statuses: Statuses, cod
 
 /// Which requests a query function reports as complete, after it has returned success.
 #[derive(Clone, Copy)]
-enum Seen {
+enum CompleteWhen {
     /// All requests or none, by a flag.
-    If(*const c_int),
+    Flag(*const c_int),
     /// One request or none, by a flag and an index.
     #[cfg(has_mpi_4_1)]
-    One { flag: *const c_int, place: *const c_int },
+    FlagAndIndex { flag: *const c_int, index: *const c_int },
     /// The requests that [`Statuses::Some`] lists.
     #[cfg(has_mpi_4_1)]
     Listed,
 }
 
-impl Seen {
+impl CompleteWhen {
     /// # Safety
     /// The pointers are those of the caller, and the function of the MPI library has returned success.
     #[cfg_attr(not(has_mpi_4_1), expect(unused_variables, reason = "the flag is for all requests"))]
-    unsafe fn has(self, request: usize) -> bool {
+    unsafe fn includes(self, request: usize) -> bool {
         match self {
             // SAFETY: `# Safety` of this function: the MPI library has written the flag.
-            Seen::If(flag) => unsafe { *flag != 0 },
+            CompleteWhen::Flag(flag) => unsafe { *flag != 0 },
             #[cfg(has_mpi_4_1)]
             // SAFETY: `# Safety` of this function: the MPI library has written the flag and the index.
-            Seen::One { flag, place } => unsafe { *flag != 0 && usize::try_from(*place) == Ok(request) },
+            CompleteWhen::FlagAndIndex { flag, index } => unsafe {
+                *flag != 0 && usize::try_from(*index) == Ok(request)
+            },
             #[cfg(has_mpi_4_1)]
-            Seen::Listed => true,
+            CompleteWhen::Listed => true,
         }
     }
 }
@@ -250,19 +253,24 @@ impl Seen {
 /// # Safety
 /// As [`complete`].
 #[inline(never)]
-unsafe fn look(requests: Requests, statuses: Statuses, seen: Seen, call: impl FnOnce() -> c_int) -> c_int {
+unsafe fn query(
+    requests: Requests,
+    statuses: Statuses,
+    complete: CompleteWhen,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
     // SAFETY: `# Safety` of this function: the array is null or has `count` requests.
-    let Some(ours) = (unsafe { Covered::find(requests.first, requests.count) }) else { return call() };
+    let Some(claimed) = (unsafe { Claimed::find(requests.first, requests.count) }) else { return call() };
     // MPICH 4.0 does not advance generalized requests here. Without this call, a program that queries in
     // a loop would never end.
-    go_on();
+    advance();
     let code = call();
-    for (place, pending) in ours.uncover() {
+    for (index, pending) in claimed.release() {
         // SAFETY: `# Safety` of this function: the pointers are valid. The function has returned success.
-        if code == SUCCESS && unsafe { seen.has(place) } {
+        if code == SUCCESS && unsafe { complete.includes(index) } {
             // SAFETY: `# Safety` of this function: the pointers are valid. The function reported the
             // request as complete.
-            let status = unsafe { statuses.of(place) };
+            let status = unsafe { statuses.of(index) };
             if let (Some(class), Some(status)) = (pending.class(), status) {
                 // SAFETY: `Statuses::of` returned this status of the caller.
                 unsafe { set_error(status, class) };
@@ -282,7 +290,7 @@ macro_rules! wraps {
     };
     (@one $exported:expr, ($($argument:ident: $kind:ty),*), $watched:expr) => {
         const _: () = {
-            static NEXT: Next = Next::new(concat!($exported, "\0"));
+            static NEXT: NextFunction = NextFunction::new(concat!($exported, "\0"));
             type Function = unsafe extern "C" fn($($kind),*) -> c_int;
 
             #[unsafe(export_name = $exported)]
@@ -323,13 +331,13 @@ wraps! {
 }
 
 wraps! {
-    fn Waitany(count: c_int, requests: *mut MPI_Request, place: *mut c_int, status: *mut MPI_Status),
+    fn Waitany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, status: *mut MPI_Status),
     |call| complete(Requests::array(count, requests), Statuses::One(status), call)
 }
 
 wraps! {
     fn Testany(
-        count: c_int, requests: *mut MPI_Request, place: *mut c_int, flag: *mut c_int, status: *mut MPI_Status
+        count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status
     ),
     |call| complete(Requests::array(count, requests), Statuses::One(status), call)
 }
@@ -346,36 +354,40 @@ wraps! {
 
 wraps! {
     fn Waitsome(
-        count: c_int, requests: *mut MPI_Request, completed: *mut c_int, places: *mut c_int,
+        count: c_int, requests: *mut MPI_Request, completed: *mut c_int, indices: *mut c_int,
         statuses: *mut MPI_Status
     ),
     |call| complete(
-        Requests::array(count, requests), Statuses::Some { statuses, count: completed, places }, call
+        Requests::array(count, requests), Statuses::Some { statuses, count: completed, indices }, call
     )
 }
 
 wraps! {
     fn Testsome(
-        count: c_int, requests: *mut MPI_Request, completed: *mut c_int, places: *mut c_int,
+        count: c_int, requests: *mut MPI_Request, completed: *mut c_int, indices: *mut c_int,
         statuses: *mut MPI_Status
     ),
     |call| complete(
-        Requests::array(count, requests), Statuses::Some { statuses, count: completed, places }, call
+        Requests::array(count, requests), Statuses::Some { statuses, count: completed, indices }, call
     )
 }
 
 wraps! {
     fn Request_get_status(request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status),
-    |call| look(Requests::one(&raw const request), Statuses::One(status), Seen::If(flag), call)
+    |call| query(Requests::one(&raw const request), Statuses::One(status), CompleteWhen::Flag(flag), call)
 }
 
 // Exported only if the MPI library has these functions: programs detect MPI 4.1 by their presence.
 #[cfg(has_mpi_4_1)]
 wraps! {
     fn Request_get_status_any(
-        count: c_int, requests: *const MPI_Request, place: *mut c_int, flag: *mut c_int, status: *mut MPI_Status
+        count: c_int, requests: *const MPI_Request, index: *mut c_int, flag: *mut c_int,
+        status: *mut MPI_Status
     ),
-    |call| look(Requests::array(count, requests), Statuses::One(status), Seen::One { flag, place }, call)
+    |call| query(
+        Requests::array(count, requests), Statuses::One(status), CompleteWhen::FlagAndIndex { flag, index },
+        call
+    )
 }
 
 #[cfg(has_mpi_4_1)]
@@ -383,17 +395,17 @@ wraps! {
     fn Request_get_status_all(
         count: c_int, requests: *const MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status
     ),
-    |call| look(Requests::array(count, requests), Statuses::Each(statuses), Seen::If(flag), call)
+    |call| query(Requests::array(count, requests), Statuses::Each(statuses), CompleteWhen::Flag(flag), call)
 }
 
 #[cfg(has_mpi_4_1)]
 wraps! {
     fn Request_get_status_some(
-        count: c_int, requests: *const MPI_Request, completed: *mut c_int, places: *mut c_int,
+        count: c_int, requests: *const MPI_Request, completed: *mut c_int, indices: *mut c_int,
         statuses: *mut MPI_Status
     ),
-    |call| look(
-        Requests::array(count, requests), Statuses::Some { statuses, count: completed, places }, Seen::Listed,
-        call
+    |call| query(
+        Requests::array(count, requests), Statuses::Some { statuses, count: completed, indices },
+        CompleteWhen::Listed, call
     )
 }

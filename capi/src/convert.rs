@@ -9,7 +9,7 @@ use capulet_datatype::Datatype;
 use mpi::ffi;
 
 use crate::abi::{Count, MPI_Datatype, MPI_Info};
-use crate::guard::{Failure, failure};
+use crate::failure::{Failure, failure};
 
 /// A function pointer. Null is an error.
 pub(crate) fn pointer<F>(function: Option<F>) -> Result<F, Failure> {

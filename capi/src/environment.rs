@@ -6,8 +6,8 @@
 //! | `CAPULET_DRIVER` | the driver for file names without a prefix |
 //! | `CAPULET_HINTS` | `key=value;key=value`: hints that override the hints of the program |
 //! | `CAPULET_STATS` | `1`: print a table of counters for each file when it is closed |
-//! | `CAPULET_LOG` | the log on standard error: `off`, `info`, `debug`, or any filter of `tracing`; unset: warnings |
-//! | `CAPULET_FAULTS` | for tests: `rank=R;PLAN` makes the storage of rank R of `MPI_COMM_WORLD` fail by PLAN |
+//! | `CAPULET_LOG` | log on standard error: `off`, `info`, `debug` or a filter of `tracing`. Unset: warnings |
+//! | `CAPULET_FAULTS` | for tests: `rank=R;PLAN` makes the storage of rank R of `MPI_COMM_WORLD` fail |
 //! | `ROMIO_HINTS` | a file of hints, one key and value per line; the hints of the program override it |
 //!
 //! The library reads each variable once, at the first call that reaches it. An invalid value is reported
@@ -32,14 +32,14 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::format::{DefaultFields, Format, Full};
 use tracing_subscriber::fmt::time::FormatTime;
 
-use crate::guard::{Failure, failure};
+use crate::failure::{Failure, failure};
 use crate::report;
 
 /// Starts the log and installs a panic hook, once. Later calls cost one atomic load.
 pub(crate) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
-        std::panic::set_hook(Box::new(|panic| report::say(format_args!("internal error: {panic}"))));
+        std::panic::set_hook(Box::new(|panic| report::print(format_args!("internal error: {panic}"))));
         match variable("CAPULET_LOG") {
             Some(filter) => start_logging(&filter),
             // Warnings report lost speed, or failures that no return code can report.
@@ -51,7 +51,7 @@ pub(crate) fn start() {
 fn start_logging(filter: &str) {
     match EnvFilter::try_new(filter) {
         Ok(filter) => set_subscriber(log_format().with_env_filter(filter).finish()),
-        Err(error) => report::say(format_args!("CAPULET_LOG={filter:?} is ignored: {error}")),
+        Err(error) => report::print(format_args!("CAPULET_LOG={filter:?} is ignored: {error}")),
     }
 }
 
@@ -109,15 +109,15 @@ fn parse_pairs(text: &str) -> Result<Vec<(String, String)>, String> {
 pub(crate) struct Composition {
     /// Drivers, hints and statistics.
     pub(crate) context: Context,
-    wrong: Option<String>,
+    error: Option<String>,
 }
 
 impl Composition {
     /// Fails if a variable has an invalid value.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        match &self.wrong {
+        match &self.error {
             None => Ok(()),
-            Some(wrong) => Err(failure(ErrorClass::Arg, wrong)),
+            Some(error) => Err(failure(ErrorClass::Arg, error)),
         }
     }
 }
@@ -126,14 +126,14 @@ impl Composition {
 pub(crate) fn composition() -> &'static Composition {
     static COMPOSITION: OnceLock<Composition> = OnceLock::new();
     COMPOSITION.get_or_init(|| {
-        let (context, wrong) = match compose() {
+        let (context, error) = match compose() {
             Ok(context) => (context, None),
-            Err(wrong) => {
-                report::say(format_args!("rank {}: no file can be opened: {wrong}", report::rank()));
-                (Context::new(Registry::standard()), Some(wrong))
+            Err(error) => {
+                report::print(format_args!("rank {}: no file can be opened: {error}", report::rank()));
+                (Context::new(Registry::standard()), Some(error))
             }
         };
-        Composition { context, wrong }
+        Composition { context, error }
     })
 }
 
@@ -163,16 +163,16 @@ fn compose() -> Result<Context, String> {
 
 /// The faults for rank `rank` from `rank=R;PLAN`. Empty if R is another rank.
 fn parse_faults(text: &str, rank: i32) -> Result<FaultPlan, String> {
-    let (who, plan) = text
+    let (target, plan) = text
         .split_once(';')
-        .and_then(|(who, plan)| Some((who.trim().strip_prefix("rank=")?, plan)))
+        .and_then(|(target, plan)| Some((target.trim().strip_prefix("rank=")?, plan)))
         .ok_or_else(|| format!("{text:?} is not of the form rank=R;PLAN"))?;
     let plan = FaultPlan::parse(plan).map_err(|error| error.to_string())?;
-    if who == "*" {
+    if target == "*" {
         return Ok(plan);
     }
-    let who: i32 = who.parse().map_err(|_| format!("{who:?} is not a rank"))?;
-    Ok(if who == rank { plan } else { FaultPlan::none() })
+    let target: i32 = target.parse().map_err(|_| format!("{target:?} is not a rank"))?;
+    Ok(if target == rank { plan } else { FaultPlan::none() })
 }
 
 #[cfg(test)]

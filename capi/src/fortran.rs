@@ -8,9 +8,9 @@ use std::ffi::c_int;
 
 use crate::abi::{Fint, FortranHandler, MPI_File, SUCCESS, export, export_as};
 use crate::convert::{pointer, store};
-use crate::errhandler::{Kind, as_c_handler, create};
-use crate::guard::on_no_file;
+use crate::frame::on_no_file;
 use crate::handle;
+use crate::handler::{Kind, as_c_handler, create};
 
 export! {
     /// `MPI_File_c2f` (MPI 19.3.4). Local. Callable at any time.
@@ -60,7 +60,9 @@ export_as! {
     ]
     /// `MPI_FILE_CREATE_ERRHANDLER` of Fortran (MPI 9.3.3). Local. All arguments are references. The
     /// error code is the last argument.
-    fn file_create_errhandler(function: Option<FortranHandler>, errhandler: *mut Fint, code: *mut Fint) -> () {
+    fn file_create_errhandler(
+        function: Option<FortranHandler>, errhandler: *mut Fint, code: *mut Fint
+    ) -> () {
         let outcome = on_no_file("MPI_FILE_CREATE_ERRHANDLER", || {
             let function = pointer(function)?;
             let made = create(as_c_handler(function as *const ()), Kind::Fortran(function))?;

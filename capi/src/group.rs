@@ -4,7 +4,7 @@ use capulet_comm::ErrorClass;
 use mpi::ffi;
 
 use crate::abi::{MPI_Comm, MPI_Group, SUCCESS, comm_null};
-use crate::guard::{Failure, failure};
+use crate::failure::{Failure, failure};
 
 /// A process group. It is freed when it is dropped.
 pub(crate) struct OwnGroup(MPI_Group);

@@ -9,10 +9,12 @@ use capulet_comm::{ErrorClass, info};
 
 use crate::abi::{MPI_Comm, MPI_File, MPI_Group, MPI_Info, Offset, export, file_null};
 use crate::convert::{file_name, mode_from_c, mode_to_c, pairs, store};
+use crate::environment;
+use crate::failure::{Failure, failure};
+use crate::frame::{on_closing, on_file, on_file_collective, on_no_file, on_opening};
 use crate::group::OwnGroup;
-use crate::guard::{Failure, failure, on_closing, on_file, on_file_together, on_no_file, on_opening};
-use crate::handle::{self, Entry};
-use crate::{environment, errhandler};
+use crate::handler;
+use crate::open_files::{self, OpenFile};
 
 export! {
     /// `MPI_File_open` (MPI 14.2.1). Collective over `comm`; blocks.
@@ -33,7 +35,7 @@ export! {
                 unsafe { file.write(file_null()) };
             }
             let request = if file.is_null() {
-                Err(failure(ErrorClass::Arg, "the pointer to the file handle is null"))
+                Err(failure(ErrorClass::Arg, "the pointer to the handle is null"))
             } else {
                 // SAFETY: `# Safety` of this function (MPI 14.2.1): `name` is null or a C string.
                 unsafe { open_request(name, mode, info) }
@@ -52,12 +54,15 @@ export! {
             // `open_raw` refuses a null communicator and an inter-communicator.
             let opened = unsafe { File::open_raw(comm, request, &environment::composition().context) }?;
             let Some(group) = group else {
-                return Err(failure(ErrorClass::Intern, "a bug in Capulet: a file was opened without a request"));
+                return Err(failure(
+                    ErrorClass::Intern,
+                    "a bug in Capulet: a file was opened without a request",
+                ));
             };
-            let handler = errhandler::inherited();
-            let entry = Entry { file: opened, group, name, split: Mutex::default(), handler };
+            let handler = handler::inherited();
+            let open = OpenFile { file: opened, group, name, split: Mutex::default(), handler };
             // SAFETY: `file` is not null, because the open had a request.
-            unsafe { store(file, handle::insert(Arc::new(entry))) }
+            unsafe { store(file, open_files::insert(Arc::new(open))) }
         };
         // SAFETY: `# Safety` of this function (MPI 14.2.1): `comm` is valid or null.
         unsafe { on_opening("MPI_File_open", comm, body) }
@@ -79,26 +84,26 @@ export! {
     fn File_close(file: *mut MPI_File) -> c_int {
         const CALL: &str = "MPI_File_close";
         if file.is_null() {
-            return on_no_file(CALL, || Err(failure(ErrorClass::Arg, "the pointer to the file handle is null")));
+            return on_no_file(CALL, || Err(failure(ErrorClass::Arg, "the pointer to the handle is null")));
         }
         // SAFETY: `# Safety` of this function (MPI 14.2.2): `file` points to one handle, because it is
         // not null.
         let number = unsafe { file.read() };
-        on_closing(CALL, number, |entry| {
+        on_closing(CALL, number, |open| {
             // SAFETY: `# Safety` of this function (MPI 14.2.2): `file` points to one handle.
             unsafe { file.write(file_null()) };
-            alone(entry).file.close()
+            sole_owner(open).file.close()
         })
     }
 }
 
 /// Waits until no other thread uses the file, and returns it. The file is not in the table any more, so
 /// no new use begins.
-fn alone(mut entry: Arc<Entry>) -> Entry {
+fn sole_owner(mut open: Arc<OpenFile>) -> OpenFile {
     loop {
-        match Arc::try_unwrap(entry) {
-            Ok(alone) => return alone,
-            Err(shared) => entry = shared,
+        match Arc::try_unwrap(open) {
+            Ok(owned) => return owned,
+            Err(shared) => open = shared,
         }
         std::thread::sleep(Duration::from_micros(50));
     }
@@ -120,9 +125,9 @@ export! {
 export! {
     /// `MPI_File_get_group` (MPI 14.2.7). Local. The caller frees the group.
     fn File_get_group(file: MPI_File, group: *mut MPI_Group) -> c_int {
-        on_file("MPI_File_get_group", file, |entry| {
+        on_file("MPI_File_get_group", file, |open| {
             // SAFETY: `# Safety` of this function (MPI 14.2.7): `group` is null or points to one group.
-            unsafe { store(group, entry.group.duplicate()?) }
+            unsafe { store(group, open.group.duplicate()?) }
         })
     }
 }
@@ -130,9 +135,9 @@ export! {
 export! {
     /// `MPI_File_get_amode` (MPI 14.2.7). Local.
     fn File_get_amode(file: MPI_File, mode: *mut c_int) -> c_int {
-        on_file("MPI_File_get_amode", file, |entry| {
+        on_file("MPI_File_get_amode", file, |open| {
             // SAFETY: `# Safety` of this function (MPI 14.2.7): `mode` is null or points to one int.
-            unsafe { store(mode, mode_to_c(entry.file.mode())) }
+            unsafe { store(mode, mode_to_c(open.file.mode())) }
         })
     }
 }
@@ -140,18 +145,18 @@ export! {
 export! {
     /// `MPI_File_set_info` (MPI 14.2.8). Collective; blocks.
     fn File_set_info(file: MPI_File, info: MPI_Info) -> c_int {
-        on_file_together("MPI_File_set_info", file, |entry| entry.file.set_info(pairs(info)))
+        on_file_collective("MPI_File_set_info", file, |open| open.file.set_info(pairs(info)))
     }
 }
 
 export! {
     /// `MPI_File_get_info` (MPI 14.2.8). Local. The caller frees the info object.
     fn File_get_info(file: MPI_File, info: *mut MPI_Info) -> c_int {
-        on_file("MPI_File_get_info", file, |entry| {
+        on_file("MPI_File_get_info", file, |open| {
             if info.is_null() {
                 return Err(failure(ErrorClass::Arg, "the pointer to the info object is null"));
             }
-            let made = info::new_info(&entry.file.info())?;
+            let made = info::new_info(&open.file.info())?;
             // SAFETY: `# Safety` of this function (MPI 14.2.8): `info` points to one info object.
             unsafe { store(info, made) }
         })
@@ -161,8 +166,8 @@ export! {
 export! {
     /// `MPI_File_get_size` (MPI 14.2.6). Local.
     fn File_get_size(file: MPI_File, bytes: *mut Offset) -> c_int {
-        on_file("MPI_File_get_size", file, |entry| {
-            let size = offset(entry.file.size()?)?;
+        on_file("MPI_File_get_size", file, |open| {
+            let size = offset(open.file.size()?)?;
             // SAFETY: `# Safety` of this function (MPI 14.2.6): `bytes` is null or points to one offset.
             unsafe { store(bytes, size) }
         })
@@ -176,21 +181,21 @@ fn offset(bytes: u64) -> Result<Offset, Failure> {
 export! {
     /// `MPI_File_set_size` (MPI 14.2.4). Collective; blocks.
     fn File_set_size(file: MPI_File, bytes: Offset) -> c_int {
-        on_file_together("MPI_File_set_size", file, |entry| entry.file.set_size(bytes))
+        on_file_collective("MPI_File_set_size", file, |open| open.file.set_size(bytes))
     }
 }
 
 export! {
     /// `MPI_File_preallocate` (MPI 14.2.5). Collective; blocks.
     fn File_preallocate(file: MPI_File, bytes: Offset) -> c_int {
-        on_file_together("MPI_File_preallocate", file, |entry| entry.file.preallocate(bytes))
+        on_file_collective("MPI_File_preallocate", file, |open| open.file.preallocate(bytes))
     }
 }
 
 export! {
     /// `MPI_File_sync` (MPI 14.6.1). Collective; blocks until the data is on stable storage.
     fn File_sync(file: MPI_File) -> c_int {
-        on_file_together("MPI_File_sync", file, |entry| entry.file.sync())
+        on_file_collective("MPI_File_sync", file, |open| open.file.sync())
     }
 }
 
@@ -201,16 +206,16 @@ export! {
     /// cache what they read, or with a lock that the hint `capulet_lock` asks for and that the storage or
     /// the nodes do not support.
     fn File_set_atomicity(file: MPI_File, flag: c_int) -> c_int {
-        on_file_together("MPI_File_set_atomicity", file, |entry| entry.file.set_atomicity(flag != 0))
+        on_file_collective("MPI_File_set_atomicity", file, |open| open.file.set_atomicity(flag != 0))
     }
 }
 
 export! {
     /// `MPI_File_get_atomicity` (MPI 14.6.1). Local.
     fn File_get_atomicity(file: MPI_File, flag: *mut c_int) -> c_int {
-        on_file("MPI_File_get_atomicity", file, |entry| {
+        on_file("MPI_File_get_atomicity", file, |open| {
             // SAFETY: `# Safety` of this function (MPI 14.6.1): `flag` is null or points to one int.
-            unsafe { store(flag, c_int::from(entry.file.atomicity())) }
+            unsafe { store(flag, c_int::from(open.file.atomicity())) }
         })
     }
 }

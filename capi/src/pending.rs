@@ -22,10 +22,12 @@ use capulet_comm::request::{Completion, Request};
 use capulet_comm::{ErrorClass, Group};
 
 use crate::abi::{Fint, MPI_File, MPI_Request};
-use crate::errhandler::Attached;
-use crate::guard::{Failure, Subject, Verdict, failure, judge};
-use crate::handle::{self, Entry};
-use crate::report;
+use crate::failure::{Failure, failure};
+use crate::handle;
+use crate::handler::Attached;
+use crate::open_files::OpenFile;
+use crate::report::{self, Subject};
+use crate::verdict::{Verdict, judge};
 
 /// The number of requests in the table. Every call of a completion function checks it first.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -60,9 +62,9 @@ pub(crate) struct Pending {
     key: OnceLock<usize>,
     /// The number of functions of `completion` that now call the MPI library with this request, and that
     /// report its error.
-    covers: AtomicU32,
+    claims: AtomicU32,
     /// Whether the error was reported.
-    told: AtomicBool,
+    is_reported: AtomicBool,
     /// Whether the MPI library has freed the request.
     is_freed: AtomicBool,
 }
@@ -75,21 +77,21 @@ impl Pending {
     pub(crate) fn start(
         call: &'static str,
         file: MPI_File,
-        entry: &Entry,
+        open: &OpenFile,
     ) -> Result<(Arc<Self>, Request), Failure> {
         let pending = Arc::new(Pending {
             call,
             file: handle::to_fortran(file),
-            name: entry.name.clone(),
-            handler: entry.handler.clone(),
-            group: Arc::downgrade(entry.file.group()),
+            name: open.name.clone(),
+            handler: open.handler.clone(),
+            group: Arc::downgrade(open.file.group()),
             completion: OnceLock::new(),
             key: OnceLock::new(),
-            covers: AtomicU32::new(0),
-            told: AtomicBool::new(false),
+            claims: AtomicU32::new(0),
+            is_reported: AtomicBool::new(false),
             is_freed: AtomicBool::new(false),
         });
-        let request = Request::start(Arc::new(OfMpi(Arc::clone(&pending))))?;
+        let request = Request::start(Arc::new(RequestState(Arc::clone(&pending))))?;
         let key = key_of(request.handle());
         table().get_or_insert_default().insert(key, Arc::clone(&pending));
         LIVE.fetch_add(1, Ordering::Relaxed);
@@ -98,25 +100,25 @@ impl Pending {
     }
 
     /// Sets the source of the result, after the access has started.
-    pub(crate) fn begun(&self, completion: Arc<dyn Completion>) {
+    pub(crate) fn set_completion(&self, completion: Arc<dyn Completion>) {
         let _ = self.completion.set(completion);
     }
 
     /// Called when the access is over, before its request is completed. If the request is freed already,
     /// the program called `MPI_Request_free`: MPICH frees it at once, Open MPI when it is complete.
-    pub(crate) fn is_over(&self) {
+    pub(crate) fn access_ended(&self) {
         if self.is_freed.load(Ordering::Acquire) {
-            self.tell_after_free();
+            self.report_after_free();
         }
     }
 
     /// Prints the error of a freed request on standard error, because MPI cannot report it in another way
     /// (MPI 3.7.3).
-    fn tell_after_free(&self) {
+    fn report_after_free(&self) {
         let Some(error) = self.error() else { return };
-        if self.covers.load(Ordering::Relaxed) == 0 && !self.told.swap(true, Ordering::Relaxed) {
+        if self.claims.load(Ordering::Relaxed) == 0 && !self.is_reported.swap(true, Ordering::Relaxed) {
             let (call, name, rank) = (self.call, &self.name, report::rank());
-            report::say(format_args!(
+            report::print(format_args!(
                 "rank {rank}: {call} failed on {name} after its request was freed: {error}"
             ));
         }
@@ -134,38 +136,38 @@ impl Pending {
 
     /// The verdict on the error. `None` if there is no error, or if it was reported already: a profiling
     /// tool may call the `PMPI_` function of this library from its `MPI_` function.
-    pub(crate) fn judged(&self) -> Option<Verdict> {
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
         let class = self.error()?;
-        if self.told.swap(true, Ordering::Relaxed) {
+        if self.is_reported.swap(true, Ordering::Relaxed) {
             return None;
         }
-        let words = self.completion.get().and_then(|completion| completion.description());
+        let text = self.completion.get().and_then(|completion| completion.description());
         let group = self.group.upgrade();
         let subject =
             Subject { file: handle::from_fortran(self.file), name: &self.name, group: group.as_deref() };
-        let words = words.unwrap_or_else(|| class.to_string());
-        Some(judge(self.call, self.handler.current(), &subject, &failure(class, words)))
+        let text = text.unwrap_or_else(|| class.to_string());
+        Some(judge(self.call, self.handler.current(), &subject, &failure(class, text)))
     }
 }
 
 /// The state of a request that the MPI library owns. It is dropped when the MPI library frees the
 /// request.
 #[derive(Debug)]
-struct OfMpi(Arc<Pending>);
+struct RequestState(Arc<Pending>);
 
-impl Completion for OfMpi {
+impl Completion for RequestState {
     fn completion(&self) -> Option<(u64, Option<ErrorClass>)> {
         self.0.completion.get()?.completion()
     }
 
     fn error_for_mpi(&self) -> Option<ErrorClass> {
         let error = self.0.error()?;
-        let reported_here = self.0.covers.load(Ordering::Relaxed) > 0;
-        (!reported_here && !self.0.told.swap(true, Ordering::Relaxed)).then_some(error)
+        let is_claimed = self.0.claims.load(Ordering::Relaxed) > 0;
+        (!is_claimed && !self.0.is_reported.swap(true, Ordering::Relaxed)).then_some(error)
     }
 }
 
-impl Drop for OfMpi {
+impl Drop for RequestState {
     fn drop(&mut self) {
         let pending = &self.0;
         let Some(key) = pending.key.get() else { return };
@@ -174,9 +176,9 @@ impl Drop for OfMpi {
         }
         LIVE.fetch_sub(1, Ordering::Relaxed);
         // This store comes before the error is read. So if the access ends at the same time, this
-        // function or `is_over` prints the error.
+        // function or `access_ended` prints the error.
         pending.is_freed.store(true, Ordering::Release);
-        pending.tell_after_free();
+        pending.report_after_free();
     }
 }
 
@@ -190,9 +192,9 @@ fn key_of(request: MPI_Request) -> usize {
 ///
 /// It has no destructor: during the call, the MPI library may run an error handler of a communicator that
 /// leaves by `longjmp`, which must not skip destructors. Some memory is leaked then.
-pub(crate) struct Covered(ManuallyDrop<Vec<(usize, Arc<Pending>)>>);
+pub(crate) struct Claimed(ManuallyDrop<Vec<(usize, Arc<Pending>)>>);
 
-impl Covered {
+impl Claimed {
     /// Looks up all requests. `None` if none is a request of Capulet.
     ///
     /// # Safety
@@ -204,22 +206,22 @@ impl Covered {
         let table = table();
         let table = table.as_ref()?;
         let mut found = Vec::new();
-        for place in 0..count {
-            // SAFETY: `# Safety` of this function: `place` is less than `count`.
-            let request = unsafe { *requests.add(place) };
+        for index in 0..count {
+            // SAFETY: `# Safety` of this function: `index` is less than `count`.
+            let request = unsafe { *requests.add(index) };
             if let Some(pending) = table.get(&key_of(request)) {
-                pending.covers.fetch_add(1, Ordering::Relaxed);
-                found.push((place, Arc::clone(pending)));
+                pending.claims.fetch_add(1, Ordering::Relaxed);
+                found.push((index, Arc::clone(pending)));
             }
         }
-        (!found.is_empty()).then(|| Covered(ManuallyDrop::new(found)))
+        (!found.is_empty()).then(|| Claimed(ManuallyDrop::new(found)))
     }
 
     /// Ends the duty to report errors, after the function of the MPI library has returned.
-    pub(crate) fn uncover(self) -> Vec<(usize, Arc<Pending>)> {
+    pub(crate) fn release(self) -> Vec<(usize, Arc<Pending>)> {
         let found = ManuallyDrop::into_inner(self.0);
         for (_, pending) in &found {
-            pending.covers.fetch_sub(1, Ordering::Relaxed);
+            pending.claims.fetch_sub(1, Ordering::Relaxed);
         }
         found
     }

@@ -6,9 +6,10 @@ use capulet_comm::ErrorClass;
 
 use crate::abi::{DatarepFunction, export};
 use crate::convert::string;
-use crate::guard::{Failure, failure, on_no_file};
+use crate::failure::{Failure, failure};
+use crate::frame::on_no_file;
 
-fn not_built(call: &str) -> Failure {
+fn unsupported(call: &str) -> Failure {
     failure(ErrorClass::UnsupportedOperation, format!("{call} is not supported"))
 }
 
@@ -24,7 +25,7 @@ unsafe fn register(call: &'static str, name: *const c_char) -> c_int {
         if PREDEFINED_DATAREPS.iter().any(|predefined| name.to_bytes() == predefined.as_bytes()) {
             return Err(failure(ErrorClass::DupDatarep, "the data representation is predefined"));
         }
-        Err(not_built(call))
+        Err(unsupported(call))
     })
 }
 

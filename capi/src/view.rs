@@ -8,8 +8,9 @@ use mpi::ffi;
 
 use crate::abi::{Aint, Count, MPI_Datatype, MPI_File, MPI_Info, Offset, export};
 use crate::convert::{datatype, pairs, store, string, whence};
-use crate::guard::{Failure, failure, on_file, on_file_together};
-use crate::handle::Entry;
+use crate::failure::{Failure, failure};
+use crate::frame::{on_file, on_file_collective};
+use crate::open_files::OpenFile;
 
 /// `MPI_DISPLACEMENT_CURRENT`, the same in every supported MPI. The C tests check it.
 const DISPLACEMENT_CURRENT: Offset = -54_278_278;
@@ -24,15 +25,15 @@ export! {
         representation: *const c_char,
         info: MPI_Info
     ) -> c_int {
-        on_file_together("MPI_File_set_view", file, |entry| {
+        on_file_collective("MPI_File_set_view", file, |open| {
             // SAFETY: `# Safety` of the exported function (MPI 14.3): `representation` is null or a C
             // string.
-            let view = unsafe { view(entry, displacement, etype, filetype, representation) };
+            let view = unsafe { view(open, displacement, etype, filetype, representation) };
             let (view, hints) = match (view, pairs(info)) {
                 (Ok(view), Ok(hints)) => (Ok(view), hints),
                 (Err(wrong), _) | (_, Err(wrong)) => (Err(wrong), Vec::new()),
             };
-            entry.file.set_view_or(view, &hints)
+            open.file.set_view_or(view, &hints)
         })
     }
 }
@@ -40,7 +41,7 @@ export! {
 /// # Safety
 /// `representation` is null or a C string.
 unsafe fn view(
-    entry: &Entry,
+    open: &OpenFile,
     displacement: Offset,
     etype: MPI_Datatype,
     filetype: MPI_Datatype,
@@ -51,7 +52,7 @@ unsafe fn view(
     let representation = representation
         .to_str()
         .map_err(|_| failure(ErrorClass::UnsupportedDatarep, "the data representation is not UTF-8"))?;
-    let writable = entry.file.mode().writes();
+    let writable = open.file.mode().writes();
     let (etype, filetype) = (datatype(etype)?, datatype(filetype)?);
     if displacement == DISPLACEMENT_CURRENT {
         return FileView::from_here(etype, filetype, representation, writable);
@@ -68,11 +69,11 @@ export! {
         filetype: *mut MPI_Datatype,
         representation: *mut c_char
     ) -> c_int {
-        on_file("MPI_File_get_view", file, |entry| {
+        on_file("MPI_File_get_view", file, |open| {
             if displacement.is_null() || etype.is_null() || filetype.is_null() || representation.is_null() {
                 return Err(failure(ErrorClass::Arg, "the pointer to a result is null"));
             }
-            let view = entry.file.view();
+            let view = open.file.view();
             let etype_made = view.etype().duplicate()?;
             let filetype_made = view.filetype().duplicate()?;
             // SAFETY: `# Safety` of this function (MPI 14.3): each pointer points to one value, because
@@ -106,16 +107,16 @@ unsafe fn put_string(target: *mut c_char, text: &str) {
 export! {
     /// `MPI_File_seek` (MPI 14.4.3). Local.
     fn File_seek(file: MPI_File, offset: Offset, origin: c_int) -> c_int {
-        on_file("MPI_File_seek", file, |entry| entry.file.seek(offset, whence(origin)?))
+        on_file("MPI_File_seek", file, |open| open.file.seek(offset, whence(origin)?))
     }
 }
 
 export! {
     /// `MPI_File_get_position` (MPI 14.4.3). Local. The unit is the etype of the view.
     fn File_get_position(file: MPI_File, offset: *mut Offset) -> c_int {
-        on_file("MPI_File_get_position", file, |entry| {
+        on_file("MPI_File_get_position", file, |open| {
             // SAFETY: `# Safety` of this function (MPI 14.4.3): `offset` is null or points to one offset.
-            unsafe { store(offset, entry.file.position()?) }
+            unsafe { store(offset, open.file.position()?) }
         })
     }
 }
@@ -123,16 +124,16 @@ export! {
 export! {
     /// `MPI_File_seek_shared` (MPI 14.4.4). Collective. All ranks pass the same arguments.
     fn File_seek_shared(file: MPI_File, offset: Offset, origin: c_int) -> c_int {
-        on_file_together("MPI_File_seek_shared", file, |entry| entry.file.seek_shared(offset, whence(origin)))
+        on_file_collective("MPI_File_seek_shared", file, |open| open.file.seek_shared(offset, whence(origin)))
     }
 }
 
 export! {
     /// `MPI_File_get_position_shared` (MPI 14.4.4). Local. The unit is the etype of the view.
     fn File_get_position_shared(file: MPI_File, offset: *mut Offset) -> c_int {
-        on_file("MPI_File_get_position_shared", file, |entry| {
+        on_file("MPI_File_get_position_shared", file, |open| {
             // SAFETY: `# Safety` of this function (MPI 14.4.4): `offset` is null or points to one offset.
-            unsafe { store(offset, entry.file.position_shared()?) }
+            unsafe { store(offset, open.file.position_shared()?) }
         })
     }
 }
@@ -140,10 +141,10 @@ export! {
 export! {
     /// `MPI_File_get_byte_offset` (MPI 14.4.3). Local. Converts etypes of the view to a byte of the file.
     fn File_get_byte_offset(file: MPI_File, offset: Offset, displacement: *mut Offset) -> c_int {
-        on_file("MPI_File_get_byte_offset", file, |entry| {
+        on_file("MPI_File_get_byte_offset", file, |open| {
             // SAFETY: `# Safety` of this function (MPI 14.4.3): `displacement` is null or points to one
             // offset.
-            unsafe { store(displacement, entry.file.byte_offset(offset)?) }
+            unsafe { store(displacement, open.file.byte_offset(offset)?) }
         })
     }
 }
@@ -151,8 +152,8 @@ export! {
 export! {
     /// `MPI_File_get_type_extent` (MPI 14.5.1). Local. The unit is a byte.
     fn File_get_type_extent(file: MPI_File, kind: MPI_Datatype, extent: *mut Aint) -> c_int {
-        on_file("MPI_File_get_type_extent", file, |entry| {
-            let bytes = entry.file.type_extent(&datatype(kind)?);
+        on_file("MPI_File_get_type_extent", file, |open| {
+            let bytes = open.file.type_extent(&datatype(kind)?);
             // SAFETY: `# Safety` of this function (MPI 14.5.1): `extent` is null or points to one
             // `MPI_Aint`.
             unsafe { store(extent, bytes as Aint) }
@@ -163,10 +164,10 @@ export! {
 export! {
     /// `MPI_File_get_type_extent_c` (MPI 14.5.1). Local. The unit is a byte.
     fn File_get_type_extent_c(file: MPI_File, kind: MPI_Datatype, extent: *mut Count) -> c_int {
-        on_file("MPI_File_get_type_extent_c", file, |entry| {
+        on_file("MPI_File_get_type_extent_c", file, |open| {
             // SAFETY: `# Safety` of this function (MPI 14.5.1): `extent` is null or points to one
             // `MPI_Count`.
-            unsafe { store(extent, entry.file.type_extent(&datatype(kind)?)) }
+            unsafe { store(extent, open.file.type_extent(&datatype(kind)?)) }
         })
     }
 }

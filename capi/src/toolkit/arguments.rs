@@ -8,7 +8,7 @@ use capulet_comm::{Error, ErrorClass, MpiType};
 use capulet_datatype::{Datatype, Named, Tiled, TypeError};
 
 use crate::abi::{Count, MPI_Datatype};
-use crate::guard::{Failure, failure};
+use crate::failure::{Failure, failure};
 
 /// The failure for an invalid argument.
 pub(super) fn wrong(what: impl Into<String>) -> Failure {

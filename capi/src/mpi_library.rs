@@ -19,7 +19,7 @@ type Set = unsafe extern "C" fn(MPI_File, MPI_Errhandler) -> c_int;
 type Get = unsafe extern "C" fn(MPI_File, *mut MPI_Errhandler) -> c_int;
 
 /// Functions of the MPI library.
-pub(crate) struct Real {
+pub(crate) struct MpiLibrary {
     pub(crate) create: Create,
     pub(crate) set: Set,
     pub(crate) get: Get,
@@ -29,21 +29,22 @@ pub(crate) struct Real {
 
 /// The functions of the MPI library. `None` if no MPI library follows Capulet in the order of symbol
 /// look-up.
-pub(crate) fn real() -> Option<&'static Real> {
-    static REAL: OnceLock<Option<Real>> = OnceLock::new();
-    REAL.get_or_init(|| {
-        // SAFETY: `mpi.h` declares the functions of these names with these types. Handles and `MPI_File`
-        // are one word.
-        unsafe {
-            Some(Real {
-                create: next(c"PMPI_File_create_errhandler")?,
-                set: next(c"PMPI_File_set_errhandler")?,
-                get: next(c"PMPI_File_get_errhandler")?,
-                create_extended: next(c"PMPIX_File_create_errhandler_x"),
-            })
-        }
-    })
-    .as_ref()
+pub(crate) fn mpi_library() -> Option<&'static MpiLibrary> {
+    static LIBRARY: OnceLock<Option<MpiLibrary>> = OnceLock::new();
+    LIBRARY
+        .get_or_init(|| {
+            // SAFETY: `mpi.h` declares the functions of these names with these types. Handles and `MPI_File`
+            // are one word.
+            unsafe {
+                Some(MpiLibrary {
+                    create: next(c"PMPI_File_create_errhandler")?,
+                    set: next(c"PMPI_File_set_errhandler")?,
+                    get: next(c"PMPI_File_get_errhandler")?,
+                    create_extended: next(c"PMPIX_File_create_errhandler_x"),
+                })
+            }
+        })
+        .as_ref()
 }
 
 /// A predefined error handler that is the address of an object, as in Open MPI. `None` if the MPI library
@@ -61,16 +62,16 @@ pub(crate) fn predefined(object: &CStr) -> Option<MPI_Errhandler> {
 
 /// A function that is looked up at its first call. It is the next function of this name after Capulet:
 /// that of the MPI library, or that of a profiling tool between the two.
-pub(crate) struct Next {
+pub(crate) struct NextFunction {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
 }
 
-impl Next {
+impl NextFunction {
     /// `name` ends with a zero byte.
     pub(crate) const fn new(name: &'static str) -> Self {
         match CStr::from_bytes_with_nul(name.as_bytes()) {
-            Ok(name) => Next { name, address: AtomicPtr::new(ptr::null_mut()) },
+            Ok(name) => NextFunction { name, address: AtomicPtr::new(ptr::null_mut()) },
             Err(_) => panic!("the name of a function must end with its only zero byte"),
         }
     }

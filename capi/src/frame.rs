@@ -15,71 +15,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use capulet_adio::Coordination;
-use capulet_comm::{ErrorClass, Group};
+use capulet_comm::ErrorClass;
 
 use crate::abi::{MPI_Comm, MPI_File, SUCCESS, comm_null, comm_world, file_null};
-use crate::errhandler::{self, Call, Handler, Kind};
-use crate::handle::{self, Entry};
-use crate::{environment, report};
-
-/// Why a function of the C ABI failed. It is the error type of `capulet_adio`, so that a collective call
-/// can pass it down for the ranks to agree on.
-pub(crate) use capulet_adio::Error as Failure;
-
-/// A failure that this crate detects.
-pub(crate) fn failure(class: ErrorClass, what: impl Into<String>) -> Failure {
-    Failure::argument(class, what)
-}
-
-/// The last action of a function, and its return code. It has no destructor: see [`Call`].
-pub(crate) enum Verdict {
-    /// Return this code.
-    Return(c_int),
-    /// Call an error handler of the program, then return the code as the handler leaves it.
-    Call(Call),
-    /// Call an error handler because the program called `MPI_File_call_errhandler`, then return success.
-    CallByHand(Call),
-}
-
-impl Verdict {
-    /// The code that the function returns or passes to the error handler.
-    pub(crate) fn code(&self) -> c_int {
-        match self {
-            Verdict::Return(code) => *code,
-            Verdict::Call(call) | Verdict::CallByHand(call) => call.code(),
-        }
-    }
-
-    /// Performs the action and returns the return code of the function.
-    pub(crate) fn deliver(self) -> c_int {
-        match self {
-            Verdict::Return(code) => code,
-            Verdict::Call(call) => call.make(),
-            Verdict::CallByHand(call) => {
-                call.make();
-                SUCCESS
-            }
-        }
-    }
-}
-
-/// The file of a failure, for the error handler, the messages and an abort.
-#[derive(Clone, Copy)]
-pub(crate) struct Subject<'a> {
-    /// The handle of the file.
-    pub(crate) file: MPI_File,
-    /// The name of the file at open.
-    pub(crate) name: &'a str,
-    /// The processes of the file. `None` if it has none, or if they are not known any more.
-    pub(crate) group: Option<&'a Group>,
-}
-
-impl Subject<'_> {
-    /// `MPI_FILE_NULL`.
-    pub(crate) fn null() -> Self {
-        Subject { file: file_null(), name: "MPI_FILE_NULL", group: None }
-    }
-}
+use crate::environment;
+use crate::failure::{Failure, failure};
+use crate::open_files::{self, OpenFile};
+use crate::report::{self, Subject};
+use crate::verdict::{Verdict, judge, judge_null};
 
 /// Runs `body` on the file of a handle, in an independent call. Failures, including a panic, go to the
 /// error handler of the file. A handle that names no file is `MPI_ERR_FILE`, which goes to the error
@@ -87,31 +30,31 @@ impl Subject<'_> {
 pub(crate) fn on_file(
     call: &'static str,
     file: MPI_File,
-    body: impl FnOnce(&Entry) -> Result<(), Failure>,
+    body: impl FnOnce(&OpenFile) -> Result<(), Failure>,
 ) -> c_int {
     on_file_as(Coordination::Independent, call, file, body)
 }
 
 /// As [`on_file`], in a collective call: a panic aborts the job if the file has other ranks.
-pub(crate) fn on_file_together(
+pub(crate) fn on_file_collective(
     call: &'static str,
     file: MPI_File,
-    body: impl FnOnce(&Entry) -> Result<(), Failure>,
+    body: impl FnOnce(&OpenFile) -> Result<(), Failure>,
 ) -> c_int {
     on_file_as(Coordination::Collective, call, file, body)
 }
 
-/// As [`on_file`] or [`on_file_together`].
+/// As [`on_file`] or [`on_file_collective`].
 pub(crate) fn on_file_as(
     coordination: Coordination,
     call: &'static str,
     file: MPI_File,
-    body: impl FnOnce(&Entry) -> Result<(), Failure>,
+    body: impl FnOnce(&OpenFile) -> Result<(), Failure>,
 ) -> c_int {
-    contained(call, coordination, || match handle::find(file) {
-        Some(entry) => match attempt(call, ranks_of(coordination, &entry), || body(&entry)) {
+    contain(call, coordination, || match open_files::find(file) {
+        Some(open) => match attempt(call, ranks_of(coordination, &open), || body(&open)) {
             Ok(()) => Verdict::Return(SUCCESS),
-            Err(failure) => judge(call, entry.handler.current(), &entry.subject(file), &failure),
+            Err(failure) => judge(call, open.handler.current(), &open.subject(file), &failure),
         },
         None => judge_null(call, &no_such_handle(file)),
     })
@@ -123,13 +66,13 @@ pub(crate) fn on_file_as(
 pub(crate) fn on_closing(
     call: &'static str,
     file: MPI_File,
-    body: impl FnOnce(Arc<Entry>) -> Result<(), Failure>,
+    body: impl FnOnce(Arc<OpenFile>) -> Result<(), Failure>,
 ) -> c_int {
-    contained(call, Coordination::Collective, || match handle::remove(file) {
-        Some(entry) => {
-            let (handler, name) = (entry.handler.clone(), entry.name.clone());
-            let group = Arc::clone(entry.file.group());
-            match attempt(call, ranks_of(Coordination::Collective, &entry), || body(entry)) {
+    contain(call, Coordination::Collective, || match open_files::remove(file) {
+        Some(open) => {
+            let (handler, name) = (open.handler.clone(), open.name.clone());
+            let group = Arc::clone(open.file.group());
+            match attempt(call, ranks_of(Coordination::Collective, &open), || body(open)) {
                 Ok(()) => Verdict::Return(SUCCESS),
                 Err(failure) => {
                     let subject = Subject { file, name: &name, group: Some(&group) };
@@ -144,7 +87,7 @@ pub(crate) fn on_closing(
 /// Runs `body` without a file, in an independent call. Failures go to the error handler of
 /// `MPI_FILE_NULL`.
 pub(crate) fn on_no_file(call: &'static str, body: impl FnOnce() -> Result<(), Failure>) -> c_int {
-    contained(call, Coordination::Independent, || match attempt(call, 1, body) {
+    contain(call, Coordination::Independent, || match attempt(call, 1, body) {
         Ok(()) => Verdict::Return(SUCCESS),
         Err(failure) => judge_null(call, &failure),
     })
@@ -159,8 +102,8 @@ pub(crate) unsafe fn on_opening(
     comm: MPI_Comm,
     body: impl FnOnce() -> Result<(), Failure>,
 ) -> c_int {
-    contained(call, Coordination::Collective, || {
-        // SAFETY: `# Safety` of this function, and `contained` runs this closure only while MPI is
+    contain(call, Coordination::Collective, || {
+        // SAFETY: `# Safety` of this function, and `contain` runs this closure only while MPI is
         // initialized.
         let ranks = unsafe { size_of(comm) };
         match attempt(call, ranks, body) {
@@ -171,10 +114,10 @@ pub(crate) unsafe fn on_opening(
 }
 
 /// The number of ranks that make this call on the file.
-fn ranks_of(coordination: Coordination, entry: &Entry) -> u32 {
+fn ranks_of(coordination: Coordination, open: &OpenFile) -> u32 {
     match coordination {
         Coordination::Independent => 1,
-        Coordination::Collective => entry.file.group().size(),
+        Coordination::Collective => open.file.group().size(),
     }
 }
 
@@ -195,7 +138,7 @@ unsafe fn size_of(comm: MPI_Comm) -> u32 {
 /// Runs `body` and returns the error class of a failure. No error handler is called, because these
 /// functions have no MPI object that could have one.
 pub(crate) fn returning(call: &'static str, body: impl FnOnce() -> Result<(), Failure>) -> c_int {
-    contained(call, Coordination::Independent, || Verdict::Return(returned(call, body)))
+    contain(call, Coordination::Independent, || Verdict::Return(returned(call, body)))
 }
 
 /// As [`returning`], for functions that need no MPI. They work before initialization and after
@@ -221,30 +164,6 @@ pub(crate) fn no_such_handle(file: MPI_File) -> Failure {
     failure(ErrorClass::File, format!("the file handle is {what}"))
 }
 
-/// The verdict of the error handler of `MPI_FILE_NULL`.
-pub(crate) fn judge_null(call: &'static str, failure: &Failure) -> Verdict {
-    judge(call, errhandler::of_null(), &Subject::null(), failure)
-}
-
-/// The verdict of `handler` on a failure. Aborts the job if the handler is fatal.
-pub(crate) fn judge(
-    call: &'static str,
-    handler: Arc<Handler>,
-    subject: &Subject<'_>,
-    failure: &Failure,
-) -> Verdict {
-    let code = failure.class().code();
-    tracing::info!(call, file = subject.name, code, %failure, "call failed");
-    let kind = handler.kind();
-    match kind {
-        Kind::Return => Verdict::Return(code),
-        Kind::Fatal | Kind::Abort => report::abort(call, kind, subject, code, &failure.to_string()),
-        Kind::C(_) | Kind::Fortran(_) | Kind::Extended(..) => {
-            Verdict::Call(Call::new(handler, subject.file, code))
-        }
-    }
-}
-
 /// Runs `body`. A panic becomes `MPI_ERR_INTERN` if `ranks`, the number of ranks that make the call, is
 /// 1. Otherwise it aborts the job, because other ranks may wait for this rank.
 fn attempt(
@@ -263,23 +182,24 @@ fn attempt(
 }
 
 /// The outermost frame. Checks that MPI is initialized, and catches panics of the frames in this module.
-pub(crate) fn contained(
+pub(crate) fn contain(
     call: &'static str,
     coordination: Coordination,
     decide: impl FnOnce() -> Verdict,
 ) -> c_int {
     let verdict = catch_unwind(AssertUnwindSafe(|| {
         environment::start();
-        if let Err(state) = mpi_is_up() {
+        if let Err(state) = check_initialized() {
             tracing::info!(call, state, "call refused");
             return Verdict::Return(ErrorClass::Other.code());
         }
-        go_on();
+        advance();
         decide()
     }));
     let verdict = verdict.unwrap_or_else(|_| {
         // The file is not known here. Any other rank of `MPI_COMM_WORLD` may wait for this rank.
-        let others = mpi_is_up().is_ok() && unsafe { size_of(comm_world()) } > 1;
+        // SAFETY: `# Safety` of `size_of`: MPI is initialized, and `MPI_COMM_WORLD` is a valid communicator.
+        let others = check_initialized().is_ok() && unsafe { size_of(comm_world()) } > 1;
         if others && coordination == Coordination::Collective {
             report::abort_after_panic(call);
         }
@@ -291,7 +211,7 @@ pub(crate) fn contained(
 /// Advances operations in progress: other ranks may wait for them, and some MPIs do not advance them in
 /// their own calls. They are not the operation of this call, so their panic aborts the job in independent
 /// calls too.
-pub(crate) fn go_on() {
+pub(crate) fn advance() {
     if catch_unwind(capulet_comm::work::advance).is_err() {
         report::abort_after_panic("an operation in progress");
     }
@@ -299,7 +219,7 @@ pub(crate) fn go_on() {
 
 /// Fails if MPI is not initialized yet or is finalized, with the reason. No error handler may be called
 /// then.
-fn mpi_is_up() -> Result<(), &'static str> {
+fn check_initialized() -> Result<(), &'static str> {
     let mut flag: c_int = 0;
     // SAFETY: MPI 11.4.1: `MPI_Initialized` may be called at any time. It writes one int.
     unsafe { mpi::ffi::MPI_Initialized(&raw mut flag) };
