@@ -115,9 +115,12 @@ pub(crate) fn count(count: Count) -> Result<u64, Failure> {
     u64::try_from(count).map_err(|_| failure(ErrorClass::Count, format!("the count is negative: {count}")))
 }
 
-/// No data is in the first page of an address space, so a buffer whose data begins there is a null
-/// buffer. `MPI_BOTTOM` is null too, but its datatype has absolute addresses.
-const FIRST_ADDRESS: i128 = 4096;
+/// Whether an address is in the first page of the address space, or below it. No data is there, so a buffer
+/// whose data begins there is a null buffer. `MPI_BOTTOM` is null too, but its datatype has absolute
+/// addresses.
+pub(crate) fn is_null_page(address: i128) -> bool {
+    address < 4096
+}
 
 /// Refuses a null buffer, unless it has no data.
 pub(crate) fn buffer(base: *const c_void, count: u64, description: &Datatype) -> Result<(), Failure> {
@@ -126,7 +129,7 @@ pub(crate) fn buffer(base: *const c_void, count: u64, description: &Datatype) ->
     }
     let before_last = i128::from(count - 1) * i128::from(description.extent());
     let lowest = base.addr() as i128 + i128::from(description.true_lb()) + before_last.min(0);
-    if lowest < FIRST_ADDRESS {
+    if is_null_page(lowest) {
         return Err(failure(ErrorClass::Buffer, "the buffer is null"));
     }
     Ok(())

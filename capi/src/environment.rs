@@ -6,7 +6,7 @@
 //! | `CAPULET_DRIVER` | the driver for file names without a prefix |
 //! | `CAPULET_HINTS` | `key=value;key=value`: hints that override the hints of the program |
 //! | `CAPULET_STATS` | `1`: print a table of counters for each file when it is closed |
-//! | `CAPULET_LOG` | log on standard error: `off`, `info`, `debug` or a filter of `tracing`. Unset: warnings |
+//! | `CAPULET_LOG` | log on standard error: `off`, `info`, `debug` or a `tracing` filter; default: warnings |
 //! | `CAPULET_FAULTS` | for tests: `rank=R;PLAN` makes the storage of rank R of `MPI_COMM_WORLD` fail |
 //! | `ROMIO_HINTS` | a file of hints, one key and value per line; the hints of the program override it |
 //!

@@ -101,8 +101,7 @@ impl Drop for Handler {
 }
 
 /// The error handler attached to one file. The file and its requests share it. So a request finds the
-/// error handler after the file is closed, and `MPI_File_set_errhandler` has effect on requests in
-/// progress.
+/// error handler after the file is closed, and `MPI_File_set_errhandler` affects requests in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Attached(Arc<Mutex<Arc<Handler>>>);
 

@@ -39,7 +39,7 @@ program use_mpi
   call MPI_File_get_info(file, info, code)
   text = ''
   call MPI_Info_get(info, 'romio_filesystem_type', MPI_MAX_INFO_VAL, text, found, code)
-  call check(found .and. text(1:7) == 'CAPULET', 'Capulet answers')
+  call check(found .and. text(1:7) == 'CAPULET', 'Capulet is in use')
   call MPI_Info_free(info, code)
   call MPI_File_get_amode(file, mode, code)
   call check(mode == MPI_MODE_CREATE + MPI_MODE_RDWR, 'mode')

@@ -47,7 +47,7 @@ program use_mpi_f08
   call MPI_File_get_info(file, info)
   text = ''
   call MPI_Info_get(info, 'romio_filesystem_type', MPI_MAX_INFO_VAL, text, found)
-  call check(found .and. text(1:7) == 'CAPULET', 'Capulet answers')
+  call check(found .and. text(1:7) == 'CAPULET', 'Capulet is in use')
   call MPI_Info_free(info)
   call MPI_File_get_group(file, group)
   call MPI_Group_size(group, items)
