@@ -22,6 +22,7 @@ fn exported(library: &Path) -> BTreeSet<String> {
     defined.map(|symbol| symbol.name().expect("the name is in ASCII").to_owned()).collect()
 }
 
+/// The SONAME of a shared library.
 fn soname(library: &Path) -> Option<String> {
     let bytes = fs::read(library).expect("the library can be read");
     let file = ElfFile64::<object::Endianness>::parse(&*bytes).expect("the library is a 64-bit ELF file");
@@ -33,6 +34,7 @@ fn soname(library: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(name).into_owned())
 }
 
+/// The symbols in `symbols.txt`.
 fn listed() -> BTreeSet<String> {
     let text = include_str!("../symbols.txt");
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));

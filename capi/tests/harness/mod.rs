@@ -118,6 +118,7 @@ impl Program {
         command.output().expect("timeout can be run")
     }
 
+    /// The environment variable that makes the program load the library, as `NAME=value`.
     fn loading(&self) -> OsString {
         let mut setting = OsString::new();
         match self.load {
