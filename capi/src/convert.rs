@@ -73,19 +73,17 @@ pub(crate) fn description(datatype: MPI_Datatype) -> Result<Datatype, Failure> {
 /// The access mode for the `MPI_MODE_*` bits of this MPI. An unknown bit is kept as bit 31, so that the
 /// check at open refuses it.
 pub(crate) fn mode_from_c(bits: c_int) -> AccessMode {
-    let known = MODES.iter().fold(0, |known, (theirs, _)| known | theirs);
+    let known = MODES.iter().fold(0, |known, (bit, _)| known | bit);
     let unknown = bits as u32 & !known;
-    let ours = MODES
-        .iter()
-        .filter(|(theirs, _)| bits as u32 & theirs != 0)
-        .fold(0, |all, (_, ours)| all | ours.bits());
+    let mode =
+        MODES.iter().filter(|(bit, _)| bits as u32 & bit != 0).fold(0, |all, (_, mode)| all | mode.bits());
     // Bit 31 is no mode of `AccessMode`. It represents all bits that are no mode of this MPI.
-    AccessMode::from_bits(if unknown == 0 { ours } else { ours | 1 << 31 })
+    AccessMode::from_bits(if unknown == 0 { mode } else { mode | 1 << 31 })
 }
 
 /// The `MPI_MODE_*` bits of this MPI for an access mode.
 pub(crate) fn mode_to_c(mode: AccessMode) -> c_int {
-    MODES.iter().filter(|(_, ours)| mode.contains(*ours)).fold(0, |all, (theirs, _)| all | *theirs as c_int)
+    MODES.iter().filter(|(_, part)| mode.contains(*part)).fold(0, |all, (bit, _)| all | *bit as c_int)
 }
 
 const MODES: [(u32, AccessMode); 9] = [

@@ -46,7 +46,7 @@ export! {
             // ranks.
             let (request, group) = match (request, group) {
                 (Ok(request), Ok(group)) => (Ok(request), Some(group)),
-                (Err(wrong), _) | (_, Err(wrong)) => (Err(wrong), None),
+                (Err(error), _) | (_, Err(error)) => (Err(error), None),
             };
             let name = request.as_ref().map(|request| request.name.to_string_lossy().into_owned());
             let name = name.unwrap_or_default();

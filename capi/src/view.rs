@@ -31,7 +31,7 @@ export! {
             let view = unsafe { view(open, displacement, etype, filetype, representation) };
             let (view, hints) = match (view, pairs(info)) {
                 (Ok(view), Ok(hints)) => (Ok(view), hints),
-                (Err(wrong), _) | (_, Err(wrong)) => (Err(wrong), Vec::new()),
+                (Err(error), _) | (_, Err(error)) => (Err(error), Vec::new()),
             };
             open.file.set_view_or(view, &hints)
         })

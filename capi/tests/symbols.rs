@@ -48,16 +48,16 @@ fn is_of_mpi_4_1(name: &str) -> bool {
 
 #[test]
 fn library_exports_exactly_the_listed_symbols() {
-    let (ours, mut listed) = (exported(&harness::library()), listed());
+    let (exports, mut listed) = (exported(&harness::library()), listed());
     let counts = [
         listed.iter().filter(|name| !name.starts_with("MPIT_")).count(),
         listed.iter().filter(|name| is_of_mpi_4_1(name)).count(),
     ];
     assert_eq!(counts, [227, 6], "the number of symbols in the list");
-    let theirs = exported(&mpi_libraries()[0]);
-    listed.retain(|name| !is_of_mpi_4_1(name) || theirs.contains(name));
-    let missing: Vec<_> = listed.difference(&ours).collect();
-    let unlisted: Vec<_> = ours.difference(&listed).collect();
+    let mpi_exports = exported(&mpi_libraries()[0]);
+    listed.retain(|name| !is_of_mpi_4_1(name) || mpi_exports.contains(name));
+    let missing: Vec<_> = listed.difference(&exports).collect();
+    let unlisted: Vec<_> = exports.difference(&listed).collect();
     assert!(missing.is_empty() && unlisted.is_empty(), "missing: {missing:?}; not listed: {unlisted:?}");
 }
 
@@ -112,10 +112,10 @@ fn mpi_libraries() -> Vec<PathBuf> {
         paths.push(PathBuf::from(std::ffi::OsStr::from_bytes(name.to_bytes())));
         0
     }
-    let ours = CString::new(harness::library().as_os_str().as_bytes()).expect("a path has no zero byte");
+    let path = CString::new(harness::library().as_os_str().as_bytes()).expect("a path has no zero byte");
     // SAFETY: C contract of `dlopen`: the path is a C string. The library has no initialization code of
     // its own.
-    let handle = unsafe { libc::dlopen(ours.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
     assert!(!handle.is_null(), "the library cannot be loaded: check that the loader finds its MPI");
     let mut loaded: Vec<PathBuf> = Vec::new();
     // SAFETY: C contract of `dl_iterate_phdr`: the callback has the required type, and the data is the
@@ -138,7 +138,7 @@ fn mpi_libraries() -> Vec<PathBuf> {
 
 /// Whether Capulet must define this symbol of an MPI library. Otherwise a call would bypass Capulet and
 /// reach the files of the MPI library.
-fn is_ours_to_define(name: &str) -> bool {
+fn must_be_defined(name: &str) -> bool {
     let c = [
         "MPI_File_",
         "PMPI_File_",
@@ -157,11 +157,11 @@ fn is_ours_to_define(name: &str) -> bool {
 
 #[test]
 fn library_exports_every_file_function_of_the_mpi_libraries() {
-    let ours = exported(&harness::library());
+    let exports = exported(&harness::library());
     for library in mpi_libraries() {
-        let theirs = exported(&library);
+        let mpi_exports = exported(&library);
         let missing: Vec<_> =
-            theirs.iter().filter(|name| is_ours_to_define(name) && !ours.contains(*name)).collect();
+            mpi_exports.iter().filter(|name| must_be_defined(name) && !exports.contains(*name)).collect();
         assert!(
             missing.is_empty(),
             "{} exports symbols that the library does not export: {missing:?}",
@@ -169,7 +169,7 @@ fn library_exports_every_file_function_of_the_mpi_libraries() {
         );
         if !library.to_string_lossy().contains("f08") {
             assert!(
-                theirs.iter().any(|name| is_ours_to_define(name)),
+                mpi_exports.iter().any(|name| must_be_defined(name)),
                 "{} exports no file function",
                 library.display()
             );
