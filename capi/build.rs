@@ -1,9 +1,9 @@
-//! Sets the shared library's SONAME and compiles the constants that bindgen cannot see. Sets `has_mpi_4_1` where the
-//! MPI has the functions of MPI 4.1.
+//! Sets the SONAME of the shared library, and compiles the constants that bindgen does not find. Sets
+//! `has_mpi_4_1` if the MPI has the functions of MPI 4.1.
 //!
-//! * `CAPULET_SONAME`: the SONAME, `libcapulet.so` if unset. One library is built for each MPI, each with its
-//!   own.
-//! * `MPICC`: the C compiler wrapper of the MPI to build for, `mpicc` if unset, as for `mpi-sys`.
+//! * `CAPULET_SONAME`: the SONAME, `libcapulet.so` if unset. There is one library for each MPI, each with
+//!   its own SONAME.
+//! * `MPICC`: the C compiler wrapper of the MPI, `mpicc` if unset, as for `mpi-sys`.
 
 use std::env;
 use std::fs;
@@ -28,7 +28,7 @@ fn main() {
     }
 }
 
-/// The version of the standard that this MPI says it follows.
+/// The version of the MPI standard in the `mpi.h` of the compiler.
 fn version(compiler: &str) -> (u32, u32) {
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let probe = folder.join("version.c");

@@ -1,14 +1,16 @@
-//! The functions that complete requests: `MPI_Wait`, `MPI_Test` and their kin (MPI 3.7.3, 3.7.5, 13.2).
+//! The functions that complete requests: `MPI_Wait`, `MPI_Test` and similar functions (MPI 3.7.3, 3.7.5,
+//! 13.2).
 //!
-//! The MPI library tells the errors of generalized requests to the error handler of a communicator, which ends
-//! the job by default. These functions report the errors of this library's requests as other calls on files do:
-//! the handler of the file is called, the class is returned, and the class stands in the status. Functions that
-//! complete several requests return `MPI_ERR_IN_STATUS` then, and the `MPI_ERROR` fields of all statuses are set.
-//! All else is the MPI library's own work.
+//! The MPI library reports the error of a generalized request to the error handler of a communicator,
+//! which aborts the job by default. The functions of this module report the errors of Capulet's requests
+//! like other calls on files: they call the error handler of the file, return the error class, and write
+//! it to the status. A function that completes several requests returns `MPI_ERR_IN_STATUS` in this case,
+//! and sets the field `MPI_ERROR` of all statuses. The MPI library does everything else.
 //!
 //! # Cost
-//! Programs call `MPI_Test` in hot loops. While no request of this library is under way, a call here costs two
-//! loads, two branches and a jump. While one is, each request passed is looked up in a table.
+//! Programs call `MPI_Test` in hot loops. While Capulet has no request in progress, these functions cost
+//! two loads, two branches and a jump more than the function of the MPI library. While it has one, each
+//! request of the call is looked up in a table.
 
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
@@ -18,22 +20,24 @@ use capulet_comm::ErrorClass;
 use mpi::ffi;
 
 use crate::abi::{MPI_Request, MPI_Status, SUCCESS, request_null};
-use crate::guard::{Verdict, go_on};
-use crate::pending::{self, Covered};
-use crate::real::Next;
+use crate::frame::advance;
+use crate::mpi_library::NextFunction;
+use crate::pending::{self, Claimed};
+use crate::verdict::Verdict;
 
 /// `MPI_ERR_IN_STATUS` of this MPI.
 const IN_STATUS: c_int = ffi::MPI_ERR_IN_STATUS as c_int;
 
-/// Where a call keeps the status of a request.
+/// Where a call writes the status of a request.
 #[derive(Clone, Copy)]
 enum Statuses {
-    /// In the only one, of the only request that completes.
+    /// One status, for the only request that the call completes.
     One(*mut MPI_Status),
-    /// In an array with one for each request.
+    /// An array with one status for each request of the call.
     Each(*mut MPI_Status),
-    /// In an array with one for each of the requests that completed, whose places are in another array.
-    Some { statuses: *mut MPI_Status, count: *const c_int, places: *const c_int },
+    /// An array with one status for each completed request. Another array has the indices of these
+    /// requests.
+    Some { statuses: *mut MPI_Status, count: *const c_int, indices: *const c_int },
 }
 
 impl Statuses {
@@ -44,36 +48,36 @@ impl Statuses {
         }
     }
 
-    /// `MPI_STATUS_IGNORE`, `MPI_STATUSES_IGNORE`, or a null pointer.
+    /// True for `MPI_STATUS_IGNORE`, `MPI_STATUSES_IGNORE` and a null pointer.
     fn are_ignored(self) -> bool {
-        // SAFETY: constants that `mpi-sys` initializes at compile time and nothing writes.
+        // SAFETY: `mpi-sys` initializes these constants at compile time, and no code writes them.
         let ignored = unsafe { [ffi::RSMPI_STATUS_IGNORE, ffi::RSMPI_STATUSES_IGNORE] };
         self.first().is_null() || ignored.contains(&self.first())
     }
 
-    /// The status of the request at `place`, which has completed. `None` if statuses are ignored.
+    /// The status of the completed request at `index`. `None` if the caller ignores statuses.
     ///
     /// # Safety
-    /// The pointers are the caller's, and the MPI library's function has returned.
-    unsafe fn of(self, place: usize) -> Option<*mut MPI_Status> {
+    /// The pointers are those of the caller, and the function of the MPI library has returned.
+    unsafe fn of(self, index: usize) -> Option<*mut MPI_Status> {
         if self.are_ignored() {
             return None;
         }
         let at = match self {
             Statuses::One(_) => 0,
-            Statuses::Each(_) => place,
-            Statuses::Some { places, .. } => {
-                // SAFETY: by the caller's promise, the function has written so many places.
-                let mut written = (0..unsafe { self.completed(0) }).map(|at| unsafe { *places.add(at) });
-                written.position(|written| usize::try_from(written) == Ok(place))?
+            Statuses::Each(_) => index,
+            Statuses::Some { indices, .. } => {
+                // SAFETY: MPI 3.7.5: the function of the MPI library has written this number of indices.
+                let mut written = (0..unsafe { self.completed(0) }).map(|at| unsafe { *indices.add(at) });
+                written.position(|written| usize::try_from(written) == Ok(index))?
             }
         };
-        // SAFETY: the array has a status for each request that completed (MPI 3.7.5).
+        // SAFETY: MPI 3.7.5: the array has a status for each completed request.
         Some(unsafe { self.first().add(at) })
     }
 
-    /// How many statuses of the array were written, of a call with `all` requests that returned success and
-    /// completed some.
+    /// The number of statuses in the array that a call with `all` requests has written. The call returned
+    /// success and completed requests.
     ///
     /// # Safety
     /// As [`Statuses::of`].
@@ -81,13 +85,14 @@ impl Statuses {
         match self {
             Statuses::One(_) => 0,
             Statuses::Each(_) => all,
-            // SAFETY: the caller's pointer to one int, which the function has written. `MPI_UNDEFINED` is negative.
+            // SAFETY: `# Safety` of `Statuses::of`: the function has written the count. `MPI_UNDEFINED`
+            // is negative.
             Statuses::Some { count, .. } => usize::try_from(unsafe { *count }).unwrap_or(0),
         }
     }
 
-    /// Sets the error field of all statuses that were written to success: a call that returns success leaves the
-    /// fields as they were.
+    /// Sets the error field of every written status to success, because a call that returns success does
+    /// not write these fields.
     ///
     /// # Safety
     /// As [`Statuses::completed`].
@@ -95,9 +100,9 @@ impl Statuses {
         if self.are_ignored() {
             return;
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: `# Safety` of this function is that of `Statuses::completed`.
         for at in 0..unsafe { self.completed(all) } {
-            // SAFETY: the array has that many statuses.
+            // SAFETY: MPI 3.7.5: the array has `completed` statuses.
             unsafe { set_error(self.first().add(at), SUCCESS) };
         }
     }
@@ -106,7 +111,7 @@ impl Statuses {
 /// # Safety
 /// `status` is valid for writing.
 unsafe fn set_error(status: *mut MPI_Status, code: c_int) {
-    // SAFETY: by the caller's promise; both families of MPI name the field so (MPI 3.2.5).
+    // SAFETY: `# Safety` of this function: `status` is valid. MPI 3.2.5 defines the field `MPI_ERROR`.
     unsafe { (&raw mut (*status).MPI_ERROR).write(code) };
 }
 
@@ -122,80 +127,84 @@ impl Requests {
         Requests { first: request, count: 1 }
     }
 
-    /// A negative count is refused by the MPI library.
+    /// The MPI library refuses a negative count, so this function may treat it as 0.
     fn array(count: c_int, first: *const MPI_Request) -> Self {
         Requests { first, count: usize::try_from(count).unwrap_or(0) }
     }
 }
 
-/// A request that has failed and is complete: what is to be done, and its status.
+/// A request that is complete and has failed: its verdict and its status.
 struct Failed {
     verdict: Verdict,
     status: Option<*mut MPI_Status>,
 }
 
-/// Runs the MPI library's function, and reports the errors of the requests of this library that it completes.
+/// Runs the function of the MPI library, and reports the errors of those Capulet requests that it
+/// completes.
 ///
 /// # Safety
-/// The pointers are the caller's, as the MPI standard demands of the function that `call` calls.
+/// The pointers are those of the caller, valid as the MPI standard requires for the function that `call`
+/// calls.
 #[inline(never)]
 unsafe fn complete(requests: Requests, statuses: Statuses, call: impl FnOnce() -> c_int) -> c_int {
-    // SAFETY: by the caller's promise.
-    let Some(ours) = (unsafe { Covered::find(requests.first, requests.count) }) else { return call() };
+    // SAFETY: `# Safety` of this function: the array is null or has `count` requests.
+    let Some(claimed) = (unsafe { Claimed::find(requests.first, requests.count) }) else { return call() };
     let code = call();
-    // SAFETY: by the caller's promise; the call is over.
-    let decided = catch_unwind(AssertUnwindSafe(|| unsafe { decide(ours, requests, statuses, code) }));
+    // SAFETY: `# Safety` of `decide` is that of this function, and `call` has returned.
+    let decided = catch_unwind(AssertUnwindSafe(|| unsafe { decide(claimed, requests, statuses, code) }));
     match decided {
-        // SAFETY: by the caller's promise.
+        // SAFETY: `# Safety` of `deliver` is that of this function, and `call` has returned.
         Ok(failed) => unsafe { deliver(failed, statuses, code) },
         Err(_) => ErrorClass::Intern.code(),
     }
 }
 
-/// Which requests have failed, the last first, with their classes in their statuses.
+/// Finds the failed requests, the last request first, and writes their error classes to their statuses.
 ///
 /// # Safety
-/// As [`complete`], after the call.
+/// As [`complete`]. The function of the MPI library has returned.
 unsafe fn decide(
-    ours: Covered,
+    claimed: Claimed,
     requests: Requests,
     statuses: Statuses,
     code: c_int,
 ) -> ManuallyDrop<Vec<Failed>> {
     let mut failed = Vec::new();
-    for (place, pending) in ours.uncover().into_iter().rev() {
-        // A request that completes becomes null (MPI 3.7.3).
-        // SAFETY: by the caller's promise; the place is below the count.
-        let is_complete = unsafe { *requests.first.add(place) } == request_null();
-        if let Some(verdict) = is_complete.then(|| pending.judged()).flatten() {
-            // SAFETY: the request has completed.
-            failed.push(Failed { verdict, status: unsafe { statuses.of(place) } });
+    for (index, pending) in claimed.release().into_iter().rev() {
+        // MPI 3.7.3: a completed request becomes `MPI_REQUEST_NULL`.
+        // SAFETY: `# Safety` of `complete`: the array has `count` requests, and `index` is less than that.
+        let is_complete = unsafe { *requests.first.add(index) } == request_null();
+        if let Some(verdict) = is_complete.then(|| pending.verdict()).flatten() {
+            // SAFETY: `# Safety` of `complete`: the pointers are valid, and the request at `index` is
+            // complete.
+            failed.push(Failed { verdict, status: unsafe { statuses.of(index) } });
         }
     }
     if code == SUCCESS && !failed.is_empty() {
-        // SAFETY: the call returned success and completed requests.
+        // SAFETY: `# Safety` of `complete`: the pointers are valid. The call returned success and
+        // completed requests.
         unsafe { statuses.clear_errors(requests.count) };
     }
     for Failed { verdict, status } in &failed {
         if let Some(status) = *status {
-            // SAFETY: the status of a request that has completed, which is not ignored.
+            // SAFETY: `Statuses::of` returned this status of the caller.
             unsafe { set_error(status, verdict.code()) };
         }
     }
     ManuallyDrop::new(failed)
 }
 
-/// Calls the handlers, and returns what the function is to return. No value here has a destructor: a handler may
-/// leave by `longjmp`.
+/// Calls the error handlers, and returns the return code of the function. A handler may leave by
+/// `longjmp`, so no value here has a destructor.
 ///
 /// # Safety
-/// As [`complete`], after the call.
+/// As [`complete`]. The function of the MPI library has returned.
 unsafe fn deliver(mut failed: ManuallyDrop<Vec<Failed>>, statuses: Statuses, code: c_int) -> c_int {
     let mut returned = code;
     while let Some(Failed { verdict, status }) = failed.pop() {
         let left = verdict.deliver();
         if let Some(status) = status {
-            // SAFETY: as in `decide`.
+            // SAFETY: `Statuses::of` returned this status of the caller.
             unsafe { set_error(status, left) };
         }
         if code == SUCCESS && left != SUCCESS {
@@ -206,55 +215,64 @@ unsafe fn deliver(mut failed: ManuallyDrop<Vec<Failed>>, statuses: Statuses, cod
     returned
 }
 
-/// Of which requests a function says that they are complete, once it has returned success.
+/// Which requests a query function reports as complete, after it has returned success.
 #[derive(Clone, Copy)]
-enum Seen {
-    /// Of all or of none, by a flag.
-    If(*const c_int),
-    /// Of one or of none, by a flag and its place.
+enum CompleteWhen {
+    /// All requests or none, by a flag.
+    Flag(*const c_int),
+    /// One request or none, by a flag and an index.
     #[cfg(has_mpi_4_1)]
-    One { flag: *const c_int, place: *const c_int },
-    /// Of those that [`Statuses::Some`] lists.
+    FlagAndIndex { flag: *const c_int, index: *const c_int },
+    /// The requests that [`Statuses::Some`] lists.
     #[cfg(has_mpi_4_1)]
     Listed,
 }
 
-impl Seen {
+impl CompleteWhen {
     /// # Safety
-    /// The pointers are the caller's, and the MPI library's function has returned success.
+    /// The pointers are those of the caller, and the function of the MPI library has returned success.
     #[cfg_attr(not(has_mpi_4_1), expect(unused_variables, reason = "the flag is for all requests"))]
-    unsafe fn has(self, request: usize) -> bool {
+    unsafe fn includes(self, request: usize) -> bool {
         match self {
-            // SAFETY: by the caller's promise, one int that the function has written.
-            Seen::If(flag) => unsafe { *flag != 0 },
+            // SAFETY: `# Safety` of this function: the MPI library has written the flag.
+            CompleteWhen::Flag(flag) => unsafe { *flag != 0 },
             #[cfg(has_mpi_4_1)]
-            // SAFETY: by the caller's promise, one int each that the function has written.
-            Seen::One { flag, place } => unsafe { *flag != 0 && usize::try_from(*place) == Ok(request) },
+            // SAFETY: `# Safety` of this function: the MPI library has written the flag and the index.
+            CompleteWhen::FlagAndIndex { flag, index } => unsafe {
+                *flag != 0 && usize::try_from(*index) == Ok(request)
+            },
             #[cfg(has_mpi_4_1)]
-            Seen::Listed => true,
+            CompleteWhen::Listed => true,
         }
     }
 }
 
-/// Runs a function of the MPI library that says of requests whether they are complete, and completes none. The
-/// class of a request that has failed stands in its status; the function that completes it reports it.
+/// Runs a function of the MPI library that queries requests and completes none. Writes the error class of
+/// a failed request to its status. Only the function that completes the request reports the error.
 ///
 /// # Safety
 /// As [`complete`].
 #[inline(never)]
-unsafe fn look(requests: Requests, statuses: Statuses, seen: Seen, call: impl FnOnce() -> c_int) -> c_int {
-    // SAFETY: by the caller's promise.
-    let Some(ours) = (unsafe { Covered::find(requests.first, requests.count) }) else { return call() };
-    // MPICH 4.0 does not let generalized requests go on here, so a program that asks in a loop would wait for ever.
-    go_on();
+unsafe fn query(
+    requests: Requests,
+    statuses: Statuses,
+    complete: CompleteWhen,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: `# Safety` of this function: the array is null or has `count` requests.
+    let Some(claimed) = (unsafe { Claimed::find(requests.first, requests.count) }) else { return call() };
+    // MPICH 4.0 does not advance generalized requests here. Without this call, a program that queries in
+    // a loop would never end.
+    advance();
     let code = call();
-    for (place, pending) in ours.uncover() {
-        // SAFETY: by the caller's promise.
-        if code == SUCCESS && unsafe { seen.has(place) } {
-            // SAFETY: the function has returned, and has seen the request.
-            let status = unsafe { statuses.of(place) };
+    for (index, pending) in claimed.release() {
+        // SAFETY: `# Safety` of this function: the pointers are valid. The function has returned success.
+        if code == SUCCESS && unsafe { complete.includes(index) } {
+            // SAFETY: `# Safety` of this function: the pointers are valid. The function reported the
+            // request as complete.
+            let status = unsafe { statuses.of(index) };
             if let (Some(class), Some(status)) = (pending.class(), status) {
-                // SAFETY: a status of the caller's that is not ignored.
+                // SAFETY: `Statuses::of` returned this status of the caller.
                 unsafe { set_error(status, class) };
             }
         }
@@ -262,9 +280,9 @@ unsafe fn look(requests: Requests, statuses: Statuses, seen: Seen, call: impl Fn
     code
 }
 
-/// Defines one function that the MPI library has, exports it as `MPI_<name>` and as `PMPI_<name>`, and passes calls
-/// on to the MPI library's function of the same name. While requests of this library are under way, `$watched`
-/// does so, which takes the call as a closure.
+/// Defines a function that the MPI library has too, and exports it as `MPI_<name>` and as `PMPI_<name>`.
+/// It calls the function of the MPI library with the same name. While Capulet has requests in progress,
+/// `$watched` makes this call, which it gets as a closure.
 macro_rules! wraps {
     (fn $name:ident($($argument:ident: $kind:ty),* $(,)?), $watched:expr) => {
         wraps! { @one concat!("MPI_", stringify!($name)), ($($argument: $kind),*), $watched }
@@ -272,30 +290,30 @@ macro_rules! wraps {
     };
     (@one $exported:expr, ($($argument:ident: $kind:ty),*), $watched:expr) => {
         const _: () = {
-            static NEXT: Next = Next::new(concat!($exported, "\0"));
+            static NEXT: NextFunction = NextFunction::new(concat!($exported, "\0"));
             type Function = unsafe extern "C" fn($($kind),*) -> c_int;
 
             #[unsafe(export_name = $exported)]
             unsafe extern "C" fn exported($($argument: $kind),*) -> c_int {
-                // SAFETY: the type is that which mpi.h declares for this name.
+                // SAFETY: `mpi.h` declares the function of this name with this type.
                 match unsafe { NEXT.known::<Function>() } {
-                    // SAFETY: the caller's arguments, passed on unchanged.
+                    // SAFETY: the caller's arguments are passed on unchanged.
                     Some(function) if pending::is_none_live() => unsafe { function($($argument),*) },
-                    // SAFETY: the caller's promise is passed on unchanged.
+                    // SAFETY: `watched` requires of its caller the same as this function.
                     _ => unsafe { watched($($argument),*) },
                 }
             }
 
-            /// Apart from the function above, which so needs no stack.
+            /// A separate function, so that `exported` needs no stack frame.
             #[cold]
             #[inline(never)]
             unsafe extern "C" fn watched($($argument: $kind),*) -> c_int {
-                // SAFETY: the type is that which mpi.h declares for this name.
+                // SAFETY: `mpi.h` declares the function of this name with this type.
                 let found = unsafe { NEXT.get::<Function>() };
                 let Some(function) = found else { return ErrorClass::UnsupportedOperation.code() };
-                // SAFETY: the caller's arguments, passed on unchanged.
+                // SAFETY: the caller's arguments are passed on unchanged.
                 let call = || unsafe { function($($argument),*) };
-                // SAFETY: the caller's pointers, as the MPI standard demands of the caller.
+                // SAFETY: the MPI standard requires of the caller that these pointers are valid.
                 unsafe { $watched(call) }
             }
         };
@@ -313,13 +331,13 @@ wraps! {
 }
 
 wraps! {
-    fn Waitany(count: c_int, requests: *mut MPI_Request, place: *mut c_int, status: *mut MPI_Status),
+    fn Waitany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, status: *mut MPI_Status),
     |call| complete(Requests::array(count, requests), Statuses::One(status), call)
 }
 
 wraps! {
     fn Testany(
-        count: c_int, requests: *mut MPI_Request, place: *mut c_int, flag: *mut c_int, status: *mut MPI_Status
+        count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status
     ),
     |call| complete(Requests::array(count, requests), Statuses::One(status), call)
 }
@@ -336,36 +354,40 @@ wraps! {
 
 wraps! {
     fn Waitsome(
-        count: c_int, requests: *mut MPI_Request, completed: *mut c_int, places: *mut c_int,
+        count: c_int, requests: *mut MPI_Request, completed: *mut c_int, indices: *mut c_int,
         statuses: *mut MPI_Status
     ),
     |call| complete(
-        Requests::array(count, requests), Statuses::Some { statuses, count: completed, places }, call
+        Requests::array(count, requests), Statuses::Some { statuses, count: completed, indices }, call
     )
 }
 
 wraps! {
     fn Testsome(
-        count: c_int, requests: *mut MPI_Request, completed: *mut c_int, places: *mut c_int,
+        count: c_int, requests: *mut MPI_Request, completed: *mut c_int, indices: *mut c_int,
         statuses: *mut MPI_Status
     ),
     |call| complete(
-        Requests::array(count, requests), Statuses::Some { statuses, count: completed, places }, call
+        Requests::array(count, requests), Statuses::Some { statuses, count: completed, indices }, call
     )
 }
 
 wraps! {
     fn Request_get_status(request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status),
-    |call| look(Requests::one(&raw const request), Statuses::One(status), Seen::If(flag), call)
+    |call| query(Requests::one(&raw const request), Statuses::One(status), CompleteWhen::Flag(flag), call)
 }
 
-// Only where the MPI library has them: programs take others for a sign that it has.
+// Exported only if the MPI library has these functions: programs detect MPI 4.1 by their presence.
 #[cfg(has_mpi_4_1)]
 wraps! {
     fn Request_get_status_any(
-        count: c_int, requests: *const MPI_Request, place: *mut c_int, flag: *mut c_int, status: *mut MPI_Status
+        count: c_int, requests: *const MPI_Request, index: *mut c_int, flag: *mut c_int,
+        status: *mut MPI_Status
     ),
-    |call| look(Requests::array(count, requests), Statuses::One(status), Seen::One { flag, place }, call)
+    |call| query(
+        Requests::array(count, requests), Statuses::One(status), CompleteWhen::FlagAndIndex { flag, index },
+        call
+    )
 }
 
 #[cfg(has_mpi_4_1)]
@@ -373,17 +395,17 @@ wraps! {
     fn Request_get_status_all(
         count: c_int, requests: *const MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status
     ),
-    |call| look(Requests::array(count, requests), Statuses::Each(statuses), Seen::If(flag), call)
+    |call| query(Requests::array(count, requests), Statuses::Each(statuses), CompleteWhen::Flag(flag), call)
 }
 
 #[cfg(has_mpi_4_1)]
 wraps! {
     fn Request_get_status_some(
-        count: c_int, requests: *const MPI_Request, completed: *mut c_int, places: *mut c_int,
+        count: c_int, requests: *const MPI_Request, completed: *mut c_int, indices: *mut c_int,
         statuses: *mut MPI_Status
     ),
-    |call| look(
-        Requests::array(count, requests), Statuses::Some { statuses, count: completed, places }, Seen::Listed,
-        call
+    |call| query(
+        Requests::array(count, requests), Statuses::Some { statuses, count: completed, indices },
+        CompleteWhen::Listed, call
     )
 }

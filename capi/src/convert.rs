@@ -1,4 +1,4 @@
-//! From the arguments of C to values of Rust, each checked.
+//! Checks arguments of C functions and converts them to Rust values.
 
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,82 +9,81 @@ use capulet_datatype::Datatype;
 use mpi::ffi;
 
 use crate::abi::{Count, MPI_Datatype, MPI_Info};
-use crate::guard::{Failure, failure};
+use crate::failure::{Failure, failure};
 
-/// A function pointer that the caller must give.
+/// A function pointer. Null is an error.
 pub(crate) fn pointer<F>(function: Option<F>) -> Result<F, Failure> {
-    function.ok_or_else(|| failure(ErrorClass::Arg, "a null pointer"))
+    function.ok_or_else(|| failure(ErrorClass::Arg, "the function pointer is null"))
 }
 
-/// Writes a result to where the caller wants it.
+/// Writes a result to the memory of the caller. Null is an error.
 ///
 /// # Safety
-/// `target` is null or valid for writing one `T`.
+/// `target` is null or valid for a write of one `T`.
 pub(crate) unsafe fn store<T>(target: *mut T, value: T) -> Result<(), Failure> {
     if target.is_null() {
-        return Err(failure(ErrorClass::Arg, "a null pointer for a result"));
+        return Err(failure(ErrorClass::Arg, "the pointer to a result is null"));
     }
-    // SAFETY: not null, so valid by the caller's promise.
+    // SAFETY: `# Safety` of this function: `target` is valid, because it is not null.
     unsafe { target.write(value) };
     Ok(())
 }
 
-/// A C string.
+/// A C string. Null is an error.
 ///
 /// # Safety
 /// `text` is null or a string that ends with a zero byte and lives as long as the result.
 pub(crate) unsafe fn string<'a>(text: *const c_char) -> Result<&'a CStr, Failure> {
     if text.is_null() {
-        return Err(failure(ErrorClass::Arg, "a null pointer for a string"));
+        return Err(failure(ErrorClass::Arg, "the pointer to a string is null"));
     }
-    // SAFETY: not null, so a string by the caller's promise.
+    // SAFETY: `# Safety` of this function: `text` is a C string, because it is not null.
     Ok(unsafe { CStr::from_ptr(text) })
 }
 
-/// A file name.
+/// A file name, as bytes in any encoding.
 ///
 /// # Safety
 /// As [`string`].
 pub(crate) unsafe fn file_name(name: *const c_char) -> Result<OsString, Failure> {
-    // SAFETY: by the caller's promise.
+    // SAFETY: `# Safety` of `string` is that of this function. The result is copied.
     let name = unsafe { string(name) }?;
     Ok(OsStr::from_bytes(name.to_bytes()).to_owned())
 }
 
-/// The pairs of an info object; none for `MPI_INFO_NULL`.
+/// The keys and values of an info object. Empty for `MPI_INFO_NULL`.
 pub(crate) fn pairs(info: MPI_Info) -> Result<Vec<(String, String)>, Failure> {
-    // SAFETY: the caller's info object, or MPI_INFO_NULL.
+    // SAFETY: MPI 2.5.1: the caller passes a valid info object or `MPI_INFO_NULL`.
     Ok(unsafe { info::pairs_of(info) }?)
 }
 
-/// A datatype that may be used for data.
+/// A datatype with its MPI object. An error if the datatype cannot describe data.
 pub(crate) fn datatype(datatype: MPI_Datatype) -> Result<MpiType, Failure> {
-    // SAFETY: the caller's datatype, or MPI_DATATYPE_NULL.
+    // SAFETY: MPI 2.5.1: the caller passes a valid datatype or `MPI_DATATYPE_NULL`.
     Ok(unsafe { MpiType::import(datatype) }?)
 }
 
-/// What a datatype of a buffer describes. Of a derived one no duplicate is made, which takes as long as to move a small buffer.
+/// The description of the datatype of a buffer. A derived datatype is not duplicated, because a
+/// duplication takes as long as to move a small buffer.
 pub(crate) fn description(datatype: MPI_Datatype) -> Result<Datatype, Failure> {
-    // SAFETY: the caller's datatype, or MPI_DATATYPE_NULL.
+    // SAFETY: MPI 2.5.1: the caller passes a valid datatype or `MPI_DATATYPE_NULL`.
     Ok(unsafe { MpiType::datatype_of(datatype) }?)
 }
 
-/// The access mode from this MPI's `MPI_MODE_*` bits. Unknown bits are kept, to be refused by the check at
-/// open.
+/// The access mode for the `MPI_MODE_*` bits of this MPI. An unknown bit is kept as bit 31, so that the
+/// check at open refuses it.
 pub(crate) fn mode_from_c(bits: c_int) -> AccessMode {
-    let known = MODES.iter().fold(0, |known, (theirs, _)| known | theirs);
+    let known = MODES.iter().fold(0, |known, (bit, _)| known | bit);
     let unknown = bits as u32 & !known;
-    let ours = MODES
-        .iter()
-        .filter(|(theirs, _)| bits as u32 & theirs != 0)
-        .fold(0, |all, (_, ours)| all | ours.bits());
-    // A bit that means nothing here, above all that do, stands for those that mean nothing there.
-    AccessMode::from_bits(if unknown == 0 { ours } else { ours | 1 << 31 })
+    let mode =
+        MODES.iter().filter(|(bit, _)| bits as u32 & bit != 0).fold(0, |all, (_, mode)| all | mode.bits());
+    // Bit 31 is no mode of `AccessMode`. It represents all bits that are no mode of this MPI.
+    AccessMode::from_bits(if unknown == 0 { mode } else { mode | 1 << 31 })
 }
 
-/// This MPI's `MPI_MODE_*` bits of an access mode.
+/// The `MPI_MODE_*` bits of this MPI for an access mode.
 pub(crate) fn mode_to_c(mode: AccessMode) -> c_int {
-    MODES.iter().filter(|(_, ours)| mode.contains(*ours)).fold(0, |all, (theirs, _)| all | *theirs as c_int)
+    MODES.iter().filter(|(_, part)| mode.contains(*part)).fold(0, |all, (bit, _)| all | *bit as c_int)
 }
 
 const MODES: [(u32, AccessMode); 9] = [
@@ -99,7 +98,7 @@ const MODES: [(u32, AccessMode); 9] = [
     (ffi::MPI_MODE_SEQUENTIAL, AccessMode::SEQUENTIAL),
 ];
 
-/// What a seek counts from.
+/// The origin of a seek.
 pub(crate) fn whence(whence: c_int) -> Result<Whence, Failure> {
     match u32::try_from(whence) {
         Ok(ffi::MPI_SEEK_SET) => Ok(Whence::Set),
@@ -109,24 +108,27 @@ pub(crate) fn whence(whence: c_int) -> Result<Whence, Failure> {
     }
 }
 
-/// A count of items.
+/// A number of elements. A negative number is `MPI_ERR_COUNT`.
 pub(crate) fn count(count: Count) -> Result<u64, Failure> {
-    u64::try_from(count).map_err(|_| failure(ErrorClass::Count, format!("a negative count, {count}")))
+    u64::try_from(count).map_err(|_| failure(ErrorClass::Count, format!("the count is negative: {count}")))
 }
 
-/// No data lies in the first page of an address space, so an access that would begin there has a null buffer.
-/// `MPI_BOTTOM`, which is null too, comes with a type of absolute addresses.
-const FIRST_ADDRESS: i128 = 4096;
+/// Whether an address is in the first page of the address space, or below it. No data is there, so a buffer
+/// whose data begins there is a null buffer. `MPI_BOTTOM` is null too, but its datatype has absolute
+/// addresses.
+pub(crate) fn is_null_page(address: i128) -> bool {
+    address < 4096
+}
 
-/// Checks a user's buffer.
+/// Refuses a null buffer, unless it has no data.
 pub(crate) fn buffer(base: *const c_void, count: u64, description: &Datatype) -> Result<(), Failure> {
     if count == 0 || description.size() == 0 {
         return Ok(());
     }
     let before_last = i128::from(count - 1) * i128::from(description.extent());
     let lowest = base.addr() as i128 + i128::from(description.true_lb()) + before_last.min(0);
-    if lowest < FIRST_ADDRESS {
-        return Err(failure(ErrorClass::Buffer, "a null buffer"));
+    if is_null_page(lowest) {
+        return Err(failure(ErrorClass::Buffer, "the buffer is null"));
     }
     Ok(())
 }
@@ -136,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_survive_the_way_in_and_out() {
+    fn modes_convert_in_both_directions() {
         for bits in 0..512 {
             assert_eq!(mode_to_c(mode_from_c(bits)), bits);
         }
@@ -145,19 +147,19 @@ mod tests {
     }
 
     #[test]
-    fn only_the_three_origins_are_taken() {
+    fn only_the_three_seek_origins_are_valid() {
         assert_eq!(whence(ffi::MPI_SEEK_SET as c_int).ok(), Some(Whence::Set));
         assert_eq!(whence(ffi::MPI_SEEK_CUR as c_int).ok(), Some(Whence::Current));
         assert_eq!(whence(ffi::MPI_SEEK_END as c_int).ok(), Some(Whence::End));
         for wrong in [0, 1, -1, c_int::MAX, c_int::MIN] {
-            assert_eq!(whence(wrong).expect_err("refused").class(), ErrorClass::Arg);
+            assert_eq!(whence(wrong).expect_err("the value is invalid").class(), ErrorClass::Arg);
         }
     }
 
     #[test]
     fn negative_counts_are_refused() {
-        assert_eq!(count(-1).expect_err("refused").class(), ErrorClass::Count);
-        assert_eq!(count(i64::MIN).expect_err("refused").class(), ErrorClass::Count);
+        assert_eq!(count(-1).expect_err("the value is invalid").class(), ErrorClass::Count);
+        assert_eq!(count(i64::MIN).expect_err("the value is invalid").class(), ErrorClass::Count);
         assert_eq!(count(i64::MAX).ok(), Some(i64::MAX as u64));
     }
 }

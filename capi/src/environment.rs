@@ -1,18 +1,19 @@
-//! What the environment asks of this library, and the composition root: the one place that knows which
-//! drivers exist.
+//! The environment variables that this library reads. It is also the composition root: only this module
+//! knows which drivers exist.
 //!
 //! | variable | meaning |
 //! |---|---|
 //! | `CAPULET_DRIVER` | the driver for file names without a prefix |
-//! | `CAPULET_HINTS` | `key=value;key=value`: hints that win over those of the program |
-//! | `CAPULET_STATS` | `1`: print a table of counts for each file when it is closed |
-//! | `CAPULET_LOG` | what to log to standard error: `off`, `info`, `debug`, or any filter of `tracing`; unset: warnings |
-//! | `CAPULET_FAULTS` | testing only: `rank=R;PLAN` makes the storage of rank R of `MPI_COMM_WORLD` fail as PLAN says |
-//! | `ROMIO_HINTS` | a file of hints, a key and a value on each line; the hints of the program win over it |
+//! | `CAPULET_HINTS` | `key=value;key=value`: hints that override the hints of the program |
+//! | `CAPULET_STATS` | `1`: print a table of counters for each file when it is closed |
+//! | `CAPULET_LOG` | log on standard error: `off`, `info`, `debug` or a `tracing` filter; default: warnings |
+//! | `CAPULET_FAULTS` | for tests: `rank=R;PLAN` makes the storage of rank R of `MPI_COMM_WORLD` fail |
+//! | `ROMIO_HINTS` | a file of hints, one key and value per line; the hints of the program override it |
 //!
-//! Each is read once, at the first call that reaches this library. A value that cannot be understood is
-//! reported on standard error, and every open fails: a run that was meant to be another one had better not go
-//! on. The language of PLAN is that of [`FaultPlan::parse`]; R may be `*` for all ranks.
+//! The library reads each variable once, at the first call that reaches it. An invalid value is reported
+//! on standard error, and every open fails then: a run with other settings than the user intended must
+//! not continue. An invalid `CAPULET_LOG` is reported and ignored. [`FaultPlan::parse`] describes the
+//! language of PLAN. R may be `*` for all ranks.
 
 use std::env;
 use std::fmt;
@@ -31,17 +32,17 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::format::{DefaultFields, Format, Full};
 use tracing_subscriber::fmt::time::FormatTime;
 
-use crate::guard::{Failure, failure};
+use crate::failure::{Failure, failure};
 use crate::report;
 
-/// Starts logging and takes over the panic message, once. Costs one atomic load after the first call.
+/// Starts the log and installs a panic hook, once. Later calls cost one atomic load.
 pub(crate) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
-        std::panic::set_hook(Box::new(|panic| report::say(format_args!("internal error: {panic}"))));
+        std::panic::set_hook(Box::new(|panic| report::print(format_args!("internal error: {panic}"))));
         match variable("CAPULET_LOG") {
             Some(filter) => start_logging(&filter),
-            // Warnings tell of lost speed or of a failure that no return code can tell.
+            // Warnings report lost speed, or failures that no return code can report.
             None => set_subscriber(log_format().with_max_level(tracing::Level::WARN).finish()),
         }
     });
@@ -50,14 +51,14 @@ pub(crate) fn start() {
 fn start_logging(filter: &str) {
     match EnvFilter::try_new(filter) {
         Ok(filter) => set_subscriber(log_format().with_env_filter(filter).finish()),
-        Err(error) => report::say(format_args!("CAPULET_LOG={filter:?} is ignored: {error}")),
+        Err(error) => report::print(format_args!("CAPULET_LOG={filter:?} is ignored: {error}")),
     }
 }
 
 type LogFormat =
     SubscriberBuilder<DefaultFields, Format<Full, RankAndTime>, LevelFilter, fn() -> std::io::Stderr>;
 
-/// Lines on standard error, with the rank and the time.
+/// The log format: lines on standard error with the rank and the time.
 fn log_format() -> LogFormat {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr as fn() -> std::io::Stderr)
@@ -66,7 +67,8 @@ fn log_format() -> LogFormat {
 }
 
 fn set_subscriber(subscriber: impl tracing::Subscriber + Send + Sync) {
-    // This fails only if a subscriber is set already. No other code sets one in this library's copy of `tracing`.
+    // This fails only if a subscriber is already set. No other code sets one in this library's copy of
+    // `tracing`.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
@@ -81,15 +83,15 @@ impl FormatTime for RankAndTime {
     }
 }
 
-/// The value of a variable; `None` if it is unset, empty, or not Unicode.
+/// The value of a variable. `None` if it is unset, empty or not Unicode.
 fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Reads `key=value;key=value`. Spaces around keys and values do not count.
+/// Reads `key=value;key=value`. Spaces around keys and values are removed.
 ///
 /// # Errors
-/// The first part that is not of this form.
+/// The first part that does not have this form.
 fn parse_pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
     parts
@@ -102,35 +104,36 @@ fn parse_pairs(text: &str) -> Result<Vec<(String, String)>, String> {
         .collect()
 }
 
-/// What the environment makes of this process: its files' context, and what it could not make sense of.
+/// What the environment determines for this process: the context of its files, and the error in the
+/// environment.
 pub(crate) struct Composition {
-    /// Drivers, hints and reporting.
+    /// Drivers, hints and statistics.
     pub(crate) context: Context,
-    wrong: Option<String>,
+    error: Option<String>,
 }
 
 impl Composition {
-    /// Refuses an environment that could not be understood.
+    /// Fails if a variable has an invalid value.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        match &self.wrong {
+        match &self.error {
             None => Ok(()),
-            Some(wrong) => Err(failure(ErrorClass::Arg, wrong)),
+            Some(error) => Err(failure(ErrorClass::Arg, error)),
         }
     }
 }
 
-/// The composition of this process, made at the first call. MPI must be up.
+/// The composition of this process, made at the first call. MPI must be initialized.
 pub(crate) fn composition() -> &'static Composition {
     static COMPOSITION: OnceLock<Composition> = OnceLock::new();
     COMPOSITION.get_or_init(|| {
-        let (context, wrong) = match compose() {
+        let (context, error) = match compose() {
             Ok(context) => (context, None),
-            Err(wrong) => {
-                report::say(format_args!("rank {}: no file can be opened: {wrong}", report::rank()));
-                (Context::new(Registry::standard()), Some(wrong))
+            Err(error) => {
+                report::print(format_args!("rank {}: no file can be opened: {error}", report::rank()));
+                (Context::new(Registry::standard()), Some(error))
             }
         };
-        Composition { context, wrong }
+        Composition { context, error }
     })
 }
 
@@ -158,18 +161,18 @@ fn compose() -> Result<Context, String> {
     Ok(context)
 }
 
-/// The faults of one rank out of `rank=R;PLAN`; none if R is another.
+/// The faults for rank `rank` from `rank=R;PLAN`. Empty if R is another rank.
 fn parse_faults(text: &str, rank: i32) -> Result<FaultPlan, String> {
-    let (who, plan) = text
+    let (target, plan) = text
         .split_once(';')
-        .and_then(|(who, plan)| Some((who.trim().strip_prefix("rank=")?, plan)))
+        .and_then(|(target, plan)| Some((target.trim().strip_prefix("rank=")?, plan)))
         .ok_or_else(|| format!("{text:?} is not of the form rank=R;PLAN"))?;
     let plan = FaultPlan::parse(plan).map_err(|error| error.to_string())?;
-    if who == "*" {
+    if target == "*" {
         return Ok(plan);
     }
-    let who: i32 = who.parse().map_err(|_| format!("{who:?} is not a rank"))?;
-    Ok(if who == rank { plan } else { FaultPlan::none() })
+    let target: i32 = target.parse().map_err(|_| format!("{target:?} is not a rank"))?;
+    Ok(if target == rank { plan } else { FaultPlan::none() })
 }
 
 #[cfg(test)]
@@ -178,7 +181,7 @@ mod tests {
 
     #[test]
     fn pairs_are_read() {
-        let pairs = parse_pairs(" cb_nodes=2; romio_cb_write = enable ;;").expect("well formed");
+        let pairs = parse_pairs(" cb_nodes=2; romio_cb_write = enable ;;").expect("the pairs are valid");
         let expected = [("cb_nodes", "2"), ("romio_cb_write", "enable")];
         assert_eq!(pairs, expected.map(|(key, value)| (key.to_owned(), value.to_owned())));
         assert_eq!(parse_pairs(""), Ok(Vec::new()));
@@ -186,13 +189,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pair_is_named() {
+    fn error_names_the_part_that_is_not_a_pair() {
         assert_eq!(parse_pairs("cb_nodes=2;lonely"), Err("lonely".to_owned()));
         assert_eq!(parse_pairs("=2"), Err("=2".to_owned()));
     }
 
     #[test]
-    fn faults_are_for_one_rank_or_for_all() {
+    fn faults_apply_to_one_rank_or_to_all_ranks() {
         let empty = |text, rank| parse_faults(text, rank).map(|plan| plan.is_empty());
         assert_eq!(empty("rank=2;write@0:io", 2), Ok(false));
         assert_eq!(empty("rank=2;write@0:io", 1), Ok(true));

@@ -1,100 +1,29 @@
-//! The table of open files, and the numbers that C and Fortran know them by.
+//! Handles of files: integers that are cast to `MPI_File`.
 //!
-//! A handle is a small integer, cast to `MPI_File`. The same number serves C and Fortran, a stale or foreign
-//! handle is found out by a look-up instead of a crash, and a number is not given out again before two
-//! thousand million others were.
+//! The same integer is the handle of a file in C and in Fortran. A look-up in the table of open files detects
+//! a stale or foreign handle, which does not crash. The table reuses an integer only after about two billion
+//! other files were opened.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry::Vacant;
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-
-use capulet_adio::File;
 
 use crate::abi::{Fint, MPI_File, file_null};
-use crate::errhandler::Attached;
-use crate::group::OwnGroup;
-use crate::guard::Subject;
-use crate::split::Begun;
 
-/// The first handle. The first page of addresses is left free: the standard ABI of MPI 5.0 keeps its
-/// constants there.
-const FIRST: Fint = 4096;
+/// The first handle. No handle is in the first page of addresses, where the standard ABI of MPI 5.0 has
+/// its constants.
+pub(crate) const FIRST: Fint = 4096;
 
-/// One open file.
-pub(crate) struct Entry {
-    /// The file itself.
-    pub(crate) file: File,
-    /// Its processes.
-    pub(crate) group: OwnGroup,
-    /// The name it was opened by, for messages.
-    pub(crate) name: String,
-    /// The split collective access that is under way.
-    pub(crate) split: Mutex<Option<Begun>>,
-    /// The error handler attached to the file.
-    pub(crate) handler: Attached,
-}
-
-impl Entry {
-    /// The file as the subject of a failure; `file` is its handle.
-    pub(crate) fn subject(&self, file: MPI_File) -> Subject<'_> {
-        Subject { file, name: &self.name, group: Some(self.file.group()) }
-    }
-}
-
-struct Table {
-    /// Few: to hash a number takes longer than to look among them.
-    files: BTreeMap<Fint, Arc<Entry>>,
-    next: Fint,
-}
-
-impl Table {
-    fn insert(&mut self, entry: Arc<Entry>) -> Fint {
-        loop {
-            let number = self.next;
-            self.next = number.checked_add(1).unwrap_or(FIRST);
-            if let Vacant(place) = self.files.entry(number) {
-                place.insert(entry);
-                return number;
-            }
-        }
-    }
-}
-
-static TABLE: RwLock<Option<Table>> = RwLock::new(None);
-
-/// Puts a file into the table and returns its handle.
-pub(crate) fn insert(entry: Arc<Entry>) -> MPI_File {
-    let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-    let table = table.get_or_insert_with(|| Table { files: BTreeMap::new(), next: FIRST });
-    from_number(table.insert(entry))
-}
-
-/// The file that a handle stands for; `None` for a null, stale or foreign handle.
-pub(crate) fn find(handle: MPI_File) -> Option<Arc<Entry>> {
-    let number = to_number(handle)?;
-    let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
-    table.as_ref()?.files.get(&number).cloned()
-}
-
-/// Takes a file out of the table; its handle is stale from here on.
-pub(crate) fn remove(handle: MPI_File) -> Option<Arc<Entry>> {
-    let number = to_number(handle)?;
-    let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-    table.as_mut()?.files.remove(&number)
-}
-
-/// The number that a handle is; `None` for what cannot be a number of ours.
-fn to_number(handle: MPI_File) -> Option<Fint> {
+/// The integer of a handle. `None` for a pointer that is no handle of this library.
+pub(crate) fn to_number(handle: MPI_File) -> Option<Fint> {
     Fint::try_from(handle.addr()).ok().filter(|&number| number >= FIRST)
 }
 
-fn from_number(number: Fint) -> MPI_File {
+/// The handle with this integer.
+pub(crate) fn from_number(number: Fint) -> MPI_File {
     std::ptr::without_provenance_mut(number as isize as usize)
 }
 
-/// `MPI_File_c2f`: the same number; 0 for `MPI_FILE_NULL`, as in the Fortran headers of MPICH and Open MPI. A
-/// pointer that is no handle of ours becomes -1, which names no file.
+/// `MPI_File_c2f`: the integer of the handle. 0 for `MPI_FILE_NULL`, as in the Fortran headers of MPICH
+/// and Open MPI. A pointer that cannot be a handle becomes -1, which names no file.
 pub(crate) fn to_fortran(handle: MPI_File) -> c_int {
     if handle.is_null() || handle == file_null() {
         return 0;
@@ -102,7 +31,7 @@ pub(crate) fn to_fortran(handle: MPI_File) -> c_int {
     Fint::try_from(handle.addr()).unwrap_or(-1)
 }
 
-/// `MPI_File_f2c`: the same number; `MPI_FILE_NULL` for 0.
+/// `MPI_File_f2c`: the handle with this integer. `MPI_FILE_NULL` for 0.
 pub(crate) fn from_fortran(number: c_int) -> MPI_File {
     if number == 0 { file_null() } else { from_number(number) }
 }
@@ -112,13 +41,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn null_is_zero_in_fortran() {
+    fn null_handle_is_zero_in_fortran() {
         assert_eq!(to_fortran(file_null()), 0);
         assert_eq!(from_fortran(0), file_null());
     }
 
     #[test]
-    fn a_number_survives_the_way_to_fortran_and_back() {
+    fn handles_convert_to_fortran_and_back() {
         for number in [FIRST, FIRST + 1, Fint::MAX] {
             let handle = from_number(number);
             assert_eq!(to_fortran(handle), number);
@@ -127,13 +56,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_handle_names_no_file() {
+    fn foreign_handle_is_minus_one_in_fortran() {
         let on_stack = 0_u8;
         let foreign: MPI_File = std::ptr::from_ref(&on_stack).cast_mut().cast();
-        for handle in [file_null(), std::ptr::null_mut(), from_number(FIRST - 1), from_number(-1), foreign] {
-            assert!(find(handle).is_none());
-            assert!(remove(handle).is_none());
-        }
         assert_eq!(to_fortran(foreign), -1);
     }
 }

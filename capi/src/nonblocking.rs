@@ -1,55 +1,56 @@
-//! Nonblocking data access (MPI 14.4.2 to 14.4.4). The requests are generalized ones (MPI 13.2), which every MPI has and which
-//! its own `MPI_Wait`, `MPI_Test` and `MPI_Request_free` take.
+//! Nonblocking data access (MPI 14.4.2 to 14.4.4). The requests are generalized requests (MPI 13.2).
+//! Every MPI has them, and its own `MPI_Wait`, `MPI_Test` and `MPI_Request_free` accept them.
 //!
-//! An independent access is done inside the call, which is legal, for it needs no other rank, and the request that comes back is
-//! complete. One that fails does so in the call and leaves a null request.
+//! An independent access is complete when the call returns. This conforms to the standard, because the
+//! access needs no other rank. An error is reported by this call, and the request is `MPI_REQUEST_NULL`
+//! then.
 //!
-//! A collective access goes on after the call. One that fails does so where it is waited for: the functions of
-//! `completion` report the error on all ranks, to the error handler of the file.
+//! A collective access continues after the call. Its error is reported by the function that completes the
+//! request: the functions of `completion` report it on all ranks, to the error handler of the file.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::Arc;
 
-use capulet_adio::{Coordination, Position};
 use capulet_comm::ErrorClass;
 use capulet_comm::request::{Completion, Request};
-use capulet_drivers::Direction;
 
-use crate::abi::{Count, MPI_Datatype, MPI_File, MPI_Request, Offset, export, request_null};
-use crate::access::CMemory;
+use crate::abi::{MPI_File, MPI_Request, request_null};
 use crate::convert::store;
-use crate::guard::{failure, on_file, on_file_together};
+use crate::data_access::{Buffer, Operation, export_data_access};
+use crate::failure::failure;
+use crate::frame::{on_file, on_file_collective};
 use crate::pending::Pending;
 
-/// Runs one access and gives a request that is complete.
+/// Runs one independent access and returns a complete request.
 ///
 /// # Safety
-/// The memory is the caller's buffer, valid as MPI demands for the direction; `request` is the caller's
-/// pointer to one request, or null.
-unsafe fn start(
+/// `buffer` is the buffer of the caller. It is valid for the direction as MPI 14.4 requires.
+/// `request` is null or points to one request.
+unsafe fn start_independent(
     call: &'static str,
     file: MPI_File,
-    direction: Direction,
-    position: Position,
-    memory: CMemory,
+    operation: Operation,
+    buffer: Buffer,
     request: *mut MPI_Request,
 ) -> c_int {
-    on_file(call, file, |entry| {
-        // SAFETY: by the caller's promise.
+    on_file(call, file, |open| {
+        // SAFETY: `# Safety` of this function: `request` is null or points to one request.
         unsafe { store(request, request_null()) }?;
-        let memory = memory.checked();
-        // SAFETY: by the caller's promise.
-        let outcome = unsafe { entry.file.access(direction, position, Coordination::Independent, memory) };
+        let Operation { direction, position, coordination } = operation;
+        let memory = buffer.checked();
+        // SAFETY: `# Safety` of this function: the buffer is valid, as `# Safety` of `File::access`
+        // requires.
+        let outcome = unsafe { open.file.access(direction, position, coordination, memory) };
         let bytes = outcome.into_result()?;
         let complete = Request::start(Arc::new(Moved(bytes)))?;
-        // SAFETY: by the caller's promise.
+        // SAFETY: `# Safety` of this function: `request` points to one request.
         unsafe { store(request, complete.handle()) }?;
         complete.complete();
         Ok(())
     })
 }
 
-/// An access that is over, with its bytes.
+/// An access that is complete, with the number of bytes moved.
 #[derive(Debug)]
 struct Moved(u64);
 
@@ -59,97 +60,56 @@ impl Completion for Moved {
     }
 }
 
-/// Begins a collective access. Whatever is wrong on this rank is passed down, so that all ranks learn of it: a wrong argument,
-/// and also a request that cannot be had. Only then is the failure returned here, for there is nothing to wait for.
+/// Starts a collective access. An error on this rank is passed down, so that all ranks get it: an invalid
+/// argument, or a request that MPI cannot create. In the second case this function returns the error,
+/// because there is no request to report it.
 ///
 /// # Safety
-/// As [`start`], until the request is complete.
-unsafe fn start_together(
+/// As [`start_independent`], until the request is complete (MPI 14.4.5).
+unsafe fn start_collective(
     call: &'static str,
     file: MPI_File,
-    direction: Direction,
-    position: Position,
-    memory: CMemory,
+    operation: Operation,
+    buffer: Buffer,
     request: *mut MPI_Request,
 ) -> c_int {
-    on_file_together(call, file, |entry| {
-        // SAFETY: by the caller's promise.
+    on_file_collective(call, file, |open| {
+        // SAFETY: `# Safety` of `start_independent`: `request` is null or points to one request.
         let cleared = unsafe { store(request, request_null()) };
-        let started = cleared.and_then(|()| Pending::start(call, file, entry));
+        let started = cleared.and_then(|()| Pending::start(call, file, open));
         let memory = match &started {
-            Ok(_) => memory.checked(),
-            Err(error) => Err(failure(error.class(), "no request")),
+            Ok(_) => buffer.checked(),
+            Err(error) => Err(failure(error.class(), "MPI creates no request")),
         };
-        // SAFETY: by the caller's promise; without a request, no memory is passed on.
-        let access = unsafe { entry.file.start(direction, position, memory) };
+        // SAFETY: `# Safety` of this function: the buffer is valid until the request is complete, as
+        // `# Safety` of `File::start` requires. Without a request, `memory` is an error.
+        let access = unsafe { open.file.start(operation.direction, operation.position, memory) };
         let (pending, started) = started?;
-        // SAFETY: by the caller's promise.
+        // SAFETY: `# Safety` of `start_independent`: `request` points to one request.
         unsafe { store(request, started.handle()) }?;
-        pending.begun(access.as_completion());
+        pending.set_completion(access.as_completion());
         access.on_completion(move || {
-            pending.is_over();
+            pending.access_ended();
             started.complete();
         });
         Ok(())
     })
 }
 
-/// A function with an explicit offset, for one type of count.
-macro_rules! at {
-    ($name:ident, $count:ty, $direction:ident, $start:ident, $about:literal) => {
-        export! {
-            #[doc = concat!("`MPI_", stringify!($name), "` (MPI 14.4.2). ", $about)]
-            fn $name(
-                file: MPI_File, offset: Offset, base: *mut c_void, count: $count, datatype: MPI_Datatype,
-                request: *mut MPI_Request
-            ) -> c_int {
-                let memory = CMemory { base, count: Count::from(count), datatype };
-                let (call, position) = (concat!("MPI_", stringify!($name)), Position::Explicit(offset));
-                // SAFETY: the caller's buffer and request.
-                unsafe { $start(call, file, Direction::$direction, position, memory, request) }
-            }
-        }
-    };
+export_data_access! {
+    start_independent(request: *mut MPI_Request), "Complete on return (MPI 14.4.2 to 14.4.4).";
+    File_iread_at File_iread_at_c: Read Explicit Independent;
+    File_iwrite_at File_iwrite_at_c: Write Explicit Independent;
+    File_iread File_iread_c: Read Individual Independent;
+    File_iwrite File_iwrite_c: Write Individual Independent;
+    File_iread_shared File_iread_shared_c: Read Shared Independent;
+    File_iwrite_shared File_iwrite_shared_c: Write Shared Independent;
 }
 
-/// A function by a file pointer, for one type of count.
-macro_rules! pointer {
-    ($name:ident, $count:ty, $direction:ident, $start:ident, $position:ident, $about:literal) => {
-        export! {
-            #[doc = concat!("`MPI_", stringify!($name), "` (MPI 14.4). ", $about)]
-            fn $name(
-                file: MPI_File, base: *mut c_void, count: $count, datatype: MPI_Datatype, request: *mut MPI_Request
-            ) -> c_int {
-                let memory = CMemory { base, count: Count::from(count), datatype };
-                let (call, position) = (concat!("MPI_", stringify!($name)), Position::$position);
-                // SAFETY: the caller's buffer and request.
-                unsafe { $start(call, file, Direction::$direction, position, memory, request) }
-            }
-        }
-    };
+export_data_access! {
+    start_collective(request: *mut MPI_Request), "Does not block (MPI 14.4.2 and 14.4.3).";
+    File_iread_at_all File_iread_at_all_c: Read Explicit Collective;
+    File_iwrite_at_all File_iwrite_at_all_c: Write Explicit Collective;
+    File_iread_all File_iread_all_c: Read Individual Collective;
+    File_iwrite_all File_iwrite_all_c: Write Individual Collective;
 }
-
-at! { File_iread_at, c_int, Read, start, "Independent; the access is done on return." }
-at! { File_iread_at_c, Count, Read, start, "Independent; the access is done on return." }
-at! { File_iwrite_at, c_int, Write, start, "Independent; the access is done on return." }
-at! { File_iwrite_at_c, Count, Write, start, "Independent; the access is done on return." }
-
-pointer! { File_iread, c_int, Read, start, Individual, "Independent; the access is done on return." }
-pointer! { File_iread_c, Count, Read, start, Individual, "Independent; the access is done on return." }
-pointer! { File_iwrite, c_int, Write, start, Individual, "Independent; the access is done on return." }
-pointer! { File_iwrite_c, Count, Write, start, Individual, "Independent; the access is done on return." }
-
-pointer! { File_iread_shared, c_int, Read, start, Shared, "Independent; the access is done on return." }
-pointer! { File_iread_shared_c, Count, Read, start, Shared, "Independent; the access is done on return." }
-pointer! { File_iwrite_shared, c_int, Write, start, Shared, "Independent; the access is done on return." }
-pointer! { File_iwrite_shared_c, Count, Write, start, Shared, "Independent; the access is done on return." }
-
-at! { File_iread_at_all, c_int, Read, start_together, "Collective; does not block." }
-at! { File_iread_at_all_c, Count, Read, start_together, "Collective; does not block." }
-at! { File_iwrite_at_all, c_int, Write, start_together, "Collective; does not block." }
-at! { File_iwrite_at_all_c, Count, Write, start_together, "Collective; does not block." }
-
-pointer! { File_iread_all, c_int, Read, start_together, Individual, "Collective; does not block." }
-pointer! { File_iread_all_c, Count, Read, start_together, Individual, "Collective; does not block." }
-pointer! { File_iwrite_all, c_int, Write, start_together, Individual, "Collective; does not block." }
-pointer! { File_iwrite_all_c, Count, Write, start_together, Individual, "Collective; does not block." }

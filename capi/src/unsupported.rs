@@ -1,4 +1,4 @@
-//! What is not built yet: it returns `MPI_ERR_UNSUPPORTED_OPERATION`.
+//! Functions that are not supported. They return `MPI_ERR_UNSUPPORTED_OPERATION`.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -6,47 +6,48 @@ use capulet_comm::ErrorClass;
 
 use crate::abi::{DatarepFunction, export};
 use crate::convert::string;
-use crate::guard::{Failure, failure, on_no_file};
+use crate::failure::{Failure, failure};
+use crate::frame::on_no_file;
 
-fn not_built(call: &str) -> Failure {
-    failure(ErrorClass::UnsupportedOperation, format!("{call} is not built yet"))
+fn unsupported(call: &str) -> Failure {
+    failure(ErrorClass::UnsupportedOperation, format!("{call} is not supported"))
 }
 
-/// The data representations that every MPI has (MPI 14.5).
+/// The data representations of every MPI (MPI 14.5).
 const PREDEFINED_DATAREPS: [&str; 3] = ["native", "internal", "external32"];
 
 /// # Safety
-/// `name` is the caller's string, or null.
+/// `name` is null or a C string.
 unsafe fn register(call: &'static str, name: *const c_char) -> c_int {
     on_no_file(call, || {
-        // SAFETY: by the caller's promise.
+        // SAFETY: `# Safety` of this function: `name` is null or a C string.
         let name = unsafe { string(name) }?;
         if PREDEFINED_DATAREPS.iter().any(|predefined| name.to_bytes() == predefined.as_bytes()) {
-            return Err(failure(ErrorClass::DupDatarep, "a predefined data representation"));
+            return Err(failure(ErrorClass::DupDatarep, "the data representation is predefined"));
         }
-        Err(not_built(call))
+        Err(unsupported(call))
     })
 }
 
 export! {
-    /// `MPI_Register_datarep` (MPI 14.5.3). Local. User-defined data representations are not built yet; a
+    /// `MPI_Register_datarep` (MPI 14.5.3). Local. Data representations of users are not supported. A
     /// predefined name is `MPI_ERR_DUP_DATAREP`.
     fn Register_datarep(
         name: *const c_char, _read: Option<DatarepFunction>, _write: Option<DatarepFunction>,
         _extent: Option<DatarepFunction>, _extra: *mut c_void
     ) -> c_int {
-        // SAFETY: the caller's string.
+        // SAFETY: `# Safety` of this function (MPI 14.5.3): `name` is null or a C string.
         unsafe { register("MPI_Register_datarep", name) }
     }
 }
 
 export! {
-    /// `MPI_Register_datarep_c` (MPI 14.5.3): as `MPI_Register_datarep`.
+    /// `MPI_Register_datarep_c` (MPI 14.5.3). As `MPI_Register_datarep`.
     fn Register_datarep_c(
         name: *const c_char, _read: Option<DatarepFunction>, _write: Option<DatarepFunction>,
         _extent: Option<DatarepFunction>, _extra: *mut c_void
     ) -> c_int {
-        // SAFETY: the caller's string.
+        // SAFETY: `# Safety` of this function (MPI 14.5.3): `name` is null or a C string.
         unsafe { register("MPI_Register_datarep_c", name) }
     }
 }

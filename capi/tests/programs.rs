@@ -1,11 +1,11 @@
-//! Programs in C and Fortran that were not built with Capulet, running on it.
+//! C and Fortran programs that were built without Capulet run with Capulet.
 
 mod harness;
 
 use harness::{Load, Program, beside_mpicc, text};
 
 /// Runs a C program on 1, 2 and 4 ranks.
-fn c(name: &str) {
+fn run_c(name: &str) {
     let program = Program::c(name, Load::Preload);
     for ranks in [1, 2, 4] {
         program.passes(ranks);
@@ -13,142 +13,146 @@ fn c(name: &str) {
 }
 
 #[test]
-fn an_ordinary_program_preloaded() {
-    c("smoke");
+fn preloaded_program_runs() {
+    run_c("smoke");
 }
 
 #[test]
-fn an_ordinary_program_linked() {
+fn linked_program_runs() {
     Program::c("smoke", Load::Link).passes(2);
 }
 
 #[test]
-fn error_handlers() {
-    c("errhandler");
+fn error_handlers_follow_the_standard() {
+    run_c("errhandler");
 }
 
 #[test]
-fn handles() {
-    c("handles");
+fn handles_that_name_no_file_are_refused() {
+    run_c("handles");
 }
 
 #[test]
-fn wrong_arguments_on_one_rank() {
-    c("arguments");
+fn invalid_argument_on_one_rank_fails_on_all_ranks() {
+    run_c("arguments");
 }
 
 #[test]
-fn requests() {
-    c("requests");
+fn requests_complete_in_every_way() {
+    run_c("requests");
 }
 
 #[test]
-fn nonblocking_collectives() {
-    c("nonblocking");
+fn nonblocking_collectives_move_data() {
+    run_c("nonblocking");
     Program::c("nonblocking", Load::Preload).passes(3);
 }
 
 #[test]
-fn split_collectives() {
-    c("split");
+fn split_collectives_move_data() {
+    run_c("split");
 }
 
-/// Nodes that exchange do so in one order.
+/// The nodes perform exchanges of several operations in one common order.
 #[test]
-fn collectives_under_way_between_nodes() {
+fn collectives_in_progress_move_data_between_nodes() {
     for (ranks, nodes) in [(2, "2"), (3, "2"), (4, "2"), (4, "4")] {
         for name in ["nonblocking", "split"] {
-            among(name, ranks, nodes);
+            passes(name, ranks, &[("CAPULET_NODES", nodes)]);
         }
     }
 }
 
-fn among(name: &str, ranks: u32, nodes: &str) {
-    passes(name, ranks, &[("CAPULET_NODES", nodes)]);
-}
-
+/// Runs a C program with environment variables. Fails if a check of the program fails.
 fn passes(name: &str, ranks: u32, variables: &[(&str, &str)]) {
     let output = Program::c(name, Load::Preload).run(ranks, variables);
-    let told = text(&output);
-    assert!(output.status.success() && told.contains("all checks passed"), "{told}");
+    let printed = text(&output);
+    assert!(output.status.success() && printed.contains("all checks passed"), "{printed}");
 }
 
 #[test]
-fn what_cannot_be_had_is_refused() {
+fn unsupported_operations_are_refused() {
     for ranks in [2, 4] {
         passes("unsupported", ranks, &[("CAPULET_NODES", "2"), ("CAPULET_HINTS", "capulet_lock=shared")]);
     }
 }
 
 #[test]
-fn a_fatal_error_says_why() {
+fn fatal_error_prints_its_reason() {
     let output = Program::c("fatal", Load::Preload).run(1, &[]);
-    let told = text(&output);
-    assert!(!output.status.success(), "{told}");
-    assert!(!told.contains("all checks passed"), "{told}");
+    let printed = text(&output);
+    assert!(!output.status.success(), "{printed}");
+    assert!(!printed.contains("all checks passed"), "{printed}");
     for part in ["capulet: rank 0: MPI_File_seek failed on ", "data.1", "MPI_ERRORS_ARE_FATAL"] {
-        assert!(told.contains(part), "{part:?} is missing in: {told}");
+        assert!(printed.contains(part), "{part:?} is missing in: {printed}");
     }
 }
 
 #[test]
-fn an_environment_that_makes_no_sense_fails_every_open() {
+fn invalid_environment_fails_every_open() {
     let program = Program::c("smoke", Load::Preload);
     for (name, value) in
         [("CAPULET_DRIVER", "none"), ("CAPULET_HINTS", "lonely"), ("CAPULET_FAULTS", "nonsense")]
     {
-        let told = text(&program.run(1, &[(name, value)]));
-        assert!(told.contains(&format!("no file can be opened: {name}")), "{told}");
-        assert!(!told.contains("all checks passed"), "{told}");
+        let printed = text(&program.run(1, &[(name, value)]));
+        assert!(printed.contains(&format!("no file can be opened: {name}")), "{printed}");
+        assert!(!printed.contains("all checks passed"), "{printed}");
     }
 }
 
 #[test]
-fn the_log_speaks_when_asked() {
+fn log_is_printed_on_request() {
     let program = Program::c("smoke", Load::Preload);
     let quiet = text(&program.run(1, &[]));
     assert!(!quiet.contains("capulet rank 0"), "{quiet}");
-    let told = text(&program.run(1, &[("CAPULET_LOG", "info")]));
-    assert!(told.contains("all checks passed"), "{told}");
-    assert!(told.contains("capulet rank 0 ") && told.contains("opened"), "{told}");
+    let printed = text(&program.run(1, &[("CAPULET_LOG", "info")]));
+    assert!(printed.contains("all checks passed"), "{printed}");
+    assert!(printed.contains("capulet rank 0 ") && printed.contains("opened"), "{printed}");
 }
 
 #[test]
-fn the_environment_chooses_driver_hints_and_statistics() {
+fn environment_sets_driver_hints_and_statistics() {
     let program = Program::c("hints", Load::Preload);
-    let told = text(&program.run(2, &[]));
-    assert!(told.contains("cb_buffer_size=131072\n") && told.contains("romio_cb_write=enable\n"), "{told}");
-    assert!(told.contains("romio_filesystem_type=CAPULET posix"), "{told}");
-    assert!(!told.contains("Capulet: "), "statistics that nobody asked for: {told}");
+    let printed = text(&program.run(2, &[]));
+    assert!(
+        printed.contains("cb_buffer_size=131072\n") && printed.contains("romio_cb_write=enable\n"),
+        "{printed}"
+    );
+    assert!(printed.contains("romio_filesystem_type=CAPULET posix"), "{printed}");
+    assert!(!printed.contains("Capulet: "), "unexpected statistics: {printed}");
 
-    // The environment wins over the program, which asked for 131072.
-    let told = text(&program.run(2, &[("CAPULET_HINTS", "cb_buffer_size=65536"), ("CAPULET_STATS", "1")]));
-    assert!(told.contains("cb_buffer_size=65536\n") && told.contains("romio_cb_write=enable\n"), "{told}");
-    assert!(told.contains("Capulet: ") && told.contains("data.2"), "{told}");
+    // The environment overrides the program, which sets the hint to 131072.
+    let printed = text(&program.run(2, &[("CAPULET_HINTS", "cb_buffer_size=65536"), ("CAPULET_STATS", "1")]));
+    assert!(
+        printed.contains("cb_buffer_size=65536\n") && printed.contains("romio_cb_write=enable\n"),
+        "{printed}"
+    );
+    assert!(printed.contains("Capulet: ") && printed.contains("data.2"), "{printed}");
 
-    let told = text(&program.run(1, &[("CAPULET_DRIVER", "mem")]));
-    assert!(told.contains("romio_filesystem_type=CAPULET mem"), "{told}");
+    let printed = text(&program.run(1, &[("CAPULET_DRIVER", "mem")]));
+    assert!(printed.contains("romio_filesystem_type=CAPULET mem"), "{printed}");
 }
 
 #[test]
-fn a_fault_on_one_rank_is_a_fault_on_all() {
+fn fault_on_one_rank_fails_on_all_ranks() {
     let output = Program::c("smoke", Load::Preload).run(2, &[("CAPULET_FAULTS", "rank=1;open@0:quota")]);
-    let told = text(&output);
+    let printed = text(&output);
     for rank in 0..2 {
-        // The class is MPI_ERR_QUOTA, whose number differs between the MPIs; what counts is that the open
-        // failed on both.
-        assert!(told.contains(&format!("rank {rank}: not true: file != MPI_FILE_NULL")), "{told}");
+        // The class is MPI_ERR_QUOTA, whose number differs between MPIs. The open must fail on both
+        // ranks.
+        assert!(printed.contains(&format!("rank {rank}: not true: file != MPI_FILE_NULL")), "{printed}");
     }
 }
 
-/// The end of a run in which the storage of one rank panics as `plan` says.
-fn panicking(ranks: u32, plan: &str) -> (bool, String) {
+/// Runs a program while the storage of one rank panics by `plan`. Returns whether the program hung, and
+/// its output.
+fn run_with_panic(ranks: u32, plan: &str) -> (bool, String) {
     let output = Program::c("panics", Load::Preload).run(ranks, &[("CAPULET_FAULTS", plan)]);
     (output.status.code() == Some(124), text(&output))
 }
 
 #[test]
-fn a_panic_in_a_collective_call_aborts_before_anybody_waits_for_ever() {
+fn panic_in_a_collective_call_aborts_the_job() {
     let plans = [
         ("rank=1;open@0:panic", "MPI_File_open"),
         ("rank=0;sync@0:panic", "MPI_File_sync"),
@@ -156,41 +160,41 @@ fn a_panic_in_a_collective_call_aborts_before_anybody_waits_for_ever() {
         ("rank=0;delete@0:panic", "MPI_File_close"),
     ];
     for (plan, call) in plans {
-        let (hung, told) = panicking(3, plan);
-        assert!(!hung && !told.contains("the end"), "{plan}: {told}");
-        assert!(told.contains(&format!("a bug in Capulet: {call} panicked")), "{plan}: {told}");
+        let (hung, printed) = run_with_panic(3, plan);
+        assert!(!hung && !printed.contains("the end"), "{plan}: {printed}");
+        assert!(printed.contains(&format!("a bug in Capulet: {call} panicked")), "{plan}: {printed}");
     }
 }
 
 #[test]
-fn a_panic_that_nobody_waits_for_is_an_error_of_the_call() {
+fn panic_is_an_error_if_no_other_rank_waits() {
     for (ranks, plan, call) in [
         (3, "rank=1;write@0:panic", "rank 1: write_at: intern"),
         (1, "rank=0;open@0:panic", "rank 0: open: intern"),
         (1, "rank=0;sync@0:panic", "rank 0: sync: intern"),
     ] {
-        let (hung, told) = panicking(ranks, plan);
-        assert!(!hung && told.contains(call) && told.contains("the end"), "{plan}: {told}");
-        assert_eq!(told.matches(": intern\n").count(), 1, "{plan}: {told}");
+        let (hung, printed) = run_with_panic(ranks, plan);
+        assert!(!hung && printed.contains(call) && printed.contains("the end"), "{plan}: {printed}");
+        assert_eq!(printed.matches(": intern\n").count(), 1, "{plan}: {printed}");
     }
 }
 
 #[test]
-fn a_panic_of_the_storage_in_a_two_phase_write_is_an_outcome() {
-    // all of it fits in the window of the first aggregator
-    let (hung, told) = panicking(3, "rank=0;write@1:panic");
-    assert!(!hung && told.contains("the end"), "{told}");
+fn storage_panic_in_a_two_phase_write_fails_on_all_ranks() {
+    // All data fits in the collective buffer of the first aggregator.
+    let (hung, printed) = run_with_panic(3, "rank=0;write@1:panic");
+    assert!(!hung && printed.contains("the end"), "{printed}");
     for rank in 0..3 {
-        assert!(told.contains(&format!("rank {rank}: write_at_all: intern")), "{told}");
+        assert!(printed.contains(&format!("rank {rank}: write_at_all: intern")), "{printed}");
     }
 }
 
 #[test]
-fn a_group_that_one_rank_cannot_have_is_a_failure_of_all() {
-    c("group_failure");
+fn missing_group_on_one_rank_fails_on_all_ranks() {
+    run_c("group_failure");
 }
 
-/// Wheels of MPI have no Fortran.
+/// The Python wheels of MPI have no Fortran compiler.
 fn has_fortran() -> bool {
     let mpif90 = beside_mpicc("mpif90");
     let found = std::process::Command::new(&mpif90).arg("--version").output().is_ok();
@@ -200,12 +204,13 @@ fn has_fortran() -> bool {
 }
 
 #[test]
-fn fortran() {
+fn fortran_programs_run() {
     if !has_fortran() {
-        // Straight to the stream: what a test that passes prints is not shown.
+        // The test harness does not show what a passed test prints, so the test writes directly to the
+        // stream.
         let reason = "skipped: fortran: the wheels of MPI have no Fortran";
         std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{reason}\n"))
-            .expect("the stream of errors is there");
+            .expect("standard error can be written");
         return;
     }
     for name in ["use_mpi", "use_mpi_f08"] {

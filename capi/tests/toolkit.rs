@@ -9,7 +9,7 @@ use std::process::Command;
 use harness::{Program, in_crate, mpicc, text};
 
 /// Runs a program of `tests/c` on 1 and 2 ranks.
-fn c(name: &str) {
+fn run_c(name: &str) {
     let program = Program::toolkit(&in_crate("tests/c").join(name).with_extension("c"));
     for ranks in [1, 2] {
         program.passes(ranks);
@@ -18,38 +18,38 @@ fn c(name: &str) {
 
 #[test]
 fn copies_and_region_lists_match_mpi() {
-    c("toolkit_copy");
+    run_c("toolkit_copy");
 }
 
 #[test]
 fn segments_call_leaf_functions_for_the_whole_range() {
-    c("toolkit_segment");
+    run_c("toolkit_segment");
 }
 
 #[test]
 fn invalid_arguments_are_refused() {
-    c("toolkit_arguments");
+    run_c("toolkit_arguments");
 }
 
 #[test]
 fn types_can_be_freed_in_any_order() {
     let program = Program::toolkit(&in_crate("tests/c/toolkit_lifetime.c"));
     for ranks in [1, 2] {
-        let told = text(&program.run(ranks, &[]));
+        let printed = text(&program.run(ranks, &[]));
         for rank in 0..ranks {
-            assert!(told.contains(&format!("rank {rank}: all checks passed")), "{told}");
+            assert!(printed.contains(&format!("rank {rank}: all checks passed")), "{printed}");
         }
     }
 }
 
 #[test]
 fn memory_kept_per_type_is_bounded() {
-    c("toolkit_kept");
+    run_c("toolkit_kept");
 }
 
 #[test]
 fn threads_can_share_types() {
-    c("toolkit_threads");
+    run_c("toolkit_threads");
 }
 
 #[test]
@@ -65,16 +65,16 @@ fn folder_of_mpi_h(folder: &Path) -> PathBuf {
     let probe = folder.join("probe.c");
     fs::write(&probe, "#include <mpi.h>\n").expect("the folder can be written");
     let output = Command::new(mpicc()).arg("-M").arg(&probe).output().expect("mpicc can be run");
-    let told = text(&output);
-    let header = told.split_whitespace().find(|word| word.ends_with("/mpi.h"));
-    let header = header.unwrap_or_else(|| panic!("the preprocessor finds no mpi.h: {told}"));
-    Path::new(header).parent().expect("the header lies in a folder").to_owned()
+    let printed = text(&output);
+    let header = printed.split_whitespace().find(|word| word.ends_with("/mpi.h"));
+    let header = header.unwrap_or_else(|| panic!("the preprocessor finds no mpi.h: {printed}"));
+    Path::new(header).parent().expect("the path of the header has a parent").to_owned()
 }
 
 /// `mpi.h` may violate an old standard, so the test passes its folder as a system folder.
 #[test]
 fn header_compiles_as_c89_and_cpp() {
-    let folder = tempfile::TempDir::new().expect("a folder can be made");
+    let folder = tempfile::TempDir::new().expect("a folder can be created");
     let system = folder_of_mpi_h(folder.path());
     for (compiler, standard, suffix) in
         [("cc", "c89", "c"), ("cc", "c11", "c"), ("c++", "c++98", "cc"), ("c++", "c++17", "cc")]
@@ -100,10 +100,10 @@ fn header_compiles_as_c89_and_cpp() {
 
 #[test]
 fn types_round_trip_as_messages() {
-    c("toolkit_message");
+    run_c("toolkit_message");
 }
 
 #[test]
 fn netcdf_conversion_matches_the_format() {
-    c("toolkit_netcdf");
+    run_c("toolkit_netcdf");
 }

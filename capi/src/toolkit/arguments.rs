@@ -8,7 +8,8 @@ use capulet_comm::{Error, ErrorClass, MpiType};
 use capulet_datatype::{Datatype, Named, Tiled, TypeError};
 
 use crate::abi::{Count, MPI_Datatype};
-use crate::guard::{Failure, failure};
+use crate::convert::is_null_page;
+use crate::failure::{Failure, failure};
 
 /// The failure for an invalid argument.
 pub(super) fn wrong(what: impl Into<String>) -> Failure {
@@ -83,13 +84,9 @@ impl Part {
     }
 }
 
-/// The first address at which data can lie. No data lies in the first page of an address space.
-/// (`MPI_BOTTOM` is null, but is used with a type of absolute addresses.)
-const FIRST_ADDRESS: i128 = 4096;
-
 /// Refuses a buffer whose data would begin in the first page, such as a null pointer with an ordinary type.
 pub(super) fn buffer(base: *const c_void, elements: &Tiled, bytes: u64) -> Result<(), Failure> {
-    if bytes > 0 && base.addr() as i128 + i128::from(elements.true_lb()) < FIRST_ADDRESS {
+    if bytes > 0 && is_null_page(base.addr() as i128 + i128::from(elements.true_lb())) {
         return Err(wrong("a null pointer for a buffer"));
     }
     Ok(())

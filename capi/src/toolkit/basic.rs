@@ -8,7 +8,8 @@ use capulet_comm::MpiType;
 use capulet_datatype::{Combiner, Datatype, Lengths};
 
 use crate::abi::{MPI_Datatype, SUCCESS, export_as};
-use crate::guard::{Failure, returning};
+use crate::failure::Failure;
+use crate::frame::returning;
 use crate::toolkit::arguments::initialized;
 
 export_as! {

@@ -5,7 +5,8 @@ use std::ffi::{c_int, c_void};
 use capulet_datatype::{Tiled, TypedCopy};
 
 use crate::abi::{Count, MPI_Datatype, Offset, export_as};
-use crate::guard::{Failure, failure, returning};
+use crate::failure::{Failure, failure};
+use crate::frame::returning;
 use crate::toolkit::arguments::{Part, buffer, bytes, elements, not_null, wrong};
 use capulet_comm::ErrorClass;
 

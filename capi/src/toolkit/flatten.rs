@@ -7,7 +7,8 @@ use capulet_datatype::{Cursor, Run, Tiled};
 
 use crate::abi::{Aint, Count, MPI_Datatype, Offset, export_as};
 use crate::convert::store;
-use crate::guard::{Failure, returning};
+use crate::failure::Failure;
+use crate::frame::returning;
 use crate::toolkit::arguments::{Part, elements, engine, incomplete, not_null, wrong};
 
 /// `MPIT_Type_flatten` lists longer regions in parts of this size: the largest power of two that an `int`

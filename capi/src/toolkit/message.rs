@@ -8,7 +8,8 @@ use capulet_datatype::Datatype;
 
 use crate::abi::{Aint, MPI_Datatype, export_as};
 use crate::convert::store;
-use crate::guard::{failure, returning};
+use crate::failure::failure;
+use crate::frame::returning;
 use crate::toolkit::arguments::{initialized, not_null, wrong};
 
 export_as! {

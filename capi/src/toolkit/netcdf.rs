@@ -6,7 +6,8 @@ use capulet_comm::ErrorClass;
 use capulet_datatype::{NetcdfFormat, NetcdfType, TranslateError, Translation};
 
 use crate::abi::{Count, MPI_Datatype, export_as};
-use crate::guard::{Failure, failure, returning};
+use crate::failure::{Failure, failure};
+use crate::frame::returning;
 use crate::toolkit::arguments::{Part, buffer, initialized, not_null, wrong};
 use crate::toolkit::copy::{FROM_USERBUF, TO_USERBUF};
 

@@ -9,7 +9,8 @@ use capulet_datatype::{Datatype, Segment};
 
 use crate::abi::{Aint, Count, MPI_Datatype, SUCCESS, export_as};
 use crate::convert::store;
-use crate::guard::{Failure, returning, returning_at_any_time};
+use crate::failure::Failure;
+use crate::frame::{returning, returning_at_any_time};
 use crate::toolkit::arguments::{Part, engine, initialized, not_null, wrong};
 use crate::toolkit::leaves::{
     BlockIndexedFunction, ContigFunction, Elements, Ended, IndexedFunction, Leaves, VectorFunction,

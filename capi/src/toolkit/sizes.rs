@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use capulet_datatype::{Datatype, Prim};
 
 use crate::abi::{Aint, MPI_Datatype};
-use crate::guard::Failure;
+use crate::failure::Failure;
 use crate::toolkit::arguments::wrong;
 use crate::toolkit::leaves::Elements;
 

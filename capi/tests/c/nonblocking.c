@@ -4,9 +4,9 @@
 
 enum { CELLS = 3000, IN_FLIGHT = 9 };
 
-static int value(int operation, int who, int cell)
+static int value(int operation, int owner, int cell)
 {
-    return (operation * 1000003 + who) * CELLS + cell;
+    return (operation * 1000003 + owner) * CELLS + cell;
 }
 
 /* Opens a file in which cells of 4 bytes belong to the ranks in cyclic order: many small runs, so that the
@@ -196,21 +196,21 @@ static void progress_in_calls_that_do_not_wait(MPI_File file)
     static int cells[CELLS];
     MPI_Request request;
     MPI_Offset offset;
-    int told = 0;
+    int is_over = 0;
     fill(cells, OPERATION);
     CHECK_OK(MPI_File_iwrite_at_all(file, 0, cells, CELLS, MPI_INT, &request));
     const double end = MPI_Wtime() + 30;
-    while (rank == 0 && size > 1 && !told && MPI_Wtime() < end) {
+    while (rank == 0 && size > 1 && !is_over && MPI_Wtime() < end) {
         MPI_File_get_position(file, &offset);
-        MPI_Iprobe(1, TAG, MPI_COMM_WORLD, &told, MPI_STATUS_IGNORE);
+        MPI_Iprobe(1, TAG, MPI_COMM_WORLD, &is_over, MPI_STATUS_IGNORE);
     }
     if (rank == 0 && size > 1)
-        CHECK(told);
+        CHECK(is_over);
     wait_for(&request);
     if (rank == 1)
-        MPI_Send(&told, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD);
+        MPI_Send(&is_over, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD);
     if (rank == 0 && size > 1)
-        MPI_Recv(&told, 1, MPI_INT, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Recv(&is_over, 1, MPI_INT, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
 /* An invalid argument on one rank: all ranks get an error in their wait, and the next access succeeds. */
@@ -228,9 +228,9 @@ static void invalid_on_one_rank(MPI_File file)
     wait_for(&request);
     /* One rank passes a null pointer for the request. That rank gets the error at once, and the others in
      * their wait. */
-    int told = class_of(MPI_File_iwrite_at_all(file, 0, cells[0], CELLS, MPI_INT,
+    int class = class_of(MPI_File_iwrite_at_all(file, 0, cells[0], CELLS, MPI_INT,
                                                    rank == bad ? NULL : &request));
-    CHECK(told == (rank == bad ? MPI_ERR_ARG : MPI_SUCCESS));
+    CHECK(class == (rank == bad ? MPI_ERR_ARG : MPI_SUCCESS));
     if (rank != bad)
         CHECK_CLASS(MPI_ERR_ARG, MPI_Wait(&request, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_iwrite_at_all(file, 0, cells[0], CELLS, MPI_INT, &request));

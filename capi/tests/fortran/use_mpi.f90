@@ -1,4 +1,4 @@
-! The module mpi: open, views, collective access, error handlers, and that it is Capulet that answers.
+! The module mpi: open, views, collective access and error handlers. A hint shows that Capulet is in use.
 module handlers
   implicit none
   integer :: called = 0, last_file = -1, last_code = -1
@@ -39,7 +39,7 @@ program use_mpi
   call MPI_File_get_info(file, info, code)
   text = ''
   call MPI_Info_get(info, 'romio_filesystem_type', MPI_MAX_INFO_VAL, text, found, code)
-  call check(found .and. text(1:7) == 'CAPULET', 'Capulet answers')
+  call check(found .and. text(1:7) == 'CAPULET', 'Capulet is in use')
   call MPI_Info_free(info, code)
   call MPI_File_get_amode(file, mode, code)
   call check(mode == MPI_MODE_CREATE + MPI_MODE_RDWR, 'mode')
@@ -84,8 +84,8 @@ program use_mpi
   call check(called == 3 .and. code == MPI_ERR_OTHER, 'the code that the handler leaves')
   left_code = -1
 
-  ! An error of nonblocking access goes to the same handler; the default handlers of communicators abort. Open MPI's
-  ! Fortran library gives no status of a call that fails.
+  ! An error of nonblocking access goes to the error handler of the file. The error handler of a communicator
+  ! would abort. The Fortran library of Open MPI sets no status if a call fails.
   call MPI_Get_library_version(version, items, code)
   has_statuses = index(version, 'Open MPI') == 0
   call MPI_File_iwrite_at_all(file, bytes, out, 1, MPI_INTEGER, request, code)

@@ -1,4 +1,4 @@
-! The module mpi_f08: open, views, collective access, error handlers, and that it is Capulet that answers.
+! The module mpi_f08: open, views, collective access and error handlers. A hint shows that Capulet is in use.
 module handlers
   use mpi_f08
   implicit none
@@ -47,7 +47,7 @@ program use_mpi_f08
   call MPI_File_get_info(file, info)
   text = ''
   call MPI_Info_get(info, 'romio_filesystem_type', MPI_MAX_INFO_VAL, text, found)
-  call check(found .and. text(1:7) == 'CAPULET', 'Capulet answers')
+  call check(found .and. text(1:7) == 'CAPULET', 'Capulet is in use')
   call MPI_Info_free(info)
   call MPI_File_get_group(file, group)
   call MPI_Group_size(group, items)
@@ -86,8 +86,8 @@ program use_mpi_f08
   call check(called == 2 .and. code == MPI_ERR_OTHER, 'the code that the handler leaves')
   left_code = -1
 
-  ! An error of nonblocking access goes to the same handler; the default handlers of communicators abort. Open MPI's
-  ! Fortran library gives no status of a call that fails, and leaves the request.
+  ! An error of nonblocking access goes to the error handler of the file. The error handler of a communicator
+  ! would abort. The Fortran library of Open MPI sets neither the status nor the request if a call fails.
   call MPI_Get_library_version(version, items)
   has_statuses = index(version, 'Open MPI') == 0
   call MPI_File_iwrite_at_all(file, -1_MPI_OFFSET_KIND, out, 1, MPI_INTEGER, request, code)

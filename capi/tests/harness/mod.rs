@@ -1,5 +1,5 @@
-//! Compiles a program of `tests/c` or `tests/fortran`, and runs it under `mpiexec` with the library that was
-//! just built.
+//! Compiles a program of `tests/c` or `tests/fortran`, and runs it under `mpiexec` with the library that
+//! cargo has just built.
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::env;
@@ -11,46 +11,46 @@ use std::sync::{Mutex, PoisonError};
 
 use tempfile::TempDir;
 
-/// No run takes longer, unless it hangs.
+/// The time limit of a run in seconds. Only a run that hangs takes longer.
 const LIMIT: &str = "480";
 
-/// One run at a time: several would fight for the cores, on which MPICH spins.
+/// Held during a run: several runs would compete for the cores, on which MPICH polls.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// The compiler of the MPI that the library is built for.
+/// The C compiler wrapper of the MPI that the library is built for.
 pub(crate) fn mpicc() -> &'static str {
     env!("CAPULET_MPICC")
 }
 
-/// A path in this crate.
+/// An absolute path of a path in this crate.
 pub(crate) fn in_crate(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// What stands beside `mpicc` under another name: `mpicc.openmpi` has `mpiexec.openmpi`.
+/// A program in the folder of `mpicc`, with the same suffix: `mpiexec.openmpi` for `mpicc.openmpi`.
 pub(crate) fn beside_mpicc(name: &str) -> PathBuf {
     let mpicc = Path::new(mpicc());
-    let file = mpicc.file_name().and_then(|file| file.to_str()).expect("MPICC names a file");
+    let file = mpicc.file_name().and_then(|file| file.to_str()).expect("MPICC is the path of a file");
     mpicc.with_file_name(file.replacen("mpicc", name, 1))
 }
 
-/// The library under test: `$CAPULET_LIBRARY`, else the one that cargo built together with this test.
+/// The library under test: `$CAPULET_LIBRARY`, or the library that cargo built together with this test.
 pub(crate) fn library() -> PathBuf {
     let built = || {
-        let test = env::current_exe().expect("this program has a path");
-        test.parent().expect("it lies in a folder").join("libcapulet.so")
+        let test = env::current_exe().expect("the test program has a path");
+        test.parent().expect("the path has a parent").join("libcapulet.so")
     };
     let library = env::var_os("CAPULET_LIBRARY").map_or_else(built, PathBuf::from);
     assert!(library.is_file(), "no library at {}", library.display());
     library
 }
 
-/// How the library comes before the MPI library.
+/// How the library is loaded before the MPI library.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
-    /// By `LD_PRELOAD`, into a program that does not know it.
+    /// By `LD_PRELOAD`, into a program that is linked without it.
     Preload,
-    /// By being linked before the MPI library.
+    /// Linked before the MPI library.
     Link,
 }
 
@@ -68,7 +68,7 @@ impl Program {
         Self::compile(Command::new(mpicc()), &source, load)
     }
 
-    /// Compiles a C program that uses the toolkit, wherever it lies.
+    /// Compiles a C program that uses the toolkit, from any folder.
     pub(crate) fn toolkit(source: &Path) -> Self {
         let mut compiler = Command::new(mpicc());
         compiler.args(["-pthread", "-Wall", "-Wextra", "-I"]).arg(in_crate("include"));
@@ -82,13 +82,13 @@ impl Program {
     }
 
     fn compile(mut compiler: Command, source: &Path, load: Load) -> Self {
-        let folder = TempDir::new().expect("a folder can be made");
-        let path = folder.path().join(source.file_stem().expect("a source has a name"));
+        let folder = TempDir::new().expect("a folder can be created");
+        let path = folder.path().join(source.file_stem().expect("the path of a source has a file name"));
         compiler.current_dir(folder.path()).arg("-g").arg("-o").arg(&path).arg(source);
         if let Load::Link = load {
-            // The loader will look for it by its SONAME, which need not be its file name.
+            // The loader looks for the SONAME of the library, which may differ from its file name.
             let named = folder.path().join(env!("CAPULET_SONAME_BUILT"));
-            symlink(library(), &named).expect("a link can be made");
+            symlink(library(), &named).expect("a link can be created");
             compiler.arg(named);
         }
         let output = compiler.output().unwrap_or_else(|error| panic!("cannot run {compiler:?}: {error}"));
@@ -96,7 +96,7 @@ impl Program {
         Program { folder, path, load }
     }
 
-    /// Runs it on `ranks` ranks, with a file name as its argument.
+    /// Runs the program on `ranks` ranks. The argument is the name of a data file.
     pub(crate) fn run(&self, ranks: u32, variables: &[(&str, &str)]) -> Output {
         let data = self.folder.path().join(format!("data.{ranks}"));
         let mut command = Command::new("timeout");
@@ -110,7 +110,7 @@ impl Program {
             command.env(variable, "1");
         }
         command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
-        // For the program alone: mpiexec itself has no business with the library.
+        // Only the program gets these variables: `mpiexec` itself must not load the library.
         command.arg("env").arg(self.loading());
         command.args(variables.iter().map(|(key, value)| format!("{key}={value}")));
         command.arg(&self.path).arg(data);
@@ -118,6 +118,7 @@ impl Program {
         command.output().expect("timeout can be run")
     }
 
+    /// The environment variable that makes the program load the library, as `NAME=value`.
     fn loading(&self) -> OsString {
         let mut setting = OsString::new();
         match self.load {
@@ -137,14 +138,14 @@ impl Program {
         setting
     }
 
-    /// Runs it, and fails unless every check in it holds.
+    /// Runs the program, and fails if a check of the program fails.
     pub(crate) fn passes(&self, ranks: u32) {
         let output = self.run(ranks, &[]);
-        let told = text(&output);
-        let passed = output.status.success() && told.contains("all checks passed");
+        let printed = text(&output);
+        let passed = output.status.success() && printed.contains("all checks passed");
         assert!(
             passed,
-            "{} on {ranks} ranks, {:?}: {}\n{told}",
+            "{} on {ranks} ranks, {:?}: {}\n{printed}",
             self.path.display(),
             self.load,
             output.status
@@ -152,7 +153,7 @@ impl Program {
     }
 }
 
-/// All that a program said.
+/// The output of a program: standard output, then standard error.
 pub(crate) fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
