@@ -10,11 +10,11 @@ use capulet_drivers::{Driver, DriverFile};
 use capulet_sieve::{Counters, Holes, Target};
 
 use crate::aggregator_layout::AggregatorLayout;
+use crate::calls::Calls;
 use crate::collective::Queue;
 use crate::hints::{Hints, InForce};
 use crate::mode::AccessMode;
-use crate::shared::{PointerWord, SharedPointer};
-use crate::stats::Calls;
+use crate::shared_pointer::{PointerWord, SharedPointer};
 use crate::view::FileView;
 
 /// A file, open on all ranks of a communicator (MPI 4.1, 14.2).

@@ -40,7 +40,8 @@
 //! | `view` | [`FileView`] |
 //! | `manage` | size, preallocation, sync, changes of view and hints |
 //! | `pointer` | the individual file pointer |
-//! | `shared` | the shared file pointer |
+//! | `shared_pointer`, `shared` | the words of the shared file pointer; the calls at it |
+//! | `outcome` | [`Outcome`] of an access |
 //! | `transfer` | data access: checks, and independent accesses |
 //! | `one_run` | independent accesses of one run of the file and of memory |
 //! | `typed` | data access with Rust buffers |
@@ -49,12 +50,13 @@
 //! | `atomicity` | atomic mode: which lock, and what each access locks |
 //! | `agree` | agreements of the ranks of a file |
 //! | `leaders` | data of the node leaders for all ranks |
-//! | `stats` | counts for `CAPULET_STATS` |
+//! | `calls`, `stats` | counts of accesses; the table of `CAPULET_STATS` |
 //! | `error` | [`Error`] and its MPI error class |
 
 mod aggregator_layout;
 mod agree;
 mod atomicity;
+mod calls;
 mod collective;
 mod context;
 mod error;
@@ -66,8 +68,10 @@ mod mode;
 mod on_demand;
 mod one_run;
 mod open;
+mod outcome;
 mod pointer;
 mod shared;
+mod shared_pointer;
 mod stats;
 mod transfer;
 mod typed;
@@ -81,6 +85,7 @@ pub use file::File;
 pub use hints::{COLLECTIVE_BUFFER_BYTES, COLLECTIVE_BUFFER_BYTES_MAX, Hints};
 pub use mode::AccessMode;
 pub use open::OpenRequest;
+pub use outcome::Outcome;
 pub use pointer::Whence;
-pub use transfer::{Coordination, Outcome, Position, UserMemory};
+pub use transfer::{Coordination, Position, UserMemory};
 pub use view::FileView;

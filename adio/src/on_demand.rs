@@ -9,7 +9,7 @@ use capulet_drivers::{
     FileLayout, LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls,
 };
 
-use crate::stats::Calls;
+use crate::calls::Calls;
 
 /// Opens one file, and counts how often.
 #[derive(Debug, Clone)]

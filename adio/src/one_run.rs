@@ -7,7 +7,8 @@ use capulet_drivers::{Direction, Segment, Transfer};
 use capulet_sieve::independent;
 
 use crate::file::File;
-use crate::transfer::{Outcome, Position, UserMemory};
+use crate::outcome::Outcome;
+use crate::transfer::{Position, UserMemory};
 
 /// An access that is contiguous in the file and in memory.
 pub(crate) struct OneRun {

@@ -14,6 +14,7 @@ use mpi::topology::Communicator;
 
 use crate::aggregator_layout::AggregatorLayout;
 use crate::agree::{AgreedValues, Agreement, agree_on_outcome};
+use crate::calls::Calls;
 use crate::collective::{queue_of, shared_queue};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -22,8 +23,7 @@ use crate::hints::{Hints, parse_hint_file};
 use crate::leaders::from_leaders;
 use crate::mode::AccessMode;
 use crate::on_demand::{Known, OnDemand, Opener};
-use crate::shared::{PointerWord, SharedPointer};
-use crate::stats::Calls;
+use crate::shared_pointer::{PointerWord, SharedPointer};
 use crate::view::FileView;
 
 /// The arguments of one rank's open.

@@ -2,63 +2,25 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::sync::atomic::AtomicU64;
 
 use capulet_comm::ReduceOp;
-use capulet_sieve::{Counters, Direction};
+use capulet_sieve::Counters;
 
 use crate::error::Result;
 use crate::file::File;
-
-/// The calls and payload bytes of this rank.
-#[derive(Debug, Default)]
-pub(crate) struct Calls {
-    reads: AtomicU64,
-    writes: AtomicU64,
-    read_bytes: AtomicU64,
-    written_bytes: AtomicU64,
-    opens: AtomicU64,
-}
-
-impl Calls {
-    pub(crate) fn count(&self, direction: Direction) {
-        let calls = match direction {
-            Direction::Read => &self.reads,
-            Direction::Write => &self.writes,
-        };
-        Counters::add(calls, 1);
-    }
-
-    /// Counts that this rank opened the file once more.
-    pub(crate) fn opened(&self) {
-        Counters::add(&self.opens, 1);
-    }
-
-    pub(crate) fn opens(&self) -> u64 {
-        Counters::get(&self.opens)
-    }
-
-    pub(crate) fn moved(&self, direction: Direction, bytes: u64) {
-        let total = match direction {
-            Direction::Read => &self.read_bytes,
-            Direction::Write => &self.written_bytes,
-        };
-        Counters::add(total, bytes);
-    }
-}
 
 impl File {
     /// Sums the counts of all ranks. Rank 0 prints the sums to standard error, as a table and as one line
     /// for programs. Collective; blocks for the other ranks.
     pub(crate) fn print_stats(&self) -> Result<()> {
-        let calls = &self.calls;
         let counters = &self.counters;
+        let [opens, reads, writes, read_bytes, written_bytes] = self.calls.values();
         let own = [
-            ("opens", calls.opens()),
-            ("reads", Counters::get(&calls.reads)),
-            ("writes", Counters::get(&calls.writes)),
-            ("read_bytes", Counters::get(&calls.read_bytes)),
-            ("written_bytes", Counters::get(&calls.written_bytes)),
+            ("opens", opens),
+            ("reads", reads),
+            ("writes", writes),
+            ("read_bytes", read_bytes),
+            ("written_bytes", written_bytes),
             ("pieces", Counters::get(&counters.pieces)),
             ("rounds", Counters::get(&counters.rounds)),
             ("system_calls", self.storage.system_calls().total()),

@@ -8,6 +8,7 @@ use capulet_sieve::{Access, Direction, Memory, independent};
 
 use crate::error::{Error, Result};
 use crate::file::File;
+use crate::outcome::Outcome;
 use crate::view::FileView;
 
 /// Where an access begins.
@@ -41,31 +42,6 @@ pub struct UserMemory {
     pub count: u64,
     /// The type of an instance.
     pub datatype: Datatype,
-}
-
-/// The result of an access on this rank.
-#[derive(Debug, Default)]
-#[must_use = "an access can fail, or read fewer bytes than requested"]
-pub struct Outcome {
-    /// The number of bytes moved, from the start of the access. Fewer than requested, without an error,
-    /// if a read meets the end of the file.
-    pub bytes: u64,
-    /// The error. A collective access reports an error of any rank on all ranks.
-    pub error: Option<Error>,
-}
-
-impl Outcome {
-    pub(crate) fn failed(error: Error) -> Self {
-        Self { bytes: 0, error: Some(error) }
-    }
-
-    /// The number of bytes moved, or the error.
-    ///
-    /// # Errors
-    /// The error of the access.
-    pub fn into_result(self) -> Result<u64> {
-        self.error.map_or(Ok(self.bytes), Err)
-    }
 }
 
 /// An access that passed all checks except those of its place.

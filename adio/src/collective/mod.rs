@@ -26,7 +26,8 @@ use capulet_sieve::{
 use crate::agree::agree_on_outcome;
 use crate::error::{Error, Result};
 use crate::file::File;
-use crate::transfer::{Outcome, Position, PreparedAccess, UserMemory};
+use crate::outcome::Outcome;
+use crate::transfer::{Position, PreparedAccess, UserMemory};
 use crate::view::FileView;
 
 use operation::{CollectiveOperation, OperationContext};

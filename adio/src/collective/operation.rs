@@ -12,9 +12,9 @@ use capulet_sieve::{
 };
 
 use crate::agree::{AgreedValues, Agreement, PendingAgreement};
+use crate::calls::Calls;
 use crate::error::{Error, Result};
-use crate::stats::Calls;
-use crate::transfer::Outcome;
+use crate::outcome::Outcome;
 
 /// The context of an operation: the open file, and the settings in force when the operation began.
 #[derive(Clone)]

@@ -21,7 +21,7 @@ use capulet_comm::{Backoff, ErrorClass, Leaders};
 use capulet_sieve::two_phase::OPERATION_SLOT;
 
 use super::operation::CollectiveOperation;
-use crate::transfer::Outcome;
+use crate::outcome::Outcome;
 
 /// The key that stands for no operation.
 const NO_KEY: u64 = 0;

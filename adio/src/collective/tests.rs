@@ -23,7 +23,7 @@ use proptest::prelude::*;
 use super::operation::{CollectiveOperation, OperationContext};
 use super::queue::{Queue, Request};
 use crate::error::{Error, Result};
-use crate::transfer::Outcome;
+use crate::outcome::Outcome;
 
 const CELLS: usize = 300;
 const CELL: usize = 8;

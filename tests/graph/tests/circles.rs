@@ -13,7 +13,7 @@ const MODULES_MAX: usize = 3;
 
 /// The circles that are not broken yet: the root of the crate and the sizes of its circles of more than
 /// [`MODULES_MAX`] modules, the largest first. An entry may only shrink, and no entry may be added.
-const KNOWN: [(&str, &[usize]); 2] = [("adio/src/lib.rs", &[7]), ("benches/src/lib.rs", &[4])];
+const KNOWN: [(&str, &[usize]); 0] = [];
 
 #[test]
 fn no_circle_has_more_than_three_modules() -> Result<(), Box<dyn Error>> {
