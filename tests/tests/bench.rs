@@ -1,4 +1,5 @@
-//! `capulet bench collective` and `capulet bench independent`, small: all rows are there, and ours are right in each. Not how fast.
+//! Small runs of `capulet bench`: no row is missing, and Capulet moves the right bytes in each. Speed is not
+//! tested.
 
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -8,10 +9,10 @@ use capulet_tests::Mpi;
 
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// One at a time: two would share the cores, and MPICH spins on them.
+/// Runs one command at a time. Two would share the cores, and MPICH spins on them.
 static RUNNING: Mutex<()> = Mutex::new(());
 
-/// The command with its rows as JSON, two small runs on two ranks, on the MPI of these tests.
+/// Runs the command: two small runs on two ranks of the chosen MPI, with the rows as JSON.
 fn bench(words: &[&str]) -> Output {
     let _one_at_a_time = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -36,7 +37,7 @@ fn rows(words: &[&str]) -> Vec<serde_json::Value> {
     serde_json::from_slice(&output.stdout).expect("JSON and nothing else")
 }
 
-/// How many of these rows there are, each with a peer that did it, or with the reason why none did.
+/// Checks a suite of `cases` cases. Each row has a ratio to a peer, or each of its peers has a fault.
 fn check(suite: &str, cases: usize) {
     let rows = rows(&[suite]);
     assert_eq!(rows.len(), 3 * cases, "two ways to write and one to read");
@@ -51,7 +52,7 @@ fn check(suite: &str, cases: usize) {
     }
 }
 
-/// Eight locks, in seven experiments each.
+/// Eight locks run seven experiments each.
 #[test]
 fn locks_are_measured() {
     let rows = rows(&["locks"]);

@@ -1,5 +1,6 @@
-//! No second MPI library in a process: C programs on Debian's MPIs, Python programs on Debian's Open MPI and on the `PyPI` wheels, where the
-//! wrong build would silently bring in Debian's MPICH. Judged by `/proc/self/maps` of every rank.
+//! A process has one MPI library only, as `/proc/self/maps` of every rank shows. The programs are C on
+//! Debian's MPIs, and Python on Debian's Open MPI and on the `PyPI` wheels. On a wheel of MPICH, the wrong
+//! build of Capulet would load Debian's MPICH silently.
 
 use std::path::Path;
 

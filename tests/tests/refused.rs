@@ -1,4 +1,5 @@
-//! What is refused: by the system to an ordinary user, by a full disk, and by `capulet run` to a program of another MPI.
+//! Refusals: the system refuses files to an ordinary user, a disk or shared memory is full, and `capulet
+//! run` refuses a program of another MPI.
 
 use std::fs;
 use std::io::Write as _;
@@ -14,7 +15,8 @@ fn mode(path: &Path, bits: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(bits)).expect("permissions of a file of ours");
 }
 
-/// The files that `unprivileged.c` is refused. They belong to the user that it runs as, so that modes alone decide.
+/// Makes the files that `unprivileged.c` may not access. They belong to the user of the program, so that
+/// only their modes decide.
 fn prepare_refusals(folder: &Path) {
     let locked = folder.join("locked");
     fs::create_dir(&locked).expect("a folder of ours");
@@ -24,7 +26,7 @@ fn prepare_refusals(folder: &Path) {
         (locked.join("inside"), 0o644),
     ] {
         fs::write(&path, "content").expect("a file of ours");
-        // fails, and need not succeed, where this is not root
+        // Fails for any user but root. The files then belong to the user of the program already.
         let _ = chown(&path, Some(NOBODY), Some(NOBODY));
         mode(&path, bits);
     }
@@ -58,7 +60,7 @@ struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// `None` if this user may not mount; then `/dev/full`, in the other programs, is all there is.
+    /// `None` if this user may not mount. Then only the tests with `/dev/full` in other programs remain.
     fn mount() -> Option<Self> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let done = Command::new("mount")
@@ -79,7 +81,7 @@ impl Drop for SmallDisk {
 fn by_a_full_file_system() {
     let mpi = Mpi::chosen();
     let Some(disk) = SmallDisk::mount() else {
-        // Straight to the stream: what a test that passes prints is not shown.
+        // Written to the stream directly, because cargo hides the output of a test that passes.
         let reason = "skipped: by_a_full_file_system: no file system can be mounted here; a full disk is tested on /dev/full alone";
         writeln!(std::io::stderr(), "{reason}").expect("the stream of errors is there");
         return;
@@ -90,7 +92,8 @@ fn by_a_full_file_system() {
     }
 }
 
-/// Shared memory of a node that is too small: access goes on without collective buffers, a warning says so, and every byte is right.
+/// The shared memory of a node is too small. Access goes on without collective buffers, a warning reports
+/// this, and every byte is right.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn shared_memory_that_is_short() {
@@ -101,7 +104,8 @@ fn shared_memory_that_is_short() {
         return;
     }
     let mpi = Mpi::chosen();
-    // Room for what the MPI itself takes. Buffers of the second job would take 128 MiB a rank.
+    // The first size leaves room for the MPI itself. In the second job the collective buffers would take
+    // 128 MiB per rank.
     let sizes = if mpi.is_open_mpi() { [256 << 10, 64 * MIB] } else { [48 * MIB, 64 * MIB] };
     for (bytes, hint) in sizes.into_iter().zip(["16777216", "67108864"]) {
         let job = Job::new(mpi, 4, compile::c(mpi, "views")).shared_memory(bytes);
@@ -114,7 +118,8 @@ fn shared_memory_that_is_short() {
     }
 }
 
-/// Fills a disk but for 40 MiB, and these again and again. Btrfs gives room back when it has committed.
+/// Fills a disk up to 40 MiB, then fills and frees these 40 MiB again and again. Btrfs gives freed room
+/// back at a commit, so the script syncs.
 const FILLER: &str = "
     cat /dev/zero >big
     truncate -s -40M big
@@ -125,8 +130,8 @@ const FILLER: &str = "
         sync
     done";
 
-/// A Btrfs needs new room for each page that is written over, so ranks on a full one get an error. Stores through a
-/// mapping ended them by a signal, in 6 of 6 runs.
+/// Btrfs needs new room for each page that is overwritten, so the ranks get an error while the disk is
+/// full. Stores through a mapping would raise SIGBUS: they ended the ranks in 6 of 6 runs.
 #[test]
 #[cfg_attr(native_io, ignore = "the peers return other classes")]
 fn by_a_btrfs_that_another_program_fills() {
@@ -136,7 +141,7 @@ fn by_a_btrfs_that_another_program_fills() {
         fs::write(disk.join("rewritten"), vec![0; 16 << 20]).expect("the disk is empty");
         let mut filler = Command::new("sh");
         filler.args(["-c", FILLER]).current_dir(disk).stderr(Stdio::null());
-        // Ended with its children when it is dropped, before the disk is unmounted.
+        // The drop ends the shell and its children, before the disk is unmounted.
         let _filler = capulet_job::Job::start(filler).expect("a shell");
         let job = Job::new(mpi, 2, compile::c(mpi, "rewrites")).arg(disk).arg("6");
         job.run().expect_checks("rewrites on a Btrfs that fills up");
@@ -147,7 +152,8 @@ fn by_a_btrfs_that_another_program_fills() {
     }
 }
 
-/// A program of one MPI under the launcher of the other would run as so many programs of one rank, or worse.
+/// Without the refusal, a program of one MPI under the launcher of the other runs as several programs of
+/// one rank, or fails in other ways.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn to_a_program_of_another_family() {
