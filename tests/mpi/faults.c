@@ -1,6 +1,7 @@
-/* A life of a file under injected faults. CAPULET_FAULTS makes one call of one rank's storage fail with an error; argv[2] is the class that it
- * must become. Whatever fails: every rank returns, a collective call has one class on all ranks, only that class is ever seen, and the
- * program goes on. argv[3] is 1 if the fault must be seen, 0 if it must not. */
+/* faults FOLDER CLASS SEEN: opens, accesses, closes and deletes a file under injected faults.
+ * `CAPULET_FAULTS` makes one storage call of one rank fail, and CLASS is the class that its error must get.
+ * Whatever fails, every rank returns, a collective call has one class on all ranks, no other class is
+ * returned, and the program goes on. SEEN is 1 if a rank must see the fault, 0 if no rank may see it. */
 #include "oracle.h"
 
 static int injected_class, seen_anywhere;
@@ -16,7 +17,7 @@ static int class_by_name(const char *name)
     exit(2);
 }
 
-/* The outcome of a collective call: one class on all ranks, and none but the injected one. */
+/* Checks the outcome of a collective call: all ranks have one class, success or the injected class. */
 static int together(const char *what, int code)
 {
     section("%s", what);
@@ -30,7 +31,7 @@ static int together(const char *what, int code)
     return class == MPI_SUCCESS;
 }
 
-/* The outcome of an independent call: the ranks that are not struck succeed. */
+/* Checks the outcome of an independent call: success or the injected class. */
 static int alone(const char *what, int code)
 {
     section("%s", what);
@@ -48,7 +49,7 @@ static void check_bytes(const char *what, const unsigned char *bytes, int count,
     CHECK(wrong == 0, "%d wrong bytes from %s, which reported success", wrong, what);
 }
 
-/* With windows of a page these are two rounds and more, and every rank has windows. */
+/* With collective buffers of one page, each access takes two rounds or more, and every rank aggregates. */
 #define BYTES 9000
 
 static void transfers(MPI_File file)
@@ -75,7 +76,7 @@ static void transfers(MPI_File file)
     if (together("read_at_all_begin", MPI_File_read_at_all_begin(file, 0, back, BYTES, MPI_BYTE)))
         if (together("read_at_all_end", MPI_File_read_at_all_end(file, back, &status)) && written) check_bytes("read_at_all_end", back, BYTES, seed);
     together("set_view back", MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
-    /* One rank moves nothing, and learns of the failure all the same. */
+    /* Rank 0 moves no bytes, but must get the failure of another rank. */
     together("write_all", MPI_File_write_all(file, mine, world_rank == 0 ? 0 : BYTES, MPI_BYTE, &status));
     together("read_all", MPI_File_read_all(file, back, world_rank == 0 ? 0 : BYTES, MPI_BYTE, &status));
     map_free(&piece);

@@ -1,5 +1,6 @@
-/* A full disk: every way to write reports MPI_ERR_NO_SPACE, the collective ones on all ranks though one rank alone finds it full. /dev/full
- * is a device that is always full and that anyone may write. With argv[2], a directory on a small file system, the same there. */
+/* full_disk FOLDER [SMALL]: every way to write on a full disk reports MPI_ERR_NO_SPACE. A collective call
+ * reports it on all ranks, even if only one rank finds the disk full. /dev/full is a device that is always
+ * full and that any user may write. SMALL is a folder on a small file system, which the program fills. */
 #include "check.h"
 #include <sys/statvfs.h>
 

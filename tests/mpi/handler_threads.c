@@ -1,5 +1,6 @@
-/* Some threads set the error handler of a file and of MPI_FILE_NULL, others get them, and one makes calls that fail, all at the same time: no
- * handler is freed while a thread uses it. Needs MPI_THREAD_MULTIPLE. MALLOC_PERTURB_ shows what was freed. */
+/* One thread sets the error handlers of a file and of MPI_FILE_NULL, other threads get them, and one makes
+ * calls that fail, all at the same time. No handler may be freed while a thread uses it. Needs
+ * MPI_THREAD_MULTIPLE. `MALLOC_PERTURB_` overwrites freed memory, so that a use after the free shows. */
 #include "check.h"
 
 #include <pthread.h>
@@ -19,8 +20,10 @@ static void note(MPI_File *of, int *code, ...)
 
 static void expect(int holds) { if (!holds) atomic_fetch_add(&strange, 1); }
 
-/* A new handler each time, whose only reference is that of the file, and then none, so that its memory is free for a while. MPI's own lock may
- * keep another thread away for long: until the thread whose calls fail has had its turn. */
+/* Sets a new handler in each round. The file holds its only reference. Every second round replaces the
+ * handler by a predefined one, so that its memory stays free for a while. The lock inside MPI may keep the
+ * thread with the failing calls waiting for long, so the rounds go on until that thread has called a
+ * handler, for at most 60 s. */
 static void *sets(void *unused)
 {
     const double end = MPI_Wtime() + 60;
@@ -36,7 +39,8 @@ static void *sets(void *unused)
     return unused;
 }
 
-/* The handle is one that MPI knows: it comes back from Fortran, and is no longer there once it is freed. */
+/* Gets handlers. Each handle is valid in MPI: its conversion to Fortran and back gives the same handle, and
+ * MPI can free it. */
 static void *gets(void *unused)
 {
     for (int round = 0; !atomic_load(&is_over); round++) {
@@ -53,7 +57,7 @@ static void *fails(void *unused)
 {
     while (!atomic_load(&is_over)) {
         for (int times = 0; times < 10; times++) expect(MPI_File_seek(file, -1, MPI_SEEK_SET) != MPI_SUCCESS);
-        MPI_File brief = MPI_FILE_NULL; /* It inherits the handler of MPI_FILE_NULL. */
+        MPI_File brief = MPI_FILE_NULL; /* A new file inherits the handler of MPI_FILE_NULL. */
         expect(MPI_File_open(MPI_COMM_SELF, path_of("brief"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &brief) == MPI_SUCCESS);
         expect(MPI_File_seek(brief, -1, MPI_SEEK_SET) != MPI_SUCCESS);
         expect(MPI_File_close(&brief) == MPI_SUCCESS);

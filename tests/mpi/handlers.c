@@ -1,13 +1,14 @@
-/* Error handlers (MPI 4.1, 9.3.3 and 14.7): the default returns, a handler of the user's is called with the file and the code, the one on
- * MPI_FILE_NULL is called when open and delete fail and is what new files start with. The failing call returns the code that the handler
- * leaves.
+/* handlers FOLDER [close|abort]: error handlers of files (MPI 4.1, sections 9.3.3 and 14.7). The default
+ * handler returns. A handler of the user gets the file and the code. The handler of MPI_FILE_NULL is called
+ * when an open or a delete fails, and new files inherit it. The failing call returns the code that the
+ * handler stores.
  *
- * argv[2], if there is one, is `close`: a close that fails, by CAPULET_FAULTS; or `abort`: MPI_ERRORS_ABORT ends the job. */
+ * With `close`, `CAPULET_FAULTS` makes a close fail. With `abort`, MPI_ERRORS_ABORT ends the job. */
 #include "check.h"
 
 static int calls, last_class;
 static MPI_File last_file;
-/* What the handler leaves in its code, if it is not negative. */
+/* The code that the handler stores, unless it is negative. */
 static int left_code = -1;
 
 static void note(MPI_File *file, int *code, ...)
@@ -32,7 +33,8 @@ static void note_other(MPI_File *file, int *code, ...)
     CHECK(last_file == (handle), "the handler was given another file"); \
     calls = 0; last_class = -1; } while (0)
 
-/* MPICH 4.0 has a name for MPI_ERRORS_ABORT, and fails an assertion in each function of its own that is given it. */
+/* MPICH 4.0 only defines the name MPI_ERRORS_ABORT. Each of its functions that gets this handler fails an
+ * assertion. */
 #if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40100000
 #define MAY_FREE(handler) ((handler) != MPI_ERRORS_ABORT)
 #else
@@ -48,7 +50,7 @@ static int same_as(MPI_File file, MPI_Errhandler expected)
     return same;
 }
 
-/* The failing call returns what the handler leaves in its code: another class, or success. */
+/* The failing call returns the code that the handler stores: another class, or success. */
 static void codes(MPI_File file, MPI_Errhandler handler)
 {
     char bytes[4];
@@ -70,7 +72,7 @@ static void codes(MPI_File file, MPI_Errhandler handler)
         CALLED(1, MPI_ERR_FILE, MPI_FILE_NULL);
         CHECK_CLASS(MPI_File_delete(path_of("missing"), MPI_INFO_NULL), left[l]);
         CALLED(1, MPI_ERR_NO_SUCH_FILE, MPI_FILE_NULL);
-        /* To call a handler succeeds, whatever the handler leaves (MPI 4.1, 9.5). */
+        /* MPI_File_call_errhandler succeeds, whatever the handler stores (MPI 4.1, section 9.5). */
         CHECK_OK(MPI_File_call_errhandler(file, MPI_ERR_IO));
         CALLED(1, MPI_ERR_IO, file);
         CHECK_OK(MPI_File_open(MPI_COMM_SELF, path_of("handled"), MPI_MODE_RDWR, MPI_INFO_NULL, &brief));
@@ -83,8 +85,9 @@ static void codes(MPI_File file, MPI_Errhandler handler)
     CHECK_OK(MPI_File_set_errhandler(file, MPI_ERRORS_RETURN));
 }
 
-/* MPICH's handlers with an argument, and a function that MPICH calls when nothing refers to the handler any more. Capulet has them on every MPI,
- * but only MPICH 4.2 and later call that function. */
+/* MPICH's handlers with an extra argument and a destructor, which MPICH calls after the last reference to
+ * the handler is gone. Capulet has these handlers on every MPI, but only MPICH 4.2 and later call the
+ * destructor. */
 #pragma weak MPIX_File_create_errhandler_x
 extern int MPIX_File_create_errhandler_x(void (*)(MPI_File, int, void *), void (*)(void *), void *, MPI_Errhandler *);
 #if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40200000
@@ -106,7 +109,7 @@ static void with_argument(MPI_File file, int code, void *of)
 
 static void destroy(void *of) { ((struct argument *)of)->destroyed++; }
 
-/* A handler that closes its own file, the last to refer to it. */
+/* A handler that closes its own file. The file holds the last reference to the handler. */
 static void closes(MPI_File file, int code, void *of)
 {
     with_argument(file, code, of);
@@ -122,7 +125,7 @@ static MPI_Errhandler extended(void (*function)(MPI_File, int, void *), struct a
     return handler;
 }
 
-/* The handler of a close that fails is called with an argument that lives. */
+/* A close that fails calls the handler of the file before the argument is destroyed. */
 static int failing_close(void)
 {
     static struct argument argument, other;
@@ -163,7 +166,7 @@ static int failing_close(void)
     return finish();
 }
 
-/* MPI_ERRORS_ABORT came with MPI 4.0. */
+/* MPI_ERRORS_ABORT is new in MPI 4.0. */
 static int abort_on_error(const char *path)
 {
 #ifdef MPI_ERRORS_ABORT

@@ -1,6 +1,7 @@
-/* The hints that ROMIO answers on every file, which programs and MPICH's own tests ask for: each is there, says what is in force, and can be set
- * where it means something. Those of one rank alone (ind_*, romio_ds_*) may differ between ranks. argv[2] and argv[3], if they are there, are
- * romio_ds_read and ind_rd_buffer_size of one access, whose system calls the harness counts. */
+/* hint_keys FOLDER [MODE BYTES]: ROMIO reports these hints on every file, and programs and MPICH's own
+ * tests read them. Each hint is present, has the value in force, and can be set if Capulet uses it. Hints
+ * for independent access (ind_*, romio_ds_*) may differ between ranks. With MODE (romio_ds_read) and BYTES
+ * (ind_rd_buffer_size), the program makes one access, and the harness counts its system calls. */
 #include "check.h"
 
 static int lookup(MPI_File file, const char *key, char *value)
@@ -76,7 +77,7 @@ static void set(void)
     expect(file, "ind_rd_buffer_size", "65536");
     expect(file, "ind_wr_buffer_size", "1048576");
     expect(file, "romio_ds_read", "enable");
-    if (!getenv("CHECK_NATIVE")) expect(file, "romio_ds_write", "disable"); /* Holes are not written back without a promise. */
+    if (!getenv("CHECK_NATIVE")) expect(file, "romio_ds_write", "disable"); /* Without the promise of capulet_exclusive, no hole is written back. */
     CHECK_OK(MPI_File_close(&file));
     static const char *const promised[] = { "capulet_exclusive", "true", "romio_ds_write", "enable" };
     file = open_with(2, promised);
@@ -105,7 +106,8 @@ static void of_one_rank(void)
 #define PIECE 16
 #define PERIOD 32
 
-/* Every second piece of the file, by each rank alone, with every hint of a sieve buffer. */
+/* Each rank accesses every second piece of its part of the file independently, with these hints of the
+ * sieve buffer. */
 static void used(const char *mode, const char *bytes)
 {
     const char *const text[] = { "romio_ds_read", mode, "ind_rd_buffer_size", bytes, "ind_wr_buffer_size", bytes, "romio_ds_write", mode, "capulet_exclusive", "true" };

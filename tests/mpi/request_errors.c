@@ -1,8 +1,10 @@
-/* Errors of nonblocking access, in every function that completes requests (MPI 4.1, 3.7.3, 3.7.5, 14.7): the handler of the file is called, the
- * class is returned and stands in the status, nothing aborts under default handlers, and MPI's own requests beside ours are as ever.
+/* request_errors FOLDER returned|fatal|abort: errors of nonblocking access, in every function that
+ * completes requests (MPI 4.1, sections 3.7.3, 3.7.5, 14.7). The handler of the file is called, the class
+ * is returned and stored in the status, default handlers do not abort, and MPI's own requests in the same
+ * call complete as usual.
  *
- * CAPULET_FAULTS makes each write of one rank fail for want of space. argv[2] is what happens: `returned`, or the handler of the file that ends
- * the job: `fatal`, `abort`. */
+ * `CAPULET_FAULTS` makes each write of one rank fail with "no space". With `returned` the errors return.
+ * With `fatal` or `abort` the handler of the file is MPI_ERRORS_ARE_FATAL or MPI_ERRORS_ABORT. */
 #include "check.h"
 
 #include <setjmp.h>
@@ -12,7 +14,7 @@
 
 static char bytes[CELLS], back[CELLS];
 
-/* MPI_STATUSES_IGNORE as a variable: gcc warns of the address that MPICH has for it. */
+/* A variable, because gcc warns about the constant address that MPICH defines for MPI_STATUSES_IGNORE. */
 static MPI_Status *volatile ignore_all = MPI_STATUSES_IGNORE;
 
 /* Begins a write that fails on all ranks. */
@@ -36,13 +38,14 @@ static MPI_Request succeeding(MPI_File file)
 enum { WAIT, TEST, WAITANY, TESTANY, WAITALL, TESTALL, WAITSOME, TESTSOME, WAYS };
 static const char *const way_names[] = { "Wait", "Test", "Waitany", "Testany", "Waitall", "Testall", "Waitsome", "Testsome" };
 
-/* Whether the function returns one status for each request, and MPI_ERR_IN_STATUS. */
+/* Whether the function returns one status per request, and MPI_ERR_IN_STATUS if one has an error. */
 static int is_of_many(int way) { return way >= WAITALL; }
 
-/* What the test functions leave alone while nothing is complete. */
+/* Whether to test again: no request is complete. Yields the core first. */
 static int retry(int *flag) { return *flag ? 0 : !sched_yield(); }
 
-/* Completes the one request that is not null among `count`. Its place is found in any array; `statuses` may be ignored. */
+/* Completes `requests[at]`, the only request of the `count` that is not null. Its status is stored in
+ * `statuses[at]`, unless `statuses` is `ignore_all`. */
 static int complete(int way, int count, MPI_Request *requests, int at, MPI_Status *statuses, int profiled)
 {
     int code = -1, flag = 0, place = -7, done = 0, places[8];
@@ -100,7 +103,8 @@ static void every_way(MPI_File file, int class, int profiled)
     }
 }
 
-/* Ours beside MPI's own: a message to itself, a persistent request that is not started, a null one. */
+/* Requests of Capulet in one array with MPI's own: a message of the rank to itself, an inactive persistent
+ * request, and a null request. */
 static void mixed(MPI_File file, int class)
 {
     static int sent = 41, received, unused;
@@ -162,10 +166,11 @@ static void mixed(MPI_File file, int class)
     CHECK_OK(MPI_Wait(&pending, MPI_STATUS_IGNORE));
 }
 
-/* An error of MPI's own request beside an error of ours: both stand in the statuses. */
+/* A request of MPI and a request of Capulet fail in one call. The statuses have both errors. */
 static void errors_of_both(MPI_File file, int class)
 {
-    /* Open MPI 4.1 does not notice that a short message to itself is too long. */
+    /* The message is long, because Open MPI 4.1 does not detect the truncation of a short message of a rank
+     * to itself. */
     static int sent[LONG], received[LONG];
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
@@ -194,7 +199,8 @@ static void errors_of_both(MPI_File file, int class)
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
 }
 
-/* To ask is not to complete: the class stands in the status, and the error is reported by the wait. */
+/* MPI_Request_get_status does not complete the request. The status has the class, and the later wait
+ * reports the error. */
 static void asked(MPI_File file, int class)
 {
     section("MPI_Request_get_status");
@@ -315,7 +321,8 @@ static void handled(MPI_File file, int class)
     MPI_Errhandler_free(&handler); MPI_Errhandler_free(&other); MPI_Errhandler_free(&leaving);
 }
 
-/* A wait after the close is against the standard, but it must not harm: the handler is still there. */
+/* The standard forbids a wait after the close. The wait must still be safe: it calls the handler, which
+ * must not be freed before. */
 static void after_close(MPI_File *file, int class)
 {
     MPI_Errhandler handler;

@@ -1,5 +1,6 @@
-/* Two threads complete requests at the same time, each those of a file of its own: every error comes back to the thread that waits, with the class
- * and the handler of its file. Each thread has MPI's own requests beside. Needs MPI_THREAD_MULTIPLE. CAPULET_FAULTS makes all writes fail. */
+/* Two threads complete requests at the same time. Each has its own file and also MPI's own requests.
+ * `CAPULET_FAULTS` makes all writes fail. Each error returns to the thread that waits, with the right
+ * class, and calls the handler of the thread's file. Needs MPI_THREAD_MULTIPLE. */
 #include "check.h"
 
 #include <pthread.h>

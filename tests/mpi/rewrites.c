@@ -1,12 +1,14 @@
-/* Two ranks rewrite pieces of 256 bytes of a file that is there, on a disk that another program fills again and again (argv[2] is a folder on
- * it, with the file; argv[3] is for how many seconds). Whatever the disk says, every call returns, a collective one with one class on all ranks:
- * success, or that there is no space. What was reported as written is in the file, as any program reads it. */
+/* rewrites FOLDER DISK SECONDS: two ranks rewrite pieces of 256 bytes of the existing file DISK/rewritten
+ * for so many seconds, while another program fills the disk again and again. Every call returns with
+ * success or MPI_ERR_NO_SPACE, a collective call with the same class on all ranks. Bytes that were reported
+ * as written are in the file for plain readers. */
 #include "check.h"
 
 #define PIECE 256
 #define PIECES 8192
 #define BYTES (PIECE * PIECES)
-/* Of its own part of the file a rank writes every other 256 bytes. Of the whole file the ranks write 256 bytes each of every 1024. */
+/* An independent write fills every other piece of the rank's own part of PART bytes. A collective write
+ * fills one piece per rank in every 1024 bytes of the whole file. */
 #define PART (2 * BYTES)
 
 static unsigned char data[BYTES], found[PART * 2];
@@ -22,7 +24,8 @@ static int together(const char *what, int code)
     return class == MPI_SUCCESS;
 }
 
-/* The first `bytes` bytes of the pieces, of which one begins at `first` and at every `period` bytes. */
+/* Checks the first `bytes` bytes of the pieces. The first piece begins at `first`, and each next one
+ * `period` bytes later. */
 static void check_pieces(const char *what, const char *path, long long first, int period, int bytes)
 {
     int fd = open(path, O_RDONLY), wrong = 0;
@@ -39,7 +42,8 @@ static void new_data(int round)
     for (int at = 0; at < BYTES; at++) data[at] = value_at(world_rank, at % 8191, round);
 }
 
-/* One opening of the file: until the disk is full, or for some rounds. Returns how many calls found it full. */
+/* Opens the file and writes rounds until a call finds the disk full. Returns the number of calls that found
+ * the disk full. */
 static int rewrite(const char *path, int first_round)
 {
     MPI_File file;

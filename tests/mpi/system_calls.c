@@ -1,26 +1,28 @@
-/* Every system call on a file fails once. A preloaded library (tests/preload/strike.c) strikes the first, second, middle and last call of each
- * kind on one rank, in one life of a file after the other. Whatever is struck, every rank returns, a collective call has one class on all ranks,
- * and only the class of the struck call is seen. What was reported as written is in the file, as plain calls read it. A call that a signal
- * interrupts (EINTR) is made again, and nothing is seen of it. Two ranks. */
+/* system_calls FOLDER [OTHER]: each kind of system call on a file fails once, on one of two ranks, in
+ * FOLDER or in OTHER. A preloaded library (tests/preload/strike.c) makes one call fail: the first, second,
+ * middle or last of its kind. Each failure has a life of a file of its own: create, access, close, delete.
+ * Whatever fails, every rank returns, a collective call has one class on all ranks, and no class but that
+ * of the failed call is returned. Bytes that were reported as written are in the file for plain readers. A
+ * call that a signal interrupts (EINTR) is repeated, and no error is returned. */
 #include "check.h"
 #include <dlfcn.h>
 
-#define BYTES 9000          /* of a collective access: some rounds of a window of a page */
-#define PIECES 200          /* small ones, which are stored through a mapping where that is safe */
+#define BYTES 9000          /* of a collective access: several rounds with collective buffers of a page */
+#define PIECES 200          /* small pieces: Capulet stores them through a mapping if this is safe */
 #define PIECE 16
 #define PERIOD 64
 #define FILE_BYTES 100000
-#define ALONE_AT 0          /* one run of each rank */
-#define PIECES_AT 8000      /* pieces of each rank */
-#define LOCKED_AT 40000     /* one run of each rank in atomic mode */
-#define TOGETHER_AT 50000   /* blocks of 100 bytes by turns */
+#define ALONE_AT 0          /* one independent run per rank */
+#define PIECES_AT 8000      /* independent pieces of each rank */
+#define LOCKED_AT 40000     /* one run per rank in atomic mode */
+#define TOGETHER_AT 50000   /* collective: blocks of 100 bytes, the ranks in turn */
 
 static long (*strike_calls)(const char *), (*strike_disarm)(void);
 static void (*strike_arm)(const char *, long, int, long), (*strike_below)(const char *);
 static void (*strike_reservations_above)(long);
 static long long (*strike_end_ns)(void);
 
-/* What the file must hold of the bytes that this rank has written, where that is known. */
+/* The expected content of the file where this rank has written, and whether the content is certain. */
 static unsigned char expected[FILE_BYTES], is_known[FILE_BYTES];
 static int allowed_class, was_seen;
 
@@ -54,9 +56,10 @@ static int together(const char *call, int code)
     return is_fine(call, code);
 }
 
-/* --- what is in the file */
+/* --- content of the file */
 
-/* Bytes of the stream of this rank, from one place of it on, in blocks of the file. Known from now on, or in doubt. */
+/* Records `count` bytes of data in blocks of `block` bytes, one every `period` bytes of the file from `at`
+ * on. The bytes are certain (`known`) or in doubt. */
 static void note(const unsigned char *data, int count, long long at, int block, int period, int known)
 {
     for (int i = 0; i < count; i++) {
@@ -66,7 +69,8 @@ static void note(const unsigned char *data, int count, long long at, int block, 
     }
 }
 
-/* After a write: the bytes that the status counts are there, and of the others either value may be. */
+/* Records a write. The bytes that the status counts are certain. The others are in doubt: the old or the
+ * new value is right. */
 static void wrote(int fine, MPI_Status *status, const unsigned char *data, int count, long long at, int block, int period)
 {
     int moved = fine ? count : count_of(status, MPI_BYTE);
@@ -137,7 +141,7 @@ static void write_together(MPI_File file, int seed)
     together("set_view of blocks", MPI_File_set_view(file, at, MPI_BYTE, filetype, "native", MPI_INFO_NULL));
     new_data(seed);
     wrote(together("write_at_all", MPI_File_write_at_all(file, 0, data, BYTES, MPI_BYTE, &status)), &status, data, BYTES, at, 100, period);
-    if (!is_known[at]) note(data, BYTES, at, 100, period, 0); /* an aggregator of another rank may have failed */
+    if (!is_known[at]) note(data, BYTES, at, 100, period, 0); /* Another rank, as aggregator, may have failed to write these bytes. */
     if (together("read_at_all", MPI_File_read_at_all(file, 0, back, BYTES, MPI_BYTE, &status))) check_read("read_at_all", back, count_of(&status, MPI_BYTE), at, 100, period);
     new_data(seed + 1);
     int begun = together("iwrite_at_all", MPI_File_iwrite_at_all(file, 0, data, BYTES, MPI_BYTE, &request));
@@ -154,12 +158,12 @@ static void write_locked(MPI_File file, int seed)
     const long long at = LOCKED_AT + 1000 * world_rank;
     if (!together("set_atomicity", MPI_File_set_atomicity(file, 1))) return;
     new_data(seed);
-    /* Ranks with views in common lock what they touch. */
+    /* The views of the ranks overlap, so each rank locks the bytes that it accesses. */
     wrote(is_fine("atomic write_at", MPI_File_write_at(file, at, data, 1000, MPI_BYTE, &status)), &status, data, 1000, at, 1, 1);
     together("set_atomicity back", MPI_File_set_atomicity(file, 0));
 }
 
-/* One life: from its creation to its deletion. */
+/* One life of a file, from its creation to its deletion. */
 static void live(const char *path, int seed)
 {
     MPI_File file;
@@ -188,11 +192,12 @@ static void live(const char *path, int seed)
     MPI_Info_free(&info);
 }
 
-/* --- strikes */
+/* --- failures */
 
 struct strike { const char *kind; long call; int code, class; long wait_ms; };
 
-/* A life with a strike on one rank. Whether it struck. The file is looked at before its end, through another name. */
+/* One life of a file with a failure on one rank. Returns whether the call was made. A second link keeps the
+ * file after its deletion, so that its content can be checked. */
 static int strike(const char *path, int rank, struct strike strike, int seed)
 {
     char aside[PATH_MAX];
@@ -213,7 +218,8 @@ static int strike(const char *path, int rank, struct strike strike, int seed)
     return reduce_all(hits, MPI_MAX) > 0;
 }
 
-/* Calls that are told in every case: no other call can take their place. */
+/* Whether an error of the call must be returned to the program, because Capulet has no other call for the
+ * same purpose. */
 static int must_be_seen(const char *kind)
 {
     return strcmp(kind, "open") == 0 || strcmp(kind, "close") == 0 || strcmp(kind, "fsync") == 0 || strcmp(kind, "ftruncate") == 0 || strcmp(kind, "unlink") == 0;
@@ -246,7 +252,8 @@ static int strike_all(const char *path)
             if (world_rank == 0 && getenv("CHECK_TRACE")) fprintf(stderr, "rank %d: %lld calls of %s\n", rank, calls[k], kinds[k]);
         }
     }
-    /* The first rank makes calls for all, the others none to set sizes, to reserve for a preallocation, to force, and to delete. */
+    /* Rank 0 makes some calls for all ranks. The other rank does not set sizes, reserve room for a
+     * preallocation, force data to the device, or delete. */
     CHECK_EQ(kinds_of_rank[0], KINDS, "kinds of calls of rank 0");
     CHECK(kinds_of_rank[1] >= KINDS - 4, "only %d kinds of calls of rank 1", kinds_of_rank[1]);
     return lives;
@@ -259,7 +266,7 @@ static long long now_ns(void)
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* A close that takes two seconds and fails on one rank fails on all, and no rank returns before it is over. */
+/* The close of one rank takes two seconds and fails. It fails on all ranks, and no rank returns earlier. */
 static void close_slowly(const char *path, int code, int class)
 {
     MPI_File file;
@@ -277,7 +284,8 @@ static void close_slowly(const char *path, int code, int class)
     CHECK(file == MPI_FILE_NULL, "a handle is left");
 }
 
-/* Signals come faster than large reservations end: if one were only begun anew, it would never end. */
+/* Signals come faster than a large reservation ends. An implementation that only repeats the whole
+ * reservation would never end. */
 static void preallocate_under_signals(const char *path)
 {
     const long long bytes = 40 << 20;
@@ -292,7 +300,7 @@ static void preallocate_under_signals(const char *path)
     CHECK_EQ(size, bytes, "the size");
     CHECK(stat(path, &about) == 0 && about.st_blocks * 512LL >= bytes, "only %lld bytes are reserved", (long long)about.st_blocks * 512);
     barrier();
-    /* So are the bytes of small pieces. */
+    /* The reservation for small pieces must end in the same way. */
     strike_reservations_above(4096);
     memset(is_known, 0, sizeof is_known);
     write_alone(file, 7);

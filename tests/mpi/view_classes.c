@@ -1,6 +1,6 @@
-/* The class of a view that is refused for what its types are (MPI 4.1, 14.3 names none): as in ROMIO, MPI_ERR_IO for displacements below zero,
- * displacements that fall, and overlaps in a file that is open for writing, of an etype as of a filetype; MPI_ERR_ARG for an argument that is
- * wrong by itself. Pieces that overlap may be read. */
+/* Error classes of views with a wrong etype or filetype. MPI 4.1, section 14.3, names no class, so Capulet
+ * does as ROMIO does. Displacements that are negative or decrease are MPI_ERR_IO, and so are overlaps in a
+ * file that is open for writing. A single bad argument is MPI_ERR_ARG. Pieces that overlap may be read. */
 #include "check.h"
 
 static MPI_Datatype indexed(int first_length, int first_at, int second_length, int second_at)
@@ -41,7 +41,7 @@ static void types(MPI_File file, int may_overlap)
     MPI_Type_free(&three);
 }
 
-/* What is read through pieces that overlap. */
+/* Reads through pieces that overlap. */
 static void reads(MPI_File file)
 {
     int found[8] = { 0 }, expected[8] = { 0, 1, 2, 1, 3, 4, 5, 4 };
