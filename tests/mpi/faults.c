@@ -9,8 +9,9 @@ static char trail[4096];
 
 static int class_by_name(const char *name)
 {
-    static const int classes[] = { MPI_ERR_IO, MPI_ERR_NO_SPACE, MPI_ERR_ACCESS, MPI_ERR_NO_SUCH_FILE, MPI_ERR_QUOTA, MPI_ERR_READ_ONLY,
-                                   MPI_ERR_FILE_EXISTS, MPI_ERR_BAD_FILE, MPI_ERR_FILE_IN_USE, MPI_ERR_UNSUPPORTED_OPERATION };
+    static const int classes[] = { MPI_ERR_IO, MPI_ERR_NO_SPACE, MPI_ERR_ACCESS, MPI_ERR_NO_SUCH_FILE,
+                                   MPI_ERR_QUOTA, MPI_ERR_READ_ONLY, MPI_ERR_FILE_EXISTS, MPI_ERR_BAD_FILE,
+                                   MPI_ERR_FILE_IN_USE, MPI_ERR_UNSUPPORTED_OPERATION };
     for (unsigned c = 0; c < sizeof classes / sizeof *classes; c++)
         if (strcmp(class_name(classes[c]), name) == 0) return classes[c];
     fprintf(stderr, "no class %s\n", name);
@@ -22,7 +23,8 @@ static int together(const char *what, int code)
 {
     section("%s", what);
     int class = class_of(code);
-    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN), "the class on all ranks (greatest, not least)");
+    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN),
+             "the class on all ranks (greatest, not least)");
     CHECK(class == MPI_SUCCESS || class == injected_class, "%s", class_name(class));
     if (class != MPI_SUCCESS) {
         seen_anywhere = 1;
@@ -37,7 +39,8 @@ static int alone(const char *what, int code)
     section("%s", what);
     int class = class_of(code);
     CHECK(class == MPI_SUCCESS || class == injected_class, "%s", class_name(class));
-    if (class != MPI_SUCCESS) snprintf(trail + strlen(trail), sizeof trail - strlen(trail), " %s(alone)", what);
+    if (class != MPI_SUCCESS)
+        snprintf(trail + strlen(trail), sizeof trail - strlen(trail), " %s(alone)", what);
     seen_anywhere |= class != MPI_SUCCESS;
     return class == MPI_SUCCESS;
 }
@@ -56,10 +59,12 @@ static void transfers(MPI_File file)
 {
     static unsigned char mine[BYTES], back[BYTES];
     MPI_Status status;
-    map_t unit = map_named(MPI_BYTE), piece = map_contiguous(100, unit), filetype = map_resized(0, 100 * world_size, piece);
+    map_t unit = map_named(MPI_BYTE), piece = map_contiguous(100, unit),
+        filetype = map_resized(0, 100 * world_size, piece);
     int seed = 7 * world_rank, written;
     for (int i = 0; i < BYTES; i++) mine[i] = (unsigned char)(seed + i);
-    together("set_view", MPI_File_set_view(file, 100 * world_rank, MPI_BYTE, filetype.mpi, "native", MPI_INFO_NULL));
+    together("set_view", MPI_File_set_view(file, 100 * world_rank, MPI_BYTE, filetype.mpi, "native",
+             MPI_INFO_NULL));
     written = together("write_at_all", MPI_File_write_at_all(file, 0, mine, BYTES, MPI_BYTE, &status));
     if (written) CHECK_EQ(count_of(&status, MPI_BYTE), BYTES, "bytes written");
     if (together("read_at_all", MPI_File_read_at_all(file, 0, back, BYTES, MPI_BYTE, &status)) && written) {
@@ -67,14 +72,16 @@ static void transfers(MPI_File file)
         check_bytes("read_at_all", back, BYTES, seed);
     }
     written = alone("write_at", MPI_File_write_at(file, BYTES, mine, BYTES, MPI_BYTE, &status));
-    if (alone("read_at", MPI_File_read_at(file, BYTES, back, BYTES, MPI_BYTE, &status)) && written) check_bytes("read_at", back, BYTES, seed);
+    if (alone("read_at", MPI_File_read_at(file, BYTES, back, BYTES, MPI_BYTE, &status)) && written)
+        check_bytes("read_at", back, BYTES, seed);
     barrier();
     MPI_Request request;
     written = together("iwrite_at_all", MPI_File_iwrite_at_all(file, 0, mine, BYTES, MPI_BYTE, &request))
               && together("wait for iwrite_at_all", MPI_Wait(&request, &status));
     if (written) CHECK_EQ(count_of(&status, MPI_BYTE), BYTES, "bytes written");
     if (together("read_at_all_begin", MPI_File_read_at_all_begin(file, 0, back, BYTES, MPI_BYTE)))
-        if (together("read_at_all_end", MPI_File_read_at_all_end(file, back, &status)) && written) check_bytes("read_at_all_end", back, BYTES, seed);
+        if (together("read_at_all_end", MPI_File_read_at_all_end(file, back, &status)) && written)
+            check_bytes("read_at_all_end", back, BYTES, seed);
     together("set_view back", MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
     /* Rank 0 moves no bytes, but must get the failure of another rank. */
     together("write_all", MPI_File_write_all(file, mine, world_rank == 0 ? 0 : BYTES, MPI_BYTE, &status));
@@ -108,7 +115,8 @@ int main(int argc, char **argv)
     }
     MPI_Info_free(&info);
     CHECK(file == MPI_FILE_NULL, "a handle is left");
-    if (together("open to append", MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR | MPI_MODE_APPEND | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file)))
+    if (together("open to append", MPI_File_open(MPI_COMM_WORLD, path,
+        MPI_MODE_RDWR | MPI_MODE_APPEND | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file)))
         together("close and delete", MPI_File_close(&file));
     CHECK(file == MPI_FILE_NULL, "a handle is left");
     barrier();

@@ -18,7 +18,8 @@ static void on_device(void)
     for (int writer = 0; writer < world_size; writer++) {
         section("a full device, rank %d writes", writer);
         int count = world_rank == writer ? 4096 : 0;
-        CHECK_CLASS(MPI_File_write_at_all(file, 4096 * world_rank, block, count, MPI_BYTE, &status), MPI_ERR_NO_SPACE);
+        CHECK_CLASS(MPI_File_write_at_all(file, 4096 * world_rank, block, count, MPI_BYTE, &status),
+                    MPI_ERR_NO_SPACE);
         CHECK_CLASS(MPI_File_write_all(file, block, count, MPI_BYTE, &status), MPI_ERR_NO_SPACE);
     }
     CHECK_OK(MPI_File_close(&file));
@@ -32,11 +33,15 @@ static void on_small_file_system(const char *folder)
     MPI_Status status;
     section("a small file system");
     snprintf(path, sizeof path, "%s/filled", folder);
-    CHECK(statvfs(folder, &about) == 0 && (long long)about.f_blocks * (long long)about.f_frsize <= 16 << 20, "%s is not small", folder);
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
+    CHECK(statvfs(folder, &about) == 0
+          && (long long)about.f_blocks * (long long)about.f_frsize <= 16 << 20, "%s is not small", folder);
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path,
+             MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
     int class = MPI_SUCCESS, round = 0;
     for (; round < 1000 && class == MPI_SUCCESS; round++)
-        class = class_of(MPI_File_write_at_all(file, ((long long)round * world_size + world_rank) * (long long)sizeof block, block, sizeof block, MPI_BYTE, &status));
+        class = class_of(MPI_File_write_at_all(file,
+                         ((long long)round * world_size + world_rank) * (long long)sizeof block, block,
+                         sizeof block, MPI_BYTE, &status));
     CHECK(class == MPI_ERR_NO_SPACE, "after %d rounds: %s", round, class_name(class));
     CHECK_EQ(reduce_all(round, MPI_MAX), reduce_all(round, MPI_MIN), "round of the failure");
     CHECK(round > 1, "full at once");

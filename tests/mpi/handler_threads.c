@@ -58,7 +58,8 @@ static void *fails(void *unused)
     while (!atomic_load(&is_over)) {
         for (int times = 0; times < 10; times++) expect(MPI_File_seek(file, -1, MPI_SEEK_SET) != MPI_SUCCESS);
         MPI_File brief = MPI_FILE_NULL; /* A new file inherits the handler of MPI_FILE_NULL. */
-        expect(MPI_File_open(MPI_COMM_SELF, path_of("brief"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &brief) == MPI_SUCCESS);
+        expect(MPI_File_open(MPI_COMM_SELF, path_of("brief"), MPI_MODE_CREATE | MPI_MODE_RDWR,
+               MPI_INFO_NULL, &brief) == MPI_SUCCESS);
         expect(MPI_File_seek(brief, -1, MPI_SEEK_SET) != MPI_SUCCESS);
         expect(MPI_File_close(&brief) == MPI_SUCCESS);
     }
@@ -74,10 +75,12 @@ int main(int argc, char **argv)
     if (argc > 1) work_dir = argv[1];
     section("handlers of threads");
     CHECK_EQ(level, MPI_THREAD_MULTIPLE, "the thread level");
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("threads"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("threads"), MPI_MODE_CREATE | MPI_MODE_RDWR,
+             MPI_INFO_NULL, &file));
     pthread_t threads[GETTERS + 2];
     for (int t = 0; t < GETTERS + 2; t++)
-        CHECK_EQ(pthread_create(&threads[t], NULL, t == 0 ? sets : t == 1 ? fails : gets, NULL), 0, "pthread_create");
+        CHECK_EQ(pthread_create(&threads[t], NULL, t == 0 ? sets : t == 1 ? fails : gets, NULL), 0,
+                 "pthread_create");
     for (int t = 0; t < GETTERS + 2; t++) pthread_join(threads[t], NULL);
     CHECK_EQ(atomic_load(&strange), 0, "calls with a strange end");
     CHECK(atomic_load(&calls) > 0, "no handler was called");

@@ -36,7 +36,8 @@ static MPI_Request succeeding(MPI_File file)
 }
 
 enum { WAIT, TEST, WAITANY, TESTANY, WAITALL, TESTALL, WAITSOME, TESTSOME, WAYS };
-static const char *const way_names[] = { "Wait", "Test", "Waitany", "Testany", "Waitall", "Testall", "Waitsome", "Testsome" };
+static const char *const way_names[] = { "Wait", "Test", "Waitany", "Testany", "Waitall", "Testall",
+                                         "Waitsome", "Testsome" };
 
 /* Whether the function returns one status per request, and MPI_ERR_IN_STATUS if one has an error. */
 static int is_of_many(int way) { return way >= WAITALL; }
@@ -55,18 +56,34 @@ static int complete(int way, int count, MPI_Request *requests, int at, MPI_Statu
 #define CALL(name, ...) (profiled ? PMPI_##name(__VA_ARGS__) : MPI_##name(__VA_ARGS__))
     switch (way) {
     case WAIT: return CALL(Wait, &requests[at], one);
-    case TEST: do code = CALL(Test, &requests[at], &flag, one); while (code == MPI_SUCCESS && retry(&flag)); return code;
+    case TEST:
+        do code = CALL(Test, &requests[at], &flag, one); while (code == MPI_SUCCESS && retry(&flag));
+        return code;
     case WAITANY: code = CALL(Waitany, count, requests, &place, one); break;
-    case TESTANY: do code = CALL(Testany, count, requests, &place, &flag, one); while (code == MPI_SUCCESS && retry(&flag)); break;
+    case TESTANY:
+        do code = CALL(Testany, count, requests, &place, &flag, one);
+        while (code == MPI_SUCCESS && retry(&flag));
+        break;
     case WAITALL: return CALL(Waitall, count, requests, statuses);
-    case TESTALL: do code = CALL(Testall, count, requests, &flag, statuses); while (code == MPI_SUCCESS && retry(&flag)); return code;
+    case TESTALL:
+        do code = CALL(Testall, count, requests, &flag, statuses);
+        while (code == MPI_SUCCESS && retry(&flag));
+        return code;
     case WAITSOME: code = CALL(Waitsome, count, requests, &done, places, some); place = places[0]; break;
-    case TESTSOME: do code = CALL(Testsome, count, requests, &done, places, some); while (code == MPI_SUCCESS && retry(&done)); place = places[0]; break;
+    case TESTSOME:
+        do code = CALL(Testsome, count, requests, &done, places, some);
+        while (code == MPI_SUCCESS && retry(&done));
+        place = places[0];
+        break;
     }
 #undef CALL
     if (way == WAITSOME || way == TESTSOME) {
         CHECK_EQ(done, 1, "requests completed");
-        if (statuses != ignore_all && at != 0) { MPI_Status first = statuses[0]; statuses[0] = statuses[at]; statuses[at] = first; }
+        if (statuses != ignore_all && at != 0) {
+            MPI_Status first = statuses[0];
+            statuses[0] = statuses[at];
+            statuses[at] = first;
+        }
     }
     CHECK_EQ(place, at, "the place of the request that completed");
     return code;
@@ -91,7 +108,8 @@ static void every_way(MPI_File file, int class, int profiled)
                 CHECK_OK(MPI_Test_cancelled(&statuses[1], &cancelled));
                 CHECK_EQ(cancelled, 0, "whether it was cancelled");
             }
-            if (!ignored && (way == WAITALL || way == TESTALL)) CHECK_CLASS(statuses[0].MPI_ERROR, MPI_SUCCESS);
+            if (!ignored && (way == WAITALL || way == TESTALL))
+                CHECK_CLASS(statuses[0].MPI_ERROR, MPI_SUCCESS);
         }
     section("success leaves MPI_ERROR alone");
     for (int way = 0; way < WAYS; way++) {
@@ -124,14 +142,18 @@ static void mixed(MPI_File file, int class)
         requests[6] = failing(file);
         if (way == WAITALL || way == TESTALL) {
             if (way == WAITALL) code = MPI_Waitall(7, requests, statuses);
-            else do code = MPI_Testall(7, requests, &flag, statuses); while (code == MPI_SUCCESS && retry(&flag));
+            else
+                do code = MPI_Testall(7, requests, &flag, statuses);
+                while (code == MPI_SUCCESS && retry(&flag));
             CHECK_CLASS(code, MPI_ERR_IN_STATUS);
-            for (int i = 0; i < 7; i++) CHECK_CLASS(statuses[i].MPI_ERROR, i == 0 || i == 6 ? class : MPI_SUCCESS);
+            for (int i = 0; i < 7; i++)
+                CHECK_CLASS(statuses[i].MPI_ERROR, i == 0 || i == 6 ? class : MPI_SUCCESS);
             CHECK_EQ(count_of(&statuses[1], MPI_INT), 1, "integers received");
             CHECK_EQ(count_of(&statuses[3], MPI_CHAR), CELLS, "characters read");
         }
         while (!(way == WAITALL || way == TESTALL) && left > 0) {
-            code = way == WAITSOME ? MPI_Waitsome(7, requests, &done, places, statuses) : MPI_Testsome(7, requests, &done, places, statuses);
+            code = way == WAITSOME ? MPI_Waitsome(7, requests, &done, places, statuses)
+                                   : MPI_Testsome(7, requests, &done, places, statuses);
             int wrong = 0;
             CHECK(done != MPI_UNDEFINED, "nothing is left of %d", left);
             if (done == MPI_UNDEFINED) break;
@@ -145,7 +167,8 @@ static void mixed(MPI_File file, int class)
             succeeded += done - wrong;
             left -= done;
         }
-        if (!(way == WAITALL || way == TESTALL)) CHECK(errors == 2 && succeeded == 3, "%d errors and %d successes", errors, succeeded);
+        if (!(way == WAITALL || way == TESTALL))
+            CHECK(errors == 2 && succeeded == 3, "%d errors and %d successes", errors, succeeded);
         CHECK_EQ(received, sent, "the message");
         CHECK(requests[5] != MPI_REQUEST_NULL, "the persistent request is gone");
         MPI_Request_free(&requests[5]);
@@ -209,7 +232,8 @@ static void asked(MPI_File file, int class)
         MPI_Status status;
         int flag = 0;
         memset(&status, 0, sizeof status);
-        do CHECK_OK(MPI_Request_get_status(request, &flag, times ? MPI_STATUS_IGNORE : &status)); while (retry(&flag));
+        do CHECK_OK(MPI_Request_get_status(request, &flag, times ? MPI_STATUS_IGNORE : &status));
+        while (retry(&flag));
         if (!times) CHECK_CLASS(status.MPI_ERROR, class);
         CHECK_OK(MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE));
         CHECK(flag && request != MPI_REQUEST_NULL, "the request is gone");
@@ -280,7 +304,8 @@ static void handled(MPI_File file, int class)
         CHECK_CLASS(last_code, class);
         left_code = MPI_ERR_OTHER;
         requests[0] = failing(file);
-        CHECK_CLASS(complete(way, 2, requests, 0, statuses, 0), is_of_many(way) ? MPI_ERR_IN_STATUS : MPI_ERR_OTHER);
+        CHECK_CLASS(complete(way, 2, requests, 0, statuses, 0),
+                    is_of_many(way) ? MPI_ERR_IN_STATUS : MPI_ERR_OTHER);
         CHECK_CLASS(statuses[0].MPI_ERROR, MPI_ERR_OTHER);
         left_code = MPI_SUCCESS;
         requests[0] = failing(file);
@@ -299,7 +324,8 @@ static void handled(MPI_File file, int class)
     CHECK_OK(MPI_File_set_errhandler(file, other));
     calls = 0;
     CHECK_CLASS(MPI_Wait(&request, MPI_STATUS_IGNORE), class);
-    CHECK(calls == 0 && other_calls == 1, "%d calls of the old handler, %d of the new one", calls, other_calls);
+    CHECK(calls == 0 && other_calls == 1, "%d calls of the old handler, %d of the new one", calls,
+          other_calls);
 
     section("a handler that does not return");
     CHECK_OK(MPI_File_set_errhandler(file, leaving));
@@ -310,7 +336,8 @@ static void handled(MPI_File file, int class)
             MPI_Waitall(2, both, ignore_all);
             CHECK(0, "the handler returned");
         }
-        CHECK(calls == 1 && both[0] == MPI_REQUEST_NULL && both[1] == MPI_REQUEST_NULL, "%d calls of the handler", calls);
+        CHECK(calls == 1 && both[0] == MPI_REQUEST_NULL && both[1] == MPI_REQUEST_NULL,
+              "%d calls of the handler", calls);
     }
     CHECK_OK(MPI_File_set_errhandler(file, handler));
     request = failing(file);

@@ -29,13 +29,15 @@ static void *work(void *argument)
     for (int round = 0; round < ROUNDS; round++) {
         MPI_Request requests[3];
         MPI_Status statuses[3];
-        expect(MPI_File_iwrite_at_all(files[me], 0, bytes, sizeof bytes, MPI_CHAR, &requests[0]) == MPI_SUCCESS);
+        expect(MPI_File_iwrite_at_all(files[me], 0, bytes, sizeof bytes, MPI_CHAR,
+               &requests[0]) == MPI_SUCCESS);
         MPI_Irecv(&received, 1, MPI_INT, 0, round, comms[me], &requests[1]);
         MPI_Isend(&sent, 1, MPI_INT, 0, round, comms[me], &requests[2]);
         switch (round % 3) {
         case 0:
             expect(MPI_Waitall(3, requests, statuses) == MPI_ERR_IN_STATUS);
-            expect(class_of(statuses[0].MPI_ERROR) == MPI_ERR_NO_SPACE && statuses[1].MPI_ERROR == MPI_SUCCESS && statuses[2].MPI_ERROR == MPI_SUCCESS);
+            expect(class_of(statuses[0].MPI_ERROR) == MPI_ERR_NO_SPACE
+                   && statuses[1].MPI_ERROR == MPI_SUCCESS && statuses[2].MPI_ERROR == MPI_SUCCESS);
             break;
         case 1:
             for (int left = 3; left > 0; left--) {
@@ -46,7 +48,8 @@ static void *work(void *argument)
         default:
             for (int r = 0; r < 3; r++) {
                 int code = MPI_SUCCESS;
-                for (flag = 0; !flag && code == MPI_SUCCESS;) code = MPI_Test(&requests[r], &flag, MPI_STATUS_IGNORE);
+                for (flag = 0; !flag && code == MPI_SUCCESS;)
+                    code = MPI_Test(&requests[r], &flag, MPI_STATUS_IGNORE);
                 expect(class_of(code) == (r == 0 ? MPI_ERR_NO_SPACE : MPI_SUCCESS));
             }
         }
@@ -72,12 +75,14 @@ int main(int argc, char **argv)
         char name[64];
         snprintf(name, sizeof name, "thread.%d.%d", world_rank, t);
         MPI_Comm_dup(MPI_COMM_SELF, &comms[t]);
-        CHECK_OK(MPI_File_open(comms[t], path_of(name), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &files[t]));
+        CHECK_OK(MPI_File_open(comms[t], path_of(name), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+                 &files[t]));
         CHECK_OK(MPI_File_set_errhandler(files[t], handler));
         numbers[t] = t;
     }
     MPI_Errhandler_free(&handler);
-    for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_create(&threads[t], NULL, work, &numbers[t]), 0, "pthread_create");
+    for (int t = 0; t < THREADS; t++)
+        CHECK_EQ(pthread_create(&threads[t], NULL, work, &numbers[t]), 0, "pthread_create");
     for (int t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
     CHECK_EQ(atomic_load(&strange), 0, "things that are not as they should be");
     for (int t = 0; t < THREADS; t++) {

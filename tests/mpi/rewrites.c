@@ -19,7 +19,8 @@ static int together(const char *what, int code)
 {
     int class = class_of(code);
     section("%s", what);
-    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN), "the class on all ranks (greatest, not least)");
+    CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN),
+             "the class on all ranks (greatest, not least)");
     CHECK(is_expected(class), "%s", class_name(class));
     return class == MPI_SUCCESS;
 }
@@ -32,8 +33,10 @@ static void check_pieces(const char *what, const char *path, long long first, in
     const long long span = (long long)(bytes / PIECE) * period;
     CHECK(fd >= 0, "%s: %s", path, strerror(errno));
     if (span > 0) CHECK(pread(fd, found, (size_t)span, first) >= span - period + PIECE, "the file is short");
-    for (int piece = 0; piece < bytes / PIECE; piece++) wrong += memcmp(found + (long long)piece * period, data + piece * PIECE, PIECE) != 0;
-    CHECK(wrong == 0, "%d of %d pieces of %s were reported as written and are not there", wrong, bytes / PIECE, what);
+    for (int piece = 0; piece < bytes / PIECE; piece++)
+        wrong += memcmp(found + (long long)piece * period, data + piece * PIECE, PIECE) != 0;
+    CHECK(wrong == 0, "%d of %d pieces of %s were reported as written and are not there", wrong,
+          bytes / PIECE, what);
     close(fd);
 }
 
@@ -58,15 +61,18 @@ static int rewrite(const char *path, int first_round)
     for (int round = 0; round < 20 && !reduce_all(full, MPI_MAX); round++) {
         section("an independent write");
         new_data(first_round + 2 * round);
-        CHECK_OK(MPI_File_set_view(file, (long long)world_rank * PART, MPI_BYTE, every_other, "native", MPI_INFO_NULL));
+        CHECK_OK(MPI_File_set_view(file, (long long)world_rank * PART, MPI_BYTE, every_other, "native",
+                 MPI_INFO_NULL));
         int class = class_of(MPI_File_write_at(file, 0, data, BYTES, MPI_BYTE, &status));
         CHECK(is_expected(class), "%s", class_name(class));
         full += class != MPI_SUCCESS;
         if (class == MPI_SUCCESS) CHECK_EQ(count_of(&status, MPI_BYTE), BYTES, "bytes written");
-        check_pieces("an independent write", path, (long long)world_rank * PART, 2 * PIECE, count_of(&status, MPI_BYTE));
+        check_pieces("an independent write", path, (long long)world_rank * PART, 2 * PIECE,
+                     count_of(&status, MPI_BYTE));
         barrier();
         new_data(first_round + 2 * round + 1);
-        CHECK_OK(MPI_File_set_view(file, (long long)world_rank * 2 * PIECE, MPI_BYTE, every_fourth, "native", MPI_INFO_NULL));
+        CHECK_OK(MPI_File_set_view(file, (long long)world_rank * 2 * PIECE, MPI_BYTE, every_fourth,
+                 "native", MPI_INFO_NULL));
         if (together("a collective write", MPI_File_write_at_all(file, 0, data, BYTES, MPI_BYTE, &status)))
             check_pieces("a collective write", path, (long long)world_rank * 2 * PIECE, 4 * PIECE, BYTES);
         else

@@ -34,7 +34,8 @@ static void find_functions(void)
     *(void **)&strike_below = dlsym(RTLD_DEFAULT, "strike_below");
     *(void **)&strike_end_ns = dlsym(RTLD_DEFAULT, "strike_end_ns");
     *(void **)&strike_reservations_above = dlsym(RTLD_DEFAULT, "strike_reservations_above");
-    if (!strike_calls || !strike_disarm || !strike_arm || !strike_below || !strike_end_ns || !strike_reservations_above) {
+    if (!strike_calls || !strike_disarm || !strike_arm || !strike_below || !strike_end_ns
+        || !strike_reservations_above) {
         fprintf(stderr, "the library that strikes calls is not preloaded\n");
         exit(2);
     }
@@ -52,7 +53,8 @@ static int together(const char *call, int code)
 {
     int class = class_of(code);
     long long greatest = reduce_all(class, MPI_MAX), least = reduce_all(class, MPI_MIN);
-    CHECK(greatest == least, "%s has the classes %s and %s", call, class_name((int)greatest), class_name((int)least));
+    CHECK(greatest == least, "%s has the classes %s and %s", call, class_name((int)greatest),
+          class_name((int)least));
     return is_fine(call, code);
 }
 
@@ -71,7 +73,8 @@ static void note(const unsigned char *data, int count, long long at, int block, 
 
 /* Records a write. The bytes that the status counts are certain. The others are in doubt: the old or the
  * new value is right. */
-static void wrote(int fine, MPI_Status *status, const unsigned char *data, int count, long long at, int block, int period)
+static void wrote(int fine, MPI_Status *status, const unsigned char *data, int count, long long at,
+                  int block, int period)
 {
     int moved = fine ? count : count_of(status, MPI_BYTE);
     if (fine) CHECK_EQ(count_of(status, MPI_BYTE), count, "bytes written");
@@ -86,11 +89,13 @@ static void check_file(const char *path)
     unsigned char *bytes = slurp(path, &size);
     for (long long at = 0; at < FILE_BYTES; at++)
         if (is_known[at] && (at >= size || bytes[at] != expected[at]) && wrong++ == 0) first = at;
-    CHECK(wrong == 0, "%lld bytes that were reported as written are not there, from %lld on (of %lld)", wrong, first, size);
+    CHECK(wrong == 0, "%lld bytes that were reported as written are not there, from %lld on (of %lld)",
+          wrong, first, size);
     free(bytes);
 }
 
-static void check_read(const char *call, const unsigned char *back, int count, long long at, int block, int period)
+static void check_read(const char *call, const unsigned char *back, int count, long long at, int block,
+                       int period)
 {
     int wrong = 0;
     for (int i = 0; i < count; i++) {
@@ -115,15 +120,18 @@ static void write_alone(MPI_File file, int seed)
     MPI_Datatype pieces;
     long long at = ALONE_AT + 4000 * world_rank;
     new_data(seed);
-    wrote(is_fine("write_at", MPI_File_write_at(file, at, data, 3000, MPI_BYTE, &status)), &status, data, 3000, at, 1, 1);
-    if (is_fine("read_at", MPI_File_read_at(file, at, back, 3000, MPI_BYTE, &status))) check_read("read_at", back, count_of(&status, MPI_BYTE), at, 1, 1);
+    wrote(is_fine("write_at", MPI_File_write_at(file, at, data, 3000, MPI_BYTE, &status)), &status, data,
+          3000, at, 1, 1);
+    if (is_fine("read_at", MPI_File_read_at(file, at, back, 3000, MPI_BYTE, &status)))
+        check_read("read_at", back, count_of(&status, MPI_BYTE), at, 1, 1);
     at = PIECES_AT + PIECES * PERIOD * world_rank;
     MPI_Type_vector(PIECES, PIECE, PERIOD, MPI_BYTE, &pieces);
     MPI_Type_commit(&pieces);
     together("set_view of pieces", MPI_File_set_view(file, at, MPI_BYTE, pieces, "native", MPI_INFO_NULL));
     for (int round = 0; round < 3; round++) {
         new_data(seed + 1 + round);
-        wrote(is_fine("write_at of pieces", MPI_File_write_at(file, 0, data, PIECES * PIECE, MPI_BYTE, &status)), &status, data, PIECES * PIECE, at, PIECE, PERIOD);
+        wrote(is_fine("write_at of pieces", MPI_File_write_at(file, 0, data, PIECES * PIECE, MPI_BYTE,
+              &status)), &status, data, PIECES * PIECE, at, PIECE, PERIOD);
     }
     MPI_Type_free(&pieces);
 }
@@ -140,9 +148,13 @@ static void write_together(MPI_File file, int seed)
     MPI_Type_commit(&filetype);
     together("set_view of blocks", MPI_File_set_view(file, at, MPI_BYTE, filetype, "native", MPI_INFO_NULL));
     new_data(seed);
-    wrote(together("write_at_all", MPI_File_write_at_all(file, 0, data, BYTES, MPI_BYTE, &status)), &status, data, BYTES, at, 100, period);
-    if (!is_known[at]) note(data, BYTES, at, 100, period, 0); /* Another rank, as aggregator, may have failed to write these bytes. */
-    if (together("read_at_all", MPI_File_read_at_all(file, 0, back, BYTES, MPI_BYTE, &status))) check_read("read_at_all", back, count_of(&status, MPI_BYTE), at, 100, period);
+    wrote(together("write_at_all", MPI_File_write_at_all(file, 0, data, BYTES, MPI_BYTE, &status)),
+          &status, data, BYTES, at, 100, period);
+    if (!is_known[at])
+        /* Another rank, as aggregator, may have failed to write these bytes. */
+        note(data, BYTES, at, 100, period, 0);
+    if (together("read_at_all", MPI_File_read_at_all(file, 0, back, BYTES, MPI_BYTE, &status)))
+        check_read("read_at_all", back, count_of(&status, MPI_BYTE), at, 100, period);
     new_data(seed + 1);
     int begun = together("iwrite_at_all", MPI_File_iwrite_at_all(file, 0, data, BYTES, MPI_BYTE, &request));
     int fine = begun && together("wait for iwrite_at_all", MPI_Wait(&request, &status));
@@ -159,7 +171,8 @@ static void write_locked(MPI_File file, int seed)
     if (!together("set_atomicity", MPI_File_set_atomicity(file, 1))) return;
     new_data(seed);
     /* The views of the ranks overlap, so each rank locks the bytes that it accesses. */
-    wrote(is_fine("atomic write_at", MPI_File_write_at(file, at, data, 1000, MPI_BYTE, &status)), &status, data, 1000, at, 1, 1);
+    wrote(is_fine("atomic write_at", MPI_File_write_at(file, at, data, 1000, MPI_BYTE, &status)), &status,
+          data, 1000, at, 1, 1);
     together("set_atomicity back", MPI_File_set_atomicity(file, 0));
 }
 
@@ -187,7 +200,8 @@ static void live(const char *path, int seed)
         together("close", MPI_File_close(&file));
         CHECK(file == MPI_FILE_NULL, "a handle is left");
     }
-    if (together("open to delete", MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, info, &file)))
+    if (together("open to delete", MPI_File_open(MPI_COMM_WORLD, path,
+        MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, info, &file)))
         together("close and delete", MPI_File_close(&file));
     MPI_Info_free(&info);
 }
@@ -222,20 +236,25 @@ static int strike(const char *path, int rank, struct strike strike, int seed)
  * same purpose. */
 static int must_be_seen(const char *kind)
 {
-    return strcmp(kind, "open") == 0 || strcmp(kind, "close") == 0 || strcmp(kind, "fsync") == 0 || strcmp(kind, "ftruncate") == 0 || strcmp(kind, "unlink") == 0;
+    return strcmp(kind, "open") == 0 || strcmp(kind, "close") == 0 || strcmp(kind, "fsync") == 0
+        || strcmp(kind, "ftruncate") == 0 || strcmp(kind, "unlink") == 0;
 }
 
 static int strike_all(const char *path)
 {
-    static const char *const kinds[] = { "open", "close", "write", "read", "fsync", "ftruncate", "fallocate", "mmap", "munmap",
-                                         "madvise", "fstat", "fstatfs", "fcntl", "unlink" };
-    const struct { int code, class; } errors[] = { { ENOSPC, MPI_ERR_NO_SPACE }, { EIO, MPI_ERR_IO }, { EINTR, MPI_SUCCESS } };
+    static const char *const kinds[] = { "open", "close", "write", "read", "fsync", "ftruncate",
+                                         "fallocate", "mmap", "munmap", "madvise", "fstat", "fstatfs",
+                                         "fcntl", "unlink" };
+    const struct { int code, class; } errors[] = { { ENOSPC, MPI_ERR_NO_SPACE }, { EIO, MPI_ERR_IO },
+                                                   { EINTR, MPI_SUCCESS } };
     enum { KINDS = sizeof kinds / sizeof *kinds };
     int lives = 0, kinds_of_rank[2] = { 0, 0 };
     for (int rank = 0; rank < world_size; rank++) {
         long long calls[KINDS];
-        CHECK(!strike(path, rank, (struct strike){ "none", 0, 0, MPI_SUCCESS, 0 }, 1), "nothing is to be struck");
-        for (int k = 0; k < KINDS; k++) calls[k] = reduce_all(world_rank == rank ? strike_calls(kinds[k]) : 0, MPI_SUM);
+        CHECK(!strike(path, rank, (struct strike){ "none", 0, 0, MPI_SUCCESS, 0 }, 1),
+              "nothing is to be struck");
+        for (int k = 0; k < KINDS; k++)
+            calls[k] = reduce_all(world_rank == rank ? strike_calls(kinds[k]) : 0, MPI_SUM);
         for (int k = 0; k < KINDS; k++) {
             const long long places[] = { 0, 1, calls[k] / 2, calls[k] - 1 };
             kinds_of_rank[rank & 1] += calls[k] > 0;
@@ -249,7 +268,8 @@ static int strike_all(const char *path)
                     if (must_be_seen(kinds[k]) && errors[e].code != EINTR) CHECK(seen, "no rank was told");
                 }
             }
-            if (world_rank == 0 && getenv("CHECK_TRACE")) fprintf(stderr, "rank %d: %lld calls of %s\n", rank, calls[k], kinds[k]);
+            if (world_rank == 0 && getenv("CHECK_TRACE"))
+                fprintf(stderr, "rank %d: %lld calls of %s\n", rank, calls[k], kinds[k]);
         }
     }
     /* Rank 0 makes some calls for all ranks. The other rank does not set sizes, reserve room for a
@@ -279,7 +299,8 @@ static void close_slowly(const char *path, int code, int class)
     const long long returned = now_ns();
     CHECK_EQ(strike_disarm(), world_rank == 1, "closes that were struck");
     const long long over = reduce_all(world_rank == 1 ? strike_end_ns() : 0, MPI_MAX);
-    CHECK(returned >= over, "rank %d returned %lld ms before the close of rank 1 was over", world_rank, (over - returned) / 1000000);
+    CHECK(returned >= over, "rank %d returned %lld ms before the close of rank 1 was over", world_rank,
+          (over - returned) / 1000000);
     CHECK(returned - begun >= 1900000000LL, "the close took %lld ms", (returned - begun) / 1000000);
     CHECK(file == MPI_FILE_NULL, "a handle is left");
 }
@@ -293,12 +314,14 @@ static void preallocate_under_signals(const char *path)
     MPI_Offset size;
     struct stat about;
     section("a preallocation under signals");
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path,
+             MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
     strike_reservations_above(1 << 20);
     CHECK_OK(MPI_File_preallocate(file, bytes));
     CHECK_OK(MPI_File_get_size(file, &size));
     CHECK_EQ(size, bytes, "the size");
-    CHECK(stat(path, &about) == 0 && about.st_blocks * 512LL >= bytes, "only %lld bytes are reserved", (long long)about.st_blocks * 512);
+    CHECK(stat(path, &about) == 0 && about.st_blocks * 512LL >= bytes, "only %lld bytes are reserved",
+          (long long)about.st_blocks * 512);
     barrier();
     /* The reservation for small pieces must end in the same way. */
     strike_reservations_above(4096);
@@ -329,7 +352,8 @@ int main(int argc, char **argv)
         preallocate_under_signals(path);
     }
     barrier();
-    if (world_rank == 0) printf("%d lives with a strike in %.1f s\n", lives, (double)(now_ns() - begun) / 1e9);
+    if (world_rank == 0)
+        printf("%d lives with a strike in %.1f s\n", lives, (double)(now_ns() - begun) / 1e9);
     if (world_rank == 0) unlink(path);
     return finish();
 }

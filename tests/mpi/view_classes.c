@@ -19,16 +19,19 @@ static void types(MPI_File file, int may_overlap)
         { "falling", { 1, 1 }, { 3, 0 }, MPI_ERR_IO },
         { "falling, and touching", { 2, 2 }, { 2, 0 }, MPI_ERR_IO },
         { "the same place twice", { 1, 1 }, { 1, 1 }, may_overlap ? MPI_SUCCESS : MPI_ERR_IO },
-        { "overlapping, the second in the first", { 3, 1 }, { 0, 1 }, may_overlap ? MPI_SUCCESS : MPI_ERR_IO },
+        { "overlapping, the second in the first", { 3, 1 }, { 0, 1 },
+          may_overlap ? MPI_SUCCESS : MPI_ERR_IO },
         { "overlapping, one behind the other", { 2, 2 }, { 0, 1 }, may_overlap ? MPI_SUCCESS : MPI_ERR_IO },
         { "rising", { 1, 2 }, { 0, 4 }, MPI_SUCCESS },
     };
     for (unsigned c = 0; c < sizeof cases / sizeof *cases; c++) {
-        MPI_Datatype type = indexed(cases[c].lengths[0], cases[c].places[0], cases[c].lengths[1], cases[c].places[1]);
+        MPI_Datatype type = indexed(cases[c].lengths[0], cases[c].places[0], cases[c].lengths[1],
+                                    cases[c].places[1]);
         section("%s, %s", cases[c].what, may_overlap ? "only to be read" : "to be written");
         CHECK_CLASS(MPI_File_set_view(file, 0, type, type, "native", MPI_INFO_NULL), cases[c].class);
         CHECK_CLASS(MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL), cases[c].class);
-        CHECK_CLASS(MPI_File_set_view(file, 0, MPI_INT, world_rank == world_size - 1 ? type : MPI_INT, "native", MPI_INFO_NULL), cases[c].class);
+        CHECK_CLASS(MPI_File_set_view(file, 0, MPI_INT, world_rank == world_size - 1 ? type : MPI_INT,
+                    "native", MPI_INFO_NULL), cases[c].class);
         MPI_Type_free(&type);
     }
     section("arguments");
@@ -37,7 +40,8 @@ static void types(MPI_File file, int may_overlap)
     MPI_Type_commit(&three);
     CHECK_CLASS(MPI_File_set_view(file, -1, MPI_INT, MPI_INT, "native", MPI_INFO_NULL), MPI_ERR_ARG);
     CHECK_CLASS(MPI_File_set_view(file, 0, MPI_INT, three, "native", MPI_INFO_NULL), MPI_ERR_ARG);
-    CHECK_CLASS(MPI_File_set_view(file, 0, MPI_DATATYPE_NULL, MPI_INT, "native", MPI_INFO_NULL), MPI_ERR_TYPE);
+    CHECK_CLASS(MPI_File_set_view(file, 0, MPI_DATATYPE_NULL, MPI_INT, "native", MPI_INFO_NULL),
+                MPI_ERR_TYPE);
     MPI_Type_free(&three);
 }
 
@@ -51,7 +55,8 @@ static void reads(MPI_File file)
     CHECK_OK(MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL));
     for (int all = 0; all < 2; all++) {
         memset(found, 0x55, sizeof found);
-        CHECK_OK(all ? MPI_File_read_at_all(file, 0, found, 8, MPI_INT, &status) : MPI_File_read_at(file, 0, found, 8, MPI_INT, &status));
+        CHECK_OK(all ? MPI_File_read_at_all(file, 0, found, 8, MPI_INT, &status)
+                     : MPI_File_read_at(file, 0, found, 8, MPI_INT, &status));
         CHECK_EQ(count_of(&status, MPI_INT), 8, "integers read");
         for (int i = 0; i < 8; i++) CHECK_EQ(found[i], expected[i], "an integer");
     }
