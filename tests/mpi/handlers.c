@@ -29,7 +29,8 @@ static void note_other(MPI_File *file, int *code, ...)
 
 #define CALLED(times, class, handle) do { \
     CHECK_EQ(calls, times, "calls of the handler"); \
-    CHECK(last_class == (class), "the handler was given %s, not %s", class_name(last_class), class_name(class)); \
+    CHECK(last_class == (class), "the handler was given %s, not %s", class_name(last_class), \
+          class_name(class)); \
     CHECK(last_file == (handle), "the handler was given another file"); \
     calls = 0; last_class = -1; } while (0)
 
@@ -65,7 +66,8 @@ static void codes(MPI_File file, MPI_Errhandler handler)
         CALLED(1, MPI_ERR_ARG, file);
         CHECK_CLASS(MPI_File_write_at_all(file, -1, bytes, 1, MPI_BYTE, MPI_STATUS_IGNORE), left[l]);
         CALLED(1, MPI_ERR_ARG, file);
-        CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("missing"), MPI_MODE_RDONLY, MPI_INFO_NULL, &none), left[l]);
+        CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("missing"), MPI_MODE_RDONLY, MPI_INFO_NULL,
+                    &none), left[l]);
         CALLED(1, MPI_ERR_NO_SUCH_FILE, MPI_FILE_NULL);
         CHECK(none == MPI_FILE_NULL, "a failed open gave a handle");
         CHECK_CLASS(MPI_File_close(&none), left[l]);
@@ -89,7 +91,8 @@ static void codes(MPI_File file, MPI_Errhandler handler)
  * the handler is gone. Capulet has these handlers on every MPI, but only MPICH 4.2 and later call the
  * destructor. */
 #pragma weak MPIX_File_create_errhandler_x
-extern int MPIX_File_create_errhandler_x(void (*)(MPI_File, int, void *), void (*)(void *), void *, MPI_Errhandler *);
+extern int MPIX_File_create_errhandler_x(void (*)(MPI_File, int, void *), void (*)(void *), void *,
+                                         MPI_Errhandler *);
 #if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40200000
 #define DESTROYS 1
 #else
@@ -136,7 +139,8 @@ static int failing_close(void)
     for (int has_argument = 0; has_argument < 2; has_argument++) {
         section("a close that fails, %s argument", has_argument ? "with" : "without");
         MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
-        CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("closed"), MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file));
+        CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("closed"), MPI_MODE_CREATE | MPI_MODE_RDWR, info,
+                 &file));
         if (has_argument) handler = extended(with_argument, &argument);
         else CHECK_OK(MPI_File_create_errhandler(note, &handler));
         CHECK_OK(MPI_File_set_errhandler(file, handler));
@@ -161,7 +165,8 @@ static int failing_close(void)
     CHECK_OK(MPI_File_set_errhandler(file, handler));
     MPI_Errhandler_free(&handler);
     CHECK_CLASS(MPI_File_seek(file, -1, MPI_SEEK_SET), MPI_ERR_ARG);
-    CHECK(other.calls == 1 && other.destroyed_at_call == 0, "%d calls, destroyed %d times", other.calls, other.destroyed_at_call);
+    CHECK(other.calls == 1 && other.destroyed_at_call == 0, "%d calls, destroyed %d times", other.calls,
+          other.destroyed_at_call);
     CHECK_EQ(other.destroyed, DESTROYS, "times that the argument was destroyed");
     return finish();
 }
@@ -180,7 +185,8 @@ static int abort_on_error(const char *path)
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR, MPI_INFO_NULL, &other));
     CHECK(same_as(other, MPI_ERRORS_RETURN), "the handler of MPI_FILE_NULL stays");
     CHECK_OK(MPI_File_set_errhandler(other, MPI_ERRORS_ABORT));
-    for (int times = 0; times < 100; times++) CHECK(same_as(other, MPI_ERRORS_ABORT), "get_errhandler gives another handler");
+    for (int times = 0; times < 100; times++)
+        CHECK(same_as(other, MPI_ERRORS_ABORT), "get_errhandler gives another handler");
     CHECK_OK(MPI_File_close(&other));
     if (failure_count == 0) printf("rank %d: ready to abort\n", world_rank);
     fflush(stdout);
@@ -218,7 +224,8 @@ int main(int argc, char **argv)
     CHECK(same_as(file, handler), "get_errhandler gives another handler");
     CHECK_CLASS(MPI_File_read_at(file, -1, bytes, 1, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_ARG);
     CALLED(1, MPI_ERR_ARG, file);
-    CHECK_CLASS(MPI_File_read_at_all(file, world_rank == 0 ? -1 : 0, bytes, 1, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_ARG);
+    CHECK_CLASS(MPI_File_read_at_all(file, world_rank == 0 ? -1 : 0, bytes, 1, MPI_BYTE,
+                MPI_STATUS_IGNORE), MPI_ERR_ARG);
     CALLED(1, MPI_ERR_ARG, file);
     CHECK_CLASS(MPI_File_set_view(file, -1, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL), MPI_ERR_ARG);
     CALLED(1, MPI_ERR_ARG, file);
@@ -228,7 +235,8 @@ int main(int argc, char **argv)
     CHECK_OK(MPI_File_call_errhandler(file, MPI_ERR_IO));
     CALLED(1, MPI_ERR_IO, file);
     section("a missing file with a handler on another file");
-    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("missing"), MPI_MODE_RDONLY, MPI_INFO_NULL, &none), MPI_ERR_NO_SUCH_FILE);
+    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("missing"), MPI_MODE_RDONLY, MPI_INFO_NULL, &none),
+                MPI_ERR_NO_SUCH_FILE);
     CHECK_EQ(calls, 0, "calls of the handler of another file");
 
     section("the handler stays when the user frees it");
@@ -244,7 +252,8 @@ int main(int argc, char **argv)
 
     section("a handler on MPI_FILE_NULL");
     CHECK_OK(MPI_File_set_errhandler(MPI_FILE_NULL, handler));
-    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("missing"), MPI_MODE_RDONLY, MPI_INFO_NULL, &none), MPI_ERR_NO_SUCH_FILE);
+    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("missing"), MPI_MODE_RDONLY, MPI_INFO_NULL, &none),
+                MPI_ERR_NO_SUCH_FILE);
     CALLED(1, MPI_ERR_NO_SUCH_FILE, MPI_FILE_NULL);
     CHECK_CLASS(MPI_File_delete(path_of("missing"), MPI_INFO_NULL), MPI_ERR_NO_SUCH_FILE);
     CALLED(1, MPI_ERR_NO_SUCH_FILE, MPI_FILE_NULL);
@@ -259,7 +268,8 @@ int main(int argc, char **argv)
     CHECK_OK(MPI_File_close(&file));
 
     section("no handler");
-    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("missing"), MPI_MODE_RDONLY, MPI_INFO_NULL, &none), MPI_ERR_NO_SUCH_FILE);
+    CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("missing"), MPI_MODE_RDONLY, MPI_INFO_NULL, &none),
+                MPI_ERR_NO_SUCH_FILE);
     CHECK_EQ(calls, 0, "calls of a handler that is no longer set");
     return finish();
 }

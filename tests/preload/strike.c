@@ -21,8 +21,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum kind { OPEN, CLOSE, WRITE, READ, FSYNC, FTRUNCATE, FALLOCATE, MMAP, MUNMAP, MADVISE, FSTAT, FSTATFS, FCNTL, UNLINK, KINDS };
-static const char *const names[KINDS] = { "open", "close", "write", "read", "fsync", "ftruncate", "fallocate", "mmap", "munmap", "madvise", "fstat", "fstatfs", "fcntl", "unlink" };
+enum kind { OPEN, CLOSE, WRITE, READ, FSYNC, FTRUNCATE, FALLOCATE, MMAP, MUNMAP, MADVISE, FSTAT, FSTATFS,
+            FCNTL, UNLINK, KINDS };
+static const char *const names[KINDS] = { "open", "close", "write", "read", "fsync", "ftruncate",
+                                          "fallocate", "mmap", "munmap", "madvise", "fstat", "fstatfs",
+                                          "fcntl", "unlink" };
 
 enum { DESCRIPTORS = 65536 };
 static atomic_bool tracked[DESCRIPTORS];
@@ -213,15 +216,23 @@ CONTROL(fcntl64)
 CALL(READ, ssize_t, pread, -1, (int fd, void *to, size_t bytes, off_t at), (fd, to, bytes, at))
 CALL(READ, ssize_t, pread64, -1, (int fd, void *to, size_t bytes, off64_t at), (fd, to, bytes, at))
 CALL(READ, ssize_t, preadv, -1, (int fd, const struct iovec *to, int count, off_t at), (fd, to, count, at))
-CALL(READ, ssize_t, preadv64, -1, (int fd, const struct iovec *to, int count, off64_t at), (fd, to, count, at))
-CALL(READ, ssize_t, preadv2, -1, (int fd, const struct iovec *to, int count, off_t at, int flags), (fd, to, count, at, flags))
-CALL(READ, ssize_t, preadv64v2, -1, (int fd, const struct iovec *to, int count, off64_t at, int flags), (fd, to, count, at, flags))
+CALL(READ, ssize_t, preadv64, -1, (int fd, const struct iovec *to, int count, off64_t at),
+     (fd, to, count, at))
+CALL(READ, ssize_t, preadv2, -1, (int fd, const struct iovec *to, int count, off_t at, int flags),
+     (fd, to, count, at, flags))
+CALL(READ, ssize_t, preadv64v2, -1, (int fd, const struct iovec *to, int count, off64_t at, int flags),
+     (fd, to, count, at, flags))
 CALL(WRITE, ssize_t, pwrite, -1, (int fd, const void *from, size_t bytes, off_t at), (fd, from, bytes, at))
-CALL(WRITE, ssize_t, pwrite64, -1, (int fd, const void *from, size_t bytes, off64_t at), (fd, from, bytes, at))
-CALL(WRITE, ssize_t, pwritev, -1, (int fd, const struct iovec *from, int count, off_t at), (fd, from, count, at))
-CALL(WRITE, ssize_t, pwritev64, -1, (int fd, const struct iovec *from, int count, off64_t at), (fd, from, count, at))
-CALL(WRITE, ssize_t, pwritev2, -1, (int fd, const struct iovec *from, int count, off_t at, int flags), (fd, from, count, at, flags))
-CALL(WRITE, ssize_t, pwritev64v2, -1, (int fd, const struct iovec *from, int count, off64_t at, int flags), (fd, from, count, at, flags))
+CALL(WRITE, ssize_t, pwrite64, -1, (int fd, const void *from, size_t bytes, off64_t at),
+     (fd, from, bytes, at))
+CALL(WRITE, ssize_t, pwritev, -1, (int fd, const struct iovec *from, int count, off_t at),
+     (fd, from, count, at))
+CALL(WRITE, ssize_t, pwritev64, -1, (int fd, const struct iovec *from, int count, off64_t at),
+     (fd, from, count, at))
+CALL(WRITE, ssize_t, pwritev2, -1, (int fd, const struct iovec *from, int count, off_t at, int flags),
+     (fd, from, count, at, flags))
+CALL(WRITE, ssize_t, pwritev64v2, -1, (int fd, const struct iovec *from, int count, off64_t at, int flags),
+     (fd, from, count, at, flags))
 CALL(FSYNC, int, fsync, -1, (int fd), (fd))
 CALL(FSYNC, int, fdatasync, -1, (int fd), (fd))
 CALL(FTRUNCATE, int, ftruncate, -1, (int fd, off_t bytes), (fd, bytes))
@@ -265,7 +276,8 @@ static void *mapped(void *start, size_t bytes, int fd)
     void *name(void *to, size_t bytes, int access, int flags, int fd, offset_t from) \
     { \
         REAL(#name, void *(*)(void *, size_t, int, int, int, offset_t)); \
-        return on_tracked(MMAP, fd) ? MAP_FAILED : mapped(real(to, bytes, access, flags, fd, from), bytes, fd); \
+        if (on_tracked(MMAP, fd)) return MAP_FAILED; \
+        return mapped(real(to, bytes, access, flags, fd, from), bytes, fd); \
     }
 
 MAPPING(mmap, off_t)
@@ -291,7 +303,8 @@ CALL(FSTAT, int, fstat64, -1, (int fd, struct stat64 *about), (fd, about))
 CALL(FSTATFS, int, fstatfs, -1, (int fd, struct statfs *about), (fd, about))
 CALL(FSTATFS, int, fstatfs64, -1, (int fd, struct statfs64 *about), (fd, about))
 /* statx is a call on a descriptor if the path is empty. */
-CALL(FSTAT, int, statx, -1, (int fd, const char *path, int flags, unsigned wanted, struct statx *about), (fd, path, flags, wanted, about))
+CALL(FSTAT, int, statx, -1, (int fd, const char *path, int flags, unsigned wanted, struct statx *about),
+     (fd, path, flags, wanted, about))
 
 int unlink(const char *path)
 {
