@@ -141,10 +141,10 @@ int main(int argc, char **argv)
         snprintf(name, sizeof name, "columns-%d", which);
         write_columns(file, name, which, which & 1, which >> 1 & 1, which & 4 ? 3 : 1);
     }
-    write_comb(file, "comb-alone", 8, 0);
-    write_comb(file, "comb-together", 9, 1);
-    write_compound(file, "compound-alone", 0);
-    write_compound(file, "compound-together", 1);
+    write_comb(file, "comb-independent", 8, 0);
+    write_comb(file, "comb-collective", 9, 1);
+    write_compound(file, "compound-independent", 0);
+    write_compound(file, "compound-collective", 1);
     check(H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0, "flush");
     check(H5Fclose(file) >= 0, "close");
 

@@ -47,7 +47,7 @@ int main(int argc, char **argv)
     int plane[2] = { rows, columns }, record[2] = { time, columns };
     OK(ncmpi_def_var(file, "blocks", NC_INT, 2, plane, &variables[0]));
     OK(ncmpi_def_var(file, "comb", NC_INT, 2, plane, &variables[1]));
-    OK(ncmpi_def_var(file, "alone", NC_INT, 2, plane, &variables[2]));
+    OK(ncmpi_def_var(file, "independent", NC_INT, 2, plane, &variables[2]));
     OK(ncmpi_def_var(file, "queued", NC_INT, 2, plane, &variables[3]));
     OK(ncmpi_def_var(file, "records", NC_INT, 2, record, &variables[4]));
     OK(ncmpi_enddef(file));

@@ -19,12 +19,12 @@ static int class_by_name(const char *name)
 }
 
 /* Checks the outcome of a collective call: all ranks have one class, success or the injected class. */
-static int together(const char *what, int code)
+static int collective(const char *what, int code)
 {
     section("%s", what);
     int class = class_of(code);
     CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN),
-             "the class on all ranks (greatest, not least)");
+             "largest error class of all ranks (other value: smallest)");
     CHECK(class == MPI_SUCCESS || class == injected_class, "%s", class_name(class));
     if (class != MPI_SUCCESS) {
         seen_anywhere = 1;
@@ -34,13 +34,13 @@ static int together(const char *what, int code)
 }
 
 /* Checks the outcome of an independent call: success or the injected class. */
-static int alone(const char *what, int code)
+static int independent(const char *what, int code)
 {
     section("%s", what);
     int class = class_of(code);
     CHECK(class == MPI_SUCCESS || class == injected_class, "%s", class_name(class));
     if (class != MPI_SUCCESS)
-        snprintf(trail + strlen(trail), sizeof trail - strlen(trail), " %s(alone)", what);
+        snprintf(trail + strlen(trail), sizeof trail - strlen(trail), " %s(independent)", what);
     seen_anywhere |= class != MPI_SUCCESS;
     return class == MPI_SUCCESS;
 }
@@ -49,7 +49,7 @@ static void check_bytes(const char *what, const unsigned char *bytes, int count,
 {
     int wrong = 0;
     for (int i = 0; i < count; i++) wrong += bytes[i] != (unsigned char)(seed + i);
-    CHECK(wrong == 0, "%d wrong bytes from %s, which reported success", wrong, what);
+    CHECK(wrong == 0, "%s reported success, but %d bytes are wrong", what, wrong);
 }
 
 /* With collective buffers of one page, each access takes two rounds or more, and every rank aggregates. */
@@ -63,29 +63,29 @@ static void transfers(MPI_File file)
         filetype = map_resized(0, 100 * world_size, piece);
     int seed = 7 * world_rank, written;
     for (int i = 0; i < BYTES; i++) mine[i] = (unsigned char)(seed + i);
-    together("set_view", MPI_File_set_view(file, 100 * world_rank, MPI_BYTE, filetype.mpi, "native",
+    collective("set_view", MPI_File_set_view(file, 100 * world_rank, MPI_BYTE, filetype.mpi, "native",
              MPI_INFO_NULL));
-    written = together("write_at_all", MPI_File_write_at_all(file, 0, mine, BYTES, MPI_BYTE, &status));
+    written = collective("write_at_all", MPI_File_write_at_all(file, 0, mine, BYTES, MPI_BYTE, &status));
     if (written) CHECK_EQ(count_of(&status, MPI_BYTE), BYTES, "bytes written");
-    if (together("read_at_all", MPI_File_read_at_all(file, 0, back, BYTES, MPI_BYTE, &status)) && written) {
+    if (collective("read_at_all", MPI_File_read_at_all(file, 0, back, BYTES, MPI_BYTE, &status)) && written) {
         CHECK_EQ(count_of(&status, MPI_BYTE), BYTES, "bytes read");
         check_bytes("read_at_all", back, BYTES, seed);
     }
-    written = alone("write_at", MPI_File_write_at(file, BYTES, mine, BYTES, MPI_BYTE, &status));
-    if (alone("read_at", MPI_File_read_at(file, BYTES, back, BYTES, MPI_BYTE, &status)) && written)
+    written = independent("write_at", MPI_File_write_at(file, BYTES, mine, BYTES, MPI_BYTE, &status));
+    if (independent("read_at", MPI_File_read_at(file, BYTES, back, BYTES, MPI_BYTE, &status)) && written)
         check_bytes("read_at", back, BYTES, seed);
     barrier();
     MPI_Request request;
-    written = together("iwrite_at_all", MPI_File_iwrite_at_all(file, 0, mine, BYTES, MPI_BYTE, &request))
-              && together("wait for iwrite_at_all", MPI_Wait(&request, &status));
+    written = collective("iwrite_at_all", MPI_File_iwrite_at_all(file, 0, mine, BYTES, MPI_BYTE, &request))
+              && collective("wait for iwrite_at_all", MPI_Wait(&request, &status));
     if (written) CHECK_EQ(count_of(&status, MPI_BYTE), BYTES, "bytes written");
-    if (together("read_at_all_begin", MPI_File_read_at_all_begin(file, 0, back, BYTES, MPI_BYTE)))
-        if (together("read_at_all_end", MPI_File_read_at_all_end(file, back, &status)) && written)
+    if (collective("read_at_all_begin", MPI_File_read_at_all_begin(file, 0, back, BYTES, MPI_BYTE)))
+        if (collective("read_at_all_end", MPI_File_read_at_all_end(file, back, &status)) && written)
             check_bytes("read_at_all_end", back, BYTES, seed);
-    together("set_view back", MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+    collective("set_view back", MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
     /* Rank 0 moves no bytes, but must get the failure of another rank. */
-    together("write_all", MPI_File_write_all(file, mine, world_rank == 0 ? 0 : BYTES, MPI_BYTE, &status));
-    together("read_all", MPI_File_read_all(file, back, world_rank == 0 ? 0 : BYTES, MPI_BYTE, &status));
+    collective("write_all", MPI_File_write_all(file, mine, world_rank == 0 ? 0 : BYTES, MPI_BYTE, &status));
+    collective("read_all", MPI_File_read_all(file, back, world_rank == 0 ? 0 : BYTES, MPI_BYTE, &status));
     map_free(&piece);
     map_free(&filetype);
 }
@@ -103,26 +103,27 @@ int main(int argc, char **argv)
     MPI_Info info;
     MPI_Info_create(&info);
     MPI_Info_set(info, "cb_buffer_size", "4096");
-    if (together("open", MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file))) {
-        together("set_size", MPI_File_set_size(file, 100));
-        together("preallocate", MPI_File_preallocate(file, 5000));
-        alone("get_size", MPI_File_get_size(file, &size));
-        alone("seek to the end", MPI_File_seek(file, 0, MPI_SEEK_END));
+    if (collective("open", MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, info,
+        &file))) {
+        collective("set_size", MPI_File_set_size(file, 100));
+        collective("preallocate", MPI_File_preallocate(file, 5000));
+        independent("get_size", MPI_File_get_size(file, &size));
+        independent("seek to the end", MPI_File_seek(file, 0, MPI_SEEK_END));
         barrier();
         transfers(file);
-        together("sync", MPI_File_sync(file));
-        together("close", MPI_File_close(&file));
+        collective("sync", MPI_File_sync(file));
+        collective("close", MPI_File_close(&file));
     }
     MPI_Info_free(&info);
-    CHECK(file == MPI_FILE_NULL, "a handle is left");
-    if (together("open to append", MPI_File_open(MPI_COMM_WORLD, path,
+    CHECK(file == MPI_FILE_NULL, "the handle was not set to MPI_FILE_NULL");
+    if (collective("open to append", MPI_File_open(MPI_COMM_WORLD, path,
         MPI_MODE_RDWR | MPI_MODE_APPEND | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file)))
-        together("close and delete", MPI_File_close(&file));
-    CHECK(file == MPI_FILE_NULL, "a handle is left");
+        collective("close and delete", MPI_File_close(&file));
+    CHECK(file == MPI_FILE_NULL, "the handle was not set to MPI_FILE_NULL");
     barrier();
     if (world_rank == 0) unlink(path);
     barrier();
-    section("delete what is not there");
+    section("delete of a missing file");
     int class = class_of(MPI_File_delete(path, MPI_INFO_NULL));
     CHECK(class == MPI_ERR_NO_SUCH_FILE || class == injected_class, "%s", class_name(class));
     if (class != MPI_ERR_NO_SUCH_FILE) seen_anywhere = 1;

@@ -44,7 +44,7 @@ static void on_small_file_system(const char *folder)
                          sizeof block, MPI_BYTE, &status));
     CHECK(class == MPI_ERR_NO_SPACE, "after %d rounds: %s", round, class_name(class));
     CHECK_EQ(reduce_all(round, MPI_MAX), reduce_all(round, MPI_MIN), "round of the failure");
-    CHECK(round > 1, "full at once");
+    CHECK(round > 1, "the first round already found the disk full");
     CHECK_CLASS(MPI_File_preallocate(file, 1LL << 30), MPI_ERR_NO_SPACE);
     CHECK_OK(MPI_File_read_at_all(file, 0, block, sizeof block, MPI_BYTE, &status));
     CHECK_OK(MPI_File_set_size(file, 0));

@@ -10,7 +10,7 @@
 #define GETTERS 3
 
 static MPI_File file = MPI_FILE_NULL;
-static atomic_int calls, is_over, strange;
+static atomic_int calls, is_over, failed;
 
 static void note(MPI_File *of, int *code, ...)
 {
@@ -18,7 +18,7 @@ static void note(MPI_File *of, int *code, ...)
     atomic_fetch_add(&calls, 1);
 }
 
-static void expect(int holds) { if (!holds) atomic_fetch_add(&strange, 1); }
+static void expect(int holds) { if (!holds) atomic_fetch_add(&failed, 1); }
 
 /* Sets a new handler in each round. The file holds its only reference. Every second round replaces the
  * handler by a predefined one, so that its memory stays free for a while. The lock inside MPI may keep the
@@ -82,7 +82,7 @@ int main(int argc, char **argv)
         CHECK_EQ(pthread_create(&threads[t], NULL, t == 0 ? sets : t == 1 ? fails : gets, NULL), 0,
                  "pthread_create");
     for (int t = 0; t < GETTERS + 2; t++) pthread_join(threads[t], NULL);
-    CHECK_EQ(atomic_load(&strange), 0, "calls with a strange end");
+    CHECK_EQ(atomic_load(&failed), 0, "number of failed expectations of the threads");
     CHECK(atomic_load(&calls) > 0, "no handler was called");
     CHECK_OK(MPI_File_set_errhandler(file, MPI_ERRORS_RETURN));
     CHECK_OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN));

@@ -60,7 +60,7 @@ static void codes(MPI_File file, MPI_Errhandler handler)
     CHECK_OK(MPI_File_set_errhandler(file, handler));
     CHECK_OK(MPI_File_set_errhandler(MPI_FILE_NULL, handler));
     for (unsigned l = 0; l < 2; l++) {
-        section("a handler that leaves %s", class_name(left[l]));
+        section("a handler that stores %s", class_name(left[l]));
         left_code = left[l];
         CHECK_CLASS(MPI_File_seek(file, -1, MPI_SEEK_SET), left[l]);
         CALLED(1, MPI_ERR_ARG, file);
@@ -149,14 +149,14 @@ static int failing_close(void)
         calls = 0;
         left_code = has_argument ? -1 : MPI_ERR_OTHER;
         CHECK_CLASS(MPI_File_close(&file), has_argument ? MPI_ERR_IO : MPI_ERR_OTHER);
-        CHECK(file == MPI_FILE_NULL, "a handle is left");
+        CHECK(file == MPI_FILE_NULL, "the handle was not set to MPI_FILE_NULL");
         CHECK(last_file == closed, "the handler was given another file");
         CHECK_EQ(has_argument ? argument.calls : calls, 1, "calls of the handler");
-        CHECK_EQ(last_class, MPI_ERR_IO, "the class");
+        CHECK_EQ(last_class, MPI_ERR_IO, "class of the close");
     }
     left_code = -1;
-    CHECK_EQ(argument.destroyed_at_call, 0, "times that the argument was gone");
-    CHECK_EQ(argument.destroyed, DESTROYS, "times that the argument was destroyed");
+    CHECK_EQ(argument.destroyed_at_call, 0, "calls with a destroyed argument");
+    CHECK_EQ(argument.destroyed, DESTROYS, "calls of the destructor");
     MPI_Info_free(&info);
 
     section("a handler that closes its file");
@@ -165,9 +165,9 @@ static int failing_close(void)
     CHECK_OK(MPI_File_set_errhandler(file, handler));
     MPI_Errhandler_free(&handler);
     CHECK_CLASS(MPI_File_seek(file, -1, MPI_SEEK_SET), MPI_ERR_ARG);
-    CHECK(other.calls == 1 && other.destroyed_at_call == 0, "%d calls, destroyed %d times", other.calls,
-          other.destroyed_at_call);
-    CHECK_EQ(other.destroyed, DESTROYS, "times that the argument was destroyed");
+    CHECK(other.calls == 1 && other.destroyed_at_call == 0, "%d calls, %d with a destroyed argument",
+          other.calls, other.destroyed_at_call);
+    CHECK_EQ(other.destroyed, DESTROYS, "calls of the destructor");
     return finish();
 }
 
@@ -183,7 +183,7 @@ static int abort_on_error(const char *path)
     CHECK(same_as(file, MPI_ERRORS_ABORT), "a new file does not start with the handler of MPI_FILE_NULL");
     CHECK_OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN));
     CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR, MPI_INFO_NULL, &other));
-    CHECK(same_as(other, MPI_ERRORS_RETURN), "the handler of MPI_FILE_NULL stays");
+    CHECK(same_as(other, MPI_ERRORS_RETURN), "a new file has the old handler of MPI_FILE_NULL");
     CHECK_OK(MPI_File_set_errhandler(other, MPI_ERRORS_ABORT));
     for (int times = 0; times < 100; times++)
         CHECK(same_as(other, MPI_ERRORS_ABORT), "get_errhandler gives another handler");
@@ -193,12 +193,12 @@ static int abort_on_error(const char *path)
     barrier();
     if (world_rank == world_size - 1) MPI_File_seek(file, -1, MPI_SEEK_SET);
     barrier(); /* The ranks without an error wait for the end. */
-    CHECK(0, "the job goes on");
+    CHECK(0, "the job was not aborted");
     return finish();
 #else
     (void)path;
     printf("no MPI_ERRORS_ABORT\n");
-    CHECK(1, "nothing to do");
+    CHECK(1, "this MPI has no MPI_ERRORS_ABORT");
     return finish();
 #endif
 }
@@ -247,7 +247,7 @@ int main(int argc, char **argv)
     CHECK_EQ(other_calls, 1, "calls of the freed handler");
     CHECK_OK(MPI_File_set_errhandler(file, MPI_ERRORS_RETURN));
     CHECK_CLASS(MPI_File_read_at(file, -1, bytes, 1, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_ARG);
-    CHECK_EQ(calls + other_calls, 1, "calls of handlers that are no longer set");
+    CHECK_EQ(calls + other_calls, 1, "calls of all handlers so far");
     CHECK_OK(MPI_File_close(&file));
 
     section("a handler on MPI_FILE_NULL");
@@ -262,7 +262,7 @@ int main(int argc, char **argv)
     CHECK_CLASS(MPI_File_read_at(file, -1, bytes, 1, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_ARG);
     CALLED(1, MPI_ERR_ARG, file);
     CHECK_OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN));
-    CHECK(same_as(file, handler), "an open file follows MPI_FILE_NULL");
+    CHECK(same_as(file, handler), "the handler of an open file changed with MPI_FILE_NULL");
     codes(file, handler);
     MPI_Errhandler_free(&handler);
     CHECK_OK(MPI_File_close(&file));
@@ -270,6 +270,6 @@ int main(int argc, char **argv)
     section("no handler");
     CHECK_CLASS(MPI_File_open(MPI_COMM_WORLD, path_of("missing"), MPI_MODE_RDONLY, MPI_INFO_NULL, &none),
                 MPI_ERR_NO_SUCH_FILE);
-    CHECK_EQ(calls, 0, "calls of a handler that is no longer set");
+    CHECK_EQ(calls, 0, "calls of the former handler");
     return finish();
 }

@@ -135,7 +135,7 @@ static void used(const char *mode, const char *bytes)
     memset(back, 0, sizeof back);
     CHECK_OK(MPI_File_write_at(file, 0, mine, sizeof mine, MPI_BYTE, MPI_STATUS_IGNORE));
     CHECK_OK(MPI_File_read_at(file, 0, back, sizeof back, MPI_BYTE, MPI_STATUS_IGNORE));
-    CHECK(memcmp(mine, back, sizeof mine) == 0, "other bytes came back");
+    CHECK(memcmp(mine, back, sizeof mine) == 0, "the bytes read differ from those written");
     CHECK_OK(MPI_File_close(&file));
     MPI_Type_free(&piece);
     MPI_Type_free(&pieces);

@@ -85,7 +85,7 @@ static int complete(int way, int count, MPI_Request *requests, int at, MPI_Statu
             statuses[at] = first;
         }
     }
-    CHECK_EQ(place, at, "the place of the request that completed");
+    CHECK_EQ(place, at, "index of the completed request");
     return code;
 }
 
@@ -99,14 +99,14 @@ static void every_way(MPI_File file, int class, int profiled)
             section("%sMPI_%s%s", profiled ? "P" : "", way_names[way], ignored ? ", statuses ignored" : "");
             int code = complete(way, 3, requests, 1, ignored ? ignore_all : statuses, profiled);
             CHECK_CLASS(code, is_of_many(way) ? MPI_ERR_IN_STATUS : class);
-            CHECK(requests[1] == MPI_REQUEST_NULL, "the request is left");
+            CHECK(requests[1] == MPI_REQUEST_NULL, "the request was not set to MPI_REQUEST_NULL");
             if (!ignored) {
                 int count = -1, cancelled = -1;
                 CHECK_CLASS(statuses[1].MPI_ERROR, class);
                 CHECK_OK(MPI_Get_elements(&statuses[1], MPI_CHAR, &count));
                 CHECK(count >= 0 && count <= CELLS, "the status counts %d bytes", count);
                 CHECK_OK(MPI_Test_cancelled(&statuses[1], &cancelled));
-                CHECK_EQ(cancelled, 0, "whether it was cancelled");
+                CHECK_EQ(cancelled, 0, "whether the request was cancelled");
             }
             if (!ignored && (way == WAITALL || way == TESTALL))
                 CHECK_CLASS(statuses[0].MPI_ERROR, MPI_SUCCESS);
@@ -155,7 +155,7 @@ static void mixed(MPI_File file, int class)
             code = way == WAITSOME ? MPI_Waitsome(7, requests, &done, places, statuses)
                                    : MPI_Testsome(7, requests, &done, places, statuses);
             int wrong = 0;
-            CHECK(done != MPI_UNDEFINED, "nothing is left of %d", left);
+            CHECK(done != MPI_UNDEFINED, "no active request is left, but %d were not reported", left);
             if (done == MPI_UNDEFINED) break;
             for (int j = 0; j < done; j++) {
                 int is_wrong = places[j] == 0 || places[j] == 6;
@@ -169,7 +169,7 @@ static void mixed(MPI_File file, int class)
         }
         if (!(way == WAITALL || way == TESTALL))
             CHECK(errors == 2 && succeeded == 3, "%d errors and %d successes", errors, succeeded);
-        CHECK_EQ(received, sent, "the message");
+        CHECK_EQ(received, sent, "content of the message");
         CHECK(requests[5] != MPI_REQUEST_NULL, "the persistent request is gone");
         MPI_Request_free(&requests[5]);
         for (int i = 0; i < 7; i++) CHECK(requests[i] == MPI_REQUEST_NULL, "request %d is left", i);
@@ -180,11 +180,11 @@ static void mixed(MPI_File file, int class)
     CHECK_OK(MPI_Waitall(0, NULL, ignore_all));
     CHECK_OK(MPI_Waitall(2, null, ignore_all));
     CHECK_OK(MPI_Testall(0, NULL, &flag, ignore_all));
-    CHECK(flag, "nothing is not complete");
+    CHECK(flag, "MPI_Testall of no request is not complete");
     CHECK_OK(MPI_Waitany(2, null, &place, MPI_STATUS_IGNORE));
-    CHECK_EQ(place, MPI_UNDEFINED, "the place");
+    CHECK_EQ(place, MPI_UNDEFINED, "index");
     CHECK_OK(MPI_Waitsome(2, null, &done, &place, ignore_all));
-    CHECK_EQ(done, MPI_UNDEFINED, "the number");
+    CHECK_EQ(done, MPI_UNDEFINED, "number of completed requests");
     CHECK_CLASS(MPI_Wait(&pending, MPI_STATUS_IGNORE), class);
     CHECK_OK(MPI_Wait(&pending, MPI_STATUS_IGNORE));
 }
@@ -212,7 +212,7 @@ static void errors_of_both(MPI_File file, int class)
         CHECK_CLASS(MPI_Wait(&requests[1], MPI_STATUS_IGNORE), class);
     }
     if (requests[2] != MPI_REQUEST_NULL) MPI_Wait(&requests[2], MPI_STATUS_IGNORE);
-    section("an error of a message while a request of ours is under way");
+    section("an error of a message while a request of Capulet is active");
     MPI_Request ours = failing(file);
     MPI_Irecv(received, 1, MPI_INT, 0, 6, MPI_COMM_SELF, &requests[0]);
     MPI_Send(sent, LONG, MPI_INT, 0, 6, MPI_COMM_SELF);
@@ -246,15 +246,15 @@ static void asked(MPI_File file, int class)
     section("MPI_Request_get_status_any, _all, _some");
     memset(statuses, 0, sizeof statuses);
     do CHECK_OK(MPI_Request_get_status_any(3, requests, &place, &flag, &statuses[0])); while (retry(&flag));
-    CHECK_EQ(place, 1, "the place");
+    CHECK_EQ(place, 1, "index");
     CHECK_CLASS(statuses[0].MPI_ERROR, class);
     memset(statuses, 0, sizeof statuses);
     CHECK_OK(MPI_Request_get_status_all(3, requests, &flag, statuses));
-    CHECK(flag, "not all are complete");
+    CHECK(flag, "not all requests are complete");
     CHECK_CLASS(statuses[1].MPI_ERROR, class);
     memset(statuses, 0, sizeof statuses);
     CHECK_OK(MPI_Request_get_status_some(3, requests, &done, places, statuses));
-    CHECK(done == 1 && places[0] == 1, "%d are complete, the first at %d", done, places[0]);
+    CHECK(done == 1 && places[0] == 1, "%d requests are complete, the first at index %d", done, places[0]);
     CHECK_CLASS(statuses[0].MPI_ERROR, class);
     CHECK_CLASS(MPI_Wait(&requests[1], MPI_STATUS_IGNORE), class);
 #endif
@@ -319,7 +319,7 @@ static void handled(MPI_File file, int class)
     CHECK_CLASS(MPI_Waitall(2, two, ignore_all), MPI_ERR_IN_STATUS);
     CHECK_EQ(calls, 2, "calls of the handler");
 
-    section("a handler that is set while the access is under way");
+    section("a handler that is set during the access");
     MPI_Request request = failing(file);
     CHECK_OK(MPI_File_set_errhandler(file, other));
     calls = 0;
@@ -383,7 +383,7 @@ int main(int argc, char **argv)
         CHECK_OK(MPI_File_set_errhandler(file, ending));
         MPI_Request request = failing(file);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
-        CHECK(0, "the job goes on");
+        CHECK(0, "the job was not aborted");
         return finish();
     }
     every_way(file, MPI_ERR_NO_SPACE, 0);
@@ -392,7 +392,7 @@ int main(int argc, char **argv)
     errors_of_both(file, MPI_ERR_NO_SPACE);
     asked(file, MPI_ERR_NO_SPACE);
     handled(file, MPI_ERR_NO_SPACE);
-    section("a request that is freed");
+    section("a freed request");
     MPI_Request request = failing(file);
     MPI_Request_free(&request);
     after_close(&file, MPI_ERR_NO_SPACE);

@@ -9,11 +9,11 @@
 #define ROUNDS 300
 #define THREADS 2
 
-static atomic_int strange, calls[THREADS];
+static atomic_int failed, calls[THREADS];
 static MPI_File files[THREADS];
 static MPI_Comm comms[THREADS];
 
-static void expect(int holds) { if (!holds) atomic_fetch_add(&strange, 1); }
+static void expect(int holds) { if (!holds) atomic_fetch_add(&failed, 1); }
 
 static void note(MPI_File *file, int *code, ...)
 {
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
     for (int t = 0; t < THREADS; t++)
         CHECK_EQ(pthread_create(&threads[t], NULL, work, &numbers[t]), 0, "pthread_create");
     for (int t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
-    CHECK_EQ(atomic_load(&strange), 0, "things that are not as they should be");
+    CHECK_EQ(atomic_load(&failed), 0, "number of failed expectations of the threads");
     for (int t = 0; t < THREADS; t++) {
         CHECK_EQ(atomic_load(&calls[t]), ROUNDS, "calls of the handler");
         CHECK_OK(MPI_File_close(&files[t]));

@@ -15,12 +15,12 @@ static unsigned char data[BYTES], found[PART * 2];
 
 static int is_expected(int class) { return class == MPI_SUCCESS || class == MPI_ERR_NO_SPACE; }
 
-static int together(const char *what, int code)
+static int collective(const char *what, int code)
 {
     int class = class_of(code);
     section("%s", what);
     CHECK_EQ(reduce_all(class, MPI_MAX), reduce_all(class, MPI_MIN),
-             "the class on all ranks (greatest, not least)");
+             "largest error class of all ranks (other value: smallest)");
     CHECK(is_expected(class), "%s", class_name(class));
     return class == MPI_SUCCESS;
 }
@@ -35,7 +35,7 @@ static void check_pieces(const char *what, const char *path, long long first, in
     if (span > 0) CHECK(pread(fd, found, (size_t)span, first) >= span - period + PIECE, "the file is short");
     for (int piece = 0; piece < bytes / PIECE; piece++)
         wrong += memcmp(found + (long long)piece * period, data + piece * PIECE, PIECE) != 0;
-    CHECK(wrong == 0, "%d of %d pieces of %s were reported as written and are not there", wrong,
+    CHECK(wrong == 0, "%d of %d pieces of %s were reported as written, but are missing", wrong,
           bytes / PIECE, what);
     close(fd);
 }
@@ -73,14 +73,14 @@ static int rewrite(const char *path, int first_round)
         new_data(first_round + 2 * round + 1);
         CHECK_OK(MPI_File_set_view(file, (long long)world_rank * 2 * PIECE, MPI_BYTE, every_fourth,
                  "native", MPI_INFO_NULL));
-        if (together("a collective write", MPI_File_write_at_all(file, 0, data, BYTES, MPI_BYTE, &status)))
+        if (collective("a collective write", MPI_File_write_at_all(file, 0, data, BYTES, MPI_BYTE, &status)))
             check_pieces("a collective write", path, (long long)world_rank * 2 * PIECE, 4 * PIECE, BYTES);
         else
             full++;
         barrier();
     }
-    full += !together("sync", MPI_File_sync(file));
-    full += !together("close", MPI_File_close(&file));
+    full += !collective("sync", MPI_File_sync(file));
+    full += !collective("close", MPI_File_close(&file));
     MPI_Type_free(&every_other);
     MPI_Type_free(&every_fourth);
     return full;
@@ -98,7 +98,7 @@ int main(int argc, char **argv)
         full += rewrite(path, 100 * openings) > 0;
     full = (int)reduce_all(full, MPI_MAX);
     section("the disk");
-    CHECK(full > 0, "it was never full in %d openings", openings);
-    if (world_rank == 0) printf("full in %d of %d openings\n", full, openings);
+    CHECK(full > 0, "the disk was never full, in %d opens", openings);
+    if (world_rank == 0) printf("the disk was full in %d of %d opens\n", full, openings);
     return finish();
 }

@@ -12,10 +12,10 @@
 #define PIECE 16
 #define PERIOD 64
 #define FILE_BYTES 100000
-#define ALONE_AT 0          /* one independent run per rank */
+#define INDEPENDENT_AT 0    /* one independent run per rank */
 #define PIECES_AT 8000      /* independent pieces of each rank */
 #define LOCKED_AT 40000     /* one run per rank in atomic mode */
-#define TOGETHER_AT 50000   /* collective: blocks of 100 bytes, the ranks in turn */
+#define COLLECTIVE_AT 50000 /* collective: blocks of 100 bytes, the ranks in turn */
 
 static long (*strike_calls)(const char *), (*strike_disarm)(void);
 static void (*strike_arm)(const char *, long, int, long), (*strike_below)(const char *);
@@ -36,7 +36,7 @@ static void find_functions(void)
     *(void **)&strike_reservations_above = dlsym(RTLD_DEFAULT, "strike_reservations_above");
     if (!strike_calls || !strike_disarm || !strike_arm || !strike_below || !strike_end_ns
         || !strike_reservations_above) {
-        fprintf(stderr, "the library that strikes calls is not preloaded\n");
+        fprintf(stderr, "tests/preload/strike.c is not preloaded\n");
         exit(2);
     }
 }
@@ -49,11 +49,11 @@ static int is_fine(const char *call, int code)
     return class == MPI_SUCCESS;
 }
 
-static int together(const char *call, int code)
+static int collective(const char *call, int code)
 {
     int class = class_of(code);
     long long greatest = reduce_all(class, MPI_MAX), least = reduce_all(class, MPI_MIN);
-    CHECK(greatest == least, "%s has the classes %s and %s", call, class_name((int)greatest),
+    CHECK(greatest == least, "%s returned %s on one rank and %s on another", call, class_name((int)greatest),
           class_name((int)least));
     return is_fine(call, code);
 }
@@ -89,7 +89,7 @@ static void check_file(const char *path)
     unsigned char *bytes = slurp(path, &size);
     for (long long at = 0; at < FILE_BYTES; at++)
         if (is_known[at] && (at >= size || bytes[at] != expected[at]) && wrong++ == 0) first = at;
-    CHECK(wrong == 0, "%lld bytes that were reported as written are not there, from %lld on (of %lld)",
+    CHECK(wrong == 0, "%lld bytes were reported as written, but are missing: the first at %lld of %lld",
           wrong, first, size);
     free(bytes);
 }
@@ -114,11 +114,11 @@ static void new_data(int seed)
     for (int i = 0; i < BYTES; i++) data[i] = value_at(world_rank, i, seed);
 }
 
-static void write_alone(MPI_File file, int seed)
+static void write_independent(MPI_File file, int seed)
 {
     MPI_Status status;
     MPI_Datatype pieces;
-    long long at = ALONE_AT + 4000 * world_rank;
+    long long at = INDEPENDENT_AT + 4000 * world_rank;
     new_data(seed);
     wrote(is_fine("write_at", MPI_File_write_at(file, at, data, 3000, MPI_BYTE, &status)), &status, data,
           3000, at, 1, 1);
@@ -127,7 +127,7 @@ static void write_alone(MPI_File file, int seed)
     at = PIECES_AT + PIECES * PERIOD * world_rank;
     MPI_Type_vector(PIECES, PIECE, PERIOD, MPI_BYTE, &pieces);
     MPI_Type_commit(&pieces);
-    together("set_view of pieces", MPI_File_set_view(file, at, MPI_BYTE, pieces, "native", MPI_INFO_NULL));
+    collective("set_view of pieces", MPI_File_set_view(file, at, MPI_BYTE, pieces, "native", MPI_INFO_NULL));
     for (int round = 0; round < 3; round++) {
         new_data(seed + 1 + round);
         wrote(is_fine("write_at of pieces", MPI_File_write_at(file, 0, data, PIECES * PIECE, MPI_BYTE,
@@ -136,30 +136,31 @@ static void write_alone(MPI_File file, int seed)
     MPI_Type_free(&pieces);
 }
 
-static void write_together(MPI_File file, int seed)
+static void write_collective(MPI_File file, int seed)
 {
     MPI_Status status;
     MPI_Request request;
     MPI_Datatype blocks, filetype;
-    long long at = TOGETHER_AT + 100 * world_rank;
+    long long at = COLLECTIVE_AT + 100 * world_rank;
     const int period = 100 * world_size;
     MPI_Type_contiguous(100, MPI_BYTE, &blocks);
     MPI_Type_create_resized(blocks, 0, period, &filetype);
     MPI_Type_commit(&filetype);
-    together("set_view of blocks", MPI_File_set_view(file, at, MPI_BYTE, filetype, "native", MPI_INFO_NULL));
+    collective("set_view of blocks", MPI_File_set_view(file, at, MPI_BYTE, filetype, "native",
+               MPI_INFO_NULL));
     new_data(seed);
-    wrote(together("write_at_all", MPI_File_write_at_all(file, 0, data, BYTES, MPI_BYTE, &status)),
+    wrote(collective("write_at_all", MPI_File_write_at_all(file, 0, data, BYTES, MPI_BYTE, &status)),
           &status, data, BYTES, at, 100, period);
     if (!is_known[at])
         /* Another rank, as aggregator, may have failed to write these bytes. */
         note(data, BYTES, at, 100, period, 0);
-    if (together("read_at_all", MPI_File_read_at_all(file, 0, back, BYTES, MPI_BYTE, &status)))
+    if (collective("read_at_all", MPI_File_read_at_all(file, 0, back, BYTES, MPI_BYTE, &status)))
         check_read("read_at_all", back, count_of(&status, MPI_BYTE), at, 100, period);
     new_data(seed + 1);
-    int begun = together("iwrite_at_all", MPI_File_iwrite_at_all(file, 0, data, BYTES, MPI_BYTE, &request));
-    int fine = begun && together("wait for iwrite_at_all", MPI_Wait(&request, &status));
+    int begun = collective("iwrite_at_all", MPI_File_iwrite_at_all(file, 0, data, BYTES, MPI_BYTE, &request));
+    int fine = begun && collective("wait for iwrite_at_all", MPI_Wait(&request, &status));
     note(data, BYTES, at, 100, period, fine);
-    together("set_view of bytes", MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+    collective("set_view of bytes", MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
     MPI_Type_free(&blocks);
     MPI_Type_free(&filetype);
 }
@@ -168,12 +169,12 @@ static void write_locked(MPI_File file, int seed)
 {
     MPI_Status status;
     const long long at = LOCKED_AT + 1000 * world_rank;
-    if (!together("set_atomicity", MPI_File_set_atomicity(file, 1))) return;
+    if (!collective("set_atomicity", MPI_File_set_atomicity(file, 1))) return;
     new_data(seed);
     /* The views of the ranks overlap, so each rank locks the bytes that it accesses. */
     wrote(is_fine("atomic write_at", MPI_File_write_at(file, at, data, 1000, MPI_BYTE, &status)), &status,
           data, 1000, at, 1, 1);
-    together("set_atomicity back", MPI_File_set_atomicity(file, 0));
+    collective("set_atomicity back", MPI_File_set_atomicity(file, 0));
 }
 
 /* One life of a file, from its creation to its deletion. */
@@ -188,21 +189,22 @@ static void live(const char *path, int seed)
     MPI_Info_set(info, "romio_cb_write", "enable");
     MPI_Info_set(info, "romio_cb_read", "enable");
     MPI_Info_set(info, "capulet_lock", "fcntl");
-    if (together("open", MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file))) {
-        together("set_size", MPI_File_set_size(file, 1000));
-        together("preallocate", MPI_File_preallocate(file, 30000));
+    if (collective("open", MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, info,
+        &file))) {
+        collective("set_size", MPI_File_set_size(file, 1000));
+        collective("preallocate", MPI_File_preallocate(file, 30000));
         is_fine("get_size", MPI_File_get_size(file, &size));
         barrier();
-        write_alone(file, seed);
-        write_together(file, seed + 10);
+        write_independent(file, seed);
+        write_collective(file, seed + 10);
         write_locked(file, seed + 20);
-        together("sync", MPI_File_sync(file));
-        together("close", MPI_File_close(&file));
-        CHECK(file == MPI_FILE_NULL, "a handle is left");
+        collective("sync", MPI_File_sync(file));
+        collective("close", MPI_File_close(&file));
+        CHECK(file == MPI_FILE_NULL, "the handle was not set to MPI_FILE_NULL");
     }
-    if (together("open to delete", MPI_File_open(MPI_COMM_WORLD, path,
+    if (collective("open to delete", MPI_File_open(MPI_COMM_WORLD, path,
         MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, info, &file)))
-        together("close and delete", MPI_File_close(&file));
+        collective("close and delete", MPI_File_close(&file));
     MPI_Info_free(&info);
 }
 
@@ -216,7 +218,7 @@ static int strike(const char *path, int rank, struct strike strike, int seed)
 {
     char aside[PATH_MAX];
     snprintf(aside, sizeof aside, "%s.aside", path);
-    section("%s %ld of rank %d fails with %s", strike.kind, strike.call, rank, strerror(strike.code));
+    section("call %ld of %s on rank %d fails with %s", strike.call, strike.kind, rank, strerror(strike.code));
     allowed_class = strike.class;
     was_seen = 0;
     if (world_rank == 0) spill(path, "old", 3);
@@ -252,7 +254,7 @@ static int strike_all(const char *path)
     for (int rank = 0; rank < world_size; rank++) {
         long long calls[KINDS];
         CHECK(!strike(path, rank, (struct strike){ "none", 0, 0, MPI_SUCCESS, 0 }, 1),
-              "nothing is to be struck");
+              "a call failed, but none was armed");
         for (int k = 0; k < KINDS; k++)
             calls[k] = reduce_all(world_rank == rank ? strike_calls(kinds[k]) : 0, MPI_SUM);
         for (int k = 0; k < KINDS; k++) {
@@ -263,9 +265,10 @@ static int strike_all(const char *path)
                 for (int before = 0; before < p; before++) is_new &= places[before] != places[p];
                 for (unsigned e = 0; is_new && e < sizeof errors / sizeof *errors; e++) {
                     struct strike one = { kinds[k], places[p], errors[e].code, errors[e].class, 0 };
-                    CHECK(strike(path, rank, one, 50 * ++lives), "it was not struck");
+                    CHECK(strike(path, rank, one, 50 * ++lives), "the call was not made");
                     int seen = (int)reduce_all(was_seen, MPI_MAX);
-                    if (must_be_seen(kinds[k]) && errors[e].code != EINTR) CHECK(seen, "no rank was told");
+                    if (must_be_seen(kinds[k]) && errors[e].code != EINTR)
+                        CHECK(seen, "no rank got the error");
                 }
             }
             if (world_rank == 0 && getenv("CHECK_TRACE"))
@@ -297,12 +300,12 @@ static void close_slowly(const char *path, int code, int class)
     const long long begun = now_ns();
     CHECK_CLASS(MPI_File_close(&file), class);
     const long long returned = now_ns();
-    CHECK_EQ(strike_disarm(), world_rank == 1, "closes that were struck");
+    CHECK_EQ(strike_disarm(), world_rank == 1, "number of failed closes");
     const long long over = reduce_all(world_rank == 1 ? strike_end_ns() : 0, MPI_MAX);
-    CHECK(returned >= over, "rank %d returned %lld ms before the close of rank 1 was over", world_rank,
+    CHECK(returned >= over, "rank %d returned %lld ms before the close of rank 1", world_rank,
           (over - returned) / 1000000);
     CHECK(returned - begun >= 1900000000LL, "the close took %lld ms", (returned - begun) / 1000000);
-    CHECK(file == MPI_FILE_NULL, "a handle is left");
+    CHECK(file == MPI_FILE_NULL, "the handle was not set to MPI_FILE_NULL");
 }
 
 /* Signals come faster than a large reservation ends. An implementation that only repeats the whole
@@ -326,7 +329,7 @@ static void preallocate_under_signals(const char *path)
     /* The reservation for small pieces must end in the same way. */
     strike_reservations_above(4096);
     memset(is_known, 0, sizeof is_known);
-    write_alone(file, 7);
+    write_independent(file, 7);
     strike_reservations_above(LONG_MAX);
     check_file(path);
     barrier();
@@ -353,7 +356,7 @@ int main(int argc, char **argv)
     }
     barrier();
     if (world_rank == 0)
-        printf("%d lives with a strike in %.1f s\n", lives, (double)(now_ns() - begun) / 1e9);
+        printf("%d failed calls in %.1f s\n", lives, (double)(now_ns() - begun) / 1e9);
     if (world_rank == 0) unlink(path);
     return finish();
 }

@@ -18,7 +18,7 @@ static void types(MPI_File file, int may_overlap)
         { "below zero", { 1, 1 }, { -2, 2 }, MPI_ERR_IO },
         { "falling", { 1, 1 }, { 3, 0 }, MPI_ERR_IO },
         { "falling, and touching", { 2, 2 }, { 2, 0 }, MPI_ERR_IO },
-        { "the same place twice", { 1, 1 }, { 1, 1 }, may_overlap ? MPI_SUCCESS : MPI_ERR_IO },
+        { "the same displacement twice", { 1, 1 }, { 1, 1 }, may_overlap ? MPI_SUCCESS : MPI_ERR_IO },
         { "overlapping, the second in the first", { 3, 1 }, { 0, 1 },
           may_overlap ? MPI_SUCCESS : MPI_ERR_IO },
         { "overlapping, one behind the other", { 2, 2 }, { 0, 1 }, may_overlap ? MPI_SUCCESS : MPI_ERR_IO },
@@ -27,7 +27,7 @@ static void types(MPI_File file, int may_overlap)
     for (unsigned c = 0; c < sizeof cases / sizeof *cases; c++) {
         MPI_Datatype type = indexed(cases[c].lengths[0], cases[c].places[0], cases[c].lengths[1],
                                     cases[c].places[1]);
-        section("%s, %s", cases[c].what, may_overlap ? "only to be read" : "to be written");
+        section("%s, file opened %s", cases[c].what, may_overlap ? "for reading" : "for reading and writing");
         CHECK_CLASS(MPI_File_set_view(file, 0, type, type, "native", MPI_INFO_NULL), cases[c].class);
         CHECK_CLASS(MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL), cases[c].class);
         CHECK_CLASS(MPI_File_set_view(file, 0, MPI_INT, world_rank == world_size - 1 ? type : MPI_INT,
@@ -58,11 +58,11 @@ static void reads(MPI_File file)
         CHECK_OK(all ? MPI_File_read_at_all(file, 0, found, 8, MPI_INT, &status)
                      : MPI_File_read_at(file, 0, found, 8, MPI_INT, &status));
         CHECK_EQ(count_of(&status, MPI_INT), 8, "integers read");
-        for (int i = 0; i < 8; i++) CHECK_EQ(found[i], expected[i], "an integer");
+        for (int i = 0; i < 8; i++) CHECK_EQ(found[i], expected[i], "integer read");
     }
     MPI_Offset at = -1;
     CHECK_OK(MPI_File_get_byte_offset(file, 3, &at));
-    CHECK_EQ(at, 4, "the byte offset of the second piece");
+    CHECK_EQ(at, 4, "byte offset of the second piece");
     MPI_Type_free(&type);
 }
 
