@@ -341,9 +341,6 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     find_functions();
     CHECK_EQ(world_size, 2, "ranks");
-    /* What a wait says of a request of ours is told to the handler of a communicator. */
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     const char *folder = argc > 2 ? argv[2] : work_dir;
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/struck", folder);
