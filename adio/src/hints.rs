@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn later_pairs_win_and_the_promise_enables_aggregation() {
+    fn later_pairs_win_and_romio_no_indep_rw_enables_two_phase() {
         assert_eq!(hints(&[("cb_buffer_size", "8192"), ("cb_buffer_size", "5000")]).window_bytes, 8192);
         let promised = hints(&[("romio_no_indep_rw", "true"), ("romio_cb_write", "disable")]);
         assert_eq!((promised.read, promised.write), (CollectiveMode::Enable, CollectiveMode::Enable));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hints_of_one_rank_are_no_part_of_the_digest() {
+    fn hints_of_independent_access_are_not_in_the_digest() {
         let sieves = hints(&[
             ("ind_rd_buffer_size", "49"),
             ("ind_wr_buffer_size", "1048576"),
@@ -360,14 +360,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_cannot_be_read_is_ignored() {
+    fn malformed_config_list_is_ignored() {
         let asked = hints(&[("cb_config_list", "a:2,*:1"), ("cb_config_list", "a:b"), ("cb_nodes", "1")]);
         assert_eq!(asked.config_list.to_string(), "a:2,*:1");
         assert_eq!(hints(&[("cb_config_list", "")]), Hints::default());
     }
 
     #[test]
-    fn a_promise_holds_where_what_is_read_back_is_what_is_there() {
+    fn holes_are_rewritten_only_if_a_read_returns_the_current_bytes() {
         let all = Caps::BYTE_WRITES | Caps::IMMEDIATE_VISIBILITY;
         let promised = hints(&[("capulet_exclusive", "true")]);
         let holes = |mode, caps, is_atomic| promised.holes_of(mode, caps, is_atomic);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn hint_files() {
+    fn hint_file_is_parsed() {
         let text = "# a comment\ncb_nodes 2\n\nromio_cb_write   enable # why\nlonely\n";
         let pairs = parse_hint_file(text);
         assert_eq!(pairs, [("cb_nodes".into(), "2".into()), ("romio_cb_write".into(), "enable".into())]);

@@ -96,7 +96,7 @@ impl OnDemand {
         if file.identity() != Some(self.known.identity) {
             // Nothing was written to this file, so an error of the close loses no data.
             let _ = file.close();
-            let reason = "another file has taken its name since it was opened";
+            let reason = "another file has got this name since the file was opened";
             return Err(Error::message(ErrorKind::NotFound, Operation::Open, &self.opener.path, reason));
         }
         tracing::debug!(path = %self.opener.path.display(), "opened on demand");
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_opened_once_and_only_when_it_is_needed() {
+    fn file_is_opened_once_by_the_first_call_that_needs_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let (first, later) = pair(&folder);
         assert_eq!((later.caps(), later.layout()), (first.caps(), first.layout()));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_opened_is_closed() {
+    fn close_of_an_unopened_file_opens_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         let (_first, mut never) = pair(&folder);
         never.refresh().expect("nothing to do");
@@ -244,7 +244,7 @@ mod tests {
         ] {
             assert_eq!(error.kind(), ErrorKind::Closed);
         }
-        assert_eq!(opens(&never), 0, "what is closed is not opened any more");
+        assert_eq!(opens(&never), 0, "a closed file is not opened again");
         let (first, mut later) = pair(&folder);
         later.write_all_at(0, b"kept").expect("writes");
         later.refresh().expect("sees all");
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_of_the_name_is_not_touched() {
+    fn another_file_with_the_name_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let (first, later) = pair(&folder);
         let (name, aside) = (folder.path().join("data"), folder.path().join("aside"));

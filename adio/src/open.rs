@@ -113,9 +113,10 @@ impl File {
                 return Err(error);
             }
         };
-        tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
+        let (path, driver) = (prepared.path.display(), prepared.driver.name());
+        tracing::info!(%path, mode = prepared.mode.bits(), driver, "opened");
         let deletes = prepared.mode.contains(AccessMode::DELETE_ON_CLOSE);
-        let gathering = AggregatorLayout::new(group.node(), &node_names, &hints);
+        let aggregator_layout = AggregatorLayout::new(group.node(), &node_names, &hints);
         let several = group.node().node_count() > 1;
         let file = Self {
             lock: OnceLock::new(),
@@ -135,7 +136,7 @@ impl File {
                 view: Arc::new(FileView::bytes()),
                 pointer_bytes,
                 hints,
-                aggregator_layout: gathering,
+                aggregator_layout,
                 shared_word: PointerWord::first(pointer_bytes),
                 atomic: false,
                 are_views_disjoint: false,
@@ -168,13 +169,13 @@ impl File {
         self.queue.drain(self.channel.id());
         let forces = self.state().hints.sync_on_close && self.mode.writes();
         let synced = if forces { self.force().map(|_| ()) } else { Ok(()) };
-        let told = if self.stats { self.print_stats() } else { Ok(()) };
+        let printed = if self.stats { self.print_stats() } else { Ok(()) };
         let unlocked = self.finish_lock();
         // The storage is closed before the agreement, so that an error of one rank reaches all ranks and no
         // rank returns before the slowest close.
         let closed = self.storage.close().map_err(Error::from);
         let deletes = self.mode.contains(AccessMode::DELETE_ON_CLOSE);
-        let ended = agree_on_outcome(self.agree(), synced.and(told).and(unlocked).and(closed));
+        let ended = agree_on_outcome(self.agree(), synced.and(printed).and(unlocked).and(closed));
         tracing::info!(path = %self.path.display(), "closed");
         if !deletes {
             return ended;
@@ -211,11 +212,12 @@ fn node_names(channel: &dyn Agree, node: &Node, hints: &mut Hints) -> Result<Vec
     if hints.config_list.names_hosts() {
         // An empty name, after an error, matches no host.
         let own = if node.is_leader() { processor_name().unwrap_or_default() } else { String::new() };
-        let told = from_leaders(channel, node, own.as_bytes())?;
-        names = told.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        let received = from_leaders(channel, node, own.as_bytes())?;
+        names = received.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
     }
     if !hints.config_list.fits(&names, &node.sizes) {
-        tracing::debug!(list = %hints.config_list, ?names, "cb_config_list leaves no aggregator, and is ignored");
+        let list = &hints.config_list;
+        tracing::debug!(%list, ?names, "cb_config_list is ignored: it leaves no aggregator");
         hints.config_list = ConfigList::default();
     }
     Ok(names)
@@ -237,41 +239,41 @@ fn agree_on_request(
         }
         Err(error) => (None, Err(error)),
     };
-    let ballot = ballot_of(&prepared, context, is_busy).reduce(text.len() as u64, ReduceOp::Max);
+    let agreement = agreement_on(&prepared, context, is_busy).reduce(text.len() as u64, ReduceOp::Max);
     let mut channel = None;
-    let count = ballot.agree_by(prepared.as_ref().err(), |lanes, ops| {
+    let values = agreement.agree_by(prepared.as_ref().err(), |lanes, ops| {
         channel = Some(group.channel_with(lanes, ops)?);
         Ok(())
     })?;
-    let channel = channel.expect("the count has made it");
-    let text_bytes = count.last();
+    let channel = channel.expect("the agreement has made the channel");
+    let text_bytes = values.last();
     if text_bytes == 0 {
-        return Ok((channel, agreed_of(count.outcome(prepared)?)));
+        return Ok((channel, agreed_of(values.outcome(prepared)?)));
     }
     // A rank that has no memory for the text still takes part in the agreement, because the other ranks wait.
-    let told = channel.broadcast(Rank(0), &mut text).map_err(Error::from);
+    let received = channel.broadcast(Rank(0), &mut text).map_err(Error::from);
     let text = String::from_utf8_lossy(&text);
     let prepared = request.map_or(prepared, |request| prepare(&request, context, &text));
-    let prepared = told.and(prepared);
-    let counted = ballot_of(&prepared, context, is_busy).agree(&channel, prepared)?;
-    Ok((channel, agreed_of(counted)))
+    let prepared = received.and(prepared);
+    let agreed = agreement_on(&prepared, context, is_busy).agree(&channel, prepared)?;
+    Ok((channel, agreed_of(agreed)))
 }
 
-fn ballot_of(prepared: &Result<(Prepared, Hints)>, context: &Context, is_busy: bool) -> Agreement {
+fn agreement_on(prepared: &Result<(Prepared, Hints)>, context: &Context, is_busy: bool) -> Agreement {
     let (mode, driver, digest) = match prepared {
         Ok((prepared, hints)) => {
             (u64::from(prepared.mode.bits()), digest_of(prepared.driver.name()), hints.digest())
         }
         Err(_) => (0, 0, 0),
     };
-    let ballot = Agreement::new().same("access mode", mode).same("driver", driver).same("hints", digest);
+    let agreement = Agreement::new().same("access mode", mode).same("driver", driver).same("hints", digest);
     // The table at close is collective, but the environments of the ranks may differ. So the ranks agree
     // whether to print the table.
-    ballot.reduce(u64::from(context.stats), ReduceOp::Max).reduce(u64::from(is_busy), ReduceOp::Max)
+    agreement.reduce(u64::from(context.stats), ReduceOp::Max).reduce(u64::from(is_busy), ReduceOp::Max)
 }
 
-fn agreed_of(((prepared, hints), mut count): ((Prepared, Hints), AgreedValues)) -> AgreedRequest {
-    AgreedRequest { prepared, hints, stats: count.take() == 1, is_busy: count.take() == 1 }
+fn agreed_of(((prepared, hints), mut values): ((Prepared, Hints), AgreedValues)) -> AgreedRequest {
+    AgreedRequest { prepared, hints, stats: values.take() == 1, is_busy: values.take() == 1 }
 }
 
 fn digest_of(name: &str) -> u64 {
@@ -330,7 +332,9 @@ fn open_storage(
     let opener = Opener { driver, path, calls: Arc::clone(calls) };
     let check = |caps: Caps| {
         if channel.size() > 1 && !caps.contains(Caps::PROCESS_SHARED) {
-            return Err(Error::Unsupported { what: "a storage inside one process, opened by several" });
+            return Err(Error::Unsupported {
+                what: "opening a file in the memory of one process on several ranks",
+            });
         }
         check_writers(caps, node.node_count(), mode, hints)
     };
@@ -359,8 +363,8 @@ fn open_storage(
     let opened = if node.is_leader() { open_once(created) } else { Ok(None) };
     let opened = opened_by_all(channel, opened)?;
     let own = opened.as_deref().and_then(Known::of).map_or_else(Vec::new, Known::to_bytes);
-    let told = from_leaders(channel, node, &own)?;
-    let known: Option<Vec<Known>> = told.iter().map(|bytes| Known::from_bytes(bytes)).collect();
+    let received = from_leaders(channel, node, &own)?;
+    let known: Option<Vec<Known>> = received.iter().map(|bytes| Known::from_bytes(bytes)).collect();
     match (opened, known) {
         (Some(file), Some(_)) => Ok(file),
         (None, Some(known)) => Ok(Arc::new(OnDemand::new(opener, options, known[node.index]))),
@@ -398,7 +402,7 @@ fn opened_by_all(
 /// no data.
 fn give_up(mut file: Arc<dyn DriverFile>) {
     if let Err(error) = file.close() {
-        tracing::warn!(%error, "a file that could not be opened on all ranks");
+        tracing::warn!(%error, "close of a file that was not opened on all ranks");
     }
 }
 
@@ -416,6 +420,6 @@ fn start_of_pointer(
     // All ranks of a node would get the same length, so only the leader asks.
     let len = if node.is_leader() { storage.len().map_err(Error::from) } else { Ok(0) };
     let bytes = *len.as_ref().unwrap_or(&0);
-    let (_, mut count) = Agreement::new().reduce(bytes, ReduceOp::Max).agree(channel, len)?;
-    Ok(count.take())
+    let (_, mut values) = Agreement::new().reduce(bytes, ReduceOp::Max).agree(channel, len)?;
+    Ok(values.take())
 }

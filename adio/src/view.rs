@@ -25,7 +25,7 @@ impl FileView {
     /// The initial view of an open file: a stream of bytes from offset 0 on.
     pub fn bytes() -> Self {
         let byte = MpiType::byte();
-        let tiled = tile_for_ever(byte.datatype(), 0);
+        let tiled = tiled_to_the_end(byte.datatype(), 0);
         Self {
             displacement_bytes: 0,
             etype: byte.clone(),
@@ -61,7 +61,7 @@ impl FileView {
             return Err(Error::argument(ErrorClass::UnsupportedDatarep, what));
         }
         check_pair(etype.datatype(), filetype.datatype(), writable)?;
-        let tiled = tile_for_ever(filetype.datatype(), displacement_bytes);
+        let tiled = tiled_to_the_end(filetype.datatype(), displacement_bytes);
         if tiled.count() == 0 && filetype.datatype().size() > 0 {
             return refuse(NO_ROOM);
         }
@@ -93,7 +93,7 @@ impl FileView {
     /// # Errors
     /// `MPI_ERR_ARG` if the displacement leaves no room for the filetype.
     pub(crate) fn moved_to(self, displacement_bytes: u64) -> Result<Self> {
-        let tiled = tile_for_ever(self.filetype.datatype(), displacement_bytes);
+        let tiled = tiled_to_the_end(self.filetype.datatype(), displacement_bytes);
         if tiled.count() == 0 && self.filetype.datatype().size() > 0 {
             return Err(Error::argument(ErrorClass::Arg, NO_ROOM));
         }
@@ -232,7 +232,7 @@ fn has_nondecreasing_runs(datatype: &Datatype) -> bool {
 }
 
 /// As many copies of the filetype as fit below the largest file offset.
-fn tile_for_ever(filetype: &Datatype, displacement_bytes: u64) -> Tiled {
+fn tiled_to_the_end(filetype: &Datatype, displacement_bytes: u64) -> Tiled {
     let room = i64::MAX.saturating_sub_unsigned(displacement_bytes);
     Tiled::until(filetype.layout().clone(), room)
 }
@@ -245,19 +245,19 @@ mod tests {
 
     /// A view with a filetype that MPI does not know, so that the test needs no MPI.
     fn view(displacement_bytes: u64, filetype: &Datatype) -> FileView {
-        let tiled = tile_for_ever(filetype, displacement_bytes);
+        let tiled = tiled_to_the_end(filetype, displacement_bytes);
         FileView { displacement_bytes, tiled, ..FileView::bytes() }
     }
 
     #[test]
-    fn one_run_lies_where_its_bytes_lie_and_what_has_gaps_is_none() -> capulet_datatype::Result<()> {
+    fn run_at_agrees_with_file_offset_and_is_none_with_gaps() -> capulet_datatype::Result<()> {
         let double = Datatype::named(Named::Double);
         let displaced = Datatype::hindexed(&[3], &[24], &double)?;
         let touching = Datatype::resized(24, 24, &displaced)?;
         for filetype in [&double, &touching] {
             let view = view(1000, filetype);
             for (position_bytes, len_bytes) in [(0, 1), (5, 100), (24, 24), (1 << 40, 7)] {
-                let first = view.run_at(position_bytes, len_bytes).expect("it has no gaps");
+                let first = view.run_at(position_bytes, len_bytes).expect("the view has no gaps");
                 assert_eq!(Ok(first), view.file_offset(position_bytes).map_err(drop));
                 assert_eq!(
                     Ok(first + len_bytes - 1),
@@ -268,7 +268,7 @@ mod tests {
             assert!(view.run_at(end_bytes - 3, 3).is_some() && view.run_at(end_bytes - 3, 4).is_none());
             assert_eq!(view.run_at(u64::MAX, 2), None);
         }
-        assert_eq!(view(0, &Datatype::resized(0, 16, &double)?).run_at(0, 8), None, "others have gaps");
+        assert_eq!(view(0, &Datatype::resized(0, 16, &double)?).run_at(0, 8), None, "this view has gaps");
         Ok(())
     }
 }
