@@ -26,13 +26,13 @@ fn readme_of_the_tests_names_every_program() {
         .filter_map(|line| line.strip_prefix("| `")?.split(" | ").next())
         .flat_map(|cell| cell.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')))
         .collect();
-    let folder = fs::read_dir(root().join("tests/mpi")).expect("the programs have a folder");
-    let files = folder.map(|entry| entry.expect("the folder can be read").path());
+    let folder = fs::read_dir(root().join("tests/mpi")).expect("tests/mpi can be listed");
+    let files = folder.map(|entry| entry.expect("tests/mpi can be listed").path());
     let programs: Vec<String> = files
         .filter(|file| file.extension().is_some_and(|extension| extension == "c"))
         .map(|file| file.file_stem().expect("the file has a name").to_string_lossy().into_owned())
         .collect();
-    assert!(!programs.is_empty(), "there are programs");
+    assert!(!programs.is_empty(), "tests/mpi has no programs");
     let missing: Vec<_> = programs.iter().filter(|name| !named.contains(&name.as_str())).collect();
     assert!(missing.is_empty(), "tests/README.md has no row for {missing:?}");
 }
@@ -59,6 +59,6 @@ fn pages_name_files_and_functions_that_exist() {
                 functions += 1;
             }
         }
-        assert!(functions > 20, "{page} names functions");
+        assert!(functions > 20, "{page} names only {functions} functions");
     }
 }

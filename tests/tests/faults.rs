@@ -48,9 +48,9 @@ fn strike_every_call_with(on: (usize, usize), rank: usize, hints: &[&str]) {
         }
         outcome.expect_checks(&format!("{plan} on {ranks} ranks"));
         call += 1;
-        assert!(call < 500, "a program of some twenty calls makes {call} calls of its storage");
+        assert!(call < 500, "a program with about 20 MPI calls makes {call} storage calls");
     }
-    assert!(call >= 8, "only {call} calls of the storage were struck on {ranks} ranks");
+    assert!(call >= 8, "only {call} storage calls failed on {ranks} ranks");
     // The last fault was not seen because the rank makes fewer calls. If Capulet had swallowed the fault
     // instead, the program would see one of the next.
     for beyond in call..call + 4 {
@@ -63,39 +63,39 @@ fn strike_every_call_with(on: (usize, usize), rank: usize, hints: &[&str]) {
 
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn at_every_call_of_one_rank() {
+fn fault_at_every_call_of_one_rank() {
     strike_every_call(1, 0);
 }
 
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn at_every_call_of_the_first_of_three() {
+fn fault_at_every_call_of_the_first_of_three() {
     strike_every_call(3, 0);
 }
 
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn at_every_call_of_the_last_of_three() {
+fn fault_at_every_call_of_the_last_of_three() {
     strike_every_call(3, 2);
 }
 
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn at_every_call_of_one_of_two_nodes() {
+fn fault_at_every_call_of_one_of_two_nodes() {
     strike_every_call_on((4, 2), 2);
 }
 
 /// One node has the collective buffers of the whole file. The other node only sends and receives.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn at_every_call_of_the_only_aggregator() {
+fn fault_at_every_call_of_the_only_aggregator() {
     strike_every_call_with((4, 2), 0, &["cb_nodes=1", "romio_cb_write=enable", "romio_cb_read=enable"]);
 }
 
 /// Every kind of storage error becomes the class that the standard names for it, on all ranks.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn every_kind_has_its_class() {
+fn every_kind_of_error_has_its_class() {
     let kinds = [
         ("notfound", "MPI_ERR_NO_SUCH_FILE"),
         ("exists", "MPI_ERR_FILE_EXISTS"),
@@ -120,7 +120,7 @@ fn every_kind_has_its_class() {
 /// A rank cannot open the file when it first needs it, after `MPI_File_open` has succeeded.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn opening_on_demand() {
+fn fault_in_an_open_on_demand() {
     for (rank, kind, class) in [(1, "permission", "MPI_ERR_ACCESS"), (2, "notfound", "MPI_ERR_NO_SUCH_FILE")]
     {
         let plan = format!("rank={rank};open@0+:{kind}");
@@ -133,7 +133,7 @@ fn opening_on_demand() {
 /// A write that the storage breaks off is an error on all ranks, whatever part was written.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn broken_writes() {
+fn broken_off_write_is_an_error() {
     for plan in ["rank=0;write@*:short=10", "rank=1;write@0+:io=1000", "rank=1;write@1:short=0"] {
         strike(2, plan, "MPI_ERR_IO", true).expect_checks(plan);
     }
@@ -142,7 +142,7 @@ fn broken_writes() {
 /// A slow rank makes no rank fail.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn a_slow_rank() {
+fn slow_rank_makes_no_rank_fail() {
     strike(3, "rank=1;any@*:delay=20ms", "MPI_ERR_IO", false).expect_checks("a slow rank");
 }
 
@@ -157,25 +157,25 @@ fn strike_system_calls(nodes: &str, folder: Option<&Path>) {
     // preloaded library.
     let job = job.variable("UCX_MEM_MMAP_HOOK_MODE", "none");
     let outcome = job.variable("LD_PRELOAD", compile::preload(mpi, "strike")).run();
-    outcome.expect_checks(&format!("system calls that fail, on {nodes} nodes, in {folder:?}"));
+    outcome.expect_checks(&format!("failed system calls on {nodes} nodes in {folder:?}"));
 }
 
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn at_every_system_call() {
+fn fault_at_system_calls() {
     strike_system_calls("1", None);
 }
 
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn at_every_system_call_of_two_nodes() {
+fn fault_at_system_calls_of_two_nodes() {
     strike_system_calls("2", None);
 }
 
 /// The folder of temporary files may lie on a disk. The jobs above use a file system in memory if they can.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn at_every_system_call_on_a_disk() {
+fn fault_at_system_calls_on_a_disk() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     strike_system_calls("1", Some(folder.path()));
 }

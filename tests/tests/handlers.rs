@@ -27,9 +27,9 @@ fn errors_of_requests_are_returned() {
             let what = format!("request_errors on {ranks} ranks on {nodes} nodes of {}", mpi.name());
             outcome.expect_checks(&what);
             // MPI cannot return the error of a request that the program has freed.
-            let told = outcome.text.matches("MPI_File_iwrite_at_all failed on").count();
+            let reported = outcome.text.matches("MPI_File_iwrite_at_all failed on").count();
             let freed = outcome.text.matches("after its request was freed: not enough space").count();
-            assert_eq!((told, freed), (ranks, ranks), "{what}: {}", outcome.text);
+            assert_eq!((reported, freed), (ranks, ranks), "{what}: {}", outcome.text);
         }
     }
 }
@@ -74,19 +74,19 @@ fn errors_of_requests_reach_the_thread_that_waits() {
 /// A close that fails calls the handler of the file, which must not be freed before it returns.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn a_close_that_fails_calls_a_handler_that_lives() {
+fn failed_close_calls_its_handler_before_the_free() {
     for mpi in both() {
         for ranks in [1, 2] {
             let job = job(mpi, "handlers", ranks).arg("close");
             let outcome = job.variable("CAPULET_FAULTS", "rank=0;sync@*:io").run();
-            outcome.expect_checks(&format!("a close that fails on {ranks} ranks of {}", mpi.name()));
+            outcome.expect_checks(&format!("a failed close on {ranks} ranks of {}", mpi.name()));
         }
     }
 }
 
 #[test]
 #[cfg_attr(native_io, ignore = "the peers fail it")]
-fn handlers_of_the_newest_mpi() {
+fn handlers_work_on_the_newest_mpi() {
     let mpi = Mpi::chosen().wheel();
     for ranks in [1, 2] {
         job(mpi, "handlers", ranks)
@@ -98,7 +98,7 @@ fn handlers_of_the_newest_mpi() {
 /// `MPI_ERRORS_ABORT` (new in MPI 4.0) ends the job when one rank fails.
 #[test]
 #[cfg_attr(native_io, ignore = "MPICH 4.0 has the name alone")]
-fn errors_abort() {
+fn errors_abort_ends_the_job() {
     for mpi in both().into_iter().filter(|mpi| *mpi != Mpi::OpenMpi) {
         for ranks in [1, 2] {
             let job = job(mpi, "handlers", ranks).arg("abort");

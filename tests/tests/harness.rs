@@ -12,7 +12,7 @@ fn running(text: &str) -> usize {
 }
 
 #[test]
-fn a_hang_is_ended_with_all_its_processes() {
+fn hang_is_ended_with_all_its_processes() {
     // No other process sleeps for this duration, so the argument identifies the job.
     let seconds = format!("{}.25", 100_000 + std::process::id());
     let job = Job::script(Mpi::chosen(), 2, "sleep").arg(&seconds).through(Through::Native);
@@ -26,11 +26,11 @@ fn a_hang_is_ended_with_all_its_processes() {
             false
         }
     });
-    assert!(gone, "ranks are left");
+    assert!(gone, "ranks of the ended job still run");
 }
 
 #[test]
-fn a_failing_check_is_seen() {
+fn failed_check_fails_the_job() {
     let mpi = Mpi::chosen();
     // No fault is injected, but the program expects to see one.
     let outcome = Job::new(mpi, 2, compile::c(mpi, "faults")).arg("MPI_ERR_IO").arg("1").run();

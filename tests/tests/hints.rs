@@ -5,7 +5,7 @@ use capulet_tests::{Job, Mpi, compile};
 /// Counts the calls of one read and one write of 4,096 pieces in 128 KiB, for several sieve buffers.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn sieve_buffers() {
+fn sieve_hints_set_the_number_of_calls() {
     let mpi = Mpi::chosen();
     // A read takes one call for each sieve buffer. A write takes two: it reads the buffer first.
     for (mode, bytes, calls) in [

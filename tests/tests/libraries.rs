@@ -30,9 +30,9 @@ fn verify(script: &str, job: &Job, ranks: usize) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("libraries").join(script);
     let mut command = Command::new("/usr/bin/python3");
     let done = command.arg(&script).arg(job.folder()).arg(ranks.to_string()).output().expect("python3");
-    let said = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success(), "{command:?}: {said}{}", String::from_utf8_lossy(&done.stderr));
-    assert!(said.contains("values compared"), "{command:?} compared nothing: {said}");
+    let output = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{command:?}: {output}{}", String::from_utf8_lossy(&done.stderr));
+    assert!(output.contains("values compared"), "{command:?} compared no values: {output}");
 }
 
 #[test]

@@ -10,11 +10,11 @@ fn job(name: &str, ranks: usize) -> Job {
 /// All ranks refuse a lock that cannot work: a lock in shared memory on several nodes, and a file lock on a
 /// storage without locks.
 #[test]
-fn locks_that_cannot_be_had_are_refused() {
-    let wanting =
+fn impossible_locks_are_refused() {
+    let with_lock =
         |lock: &str| job("unsupported", 4).variable("CAPULET_HINTS", format!("capulet_lock={lock}"));
-    wanting("shared").variable("CAPULET_NODES", "2").run().expect_checks("shared on 2 nodes");
-    wanting("fcntl").variable("CAPULET_DRIVER", "nolock").run().expect_checks("fcntl without locks");
+    with_lock("shared").variable("CAPULET_NODES", "2").run().expect_checks("shared on 2 nodes");
+    with_lock("fcntl").variable("CAPULET_DRIVER", "nolock").run().expect_checks("fcntl without locks");
 }
 
 /// Each lock with numbers of nodes to test it on.
@@ -49,7 +49,7 @@ fn atomic_with_each_lock() {
 /// state.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn a_lock_begins_anew_where_another_one_was() {
+fn lock_starts_afresh_in_used_memory() {
     // This driver tears accesses that are not locked.
     job("lock_series", 3).variable("CAPULET_DRIVER", "nolock").run().expect_checks("locks in a series");
 }
@@ -57,7 +57,7 @@ fn a_lock_begins_anew_where_another_one_was() {
 /// MPI calls the library back while an access waits for a lock. Each lock waits in its own way.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn nothing_begins_on_top_of_a_lock() {
+fn no_access_begins_on_top_of_another() {
     for (lock, nodes) in LOCKS {
         let job = job("lock_nested", 2).variable("CAPULET_HINTS", format!("capulet_lock={lock}"));
         let job =
@@ -69,15 +69,17 @@ fn nothing_begins_on_top_of_a_lock() {
 /// An access of rank 0 takes 1.5 s. The other ranks wait at most 60 ms.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn waits_have_their_limit_and_name_the_holder() {
+fn wait_ends_at_its_limit_and_names_the_holder() {
     // Left out on Debian's MPICH: these locks have a queue in the memory of rank 0, and that MPICH cannot
     // access the queue before rank 0 is in an MPI call again.
-    let is_asked = |lock: &str, nodes: &str| match lock {
+    let has_queue_on_rank_0 = |lock: &str, nodes: &str| match lock {
         "twolevel" => nodes != "1",
         lock => lock == "mcs" || lock == "auto",
     };
     let is_mpich = Mpi::chosen().name() == "mpich";
-    for (lock, nodes) in LOCKS.into_iter().filter(|(lock, nodes)| !(is_mpich && is_asked(lock, nodes))) {
+    for (lock, nodes) in
+        LOCKS.into_iter().filter(|(lock, nodes)| !(is_mpich && has_queue_on_rank_0(lock, nodes)))
+    {
         let hints = format!("capulet_lock={lock};capulet_lock_timeout_ms=60");
         let holder = match (lock, nodes) {
             // The system does not tell which process holds the lock of a file.
@@ -92,9 +94,9 @@ fn waits_have_their_limit_and_name_the_holder() {
         let outcome = job.variable("CAPULET_FAULTS", "rank=0;write@*:delay=1500ms").run();
         outcome.expect_checks(&format!("{lock} on {nodes} nodes"));
         // Messages of some locks also name the ranks that wait in front.
-        let told = outcome.text.matches("were locked by").count();
+        let reports = outcome.text.matches("were locked by").count();
         let names_holder = outcome.text.contains(&format!("were locked by {holder} for"));
-        assert!(told == 2 && names_holder, "{lock} on {nodes} nodes: {}", outcome.text);
+        assert!(reports == 2 && names_holder, "{lock} on {nodes} nodes: {}", outcome.text);
     }
 }
 
@@ -102,7 +104,7 @@ fn waits_have_their_limit_and_name_the_holder() {
 /// The locks listed here wait in different ways.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn waits_let_mpi_go_on() {
+fn waiting_rank_makes_mpi_progress() {
     for (lock, nodes) in
         [("auto", "3"), ("range", "1"), ("shared", "1"), ("mcs", "2"), ("twolevel", "1"), ("twolevel", "2")]
     {
@@ -121,7 +123,7 @@ fn waits_let_mpi_go_on() {
 /// whatever the rank waits for.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn nobody_outlives_a_rank_that_dies_with_a_lock() {
+fn no_rank_outlives_a_killed_lock_holder() {
     for (lock, nodes) in
         [("auto", "1"), ("auto", "3"), ("shared", "1"), ("mcs", "2"), ("onesided", "2"), ("twolevel", "2")]
     {
@@ -133,7 +135,7 @@ fn nobody_outlives_a_rank_that_dies_with_a_lock() {
         assert!(!outcome.text.contains("class MPI_SUCCESS") && !outcome.text.contains("FAILED"), "{what}");
         for rank in 0..3 {
             let process = std::fs::read_to_string(job.folder().join(format!("process.{rank}")));
-            let process = process.expect("each rank has told its number");
+            let process = process.expect("each rank has written its process number");
             // The launcher may end before the system has removed its processes.
             let is_gone = || !std::path::Path::new("/proc").join(&process).exists();
             let gone = (0..500).any(|_| {
@@ -142,7 +144,7 @@ fn nobody_outlives_a_rank_that_dies_with_a_lock() {
                     false
                 }
             });
-            assert!(gone, "rank {rank} outlives its launcher; {what}");
+            assert!(gone, "rank {rank} outlived its launcher; {what}");
         }
     }
 }
@@ -151,7 +153,7 @@ fn nobody_outlives_a_rank_that_dies_with_a_lock() {
 /// nonatomic access. It costs no lock if the views share no byte, unless threads of one rank can conflict.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn atomic_accesses_cost_a_lock_or_none() {
+fn atomic_access_costs_one_lock_or_none() {
     const RANKS: usize = 4;
     let counted = |views: &str, mode: &str, accesses: u64| {
         let job = job("locks", RANKS).arg(views).arg(mode).arg(accesses.to_string());

@@ -40,11 +40,11 @@ fn suite(ranks: usize) {
         judge.arg("--native");
     }
     let verdict = judge.output().expect("python3");
-    let said = String::from_utf8_lossy(&verdict.stdout);
-    println!("{said}");
+    let output = String::from_utf8_lossy(&verdict.stdout);
+    println!("{output}");
     assert!(
         verdict.status.success(),
-        "mpi4py {version} on {ranks} ranks:\n{said}{}",
+        "mpi4py {version} on {ranks} ranks:\n{output}{}",
         String::from_utf8_lossy(&verdict.stderr)
     );
 }

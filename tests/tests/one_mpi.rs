@@ -11,7 +11,7 @@ fn library_or_none(mpi: Mpi) -> String {
 }
 
 #[test]
-fn in_c_programs() {
+fn c_programs_have_one_mpi() {
     let mpi = Mpi::chosen();
     let library = if mpi.is_open_mpi() { "libmpi.so.40" } else { "libmpich.so.12" };
     for ranks in [1, 3] {
@@ -29,17 +29,17 @@ fn in_python(mpi: Mpi) {
         let outcome = job.run();
         let what = format!("{} on {ranks} ranks", mpi.python().display());
         outcome.expect_success(&what);
-        assert!(outcome.text.contains("1 library mapped, as it should be"), "{what}: {}", outcome.text);
+        assert!(outcome.text.contains("1 MPI library is mapped"), "{what}: {}", outcome.text);
     }
 }
 
 #[test]
 #[cfg_attr(mpich, ignore = "Debian's mpi4py is built for Open MPI")]
-fn in_debian_python() {
+fn debian_python_has_one_mpi() {
     in_python(Mpi::OpenMpi);
 }
 
 #[test]
-fn in_python_on_the_wheel() {
+fn wheel_python_has_one_mpi() {
     in_python(Mpi::chosen().wheel());
 }

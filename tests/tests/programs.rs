@@ -60,20 +60,20 @@ fn exclusive() {
 
 /// The storage may cut a transfer at any time. Here it cuts every transfer into small pieces.
 #[test]
-fn views_in_pieces() {
+fn views_with_cut_transfers() {
     for ranks in [1, 3] {
         let job = job("views", ranks).variable("CAPULET_FAULTS", "rank=*;read@*:pieces=37;write@*:pieces=11");
-        job.run().expect_checks(&format!("views in pieces on {ranks} ranks"));
+        job.run().expect_checks(&format!("views with cut transfers on {ranks} ranks"));
     }
 }
 
 /// Atomic accesses stay atomic when the storage cuts each into pieces.
 #[test]
-fn atomic_in_pieces() {
+fn atomic_with_cut_transfers() {
     for ranks in [1, 2, 4] {
         let job =
             job("atomic", ranks).variable("CAPULET_FAULTS", "rank=*;read@*:pieces=37;write@*:pieces=11");
-        job.run().expect_checks(&format!("atomic in pieces on {ranks} ranks"));
+        job.run().expect_checks(&format!("atomic with cut transfers on {ranks} ranks"));
     }
 }
 
@@ -109,7 +109,7 @@ fn several_nodes() {
 /// gets few ranks.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn shared_between_nodes() {
+fn shared_state_on_several_nodes() {
     let ways: &[(usize, &str)] =
         if Mpi::chosen().name() == "mpich" { &[(2, "2")] } else { &[(2, "2"), (4, "3"), (7, "2")] };
     for name in ["atomic", "shared"] {
@@ -155,7 +155,7 @@ fn opened_on_demand() {
     }
     for ranks in [1, 2, 4] {
         let job = job("on_demand", ranks).arg("gone");
-        job.run().expect_checks(&format!("a name that is taken away, on {ranks} ranks"));
+        job.run().expect_checks(&format!("a removed file name on {ranks} ranks"));
     }
 }
 
@@ -192,7 +192,7 @@ fn overlaps() {
 /// file, so that each node has bytes for the other.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn nodes_exchange() {
+fn only_several_nodes_exchange_messages() {
     let exchanged = |nodes: &str| -> u64 {
         let job = job("random_views", 4).variable("CAPULET_NODES", nodes).variable("CAPULET_STATS", "1");
         let outcome = job.run();
@@ -263,20 +263,20 @@ fn at_thread_multiple() {
 
 /// A timer of the program interrupts system calls all the time.
 #[test]
-fn interrupted() {
+fn interrupted_system_calls() {
     for (name, ranks) in [("views", 1), ("random_views", 3), ("isend", 4)] {
         job(name, ranks)
             .variable("CHECK_ALARM", "1")
             .run()
-            .expect_checks(&format!("{name}, interrupted, on {ranks} ranks"));
+            .expect_checks(&format!("{name} with interrupted system calls on {ranks} ranks"));
     }
 }
 
 /// `LD_PRELOAD` alone, without the command.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn preloaded() {
-    job("lifetimes", 2).through(Through::Preload).run().expect_checks("lifetimes, preloaded");
+fn preload_without_the_command() {
+    job("lifetimes", 2).through(Through::Preload).run().expect_checks("lifetimes with LD_PRELOAD");
 }
 
 /// 3,000 files at once on one communicator.
@@ -316,8 +316,16 @@ fn hint_file() {
     for ranks in [1, 3] {
         let job = job("info", ranks);
         let file = job.folder().join("hints");
-        let text = "# hints of this site\ncb_buffer_size 131072\nromio_cb_read enable # for reading\nunknown_key 5\nlonely\n\n";
-        std::fs::write(&file, text).expect("a file of ours");
+        let lines = [
+            "# hints of this site",
+            "cb_buffer_size 131072",
+            "romio_cb_read enable # for reading",
+            "unknown_key 5",
+            "no_value",
+            "",
+            "",
+        ];
+        std::fs::write(&file, lines.join("\n")).expect("the hint file is written");
         job.variable("ROMIO_HINTS", &file).run().expect_checks(&format!("a hint file on {ranks} ranks"));
     }
 }
@@ -342,6 +350,6 @@ fn with_statistics() {
     for ranks in [1, 3] {
         let outcome = job("sizes", ranks).variable("CAPULET_STATS", "1").run();
         outcome.expect_checks(&format!("sizes with statistics on {ranks} ranks"));
-        assert!(outcome.text.contains("bytes"), "no table:\n{}", outcome.text);
+        assert!(outcome.text.contains("bytes"), "there is no table of statistics:\n{}", outcome.text);
     }
 }

@@ -12,20 +12,20 @@ use capulet_tests::launch::{NOBODY, copied_for_all, may_mount};
 use capulet_tests::{Job, Mpi, RANKS, Through, compile};
 
 fn mode(path: &Path, bits: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(bits)).expect("permissions of a file of ours");
+    fs::set_permissions(path, fs::Permissions::from_mode(bits)).expect("the permissions are set");
 }
 
 /// Makes the files that `unprivileged.c` may not access. They belong to the user of the program, so that
 /// only their modes decide.
 fn prepare_refusals(folder: &Path) {
     let locked = folder.join("locked");
-    fs::create_dir(&locked).expect("a folder of ours");
+    fs::create_dir(&locked).expect("the folder is created");
     for (path, bits) in [
         (folder.join("unreadable"), 0o000),
         (folder.join("unwritable"), 0o444),
         (locked.join("inside"), 0o644),
     ] {
-        fs::write(&path, "content").expect("a file of ours");
+        fs::write(&path, "content").expect("the file is written");
         // Fails for any user but root. The files then belong to the user of the program already.
         let _ = chown(&path, Some(NOBODY), Some(NOBODY));
         mode(&path, bits);
@@ -35,7 +35,7 @@ fn prepare_refusals(folder: &Path) {
 }
 
 #[test]
-fn to_an_ordinary_user() {
+fn files_are_refused_to_an_ordinary_user() {
     let mpi = Mpi::chosen();
     for ranks in RANKS {
         let tools = tempfile::tempdir().expect("a temporary folder");
@@ -78,11 +78,12 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn by_a_full_file_system() {
+fn full_file_system_is_no_space() {
     let mpi = Mpi::chosen();
     let Some(disk) = SmallDisk::mount() else {
         // Written to the stream directly, because cargo hides the output of a test that passes.
-        let reason = "skipped: by_a_full_file_system: no file system can be mounted here; a full disk is tested on /dev/full alone";
+        let reason = "skipped: full_file_system_is_no_space: this user may not mount a file system; \
+                      only the tests with /dev/full remain";
         writeln!(std::io::stderr(), "{reason}").expect("the stream of errors is there");
         return;
     };
@@ -96,10 +97,10 @@ fn by_a_full_file_system() {
 /// this, and every byte is right.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn shared_memory_that_is_short() {
+fn short_shared_memory_gives_a_warning() {
     const MIB: u64 = 1 << 20;
     if !may_mount() {
-        let reason = "skipped: shared_memory_that_is_short: this user may not mount a small /dev/shm";
+        let reason = "skipped: short_shared_memory_gives_a_warning: this user may not mount a small /dev/shm";
         writeln!(std::io::stderr(), "{reason}").expect("the stream of errors is there");
         return;
     }
@@ -114,7 +115,7 @@ fn shared_memory_that_is_short() {
         outcome.expect_checks(&format!("views with {bytes} bytes of shared memory"));
         let warns = outcome.text.contains("shared memory is short")
             || outcome.text.contains("no shared memory on this node");
-        assert!(warns, "no warning\n{}", outcome.text);
+        assert!(warns, "there is no warning of short shared memory\n{}", outcome.text);
     }
 }
 
@@ -134,7 +135,7 @@ const FILLER: &str = "
 /// full. Stores through a mapping would raise SIGBUS: they ended the ranks in 6 of 6 runs.
 #[test]
 #[cfg_attr(native_io, ignore = "the peers return other classes")]
-fn by_a_btrfs_that_another_program_fills() {
+fn full_btrfs_is_an_error_and_no_signal() {
     let mpi = Mpi::chosen();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let tested = with_disk(folder.path(), &Format::BTRFS, |disk| {
@@ -142,12 +143,12 @@ fn by_a_btrfs_that_another_program_fills() {
         let mut filler = Command::new("sh");
         filler.args(["-c", FILLER]).current_dir(disk).stderr(Stdio::null());
         // The drop ends the shell and its children, before the disk is unmounted.
-        let _filler = capulet_job::Job::start(filler).expect("a shell");
+        let _filler = capulet_job::Job::start(filler).expect("the shell starts");
         let job = Job::new(mpi, 2, compile::c(mpi, "rewrites")).arg(disk).arg("6");
         job.run().expect_checks("rewrites on a Btrfs that fills up");
     });
     if let Err(reason) = tested {
-        let reason = format!("skipped: by_a_btrfs_that_another_program_fills: {reason}");
+        let reason = format!("skipped: full_btrfs_is_an_error_and_no_signal: {reason}");
         writeln!(std::io::stderr(), "{reason}").expect("the stream of errors is there");
     }
 }
@@ -156,7 +157,7 @@ fn by_a_btrfs_that_another_program_fills() {
 /// one rank, or fails in other ways.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn to_a_program_of_another_family() {
+fn program_of_another_mpi_is_refused() {
     let mpi = Mpi::chosen();
     let other = if mpi.is_open_mpi() { Mpi::Mpich } else { Mpi::OpenMpi };
     let outcome = Job::new(mpi, 2, compile::c(other, "sizes")).run();
@@ -167,7 +168,7 @@ fn to_a_program_of_another_family() {
         mpi.name(),
         outcome.text
     );
-    assert!(outcome.status.is_some(), "it hung:\n{}", outcome.text);
+    assert!(outcome.status.is_some(), "the launcher hung:\n{}", outcome.text);
     assert!(!outcome.text.contains("checks passed"), "the program was started:\n{}", outcome.text);
     let text = outcome.text.to_lowercase();
     assert!(

@@ -27,8 +27,9 @@ fn verify_under(starter: &[&str], words: &[&str]) -> Output {
     command.args(["--kill-after=5", &LIMIT.as_secs().to_string()]).args(starter).arg(mpi.command());
     let own = (!words.contains(&"--mpi")).then(|| ["--mpi", mpi.name()]);
     command.args(["verify", "atomic"]).arg(folder.path()).args(own.iter().flatten()).args(words);
-    let output = command.stdin(Stdio::null()).output().expect("timeout is there");
-    assert_eq!(folder.path().read_dir().expect("the folder").count(), 0, "nothing is left behind");
+    let output = command.stdin(Stdio::null()).output().expect("timeout(1) is installed");
+    let left = folder.path().read_dir().expect("the folder can be listed").count();
+    assert_eq!(left, 0, "number of files left behind");
     output
 }
 
@@ -36,8 +37,8 @@ fn verify_under(starter: &[&str], words: &[&str]) -> Output {
 fn ends_with(words: &[&str], code: i32) -> String {
     let output = verify(words);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{words:?}\n{text}\n{complaints}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{words:?}\n{text}\n{errors}");
     text
 }
 
@@ -58,7 +59,7 @@ fn capulet_has_an_order_for_all_accesses() {
 
 /// The hybrid lock, on one node and on three, also on a storage without locks, which tears writes.
 #[test]
-fn the_hybrid_lock_gives_an_order_too() {
+fn hybrid_lock_gives_an_order() {
     // MPICH spins, also while it waits for the memory of another rank.
     let (ranks, rounds) = if Mpi::chosen().name() == "mpich" { ("3", "2") } else { ("4", "6") };
     for (nodes, driver) in [("1", "posix"), ("3", "posix"), ("1", "nolock"), ("3", "nolock")] {
@@ -75,11 +76,11 @@ const NARROW: [&str; 5] =
 
 /// Without collective buffers, each rank moves and locks its own bytes, also in collective calls.
 #[test]
-fn without_a_window_there_is_an_order_too() {
+fn accesses_without_collective_buffers_have_an_order() {
     let may_mount =
         Command::new(NARROW[0]).args([NARROW[1], "true"]).status().is_ok_and(|status| status.success());
     if !may_mount {
-        println!("skipped: this user may not mount a file system of his own");
+        println!("skipped: this user may not mount a file system");
         return;
     }
     for nodes in ["1", "2"] {
@@ -113,7 +114,7 @@ fn every_lock_gives_an_order() {
 }
 
 #[test]
-fn without_locks_there_is_none() {
+fn accesses_without_locks_have_no_order() {
     for mode in ["independent", "mixed", "block", "pointers"] {
         let text = ends_with(&["--nonatomic", "--mode", mode, "--rounds", "10"], 1);
         assert!(text.contains("again with: --mode") && text.contains("of rank"), "{text}");
@@ -123,7 +124,7 @@ fn without_locks_there_is_none() {
 /// ROMIO reads one block of a derived view without its lock, also in its newest version. OMPIO takes no
 /// locks at all. Capulet passes the same rounds, also on the newest MPI.
 #[test]
-fn faults_of_others_are_found() {
+fn faults_of_romio_and_ompio_are_found() {
     let newest = if Mpi::chosen().name() == "openmpi" { "openmpi5" } else { "mpich5" };
     let block = |words: &[&str], code| {
         ends_with(&[&["--mode", "block", "--ranks", "2", "--rounds", "30"], words].concat(), code)
@@ -137,7 +138,7 @@ fn faults_of_others_are_found() {
 }
 
 #[test]
-fn a_round_can_be_repeated() {
+fn round_can_be_repeated() {
     let text = ends_with(
         &["--mode", "mixed", "--first", "1234", "--rounds", "1", "--seed", "99", "--delay-us", "0"],
         0,
