@@ -13,12 +13,8 @@ const MODULES_MAX: usize = 3;
 
 /// The circles that are not broken yet: the root of the crate and the sizes of its circles of more than
 /// [`MODULES_MAX`] modules, the largest first. An entry may only shrink, and no entry may be added.
-const KNOWN: [(&str, &[usize]); 4] = [
-    ("adio/src/lib.rs", &[7]),
-    ("benches/src/lib.rs", &[4]),
-    ("capi/src/lib.rs", &[9]),
-    ("drivers/src/lib.rs", &[6]),
-];
+const KNOWN: [(&str, &[usize]); 3] =
+    [("adio/src/lib.rs", &[7]), ("capi/src/lib.rs", &[9]), ("drivers/src/lib.rs", &[6])];
 
 #[test]
 fn no_circle_has_more_than_three_modules() -> Result<(), Box<dyn Error>> {
