@@ -69,7 +69,7 @@ static void write_comb(hid_t file, const char *name, int which, int collective)
     hid_t space = H5Screate_simple(2, dims, NULL), list = transfer(collective),
         memory = H5Screate_simple(1, &flat, NULL);
     hid_t create = H5Pcreate(H5P_DATASET_CREATE);
-    int fill = -7; /* without a fill value of the user HDF5 promises nothing about unwritten cells */
+    int fill = -7; /* without a fill value of the user, HDF5 leaves unwritten cells undefined */
     H5Pset_fill_value(create, H5T_NATIVE_INT, &fill);
     hid_t dataset = H5Dcreate2(file, name, H5T_STD_I32LE, space, H5P_DEFAULT, create, H5P_DEFAULT);
     H5Sselect_hyperslab(space, H5S_SELECT_SET, start, step, count, NULL);
