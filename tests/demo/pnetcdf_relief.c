@@ -205,7 +205,7 @@ static void check_output(const char *path, const char *mode, const struct part *
     check(ncmpi_close(file), "cannot close", path);
     phase_end(start, mode, "check", "output", part);
     if (memcmp(values, written, (size_t)(part->rows * part->count) * sizeof *values) != 0)
-        fail("wrong data in", path, "what was read back is not what was written");
+        fail("wrong data in", path, "the values read back differ from those written");
     free(values);
 }
 

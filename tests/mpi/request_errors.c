@@ -174,7 +174,7 @@ static void mixed(MPI_File file, int class)
         MPI_Request_free(&requests[5]);
         for (int i = 0; i < 7; i++) CHECK(requests[i] == MPI_REQUEST_NULL, "request %d is left", i);
     }
-    section("nothing to complete");
+    section("functions without an active request");
     int flag = 0, place = 0, done = 0;
     MPI_Request pending = failing(file), null[2] = { MPI_REQUEST_NULL, MPI_REQUEST_NULL };
     CHECK_OK(MPI_Waitall(0, NULL, ignore_all));

@@ -116,7 +116,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     fn text_of(path: &str) -> String {
-        fs::read_to_string(path).expect("the system tells its mounts")
+        fs::read_to_string(path).expect("the list of mounts can be read")
     }
 
     /// The image files behind the loop devices in use.
@@ -127,16 +127,16 @@ mod tests {
     }
 
     #[test]
-    fn disk_is_seen_by_the_test_alone_and_ends_with_its_panic() {
+    fn disk_is_visible_to_its_test_only_and_ends_after_a_panic() {
         let folder = std::env::temp_dir().join(format!("capulet-disk-{}", std::process::id()));
-        fs::create_dir(&folder).expect("a folder of ours");
+        fs::create_dir(&folder).expect("the folder is created");
         let name = folder.to_string_lossy().into_owned();
         let panicking = AssertUnwindSafe(|| {
             with_disk(&folder, &Format::EXT4, |place| {
-                assert!(text_of("/proc/thread-self/mountinfo").contains(&name), "not mounted");
+                assert!(text_of("/proc/thread-self/mountinfo").contains(&name), "the disk is not mounted");
                 assert!(!text_of("/proc/self/mountinfo").contains(&name), "every thread sees the mount");
-                assert!(images().contains(&name), "no loop device");
-                fs::write(place.join("file"), "on the disk").expect("written");
+                assert!(images().contains(&name), "there is no loop device");
+                fs::write(place.join("file"), "on the disk").expect("the file is written");
                 // Without a panic message, because the panic is intended.
                 resume_unwind(Box::new("wanted"));
             })
@@ -147,12 +147,12 @@ mod tests {
             Ok(Ok(())) => panic!("the panic is lost"),
             Err(payload) => assert_eq!(payload.downcast_ref::<&str>(), Some(&"wanted")),
         }
-        assert!(!folder.join("disk/file").exists(), "the disk is still there");
+        assert!(!folder.join("disk/file").exists(), "the disk is still mounted");
         let begun = Instant::now();
         while images().contains(&name) {
-            assert!(begun.elapsed() < Duration::from_secs(20), "the loop device is kept");
+            assert!(begun.elapsed() < Duration::from_secs(20), "the loop device is still in use");
             thread::sleep(Duration::from_millis(20));
         }
-        fs::remove_dir_all(&folder).expect("nothing is mounted there");
+        fs::remove_dir_all(&folder).expect("the folder is removed");
     }
 }
