@@ -1,11 +1,13 @@
-/* Figure 2 of "Processing MPI Datatypes Outside MPI" (Ross, Latham, Gropp, Lusk and Thakur, 2009), complete: a memcpy between
- * a typed buffer and a contiguous one, built from leaf functions.
+/* Figure 2 of "Processing MPI Datatypes Outside MPI" (Ross, Latham, Gropp, Lusk and Thakur, 2009) as a
+ * complete program: a memcpy between a typed buffer and a contiguous one, built from leaf functions.
  *
- *   mpicc -I target/openmpi/release examples/memcpy_from_leaves.c -o memcpy_from_leaves target/openmpi/release/libcapulet_openmpi.so
- *   LD_LIBRARY_PATH=target/openmpi/release mpiexec -n 2 ./memcpy_from_leaves
+ *   D=target/openmpi/release
+ *   mpicc -I $D examples/memcpy_from_leaves.c -o memcpy_from_leaves $D/libcapulet_openmpi.so
+ *   LD_LIBRARY_PATH=$D mpiexec -n 2 ./memcpy_from_leaves
  *
- * (with mpicc and the library of the same MPI). It packs and unpacks the inner cells of a plate, a list of particles and a
- * record, whole and in pieces of 100 bytes, and compares with MPI_Pack. */
+ * The compiler wrapper and the library must belong to the same MPI. The program packs and unpacks the inner
+ * cells of a plate, a list of particles and a record, whole and in pieces of 100 bytes, and compares the
+ * result with MPI_Pack. */
 #include <capulet_types.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -34,7 +36,8 @@ static MPI_Aint bytes_of(MPI_Datatype el_type)
     return el_size;
 }
 
-static int leaf_contig_memcpy(MPI_Aint *blocks_p, MPI_Datatype el_type, MPI_Aint dtype_pos, void *unused, void *v_param)
+static int leaf_contig_memcpy(MPI_Aint *blocks_p, MPI_Datatype el_type, MPI_Aint dtype_pos, void *unused,
+                              void *v_param)
 {
     memcpy_params *params = v_param;
     (void)unused;
@@ -42,7 +45,8 @@ static int leaf_contig_memcpy(MPI_Aint *blocks_p, MPI_Datatype el_type, MPI_Aint
     return 0;
 }
 
-static int leaf_vector_memcpy(MPI_Aint *blocks_p, MPI_Aint count, MPI_Aint blklen, MPI_Aint stride, MPI_Datatype el_type,
+static int leaf_vector_memcpy(MPI_Aint *blocks_p, MPI_Aint count, MPI_Aint blklen, MPI_Aint stride,
+                              MPI_Datatype el_type,
                               MPI_Aint dtype_pos, void *unused, void *v_param)
 {
     memcpy_params *params = v_param;
@@ -53,7 +57,8 @@ static int leaf_vector_memcpy(MPI_Aint *blocks_p, MPI_Aint count, MPI_Aint blkle
     return 0;
 }
 
-static int leaf_blkidx_memcpy(MPI_Aint *blocks_p, MPI_Aint count, MPI_Aint blklen, const MPI_Aint *offsetarray,
+static int leaf_blkidx_memcpy(MPI_Aint *blocks_p, MPI_Aint count, MPI_Aint blklen,
+                              const MPI_Aint *offsetarray,
                               MPI_Datatype el_type, MPI_Aint dtype_pos, void *unused, void *v_param)
 {
     memcpy_params *params = v_param;
@@ -64,7 +69,8 @@ static int leaf_blkidx_memcpy(MPI_Aint *blocks_p, MPI_Aint count, MPI_Aint blkle
     return 0;
 }
 
-static int leaf_index_memcpy(MPI_Aint *blocks_p, MPI_Aint count, const MPI_Aint *blockarray, const MPI_Aint *offsetarray,
+static int leaf_index_memcpy(MPI_Aint *blocks_p, MPI_Aint count, const MPI_Aint *blockarray,
+                             const MPI_Aint *offsetarray,
                              MPI_Datatype el_type, MPI_Aint dtype_pos, void *unused, void *v_param)
 {
     memcpy_params *params = v_param;
@@ -76,7 +82,8 @@ static int leaf_index_memcpy(MPI_Aint *blocks_p, MPI_Aint count, const MPI_Aint 
 }
 
 /* Copies stream bytes start..*end between (typebuf, count, type) and packbuf; *end is where it ended. */
-static int type_memcpy(void *typebuf, int count, MPI_Datatype type, void *packbuf, int direction, MPI_Aint start,
+static int type_memcpy(void *typebuf, int count, MPI_Datatype type, void *packbuf, int direction,
+                       MPI_Aint start,
                        MPI_Aint *end)
 {
     memcpy_params params;
@@ -89,7 +96,8 @@ static int type_memcpy(void *typebuf, int count, MPI_Datatype type, void *packbu
     params.direction = direction;
     mpi_errno = MPIT_Segment_init(NULL, count, type, segp, 0);
     if (mpi_errno == MPI_SUCCESS)
-        mpi_errno = MPIT_Segment_manipulate(segp, start, end, leaf_contig_memcpy, leaf_vector_memcpy, leaf_blkidx_memcpy,
+        mpi_errno = MPIT_Segment_manipulate(segp, start, end, leaf_contig_memcpy, leaf_vector_memcpy,
+                                            leaf_blkidx_memcpy,
                                             leaf_index_memcpy, NULL, &params);
     MPIT_Segment_free(segp);
     return mpi_errno;
@@ -111,12 +119,15 @@ static int agrees(const char *name, int count, MPI_Datatype type)
     MPIT_Type_init(type);
     MPI_Pack(values, count, type, by_mpi, sizeof by_mpi, &bytes, MPI_COMM_WORLD);
     end = bytes;
-    same = type_memcpy(values, count, type, by_leaves, MPIT_MEMCPY_FROM_USERBUF, 0, &end) == MPI_SUCCESS && end == bytes;
+    same = type_memcpy(values, count, type, by_leaves, MPIT_MEMCPY_FROM_USERBUF, 0, &end) == MPI_SUCCESS
+        && end == bytes;
     memset(back, 0, sizeof back);
     for (start = 0; start < bytes; start = end) {
         end = start + PIECE < bytes ? start + PIECE : bytes;
-        same &= type_memcpy(values, count, type, in_pieces + start, MPIT_MEMCPY_FROM_USERBUF, start, &end) == MPI_SUCCESS;
-        same &= type_memcpy(back, count, type, in_pieces + start, MPIT_MEMCPY_TO_USERBUF, start, &end) == MPI_SUCCESS;
+        same &= type_memcpy(values, count, type, in_pieces + start, MPIT_MEMCPY_FROM_USERBUF, start,
+                            &end) == MPI_SUCCESS;
+        same &= type_memcpy(back, count, type, in_pieces + start, MPIT_MEMCPY_TO_USERBUF, start,
+                            &end) == MPI_SUCCESS;
     }
     same &= memcmp(by_leaves, by_mpi, bytes) == 0 && memcmp(in_pieces, by_mpi, bytes) == 0;
     MPI_Unpack(by_mpi, bytes, &position, values, count, type, MPI_COMM_WORLD);
@@ -133,7 +144,8 @@ static int agrees(const char *name, int count, MPI_Datatype type)
 
 int main(int argc, char **argv)
 {
-    int sizes[2] = {48, 64}, inner[2] = {46, 62}, first[2] = {1, 1}, lengths[60], places[60], fields[2] = {1, 3}, ok, all, rank, i;
+    int sizes[2] = {48, 64}, inner[2] = {46, 62}, first[2] = {1, 1}, lengths[60], places[60],
+        fields[2] = {1, 3}, ok, all, rank, i;
     MPI_Aint at[2] = {0, 8};
     MPI_Datatype plate, particles, record, parts[2] = {MPI_INT, MPI_DOUBLE};
     MPI_Init(&argc, &argv);

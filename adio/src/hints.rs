@@ -1,7 +1,7 @@
-//! Hints, spelled as in ROMIO (MPI 4.1, 14.2.8).
+//! Hints, spelled as in ROMIO (MPI 4.1, section 14.2.8).
 //!
-//! A key that is not known is ignored, a value that cannot be read keeps the default, as the standard wants. What
-//! [`Hints::pairs`] returns is what is in force, not what was asked.
+//! An unknown key is ignored, and a value that cannot be parsed keeps the value in force, as the standard
+//! requires. [`Hints::pairs`] returns the hints in force, not the requested ones.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -15,57 +15,59 @@ use crate::mode::AccessMode;
 /// Hints in force on an open file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Hints {
-    /// `cb_buffer_size`: bytes of each aggregator's window.
+    /// `cb_buffer_size`: bytes of each aggregator's collective buffer.
     pub collective_buffer_bytes: u64,
-    /// `cb_nodes`: aggregators asked for, over all nodes; 0 means as many as `config_list` has.
+    /// `cb_nodes`: requested number of aggregators of all nodes. 0: the number in `config_list`.
     pub aggregators: u64,
-    /// `cb_config_list`: on which nodes, and how many on each. Fixed when the file is opened.
+    /// `cb_config_list`: the nodes that have aggregators, and how many each has. Fixed at open.
     pub config_list: ConfigList,
     /// `romio_cb_read`.
     pub read: CollectiveMode,
     /// `romio_cb_write`.
     pub write: CollectiveMode,
-    /// `striping_unit` asked for, bytes; 0 means what the storage says.
+    /// `striping_unit`: requested bytes of a stripe. 0: the stripe of the storage.
     pub stripe_bytes: u64,
-    /// `romio_no_indep_rw`: the user promises collective access only.
+    /// `romio_no_indep_rw`: the program promises collective access only.
     pub no_independent: bool,
-    /// `capulet_sync_on_close`: force the data to the device at close.
+    /// `capulet_sync_on_close`: a close forces the data to the device.
     pub sync_on_close: bool,
-    /// `capulet_exclusive_pages`: the user promises that no two nodes write to one page of the file while it is open.
+    /// `capulet_exclusive_pages`: the program promises that no two nodes write to one page of the file while
+    /// it is open.
     pub exclusive_pages: bool,
-    /// `capulet_exclusive`: the user promises that while an access writes nobody else writes between its first and its last byte; of a
-    /// collective one those of all ranks together.
+    /// `capulet_exclusive`: the program promises that no other access writes between the first and the last
+    /// byte of an access while it writes. For a collective access, these are the first and the last byte of
+    /// all ranks together.
     pub holes: Holes,
-    /// `capulet_lock_timeout_ms`: how long an access in atomic mode waits for others before it fails; 0 is for ever. Fixed when atomic
-    /// mode is first set.
+    /// `capulet_lock_timeout_ms`: time in milliseconds that an access in atomic mode waits for other accesses
+    /// before it fails. 0: no limit. Fixed when atomic mode is first set.
     pub lock_timeout_ms: u64,
-    /// `capulet_lock`: how accesses in atomic mode keep each other out. Fixed when atomic mode is first set.
+    /// `capulet_lock`: the lock of atomic mode. Fixed when atomic mode is first set.
     pub lock: LockChoice,
     /// `file_perm`: permission bits of a created file, octal.
     pub permissions: u32,
-    /// `ind_rd_buffer_size` and `romio_ds_read`, `ind_wr_buffer_size` and `romio_ds_write`: how this rank by itself
-    /// sieves. May differ between ranks.
+    /// `ind_rd_buffer_size` and `romio_ds_read`, `ind_wr_buffer_size` and `romio_ds_write`: data sieving of
+    /// independent accesses of this rank. May differ between ranks.
     pub sieves: Sieves,
 }
 
-/// Which lock atomic mode takes.
+/// The lock of atomic mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LockChoice {
-    /// Ranges, where they are good; see [`File::set_atomicity`](crate::File::set_atomicity).
+    /// Capulet chooses the lock; see [`File::set_atomicity`](crate::File::set_atomicity).
     Auto,
-    /// The whole file, by a wait list; messages wake.
+    /// Locks the whole file by a wait list. A message wakes a waiting rank.
     Hybrid,
-    /// The whole file, by a wait list; words that are polled wake.
+    /// Locks the whole file by a wait list. A waiting rank polls a word.
     OneSided,
-    /// The whole file, by a queue of all ranks.
+    /// Locks the whole file by a queue of all ranks.
     Mcs,
-    /// The whole file, by a queue in the memory that the ranks of one node share.
+    /// Locks the whole file by a queue in the shared memory of one node.
     Shared,
-    /// The whole file, by a queue of each node and one of nodes.
+    /// Locks the whole file by a queue of the ranks of each node and a queue of the nodes.
     TwoLevel,
-    /// Ranges of bytes.
+    /// Locks ranges of bytes.
     Range,
-    /// Locks of the storage.
+    /// Locks ranges of bytes by the locks of the storage.
     Fcntl,
 }
 
@@ -147,7 +149,7 @@ fn sieve_name(mode: SieveMode) -> String {
     .to_owned()
 }
 
-/// Changes the sieve of one direction by a hint of it.
+/// Applies a hint to the sieve of its direction.
 fn set_sieve(sieve: &mut Sieve, key: &str, value: &str) {
     if key.starts_with("romio_ds") {
         sieve.mode = parse_sieve(value).unwrap_or(sieve.mode);
@@ -157,13 +159,13 @@ fn set_sieve(sieve: &mut Sieve, key: &str, value: &str) {
 }
 
 impl Hints {
-    /// Takes over the keys that are known. Later pairs win.
+    /// Applies the pairs with known keys. Of several pairs with one key, the last wins.
     pub fn apply<'a>(&mut self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) {
         for (key, value) in pairs {
             self.apply_one(key, value.trim());
         }
         if self.no_independent {
-            // what ROMIO makes of this promise: only aggregators touch the file
+            // As in ROMIO, this promise means that only aggregators access the file.
             self.read = CollectiveMode::Enable;
             self.write = CollectiveMode::Enable;
         }
@@ -207,7 +209,8 @@ impl Hints {
         }
     }
 
-    /// Bytes of a stripe: as asked for, else as the storage says; none where nothing is striped.
+    /// Bytes of a stripe: the requested number, else that of the storage. `None` if the storage does not
+    /// stripe the file.
     pub fn stripe_bytes(&self, layout: &FileLayout) -> Option<u64> {
         match self.stripe_bytes {
             0 => (layout.stripe_count > 1).then_some(layout.stripe_bytes),
@@ -215,13 +218,14 @@ impl Hints {
         }
     }
 
-    /// What the planner needs of them.
+    /// The hints that the planner needs.
     pub fn plan(&self) -> PlanHints {
         PlanHints { read: self.read, write: self.write, holes: self.holes }
     }
 
-    /// What may become of the holes of a write: what is promised, if the file can be read. In atomic mode others may be let in between;
-    /// and where nodes cache pages, what is read back may be older than what another node has written.
+    /// Whether the holes of a write may be written back. This follows the promise, if the file is readable.
+    /// Exceptions: in atomic mode another access may write between the read and the write of a hole, and on
+    /// storage that caches pages on each node the read may return bytes that another node has replaced.
     pub(crate) fn holes_of(&self, mode: AccessMode, caps: Caps, is_atomic: bool) -> Holes {
         let sees_all = caps.contains(Caps::BYTE_WRITES | Caps::IMMEDIATE_VISIBILITY);
         if mode.reads() && sees_all && !is_atomic { self.holes } else { Holes::Untouched }
@@ -235,7 +239,7 @@ impl Hints {
         hasher.finish()
     }
 
-    /// The hints in force, as `MPI_File_get_info` answers them.
+    /// The hints in force, as `MPI_File_get_info` returns them.
     pub(crate) fn pairs(&self, force: &InForce) -> Vec<(String, String)> {
         let flag = |value: bool| if value { "true" } else { "false" }.to_owned();
         let is_rewritten = |holes: Holes| holes == Holes::Rewritten;
@@ -249,9 +253,10 @@ impl Hints {
             ("ind_rd_buffer_size", self.sieves.read.buffer_bytes.to_string()),
             ("ind_wr_buffer_size", self.sieves.write.buffer_bytes.to_string()),
             ("romio_ds_read", sieve_name(self.sieves.read.mode)),
-            // Without a promise, or where it cannot be relied on, no write sieves.
+            // Writes do not sieve without the promise of `capulet_exclusive`, or if Capulet cannot use it.
             ("romio_ds_write", sieve_name(if is_rewritten(force.holes) { writes } else { SieveMode::Never })),
-            // ROMIO's other engine, with file realms that persist: there is none. Domains follow the access.
+            // Capulet has no persistent file realms, unlike an engine of ROMIO. The file domains follow the
+            // access.
             ("romio_cb_pfr", "disable".to_owned()),
             ("romio_cb_fr_types", "aar".to_owned()),
             ("romio_no_indep_rw", flag(self.no_independent)),
@@ -281,22 +286,23 @@ fn set_flag(flag: &mut bool, value: &str) {
     }
 }
 
-/// What the open file adds to the hints.
+/// Properties of the open file that `MPI_File_get_info` also returns.
 #[derive(Debug, Clone)]
 pub(crate) struct InForce {
     /// Aggregators over all nodes.
     pub aggregators: u64,
-    /// The driver's name.
+    /// Name of the driver.
     pub driver_name: &'static str,
-    /// What the storage can do.
+    /// Capabilities of the storage.
     pub caps: Caps,
-    /// How the storage lays the file out.
+    /// Layout of the file on the storage.
     pub layout: FileLayout,
-    /// What may become of the holes of a write that begins now.
+    /// Whether a write that begins now may write holes back.
     pub holes: Holes,
 }
 
-/// Reads a hint file as `ROMIO_HINTS` names it: a key and a value on each line, `#` starts a comment.
+/// Parses a hint file in the format of `ROMIO_HINTS`: each line has a key and a value, and `#` starts a
+/// comment.
 pub(crate) fn parse_hint_file(text: &str) -> Vec<(String, String)> {
     let line_pair = |line: &str| {
         let line = line.split('#').next().unwrap_or("").trim();
@@ -330,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn later_pairs_win_and_the_promise_enables_aggregation() {
+    fn later_pairs_win_and_romio_no_indep_rw_enables_two_phase() {
         assert_eq!(
             hints(&[("cb_buffer_size", "8192"), ("cb_buffer_size", "5000")]).collective_buffer_bytes,
             8192
@@ -341,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hints_of_one_rank_are_no_part_of_the_digest() {
+    fn hints_of_independent_access_are_not_in_the_digest() {
         let sieves = hints(&[
             ("ind_rd_buffer_size", "49"),
             ("ind_wr_buffer_size", "1048576"),
@@ -361,14 +367,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_cannot_be_read_is_ignored() {
+    fn malformed_config_list_is_ignored() {
         let asked = hints(&[("cb_config_list", "a:2,*:1"), ("cb_config_list", "a:b"), ("cb_nodes", "1")]);
         assert_eq!(asked.config_list.to_string(), "a:2,*:1");
         assert_eq!(hints(&[("cb_config_list", "")]), Hints::default());
     }
 
     #[test]
-    fn a_promise_holds_where_what_is_read_back_is_what_is_there() {
+    fn holes_are_rewritten_only_if_a_read_returns_the_current_bytes() {
         let all = Caps::BYTE_WRITES | Caps::IMMEDIATE_VISIBILITY;
         let promised = hints(&[("capulet_exclusive", "true")]);
         let holes = |mode, caps, is_atomic| promised.holes_of(mode, caps, is_atomic);
@@ -385,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn hint_files() {
+    fn hint_file_is_parsed() {
         let text = "# a comment\ncb_nodes 2\n\nromio_cb_write   enable # why\nlonely\n";
         let pairs = parse_hint_file(text);
         assert_eq!(pairs, [("cb_nodes".into(), "2".into()), ("romio_cb_write".into(), "enable".into())]);

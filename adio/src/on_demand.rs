@@ -1,4 +1,4 @@
-//! A file that a rank opens when it first needs it: a rank that moves no bytes never does.
+//! A file that a rank opens when it first needs the file. A rank that moves no bytes never opens it.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use capulet_drivers::{
 
 use crate::calls::Calls;
 
-/// Opens one file, and counts how often.
+/// Opens one file, and counts the opens.
 #[derive(Debug, Clone)]
 pub(crate) struct Opener {
     pub(crate) driver: Arc<dyn Driver>,
@@ -26,7 +26,8 @@ impl Opener {
     }
 }
 
-/// What a rank that has the file open tells those of its node that may open it later.
+/// The properties of an open file that the leader of a node passes to the other ranks of the node, which may
+/// open the file later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Known {
     identity: FileIdentity,
@@ -35,7 +36,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// None where the storage cannot tell one file from another.
+    /// `None` if the storage reports no identity of the file.
     pub(crate) fn of(file: &dyn DriverFile) -> Option<Self> {
         Some(Self { identity: file.identity()?, caps: file.caps(), layout: file.layout() })
     }
@@ -61,8 +62,9 @@ impl Known {
     }
 }
 
-/// The file that another rank of the node has open. Opened with the first call that needs it; whatever has its name by then
-/// must be that file. A failure is one of that call, and the next one tries again.
+/// A file that another rank of the node has open. The first call that needs the file opens it. The name must
+/// then still refer to the same file. If the open fails, the call returns the error, and the next call tries
+/// again.
 #[derive(Debug)]
 pub(crate) struct OnDemand {
     opener: Opener,
@@ -70,14 +72,14 @@ pub(crate) struct OnDemand {
     known: Known,
     file: OnceLock<Arc<dyn DriverFile>>,
     opening: Mutex<()>,
-    /// Whether it was closed before it was ever opened. A file that was opened knows it by itself.
+    /// Whether the file was closed without an open. An opened driver file keeps its own record of the close.
     is_closed: bool,
 }
 
 impl OnDemand {
     /// `options` must not create.
     pub(crate) fn new(mut opener: Opener, options: OpenOptions, known: Known) -> Self {
-        // The program may go to another folder before it comes to that.
+        // The program may change its folder before the file is opened.
         opener.path = opener.driver.lasting_path(&opener.path);
         Self { opener, options, known, file: OnceLock::new(), opening: Mutex::new(()), is_closed: false }
     }
@@ -92,16 +94,16 @@ impl OnDemand {
         }
         let mut file = self.opener.open(&self.options)?;
         if file.identity() != Some(self.known.identity) {
-            // Nothing was written to it.
+            // Nothing was written to this file, so an error of the close loses no data.
             let _ = file.close();
-            let reason = "another file has taken its name since it was opened";
+            let reason = "another file has got this name since the file was opened";
             return Err(Error::message(ErrorKind::NotFound, Operation::Open, &self.opener.path, reason));
         }
         tracing::debug!(path = %self.opener.path.display(), "opened on demand");
         Ok(self.file.get_or_init(|| file))
     }
 
-    /// The file if it was opened, which is not done here.
+    /// The file, if an earlier call has opened it. Fails after a close without an open.
     fn opened(&self, operation: Operation) -> Result<Option<&Arc<dyn DriverFile>>> {
         if self.is_closed {
             return Err(Error::closed(operation, &self.opener.path));
@@ -155,12 +157,12 @@ impl DriverFile for OnDemand {
     }
 
     fn sync(&self) -> Result<()> {
-        // What was never opened has nothing to be forced.
+        // Without an open, this rank has written nothing, so no data must be forced to the device.
         self.opened(Operation::Sync)?.map_or(Ok(()), DriverFile::sync)
     }
 
     fn refresh(&self) -> Result<()> {
-        // What is opened later is seen as it is then.
+        // A later open sees the state of the file at that time.
         self.opened(Operation::Refresh)?.map_or(Ok(()), DriverFile::refresh)
     }
 
@@ -188,7 +190,7 @@ mod tests {
     use capulet_drivers::DriverFileExt;
     use capulet_drivers::posix::PosixDriver;
 
-    /// A file that one has open, and another may open later.
+    /// An open file, and an [`OnDemand`] for the same file.
     fn pair(folder: &tempfile::TempDir) -> (Arc<dyn DriverFile>, OnDemand) {
         let driver: Arc<dyn Driver> = Arc::new(PosixDriver::default());
         let opener = Opener { driver, path: folder.path().join("data"), calls: Arc::default() };
@@ -202,11 +204,11 @@ mod tests {
     }
 
     fn opens(file: &OnDemand) -> u64 {
-        file.opener.calls.opens()
+        file.opener.calls.values()[0]
     }
 
     #[test]
-    fn it_is_opened_once_and_only_when_it_is_needed() {
+    fn file_is_opened_once_by_the_first_call_that_needs_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let (first, later) = pair(&folder);
         assert_eq!((later.caps(), later.layout()), (first.caps(), first.layout()));
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_opened_is_closed() {
+    fn close_of_an_unopened_file_opens_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         let (_first, mut never) = pair(&folder);
         never.refresh().expect("nothing to do");
@@ -242,7 +244,7 @@ mod tests {
         ] {
             assert_eq!(error.kind(), ErrorKind::Closed);
         }
-        assert_eq!(opens(&never), 0, "what is closed is not opened any more");
+        assert_eq!(opens(&never), 0, "a closed file is not opened again");
         let (first, mut later) = pair(&folder);
         later.write_all_at(0, b"kept").expect("writes");
         later.refresh().expect("sees all");
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_of_the_name_is_not_touched() {
+    fn another_file_with_the_name_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let (first, later) = pair(&folder);
         let (name, aside) = (folder.path().join("data"), folder.path().join("aside"));

@@ -1,4 +1,4 @@
-//! Opening, closing and deleting (MPI 4.1, 14.2.1 to 14.2.3).
+//! Opening, closing and deleting a file (MPI 4.1, sections 14.2.1 to 14.2.3).
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -26,31 +26,31 @@ use crate::on_demand::{Known, OnDemand, Opener};
 use crate::shared_pointer::{PointerWord, SharedPointer};
 use crate::view::FileView;
 
-/// The arguments of one rank's open.
+/// The arguments that one rank passes to an open.
 #[derive(Debug, Clone)]
 pub struct OpenRequest {
-    /// The file's name, perhaps with a prefix that chooses its driver (`ufs:data.bin`).
+    /// Name of the file, optionally with a prefix that chooses its driver (`ufs:data.bin`).
     pub name: OsString,
-    /// How to open it.
+    /// The access mode.
     pub mode: AccessMode,
     /// The program's hints.
     pub hints: Vec<(String, String)>,
 }
 
-/// What a rank knows of the file before it touches the storage.
+/// The arguments of an open after the checks that need no storage.
 struct Prepared {
     driver: Arc<dyn Driver>,
     path: PathBuf,
     mode: AccessMode,
 }
 
-/// What all ranks agreed on before they touch the storage.
+/// The request that all ranks agreed on, before any rank accesses the storage.
 struct AgreedRequest {
     prepared: Prepared,
     hints: Hints,
     /// Whether statistics are printed at close.
     stats: bool,
-    /// Whether operations on the window that the file will use are under way on any rank.
+    /// Whether any rank has operations in progress on the shared memory that the file will use.
     is_busy: bool,
 }
 
@@ -58,8 +58,9 @@ impl File {
     /// Opens a file on all ranks of `comm`. Collective over `comm`; blocks until all ranks have opened it.
     ///
     /// # Errors
-    /// One class on all ranks: `MPI_ERR_AMODE` for a mode that the standard forbids, `MPI_ERR_NOT_SAME` if modes or
-    /// hints differ, else what the storage said (`MPI_ERR_NO_SUCH_FILE`, `MPI_ERR_FILE_EXISTS`, `MPI_ERR_ACCESS`, ...).
+    /// One class on all ranks: `MPI_ERR_AMODE` for a mode that the standard forbids, `MPI_ERR_NOT_SAME` if
+    /// the modes, drivers or hints differ, else the class of the storage's error (`MPI_ERR_NO_SUCH_FILE`,
+    /// `MPI_ERR_FILE_EXISTS`, `MPI_ERR_ACCESS`, ...).
     pub fn open(
         comm: &impl Communicator,
         name: impl AsRef<OsStr>,
@@ -75,12 +76,13 @@ impl File {
     /// # Errors
     /// As [`File::open`].
     pub fn open_with(comm: &impl Communicator, request: OpenRequest, context: &Context) -> Result<Self> {
-        // SAFETY: a `Communicator` holds a valid communicator for as long as it lives.
+        // SAFETY: `# Safety` of `open_raw`: a `Communicator` holds a valid communicator as long as it lives,
+        // and `comm` lives during the call.
         unsafe { Self::open_raw(comm.as_raw(), Ok(request), context) }
     }
 
-    /// As [`File::open_with`], for a communicator of any origin. A rank whose arguments are wrong passes the error instead of
-    /// a request, so that all ranks learn of it.
+    /// As [`File::open_with`], for a communicator of any origin. A rank with wrong arguments passes the error
+    /// instead of a request, so that all ranks return an error.
     ///
     /// # Safety
     /// `comm` must be a valid intra-communicator, and stay valid during the call.
@@ -92,7 +94,7 @@ impl File {
         request: Result<OpenRequest>,
         context: &Context,
     ) -> Result<Self> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: `# Safety` of this function: `comm` is a valid intra-communicator during the call.
         let group = unsafe { Group::of(comm) }?;
         let span = tracing::debug_span!("open", rank = group.rank().0);
         let _entered = span.enter();
@@ -101,7 +103,7 @@ impl File {
         let AgreedRequest { prepared, mut hints, stats, is_busy } = agreed;
         let calls = Arc::<Calls>::default();
         let node_names = node_names(&channel, group.node(), &mut hints)?;
-        // Accesses at it are begun by each rank alone, which cannot make it.
+        // Made here, because accesses at the shared pointer are independent, and this is collective.
         let shared = SharedPointer::on(&channel, group.node());
         let storage = open_storage(&channel, group.node(), &prepared, &hints, &calls)?;
         let pointer_bytes = match start_of_pointer(&channel, group.node(), &prepared, storage.as_ref()) {
@@ -111,7 +113,8 @@ impl File {
                 return Err(error);
             }
         };
-        tracing::info!(path = %prepared.path.display(), mode = prepared.mode.bits(), driver = prepared.driver.name(), "opened");
+        let (path, driver) = (prepared.path.display(), prepared.driver.name());
+        tracing::info!(%path, mode = prepared.mode.bits(), driver, "opened");
         let deletes = prepared.mode.contains(AccessMode::DELETE_ON_CLOSE);
         let aggregator_layout = AggregatorLayout::new(group.node(), &node_names, &hints);
         let several = group.node().node_count() > 1;
@@ -123,7 +126,7 @@ impl File {
             operations: AtomicU64::new(0),
             group,
             channel: Arc::new(channel),
-            // What is deleted at close is what was opened, wherever the program has gone by then.
+            // The program may change its folder before the close, which must delete the file opened here.
             path: if deletes { prepared.driver.lasting_path(&prepared.path) } else { prepared.path },
             mode: prepared.mode,
             node_names,
@@ -144,37 +147,40 @@ impl File {
             closed: false,
         };
         if !is_busy {
-            // Nonblocking operations cannot make it. While operations of other files are under way on it, it must stay as it is.
+            // Made here, because nonblocking operations cannot make the shared memory. If operations of other
+            // files use this memory, it must not change.
             file.reserve_shared_memory(file.state().hints.collective_buffer_bytes);
         }
         Ok(file)
     }
 
-    /// Closes the file, and deletes it if it was opened so. Collective; blocks until all ranks have closed it. Data that was
-    /// written is visible to all processes when it returns; it is forced to the device where
-    /// the hint `capulet_sync_on_close` says so (otherwise call [`File::sync`] first, as with ROMIO).
+    /// Closes the file, and deletes it if its mode has `DELETE_ON_CLOSE`. Collective; blocks until all ranks
+    /// have closed the file. After the return, written data is visible to all processes. The hint
+    /// `capulet_sync_on_close` also forces the data to the device. Without this hint, call [`File::sync`]
+    /// first, as with ROMIO.
     ///
     /// # Errors
-    /// One class on all ranks, also for what the storage of one rank said at the close: data may be lost
-    /// then. The file is closed all the same.
+    /// One class on all ranks, also if the storage of one rank failed at the close. Data may be lost then.
+    /// The file is closed after an error too.
     pub fn close(mut self) -> Result<()> {
         self.closed = true;
-        // The program should have waited (MPI 4.1, 14.2.2). All ranks have begun what is under way.
+        // MPI 4.1, section 14.2.2, requires the program to complete its operations before the close. If some
+        // are in progress, all ranks have begun them, so the wait ends.
         self.queue.drain(self.channel.id());
         let forces = self.state().hints.sync_on_close && self.mode.writes();
         let synced = if forces { self.force().map(|_| ()) } else { Ok(()) };
-        let told = if self.stats { self.print_stats() } else { Ok(()) };
+        let printed = if self.stats { self.print_stats() } else { Ok(()) };
         let unlocked = self.finish_lock();
-        // Before the ranks agree: an error of one close is an error of all ranks, and no rank returns
-        // before the slowest close.
+        // The storage is closed before the agreement, so that an error of one rank reaches all ranks and no
+        // rank returns before the slowest close.
         let closed = self.storage.close().map_err(Error::from);
         let deletes = self.mode.contains(AccessMode::DELETE_ON_CLOSE);
-        let ended = agree_on_outcome(self.agree(), synced.and(told).and(unlocked).and(closed));
+        let ended = agree_on_outcome(self.agree(), synced.and(printed).and(unlocked).and(closed));
         tracing::info!(path = %self.path.display(), "closed");
         if !deletes {
             return ended;
         }
-        // All ranks have closed the file now.
+        // The agreement shows that all ranks have closed the file.
         let is_root = self.group.rank().0 == 0;
         let deleted = if is_root { self.driver.delete(&self.path).map_err(Error::from) } else { Ok(()) };
         let deleted = agree_on_outcome(self.agree(), deleted);
@@ -184,7 +190,7 @@ impl File {
     /// Deletes a file that is not open. Local, not collective.
     ///
     /// # Errors
-    /// `MPI_ERR_NO_SUCH_FILE`, `MPI_ERR_ACCESS` and whatever else the storage says.
+    /// `MPI_ERR_NO_SUCH_FILE`, `MPI_ERR_ACCESS`, or the class of another error of the storage.
     pub fn delete(name: impl AsRef<OsStr>, context: &Context) -> Result<()> {
         let (driver, path) = context.registry.resolve(name)?;
         driver.delete(&path)?;
@@ -192,29 +198,33 @@ impl File {
     }
 }
 
-/// The hint file as rank 0 sees it; none on the others. A file that cannot be read is no file, as with ROMIO.
+/// The text of the hint file on rank 0, empty on other ranks. Also empty if the file cannot be read, as in
+/// ROMIO.
 fn hint_file(group: &Group, context: &Context) -> Vec<u8> {
     let path = context.hint_file.as_ref().filter(|_| group.rank().0 == 0);
     path.and_then(|path| std::fs::read(path).ok()).unwrap_or_default()
 }
 
-/// The processor names of the nodes' leaders, by node, if the hints name hosts. A list that names none of them is dropped.
+/// The processor name of each node's leader, in the order of the nodes, if the hints name hosts. Resets a
+/// `cb_config_list` that leaves no aggregator. Collective.
 fn node_names(channel: &dyn Agree, node: &Node, hints: &mut Hints) -> Result<Vec<String>> {
     let mut names = Vec::new();
     if hints.config_list.names_hosts() {
-        // A name that cannot be had is no host's.
+        // An empty name, after an error, matches no host.
         let own = if node.is_leader() { processor_name().unwrap_or_default() } else { String::new() };
-        let told = from_leaders(channel, node, own.as_bytes())?;
-        names = told.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        let received = from_leaders(channel, node, own.as_bytes())?;
+        names = received.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
     }
     if !hints.config_list.fits(&names, &node.sizes) {
-        tracing::debug!(list = %hints.config_list, ?names, "cb_config_list leaves no aggregator, and is ignored");
+        let list = &hints.config_list;
+        tracing::debug!(%list, ?names, "cb_config_list is ignored: it leaves no aggregator");
         hints.config_list = ConfigList::default();
     }
     Ok(names)
 }
 
-/// The channel of the file, and what all ranks agree on. One reduction; if there is a hint file, a broadcast and another one.
+/// Makes the channel of the file, and agrees on the request. Takes one reduction. With a hint file, a
+/// broadcast of its text and a second reduction follow.
 fn agree_on_request(
     group: &Arc<Group>,
     request: Result<OpenRequest>,
@@ -229,40 +239,41 @@ fn agree_on_request(
         }
         Err(error) => (None, Err(error)),
     };
-    let ballot = ballot_of(&prepared, context, is_busy).reduce(text.len() as u64, ReduceOp::Max);
+    let agreement = agreement_on(&prepared, context, is_busy).reduce(text.len() as u64, ReduceOp::Max);
     let mut channel = None;
-    let count = ballot.agree_by(prepared.as_ref().err(), |lanes, ops| {
+    let values = agreement.agree_by(prepared.as_ref().err(), |lanes, ops| {
         channel = Some(group.channel_with(lanes, ops)?);
         Ok(())
     })?;
-    let channel = channel.expect("the count has made it");
-    let text_bytes = count.last();
+    let channel = channel.expect("the agreement has made the channel");
+    let text_bytes = values.last();
     if text_bytes == 0 {
-        return Ok((channel, agreed_of(count.outcome(prepared)?)));
+        return Ok((channel, agreed_of(values.outcome(prepared)?)));
     }
-    // A rank without memory for it still votes: the others wait for it.
-    let told = channel.broadcast(Rank(0), &mut text).map_err(Error::from);
+    // A rank that has no memory for the text still takes part in the agreement, because the other ranks wait.
+    let received = channel.broadcast(Rank(0), &mut text).map_err(Error::from);
     let text = String::from_utf8_lossy(&text);
     let prepared = request.map_or(prepared, |request| prepare(&request, context, &text));
-    let prepared = told.and(prepared);
-    let counted = ballot_of(&prepared, context, is_busy).agree(&channel, prepared)?;
-    Ok((channel, agreed_of(counted)))
+    let prepared = received.and(prepared);
+    let agreed = agreement_on(&prepared, context, is_busy).agree(&channel, prepared)?;
+    Ok((channel, agreed_of(agreed)))
 }
 
-fn ballot_of(prepared: &Result<(Prepared, Hints)>, context: &Context, is_busy: bool) -> Agreement {
+fn agreement_on(prepared: &Result<(Prepared, Hints)>, context: &Context, is_busy: bool) -> Agreement {
     let (mode, driver, digest) = match prepared {
         Ok((prepared, hints)) => {
             (u64::from(prepared.mode.bits()), digest_of(prepared.driver.name()), hints.digest())
         }
         Err(_) => (0, 0, 0),
     };
-    let ballot = Agreement::new().same("access mode", mode).same("driver", driver).same("hints", digest);
-    // the table at close is collective, so whether it is printed must be agreed on; environments may differ
-    ballot.reduce(u64::from(context.stats), ReduceOp::Max).reduce(u64::from(is_busy), ReduceOp::Max)
+    let agreement = Agreement::new().same("access mode", mode).same("driver", driver).same("hints", digest);
+    // The table at close is collective, but the environments of the ranks may differ. So the ranks agree
+    // whether to print the table.
+    agreement.reduce(u64::from(context.stats), ReduceOp::Max).reduce(u64::from(is_busy), ReduceOp::Max)
 }
 
-fn agreed_of(((prepared, hints), mut count): ((Prepared, Hints), AgreedValues)) -> AgreedRequest {
-    AgreedRequest { prepared, hints, stats: count.take() == 1, is_busy: count.take() == 1 }
+fn agreed_of(((prepared, hints), mut values): ((Prepared, Hints), AgreedValues)) -> AgreedRequest {
+    AgreedRequest { prepared, hints, stats: values.take() == 1, is_busy: values.take() == 1 }
 }
 
 fn digest_of(name: &str) -> u64 {
@@ -286,8 +297,8 @@ fn prepare(request: &OpenRequest, context: &Context, hint_text: &str) -> Result<
     Ok((Prepared { driver, path, mode: request.mode }, hints))
 }
 
-/// Refuses a file that several nodes write to where each of them caches pages and writes whole ones back (NFS, SMB): a
-/// page to which two of them write would lose the bytes of one, and nobody would be told.
+/// Refuses to open a file for writing on several nodes if each node caches pages and writes whole pages back
+/// (NFS, SMB). If two nodes wrote to one page, the bytes of one would be lost without an error.
 fn check_writers(caps: Caps, nodes: usize, mode: AccessMode, hints: &Hints) -> Result<()> {
     if !mode.writes() || nodes < 2 || caps.contains(Caps::BYTE_WRITES) || hints.exclusive_pages {
         return Ok(());
@@ -298,10 +309,11 @@ fn check_writers(caps: Caps, nodes: usize, mode: AccessMode, hints: &Hints) -> R
     })
 }
 
-/// Rank 0 creates, then the others open, so that `EXCL` means what it says and no rank finds the file missing.
+/// Opens the file on all ranks. Collective. Rank 0 creates a new file before the others open it, so that
+/// `EXCLUSIVE` fails only if the file existed before, and no rank finds the file missing.
 ///
-/// With the promise of `romio_no_indep_rw` one rank of each node opens, and the others when they first need the file: in it
-/// lies that the program does nothing to the file's name before they do.
+/// With `romio_no_indep_rw`, one rank of each node opens the file, and the others when they first need it.
+/// This hint also promises that the program does not rename or remove the file before.
 fn open_storage(
     channel: &dyn Agree,
     node: &Node,
@@ -320,7 +332,9 @@ fn open_storage(
     let opener = Opener { driver, path, calls: Arc::clone(calls) };
     let check = |caps: Caps| {
         if channel.size() > 1 && !caps.contains(Caps::PROCESS_SHARED) {
-            return Err(Error::Unsupported { what: "a storage inside one process, opened by several" });
+            return Err(Error::Unsupported {
+                what: "opening a file in the memory of one process on several ranks",
+            });
         }
         check_writers(caps, node.node_count(), mode, hints)
     };
@@ -349,12 +363,12 @@ fn open_storage(
     let opened = if node.is_leader() { open_once(created) } else { Ok(None) };
     let opened = opened_by_all(channel, opened)?;
     let own = opened.as_deref().and_then(Known::of).map_or_else(Vec::new, Known::to_bytes);
-    let told = from_leaders(channel, node, &own)?;
-    let known: Option<Vec<Known>> = told.iter().map(|bytes| Known::from_bytes(bytes)).collect();
+    let received = from_leaders(channel, node, &own)?;
+    let known: Option<Vec<Known>> = received.iter().map(|bytes| Known::from_bytes(bytes)).collect();
     match (opened, known) {
         (Some(file), Some(_)) => Ok(file),
         (None, Some(known)) => Ok(Arc::new(OnDemand::new(opener, options, known[node.index]))),
-        // It could not be told later whether it is still the same file.
+        // The storage reports no identity, so a later open could not detect another file of this name.
         (opened, None) => {
             let opened = opened_by_all(channel, open_once(opened))?;
             Ok(opened.expect("every rank opens the file"))
@@ -362,8 +376,8 @@ fn open_storage(
     }
 }
 
-/// The file of this rank, if it has one, once all ranks have opened theirs. If a rank failed, no rank keeps
-/// its file open.
+/// Agrees on the outcome of an open. Returns the file of this rank, if the rank has opened one. If a rank
+/// failed, all ranks close their files and return an error.
 fn opened_by_all(
     channel: &dyn Agree,
     own: Result<Option<Arc<dyn DriverFile>>>,
@@ -384,14 +398,16 @@ fn opened_by_all(
     }
 }
 
-/// Closes a file that was opened in vain. Nothing was written to it.
+/// Closes a file after the open failed on another rank. Nothing was written to the file, so an error loses
+/// no data.
 fn give_up(mut file: Arc<dyn DriverFile>) {
     if let Err(error) = file.close() {
-        tracing::warn!(%error, "a file that could not be opened on all ranks");
+        tracing::warn!(%error, "close of a file that was not opened on all ranks");
     }
 }
 
-/// 0, or the end of the file in append mode; the same on all ranks.
+/// The first position of the file pointers, in bytes: 0, or the end of the file in append mode. The same on
+/// all ranks. Collective in append mode.
 fn start_of_pointer(
     channel: &dyn Agree,
     node: &Node,
@@ -401,9 +417,9 @@ fn start_of_pointer(
     if !prepared.mode.contains(AccessMode::APPEND) {
         return Ok(0);
     }
-    // All ranks of a node would be told the same.
+    // All ranks of a node would get the same length, so only the leader asks.
     let len = if node.is_leader() { storage.len().map_err(Error::from) } else { Ok(0) };
     let bytes = *len.as_ref().unwrap_or(&0);
-    let (_, mut count) = Agreement::new().reduce(bytes, ReduceOp::Max).agree(channel, len)?;
-    Ok(count.take())
+    let (_, mut values) = Agreement::new().reduce(bytes, ReduceOp::Max).agree(channel, len)?;
+    Ok(values.take())
 }

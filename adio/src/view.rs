@@ -1,4 +1,4 @@
-//! File views (MPI 4.1, 14.3).
+//! File views (MPI 4.1, section 14.3).
 
 use std::iter;
 
@@ -7,7 +7,7 @@ use capulet_datatype::{Cursor, Datatype, Tiled};
 
 use crate::error::{Error, Result};
 
-/// How a rank sees the file: `filetype` tiled from `displacement_bytes` on, counted in whole `etype`s.
+/// The view of a rank: copies of `filetype` from `displacement_bytes` on. Offsets count whole `etype`s.
 #[derive(Debug, Clone)]
 pub struct FileView {
     displacement_bytes: u64,
@@ -15,17 +15,17 @@ pub struct FileView {
     filetype: MpiType,
     representation: String,
     tiled: Tiled,
-    /// Whether it begins where the shared file pointer is when it is set.
+    /// Whether the view begins at the position that the shared file pointer has when the view is set.
     begins_here: bool,
 }
 
 const NO_ROOM: &str = "the displacement leaves no room for the filetype";
 
 impl FileView {
-    /// The view of a file that was just opened: a stream of bytes from 0 on.
+    /// The initial view of an open file: a stream of bytes from offset 0 on.
     pub fn bytes() -> Self {
         let byte = MpiType::byte();
-        let tiled = tile_for_ever(byte.datatype(), 0);
+        let tiled = tiled_to_the_end(byte.datatype(), 0);
         Self {
             displacement_bytes: 0,
             etype: byte.clone(),
@@ -36,14 +36,15 @@ impl FileView {
         }
     }
 
-    /// Checks the arguments of `MPI_File_set_view` as far as one rank can. `writable` files may have no overlap in the
-    /// filetype.
+    /// Checks the arguments of `MPI_File_set_view` that one rank can check. In a `writable` file, the pieces
+    /// of a type must not overlap.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` for a negative displacement, an etype without data, and a filetype that is not made of etypes or
-    /// whose extent is negative; `MPI_ERR_IO`, as ROMIO, for an etype or filetype whose displacements are negative,
-    /// decrease, or (on writable files) overlap; `MPI_ERR_UNSUPPORTED_DATAREP` for a representation other than `native`
-    /// and `internal`.
+    /// * `MPI_ERR_ARG` for a negative displacement, an etype without data, and a filetype that is not made of
+    ///   etypes or has a negative extent.
+    /// * `MPI_ERR_IO`, as in ROMIO, for an etype or filetype with displacements that are negative, decrease,
+    ///   or (in a writable file) overlap.
+    /// * `MPI_ERR_UNSUPPORTED_DATAREP` for a representation other than `native` and `internal`.
     pub fn checked(
         displacement_bytes: i64,
         etype: MpiType,
@@ -60,7 +61,7 @@ impl FileView {
             return Err(Error::argument(ErrorClass::UnsupportedDatarep, what));
         }
         check_pair(etype.datatype(), filetype.datatype(), writable)?;
-        let tiled = tile_for_ever(filetype.datatype(), displacement_bytes);
+        let tiled = tiled_to_the_end(filetype.datatype(), displacement_bytes);
         if tiled.count() == 0 && filetype.datatype().size() > 0 {
             return refuse(NO_ROOM);
         }
@@ -68,8 +69,8 @@ impl FileView {
         Ok(Self { displacement_bytes, etype, filetype, representation, tiled, begins_here: false })
     }
 
-    /// As [`FileView::checked`], for a view that begins where the shared file pointer is: `MPI_DISPLACEMENT_CURRENT`, for sequential
-    /// mode (MPI 4.1, 14.3).
+    /// As [`FileView::checked`], for a view that begins at the shared file pointer:
+    /// `MPI_DISPLACEMENT_CURRENT`, in sequential mode only (MPI 4.1, section 14.3).
     ///
     /// # Errors
     /// As [`FileView::checked`].
@@ -87,19 +88,19 @@ impl FileView {
         self.begins_here
     }
 
-    /// The same from `displacement_bytes` on.
+    /// The same view from `displacement_bytes` on.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` if there is no room for it.
+    /// `MPI_ERR_ARG` if the displacement leaves no room for the filetype.
     pub(crate) fn moved_to(self, displacement_bytes: u64) -> Result<Self> {
-        let tiled = tile_for_ever(self.filetype.datatype(), displacement_bytes);
+        let tiled = tiled_to_the_end(self.filetype.datatype(), displacement_bytes);
         if tiled.count() == 0 && self.filetype.datatype().size() > 0 {
             return Err(Error::argument(ErrorClass::Arg, NO_ROOM));
         }
         Ok(Self { displacement_bytes, tiled, begins_here: false, ..self })
     }
 
-    /// Where the view begins, bytes from the start of the file.
+    /// Start of the view, in bytes from the start of the file.
     pub fn displacement_bytes(&self) -> u64 {
         self.displacement_bytes
     }
@@ -109,7 +110,7 @@ impl FileView {
         &self.etype
     }
 
-    /// The pattern that is tiled.
+    /// The pattern that the view repeats.
     pub fn filetype(&self) -> &MpiType {
         &self.filetype
     }
@@ -157,17 +158,18 @@ impl FileView {
         Ok((self.displacement_bytes as i64 + self.tiled.offset_of(position_bytes)) as u64)
     }
 
-    /// Where in the file the `len_bytes` bytes from byte `position_bytes` of the stream on begin, if they are whole etypes and one run, as
-    /// all are in a view without gaps. `None` also where the view has no such bytes.
+    /// File offset of `len_bytes` bytes at byte `position_bytes` of the stream, if the view has no gaps, so
+    /// that the bytes are one run. `None` if the view has gaps, the bytes are not whole etypes, or the view
+    /// has no such bytes.
     pub(crate) fn run_at(&self, position_bytes: u64, len_bytes: u64) -> Option<u64> {
         let end_bytes = position_bytes.checked_add(len_bytes).filter(|end| *end <= self.tiled.size())?;
         let is_whole = len_bytes.is_multiple_of(self.etype_bytes().max(1)) && self.tiled.is_dense();
-        // The tiled view ends at the largest offset.
+        // No overflow: the tiled view ends at the largest file offset.
         is_whole.then(|| self.displacement_bytes + self.tiled.true_lb() as u64 + end_bytes - len_bytes)
     }
 
-    /// The end of a file of `file_bytes` bytes as an offset in this view: the first etype that starts at or after it (MPI
-    /// 4.1, 14.1.1).
+    /// The end of a file of `file_bytes` bytes, as an offset in etypes: the first etype of the view that
+    /// starts at or after the end (MPI 4.1, section 14.1.1).
     pub fn end_offset(&self, file_bytes: u64) -> u64 {
         let inside = file_bytes.saturating_sub(self.displacement_bytes);
         if inside == 0 || self.etype_bytes() == 0 {
@@ -176,7 +178,7 @@ impl FileView {
         let below = if self.tiled.is_monotone() {
             self.tiled.bytes_below(i64::try_from(inside).unwrap_or(i64::MAX))
         } else {
-            // tiles that overlap: whole tiles that start below the end
+            // The tiles overlap, so this counts the whole tiles that start below the end.
             let layout = self.tiled.layout();
             let extent = layout.extent().max(1) as u64;
             inside.div_ceil(extent).saturating_mul(layout.size())
@@ -204,7 +206,8 @@ fn check_pair(etype: &Datatype, filetype: &Datatype, writable: bool) -> Result<(
     Ok(())
 }
 
-/// Checks where the data of an etype or filetype lies. The standard names no class; this one is ROMIO's.
+/// Checks the displacements of an etype or filetype. The standard names no error class. The class is that of
+/// ROMIO.
 fn check_places(datatype: &Datatype, what: &str, writable: bool) -> Result<()> {
     let refuse = |rule: &str| Err(Error::argument(ErrorClass::Io, format!("the {what} {rule}")));
     if datatype.true_lb() < 0 {
@@ -219,8 +222,8 @@ fn check_places(datatype: &Datatype, what: &str, writable: bool) -> Result<()> {
     Ok(())
 }
 
-/// Whether no contiguous piece begins before the one that precedes it, though single elements may. ROMIO reads
-/// through such pieces. Takes time in the number of pieces.
+/// Whether no contiguous piece begins before its predecessor, although single elements may. ROMIO reads
+/// through such pieces. Takes time proportional to the number of pieces.
 fn has_nondecreasing_runs(datatype: &Datatype) -> bool {
     let Ok(once) = Tiled::new(datatype.layout().clone(), 1) else { return false };
     let mut cursor = Cursor::new(once);
@@ -228,8 +231,8 @@ fn has_nondecreasing_runs(datatype: &Datatype) -> bool {
     starts.is_sorted()
 }
 
-/// As many tiles as fit the offsets of a file.
-fn tile_for_ever(filetype: &Datatype, displacement_bytes: u64) -> Tiled {
+/// As many copies of the filetype as fit below the largest file offset.
+fn tiled_to_the_end(filetype: &Datatype, displacement_bytes: u64) -> Tiled {
     let room = i64::MAX.saturating_sub_unsigned(displacement_bytes);
     Tiled::until(filetype.layout().clone(), room)
 }
@@ -240,21 +243,21 @@ mod tests {
 
     use super::*;
 
-    /// A view of elements of a type that is described here, which no MPI needs to know.
+    /// A view with a filetype that MPI does not know, so that the test needs no MPI.
     fn view(displacement_bytes: u64, filetype: &Datatype) -> FileView {
-        let tiled = tile_for_ever(filetype, displacement_bytes);
+        let tiled = tiled_to_the_end(filetype, displacement_bytes);
         FileView { displacement_bytes, tiled, ..FileView::bytes() }
     }
 
     #[test]
-    fn one_run_lies_where_its_bytes_lie_and_what_has_gaps_is_none() -> capulet_datatype::Result<()> {
+    fn run_at_agrees_with_file_offset_and_is_none_with_gaps() -> capulet_datatype::Result<()> {
         let double = Datatype::named(Named::Double);
         let displaced = Datatype::hindexed(&[3], &[24], &double)?;
         let touching = Datatype::resized(24, 24, &displaced)?;
         for filetype in [&double, &touching] {
             let view = view(1000, filetype);
             for (position_bytes, len_bytes) in [(0, 1), (5, 100), (24, 24), (1 << 40, 7)] {
-                let first = view.run_at(position_bytes, len_bytes).expect("it has no gaps");
+                let first = view.run_at(position_bytes, len_bytes).expect("the view has no gaps");
                 assert_eq!(Ok(first), view.file_offset(position_bytes).map_err(drop));
                 assert_eq!(
                     Ok(first + len_bytes - 1),
@@ -265,7 +268,7 @@ mod tests {
             assert!(view.run_at(end_bytes - 3, 3).is_some() && view.run_at(end_bytes - 3, 4).is_none());
             assert_eq!(view.run_at(u64::MAX, 2), None);
         }
-        assert_eq!(view(0, &Datatype::resized(0, 16, &double)?).run_at(0, 8), None, "others have gaps");
+        assert_eq!(view(0, &Datatype::resized(0, 16, &double)?).run_at(0, 8), None, "this view has gaps");
         Ok(())
     }
 }

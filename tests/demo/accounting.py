@@ -63,7 +63,7 @@ def parse_stats(stderr):
 
 
 def check_phases(phases, expected_bytes):
-    """Fails unless a program did what it should do: every phase once, and the whole field in each phase."""
+    """Fails unless a program ran every phase once, and moved the whole field in each phase."""
     found = {phase.case: phase.bytes for phase in phases}
     if len(found) != len(phases) or found != expected_bytes:
         raise DemoError(f"a program moved other bytes than it should: {found} instead of {expected_bytes}")

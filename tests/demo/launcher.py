@@ -54,8 +54,8 @@ def run_alone(program, limit_seconds, tick):
 
 
 def run(command, env, limit_seconds, tick):
-    """Runs a command in a process group of its own and calls `tick` meanwhile. Fails unless the command
-    ends in time and with success."""
+    """Runs a command in a process group of its own and calls `tick` while the command runs. Fails unless the
+    command ends in time and with success."""
     command = [str(word) for word in command]
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         try:

@@ -69,7 +69,8 @@ static double phase_start(void)
     return MPI_Wtime();
 }
 
-static void phase_end(double start, const char *mode, const char *phase, const char *file, const struct part *part)
+static void phase_end(double start, const char *mode, const char *phase, const char *file,
+                      const struct part *part)
 {
     double seconds = MPI_Wtime() - start, slowest_seconds = 0;
     long long bytes = (long long)(part->rows * part->count) * (long long)sizeof(float), all_bytes = 0;
@@ -99,7 +100,8 @@ static void read_shape(int file, const char *path, MPI_Offset *rows, MPI_Offset 
 /* Collective. Returns the rank's cells, row by row. */
 static float *read_cells(int file, const char *path, const struct part *part)
 {
-    const MPI_Offset start[2] = {0, part->start}, count[2] = {part->rows, part->count}, stride[2] = {1, part->stride};
+    const MPI_Offset start[2] = {0, part->start}, count[2] = {part->rows, part->count},
+        stride[2] = {1, part->stride};
     float *values = allocate_cells(part);
     int variable;
     check(ncmpi_inq_varid(file, VARIABLE, &variable), "no variable " VARIABLE " in", path);
@@ -123,14 +125,17 @@ static void copy_attributes(int source, int file, int variable, const char *path
 }
 
 /* Collective. Writes the rank's cells into a new file with the shape and the attributes of the source. */
-static void write_cells(const char *path, int source, MPI_Offset columns, const struct part *part, const float *values)
+static void write_cells(const char *path, int source, MPI_Offset columns, const struct part *part,
+                        const float *values)
 {
-    const MPI_Offset start[2] = {0, part->start}, count[2] = {part->rows, part->count}, stride[2] = {1, part->stride};
+    const MPI_Offset start[2] = {0, part->start}, count[2] = {part->rows, part->count},
+        stride[2] = {1, part->stride};
     int file, variable, dimensions[2];
     check(ncmpi_create(MPI_COMM_WORLD, path, NC_CLOBBER, MPI_INFO_NULL, &file), "cannot create", path);
     check(ncmpi_def_dim(file, "ETOPO05_Y", part->rows, &dimensions[0]), "cannot define rows in", path);
     check(ncmpi_def_dim(file, "ETOPO05_X", columns, &dimensions[1]), "cannot define columns in", path);
-    check(ncmpi_def_var(file, VARIABLE, NC_FLOAT, 2, dimensions, &variable), "cannot define " VARIABLE " in", path);
+    check(ncmpi_def_var(file, VARIABLE, NC_FLOAT, 2, dimensions, &variable),
+          "cannot define " VARIABLE " in", path);
     copy_attributes(source, file, variable, path);
     check(ncmpi_enddef(file), "cannot define", path);
     if (part->stride == 1)
@@ -153,7 +158,8 @@ static MPI_Datatype comb(MPI_Offset rows, MPI_Offset count, MPI_Offset step, MPI
 
 /* Collective. Exchanges cells in memory: from each rank's block of columns to each rank's every nth
  * column. */
-static float *trade(struct world world, MPI_Offset columns, const struct part *block, const float *block_values,
+static float *trade(struct world world, MPI_Offset columns, const struct part *block,
+                    const float *block_values,
                     const struct part *comb_part)
 {
     float *values = allocate_cells(comb_part);
@@ -169,7 +175,8 @@ static float *trade(struct world world, MPI_Offset columns, const struct part *b
         const MPI_Offset n = world.ranks;
         /* Of the columns in [a, b), the first one that rank r owns is a + distance(a, r). Then every nth
          * one follows. */
-        MPI_Offset to_peer = (peer - block->start % n + n) % n, to_me = (world.rank - source.start % n + n) % n;
+        MPI_Offset to_peer = (peer - block->start % n + n) % n,
+            to_me = (world.rank - source.start % n + n) % n;
         MPI_Offset sent = block->count > to_peer ? (block->count - to_peer + n - 1) / n : 0;
         MPI_Offset received = source.count > to_me ? (source.count - to_me + n - 1) / n : 0;
         send_counts[peer] = sent > 0;
@@ -198,7 +205,7 @@ static void check_output(const char *path, const char *mode, const struct part *
     check(ncmpi_close(file), "cannot close", path);
     phase_end(start, mode, "check", "output", part);
     if (memcmp(values, written, (size_t)(part->rows * part->count) * sizeof *values) != 0)
-        fail("wrong data in", path, "what was read back is not what was written");
+        fail("wrong data in", path, "the values read back differ from those written");
     free(values);
 }
 

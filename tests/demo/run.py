@@ -4,8 +4,8 @@
     /usr/bin/python3 tests/demo/run.py [--data DIRECTORY] [--without-only]
 
 Needs the Debian packages of `make setup` and, without `--without-only`, the files of `make build`. All
-files that it makes lie in target/demo. README.md in this folder tells what runs, what is compared, and
-what makes the demo fail.
+files that it makes lie in target/demo. README.md in this folder describes the programs, the comparison, and
+the reasons for which the demo fails.
 """
 
 import argparse

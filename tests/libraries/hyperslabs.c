@@ -34,8 +34,10 @@ static hid_t transfer(int collective)
  * of ghost cells. */
 static void write_columns(hid_t file, const char *name, int which, int chunked, int collective, int stride)
 {
-    hsize_t dims[2] = { ROWS, (hsize_t)WIDTH * size }, start[2] = { 0, (hsize_t)WIDTH * rank }, count[2] = { ROWS, WIDTH };
-    hid_t space = H5Screate_simple(2, dims, NULL), create = H5Pcreate(H5P_DATASET_CREATE), list = transfer(collective);
+    hsize_t dims[2] = { ROWS, (hsize_t)WIDTH * size }, start[2] = { 0, (hsize_t)WIDTH * rank },
+        count[2] = { ROWS, WIDTH };
+    hid_t space = H5Screate_simple(2, dims, NULL), create = H5Pcreate(H5P_DATASET_CREATE),
+        list = transfer(collective);
     if (chunked) {
         hsize_t chunk[2] = { 5, 7 }; /* chunks cross the borders of the ranks */
         H5Pset_chunk(create, 2, chunk);
@@ -50,7 +52,8 @@ static void write_columns(hid_t file, const char *name, int which, int chunked, 
     int *values = malloc(sizeof(int) * outer[0] * outer[1]);
     memset(values, 0xab, sizeof(int) * outer[0] * outer[1]);
     for (int i = 0; i < ROWS; i++)
-        for (int j = 0; j < WIDTH; j++) values[(i + 1) * outer[1] + (hsize_t)(j + 1) * stride] = cell(which, i, WIDTH * rank + j);
+        for (int j = 0; j < WIDTH; j++)
+            values[(i + 1) * outer[1] + (hsize_t)(j + 1) * stride] = cell(which, i, WIDTH * rank + j);
     check(H5Dwrite(dataset, H5T_NATIVE_INT, memory, space, list, values) >= 0, name);
     free(values);
     H5Dclose(dataset); H5Sclose(space); H5Sclose(memory); H5Pclose(create); H5Pclose(list);
@@ -60,11 +63,13 @@ static void write_columns(hid_t file, const char *name, int which, int chunked, 
  * fill value. */
 static void write_comb(hid_t file, const char *name, int which, int collective)
 {
-    hsize_t dims[2] = { ROWS, (hsize_t)WIDTH * size }, start[2] = { 0, (hsize_t)rank }, step[2] = { 2, (hsize_t)size };
+    hsize_t dims[2] = { ROWS, (hsize_t)WIDTH * size }, start[2] = { 0, (hsize_t)rank },
+        step[2] = { 2, (hsize_t)size };
     hsize_t count[2] = { ROWS / 2, WIDTH }, flat = ROWS / 2 * WIDTH;
-    hid_t space = H5Screate_simple(2, dims, NULL), list = transfer(collective), memory = H5Screate_simple(1, &flat, NULL);
+    hid_t space = H5Screate_simple(2, dims, NULL), list = transfer(collective),
+        memory = H5Screate_simple(1, &flat, NULL);
     hid_t create = H5Pcreate(H5P_DATASET_CREATE);
-    int fill = -7; /* without a fill value of the user HDF5 promises nothing about unwritten cells */
+    int fill = -7; /* without a fill value of the user, HDF5 leaves unwritten cells undefined */
     H5Pset_fill_value(create, H5T_NATIVE_INT, &fill);
     hid_t dataset = H5Dcreate2(file, name, H5T_STD_I32LE, space, H5P_DEFAULT, create, H5P_DEFAULT);
     H5Sselect_hyperslab(space, H5S_SELECT_SET, start, step, count, NULL);
@@ -86,7 +91,8 @@ static void write_compound(hid_t file, const char *name, int collective)
     H5Tinsert(native, "number", HOFFSET(struct pair, number), H5T_NATIVE_INT);
     H5Tinsert(native, "value", HOFFSET(struct pair, value), H5T_NATIVE_DOUBLE);
     hsize_t length = 16 * (hsize_t)size, start = 16 * (hsize_t)rank, count = 16;
-    hid_t space = H5Screate_simple(1, &length, NULL), memory = H5Screate_simple(1, &count, NULL), list = transfer(collective);
+    hid_t space = H5Screate_simple(1, &length, NULL), memory = H5Screate_simple(1, &count, NULL),
+        list = transfer(collective);
     hid_t create = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_fill_time(create, H5D_FILL_TIME_ALLOC); /* zeros in unwritten cells */
     hid_t dataset = H5Dcreate2(file, name, stored, space, H5P_DEFAULT, create, H5P_DEFAULT);
@@ -96,15 +102,18 @@ static void write_compound(hid_t file, const char *name, int collective)
         H5Sselect_none(memory);
     } else H5Sselect_hyperslab(space, H5S_SELECT_SET, &start, NULL, &count, NULL);
     check(H5Dwrite(dataset, native, memory, space, list, values) >= 0, name);
-    H5Dclose(dataset); H5Sclose(space); H5Sclose(memory); H5Pclose(create); H5Pclose(list); H5Tclose(stored); H5Tclose(native);
+    H5Dclose(dataset); H5Sclose(space); H5Sclose(memory); H5Pclose(create); H5Pclose(list);
+    H5Tclose(stored); H5Tclose(native);
 }
 
 /* Reads blocks of rows, although blocks of columns were written. */
 static void read_rows(hid_t file, const char *name, int which, int collective)
 {
-    int first = ROWS * rank / size, rows = ROWS * (rank + 1) / size - first, columns = WIDTH * size, wrong = 0;
+    int first = ROWS * rank / size, rows = ROWS * (rank + 1) / size - first, columns = WIDTH * size,
+        wrong = 0;
     hsize_t start[2] = { (hsize_t)first, 0 }, count[2] = { (hsize_t)rows, (hsize_t)columns };
-    hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT), space = H5Dget_space(dataset), list = transfer(collective);
+    hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT), space = H5Dget_space(dataset),
+        list = transfer(collective);
     hid_t memory = H5Screate_simple(2, count, NULL);
     H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
     int *values = calloc((size_t)rows * columns, sizeof(int));
@@ -132,10 +141,10 @@ int main(int argc, char **argv)
         snprintf(name, sizeof name, "columns-%d", which);
         write_columns(file, name, which, which & 1, which >> 1 & 1, which & 4 ? 3 : 1);
     }
-    write_comb(file, "comb-alone", 8, 0);
-    write_comb(file, "comb-together", 9, 1);
-    write_compound(file, "compound-alone", 0);
-    write_compound(file, "compound-together", 1);
+    write_comb(file, "comb-independent", 8, 0);
+    write_comb(file, "comb-collective", 9, 1);
+    write_compound(file, "compound-independent", 0);
+    write_compound(file, "compound-collective", 1);
     check(H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0, "flush");
     check(H5Fclose(file) >= 0, "close");
 

@@ -32,7 +32,7 @@ def main():
     ours = {os.path.basename(p) for p in paths if os.path.basename(p).startswith("libcapulet")}
     assert ours == (set() if expected == "none" else {expected}), f"Capulet's libraries are {ours}, expected {expected}"
     if comm.rank == 0:
-        print("1 library mapped, as it should be")
+        print("1 MPI library is mapped")
 
 
 if __name__ == "__main__":

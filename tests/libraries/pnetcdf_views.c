@@ -20,7 +20,8 @@ static void check(int fine, const char *what, int line)
     fprintf(stderr, "FAILED [rank %d of %d] line %d: %s\n", rank, size, line, what);
 }
 
-#define OK(call) do { int code_ = (call); check(code_ == NC_NOERR, code_ == NC_NOERR ? #call : ncmpi_strerror(code_), __LINE__); } while (0)
+#define OK(call) do { int code_ = (call); \
+    check(code_ == NC_NOERR, code_ == NC_NOERR ? #call : ncmpi_strerror(code_), __LINE__); } while (0)
 
 /* Cell (i, j) of variable `which`. verify_netcdf.py has the same formula. */
 static int cell(int which, int i, int j) { return which * 1000000 + i * 1000 + j; }
@@ -46,7 +47,7 @@ int main(int argc, char **argv)
     int plane[2] = { rows, columns }, record[2] = { time, columns };
     OK(ncmpi_def_var(file, "blocks", NC_INT, 2, plane, &variables[0]));
     OK(ncmpi_def_var(file, "comb", NC_INT, 2, plane, &variables[1]));
-    OK(ncmpi_def_var(file, "alone", NC_INT, 2, plane, &variables[2]));
+    OK(ncmpi_def_var(file, "independent", NC_INT, 2, plane, &variables[2]));
     OK(ncmpi_def_var(file, "queued", NC_INT, 2, plane, &variables[3]));
     OK(ncmpi_def_var(file, "records", NC_INT, 2, record, &variables[4]));
     OK(ncmpi_enddef(file));
@@ -85,7 +86,8 @@ int main(int argc, char **argv)
     for (int v = 0; v < 4; v++) {
         OK(ncmpi_get_vara_int_all(file, variables[v], theirs, count, values));
         for (int i = 0; i < ROWS; i++)
-            for (int j = 0; j < WIDTH; j++) wrong += values[i * WIDTH + j] != cell(v, i, WIDTH * neighbor + j);
+            for (int j = 0; j < WIDTH; j++)
+                wrong += values[i * WIDTH + j] != cell(v, i, WIDTH * neighbor + j);
     }
     check(wrong == 0, "values read back", __LINE__);
     OK(ncmpi_close(file));

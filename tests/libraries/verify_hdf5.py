@@ -18,13 +18,13 @@ def main():
     compared = 0
     with h5py.File(f"{folder}/hyperslabs.h5", "r") as file:
         expected = {f"columns-{which}": which * 1000000 + i * 1000 + j for which in range(8)}
-        for name, which in ("comb-alone", 8), ("comb-together", 9):
+        for name, which in ("comb-independent", 8), ("comb-collective", 9):
             expected[name] = numpy.where(i % 2 == 0, which * 1000000 + i * 1000 + j, -7)
-        assert sorted(file) == sorted([*expected, "compound-alone", "compound-together"]), sorted(file)
+        assert sorted(file) == sorted([*expected, "compound-independent", "compound-collective"]), sorted(file)
         for name, cells in expected.items():
             numpy.testing.assert_array_equal(file[name][...], cells, err_msg=name)
             compared += cells.size
-        for name in "compound-alone", "compound-together":
+        for name in "compound-independent", "compound-collective":
             number = numpy.arange(16 * ranks)
             if ranks > 1:
                 number[:16] = 0  # rank 0 wrote nothing

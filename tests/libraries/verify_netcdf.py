@@ -15,7 +15,7 @@ def main():
     folder, ranks = sys.argv[1], int(sys.argv[2])
     compared = 0
     with netCDF4.Dataset(f"{folder}/views.nc") as file:
-        for which, name in enumerate(("blocks", "comb", "alone", "queued", "records")):
+        for which, name in enumerate(("blocks", "comb", "independent", "queued", "records")):
             i, j = numpy.indices((RECORDS if name == "records" else ROWS, WIDTH * ranks))
             found = file[name][...]
             assert not numpy.ma.is_masked(found), f"{name} has unwritten cells"

@@ -1,5 +1,6 @@
-/* Some threads set the error handler of a file and of MPI_FILE_NULL, others get them, and one makes calls that fail, all at the same time: no
- * handler is freed while a thread uses it. Needs MPI_THREAD_MULTIPLE. MALLOC_PERTURB_ shows what was freed. */
+/* One thread sets the error handlers of a file and of MPI_FILE_NULL, other threads get them, and one makes
+ * calls that fail, all at the same time. No handler may be freed while a thread uses it. Needs
+ * MPI_THREAD_MULTIPLE. `MALLOC_PERTURB_` overwrites freed memory, so that a use after the free shows. */
 #include "check.h"
 
 #include <pthread.h>
@@ -9,7 +10,7 @@
 #define GETTERS 3
 
 static MPI_File file = MPI_FILE_NULL;
-static atomic_int calls, is_over, strange;
+static atomic_int calls, is_over, failed;
 
 static void note(MPI_File *of, int *code, ...)
 {
@@ -17,10 +18,12 @@ static void note(MPI_File *of, int *code, ...)
     atomic_fetch_add(&calls, 1);
 }
 
-static void expect(int holds) { if (!holds) atomic_fetch_add(&strange, 1); }
+static void expect(int holds) { if (!holds) atomic_fetch_add(&failed, 1); }
 
-/* A new handler each time, whose only reference is that of the file, and then none, so that its memory is free for a while. MPI's own lock may
- * keep another thread away for long: until the thread whose calls fail has had its turn. */
+/* Sets a new handler in each round. The file holds its only reference. Every second round replaces the
+ * handler by a predefined one, so that its memory stays free for a while. The lock inside MPI may keep the
+ * thread with the failing calls waiting for long, so the rounds go on until that thread has called a
+ * handler, for at most 60 s. */
 static void *sets(void *unused)
 {
     const double end = MPI_Wtime() + 60;
@@ -36,7 +39,8 @@ static void *sets(void *unused)
     return unused;
 }
 
-/* The handle is one that MPI knows: it comes back from Fortran, and is no longer there once it is freed. */
+/* Gets handlers. Each handle is valid in MPI: its conversion to Fortran and back gives the same handle, and
+ * MPI can free it. */
 static void *gets(void *unused)
 {
     for (int round = 0; !atomic_load(&is_over); round++) {
@@ -53,8 +57,9 @@ static void *fails(void *unused)
 {
     while (!atomic_load(&is_over)) {
         for (int times = 0; times < 10; times++) expect(MPI_File_seek(file, -1, MPI_SEEK_SET) != MPI_SUCCESS);
-        MPI_File brief = MPI_FILE_NULL; /* It inherits the handler of MPI_FILE_NULL. */
-        expect(MPI_File_open(MPI_COMM_SELF, path_of("brief"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &brief) == MPI_SUCCESS);
+        MPI_File brief = MPI_FILE_NULL; /* A new file inherits the handler of MPI_FILE_NULL. */
+        expect(MPI_File_open(MPI_COMM_SELF, path_of("brief"), MPI_MODE_CREATE | MPI_MODE_RDWR,
+               MPI_INFO_NULL, &brief) == MPI_SUCCESS);
         expect(MPI_File_seek(brief, -1, MPI_SEEK_SET) != MPI_SUCCESS);
         expect(MPI_File_close(&brief) == MPI_SUCCESS);
     }
@@ -70,12 +75,14 @@ int main(int argc, char **argv)
     if (argc > 1) work_dir = argv[1];
     section("handlers of threads");
     CHECK_EQ(level, MPI_THREAD_MULTIPLE, "the thread level");
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("threads"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path_of("threads"), MPI_MODE_CREATE | MPI_MODE_RDWR,
+             MPI_INFO_NULL, &file));
     pthread_t threads[GETTERS + 2];
     for (int t = 0; t < GETTERS + 2; t++)
-        CHECK_EQ(pthread_create(&threads[t], NULL, t == 0 ? sets : t == 1 ? fails : gets, NULL), 0, "pthread_create");
+        CHECK_EQ(pthread_create(&threads[t], NULL, t == 0 ? sets : t == 1 ? fails : gets, NULL), 0,
+                 "pthread_create");
     for (int t = 0; t < GETTERS + 2; t++) pthread_join(threads[t], NULL);
-    CHECK_EQ(atomic_load(&strange), 0, "calls with a strange end");
+    CHECK_EQ(atomic_load(&failed), 0, "number of failed expectations of the threads");
     CHECK(atomic_load(&calls) > 0, "no handler was called");
     CHECK_OK(MPI_File_set_errhandler(file, MPI_ERRORS_RETURN));
     CHECK_OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN));

@@ -1,5 +1,5 @@
 /* lock_limits FOLDER MEETING: rank 0 holds a lock for long (`CAPULET_FAULTS`), and the other ranks wait
- * for a shorter time (`CAPULET_HINTS`). They get an error, and nothing of theirs is written. After rank 0
+ * for a shorter time (`CAPULET_HINTS`). They get an error, and none of their bytes is written. After rank 0
  * releases the lock, all accesses work again. If MEETING is "file", all ranks must first wait for each
  * other in calls on the file: with these locks a rank that gave up leaves the queue only then. */
 #include "check.h"

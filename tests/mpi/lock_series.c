@@ -1,5 +1,5 @@
 /* lock_series FOLDER: opens one after another, each with another lock, in memory that the previous lock
- * has used. Every lock must start afresh, no rank may wait for ever, and no read may see parts of two
+ * has used. Every lock must start afresh, no rank may wait forever, and no read may see parts of two
  * writes. */
 #include "check.h"
 

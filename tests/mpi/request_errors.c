@@ -1,8 +1,10 @@
-/* Errors of nonblocking access, in every function that completes requests (MPI 4.1, 3.7.3, 3.7.5, 14.7): the handler of the file is called, the
- * class is returned and stands in the status, nothing aborts under default handlers, and MPI's own requests beside ours are as ever.
+/* request_errors FOLDER returned|fatal|abort: errors of nonblocking access, in every function that
+ * completes requests (MPI 4.1, sections 3.7.3, 3.7.5, 14.7). The handler of the file is called, the class
+ * is returned and stored in the status, default handlers do not abort, and MPI's own requests in the same
+ * call complete as usual.
  *
- * CAPULET_FAULTS makes each write of one rank fail for want of space. argv[2] is what happens: `returned`, or the handler of the file that ends
- * the job: `fatal`, `abort`. */
+ * `CAPULET_FAULTS` makes each write of one rank fail with "no space". With `returned` the errors return.
+ * With `fatal` or `abort` the handler of the file is MPI_ERRORS_ARE_FATAL or MPI_ERRORS_ABORT. */
 #include "check.h"
 
 #include <setjmp.h>
@@ -12,7 +14,7 @@
 
 static char bytes[CELLS], back[CELLS];
 
-/* MPI_STATUSES_IGNORE as a variable: gcc warns of the address that MPICH has for it. */
+/* A variable, because gcc warns about the constant address that MPICH defines for MPI_STATUSES_IGNORE. */
 static MPI_Status *volatile ignore_all = MPI_STATUSES_IGNORE;
 
 /* Begins a write that fails on all ranks. */
@@ -34,15 +36,17 @@ static MPI_Request succeeding(MPI_File file)
 }
 
 enum { WAIT, TEST, WAITANY, TESTANY, WAITALL, TESTALL, WAITSOME, TESTSOME, WAYS };
-static const char *const way_names[] = { "Wait", "Test", "Waitany", "Testany", "Waitall", "Testall", "Waitsome", "Testsome" };
+static const char *const way_names[] = { "Wait", "Test", "Waitany", "Testany", "Waitall", "Testall",
+                                         "Waitsome", "Testsome" };
 
-/* Whether the function returns one status for each request, and MPI_ERR_IN_STATUS. */
+/* Whether the function returns one status per request, and MPI_ERR_IN_STATUS if one has an error. */
 static int is_of_many(int way) { return way >= WAITALL; }
 
-/* What the test functions leave alone while nothing is complete. */
+/* Whether to test again: no request is complete. Yields the core first. */
 static int retry(int *flag) { return *flag ? 0 : !sched_yield(); }
 
-/* Completes the one request that is not null among `count`. Its place is found in any array; `statuses` may be ignored. */
+/* Completes `requests[at]`, the only request of the `count` that is not null. Its status is stored in
+ * `statuses[at]`, unless `statuses` is `ignore_all`. */
 static int complete(int way, int count, MPI_Request *requests, int at, MPI_Status *statuses, int profiled)
 {
     int code = -1, flag = 0, place = -7, done = 0, places[8];
@@ -52,20 +56,36 @@ static int complete(int way, int count, MPI_Request *requests, int at, MPI_Statu
 #define CALL(name, ...) (profiled ? PMPI_##name(__VA_ARGS__) : MPI_##name(__VA_ARGS__))
     switch (way) {
     case WAIT: return CALL(Wait, &requests[at], one);
-    case TEST: do code = CALL(Test, &requests[at], &flag, one); while (code == MPI_SUCCESS && retry(&flag)); return code;
+    case TEST:
+        do code = CALL(Test, &requests[at], &flag, one); while (code == MPI_SUCCESS && retry(&flag));
+        return code;
     case WAITANY: code = CALL(Waitany, count, requests, &place, one); break;
-    case TESTANY: do code = CALL(Testany, count, requests, &place, &flag, one); while (code == MPI_SUCCESS && retry(&flag)); break;
+    case TESTANY:
+        do code = CALL(Testany, count, requests, &place, &flag, one);
+        while (code == MPI_SUCCESS && retry(&flag));
+        break;
     case WAITALL: return CALL(Waitall, count, requests, statuses);
-    case TESTALL: do code = CALL(Testall, count, requests, &flag, statuses); while (code == MPI_SUCCESS && retry(&flag)); return code;
+    case TESTALL:
+        do code = CALL(Testall, count, requests, &flag, statuses);
+        while (code == MPI_SUCCESS && retry(&flag));
+        return code;
     case WAITSOME: code = CALL(Waitsome, count, requests, &done, places, some); place = places[0]; break;
-    case TESTSOME: do code = CALL(Testsome, count, requests, &done, places, some); while (code == MPI_SUCCESS && retry(&done)); place = places[0]; break;
+    case TESTSOME:
+        do code = CALL(Testsome, count, requests, &done, places, some);
+        while (code == MPI_SUCCESS && retry(&done));
+        place = places[0];
+        break;
     }
 #undef CALL
     if (way == WAITSOME || way == TESTSOME) {
         CHECK_EQ(done, 1, "requests completed");
-        if (statuses != ignore_all && at != 0) { MPI_Status first = statuses[0]; statuses[0] = statuses[at]; statuses[at] = first; }
+        if (statuses != ignore_all && at != 0) {
+            MPI_Status first = statuses[0];
+            statuses[0] = statuses[at];
+            statuses[at] = first;
+        }
     }
-    CHECK_EQ(place, at, "the place of the request that completed");
+    CHECK_EQ(place, at, "index of the completed request");
     return code;
 }
 
@@ -79,16 +99,17 @@ static void every_way(MPI_File file, int class, int profiled)
             section("%sMPI_%s%s", profiled ? "P" : "", way_names[way], ignored ? ", statuses ignored" : "");
             int code = complete(way, 3, requests, 1, ignored ? ignore_all : statuses, profiled);
             CHECK_CLASS(code, is_of_many(way) ? MPI_ERR_IN_STATUS : class);
-            CHECK(requests[1] == MPI_REQUEST_NULL, "the request is left");
+            CHECK(requests[1] == MPI_REQUEST_NULL, "the request was not set to MPI_REQUEST_NULL");
             if (!ignored) {
                 int count = -1, cancelled = -1;
                 CHECK_CLASS(statuses[1].MPI_ERROR, class);
                 CHECK_OK(MPI_Get_elements(&statuses[1], MPI_CHAR, &count));
                 CHECK(count >= 0 && count <= CELLS, "the status counts %d bytes", count);
                 CHECK_OK(MPI_Test_cancelled(&statuses[1], &cancelled));
-                CHECK_EQ(cancelled, 0, "whether it was cancelled");
+                CHECK_EQ(cancelled, 0, "whether the request was cancelled");
             }
-            if (!ignored && (way == WAITALL || way == TESTALL)) CHECK_CLASS(statuses[0].MPI_ERROR, MPI_SUCCESS);
+            if (!ignored && (way == WAITALL || way == TESTALL))
+                CHECK_CLASS(statuses[0].MPI_ERROR, MPI_SUCCESS);
         }
     section("success leaves MPI_ERROR alone");
     for (int way = 0; way < WAYS; way++) {
@@ -100,7 +121,8 @@ static void every_way(MPI_File file, int class, int profiled)
     }
 }
 
-/* Ours beside MPI's own: a message to itself, a persistent request that is not started, a null one. */
+/* Requests of Capulet in one array with MPI's own: a message of the rank to itself, an inactive persistent
+ * request, and a null request. */
 static void mixed(MPI_File file, int class)
 {
     static int sent = 41, received, unused;
@@ -120,16 +142,20 @@ static void mixed(MPI_File file, int class)
         requests[6] = failing(file);
         if (way == WAITALL || way == TESTALL) {
             if (way == WAITALL) code = MPI_Waitall(7, requests, statuses);
-            else do code = MPI_Testall(7, requests, &flag, statuses); while (code == MPI_SUCCESS && retry(&flag));
+            else
+                do code = MPI_Testall(7, requests, &flag, statuses);
+                while (code == MPI_SUCCESS && retry(&flag));
             CHECK_CLASS(code, MPI_ERR_IN_STATUS);
-            for (int i = 0; i < 7; i++) CHECK_CLASS(statuses[i].MPI_ERROR, i == 0 || i == 6 ? class : MPI_SUCCESS);
+            for (int i = 0; i < 7; i++)
+                CHECK_CLASS(statuses[i].MPI_ERROR, i == 0 || i == 6 ? class : MPI_SUCCESS);
             CHECK_EQ(count_of(&statuses[1], MPI_INT), 1, "integers received");
             CHECK_EQ(count_of(&statuses[3], MPI_CHAR), CELLS, "characters read");
         }
         while (!(way == WAITALL || way == TESTALL) && left > 0) {
-            code = way == WAITSOME ? MPI_Waitsome(7, requests, &done, places, statuses) : MPI_Testsome(7, requests, &done, places, statuses);
+            code = way == WAITSOME ? MPI_Waitsome(7, requests, &done, places, statuses)
+                                   : MPI_Testsome(7, requests, &done, places, statuses);
             int wrong = 0;
-            CHECK(done != MPI_UNDEFINED, "nothing is left of %d", left);
+            CHECK(done != MPI_UNDEFINED, "no active request is left, but %d were not reported", left);
             if (done == MPI_UNDEFINED) break;
             for (int j = 0; j < done; j++) {
                 int is_wrong = places[j] == 0 || places[j] == 6;
@@ -141,31 +167,33 @@ static void mixed(MPI_File file, int class)
             succeeded += done - wrong;
             left -= done;
         }
-        if (!(way == WAITALL || way == TESTALL)) CHECK(errors == 2 && succeeded == 3, "%d errors and %d successes", errors, succeeded);
-        CHECK_EQ(received, sent, "the message");
+        if (!(way == WAITALL || way == TESTALL))
+            CHECK(errors == 2 && succeeded == 3, "%d errors and %d successes", errors, succeeded);
+        CHECK_EQ(received, sent, "content of the message");
         CHECK(requests[5] != MPI_REQUEST_NULL, "the persistent request is gone");
         MPI_Request_free(&requests[5]);
         for (int i = 0; i < 7; i++) CHECK(requests[i] == MPI_REQUEST_NULL, "request %d is left", i);
     }
-    section("nothing to complete");
+    section("functions without an active request");
     int flag = 0, place = 0, done = 0;
     MPI_Request pending = failing(file), null[2] = { MPI_REQUEST_NULL, MPI_REQUEST_NULL };
     CHECK_OK(MPI_Waitall(0, NULL, ignore_all));
     CHECK_OK(MPI_Waitall(2, null, ignore_all));
     CHECK_OK(MPI_Testall(0, NULL, &flag, ignore_all));
-    CHECK(flag, "nothing is not complete");
+    CHECK(flag, "MPI_Testall of no request is not complete");
     CHECK_OK(MPI_Waitany(2, null, &place, MPI_STATUS_IGNORE));
-    CHECK_EQ(place, MPI_UNDEFINED, "the place");
+    CHECK_EQ(place, MPI_UNDEFINED, "index");
     CHECK_OK(MPI_Waitsome(2, null, &done, &place, ignore_all));
-    CHECK_EQ(done, MPI_UNDEFINED, "the number");
+    CHECK_EQ(done, MPI_UNDEFINED, "number of completed requests");
     CHECK_CLASS(MPI_Wait(&pending, MPI_STATUS_IGNORE), class);
     CHECK_OK(MPI_Wait(&pending, MPI_STATUS_IGNORE));
 }
 
-/* An error of MPI's own request beside an error of ours: both stand in the statuses. */
+/* A request of MPI and a request of Capulet fail in one call. The statuses have both errors. */
 static void errors_of_both(MPI_File file, int class)
 {
-    /* Open MPI 4.1 does not notice that a short message to itself is too long. */
+    /* The message is long, because Open MPI 4.1 does not detect the truncation of a short message of a rank
+     * to itself. */
     static int sent[LONG], received[LONG];
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
@@ -184,7 +212,7 @@ static void errors_of_both(MPI_File file, int class)
         CHECK_CLASS(MPI_Wait(&requests[1], MPI_STATUS_IGNORE), class);
     }
     if (requests[2] != MPI_REQUEST_NULL) MPI_Wait(&requests[2], MPI_STATUS_IGNORE);
-    section("an error of a message while a request of ours is under way");
+    section("an error of a message while a request of Capulet is active");
     MPI_Request ours = failing(file);
     MPI_Irecv(received, 1, MPI_INT, 0, 6, MPI_COMM_SELF, &requests[0]);
     MPI_Send(sent, LONG, MPI_INT, 0, 6, MPI_COMM_SELF);
@@ -194,7 +222,8 @@ static void errors_of_both(MPI_File file, int class)
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
 }
 
-/* To ask is not to complete: the class stands in the status, and the error is reported by the wait. */
+/* MPI_Request_get_status does not complete the request. The status has the class, and the later wait
+ * reports the error. */
 static void asked(MPI_File file, int class)
 {
     section("MPI_Request_get_status");
@@ -203,7 +232,8 @@ static void asked(MPI_File file, int class)
         MPI_Status status;
         int flag = 0;
         memset(&status, 0, sizeof status);
-        do CHECK_OK(MPI_Request_get_status(request, &flag, times ? MPI_STATUS_IGNORE : &status)); while (retry(&flag));
+        do CHECK_OK(MPI_Request_get_status(request, &flag, times ? MPI_STATUS_IGNORE : &status));
+        while (retry(&flag));
         if (!times) CHECK_CLASS(status.MPI_ERROR, class);
         CHECK_OK(MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE));
         CHECK(flag && request != MPI_REQUEST_NULL, "the request is gone");
@@ -216,15 +246,15 @@ static void asked(MPI_File file, int class)
     section("MPI_Request_get_status_any, _all, _some");
     memset(statuses, 0, sizeof statuses);
     do CHECK_OK(MPI_Request_get_status_any(3, requests, &place, &flag, &statuses[0])); while (retry(&flag));
-    CHECK_EQ(place, 1, "the place");
+    CHECK_EQ(place, 1, "index");
     CHECK_CLASS(statuses[0].MPI_ERROR, class);
     memset(statuses, 0, sizeof statuses);
     CHECK_OK(MPI_Request_get_status_all(3, requests, &flag, statuses));
-    CHECK(flag, "not all are complete");
+    CHECK(flag, "not all requests are complete");
     CHECK_CLASS(statuses[1].MPI_ERROR, class);
     memset(statuses, 0, sizeof statuses);
     CHECK_OK(MPI_Request_get_status_some(3, requests, &done, places, statuses));
-    CHECK(done == 1 && places[0] == 1, "%d are complete, the first at %d", done, places[0]);
+    CHECK(done == 1 && places[0] == 1, "%d requests are complete, the first at index %d", done, places[0]);
     CHECK_CLASS(statuses[0].MPI_ERROR, class);
     CHECK_CLASS(MPI_Wait(&requests[1], MPI_STATUS_IGNORE), class);
 #endif
@@ -274,7 +304,8 @@ static void handled(MPI_File file, int class)
         CHECK_CLASS(last_code, class);
         left_code = MPI_ERR_OTHER;
         requests[0] = failing(file);
-        CHECK_CLASS(complete(way, 2, requests, 0, statuses, 0), is_of_many(way) ? MPI_ERR_IN_STATUS : MPI_ERR_OTHER);
+        CHECK_CLASS(complete(way, 2, requests, 0, statuses, 0),
+                    is_of_many(way) ? MPI_ERR_IN_STATUS : MPI_ERR_OTHER);
         CHECK_CLASS(statuses[0].MPI_ERROR, MPI_ERR_OTHER);
         left_code = MPI_SUCCESS;
         requests[0] = failing(file);
@@ -288,12 +319,13 @@ static void handled(MPI_File file, int class)
     CHECK_CLASS(MPI_Waitall(2, two, ignore_all), MPI_ERR_IN_STATUS);
     CHECK_EQ(calls, 2, "calls of the handler");
 
-    section("a handler that is set while the access is under way");
+    section("a handler that is set during the access");
     MPI_Request request = failing(file);
     CHECK_OK(MPI_File_set_errhandler(file, other));
     calls = 0;
     CHECK_CLASS(MPI_Wait(&request, MPI_STATUS_IGNORE), class);
-    CHECK(calls == 0 && other_calls == 1, "%d calls of the old handler, %d of the new one", calls, other_calls);
+    CHECK(calls == 0 && other_calls == 1, "%d calls of the old handler, %d of the new one", calls,
+          other_calls);
 
     section("a handler that does not return");
     CHECK_OK(MPI_File_set_errhandler(file, leaving));
@@ -304,7 +336,8 @@ static void handled(MPI_File file, int class)
             MPI_Waitall(2, both, ignore_all);
             CHECK(0, "the handler returned");
         }
-        CHECK(calls == 1 && both[0] == MPI_REQUEST_NULL && both[1] == MPI_REQUEST_NULL, "%d calls of the handler", calls);
+        CHECK(calls == 1 && both[0] == MPI_REQUEST_NULL && both[1] == MPI_REQUEST_NULL,
+              "%d calls of the handler", calls);
     }
     CHECK_OK(MPI_File_set_errhandler(file, handler));
     request = failing(file);
@@ -315,7 +348,8 @@ static void handled(MPI_File file, int class)
     MPI_Errhandler_free(&handler); MPI_Errhandler_free(&other); MPI_Errhandler_free(&leaving);
 }
 
-/* A wait after the close is against the standard, but it must not harm: the handler is still there. */
+/* The standard forbids a wait after the close. The wait must still be safe: it calls the handler, which
+ * must not be freed before. */
 static void after_close(MPI_File *file, int class)
 {
     MPI_Errhandler handler;
@@ -349,7 +383,7 @@ int main(int argc, char **argv)
         CHECK_OK(MPI_File_set_errhandler(file, ending));
         MPI_Request request = failing(file);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
-        CHECK(0, "the job goes on");
+        CHECK(0, "the job was not aborted");
         return finish();
     }
     every_way(file, MPI_ERR_NO_SPACE, 0);
@@ -358,7 +392,7 @@ int main(int argc, char **argv)
     errors_of_both(file, MPI_ERR_NO_SPACE);
     asked(file, MPI_ERR_NO_SPACE);
     handled(file, MPI_ERR_NO_SPACE);
-    section("a request that is freed");
+    section("a freed request");
     MPI_Request request = failing(file);
     MPI_Request_free(&request);
     after_close(&file, MPI_ERR_NO_SPACE);

@@ -1,5 +1,6 @@
-/* Two threads complete requests at the same time, each those of a file of its own: every error comes back to the thread that waits, with the class
- * and the handler of its file. Each thread has MPI's own requests beside. Needs MPI_THREAD_MULTIPLE. CAPULET_FAULTS makes all writes fail. */
+/* Two threads complete requests at the same time. Each has its own file and also MPI's own requests.
+ * `CAPULET_FAULTS` makes all writes fail. Each error returns to the thread that waits, with the right
+ * class, and calls the handler of the thread's file. Needs MPI_THREAD_MULTIPLE. */
 #include "check.h"
 
 #include <pthread.h>
@@ -8,11 +9,11 @@
 #define ROUNDS 300
 #define THREADS 2
 
-static atomic_int strange, calls[THREADS];
+static atomic_int failed, calls[THREADS];
 static MPI_File files[THREADS];
 static MPI_Comm comms[THREADS];
 
-static void expect(int holds) { if (!holds) atomic_fetch_add(&strange, 1); }
+static void expect(int holds) { if (!holds) atomic_fetch_add(&failed, 1); }
 
 static void note(MPI_File *file, int *code, ...)
 {
@@ -28,13 +29,15 @@ static void *work(void *argument)
     for (int round = 0; round < ROUNDS; round++) {
         MPI_Request requests[3];
         MPI_Status statuses[3];
-        expect(MPI_File_iwrite_at_all(files[me], 0, bytes, sizeof bytes, MPI_CHAR, &requests[0]) == MPI_SUCCESS);
+        expect(MPI_File_iwrite_at_all(files[me], 0, bytes, sizeof bytes, MPI_CHAR,
+               &requests[0]) == MPI_SUCCESS);
         MPI_Irecv(&received, 1, MPI_INT, 0, round, comms[me], &requests[1]);
         MPI_Isend(&sent, 1, MPI_INT, 0, round, comms[me], &requests[2]);
         switch (round % 3) {
         case 0:
             expect(MPI_Waitall(3, requests, statuses) == MPI_ERR_IN_STATUS);
-            expect(class_of(statuses[0].MPI_ERROR) == MPI_ERR_NO_SPACE && statuses[1].MPI_ERROR == MPI_SUCCESS && statuses[2].MPI_ERROR == MPI_SUCCESS);
+            expect(class_of(statuses[0].MPI_ERROR) == MPI_ERR_NO_SPACE
+                   && statuses[1].MPI_ERROR == MPI_SUCCESS && statuses[2].MPI_ERROR == MPI_SUCCESS);
             break;
         case 1:
             for (int left = 3; left > 0; left--) {
@@ -45,7 +48,8 @@ static void *work(void *argument)
         default:
             for (int r = 0; r < 3; r++) {
                 int code = MPI_SUCCESS;
-                for (flag = 0; !flag && code == MPI_SUCCESS;) code = MPI_Test(&requests[r], &flag, MPI_STATUS_IGNORE);
+                for (flag = 0; !flag && code == MPI_SUCCESS;)
+                    code = MPI_Test(&requests[r], &flag, MPI_STATUS_IGNORE);
                 expect(class_of(code) == (r == 0 ? MPI_ERR_NO_SPACE : MPI_SUCCESS));
             }
         }
@@ -71,14 +75,16 @@ int main(int argc, char **argv)
         char name[64];
         snprintf(name, sizeof name, "thread.%d.%d", world_rank, t);
         MPI_Comm_dup(MPI_COMM_SELF, &comms[t]);
-        CHECK_OK(MPI_File_open(comms[t], path_of(name), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &files[t]));
+        CHECK_OK(MPI_File_open(comms[t], path_of(name), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+                 &files[t]));
         CHECK_OK(MPI_File_set_errhandler(files[t], handler));
         numbers[t] = t;
     }
     MPI_Errhandler_free(&handler);
-    for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_create(&threads[t], NULL, work, &numbers[t]), 0, "pthread_create");
+    for (int t = 0; t < THREADS; t++)
+        CHECK_EQ(pthread_create(&threads[t], NULL, work, &numbers[t]), 0, "pthread_create");
     for (int t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
-    CHECK_EQ(atomic_load(&strange), 0, "things that are not as they should be");
+    CHECK_EQ(atomic_load(&failed), 0, "number of failed expectations of the threads");
     for (int t = 0; t < THREADS; t++) {
         CHECK_EQ(atomic_load(&calls[t]), ROUNDS, "calls of the handler");
         CHECK_OK(MPI_File_close(&files[t]));

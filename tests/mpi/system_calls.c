@@ -1,26 +1,28 @@
-/* Every system call on a file fails once. A preloaded library (tests/preload/strike.c) strikes the first, second, middle and last call of each
- * kind on one rank, in one life of a file after the other. Whatever is struck, every rank returns, a collective call has one class on all ranks,
- * and only the class of the struck call is seen. What was reported as written is in the file, as plain calls read it. A call that a signal
- * interrupts (EINTR) is made again, and nothing is seen of it. Two ranks. */
+/* system_calls FOLDER [OTHER]: each kind of system call on a file fails once, on one of two ranks, in
+ * FOLDER or in OTHER. A preloaded library (tests/preload/strike.c) makes one call fail: the first, second,
+ * middle or last of its kind. Each failure has a life of a file of its own: create, access, close, delete.
+ * Whatever fails, every rank returns, a collective call has one class on all ranks, and no class but that
+ * of the failed call is returned. Bytes that were reported as written are in the file for plain readers. A
+ * call that a signal interrupts (EINTR) is repeated, and no error is returned. */
 #include "check.h"
 #include <dlfcn.h>
 
-#define BYTES 9000          /* of a collective access: some rounds of a window of a page */
-#define PIECES 200          /* small ones, which are stored through a mapping where that is safe */
+#define BYTES 9000          /* of a collective access: several rounds with collective buffers of a page */
+#define PIECES 200          /* small pieces: Capulet stores them through a mapping if this is safe */
 #define PIECE 16
 #define PERIOD 64
 #define FILE_BYTES 100000
-#define ALONE_AT 0          /* one run of each rank */
-#define PIECES_AT 8000      /* pieces of each rank */
-#define LOCKED_AT 40000     /* one run of each rank in atomic mode */
-#define TOGETHER_AT 50000   /* blocks of 100 bytes by turns */
+#define INDEPENDENT_AT 0    /* one independent run per rank */
+#define PIECES_AT 8000      /* independent pieces of each rank */
+#define LOCKED_AT 40000     /* one run per rank in atomic mode */
+#define COLLECTIVE_AT 50000 /* collective: blocks of 100 bytes, the ranks in turn */
 
 static long (*strike_calls)(const char *), (*strike_disarm)(void);
 static void (*strike_arm)(const char *, long, int, long), (*strike_below)(const char *);
 static void (*strike_reservations_above)(long);
 static long long (*strike_end_ns)(void);
 
-/* What the file must hold of the bytes that this rank has written, where that is known. */
+/* The expected content of the file where this rank has written, and whether the content is certain. */
 static unsigned char expected[FILE_BYTES], is_known[FILE_BYTES];
 static int allowed_class, was_seen;
 
@@ -32,8 +34,9 @@ static void find_functions(void)
     *(void **)&strike_below = dlsym(RTLD_DEFAULT, "strike_below");
     *(void **)&strike_end_ns = dlsym(RTLD_DEFAULT, "strike_end_ns");
     *(void **)&strike_reservations_above = dlsym(RTLD_DEFAULT, "strike_reservations_above");
-    if (!strike_calls || !strike_disarm || !strike_arm || !strike_below || !strike_end_ns || !strike_reservations_above) {
-        fprintf(stderr, "the library that strikes calls is not preloaded\n");
+    if (!strike_calls || !strike_disarm || !strike_arm || !strike_below || !strike_end_ns
+        || !strike_reservations_above) {
+        fprintf(stderr, "tests/preload/strike.c is not preloaded\n");
         exit(2);
     }
 }
@@ -46,17 +49,19 @@ static int is_fine(const char *call, int code)
     return class == MPI_SUCCESS;
 }
 
-static int together(const char *call, int code)
+static int collective(const char *call, int code)
 {
     int class = class_of(code);
     long long greatest = reduce_all(class, MPI_MAX), least = reduce_all(class, MPI_MIN);
-    CHECK(greatest == least, "%s has the classes %s and %s", call, class_name((int)greatest), class_name((int)least));
+    CHECK(greatest == least, "%s returned %s on one rank and %s on another", call, class_name((int)greatest),
+          class_name((int)least));
     return is_fine(call, code);
 }
 
-/* --- what is in the file */
+/* --- content of the file */
 
-/* Bytes of the stream of this rank, from one place of it on, in blocks of the file. Known from now on, or in doubt. */
+/* Records `count` bytes of data in blocks of `block` bytes, one every `period` bytes of the file from `at`
+ * on. The bytes are certain (`known`) or in doubt. */
 static void note(const unsigned char *data, int count, long long at, int block, int period, int known)
 {
     for (int i = 0; i < count; i++) {
@@ -66,8 +71,10 @@ static void note(const unsigned char *data, int count, long long at, int block, 
     }
 }
 
-/* After a write: the bytes that the status counts are there, and of the others either value may be. */
-static void wrote(int fine, MPI_Status *status, const unsigned char *data, int count, long long at, int block, int period)
+/* Records a write. The bytes that the status counts are certain. The others are in doubt: the old or the
+ * new value is right. */
+static void wrote(int fine, MPI_Status *status, const unsigned char *data, int count, long long at,
+                  int block, int period)
 {
     int moved = fine ? count : count_of(status, MPI_BYTE);
     if (fine) CHECK_EQ(count_of(status, MPI_BYTE), count, "bytes written");
@@ -82,11 +89,13 @@ static void check_file(const char *path)
     unsigned char *bytes = slurp(path, &size);
     for (long long at = 0; at < FILE_BYTES; at++)
         if (is_known[at] && (at >= size || bytes[at] != expected[at]) && wrong++ == 0) first = at;
-    CHECK(wrong == 0, "%lld bytes that were reported as written are not there, from %lld on (of %lld)", wrong, first, size);
+    CHECK(wrong == 0, "%lld bytes were reported as written, but are missing: the first at %lld of %lld",
+          wrong, first, size);
     free(bytes);
 }
 
-static void check_read(const char *call, const unsigned char *back, int count, long long at, int block, int period)
+static void check_read(const char *call, const unsigned char *back, int count, long long at, int block,
+                       int period)
 {
     int wrong = 0;
     for (int i = 0; i < count; i++) {
@@ -105,45 +114,53 @@ static void new_data(int seed)
     for (int i = 0; i < BYTES; i++) data[i] = value_at(world_rank, i, seed);
 }
 
-static void write_alone(MPI_File file, int seed)
+static void write_independent(MPI_File file, int seed)
 {
     MPI_Status status;
     MPI_Datatype pieces;
-    long long at = ALONE_AT + 4000 * world_rank;
+    long long at = INDEPENDENT_AT + 4000 * world_rank;
     new_data(seed);
-    wrote(is_fine("write_at", MPI_File_write_at(file, at, data, 3000, MPI_BYTE, &status)), &status, data, 3000, at, 1, 1);
-    if (is_fine("read_at", MPI_File_read_at(file, at, back, 3000, MPI_BYTE, &status))) check_read("read_at", back, count_of(&status, MPI_BYTE), at, 1, 1);
+    wrote(is_fine("write_at", MPI_File_write_at(file, at, data, 3000, MPI_BYTE, &status)), &status, data,
+          3000, at, 1, 1);
+    if (is_fine("read_at", MPI_File_read_at(file, at, back, 3000, MPI_BYTE, &status)))
+        check_read("read_at", back, count_of(&status, MPI_BYTE), at, 1, 1);
     at = PIECES_AT + PIECES * PERIOD * world_rank;
     MPI_Type_vector(PIECES, PIECE, PERIOD, MPI_BYTE, &pieces);
     MPI_Type_commit(&pieces);
-    together("set_view of pieces", MPI_File_set_view(file, at, MPI_BYTE, pieces, "native", MPI_INFO_NULL));
+    collective("set_view of pieces", MPI_File_set_view(file, at, MPI_BYTE, pieces, "native", MPI_INFO_NULL));
     for (int round = 0; round < 3; round++) {
         new_data(seed + 1 + round);
-        wrote(is_fine("write_at of pieces", MPI_File_write_at(file, 0, data, PIECES * PIECE, MPI_BYTE, &status)), &status, data, PIECES * PIECE, at, PIECE, PERIOD);
+        wrote(is_fine("write_at of pieces", MPI_File_write_at(file, 0, data, PIECES * PIECE, MPI_BYTE,
+              &status)), &status, data, PIECES * PIECE, at, PIECE, PERIOD);
     }
     MPI_Type_free(&pieces);
 }
 
-static void write_together(MPI_File file, int seed)
+static void write_collective(MPI_File file, int seed)
 {
     MPI_Status status;
     MPI_Request request;
     MPI_Datatype blocks, filetype;
-    long long at = TOGETHER_AT + 100 * world_rank;
+    long long at = COLLECTIVE_AT + 100 * world_rank;
     const int period = 100 * world_size;
     MPI_Type_contiguous(100, MPI_BYTE, &blocks);
     MPI_Type_create_resized(blocks, 0, period, &filetype);
     MPI_Type_commit(&filetype);
-    together("set_view of blocks", MPI_File_set_view(file, at, MPI_BYTE, filetype, "native", MPI_INFO_NULL));
+    collective("set_view of blocks", MPI_File_set_view(file, at, MPI_BYTE, filetype, "native",
+               MPI_INFO_NULL));
     new_data(seed);
-    wrote(together("write_at_all", MPI_File_write_at_all(file, 0, data, BYTES, MPI_BYTE, &status)), &status, data, BYTES, at, 100, period);
-    if (!is_known[at]) note(data, BYTES, at, 100, period, 0); /* an aggregator of another rank may have failed */
-    if (together("read_at_all", MPI_File_read_at_all(file, 0, back, BYTES, MPI_BYTE, &status))) check_read("read_at_all", back, count_of(&status, MPI_BYTE), at, 100, period);
+    wrote(collective("write_at_all", MPI_File_write_at_all(file, 0, data, BYTES, MPI_BYTE, &status)),
+          &status, data, BYTES, at, 100, period);
+    if (!is_known[at])
+        /* Another rank, as aggregator, may have failed to write these bytes. */
+        note(data, BYTES, at, 100, period, 0);
+    if (collective("read_at_all", MPI_File_read_at_all(file, 0, back, BYTES, MPI_BYTE, &status)))
+        check_read("read_at_all", back, count_of(&status, MPI_BYTE), at, 100, period);
     new_data(seed + 1);
-    int begun = together("iwrite_at_all", MPI_File_iwrite_at_all(file, 0, data, BYTES, MPI_BYTE, &request));
-    int fine = begun && together("wait for iwrite_at_all", MPI_Wait(&request, &status));
+    int begun = collective("iwrite_at_all", MPI_File_iwrite_at_all(file, 0, data, BYTES, MPI_BYTE, &request));
+    int fine = begun && collective("wait for iwrite_at_all", MPI_Wait(&request, &status));
     note(data, BYTES, at, 100, period, fine);
-    together("set_view of bytes", MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+    collective("set_view of bytes", MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
     MPI_Type_free(&blocks);
     MPI_Type_free(&filetype);
 }
@@ -152,14 +169,15 @@ static void write_locked(MPI_File file, int seed)
 {
     MPI_Status status;
     const long long at = LOCKED_AT + 1000 * world_rank;
-    if (!together("set_atomicity", MPI_File_set_atomicity(file, 1))) return;
+    if (!collective("set_atomicity", MPI_File_set_atomicity(file, 1))) return;
     new_data(seed);
-    /* Ranks with views in common lock what they touch. */
-    wrote(is_fine("atomic write_at", MPI_File_write_at(file, at, data, 1000, MPI_BYTE, &status)), &status, data, 1000, at, 1, 1);
-    together("set_atomicity back", MPI_File_set_atomicity(file, 0));
+    /* The views of the ranks overlap, so each rank locks the bytes that it accesses. */
+    wrote(is_fine("atomic write_at", MPI_File_write_at(file, at, data, 1000, MPI_BYTE, &status)), &status,
+          data, 1000, at, 1, 1);
+    collective("set_atomicity back", MPI_File_set_atomicity(file, 0));
 }
 
-/* One life: from its creation to its deletion. */
+/* One life of a file, from its creation to its deletion. */
 static void live(const char *path, int seed)
 {
     MPI_File file;
@@ -171,33 +189,36 @@ static void live(const char *path, int seed)
     MPI_Info_set(info, "romio_cb_write", "enable");
     MPI_Info_set(info, "romio_cb_read", "enable");
     MPI_Info_set(info, "capulet_lock", "fcntl");
-    if (together("open", MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file))) {
-        together("set_size", MPI_File_set_size(file, 1000));
-        together("preallocate", MPI_File_preallocate(file, 30000));
+    if (collective("open", MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, info,
+        &file))) {
+        collective("set_size", MPI_File_set_size(file, 1000));
+        collective("preallocate", MPI_File_preallocate(file, 30000));
         is_fine("get_size", MPI_File_get_size(file, &size));
         barrier();
-        write_alone(file, seed);
-        write_together(file, seed + 10);
+        write_independent(file, seed);
+        write_collective(file, seed + 10);
         write_locked(file, seed + 20);
-        together("sync", MPI_File_sync(file));
-        together("close", MPI_File_close(&file));
-        CHECK(file == MPI_FILE_NULL, "a handle is left");
+        collective("sync", MPI_File_sync(file));
+        collective("close", MPI_File_close(&file));
+        CHECK(file == MPI_FILE_NULL, "the handle was not set to MPI_FILE_NULL");
     }
-    if (together("open to delete", MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, info, &file)))
-        together("close and delete", MPI_File_close(&file));
+    if (collective("open to delete", MPI_File_open(MPI_COMM_WORLD, path,
+        MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, info, &file)))
+        collective("close and delete", MPI_File_close(&file));
     MPI_Info_free(&info);
 }
 
-/* --- strikes */
+/* --- failures */
 
 struct strike { const char *kind; long call; int code, class; long wait_ms; };
 
-/* A life with a strike on one rank. Whether it struck. The file is looked at before its end, through another name. */
+/* One life of a file with a failure on one rank. Returns whether the call was made. A second link keeps the
+ * file after its deletion, so that its content can be checked. */
 static int strike(const char *path, int rank, struct strike strike, int seed)
 {
     char aside[PATH_MAX];
     snprintf(aside, sizeof aside, "%s.aside", path);
-    section("%s %ld of rank %d fails with %s", strike.kind, strike.call, rank, strerror(strike.code));
+    section("call %ld of %s on rank %d fails with %s", strike.call, strike.kind, rank, strerror(strike.code));
     allowed_class = strike.class;
     was_seen = 0;
     if (world_rank == 0) spill(path, "old", 3);
@@ -213,23 +234,29 @@ static int strike(const char *path, int rank, struct strike strike, int seed)
     return reduce_all(hits, MPI_MAX) > 0;
 }
 
-/* Calls that are told in every case: no other call can take their place. */
+/* Whether an error of the call must be returned to the program, because Capulet has no other call for the
+ * same purpose. */
 static int must_be_seen(const char *kind)
 {
-    return strcmp(kind, "open") == 0 || strcmp(kind, "close") == 0 || strcmp(kind, "fsync") == 0 || strcmp(kind, "ftruncate") == 0 || strcmp(kind, "unlink") == 0;
+    return strcmp(kind, "open") == 0 || strcmp(kind, "close") == 0 || strcmp(kind, "fsync") == 0
+        || strcmp(kind, "ftruncate") == 0 || strcmp(kind, "unlink") == 0;
 }
 
 static int strike_all(const char *path)
 {
-    static const char *const kinds[] = { "open", "close", "write", "read", "fsync", "ftruncate", "fallocate", "mmap", "munmap",
-                                         "madvise", "fstat", "fstatfs", "fcntl", "unlink" };
-    const struct { int code, class; } errors[] = { { ENOSPC, MPI_ERR_NO_SPACE }, { EIO, MPI_ERR_IO }, { EINTR, MPI_SUCCESS } };
+    static const char *const kinds[] = { "open", "close", "write", "read", "fsync", "ftruncate",
+                                         "fallocate", "mmap", "munmap", "madvise", "fstat", "fstatfs",
+                                         "fcntl", "unlink" };
+    const struct { int code, class; } errors[] = { { ENOSPC, MPI_ERR_NO_SPACE }, { EIO, MPI_ERR_IO },
+                                                   { EINTR, MPI_SUCCESS } };
     enum { KINDS = sizeof kinds / sizeof *kinds };
     int lives = 0, kinds_of_rank[2] = { 0, 0 };
     for (int rank = 0; rank < world_size; rank++) {
         long long calls[KINDS];
-        CHECK(!strike(path, rank, (struct strike){ "none", 0, 0, MPI_SUCCESS, 0 }, 1), "nothing is to be struck");
-        for (int k = 0; k < KINDS; k++) calls[k] = reduce_all(world_rank == rank ? strike_calls(kinds[k]) : 0, MPI_SUM);
+        CHECK(!strike(path, rank, (struct strike){ "none", 0, 0, MPI_SUCCESS, 0 }, 1),
+              "a call failed, but none was armed");
+        for (int k = 0; k < KINDS; k++)
+            calls[k] = reduce_all(world_rank == rank ? strike_calls(kinds[k]) : 0, MPI_SUM);
         for (int k = 0; k < KINDS; k++) {
             const long long places[] = { 0, 1, calls[k] / 2, calls[k] - 1 };
             kinds_of_rank[rank & 1] += calls[k] > 0;
@@ -238,15 +265,18 @@ static int strike_all(const char *path)
                 for (int before = 0; before < p; before++) is_new &= places[before] != places[p];
                 for (unsigned e = 0; is_new && e < sizeof errors / sizeof *errors; e++) {
                     struct strike one = { kinds[k], places[p], errors[e].code, errors[e].class, 0 };
-                    CHECK(strike(path, rank, one, 50 * ++lives), "it was not struck");
+                    CHECK(strike(path, rank, one, 50 * ++lives), "the call was not made");
                     int seen = (int)reduce_all(was_seen, MPI_MAX);
-                    if (must_be_seen(kinds[k]) && errors[e].code != EINTR) CHECK(seen, "no rank was told");
+                    if (must_be_seen(kinds[k]) && errors[e].code != EINTR)
+                        CHECK(seen, "no rank got the error");
                 }
             }
-            if (world_rank == 0 && getenv("CHECK_TRACE")) fprintf(stderr, "rank %d: %lld calls of %s\n", rank, calls[k], kinds[k]);
+            if (world_rank == 0 && getenv("CHECK_TRACE"))
+                fprintf(stderr, "rank %d: %lld calls of %s\n", rank, calls[k], kinds[k]);
         }
     }
-    /* The first rank makes calls for all, the others none to set sizes, to reserve for a preallocation, to force, and to delete. */
+    /* Rank 0 makes some calls for all ranks. The other rank does not set sizes, reserve room for a
+     * preallocation, force data to the device, or delete. */
     CHECK_EQ(kinds_of_rank[0], KINDS, "kinds of calls of rank 0");
     CHECK(kinds_of_rank[1] >= KINDS - 4, "only %d kinds of calls of rank 1", kinds_of_rank[1]);
     return lives;
@@ -259,7 +289,7 @@ static long long now_ns(void)
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* A close that takes two seconds and fails on one rank fails on all, and no rank returns before it is over. */
+/* The close of one rank takes two seconds and fails. It fails on all ranks, and no rank returns earlier. */
 static void close_slowly(const char *path, int code, int class)
 {
     MPI_File file;
@@ -270,14 +300,16 @@ static void close_slowly(const char *path, int code, int class)
     const long long begun = now_ns();
     CHECK_CLASS(MPI_File_close(&file), class);
     const long long returned = now_ns();
-    CHECK_EQ(strike_disarm(), world_rank == 1, "closes that were struck");
+    CHECK_EQ(strike_disarm(), world_rank == 1, "number of failed closes");
     const long long over = reduce_all(world_rank == 1 ? strike_end_ns() : 0, MPI_MAX);
-    CHECK(returned >= over, "rank %d returned %lld ms before the close of rank 1 was over", world_rank, (over - returned) / 1000000);
+    CHECK(returned >= over, "rank %d returned %lld ms before the close of rank 1", world_rank,
+          (over - returned) / 1000000);
     CHECK(returned - begun >= 1900000000LL, "the close took %lld ms", (returned - begun) / 1000000);
-    CHECK(file == MPI_FILE_NULL, "a handle is left");
+    CHECK(file == MPI_FILE_NULL, "the handle was not set to MPI_FILE_NULL");
 }
 
-/* Signals come faster than large reservations end: if one were only begun anew, it would never end. */
+/* Signals come faster than a large reservation ends. An implementation that only repeats the whole
+ * reservation would never end. */
 static void preallocate_under_signals(const char *path)
 {
     const long long bytes = 40 << 20;
@@ -285,17 +317,19 @@ static void preallocate_under_signals(const char *path)
     MPI_Offset size;
     struct stat about;
     section("a preallocation under signals");
-    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path,
+             MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
     strike_reservations_above(1 << 20);
     CHECK_OK(MPI_File_preallocate(file, bytes));
     CHECK_OK(MPI_File_get_size(file, &size));
     CHECK_EQ(size, bytes, "the size");
-    CHECK(stat(path, &about) == 0 && about.st_blocks * 512LL >= bytes, "only %lld bytes are reserved", (long long)about.st_blocks * 512);
+    CHECK(stat(path, &about) == 0 && about.st_blocks * 512LL >= bytes, "only %lld bytes are reserved",
+          (long long)about.st_blocks * 512);
     barrier();
-    /* So are the bytes of small pieces. */
+    /* The reservation for small pieces must end in the same way. */
     strike_reservations_above(4096);
     memset(is_known, 0, sizeof is_known);
-    write_alone(file, 7);
+    write_independent(file, 7);
     strike_reservations_above(LONG_MAX);
     check_file(path);
     barrier();
@@ -307,9 +341,6 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     find_functions();
     CHECK_EQ(world_size, 2, "ranks");
-    /* What a wait says of a request of ours is told to the handler of a communicator. */
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     const char *folder = argc > 2 ? argv[2] : work_dir;
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/struck", folder);
@@ -321,7 +352,8 @@ int main(int argc, char **argv)
         preallocate_under_signals(path);
     }
     barrier();
-    if (world_rank == 0) printf("%d lives with a strike in %.1f s\n", lives, (double)(now_ns() - begun) / 1e9);
+    if (world_rank == 0)
+        printf("%d failed calls in %.1f s\n", lives, (double)(now_ns() - begun) / 1e9);
     if (world_rank == 0) unlink(path);
     return finish();
 }

@@ -1,6 +1,6 @@
-/* What an ordinary user may not do. The harness runs this program as user `nobody`. Before that, as root,
- * it creates in the directory: `unreadable` (mode 0000), `unwritable` (mode 0444), and `locked` (a
- * directory without write permission that contains the file `inside`). */
+/* Accesses that the system refuses to an ordinary user. The harness runs this program as user `nobody`.
+ * Before that, as root, it creates in the directory: `unreadable` (mode 0000), `unwritable` (mode 0444),
+ * and `locked` (a directory without write permission that contains the file `inside`). */
 #include "check.h"
 
 static int open_class(const char *name, int mode)

@@ -1,10 +1,11 @@
-"""Compares what run_modules.py left with the committed lists; exit code 0 if nothing is out of order.
+"""Compares the results of run_modules.py with the committed lists. The exit code is 0 if they agree.
 
 usage: judge.py RESULT_FOLDER RANKS VERSION [--native]
 
-expected.txt: tests that must fail, each for want of a function that is not built yet. skipped.txt: tests that skip with the MPIs' own I/O too.
-An unlisted failure, error or skip, a listed test that passes, and a listed name that no rank has run are all errors.
---native: the MPI's own I/O was used, so nothing of expected.txt applies.
+expected.txt lists tests that must fail, because a function is not built yet. skipped.txt lists tests that
+skip on the MPI's own I/O too. Each of these is an error: a failure, error or skip that is not listed, a
+listed test that passes, and a listed name that no rank has run.
+--native: the tests ran on the MPI's own I/O, so expected.txt does not apply.
 """
 
 import json
@@ -15,7 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def read_list(name, version):
-    """Test ids of `version` in a list: lines of `VERSION TEST_ID REASON...`."""
+    """Returns the test ids of `version` in a list. Its lines are `VERSION TEST_ID REASON...`."""
     listed = set()
     for line in (HERE / name).read_text(encoding="ascii").splitlines():
         words = line.split("#")[0].split()
@@ -29,7 +30,7 @@ def read_list(name, version):
 
 
 def verdict(outcome, test_id, failing, skipping):
-    """None if `outcome` is the right one, else what is wrong with it."""
+    """Returns None if `outcome` is right, else a description of the fault."""
     if test_id in failing:
         return None if outcome in ("fail", "error") else f"is expected to fail, but: {outcome}"
     if test_id in skipping:

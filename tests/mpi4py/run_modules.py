@@ -1,9 +1,9 @@
-"""Runs modules of mpi4py's own test suite on this rank and writes what became of each test.
+"""Runs modules of mpi4py's own test suite on this rank and writes the outcome of each test.
 
 usage: mpiexec -n N [capulet run] python3 run_modules.py TEST_FOLDER RESULT_FOLDER MODULE...
 
-Each rank leaves RESULT_FOLDER/rank-R.json: {test id: [outcome, detail]}, outcome one of ok, fail, error, skip. A test with sub-tests is ok
-if all of them are. Test ids leave out what differs between runs.
+Each rank writes RESULT_FOLDER/rank-R.json: {test id: [outcome, detail]}. An outcome is ok, fail, error or
+skip. A test with sub-tests is ok if all of them are. Test ids have no part that differs between runs.
 """
 
 import json
@@ -36,7 +36,7 @@ class Collector(unittest.TestResult):
         self.note(test, "ok")
 
     def addSkip(self, test, reason):
-        # A class that is skipped as a whole reports each of its tests; a module's set-up reports itself.
+        # A skipped class reports each of its tests. A skipped set-up of a module reports itself.
         self.note(test, "skip", reason)
 
     def addFailure(self, test, error):

@@ -1,6 +1,7 @@
-/* A library to be preloaded: one system call of one kind fails, on the files below one folder, when the program says so. The program finds the
- * functions `strike_*` by dlsym. Only calls on descriptors of such files are counted and struck, whoever makes them, and only while a strike is
- * armed. A call that is struck does nothing, but a close, which releases its descriptor whatever it returns, as Linux does (close(2)). */
+/* A library to preload. It makes one system call of one kind fail on files below one folder, when the
+ * program asks for it. The program finds the functions `strike_*` by dlsym. The library counts and strikes
+ * calls on descriptors of these files, from any caller, and only while it is armed. A struck call has no
+ * effect, except close: it releases its descriptor whatever it returns, as on Linux (close(2)). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,8 +21,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum kind { OPEN, CLOSE, WRITE, READ, FSYNC, FTRUNCATE, FALLOCATE, MMAP, MUNMAP, MADVISE, FSTAT, FSTATFS, FCNTL, UNLINK, KINDS };
-static const char *const names[KINDS] = { "open", "close", "write", "read", "fsync", "ftruncate", "fallocate", "mmap", "munmap", "madvise", "fstat", "fstatfs", "fcntl", "unlink" };
+enum kind { OPEN, CLOSE, WRITE, READ, FSYNC, FTRUNCATE, FALLOCATE, MMAP, MUNMAP, MADVISE, FSTAT, FSTATFS,
+            FCNTL, UNLINK, KINDS };
+static const char *const names[KINDS] = { "open", "close", "write", "read", "fsync", "ftruncate",
+                                          "fallocate", "mmap", "munmap", "madvise", "fstat", "fstatfs",
+                                          "fcntl", "unlink" };
 
 enum { DESCRIPTORS = 65536 };
 static atomic_bool tracked[DESCRIPTORS];
@@ -32,13 +36,13 @@ static atomic_int armed_kind;
 static atomic_long armed_call, hits, delay_ms;
 static atomic_int armed_code;
 static atomic_llong struck_end_ns;
-/* Longer reservations are given up, as by a signal that comes while they go on. */
+/* A reservation of more bytes fails with EINTR, as if a signal interrupted it. */
 static atomic_long reservation_max = LONG_MAX;
-/* Where files are mapped. */
+/* Address ranges in which files are mapped. */
 enum { MAPPINGS = 16 };
 static struct { atomic_uintptr_t start, end; } mappings[MAPPINGS];
 
-/* --- for the program */
+/* --- functions for the program */
 
 long strike_calls(const char *kind)
 {
@@ -47,7 +51,8 @@ long strike_calls(const char *kind)
     return -1;
 }
 
-/* Counts from zero, and strikes call number `call` of a kind with `code`, after a wait; no kind of this name: counts alone. */
+/* Counts from zero, and strikes call number `call` of a kind: the call waits for `wait_ms` and fails with
+ * `code`. If `kind` names no kind, the library only counts. */
 void strike_arm(const char *kind, long call, int code, long wait_ms)
 {
     is_armed = 0;
@@ -62,25 +67,25 @@ void strike_arm(const char *kind, long call, int code, long wait_ms)
     is_armed = 1;
 }
 
-/* How often it was struck. Nothing is counted or struck from here on. */
+/* Stops counting and striking. Returns the number of struck calls. */
 long strike_disarm(void)
 {
     is_armed = 0;
     return hits;
 }
 
-/* Every reservation of more bytes is interrupted, and has reserved nothing: as on a tmpfs that undoes what it has reserved when a signal comes
- * (Linux 6.1), where signals come faster than so many bytes are reserved. */
+/* Interrupts every reservation of more than `bytes` bytes, without effect. This is the behavior of a tmpfs
+ * (Linux 6.1), which undoes a reservation on a signal, if signals come faster than it reserves `bytes`. */
 void strike_reservations_above(long bytes) { reservation_max = bytes; }
 
 void strike_below(const char *path) { snprintf(folder, sizeof folder, "%s/", path); }
 
-/* When the last call that was struck returned, by CLOCK_MONOTONIC. */
+/* Time at which the last struck call returned, by CLOCK_MONOTONIC. */
 long long strike_end_ns(void) { return struck_end_ns; }
 
-/* --- what is struck */
+/* --- replaced calls */
 
-/* Whether this call, which is one of a kind on a file below the folder, is struck; errno is set then. */
+/* Counts a call on a file below the folder. Returns whether the call must fail, and then sets errno. */
 static int is_struck(enum kind kind)
 {
     if (!is_armed) return 0;
@@ -168,7 +173,7 @@ int close(int fd)
 {
     REAL("close", int (*)(int));
     if (!is_tracked(fd)) return real(fd);
-    /* No longer ours before another thread can get the number. */
+    /* Untrack first: after the close, another thread may get the same number. */
     track(fd, 0);
     int done = real(fd);
     return is_struck(CLOSE) ? -1 : done;
@@ -200,7 +205,7 @@ int dup(int fd)
 CONTROL(fcntl)
 CONTROL(fcntl64)
 
-/* A call on a descriptor, its arguments and what it returns if it is struck. */
+/* Defines a call on a descriptor, with its result if it is struck. */
 #define CALL(kind, type, name, failed, declared, passed) \
     type name declared \
     { \
@@ -211,15 +216,23 @@ CONTROL(fcntl64)
 CALL(READ, ssize_t, pread, -1, (int fd, void *to, size_t bytes, off_t at), (fd, to, bytes, at))
 CALL(READ, ssize_t, pread64, -1, (int fd, void *to, size_t bytes, off64_t at), (fd, to, bytes, at))
 CALL(READ, ssize_t, preadv, -1, (int fd, const struct iovec *to, int count, off_t at), (fd, to, count, at))
-CALL(READ, ssize_t, preadv64, -1, (int fd, const struct iovec *to, int count, off64_t at), (fd, to, count, at))
-CALL(READ, ssize_t, preadv2, -1, (int fd, const struct iovec *to, int count, off_t at, int flags), (fd, to, count, at, flags))
-CALL(READ, ssize_t, preadv64v2, -1, (int fd, const struct iovec *to, int count, off64_t at, int flags), (fd, to, count, at, flags))
+CALL(READ, ssize_t, preadv64, -1, (int fd, const struct iovec *to, int count, off64_t at),
+     (fd, to, count, at))
+CALL(READ, ssize_t, preadv2, -1, (int fd, const struct iovec *to, int count, off_t at, int flags),
+     (fd, to, count, at, flags))
+CALL(READ, ssize_t, preadv64v2, -1, (int fd, const struct iovec *to, int count, off64_t at, int flags),
+     (fd, to, count, at, flags))
 CALL(WRITE, ssize_t, pwrite, -1, (int fd, const void *from, size_t bytes, off_t at), (fd, from, bytes, at))
-CALL(WRITE, ssize_t, pwrite64, -1, (int fd, const void *from, size_t bytes, off64_t at), (fd, from, bytes, at))
-CALL(WRITE, ssize_t, pwritev, -1, (int fd, const struct iovec *from, int count, off_t at), (fd, from, count, at))
-CALL(WRITE, ssize_t, pwritev64, -1, (int fd, const struct iovec *from, int count, off64_t at), (fd, from, count, at))
-CALL(WRITE, ssize_t, pwritev2, -1, (int fd, const struct iovec *from, int count, off_t at, int flags), (fd, from, count, at, flags))
-CALL(WRITE, ssize_t, pwritev64v2, -1, (int fd, const struct iovec *from, int count, off64_t at, int flags), (fd, from, count, at, flags))
+CALL(WRITE, ssize_t, pwrite64, -1, (int fd, const void *from, size_t bytes, off64_t at),
+     (fd, from, bytes, at))
+CALL(WRITE, ssize_t, pwritev, -1, (int fd, const struct iovec *from, int count, off_t at),
+     (fd, from, count, at))
+CALL(WRITE, ssize_t, pwritev64, -1, (int fd, const struct iovec *from, int count, off64_t at),
+     (fd, from, count, at))
+CALL(WRITE, ssize_t, pwritev2, -1, (int fd, const struct iovec *from, int count, off_t at, int flags),
+     (fd, from, count, at, flags))
+CALL(WRITE, ssize_t, pwritev64v2, -1, (int fd, const struct iovec *from, int count, off64_t at, int flags),
+     (fd, from, count, at, flags))
 CALL(FSYNC, int, fsync, -1, (int fd), (fd))
 CALL(FSYNC, int, fdatasync, -1, (int fd), (fd))
 CALL(FTRUNCATE, int, ftruncate, -1, (int fd, off_t bytes), (fd, bytes))
@@ -263,7 +276,8 @@ static void *mapped(void *start, size_t bytes, int fd)
     void *name(void *to, size_t bytes, int access, int flags, int fd, offset_t from) \
     { \
         REAL(#name, void *(*)(void *, size_t, int, int, int, offset_t)); \
-        return on_tracked(MMAP, fd) ? MAP_FAILED : mapped(real(to, bytes, access, flags, fd, from), bytes, fd); \
+        if (on_tracked(MMAP, fd)) return MAP_FAILED; \
+        return mapped(real(to, bytes, access, flags, fd, from), bytes, fd); \
     }
 
 MAPPING(mmap, off_t)
@@ -288,8 +302,9 @@ CALL(FSTAT, int, fstat, -1, (int fd, struct stat *about), (fd, about))
 CALL(FSTAT, int, fstat64, -1, (int fd, struct stat64 *about), (fd, about))
 CALL(FSTATFS, int, fstatfs, -1, (int fd, struct statfs *about), (fd, about))
 CALL(FSTATFS, int, fstatfs64, -1, (int fd, struct statfs64 *about), (fd, about))
-/* Of a descriptor if the path is empty. */
-CALL(FSTAT, int, statx, -1, (int fd, const char *path, int flags, unsigned wanted, struct statx *about), (fd, path, flags, wanted, about))
+/* statx is a call on a descriptor if the path is empty. */
+CALL(FSTAT, int, statx, -1, (int fd, const char *path, int flags, unsigned wanted, struct statx *about),
+     (fd, path, flags, wanted, about))
 
 int unlink(const char *path)
 {

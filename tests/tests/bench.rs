@@ -1,4 +1,5 @@
-//! `capulet bench collective` and `capulet bench independent`, small: all rows are there, and ours are right in each. Not how fast.
+//! Small runs of `capulet bench`: no row is missing, and Capulet moves the right bytes in each. Speed is not
+//! tested.
 
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -8,10 +9,10 @@ use capulet_tests::Mpi;
 
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// One at a time: two would share the cores, and MPICH spins on them.
+/// Runs one command at a time. Two would share the cores, and MPICH spins on them.
 static RUNNING: Mutex<()> = Mutex::new(());
 
-/// The command with its rows as JSON, two small runs on two ranks, on the MPI of these tests.
+/// Runs the command: two small runs on two ranks of the chosen MPI, with the rows as JSON.
 fn bench(words: &[&str]) -> Output {
     let _one_at_a_time = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -23,35 +24,35 @@ fn bench(words: &[&str]) -> Output {
         .arg("bench")
         .args(words);
     command.args(["--quick", "--json", "--ranks", "2", "--mpi", mpi.name(), "--dir"]).arg(folder.path());
-    let output = command.stdin(Stdio::null()).output().expect("timeout is there");
-    let left = folder.path().read_dir().expect("the folder").count();
-    assert_eq!(left, 0, "nothing is left behind");
+    let output = command.stdin(Stdio::null()).output().expect("timeout(1) is installed");
+    let left = folder.path().read_dir().expect("the folder can be listed").count();
+    assert_eq!(left, 0, "number of files left behind");
     output
 }
 
 fn rows(words: &[&str]) -> Vec<serde_json::Value> {
     let output = bench(words);
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words:?}: {}\n{complaints}", output.status);
-    serde_json::from_slice(&output.stdout).expect("JSON and nothing else")
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {}\n{errors}", output.status);
+    serde_json::from_slice(&output.stdout).expect("the output is JSON")
 }
 
-/// How many of these rows there are, each with a peer that did it, or with the reason why none did.
+/// Checks a suite of `cases` cases. Each row has a ratio to a peer, or each of its peers has a fault.
 fn check(suite: &str, cases: usize) {
     let rows = rows(&[suite]);
-    assert_eq!(rows.len(), 3 * cases, "two ways to write and one to read");
+    assert_eq!(rows.len(), 3 * cases, "each case writes a fresh file and an existing file, and reads");
     for row in &rows {
         assert_eq!(row["suite"], suite);
         assert!(row["fault"].is_null(), "{row}");
         assert!(row["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{row}");
-        assert!(row["counts"]["reads"].is_u64(), "what was counted is there: {row}");
-        let peers = row["peers"].as_array().expect("peers");
+        assert!(row["counts"]["reads"].is_u64(), "the row has no counts: {row}");
+        let peers = row["peers"].as_array().expect("the row has a list of peers");
         assert!(!peers.is_empty());
         assert!(row["ratio"].is_f64() || peers.iter().all(|peer| peer["fault"].is_string()), "{row}");
     }
 }
 
-/// Eight locks, in seven experiments each.
+/// Eight locks run seven experiments each.
 #[test]
 fn locks_are_measured() {
     let rows = rows(&["locks"]);
@@ -73,14 +74,14 @@ fn independent_rows_are_right() {
 }
 
 #[test]
-fn a_case_can_be_chosen() {
+fn option_case_selects_one_case() {
     let rows = rows(&["collective", "--case", "FLASH write"]);
     let states: Vec<_> = rows.iter().filter_map(|row| row["state"].as_str()).collect();
     assert_eq!(states, ["fresh", "existing"]);
 }
 
 #[test]
-fn a_case_that_there_is_not_is_a_failure() {
+fn unknown_case_is_an_error() {
     let output = bench(&["collective", "--case", "no such case"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("nothing was measured"));

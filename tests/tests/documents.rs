@@ -1,5 +1,5 @@
-//! The pages of the project name what exists: every program of `tests/mpi` is in `tests/README.md`, and the files and
-//! functions that the pages on the architecture name are there. Runs no job.
+//! `tests/README.md` names every program of `tests/mpi`, and the files and functions that the pages on the
+//! architecture name exist. These tests run no job.
 
 use std::fs;
 use std::path::Path;
@@ -26,24 +26,25 @@ fn readme_of_the_tests_names_every_program() {
         .filter_map(|line| line.strip_prefix("| `")?.split(" | ").next())
         .flat_map(|cell| cell.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')))
         .collect();
-    let folder = fs::read_dir(root().join("tests/mpi")).expect("the programs have a folder");
-    let files = folder.map(|entry| entry.expect("the folder can be read").path());
+    let folder = fs::read_dir(root().join("tests/mpi")).expect("tests/mpi can be listed");
+    let files = folder.map(|entry| entry.expect("tests/mpi can be listed").path());
     let programs: Vec<String> = files
         .filter(|file| file.extension().is_some_and(|extension| extension == "c"))
         .map(|file| file.file_stem().expect("the file has a name").to_string_lossy().into_owned())
         .collect();
-    assert!(!programs.is_empty(), "there are programs");
+    assert!(!programs.is_empty(), "tests/mpi has no programs");
     let missing: Vec<_> = programs.iter().filter(|name| !named.contains(&name.as_str())).collect();
     assert!(missing.is_empty(), "tests/README.md has no row for {missing:?}");
 }
 
-/// A path in backticks must exist. A name with parentheses must be a function of the file that was named last.
+/// A path in backticks must exist. A name with parentheses must be a function of the file named last before
+/// it.
 #[test]
 fn pages_name_files_and_functions_that_exist() {
     for page in PAGES {
         let content = text(page);
         let (mut source, mut functions) = (None, 0);
-        // Fences of code blocks have three backticks, and would turn the quotes inside out.
+        // Code blocks are left out: their fences have three backticks, so quoted and plain text would swap.
         let blocks = content.split("```").step_by(2);
         for word in blocks.flat_map(quoted) {
             let is_source = Path::new(word).extension().is_some_and(|extension| extension == "rs");
@@ -58,6 +59,6 @@ fn pages_name_files_and_functions_that_exist() {
                 functions += 1;
             }
         }
-        assert!(functions > 20, "{page} names functions");
+        assert!(functions > 20, "{page} names only {functions} functions");
     }
 }

@@ -1,5 +1,6 @@
-//! Error handlers of files, on the chosen MPI of Debian and on the newest of its family from `PyPI`: one build of Capulet serves both
-//! versions of Open MPI, and only MPICH 5 has handlers with an argument that it destroys.
+//! Error handlers of files, on the chosen MPI of Debian and on the newest MPI of its family from `PyPI`.
+//! Both are needed: one build of Capulet serves both versions of Open MPI, and only MPICH 5 has handlers
+//! with an extra argument that it destroys.
 
 use capulet_tests::{Job, Mpi, compile};
 
@@ -14,7 +15,8 @@ fn job(mpi: Mpi, name: &str, ranks: usize) -> Job {
     Job::new(mpi, ranks, compile::c(mpi, name))
 }
 
-/// An error of nonblocking access is returned by each function that completes requests, and goes to the handler of the file.
+/// Each function that completes requests returns an error of nonblocking access. The error also goes to the
+/// handler of the file.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn errors_of_requests_are_returned() {
@@ -25,20 +27,20 @@ fn errors_of_requests_are_returned() {
             let what = format!("request_errors on {ranks} ranks on {nodes} nodes of {}", mpi.name());
             outcome.expect_checks(&what);
             // MPI cannot return the error of a request that the program has freed.
-            let told = outcome.text.matches("MPI_File_iwrite_at_all failed on").count();
+            let reported = outcome.text.matches("MPI_File_iwrite_at_all failed on").count();
             let freed = outcome.text.matches("after its request was freed: not enough space").count();
-            assert_eq!((told, freed), (ranks, ranks), "{what}: {}", outcome.text);
+            assert_eq!((reported, freed), (ranks, ranks), "{what}: {}", outcome.text);
         }
     }
 }
 
-/// It ends the job where the handler of the file asks for that.
+/// An error of nonblocking access ends the job if the handler of the file aborts.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn errors_of_requests_end_the_job() {
     for mpi in both() {
         let ways = [("fatal", "MPI_ERRORS_ARE_FATAL"), ("abort", "MPI_ERRORS_ABORT")];
-        // Open MPI has the second from 5.0 on.
+        // Open MPI has MPI_ERRORS_ABORT since 5.0.
         for (way, handler) in ways.into_iter().filter(|(way, _)| *way == "fatal" || mpi != Mpi::OpenMpi) {
             let job = job(mpi, "request_errors", 2).arg(way).variable(NO_SPACE.0, NO_SPACE.1);
             ends(&job, handler, "MPI_File_iwrite_at_all failed on ");
@@ -46,7 +48,7 @@ fn errors_of_requests_end_the_job() {
     }
 }
 
-/// Runs a job that ends with an error, a message, and no failing check.
+/// Runs a job that must end with an error status, `message`, the message of the handler, and no failed check.
 fn ends(job: &Job, handler: &str, message: &str) {
     let outcome = job.run();
     assert!(outcome.status.is_some_and(|status| !status.success()), "{job:?}: {}", outcome.text);
@@ -56,7 +58,7 @@ fn ends(job: &Job, handler: &str, message: &str) {
     assert!(!outcome.text.contains("FAILED"), "{job:?}: {}", outcome.text);
 }
 
-/// Two threads complete requests at the same time.
+/// Two threads complete requests at the same time. Each gets the errors of its own requests.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn errors_of_requests_reach_the_thread_that_waits() {
@@ -69,22 +71,22 @@ fn errors_of_requests_reach_the_thread_that_waits() {
     }
 }
 
-/// The handler of a close that fails is alive until it has returned.
+/// A close that fails calls the handler of the file, which must not be freed before it returns.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn a_close_that_fails_calls_a_handler_that_lives() {
+fn failed_close_calls_its_handler_before_the_free() {
     for mpi in both() {
         for ranks in [1, 2] {
             let job = job(mpi, "handlers", ranks).arg("close");
             let outcome = job.variable("CAPULET_FAULTS", "rank=0;sync@*:io").run();
-            outcome.expect_checks(&format!("a close that fails on {ranks} ranks of {}", mpi.name()));
+            outcome.expect_checks(&format!("a failed close on {ranks} ranks of {}", mpi.name()));
         }
     }
 }
 
 #[test]
 #[cfg_attr(native_io, ignore = "the peers fail it")]
-fn handlers_of_the_newest_mpi() {
+fn handlers_work_on_the_newest_mpi() {
     let mpi = Mpi::chosen().wheel();
     for ranks in [1, 2] {
         job(mpi, "handlers", ranks)
@@ -93,10 +95,10 @@ fn handlers_of_the_newest_mpi() {
     }
 }
 
-/// `MPI_ERRORS_ABORT`, which came with MPI 4.0, ends the job when one rank fails.
+/// `MPI_ERRORS_ABORT` (new in MPI 4.0) ends the job when one rank fails.
 #[test]
 #[cfg_attr(native_io, ignore = "MPICH 4.0 has the name alone")]
-fn errors_abort() {
+fn errors_abort_ends_the_job() {
     for mpi in both().into_iter().filter(|mpi| *mpi != Mpi::OpenMpi) {
         for ranks in [1, 2] {
             let job = job(mpi, "handlers", ranks).arg("abort");
@@ -105,7 +107,8 @@ fn errors_abort() {
     }
 }
 
-/// Threads set and get handlers at the same time. What is freed is overwritten.
+/// Threads set and get handlers at the same time. The allocator overwrites freed memory, so that a use
+/// after the free shows.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn threads_set_and_get_handlers() {

@@ -1,10 +1,10 @@
-//! The harness itself: a hang is ended with all its processes, and a check that fails fails the test.
+//! Tests of the harness: it ends all processes of a job that hangs, and a failed check fails the test.
 
 use std::time::Duration;
 
 use capulet_tests::{Job, Mpi, Through, compile};
 
-/// Processes whose command line holds `text`.
+/// Number of processes with an argument `text`.
 fn running(text: &str) -> usize {
     let entries = std::fs::read_dir("/proc").expect("/proc");
     let lines = entries.filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok());
@@ -12,27 +12,27 @@ fn running(text: &str) -> usize {
 }
 
 #[test]
-fn a_hang_is_ended_with_all_its_processes() {
-    // a duration that nobody else sleeps for
+fn hang_is_ended_with_all_its_processes() {
+    // No other process sleeps for this duration, so the argument identifies the job.
     let seconds = format!("{}.25", 100_000 + std::process::id());
     let job = Job::script(Mpi::chosen(), 2, "sleep").arg(&seconds).through(Through::Native);
     let outcome = job.limit(Duration::from_secs(2)).run();
     assert!(outcome.status.is_none() && !outcome.succeeded(), "{outcome:?}");
     assert!(outcome.elapsed < Duration::from_secs(60), "{outcome:?}");
-    // The system takes them away when they have been run once more.
+    // A killed process leaves /proc only after the system has scheduled it once more.
     let gone = (0..500).any(|_| {
         running(&seconds) == 0 || {
             std::thread::sleep(Duration::from_millis(20));
             false
         }
     });
-    assert!(gone, "ranks are left");
+    assert!(gone, "ranks of the ended job still run");
 }
 
 #[test]
-fn a_failing_check_is_seen() {
+fn failed_check_fails_the_job() {
     let mpi = Mpi::chosen();
-    // no fault is injected, and the program is told that one must be seen
+    // No fault is injected, but the program expects to see one.
     let outcome = Job::new(mpi, 2, compile::c(mpi, "faults")).arg("MPI_ERR_IO").arg("1").run();
     assert!(!outcome.succeeded(), "{outcome:?}");
     assert!(outcome.text.contains("FAILED [rank"), "{outcome:?}");

@@ -1,13 +1,13 @@
-//! What hints change, by what the library counts.
+//! Hints change the number of system calls. The statistics of the library show the number.
 
 use capulet_tests::{Job, Mpi, compile};
 
-/// A hint of the sieve buffer is in force: by the calls of one read and one write of 4,096 pieces in 128 KiB.
+/// Counts the calls of one read and one write of 4,096 pieces in 128 KiB, for several sieve buffers.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn sieve_buffers() {
+fn sieve_hints_set_the_number_of_calls() {
     let mpi = Mpi::chosen();
-    // A write takes two calls for each buffer, of which the first reads.
+    // A read takes one call for each sieve buffer. A write takes two: it reads the buffer first.
     for (mode, bytes, calls) in [
         ("enable", "262144", 3),
         ("enable", "4096", 32 + 64),

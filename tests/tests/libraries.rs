@@ -1,4 +1,5 @@
-//! Libraries on top of MPI-IO: Fortran's two bindings, parallel HDF5, `PnetCDF`. What the last two write is read back by serial tools too.
+//! Libraries above MPI-IO: both Fortran bindings, parallel HDF5 and `PnetCDF`. Serial tools also read back
+//! the files of HDF5 and `PnetCDF`.
 
 use std::path::Path;
 use std::process::Command;
@@ -24,14 +25,14 @@ fn fortran(name: &str) {
     }
 }
 
-/// Runs a script of `tests/libraries` with Debian's Python on what a job left.
+/// Runs a script of `tests/libraries` with Debian's Python on the folder of a finished job.
 fn verify(script: &str, job: &Job, ranks: usize) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("libraries").join(script);
     let mut command = Command::new("/usr/bin/python3");
     let done = command.arg(&script).arg(job.folder()).arg(ranks.to_string()).output().expect("python3");
-    let said = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success(), "{command:?}: {said}{}", String::from_utf8_lossy(&done.stderr));
-    assert!(said.contains("values compared"), "{command:?} compared nothing: {said}");
+    let output = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{command:?}: {output}{}", String::from_utf8_lossy(&done.stderr));
+    assert!(output.contains("values compared"), "{command:?} compared no values: {output}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! mpi4py's own tests that touch files: those of 3.1.4 on Debian's Open MPI, those of 4.1.2 on MPICH 5.0 from `PyPI`. Which may fail, and
-//! which skip, is listed in `tests/mpi4py`; anything else, an unexpected pass too, fails here.
+//! mpi4py's own tests that touch files: 3.1.4 on Debian's Open MPI, and 4.1.2 on MPICH 5.0 from `PyPI`.
+//! Two files in `tests/mpi4py` list the tests that may fail and the tests that skip. Any other failure or
+//! skip fails here, and so does a pass of a listed test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +24,7 @@ fn suite(ranks: usize) {
     let tests = root().join(format!("target/env/src/mpi4py-{version}/test"));
     let modules: Vec<&str> =
         MODULES.into_iter().filter(|name| tests.join(format!("{name}.py")).exists()).collect();
-    // 3.1.4 has no test_handle; everything else must be there
+    // 3.1.4 has no test_handle. Every other module must exist.
     assert!(modules.len() >= MODULES.len() - 1, "{} has only {modules:?}; run `make setup`", tests.display());
     let job = Job::script(mpi, ranks, mpi.python()).arg(here("run_modules.py")).arg(&tests);
     let folder = job.folder().to_path_buf();
@@ -39,11 +40,11 @@ fn suite(ranks: usize) {
         judge.arg("--native");
     }
     let verdict = judge.output().expect("python3");
-    let said = String::from_utf8_lossy(&verdict.stdout);
-    println!("{said}");
+    let output = String::from_utf8_lossy(&verdict.stdout);
+    println!("{output}");
     assert!(
         verdict.status.success(),
-        "mpi4py {version} on {ranks} ranks:\n{said}{}",
+        "mpi4py {version} on {ranks} ranks:\n{output}{}",
         String::from_utf8_lossy(&verdict.stderr)
     );
 }

@@ -1,5 +1,6 @@
-//! No second MPI library in a process: C programs on Debian's MPIs, Python programs on Debian's Open MPI and on the `PyPI` wheels, where the
-//! wrong build would silently bring in Debian's MPICH. Judged by `/proc/self/maps` of every rank.
+//! A process has one MPI library only, as `/proc/self/maps` of every rank shows. The programs are C on
+//! Debian's MPIs, and Python on Debian's Open MPI and on the `PyPI` wheels. On a wheel of MPICH, the wrong
+//! build of Capulet would load Debian's MPICH silently.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ fn library_or_none(mpi: Mpi) -> String {
 }
 
 #[test]
-fn in_c_programs() {
+fn c_programs_have_one_mpi() {
     let mpi = Mpi::chosen();
     let library = if mpi.is_open_mpi() { "libmpi.so.40" } else { "libmpich.so.12" };
     for ranks in [1, 3] {
@@ -28,17 +29,17 @@ fn in_python(mpi: Mpi) {
         let outcome = job.run();
         let what = format!("{} on {ranks} ranks", mpi.python().display());
         outcome.expect_success(&what);
-        assert!(outcome.text.contains("1 library mapped, as it should be"), "{what}: {}", outcome.text);
+        assert!(outcome.text.contains("1 MPI library is mapped"), "{what}: {}", outcome.text);
     }
 }
 
 #[test]
 #[cfg_attr(mpich, ignore = "Debian's mpi4py is built for Open MPI")]
-fn in_debian_python() {
+fn debian_python_has_one_mpi() {
     in_python(Mpi::OpenMpi);
 }
 
 #[test]
-fn in_python_on_the_wheel() {
+fn wheel_python_has_one_mpi() {
     in_python(Mpi::chosen().wheel());
 }

@@ -1,4 +1,5 @@
-//! Every program of `tests/mpi` on 1, 2, 3, 4 and 7 ranks. Each checks itself against an oracle or a rule of the standard.
+//! The programs of `tests/mpi` on 1, 2, 3, 4 and 7 ranks, or as a test says. Each program checks itself
+//! against an oracle or a rule of the standard.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ fn job(name: &str, ranks: usize) -> Job {
     Job::new(mpi, ranks, compile::c(mpi, name))
 }
 
-/// One test for each number of ranks, named by it.
+/// Defines one test for each number of ranks.
 macro_rules! on_all_ranks {
     ($($name:ident)*) => { $(
         mod $name {
@@ -47,7 +48,7 @@ on_all_ranks! {
     memory lifetimes manners isend unsupported threads full_disk atomic shared consistency view_classes hint_keys
 }
 
-/// On one node and on several, where holes of a node may be bytes of another.
+/// On several nodes, a hole in the bytes of one node may be bytes of another node.
 #[test]
 #[cfg_attr(native_io, ignore = "is about a hint of Capulet's")]
 fn exclusive() {
@@ -57,179 +58,44 @@ fn exclusive() {
     }
 }
 
-/// The same views when every transfer is cut into small pieces, which the storage may do at any time.
+/// The storage may cut a transfer at any time. Here it cuts every transfer into small pieces.
 #[test]
-fn views_in_pieces() {
+fn views_with_cut_transfers() {
     for ranks in [1, 3] {
         let job = job("views", ranks).variable("CAPULET_FAULTS", "rank=*;read@*:pieces=37;write@*:pieces=11");
-        job.run().expect_checks(&format!("views in pieces on {ranks} ranks"));
+        job.run().expect_checks(&format!("views with cut transfers on {ranks} ranks"));
     }
 }
 
-/// Atomic accesses are as if one step also where each is many.
+/// Atomic accesses stay atomic when the storage cuts each into pieces.
 #[test]
-fn atomic_in_pieces() {
+fn atomic_with_cut_transfers() {
     for ranks in [1, 2, 4] {
         let job =
             job("atomic", ranks).variable("CAPULET_FAULTS", "rank=*;read@*:pieces=37;write@*:pieces=11");
-        job.run().expect_checks(&format!("atomic in pieces on {ranks} ranks"));
+        job.run().expect_checks(&format!("atomic with cut transfers on {ranks} ranks"));
     }
 }
 
-/// Every promise of the chapter on consistency is kept among nodes too.
+/// Capulet keeps every promise of the standard's chapter on consistency among nodes too.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn consistency_among_nodes() {
     for nodes in ["2", "3"] {
         let job = job("consistency", 3).variable("CAPULET_NODES", nodes);
-        // Debian's MPICH does not reach the memory of a rank that computes.
+        // Debian's MPICH cannot access the memory of a rank that is not in an MPI call.
         let job = if Mpi::chosen().name() == "mpich" { job.arg("active") } else { job };
         job.run().expect_checks(&format!("consistency on {nodes} nodes"));
     }
 }
 
-/// Locks that cannot be had are refused on all ranks: shared memory of several nodes, and those of a storage without.
-#[test]
-fn locks_that_cannot_be_had_are_refused() {
-    let wanting =
-        |lock: &str| job("unsupported", 4).variable("CAPULET_HINTS", format!("capulet_lock={lock}"));
-    wanting("shared").variable("CAPULET_NODES", "2").run().expect_checks("shared on 2 nodes");
-    wanting("fcntl").variable("CAPULET_DRIVER", "nolock").run().expect_checks("fcntl without locks");
-}
-
-/// Each lock, on one node and on several.
-const LOCKS: [(&str, &str); 14] = [
-    ("auto", "3"),
-    ("range", "1"),
-    ("range", "2"),
-    ("shared", "1"),
-    ("mcs", "1"),
-    ("mcs", "2"),
-    ("hybrid", "1"),
-    ("hybrid", "2"),
-    ("onesided", "1"),
-    ("onesided", "2"),
-    ("twolevel", "1"),
-    ("twolevel", "2"),
-    ("twolevel", "3"),
-    ("fcntl", "2"),
-];
-
-/// What is asked of atomic mode is asked of every lock.
-#[test]
-#[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn atomic_with_each_lock() {
-    for (lock, nodes) in LOCKS {
-        let job = job("atomic", 3).variable("CAPULET_HINTS", format!("capulet_lock={lock}"));
-        job.variable("CAPULET_NODES", nodes).run().expect_checks(&format!("{lock} on {nodes} nodes"));
-    }
-}
-
-/// Locks that follow each other in the same memory do not take what is left there for theirs.
-#[test]
-#[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn a_lock_begins_anew_where_another_one_was() {
-    // The storage tears what is not locked.
-    job("lock_series", 3).variable("CAPULET_DRIVER", "nolock").run().expect_checks("locks in a series");
-}
-
-/// What waits for a lock is called back by MPI, in ways that are those of the lock.
-#[test]
-#[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn nothing_begins_on_top_of_a_lock() {
-    for (lock, nodes) in LOCKS {
-        let job = job("lock_nested", 2).variable("CAPULET_HINTS", format!("capulet_lock={lock}"));
-        let job =
-            job.variable("CAPULET_NODES", nodes).variable("CAPULET_FAULTS", "rank=*;write@*:delay=120ms");
-        job.run().expect_checks(&format!("{lock} on {nodes} nodes"));
-    }
-}
-
-/// Rank 0's accesses take a second and a half, and the others want to wait for less.
-#[test]
-#[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn waits_have_their_limit_and_name_the_holder() {
-    // Debian's MPICH does not reach the memory of rank 0 before it is in MPI again, and a queue is asked for there.
-    let is_asked = |lock: &str, nodes: &str| match lock {
-        "twolevel" => nodes != "1",
-        lock => lock == "mcs" || lock == "auto",
-    };
-    let is_mpich = Mpi::chosen().name() == "mpich";
-    for (lock, nodes) in LOCKS.into_iter().filter(|(lock, nodes)| !(is_mpich && is_asked(lock, nodes))) {
-        let hints = format!("capulet_lock={lock};capulet_lock_timeout_ms=60");
-        let holder = match (lock, nodes) {
-            // Which of the locks of a storage is in the way the system does not say.
-            ("fcntl", _) => "somebody",
-            // Nor does a node which of its ranks has the lock.
-            ("twolevel", "3") => "the node of rank 0",
-            _ => "rank 0",
-        };
-        let meeting = if (lock, nodes) == ("range", "1") { "nowhere" } else { "file" };
-        let job = job("lock_limits", 3).arg(meeting).variable("CAPULET_HINTS", hints);
-        let job = job.variable("CAPULET_LOG", "info").variable("CAPULET_NODES", nodes);
-        let outcome = job.variable("CAPULET_FAULTS", "rank=0;write@*:delay=1500ms").run();
-        outcome.expect_checks(&format!("{lock} on {nodes} nodes"));
-        // Some name those that wait before them, too.
-        let told = outcome.text.matches("were locked by").count();
-        let names_holder = outcome.text.contains(&format!("were locked by {holder} for"));
-        assert!(told == 2 && names_holder, "{lock} on {nodes} nodes: {}", outcome.text);
-    }
-}
-
-/// Who waits in a call of ours lets MPI go on: in the locks that wait in ways of their own, and for ranks that come late.
-#[test]
-#[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn waits_let_mpi_go_on() {
-    for (lock, nodes) in
-        [("auto", "3"), ("range", "1"), ("shared", "1"), ("mcs", "2"), ("twolevel", "1"), ("twolevel", "2")]
-    {
-        let job = job("waiting", 3).arg("lock").variable("CAPULET_HINTS", format!("capulet_lock={lock}"));
-        let job =
-            job.variable("CAPULET_NODES", nodes).variable("CAPULET_FAULTS", "rank=0;write@*:delay=3000ms");
-        job.run().expect_checks(&format!("{lock} on {nodes} nodes"));
-    }
-    for (how, nodes) in [("collective", "1"), ("collective", "3"), ("request", "1"), ("request", "3")] {
-        let job = job("waiting", 3).arg(how).variable("CAPULET_NODES", nodes);
-        job.run().expect_checks(&format!("{how} with a late rank on {nodes} nodes"));
-    }
-}
-
-/// The launcher ends a job of which one rank is killed with a lock in its hands, and no rank outlives it, whatever they wait for.
-#[test]
-#[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn nobody_outlives_a_rank_that_dies_with_a_lock() {
-    for (lock, nodes) in
-        [("auto", "1"), ("auto", "3"), ("shared", "1"), ("mcs", "2"), ("onesided", "2"), ("twolevel", "2")]
-    {
-        let job = job("dying", 3).variable("CAPULET_HINTS", format!("capulet_lock={lock}"));
-        let job = job.variable("CAPULET_NODES", nodes).variable("CAPULET_FAULTS", "rank=0;write@*:delay=20s");
-        let outcome = job.run();
-        let what = format!("{lock} on {nodes} nodes: {}", outcome.text);
-        assert!(outcome.status.is_some_and(|status| !status.success()), "{what}");
-        assert!(!outcome.text.contains("class MPI_SUCCESS") && !outcome.text.contains("FAILED"), "{what}");
-        for rank in 0..3 {
-            let process = std::fs::read_to_string(job.folder().join(format!("process.{rank}")));
-            let process = process.expect("each rank has told its number");
-            // A launcher's last word may come before the system has taken its processes away.
-            let is_gone = || !std::path::Path::new("/proc").join(&process).exists();
-            let gone = (0..500).any(|_| {
-                is_gone() || {
-                    std::thread::sleep(std::time::Duration::from_millis(20));
-                    false
-                }
-            });
-            assert!(gone, "rank {rank} outlives its launcher; {what}");
-        }
-    }
-}
-
-/// One machine that looks like several nodes, whose leaders exchange what their ranks have for each other. Rank r of P is on
-/// node floor(r k / P).
+/// One machine simulates several nodes. Their leaders exchange the bytes of their ranks. Rank r of P is on
+/// node floor(r k / P) of k.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn several_nodes() {
     for name in ["views", "random_views", "pointers", "disjoint", "overlaps", "isend", "threads"] {
-        // MPICH spins: with many more ranks than cores the long ones take a minute.
+        // MPICH spins: with many more ranks than cores, the long programs take a minute.
         let is_long = Mpi::chosen().name() == "mpich" && name.contains("views");
         let ways = [(2, "2"), (4, "2"), (4, "3"), (6, "3"), (7, "2")];
         for (ranks, nodes) in ways.into_iter().filter(|(ranks, _)| !is_long || *ranks <= 4) {
@@ -239,10 +105,11 @@ fn several_nodes() {
     }
 }
 
-/// What ranks of several nodes share they reach by MPI's one-sided operations, in which MPICH spins.
+/// Ranks of several nodes access shared state by one-sided operations of MPI. MPICH spins in them, so it
+/// gets few ranks.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn shared_between_nodes() {
+fn shared_state_on_several_nodes() {
     let ways: &[(usize, &str)] =
         if Mpi::chosen().name() == "mpich" { &[(2, "2")] } else { &[(2, "2"), (4, "3"), (7, "2")] };
     for name in ["atomic", "shared"] {
@@ -253,7 +120,7 @@ fn shared_between_nodes() {
     }
 }
 
-/// Fewer aggregators than nodes: the nodes without any send and receive only.
+/// Fewer aggregators than nodes. A node without an aggregator only sends and receives.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn nodes_without_aggregators() {
@@ -268,7 +135,8 @@ fn nodes_without_aggregators() {
     }
 }
 
-/// With the promise that all access is collective, one rank of each node opens the file, and others if they have to move bytes.
+/// With the promise that all access is collective, one rank of each node opens the file. Another rank opens
+/// it if the rank has to move bytes.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn opened_on_demand() {
@@ -276,7 +144,7 @@ fn opened_on_demand() {
         [(4, "1", "true", 1), (4, "1", "false", 4), (4, "2", "true", 2), (3, "3", "true", 3)]
     {
         let job = job("on_demand", ranks).arg("once").variable("CAPULET_NODES", nodes);
-        // What is moved is less than a window, which is the first aggregator's.
+        // The access is smaller than one collective buffer, so only the first aggregator moves bytes.
         let promise = format!("romio_no_indep_rw={promised}");
         let job = job.variable("CAPULET_STATS", "1").run_option("--hint").run_option(&promise);
         let outcome = job.run();
@@ -287,11 +155,11 @@ fn opened_on_demand() {
     }
     for ranks in [1, 2, 4] {
         let job = job("on_demand", ranks).arg("gone");
-        job.run().expect_checks(&format!("a name that is taken away, on {ranks} ranks"));
+        job.run().expect_checks(&format!("a removed file name on {ranks} ranks"));
     }
 }
 
-/// What `cb_config_list` asks for, and what is in force.
+/// `cb_config_list` selects aggregators, and the info of the file reports the value in force.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn config_lists() {
@@ -301,7 +169,8 @@ fn config_lists() {
     }
 }
 
-/// Disjoint bytes written at the same time by two ranks, ten thousand times: the peers put stale bytes back over some of them.
+/// Two ranks write disjoint bytes at the same time, ten thousand times. The peers write stale bytes over
+/// some of them.
 #[test]
 #[cfg_attr(native_io, ignore = "fails on the peers, which is why it is here")]
 fn disjoint_bytes_ten_thousand_times() {
@@ -309,7 +178,8 @@ fn disjoint_bytes_ten_thousand_times() {
     job.run().expect_checks("disjoint bytes, ten thousand rounds");
 }
 
-/// The standard leaves open whose bytes stay; here they are those of the highest rank.
+/// Several ranks write the same bytes. The standard leaves the result open. In Capulet the bytes of the
+/// highest rank stay.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn overlaps() {
@@ -318,10 +188,11 @@ fn overlaps() {
     }
 }
 
-/// What the ranks of one node have for the other goes there, and only that: `random_views` has the ranks take turns.
+/// Two nodes exchange messages, and one node exchanges none. In `random_views` the ranks take turns in the
+/// file, so that each node has bytes for the other.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn nodes_exchange() {
+fn only_several_nodes_exchange_messages() {
     let exchanged = |nodes: &str| -> u64 {
         let job = job("random_views", 4).variable("CAPULET_NODES", nodes).variable("CAPULET_STATS", "1");
         let outcome = job.run();
@@ -333,36 +204,9 @@ fn nodes_exchange() {
     assert!(exchanged("2") > 0);
 }
 
-/// An atomic access that nobody is in the way of costs a lock, and no call, message or agreement more than another; none where views
-/// have no byte in common, unless threads of a rank can be in each other's way.
-#[test]
-#[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn atomic_accesses_cost_a_lock_or_none() {
-    const RANKS: usize = 4;
-    let counted = |views: &str, mode: &str, accesses: u64| {
-        let job = job("locks", RANKS).arg(views).arg(mode).arg(accesses.to_string());
-        let outcome = job.variable("CAPULET_STATS", "1").run();
-        outcome.expect_checks(&format!("{mode} accesses through {views} views"));
-        ["locks=", "lock_waits=", "system_calls=", "messages=", "collectives="].map(|name| -> u64 {
-            let words = outcome.text.split_whitespace();
-            words.filter_map(|word| word.strip_prefix(name)?.parse::<u64>().ok()).sum()
-        })
-    };
-    // Of ten writes and ten reads more on each rank.
-    let cost = |views: &str, mode: &str| {
-        let (few, many) = (counted(views, mode, 10), counted(views, mode, 20));
-        [0, 1, 2, 3, 4].map(|at| many[at] - few[at])
-    };
-    for (views, locks) in [("overlapping", 20 * RANKS as u64), ("disjoint", 0)] {
-        let [none, _, calls, ..] = cost(views, "nonatomic");
-        assert_eq!(none, 0, "{views}");
-        assert_eq!(cost(views, "atomic"), [locks, 0, calls, 0, 0], "{views}");
-    }
-}
-
-/// What all ranks of a node do together in an access that goes well: one collective, whatever its size, and a barrier a round and one
-/// more; each byte is copied once, and no message carries it. A view costs one collective, and a file that is opened, written and closed
-/// a few.
+/// Counts what a collective access costs that succeeds on one node: one collective whatever its size, one
+/// barrier per round and one more, one copy of each byte, and no message. A view costs one collective. The
+/// open, the first write and the close of a file cost a few.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn meetings() {
@@ -392,9 +236,9 @@ fn meetings() {
         let ranks = RANKS as u64;
         let viewed = counted(1, 10, "rounds");
         assert_eq!(viewed[0] - few[0], 10 * ranks, "collectives of ten views");
-        // To open, for the first view, for the two accesses and to close.
+        // The open, the first view, the two accesses and the close.
         assert!(few[0] <= 8 * ranks, "{} collectives of {ranks} ranks", few[0]);
-        // Views and accesses that use no memory of the node for data agree without a message, too.
+        // Views and accesses without collective buffers agree without a message too.
         let large = counted(11, 10, "large");
         let [collectives, .., messages] = large;
         assert!(collectives >= (22 * 2 + 11) * ranks, "{collectives} collectives");
@@ -402,7 +246,7 @@ fn meetings() {
     }
 }
 
-/// The programs that share least with the thread level, at the level that mpi4py and h5py ask for.
+/// The programs whose code paths depend most on the thread level, at the level of mpi4py and h5py.
 #[test]
 fn at_thread_multiple() {
     for name in
@@ -417,22 +261,22 @@ fn at_thread_multiple() {
     job.run().expect_checks("random_views on 2 nodes at MPI_THREAD_MULTIPLE");
 }
 
-/// System calls that a timer of the user's interrupts all the time.
+/// A timer of the program interrupts system calls all the time.
 #[test]
-fn interrupted() {
+fn interrupted_system_calls() {
     for (name, ranks) in [("views", 1), ("random_views", 3), ("isend", 4)] {
         job(name, ranks)
             .variable("CHECK_ALARM", "1")
             .run()
-            .expect_checks(&format!("{name}, interrupted, on {ranks} ranks"));
+            .expect_checks(&format!("{name} with interrupted system calls on {ranks} ranks"));
     }
 }
 
 /// `LD_PRELOAD` alone, without the command.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn preloaded() {
-    job("lifetimes", 2).through(Through::Preload).run().expect_checks("lifetimes, preloaded");
+fn preload_without_the_command() {
+    job("lifetimes", 2).through(Through::Preload).run().expect_checks("lifetimes with LD_PRELOAD");
 }
 
 /// 3,000 files at once on one communicator.
@@ -443,11 +287,11 @@ fn many_files() {
     }
 }
 
-/// The legal program that posts a send and receives after a collective, where the sender has to push its message by hand: without the kernel's
-/// copy between processes. (With it, it is one of the programs above.)
+/// `isend` without the kernel's copy between processes: the sender has to push its message itself, so the
+/// message needs MPI progress on the sender. (`on_all_ranks` has the program with that copy.)
 ///
-/// Not over TCP: there MPICH 4.0 itself hangs in `MPI_Finalize`, with its own I/O too (ranks wait in the process manager's barrier without
-/// progress for those whose connections still close; MPICH pull request 6596).
+/// Not over TCP: there MPICH 4.0 hangs in `MPI_Finalize`, with its own I/O too. Ranks wait in the barrier of
+/// the process manager and make no progress for the connections that still close (MPICH pull request 6596).
 #[test]
 fn isend_without_kernel_copy() {
     for ranks in [2, 4] {
@@ -466,14 +310,22 @@ fn huge_view() {
     }
 }
 
-/// Hints of a file that `ROMIO_HINTS` names; the user's info wins over it.
+/// `ROMIO_HINTS` names a file of hints. The info of the program wins over the file.
 #[test]
 fn hint_file() {
     for ranks in [1, 3] {
         let job = job("info", ranks);
         let file = job.folder().join("hints");
-        let text = "# hints of this site\ncb_buffer_size 131072\nromio_cb_read enable # for reading\nunknown_key 5\nlonely\n\n";
-        std::fs::write(&file, text).expect("a file of ours");
+        let lines = [
+            "# hints of this site",
+            "cb_buffer_size 131072",
+            "romio_cb_read enable # for reading",
+            "unknown_key 5",
+            "no_value",
+            "",
+            "",
+        ];
+        std::fs::write(&file, lines.join("\n")).expect("the hint file is written");
         job.variable("ROMIO_HINTS", &file).run().expect_checks(&format!("a hint file on {ranks} ranks"));
     }
 }
@@ -491,13 +343,13 @@ fn command_hints() {
     job.run().expect_checks("hints of the command line");
 }
 
-/// The table of `CAPULET_STATS=1`, a collective part of every close, changes nothing.
+/// `CAPULET_STATS=1` makes every close gather a table collectively. The program works as without it.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn with_statistics() {
     for ranks in [1, 3] {
         let outcome = job("sizes", ranks).variable("CAPULET_STATS", "1").run();
         outcome.expect_checks(&format!("sizes with statistics on {ranks} ranks"));
-        assert!(outcome.text.contains("bytes"), "no table:\n{}", outcome.text);
+        assert!(outcome.text.contains("bytes"), "there is no table of statistics:\n{}", outcome.text);
     }
 }

@@ -1,4 +1,5 @@
-//! What is refused: by the system to an ordinary user, by a full disk, and by `capulet run` to a program of another MPI.
+//! Refusals: the system refuses files to an ordinary user, a disk or shared memory is full, and `capulet
+//! run` refuses a program of another MPI.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,20 +12,21 @@ use capulet_tests::launch::{NOBODY, copied_for_all, may_mount};
 use capulet_tests::{Job, Mpi, RANKS, Through, compile};
 
 fn mode(path: &Path, bits: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(bits)).expect("permissions of a file of ours");
+    fs::set_permissions(path, fs::Permissions::from_mode(bits)).expect("the permissions are set");
 }
 
-/// The files that `unprivileged.c` is refused. They belong to the user that it runs as, so that modes alone decide.
+/// Makes the files that `unprivileged.c` may not access. They belong to the user of the program, so that
+/// only their modes decide.
 fn prepare_refusals(folder: &Path) {
     let locked = folder.join("locked");
-    fs::create_dir(&locked).expect("a folder of ours");
+    fs::create_dir(&locked).expect("the folder is created");
     for (path, bits) in [
         (folder.join("unreadable"), 0o000),
         (folder.join("unwritable"), 0o444),
         (locked.join("inside"), 0o644),
     ] {
-        fs::write(&path, "content").expect("a file of ours");
-        // fails, and need not succeed, where this is not root
+        fs::write(&path, "content").expect("the file is written");
+        // Fails for any user but root. The files then belong to the user of the program already.
         let _ = chown(&path, Some(NOBODY), Some(NOBODY));
         mode(&path, bits);
     }
@@ -33,7 +35,7 @@ fn prepare_refusals(folder: &Path) {
 }
 
 #[test]
-fn to_an_ordinary_user() {
+fn files_are_refused_to_an_ordinary_user() {
     let mpi = Mpi::chosen();
     for ranks in RANKS {
         let tools = tempfile::tempdir().expect("a temporary folder");
@@ -58,7 +60,7 @@ struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// `None` if this user may not mount; then `/dev/full`, in the other programs, is all there is.
+    /// `None` if this user may not mount. Then only the tests with `/dev/full` in other programs remain.
     fn mount() -> Option<Self> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let done = Command::new("mount")
@@ -76,11 +78,12 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn by_a_full_file_system() {
+fn full_file_system_is_no_space() {
     let mpi = Mpi::chosen();
     let Some(disk) = SmallDisk::mount() else {
-        // Straight to the stream: what a test that passes prints is not shown.
-        let reason = "skipped: by_a_full_file_system: no file system can be mounted here; a full disk is tested on /dev/full alone";
+        // Written to the stream directly, because cargo hides the output of a test that passes.
+        let reason = "skipped: full_file_system_is_no_space: this user may not mount a file system; \
+                      only the tests with /dev/full remain";
         writeln!(std::io::stderr(), "{reason}").expect("the stream of errors is there");
         return;
     };
@@ -90,18 +93,20 @@ fn by_a_full_file_system() {
     }
 }
 
-/// Shared memory of a node that is too small: access goes on without collective buffers, a warning says so, and every byte is right.
+/// The shared memory of a node is too small. Access goes on without collective buffers, a warning reports
+/// this, and every byte is right.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn shared_memory_that_is_short() {
+fn short_shared_memory_gives_a_warning() {
     const MIB: u64 = 1 << 20;
     if !may_mount() {
-        let reason = "skipped: shared_memory_that_is_short: this user may not mount a small /dev/shm";
+        let reason = "skipped: short_shared_memory_gives_a_warning: this user may not mount a small /dev/shm";
         writeln!(std::io::stderr(), "{reason}").expect("the stream of errors is there");
         return;
     }
     let mpi = Mpi::chosen();
-    // Room for what the MPI itself takes. Buffers of the second job would take 128 MiB a rank.
+    // The first size leaves room for the MPI itself. In the second job the collective buffers would take
+    // 128 MiB per rank.
     let sizes = if mpi.is_open_mpi() { [256 << 10, 64 * MIB] } else { [48 * MIB, 64 * MIB] };
     for (bytes, hint) in sizes.into_iter().zip(["16777216", "67108864"]) {
         let job = Job::new(mpi, 4, compile::c(mpi, "views")).shared_memory(bytes);
@@ -110,11 +115,12 @@ fn shared_memory_that_is_short() {
         outcome.expect_checks(&format!("views with {bytes} bytes of shared memory"));
         let warns = outcome.text.contains("shared memory is short")
             || outcome.text.contains("no shared memory on this node");
-        assert!(warns, "no warning\n{}", outcome.text);
+        assert!(warns, "there is no warning of short shared memory\n{}", outcome.text);
     }
 }
 
-/// Fills a disk but for 40 MiB, and these again and again. Btrfs gives room back when it has committed.
+/// Fills a disk up to 40 MiB, then fills and frees these 40 MiB again and again. Btrfs gives freed room
+/// back at a commit, so the script syncs.
 const FILLER: &str = "
     cat /dev/zero >big
     truncate -s -40M big
@@ -125,32 +131,33 @@ const FILLER: &str = "
         sync
     done";
 
-/// A Btrfs needs new room for each page that is written over, so ranks on a full one get an error. Stores through a
-/// mapping ended them by a signal, in 6 of 6 runs.
+/// Btrfs needs new room for each page that is overwritten, so the ranks get an error while the disk is
+/// full. Stores through a mapping would raise SIGBUS: they ended the ranks in 6 of 6 runs.
 #[test]
 #[cfg_attr(native_io, ignore = "the peers return other classes")]
-fn by_a_btrfs_that_another_program_fills() {
+fn full_btrfs_is_an_error_and_no_signal() {
     let mpi = Mpi::chosen();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let tested = with_disk(folder.path(), &Format::BTRFS, |disk| {
         fs::write(disk.join("rewritten"), vec![0; 16 << 20]).expect("the disk is empty");
         let mut filler = Command::new("sh");
         filler.args(["-c", FILLER]).current_dir(disk).stderr(Stdio::null());
-        // Ended with its children when it is dropped, before the disk is unmounted.
-        let _filler = capulet_job::Job::start(filler).expect("a shell");
+        // The drop ends the shell and its children, before the disk is unmounted.
+        let _filler = capulet_job::Job::start(filler).expect("the shell starts");
         let job = Job::new(mpi, 2, compile::c(mpi, "rewrites")).arg(disk).arg("6");
         job.run().expect_checks("rewrites on a Btrfs that fills up");
     });
     if let Err(reason) = tested {
-        let reason = format!("skipped: by_a_btrfs_that_another_program_fills: {reason}");
+        let reason = format!("skipped: full_btrfs_is_an_error_and_no_signal: {reason}");
         writeln!(std::io::stderr(), "{reason}").expect("the stream of errors is there");
     }
 }
 
-/// A program of one MPI under the launcher of the other would run as so many programs of one rank, or worse.
+/// Without the refusal, a program of one MPI under the launcher of the other runs as several programs of
+/// one rank, or fails in other ways.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-fn to_a_program_of_another_family() {
+fn program_of_another_mpi_is_refused() {
     let mpi = Mpi::chosen();
     let other = if mpi.is_open_mpi() { Mpi::Mpich } else { Mpi::OpenMpi };
     let outcome = Job::new(mpi, 2, compile::c(other, "sizes")).run();
@@ -161,7 +168,7 @@ fn to_a_program_of_another_family() {
         mpi.name(),
         outcome.text
     );
-    assert!(outcome.status.is_some(), "it hung:\n{}", outcome.text);
+    assert!(outcome.status.is_some(), "the launcher hung:\n{}", outcome.text);
     assert!(!outcome.text.contains("checks passed"), "the program was started:\n{}", outcome.text);
     let text = outcome.text.to_lowercase();
     assert!(

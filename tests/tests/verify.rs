@@ -1,4 +1,5 @@
-//! `capulet verify atomic`: nothing is found in Capulet, what is wrong with others is, and a layer that takes no locks is caught.
+//! `capulet verify atomic` finds no fault in Capulet. It finds the known faults of other layers, and the
+//! faults of Capulet without locks.
 
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -8,25 +9,27 @@ use capulet_tests::Mpi;
 
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// One at a time: two would share the cores, and MPICH spins on them.
+/// Runs one command at a time. Two would share the cores, and MPICH spins on them.
 static RUNNING: Mutex<()> = Mutex::new(());
 
 fn verify(words: &[&str]) -> Output {
     verify_under(&[], words)
 }
 
-/// Started by another program.
+/// As [`verify`], but another program starts the command.
 fn verify_under(starter: &[&str], words: &[&str]) -> Output {
     let _one_at_a_time = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-    // On a disk: what lies in memory is stored without calls that could be cut into parts.
+    // The folder lies on a disk. Capulet stores to files in memory through a mapping, without calls that
+    // could be cut into parts.
     let folder = tempfile::tempdir_in("/var/tmp").expect("a temporary folder");
     let mpi = Mpi::chosen();
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", &LIMIT.as_secs().to_string()]).args(starter).arg(mpi.command());
     let own = (!words.contains(&"--mpi")).then(|| ["--mpi", mpi.name()]);
     command.args(["verify", "atomic"]).arg(folder.path()).args(own.iter().flatten()).args(words);
-    let output = command.stdin(Stdio::null()).output().expect("timeout is there");
-    assert_eq!(folder.path().read_dir().expect("the folder").count(), 0, "nothing is left behind");
+    let output = command.stdin(Stdio::null()).output().expect("timeout(1) is installed");
+    let left = folder.path().read_dir().expect("the folder can be listed").count();
+    assert_eq!(left, 0, "number of files left behind");
     output
 }
 
@@ -34,12 +37,12 @@ fn verify_under(starter: &[&str], words: &[&str]) -> Output {
 fn ends_with(words: &[&str], code: i32) -> String {
     let output = verify(words);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{words:?}\n{text}\n{complaints}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{words:?}\n{text}\n{errors}");
     text
 }
 
-/// Every mode, as many rounds as these ranks can have in a test.
+/// Runs every mode. All accesses have an order.
 fn holds(ranks: &str, rounds: &str) {
     let text = ends_with(&["--ranks", ranks, "--rounds", rounds], 0);
     assert_eq!(text.matches(" 0 without an order").count(), 10, "{text}");
@@ -47,17 +50,17 @@ fn holds(ranks: &str, rounds: &str) {
 
 #[test]
 fn capulet_has_an_order_for_all_accesses() {
-    // MPICH spins, and more of its ranks than cores wait for each other for long.
+    // MPICH spins, so more ranks than cores wait long for each other.
     let (two, four) = if Mpi::chosen().name() == "mpich" { ("300", "20") } else { ("20", "300") };
     holds("2", two);
     holds("4", four);
     holds("7", "20");
 }
 
-/// The paper's lock, on one node and on three, also on a storage that has no locks and tears what is written.
+/// The hybrid lock, on one node and on three, also on a storage without locks, which tears writes.
 #[test]
-fn the_hybrid_lock_gives_an_order_too() {
-    // MPICH spins, also where it waits for the memory of another rank.
+fn hybrid_lock_gives_an_order() {
+    // MPICH spins, also while it waits for the memory of another rank.
     let (ranks, rounds) = if Mpi::chosen().name() == "mpich" { ("3", "2") } else { ("4", "6") };
     for (nodes, driver) in [("1", "posix"), ("3", "posix"), ("1", "nolock"), ("3", "nolock")] {
         let words = ["--ranks", ranks, "--rounds", rounds, "--lock", "hybrid", "--nodes", nodes];
@@ -67,17 +70,17 @@ fn the_hybrid_lock_gives_an_order_too() {
     }
 }
 
-/// Runs what follows where shared memory has room for an MPI, and for no window of ours.
+/// Runs a command with a `/dev/shm` that has room for the MPI, but not for a collective buffer of Capulet.
 const NARROW: [&str; 5] =
     ["unshare", "--mount", "sh", "-c", "mount -t tmpfs -o size=48m tmpfs /dev/shm && exec \"$0\" \"$@\""];
 
-/// Where no window can be had, each rank moves its own bytes, also in collectives, and isolates them itself.
+/// Without collective buffers, each rank moves and locks its own bytes, also in collective calls.
 #[test]
-fn without_a_window_there_is_an_order_too() {
+fn accesses_without_collective_buffers_have_an_order() {
     let may_mount =
         Command::new(NARROW[0]).args([NARROW[1], "true"]).status().is_ok_and(|status| status.success());
     if !may_mount {
-        println!("skipped: this user may not mount a file system of his own");
+        println!("skipped: this user may not mount a file system");
         return;
     }
     for nodes in ["1", "2"] {
@@ -111,17 +114,17 @@ fn every_lock_gives_an_order() {
 }
 
 #[test]
-fn without_locks_there_is_none() {
+fn accesses_without_locks_have_no_order() {
     for mode in ["independent", "mixed", "block", "pointers"] {
         let text = ends_with(&["--nonatomic", "--mode", mode, "--rounds", "10"], 1);
         assert!(text.contains("again with: --mode") && text.contains("of rank"), "{text}");
     }
 }
 
-/// A read of one block of a derived view, which ROMIO does without its lock, to this day; and what OMPIO does without any. The newest
-/// version is found out by the same words as ours, which holds there too.
+/// ROMIO reads one block of a derived view without its lock, also in its newest version. OMPIO takes no
+/// locks at all. Capulet passes the same rounds, also on the newest MPI.
 #[test]
-fn faults_of_others_are_found() {
+fn faults_of_romio_and_ompio_are_found() {
     let newest = if Mpi::chosen().name() == "openmpi" { "openmpi5" } else { "mpich5" };
     let block = |words: &[&str], code| {
         ends_with(&[&["--mode", "block", "--ranks", "2", "--rounds", "30"], words].concat(), code)
@@ -135,7 +138,7 @@ fn faults_of_others_are_found() {
 }
 
 #[test]
-fn a_round_can_be_repeated() {
+fn round_can_be_repeated() {
     let text = ends_with(
         &["--mode", "mixed", "--first", "1234", "--rounds", "1", "--seed", "99", "--delay-us", "0"],
         0,

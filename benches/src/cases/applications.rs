@@ -4,8 +4,8 @@
 //!
 //! A generator with a fixed seed draws the lists that are random in `DDTBench`.
 
-use crate::cases::{Body, Case, Element};
-use crate::hand::{Listed, Loops, Nest, Nests, Sequence};
+use crate::cases::case::{Body, Case, Element};
+use crate::hand::{Contiguous, Listed, Loops, Nest, Nests, Sequence};
 use crate::random::Random;
 use crate::spec::Spec;
 
@@ -110,7 +110,7 @@ fn lu_y() -> Body {
 /// NAS LU: a row, which is contiguous.
 fn lu_x() -> Body {
     let count = LU_EDGE * LU_VARIABLES;
-    Body::new(f64::spec().contiguous(count as u64), crate::hand::Contiguous)
+    Body::new(f64::spec().contiguous(count as u64), Contiguous)
 }
 
 /// A face of NAS MG's grid: rows of planes.

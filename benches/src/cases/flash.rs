@@ -2,7 +2,7 @@
 //! on each side, 24 doubles in each element. A vector that is nested four times takes one variable, or
 //! four neighboring ones, of all blocks.
 
-use crate::cases::{Body, Case, Element, Ops};
+use crate::cases::case::{Body, Case, Element, Ops};
 use crate::hand::{Nest, Nests};
 
 const SUITE: &str = "flash";

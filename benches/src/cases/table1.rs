@@ -3,7 +3,7 @@
 
 use capulet_datatype::ArrayOrder;
 
-use crate::cases::{Body, Case, Element};
+use crate::cases::case::{Body, Case, Element};
 use crate::hand::{Alternating, Contiguous, Listed, Nest, Nests, Strided};
 use crate::random::Random;
 

@@ -4,7 +4,7 @@
 
 use capulet_datatype::ArrayOrder;
 
-use crate::cases::Element;
+use crate::cases::case::Element;
 use crate::spec::Spec;
 
 /// Numbers of instances that are copied.

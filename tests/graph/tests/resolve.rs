@@ -55,7 +55,7 @@ fn paths_in_macros_and_attributes_are_dependencies() -> Result<(), Error> {
 }
 
 #[test]
-fn names_lead_through_re_exports_to_the_defining_module() -> Result<(), Error> {
+fn re_exported_name_leads_to_the_defining_module() -> Result<(), Error> {
     let inner = ["user -> deep::inner: 1"];
     assert_eq!(of_user("use crate::Renamed;")?, inner);
     assert_eq!(of_user("use crate::deep::Found;")?, inner);
@@ -70,7 +70,7 @@ fn names_lead_through_re_exports_to_the_defining_module() -> Result<(), Error> {
 }
 
 #[test]
-fn other_crates_tests_and_the_own_file_are_no_dependencies() -> Result<(), Error> {
+fn other_crates_tests_and_the_same_file_are_no_dependencies() -> Result<(), Error> {
     let none = [""; 0];
     assert_eq!(
         of_user("use std::io; use ::tool::Tool; use other::{tool, Tool}; fn f(_: io::Error) {}")?,
@@ -85,7 +85,7 @@ fn other_crates_tests_and_the_own_file_are_no_dependencies() -> Result<(), Error
 }
 
 #[test]
-fn a_file_that_is_missing_or_not_rust_is_an_error() {
+fn missing_or_malformed_file_is_an_error() {
     let missing = edges(&[("lib.rs", "mod gone;")]);
     assert!(matches!(missing, Err(Error::Missing { module, .. }) if module == "gone"));
     let broken = edges(&[("lib.rs", "mod bad;"), ("bad.rs", "\nfn (")]);
@@ -93,7 +93,7 @@ fn a_file_that_is_missing_or_not_rust_is_an_error() {
 }
 
 #[test]
-fn a_circle_is_open_without_the_imports_that_close_it() -> Result<(), Error> {
+fn circle_is_open_without_its_closing_imports() -> Result<(), Error> {
     let files = [
         ("lib.rs", "mod a; mod b; mod c; mod d;"),
         ("a.rs", "use crate::b::B; use crate::c::C; pub struct A;"),

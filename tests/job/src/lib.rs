@@ -22,7 +22,10 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! The crate has no modules: [`Job`] is all of it.
+//! | item | |
+//! |---|---|
+//! | [`Job`] | a started launcher with its processes |
+//! | [`disk`] | disks for tests |
 
 pub mod disk;
 
@@ -73,7 +76,7 @@ impl Job {
     pub fn text_of(stream: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
         thread::spawn(move || {
             let mut text = Vec::new();
-            // The bytes that were read before an error are all there is to show.
+            // After an error, the text has the bytes that were read before.
             let _ = stream.map(|mut stream| stream.read_to_end(&mut text));
             String::from_utf8_lossy(&text).into_owned()
         })
@@ -115,7 +118,7 @@ impl Job {
             }
         }
         for process in marked(&self.mark) {
-            // A process that has ended meanwhile is no error.
+            // It is no error if the process has ended already.
             let _ = kill(process, Signal::SIGKILL);
         }
     }
