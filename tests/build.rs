@@ -1,4 +1,5 @@
-//! Tells the tests which MPI they are for, so that what one MPI does not have is ignored there, with its reason.
+//! Tells the tests which MPI they are for, so that what one MPI does not have is ignored there, with its
+//! reason.
 
 use std::env;
 

@@ -1,6 +1,6 @@
 //! Several nodes on storage that writes whole pages back. Writing is refused on all ranks unless the user
-//! promises that no two nodes write to one page. Reading is permitted. A sync refreshes what each rank sees. A
-//! failure of one rank in a sync or a close is an error on all ranks.
+//! promises that no two nodes write to one page. Reading is permitted. A sync refreshes what each rank sees.
+//! A failure of one rank in a sync or a close is an error on all ranks.
 //!
 //! Run with `mpiexec -n 4 -x CAPULET_NODES=2 target/openmpi/debug/examples/pages FILE`. Rank 0 prints one
 //! line.
@@ -23,17 +23,17 @@ use mpi::traits::{Communicator, CommunicatorCollectives as _};
 /// The posix driver, on a file system that keeps concurrent writes apart only if they are on different
 /// pages.
 #[derive(Debug)]
-struct PageDriver(PosixDriver, Arc<Told>);
+struct PageDriver(PosixDriver, Arc<Calls>);
 
-/// What the files of a driver were told, and tell.
+/// Calls that the files of a driver received, and whether they fail.
 #[derive(Debug, Default)]
-struct Told {
+struct Calls {
     refreshes: AtomicU64,
     /// Whether they fail when they are refreshed or closed.
     fails: AtomicBool,
 }
 
-impl Told {
+impl Calls {
     fn outcome(&self, operation: Operation, path: &Path) -> Result<()> {
         if !self.fails.load(Relaxed) {
             return Ok(());
@@ -57,7 +57,7 @@ impl Driver for PageDriver {
 }
 
 #[derive(Debug)]
-struct PageFile(Arc<dyn DriverFile>, Arc<Told>);
+struct PageFile(Arc<dyn DriverFile>, Arc<Calls>);
 
 impl DriverFile for PageFile {
     fn path(&self) -> &Path {
@@ -125,8 +125,8 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let world = universe.world();
     let rank = u64::try_from(world.rank())?;
     let name = std::env::args().nth(1).ok_or("a file name is needed")?;
-    let told = Arc::new(Told::default());
-    let context = Context::new(Registry::new(Arc::new(PageDriver(PosixDriver::new(), Arc::clone(&told)))));
+    let calls = Arc::new(Calls::default());
+    let context = Context::new(Registry::new(Arc::new(PageDriver(PosixDriver::new(), Arc::clone(&calls)))));
     let open = |mode: AccessMode, promise: &str| {
         let hints = vec![("capulet_exclusive_pages".to_owned(), promise.to_owned())];
         let request = OpenRequest { name: name.clone().into(), mode, hints };
@@ -142,13 +142,13 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let bytes = file.write_at_all(i64::try_from(rank)? * 4096, &mine[..])?;
     assert_eq!(bytes, 4096);
     file.sync()?;
-    assert_eq!(told.refreshes.load(Relaxed), 1, "every rank looks at the storage again");
+    assert_eq!(calls.refreshes.load(Relaxed), 1, "every rank looks at the storage again");
 
     // what fails on the last rank fails on all
-    told.fails.store(world.rank() + 1 == world.size(), Relaxed);
+    calls.fails.store(world.rank() + 1 == world.size(), Relaxed);
     assert_eq!(file.sync().map_err(|error| error.class()), Err(ErrorClass::Quota));
     assert_eq!(file.close().map_err(|error| error.class()), Err(ErrorClass::Quota));
-    told.fails.store(false, Relaxed);
+    calls.fails.store(false, Relaxed);
 
     // Without the promise: writing is possible on one node only.
     let outcome = match open(mode, "false") {

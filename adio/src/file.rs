@@ -123,13 +123,14 @@ impl File {
         self.channel.as_ref()
     }
 
-    /// The target of an access in which each rank moves its own bytes. Holes are not touched.
-    pub(crate) fn target(&self) -> Target {
-        Target { holes: Holes::Untouched, ..self.target_alone() }
+    /// The target of a collective access. Holes are not touched, because bytes of other ranks may lie in
+    /// them; two-phase, which knows the bytes of all ranks, sets its own treatment of holes.
+    pub(crate) fn collective_target(&self) -> Target {
+        Target { holes: Holes::Untouched, ..self.independent_target() }
     }
 
-    /// As one rank by itself uses it.
-    pub(crate) fn target_alone(&self) -> Target {
+    /// The target of an independent access.
+    pub(crate) fn independent_target(&self) -> Target {
         // Before the holes, as [`File::holes`] says.
         let isolation = self.isolation();
         let state = self.state();
@@ -142,9 +143,9 @@ impl File {
         }
     }
 
-    /// The treatment of holes in a write that begins now. Call this function after [`File::target`]: if
-    /// another thread sets atomic mode between the two calls, the target has no isolation, and the holes
-    /// are not touched.
+    /// The treatment of holes in a write that begins now. Call this function after
+    /// [`File::independent_target`]: if another thread sets atomic mode between the two calls, the target has
+    /// no isolation, and the holes are not touched.
     pub(crate) fn holes(&self) -> Holes {
         let state = self.state();
         state.hints.holes_of(self.mode, self.storage.caps(), state.atomic)

@@ -52,7 +52,7 @@ impl File {
         let act = || {
             // Resizing conflicts with accesses to the bytes that are added or removed (MPI 4.1, 14.6.1),
             // so it locks the file as a write does.
-            let target = self.target();
+            let target = self.collective_target();
             let _guard = target.enter(LockRequest::whole)?;
             act(bytes)
         };

@@ -15,8 +15,8 @@ use capulet_comm::{Channel, Epochs, Node, NodeWords, WorldWords};
 use crate::error::Result;
 use crate::view::FileView;
 
-/// Words of a file that the ranks of a node share. The words of its lock come first. These words of the
-/// pointer follow, with the word that counts wake-ups.
+/// Words of the pointer among the words of a file that the ranks of a node share, after the words of the
+/// lock: two words that can be the pointer, and one that counts wake-ups. They fill the words of a slot.
 const POINTER_WORDS: usize = 3;
 const _: () = assert!(NODE_LOCK_WORDS + POINTER_WORDS <= Channel::WORDS);
 /// The first word of the pointer among the words that all nodes reach.

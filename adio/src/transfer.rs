@@ -209,7 +209,7 @@ impl File {
         match prepared {
             Err(error) => Outcome::failed(error),
             Ok(prepared) => {
-                let done = independent::run(&self.target_alone(), &prepared.access, direction);
+                let done = independent::run(&self.independent_target(), &prepared.access, direction);
                 Outcome { bytes: done.bytes, error: done.error.map(Error::from) }
             }
         }

@@ -84,13 +84,13 @@ pub enum Error {
         /// Whether `holders` has the first ranks of nodes, and the holders are any ranks of these nodes.
         are_nodes: bool,
     },
-    /// MPI has failed at the lock, now or before. It is not known what is locked.
+    /// An operation of MPI on the lock has failed, now or before. The locked bytes are unknown.
     #[error("the lock of the file is broken: an MPI operation on it has failed")]
     Broken,
     /// MPI failed.
     #[error("the bytes of the access could not be locked: {0}")]
     Mpi(#[from] capulet_comm::Error),
-    /// A process of the node has ended, and cannot release what it may hold.
+    /// A process of the node has ended. It cannot release the locks that it may hold.
     #[error(
         "the process of rank {rank} has ended while its file is open: it is not known what it has locked"
     )]
@@ -103,7 +103,7 @@ pub enum Error {
 fn named(ranks: &[Rank], are_nodes: bool) -> String {
     let of = if are_nodes { "the node of " } else { "" };
     match ranks {
-        [] => "somebody".to_owned(),
+        [] => "an unknown process".to_owned(),
         [rank] => format!("{of}rank {rank}"),
         ranks => format!("{of}ranks {}", ranks.iter().map(Rank::to_string).collect::<Vec<_>>().join(", ")),
     }

@@ -30,7 +30,7 @@ pub const NODE_LOCK_RANKS: usize = 256;
 pub const NODE_LOCK_WORDS: usize = 1 + LOCK_WORD as usize + Bakery::words(NODE_LOCK_RANKS as u32) as usize;
 
 /// The memory of a lock of one node.
-pub struct NodeMemory {
+pub struct NodeLockMemory {
     words: NodeWords,
     ranks: u32,
     own: Option<Identity>,
@@ -38,13 +38,13 @@ pub struct NodeMemory {
     fetched: Vec<u64>,
 }
 
-impl Debug for NodeMemory {
+impl Debug for NodeLockMemory {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("NodeMemory").field("words", &self.words).finish_non_exhaustive()
+        formatter.debug_struct("NodeLockMemory").field("words", &self.words).finish_non_exhaustive()
     }
 }
 
-impl NodeMemory {
+impl NodeLockMemory {
     pub(crate) fn new(words: NodeWords, ranks: u32) -> Self {
         let own = Identity::own();
         let memory = Self { words, ranks, own, fetched: Vec::new() };
@@ -84,7 +84,7 @@ impl NodeMemory {
     }
 }
 
-impl Memory for NodeMemory {
+impl Memory for NodeLockMemory {
     fn bed(&self, _: Space) -> Option<NodeWords> {
         Some(self.words.clone())
     }
@@ -156,10 +156,10 @@ impl Memory for NodeMemory {
 
 /// A lock of ranges of bytes among the ranks of a node. Conflicting accesses are served first come, first
 /// served. Accesses that do not conflict are served at once.
-pub type NodeLock = ByteLock<Bakery, NodeMemory>;
+pub type NodeLock = ByteLock<Bakery, NodeLockMemory>;
 
 /// A lock of the whole file among the ranks of a node, first come, first served.
-pub type NodeQueue = ByteLock<Queue, NodeMemory>;
+pub type NodeQueue = ByteLock<Queue, NodeLockMemory>;
 
 /// A protocol that needs only words of the ranks of one node.
 pub trait OfNode: Sized {
@@ -179,7 +179,7 @@ impl OfNode for Queue {
     }
 }
 
-impl<L: Lock + OfNode> ByteLock<L, NodeMemory> {
+impl<L: Lock + OfNode> ByteLock<L, NodeLockMemory> {
     /// This rank's part of the lock in these words, among `ranks`, in their order on the node. A wait
     /// that lasts longer than `time_limit` is given up with [`Error::TimedOut`]; without a limit waits
     /// have no end. `progress` is called during a wait, at least once a millisecond. Local.
@@ -191,6 +191,6 @@ impl<L: Lock + OfNode> ByteLock<L, NodeMemory> {
     ) -> Arc<Self> {
         let count = ranks.len() as u32;
         let lock = L::of_node(words.place() as u32, count);
-        Self::of(lock, NodeMemory::new(words, count), ranks, time_limit, progress)
+        Self::of(lock, NodeLockMemory::new(words, count), ranks, time_limit, progress)
     }
 }

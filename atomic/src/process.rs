@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::{fs, io};
 
 /// The identity of a process: its number and its start time, so that a later process with the same number
-/// is told apart. `process` is never 0 for a known process.
+/// is state_and_start apart. `process` is never 0 for a known process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// The number in the low bits, the start time above. 0 if the process is not known.
@@ -58,8 +58,9 @@ fn started(number: u32) -> io::Result<Option<u64>> {
     // The name of the process comes before the last bracket, and may contain spaces and brackets.
     let fields = text.rsplit_once(')').map(|(_, fields)| fields.split_ascii_whitespace().collect::<Vec<_>>());
     // Fields 3 (state) and 22 (start time) of the line.
-    let told = fields.as_deref().and_then(|fields| Some((*fields.first()?, fields.get(19)?.parse().ok()?)));
-    let (state, start) = told.ok_or(io::ErrorKind::InvalidData)?;
+    let state_and_start =
+        fields.as_deref().and_then(|fields| Some((*fields.first()?, fields.get(19)?.parse().ok()?)));
+    let (state, start) = state_and_start.ok_or(io::ErrorKind::InvalidData)?;
     Ok((!matches!(state, "Z" | "X")).then_some(start))
 }
 

@@ -8,7 +8,7 @@ use capulet_comm::{NodeWords, Notifier, Rank, WorldWords};
 use capulet_protocol::{Effect, Event, Place, Space, TwoLevel};
 
 use crate::lock::ByteLock;
-use crate::node::{LOCK_WORD, NodeMemory};
+use crate::node::{LOCK_WORD, NodeLockMemory};
 use crate::perform::Memory;
 use crate::world::WorldMemory;
 use crate::{Error, FileLock};
@@ -34,7 +34,7 @@ pub fn two_level_lock(
     let passes_max = node_ranks.len() as u64;
     let lock = TwoLevel::new(words.home(), node_ranks[0].0, words.rank(), passes_max);
     let all = (0..words.ranks()).map(Rank).collect();
-    let node = NodeMemory::new(node, node_ranks.len() as u32);
+    let node = NodeLockMemory::new(node, node_ranks.len() as u32);
     // Another lock that used these words before may have left values in them.
     node.clear(TwoLevel::NODE_WORDS);
     let memory = TwoLevelMemory { node, node_ranks, world: WorldMemory::new(words, Some(notifier)) };
@@ -44,7 +44,7 @@ pub fn two_level_lock(
 /// The memory of the lock: words and wake-ups of the node, and of all nodes.
 #[derive(Debug)]
 struct TwoLevelMemory {
-    node: NodeMemory,
+    node: NodeLockMemory,
     /// Ascending.
     node_ranks: Vec<Rank>,
     world: WorldMemory,

@@ -1,5 +1,5 @@
-//! The environment variables that this library reads. It is also the composition root: only this module
-//! knows which drivers exist.
+//! The environment variables that this library reads. It is also the composition root: it takes the
+//! registry of all drivers (`drivers/src/registry.rs`, `standard`) and chooses the default driver.
 //!
 //! | variable | meaning |
 //! |---|---|

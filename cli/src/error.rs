@@ -37,8 +37,8 @@ pub(crate) enum Error {
     ForeignMpi { program: String, soname: String },
     #[error("{program}: needs {soname}, which the loader does not find")]
     MpiNotFound { program: String, soname: String },
-    #[error("{program}: uses {seen}, not {told} as --mpi says")]
-    ToldAnother { program: String, seen: Mpi, told: Mpi },
+    #[error("{program}: uses {seen}, not {given} as --mpi says")]
+    OtherMpi { program: String, seen: Mpi, given: Mpi },
     #[error("{interpreter}: the probe for this Python's MPI failed: {cause}")]
     Probe { interpreter: String, cause: String },
     #[error("{program} uses {library}, but was started by the launcher of {launcher}")]
@@ -63,7 +63,7 @@ impl Error {
             | Self::StandardAbi { .. }
             | Self::ForeignMpi { .. }
             | Self::MpiNotFound { .. }
-            | Self::ToldAnother { .. }
+            | Self::OtherMpi { .. }
             | Self::Probe { .. } => EXIT_NO_MPI,
             Self::Launcher { .. } => EXIT_LAUNCHER,
             Self::NoLibrary { .. } | Self::UnfitLibrary { .. } | Self::UnpreloadablePath { .. } => {

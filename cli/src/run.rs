@@ -112,14 +112,14 @@ fn seen_library(kind: &Kind, loader: &Loader, program: &str) -> Result<Option<Mp
 }
 
 /// The MPI to serve: the detected one, or the one that the user names if none is detected.
-fn chosen_mpi(seen: Option<&MpiLibrary>, told: Option<Mpi>, program: &str) -> Result<Mpi, Error> {
+fn chosen_mpi(seen: Option<&MpiLibrary>, given: Option<Mpi>, program: &str) -> Result<Mpi, Error> {
     let program = program.to_owned();
-    let Some(library) = seen else { return told.ok_or(Error::NoMpi { program }) };
+    let Some(library) = seen else { return given.ok_or(Error::NoMpi { program }) };
     let soname = library.soname.clone();
     match mpi::flavor(&soname) {
         // A process with two MPI libraries is never right, so the user cannot overrule the detected one.
-        Some(Flavor::Served(seen)) => match told {
-            Some(told) if told != seen => Err(Error::ToldAnother { program, seen, told }),
+        Some(Flavor::Served(seen)) => match given {
+            Some(given) if given != seen => Err(Error::OtherMpi { program, seen, given }),
             _ => Ok(seen),
         },
         Some(Flavor::StandardAbi) => Err(Error::StandardAbi { program, soname }),
@@ -238,8 +238,8 @@ mod tests {
         assert_eq!(chosen_mpi(Some(&library("libmpi.so.40")), None, "p").ok(), Some(Mpi::OpenMpi));
         assert_eq!(chosen_mpi(None, Some(Mpi::Mpich5), "p").ok(), Some(Mpi::Mpich5));
         assert!(matches!(chosen_mpi(None, None, "p"), Err(Error::NoMpi { .. })));
-        let told = chosen_mpi(Some(&library("libmpi.so.40")), Some(Mpi::Mpich), "p");
-        assert!(matches!(told, Err(Error::ToldAnother { .. })));
+        let mpi = chosen_mpi(Some(&library("libmpi.so.40")), Some(Mpi::Mpich), "p");
+        assert!(matches!(mpi, Err(Error::OtherMpi { .. })));
         assert!(matches!(
             chosen_mpi(Some(&library("libmpi_abi.so.1")), None, "p"),
             Err(Error::StandardAbi { .. })

@@ -196,9 +196,9 @@ impl<'a> Verification<'a> {
     /// The verdicts on the rounds of a launch.
     fn judged(&self, rounds: std::ops::Range<u32>) -> Result<Vec<(u32, Verdict)>, Trouble> {
         let histories = (0..self.args.ranks).map(|rank| taken(&self.history(rank)));
-        let mut told = history::read(&histories.collect::<Result<Vec<_>, _>>()?)?;
+        let mut histories_by_round = history::read(&histories.collect::<Result<Vec<_>, _>>()?)?;
         let judged = rounds.map(|number| {
-            let round = told.remove(&number).filter(|round| round.last.is_some());
+            let round = histories_by_round.remove(&number).filter(|round| round.last.is_some());
             match judge(&round.ok_or(Trouble::Incomplete(number))?) {
                 verdict @ Verdict::Undecided => Err(Trouble::Unjudged { round: number, verdict }),
                 verdict => Ok((number, verdict)),

@@ -59,17 +59,17 @@ fn every_plan_has_its_reason() {
         (&["--element-bytes", "0"], "nothing", ""),
     ];
     for (words, kind, reason) in cases {
-        let told = json(&[&blocks[..], words].concat());
-        assert_eq!(told["plan"]["kind"], kind, "{words:?}");
-        assert_eq!(told["plan"]["reason"].as_str().unwrap_or_default(), reason, "{words:?}");
+        let plan = json(&[&blocks[..], words].concat());
+        assert_eq!(plan["plan"]["kind"], kind, "{words:?}");
+        assert_eq!(plan["plan"]["reason"].as_str().unwrap_or_default(), reason, "{words:?}");
     }
-    let told = json(&["blocks", "--size", "256,256,256", "--grid", "2,2,1"]);
-    assert_eq!((&told["plan"]["reason"], &told["ranks"]), (&"large_runs".into(), &4.into()));
-    assert_eq!(told["steps"]["ranks"][3]["pieces"], 128);
-    let told = json(&["strided", "--block", "64", "--stride", "1000000"]);
-    assert_eq!(told["plan"]["reason"], "sparse");
-    let told = json(&["strided", "--block", "64", "--stride", "64", "--count", "5", "--shift", "1000"]);
-    assert_eq!(told["plan"]["reason"], "one_run_each");
+    let plan = json(&["blocks", "--size", "256,256,256", "--grid", "2,2,1"]);
+    assert_eq!((&plan["plan"]["reason"], &plan["ranks"]), (&"large_runs".into(), &4.into()));
+    assert_eq!(plan["steps"]["ranks"][3]["pieces"], 128);
+    let plan = json(&["strided", "--block", "64", "--stride", "1000000"]);
+    assert_eq!(plan["plan"]["reason"], "sparse");
+    let plan = json(&["strided", "--block", "64", "--stride", "64", "--count", "5", "--shift", "1000"]);
+    assert_eq!(plan["plan"]["reason"], "one_run_each");
 }
 
 #[test]
@@ -79,9 +79,9 @@ fn list_of_runs_is_planned() {
     fs::write(&path, "# rank,offset,length\n0,0,100\n1,100,50\n0,150,50\n2,1000,8\n")
         .expect("the file is written");
     let name = path.to_str().expect("valid UTF-8");
-    let told = json(&["runs", name, "--ranks", "4"]);
-    assert_eq!((&told["ranks"], &told["access"]["bytes"]), (&4.into(), &208.into()));
-    let buffers = &told["steps"]["node_sets"][0]["listed_rounds"][0]["buffers"];
+    let plan = json(&["runs", name, "--ranks", "4"]);
+    assert_eq!((&plan["ranks"], &plan["access"]["bytes"]), (&4.into(), &208.into()));
+    let buffers = &plan["steps"]["node_sets"][0]["listed_rounds"][0]["buffers"];
     assert_eq!(buffers[0]["bytes_by_rank"], serde_json::json!([[0, 150], [1, 50], [2, 8]]));
     // The offsets of rank 0 decrease.
     fs::write(&path, "0,100,10\n0,0,10\n1,50,1\n").expect("the file is written");
@@ -171,9 +171,9 @@ fn drawings_and_plans_are_bounded() {
     let more = ["--nodes", "64", "--hint", "cb_buffer_size=65536"];
     let (text, _) = drawing(&[&huge[..], &more[..]].concat());
     assert!(text.len() < 4 << 20, "{} bytes", text.len());
-    let told = json(&[&huge[..], &more[..]].concat());
-    assert_eq!(told["steps"]["node_sets"][0]["whole"], false);
-    assert!(told.to_string().len() < 8 << 20);
+    let plan = json(&[&huge[..], &more[..]].concat());
+    assert_eq!(plan["steps"]["node_sets"][0]["whole"], false);
+    assert!(plan.to_string().len() < 8 << 20);
     let many = ["strided", "--block", "1", "--stride", "4", "--ranks", "4", "--count", "3000000"];
     let (text, counts) = drawing(&[&many[..], &["--hint", "cb_buffer_size=4096"]].concat());
     assert!(text.len() < 1 << 20, "{} bytes", text.len());

@@ -66,13 +66,13 @@ fn memory(buffer: &dyn NodeShared) {
 fn published(buffer: &dyn NodeShared) {
     let me = buffer.place();
     for round in 1..500_u64 {
-        for (index, slot) in buffer.slots(me).iter().enumerate() {
+        for (index, slot) in buffer.published(me).iter().enumerate() {
             slot.store(round * 1000 + index as u64, Ordering::Release);
         }
         buffer.barrier().expect("a barrier");
         for rank in 0..buffer.ranks() {
-            assert!(buffer.slots(rank).len() >= 8);
-            for (index, slot) in buffer.slots(rank).iter().enumerate() {
+            assert!(buffer.published(rank).len() >= 8);
+            for (index, slot) in buffer.published(rank).iter().enumerate() {
                 assert_eq!(slot.load(Ordering::Acquire), round * 1000 + index as u64);
             }
         }
@@ -90,9 +90,9 @@ fn growth(channel: &Channel) {
     assert_ne!(large.data(0), small.data(0));
     assert_eq!(get(10).data(0), large.data(0));
     // The small buffer stays usable for its holders.
-    small.slots(small.place())[0].store(1, Ordering::Release);
+    small.published(small.place())[0].store(1, Ordering::Release);
     small.barrier().expect("a barrier");
-    assert!((0..small.ranks()).all(|rank| small.slots(rank)[0].load(Ordering::Acquire) == 1));
+    assert!((0..small.ranks()).all(|rank| small.published(rank)[0].load(Ordering::Acquire) == 1));
 }
 
 /// A size for which there is no memory is refused on all ranks, without a crash. An existing buffer stays

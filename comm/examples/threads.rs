@@ -71,9 +71,11 @@ fn one_thread(comm: Comm, number: u64, rank: u32) {
         assert_eq!(data, word.to_ne_bytes());
         if round % 5 == 0 {
             let buffer = channel.node_buffer(8192).expect("MPI works").expect("there is memory");
-            buffer.slots(buffer.place())[0].store(word, Ordering::Release);
+            buffer.published(buffer.place())[0].store(word, Ordering::Release);
             buffer.barrier().expect("a barrier");
-            assert!((0..buffer.ranks()).all(|rank| buffer.slots(rank)[0].load(Ordering::Acquire) == word));
+            assert!(
+                (0..buffer.ranks()).all(|rank| buffer.published(rank)[0].load(Ordering::Acquire) == word)
+            );
         }
     }
 }
@@ -99,9 +101,9 @@ fn one_group_two_threads() {
                         .node_buffer(4096 << round.min(4))
                         .expect("MPI works")
                         .expect("there is memory");
-                    buffer.slots(buffer.place())[1].store(word, Ordering::Release);
+                    buffer.published(buffer.place())[1].store(word, Ordering::Release);
                     buffer.barrier().expect("a barrier");
-                    let seen = |rank: usize| buffer.slots(rank)[1].load(Ordering::Acquire);
+                    let seen = |rank: usize| buffer.published(rank)[1].load(Ordering::Acquire);
                     assert!((0..buffer.ranks()).all(|rank| seen(rank) == word));
                     buffer.barrier().expect("a barrier");
                 }

@@ -318,7 +318,7 @@ unsafe impl NodeShared for LocalBuffer {
         &self.shared.parts[rank].map
     }
 
-    fn slots(&self, rank: usize) -> &[AtomicU64] {
+    fn published(&self, rank: usize) -> &[AtomicU64] {
         &self.shared.parts[rank].slots
     }
 
@@ -409,14 +409,14 @@ mod tests {
                 // the part.
                 unsafe { buffer.data(me).add(5).write(round as u8 + me as u8) };
                 buffer.map(me)[7].store(round, Ordering::Relaxed);
-                buffer.slots(me)[SLOTS - 1].store(round, Ordering::Relaxed);
+                buffer.published(me)[SLOTS - 1].store(round, Ordering::Relaxed);
                 buffer.barrier().expect("a barrier");
                 for rank in 0..buffer.ranks() {
                     // SAFETY: between these two barriers no rank writes.
                     let seen = unsafe { buffer.data(rank).add(5).read() };
                     assert_eq!(seen, round as u8 + rank as u8);
                     assert_eq!(buffer.map(rank)[7].load(Ordering::Relaxed), round);
-                    assert_eq!(buffer.slots(rank)[SLOTS - 1].load(Ordering::Relaxed), round);
+                    assert_eq!(buffer.published(rank)[SLOTS - 1].load(Ordering::Relaxed), round);
                 }
                 buffer.barrier().expect("a barrier");
             }

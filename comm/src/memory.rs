@@ -134,7 +134,7 @@ impl Memory {
         unsafe { &*self.segment.value_at::<Barrier<AtomicU32>>(0) }
     }
 
-    pub(crate) fn slots(&self, rank: usize) -> &[AtomicU64] {
+    pub(crate) fn published(&self, rank: usize) -> &[AtomicU64] {
         assert!(rank < self.plan.ranks, "there is no such rank on the node");
         let at = size_of::<Barrier<AtomicU32>>() + rank * size_of::<Slots>();
         // SAFETY: the numbers of the ranks follow the barrier in the header, and `at` is a multiple of

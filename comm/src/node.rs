@@ -102,8 +102,8 @@ pub(crate) fn split(wire: Wire<'_>, parts: u64) -> Result<Split> {
     /// Stands for a rank that could not find the leader of its machine: all ranks fail then.
     const FAILED: u64 = u64::MAX;
     let own_leader = machine_leader(wire);
-    let told = own_leader.as_ref().map_or(FAILED, |leader| u64::from(*leader));
-    let machine_leaders = collective::allgather(wire, told)?;
+    let number = own_leader.as_ref().map_or(FAILED, |leader| u64::from(*leader));
+    let machine_leaders = collective::allgather(wire, number)?;
     own_leader?;
     if machine_leaders.contains(&FAILED) {
         return Err(Error::Elsewhere { class: ErrorClass::Other });

@@ -50,8 +50,8 @@ unsafe impl NodeShared for NodeBuffer {
         self.memory.map(rank)
     }
 
-    fn slots(&self, rank: usize) -> &[AtomicU64] {
-        self.memory.slots(rank)
+    fn published(&self, rank: usize) -> &[AtomicU64] {
+        self.memory.published(rank)
     }
 
     fn barriers(&self) -> Barriers {

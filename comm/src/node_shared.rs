@@ -45,7 +45,7 @@ pub unsafe trait NodeShared: Debug + Send + Sync {
     fn map(&self, rank: usize) -> &[AtomicU64];
 
     /// The numbers that a rank publishes, at least 16. All numbers of a new buffer are zero.
-    fn slots(&self, rank: usize) -> &[AtomicU64];
+    fn published(&self, rank: usize) -> &[AtomicU64];
 
     /// The number of completed barriers of this buffer. It is the same on all ranks that are between the
     /// same two barriers. A rank must not call this method between [`NodeShared::arrive`] and the end of

@@ -20,7 +20,7 @@ use crate::{lifetime, process, world};
 const IDLE_MAX: usize = 8;
 
 #[derive(Debug)]
-struct Entry {
+struct GroupEntry {
     group: Weak<Group>,
     /// Keeps a shared group alive, so that duplicates and later communicators of the same processes can
     /// share it.
@@ -28,10 +28,10 @@ struct Entry {
 }
 
 /// The most recently used group is last.
-static GROUPS: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+static GROUPS: Mutex<Vec<GroupEntry>> = Mutex::new(Vec::new());
 
 /// The groups that are alive.
-fn lock() -> MutexGuard<'static, Vec<Entry>> {
+fn lock() -> MutexGuard<'static, Vec<GroupEntry>> {
     let mut entries = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
     entries.retain(|entry| entry.group.strong_count() > 0);
     entries
@@ -41,7 +41,7 @@ fn lock() -> MutexGuard<'static, Vec<Entry>> {
 pub(crate) fn enter(group: &Arc<Group>) {
     process::close_at_finalize(close);
     let kept = group.is_shared().then(|| Arc::clone(group));
-    lock().push(Entry { group: Arc::downgrade(group), kept });
+    lock().push(GroupEntry { group: Arc::downgrade(group), kept });
 }
 
 /// The shared groups. The most recently used group comes first.
@@ -67,7 +67,7 @@ pub(crate) fn tidy() {
     let idle = {
         let mut entries = lock();
         let is_idle =
-            |entry: &&mut Entry| entry.kept.as_ref().is_some_and(|group| Arc::strong_count(group) == 1);
+            |entry: &&mut GroupEntry| entry.kept.as_ref().is_some_and(|group| Arc::strong_count(group) == 1);
         let count = entries.iter_mut().filter(is_idle).count();
         let excess = count.saturating_sub(IDLE_MAX);
         entries

@@ -296,11 +296,14 @@ fn alone(access: &Access, direction: Direction, file_bytes: u64) -> independent:
     assert!(done.error.is_none() && done.bytes == access.bytes());
     let [pieces, batches, copied] =
         [&counters.pieces, &counters.batches, &counters.copied_bytes].map(Counters::get);
-    let told = &ranks[0];
-    assert!(told.pieces.allows(pieces) && told.batches.allows(batches), "{told:?}: {pieces}, {batches}");
-    assert_eq!(told.copied_bytes, copied, "{told:?}");
-    assert_eq!(told.way, independent::choose(access, direction, CacheState::Cached, Holes::Untouched));
-    told.way
+    let estimated = &ranks[0];
+    assert!(
+        estimated.pieces.allows(pieces) && estimated.batches.allows(batches),
+        "{estimated:?}: {pieces}, {batches}"
+    );
+    assert_eq!(estimated.copied_bytes, copied, "{estimated:?}");
+    assert_eq!(estimated.way, independent::choose(access, direction, CacheState::Cached, Holes::Untouched));
+    estimated.way
 }
 
 /// Variables that alternate in memory: chunks of several variables are moved together.

@@ -83,7 +83,7 @@ fn wait_ends_at_its_limit_and_names_the_holder() {
         let hints = format!("capulet_lock={lock};capulet_lock_timeout_ms=60");
         let holder = match (lock, nodes) {
             // The system does not tell which process holds the lock of a file.
-            ("fcntl", _) => "somebody",
+            ("fcntl", _) => "an unknown process",
             // The node does not record which of its ranks holds the lock.
             ("twolevel", "3") => "the node of rank 0",
             _ => "rank 0",

@@ -143,15 +143,15 @@ fn one(rank: usize, words: &[u32]) -> Result<(u32, Access, usize), &'static str>
         return Err("a value in the head of an access is out of range");
     }
     let end = (count as usize).checked_mul(3).and_then(|words| words.checked_add(HEAD_WORDS));
-    let told =
+    let run_words =
         end.and_then(|end| words.get(HEAD_WORDS..end)).ok_or("it ends within the runs of an access")?;
-    let runs = told.as_chunks::<3>().0.iter();
+    let runs = run_words.as_chunks::<3>().0.iter();
     if runs.clone().any(|&[start, cells, _]| start.max(cells) > CELLS_MAX) {
         return Err("a cell lies beyond the largest file");
     }
     let runs = runs.map(|&[start, cells, writer]| Run { start, cells, writer }).collect();
     let access = Access { rank: of, index, group, writes: kind == 1, call, runs };
-    Ok((round, access, HEAD_WORDS + told.len()))
+    Ok((round, access, HEAD_WORDS + run_words.len()))
 }
 
 #[cfg(test)]

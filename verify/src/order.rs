@@ -306,14 +306,14 @@ impl<'a> Problem<'a> {
     fn circle(&self, relation: &Relation, Contradiction(a, b, why): &Contradiction) -> Verdict {
         let mut steps = relation.path(*b, *a);
         steps.push((*a, *b, *why));
-        Verdict::Circle(steps.into_iter().map(|step| self.told(step)).collect())
+        Verdict::Circle(steps.into_iter().map(|step| self.step(step)).collect())
     }
 
     fn name(&self, node: usize) -> String {
         self.access(node).map_or_else(|| "the initial state of the file".to_owned(), Access::to_string)
     }
 
-    fn told(&self, (a, b, why): (usize, usize, Why)) -> Step {
+    fn step(&self, (a, b, why): (usize, usize, Why)) -> Step {
         let why = match why {
             Why::Own if a == 0 || b + 1 == self.round.accesses.len() + 2 => {
                 "the round begins with its initial state and ends with the final read".to_owned()

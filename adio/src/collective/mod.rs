@@ -261,7 +261,7 @@ impl File {
             shared_memory: Arc::new(move || {
                 channel.existing_buffer().map(|buffer| buffer as Arc<dyn NodeShared>)
             }),
-            target: self.target(),
+            target: self.collective_target(),
             hints: PlanHints { holes: self.holes(), ..hints.plan() },
             in_memory: self.is_in_memory(),
             collective_buffer_bytes: hints.collective_buffer_bytes,

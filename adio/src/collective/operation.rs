@@ -116,7 +116,7 @@ enum Stage {
     Queued(Access, Agreed),
     /// In atomic mode: waits until other accesses to its bytes are over. It has no place among the
     /// waiting accesses, so others may pass it.
-    Entering(Access, Box<independent::Entry>),
+    Entering(Access, Box<independent::LockEntry>),
     Moving(Box<two_phase::Operation>),
     /// The ranks agree on the outcome.
     AgreeingOnOutcome(PendingAgreement, u64, Result<()>),
@@ -326,7 +326,7 @@ impl CollectiveOperation {
             // One lock for all ranks would be held while a rank is outside of MPI, and the others could
             // not continue.
             _ if self.context.target.isolation.is_some() => {
-                let entry = Box::new(independent::Entry::new(&access, self.direction));
+                let entry = Box::new(independent::LockEntry::new(&access, self.direction));
                 Stage::Entering(access, entry)
             }
             Plan::TwoPhase(_) => Stage::Queued(access, agreed),

@@ -34,7 +34,7 @@ const MALFORMED: capulet_comm::Error =
 pub(crate) struct Queue {
     state: Mutex<QueueState>,
     /// Threads that have taken operations out of the queue and have not reported their outcomes yet.
-    telling: AtomicUsize,
+    publishing: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -164,7 +164,7 @@ impl Queue {
         loop {
             work::advance();
             let is_under_way = self.lock().entries.iter().any(|entry| entry.operation.track().0 == file_id);
-            if !is_under_way && self.telling.load(Ordering::Acquire) == 0 {
+            if !is_under_way && self.publishing.load(Ordering::Acquire) == 0 {
                 return;
             }
             backoff.pause();
@@ -173,20 +173,20 @@ impl Queue {
     }
 }
 
-/// A thread that tells outcomes. Begun while the line is locked, so that who finds the line empty finds the
-/// thread.
-struct Telling<'a>(&'a AtomicUsize);
+/// Counts a thread that publishes outcomes. Created while the queue is locked, so that a thread that finds
+/// the queue empty finds this count.
+struct Publishing<'a>(&'a AtomicUsize);
 
-impl<'a> Telling<'a> {
+impl<'a> Publishing<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
 }
 
-impl Drop for Telling<'_> {
+impl Drop for Publishing<'_> {
     fn drop(&mut self) {
-        // After it, what the operations held is dropped for whoever waits.
+        // Release: a thread that reads the lower count sees the values of the operations dropped.
         self.0.fetch_sub(1, Ordering::Release);
     }
 }
@@ -208,7 +208,7 @@ impl Work for Queue {
         };
         while state.advance_all() {}
         let over: Vec<QueueEntry> = state.entries.extract_if(.., |entry| entry.operation.is_over()).collect();
-        let _telling = Telling::new(&self.telling);
+        let _publishing = Publishing::new(&self.publishing);
         drop(state);
         for entry in over {
             entry.request.finish(entry.operation.outcome());
@@ -241,7 +241,7 @@ impl QueueState {
         else {
             return false;
         };
-        let slot = &shared_memory.slots(0)[OPERATION_SLOT];
+        let slot = &shared_memory.published(0)[OPERATION_SLOT];
         let key = if shared_memory.place() == 0 {
             let key = self.choose_next().unwrap_or(NO_KEY);
             slot.store(key, Ordering::Release);

@@ -129,9 +129,9 @@ impl Request {
         }
         let modulus = gcd(self.period, period);
         let count = (head >> COUNT_SHIFT) as usize;
-        let told = words[HEAD_WORDS..].chunks_exact(2).take(count);
+        let listed = words[HEAD_WORDS..].chunks_exact(2).take(count);
         let all = iter::once(start..end).filter(|_| count == 0);
-        let theirs = told.map(|pair| pair[0]..pair[1]).chain(all);
+        let theirs = listed.map(|pair| pair[0]..pair[1]).chain(all);
         theirs.into_iter().any(|their| self.pieces().any(|own| meets(&own, &their, modulus)))
     }
 

@@ -235,9 +235,9 @@ fn buffers(steps: &CollectiveSteps, scale: &Scale, height: &mut f64) -> Group {
                     continue;
                 }
                 drawn = x.end;
-                let told = format!("round {}, collective buffer of rank {}", number + 1, buffer.aggregator);
+                let title = format!("round {}, collective buffer of rank {}", number + 1, buffer.aggregator);
                 let color = color_of(buffer.aggregator);
-                row = row.add(bar(x, *height).set("fill", color).add(Title::new(told)));
+                row = row.add(bar(x, *height).set("fill", color).add(Title::new(title)));
             }
         }
         group = group.add(text(name, LEFT - 8.0, *height + BAR - 2.0).set("text-anchor", "end")).add(row);

@@ -138,12 +138,13 @@ mod tests {
 
     #[test]
     fn hints_are_parsed_as_in_the_library() {
-        let told = hints(&["cb_buffer_size=5000", "cb_nodes=3", "striping_unit=65536"])
+        let setup = hints(&["cb_buffer_size=5000", "cb_nodes=3", "striping_unit=65536"])
             .expect("the hints are valid");
-        assert_eq!((told.collective_buffer_bytes, told.aggregators, told.stripe_bytes), (8192, 3, 65_536));
-        let told = hints(&["romio_cb_write=disable", "romio_no_indep_rw=true"]).expect("the hints are valid");
+        assert_eq!((setup.collective_buffer_bytes, setup.aggregators, setup.stripe_bytes), (8192, 3, 65_536));
+        let setup =
+            hints(&["romio_cb_write=disable", "romio_no_indep_rw=true"]).expect("the hints are valid");
         let both = CollectiveMode::Enable;
-        assert_eq!(told.plan, PlanHints { read: both, write: both, ..PlanHints::default() });
+        assert_eq!(setup.plan, PlanHints { read: both, write: both, ..PlanHints::default() });
         assert_eq!(
             hints(&["capulet_exclusive=true"]).expect("the hints are valid").plan.holes,
             Holes::Rewritten

@@ -22,7 +22,7 @@ unsafe extern "C" {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct NamedEntry {
     bits: usize,
     handle: ffi::MPI_Datatype,
     named: Named,
@@ -32,9 +32,9 @@ struct Entry {
 }
 
 // SAFETY: the handle is a constant of the MPI library. The other fields are Send.
-unsafe impl Send for Entry {}
+unsafe impl Send for NamedEntry {}
 // SAFETY: the handle is a constant of the MPI library. The other fields are Sync.
-unsafe impl Sync for Entry {}
+unsafe impl Sync for NamedEntry {}
 
 /// A number that is different for different handles.
 fn bits(handle: ffi::MPI_Datatype) -> usize {
@@ -44,14 +44,14 @@ fn bits(handle: ffi::MPI_Datatype) -> usize {
     return handle.0.addr();
 }
 
-fn table() -> &'static [Entry] {
-    static TABLE: OnceLock<Vec<Entry>> = OnceLock::new();
+fn table() -> &'static [NamedEntry] {
+    static TABLE: OnceLock<Vec<NamedEntry>> = OnceLock::new();
     TABLE.get_or_init(|| {
-        let mut entries: Vec<Entry> = c_names()
+        let mut entries: Vec<NamedEntry> = c_names()
             .filter(|(handle, _)| *handle != consts::datatype_null())
             .filter_map(|(handle, name)| {
                 let named = Named::ALL.iter().copied().find(|named| named.name() == name)?;
-                Some(Entry { bits: bits(handle), handle, named, described: OnceLock::new() })
+                Some(NamedEntry { bits: bits(handle), handle, named, described: OnceLock::new() })
             })
             .collect();
         entries.sort_by_key(|entry| entry.bits);
@@ -77,7 +77,7 @@ fn c_names() -> impl Iterator<Item = (ffi::MPI_Datatype, &'static str)> {
     })
 }
 
-fn lookup(handle: ffi::MPI_Datatype) -> Option<&'static Entry> {
+fn lookup(handle: ffi::MPI_Datatype) -> Option<&'static NamedEntry> {
     let table = table();
     table.binary_search_by_key(&bits(handle), |entry| entry.bits).ok().map(|index| &table[index])
 }

@@ -1,5 +1,5 @@
-//! The contract of [`Driver`] and [`DriverFile`](crate::DriverFile) as tests, for every driver and every wrapper of this or
-//! another crate.
+//! The contract of [`Driver`] and [`DriverFile`](crate::DriverFile) as tests, for every driver and every
+//! wrapper of this or another crate.
 //!
 //! A check panics if the contract is broken. If a driver lacks a capability of [`Caps`](crate::Caps), the
 //! suite requires that it refuses the calls that need this capability.

@@ -14,8 +14,8 @@
 //! * Larger batch of one of several writers to a file in memory (`mapped`): 5, and 1 for every 256 KiB, and 1
 //!   for every 4 MiB. A kept mapping saves 2. The batch may still have to be written by calls after some of
 //!   these.
-//! * Batch of 16 or more runs at least 16 KiB apart, on a local disk (`readahead`): 1 to ask whether the first
-//!   bytes are cached. If they are not: 1 more, 1 to request each run ahead, and for writes 1 to ask
+//! * Batch of 16 or more runs at least 16 KiB apart, on a local disk (`readahead`): 1 to ask whether the
+//!   first bytes are cached. If they are not: 1 more, 1 to request each run ahead, and for writes 1 to ask
 //!   whether there is data.
 //! * Lock and its release: 2, and 1 more if no descriptor of an earlier lock is idle.
 //! * Close: 1, and 1 for each idle descriptor of a lock. 2 more where the file system sends data away at

@@ -10,8 +10,8 @@
 // The lint reports a new trait method that a wrapper does not forward.
 #![deny(clippy::missing_trait_methods)]
 
-/// Implements methods of [`Driver`](crate::Driver) and [`DriverFile`](crate::DriverFile) by the same method of
-/// the field `inner`.
+/// Implements methods of [`Driver`](crate::Driver) and [`DriverFile`](crate::DriverFile) by the same method
+/// of the field `inner`.
 macro_rules! forward_to_inner {
     ($($method:ident),+) => {
         $(forward_to_inner!(@$method);)+

@@ -8,8 +8,8 @@ pub const COLLECTIVE_BUFFER_BYTES: u64 = 1 << 20;
 /// The largest collective buffer that a hint can ask for, in bytes. It lies in shared memory, once for
 /// each rank of a node.
 pub const COLLECTIVE_BUFFER_BYTES_MAX: u64 = 1 << 30;
-/// The part of the file that a collective buffer covers begins at a multiple of this many bytes, or of a
-/// stripe.
+/// The part of the file that a collective buffer covers begins at a multiple of this many bytes. Exceptions:
+/// the parts of stripes ([`Grid::new`]), and smaller buffers, which begin at multiples of their own length.
 pub const PAGE_BYTES: u64 = 4096;
 /// Reads are marked in units of at least this many bytes.
 const READ_UNIT_BYTES: u64 = 512;

@@ -92,12 +92,12 @@ pub fn run_one(
 
 /// The state of a polled access in atomic mode that waits until it may begin.
 #[derive(Debug)]
-pub struct Entry {
+pub struct LockEntry {
     request: Request,
     waiting: Waiting,
 }
 
-impl Entry {
+impl LockEntry {
     /// An access that begins to wait.
     pub fn new(access: &Access, direction: Direction) -> Self {
         Self { request: footprint(access.side(), direction), waiting: Waiting::new() }
@@ -110,7 +110,7 @@ pub fn try_run(
     target: &Target,
     access: &Access,
     direction: Direction,
-    entry: &mut Entry,
+    entry: &mut LockEntry,
 ) -> Option<Transferred> {
     let Some(isolation) = target.isolation.as_ref().filter(|_| access.bytes() > 0) else {
         return Some(run(target, access, direction));

@@ -9,7 +9,7 @@ use capulet_drivers::Direction;
 
 use super::NodeGroup;
 use super::collective_buffer::RankPart;
-use super::internode::{Exchange, Lanes, Outgoing, Step, Survey, status_of_lanes};
+use super::internode::{Exchange, LeaderValues, Outgoing, Step, Survey, status_of_values};
 use super::round_status::{
     RoundStatus, combined_status, first_buffer_index, publish, status_of, store_buffer_index,
 };
@@ -279,17 +279,17 @@ impl Operation {
         let Some(exchange) = &mut self.exchange else { return false };
         match exchange.poll(&self.group) {
             Ok(None) => return false,
-            Ok(Some(lanes)) => self.publish_leader_result(lanes),
+            Ok(Some(values)) => self.publish_leader_result(values),
             Err(error) => self.abort_exchange(error),
         }
         true
     }
 
     /// Tells the ranks of the node the values that the leaders combined.
-    fn publish_leader_result(&mut self, lanes: Lanes) {
+    fn publish_leader_result(&mut self, values: LeaderValues) {
         let status = match self.phase {
-            Phase::Survey { own_first } => surveyed(own_first, lanes, self.group.has_idle_nodes()),
-            _ => status_of_lanes(lanes),
+            Phase::Survey { own_first } => surveyed(own_first, values, self.group.has_idle_nodes()),
+            _ => status_of_values(values),
         };
         if let Some(reason) = self.exchange.as_mut().and_then(|exchange| exchange.take_refused()) {
             tracing::error!(reason, "refused a malformed message of another node");
@@ -301,7 +301,7 @@ impl Operation {
 
     /// At the leader: ends the operation after an error between the nodes, and tells the other leaders.
     fn abort_exchange(&mut self, error: Error) {
-        tracing::error!(%error, "the exchange internode nodes failed");
+        tracing::error!(%error, "the exchange between nodes failed");
         if let Some(exchange) = &mut self.exchange {
             exchange.abort();
         }
@@ -477,8 +477,8 @@ impl Operation {
 }
 
 /// The result of the survey. `more` is true if the nodes have bytes for each other.
-fn surveyed(own_first: u64, lanes: Lanes, has_idle: bool) -> RoundStatus {
-    let survey = Survey::of_lanes(lanes);
+fn surveyed(own_first: u64, values: LeaderValues, has_idle: bool) -> RoundStatus {
+    let survey = Survey::of_lanes(values);
     let is_exchanging = survey.needs_exchange(has_idle);
     let next = if is_exchanging { survey.first } else { own_first };
     RoundStatus { next, more: is_exchanging, ..RoundStatus::NEUTRAL }

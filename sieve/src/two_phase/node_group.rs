@@ -29,10 +29,10 @@ pub struct NodeGroup {
 
 impl NodeGroup {
     /// A node group on `shared`, with at most `aggregators` of its ranks as aggregators and collective
-    /// buffers of at most `collective_buffer_bytes`. Two of them must fit in `shared`. If a buffer can hold
-    /// whole stripes, each one begins at a stripe. The set bits of `grain` include those of every file offset
-    /// and run length of all ranks; `grain` decides the units in which bytes are marked. All ranks of the
-    /// node must pass the same values.
+    /// buffers of at most `collective_buffer_bytes`. Two of them must fit in `shared`. [`Grid::new`] aligns
+    /// the buffers to stripes. The set bits of `grain` include those of every file offset and run length of
+    /// all ranks; `grain` decides the units in which bytes are marked. All ranks of the node must pass the
+    /// same values.
     pub fn new(
         shared: Arc<dyn NodeShared>,
         aggregators: usize,
@@ -59,7 +59,7 @@ impl NodeGroup {
 
     /// A node group of one of several nodes, which exchanges bytes with the others where they interleave.
     /// Like [`NodeGroup::new`], with these differences: four collective buffers must fit in `shared` (two are
-    /// for sent and received data), the numbers of aggregators come from `between`, and the ranks of all
+    /// for sent and received data), the numbers of aggregators come from `internode`, and the ranks of all
     /// nodes must pass the same `collective_buffer_bytes`, `stripe_bytes` and `grain`.
     pub fn among(
         internode: NodeExchange,

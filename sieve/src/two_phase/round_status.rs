@@ -67,7 +67,7 @@ impl RoundStatus {
 /// Publishes the status of this rank and the used bytes of its area, and arrives at the next barrier
 /// without waiting.
 pub(super) fn publish(shared: &dyn NodeShared, status: RoundStatus, packed_bytes: usize) -> Result<Barriers> {
-    let slots = &shared.slots(shared.place())[shared.barriers().parity() * STRIDE..];
+    let slots = &shared.published(shared.place())[shared.barriers().parity() * STRIDE..];
     slots[NEXT].store(status.next, Ordering::Relaxed);
     slots[GOOD_END].store(status.good_end, Ordering::Relaxed);
     slots[FLAGS].store(status.flags(), Ordering::Relaxed);
@@ -77,7 +77,7 @@ pub(super) fn publish(shared: &dyn NodeShared, status: RoundStatus, packed_bytes
 
 /// The status that one rank published for a barrier that is over. Must be called before the next barrier.
 pub(super) fn status_of(shared: &dyn NodeShared, barrier: Barriers, rank: usize) -> RoundStatus {
-    let slots = &shared.slots(rank)[barrier.parity() * STRIDE..];
+    let slots = &shared.published(rank)[barrier.parity() * STRIDE..];
     let load = |slot: usize| slots[slot].load(Ordering::Relaxed);
     RoundStatus::new(load(NEXT), load(GOOD_END), load(FLAGS))
 }
@@ -90,15 +90,15 @@ pub(super) fn combined_status(shared: &dyn NodeShared, barrier: Barriers) -> Rou
 
 /// The used bytes of a rank's area, which the rank published for the barrier that is over.
 pub(super) fn packed_bytes_of(shared: &dyn NodeShared, rank: usize, parity: usize) -> u64 {
-    shared.slots(rank)[parity * STRIDE + PACKED_BYTES].load(Ordering::Relaxed)
+    shared.published(rank)[parity * STRIDE + PACKED_BYTES].load(Ordering::Relaxed)
 }
 
 /// The buffer index with which an access of this rank begins. It is the same on all ranks of the node.
 pub(super) fn first_buffer_index(shared: &dyn NodeShared) -> usize {
-    shared.slots(shared.place())[BUFFER_INDEX].load(Ordering::Relaxed) as usize % 2
+    shared.published(shared.place())[BUFFER_INDEX].load(Ordering::Relaxed) as usize % 2
 }
 
 /// Stores the buffer index with which the next access begins.
 pub(super) fn store_buffer_index(shared: &dyn NodeShared, index: usize) {
-    shared.slots(shared.place())[BUFFER_INDEX].store(index as u64, Ordering::Relaxed);
+    shared.published(shared.place())[BUFFER_INDEX].store(index as u64, Ordering::Relaxed);
 }

@@ -12,7 +12,7 @@ use capulet_comm::{Leaders, Result};
 use capulet_drivers::Direction;
 
 use super::fragment::{Fragments, HEADER_BYTES, Header, Malformed};
-use super::leader_reduction::{DISAGREE, HEAD_BYTES, Kind, Lanes, LeaderReduction, PeerMessage};
+use super::leader_reduction::{DISAGREE, HEAD_BYTES, Kind, LeaderReduction, LeaderValues, PeerMessage};
 use super::outgoing::ENTRY_BYTES;
 use super::remote_ranks::{Domain, RemoteRanks, RequestMode, RequestResult};
 use super::survey::{Survey, join_status};
@@ -144,7 +144,7 @@ impl Exchange {
 
     /// Does all that is possible without waiting. Returns the combined values of all nodes when the step
     /// is over.
-    pub(in crate::two_phase) fn poll(&mut self, group: &NodeGroup) -> Result<Option<Lanes>> {
+    pub(in crate::two_phase) fn poll(&mut self, group: &NodeGroup) -> Result<Option<LeaderValues>> {
         while let Some(message) = self.reduction.receive()? {
             match message.kind {
                 Kind::Request => self.receive_request(group, message)?,
@@ -223,7 +223,7 @@ impl Exchange {
 
     /// Begins the first step, the survey: where the bytes of the nodes lie.
     pub(in crate::two_phase) fn begin_survey(&mut self, survey: Survey) {
-        self.reduction.begin(survey.lanes(), Survey::join);
+        self.reduction.begin(survey.values(), Survey::join);
     }
 
     /// How many messages have arrived so far.
@@ -252,7 +252,7 @@ fn requested_bytes(request: &[u8]) -> Result<usize> {
 }
 
 /// A fragment that a rank has packed for a node.
-struct Entry<'a> {
+struct BufferEntry<'a> {
     node: usize,
     fragment: &'a [u8],
     /// Where the requested bytes go. Of a read only.
@@ -264,7 +264,7 @@ fn for_each_entry(
     group: &NodeGroup,
     step: Step,
     direction: Direction,
-    mut call: impl FnMut(Entry<'_>) -> Result<()>,
+    mut call: impl FnMut(BufferEntry<'_>) -> Result<()>,
 ) -> Result<()> {
     for place in 0..group.shared.ranks() {
         let used = packed_bytes_of(group.shared.as_ref(), place, step.parity) as usize;
@@ -285,7 +285,7 @@ fn for_each_entry(
                 destination = Some(Destination { place, at, bytes });
                 at += bytes;
             }
-            call(Entry { node, fragment, destination })?;
+            call(BufferEntry { node, fragment, destination })?;
         }
     }
     Ok(())

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use capulet_comm::{Error, ErrorClass, Leaders, Result, tree};
 
 /// The values of a reduction.
-pub(in crate::two_phase) type Lanes = [u64; 3];
+pub(in crate::two_phase) type LeaderValues = [u64; 3];
 
-const LANE_BYTES: usize = size_of::<Lanes>();
+const VALUES_BYTES: usize = size_of::<LeaderValues>();
 /// Bytes of a message before its body.
 pub(super) const HEAD_BYTES: usize = 12;
 
@@ -57,7 +57,7 @@ impl PeerMessage {
 }
 
 /// Combines the values of two neighboring ranges of nodes, the lower nodes on the left. Associative.
-pub(super) type Combine = fn(Lanes, Lanes) -> Lanes;
+pub(super) type Combine = fn(LeaderValues, LeaderValues) -> LeaderValues;
 
 /// One leader's part of the steps of one operation.
 #[derive(Debug)]
@@ -67,12 +67,12 @@ pub(super) struct LeaderReduction {
     step: u32,
     /// Messages from leaders that are a step ahead.
     early: Vec<Message>,
-    own: Lanes,
+    own: LeaderValues,
     combine: Combine,
     /// The nodes directly below this one in the tree, with the values that they sent.
-    children: Vec<(usize, Option<Lanes>)>,
+    children: Vec<(usize, Option<LeaderValues>)>,
     is_up: bool,
-    result: Option<Lanes>,
+    result: Option<LeaderValues>,
     /// A leader has ended the operation, and has told all others.
     is_aborted: bool,
     pub(super) messages_received: u64,
@@ -87,7 +87,7 @@ impl LeaderReduction {
             operation,
             step: 0,
             early: Vec::new(),
-            own: Lanes::default(),
+            own: LeaderValues::default(),
             combine: |left, _| left,
             children,
             is_up: true,
@@ -98,15 +98,15 @@ impl LeaderReduction {
     }
 
     /// Begins the next step.
-    pub(super) fn begin(&mut self, own: Lanes, combine: Combine) {
+    pub(super) fn begin(&mut self, own: LeaderValues, combine: Combine) {
         self.step += 1;
         (self.own, self.combine) = (own, combine);
-        self.children.iter_mut().for_each(|(_, lanes)| *lanes = None);
+        self.children.iter_mut().for_each(|(_, values)| *values = None);
         (self.is_up, self.result) = (false, None);
     }
 
     /// This leader's values in the reduction. Only to be used before the leader enters it.
-    pub(super) fn own(&mut self) -> &mut Lanes {
+    pub(super) fn own(&mut self) -> &mut LeaderValues {
         debug_assert!(!self.is_up, "the reduction is not entered yet");
         &mut self.own
     }
@@ -129,18 +129,18 @@ impl LeaderReduction {
             let body = &message.bytes[HEAD_BYTES..];
             match message.kind {
                 Kind::Up => {
-                    let lanes = lanes_of(body)?;
+                    let values = values_of(body)?;
                     let child = self.children.iter_mut().find(|(child, _)| *child == message.from);
-                    let empty = child.filter(|(_, lanes)| lanes.is_none());
-                    empty.ok_or(DISAGREE)?.1 = Some(lanes);
+                    let empty = child.filter(|(_, values)| values.is_none());
+                    empty.ok_or(DISAGREE)?.1 = Some(values);
                 }
                 Kind::Down => {
-                    let lanes = lanes_of(body)?;
+                    let values = values_of(body)?;
                     let parent = tree::parent(self.leaders.node() as u32);
                     if parent != Some(message.from as u32) || !self.is_up || self.result.is_some() {
                         return Err(DISAGREE);
                     }
-                    self.send_down(lanes)?;
+                    self.send_down(values)?;
                 }
                 Kind::Abort => {
                     self.is_aborted = true;
@@ -183,32 +183,32 @@ impl LeaderReduction {
 
     /// Returns the combined values of all leaders, when they are known and all messages of this leader
     /// are sent. `ready` is whether all requests that were sent in this step are answered.
-    pub(super) fn advance(&mut self, ready: bool) -> Result<Option<Lanes>> {
-        if ready && !self.is_up && self.children.iter().all(|(_, lanes)| lanes.is_some()) {
-            let below = self.children.iter().filter_map(|(_, lanes)| *lanes);
-            let lanes = below.fold(self.own, self.combine);
+    pub(super) fn advance(&mut self, ready: bool) -> Result<Option<LeaderValues>> {
+        if ready && !self.is_up && self.children.iter().all(|(_, values)| values.is_some()) {
+            let below = self.children.iter().filter_map(|(_, values)| *values);
+            let values = below.fold(self.own, self.combine);
             self.is_up = true;
             match tree::parent(self.leaders.node() as u32) {
-                None => self.send_down(lanes)?,
-                Some(parent) => self.send_lanes(Kind::Up, parent as usize, lanes)?,
+                None => self.send_down(values)?,
+                Some(parent) => self.send_values(Kind::Up, parent as usize, values)?,
             }
         }
         let gone = self.leaders.is_sent()?;
         Ok(self.result.filter(|_| gone))
     }
 
-    fn send_down(&mut self, lanes: Lanes) -> Result<()> {
-        self.result = Some(lanes);
+    fn send_down(&mut self, values: LeaderValues) -> Result<()> {
+        self.result = Some(values);
         // The largest subtree comes first, because it is the deepest.
         for index in (0..self.children.len()).rev() {
-            self.send_lanes(Kind::Down, self.children[index].0, lanes)?;
+            self.send_values(Kind::Down, self.children[index].0, values)?;
         }
         Ok(())
     }
 
-    fn send_lanes(&self, kind: Kind, node: usize, lanes: Lanes) -> Result<()> {
+    fn send_values(&self, kind: Kind, node: usize, values: LeaderValues) -> Result<()> {
         let mut message = self.message(kind);
-        message.extend(lanes.iter().flat_map(|lane| lane.to_le_bytes()));
+        message.extend(values.iter().flat_map(|lane| lane.to_le_bytes()));
         self.send(node, message)
     }
 
@@ -224,7 +224,7 @@ impl LeaderReduction {
     }
 }
 
-pub(super) const DISAGREE: Error = Error::Disagreement { what: "the messages internode nodes" };
+pub(super) const DISAGREE: Error = Error::Disagreement { what: "the messages between nodes" };
 
 fn word(message: &[u8], index: usize) -> u32 {
     let bytes = message.get(index * 4..index * 4 + 4).and_then(|bytes| bytes.try_into().ok());
@@ -240,16 +240,16 @@ fn kind_of(message: &[u8]) -> Option<Kind> {
     kinds.into_iter().find(|kind| word(message, 2) == *kind as u32)
 }
 
-fn lanes_of(body: &[u8]) -> Result<Lanes> {
+fn values_of(body: &[u8]) -> Result<LeaderValues> {
     let (words, rest) = body.as_chunks::<8>();
-    if body.len() != LANE_BYTES || !rest.is_empty() {
+    if body.len() != VALUES_BYTES || !rest.is_empty() {
         return Err(DISAGREE);
     }
-    let mut lanes = Lanes::default();
-    for (lane, word) in lanes.iter_mut().zip(words) {
+    let mut values = LeaderValues::default();
+    for (lane, word) in values.iter_mut().zip(words) {
         *lane = u64::from_le_bytes(*word);
     }
-    Ok(lanes)
+    Ok(values)
 }
 
 #[cfg(test)]
@@ -258,9 +258,9 @@ mod tests {
 
     use super::*;
 
-    /// Lane 0 is the sum; lanes 1 and 2 are the first and the last node, to check that the parts come in
+    /// Lane 0 is the sum; values 1 and 2 are the first and the last node, to check that the parts come in
     /// order.
-    fn join(left: Lanes, right: Lanes) -> Lanes {
+    fn join(left: LeaderValues, right: LeaderValues) -> LeaderValues {
         assert_eq!(left[2] + 1, right[1], "the parts are neighbors, with the lower nodes on the left");
         [left[0] + right[0], left[1], right[2]]
     }
@@ -284,10 +284,10 @@ mod tests {
                     continue;
                 }
                 assert!(reductions[node].receive().expect("the messages are valid").is_none());
-                if let Some(lanes) = reductions[node].advance(true).expect("the messages are valid") {
+                if let Some(values) = reductions[node].advance(true).expect("the messages are valid") {
                     let all = nodes as u64;
                     let sum = steps[node] * 100 * all + all * (all - 1) / 2;
-                    assert_eq!(lanes, [sum, 0, all - 1]);
+                    assert_eq!(values, [sum, 0, all - 1]);
                     steps[node] += 1;
                     begin(&mut reductions[node], node, steps[node]);
                 }
@@ -321,15 +321,15 @@ mod tests {
             let head = words.iter().flat_map(|word| word.to_le_bytes());
             head.chain(body.iter().copied()).collect::<Vec<u8>>()
         };
-        let lanes = [0; LANE_BYTES];
+        let values = [0; VALUES_BYTES];
         let bad = [
             vec![],
-            whole([9, 1, 1], &lanes)[..HEAD_BYTES - 1].to_vec(),
+            whole([9, 1, 1], &values)[..HEAD_BYTES - 1].to_vec(),
             whole([9, 1, 99], &[]),
-            whole([9, 1, 1], &lanes[1..]),
-            whole([9, 1, 2], &lanes),
-            whole([9, 0, 1], &lanes),
-            whole([9, 3, 1], &lanes),
+            whole([9, 1, 1], &values[1..]),
+            whole([9, 1, 2], &values),
+            whole([9, 0, 1], &values),
+            whole([9, 3, 1], &values),
         ];
         for message in bad {
             let ends: Vec<Arc<LocalLeaders>> = LocalLeaders::team(2, 1).into_iter().map(Arc::new).collect();
@@ -343,9 +343,9 @@ mod tests {
         reduction.begin([0; 3], |left, _| left);
         // A message of an operation that is over; then a value that the same child sends twice.
         ends[1].send(0, whole([8, 1, 6], &[])).expect("the message is sent");
-        ends[1].send(0, whole([9, 1, 1], &lanes)).expect("the message is sent");
+        ends[1].send(0, whole([9, 1, 1], &values)).expect("the message is sent");
         assert!((0..100).all(|_| reduction.receive().is_ok()));
-        ends[1].send(0, whole([9, 1, 1], &lanes)).expect("the message is sent");
+        ends[1].send(0, whole([9, 1, 1], &values)).expect("the message is sent");
         assert!((0..100).any(|_| reduction.receive().is_err()));
     }
 }

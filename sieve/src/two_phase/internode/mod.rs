@@ -21,10 +21,10 @@ use std::sync::Arc;
 use capulet_comm::{Backoff, work};
 
 pub(super) use exchange::{Exchange, Step};
-pub(super) use leader_reduction::Lanes;
+pub(super) use leader_reduction::LeaderValues;
 pub use nodes::{NodeExchange, Nodes};
 pub(super) use outgoing::{Area, Outgoing};
-pub(super) use survey::{Survey, status_of_lanes};
+pub(super) use survey::{Survey, status_of_values};
 
 use crate::{Direction, Failure};
 

@@ -2,7 +2,7 @@
 
 use capulet_plan::grid::are_in_order;
 
-use super::leader_reduction::Lanes;
+use super::leader_reduction::LeaderValues;
 use crate::two_phase::round_status::RoundStatus;
 
 /// Summary of where the bytes of a range of nodes lie. It tells whether the nodes have bytes for each
@@ -23,16 +23,16 @@ impl Survey {
     /// The summary of a node that has no shared memory.
     pub(super) const UNABLE: Self = Self { first: u64::MAX, end: 0, ascending: true, able: false };
 
-    pub(super) fn lanes(self) -> Lanes {
+    pub(super) fn values(self) -> LeaderValues {
         [self.first, self.end, u64::from(self.ascending) | u64::from(self.able) << 1]
     }
 
-    pub(in crate::two_phase) fn of_lanes([first, end, flags]: Lanes) -> Self {
+    pub(in crate::two_phase) fn of_lanes([first, end, flags]: LeaderValues) -> Self {
         Self { first, end, ascending: flags & 1 != 0, able: flags & 2 != 0 }
     }
 
     /// Combines the summaries of two neighboring ranges of nodes, the lower nodes on the left.
-    pub(super) fn join(left: Lanes, right: Lanes) -> Lanes {
+    pub(super) fn join(left: LeaderValues, right: LeaderValues) -> LeaderValues {
         let (left, right) = (Self::of_lanes(left), Self::of_lanes(right));
         let apart = are_in_order(&(left.first..left.end), &(right.first..right.end));
         let joined = Self {
@@ -41,7 +41,7 @@ impl Survey {
             ascending: left.ascending && right.ascending && apart,
             able: left.able && right.able,
         };
-        joined.lanes()
+        joined.values()
     }
 
     /// Whether the nodes exchange: they have bytes for each other, and collective buffers to put them in.
@@ -51,12 +51,12 @@ impl Survey {
     }
 }
 
-pub(in crate::two_phase) fn status_of_lanes([next, good_end, flags]: Lanes) -> RoundStatus {
+pub(in crate::two_phase) fn status_of_values([next, good_end, flags]: LeaderValues) -> RoundStatus {
     RoundStatus::new(next, good_end, flags)
 }
 
-pub(super) fn join_status(left: Lanes, right: Lanes) -> Lanes {
-    let status = status_of_lanes(left).combine(status_of_lanes(right));
+pub(super) fn join_status(left: LeaderValues, right: LeaderValues) -> LeaderValues {
+    let status = status_of_values(left).combine(status_of_values(right));
     [status.next, status.good_end, status.flags()]
 }
 
@@ -64,19 +64,20 @@ pub(super) fn join_status(left: Lanes, right: Lanes) -> Lanes {
 mod tests {
     use super::*;
 
-    fn survey(first: u64, end: u64) -> Lanes {
-        Survey { first, end, ascending: true, able: true }.lanes()
+    fn survey(first: u64, end: u64) -> LeaderValues {
+        Survey { first, end, ascending: true, able: true }.values()
     }
 
     #[test]
     fn nodes_with_consecutive_bytes_do_not_exchange() {
         let none = survey(u64::MAX, 0);
-        let joined = |all: &[Lanes]| {
+        let joined = |all: &[LeaderValues]| {
             let whole = all.iter().copied().reduce(Survey::join).expect("there is a node");
             // the result does not depend on the grouping
             for cut in 1..all.len() {
-                let part =
-                    |part: &[Lanes]| part.iter().copied().reduce(Survey::join).expect("there is a node");
+                let part = |part: &[LeaderValues]| {
+                    part.iter().copied().reduce(Survey::join).expect("there is a node")
+                };
                 assert_eq!(Survey::join(part(&all[..cut]), part(&all[cut..])), whole);
             }
             Survey::of_lanes(whole)
@@ -86,7 +87,7 @@ mod tests {
         assert!(!joined(&[none, survey(3, 9), none]).needs_exchange(false));
         assert!(joined(&[survey(0, 11), survey(10, 20)]).needs_exchange(false));
         assert!(joined(&[survey(10, 20), none, survey(0, 10)]).needs_exchange(false));
-        let unable = joined(&[survey(0, 11), Survey::UNABLE.lanes(), survey(10, 20)]);
+        let unable = joined(&[survey(0, 11), Survey::UNABLE.values(), survey(10, 20)]);
         assert!(!unable.needs_exchange(false) && !unable.needs_exchange(true));
         assert_eq!(joined(&[survey(4, 11), survey(2, 20)]).first, 2);
     }

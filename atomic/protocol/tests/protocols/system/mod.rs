@@ -243,9 +243,9 @@ impl<L: Checkable> System<L> {
                 Event::Done
             }
             Effect::AwaitWake(space) => {
-                let wakes = self.wakes.remove(&(space, of as Rank)).unwrap_or(0);
-                if wakes > 1 {
-                    self.wakes.insert((space, of as Rank), wakes - 1);
+                let count = self.wakes.remove(&(space, of as Rank)).unwrap_or(0);
+                if count > 1 {
+                    self.wakes.insert((space, of as Rank), count - 1);
                 }
                 Event::Done
             }
