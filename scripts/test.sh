@@ -39,6 +39,10 @@ share_built openmpi mpich debug
 cargo test --target-dir target/mpich "${launching[@]}"
 say "test: whole programs on mpich"
 cargo test --target-dir target/mpich -p capulet-tests
+if [ -n "${CAPULET_TEST_LONG:-}" ]; then
+    say "test: programs of 7 ranks on mpich"
+    cargo test --target-dir target/mpich -p capulet-tests --test programs -- --ignored on_7
+fi
 # The newest MPICH calls Capulet from other functions while it waits. The library is built already; the
 # tests use the same profile.
 use_mpi mpich5

@@ -32,5 +32,10 @@ mod slots;
 pub use launch::{Job, Outcome, Through};
 pub use mpi::Mpi;
 
+/// Whether this is a long run (`make test-long`): more random cases and more ranks.
+pub fn is_long() -> bool {
+    std::env::var_os("CAPULET_TEST_LONG").is_some()
+}
+
 /// The numbers of ranks with which every program runs.
 pub const RANKS: [usize; 5] = [1, 2, 3, 4, 7];

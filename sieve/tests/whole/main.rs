@@ -339,9 +339,9 @@ fn poll(scenario: &Scenario, mut operations: Vec<Option<Operation>>) -> Vec<(u64
     outcomes
 }
 
-/// The number of cases, from `PROPTEST_CASES`.
+/// The number of cases, from `PROPTEST_CASES`. `make test-long` sets 50,000.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(50_000)
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(12_000)
 }
 
 fn contents(file: &dyn DriverFile) -> Vec<u8> {
