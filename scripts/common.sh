@@ -11,7 +11,7 @@ python=/usr/bin/python3
 # The crates that know no MPI; the crates whose build differs for each MPI; of these, the crates with tests
 # that an MPI launches. The tests of capulet-atomic and capulet-sieve replace MPI by threads or processes.
 # shellcheck disable=SC2034 # used by the scripts
-pure=(-p capulet-agreement -p capulet-datatype -p capulet-drivers -p capulet-plan -p capulet-protocol -p capulet-bench-report -p capulet-bench-figures -p capulet-cli -p capulet-job -p capulet-verify -p capulet-graph)
+pure=(-p capulet-agreement -p capulet-datatype -p capulet-drivers -p capulet-plan -p capulet-protocol -p capulet-bench-report -p capulet-bench-figures -p capulet-cli -p capulet-job -p capulet-verify -p capulet-graph -p capulet-word-server)
 # shellcheck disable=SC2034 # used by the scripts
 on_mpi=(-p capulet-comm -p capulet-atomic -p capulet-sieve -p capulet-adio -p capulet-capi -p capulet-benches)
 # shellcheck disable=SC2034 # used by the scripts
@@ -50,7 +50,7 @@ use_mpi() {
 share_built() {
     local from=target/$1/$3 to=target/$2/$3 kind
     local knows_mpi='/(lib)?(mpi[-_]|capulet)' knows_none
-    knows_none='/(lib)?capulet[-_](agreement|datatype|drivers|plan|protocol|bench[-_]report|job|verify)-'
+    knows_none='/(lib)?capulet[-_](agreement|datatype|drivers|plan|protocol|bench[-_]report|job|verify|word[-_]server)-'
     for kind in .fingerprint build deps; do
         [ -d "$from/$kind" ] || continue
         mkdir -p "$to/$kind"
