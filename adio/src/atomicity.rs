@@ -33,7 +33,7 @@ use capulet_atomic::{
     FileLock, FileSystemLock, Guard, NODE_LOCK_RANKS, NODE_LOCK_WORDS, NODE_PART_WORDS, NodeLock, NodeQueue,
     Request as LockRequest, WorldProtocol, are_disjoint, two_level_lock, world_lock,
 };
-use capulet_comm::{Epochs, ReduceOp, work};
+use capulet_comm::{Epochs, ReduceOp, WorldWords, work};
 use capulet_drivers::Caps;
 use capulet_sieve::footprint::view_footprint;
 use capulet_sieve::{Agreed, Direction};
@@ -170,10 +170,16 @@ impl File {
         })
     }
 
-    /// A lock in words that MPI's one-sided operations reach. Collective.
+    /// The words that all ranks reach. Collective in the first call. `None` if there are none.
+    fn world_words(&self, epochs: Epochs) -> Result<Option<WorldWords>> {
+        let mechanism = self.state().hints.words;
+        Ok(self.channel.world_words(epochs, mechanism)?)
+    }
+
+    /// A lock in words that all ranks reach. Collective.
     fn world_lock(&self, choice: LockChoice, limit: Option<Duration>) -> Result<Arc<dyn FileLock>> {
-        let without = || Error::Unsupported { what: "atomic mode without an MPI window of all ranks" };
-        let words = self.channel.world_words(Epochs::Standing)?.ok_or_else(without)?;
+        let without = || Error::Unsupported { what: "atomic mode without words that all ranks reach" };
+        let words = self.world_words(Epochs::Standing)?.ok_or_else(without)?;
         let (protocol, has_list) = match choice {
             LockChoice::Hybrid => (WorldProtocol::Hybrid, true),
             LockChoice::OneSided => (WorldProtocol::OneSided, true),
@@ -183,7 +189,7 @@ impl File {
             LockChoice::Auto if words.is_passive(self.agree())? => (WorldProtocol::Ranges, false),
             _ => (WorldProtocol::Queue, false),
         };
-        let list = if has_list { self.channel.world_words(Epochs::Exclusive)? } else { None };
+        let list = if has_list { self.world_words(Epochs::Exclusive)? } else { None };
         if has_list && list.is_none() {
             return Err(without());
         }
@@ -192,10 +198,10 @@ impl File {
 
     /// A lock of two levels, in words of each node and words of all ranks. Collective.
     fn two_level_lock(&self, limit: Option<Duration>) -> Result<Arc<dyn FileLock>> {
-        let what = "a two-level lock without an MPI window of all ranks and shared memory on each node";
+        let what = "a two-level lock without words that all ranks reach and shared memory on each node";
         // Every rank asks for both kinds of words, even if the first is missing: the first call is
         // collective.
-        let words = self.channel.world_words(Epochs::Standing)?;
+        let words = self.world_words(Epochs::Standing)?;
         let node = self.channel.node_words(0, NODE_PART_WORDS);
         let (words, node) = words.zip(node).ok_or(Error::Unsupported { what })?;
         let ranks = self.group.node().ranks.clone();

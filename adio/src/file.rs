@@ -105,6 +105,7 @@ impl File {
             caps: self.storage.caps(),
             layout: self.storage.layout(),
             holes: self.holes(),
+            words: self.shared.as_ref().and_then(SharedPointer::mechanism),
         })
     }
 

@@ -5,6 +5,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use capulet_comm::Mechanism;
 use capulet_drivers::{Caps, FileLayout};
 use capulet_plan::aggregators::ConfigList;
 pub use capulet_plan::grid::{COLLECTIVE_BUFFER_BYTES, COLLECTIVE_BUFFER_BYTES_MAX};
@@ -43,6 +44,9 @@ pub struct Hints {
     pub lock_timeout_ms: u64,
     /// `capulet_lock`: the lock of atomic mode. Fixed when atomic mode is first set.
     pub lock: LockChoice,
+    /// `capulet_words`: how ranks of several nodes reach the words of locks and shared file pointers. Fixed at
+    /// open.
+    pub words: Mechanism,
     /// `file_perm`: permission bits of a created file, octal.
     pub permissions: u32,
     /// `ind_rd_buffer_size` and `romio_ds_read`, `ind_wr_buffer_size` and `romio_ds_write`: data sieving of
@@ -125,6 +129,7 @@ impl Default for Hints {
             holes: Holes::Untouched,
             lock_timeout_ms: 0,
             lock: LockChoice::Auto,
+            words: Mechanism::Auto,
             permissions: 0o666,
             sieves: Sieves::default(),
         }
@@ -201,6 +206,7 @@ impl Hints {
             }
             "capulet_lock_timeout_ms" => self.lock_timeout_ms = number.unwrap_or(self.lock_timeout_ms),
             "capulet_lock" => self.lock = LockChoice::parse(value).unwrap_or(self.lock),
+            "capulet_words" => self.words = value.to_ascii_lowercase().parse().unwrap_or(self.words),
             "file_perm" => {
                 let bits = u32::from_str_radix(value.trim_start_matches("0o"), 8).ok();
                 self.permissions = bits.filter(|bits| *bits <= 0o777).unwrap_or(self.permissions);
@@ -267,6 +273,7 @@ impl Hints {
             ("capulet_exclusive", flag(is_rewritten(self.holes))),
             ("capulet_lock_timeout_ms", self.lock_timeout_ms.to_string()),
             ("capulet_lock", self.lock.name().to_owned()),
+            ("capulet_words", force.words.unwrap_or(self.words).name().to_owned()),
         ];
         if let Some(stripe_bytes) = self.stripe_bytes(&force.layout) {
             pairs.push(("striping_unit", stripe_bytes.to_string()));
@@ -299,6 +306,9 @@ pub(crate) struct InForce {
     pub layout: FileLayout,
     /// Whether a write that begins now may write holes back.
     pub holes: Holes,
+    /// How the words of the shared file pointer are reached. `None` if they are in memory of one node, or if there
+    /// are none.
+    pub words: Option<Mechanism>,
 }
 
 /// Parses a hint file in the format of `ROMIO_HINTS`: each line has a key and a value, and `#` starts a

@@ -104,7 +104,7 @@ impl File {
         let calls = Arc::<Calls>::default();
         let node_names = node_names(&channel, group.node(), &mut hints)?;
         // Made here, because accesses at the shared pointer are independent, and this is collective.
-        let shared = SharedPointer::on(&channel, group.node());
+        let shared = SharedPointer::on(&channel, group.node(), hints.words);
         let storage = open_storage(&channel, group.node(), &prepared, &hints, &calls)?;
         let pointer_bytes = match start_of_pointer(&channel, group.node(), &prepared, storage.as_ref()) {
             Ok(pointer_bytes) => pointer_bytes,

@@ -1,5 +1,5 @@
 //! The shared file pointer (MPI 4.1, 14.4.4): a word that all ranks reach, in memory that the ranks of a
-//! node share, or in an MPI window. It needs no hidden file and no lock.
+//! node share, or that all nodes reach. It needs no hidden file and no lock.
 //!
 //! There are two words, and one of them is the pointer. An operation that sets the pointer for all ranks
 //! (a view or a seek) makes the other word the pointer. One rank stores the new value there before the
@@ -10,7 +10,7 @@
 use std::sync::atomic::Ordering;
 
 use capulet_atomic::{NODE_LOCK_WORDS, WORLD_LOCK_WORDS};
-use capulet_comm::{Channel, Epochs, Node, NodeWords, WorldWords};
+use capulet_comm::{Channel, Epochs, Mechanism, Node, NodeWords, WorldWords};
 
 use crate::error::Result;
 use crate::view::FileView;
@@ -28,7 +28,7 @@ const _: () = assert!(WORLD_LOCK_WORDS + 2 <= WorldWords::OWN_WORDS);
 pub(crate) enum SharedPointer {
     /// In node memory, in the words of the first rank of the node.
     Node(NodeWords),
-    /// In a window, at the home rank.
+    /// In words that all nodes reach, at the home rank.
     World(WorldWords),
 }
 
@@ -53,14 +53,14 @@ impl PointerWord {
 impl SharedPointer {
     /// The pointer in the words of a channel, with both words set to 0. Collective. `None` if the ranks
     /// have no common words. The ranks must agree on something before one of them uses the pointer.
-    pub(crate) fn on(channel: &Channel, node: &Node) -> Option<Self> {
-        Self::make(channel, node).unwrap_or_else(|error| {
+    pub(crate) fn on(channel: &Channel, node: &Node, mechanism: Mechanism) -> Option<Self> {
+        Self::make(channel, node, mechanism).unwrap_or_else(|error| {
             tracing::warn!(%error, "the file has no shared file pointer");
             None
         })
     }
 
-    fn make(channel: &Channel, node: &Node) -> Result<Option<Self>> {
+    fn make(channel: &Channel, node: &Node, mechanism: Mechanism) -> Result<Option<Self>> {
         let node_pointer = if node.node_count() == 1 {
             channel.node_words(NODE_LOCK_WORDS, POINTER_WORDS).map(Self::Node)
         } else {
@@ -68,7 +68,7 @@ impl SharedPointer {
         };
         let pointer = match node_pointer {
             Some(node_pointer) => node_pointer,
-            None => match channel.world_words(Epochs::Standing)? {
+            None => match channel.world_words(Epochs::Standing, mechanism)? {
                 Some(words) => Self::World(words),
                 None => return Ok(None),
             },
@@ -79,6 +79,14 @@ impl SharedPointer {
             pointer.store_other(PointerWord::first(0).other(), 0)?;
         }
         Ok(Some(pointer))
+    }
+
+    /// How the words are reached. `None` on one node.
+    pub(crate) fn mechanism(&self) -> Option<Mechanism> {
+        match self {
+            Self::Node(_) => None,
+            Self::World(words) => Some(words.mechanism()),
+        }
     }
 
     /// Whether this rank sets the words for all ranks: the words are in its memory.

@@ -14,7 +14,7 @@ use capulet_atomic::{
 };
 use capulet_bench_report::LockRow;
 use capulet_comm::mpi::traits::AsRaw;
-use capulet_comm::{Agree, Channel, Epochs, Group, ReduceOp, mpi, work};
+use capulet_comm::{Agree, Channel, Epochs, Group, Mechanism, ReduceOp, mpi, work};
 use capulet_drivers::posix::PosixDriver;
 use capulet_drivers::{Driver, DriverFile, OpenOptions};
 use nix::time::{ClockId, clock_gettime};
@@ -126,7 +126,7 @@ impl Team {
                 }
             }
             Kind::TwoLevel => {
-                let words = channel.world_words(Epochs::Standing)?;
+                let words = channel.world_words(Epochs::Standing, Mechanism::Auto)?;
                 let node = channel.node_words(0, NODE_PART_WORDS);
                 let both = words.zip(node);
                 // One node may have no words while other nodes have them.
@@ -138,8 +138,11 @@ impl Team {
             }
             Kind::Far(protocol) => {
                 let has_list = matches!(protocol, WorldProtocol::Hybrid | WorldProtocol::OneSided);
-                let Some(words) = channel.world_words(Epochs::Standing)? else { return Ok(None) };
-                let list = if has_list { channel.world_words(Epochs::Exclusive)? } else { None };
+                let Some(words) = channel.world_words(Epochs::Standing, Mechanism::Auto)? else {
+                    return Ok(None);
+                };
+                let list =
+                    if has_list { channel.world_words(Epochs::Exclusive, Mechanism::Auto)? } else { None };
                 home = list.as_ref().unwrap_or(&words).home();
                 world_lock(protocol, words, list, channel.notifier(), None, progress)
             }

@@ -15,7 +15,9 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use capulet_comm::{Agree, Channel, Epochs, Error, MpiType, NodeBuffer, NodeShared, ffi, prepare, progress};
+use capulet_comm::{
+    Agree, Channel, Epochs, Error, Mechanism, MpiType, NodeBuffer, NodeShared, ffi, prepare, progress,
+};
 use support::group_of;
 
 type Open = (Channel, Arc<NodeBuffer>, MpiType);
@@ -107,7 +109,7 @@ fn open(comm: ffi::MPI_Comm) -> Open {
     let window = channel.node_buffer(100_000).expect("MPI works").expect("there is memory");
     window.barrier().expect("a barrier");
     for epochs in [Epochs::Standing, Epochs::Exclusive] {
-        let words = channel.world_words(epochs).expect("MPI works").expect("a window");
+        let words = channel.world_words(epochs, Mechanism::Auto).expect("MPI works").expect("a window");
         words.add(words.home(), 0, 1_u32).expect("MPI works");
     }
     channel.node_words(0, 4).expect("there is memory");
@@ -158,7 +160,10 @@ unsafe extern "C" fn close_all(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *m
         // This barrier comes first, because it makes no MPI calls except for progress.
         window.barrier().expect("the window is usable in the hook");
         channel.barrier().expect("messages move in the hook");
-        let words = channel.world_words(Epochs::Standing).expect("the words exist").expect("a window");
+        let words = channel
+            .world_words(Epochs::Standing, Mechanism::Auto)
+            .expect("the words exist")
+            .expect("a window");
         // If the hook of this crate ran before this one, the window is freed. The call must then return
         // an error, not raise a signal.
         let loaded = words.load::<u32>(words.home(), 0);

@@ -8,22 +8,23 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use capulet_comm::{Agree, Backoff, Channel, Epochs, Notifier, WorldWords};
+use capulet_comm::{Agree, Backoff, Channel, Epochs, Mechanism, Notifier, WorldWords};
 use support::group_of;
 
-/// The argument `multiple` selects `MPI_THREAD_MULTIPLE`. The argument `passive` asserts that this MPI
-/// reaches the words of a rank that computes.
+/// The argument `multiple` selects `MPI_THREAD_MULTIPLE`. The argument `passive` asserts that the words of a rank
+/// that computes are reached. The argument `server` selects word servers instead of windows.
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
     let (rank, size) = if has("multiple") { support::init_multiple() } else { support::init() };
     let group = group_of(support::world()).expect("a group");
     let channel = group.channel().expect("a channel");
-    let words = channel.world_words(Epochs::Standing).expect("MPI works").expect("a window");
-    assert_eq!((words.rank(), words.ranks()), (rank, size));
+    let mechanism = if has("server") { Mechanism::Server } else { Mechanism::Window };
+    let words = channel.world_words(Epochs::Standing, mechanism).expect("MPI works").expect("words");
+    assert_eq!((words.rank(), words.ranks(), words.mechanism()), (rank, size, mechanism));
     single_words(&words, &channel);
     for epochs in [Epochs::Standing, Epochs::Exclusive] {
-        let words = channel.world_words(epochs).expect("MPI works").expect("a window");
+        let words = channel.world_words(epochs, mechanism).expect("MPI works").expect("words");
         tables(&words, &channel);
     }
     wake_ups(&mut channel.notifier(), rank, size);
@@ -36,7 +37,7 @@ fn main() {
     drop(channel);
     apart(rank, size);
     // The larger number exceeds the number of windows that MPICH can have.
-    many(size, if has("multiple") && size <= 2 { 2200 } else { 60 });
+    many(size, mechanism, if has("multiple") && size <= 2 { 2200 } else { 60 });
     support::finish("world");
 }
 
@@ -144,7 +145,7 @@ fn apart(rank: u32, size: u32) {
 }
 
 /// Short-lived communicators get words in windows that persist: an MPI library cannot have as many windows.
-fn many(size: u32, communicators: usize) {
+fn many(size: u32, mechanism: Mechanism, communicators: usize) {
     for number in 0..communicators {
         let copy = support::duplicate(support::world());
         let group = group_of(copy).expect("a group");
@@ -153,7 +154,8 @@ fn many(size: u32, communicators: usize) {
             .iter()
             .map(|channel| {
                 let on_node = channel.node_words(0, 4).expect("memory");
-                let in_world = channel.world_words(Epochs::Standing).expect("MPI works").expect("a window");
+                let in_world =
+                    channel.world_words(Epochs::Standing, mechanism).expect("MPI works").expect("words");
                 (on_node, in_world)
             })
             .collect();

@@ -27,7 +27,7 @@ use crate::pool::{Choice, PoolSlot};
 use crate::rank::Rank;
 use crate::reduction::Reduction;
 use crate::words::NodeWords;
-use crate::world::{self, Epochs, WorldMemory, WorldWords};
+use crate::world::{self, Epochs, Mechanism, WorldMemory, WorldWords};
 
 /// The ids of the open channels of all shared groups of this process. Two such channels never have the
 /// same id on a rank: groups of the same processes share the words of one pool, and the id of a channel
@@ -221,19 +221,20 @@ impl Channel {
         Some(NodeWords::new(Arc::new(slot), place, first, count))
     }
 
-    /// The words of this channel that all ranks of the group can access, in an MPI window with the given
-    /// epochs. The words are zero when the window is new. Later they have the values that a previous
+    /// The words of this channel that all ranks of the group can access, by a mechanism, with the given
+    /// epochs. The words are zero when they are new. Later they have the values that a previous
     /// channel has stored. The first call on a channel is collective over the group. Later calls are
-    /// local. `None` if the window cannot be created.
+    /// local, and must pass the same mechanism. `None` if the words cannot be created.
     ///
     /// # Errors
     /// If MPI fails.
-    pub fn world_words(&self, epochs: Epochs) -> Result<Option<WorldWords>> {
+    pub fn world_words(&self, epochs: Epochs, mechanism: Mechanism) -> Result<Option<WorldWords>> {
         let slot = self.world_slots[usize::from(epochs == Epochs::Exclusive)].get_or_take(|| {
             self.group.check_open()?;
             let wire = self.wire();
-            let make = || WorldMemory::allocate(wire, epochs, self.group.is_one_machine());
-            world::pools(epochs).of(wire.comm)?.take(wire, self.group.stamp(), self.choice(), make)
+            let is_one_machine = self.group.is_one_machine();
+            let make = || WorldMemory::allocate(wire, mechanism, epochs, is_one_machine);
+            world::pools(mechanism, epochs).of(wire.comm)?.take(wire, self.group.stamp(), self.choice(), make)
         })?;
         Ok(slot.map(WorldWords::new))
     }

@@ -57,6 +57,9 @@ pub enum Error {
         /// What the memory is for.
         purpose: &'static str,
     },
+    /// An operation on the words of another rank failed, or this rank cannot serve its words.
+    #[error(transparent)]
+    Words(#[from] capulet_word_server::Error),
     /// MPI is finalized, or this crate has already released its resources in `MPI_Finalize`.
     #[error("MPI is finalized")]
     Finalized,
@@ -70,7 +73,7 @@ impl Error {
             Error::Type(_) => ErrorClass::Type,
             Error::Disagreement { .. } => ErrorClass::NotSame,
             Error::Memory { .. } => ErrorClass::NoMem,
-            Error::Finalized => ErrorClass::Other,
+            Error::Words(_) | Error::Finalized => ErrorClass::Other,
         }
     }
 

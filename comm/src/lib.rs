@@ -69,7 +69,7 @@
 //! | `meeting`, `words`, `node_memory` | agreements and [`NodeWords`] in the memory of a node |
 //! | `node` | [`Node`]: the ranks that share memory |
 //! | `memory`, `node_shared`, `buffer_table` | [`NodeShared`]: memory for collective operations |
-//! | `pool`, `world` | [`WorldWords`]: words for one-sided operations of ranks of all nodes |
+//! | `pool`, `world` | [`WorldWords`]: words that ranks of all nodes reach, in MPI windows or by word servers |
 //! | `remains`, `group`, `registry` | [`Group`]: the processes of a user's communicator |
 //! | `node_buffer`, `leaders`, `notifier`, `channel` | [`Channel`]: one tag of a group; [`NodeBuffer`] |
 //! | [`local`] | [`Agree`], [`NodeShared`] and [`Leaders`] for threads as ranks |
@@ -139,7 +139,7 @@ pub use rank::Rank;
 pub use registry::census;
 pub use types::MpiType;
 pub use words::{NodeWords, WordMemory};
-pub use world::{Epochs, WorldWords};
+pub use world::{Epochs, Mechanism, WorldWords};
 
 /// The MPI library that this crate is built for.
 pub mod build {

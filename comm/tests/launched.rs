@@ -114,6 +114,11 @@ fn words_are_accessible_from_other_nodes() {
         pass_with("world", &[passive], ranks, &[]);
     }
     pass_with("world", &[passive], 4, &[(NODES_VARIABLE, "2")]);
+    // A word server needs no help of the rank that computes, with any MPI.
+    for (ranks, nodes) in [(1, "1"), (3, "1"), (4, "2")] {
+        pass_with("world", &["server", "passive"], ranks, &[(NODES_VARIABLE, nodes)]);
+        pass_with("world", &["server", "passive", "multiple"], ranks, &[(NODES_VARIABLE, nodes)]);
+    }
     for (ranks, nodes) in [(2, "1"), (2, "2"), (4, "3")] {
         let complaints = pass_with("world", &["multiple", passive], ranks, &[(NODES_VARIABLE, nodes)]);
         assert!(!complaints.contains("leaked"), "{complaints}");

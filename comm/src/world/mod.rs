@@ -85,8 +85,11 @@ pub(crate) struct WorldMemory {
 }
 
 /// The pools of words: by mechanism, with standing and with exclusive epochs.
-static POOLS: [[Pools<WorldMemory>; 2]; 3] =
-    [const { [Pools::new(), Pools::new()] }, const { [Pools::new(), Pools::new()] }, const { [Pools::new(), Pools::new()] }];
+static POOLS: [[Pools<WorldMemory>; 2]; 3] = [
+    const { [Pools::new(), Pools::new()] },
+    const { [Pools::new(), Pools::new()] },
+    const { [Pools::new(), Pools::new()] },
+];
 
 /// The pools of the words of one mechanism with one kind of epochs.
 pub(crate) fn pools(mechanism: Mechanism, epochs: Epochs) -> &'static Pools<WorldMemory> {
