@@ -305,7 +305,8 @@ impl WorldWords {
     }
 
     fn fetch_and<W: Word>(&self, op: FetchOp, value: W, rank: u32, word: usize) -> Result<W> {
-        let before = self.medium()?.fetch_and(op, value.wide(), W::WIDTH, self.own(rank, word))?;
+        let width = if W::IS_WIDE { Width::W64 } else { Width::W32 };
+        let before = self.medium()?.fetch_and(op, value.wide(), width, self.own(rank, word))?;
         Ok(W::narrow(before))
     }
 
@@ -370,12 +371,10 @@ impl WorldWords {
 }
 
 mod word {
-    use super::Width;
-
     /// The integer types of an own word.
     pub trait Word: Copy + Default {
         #[doc(hidden)]
-        const WIDTH: Width;
+        const IS_WIDE: bool;
         #[doc(hidden)]
         fn wide(self) -> u64;
         #[doc(hidden)]
@@ -383,7 +382,7 @@ mod word {
     }
 
     impl Word for u32 {
-        const WIDTH: Width = Width::W32;
+        const IS_WIDE: bool = false;
 
         fn wide(self) -> u64 {
             self.into()
@@ -395,7 +394,7 @@ mod word {
     }
 
     impl Word for u64 {
-        const WIDTH: Width = Width::W64;
+        const IS_WIDE: bool = true;
 
         fn wide(self) -> u64 {
             self
