@@ -181,7 +181,11 @@ impl WorldMemory {
         self.medium.fetch_and(FetchOp::Add, 1, Width::W32, at)?;
         let (start, mut backoff) = (Instant::now(), Backoff::new());
         loop {
-            let state = self.medium.fetch_and(FetchOp::Load, 0, Width::W32, at)?;
+            let state = match self.medium.fetch_and(FetchOp::Load, 0, Width::W32, at) {
+                // The server of rank 0 ends after this rank has found that all ranks have departed.
+                Err(Error::Words(_)) if self.rank != 0 => return Ok(true),
+                state => state?,
+            };
             if state == all || state & u64::from(ABANDONED) != 0 {
                 return Ok(state == all);
             }
