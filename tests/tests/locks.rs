@@ -45,6 +45,21 @@ fn atomic_with_each_lock() {
     }
 }
 
+/// Every lock whose words all ranks reach passes the same tests on word servers. A word server needs no help of
+/// the rank that holds the words, with any MPI.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn atomic_with_each_lock_on_word_servers() {
+    let is_of_world = |(lock, nodes): &(&str, &str)| *nodes != "1" && *lock != "fcntl";
+    for (lock, nodes) in LOCKS.into_iter().filter(is_of_world) {
+        let job =
+            job("atomic", 3).variable("CAPULET_HINTS", format!("capulet_lock={lock};capulet_words=server"));
+        job.variable("CAPULET_NODES", nodes)
+            .run()
+            .expect_checks(&format!("{lock} on servers of {nodes} nodes"));
+    }
+}
+
 /// Locks use the same memory one after another. None mistakes the leftovers of its predecessor for its own
 /// state.
 #[test]

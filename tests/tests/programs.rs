@@ -121,6 +121,20 @@ fn shared_state_on_several_nodes() {
     }
 }
 
+/// As above, by word servers. They need no call of MPI by the rank that holds the words, with any MPI: so
+/// `consistency` is not told to stay in MPI.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn shared_state_by_word_servers() {
+    for name in ["atomic", "shared", "consistency"] {
+        for (ranks, nodes) in [(2, "2"), (4, "3")] {
+            let job = job(name, ranks).variable("CAPULET_NODES", nodes);
+            let job = job.variable("CAPULET_HINTS", "capulet_words=server");
+            job.run().expect_checks(&format!("{name} on {ranks} ranks on servers of {nodes} nodes"));
+        }
+    }
+}
+
 /// Fewer aggregators than nodes. A node without an aggregator only sends and receives.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]

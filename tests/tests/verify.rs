@@ -118,6 +118,20 @@ fn every_lock_gives_an_order() {
     }
 }
 
+/// Words of locks on servers.
+#[test]
+fn word_servers_give_an_order() {
+    let ranks = if Mpi::chosen().name() == "mpich" { "2" } else { "4" };
+    for lock in ["auto", "mcs", "hybrid"] {
+        let words = ["--ranks", ranks, "--rounds", "5", "--lock", lock, "--nodes", "2"];
+        let words =
+            [&words[..], &["--mode", "mixed", "--mode", "pointers", "--hint", "capulet_words=server"]]
+                .concat();
+        let text = ends_with(&words, 0);
+        assert_eq!(text.matches(" 0 without an order").count(), 2, "{text}");
+    }
+}
+
 #[test]
 fn accesses_without_locks_have_no_order() {
     for mode in ["independent", "mixed", "block", "pointers"] {
