@@ -11,7 +11,11 @@ python=/usr/bin/python3
 # The crates that know no MPI; the crates whose build differs for each MPI; of these, the crates with tests
 # that an MPI launches. The tests of capulet-atomic and capulet-sieve replace MPI by threads or processes.
 # shellcheck disable=SC2034 # used by the scripts
-pure=(-p capulet-agreement -p capulet-datatype -p capulet-drivers -p capulet-plan -p capulet-protocol -p capulet-bench-report -p capulet-bench-figures -p capulet-cli -p capulet-job -p capulet-verify -p capulet-graph -p capulet-word-server)
+pure=(-p capulet-agreement -p capulet-datatype -p capulet-drivers -p capulet-plan -p capulet-protocol -p capulet-job -p capulet-verify -p capulet-graph -p capulet-word-server)
+# The programs that know no MPI. Their many dependencies are built in release mode already, so their tests are
+# too.
+# shellcheck disable=SC2034 # used by the scripts
+tools=(-p capulet-cli -p capulet-bench-report -p capulet-bench-figures)
 # shellcheck disable=SC2034 # used by the scripts
 on_mpi=(-p capulet-comm -p capulet-atomic -p capulet-sieve -p capulet-adio -p capulet-capi -p capulet-benches)
 # shellcheck disable=SC2034 # used by the scripts
@@ -43,20 +47,18 @@ use_mpi() {
     command -v "$MPICC" >/dev/null || fail "$MPICC is missing; run: make setup"
 }
 
-# share_built FROM TO PROFILE: gives target/TO/PROFILE what target/FROM/PROFILE has and what knows no MPI, as
-# hard links, so that cargo does not compile these crates again. Overwrites nothing. cargo checks the
-# fingerprint of each crate, and the crates that know an MPI are left out because mpi-sys does not notice
-# another MPI.
+# share_built FROM TO PROFILE: copies the crates of the registry from target/FROM/PROFILE to target/TO/PROFILE, so
+# that cargo does not compile them again. Overwrites nothing: their names contain a hash of all that they are
+# made of. Leaves out mpi-sys and mpi, whose names do not tell the MPI, and the crates of this workspace, whose
+# names do not tell the sources. No hard links, because cargo writes fingerprints in place.
 share_built() {
     local from=target/$1/$3 to=target/$2/$3 kind
-    local knows_mpi='/(lib)?(mpi[-_]|capulet)' knows_none
-    knows_none='/(lib)?capulet[-_](agreement|datatype|drivers|plan|protocol|bench[-_]report|job|verify|word[-_]server)-'
     for kind in .fingerprint build deps; do
         [ -d "$from/$kind" ] || continue
         mkdir -p "$to/$kind"
         find "$from/$kind" -mindepth 1 -maxdepth 1 |
-            awk -v all="$knows_mpi" -v pure="$knows_none" '$0 !~ all || $0 ~ pure' |
-            xargs -r cp --archive --link --no-clobber --target-directory "$to/$kind"
+            awk '!/\/(lib)?(mpi[-_]|capulet)[^\/]*$/' |
+            xargs -r cp --archive --reflink=auto --no-clobber --target-directory "$to/$kind"
     done
 }
 

@@ -29,6 +29,8 @@ PYTHONDONTWRITEBYTECODE=1 "$python" -m unittest discover -s tests/demo
 use_mpi openmpi
 say "test: the crates without MPI"
 cargo test --target-dir target/openmpi "${pure[@]}"
+say "test: the command and the figures"
+cargo test --release --target-dir target/openmpi "${tools[@]}"
 say "test: the crates on openmpi"
 cargo test --target-dir target/openmpi "${on_mpi[@]}"
 say "test: whole programs on openmpi"
