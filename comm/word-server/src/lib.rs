@@ -38,7 +38,8 @@
 //!   TCP does not hide the secret or the words from a process that can read the network's traffic.
 //! * A client never waits for a dead server: TCP notices a dead process at once, and a dead host in about
 //!   10 s. It waits without limit for a server that lives but does not run (a stopped process), unless
-//!   [`Wait::within`] has set a limit.
+//!   [`Wait::within`] has set a limit, or a request is too long for the buffers of the sockets (TCP then
+//!   ends the connection after 10 s).
 //!
 //! # Modules
 //! | module | purpose |
@@ -55,6 +56,8 @@
 //! | `interfaces` | the addresses of the host, and their order |
 //! | `socket` | sockets and their options |
 //! | `error` | the errors |
+
+#![forbid(unsafe_code)]
 
 mod client;
 mod contact;

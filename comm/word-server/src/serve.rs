@@ -204,7 +204,7 @@ impl Loop {
             }
         } else if let Some(session) = self.sessions.get_mut(&key) {
             let was_sending = session.is_sending();
-            let advanced = session.advance(&self.shared);
+            let advanced = session.advance(&self.shared.words, &self.shared.requests);
             let is_sending = session.is_sending();
             let watched = advanced.is_ok()
                 && (is_sending == was_sending

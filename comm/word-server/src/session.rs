@@ -4,11 +4,10 @@
 use std::hint::black_box;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::error::Error;
-use crate::serve::Shared;
 use crate::wire::{
     HELLO_BYTES, REPLY_BYTES, REQUEST_BYTES, ReplyHead, RequestHead, Status, WORD_BYTES, extend_with_words,
     welcome, words_of,
@@ -115,15 +114,15 @@ impl Input {
 
 impl Session {
     /// Receives what has arrived, carries out a request that is complete, and sends what the socket takes.
-    /// At most one request, so that other clients come in between.
-    pub(crate) fn advance(&mut self, shared: &Shared) -> Result<(), Close> {
+    /// At most one request, so that other clients come in between. Counts it in `requests`.
+    pub(crate) fn advance(&mut self, words: &Words, requests: &AtomicU64) -> Result<(), Close> {
         if self.is_sending() {
             return self.send();
         }
-        let Some(head) = self.input.receive(&self.stream, &shared.words)? else { return Ok(()) };
-        self.answer(head, &shared.words);
+        let Some(head) = self.input.receive(&self.stream, words)? else { return Ok(()) };
+        self.answer(head, words);
         // Before the reply, so that the client finds its request counted.
-        shared.requests.fetch_add(1, Ordering::Relaxed);
+        requests.fetch_add(1, Ordering::Relaxed);
         self.send()
     }
 

@@ -58,7 +58,7 @@ pub(crate) fn begin_connect(address: SocketAddr) -> Result<TcpStream, Errno> {
     }
 }
 
-/// Sets the options of an accepted socket. TCP_USER_TIMEOUT is not among them, because it would end the
+/// Sets the options of an accepted socket. `TCP_USER_TIMEOUT` is not among them, because it would end the
 /// connection of a client that is stopped while a long reply is on its way.
 pub(crate) fn configure_served(stream: &TcpStream) -> Result<(), Errno> {
     stream.set_nonblocking(true).map_err(|error| errno_of(&error))?;

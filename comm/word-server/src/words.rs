@@ -53,11 +53,10 @@ impl Words {
         let mut words = self.lock();
         let before = words[place] & mask;
         let after = match op {
-            WordOp::Load => before,
             WordOp::Swap { value } => value,
             WordOp::Add { value } => before.wrapping_add(value),
             WordOp::CompareSwap { expected, value } if before == expected => value,
-            WordOp::CompareSwap { .. } => before,
+            WordOp::Load | WordOp::CompareSwap { .. } => before,
         };
         words[place] = words[place] & !mask | after & mask;
         Ok(before)
