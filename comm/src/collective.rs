@@ -12,13 +12,13 @@
 use std::sync::Arc;
 
 use crate::agree::ReduceOp;
-use crate::backoff::Backoff;
 use crate::class::ErrorClass;
 use crate::error::{Error, Result};
 use crate::lanes::{bytes_of, words_of};
 use crate::message::{Flight, MESSAGE_BYTES_MAX, Wire};
 use crate::reduction::Reduction;
-use crate::{tree, work};
+use crate::tree;
+use crate::wait::wait_until;
 
 /// A broadcast of at most this many bytes takes one message per rank.
 const INLINE_BYTES: usize = 4096;
@@ -32,11 +32,7 @@ const NO_MEMORY: u64 = u64::MAX;
 /// Reduces each lane over all ranks with the operation of that lane. Every rank gets the result. Waits.
 pub(crate) fn allreduce(wire: Wire<'_>, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()> {
     let mut reduction = Reduction::start(wire, lanes, ops)?;
-    let mut backoff = Backoff::new();
-    while !reduction.poll(wire)? {
-        backoff.pause();
-        work::advance();
-    }
+    wait_until(|| reduction.poll(wire))?;
     lanes.copy_from_slice(&reduction.result());
     Ok(())
 }

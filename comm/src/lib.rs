@@ -60,7 +60,7 @@
 //! |---|---|
 //! | `consts`, `class`, `error`, `rank`, [`tree`] | [`Error`], [`ErrorClass`], [`Rank`], constants of MPI |
 //! | `agree` | [`Agree`]: barriers, reductions and broadcasts as a trait |
-//! | `backoff`, `futex`, `cgroup`, `segment` | waits, and shared memory of the operating system |
+//! | `backoff`, `wait`, `futex`, `cgroup`, `segment` | waits, and shared memory of the operating system |
 //! | `lifetime`, `progress`, `process` | the phases of MPI, its progress, and the hook of `MPI_Finalize` |
 //! | [`work`], [`request`], [`info`], [`status`] | nonblocking work, and the small objects of MPI |
 //! | `attribute_key`, `types` | [`MpiType`]: conversion of datatypes, and their attributes |
@@ -113,6 +113,7 @@ pub mod status;
 pub mod tree;
 mod types;
 mod user_comm;
+mod wait;
 mod words;
 pub mod work;
 mod world;
@@ -138,6 +139,7 @@ pub use rank::Rank;
 #[doc(hidden)]
 pub use registry::census;
 pub use types::MpiType;
+pub use wait::wait_until;
 pub use words::{NodeWords, WordMemory};
 pub use world::{Epochs, Mechanism, WorldWords};
 

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
-use crate::backoff::Backoff;
 use crate::class::ErrorClass;
 use crate::error::{Error, Result, check};
 use crate::rank::Rank;
-use crate::{consts, ffi, work};
+use crate::wait::wait_until;
+use crate::{consts, ffi};
 
 /// Counts of the messages and collective operations on one channel so far. They do not depend on timing,
 /// so they are exact on any machine.
@@ -285,12 +285,7 @@ pub(crate) struct Flight {
 impl Flight {
     /// Waits until all messages are complete. Tests them, and sleeps between the tests.
     pub(crate) fn land(&mut self, counters: &Counters) -> Result<()> {
-        let mut backoff = Backoff::new();
-        while !self.test(counters)? {
-            backoff.pause();
-            work::advance();
-        }
-        Ok(())
+        wait_until(|| self.test(counters))
     }
 
     /// Whether all messages are complete. Does not wait.

@@ -3,11 +3,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::backoff::Backoff;
 use crate::class::ErrorClass;
 use crate::error::{Error, Result, check};
 use crate::process::return_errors;
-use crate::{consts, ffi, work};
+use crate::wait::wait_until;
+use crate::{consts, ffi};
 
 /// While this value lives, MPI returns the errors of the user's communicator to this crate instead of
 /// aborting the program.
@@ -49,20 +49,14 @@ pub(crate) fn refuse_inter_communicator(comm: ffi::MPI_Comm) -> Result<()> {
 
 /// Waits for a request of MPI. Tests the request, and sleeps between the tests.
 fn wait(mut request: ffi::MPI_Request) -> Result<()> {
-    let mut backoff = Backoff::new();
-    loop {
+    wait_until(|| {
         let mut done: c_int = 0;
-        // SAFETY: the request is active until `done` is set, and is not used after that. MPI ignores the
-        // status.
+        // SAFETY: the request is active until `done` is set, and is not used after that, because `wait_until`
+        // ends then. MPI ignores the status.
         let status = unsafe { ffi::MPI_Test(&raw mut request, &raw mut done, consts::status_ignore()) };
         check("MPI_Test", status)?;
-        if done != 0 {
-            return Ok(());
-        }
-        backoff.pause();
-        // Another rank may reach this call only after this rank has advanced an operation in progress.
-        work::advance();
-    }
+        Ok(done != 0)
+    })
 }
 
 /// Duplicates a communicator. Collective. Sleeps while it waits.

@@ -11,13 +11,14 @@
 //! operation is then over on all ranks, so no leader takes a message of the next operation for one of an
 //! operation that it has not yet given up.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use capulet_comm::request::Completion;
 use capulet_comm::work::{self, UnderWay, Work};
-use capulet_comm::{Backoff, ErrorClass, Leaders};
+use capulet_comm::{ErrorClass, Leaders};
 use capulet_sieve::two_phase::OPERATION_SLOT;
 
 use super::operation::CollectiveOperation;
@@ -111,15 +112,12 @@ impl Request {
     /// Waits until the operation is over. Blocks for the other ranks. Advances all operations in
     /// progress, and keeps MPI progressing.
     pub fn wait(self) -> Outcome {
-        let mut backoff = Backoff::new();
-        loop {
-            work::advance();
-            if let Some(outcome) = self.state.take() {
-                return outcome;
-            }
-            backoff.pause();
-            capulet_comm::progress();
-        }
+        let mut outcome = None;
+        wait_until(|| {
+            outcome = self.state.take();
+            outcome.is_some()
+        });
+        outcome.unwrap_or_default()
     }
 
     /// Calls `notice` when the operation is over, or at once if it is over already. The notice must not
@@ -160,16 +158,10 @@ impl Queue {
     /// Waits until no operation of the file with channel id `file_id` is in progress on this rank, on any
     /// thread. The bytes that the operations moved are counted then, and no operation refers to the storage.
     pub(crate) fn drain(&self, file_id: u32) {
-        let mut backoff = Backoff::new();
-        loop {
-            work::advance();
+        wait_until(|| {
             let is_under_way = self.lock().entries.iter().any(|entry| entry.operation.track().0 == file_id);
-            if !is_under_way && self.publishing.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            backoff.pause();
-            capulet_comm::progress();
-        }
+            !is_under_way && self.publishing.load(Ordering::Acquire) == 0
+        });
     }
 }
 
@@ -304,4 +296,16 @@ fn send_next_key(order: &dyn Leaders, key: u64) {
             tracing::error!(%error, node, "cannot tell a node which operation comes next");
         }
     }
+}
+
+/// Advances the operations in progress and MPI until `test` returns true.
+fn wait_until(mut test: impl FnMut() -> bool) {
+    work::advance();
+    let Ok(()) = capulet_comm::wait_until(|| {
+        let is_over = test();
+        if !is_over {
+            capulet_comm::progress();
+        }
+        Ok::<_, Infallible>(is_over)
+    });
 }

@@ -18,7 +18,7 @@ mod survey;
 
 use std::sync::Arc;
 
-use capulet_comm::{Backoff, work};
+use capulet_comm::wait_until;
 
 pub(super) use exchange::{Exchange, Step};
 pub(super) use leader_reduction::LeaderValues;
@@ -38,15 +38,10 @@ pub fn decline_exchange(internode: &NodeExchange) -> Result<(), Failure> {
     let Some(leaders) = &internode.leaders else { return Ok(()) };
     let mut exchange = Exchange::new(Arc::clone(leaders), internode.operation, Direction::Write);
     exchange.begin_survey(Survey::UNABLE);
-    let mut backoff = Backoff::new();
-    loop {
+    wait_until(|| {
         if exchange.reduction.receive()?.is_some() {
             return Err(leader_reduction::DISAGREE.into());
         }
-        if exchange.reduction.advance(true)?.is_some() {
-            return Ok(());
-        }
-        backoff.pause();
-        work::advance();
-    }
+        Ok(exchange.reduction.advance(true)?.is_some())
+    })
 }
