@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::{fs, io};
 
 /// The identity of a process: its number and its start time, so that a later process with the same number
-/// is state_and_start apart. `process` is never 0 for a known process.
+/// has another identity. `process` is never 0 for a known process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// The number in the low bits, the start time above. 0 if the process is not known.

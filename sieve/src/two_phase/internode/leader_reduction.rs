@@ -258,7 +258,7 @@ mod tests {
 
     use super::*;
 
-    /// Lane 0 is the sum; values 1 and 2 are the first and the last node, to check that the parts come in
+    /// Value 0 is the sum; values 1 and 2 are the first and the last node, to check that the parts come in
     /// order.
     fn join(left: LeaderValues, right: LeaderValues) -> LeaderValues {
         assert_eq!(left[2] + 1, right[1], "the parts are neighbors, with the lower nodes on the left");
