@@ -44,8 +44,8 @@ pub struct Hints {
     pub lock_timeout_ms: u64,
     /// `capulet_lock`: the lock of atomic mode. Fixed when atomic mode is first set.
     pub lock: LockChoice,
-    /// `capulet_words`: how ranks of several nodes reach the words of locks and shared file pointers. Fixed at
-    /// open.
+    /// `capulet_words`: how ranks of several nodes reach the words of locks and shared file pointers. Fixed
+    /// at open.
     pub words: Mechanism,
     /// `file_perm`: permission bits of a created file, octal.
     pub permissions: u32,
@@ -306,8 +306,8 @@ pub(crate) struct InForce {
     pub layout: FileLayout,
     /// Whether a write that begins now may write holes back.
     pub holes: Holes,
-    /// How the words of the shared file pointer are reached. `None` if they are in memory of one node, or if there
-    /// are none.
+    /// How the words of the shared file pointer are reached. `None` if they are in memory of one node, or if
+    /// there are none.
     pub words: Option<Mechanism>,
 }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 use capulet_comm::{Agree, Backoff, Channel, Epochs, Mechanism, Notifier, WorldWords};
 use support::group_of;
 
-/// The argument `multiple` selects `MPI_THREAD_MULTIPLE`. The argument `passive` asserts that the words of a rank
-/// that computes are reached. The argument `server` selects word servers instead of windows.
+/// The argument `multiple` selects `MPI_THREAD_MULTIPLE`. The argument `passive` asserts that the words of a
+/// rank that computes are reached. The argument `server` selects word servers instead of windows.
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);

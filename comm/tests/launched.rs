@@ -10,11 +10,12 @@ use std::sync::{Mutex, PoisonError};
 use capulet_comm::NODES_VARIABLE;
 use capulet_comm::build::LAUNCHER;
 
-/// Locked on MPICH while a program runs: its ranks spin, so several programs at the same time would reach their
-/// time limits. The ranks of Open MPI yield their core while they wait.
+/// Locked on MPICH while a program runs: its ranks spin, so several programs at the same time would reach
+/// their time limits. The ranks of Open MPI yield their core while they wait.
 static RUNNING: Mutex<()> = Mutex::new(());
 const SECONDS_MAX: &str = "600";
-/// The numbers of ranks of most programs. 7 ranks spin for long on MPICH, so they are left to `make test-long`.
+/// The numbers of ranks of most programs. 7 ranks spin for long on MPICH, so they are left to `make
+/// test-long`.
 fn ranks() -> impl Iterator<Item = usize> {
     let ranks_max = if IS_ACTIVE && env::var_os("CAPULET_TEST_LONG").is_none() { 4 } else { 7 };
     [1, 2, 3, 4, 7].into_iter().filter(move |ranks| *ranks <= ranks_max)

@@ -45,8 +45,8 @@ fn atomic_with_each_lock() {
     }
 }
 
-/// Every lock whose words all ranks reach passes the same tests on word servers. A word server needs no help of
-/// the rank that holds the words, with any MPI.
+/// Every lock whose words all ranks reach passes the same tests on word servers. A word server needs no help
+/// of the rank that holds the words, with any MPI.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn atomic_with_each_lock_on_word_servers() {

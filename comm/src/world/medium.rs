@@ -41,18 +41,19 @@ pub(crate) trait Medium: Debug + Send + Sync {
     /// Stores `value` in a word of 32 bits if the word is `expected`, atomically. Returns the word before.
     fn compare_swap(&self, expected: u32, value: u32, at: At) -> Result<u32>;
 
-    /// Stores `put` from word `table.word + first` on, and returns `words` words from `table.word` on, including
-    /// the stored ones. `put` lies inside of these words.
+    /// Stores `put` from word `table.word + first` on, and returns `words` words from `table.word` on,
+    /// including the stored ones. `put` lies inside of these words.
     fn exchange(&self, table: At, first: usize, put: &[u64], words: usize) -> Result<Vec<u64>>;
 
     /// Fetches `words` words from `table.word` on. If all of them are zero, stores `value` in word
     /// `table.word + at`. Atomic. Returns the words before the store.
     fn claim_if_none(&self, table: At, at: usize, value: u64, words: usize) -> Result<Vec<u64>>;
 
-    /// Whether operations complete while their target makes no MPI call, if this is known without a measurement.
+    /// Whether operations complete while their target makes no MPI call, if this is known without a
+    /// measurement.
     fn is_passive(&self) -> Option<bool>;
 
-    /// Ends the use of the words in `MPI_Finalize`. Called once, by all ranks that reach it. `all_departed` is
-    /// false if some rank did not get there.
+    /// Ends the use of the words in `MPI_Finalize`. Called once, by all ranks that reach it. `all_departed`
+    /// is false if some rank did not get there.
     fn close(&self, all_departed: bool);
 }

@@ -3,11 +3,11 @@
 //! ```text
 //! part of a rank:  | own words, per slot | table of each slot whose home is this rank | departed ranks |
 //! ```
-//! The memory has L slots (`SLOTS`), one per file. The home of slot i is rank i mod N, for N ranks. Memory per
-//! rank: 8 bytes x (L 8 + ceil(L / N) N 20 + 1).
+//! The memory has L slots (`SLOTS`), one per file. The home of slot i is rank i mod N, for N ranks. Memory
+//! per rank: 8 bytes x (L 8 + ceil(L / N) N 20 + 1).
 //!
-//! There are two mechanisms ([`Mechanism`]): an MPI window (`window`), and a server thread in each process that
-//! speaks TCP (`served`). Every operation is complete at its target when the function returns.
+//! There are two mechanisms ([`Mechanism`]): an MPI window (`window`), and a server thread in each process
+//! that speaks TCP (`served`). Every operation is complete at its target when the function returns.
 
 mod medium;
 mod served;
@@ -41,14 +41,14 @@ pub enum Epochs {
 /// How ranks reach the words of other nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mechanism {
-    /// A window if all ranks are on one machine, or if a measurement shows that operations complete while their
-    /// target computes. Otherwise a server.
+    /// A window if all ranks are on one machine, or if a measurement shows that operations complete while
+    /// their target computes. Otherwise a server.
     #[default]
     Auto,
     /// An MPI window. Whether an operation waits for a call of MPI by its target depends on the MPI.
     Window,
-    /// A thread of each process that answers requests over TCP. It makes no MPI call, so an operation never waits
-    /// for the rank that holds the words.
+    /// A thread of each process that answers requests over TCP. It makes no MPI call, so an operation never
+    /// waits for the rank that holds the words.
     Server,
 }
 
@@ -111,7 +111,8 @@ pub(crate) fn close() {
 }
 
 impl WorldMemory {
-    /// Creates words. Collective over the communicator. `None` on all ranks if the creation failed on some rank.
+    /// Creates words. Collective over the communicator. `None` on all ranks if the creation failed on some
+    /// rank.
     pub(crate) fn allocate(
         wire: Wire<'_>,
         mechanism: Mechanism,
@@ -146,8 +147,8 @@ impl WorldMemory {
         Self { medium, mechanism, rank: wire.rank, ranks: wire.size, closed: AtomicBool::new(false) }
     }
 
-    /// Whether operations at rank 0 complete while this rank computes and makes no MPI call. Collective over the
-    /// communicator. Takes about 30 ms. The result is the same on all ranks.
+    /// Whether operations at rank 0 complete while this rank computes and makes no MPI call. Collective over
+    /// the communicator. Takes about 30 ms. The result is the same on all ranks.
     fn is_passive(&self, wire: Wire<'_>) -> Result<bool> {
         collective::allreduce(wire, &mut [0], &[ReduceOp::Max])?;
         let mut lanes = [self.wait_at(0)?.as_micros() as u64];
@@ -155,8 +156,8 @@ impl WorldMemory {
         Ok(lanes[0] < PASSIVE_BELOW.as_micros() as u64)
     }
 
-    /// How long rank `home + 1` waits for an operation at `home` while this rank sleeps outside of MPI. Zero on
-    /// all other ranks. Called on all ranks at the same time.
+    /// How long rank `home + 1` waits for an operation at `home` while this rank sleeps outside of MPI. Zero
+    /// on all other ranks. Called on all ranks at the same time.
     fn wait_at(&self, home: u32) -> Result<Duration> {
         const WAITED: Duration = Duration::from_millis(2);
         if self.rank == home {

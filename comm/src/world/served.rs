@@ -1,8 +1,8 @@
-//! Words in memory of each process, which a thread of the process serves over TCP (`capulet-word-server`). The
-//! thread makes no MPI call, so no operation waits for the rank that holds the words.
+//! Words in memory of each process, which a thread of the process serves over TCP (`capulet-word-server`).
+//! The thread makes no MPI call, so no operation waits for the rank that holds the words.
 //!
-//! Cost of an operation: one round trip over TCP, and nothing for words of this rank. Memory: the words of this
-//! rank, and one connection for each rank that this rank has reached.
+//! Cost of an operation: one round trip over TCP, and nothing for words of this rank. Memory: the words of
+//! this rank, and one connection for each rank that this rank has reached.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -42,9 +42,9 @@ impl Served {
         Ok(Self { rank: wire.rank, server: Mutex::new(Some(server)), clients })
     }
 
-    /// Runs an operation on the words of a rank: `own` on the server of this rank, else `other` on the client of
-    /// that rank. The client drives MPI while it waits, but no work of this crate, because the work may need
-    /// another operation on the same client.
+    /// Runs an operation on the words of a rank: `own` on the server of this rank, else `other` on the client
+    /// of that rank. The client drives MPI while it waits, but no work of this crate, because the work may
+    /// need another operation on the same client.
     fn on<R>(
         &self,
         rank: u32,

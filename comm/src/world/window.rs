@@ -42,9 +42,9 @@ unsafe impl Send for Window {}
 unsafe impl Sync for Window {}
 
 impl Window {
-    /// Creates a window with `words` words of each rank. Collective over the communicator. The caller must tell
-    /// the other ranks about an error, and must leak the window if another rank has an error: `MPI_Win_free`
-    /// would wait for that rank.
+    /// Creates a window with `words` words of each rank. Collective over the communicator. The caller must
+    /// tell the other ranks about an error, and must leak the window if another rank has an error:
+    /// `MPI_Win_free` would wait for that rank.
     pub(super) fn make(wire: Wire<'_>, words: usize, epochs: Epochs, is_one_machine: bool) -> Result<Self> {
         let mut win = consts::win_null();
         let mut base: *mut c_void = ptr::null_mut();
@@ -85,8 +85,8 @@ impl Window {
     /// No thread uses the window any more, and this is the only call.
     unsafe fn free(&self) {
         let mut win = self.win;
-        // SAFETY: `make` has created the window and, for standing epochs, opened its epoch. By `# Safety` of this
-        // function no thread uses the window, and it is freed once.
+        // SAFETY: `make` has created the window and, for standing epochs, opened its epoch. By `# Safety` of
+        // this function no thread uses the window, and it is freed once.
         let status = unsafe {
             if self.epochs == Epochs::Standing {
                 ffi::MPI_Win_unlock_all(win);
@@ -241,8 +241,8 @@ impl Medium for Window {
 
     fn close(&self, all_departed: bool) {
         if all_departed {
-            // SAFETY: `# Safety` of `free`: the pool has given out this medium for the last time, all ranks are
-            // here, and `close` is called once.
+            // SAFETY: `# Safety` of `free`: the pool has given out this medium for the last time, all ranks
+            // are here, and `close` is called once.
             unsafe { self.free() };
         } else {
             tracing::warn!("a window is leaked: not all ranks have released it");
