@@ -47,17 +47,20 @@ use_mpi() {
     command -v "$MPICC" >/dev/null || fail "$MPICC is missing; run: make setup"
 }
 
-# share_built FROM TO PROFILE: copies the crates of the registry from target/FROM/PROFILE to target/TO/PROFILE, so
-# that cargo does not compile them again. Overwrites nothing: their names contain a hash of all that they are
-# made of. Leaves out mpi-sys and mpi, whose names do not tell the MPI, and the crates of this workspace, whose
-# names do not tell the sources. No hard links, because cargo writes fingerprints in place.
+# share_built FROM TO PROFILE: copies crates that know no MPI from target/FROM/PROFILE to target/TO/PROFILE, so that
+# cargo does not compile them again. Overwrites nothing. Names of crates of the registry contain a hash of all
+# that they are made of. Names of the workspace's crates do not tell their sources, so these crates are copied only
+# if target/TO/PROFILE is new. Leaves out mpi-sys and mpi, whose names do not tell the MPI. No hard links, because
+# cargo writes fingerprints in place.
 share_built() {
-    local from=target/$1/$3 to=target/$2/$3 kind
+    local from=target/$1/$3 to=target/$2/$3 kind pure=^$
+    [ -d "$to/deps" ] ||
+        pure='/(lib)?capulet[-_](agreement|datatype|drivers|plan|protocol|bench[-_]report|job|verify|word[-_]server)-'
     for kind in .fingerprint build deps; do
         [ -d "$from/$kind" ] || continue
         mkdir -p "$to/$kind"
         find "$from/$kind" -mindepth 1 -maxdepth 1 |
-            awk '!/\/(lib)?(mpi[-_]|capulet)[^\/]*$/' |
+            awk -v pure="$pure" '!/\/(lib)?(mpi[-_]|capulet)[^\/]*$/ || $0 ~ pure' |
             xargs -r cp --archive --reflink=auto --no-clobber --target-directory "$to/$kind"
     done
 }
