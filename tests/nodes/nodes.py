@@ -125,7 +125,8 @@ def call(state, node, words, folder="/", environment=None, kill=False):
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(f"{state}/{node}/socket")
         sent = socket.send_fds(connection, [data[: 1 << 15]], [0, 1, 2])
-        connection.sendall(data[sent:])
+        if sent < len(data):
+            connection.sendall(data[sent:])
         status = connection.recv(1)
     except OSError as error:
         print(f"{node} does not answer: {error}", file=sys.stderr)
@@ -138,7 +139,7 @@ def call(state, node, words, folder="/", environment=None, kill=False):
 
 def hold(count, delay_us):
     """Checks the machine, then becomes the parent of `keep` in new namespaces."""
-    missing = [tool for tool in ["ip", "unshare", "mount"] if not shutil.which(tool)]
+    missing = [tool for tool in ["ip", "unshare", "mount", "gcc"] if not shutil.which(tool)]
     if delay_us and not os.path.exists("/dev/net/tun"):
         missing.append("/dev/net/tun")
     reason = f"no {' and no '.join(missing)}" if missing else None
@@ -181,6 +182,7 @@ def build(state, count, delay_us):
     with open(f"{state}/shell", "w") as shell:
         shell.write(f'#!/bin/sh\nexec {PYTHON} {shlex.quote(THIS)} shell {state} "$@"\n')
     os.chmod(f"{state}/shell", 0o755)
+    run("gcc", "-O2", "-shared", "-fPIC", "-o", f"{state}/finalize.so", f"{HERE}/finalize.c", "-ldl")
     processes = []
     for number, name in enumerate(names, 1):
         os.makedirs(f"{state}/{name}/tmp")
@@ -270,8 +272,10 @@ def job(holder, mpi, ranks, exported, words):
     else:
         launcher = ["mpiexec.mpich", "-launcher", "ssh", "-launcher-exec", shell, "-iface", "eth0"]
         launcher += ["-hosts", hosts, "-wdir", os.getcwd()]
+        preloaded = [f"{inner}/finalize.so"] + ([os.environ["LD_PRELOAD"]] if "LD_PRELOAD" in exported else [])
+        launcher += ["-genv", "LD_PRELOAD", ":".join(preloaded)]
         for name in exported:
-            launcher += ["-genv", name, os.environ[name]]
+            launcher += ["-genv", name, os.environ[name]] if name != "LD_PRELOAD" else []
     return on(holder, "n1", [*launcher, "-n", str(sum(ranks)), *words])
 
 
