@@ -7,11 +7,18 @@ ranks by a remote shell. The nodes share the other file systems of the machine. 
 
   nodes.py hold COUNT [--delay MICROSECONDS]   make nodes n1 .. nCOUNT until the standard input ends
   nodes.py on HOLDER NODE WORD...              run a command on a node, with this environment
-  nodes.py job HOLDER MPI RANKS WORD...        run a program on all nodes, from n1; RANKS is 2,2 or 1,2,1
+  nodes.py mpi HOLDER RANKS WORD...            run a command on n1 whose MPI launchers start ranks on all nodes
   nodes.py end HOLDER [NODE...]                kill all processes on some nodes, or on all nodes
 
-HOLDER is the process number that `hold` prints. MPI is openmpi or mpich. Needs root, iproute2 and
-util-linux; a delay needs gcc and /dev/net/tun. `hold` exits with 3 if this machine cannot have nodes.
+HOLDER is the process number of `hold`. RANKS is the number of ranks on each node, such as 2,2 or 1,2,1. For
+example, with Open MPI and with MPICH, and with a command that starts a launcher itself:
+
+  nodes.py mpi HOLDER 2,2 mpiexec.openmpi -n 4 capulet run -- ./program
+  nodes.py mpi HOLDER 1,2 mpiexec.mpich -n 3 capulet run -- ./program
+  nodes.py mpi HOLDER 2,2 capulet bench collective --ranks 4
+
+Needs root, iproute2, util-linux and gcc; a delay needs /dev/net/tun. `hold` exits with 3 if this machine
+cannot have nodes.
 
 Everything that makes up a set of nodes lives in namespaces of `hold`: a network with the bridge, process
 numbers, and mounts. So sets do not see each other, and the kernel removes a set when `hold` ends, however
@@ -35,6 +42,16 @@ PYTHON = "/usr/bin/python3"
 HERE = os.path.dirname(os.path.realpath(__file__))
 THIS = os.path.join(HERE, "nodes.py")
 NAMESPACES = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
+LAUNCHERS = ["mpiexec.openmpi", "mpiexec.mpich"]
+RANKS_VARIABLE = "CAPULET_TEST_NODES"
+# The nodes have one network each, and more ranks than cores.
+OPEN_MPI_SETTINGS = {
+    "btl_tcp_if_include": "eth0",
+    "oob_tcp_if_include": "eth0",
+    "mpi_yield_when_idle": "1",
+}
+# Variables of a node, of its shell, and of Open MPI, which a rank does not get from n1.
+OWN_VARIABLES = ("HOME", "HOSTNAME", "OLDPWD", "OMPI_", "PATH", "PMIX_", "PWD", "SHLVL", "TMPDIR", "_")
 # Exit status for a machine or a user that cannot have nodes.
 IMPOSSIBLE = 3
 # Time in seconds in which a node starts on a busy machine.
@@ -52,7 +69,7 @@ def run(*words):
 # ---- The remote shell -----------------------------------------------------------------------------------
 
 
-def serve(state, number, count):
+def serve(state, number):
     """Process 1 of a node: completes the namespaces of the node, then runs what `call` asks for."""
     own = f"{state}/n{number}"
     run("mount", "-t", "tmpfs", "tmpfs", "/dev/shm")
@@ -182,13 +199,18 @@ def build(state, count, delay_us):
     with open(f"{state}/shell", "w") as shell:
         shell.write(f'#!/bin/sh\nexec {PYTHON} {shlex.quote(THIS)} shell {state} "$@"\n')
     os.chmod(f"{state}/shell", 0o755)
+    os.mkdir(f"{state}/bin")
+    for name in LAUNCHERS:
+        with open(f"{state}/bin/{name}", "w") as launcher:
+            launcher.write(f'#!/bin/sh\nexec {PYTHON} {shlex.quote(THIS)} launch {state} {name} "$@"\n')
+        os.chmod(launcher.name, 0o755)
     run("gcc", "-O2", "-shared", "-fPIC", "-o", f"{state}/finalize.so", f"{HERE}/finalize.c", "-ldl")
     processes = []
     for number, name in enumerate(names, 1):
         os.makedirs(f"{state}/{name}/tmp")
         # As after a login by ssh: a node does not get the environment of the machine.
         kept = {key: os.environ[key] for key in ["PATH", "HOME", "LANG"] if key in os.environ}
-        words = ["unshare", *NAMESPACES, "--uts", "--ipc", PYTHON, THIS, "serve", state, str(number), str(count)]
+        words = ["unshare", *NAMESPACES, "--uts", "--ipc", PYTHON, THIS, "serve", state, str(number)]
         environment = {**kept, "TMPDIR": f"{state}/{name}/tmp"}
         # The child ends with its node only, so that a Ctrl-C does not reach it.
         processes.append(
@@ -251,32 +273,44 @@ def on(holder, node, words):
     return call(state, node, words, os.getcwd(), environment)
 
 
-def job(holder, mpi, ranks, exported, words):
-    inner, _ = state_of(holder)
-    ranks = [int(number) for number in ranks.split(",")]
-    hosts = ",".join(f"n{node}:{number}" for node, number in enumerate(ranks, 1))
-    shell = f"{inner}/shell"
-    if mpi == "openmpi":
-        launcher = "mpiexec.openmpi --allow-run-as-root --oversubscribe --map-by slot"
-        # Debian's Open MPI searches each network for a path between the nodes; each node has one network.
-        for name, value in {
-            "plm_rsh_agent": shell,
-            "btl_tcp_if_include": "eth0",
-            "oob_tcp_if_include": "eth0",
-            "mpi_yield_when_idle": "1",
-        }.items():
-            launcher += f" --mca {name} {value}"
-        launcher = launcher.split() + ["--host", hosts, "--wdir", os.getcwd()]
-        for name in exported:
-            launcher += ["-x", name]
+def mpi(holder, ranks, words):
+    """Runs a command on n1. Its launchers start ranks on all nodes."""
+    inner, state = state_of(holder)
+    with open(f"{state}/hydra.{os.getpid()}", "w") as hosts:
+        hosts.writelines(f"n{node}:{count}\n" for node, count in enumerate(ranks.split(","), 1))
+    # A launcher of another command may read a file of the same content now.
+    os.rename(hosts.name, f"{state}/hydra.{ranks}")
+    # Open MPI gets options from `launch` instead: Capulet's commands remove its variables.
+    os.environ.update({
+        "PATH": f"{inner}/bin:{os.environ['PATH']}",
+        RANKS_VARIABLE: ranks,
+        "HYDRA_HOST_FILE": f"{inner}/hydra.{ranks}",
+        "HYDRA_LAUNCHER": "ssh",
+        "HYDRA_LAUNCHER_EXEC": f"{inner}/shell",
+        "HYDRA_IFACE": "eth0",
+    })
+    return on(holder, "n1", words)
+
+
+def launch(state, name, words):
+    """Becomes the launcher `name` of the machine, with options that `mpi` cannot give by variables."""
+    path = [folder for folder in os.environ["PATH"].split(":") if folder != f"{state}/bin"]
+    if name == "mpiexec.openmpi":
+        counts = enumerate(os.environ[RANKS_VARIABLE].split(","), 1)
+        options = ["--allow-run-as-root", "--oversubscribe", "--map-by", "slot", "--host"]
+        options.append(",".join(f"n{node}:{count}" for node, count in counts))
+        for key, value in OPEN_MPI_SETTINGS.items():
+            options += ["--mca", key, value]
+        options += ["--mca", "plm_rsh_agent", f"{state}/shell"]
+        # Open MPI gives ranks of other nodes only the variables that it is told. MPICH gives all.
+        for key in sorted(os.environ):
+            options += [] if key.startswith(OWN_VARIABLES) else ["-x", key]
     else:
-        launcher = ["mpiexec.mpich", "-launcher", "ssh", "-launcher-exec", shell, "-iface", "eth0"]
-        launcher += ["-hosts", hosts, "-wdir", os.getcwd()]
-        preloaded = [f"{inner}/finalize.so"] + ([os.environ["LD_PRELOAD"]] if "LD_PRELOAD" in exported else [])
-        launcher += ["-genv", "LD_PRELOAD", ":".join(preloaded)]
-        for name in exported:
-            launcher += ["-genv", name, os.environ[name]] if name != "LD_PRELOAD" else []
-    return on(holder, "n1", [*launcher, "-n", str(sum(ranks)), *words])
+        preload = ":".join([f"{state}/finalize.so", *os.environ.get("LD_PRELOAD", "").split()])
+        options = ["-genv", "LD_PRELOAD", preload]
+    # Hydra finds its other programs beside its first argument.
+    launcher = shutil.which(name, path=":".join(path))
+    os.execv(launcher, [launcher, *options, *words])
 
 
 def end(holder, nodes):
@@ -294,32 +328,33 @@ def shell(state, words):
 
 def main():
     # Internal commands. The words of launchers may begin with a dash.
-    inside = {"serve": serve, "keep": keep}
-    if len(sys.argv) > 2 and sys.argv[1] in inside:
-        state, *numbers = sys.argv[2:]
-        sys.exit(inside[sys.argv[1]](state, *map(int, numbers)))
-    if sys.argv[1:2] == ["shell"]:
-        sys.exit(shell(sys.argv[2], sys.argv[3:]))
+    inside = {
+        "keep": lambda state, count, delay_us: keep(state, int(count), int(delay_us)),
+        "serve": lambda state, number: serve(state, int(number)),
+        "shell": lambda state, *words: sys.exit(shell(state, words)),
+        "launch": lambda state, name, *words: launch(state, name, words),
+    }
+    if sys.argv[1:] and sys.argv[1] in inside:
+        inside[sys.argv[1]](*sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("hold")
     command.add_argument("count", type=int)
     command.add_argument("--delay", type=int, default=0, metavar="MICROSECONDS")
-    for name, places in {"on": ["node"], "job": ["mpi", "ranks"], "end": []}.items():
+    for name, places in {"on": ["node"], "mpi": ["ranks"], "end": []}.items():
         command = commands.add_parser(name)
         command.add_argument("holder", type=int)
         for place in places:
-            command.add_argument(place, choices=["openmpi", "mpich"] if place == "mpi" else None)
-        if name == "job":
-            command.add_argument("--export", action="append", default=[], metavar="NAME")
+            command.add_argument(place)
         command.add_argument("words", nargs=argparse.REMAINDER if places else "*")
     given = parser.parse_args()
     if given.command == "hold":
         hold(given.count, given.delay)
     if given.command == "on":
         sys.exit(on(given.holder, given.node, given.words))
-    if given.command == "job":
-        sys.exit(job(given.holder, given.mpi, given.ranks, given.export, given.words))
+    if given.command == "mpi":
+        sys.exit(mpi(given.holder, given.ranks, given.words))
     sys.exit(end(given.holder, given.words))
 
 

@@ -209,20 +209,14 @@ impl Job {
         Outcome { status, text, elapsed }
     }
 
-    /// The launcher with the number of ranks: on the nodes of the job, or in a mount namespace of its own if
-    /// the job has a `/dev/shm` of its own.
+    /// The launcher: on the nodes of the job, or in a mount namespace of its own if the job has a `/dev/shm`
+    /// of its own.
     fn launcher(&self) -> Command {
         if let Some((nodes, ranks)) = &self.nodes {
-            let mut exported: Vec<&OsStr> = self.variables.iter().map(|(name, _)| name.as_os_str()).collect();
-            exported.extend((self.through == Through::Native).then_some(OsStr::new("CHECK_NATIVE")));
-            return nodes.launcher(self.mpi.name(), ranks, &exported);
+            let mut command = nodes.command(ranks);
+            command.arg(self.mpi.launcher());
+            return command;
         }
-        let mut command = self.launcher_on_this_node();
-        command.arg("-n").arg(self.ranks.to_string());
-        command
-    }
-
-    fn launcher_on_this_node(&self) -> Command {
         let Some(bytes) = self.shared_memory_bytes else { return Command::new(self.mpi.launcher()) };
         let script = format!("mount -t tmpfs -o size={bytes},mode=1777 none /dev/shm && exec \"$@\"");
         let mut command = Command::new("unshare");
@@ -232,6 +226,7 @@ impl Job {
 
     fn command(&self, output: &File) -> Command {
         let mut command = self.launcher();
+        command.arg("-n").arg(self.ranks.to_string());
         match self.through {
             Through::Command => {
                 command.arg(self.mpi.command()).arg("run").args(&self.run_options).arg("--");

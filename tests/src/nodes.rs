@@ -124,25 +124,21 @@ impl Nodes {
     }
 
     /// Waits until no other job runs on these nodes.
-    pub(crate) fn take(&self) -> MutexGuard<'_, ()> {
+    pub fn take(&self) -> MutexGuard<'_, ()> {
         // A test that failed during its job has left no process, because a failed job is ended.
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The command that starts a program on the nodes, without the program. The ranks get the variables
-    /// `exported` from the environment of the command.
+    /// A command without its words, which are those of a launcher. The launcher runs on `n1` and starts
+    /// ranks on all nodes. The ranks get the environment of the command.
     ///
     /// # Panics
     /// If there are more numbers of ranks than nodes.
-    pub(crate) fn launcher(&self, mpi: &str, ranks: &[usize], exported: &[&OsStr]) -> Command {
+    pub fn command(&self, ranks: &[usize]) -> Command {
         assert!(ranks.len() <= self.count, "{ranks:?} ranks on {} nodes", self.count);
-        let mut command = tool();
-        command.arg("job");
-        for name in exported {
-            command.arg("--export").arg(name);
-        }
         let ranks: Vec<String> = ranks.iter().map(ToString::to_string).collect();
-        command.args([&self.holder().to_string(), mpi, &ranks.join(",")]);
+        let mut command = tool();
+        command.args(["mpi", &self.holder().to_string(), &ranks.join(",")]);
         command
     }
 }
