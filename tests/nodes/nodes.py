@@ -7,7 +7,7 @@ ranks by a remote shell. The nodes share the other file systems of the machine. 
 
   nodes.py hold COUNT [--delay MICROSECONDS]   make nodes n1 .. nCOUNT until the standard input ends
   nodes.py on HOLDER NODE WORD...              run a command on a node, with this environment
-  nodes.py mpi HOLDER RANKS WORD...            run a command on n1 whose MPI launchers start ranks on all nodes
+  nodes.py mpi HOLDER RANKS WORD...            run a command on n1; its MPI launchers start ranks on all nodes
   nodes.py end HOLDER [NODE...]                kill all processes on some nodes, or on all nodes
 
 HOLDER is the process number of `hold`. RANKS is the number of ranks on each node, such as 2,2 or 1,2,1. For
@@ -22,10 +22,10 @@ cannot have nodes.
 
 Everything that makes up a set of nodes lives in namespaces of `hold`: a network with the bridge, process
 numbers, and mounts. So sets do not see each other, and the kernel removes a set when `hold` ends, however
-it ends. Nothing has a name that an earlier run could have left.
+it ends. Only an empty folder stays if `hold` is killed; the next `hold` removes the folder.
 """
 import argparse
-import ctypes
+import glob
 import json
 import os
 import select
@@ -41,8 +41,10 @@ import time
 PYTHON = "/usr/bin/python3"
 HERE = os.path.dirname(os.path.realpath(__file__))
 THIS = os.path.join(HERE, "nodes.py")
-NAMESPACES = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
+NAMESPACES = "--mount --net --pid --fork --kill-child --mount-proc --propagation private".split()
 LAUNCHERS = ["mpiexec.openmpi", "mpiexec.mpich"]
+# The folder of a set is FOLDER, the process number of its holder, a dash, and a random text.
+FOLDER = "capulet-nodes-"
 RANKS_VARIABLE = "CAPULET_TEST_NODES"
 # The nodes have one network each, and more ranks than cores.
 OPEN_MPI_SETTINGS = {
@@ -168,9 +170,21 @@ def hold(count, delay_us):
     if reason:
         print(reason, file=sys.stderr)
         sys.exit(IMPOSSIBLE)
-    folder = tempfile.mkdtemp(prefix="capulet-nodes-")
+    remove_folders_of_killed_sets()
+    folder = tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-")
     keeper = [PYTHON, THIS, "keep", folder, str(count), str(delay_us)]
     os.execvp("unshare", ["unshare", *NAMESPACES, *keeper])
+
+
+def remove_folders_of_killed_sets():
+    """A killed holder leaves an empty folder: the content was on a mount in its namespace."""
+    for folder in glob.glob(os.path.join(tempfile.gettempdir(), f"{FOLDER}*-*")):
+        holder = os.path.basename(folder)[len(FOLDER):].split("-")[0]
+        if not os.path.exists(f"/proc/{holder}"):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                pass  # Another set has removed the folder, or the folder belongs to another program.
 
 
 def keep(state, count, delay_us):
@@ -263,7 +277,7 @@ def state_of(holder):
     """The folder of a set as its namespace sees it, and as this process reaches it."""
     with open(f"/proc/{holder}/mountinfo") as mounts:
         points = [line.split()[4] for line in mounts]
-    inner = next(point for point in points if "/capulet-nodes-" in point)
+    inner = next(point for point in points if f"/{FOLDER}{holder}-" in point)
     return inner, f"/proc/{holder}/root{inner}"
 
 
@@ -337,7 +351,8 @@ def main():
     if sys.argv[1:] and sys.argv[1] in inside:
         inside[sys.argv[1]](*sys.argv[2:])
         return
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("hold")
     command.add_argument("count", type=int)

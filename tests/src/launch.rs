@@ -232,9 +232,9 @@ impl Job {
                 command.arg(self.mpi.command()).arg("run").args(&self.run_options).arg("--");
             }
             Through::Preload => {
-                let mut preload = OsString::from("LD_PRELOAD=");
-                preload.push(self.mpi.library());
-                command.arg("env").arg(preload);
+                // The launcher of nodes preloads a library for MPICH, which stays.
+                let script = "LD_PRELOAD=$0${LD_PRELOAD:+:$LD_PRELOAD} exec \"$@\"";
+                command.args(["sh", "-c", script]).arg(self.mpi.library());
             }
             Through::Native => {
                 command.env("CHECK_NATIVE", "1");
