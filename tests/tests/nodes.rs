@@ -1,6 +1,7 @@
 //! The programs of `tests/mpi` between real nodes on one machine: no shared memory between the nodes,
 //! messages by TCP. (`CAPULET_NODES` in the other rings simulates nodes that share memory.)
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
@@ -10,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use capulet_tests::mpi::root;
 use capulet_tests::{Job, Mpi, Nodes, Outcome, Through, compile};
 
 /// A job takes a few seconds on idle cores.
@@ -220,6 +222,44 @@ fn pnetcdf() {
     job.run().expect_checks("PnetCDF on two nodes");
 }
 
+/// mpi4py's own tests of files: on Debian's Open MPI, and on MPICH 5 from `PyPI`. The ring `mpi4py` has the
+/// other modules.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn mpi4py() {
+    // MPICH 5 has windows over TCP. User-defined data representations are not built.
+    let (mpi, version, expected) = if has_windows() {
+        (Mpi::chosen().wheel(), "4.1.2", &["test_io.TestDatarep.testRegister"][..])
+    } else {
+        (Mpi::OpenMpi, "3.1.4", &SHARED_TESTS[..])
+    };
+    let Some(nodes) = two() else { return };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("mpi4py/run_modules.py");
+    let tests = root().join(format!("target/env/src/mpi4py-{version}/test"));
+    let job = Job::script(mpi, 1, mpi.python()).on_nodes(nodes, &[1, 1]).limit(LIMIT);
+    let folder = job.folder().to_owned();
+    let job = job.arg(script).arg(tests).arg(&folder).arg("test_io").arg("test_file");
+    let job = job.variable("PYTHONDONTWRITEBYTECODE", "1");
+    job.run().expect_success("mpi4py on two nodes");
+    for rank in 0..2 {
+        let text = fs::read(folder.join(format!("rank-{rank}.json"))).expect("the rank wrote its outcomes");
+        let outcomes: BTreeMap<String, (String, String)> =
+            serde_json::from_slice(&text).expect("a test has an outcome and a detail");
+        let (passed, others): (Vec<_>, Vec<_>) = outcomes.iter().partition(|(_, (name, _))| name == "ok");
+        let names: Vec<&str> = others.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(passed.len() > 30, "rank {rank} passed {passed:?}");
+        assert_eq!(names, expected, "rank {rank}: {others:?}");
+    }
+}
+
+/// Tests of shared access in mpi4py 3.1.4, which fail without windows.
+const SHARED_TESTS: [&str; 4] = [
+    "test_io.TestIOWorld.testIReadIWriteShared",
+    "test_io.TestIOWorld.testReadWriteOrdered",
+    "test_io.TestIOWorld.testReadWriteOrderedBeginEnd",
+    "test_io.TestIOWorld.testReadWriteShared",
+];
+
 /// One node does not see the content of a folder: all ranks get one error class, and go on.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
@@ -339,7 +379,8 @@ fn nodes_end_with_their_owner() {
     let holder = killed.holder().to_string();
     assert!(Command::new("kill").args(["-9", &holder]).status().expect("kill(1)").success());
     expect_gone(&states[1].to_string_lossy());
-    // The next set removes the folder that a killed holder leaves.
+    // The next set removes the folder that a killed holder leaves. The drop ends the zombie.
+    drop(killed);
     drop(start());
     assert!(!states[1].exists(), "the folder of the killed holder is left");
     assert!(other.on(2, &["true"]).status.success(), "another set of nodes has ended too");
