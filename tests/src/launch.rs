@@ -9,12 +9,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use crate::mpi::Mpi;
+use crate::nodes::Nodes;
 use crate::slots::Slots;
 
 /// Limits the jobs that run at the same time.
@@ -49,6 +51,8 @@ pub struct Job {
     variables: Vec<(OsString, OsString)>,
     as_nobody: bool,
     shared_memory_bytes: Option<u64>,
+    /// Real nodes, and the number of ranks on each.
+    nodes: Option<(Arc<Nodes>, Vec<usize>)>,
     limit: Duration,
     folder: TempDir,
 }
@@ -97,6 +101,7 @@ impl Job {
             variables: Vec::new(),
             as_nobody: false,
             shared_memory_bytes: None,
+            nodes: None,
             limit: HANG,
             folder,
         }
@@ -140,6 +145,24 @@ impl Job {
     /// If no folder can be made.
     pub fn shared_memory(mut self, bytes: u64) -> Self {
         self.shared_memory_bytes = Some(bytes);
+        self.move_folder();
+        self
+    }
+
+    /// Runs the job on real nodes, with so many ranks on each node, and gives it a folder that all nodes
+    /// see. The number of ranks of the job becomes their sum. The nodes run one job at a time.
+    ///
+    /// # Panics
+    /// If no folder can be made.
+    pub fn on_nodes(mut self, nodes: &Arc<Nodes>, ranks: &[usize]) -> Self {
+        self.ranks = ranks.iter().sum();
+        self.nodes = Some((Arc::clone(nodes), ranks.to_vec()));
+        self.move_folder();
+        self
+    }
+
+    /// Moves the job's folder out of `/dev/shm`.
+    fn move_folder(&mut self) {
         let elsewhere = scratch_folder_in(&env::temp_dir());
         for argument in &mut self.program {
             if Path::new(argument) == self.folder.path() {
@@ -147,7 +170,6 @@ impl Job {
             }
         }
         self.folder = elsewhere;
-        self
     }
 
     /// Changes the time limit.
@@ -167,6 +189,8 @@ impl Job {
     /// # Panics
     /// If the launcher cannot be started or its output cannot be read.
     pub fn run(&self) -> Outcome {
+        // A job that waits for its nodes takes no slot from other jobs.
+        let _nodes = self.nodes.as_ref().map(|(nodes, _)| nodes.take());
         let _slot = RUNNING.take(self.mpi.jobs_at_a_time());
         let output = tempfile::tempfile().expect("a temporary file is created");
         let begun = Instant::now();
@@ -176,14 +200,23 @@ impl Job {
         if status.is_none() {
             job.end();
         }
+        if let Some((nodes, _)) = self.nodes.as_ref().filter(|_| !status.is_some_and(|it| it.success())) {
+            nodes.end_all();
+        }
         let elapsed = begun.elapsed();
         record(self.mpi, elapsed);
         let text = text_of(output).expect("the output of the job can be read");
         Outcome { status, text, elapsed }
     }
 
-    /// The launcher, in a mount namespace of its own if the job has a `/dev/shm` of its own.
+    /// The launcher: on the nodes of the job, or in a mount namespace of its own if the job has a `/dev/shm`
+    /// of its own.
     fn launcher(&self) -> Command {
+        if let Some((nodes, ranks)) = &self.nodes {
+            let mut command = nodes.command(ranks);
+            command.arg(self.mpi.launcher());
+            return command;
+        }
         let Some(bytes) = self.shared_memory_bytes else { return Command::new(self.mpi.launcher()) };
         let script = format!("mount -t tmpfs -o size={bytes},mode=1777 none /dev/shm && exec \"$@\"");
         let mut command = Command::new("unshare");
@@ -199,9 +232,9 @@ impl Job {
                 command.arg(self.mpi.command()).arg("run").args(&self.run_options).arg("--");
             }
             Through::Preload => {
-                let mut preload = OsString::from("LD_PRELOAD=");
-                preload.push(self.mpi.library());
-                command.arg("env").arg(preload);
+                // The launcher of nodes preloads a library for MPICH, which stays.
+                let script = "LD_PRELOAD=$0${LD_PRELOAD:+:$LD_PRELOAD} exec \"$@\"";
+                command.args(["sh", "-c", script]).arg(self.mpi.library());
             }
             Through::Native => {
                 command.env("CHECK_NATIVE", "1");

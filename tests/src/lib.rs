@@ -19,6 +19,7 @@
 //! | [`compile`] | compiles the programs |
 //! | [`launch`] | runs a program on several ranks with a time limit |
 //! | [`mpi`] | the MPIs, their tools, and Capulet's libraries for them |
+//! | [`nodes`] | several real nodes on one machine |
 //!
 //! Two environment variables choose the run. `CAPULET_TEST_MPI` is `openmpi` or `mpich`.
 //! `CAPULET_TEST_IO=native` runs the same programs on the MPI's own I/O, to show whether a fault lies in
@@ -27,10 +28,12 @@
 pub mod compile;
 pub mod launch;
 pub mod mpi;
+pub mod nodes;
 mod slots;
 
 pub use launch::{Job, Outcome, Through};
 pub use mpi::Mpi;
+pub use nodes::Nodes;
 
 /// Whether this is a long run (`make test-long`): more random cases and more ranks.
 pub fn is_long() -> bool {
