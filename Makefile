@@ -1,5 +1,5 @@
 # Each target runs one script. Read the scripts in scripts/.
-.PHONY: setup build demo test test-long quick bench bench-datatype bench-files bench-locks verify lint clean
+.PHONY: setup build demo test test-long test-nodes quick bench bench-datatype bench-files bench-locks verify lint clean
 .DEFAULT_GOAL := build
 
 # Installs Debian packages, two Python environments and test sources in target/env. A second run does
@@ -23,6 +23,11 @@ test:
 # As `make test`, with more random cases and more ranks: hours.
 test-long:
 	@CAPULET_TEST_LONG=1 PROPTEST_CASES=50000 scripts/test.sh
+
+# Runs programs between real nodes: network namespaces with their own network, /dev/shm and process numbers.
+# Needs root. Two minutes.
+test-nodes: build
+	@scripts/test-nodes.sh
 
 # Checks the crates that differ from the last commit, or CRATES="datatype comm", on Open MPI: format, clippy,
 # their tests, and a few programs on the built library. Under two minutes after the first build.
