@@ -2,9 +2,10 @@
 
 mod support;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Barrier;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use capulet_word_server::{Client, Result, Server};
 use proptest::prelude::*;
@@ -69,6 +70,7 @@ impl Access<'_> {
 
 const CLIENTS: u64 = 5;
 const ROUNDS: u64 = 300;
+const CLAIM_ROUNDS: usize = 100;
 
 // The words of the concurrent test.
 const SUM: usize = 0;
@@ -130,9 +132,10 @@ fn play(access: &Access<'_>, me: u64) -> Seen {
 
 /// Increments the counter under a lock by compare-and-swap. Returns the number of operations.
 fn count_in_lock(access: &Access<'_>, me: u32) -> u64 {
-    let mut tries = 1;
+    let (start, mut tries) = (Instant::now(), 1);
     while access.compare_swap(LOCK, 0, me).unwrap() != 0 {
         tries += 1;
+        assert!(start.elapsed() < Duration::from_secs(20), "the lock is lost");
         thread::yield_now();
     }
     let count = access.load(COUNTER).unwrap();
@@ -193,35 +196,31 @@ fn concurrent_operations_have_one_order() {
 fn exactly_one_claim_wins() {
     let server = Server::start(CLAIMS + 8).unwrap();
     let meet = Barrier::new(4);
-    let won: Vec<Vec<u64>> = thread::scope(|scope| {
+    // Per thread and round, the number of claims that were there before. No assertion stands between the
+    // barriers, because the other threads would wait for a thread that has panicked.
+    let found: Vec<Vec<usize>> = thread::scope(|scope| {
         let (meet, server) = (&meet, &server);
-        let threads: Vec<_> = (0..4)
-            .map(|me: usize| {
-                scope.spawn(move || {
-                    let owner = me == 0;
-                    let access =
-                        if owner { Access::Owner(server) } else { Access::Client(client_of(server)) };
-                    let mut won = Vec::new();
-                    for round in 0..100 {
-                        meet.wait();
-                        let before = access.claim(CLAIMS, me, me as u64 + 1, 4).unwrap();
-                        match before.iter().filter(|word| **word != 0).count() {
-                            0 => won.push(round),
-                            1 => {}
-                            _ => panic!("two claims won: {before:?}"),
-                        }
-                        if meet.wait().is_leader() {
-                            access.exchange(CLAIMS, 0, &[0; 4], 4).unwrap();
-                        }
-                    }
-                    won
-                })
-            })
-            .collect();
+        let play = move |me: usize| {
+            let access = if me == 0 { Access::Owner(server) } else { Access::Client(client_of(server)) };
+            let mut found = Vec::new();
+            for _ in 0..CLAIM_ROUNDS {
+                meet.wait();
+                let before = access.claim(CLAIMS, me, me as u64 + 1, 4).unwrap_or_default();
+                found.push(before.iter().filter(|word| **word != 0).count());
+                if meet.wait().is_leader() {
+                    server.exchange(CLAIMS, 0, &[0; 4], 4).unwrap();
+                }
+            }
+            found
+        };
+        let threads: Vec<_> = (0..4).map(|me| scope.spawn(move || play(me))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    assert_eq!(won.iter().map(Vec::len).sum::<usize>(), 100);
-    assert_eq!(won.into_iter().flatten().collect::<BTreeSet<_>>().len(), 100);
+    for round in 0..CLAIM_ROUNDS {
+        let mut found: Vec<_> = found.iter().map(|found| found[round]).collect();
+        found.sort_unstable();
+        assert_eq!(found, [0, 1, 1, 1], "one claim finds none, the others find that one");
+    }
 }
 
 #[test]
