@@ -2,9 +2,12 @@
 
 mod support;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use capulet_word_server::{Client, Result, Server};
 use proptest::prelude::*;
@@ -69,6 +72,9 @@ impl Access<'_> {
 
 const CLIENTS: u64 = 5;
 const ROUNDS: u64 = 300;
+/// Keeps the sum of 32 bits from wrapping.
+const MAX_OWNER_ROUNDS: u64 = 200_000;
+const CLAIM_ROUNDS: usize = 100;
 
 // The words of the concurrent test.
 const SUM: usize = 0;
@@ -88,14 +94,16 @@ struct Seen {
     adds32: Vec<(u32, u32)>,
     /// Value before, value stored.
     swaps: Vec<(u64, u64)>,
+    /// How often the thread incremented the counter in the lock.
+    counts: u64,
     requests: u64,
 }
 
-/// Random operations of one thread. `me` is not 0.
-fn play(access: &Access<'_>, me: u64) -> Seen {
+/// Random operations of one thread, until `is_over` is true for their number. `me` is not 0.
+fn play(access: &Access<'_>, me: u64, is_over: impl Fn(u64) -> bool) -> Seen {
     let mut seen = Seen::default();
     let mut random = me.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    for round in 1..=ROUNDS {
+    for round in (1..).take_while(|round| !is_over(*round)) {
         // xorshift64 (Marsaglia, 2003).
         random ^= random << 13;
         random ^= random >> 7;
@@ -123,6 +131,7 @@ fn play(access: &Access<'_>, me: u64) -> Seen {
         seen.requests += 1;
         if round % 10 == 0 {
             seen.requests += count_in_lock(access, me as u32);
+            seen.counts += 1;
         }
     }
     seen
@@ -130,9 +139,10 @@ fn play(access: &Access<'_>, me: u64) -> Seen {
 
 /// Increments the counter under a lock by compare-and-swap. Returns the number of operations.
 fn count_in_lock(access: &Access<'_>, me: u32) -> u64 {
-    let mut tries = 1;
+    let (start, mut tries) = (Instant::now(), 1);
     while access.compare_swap(LOCK, 0, me).unwrap() != 0 {
         tries += 1;
+        assert!(start.elapsed() < Duration::from_secs(20), "the lock is lost");
         thread::yield_now();
     }
     let count = access.load(COUNTER).unwrap();
@@ -159,19 +169,31 @@ fn assert_one_chain(steps: impl Iterator<Item = (u64, u64)>, last: u64) {
 fn concurrent_operations_have_one_order() {
     let server = Server::start(CLAIMS + 1).unwrap();
     let start = Barrier::new(CLIENTS as usize + 1);
-    let run = |access: Access<'_>, me| {
+    let playing = AtomicU64::new(CLIENTS);
+    let as_client = |me| {
+        let client = client_of(&server);
+        client.connect(wait()).unwrap();
+        let access = Access::Client(client);
         start.wait();
-        let seen = play(&access, me);
-        if let Access::Client(client) = access {
-            assert_eq!(client.requests(), seen.requests, "one round trip per operation");
-        }
+        let seen = catch_unwind(AssertUnwindSafe(|| play(&access, me, |round| round > ROUNDS)));
+        playing.fetch_sub(1, Ordering::Relaxed);
+        let seen = seen.unwrap_or_else(|panic| resume_unwind(panic));
+        let Access::Client(client) = access else { unreachable!("made above") };
+        assert_eq!(client.requests(), seen.requests, "one round trip per operation");
         seen
     };
+    // The owner is much faster than a client, so it goes on until the clients have finished. One thread serves
+    // all clients: only the owner competes with it for the words.
+    let as_owner = || {
+        start.wait();
+        play(&Access::Owner(&server), CLIENTS + 1, |round| {
+            playing.load(Ordering::Relaxed) == 0 || round > MAX_OWNER_ROUNDS
+        })
+    };
     let seen: Vec<Seen> = thread::scope(|scope| {
-        let (run, server) = (&run, &server);
-        let owner = scope.spawn(move || run(Access::Owner(server), CLIENTS + 1));
-        let clients: Vec<_> =
-            (1..=CLIENTS).map(|me| scope.spawn(move || run(Access::Client(client_of(server)), me))).collect();
+        let as_client = &as_client;
+        let clients: Vec<_> = (1..=CLIENTS).map(|me| scope.spawn(move || as_client(me))).collect();
+        let owner = scope.spawn(as_owner);
         clients.into_iter().chain([owner]).map(|thread| thread.join().unwrap()).collect()
     });
     let load = |at| server.load::<u64>(at).unwrap();
@@ -183,7 +205,7 @@ fn concurrent_operations_have_one_order() {
     assert_one_chain(seen.iter().flat_map(|seen| seen.swaps.iter().copied()), load(CHAIN));
     // The order of each thread is kept.
     assert!(seen.iter().all(|seen| seen.adds.is_sorted()));
-    assert_eq!(load(COUNTER), (CLIENTS + 1) * ROUNDS / 10);
+    assert_eq!(load(COUNTER), seen.iter().map(|seen| seen.counts).sum::<u64>());
     let (owner, clients) = seen.split_last().unwrap();
     assert!(owner.requests > 0);
     assert_eq!(server.requests(), clients.iter().map(|seen| seen.requests).sum::<u64>());
@@ -193,35 +215,31 @@ fn concurrent_operations_have_one_order() {
 fn exactly_one_claim_wins() {
     let server = Server::start(CLAIMS + 8).unwrap();
     let meet = Barrier::new(4);
-    let won: Vec<Vec<u64>> = thread::scope(|scope| {
+    // Per thread and round, the number of claims that were there before. No assertion stands between the
+    // barriers, because the other threads would wait for a thread that has panicked.
+    let found: Vec<Vec<usize>> = thread::scope(|scope| {
         let (meet, server) = (&meet, &server);
-        let threads: Vec<_> = (0..4)
-            .map(|me: usize| {
-                scope.spawn(move || {
-                    let owner = me == 0;
-                    let access =
-                        if owner { Access::Owner(server) } else { Access::Client(client_of(server)) };
-                    let mut won = Vec::new();
-                    for round in 0..100 {
-                        meet.wait();
-                        let before = access.claim(CLAIMS, me, me as u64 + 1, 4).unwrap();
-                        match before.iter().filter(|word| **word != 0).count() {
-                            0 => won.push(round),
-                            1 => {}
-                            _ => panic!("two claims won: {before:?}"),
-                        }
-                        if meet.wait().is_leader() {
-                            access.exchange(CLAIMS, 0, &[0; 4], 4).unwrap();
-                        }
-                    }
-                    won
-                })
-            })
-            .collect();
+        let play = move |me: usize| {
+            let access = if me == 0 { Access::Owner(server) } else { Access::Client(client_of(server)) };
+            let mut found = Vec::new();
+            for _ in 0..CLAIM_ROUNDS {
+                meet.wait();
+                let before = access.claim(CLAIMS, me, me as u64 + 1, 4).unwrap_or_default();
+                found.push(before.iter().filter(|word| **word != 0).count());
+                if meet.wait().is_leader() {
+                    server.exchange(CLAIMS, 0, &[0; 4], 4).unwrap();
+                }
+            }
+            found
+        };
+        let threads: Vec<_> = (0..4).map(|me| scope.spawn(move || play(me))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    assert_eq!(won.iter().map(Vec::len).sum::<usize>(), 100);
-    assert_eq!(won.into_iter().flatten().collect::<BTreeSet<_>>().len(), 100);
+    for round in 0..CLAIM_ROUNDS {
+        let mut found: Vec<_> = found.iter().map(|found| found[round]).collect();
+        found.sort_unstable();
+        assert_eq!(found, [0, 1, 1, 1], "one claim finds none, the others find that one");
+    }
 }
 
 #[test]

@@ -26,9 +26,11 @@ fn server_threads() -> Vec<String> {
 
 fn descriptors() -> BTreeSet<u32> {
     let numbers = fs::read_dir("/proc/self/fd").unwrap();
-    let all = numbers.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap());
-    // The descriptor of the listing itself is closed by now.
-    all.filter(|number| fs::exists(format!("/proc/self/fd/{number}")).unwrap()).collect()
+    let mut all: BTreeSet<u32> =
+        numbers.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
+    // The descriptor of the listing is closed by now.
+    all.retain(|number| fs::exists(format!("/proc/self/fd/{number}")).unwrap());
+    all
 }
 
 fn assert_closed_on_exec(number: u32) {

@@ -33,6 +33,7 @@ pub(crate) fn hello(contact: &Contact) -> Vec<u8> {
 pub(crate) fn raw(contact: &Contact) -> TcpStream {
     let port = contact.addresses()[0].port();
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    stream.set_nodelay(true).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream
 }
