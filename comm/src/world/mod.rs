@@ -212,12 +212,8 @@ fn agreed<T>(wire: Wire<'_>, made: Result<T>) -> Result<Option<T>> {
     }
     let mut lanes = [u64::from(made.is_ok())];
     collective::allreduce(wire, &mut lanes, &[ReduceOp::Min])?;
-    if lanes == [1] {
-        return made.map(Some);
-    }
-    // A window must not be freed here: MPI_Win_free would wait for the rank that has none.
-    std::mem::forget(made);
-    Ok(None)
+    // Dropping a window does not free it: MPI_Win_free would wait for the rank that has none.
+    if lanes == [1] { made.map(Some) } else { Ok(None) }
 }
 
 /// The words of one file: the own words of each rank, and a table at the home rank with one
