@@ -88,7 +88,8 @@ on_two_nodes! {
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn consistency() {
     let Some(nodes) = two() else { return };
-    // Word servers need no call of MPI by the rank that holds the words, so the program is not told to stay in MPI.
+    // Word servers need no call of MPI by the rank that holds the words, so the program is not told to stay
+    // in MPI.
     job("consistency", nodes, &[2, 2]).run().expect_checks("consistency on two nodes");
 }
 
@@ -141,8 +142,9 @@ fn delay_on_the_wire() {
     }
 }
 
-/// Atomic mode, shared file pointers and ordered access, by word servers with every MPI: Debian's Open MPI has no
-/// windows over TCP, and the windows of MPICH wait for their target. MPICH spins, so it gets few ranks.
+/// Atomic mode, shared file pointers and ordered access, by word servers with every MPI: Debian's Open MPI
+/// has no windows over TCP, and the windows of MPICH wait for their target. MPICH spins, so it gets few
+/// ranks.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn shared_state() {

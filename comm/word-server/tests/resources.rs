@@ -33,8 +33,8 @@ fn descriptors() -> BTreeSet<u32> {
     all
 }
 
-/// Waits until `value` returns `expected`: a new thread has its name a little later, and a descriptor of another
-/// thread of this program may be open for a moment.
+/// Waits until `value` returns `expected`: a new thread has its name a little later, and a descriptor of
+/// another thread of this program may be open for a moment.
 fn assert_becomes<T: PartialEq + std::fmt::Debug>(expected: &T, value: impl Fn() -> T) {
     let start = Instant::now();
     while value() != *expected && start.elapsed() < Duration::from_secs(5) {
