@@ -215,8 +215,8 @@ impl Hints {
         }
     }
 
-    /// Bytes of a stripe: the requested number, else that of the storage. `None` if the storage does not
-    /// stripe the file.
+    /// Bytes of a stripe: the requested number. Without a request, the stripe bytes of the storage. `None` if
+    /// the storage does not stripe the file.
     pub fn stripe_bytes(&self, layout: &FileLayout) -> Option<u64> {
         match self.stripe_bytes {
             0 => (layout.stripe_count > 1).then_some(layout.stripe_bytes),
@@ -230,8 +230,9 @@ impl Hints {
     }
 
     /// Whether the holes of a write may be written back. This follows the promise, if the file is readable.
-    /// Exceptions: in atomic mode another access may write between the read and the write of a hole, and on
-    /// storage that caches pages on each node the read may return bytes that another node has replaced.
+    /// There are two exceptions. In atomic mode another access may write between the read and the write of a
+    /// hole. If the storage caches pages on each node, the read may return bytes that another node has
+    /// replaced.
     pub(crate) fn holes_of(&self, mode: AccessMode, caps: Caps, is_atomic: bool) -> Holes {
         let sees_all = caps.contains(Caps::BYTE_WRITES | Caps::IMMEDIATE_VISIBILITY);
         if mode.reads() && sees_all && !is_atomic { self.holes } else { Holes::Untouched }

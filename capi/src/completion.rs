@@ -58,7 +58,7 @@ impl Statuses {
     /// The status of the completed request at `index`. `None` if the caller ignores statuses.
     ///
     /// # Safety
-    /// The pointers are those of the caller, and the function of the MPI library has returned.
+    /// The caller of the MPI function passed the pointers, and the function of the MPI library has returned.
     unsafe fn of(self, index: usize) -> Option<*mut MPI_Status> {
         if self.are_ignored() {
             return None;
@@ -100,7 +100,7 @@ impl Statuses {
         if self.are_ignored() {
             return;
         }
-        // SAFETY: `# Safety` of this function is that of `Statuses::completed`.
+        // SAFETY: this function and `Statuses::completed` have the same `# Safety`.
         for at in 0..unsafe { self.completed(all) } {
             // SAFETY: MPI 3.7.5: the array has `completed` statuses.
             unsafe { set_error(self.first().add(at), SUCCESS) };
@@ -143,17 +143,17 @@ struct Failed {
 /// completes.
 ///
 /// # Safety
-/// The pointers are those of the caller, valid as the MPI standard requires for the function that `call`
-/// calls.
+/// The caller of the MPI function passed the pointers. They are valid as the MPI standard requires for this
+/// function.
 #[inline(never)]
 unsafe fn complete(requests: Requests, statuses: Statuses, call: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: `# Safety` of this function: the array is null or has `count` requests.
     let Some(claimed) = (unsafe { Claimed::find(requests.first, requests.count) }) else { return call() };
     let code = call();
-    // SAFETY: `# Safety` of `decide` is that of this function, and `call` has returned.
+    // SAFETY: `# Safety` of this function implies `# Safety` of `decide`, because `call` has returned.
     let decided = catch_unwind(AssertUnwindSafe(|| unsafe { decide(claimed, requests, statuses, code) }));
     match decided {
-        // SAFETY: `# Safety` of `deliver` is that of this function, and `call` has returned.
+        // SAFETY: `# Safety` of this function implies `# Safety` of `deliver`, because `call` has returned.
         Ok(failed) => unsafe { deliver(failed, statuses, code) },
         Err(_) => ErrorClass::Intern.code(),
     }
@@ -230,7 +230,8 @@ enum CompleteWhen {
 
 impl CompleteWhen {
     /// # Safety
-    /// The pointers are those of the caller, and the function of the MPI library has returned success.
+    /// The caller of the MPI function passed the pointers, and the function of the MPI library has returned
+    /// success.
     #[cfg_attr(not(has_mpi_4_1), expect(unused_variables, reason = "the flag is for all requests"))]
     unsafe fn includes(self, request: usize) -> bool {
         match self {

@@ -46,7 +46,7 @@ pub(crate) unsafe fn string<'a>(text: *const c_char) -> Result<&'a CStr, Failure
 /// # Safety
 /// As [`string`].
 pub(crate) unsafe fn file_name(name: *const c_char) -> Result<OsString, Failure> {
-    // SAFETY: `# Safety` of `string` is that of this function. The result is copied.
+    // SAFETY: this function and `string` have the same `# Safety`. The result is copied.
     let name = unsafe { string(name) }?;
     Ok(OsStr::from_bytes(name.to_bytes()).to_owned())
 }

@@ -112,7 +112,7 @@ export_as! {
     ) -> c_int {
         on_no_file("MPIX_File_create_errhandler_x", || {
             let function = pointer(function)?;
-            // SAFETY: `# Safety` of this function is that of `create_extended`.
+            // SAFETY: this function and `create_extended` have the same `# Safety`.
             let made = unsafe { create_extended(function, destructor, extra) }?;
             // SAFETY: `# Safety` of this function: `errhandler` is null or points to one handle.
             unsafe { store(errhandler, made) }

@@ -60,8 +60,8 @@ pub(crate) fn predefined(object: &CStr) -> Option<MPI_Errhandler> {
     Some(unsafe { transmute_copy::<*mut c_void, MPI_Errhandler>(&address) })
 }
 
-/// A function that is looked up at its first call. It is the next function of this name after Capulet:
-/// that of the MPI library, or that of a profiling tool between the two.
+/// A function that is looked up at its first call. It is the next function of this name after Capulet. The
+/// MPI library defines it, or a profiling tool between Capulet and the MPI library.
 pub(crate) struct NextFunction {
     name: &'static CStr,
     address: AtomicPtr<c_void>,

@@ -202,9 +202,9 @@ export! {
 export! {
     /// `MPI_File_set_atomicity` (MPI 14.6.1). Collective; blocks.
     ///
-    /// `MPI_ERR_UNSUPPORTED_OPERATION` on all ranks if atomic mode is not possible: among nodes that
-    /// cache what they read, or with a lock that the hint `capulet_lock` asks for and that the storage or
-    /// the nodes do not support.
+    /// `MPI_ERR_UNSUPPORTED_OPERATION` on all ranks if atomic mode is not possible: among nodes that cache
+    /// what they read, or if the hint `capulet_lock` requests a lock that the storage or the nodes do not
+    /// support.
     fn File_set_atomicity(file: MPI_File, flag: c_int) -> c_int {
         on_file_collective("MPI_File_set_atomicity", file, |open| open.file.set_atomicity(flag != 0))
     }

@@ -1,5 +1,5 @@
-//! The symbols that the library exports: exactly those of `symbols.txt`, which include all file functions
-//! that the MPI libraries export.
+//! The symbols that the library exports. They are exactly the symbols of `symbols.txt`, and include all file
+//! functions that the MPI libraries export.
 
 mod harness;
 

@@ -37,7 +37,7 @@ pub trait Completion: Debug + Send + Sync {
         self.completion()?.1
     }
 
-    /// The text of the error. `None` if there is no error, or no text beyond that of the error class.
+    /// The text of the error. `None` if there is no error, or no text beyond the text of the error class.
     fn description(&self) -> Option<String> {
         None
     }
@@ -174,8 +174,8 @@ fn call_while_busy() {
     }
 }
 
-/// MPICH calls this function while it makes progress. The progress may be that of a call that an operation
-/// made when MPICH called it; then this function returns at once.
+/// MPICH calls this function while it makes progress. If an operation that this function advances calls MPI,
+/// MPICH may call this function again. The inner call returns at once.
 unsafe extern "C" fn on_async(_thing: *mut c_void) -> c_int {
     if work::is_advancing() {
         return ASYNC_NO_PROGRESS;

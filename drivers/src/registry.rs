@@ -75,7 +75,7 @@ impl Registry {
     }
 
     /// This registry with every driver replaced by the result of `wrap`. A driver of several prefixes is
-    /// wrapped once, so a wrapper that counts calls counts those of all prefixes.
+    /// wrapped once, so a counting wrapper counts the calls of all prefixes.
     pub fn wrapped(self, mut wrap: impl FnMut(Arc<dyn Driver>) -> Arc<dyn Driver>) -> Self {
         let mut done: Vec<(Arc<dyn Driver>, Arc<dyn Driver>)> = Vec::new();
         let mut wrap_once = |driver: Arc<dyn Driver>| {

@@ -1,8 +1,8 @@
 /* system_calls FOLDER [OTHER]: each kind of system call on a file fails once, on one of two ranks, in
  * FOLDER or in OTHER. A preloaded library (tests/preload/strike.c) makes one call fail: the first, second,
  * middle or last of its kind. Each failure has a life of a file of its own: create, access, close, delete.
- * Whatever fails, every rank returns, a collective call has one class on all ranks, and no class but that
- * of the failed call is returned. Bytes that were reported as written are in the file for plain readers. A
+ * Every rank returns from every failure. A collective call has one class on all ranks: the class of the failed
+ * call. Bytes that were reported as written are in the file for plain readers. A
  * call that a signal interrupts (EINTR) is repeated, and no error is returned. */
 #include "check.h"
 #include <dlfcn.h>

@@ -21,7 +21,7 @@ static void check_class(int class, int expected, const char *what)
     CHECK(class == expected, "%s gave class %s, not %s", what, class_name(class), class_name(expected));
 }
 
-/* Each rank writes a byte at its own place, and reads that of the next rank. */
+/* Each rank writes a byte at its own place, and reads the byte of the next rank. */
 static void round_trip(const char *name)
 {
     MPI_File file;

@@ -129,7 +129,7 @@ impl Nodes {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A command without its words, which are those of a launcher. The launcher runs on `n1` and starts
+    /// A command to which the caller adds the words of a launcher. The launcher runs on `n1` and starts
     /// ranks on all nodes. The ranks get the environment of the command.
     ///
     /// # Panics

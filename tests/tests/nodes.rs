@@ -240,7 +240,7 @@ fn folder_that_one_node_does_not_see() {
 /// How a node fails in [`killed_node_ends_the_job`].
 #[derive(Debug, Clone, Copy)]
 enum Failure {
-    /// All processes of the node are killed, also those of the launcher.
+    /// All processes of the node are killed, including the processes of the launcher.
     Node,
     /// The ranks of the node are killed.
     Ranks,

@@ -296,9 +296,9 @@ impl CollectiveOperation {
                 let (direction, first) = (self.direction, agreed.first);
                 // SAFETY: `# Safety` of `two_phase::Operation::start`. The first reduction of this operation
                 // made the direction and the first byte equal on all ranks. The node groups are made from the
-                // agreed values, from the number of the operation, from hints that are equal on all ranks,
-                // and from the stripes that the storage reports, which must be equal on all nodes. The queue
-                // admits one operation at a time to the memory, the same on all ranks of the node.
+                // agreed values, the number of the operation and hints, which are equal on all ranks, and
+                // from the stripes of the storage. The storage must report equal stripes on all nodes. The
+                // queue admits one operation at a time to the memory, the same on all ranks of the node.
                 let moving = unsafe { two_phase::Operation::start(target, group, access, direction, first) };
                 Stage::Moving(Box::new(moving))
             }

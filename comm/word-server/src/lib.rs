@@ -30,16 +30,15 @@
 //! with a request under way.
 //!
 //! # What is guaranteed
-//! * Each operation is atomic with respect to all others on the same server, those of the owner included.
-//!   Operations of one thread take effect in the order of the thread.
+//! * Each operation is atomic with respect to all other operations on the same server, including operations
+//!   of the owner. Operations of one thread take effect in the order of the thread.
 //! * An operation takes effect at most once. No request is sent again.
 //! * A process without the secret reads and changes no word, and delays no client for long: at most 128
 //!   connections wait for their handshake, each for at most 5 s, and the oldest one gives way after 200 ms.
 //!   TCP does not hide the secret or the words from a process that can read the network's traffic.
-//! * A client never waits for a dead server: TCP notices a dead process at once, and a dead host in about
-//!   10 s. It waits without limit for a server that lives but does not run (a stopped process), unless
-//!   [`Wait::within`] has set a limit, or a request is too long for the buffers of the sockets (TCP then
-//!   ends the connection after 10 s).
+//! * A client never waits for a dead server: TCP notices a dead process at once, and a dead host in about 10
+//!   s. It waits without limit for a stopped process, unless [`Wait::within`] has set a limit. If the request
+//!   is too long for the buffers of the sockets, TCP ends the connection to a stopped process after 10 s.
 //!
 //! # Modules
 //! | module | purpose |

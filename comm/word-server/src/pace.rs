@@ -61,7 +61,7 @@ pub(crate) struct Pace<'a> {
 /// Why a wait for a socket ended without the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stopped {
-    /// The limit has passed: that of the call, or the given one.
+    /// The limit of the call or the given limit has passed.
     Late(Duration),
     System(Errno),
 }

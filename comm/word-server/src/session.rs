@@ -47,7 +47,7 @@ impl Newcomer {
         if differences == 0 { Ok(true) } else { Err(Close) }
     }
 
-    /// The connection as that of an admitted client, whose next bytes are the welcome.
+    /// Turns the connection into a session of an admitted client. The next bytes to send are the welcome.
     pub(crate) fn admit(self) -> Session {
         Session { stream: self.stream, input: Input::default(), output: welcome().to_vec(), sent: 0 }
     }

@@ -27,7 +27,7 @@ pub(crate) fn hello(secret: &[u8; SECRET_BYTES]) -> [u8; HELLO_BYTES] {
     bytes
 }
 
-/// The magic number differs from that of a hello, because a socket can be connected to itself.
+/// The magic numbers of a welcome and of a hello differ, because a socket can be connected to itself.
 pub(crate) fn welcome() -> [u8; WELCOME_BYTES] {
     greeting(*b"WordsCap")
 }

@@ -1,4 +1,5 @@
-//! The thread and the descriptors of a server. One test, because it counts those of its process.
+//! The thread and the descriptors of a server. There is one test only, because it counts the threads and
+//! descriptors of its process.
 
 mod support;
 

@@ -176,8 +176,8 @@ pub(super) fn retried<T>(io: &dyn SystemIo, mut call: impl FnMut() -> Result<T, 
 /// Reserves storage for a range of a file. Counts its calls.
 ///
 /// A call that a signal interrupts has reserved nothing: tmpfs undoes what the call has done
-/// (`shmem_fallocate`, Linux 6.1). If signals come faster than the range is reserved, for example those of a
-/// profiler, the same call would fail forever. So the rest is reserved in steps of half the size.
+/// (`shmem_fallocate`, Linux 6.1). If signals (for example of a profiler) come faster than the range is
+/// reserved, the same call would fail forever. So the rest is reserved in steps of half the size.
 pub(super) fn reserve(
     io: &dyn SystemIo,
     fd: BorrowedFd<'_>,

@@ -219,9 +219,9 @@ impl Drop for Mapping {
 
 /// The mapping of a file, kept for later batches of the same bytes or of the bytes that follow.
 ///
-/// No mapping is kept where a page has several blocks. There the part of the last page behind the end of
-/// the file has no block, and on some kernels gets none while the page stays mapped, so stores to it
-/// would be lost (ext4 with blocks of 1 KiB, before Linux 6.13).
+/// No mapping is kept where a page has several blocks. There the part of the last page behind the end of the
+/// file has no block. On some kernels this part gets no block while the page stays mapped, so stores to this
+/// part would be lost (ext4 with blocks of 1 KiB, before Linux 6.13).
 #[derive(Debug)]
 pub(super) struct KeptMapping {
     mapping: Mutex<Option<Mapping>>,

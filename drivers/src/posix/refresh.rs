@@ -2,10 +2,10 @@
 //!
 //! No step discards a dirty page. There are three steps, because no single call works on every file system:
 //! * *NFS, if the file is read*: a byte lock is taken and released. The Linux client writes its dirty pages
-//!   back before it takes a lock, and invalidates its cached pages and attributes after that, also with the
-//!   mount option `nolock` ("locking acts as a cache coherency point", `do_setlk` in `fs/nfs/file.c`). The
-//!   next step alone is not enough on NFS: while a file is open for writing, a client may see a new change
-//!   time and keep its pages.
+//!   back before it takes a lock. Then it invalidates its cached pages and attributes. It does so with the
+//!   mount option `nolock` too ("locking acts as a cache coherency point", `do_setlk` in `fs/nfs/file.c`).
+//!   The next step alone is not enough on NFS: while a file is open for writing, a client may see a new
+//!   change time and keep its pages.
 //! * *Length and change time* are requested from the server (`AT_STATX_FORCE_SYNC`, statx(2)). FUSE and SMB
 //!   clients discard pages that are older than the answer.
 //! * *Clean pages* are discarded (`POSIX_FADV_DONTNEED`, `posix_fadvise(2)`: "pages that have not yet been

@@ -33,8 +33,8 @@ pub struct Grid {
 impl Grid {
     /// A grid with collective buffers of at most `collective_buffer_bytes` and at most `largest_bytes`. Each
     /// one holds whole stripes or an equal part of one stripe, so that a stripe has no more writers than it
-    /// needs. Stripes are ignored if they are not whole pages, or cannot be divided into such parts. The set
-    /// bits of `grain` include those of every file offset and run length of all ranks.
+    /// needs. Stripes are ignored if they are not whole pages, or cannot be divided into such parts. Every
+    /// bit that is set in a file offset or run length of any rank is set in `grain`.
     pub fn new(collective_buffer_bytes: u64, largest_bytes: u64, stripe_bytes: u64, grain: u64) -> Self {
         let collective_buffer_bytes = collective_buffer_bytes.clamp(1, largest_bytes.max(1));
         let collective_buffer_bytes = if collective_buffer_bytes < PAGE_BYTES {

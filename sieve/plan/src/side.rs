@@ -139,7 +139,7 @@ impl FileSide {
         low as u64..high as u64
     }
 
-    /// A number whose set bits include those of the file offset and of the length of every run. A power
+    /// A number in which every bit is set that is set in the file offset or the length of any run. A power
     /// of two that divides the number divides all of them. 0 for an access of 0 bytes.
     pub fn grain(&self) -> u64 {
         if self.bytes == 0 {

@@ -30,9 +30,9 @@ pub struct NodeGroup {
 impl NodeGroup {
     /// A node group on `shared`, with at most `aggregators` of its ranks as aggregators and collective
     /// buffers of at most `collective_buffer_bytes`. Two of them must fit in `shared`. [`Grid::new`] aligns
-    /// the buffers to stripes. The set bits of `grain` include those of every file offset and run length of
-    /// all ranks; `grain` decides the units in which bytes are marked. All ranks of the node must pass the
-    /// same values.
+    /// the buffers to stripes. Every bit that is set in a file offset or run length of any rank is set in
+    /// `grain`, which decides the units in which bytes are marked. All ranks of the node must pass the same
+    /// values.
     pub fn new(
         shared: Arc<dyn NodeShared>,
         aggregators: usize,
@@ -57,10 +57,10 @@ impl NodeGroup {
         group.with_grid(collective_buffer_bytes, stripe_bytes, grain)
     }
 
-    /// A node group of one of several nodes, which exchanges bytes with the others where they interleave.
-    /// Like [`NodeGroup::new`], with these differences: four collective buffers must fit in `shared` (two are
-    /// for sent and received data), the numbers of aggregators come from `internode`, and the ranks of all
-    /// nodes must pass the same `collective_buffer_bytes`, `stripe_bytes` and `grain`.
+    /// A node group of one of several nodes, which exchanges bytes with the others where they interleave. It
+    /// differs from [`NodeGroup::new`]: four collective buffers must fit in `shared`, two of them for sent
+    /// and received data. The numbers of aggregators come from `internode`. The ranks of all nodes must pass
+    /// the same `collective_buffer_bytes`, `stripe_bytes` and `grain`.
     pub fn among(
         internode: NodeExchange,
         shared: Arc<dyn NodeShared>,
