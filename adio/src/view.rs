@@ -206,8 +206,8 @@ fn check_pair(etype: &Datatype, filetype: &Datatype, writable: bool) -> Result<(
     Ok(())
 }
 
-/// Checks the displacements of an etype or filetype. The standard names no error class. The class is that of
-/// ROMIO.
+/// Checks the displacements of an etype or filetype. The standard names no error class. The class is
+/// the same as in ROMIO.
 fn check_places(datatype: &Datatype, what: &str, writable: bool) -> Result<()> {
     let refuse = |rule: &str| Err(Error::argument(ErrorClass::Io, format!("the {what} {rule}")));
     if datatype.true_lb() < 0 {
