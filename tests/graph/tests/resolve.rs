@@ -37,7 +37,7 @@ fn imports_and_paths_in_code_are_dependencies() -> Result<(), Error> {
     assert_eq!(of_user("use super::tool::{self, Tool as Other};")?, tool);
     assert_eq!(of_user("fn f() { crate::tool::tool() }")?, tool);
     assert_eq!(of_user("fn f() { use crate::tool; tool::tool() }")?, tool);
-    assert_eq!(of_user("fn f() -> super::tool::Tool { todo!() }")?, tool);
+    assert_eq!(of_user("fn f() -> super::tool::Tool { super::tool::Tool }")?, tool);
     assert_eq!(of_user("use crate::tool::*;")?, tool);
     assert_eq!(of_user("\nuse super::tool;\nfn f() {\n tool::tool() }")?, ["user -> tool: 4"]);
     Ok(())
