@@ -293,10 +293,10 @@ impl LocalBuffer {
     }
 }
 
-// SAFETY: `# Safety` of `NodeShared`: each part is a page-aligned allocation of its own of `bytes` bytes,
-// which is freed with the last endpoint of the buffer. The map has `bytes / 64` words, and no field
-// changes after `team`. The barrier is a mutex and a condition variable, which order memory, and it is
+// No field changes after `team`. The barrier is a mutex and a condition variable, which order memory. It is
 // over when all ranks have arrived.
+// SAFETY: `# Safety` of `NodeShared`: each part is a page-aligned allocation of `bytes` bytes, freed with the
+// last endpoint of the buffer. The map has `bytes / 64` words.
 unsafe impl NodeShared for LocalBuffer {
     fn place(&self) -> usize {
         self.place

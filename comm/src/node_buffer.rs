@@ -23,12 +23,12 @@ impl NodeBuffer {
     }
 }
 
+// All ranks of the node map the same file. `BufferTable::get` gives out a buffer only after the parts of all
+// ranks are populated. `BufferTable::existing` requires only that the part of this rank is populated; its
+// caller accesses the other parts only after all ranks have agreed that they have the buffer. The barrier is
+// `capulet_agreement::Barrier`, which orders memory.
 // SAFETY: `# Safety` of `NodeShared`: `Memory` returns the same addresses as long as it lives. They are
-// page-aligned parts of one mapping, one after the other, each with `bytes()` bytes of data and a map of
-// `bytes() / 64` words. All ranks of the node map the same file. `BufferTable::get` gives out a buffer only
-// after the parts of all ranks are populated. `BufferTable::existing` requires only that the part of this
-// rank is populated; its caller accesses the other parts only after all ranks have agreed that they have
-// the buffer. The barrier is `capulet_agreement::Barrier`, which orders memory.
+// page-aligned disjoint parts of one mapping, each with `bytes()` bytes and a map of `bytes() / 64` words.
 unsafe impl NodeShared for NodeBuffer {
     fn place(&self) -> usize {
         self.memory.place()

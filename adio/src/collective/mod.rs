@@ -188,11 +188,11 @@ impl File {
             (Plan::TwoPhase(_), Some(shared_memory)) => {
                 let group = context.node_group(shared_memory, agreed);
                 let target = Target { holes: context.hints.holes, ..target };
-                // SAFETY: `# Safety` of `two_phase::run`. The reduction in `collective` made the direction
-                // and the first byte equal on all ranks, and found that no rank has an operation in
-                // progress on the memory. The node groups are made from the agreed values, from the number of
-                // the access, from hints that are equal on all ranks, and from the stripes that the
-                // storage reports, which must be equal on all nodes.
+                // The node groups are made from the agreed values, the number of the access and hints, which
+                // are equal on all ranks, and from the stripes of the storage. The storage must report equal
+                // stripes on all nodes.
+                // SAFETY: `# Safety` of `two_phase::run`. The reduction made direction, first byte and groups
+                // equal on all ranks. No rank has an operation in progress on the memory.
                 let done = unsafe { two_phase::run(target, group, access, direction, agreed.first) };
                 if context.internode.is_none() {
                     // The operation ends at a barrier of the node, so all ranks have moved their bytes.

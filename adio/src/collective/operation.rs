@@ -294,11 +294,12 @@ impl CollectiveOperation {
                 let group = self.context.node_group(shared_memory, &agreed);
                 let target = Target { holes: self.context.hints.holes, ..self.context.target.clone() };
                 let (direction, first) = (self.direction, agreed.first);
-                // SAFETY: `# Safety` of `two_phase::Operation::start`. The first reduction of this operation
-                // made the direction and the first byte equal on all ranks. The node groups are made from the
-                // agreed values, the number of the operation and hints, which are equal on all ranks, and
-                // from the stripes of the storage. The storage must report equal stripes on all nodes. The
-                // queue admits one operation at a time to the memory, the same on all ranks of the node.
+                // The node groups are made from the agreed values, the number of the operation and hints,
+                // which are equal on all ranks, and from the stripes of the storage. The storage must report
+                // equal stripes on all nodes. The queue admits one operation at a time to the memory, the
+                // same on all ranks of the node.
+                // SAFETY: `# Safety` of `two_phase::Operation::start`. The first reduction made direction, first
+                // byte and groups equal on all ranks.
                 let moving = unsafe { two_phase::Operation::start(target, group, access, direction, first) };
                 Stage::Moving(Box::new(moving))
             }

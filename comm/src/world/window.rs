@@ -52,10 +52,10 @@ impl Window {
         // library that needs such a call for a window of MPI_Win_allocate.
         let allocate = if is_one_machine { ffi::MPI_Win_allocate_shared } else { ffi::MPI_Win_allocate };
         let (bytes, target) = ((words * WORD_BYTES) as ffi::MPI_Aint, (&raw mut base).cast::<c_void>());
+        // All ranks of the communicator call the same function, because `is_one_machine` is the same on all
+        // ranks. They call MPI_Win_allocate_shared only if all ranks share memory.
         // SAFETY: MPI-4.0 sections 12.2.2 and 12.2.3: both functions have the same parameters, are
-        // collective, and write the address of the part of this rank and a handle. All ranks of the
-        // communicator call the same function, because `is_one_machine` is the same on all ranks. They call
-        // MPI_Win_allocate_shared only if all ranks share memory.
+        // collective, and write the address of the part of this rank and a handle.
         let status = unsafe { allocate(bytes, 1, consts::info_null(), wire.comm, target, &raw mut win) };
         check("MPI_Win_allocate", status)?;
         // SAFETY: the call above has created the window. The error handler is predefined.
@@ -132,9 +132,8 @@ impl Window {
             self.in_epoch(at.rank, || {
                 let (given, fetched) = (buffer.cast::<c_void>(), buffer.wrapping_add(1).cast::<c_void>());
                 let (target, byte) = (at.rank as c_int, byte_of(at.word));
-                // SAFETY: MPI-4.0 section 12.3.4: both words must stay valid until the flush or unlock of
-                // `in_epoch` completes the operation. `with_buffer` keeps them until then, and leaks them
-                // if `in_epoch` fails. The displacement lies inside of the part of the target rank.
+                // SAFETY: MPI-4.0 section 12.3.4: `with_buffer` keeps both words until the operation is complete.
+                // The displacement lies inside of the part of the target rank.
                 let status =
                     unsafe { ffi::MPI_Fetch_and_op(given, fetched, datatype, target, byte, op, self.win) };
                 check("MPI_Fetch_and_op", status)

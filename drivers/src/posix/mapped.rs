@@ -406,11 +406,10 @@ impl MappedRange<'_> {
                     }
                 }
                 let part = (bytes - done).min(self.ready - position - done);
-                // SAFETY: contract of `ptr::copy`. Target: the assertion keeps the position within the
-                // mapping, which no Rust object occupies. Source: `# Safety` of `Segment::from_raw`, or
-                // the borrowed reference: the segment of a batch is valid for reads while the batch
-                // lives. `ptr::copy` permits overlap, which occurs if the user's memory is a mapping of
-                // the same file bytes.
+                // The assertion keeps the position within the mapping, which no Rust object occupies. `ptr::copy`
+                // permits overlap, which occurs if the user's memory is a mapping of the same file bytes.
+                // SAFETY: contract of `ptr::copy`. `# Safety` of `Segment::from_raw`, or the borrowed
+                // reference: the segment of a batch is valid for reads while the batch lives.
                 unsafe {
                     ptr::copy(transfer.memory.address().add(done), self.address(position + done), part);
                 };

@@ -133,9 +133,8 @@ impl Operation {
         let Some(filled) = &mut self.filled else { return };
         if let Some(outgoing) = &mut self.outgoing {
             let area = self.group.area(self.group.shared.place(), filled.buffer_index, self.direction);
-            // SAFETY: `# Safety` of `Outgoing::pack`: between two barriers of all nodes only this rank
-            // uses its area, and what it asked for with this buffer index before was copied out. User
-            // memory is valid by `# Safety` of `Memory::new`.
+            // SAFETY: `# Safety` of `Outgoing::pack`: between two barriers of all nodes only this rank uses
+            // its area, and its earlier requests are copied out. User memory: `# Safety` of `Memory::new`.
             let (used, copied_bytes) =
                 unsafe { outgoing.pack(&self.part.access, &self.group, area, filled.buffer_index) };
             self.packed_bytes = used;
