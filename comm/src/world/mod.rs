@@ -151,9 +151,21 @@ impl WorldMemory {
     /// the communicator. Takes about 30 ms. The result is the same on all ranks.
     fn is_passive(&self, wire: Wire<'_>) -> Result<bool> {
         collective::allreduce(wire, &mut [0], &[ReduceOp::Max])?;
-        let mut lanes = [self.wait_at(0)?.as_micros() as u64];
+        let mut lanes = [self.wait_us_at(0)];
         collective::allreduce(wire, &mut lanes, &[ReduceOp::Max])?;
         Ok(lanes[0] < PASSIVE_BELOW.as_micros() as u64)
+    }
+
+    /// [`WorldMemory::wait_at`] in microseconds. An error counts as an endless wait, so that this rank reaches
+    /// the agreement for which the other ranks wait.
+    fn wait_us_at(&self, home: u32) -> u64 {
+        self.wait_at(home).map_or_else(
+            |error| {
+                tracing::warn!(%error, "an operation on the words of another rank failed");
+                u64::MAX
+            },
+            |waited| waited.as_micros() as u64,
+        )
     }
 
     /// How long rank `home + 1` waits for an operation at `home` while this rank sleeps outside of MPI. Zero
@@ -365,7 +377,7 @@ impl WorldWords {
             return Ok(is_passive);
         }
         agree.barrier()?;
-        let mut lanes = [self.slot.memory.wait_at(self.home())?.as_micros() as u64];
+        let mut lanes = [self.slot.memory.wait_us_at(self.home())];
         agree.allreduce(&mut lanes, &[ReduceOp::Max])?;
         Ok(lanes[0] < PASSIVE_BELOW.as_micros() as u64)
     }

@@ -5,6 +5,7 @@
 //! this rank, and one connection for each rank that this rank has reached.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use capulet_word_server::{Client, Contact, Server, Wait};
 
@@ -39,7 +40,21 @@ impl Served {
         if clients.len() != wire.size as usize {
             return Err(Error::Disagreement { what: "the contacts of the word servers" });
         }
-        Ok(Self { rank: wire.rank, server: Mutex::new(Some(server)), clients })
+        let served = Self { rank: wire.rank, server: Mutex::new(Some(server)), clients };
+        served.reach_neighbor(wire.size)?;
+        Ok(served)
+    }
+
+    /// Connects to the server of the next rank, so that a network without connections between the nodes is an
+    /// error of all ranks at once, and not of one rank at its first lock.
+    fn reach_neighbor(&self, ranks: u32) -> Result<()> {
+        const LIMIT: Duration = Duration::from_secs(30);
+        let neighbor = (self.rank + 1) % ranks;
+        if neighbor != self.rank {
+            let _still = Still::new();
+            self.clients[neighbor as usize].connect(Wait::new(&progress).within(LIMIT))?;
+        }
+        Ok(())
     }
 
     /// Runs an operation on the words of a rank: `own` on the server of this rank, else `other` on the client
