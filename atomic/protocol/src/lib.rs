@@ -64,10 +64,10 @@
 //! # Protocols
 //! | protocol | order of entry | free acquire and release | memory per process |
 //! |---|---|---|---|
-//! | [`WaitList`] | each other process at most once before | two exclusive epochs | N words at home |
+//! | [`WaitList`] | each other process at most once before | 2 exchanges with home | N words at home |
 //! | [`Queue`] | first come, first served | 2 swaps, 1 compare-and-swap | 2 words |
 //! | [`TwoLevel`] | nodes in a queue, their processes in a queue | two queues | 5 words |
-//! | [`Ranges`] | first come, first served | twice: a gate, 1 exchange | a slot at home |
+//! | [`Ranges`] | first come, first served | 2 exchanges with home | a slot at home |
 //! | [`Bakery`] | first come, first served | loads of others' words, stores to own ones | 22 words, N bits |
 //!
 //! With [`TwoLevel`] a node keeps the lock for a limited number of its own processes in a row. [`Ranges`]
@@ -136,10 +136,9 @@ pub struct Place {
 /// and with no other event before.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Stores `put` at `first`, and fetches `words` words from the start of that process's memory. The
-    /// fetched words contain the stored ones. If `is_exclusive`, no other `Exchange` at that process
-    /// comes between the store and the fetch. If not, the order of the store and the fetch is not
-    /// defined. Followed by [`Event::Words`].
+    /// Stores `put` at `first`, and fetches `words` words from the start of that process's memory, in one
+    /// atomic step. The fetched words contain the stored ones. `put` may be empty. Followed by
+    /// [`Event::Words`].
     Exchange {
         /// The address of the first stored word.
         first: Place,
@@ -147,8 +146,6 @@ pub enum Effect {
         put: Words,
         /// The number of fetched words.
         words: u32,
-        /// Whether the store and the fetch are one atomic step.
-        is_exclusive: bool,
     },
     /// Fetches `words` words from the start of that process's memory, and stores `value` at `place` if
     /// all fetched words are zero, in one atomic step. Followed by [`Event::Words`] with the words before
@@ -212,8 +209,8 @@ pub enum Event<'a> {
     /// The process wants the lock, and waits for it.
     Acquire(&'a Request),
     /// The process wants the lock if it is free. If it is not, nothing of the request remains. A try
-    /// waits for no holder. It waits only for a process that is about to leave a gate, to draw a number,
-    /// or to link itself into a queue.
+    /// waits for no holder. It waits only for a process that is about to draw a number, to link itself
+    /// into a queue, or to send a wake-up.
     Try(&'a Request),
     /// The process no longer needs the lock.
     Release,

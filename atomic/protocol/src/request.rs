@@ -18,6 +18,8 @@ const HEAD_WORDS: usize = 4;
 const LIVE: u64 = 1;
 const SHARED: u64 = 2;
 const COUNT_SHIFT: u32 = 8;
+/// The bits of the first word from here on are left to the lock.
+pub(crate) const STAMP_SHIFT: u32 = 16;
 
 /// A set of bytes of a file, and whether other readers may hold the same bytes.
 ///
@@ -118,7 +120,7 @@ impl Request {
     }
 
     /// As [`Request::conflicts`], with the words of a slot of [`Ranges`](crate::Ranges). An empty slot
-    /// conflicts with no request.
+    /// conflicts with no request. The upper 48 bits of the first word are not read.
     pub fn conflicts_with(&self, words: &[u64]) -> bool {
         let [head, start, end, period] = words[..HEAD_WORDS] else { return true };
         if head & LIVE == 0 || self.is_shared && head & SHARED != 0 {
@@ -128,7 +130,7 @@ impl Request {
             return false;
         }
         let modulus = gcd(self.period, period);
-        let count = (head >> COUNT_SHIFT) as usize;
+        let count = usize::from((head >> COUNT_SHIFT) as u8);
         let listed = words[HEAD_WORDS..].chunks_exact(2).take(count);
         let all = iter::once(start..end).filter(|_| count == 0);
         let theirs = listed.map(|pair| pair[0]..pair[1]).chain(all);

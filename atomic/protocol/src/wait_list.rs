@@ -49,7 +49,7 @@ impl WaitList {
     }
 
     fn exchange(&self, mine: u64) -> Effect {
-        Effect::Exchange { first: self.place(), put: smallvec![mine], words: self.ranks, is_exclusive: true }
+        Effect::Exchange { first: self.place(), put: smallvec![mine], words: self.ranks }
     }
 
     /// Notes the other processes on the list.

@@ -92,17 +92,14 @@ fn two_level_lock_keeps_its_promises() {
     }
 }
 
-/// The number of words of the gate, which lie before the slots.
-const GATE_WORDS: u32 = 2;
-
-fn ranges(ranks: u32) -> impl Fn(Rank) -> Ranges<Queue> {
-    move |me| Ranges::new(Queue::new(Space::World, 0, 0, me), Space::World, GATE_WORDS, 0, me, ranks)
+fn ranges(ranks: u32) -> impl Fn(Rank) -> Ranges {
+    move |me| Ranges::new(0, me, ranks)
 }
 
-/// Whether a word must be zero at the end: a word of the gate, or the first word of a slot. The other
-/// words of an empty slot are not read.
-fn tells(place: Place) -> bool {
-    place.word < GATE_WORDS || (place.word - GATE_WORDS).is_multiple_of(SLOT_WORDS)
+/// Whether a word must be zero at the end: the first word of a slot. The other words of an empty slot are not
+/// read.
+pub(super) fn tells(place: Place) -> bool {
+    place.word.is_multiple_of(SLOT_WORDS)
 }
 
 fn exclusive(start: u64, end: u64) -> Request {
@@ -133,25 +130,40 @@ fn ranges_keep_their_promises_with_readers_and_writers() {
     }
 }
 
-#[test]
-fn ranges_keep_their_promises_behind_a_two_level_gate() {
-    let requests = vec![vec![exclusive(0, 10)], vec![exclusive(5, 15)], vec![exclusive(12, 20)]];
-    let make = |me: Rank| Ranges::new(two_level(me, 1), Space::World, GATE_WORDS, 0, me, 3);
-    // A later process of the same node may pass the gate first.
-    holds_but_for("ranges behind two levels", 3, 1, requests, make, tells);
+/// Checks ranges where some processes try first, or give up a wait.
+#[track_caller]
+fn ranges_leave(name: &str, ranks: u32, triers: usize, quitters: usize, requests: &Requests) {
+    let start =
+        System::new(ranks, self::ranges(ranks)).trying(|of| of < triers).giving_up(|of| of < quitters);
+    let checked = Checked { start, requests: requests.clone(), bypass_max: 0, is_counted: tells };
+    let (states, broken) = checked.check();
+    println!("{name}, {triers} of {ranks} processes try, {quitters} give up: {states} states");
+    assert_eq!(broken, [""; 0], "{name}, {triers} and {quitters} of {ranks}");
 }
 
 #[test]
-fn ranges_keep_their_promises_with_tries() {
-    let requests =
+fn ranges_keep_their_promises_with_tries_and_when_waits_are_given_up() {
+    let chain =
         vec![vec![exclusive(0, 10), exclusive(5, 25)], vec![exclusive(5, 15)], vec![exclusive(12, 20)]];
-    for (ranks, triers) in [(2, 2), (3, 1), (3, 3)] {
-        let start = System::new(ranks, ranges(ranks)).trying(|of| of < triers);
-        let checked = Checked { start, requests: requests.clone(), bypass_max: 0, is_counted: tells };
-        let (states, broken) = checked.check();
-        println!("ranges, {triers} of {ranks} processes try: {states} states");
-        assert_eq!(broken, [""; 0], "{triers} of {ranks}");
+    // A process that has left comes back with bytes that no other process wants, or with the same bytes.
+    let back = vec![
+        vec![exclusive(0, 10), exclusive(90, 95), exclusive(0, 10)],
+        vec![exclusive(5, 15), exclusive(5, 15)],
+    ];
+    let mixed = vec![vec![shared(0, 10), exclusive(0, 5)], vec![shared(5, 20)], vec![exclusive(4, 9)]];
+    for (triers, quitters) in [(2, 0), (0, 2), (2, 2)] {
+        ranges_leave("ranges that come back", 2, triers, quitters, &back);
+        ranges_leave("whole ranges", 2, triers, quitters, &whole(3));
     }
+    for (triers, quitters) in [(1, 0), (3, 0), (0, 3), (3, 3)] {
+        ranges_leave("ranges in a chain", 3, triers, quitters, &chain);
+        ranges_leave("ranges of readers and writers", 3, triers, quitters, &mixed);
+        ranges_leave("whole ranges", 3, triers, quitters, &whole(1));
+    }
+    ranges_leave("whole ranges", 3, 3, 0, &whole(2));
+    ranges_leave("whole ranges", 3, 0, 3, &whole(2));
+    ranges_leave("whole ranges", 4, 1, 0, &whole(1));
+    ranges_leave("whole ranges", 4, 0, 4, &whole(1));
 }
 
 /// Whether a word must be zero at the end: any word of a bakery, except those of a request.

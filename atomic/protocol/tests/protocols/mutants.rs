@@ -2,7 +2,7 @@
 //! protocols means nothing.
 
 use capulet_protocol::{
-    Bakery, Effect, Event, Lock, Place, Queue, Ranges, Rank, Request, Space, TwoLevel, WaitList, Words,
+    Bakery, Effect, Event, Lock, Place, Queue, Rank, Request, Space, TwoLevel, WaitList, Words,
 };
 
 use super::system::model::Checked;
@@ -14,8 +14,6 @@ enum Wrong {
     /// A release reads the copy of the list that the acquisition fetched (Figure 6 of the paper as
     /// printed).
     StaleCopy,
-    /// The list is changed and read under a shared lock of the window.
-    SharedEpoch,
     /// The next process is woken before the own word is cleared.
     ClearAfterWake,
     /// A process empties the queue without a check whether the queue has changed in between.
@@ -66,14 +64,11 @@ impl<L: Lock> Mutant<L> {
     /// The next effect of the correct lock, changed by the fault.
     fn spoiled(&mut self, effect: Effect) -> Effect {
         match (self.wrong, effect) {
-            (Wrong::SharedEpoch, Effect::Exchange { first, put, words, .. }) => {
-                Effect::Exchange { first, put, words, is_exclusive: false }
-            }
             (Wrong::ClearAfterWake, effect @ Effect::Exchange { .. }) if self.is_releasing => {
-                let Effect::Exchange { first, ref put, words, is_exclusive } = effect else { unreachable!() };
+                let Effect::Exchange { first, ref put, words } = effect else { unreachable!() };
                 let put = Words::from_elem(1, put.len());
                 self.state = State::Reading(effect);
-                Effect::Exchange { first, put, words, is_exclusive }
+                Effect::Exchange { first, put, words }
             }
             (Wrong::NoDrawing, Effect::Store(place, value)) if place.word == 0 && value & 1 == 1 => {
                 self.lock.step(Event::Done)
@@ -156,20 +151,6 @@ impl<L: Lock> Lock for Mutant<L> {
     }
 }
 
-/// A gate that admits all processes at once.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Open;
-
-impl Lock for Open {
-    fn step(&mut self, event: Event<'_>) -> Effect {
-        if matches!(event, Event::Release) { Effect::Free } else { Effect::Held }
-    }
-
-    fn is_queued(&self) -> bool {
-        true
-    }
-}
-
 /// The lock of byte ranges of 2005, as its authors published it. A process that meets a conflict takes
 /// its flag back in a second epoch, waits for a wake-up, and retries. A process that releases between the
 /// two epochs sees that the flag is set, and wakes no process.
@@ -201,7 +182,6 @@ impl Retrying {
             first: Place { space: Space::World, rank: 0, word: self.me * RETRYING_WORDS },
             put: Words::from_slice(&[flag, range.0, range.1]),
             words: self.ranks * RETRYING_WORDS,
-            is_exclusive: true,
         }
     }
 
@@ -241,7 +221,7 @@ impl Lock for Retrying {
     }
 }
 
-fn whole(times: usize) -> Requests {
+pub(super) fn whole(times: usize) -> Requests {
     vec![vec![Request::whole(); times]]
 }
 
@@ -253,19 +233,19 @@ fn broken<L: Checkable>(ranks: u32, requests: Requests, make: impl Fn(Rank) -> L
 }
 
 #[track_caller]
-fn is_caught<L: Checkable>(name: &str, property: &str, requests: Requests, make: impl Fn(Rank) -> L) {
+pub(super) fn is_caught<L: Checkable>(name: &str, property: &str, requests: Requests, make: impl Fn(Rank) -> L) {
     let found = broken(2, requests, make);
     println!("{name}: {found:?}");
     assert!(found.contains(&property), "{name}: {found:?}");
 }
 
-const WAITS: &str = "some process can take a step until all are done";
-const ALONE: &str = "no two processes hold conflicting requests";
-const BRIEF: &str = "no try waits for a holder";
+pub(super) const WAITS: &str = "some process can take a step until all are done";
+pub(super) const ALONE: &str = "no two processes hold conflicting requests";
+pub(super) const BRIEF: &str = "no try waits for a holder";
 
 #[test]
 fn faults_of_wait_lists_are_found() {
-    for wrong in [Wrong::StaleCopy, Wrong::SharedEpoch, Wrong::ClearAfterWake] {
+    for wrong in [Wrong::StaleCopy, Wrong::ClearAfterWake] {
         is_caught(&format!("{wrong:?}"), WAITS, whole(2), |me| Mutant::new(WaitList::new(0, me, 2), wrong));
     }
 }
@@ -300,8 +280,7 @@ fn faults_of_bakeries_are_found() {
 }
 
 #[test]
-fn faults_of_ranges_are_found() {
-    is_caught("ranges without a gate", ALONE, whole(1), |me| Ranges::new(Open, Space::World, 2, 0, me, 2));
+fn ranges_that_retry_are_found() {
     let retrying = |me| Retrying { me, ranks: 2, range: (0, 10), state: Trying::Free };
     is_caught("ranges that retry", WAITS, whole(1), retrying);
 }

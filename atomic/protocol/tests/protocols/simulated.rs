@@ -139,9 +139,14 @@ proptest! {
         let ranks = requests.len() as u32;
         let mut bakery = System::new(ranks, |me| Bakery::new(Space::Node, 0, me, ranks));
         run(&mut bakery, &requests, seed, true);
-        let gate = |me| Queue::new(Space::World, 0, 0, me);
-        let mut system = System::new(ranks, |me| Ranges::new(gate(me), Space::World, 2, 0, me, ranks));
+        let entries = requests.iter().map(|own| own.len() as u64).sum::<u64>();
+        let mut system = System::new(ranks, |me| Ranges::new(0, me, ranks));
         let counts = run(&mut system, &requests, seed, true);
-        prop_assert_eq!(counts.entries, requests.iter().map(|own| own.len() as u64).sum::<u64>());
+        // An exchange to acquire and one to release, from all processes but the home.
+        let remote = 2 * (entries - requests[0].len() as u64);
+        prop_assert_eq!((counts.entries, counts.remote), (entries, remote));
+        let leaving = System::new(ranks, |me| Ranges::new(0, me, ranks));
+        let counts = run(&mut leaving.trying(|_| true).giving_up(|_| true), &requests, seed, true);
+        prop_assert_eq!(counts.entries, entries);
     }
 }

@@ -69,8 +69,6 @@ pub(crate) struct System<L> {
 pub(crate) enum Action {
     /// A process performs its next step.
     Go(usize),
-    /// A process fetches the words of an exchange before it stores its own.
-    FetchFirst(usize),
     /// A process tries to get the lock. If the try fails, the process acquires the lock.
     Try(usize),
     /// A process gives up its wait, and begins again.
@@ -149,24 +147,18 @@ impl<L: Checkable> System<L> {
             }
             _ => true,
         };
-        let two =
-            matches!(&self.processes[of].todo, Todo::Effect(Effect::Exchange { is_exclusive: false, .. }));
         let go = can_go.then_some(Action::Go(of));
         let process = &self.processes[of];
         let may_try = process.tries == Tries::Next && process.todo == Todo::Begin;
         let waits = matches!(process.todo, Todo::Effect(Effect::AwaitWake(_) | Effect::AwaitChange(..)));
         let may_give_up = process.gives_up && waits && process.lock.can_give_up();
-        let others = [
-            two.then_some(Action::FetchFirst(of)),
-            may_try.then_some(Action::Try(of)),
-            may_give_up.then_some(Action::GiveUp(of)),
-        ];
+        let others = [may_try.then_some(Action::Try(of)), may_give_up.then_some(Action::GiveUp(of))];
         go.into_iter().chain(others.into_iter().flatten())
     }
 
     /// Performs a step.
     pub(crate) fn go(&mut self, action: Action, requests: &Requests) {
-        let (Action::Go(of) | Action::FetchFirst(of) | Action::Try(of) | Action::GiveUp(of)) = action;
+        let (Action::Go(of) | Action::Try(of) | Action::GiveUp(of)) = action;
         let request = |turn: u8| requests[of % requests.len()].get(usize::from(turn));
         if matches!(action, Action::Try(_)) {
             self.processes[of].tries = Tries::Now;
@@ -191,7 +183,7 @@ impl<L: Checkable> System<L> {
                 self.processes[of].turn += 1;
                 self.step(of, Event::Release)
             }
-            Todo::Effect(effect) => self.perform(of, effect, matches!(action, Action::FetchFirst(_))),
+            Todo::Effect(effect) => self.perform(of, effect),
             Todo::Half { effect, fetched } => self.complete(of, &effect, fetched),
         };
         self.processes[of].todo = next;
@@ -202,18 +194,11 @@ impl<L: Checkable> System<L> {
         Todo::Effect(self.processes[of].lock.step(event))
     }
 
-    fn perform(&mut self, of: usize, effect: Effect, fetches_first: bool) -> Todo {
+    fn perform(&mut self, of: usize, effect: Effect) -> Todo {
         let event = match effect {
             Effect::Held => return Todo::Inside,
             Effect::Free => return Todo::Begin,
-            Effect::Exchange { is_exclusive: false, first, ref put, words } => {
-                let fetched = fetches_first.then(|| self.fetch_all(first, words));
-                if fetched.is_none() {
-                    self.put_all(first, put);
-                }
-                return Todo::Half { effect, fetched };
-            }
-            Effect::Exchange { first, put, words, .. } => {
+            Effect::Exchange { first, put, words } => {
                 self.put_all(first, &put);
                 let all = self.fetch_all(first, words);
                 return self.step(of, Event::Words(&all));
@@ -275,31 +260,19 @@ impl<L: Checkable> System<L> {
     /// Performs the second half of an effect that is not atomic.
     fn complete(&mut self, of: usize, effect: &Effect, fetched: Option<Vec<u64>>) -> Todo {
         let behind = |first: &Place, words: usize| Place { word: first.word + words as u32, ..*first };
-        let (first, put, words) = match effect {
-            Effect::Exchange { first, put, words, .. } => (first, put, words),
+        match effect {
             Effect::Put { first, put } => {
                 let half = put.len() / 2;
                 self.put_all(behind(first, half), &put[half..].into());
-                return self.step(of, Event::Done);
+                self.step(of, Event::Done)
             }
             Effect::Fetch { first, words } => {
                 let mut all = fetched.unwrap_or_default();
                 all.extend(self.fetch_from(behind(first, all.len()), words - all.len() as u32));
-                return self.step(of, Event::Words(&all));
+                self.step(of, Event::Words(&all))
             }
             _ => unreachable!("the effect is one atomic step"),
-        };
-        let all = match fetched {
-            None => self.fetch_all(*first, *words),
-            Some(mut all) => {
-                self.put_all(*first, put);
-                for (word, value) in (first.word as usize..).zip(put) {
-                    all[word] = *value;
-                }
-                all
-            }
-        };
-        self.step(of, Event::Words(&all))
+        }
     }
 
     /// Keeps the order in which processes came, and counts how often they are passed.
