@@ -180,20 +180,23 @@ impl File {
     fn world_lock(&self, choice: LockChoice, limit: Option<Duration>) -> Result<Arc<dyn FileLock>> {
         let without = || Error::Unsupported { what: "atomic mode without words that all ranks reach" };
         let words = self.world_words(Epochs::Standing)?.ok_or_else(without)?;
-        let (protocol, has_list) = match choice {
-            LockChoice::Hybrid => (WorldProtocol::Hybrid, true),
-            LockChoice::OneSided => (WorldProtocol::OneSided, true),
-            LockChoice::Range => (WorldProtocol::Ranges, false),
-            // If MPI does not reach a home rank that computes, each operation there waits for that rank.
-            // The queue then costs less than ranges: it needs 2 operations at the home rank instead of 6.
-            LockChoice::Auto if words.is_passive(self.agree())? => (WorldProtocol::Ranges, false),
-            _ => (WorldProtocol::Queue, false),
+        let mut protocol = match choice {
+            LockChoice::Hybrid => WorldProtocol::Hybrid,
+            LockChoice::OneSided => WorldProtocol::OneSided,
+            LockChoice::Mcs => WorldProtocol::Queue,
+            _ => WorldProtocol::Ranges,
         };
-        let list = if has_list { self.world_words(Epochs::Exclusive)? } else { None };
-        if has_list && list.is_none() {
-            return Err(without());
+        let table = if protocol.uses_table() && !words.is_exclusive() {
+            Some(self.world_words(Epochs::Exclusive)?.ok_or_else(without)?)
+        } else {
+            None
+        };
+        // If MPI does not reach a home rank that computes, each operation there waits for that rank. The
+        // queue then costs less than ranges: an exclusive epoch is several operations at the home rank.
+        if choice == LockChoice::Auto && !table.as_ref().unwrap_or(&words).is_passive(self.agree())? {
+            protocol = WorldProtocol::Queue;
         }
-        Ok(world_lock(protocol, words, list, self.channel.notifier(), limit, progress))
+        Ok(world_lock(protocol, words, table, self.channel.notifier(), limit, progress))
     }
 
     /// A lock of two levels, in words of each node and words of all ranks. Collective.

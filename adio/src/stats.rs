@@ -32,9 +32,10 @@ impl File {
             ("exchanged_bytes", Counters::get(&counters.exchanged_bytes)),
             ("locks", self.lock.get().map_or(0, |lock| lock.counters().acquired())),
             ("lock_waits", self.lock.get().map_or(0, |lock| lock.counters().waited())),
+            ("word_operations", self.channel.counters().word_operations()),
         ];
         let mut values = own.map(|(_, value)| value);
-        self.agree().allreduce(&mut values, &[ReduceOp::Sum; 16])?;
+        self.agree().allreduce(&mut values, &[ReduceOp::Sum; 17])?;
         if self.group.rank().0 == 0 {
             let names = own.iter().map(|(name, _)| *name);
             let rows: Vec<_> = names.zip(values).collect();

@@ -12,20 +12,16 @@ use crate::{Error, FileLock};
 
 /// The number of each rank's own words that are reserved for locks, from the first word on.
 pub const WORLD_LOCK_WORDS: usize = 4;
-/// The first word of a queue, or of the gate of ranges.
+/// The first word of a queue.
 const QUEUE_WORD: u32 = 0;
 /// The counter of the wake-ups that are left by one-sided operations.
 const WAKES_WORD: usize = 2;
-/// The number that protocols give to the first word of the home rank's table. It follows the own words of
-/// a rank.
-const TABLE_WORD: u32 = WorldWords::OWN_WORDS as u32;
 const _: () = assert!(SLOT_WORDS as usize <= WorldWords::ENTRY_WORDS && WAKES_WORD < WORLD_LOCK_WORDS);
 
 /// The kind of a lock of several nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorldProtocol {
-    /// Ranges of bytes. Requests are stored at the home rank, behind a queue as the gate. Wake-ups are
-    /// messages.
+    /// Ranges of bytes. Requests are stored in the table of the home rank. Wake-ups are messages.
     Ranges,
     /// The whole file, by a queue (Mellor-Crummey and Scott). Wake-ups are messages.
     Queue,
@@ -36,13 +32,21 @@ pub enum WorldProtocol {
     OneSided,
 }
 
-/// A lock in `words`, among all ranks of them. A wait list ([`WorldProtocol::Hybrid`],
-/// [`WorldProtocol::OneSided`]) needs a second slot `exclusive`, in a window with exclusive epochs. A
-/// wait that lasts longer than `time_limit` is given up with [`Error::TimedOut`]; without a limit waits
-/// have no end. `progress` is called during a wait, at least once a millisecond. Local.
+impl WorldProtocol {
+    /// Whether the lock is in the table of the home rank.
+    pub fn uses_table(self) -> bool {
+        self != Self::Queue
+    }
+}
+
+/// A lock in `words`, among all ranks of them. Ranges and the wait list ([`WorldProtocol::uses_table`]) are
+/// in the table of `exclusive`, or in the table of `words` if `exclusive` is `None`. The table must be one
+/// that changes atomically ([`WorldWords::is_exclusive`]). A wait that lasts longer than `time_limit` is
+/// given up with [`Error::TimedOut`]; without a limit waits have no end. `progress` is called during a wait,
+/// at least once a millisecond. Local.
 ///
 /// # Panics
-/// If a wait list has no second slot.
+/// In the first access, if the table does not change atomically.
 pub fn world_lock(
     protocol: WorldProtocol,
     words: WorldWords,
@@ -52,20 +56,20 @@ pub fn world_lock(
     progress: fn(),
 ) -> Arc<dyn FileLock> {
     let (me, ranks, home) = (words.rank(), words.ranks(), words.home());
-    let list_home = exclusive.as_ref().map(WorldWords::home);
+    let table_home = exclusive.as_ref().map_or(home, WorldWords::home);
     let notifier = if protocol == WorldProtocol::OneSided { None } else { Some(notifier) };
     let memory = WorldMemory { exclusive, ..WorldMemory::new(words, notifier) };
     let all: Vec<Rank> = (0..ranks).map(Rank).collect();
-    let queue = || Queue::new(Space::World, QUEUE_WORD, home, me);
     match protocol {
         WorldProtocol::Ranges => {
-            let ranges = Ranges::new(queue(), Space::World, TABLE_WORD, home, me, ranks);
-            ByteLock::of(ranges, memory, all, time_limit, progress)
+            ByteLock::of(Ranges::new(table_home, me, ranks), memory, all, time_limit, progress)
         }
-        WorldProtocol::Queue => ByteLock::of(queue(), memory, all, time_limit, progress),
+        WorldProtocol::Queue => {
+            let queue = Queue::new(Space::World, QUEUE_WORD, home, me);
+            ByteLock::of(queue, memory, all, time_limit, progress)
+        }
         WorldProtocol::Hybrid | WorldProtocol::OneSided => {
-            let home = list_home.expect("a wait list has words with exclusive epochs");
-            ByteLock::of(WaitList::new(home, me, ranks), memory, all, time_limit, progress)
+            ByteLock::of(WaitList::new(table_home, me, ranks), memory, all, time_limit, progress)
         }
     }
 }
@@ -74,7 +78,7 @@ pub fn world_lock(
 #[derive(Debug)]
 pub(crate) struct WorldMemory {
     words: WorldWords,
-    /// The words of a wait list. They change in exclusive epochs.
+    /// The words whose table the lock uses. `None` if these are `words`.
     exclusive: Option<WorldWords>,
     /// `None` if wake-ups are words that are polled.
     notifier: Option<Notifier>,
@@ -83,13 +87,13 @@ pub(crate) struct WorldMemory {
 }
 
 impl WorldMemory {
-    /// Memory without a wait list. If `notifier` is `None`, a wake-up is a word that is polled.
+    /// Memory with one set of words. If `notifier` is `None`, a wake-up is a word that is polled.
     pub(crate) fn new(words: WorldWords, notifier: Option<Notifier>) -> Self {
         Self { words, exclusive: None, notifier, fetched: Vec::new() }
     }
 
-    fn list(&self) -> &WorldWords {
-        self.exclusive.as_ref().expect("a wait list has words with exclusive epochs")
+    fn table(&self) -> &WorldWords {
+        self.exclusive.as_ref().unwrap_or(&self.words)
     }
 
     fn wake(&mut self, rank: u32) -> Result<(), Error> {
@@ -148,21 +152,12 @@ impl Memory for WorldMemory {
                 }
                 Event::Done
             }
-            Effect::Exchange { first, ref put, words: count, is_exclusive: false } => {
-                // The protocol does not read the words before the table, so they are not fetched.
-                let table =
-                    words.exchange((first.word - TABLE_WORD) as usize, put, (count - TABLE_WORD) as usize)?;
-                self.fetched.clear();
-                self.fetched.resize(TABLE_WORD as usize, 0);
-                self.fetched.extend(table);
-                Event::Words(&self.fetched)
-            }
-            Effect::Exchange { first, ref put, words: count, .. } => {
-                self.fetched = self.list().exchange(first.word as usize, put, count as usize)?;
+            Effect::Exchange { first, ref put, words: count } => {
+                self.fetched = self.table().exchange(first.word as usize, put, count as usize)?;
                 Event::Words(&self.fetched)
             }
             Effect::ClaimIfNone { place, value, words: count } => {
-                self.fetched = self.list().claim_if_none(place.word as usize, value, count as usize)?;
+                self.fetched = self.table().claim_if_none(place.word as usize, value, count as usize)?;
                 Event::Words(&self.fetched)
             }
             Effect::Wake(_, rank) => {

@@ -137,14 +137,19 @@ impl Team {
                 two_level_lock(words, channel.notifier(), node, ranks, None, progress)
             }
             Kind::Far(protocol) => {
-                let has_list = matches!(protocol, WorldProtocol::Hybrid | WorldProtocol::OneSided);
                 let Some(words) = channel.world_words(Epochs::Standing, Mechanism::Auto)? else {
                     return Ok(None);
                 };
-                let list =
-                    if has_list { channel.world_words(Epochs::Exclusive, Mechanism::Auto)? } else { None };
-                home = list.as_ref().unwrap_or(&words).home();
-                world_lock(protocol, words, list, channel.notifier(), None, progress)
+                let table = if protocol.uses_table() && !words.is_exclusive() {
+                    let Some(table) = channel.world_words(Epochs::Exclusive, Mechanism::Auto)? else {
+                        return Ok(None);
+                    };
+                    Some(table)
+                } else {
+                    None
+                };
+                home = table.as_ref().unwrap_or(&words).home();
+                world_lock(protocol, words, table, channel.notifier(), None, progress)
             }
         };
         Ok(Some(Measured { team: self, name, channel, lock, home }))

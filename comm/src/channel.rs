@@ -236,7 +236,7 @@ impl Channel {
             let make = || WorldMemory::allocate(wire, mechanism, epochs, is_one_machine);
             world::pools(mechanism, epochs).of(wire.comm)?.take(wire, self.group.stamp(), self.choice(), make)
         })?;
-        Ok(slot.map(WorldWords::new))
+        Ok(slot.map(|slot| WorldWords::new(slot, Arc::clone(&self.counters))))
     }
 
     /// The way in which the part of this channel in the pools of words is chosen.

@@ -25,6 +25,7 @@ pub struct Counters {
     messages_received: AtomicU64,
     bytes_received: AtomicU64,
     collectives: AtomicU64,
+    word_operations: AtomicU64,
 }
 
 impl Counters {
@@ -52,6 +53,16 @@ impl Counters {
     /// and barriers.
     pub fn collectives(&self) -> u64 {
         self.collectives.load(Ordering::Relaxed)
+    }
+
+    /// The number of operations of this rank on words of other ranks
+    /// ([`WorldWords`](crate::WorldWords)). On a word server each is one request and one reply.
+    pub fn word_operations(&self) -> u64 {
+        self.word_operations.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_word_operation(&self) {
+        self.word_operations.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_collective(&self) {

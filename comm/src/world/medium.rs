@@ -42,12 +42,15 @@ pub(crate) trait Medium: Debug + Send + Sync {
     fn compare_swap(&self, expected: u32, value: u32, at: At) -> Result<u32>;
 
     /// Stores `put` from word `table.word + first` on, and returns `words` words from `table.word` on,
-    /// including the stored ones. `put` lies inside of these words.
+    /// including the stored ones. `put` lies inside of these words. Only if [`Medium::is_exclusive`].
     fn exchange(&self, table: At, first: usize, put: &[u64], words: usize) -> Result<Vec<u64>>;
 
     /// Fetches `words` words from `table.word` on. If all of them are zero, stores `value` in word
-    /// `table.word + at`. Atomic. Returns the words before the store.
+    /// `table.word + at`. Returns the words before the store. Only if [`Medium::is_exclusive`].
     fn claim_if_none(&self, table: At, at: usize, value: u64, words: usize) -> Result<Vec<u64>>;
+
+    /// Whether an operation on several words is one atomic step.
+    fn is_exclusive(&self) -> bool;
 
     /// Whether operations complete while their target makes no MPI call, if this is known without a
     /// measurement.

@@ -26,7 +26,7 @@ use crate::agree::{Agree, ReduceOp};
 use crate::backoff::Backoff;
 use crate::collective;
 use crate::error::{Error, Result};
-use crate::message::Wire;
+use crate::message::{Counters, Wire};
 use crate::pool::{PoolSlot, Pools, SLOTS};
 
 /// The kind of epochs in which the operations on a window run (MPI-4.0 section 12.5).
@@ -233,6 +233,7 @@ fn agreed<T>(wire: Wire<'_>, made: Result<T>) -> Result<Option<T>> {
 #[derive(Debug, Clone)]
 pub struct WorldWords {
     slot: Arc<PoolSlot<WorldMemory>>,
+    counters: Arc<Counters>,
 }
 
 impl WorldWords {
@@ -241,13 +242,25 @@ impl WorldWords {
     /// The number of words in each entry of the table. Each has 64 bits.
     pub const ENTRY_WORDS: usize = 20;
 
-    pub(crate) fn new(slot: Arc<PoolSlot<WorldMemory>>) -> Self {
-        Self { slot }
+    pub(crate) fn new(slot: Arc<PoolSlot<WorldMemory>>, counters: Arc<Counters>) -> Self {
+        Self { slot, counters }
     }
 
-    fn medium(&self) -> Result<&dyn Medium> {
+    /// The memory, for an operation on words of `rank`.
+    fn medium(&self, rank: u32) -> Result<&dyn Medium> {
         let memory = &self.slot.memory;
-        if memory.closed.load(Ordering::Acquire) { Err(Error::Finalized) } else { Ok(&*memory.medium) }
+        if memory.closed.load(Ordering::Acquire) {
+            return Err(Error::Finalized);
+        }
+        if rank != memory.rank {
+            self.counters.count_word_operation();
+        }
+        Ok(&*memory.medium)
+    }
+
+    /// The counters of the channel of these words.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// The number of ranks that reach the words.
@@ -263,6 +276,12 @@ impl WorldWords {
     /// The mechanism in use: [`Mechanism::Window`] or [`Mechanism::Server`].
     pub fn mechanism(&self) -> Mechanism {
         self.slot.memory.mechanism
+    }
+
+    /// Whether a change of several words of the table is one atomic step: in a window with
+    /// [`Epochs::Exclusive`], and always on a server.
+    pub fn is_exclusive(&self) -> bool {
+        self.slot.memory.medium.is_exclusive()
     }
 
     /// The rank that holds the table. Files have different home ranks.
@@ -319,7 +338,7 @@ impl WorldWords {
 
     fn fetch_and<W: Word>(&self, op: FetchOp, value: W, rank: u32, word: usize) -> Result<W> {
         let width = if W::IS_WIDE { Width::W64 } else { Width::W32 };
-        let before = self.medium()?.fetch_and(op, value.wide(), width, self.own(rank, word))?;
+        let before = self.medium(rank)?.fetch_and(op, value.wide(), width, self.own(rank, word))?;
         Ok(W::narrow(before))
     }
 
@@ -332,38 +351,36 @@ impl WorldWords {
     /// # Panics
     /// As [`WorldWords::load`].
     pub fn compare_swap(&self, rank: u32, word: usize, expected: u32, value: u32) -> Result<u32> {
-        self.medium()?.compare_swap(expected, value, self.own(rank, word))
+        self.medium(rank)?.compare_swap(expected, value, self.own(rank, word))
     }
 
     /// Stores `put` in the table from word `first` on, and returns the first `words` words of the table,
-    /// including the stored ones. Atomic for all ranks with [`Epochs::Exclusive`]. With
-    /// [`Epochs::Standing`] the caller ensures that no other rank changes these words meanwhile. Waits
-    /// until the operation is complete.
+    /// including the stored ones, in one atomic step. `put` may be empty. Waits until the operation is
+    /// complete.
     ///
     /// # Errors
     /// As [`WorldWords::load`].
     ///
     /// # Panics
-    /// If the table has fewer than `words` words, or if `put` does not lie inside of the first `words`
-    /// words.
+    /// If the table has fewer than `words` words, if `put` does not lie inside of the first `words` words,
+    /// or if the words are not [`WorldWords::is_exclusive`].
     pub fn exchange(&self, first: usize, put: &[u64], words: usize) -> Result<Vec<u64>> {
         assert!(first + put.len() <= words, "the stored words must lie inside of the fetched words");
-        self.medium()?.exchange(self.table(words), first, put, words)
+        self.medium(self.home())?.exchange(self.table(words), first, put, words)
     }
 
     /// Fetches the first `words` words of the table and, if all of them are zero, stores `value` in word
-    /// `at`. Atomic. Returns the words before the store. Only for [`Epochs::Exclusive`]. Waits until the
-    /// operation is complete.
+    /// `at`, in one atomic step. Returns the words before the store. Waits until the operation is complete.
     ///
     /// # Errors
     /// As [`WorldWords::load`].
     ///
     /// # Panics
-    /// If the table has fewer than `words` words, if `at` is not below `words`, or if the epochs are not
-    /// [`Epochs::Exclusive`].
+    /// If the table has fewer than `words` words, if `at` is not below `words`, or if the words are not
+    /// [`WorldWords::is_exclusive`].
     pub fn claim_if_none(&self, at: usize, value: u64, words: usize) -> Result<Vec<u64>> {
         assert!(at < words, "the stored word must lie inside of the fetched words");
-        self.medium()?.claim_if_none(self.table(words), at, value, words)
+        self.medium(self.home())?.claim_if_none(self.table(words), at, value, words)
     }
 
     /// Whether operations at the home rank complete while that rank computes and makes no MPI call.
@@ -373,7 +390,7 @@ impl WorldWords {
     /// # Errors
     /// As [`WorldWords::load`].
     pub fn is_passive(&self, agree: &dyn Agree) -> Result<bool> {
-        if let Some(is_passive) = self.medium()?.is_passive() {
+        if let Some(is_passive) = self.slot.memory.medium.is_passive() {
             return Ok(is_passive);
         }
         agree.barrier()?;

@@ -126,6 +126,10 @@ impl Medium for Served {
         )
     }
 
+    fn is_exclusive(&self) -> bool {
+        true
+    }
+
     fn is_passive(&self) -> Option<bool> {
         Some(true)
     }

@@ -167,6 +167,7 @@ impl Medium for Window {
     }
 
     fn exchange(&self, table: At, first: usize, put: &[u64], words: usize) -> Result<Vec<u64>> {
+        assert!(self.is_exclusive(), "the operation is atomic only in exclusive epochs");
         let mut all = vec![0_u64; words];
         all[first..first + put.len()].copy_from_slice(put);
         let buffer = Box::into_raw(all.into_boxed_slice());
@@ -200,7 +201,7 @@ impl Medium for Window {
     }
 
     fn claim_if_none(&self, table: At, at: usize, value: u64, words: usize) -> Result<Vec<u64>> {
-        assert!(self.epochs == Epochs::Exclusive, "the operation is atomic only in exclusive epochs");
+        assert!(self.is_exclusive(), "the operation is atomic only in exclusive epochs");
         // The last word is the value to store.
         let mut all = vec![0_u64; words + 1];
         all[words] = value;
@@ -232,6 +233,10 @@ impl Medium for Window {
         let mut all = unsafe { Box::from_raw(buffer) }.into_vec();
         all.truncate(words);
         Ok(all)
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.epochs == Epochs::Exclusive
     }
 
     fn is_passive(&self) -> Option<bool> {

@@ -24,7 +24,8 @@
 //! # Cost
 //! T operations of a client take T round trips, T messages to the server and T messages back, plus 2 round
 //! trips before the first one (TCP and the handshake). A request has 48 + 8 S bytes for S stored words, a
-//! reply 16 + 8 F bytes for F fetched words. An operation on one word makes 3 system calls on each side. An
+//! reply 16 + 8 F bytes for F fetched words. An operation makes 3 system calls on each side if
+//! its request and its reply arrive in one piece, and a server makes one more to receive stored words. An
 //! operation of the owner makes none. [`Client::requests`] and [`Server::requests`] count the requests. For W
 //! words and C clients, the server needs 8 W bytes for the words and at most 16 W + 64 bytes for each client
 //! with a request under way.

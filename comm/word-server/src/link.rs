@@ -19,6 +19,9 @@ use crate::wire::{
 /// The time limit of an attempt to connect to one address, the handshake included.
 const ATTEMPT_TIME: Duration = Duration::from_secs(5);
 
+/// The words of a reply that are received together with its head.
+const FIRST_WORDS: u64 = 1 << 13;
+
 /// A connection that the server has admitted.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -100,13 +103,15 @@ impl Link {
         let mut bytes = request.encode(put.len() as u32, number).to_vec();
         extend_with_words(&mut bytes, put);
         self.send(&bytes, pace)?;
-        // Enough for the reply of an operation on one word, so that such a reply needs one system call.
-        let mut first = [0; REPLY_BYTES + WORD_BYTES];
+        // The length of the expected reply, so that a reply needs one system call. A server refuses a request
+        // for more words than it has, so the length is limited until the reply confirms it.
+        let first_bytes = request.reply_words().min(FIRST_WORDS) as usize * WORD_BYTES;
+        let mut reply = vec![0; REPLY_BYTES + first_bytes];
         let mut filled = 0;
         while filled < REPLY_BYTES {
-            filled += self.receive_some(&mut first[filled..], pace)?;
+            filled += self.receive_some(&mut reply[filled..], pace)?;
         }
-        let head: [u8; REPLY_BYTES] = std::array::from_fn(|at| first[at]);
+        let head: [u8; REPLY_BYTES] = std::array::from_fn(|at| reply[at]);
         let head = ReplyHead::decode(&head).ok_or_else(|| self.protocol("the head of a reply"))?;
         if head.number != number {
             return Err(self.protocol("the number of a reply"));
@@ -115,14 +120,14 @@ impl Link {
         if u64::from(head.words) != expected {
             return Err(self.protocol("the length of a reply"));
         }
-        let mut words = vec![0; head.words as usize * WORD_BYTES];
-        let early = filled - REPLY_BYTES;
-        if early > words.len() {
+        let reply_bytes = REPLY_BYTES + head.words as usize * WORD_BYTES;
+        if filled > reply_bytes {
             return Err(self.protocol("bytes after a reply"));
         }
-        words[..early].copy_from_slice(&first[REPLY_BYTES..filled]);
-        self.receive(&mut words[early..], pace)?;
-        Ok(if head.status == Status::Done { Ok(words_of(&words)) } else { Err(head.status) })
+        reply.resize(reply_bytes, 0);
+        self.receive(&mut reply[filled..], pace)?;
+        let words = &reply[REPLY_BYTES..];
+        Ok(if head.status == Status::Done { Ok(words_of(words)) } else { Err(head.status) })
     }
 
     fn protocol(&self, detail: &'static str) -> Error {
