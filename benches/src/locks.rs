@@ -14,7 +14,7 @@ use capulet_atomic::{
 };
 use capulet_bench_report::LockRow;
 use capulet_comm::mpi::traits::AsRaw;
-use capulet_comm::{Agree, Channel, Epochs, Group, Mechanism, ReduceOp, mpi, work};
+use capulet_comm::{Agree, Channel, Epochs, Group, Mechanism, ReduceOp, WorldWords, mpi, work};
 use capulet_drivers::posix::PosixDriver;
 use capulet_drivers::{Driver, DriverFile, OpenOptions};
 use nix::time::{ClockId, clock_gettime};
@@ -28,18 +28,19 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 enum Kind {
     Near,
     NearQueue,
-    Far(WorldProtocol),
+    Far(WorldProtocol, Mechanism),
     TwoLevel,
     Storage,
 }
 
-const KINDS: [(&str, Kind); 8] = [
+const KINDS: [(&str, Kind); 9] = [
     ("range", Kind::Near),
     ("shared", Kind::NearQueue),
-    ("range-far", Kind::Far(WorldProtocol::Ranges)),
-    ("mcs", Kind::Far(WorldProtocol::Queue)),
-    ("hybrid", Kind::Far(WorldProtocol::Hybrid)),
-    ("onesided", Kind::Far(WorldProtocol::OneSided)),
+    ("range-far", Kind::Far(WorldProtocol::Ranges, Mechanism::Auto)),
+    ("range-server", Kind::Far(WorldProtocol::Ranges, Mechanism::Server)),
+    ("mcs", Kind::Far(WorldProtocol::Queue, Mechanism::Auto)),
+    ("hybrid", Kind::Far(WorldProtocol::Hybrid, Mechanism::Auto)),
+    ("onesided", Kind::Far(WorldProtocol::OneSided, Mechanism::Auto)),
     ("twolevel", Kind::TwoLevel),
     ("fcntl", Kind::Storage),
 ];
@@ -61,8 +62,8 @@ struct Measured<'a> {
     name: &'static str,
     channel: Channel,
     lock: Arc<dyn FileLock>,
-    /// The rank whose memory holds the words of the lock.
-    home: u32,
+    /// The words of the lock. `None` if these are words of a node, or if the lock has none.
+    words: Option<WorldWords>,
 }
 
 /// Runs all experiments with the locks named in `names`, or with all locks if `names` is empty. Rank 0
@@ -109,7 +110,7 @@ impl Team {
     fn measured(&self, name: &'static str, kind: Kind) -> Outcome<Option<Measured<'_>>> {
         let channel = self.group.channel()?;
         let ranks = self.group.node().ranks.clone();
-        let mut home = 0;
+        let mut far = None;
         let lock: Arc<dyn FileLock> = match kind {
             Kind::Storage => FileSystemLock::new(Arc::clone(&self.file), None, progress),
             Kind::Near | Kind::NearQueue => {
@@ -133,32 +134,35 @@ impl Team {
                 let mut lanes = [both.is_some().into()];
                 channel.allreduce(&mut lanes, &[ReduceOp::Min])?;
                 let Some((words, node)) = both.filter(|_| lanes[0] == 1) else { return Ok(None) };
-                home = words.home();
+                far = Some(words.clone());
                 two_level_lock(words, channel.notifier(), node, ranks, None, progress)
             }
-            Kind::Far(protocol) => {
-                let Some(words) = channel.world_words(Epochs::Standing, Mechanism::Auto)? else {
+            Kind::Far(protocol, mechanism) => {
+                let Some(words) = channel.world_words(Epochs::Standing, mechanism)? else {
                     return Ok(None);
                 };
                 let table = if protocol.uses_table() && !words.is_exclusive() {
-                    let Some(table) = channel.world_words(Epochs::Exclusive, Mechanism::Auto)? else {
+                    let Some(table) = channel.world_words(Epochs::Exclusive, mechanism)? else {
                         return Ok(None);
                     };
                     Some(table)
                 } else {
                     None
                 };
-                home = table.as_ref().unwrap_or(&words).home();
+                far = Some(table.as_ref().unwrap_or(&words).clone());
                 world_lock(protocol, words, table, channel.notifier(), None, progress)
             }
         };
-        Ok(Some(Measured { team: self, name, channel, lock, home }))
+        Ok(Some(Measured { team: self, name, channel, lock, words: far }))
     }
 }
 
 impl Measured<'_> {
     fn all(&self) -> Outcome<()> {
-        self.alone()?;
+        self.alone("alone", || Ok(drop(self.lock.enter(&Request::whole())?)))?;
+        if let Some(words) = &self.words {
+            self.alone("fetch", || Ok(words.load::<u32>(words.home(), 0).map(|_| ())?))?;
+        }
         for (work_ms, sections) in TURNS {
             let sections = if self.team.is_quick { sections.div_ceil(10) } else { sections };
             self.turns(work_ms, sections)?;
@@ -173,6 +177,11 @@ impl Measured<'_> {
 
     fn me(&self) -> u32 {
         self.team.group.rank().0
+    }
+
+    /// The rank whose memory holds the words of the lock.
+    fn home(&self) -> u32 {
+        self.words.as_ref().map_or(0, WorldWords::home)
     }
 
     fn print(
@@ -200,19 +209,20 @@ impl Measured<'_> {
         Ok(())
     }
 
-    /// Experiment `alone`: one rank acquires and releases the lock without contention. The rank is not
-    /// the home of the lock's words if there is another rank.
-    fn alone(&self) -> Outcome<()> {
+    /// Experiment `alone`: one rank acquires and releases the lock without contention. Experiment `fetch`: it
+    /// fetches one word of the home rank, which is one round trip. The rank is not the home of the lock's
+    /// words if there is another rank.
+    fn alone(&self, experiment: &str, operate: impl Fn() -> Outcome<()>) -> Outcome<()> {
         const SAMPLES: usize = 15;
         let (asks, pairs) =
-            ((self.home + 1) % self.team.group.size(), if self.team.is_quick { 20 } else { 400 });
+            ((self.home() + 1) % self.team.group.size(), if self.team.is_quick { 20 } else { 400 });
         self.channel.barrier()?;
         let mut samples = Vec::new();
         if self.me() == asks {
             for _ in 0..SAMPLES {
                 let start = Instant::now();
                 for _ in 0..pairs {
-                    drop(self.lock.enter(&Request::whole())?);
+                    operate()?;
                 }
                 samples.push(start.elapsed().as_nanos() as u64 / pairs);
             }
@@ -220,7 +230,7 @@ impl Measured<'_> {
         }
         let mut lanes = [samples.get(SAMPLES / 2).copied().unwrap_or(0)];
         self.channel.allreduce(&mut lanes, &[ReduceOp::Max])?;
-        self.print("alone", 0, pairs * SAMPLES as u64, lanes[0] as f64 * 1e-3, 0)
+        self.print(experiment, 0, pairs * SAMPLES as u64, lanes[0] as f64 * 1e-3, 0)
     }
 
     /// Experiment `turns`: every rank repeats acquire, work and release. The time that is not work is the
@@ -294,11 +304,11 @@ impl Measured<'_> {
         self.channel.barrier()?;
         let start = Instant::now();
         let mut waited_ns = 0;
-        if self.me() == self.home {
+        if self.me() == self.home() {
             while start.elapsed() < busy {
                 hint::spin_loop();
             }
-        } else if self.me() == (self.home + 1) % self.team.group.size() {
+        } else if self.me() == (self.home() + 1) % self.team.group.size() {
             thread::sleep(busy / 10);
             let asked = now_ns();
             drop(self.lock.enter(&Request::whole())?);

@@ -81,11 +81,12 @@ fn measure(mpi: &Mpi, ranks: u32, args: &BenchArgs) -> Result<Vec<LockRow>, Stri
 /// One line for each lock, number of ranks and MPI.
 fn table(rows: &[LockRow]) -> String {
     let mut text = format!(
-        "{HEAD}{:<22} {:<10} {:>5} {:>9} {:>9} {:>8} {:>8} {:>8} {:>11} {:>7} {:>9}{HEAD:#}\n",
+        "{HEAD}{:<22} {:<12} {:>5} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>11} {:>7} {:>9}{HEAD:#}\n",
         "mpi",
         "lock",
         "ranks",
         "alone us",
+        "fetch us",
         "0 ms us",
         "1 ms %",
         "10 ms %",
@@ -115,11 +116,12 @@ fn table(rows: &[LockRow]) -> String {
             .map_or_else(|| "-".to_owned(), |row| format!("{:.2}", row.longest_wait_ms / fair));
         let _ = writeln!(
             text,
-            "{:<22} {:<10} {:>5} {:>9} {:>9} {:>8} {:>8} {:>8} {:>11} {:>7} {:>9}",
+            "{:<22} {:<12} {:>5} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>11} {:>7} {:>9}",
             first.mpi,
             first.lock,
             first.ranks,
             value("alone", 0),
+            value("fetch", 0),
             value("turns", 0),
             value("turns", 1),
             value("turns", 10),
@@ -148,10 +150,10 @@ mod tests {
             value,
             longest_wait_ms: 60.0,
         };
-        let text = table(&[row("alone", 0, 0.123), row("turns", 10, 2.5)]);
+        let text = table(&[row("alone", 0, 0.123), row("fetch", 0, 0.051), row("turns", 10, 2.5)]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2);
         let words: Vec<&str> = lines[1].split_whitespace().collect();
-        assert_eq!(words, ["X", "1", "mcs", "4", "0.12", "-", "-", "2.50", "-", "1.50", "-", "-"]);
+        assert_eq!(words, ["X", "1", "mcs", "4", "0.12", "0.05", "-", "-", "2.50", "-", "1.50", "-", "-"]);
     }
 }

@@ -170,23 +170,50 @@ fn no_rank_outlives_a_killed_lock_holder() {
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn atomic_access_costs_one_lock_or_none() {
     const RANKS: usize = 4;
-    let counted = |views: &str, mode: &str, accesses: u64| {
-        let job = job("locks", RANKS).arg(views).arg(mode).arg(accesses.to_string());
+    for (views, locks) in [("overlapping", 20 * RANKS as u64), ("disjoint", 0)] {
+        let cost = |mode: &str| cost_of_ten_writes_and_reads(RANKS, views, mode, |job| job);
+        let [none, _, calls, ..] = cost("nonatomic");
+        assert_eq!(none, 0, "{views}");
+        assert_eq!(cost("atomic"), [locks, 0, calls, 0, 0, 0], "{views}");
+    }
+}
+
+/// Between nodes, an atomic access without conflict costs two round trips to the word server of the home rank,
+/// and none on the home rank itself. It costs no message.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn atomic_access_between_nodes_costs_two_round_trips() {
+    const RANKS: usize = 4;
+    let cost = |mode: &str| {
+        cost_of_ten_writes_and_reads(RANKS, "overlapping", mode, |job| {
+            job.variable("CAPULET_NODES", "2").variable("CAPULET_HINTS", "capulet_words=server")
+        })
+    };
+    let [none, _, calls, ..] = cost("nonatomic");
+    assert_eq!(none, 0);
+    let (locks, round_trips) = (20 * RANKS as u64, 2 * 20 * (RANKS as u64 - 1));
+    assert_eq!(cost("atomic"), [locks, 0, calls, 0, 0, round_trips]);
+}
+
+/// The cost of ten writes and ten reads of each rank, which access the file one after another: locks, waits for
+/// locks, system calls, messages, collectives, and operations on words of other ranks.
+fn cost_of_ten_writes_and_reads(
+    ranks: usize,
+    views: &str,
+    mode: &str,
+    with: impl Fn(Job) -> Job,
+) -> [u64; 6] {
+    let counted = |accesses: u64| {
+        let job = with(job("locks", ranks)).arg(views).arg(mode).arg(accesses.to_string());
         let outcome = job.variable("CAPULET_STATS", "1").run();
         outcome.expect_checks(&format!("{mode} accesses through {views} views"));
-        ["locks=", "lock_waits=", "system_calls=", "messages=", "collectives="].map(|name| -> u64 {
+        let names =
+            ["locks=", "lock_waits=", "system_calls=", "messages=", "collectives=", "word_operations="];
+        names.map(|name| -> u64 {
             let words = outcome.text.split_whitespace();
             words.filter_map(|word| word.strip_prefix(name)?.parse::<u64>().ok()).sum()
         })
     };
-    // The cost of ten more writes and ten more reads on each rank.
-    let cost = |views: &str, mode: &str| {
-        let (few, many) = (counted(views, mode, 10), counted(views, mode, 20));
-        [0, 1, 2, 3, 4].map(|at| many[at] - few[at])
-    };
-    for (views, locks) in [("overlapping", 20 * RANKS as u64), ("disjoint", 0)] {
-        let [none, _, calls, ..] = cost(views, "nonatomic");
-        assert_eq!(none, 0, "{views}");
-        assert_eq!(cost(views, "atomic"), [locks, 0, calls, 0, 0], "{views}");
-    }
+    let (few, many) = (counted(10), counted(20));
+    [0, 1, 2, 3, 4, 5].map(|at| many[at] - few[at])
 }

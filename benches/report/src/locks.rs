@@ -7,11 +7,13 @@ use serde::{Deserialize, Serialize};
 pub struct LockRow {
     /// Name of the MPI, as the MPI gives it.
     pub mpi: String,
-    /// Name of the lock, as in the hint `capulet_lock`. `range-far` is the lock of ranges among nodes.
+    /// Name of the lock, as in the hint `capulet_lock`. `range-far` is the lock of ranges among nodes,
+    /// and `range-server` the same lock in words on servers.
     pub lock: String,
     /// Number of ranks.
     pub ranks: u32,
-    /// Name of the experiment. `alone`: acquire and release without contention. `turns`: all ranks
+    /// Name of the experiment. `alone`: acquire and release without contention. `fetch`: one
+    /// word of the lock is fetched from its home. `turns`: all ranks
     /// acquire the lock in turn and work inside it. `apart`: two ranks hold locks on different bytes at
     /// the same time. `busy`: acquire while the home rank computes.
     pub experiment: String,
@@ -19,7 +21,7 @@ pub struct LockRow {
     pub work_ms: u32,
     /// Measured acquisitions of all ranks.
     pub acquisitions: u64,
-    /// The result. `alone`: microseconds for a pair of acquire and release. `turns`: percent of the time
+    /// The result. `alone`: microseconds for a pair of acquire and release. `fetch`: microseconds. `turns`: percent of the time
     /// that is not work, or, without work, microseconds for an acquisition. `apart`: the time of two
     /// ranks divided by that of one. `busy`: milliseconds.
     pub value: f64,
