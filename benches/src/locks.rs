@@ -159,9 +159,9 @@ impl Team {
 
 impl Measured<'_> {
     fn all(&self) -> Outcome<()> {
-        self.alone("alone", || Ok(drop(self.lock.enter(&Request::whole())?)))?;
+        self.alone("alone", || Ok(self.lock.enter(&Request::whole())?))?;
         if let Some(words) = &self.words {
-            self.alone("fetch", || Ok(words.load::<u32>(words.home(), 0).map(|_| ())?))?;
+            self.alone("fetch", || Ok(words.load::<u32>(words.home(), 0)?))?;
         }
         for (work_ms, sections) in TURNS {
             let sections = if self.team.is_quick { sections.div_ceil(10) } else { sections };
@@ -212,7 +212,7 @@ impl Measured<'_> {
     /// Experiment `alone`: one rank acquires and releases the lock without contention. Experiment `fetch`: it
     /// fetches one word of the home rank, which is one round trip. The rank is not the home of the lock's
     /// words if there is another rank.
-    fn alone(&self, experiment: &str, operate: impl Fn() -> Outcome<()>) -> Outcome<()> {
+    fn alone<R>(&self, experiment: &str, operate: impl Fn() -> Outcome<R>) -> Outcome<()> {
         const SAMPLES: usize = 15;
         let (asks, pairs) =
             ((self.home() + 1) % self.team.group.size(), if self.team.is_quick { 20 } else { 400 });
@@ -222,7 +222,7 @@ impl Measured<'_> {
             for _ in 0..SAMPLES {
                 let start = Instant::now();
                 for _ in 0..pairs {
-                    operate()?;
+                    drop(operate()?);
                 }
                 samples.push(start.elapsed().as_nanos() as u64 / pairs);
             }

@@ -233,7 +233,12 @@ fn broken<L: Checkable>(ranks: u32, requests: Requests, make: impl Fn(Rank) -> L
 }
 
 #[track_caller]
-pub(super) fn is_caught<L: Checkable>(name: &str, property: &str, requests: Requests, make: impl Fn(Rank) -> L) {
+pub(super) fn is_caught<L: Checkable>(
+    name: &str,
+    property: &str,
+    requests: Requests,
+    make: impl Fn(Rank) -> L,
+) {
     let found = broken(2, requests, make);
     println!("{name}: {found:?}");
     assert!(found.contains(&property), "{name}: {found:?}");
