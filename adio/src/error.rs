@@ -108,9 +108,9 @@ impl From<capulet_sieve::Failure> for Error {
 fn class_of_failure(failure: &capulet_sieve::Failure) -> ErrorClass {
     match failure {
         capulet_sieve::Failure::Driver(error)
-        | capulet_sieve::Failure::Isolation(capulet_atomic::Error::Lock(error)) => {
-            class_of_kind(error.kind())
-        }
+        | capulet_sieve::Failure::Isolation(
+            capulet_atomic::Error::Lock(error) | capulet_atomic::Error::Pages(error),
+        ) => class_of_kind(error.kind()),
         capulet_sieve::Failure::Panicked => ErrorClass::Intern,
         _ => ErrorClass::Io,
     }

@@ -13,7 +13,7 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use capulet_atomic::Guard;
+use capulet_atomic::{Guard, Isolation as _};
 use capulet_comm::work::{self, Work};
 use capulet_comm::{Channel, Group, NodeBuffer, NodeShared, ReduceOp};
 use capulet_drivers::Caps;
@@ -106,6 +106,8 @@ impl File {
         // The value of `shared_memory` matters only if operations are in progress. These operations have
         // populated the memory.
         let own = Resources { shared_memory: self.channel.has_used_buffer(), in_memory: self.is_in_memory() };
+        // Ranks of other nodes read for this rank, or have written for it before.
+        self.expire_pages();
         let agreement = operation::access_agreement(direction, access, own)
             .reduce(u64::from(self.queue.is_busy()), ReduceOp::Max);
         let (prepared, mut values) = match agreement.agree(self.agree(), prepared) {
@@ -140,6 +142,8 @@ impl File {
         }
         let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
         let error = agree_on_outcome(self.agree(), own).err();
+        // A rank of another node may have written the bytes of this rank.
+        self.expire_pages();
         Outcome { bytes, error }
     }
 
@@ -186,6 +190,7 @@ impl File {
         tracing::debug!(?plan, ?agreed, "planned");
         let done = match (plan, shared_memory) {
             (Plan::TwoPhase(_), Some(shared_memory)) => {
+                self.refresh_node()?;
                 let group = context.node_group(shared_memory, agreed);
                 let target = Target { holes: context.hints.holes, ..target };
                 // The node groups are made from the agreed values, the number of the access and hints, which
@@ -194,6 +199,7 @@ impl File {
                 // SAFETY: `# Safety` of `two_phase::run`. The reduction made direction, first byte and groups
                 // equal on all ranks. No rank has an operation in progress on the memory.
                 let done = unsafe { two_phase::run(target, group, access, direction, agreed.first) };
+                let done = self.publish_for_node(direction, done);
                 if context.internode.is_none() {
                     // The operation ends at a barrier of the node, so all ranks have moved their bytes.
                     guard = None;
@@ -204,6 +210,26 @@ impl File {
             _ => independent::run(&target, &access, direction),
         };
         Ok((done, guard))
+    }
+
+    /// Makes this node discard what it has cached of the file, before ranks of the node move bytes for other nodes.
+    /// Collective if nodes cache the file; otherwise it does nothing.
+    fn refresh_node(&self) -> Result<()> {
+        let Some(pages) = self.pages.get() else { return Ok(()) };
+        let leads = self.group.node().is_leader();
+        let done = if leads { pages.refresh_if_expired().map_err(Error::from) } else { Ok(()) };
+        agree_on_outcome(self.agree(), done)
+    }
+
+    /// Sends what the ranks of this node have written to the storage, after a two-phase access. The leader acts for
+    /// its node. Local.
+    fn publish_for_node(&self, direction: Direction, done: Transferred) -> Transferred {
+        let leads = direction == Direction::Write && self.group.node().is_leader();
+        let published = self.pages.get().filter(|_| leads).map_or(Ok(()), |pages| pages.publish());
+        match published {
+            Ok(()) => done,
+            Err(error) => Transferred { error: done.error.or(Some(error.into())), ..Transferred::default() },
+        }
     }
 
     fn is_in_memory(&self) -> bool {
@@ -217,9 +243,11 @@ impl File {
         Some(NodeExchange {
             nodes,
             leaders: self.channel.leaders(),
-            // If nodes cache pages, they do not exchange: a node then reads back what its own ranks wrote,
-            // and only bytes of its own ranks come to its pages.
-            may_exchange: self.storage.caps().contains(Caps::BYTE_WRITES | Caps::IMMEDIATE_VISIBILITY),
+            // If nodes cache pages and no lock keeps their pages apart, they do not exchange: a node then reads
+            // back what its own ranks wrote, and only bytes of its own ranks come to its pages.
+            may_exchange: self.pages.get().is_some()
+                || self.common_caps.contains(Caps::BYTE_WRITES | Caps::IMMEDIATE_VISIBILITY),
+            unit_bytes: self.pages.get().map_or(1, |pages| pages.page_bytes()),
             operation: number as u32,
         })
     }
@@ -255,6 +283,10 @@ impl File {
             (state.hints.clone(), state.aggregator_layout.own_aggregators)
         };
         let channel = Arc::clone(&self.channel);
+        // No collective buffer of a node has a part of a page.
+        let page_bytes = self.pages.get().map_or(1, |pages| pages.page_bytes());
+        let stripe_bytes = hints.stripe_bytes(&self.storage.layout());
+        let stripe_bytes = stripe_bytes.filter(|bytes| bytes.is_multiple_of(page_bytes));
         OperationContext {
             agree: self.channel.clone(),
             file_id: self.channel.id(),
@@ -264,8 +296,8 @@ impl File {
             target: self.collective_target(),
             hints: PlanHints { holes: self.holes(), ..hints.plan() },
             in_memory: self.is_in_memory(),
-            collective_buffer_bytes: hints.collective_buffer_bytes,
-            stripe_bytes: hints.stripe_bytes(&self.storage.layout()).unwrap_or(0),
+            collective_buffer_bytes: hints.collective_buffer_bytes.next_multiple_of(page_bytes),
+            stripe_bytes: stripe_bytes.unwrap_or(if page_bytes > 1 { page_bytes } else { 0 }),
             aggregators,
             internode: self.internode(number),
             order: self.order.clone(),

@@ -42,6 +42,8 @@ pub(super) struct PosixFile {
     /// Whether a mapping has failed, so that no other is tried.
     unmappable: AtomicBool,
     cache_question: CacheQuestion,
+    /// Whether a refresh leaves its lock in place ([`refresh`]).
+    keeps_lock: bool,
     /// For a file in memory, the number of processes that can make each other wait when they write. 0 for any
     /// other file.
     writers_in_memory: u64,
@@ -78,6 +80,10 @@ impl PosixFile {
         };
         let counts = Arc::new(CallCounts::default());
         counts.other.store(if assumed.is_some() { 3 } else { 4 }, Relaxed);
+        let shares_pages = options.machines > 1 && !kind.caps().contains(Caps::BYTE_WRITES);
+        if shares_pages {
+            refresh::Cached { io: io.as_ref(), fd: fd.as_fd(), calls: &counts.other }.stop_reading_ahead();
+        }
         let is_block_device = file_type(&status) == SFlag::S_IFBLK;
         let in_memory = !is_block_device && kind.caps().contains(Caps::IN_MEMORY);
         Ok(Self {
@@ -95,6 +101,7 @@ impl PosixFile {
             keeps_space: OnceLock::new(),
             unmappable: AtomicBool::new(false),
             cache_question: CacheQuestion::new(kind),
+            keeps_lock: shares_pages && kind == FilesystemKind::Nfs,
             writers_in_memory: if in_memory { concurrent_writers(options.writers) } else { 0 },
             sync_error: OnceLock::new(),
         })
@@ -247,7 +254,9 @@ impl DriverFile for PosixFile {
     }
 
     fn layout(&self) -> FileLayout {
-        FileLayout::unstriped(self.block_bytes)
+        let writes_bytes = self.caps().contains(Caps::BYTE_WRITES);
+        let write_unit_bytes = if writes_bytes { 1 } else { mapped::page_bytes() as u64 };
+        FileLayout { write_unit_bytes, ..FileLayout::unstriped(self.block_bytes) }
     }
 
     fn identity(&self) -> Option<FileIdentity> {
@@ -335,16 +344,14 @@ impl DriverFile for PosixFile {
         if self.caps().contains(Caps::IMMEDIATE_VISIBILITY) {
             return Ok(());
         }
-        refresh::refresh(self.io.as_ref(), fd, self.kind, self.access, &self.counts.other)
+        let cached = refresh::Cached { io: self.io.as_ref(), fd, calls: &self.counts.other };
+        cached
+            .refresh(self.kind, self.access, self.keeps_lock)
             .map_err(|source| self.failed(Operation::Refresh, source))
     }
 
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
         let fd = self.fd(Operation::Lock)?;
-        if !self.caps().contains(Caps::LOCKS) {
-            let reason = format!("locks on {} do not reach every process", self.kind);
-            return Err(Error::message(ErrorKind::Unsupported, Operation::Lock, &self.path, reason));
-        }
         if range.is_empty() {
             return Ok(Some(LockGuard::nothing()));
         }

@@ -116,22 +116,21 @@ impl FilesystemKind {
     /// The capabilities of the kind. A capability that depends on a hidden mount option or configuration
     /// is not claimed.
     pub const fn caps(self) -> Caps {
-        let always = Caps::PROCESS_SHARED;
+        // Where a file system refuses locks, `try_lock` returns the error of the system.
+        let always = Caps::PROCESS_SHARED.union(Caps::LOCKS);
         let coherent = Caps::IMMEDIATE_VISIBILITY.union(Caps::BYTE_WRITES).union(Caps::UNLINK_OPEN);
         match self {
             Self::Ext | Self::Xfs | Self::Btrfs | Self::Zfs | Self::F2fs | Self::Overlay => {
-                always.union(coherent).union(Caps::LOCKS)
+                always.union(coherent)
             }
-            Self::Tmpfs => always.union(coherent).union(Caps::LOCKS).union(Caps::IN_MEMORY),
+            Self::Tmpfs => always.union(coherent).union(Caps::IN_MEMORY),
             // One lock manager serves the cluster and keeps the caches coherent.
-            Self::Gpfs | Self::CephFs => always.union(coherent).union(Caps::LOCKS),
-            // The same for data. A mount option decides whether user locks reach other machines.
-            Self::Lustre => always.union(coherent),
+            Self::Gpfs | Self::CephFs | Self::Lustre => always.union(coherent),
             // The servers hold the bytes, and clients cache none.
             Self::Pvfs2 => always.union(Caps::IMMEDIATE_VISIBILITY).union(Caps::BYTE_WRITES),
-            // NFS has close-to-open consistency only, and a client may write back a whole cached page.
-            Self::Nfs => always.union(Caps::LOCKS),
-            Self::Smb | Self::BeeGfs | Self::NineP | Self::Fuse | Self::Unknown(_) => always,
+            // NFS has close-to-open consistency only, and a client may write back a whole cached page. The
+            // others are not known to be better.
+            Self::Nfs | Self::Smb | Self::BeeGfs | Self::NineP | Self::Fuse | Self::Unknown(_) => always,
         }
     }
 }
@@ -207,8 +206,7 @@ mod tests {
         assert!(!FilesystemKind::Ext.caps().contains(Caps::IN_MEMORY));
         assert!(!FilesystemKind::Nfs.caps().contains(Caps::IMMEDIATE_VISIBILITY));
         assert!(!FilesystemKind::Nfs.caps().contains(Caps::BYTE_WRITES));
-        assert!(!FilesystemKind::Lustre.caps().contains(Caps::LOCKS));
-        assert_eq!(FilesystemKind::Unknown(7).caps(), Caps::PROCESS_SHARED);
+        assert_eq!(FilesystemKind::Unknown(7).caps(), Caps::PROCESS_SHARED | Caps::LOCKS);
     }
 
     #[test]

@@ -420,7 +420,8 @@ impl MappedRange<'_> {
     }
 }
 
-fn page_bytes() -> usize {
+/// The size of a page of this machine.
+pub(super) fn page_bytes() -> usize {
     // SAFETY: sysconf(3) takes a number and returns a number.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }

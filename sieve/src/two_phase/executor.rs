@@ -258,8 +258,11 @@ impl Operation {
         if matches!(self.phase, Phase::Survey { .. }) {
             self.phase = Phase::Survey { own_first: status.next };
             let (first, end) = (status.next, if status.next == u64::MAX { 0 } else { !status.good_end });
-            let able = self.group.internode.as_ref().is_some_and(|internode| internode.may_exchange);
-            return exchange.begin_survey(Survey { first, end, ascending: true, able });
+            let internode = self.group.internode.as_ref();
+            let able = internode.is_some_and(|internode| internode.may_exchange);
+            let unit_bytes = internode.map_or(1, |internode| internode.unit_bytes);
+            let survey = Survey { first, end, ascending: true, able }.in_units_of(unit_bytes);
+            return exchange.begin_survey(survey);
         }
         let step = Step {
             status,

@@ -236,6 +236,7 @@ pub(crate) fn run(
             nodes: Arc::new(scenario.nodes(node)),
             leaders: (scenario.ranks_of(node)[0] == rank).then(|| wrapped[call][node].clone()),
             may_exchange: scenario.may_exchange[node],
+            unit_bytes: 1,
             operation: call as u32,
         }
     };

@@ -86,6 +86,7 @@ impl Simulation {
             nodes: Arc::new(Nodes::new(node, &aggregators, vec![node as u32; size], self.nodes as u32)),
             leaders: is_leader.then(|| data.clone()),
             may_exchange: true,
+            unit_bytes: 1,
             operation: number as u32,
         };
         OperationContext {

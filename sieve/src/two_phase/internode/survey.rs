@@ -23,6 +23,15 @@ impl Survey {
     /// The summary of a node that has no shared memory.
     pub(super) const UNABLE: Self = Self { first: u64::MAX, end: 0, ascending: true, able: false };
 
+    /// The summary of all units that have bytes of this one.
+    pub(in crate::two_phase) fn in_units_of(self, unit_bytes: u64) -> Self {
+        if self.first >= self.end {
+            return self;
+        }
+        let end = self.end.checked_next_multiple_of(unit_bytes).unwrap_or(u64::MAX);
+        Self { first: self.first - self.first % unit_bytes, end, ..self }
+    }
+
     pub(super) fn values(self) -> LeaderValues {
         [self.first, self.end, u64::from(self.ascending) | u64::from(self.able) << 1]
     }
@@ -66,6 +75,20 @@ mod tests {
 
     fn survey(first: u64, end: u64) -> LeaderValues {
         Survey { first, end, ascending: true, able: true }.values()
+    }
+
+    #[test]
+    fn nodes_with_bytes_in_one_unit_exchange() {
+        let joined = |unit_bytes: u64| {
+            let parts = [(0, 10), (10, 20)].map(|(first, end)| {
+                let part = Survey { first, end, ascending: true, able: true };
+                part.in_units_of(unit_bytes).values()
+            });
+            Survey::of_lanes(Survey::join(parts[0], parts[1])).needs_exchange(false)
+        };
+        assert_eq!([1, 2, 5, 4, 8, 64].map(joined), [false, false, false, true, true, true]);
+        let none = Survey { first: u64::MAX, end: 0, ascending: true, able: true };
+        assert_eq!(none.in_units_of(8), none);
     }
 
     #[test]
