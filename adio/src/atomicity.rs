@@ -61,9 +61,6 @@ impl File {
             let caches = !self.common_caps.contains(Caps::IMMEDIATE_VISIBILITY) && self.mode.writes();
             self.install_lock(caches && self.group.node().node_count() > 1)?;
         }
-        if let Some(pages) = self.pages.get() {
-            pages.set_atomic(atomic);
-        }
         let are_disjoint = atomic && self.are_views_disjoint()?;
         let mut state = self.state();
         (state.atomic, state.are_views_disjoint) = (atomic, are_disjoint);

@@ -109,11 +109,16 @@ impl File {
         hints.pairs(&InForce {
             aggregators,
             driver_name: self.driver.name(),
-            caps: self.common_caps,
+            is_visible: self.is_visible(),
             layout: self.storage.layout(),
             holes: self.holes(),
             words: self.shared.as_ref().and_then(SharedPointer::mechanism),
         })
+    }
+
+    /// Whether the next read of any rank sees a written byte, without a sync. The same on all ranks.
+    fn is_visible(&self) -> bool {
+        self.common_caps.contains(Caps::IMMEDIATE_VISIBILITY) || self.state().holds_pages
     }
 
     /// Exact counts of what this rank did with the file. Local.

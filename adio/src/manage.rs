@@ -20,7 +20,7 @@ impl File {
     /// Those of the storage.
     pub fn size(&self) -> Result<u64> {
         if let Some(pages) = self.pages.get() {
-            pages.refresh_if_expired()?;
+            pages.refresh()?;
         }
         Ok(self.storage.len()?)
     }
@@ -60,16 +60,7 @@ impl File {
             act(bytes)?;
             target.isolation.as_ref().map_or(Ok(()), |isolation| Ok(isolation.publish()?))
         };
-        let done = agree_on_outcome(self.agree(), if is_root { act() } else { Ok(()) });
-        self.expire_pages();
-        done
-    }
-
-    /// States that other nodes may have changed the file. Local. Does nothing if nodes do not cache the file.
-    pub(crate) fn expire_pages(&self) {
-        if let Some(pages) = self.pages.get() {
-            pages.expire();
-        }
+        agree_on_outcome(self.agree(), if is_root { act() } else { Ok(()) })
     }
 
     fn check_resize(&self, bytes: i64) -> Result<u64> {

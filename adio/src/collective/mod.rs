@@ -106,8 +106,6 @@ impl File {
         // The value of `shared_memory` matters only if operations are in progress. These operations have
         // populated the memory.
         let own = Resources { shared_memory: self.channel.has_used_buffer(), in_memory: self.is_in_memory() };
-        // Ranks of other nodes read for this rank, or have written for it before.
-        self.expire_pages();
         let agreement = operation::access_agreement(direction, access, own)
             .reduce(u64::from(self.queue.is_busy()), ReduceOp::Max);
         let (prepared, mut values) = match agreement.agree(self.agree(), prepared) {
@@ -142,8 +140,6 @@ impl File {
         }
         let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
         let error = agree_on_outcome(self.agree(), own).err();
-        // A rank of another node may have written the bytes of this rank.
-        self.expire_pages();
         Outcome { bytes, error }
     }
 
@@ -217,7 +213,7 @@ impl File {
     fn refresh_node(&self) -> Result<()> {
         let Some(pages) = self.pages.get() else { return Ok(()) };
         let leads = self.group.node().is_leader();
-        let done = if leads { pages.refresh_if_expired().map_err(Error::from) } else { Ok(()) };
+        let done = if leads { pages.refresh().map_err(Error::from) } else { Ok(()) };
         agree_on_outcome(self.agree(), done)
     }
 
