@@ -34,7 +34,7 @@ use capulet_atomic::{
     FileLock, FileSystemLock, Guard, NODE_LOCK_RANKS, NODE_LOCK_WORDS, NODE_PART_WORDS, NodeLock, NodeQueue,
     PageLock, Request as LockRequest, WorldProtocol, are_disjoint, two_level_lock, world_lock,
 };
-use capulet_comm::{Epochs, ReduceOp, WorldWords, work};
+use capulet_comm::{Epochs, ReduceOp, WorldWords, is_on_one_machine, work};
 use capulet_drivers::{Caps, LockGuard, LockMode};
 use capulet_sieve::footprint::view_footprint;
 use capulet_sieve::{Agreed, Direction};
@@ -59,7 +59,7 @@ impl File {
         Agreement::new().same("atomicity flag", u64::from(atomic)).agree(self.agree(), Ok(()))?;
         if atomic {
             let caches = !self.common_caps.contains(Caps::IMMEDIATE_VISIBILITY) && self.mode.writes();
-            self.install_lock(caches && self.group.node().node_count() > 1)?;
+            self.install_lock(caches && self.has_other_nodes())?;
         }
         let are_disjoint = atomic && self.are_views_disjoint()?;
         let mut state = self.state();
@@ -67,11 +67,12 @@ impl File {
         Ok(())
     }
 
-    /// The file, with a lock of pages if several nodes that cache pages may write to it. Collective then.
+    /// The file, with a lock of pages if nodes cache pages and several nodes may write to it. The ranks of one node
+    /// lock pages too if the job has other nodes, which may open the file on their own. Collective then.
     pub(crate) fn with_pages(mut self) -> Result<Self> {
         let caches = !self.common_caps.contains(Caps::BYTE_WRITES) && self.mode.writes();
         let is_promised = self.state().hints.exclusive_pages;
-        if !caches || is_promised || self.group.node().node_count() == 1 {
+        if !caches || is_promised || !self.has_other_nodes() {
             return Ok(self);
         }
         if let Err(error) = self.install_lock(true) {
@@ -93,13 +94,28 @@ impl File {
         let (made, mut values) = agreement.agree(self.agree(), made)?;
         let Some(lock) = made else { return Ok(()) };
         if of_pages {
-            let pages = PageLock::new(lock, Arc::clone(&self.storage), values.take());
+            let (choice, limit) = self.lock_hints();
+            let has_other = choice != LockChoice::Fcntl && self.common_caps.contains(Caps::LOCKS);
+            let storage = has_other.then(|| FileSystemLock::new(Arc::clone(&self.storage), limit, progress));
+            let pages = PageLock::new(lock, storage, Arc::clone(&self.storage), values.take());
             self.pages.get_or_init(|| Arc::clone(&pages));
             self.lock.get_or_init(|| pages);
         } else {
             self.lock.get_or_init(|| lock);
         }
         Ok(())
+    }
+
+    /// Whether ranks of several nodes may access the file. The same on all ranks.
+    fn has_other_nodes(&self) -> bool {
+        self.group.node().node_count() > 1 || !is_on_one_machine()
+    }
+
+    /// The hinted lock, and the time limit of its waits.
+    fn lock_hints(&self) -> (LockChoice, Option<Duration>) {
+        let state = self.state();
+        let timeout_ms = state.hints.lock_timeout_ms;
+        (state.hints.lock, (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms)))
     }
 
     /// Determines whether the views are disjoint, after all ranks have set a view. Collective.
@@ -137,12 +153,8 @@ impl File {
 
     /// Makes the lock that the hints ask for. Collective.
     fn make_lock(&self) -> Result<Arc<dyn FileLock>> {
-        let (choice, timeout_ms) = {
-            let state = self.state();
-            (state.hints.lock, state.hints.lock_timeout_ms)
-        };
+        let (choice, time_limit) = self.lock_hints();
         Agreement::new().same("capulet_lock", choice as u64).agree(self.agree(), Ok(()))?;
-        let time_limit = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
         let is_one_node = self.group.node().node_count() == 1;
         let lock = match choice {
             LockChoice::Auto | LockChoice::Range => match self.node_lock(choice, time_limit) {

@@ -365,7 +365,14 @@ impl DriverFile for PosixFile {
             self.locks.take(fd, self.access).map_err(|source| self.failed(Operation::Lock, source))?;
         // A shared lock needs a descriptor that can read. An exclusive lock is stricter, hence correct too.
         let mode = if self.access.readable() { mode } else { LockMode::Exclusive };
-        descriptor.try_lock(start, bytes, mode).map_err(|source| self.failed(Operation::Lock, source))
+        let failed = |source| self.failed(Operation::Lock, source);
+        let guard = descriptor.try_lock(start, bytes, mode).map_err(failed)?;
+        if guard.is_some() && !self.caps().contains(Caps::IMMEDIATE_VISIBILITY) {
+            refresh::Cached { io: self.io.as_ref(), fd, calls: &self.counts.other }
+                .discard()
+                .map_err(failed)?;
+        }
+        Ok(guard)
     }
 
     fn system_calls(&self) -> SystemCalls {

@@ -5,7 +5,8 @@
 //!   The Linux client of NFS writes its dirty pages back before it takes a lock. Then it invalidates its cached
 //!   pages and attributes. It does so with the mount option `nolock` too ("locking acts as a cache coherency
 //!   point", `do_setlk` in `fs/nfs/file.c`). The next step alone is not enough on NFS: while a file is open for
-//!   writing, a client may see a new change time and keep its pages. An error of this step counts on NFS only.
+//!   writing, a client may see a new change time and keep its pages. On other file systems that refuse locks, the
+//!   file is opened once more instead: clients look at the server at an open (close-to-open consistency).
 //! * *Length and change time* are requested from the server (`AT_STATX_FORCE_SYNC`, statx(2)). FUSE and SMB
 //!   clients discard pages that are older than the answer.
 //! * *Clean pages* are discarded (`POSIX_FADV_DONTNEED`, `posix_fadvise(2)`: "pages that have not yet been
@@ -19,7 +20,7 @@
 
 use super::filesystem::FilesystemKind;
 use super::io::{SystemIo, retried, uninterrupted};
-use super::lock::range_request;
+use super::lock::{range_request, reopen};
 use crate::Access;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, PosixFadviseAdvice, fcntl, posix_fadvise};
@@ -56,15 +57,29 @@ impl Cached<'_> {
         access: Access,
         keeps_lock: bool,
     ) -> Result<(), Errno> {
-        let locked = self.pass_a_lock(access, keeps_lock);
-        if kind == FilesystemKind::Nfs {
-            locked?;
+        match self.pass_a_lock(access, keeps_lock) {
+            Err(error) if kind == FilesystemKind::Nfs => return Err(error),
+            Err(_) => self.open_again(access)?,
+            Ok(()) => {}
         }
+        self.discard()
+    }
+
+    /// The last two steps, for a process that has just taken a lock.
+    pub(super) fn discard(&self) -> Result<(), Errno> {
         self.count();
         uninterrupted(|| ask_the_server(self.fd))?;
         self.count();
         let _ = posix_fadvise(self.fd, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
         Ok(())
+    }
+
+    /// Opens the file once more, and closes it.
+    fn open_again(&self, access: Access) -> Result<(), Errno> {
+        self.count();
+        let opened = reopen(self.fd, access)?;
+        self.count();
+        self.io.close(opened).or_else(|error| if error == Errno::EINTR { Ok(()) } else { Err(error) })
     }
 
     fn count(&self) {
