@@ -15,7 +15,7 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 /// takes for a change counter.
 type Change = [(i64, i64); 2];
 
-/// A page of the file. Bytes from the locally known size on are zero.
+/// A page of the file. Bytes from the locally known size on were zero when the page was filled.
 #[derive(Debug)]
 struct Page {
     bytes: Vec<u8>,

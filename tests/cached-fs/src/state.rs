@@ -185,7 +185,7 @@ impl State {
     }
 
     pub(crate) fn write(&mut self, inode: u64, offset: u64, data: &[u8], flags: i32) -> io::Result<()> {
-        let offset = if flags & libc::O_APPEND != 0 { self.attributes(inode)?.size } else { offset };
+        let offset = if flags & libc::O_APPEND != 0 { self.end_for_append(inode)? } else { offset };
         if flags & libc::O_DIRECT != 0 {
             return self.write_direct(inode, offset, data);
         }
@@ -195,6 +195,13 @@ impl State {
             self.write_back_later_reported(inode);
         }
         if flags & libc::O_DSYNC != 0 { self.write_back(inode) } else { Ok(()) }
+    }
+
+    /// The end of the file for a write with `O_APPEND`, for which an NFS client asks the server.
+    fn end_for_append(&mut self, inode: u64) -> io::Result<u64> {
+        self.write_back(inode)?;
+        self.revalidate(inode)?;
+        Ok(self.attributes(inode)?.size)
     }
 
     /// A write of a descriptor with `O_DIRECT`, which goes past the cache.
@@ -252,15 +259,14 @@ impl State {
         if to_disk { open.file.sync_data() } else { Ok(()) }
     }
 
-    /// Ends a handle, with the locks that were taken on it.
+    /// Ends a handle, with the locks that were taken on it. Writes nothing back, because each `close` before
+    /// did, and the kernel sends this request some time after the last `close`.
     pub(crate) fn release(&mut self, inode: u64, handle: u64) {
-        self.write_back_later_reported(inode);
         self.locks.end_handle(inode, handle);
-        if let Some(open) = self.open.get_mut(&inode) {
-            open.handles.remove(&handle);
-            if open.handles.is_empty() {
-                self.open.remove(&inode);
-            }
+        let Some(open) = self.open.get_mut(&inode) else { return };
+        open.handles.remove(&handle);
+        if open.handles.is_empty() {
+            self.open.remove(&inode);
         }
     }
 }
