@@ -11,8 +11,8 @@
 //! * A write of a part of a page fills the page first. Bytes from the locally known size on are zero in a
 //!   filled page, also if another node has written there.
 //! * Dirty pages are written back whole, up to the locally known size: at `close` and `fsync`, before a lock,
-//!   before an unlock, before new attributes, `fallocate`, `O_APPEND` writes and `O_DIRECT` access, at the end
-//!   of the server, when a file has more dirty pages than [`Options::max_dirty_pages`], and after
+//!   before an unlock, before new attributes, `fallocate`, `O_APPEND` writes and `O_DIRECT` access, at the
+//!   end of the server, when a file has more dirty pages than [`Options::max_dirty_pages`], and after
 //!   [`Options::write_back_ms`]. With `O_SYNC` or `O_DSYNC`, each write is written back.
 //! * A write-back never shortens the backing file.
 //! * `O_DIRECT` access goes to the backing file, after a write-back.
@@ -62,6 +62,7 @@
 //!   file. `lseek` to the end may use an old size for [`Options::attribute_ms`].
 //! * Only root can mount. The folder must lie in one file system.
 
+mod answers;
 mod control;
 mod counters;
 mod handlers;
@@ -77,7 +78,6 @@ pub use server::{Mounted, mount};
 
 /// Properties of a mount.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an independent option of the command")]
 pub struct Options {
     /// Time for which the kernel caches attributes, in milliseconds
     #[arg(long, default_value_t = 1000)]

@@ -26,7 +26,7 @@ struct Page {
 /// The pages of one file, and its size as far as this mount knows.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    pages: BTreeMap<u64, Page>,
+    table: BTreeMap<u64, Page>,
     size: u64,
     change: Change,
 }
@@ -63,17 +63,17 @@ fn parts(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, Range<usize>)>
 impl Pages {
     /// No pages, and the size of the backing file.
     pub(crate) fn new(file: &File) -> io::Result<Self> {
-        Ok(Self { pages: BTreeMap::new(), size: file.metadata()?.len(), change: change_of(file)? })
+        Ok(Self { table: BTreeMap::new(), size: file.metadata()?.len(), change: change_of(file)? })
     }
 
     /// Number of dirty pages.
     pub(crate) fn dirty(&self) -> usize {
-        self.pages.values().filter(|page| page.written.is_some()).count()
+        self.table.values().filter(|page| page.written.is_some()).count()
     }
 
     /// The end of the last byte that was written here since the last write-back.
     pub(crate) fn dirty_end(&self) -> u64 {
-        let dirty = self.pages.iter().rev().find_map(|(&page, content)| {
+        let dirty = self.table.iter().rev().find_map(|(&page, content)| {
             let last = content.written.as_ref()?.iter().rposition(|&written| written)?;
             Some(page * PAGE_BYTES as u64 + last as u64 + 1)
         });
@@ -88,7 +88,7 @@ impl Pages {
     /// Drops the clean pages, and takes size and change counter of the backing file.
     pub(crate) fn revalidate(&mut self, file: &File, counters: &mut Counters) -> io::Result<()> {
         counters.revalidations += 1;
-        self.pages.retain(|_, page| page.written.is_some());
+        self.table.retain(|_, page| page.written.is_some());
         self.change = change_of(file)?;
         self.size = file.metadata()?.len().max(self.dirty_end());
         Ok(())
@@ -108,18 +108,18 @@ impl Pages {
 
     /// The page for a read or a write of a part. Fills the page if it is absent.
     fn page(&mut self, file: &File, page: u64, counters: &mut Counters) -> io::Result<&mut Page> {
-        let is_dirty = self.pages.get(&page).map(|page| page.written.is_some());
+        let is_dirty = self.table.get(&page).map(|page| page.written.is_some());
         if is_dirty != Some(true) {
             let bytes = self.backing_bytes(file, page)?;
-            match self.pages.get(&page) {
+            match self.table.get(&page) {
                 None => {
                     counters.pages_filled += 1;
-                    self.pages.insert(page, Page { bytes, written: None });
+                    self.table.insert(page, Page { bytes, written: None });
                 }
                 Some(cached) => counters.stale_page_uses += u64::from(cached.bytes != bytes),
             }
         }
-        Ok(self.pages.get_mut(&page).expect("the page is present or was inserted"))
+        Ok(self.table.get_mut(&page).expect("the page is present or was inserted"))
     }
 
     /// Reads up to `bytes` bytes, up to the locally known size.
@@ -155,7 +155,7 @@ impl Pages {
             rest = later;
             if part.len() == PAGE_BYTES {
                 let written = Some(vec![true; PAGE_BYTES]);
-                self.pages.insert(page, Page { bytes: now.to_vec(), written });
+                self.table.insert(page, Page { bytes: now.to_vec(), written });
             } else {
                 let content = self.page(file, page, counters)?;
                 content.bytes[part.clone()].copy_from_slice(now);
@@ -182,7 +182,7 @@ impl Pages {
         };
         if ended.is_err() {
             counters.failed_write_backs += 1;
-            self.pages.retain(|_, page| page.written.is_none());
+            self.table.retain(|_, page| page.written.is_none());
             self.size = file.metadata()?.len();
         }
         ended
@@ -192,7 +192,7 @@ impl Pages {
         let is_own = !self.has_changed(file)?;
         let mut old = vec![0; PAGE_BYTES];
         let size = self.size;
-        for (&page, content) in &mut self.pages {
+        for (&page, content) in &mut self.table {
             let Some(written) = &content.written else { continue };
             let start = page * PAGE_BYTES as u64;
             let valid = size.saturating_sub(start).min(PAGE_BYTES as u64) as usize;
@@ -215,8 +215,8 @@ impl Pages {
 
     /// Sets the locally known size. No page may be dirty.
     pub(crate) fn truncate(&mut self, size: u64) {
-        self.pages.split_off(&size.div_ceil(PAGE_BYTES as u64));
-        if let Some(last) = self.pages.get_mut(&(size / PAGE_BYTES as u64)) {
+        self.table.split_off(&size.div_ceil(PAGE_BYTES as u64));
+        if let Some(last) = self.table.get_mut(&(size / PAGE_BYTES as u64)) {
             last.bytes[(size % PAGE_BYTES as u64) as usize..].fill(0);
         }
         self.size = size;
@@ -225,7 +225,7 @@ impl Pages {
     /// Takes note of a write that went past the cache: drops the pages of these bytes. No page may be dirty.
     pub(crate) fn written_directly(&mut self, offset: u64, bytes: usize) {
         for (page, _) in parts(offset, bytes) {
-            self.pages.remove(&page);
+            self.table.remove(&page);
         }
         self.size = self.size.max(offset + bytes as u64);
     }

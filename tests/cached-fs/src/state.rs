@@ -245,11 +245,13 @@ impl State {
     /// Writes back the dirty pages of all files.
     pub(crate) fn write_back_all(&mut self) {
         let inodes: Vec<u64> = self.open.keys().copied().collect();
-        inodes.into_iter().for_each(|inode| self.write_back_later_reported(inode));
+        for inode in inodes {
+            self.write_back_later_reported(inode);
+        }
     }
 
-    /// Writes back, and reports the error that the handle has not reported yet. With `to_disk`, also syncs the
-    /// backing file.
+    /// Writes back, and reports the error that the handle has not reported yet. With `to_disk`, also syncs
+    /// the backing file.
     pub(crate) fn flush(&mut self, inode: u64, handle: u64, to_disk: bool) -> io::Result<()> {
         self.write_back_later_reported(inode);
         let open = self.file(inode)?;

@@ -166,7 +166,9 @@ fn model_predicts_every_read() {
         fs::write(mounts.backing("file"), vec![9; random.below(LIMIT)]).expect("the file is written");
         let mut backing = mounts.bytes("file");
         let mut nodes = [Node::default(), Node::default()];
-        nodes.iter_mut().for_each(|node| node.revalidate(&backing));
+        for node in &mut nodes {
+            node.revalidate(&backing);
+        }
         let mut files = both.map(|mount| mount.open("file"));
         for _ in 0..300 {
             let which = random.below(2);
