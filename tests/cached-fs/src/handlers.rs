@@ -254,7 +254,7 @@ impl Filesystem for Handlers {
             return reply.ok();
         }
         let mut state = self.state();
-        let flushed = state.flush(inode.0, handle.0, false);
+        let flushed = state.flush(inode.0, handle.0);
         state.locks.end_owner((inode.0, owner.0));
         finish(reply, flushed);
     }
@@ -281,7 +281,7 @@ impl Filesystem for Handlers {
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        finish(reply, self.state().flush(inode.0, handle.0, true));
+        finish(reply, self.state().sync(inode.0, handle.0));
     }
 
     fn opendir(&self, _request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {

@@ -14,6 +14,8 @@
 //!   before an unlock, before new attributes, `fallocate`, `O_APPEND` writes and `O_DIRECT` access, at the
 //!   end of the server, when a file has more dirty pages than [`Options::max_dirty_pages`], and after
 //!   [`Options::write_back_ms`]. With `O_SYNC` or `O_DSYNC`, each write is written back.
+//! * Each `close` of a descriptor writes back, also that of a child process, which closes the descriptors
+//!   that it inherited when it starts a program.
 //! * A write-back never shortens the backing file.
 //! * `O_DIRECT` access goes to the backing file, after a write-back.
 //!
@@ -38,8 +40,8 @@
 //!
 //! # Errors
 //! Errors of the backing folder reach the program. After a failed write-back the dirty pages are lost, as
-//! with NFS, and each handle of the file reports the error once, at its next `fsync` or `close`. If the
-//! server is killed, accesses return `ENOTCONN`.
+//! with NFS. Each handle of the file reports the error at each `close`, until one `fsync` of the handle has
+//! reported the error. If the server is killed, accesses return `ENOTCONN`.
 //!
 //! # Control file
 //! `.cached-fs` in the root is not listed. Its content is the counters of the mount, one `name number` on

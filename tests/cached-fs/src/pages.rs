@@ -1,6 +1,6 @@
 //! The cached pages of one file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -27,6 +27,8 @@ struct Page {
 #[derive(Debug)]
 pub(crate) struct Pages {
     table: BTreeMap<u64, Page>,
+    /// The dirty pages of the table.
+    dirty: BTreeSet<u64>,
     size: u64,
     change: Change,
 }
@@ -63,21 +65,25 @@ fn parts(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, Range<usize>)>
 impl Pages {
     /// No pages, and the size of the backing file.
     pub(crate) fn new(file: &File) -> io::Result<Self> {
-        Ok(Self { table: BTreeMap::new(), size: file.metadata()?.len(), change: change_of(file)? })
+        Ok(Self {
+            table: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            size: file.metadata()?.len(),
+            change: change_of(file)?,
+        })
     }
 
     /// Number of dirty pages.
     pub(crate) fn dirty(&self) -> usize {
-        self.table.values().filter(|page| page.written.is_some()).count()
+        self.dirty.len()
     }
 
     /// The end of the last byte that was written here since the last write-back.
     pub(crate) fn dirty_end(&self) -> u64 {
-        let dirty = self.table.iter().rev().find_map(|(&page, content)| {
-            let last = content.written.as_ref()?.iter().rposition(|&written| written)?;
-            Some(page * PAGE_BYTES as u64 + last as u64 + 1)
-        });
-        dirty.unwrap_or(0)
+        let Some(&page) = self.dirty.last() else { return 0 };
+        let written = self.table[&page].written.as_ref();
+        let bytes = written.and_then(|written| written.iter().rposition(|&written| written));
+        page * PAGE_BYTES as u64 + bytes.map_or(0, |last| last as u64 + 1)
     }
 
     /// Whether the backing file was changed since the last revalidation, other than by write-backs from here.
@@ -161,6 +167,7 @@ impl Pages {
                 content.bytes[part.clone()].copy_from_slice(now);
                 content.written.get_or_insert_with(|| vec![false; PAGE_BYTES])[part.clone()].fill(true);
             }
+            self.dirty.insert(page);
             self.size = self.size.max(page * PAGE_BYTES as u64 + part.end as u64);
         }
         Ok(())
@@ -182,7 +189,9 @@ impl Pages {
         };
         if ended.is_err() {
             counters.failed_write_backs += 1;
-            self.table.retain(|_, page| page.written.is_none());
+            for page in std::mem::take(&mut self.dirty) {
+                self.table.remove(&page);
+            }
             self.size = file.metadata()?.len();
         }
         ended
@@ -191,18 +200,17 @@ impl Pages {
     fn write_dirty(&mut self, file: &File, counters: &mut Counters) -> io::Result<()> {
         let is_own = !self.has_changed(file)?;
         let mut old = vec![0; PAGE_BYTES];
-        let size = self.size;
-        for (&page, content) in &mut self.table {
-            let Some(written) = &content.written else { continue };
-            let start = page * PAGE_BYTES as u64;
-            let valid = size.saturating_sub(start).min(PAGE_BYTES as u64) as usize;
+        while let Some(&page) = self.dirty.first() {
+            let (start, valid) = (page * PAGE_BYTES as u64, self.valid_bytes(page));
+            let content = self.table.get_mut(&page).expect("dirty pages are in the table");
             let there = read_full(file, start, &mut old[..valid])?;
-            let bytes = content.bytes[..there].iter().zip(&old).zip(written);
+            let bytes = content.bytes[..there].iter().zip(&old).zip(content.written.iter().flatten());
             counters.foreign_bytes +=
                 bytes.filter(|((new, old), written)| !**written && new != old).count() as u64;
             file.write_all_at(&content.bytes[..valid], start)?;
             counters.pages_written += 1;
             content.written = None;
+            self.dirty.remove(&page);
         }
         if is_own { self.accept_change(file) } else { Ok(()) }
     }

@@ -250,15 +250,23 @@ impl State {
         }
     }
 
-    /// Writes back, and reports the error that the handle has not reported yet. With `to_disk`, also syncs
-    /// the backing file.
-    pub(crate) fn flush(&mut self, inode: u64, handle: u64, to_disk: bool) -> io::Result<()> {
+    /// Answers `close`: writes back, and reports the error that the handle has not reported to `fsync` yet.
+    /// The error stays for `fsync`, because a child process that closes its copy of a descriptor must not
+    /// hide the error from the parent.
+    pub(crate) fn flush(&mut self, inode: u64, handle: u64) -> io::Result<()> {
         self.write_back_later_reported(inode);
-        let open = self.file(inode)?;
-        if let Some(number) = open.handles.get_mut(&handle).and_then(Option::take) {
-            return Err(io::Error::from_raw_os_error(number));
-        }
-        if to_disk { open.file.sync_data() } else { Ok(()) }
+        let noted = self.file(inode)?.handles.get(&handle).copied().flatten();
+        noted.map_or(Ok(()), |number| Err(io::Error::from_raw_os_error(number)))
+    }
+
+    /// Answers `fsync`: writes back, syncs the backing file, and reports the error of the handle once.
+    pub(crate) fn sync(&mut self, inode: u64, handle: u64) -> io::Result<()> {
+        self.flush(inode, handle).inspect_err(|_| {
+            if let Some(noted) = self.open.get_mut(&inode).and_then(|open| open.handles.get_mut(&handle)) {
+                *noted = None;
+            }
+        })?;
+        self.file(inode)?.file.sync_data()
     }
 
     /// Ends a handle, with the locks that were taken on it. Writes nothing back, because each `close` before

@@ -176,6 +176,18 @@ fn failed_write_back_is_reported_once_by_sync_and_by_close() {
 }
 
 #[test]
+fn child_that_closes_its_copy_writes_back_and_hides_no_error() {
+    let Some(mounts) = Mounts::start(&[]) else { return };
+    let file = mounts.a.open("file");
+    write(&file, 0, b"lost");
+    mounts.a.fail(libc::EIO);
+    assert!(Command::new("true").status().expect("true runs").success());
+    assert_eq!(mounts.a.counter("failed_write_backs"), 1);
+    assert_eq!(file.sync_all().map_err(|error| error.raw_os_error()), Err(Some(libc::EIO)));
+    assert_eq!(nix::unistd::close(OwnedFd::from(file)), Ok(()));
+}
+
+#[test]
 fn failed_write_back_before_a_lock_fails_the_lock_and_before_an_unlock_the_sync() {
     let Some(mounts) = Mounts::start(&[]) else { return };
     let file = mounts.a.open("file");

@@ -161,6 +161,8 @@ fn dirty_pages_are_written_back_by_number_and_by_time() {
     assert_eq!(mounts.bytes("file"), b"");
     write(&file, 8192, b"3");
     assert_eq!(mounts.bytes("file").len(), 8193);
+    drop(file);
+    drop(mounts);
     let Some(mounts) = Mounts::start(&["--write-back-ms", "5"]) else { return };
     let file = mounts.a.open("file");
     write(&file, 0, b"later");

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use capulet_cached_fs::CONTROL_NAME;
@@ -15,6 +16,8 @@ use tempfile::TempDir;
 
 /// Time in which a process of this machine does anything.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// A mount of the backing folder. Dropping it ends the server.
 #[derive(Debug)]
@@ -31,6 +34,9 @@ pub(crate) struct Mounts {
     pub(crate) b: Mount,
     /// Dropped after the mounts.
     folder: TempDir,
+    /// Tests of a program run one after the other: a test that starts a process closes copies of the
+    /// descriptors of all tests, which writes their dirty pages back.
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Mount {
@@ -122,7 +128,8 @@ impl Mounts {
             fs::create_dir(path).expect("the folder is created");
         }
         let start = |point: &Path| Mount::start(&backing, point, options);
-        Some(Self { a: start(&a), b: start(&b), folder })
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(Self { a: start(&a), b: start(&b), folder, _alone: alone })
     }
 
     /// The path of a file in the backing folder.
