@@ -11,16 +11,19 @@
 //! * A write of a part of a page fills the page first. Bytes from the locally known size on are zero in a
 //!   filled page, also if another node has written there.
 //! * Dirty pages are written back whole, up to the locally known size: at `close` and `fsync`, before a lock,
-//!   before an unlock, before new attributes, `fallocate` and `O_DIRECT` access, at the end of the server,
-//!   when a file has more dirty pages than [`Options::max_dirty_pages`], and after
+//!   before an unlock, before new attributes, `fallocate`, `O_APPEND` writes and `O_DIRECT` access, at the
+//!   end of the server, when a file has more dirty pages than [`Options::max_dirty_pages`], and after
 //!   [`Options::write_back_ms`]. With `O_SYNC` or `O_DSYNC`, each write is written back.
+//! * Each `close` of a descriptor writes back, also that of a child process, which closes the descriptors
+//!   that it inherited when it starts a program.
 //! * A write-back never shortens the backing file.
 //! * `O_DIRECT` access goes to the backing file, after a write-back.
 //!
 //! # Revalidation
 //! A revalidation drops the clean pages and takes the size of the backing file. It takes place at `open`,
-//! when a lock was obtained, after `fallocate`, and, with [`Options::getattr_revalidates`], when attributes
-//! are asked for and the backing file was changed by another node. Local writes extend the known size.
+//! when a lock was obtained, after `fallocate`, and before a write with `O_APPEND`. With
+//! [`Options::getattr_revalidates`], also when attributes are asked for and another node has changed the
+//! backing file. Local writes extend the known size.
 //!
 //! Attributes are those of the backing file, and the size includes dirty bytes. The kernel caches attributes
 //! for [`Options::attribute_ms`], so `fstat` may return old ones, and `statx` with `AT_STATX_FORCE_SYNC` asks
@@ -28,8 +31,8 @@
 //!
 //! # Locks
 //! POSIX and OFD locks exclude programs on all mounts of the backing folder ([`Options::local_locks`]: on
-//! this mount only; [`Options::no_locks`]: `ENOLCK`). To obtain a lock writes back and revalidates, whatever
-//! the locks exclude. An unlock writes back. `flock` excludes on one mount, by the kernel. A blocking wait asks
+//! this mount only; [`Options::no_locks`]: `ENOLCK`). A lock writes back and revalidates, whatever the
+//! locks exclude. An unlock writes back. `flock` excludes on one mount, by the kernel. A blocking wait asks
 //! again each millisecond. A wait ends with a signal. There is no detection of deadlocks.
 //!
 //! The kernel releases a handle after the last `close` has returned, so OFD locks that are not unlocked end
@@ -37,8 +40,8 @@
 //!
 //! # Errors
 //! Errors of the backing folder reach the program. After a failed write-back the dirty pages are lost, as
-//! with NFS, and each handle of the file reports the error once, at its next `fsync` or `close`. If the
-//! server is killed, accesses return `ENOTCONN`.
+//! with NFS. Each handle of the file reports the error at each `close`, until one `fsync` of the handle has
+//! reported the error. If the server is killed, accesses return `ENOTCONN`.
 //!
 //! # Control file
 //! `.cached-fs` in the root is not listed. Its content is the counters of the mount, one `name number` on
@@ -61,6 +64,7 @@
 //!   file. `lseek` to the end may use an old size for [`Options::attribute_ms`].
 //! * Only root can mount. The folder must lie in one file system.
 
+mod answers;
 mod control;
 mod counters;
 mod handlers;
@@ -76,7 +80,6 @@ pub use server::{Mounted, mount};
 
 /// Properties of a mount.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an independent option of the command")]
 pub struct Options {
     /// Time for which the kernel caches attributes, in milliseconds
     #[arg(long, default_value_t = 1000)]

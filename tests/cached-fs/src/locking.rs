@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fuser::{Errno, ReplyEmpty};
 
-use crate::handlers::{Shared, finish, lock};
+use crate::answers::{Shared, finish, lock};
 use crate::locks::{self, Key, Range};
 use crate::state::State;
 

@@ -1,6 +1,6 @@
 //! The cached pages of one file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 /// takes for a change counter.
 type Change = [(i64, i64); 2];
 
-/// A page of the file. Bytes from the locally known size on are zero.
+/// A page of the file. Bytes from the locally known size on were zero when the page was filled.
 #[derive(Debug)]
 struct Page {
     bytes: Vec<u8>,
@@ -26,7 +26,9 @@ struct Page {
 /// The pages of one file, and its size as far as this mount knows.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    pages: BTreeMap<u64, Page>,
+    table: BTreeMap<u64, Page>,
+    /// The dirty pages of the table.
+    dirty: BTreeSet<u64>,
     size: u64,
     change: Change,
 }
@@ -63,21 +65,25 @@ fn parts(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, Range<usize>)>
 impl Pages {
     /// No pages, and the size of the backing file.
     pub(crate) fn new(file: &File) -> io::Result<Self> {
-        Ok(Self { pages: BTreeMap::new(), size: file.metadata()?.len(), change: change_of(file)? })
+        Ok(Self {
+            table: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            size: file.metadata()?.len(),
+            change: change_of(file)?,
+        })
     }
 
     /// Number of dirty pages.
     pub(crate) fn dirty(&self) -> usize {
-        self.pages.values().filter(|page| page.written.is_some()).count()
+        self.dirty.len()
     }
 
     /// The end of the last byte that was written here since the last write-back.
     pub(crate) fn dirty_end(&self) -> u64 {
-        let dirty = self.pages.iter().rev().find_map(|(&page, content)| {
-            let last = content.written.as_ref()?.iter().rposition(|&written| written)?;
-            Some(page * PAGE_BYTES as u64 + last as u64 + 1)
-        });
-        dirty.unwrap_or(0)
+        let Some(&page) = self.dirty.last() else { return 0 };
+        let written = self.table[&page].written.as_ref();
+        let bytes = written.and_then(|written| written.iter().rposition(|&written| written));
+        page * PAGE_BYTES as u64 + bytes.map_or(0, |last| last as u64 + 1)
     }
 
     /// Whether the backing file was changed since the last revalidation, other than by write-backs from here.
@@ -88,7 +94,7 @@ impl Pages {
     /// Drops the clean pages, and takes size and change counter of the backing file.
     pub(crate) fn revalidate(&mut self, file: &File, counters: &mut Counters) -> io::Result<()> {
         counters.revalidations += 1;
-        self.pages.retain(|_, page| page.written.is_some());
+        self.table.retain(|_, page| page.written.is_some());
         self.change = change_of(file)?;
         self.size = file.metadata()?.len().max(self.dirty_end());
         Ok(())
@@ -108,18 +114,18 @@ impl Pages {
 
     /// The page for a read or a write of a part. Fills the page if it is absent.
     fn page(&mut self, file: &File, page: u64, counters: &mut Counters) -> io::Result<&mut Page> {
-        let is_dirty = self.pages.get(&page).map(|page| page.written.is_some());
+        let is_dirty = self.table.get(&page).map(|page| page.written.is_some());
         if is_dirty != Some(true) {
             let bytes = self.backing_bytes(file, page)?;
-            match self.pages.get(&page) {
+            match self.table.get(&page) {
                 None => {
                     counters.pages_filled += 1;
-                    self.pages.insert(page, Page { bytes, written: None });
+                    self.table.insert(page, Page { bytes, written: None });
                 }
                 Some(cached) => counters.stale_page_uses += u64::from(cached.bytes != bytes),
             }
         }
-        Ok(self.pages.get_mut(&page).expect("the page is present or was inserted"))
+        Ok(self.table.get_mut(&page).expect("the page is present or was inserted"))
     }
 
     /// Reads up to `bytes` bytes, up to the locally known size.
@@ -155,12 +161,13 @@ impl Pages {
             rest = later;
             if part.len() == PAGE_BYTES {
                 let written = Some(vec![true; PAGE_BYTES]);
-                self.pages.insert(page, Page { bytes: now.to_vec(), written });
+                self.table.insert(page, Page { bytes: now.to_vec(), written });
             } else {
                 let content = self.page(file, page, counters)?;
                 content.bytes[part.clone()].copy_from_slice(now);
                 content.written.get_or_insert_with(|| vec![false; PAGE_BYTES])[part.clone()].fill(true);
             }
+            self.dirty.insert(page);
             self.size = self.size.max(page * PAGE_BYTES as u64 + part.end as u64);
         }
         Ok(())
@@ -182,7 +189,9 @@ impl Pages {
         };
         if ended.is_err() {
             counters.failed_write_backs += 1;
-            self.pages.retain(|_, page| page.written.is_none());
+            for page in std::mem::take(&mut self.dirty) {
+                self.table.remove(&page);
+            }
             self.size = file.metadata()?.len();
         }
         ended
@@ -191,18 +200,17 @@ impl Pages {
     fn write_dirty(&mut self, file: &File, counters: &mut Counters) -> io::Result<()> {
         let is_own = !self.has_changed(file)?;
         let mut old = vec![0; PAGE_BYTES];
-        let size = self.size;
-        for (&page, content) in &mut self.pages {
-            let Some(written) = &content.written else { continue };
-            let start = page * PAGE_BYTES as u64;
-            let valid = size.saturating_sub(start).min(PAGE_BYTES as u64) as usize;
+        while let Some(&page) = self.dirty.first() {
+            let (start, valid) = (page * PAGE_BYTES as u64, self.valid_bytes(page));
+            let content = self.table.get_mut(&page).expect("dirty pages are in the table");
             let there = read_full(file, start, &mut old[..valid])?;
-            let bytes = content.bytes[..there].iter().zip(&old).zip(written);
+            let bytes = content.bytes[..there].iter().zip(&old).zip(content.written.iter().flatten());
             counters.foreign_bytes +=
                 bytes.filter(|((new, old), written)| !**written && new != old).count() as u64;
             file.write_all_at(&content.bytes[..valid], start)?;
             counters.pages_written += 1;
             content.written = None;
+            self.dirty.remove(&page);
         }
         if is_own { self.accept_change(file) } else { Ok(()) }
     }
@@ -215,8 +223,8 @@ impl Pages {
 
     /// Sets the locally known size. No page may be dirty.
     pub(crate) fn truncate(&mut self, size: u64) {
-        self.pages.split_off(&size.div_ceil(PAGE_BYTES as u64));
-        if let Some(last) = self.pages.get_mut(&(size / PAGE_BYTES as u64)) {
+        self.table.split_off(&size.div_ceil(PAGE_BYTES as u64));
+        if let Some(last) = self.table.get_mut(&(size / PAGE_BYTES as u64)) {
             last.bytes[(size % PAGE_BYTES as u64) as usize..].fill(0);
         }
         self.size = size;
@@ -225,7 +233,7 @@ impl Pages {
     /// Takes note of a write that went past the cache: drops the pages of these bytes. No page may be dirty.
     pub(crate) fn written_directly(&mut self, offset: u64, bytes: usize) {
         for (page, _) in parts(offset, bytes) {
-            self.pages.remove(&page);
+            self.table.remove(&page);
         }
         self.size = self.size.max(offset + bytes as u64);
     }

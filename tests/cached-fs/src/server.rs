@@ -13,7 +13,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 
 use crate::Options;
-use crate::handlers::{Handlers, Shared, lock};
+use crate::answers::{Handlers, Shared, lock};
 use crate::state::State;
 
 /// A served mount.
@@ -24,8 +24,8 @@ pub struct Mounted {
     mount_point: PathBuf,
 }
 
-/// Mounts `backing` at `mount_point` and serves it by threads of this process. Changes the umask and the limit
-/// of open files of the process.
+/// Mounts `backing` at `mount_point` and serves it by threads of this process. Changes the umask and the
+/// limit of open files of the process.
 ///
 /// # Errors
 /// If a folder cannot be opened, or if this user cannot mount.

@@ -185,7 +185,7 @@ impl State {
     }
 
     pub(crate) fn write(&mut self, inode: u64, offset: u64, data: &[u8], flags: i32) -> io::Result<()> {
-        let offset = if flags & libc::O_APPEND != 0 { self.attributes(inode)?.size } else { offset };
+        let offset = if flags & libc::O_APPEND != 0 { self.end_for_append(inode)? } else { offset };
         if flags & libc::O_DIRECT != 0 {
             return self.write_direct(inode, offset, data);
         }
@@ -195,6 +195,13 @@ impl State {
             self.write_back_later_reported(inode);
         }
         if flags & libc::O_DSYNC != 0 { self.write_back(inode) } else { Ok(()) }
+    }
+
+    /// The end of the file for a write with `O_APPEND`, for which an NFS client asks the server.
+    fn end_for_append(&mut self, inode: u64) -> io::Result<u64> {
+        self.write_back(inode)?;
+        self.revalidate(inode)?;
+        Ok(self.attributes(inode)?.size)
     }
 
     /// A write of a descriptor with `O_DIRECT`, which goes past the cache.
@@ -238,29 +245,38 @@ impl State {
     /// Writes back the dirty pages of all files.
     pub(crate) fn write_back_all(&mut self) {
         let inodes: Vec<u64> = self.open.keys().copied().collect();
-        inodes.into_iter().for_each(|inode| self.write_back_later_reported(inode));
-    }
-
-    /// Writes back, and reports the error that the handle has not reported yet. With `to_disk`, also syncs the
-    /// backing file.
-    pub(crate) fn flush(&mut self, inode: u64, handle: u64, to_disk: bool) -> io::Result<()> {
-        self.write_back_later_reported(inode);
-        let open = self.file(inode)?;
-        if let Some(number) = open.handles.get_mut(&handle).and_then(Option::take) {
-            return Err(io::Error::from_raw_os_error(number));
+        for inode in inodes {
+            self.write_back_later_reported(inode);
         }
-        if to_disk { open.file.sync_data() } else { Ok(()) }
     }
 
-    /// Ends a handle, with the locks that were taken on it.
-    pub(crate) fn release(&mut self, inode: u64, handle: u64) {
+    /// Answers `close`: writes back, and reports the error that the handle has not reported to `fsync` yet.
+    /// The error stays for `fsync`, because a child process that closes its copy of a descriptor must not
+    /// hide the error from the parent.
+    pub(crate) fn flush(&mut self, inode: u64, handle: u64) -> io::Result<()> {
         self.write_back_later_reported(inode);
-        self.locks.end_handle(inode, handle);
-        if let Some(open) = self.open.get_mut(&inode) {
-            open.handles.remove(&handle);
-            if open.handles.is_empty() {
-                self.open.remove(&inode);
+        let noted = self.file(inode)?.handles.get(&handle).copied().flatten();
+        noted.map_or(Ok(()), |number| Err(io::Error::from_raw_os_error(number)))
+    }
+
+    /// Answers `fsync`: writes back, syncs the backing file, and reports the error of the handle once.
+    pub(crate) fn sync(&mut self, inode: u64, handle: u64) -> io::Result<()> {
+        self.flush(inode, handle).inspect_err(|_| {
+            if let Some(noted) = self.open.get_mut(&inode).and_then(|open| open.handles.get_mut(&handle)) {
+                *noted = None;
             }
+        })?;
+        self.file(inode)?.file.sync_data()
+    }
+
+    /// Ends a handle, with the locks that were taken on it. Writes nothing back, because each `close` before
+    /// did, and the kernel sends this request some time after the last `close`.
+    pub(crate) fn release(&mut self, inode: u64, handle: u64) {
+        self.locks.end_handle(inode, handle);
+        let Some(open) = self.open.get_mut(&inode) else { return };
+        open.handles.remove(&handle);
+        if open.handles.is_empty() {
+            self.open.remove(&inode);
         }
     }
 }
