@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use capulet_job::disk::{Format, with_disk};
@@ -65,6 +66,59 @@ programs_pass! {
     ext4_with_small_blocks EXT4_SMALL_BLOCKS;
     xfs XFS;
     xfs_with_reflink XFS_REFLINK "random_views";
+    btrfs BTRFS;
+    btrfs_compressed BTRFS_COMPRESSED;
+    overlay OVERLAY;
+}
+
+/// Leaves 8 MiB of the disk `$DISK`.
+const TAKE_SPACE: &str = "sync
+    room=$(df --output=avail --block-size=1 $DISK | tail -n 1)
+    fallocate -l $((room - 8388608)) $DISK/filler && sync";
+const GIVE_SPACE: &str = "rm $DISK/filler && sync";
+
+/// A program writes in several ways until the storage is full.
+fn fill(format: &Format) {
+    let mpi = Mpi::chosen();
+    on_disk(format, |disk| {
+        let job = Job::new(mpi, 2, compile::c(mpi, "fills")).arg(disk).arg("NO_SPACE");
+        let job = job.arg(TAKE_SPACE).arg(GIVE_SPACE).variable("DISK", disk).limit(LIMIT);
+        job.run().expect_checks(&format!("fills on {format:?}"));
+    });
+}
+
+/// The limit of a quota group, which is raised while the program waits.
+#[test]
+#[cfg_attr(native_io, ignore = "the peers return other classes")]
+fn limit_of_a_quota_group() {
+    let mpi = Mpi::chosen();
+    on_disk(&Format::BTRFS, |disk| {
+        let enabled = Command::new("btrfs").args(["quota", "enable"]).arg(disk).output();
+        assert!(enabled.is_ok_and(|done| done.status.success()), "no quota groups");
+        let job = Job::new(mpi, 2, compile::c(mpi, "fills")).arg(disk).arg("QUOTA");
+        let job = job.arg("sync && btrfs qgroup limit 8M 0/5 $DISK").arg("btrfs qgroup limit none 0/5 $DISK");
+        job.variable("DISK", disk).limit(LIMIT).run().expect_checks("fills with a limit of a quota group");
+    });
+}
+
+/// Defines a test for each file system.
+macro_rules! fills_up {
+    ($($name:ident $format:ident;)*) => {
+        mod fills_up { $(
+            #[test]
+            #[cfg_attr(native_io, ignore = "the peers return other classes")]
+            fn $name() {
+                super::fill(&super::Format::$format);
+            }
+        )* }
+    };
+}
+
+fills_up! {
+    ext4 EXT4;
+    ext4_with_small_blocks EXT4_SMALL_BLOCKS;
+    xfs XFS;
+    xfs_with_reflink XFS_REFLINK;
     btrfs BTRFS;
     btrfs_compressed BTRFS_COMPRESSED;
     overlay OVERLAY;
