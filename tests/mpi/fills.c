@@ -1,7 +1,8 @@
 /* fills FOLDER DISK NO_SPACE|QUOTA TAKE GIVE: the ranks write a file on DISK in several ways until the storage
  * is full. Rank 0 runs the command TAKE before, which leaves some MiB, and GIVE after, which makes room. An
  * access without room returns the class on each rank, in a collective call on all ranks. Bytes that were
- * reported as written are on the disk. With room, the same access and the close succeed. */
+ * reported as written are on the disk. With room, the same access and the close succeed. Preallocated space
+ * takes bytes on a full storage, except at the limit of a quota group. */
 #include "check.h"
 
 /* Bytes that a rank writes in an access. */
@@ -185,13 +186,47 @@ static void fill(const char *path, int way, const char *take, const char *give)
     CHECK(access(path, F_OK) != 0, "the file is left");
 }
 
+/* Writes into preallocated space while another file has the rest of the disk. */
+static void write_preallocated(const char *path, const char *greedy, const char *take, const char *give)
+{
+    enum { WAY = 1, ACCESSES = 8 };
+    MPI_File file, other;
+    MPI_Status status;
+    int bytes, done = 0, class = MPI_SUCCESS;
+    section("preallocated space");
+    const int mode = MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE;
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, path, mode, MPI_INFO_NULL, &file));
+    CHECK_OK(MPI_File_open(MPI_COMM_WORLD, greedy, mode, MPI_INFO_NULL, &other));
+    CHECK_OK(MPI_File_preallocate(file, (MPI_Offset)ACCESSES * BLOCK * world_size));
+    set_view(file, ways[WAY].unit);
+    set_view(other, BLOCK);
+    run(take);
+    CHECK(write_until_full(other, 0, &bytes) > 0, "there was no room");
+    for (; done < ACCESSES && class == MPI_SUCCESS; done += class == MPI_SUCCESS) {
+        fill_block(WAY, done);
+        class = class_of(ways[WAY].write(file, (MPI_Offset)done * BLOCK, &status));
+    }
+    /* A quota group of Btrfs counts a write to preallocated space again. */
+    CHECK(class == MPI_SUCCESS || (class == expected && expected == MPI_ERR_QUOTA), "access %d: %s", done,
+          class_name(class));
+    CHECK_EQ(reduce_all(done, MPI_MAX), reduce_all(done, MPI_MIN), "accesses of all ranks");
+    CHECK_OK(MPI_File_sync(file));
+    check_bytes(path, WAY, done, 0);
+    barrier();
+    run(give);
+    CHECK_OK(MPI_File_close(&other));
+    CHECK_OK(MPI_File_close(&file));
+}
+
 int main(int argc, char **argv)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], greedy[PATH_MAX];
     start(&argc, &argv);
     if (argc < 6) return 2;
     snprintf(path, sizeof path, "%s/filled", argv[2]);
+    snprintf(greedy, sizeof greedy, "%s/greedy", argv[2]);
     expected = strcmp(argv[3], "QUOTA") == 0 ? MPI_ERR_QUOTA : MPI_ERR_NO_SPACE;
     for (int way = 0; way < (int)(sizeof ways / sizeof *ways); way++) fill(path, way, argv[4], argv[5]);
+    write_preallocated(path, greedy, argv[4], argv[5]);
     return finish();
 }

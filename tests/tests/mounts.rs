@@ -6,6 +6,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
@@ -95,7 +96,9 @@ fn limit_of_a_quota_group() {
     let mpi = Mpi::chosen();
     on_disk(&Format::BTRFS, |disk| {
         let enabled = Command::new("btrfs").args(["quota", "enable"]).arg(disk).output();
-        assert!(enabled.is_ok_and(|done| done.status.success()), "no quota groups");
+        if !enabled.is_ok_and(|done| done.status.success()) {
+            return skip("no quota groups here");
+        }
         let job = Job::new(mpi, 2, compile::c(mpi, "fills")).arg(disk).arg("QUOTA");
         let job = job.arg("sync && btrfs qgroup limit 8M 0/5 $DISK").arg("btrfs qgroup limit none 0/5 $DISK");
         job.variable("DISK", disk).limit(LIMIT).run().expect_checks("fills with a limit of a quota group");
@@ -179,14 +182,18 @@ fn stop(format: &Format, stop: Stop) {
             let hint = format!("capulet_sync_on_close={}", act == "close");
             let writing = job(Job::new(mpi, 2, &program), act).variable("CAPULET_HINTS", hint);
             let files = writing.folder().to_path_buf();
+            let is_over = AtomicBool::new(false);
             let outcome = thread::scope(|scope| {
-                let outcome = scope.spawn(|| writing.run());
-                while !files.join("begun").exists() && !outcome.is_finished() {
-                    thread::sleep(Duration::from_millis(5));
-                }
-                stop.strike(disk, host);
-                fs::write(files.join("struck"), "").expect("the job's folder is there");
-                outcome.join().expect("the job was started")
+                scope.spawn(|| {
+                    while !files.join("begun").exists() && !is_over.load(Relaxed) {
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                    stop.strike(disk, host);
+                    fs::write(files.join("struck"), "").expect("the job's folder is there");
+                });
+                let outcome = writing.run();
+                is_over.store(true, Relaxed);
+                outcome
             });
             outcome.expect_checks(&what);
             if !format.is_overlaid {

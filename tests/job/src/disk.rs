@@ -7,7 +7,9 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
@@ -109,7 +111,8 @@ pub fn with_thin_disk<T: Send>(
 }
 
 /// Ends the mount of `disk` and mounts the same device again, as after a restart of the machine. Of use only
-/// inside of [`with_disk`], for a disk that is not overlaid. No file of the disk may be open.
+/// inside of [`with_disk`], for a disk that is not overlaid. Waits at most 5 s until no file of the disk is
+/// open.
 ///
 /// # Errors
 /// The reason why a step failed.
@@ -117,7 +120,16 @@ pub fn mount_again(disk: &Path, format: &Format) -> Result<(), String> {
     let device = device_of(disk)?;
     // The system releases the loop device with its last user.
     let _kept = File::open(&device).map_err(|error| format!("{}: {error}", device.display()))?;
-    umount2(disk, MntFlags::empty()).map_err(|error| format!("{}: {error}", disk.display()))?;
+    // The last process of a job may still be ending.
+    let mut unmounted = umount2(disk, MntFlags::empty());
+    for _ in 0..250 {
+        if unmounted != Err(Errno::EBUSY) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(20));
+        unmounted = umount2(disk, MntFlags::empty());
+    }
+    unmounted.map_err(|error| format!("{}: {error}", disk.display()))?;
     run(Command::new("mount").args(["-t", format.kind, "-o", format.options]).args([&device, disk]))
 }
 
@@ -207,8 +219,9 @@ impl Drop for Mounted<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     fn text_of(path: &str) -> String {
         fs::read_to_string(path).expect("the list of mounts can be read")
@@ -247,6 +260,27 @@ mod tests {
         while images().contains(&name) {
             assert!(begun.elapsed() < Duration::from_secs(20), "the loop device is still in use");
             thread::sleep(Duration::from_millis(20));
+        }
+        fs::remove_dir_all(&folder).expect("the folder is removed");
+    }
+
+    #[test]
+    fn disk_keeps_its_files_when_mounted_again_and_fails_while_its_volume_is_full() {
+        let folder = std::env::temp_dir().join(format!("capulet-thin-disk-{}", std::process::id()));
+        fs::create_dir(&folder).expect("the folder is created");
+        let tested = with_thin_disk(&folder, &Format::EXT4, Some(32 << 20), |disk, host| {
+            assert_eq!(fs::read_dir(host).expect("the folder is there").count(), 0, "the image has a name");
+            fs::write(disk.join("kept"), "on the disk").expect("the file is written");
+            mount_again(disk, &Format::EXT4).expect("the disk is mounted again");
+            assert_eq!(fs::read(disk.join("kept")).expect("the file is there"), b"on the disk");
+            let filler = fs::write(host.join("filler"), vec![1; 32 << 20]);
+            assert!(filler.is_err(), "the volume has too much room");
+            let file = File::create(disk.join("lost")).expect("the file is created");
+            (&file).write_all(&vec![1; 8 << 20]).expect("the cache takes the bytes");
+            assert!(file.sync_all().is_err(), "the volume has room");
+        });
+        if let Err(reason) = tested {
+            eprintln!("skipped: {reason}");
         }
         fs::remove_dir_all(&folder).expect("the folder is removed");
     }
