@@ -37,7 +37,8 @@ static void fill_block(int which, int round)
 static int failed(const char *what, int code)
 {
     const int class = class_of(code);
-    const int is_known = class == MPI_ERR_READ_ONLY || class == MPI_ERR_IO || (is_thin && class == MPI_ERR_NO_SPACE);
+    const int is_known =
+        class == MPI_ERR_READ_ONLY || class == MPI_ERR_IO || (is_thin && class == MPI_ERR_NO_SPACE);
     CHECK(class == MPI_SUCCESS || is_known, "%s: %s", what, class_name(class));
     if (class != MPI_SUCCESS && !errors++ && world_rank == 0) printf("%s: %s\n", what, class_name(class));
     return class != MPI_SUCCESS;
@@ -47,8 +48,8 @@ static int failed(const char *what, int code)
 static int all_failed(const char *what, int code)
 {
     const int class = class_of(code);
-    CHECK(reduce_all(class, MPI_MAX) == class && reduce_all(class, MPI_MIN) == class, "%s: %s on this rank only",
-          what, class_name(class));
+    const long long most = reduce_all(class, MPI_MAX), least = reduce_all(class, MPI_MIN);
+    CHECK(most == class && least == class, "%s: %s on this rank only", what, class_name(class));
     return failed(what, code);
 }
 
@@ -180,8 +181,8 @@ static void check_slots(const char *disk)
             fill_block(which, round);
             for (int at = 0; at < BLOCK; at++)
                 wrong += found[(at / UNIT * world_size + world_rank) * UNIT + at % UNIT] != block[at];
-            CHECK(got == (ssize_t)bytes && wrong == 0, "%d bytes of round %d of `%s` are missing after a sync", wrong,
-                  round, names[which]);
+            CHECK(got == (ssize_t)bytes && wrong == 0, "%d bytes of round %d of `%s` are missing after a sync",
+                  wrong, round, names[which]);
         }
         close(fd);
     }

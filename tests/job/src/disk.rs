@@ -139,12 +139,12 @@ pub fn mount_again(disk: &Path, format: &Format) -> Result<(), String> {
 /// If the folder is on no loop device.
 pub fn device_of(disk: &Path) -> Result<PathBuf, String> {
     let mounts = fs::read_to_string("/proc/thread-self/mounts").map_err(|error| error.to_string())?;
-    let devices = mounts.lines().filter_map(|line| {
+    let mut devices = mounts.lines().filter_map(|line| {
         let (device, rest) = line.split_once(' ')?;
         let place = rest.split(' ').next()?;
         (device.starts_with("/dev/loop") && disk.starts_with(place)).then(|| PathBuf::from(device))
     });
-    devices.last().ok_or_else(|| format!("{} is on no loop device", disk.display()))
+    devices.next_back().ok_or_else(|| format!("{} is on no loop device", disk.display()))
 }
 
 /// Runs a program to its end. Returns its standard error if it fails.
