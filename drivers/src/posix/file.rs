@@ -6,7 +6,7 @@ use super::lock::LockDescriptors;
 use super::mapped::{self, KeptMapping, Unmapped};
 use super::readahead::{CacheQuestion, ReadAhead};
 use super::transfer::{CallCounts, Transferring, operation};
-use super::{close, refresh, system_error, xfs};
+use super::{close, refresh, system_error};
 use crate::{
     Access, Batch, BatchResult, Caps, Completion, Direction, DriverFile, Error, ErrorKind, FileIdentity,
     FileLayout, LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls, Transfer,
@@ -37,9 +37,7 @@ pub(super) struct PosixFile {
     counts: Arc<CallCounts>,
     locks: Arc<LockDescriptors>,
     mapping: KeptMapping,
-    /// Whether reserved space stays reserved. Set by the first question.
-    keeps_space: OnceLock<bool>,
-    /// Whether a mapping has failed, so that no other is tried.
+    /// Whether stores are not safe on this file system, or a mapping has failed, so that no other is tried.
     unmappable: AtomicBool,
     cache_question: CacheQuestion,
     /// Whether a refresh leaves its lock in place ([`refresh`]).
@@ -98,8 +96,7 @@ impl PosixFile {
             locks: Arc::new(LockDescriptors::new(Arc::clone(io), Arc::clone(&counts))),
             counts,
             mapping: KeptMapping::new(unit_bytes),
-            keeps_space: OnceLock::new(),
-            unmappable: AtomicBool::new(false),
+            unmappable: AtomicBool::new(!kind.takes_stores()),
             cache_question: CacheQuestion::new(kind),
             keeps_lock: shares_pages && kind == FilesystemKind::Nfs,
             writers_in_memory: if in_memory { concurrent_writers(options.writers) } else { 0 },
@@ -167,13 +164,10 @@ impl PosixFile {
     /// if no mapping is possible.
     fn store(&self, fd: BorrowedFd<'_>, batch: &Batch<'_>) -> Option<u64> {
         let can_be = self.access == Access::ReadWrite && !self.is_block_device;
-        if !can_be || self.unmappable.load(Relaxed) || self.keeps_space.get() == Some(&false) {
+        if !can_be || self.unmappable.load(Relaxed) {
             return None;
         }
         let plan = mapped::plan(batch, self.writers_in_memory)?;
-        if !self.keeps_space(fd) {
-            return None;
-        }
         let calls = &self.counts.other;
         match self.mapping.store(self.io.as_ref(), fd, (&plan, batch), calls) {
             Ok(stored) => {
@@ -188,15 +182,6 @@ impl PosixFile {
                 None
             }
         }
-    }
-
-    /// Whether reserved space of this file stays reserved. Asks the file system at most once.
-    fn keeps_space(&self, fd: BorrowedFd<'_>) -> bool {
-        let has_reflink = || {
-            self.count_call();
-            xfs::has_reflink(fd)
-        };
-        *self.keeps_space.get_or_init(|| self.kind.keeps_reserved_space(has_reflink))
     }
 
     /// Updates the change time of a file that has not noticed the stores: writes the last byte of the batch

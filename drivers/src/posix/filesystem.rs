@@ -94,23 +94,19 @@ impl FilesystemKind {
         !self.is_local() || matches!(self, Self::Overlay)
     }
 
-    /// Whether a later store to a page is safe on a full storage, if the space of the page was reserved
-    /// (`fallocate(2)`) or the page was made writable in a mapping. Otherwise such a store ends the
-    /// process by `SIGBUS`. `has_reflink` asks an XFS whether its files share blocks; `None` if it does
-    /// not answer.
+    /// Whether a later store to a page is safe, if the space of the page was reserved (`fallocate(2)`) and the
+    /// page was made writable in a mapping. Otherwise such a store may end the process by `SIGBUS`.
     ///
-    /// True where the blocks of a file are overwritten in place. A file system that copies on write takes
-    /// a new block for every overwrite in spite of a reservation. Flags of single files do not matter:
-    /// ext4 encrypts in place and has never compressed.
-    pub(super) fn keeps_reserved_space(self, has_reflink: impl FnOnce() -> Option<bool>) -> bool {
-        match self {
-            // For ext2 and ext3 files without extents `fallocate` returns an error, so nothing is stored.
-            Self::Ext | Self::Tmpfs => true,
-            // A write to a shared block copies the block, and the blocks of any file may become shared.
-            Self::Xfs => has_reflink() == Some(false),
-            // These copy on write (Btrfs, ZFS, F2FS), hide the file system below (overlay), or are not known.
-            _ => false,
-        }
+    /// True where the blocks of a file are overwritten in place, and where a page that writeback has
+    /// write-protected becomes writable again without an error. Flags of single files do not matter: ext4
+    /// encrypts in place and has never compressed.
+    pub(super) const fn takes_stores(self) -> bool {
+        // For ext2 and ext3 files without extents `fallocate` returns an error, so nothing is stored.
+        //
+        // XFS refuses to make a page writable after a shutdown. Btrfs, ZFS, F2FS and XFS with reflink copy on
+        // write, so an overwrite takes a new block in spite of a reservation. An overlay hides the file system
+        // below. Other file systems are not known.
+        matches!(self, Self::Ext | Self::Tmpfs)
     }
 
     /// The capabilities of the kind. A capability that depends on a hidden mount option or configuration
@@ -210,20 +206,11 @@ mod tests {
     }
 
     #[test]
-    fn reserved_space_is_kept_where_blocks_are_overwritten_in_place() {
-        let without_asking = || unreachable!("only XFS is asked");
-        for kind in [FilesystemKind::Ext, FilesystemKind::Tmpfs] {
-            assert!(kind.keeps_reserved_space(without_asking), "{kind}");
-        }
-        let xfs =
-            [Some(false), Some(true), None].map(|answer| FilesystemKind::Xfs.keeps_reserved_space(|| answer));
-        assert_eq!(xfs, [true, false, false], "without reflink, with reflink, and unknown");
-        let others =
+    fn stores_are_safe_on_two_file_systems_only() {
+        let kinds =
             FilesystemKind::MAGICS.map(|(_, kind)| kind).into_iter().chain([FilesystemKind::Unknown(7)]);
-        let in_place = [FilesystemKind::Ext, FilesystemKind::Xfs, FilesystemKind::Tmpfs];
-        for kind in others.filter(|kind| !in_place.contains(kind)) {
-            assert!(!kind.keeps_reserved_space(without_asking), "{kind}");
-        }
+        let safe: Vec<_> = kinds.filter(|kind| kind.takes_stores()).collect();
+        assert_eq!(safe, [FilesystemKind::Ext, FilesystemKind::Tmpfs]);
     }
 
     #[test]
