@@ -51,6 +51,15 @@ pub struct NodeValues {
     pub join: Join,
 }
 
+/// The result of [`NodeValues`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CombinedOfNodes {
+    /// The values of this node.
+    pub own: [u64; NODE_LANES],
+    /// The values of all nodes.
+    pub all: [u64; NODE_LANES],
+}
+
 /// A sequence of reductions or messages on a channel. The reductions of one track follow one another. Those
 /// of different tracks are independent. Track 0 belongs to the blocking calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -114,8 +123,8 @@ pub trait Agree: Debug + Send + Sync {
     /// If the numbers of operations and lanes differ, or if MPI fails.
     fn allreduce(&self, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()>;
 
-    /// As [`Agree::allreduce`], and combines `of_nodes` in the same reduction. Returns the combined values of
-    /// all nodes. `None` on all ranks if the ranks reduce without regard to nodes.
+    /// As [`Agree::allreduce`], and combines `of_nodes` in the same reduction. Returns the combined values.
+    /// `None` on all ranks if the ranks reduce without regard to nodes.
     ///
     /// # Errors
     /// As [`Agree::allreduce`].
@@ -124,7 +133,7 @@ pub trait Agree: Debug + Send + Sync {
         lanes: &mut [u64],
         ops: &[ReduceOp],
         of_nodes: NodeValues,
-    ) -> Result<Option<[u64; NODE_LANES]>> {
+    ) -> Result<Option<CombinedOfNodes>> {
         let _ = of_nodes;
         self.allreduce(lanes, ops)?;
         Ok(None)

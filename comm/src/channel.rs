@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use capulet_agreement::Ids;
 
-use crate::agree::{Agree, NODE_LANES, NodeValues, Pending, ReduceOp, Track};
+use crate::agree::{Agree, CombinedOfNodes, NODE_LANES, NodeValues, Pending, ReduceOp, Track};
 use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result};
@@ -205,6 +205,11 @@ impl Channel {
         self.group.buffers().is_prepared(self.buffer_number())
     }
 
+    /// Whether this rank has already used a node buffer of at least `bytes` bytes per rank. Local.
+    pub fn has_used_buffer_of(&self, bytes: usize) -> bool {
+        self.group.buffers().is_prepared_for(self.buffer_number(), bytes)
+    }
+
     /// The number of words that each rank of a node has per channel.
     pub const WORDS: usize = node_memory::WORDS;
 
@@ -339,7 +344,7 @@ impl Agree for Channel {
         lanes: &mut [u64],
         ops: &[ReduceOp],
         of_nodes: NodeValues,
-    ) -> Result<Option<[u64; NODE_LANES]>> {
+    ) -> Result<Option<CombinedOfNodes>> {
         let node = self.group.node();
         if node.node_count() == 1 {
             self.allreduce(lanes, ops)?;
@@ -350,9 +355,10 @@ impl Agree for Channel {
         let mut all = [&*lanes, &of_nodes.values].concat();
         let all_ops = [ops, &of_nodes.ops].concat();
         let ways = Ways { node, slot: self.slot.as_ref(), wire: self.wire() };
-        node_reduction::allreduce(ways, &mut all, &all_ops, Some(of_nodes.join))?;
+        let of_node = node_reduction::allreduce(ways, &mut all, &all_ops, Some(of_nodes.join))?;
         lanes.copy_from_slice(&all[..lanes.len()]);
-        Ok(all.last_chunk().copied())
+        let last = |values: &[u64]| values.last_chunk::<NODE_LANES>().copied().unwrap_or_default();
+        Ok(Some(CombinedOfNodes { own: last(&of_node), all: last(&all) }))
     }
 
     fn start_allreduce(&self, track: Track, lanes: &[u64], ops: &[ReduceOp]) -> Result<Box<dyn Pending>> {

@@ -166,7 +166,8 @@ impl Group {
     ) -> Result<()> {
         check_lanes(lanes, ops)?;
         if self.node.node_count() > 1 {
-            return node_reduction::allreduce(Ways { node: &self.node, slot, wire }, lanes, ops, None);
+            node_reduction::allreduce(Ways { node: &self.node, slot, wire }, lanes, ops, None)?;
+            return Ok(());
         }
         if let Some(slot) = slot
             && slot.reduce((wire.tag as u64) << 32 | lanes.len() as u64, lanes, ops)?

@@ -122,7 +122,7 @@ mod world;
 pub use mpi;
 pub use mpi::ffi;
 
-pub use agree::{Agree, Join, NODE_LANES, NodeValues, Pending, ReduceOp, Track};
+pub use agree::{Agree, CombinedOfNodes, Join, NODE_LANES, NodeValues, Pending, ReduceOp, Track};
 pub use backoff::Backoff;
 pub use channel::Channel;
 pub use class::ErrorClass;

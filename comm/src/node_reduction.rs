@@ -31,23 +31,25 @@ pub(crate) struct Ways<'a> {
 }
 
 /// Reduces each lane over all ranks. `join` combines the last lanes of the nodes, in the order of the nodes.
-/// Waits.
+/// Returns the values of this node. Waits.
 pub(crate) fn allreduce(
     ways: Ways<'_>,
     lanes: &mut [u64],
     ops: &[ReduceOp],
     join: Option<Join>,
-) -> Result<()> {
+) -> Result<Vec<u64>> {
     let Ways { node, slot, wire } = ways;
     let slot = slot.filter(|_| lanes.len() + 1 < LANES);
     let name = (wire.tag as u64) << 32 | lanes.len() as u64;
-    let within = Wire { rank: node.place as u32, size: node.size() as u32, members: Some(&node.ranks), ..wire };
+    let within =
+        Wire { rank: node.place as u32, size: node.size() as u32, members: Some(&node.ranks), ..wire };
     let reduced = match slot {
         Some(slot) => slot.reduce(name, lanes, ops).map(|_| ()),
         None => collective::allreduce(within, lanes, ops),
     };
     // The first value tells whether the reduction failed on some node.
     let mut result = [&[0], &*lanes].concat();
+    let of_node = lanes.to_vec();
     if node.is_leader() {
         result[0] = u64::from(reduced.is_err());
         let among = among_leaders(ways, &mut result, ops, join);
@@ -66,7 +68,7 @@ pub(crate) fn allreduce(
         return Err(Error::Elsewhere { class: ErrorClass::Other });
     }
     lanes.copy_from_slice(&result[1..]);
-    Ok(())
+    Ok(of_node)
 }
 
 /// Reduces the values of the nodes between their leaders.

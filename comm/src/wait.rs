@@ -14,10 +14,7 @@ pub fn wait_until<E>(test: impl FnMut() -> Result<bool, E>) -> Result<(), E> {
 }
 
 /// As [`wait_until`], with the sleeps of `backoff`.
-pub(crate) fn wait_with<E>(
-    mut backoff: Backoff,
-    mut test: impl FnMut() -> Result<bool, E>,
-) -> Result<(), E> {
+pub(crate) fn wait_with<E>(mut backoff: Backoff, mut test: impl FnMut() -> Result<bool, E>) -> Result<(), E> {
     while !test()? {
         backoff.pause();
         work::advance();

@@ -9,14 +9,14 @@ use capulet_drivers::Direction;
 
 use super::NodeGroup;
 use super::collective_buffer::RankPart;
-use super::internode::{Exchange, LeaderValues, Outgoing, Step, Survey, status_of_values};
+use super::internode::{Exchange, LeaderValues, Outgoing, Step, Survey, is_direct, status_of_values};
 use super::round_status::{
     RoundStatus, combined_status, first_buffer_index, publish, status_of, store_buffer_index,
 };
 use super::rounds::{Filled, Read};
 use crate::access::Access;
 use crate::counters::Counters;
-use crate::{Failure, Target, Transferred};
+use crate::{Failure, KnownOutcome, Target, Transferred};
 
 /// The work of the ranks between the last barrier and the barrier that is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,9 +107,8 @@ pub struct Operation {
     pub(super) good_end: u64,
     pub(super) overlap: bool,
     pub(super) error: Option<Failure>,
-    /// Whether all ranks know that no rank had an error, from the status at the last barrier of all
-    /// ranks.
-    is_known_good: bool,
+    /// The outcome on all ranks, from the status at the last barrier of all ranks.
+    outcome: KnownOutcome,
 }
 
 impl Operation {
@@ -150,7 +149,7 @@ impl Operation {
             good_end: u64::MAX,
             overlap: false,
             error: None,
-            is_known_good: false,
+            outcome: KnownOutcome::Unknown,
         };
         if first != u64::MAX {
             operation.begin(first);
@@ -167,8 +166,15 @@ impl Operation {
         let leaders = internode.leaders.as_ref().filter(|_| self.group.shared.place() == 0);
         self.exchange = leaders
             .map(|leaders| Box::new(Exchange::new(Arc::clone(leaders), internode.operation, self.direction)));
-        self.phase = Phase::Survey { own_first: u64::MAX };
         self.is_exchanging = true;
+        if let Some(surveyed) = internode.surveyed {
+            return self.after_survey(surveyed_status(
+                surveyed.own_first,
+                surveyed.all,
+                self.group.has_idle_nodes(),
+            ));
+        }
+        self.phase = Phase::Survey { own_first: u64::MAX };
         let span = self.part.access.span();
         let first = if span.is_empty() { u64::MAX } else { span.start };
         // The status combines this lane by minimum. The largest end has the smallest complement.
@@ -196,7 +202,8 @@ impl Operation {
 
     /// Carries the operation to its end. Blocks for the other ranks.
     pub fn wait(mut self) -> Transferred {
-        let (mut backoff, mut seen) = (Backoff::new(), 0);
+        // The ranks of all nodes wait behind a leader.
+        let (mut backoff, mut seen) = (Backoff::brisk(), 0);
         while !self.poll() {
             match self.awaited {
                 Awaited::Nothing => {}
@@ -222,7 +229,7 @@ impl Operation {
     /// Returns the outcome of an operation that is over. To be called once: the error moves out.
     pub fn take_outcome(&mut self) -> Transferred {
         debug_assert!(self.phase == Phase::Done, "the operation is over");
-        Transferred { bytes: self.moved_bytes, error: self.error.take(), is_known_good: self.is_known_good }
+        Transferred { bytes: self.moved_bytes, error: self.error.take(), outcome: self.outcome }
     }
 
     /// Returns whether all ranks of the node have come to the barrier. If so, does the work that follows
@@ -288,7 +295,7 @@ impl Operation {
     /// Tells the ranks of the node the values that the leaders combined.
     fn publish_leader_result(&mut self, values: LeaderValues) {
         let status = match self.phase {
-            Phase::Survey { own_first } => surveyed(own_first, values, self.group.has_idle_nodes()),
+            Phase::Survey { own_first } => surveyed_status(own_first, values, self.group.has_idle_nodes()),
             _ => status_of_values(values),
         };
         if let Some(reason) = self.exchange.as_mut().and_then(|exchange| exchange.take_refused()) {
@@ -302,22 +309,28 @@ impl Operation {
     /// At the leader: ends the operation after an error between the nodes, and tells the other leaders.
     fn abort_exchange(&mut self, error: Error) {
         tracing::error!(%error, "the exchange between nodes failed");
+        let mut is_unsettled = true;
         if let Some(exchange) = &mut self.exchange {
             exchange.abort();
+            is_unsettled = !exchange.has_ended_all();
         }
         self.error = self.error.take().or(Some(error.into()));
         // It is unknown what the other nodes did before the error.
-        self.publish(RoundStatus { good_end: 0, ..RoundStatus::NEUTRAL }, Awaited::Leader);
+        let status = RoundStatus { good_end: 0, is_unsettled, class: self.class(), ..RoundStatus::NEUTRAL };
+        self.publish(status, Awaited::Leader);
     }
 
     /// Continues after all ranks, or all nodes if they exchange, have combined their status.
     fn step(&mut self, mut status: RoundStatus, barrier: Barriers) {
-        // All ranks of one node read the same status. With several nodes, one leader may fail to receive
-        // a status that the others have received.
-        self.is_known_good =
-            self.group.internode.is_none() && status.good_end == u64::MAX && !status.is_refused;
-        if let Some(filled) = self.filled.filter(|_| status.is_refused) {
-            status.good_end = status.good_end.min(filled.base);
+        self.outcome = match self.phase {
+            // Nodes that do not exchange do not know of each other.
+            Phase::Survey { .. } => KnownOutcome::Unknown,
+            _ if self.is_exchanging => status.outcome(),
+            _ if self.group.internode.is_some() || status.good_end != u64::MAX => KnownOutcome::Unknown,
+            _ => KnownOutcome::Good,
+        };
+        if status.is_refused {
+            status.good_end = status.good_end.min(self.refused_base());
         }
         match (self.phase, self.direction) {
             (Phase::Survey { .. }, _) => self.after_survey(status),
@@ -333,6 +346,13 @@ impl Operation {
             (Phase::Round, Direction::Write) => self.after_fill(status),
             (Phase::Done, _) => {}
         }
+    }
+
+    /// The first byte that is not moved if a node refused a message.
+    fn refused_base(&self) -> u64 {
+        let is_late = self.direction == Direction::Read && is_direct(self.group.nodes());
+        let read = self.read.filter(|_| is_late).map(|read| read.base);
+        read.or(self.filled.map(|filled| filled.base)).unwrap_or(u64::MAX)
     }
 
     fn after_survey(&mut self, status: RoundStatus) {
@@ -361,8 +381,14 @@ impl Operation {
             Some(_) => self.part.offset_of(self.marked_bytes),
         };
         let overlap = std::mem::take(&mut self.overlap);
-        let status = RoundStatus { next, good_end: self.good_end, overlap, more, ..RoundStatus::NEUTRAL };
+        let (good_end, class) = (self.good_end, self.class());
+        let status = RoundStatus { next, good_end, overlap, more, class, ..RoundStatus::NEUTRAL };
         if self.is_exchanging { self.arrive_at_all(status) } else { self.arrive_at_node(status) }
+    }
+
+    /// The wire number of the error class of this rank, 0 without an error.
+    fn class(&self) -> u64 {
+        self.error.as_ref().map_or(0, |failure| failure.class().to_wire())
     }
 
     /// Arrives at a barrier of the ranks of the node.
@@ -406,7 +432,7 @@ impl Operation {
     /// Ends the operation after the barrier of the node failed: no further round is possible.
     fn fail(&mut self, failure: Failure) {
         self.awaited = Awaited::Nothing;
-        self.is_known_good = false;
+        self.outcome = KnownOutcome::Unknown;
         if let Some(exchange) = &mut self.exchange {
             exchange.abort();
         }
@@ -477,7 +503,7 @@ impl Operation {
 }
 
 /// The result of the survey. `more` is true if the nodes have bytes for each other.
-fn surveyed(own_first: u64, values: LeaderValues, has_idle: bool) -> RoundStatus {
+fn surveyed_status(own_first: u64, values: LeaderValues, has_idle: bool) -> RoundStatus {
     let survey = Survey::of_lanes(values);
     let is_exchanging = survey.needs_exchange(has_idle);
     let next = if is_exchanging { survey.first } else { own_first };

@@ -41,7 +41,7 @@ use crate::{Direction, Target, Transferred};
 pub use capulet_plan::grid::PAGE_BYTES;
 
 pub use executor::Operation;
-pub use internode::{NodeExchange, Nodes, decline_exchange};
+pub use internode::{NodeExchange, Nodes, Surveyed, decline_exchange};
 pub use node_group::NodeGroup;
 pub use round_status::OPERATION_SLOT;
 

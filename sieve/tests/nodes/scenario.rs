@@ -237,6 +237,7 @@ pub(crate) fn run(
             leaders: (scenario.ranks_of(node)[0] == rank).then(|| wrapped[call][node].clone()),
             may_exchange: scenario.may_exchange[node],
             operation: call as u32,
+            surveyed: None,
         }
     };
     let start = |rank: usize, call: usize| {

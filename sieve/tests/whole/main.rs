@@ -310,6 +310,7 @@ fn teams(scenario: &Scenario, number: usize, agreed: &Agreed) -> (Vec<NodeGroup>
                     leaders: (members[0] == rank).then(|| channel.clone()),
                     may_exchange: true,
                     operation: number as u32,
+                    surveyed: None,
                 };
                 NodeGroup::among(internode, buffer, bytes, scenario.stripe_bytes, agreed.grain)
             };

@@ -87,6 +87,7 @@ impl Simulation {
             leaders: is_leader.then(|| data.clone()),
             may_exchange: true,
             operation: number as u32,
+            surveyed: None,
         };
         OperationContext {
             internode: several.then(internode),
