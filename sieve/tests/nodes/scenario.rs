@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use capulet_comm::Leaders;
 use capulet_comm::local::{LocalBuffer, LocalLeaders};
+use capulet_comm::{CombinedOfNodes, Leaders, NodeValues};
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
-use capulet_sieve::two_phase::{NodeExchange, NodeGroup, Nodes, Operation, decline_exchange};
+use capulet_sieve::two_phase::{NodeExchange, NodeGroup, Nodes, Operation, Surveyed, decline_exchange};
 use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Sieves, Summary, Target};
 
 use crate::placement;
@@ -48,6 +48,8 @@ pub(crate) struct Scenario {
     pub(crate) may_exchange: Vec<bool>,
     /// A node that has no shared memory. For scenarios of one call only.
     pub(crate) without: Option<usize>,
+    /// Whether the ranks took the survey together with an agreement, before the operation.
+    pub(crate) is_surveyed: bool,
 }
 
 impl Shape {
@@ -230,6 +232,25 @@ pub(crate) fn run(
         .collect();
     let wrapped: Vec<Vec<Arc<dyn Leaders>>> =
         channels.iter().map(|channel| channel.iter().map(|end| wrap(end.clone())).collect()).collect();
+    let surveyed = |node: usize, call: usize| -> Option<Surveyed> {
+        let is_known = scenario.is_surveyed;
+        let of_node = |node: usize| {
+            let of_rank = |rank: usize| {
+                let span = accesses[call][rank].span();
+                Surveyed::values(Some(span), scenario.may_exchange[node], is_known)
+            };
+            let values = scenario.ranks_of(node).into_iter().map(of_rank);
+            values.reduce(|mut left, right| {
+                for lane in 0..left.values.len() {
+                    left.values[lane] = left.ops[lane].apply(left.values[lane], right.values[lane]);
+                }
+                left
+            })
+        };
+        let nodes: Vec<NodeValues> = (0..scenario.node_count()).filter_map(of_node).collect();
+        let all = nodes.iter().map(|node| node.values).reduce(nodes[0].join).expect("there is a node");
+        Surveyed::of(CombinedOfNodes { own: nodes[node].values, all })
+    };
     let internode = |rank: usize, call: usize| {
         let node = scenario.placement[rank];
         NodeExchange {
@@ -237,7 +258,7 @@ pub(crate) fn run(
             leaders: (scenario.ranks_of(node)[0] == rank).then(|| wrapped[call][node].clone()),
             may_exchange: scenario.may_exchange[node],
             operation: call as u32,
-            surveyed: None,
+            surveyed: surveyed(node, call),
         }
     };
     let start = |rank: usize, call: usize| {
