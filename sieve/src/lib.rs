@@ -60,8 +60,8 @@
 //!   `ceil(touched span / (A W))` rounds, and one node barrier more than rounds; no message carries data;
 //!   shared memory `2 N W (1 + 1/8)` for `N` ranks.
 //! * two-phase between `k` nodes with `A` aggregators each: the leaders copy bytes for another node twice
-//!   more; at most `ceil(touched span / (k A W))` rounds; for each round `2 (k - 1)` messages, and two (a
-//!   read: three) for each pair of nodes that meet; shared memory `4 N W (1 + 1/8)` for the `N` ranks of
+//!   more; at most `ceil(touched span / (k A W))` rounds; the messages of
+//!   each round are those of `docs/two-phase.md`; shared memory `4 N W (1 + 1/8)` for the `N` ranks of
 //!   a node.
 //!
 //! A write writes the requested bytes and no other byte. No write reads bytes and writes them back,

@@ -1,7 +1,6 @@
 //! The operation as a value that can be polled. It waits for the ranks of the node or for the other
 //! nodes, or is over.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use capulet_comm::{Backoff, Barriers, Error, work};
@@ -10,6 +9,7 @@ use capulet_drivers::Direction;
 use super::NodeGroup;
 use super::collective_buffer::RankPart;
 use super::internode::{Exchange, LeaderValues, Outgoing, Step, Survey, is_direct, status_of_values};
+use super::replay::ReplayStep;
 use super::round_status::{
     RoundStatus, combined_status, first_buffer_index, publish, status_of, store_buffer_index,
 };
@@ -20,7 +20,7 @@ use crate::{Failure, KnownOutcome, Target, Transferred};
 
 /// The work of the ranks between the last barrier and the barrier that is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     /// The nodes find out whether they have bytes for each other.
     Survey {
         /// The first offset of this node. Set at the leader.
@@ -32,22 +32,6 @@ enum Phase {
     Replay(ReplayStep),
     /// The operation is over.
     Done,
-}
-
-/// A place in the overlap replay: the rank that fills next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ReplayStep {
-    /// The block (consecutive ranks of one node). All nodes go through the blocks in step.
-    block: u32,
-    /// The place of the rank on this node, if the node has ranks in the block.
-    place: usize,
-    /// How many times the block was gone through before. It is repeated if a rank could not pack all
-    /// bytes for other nodes.
-    pass: u32,
-    /// Whether an earlier rank of the block could not pack all its bytes.
-    is_held: bool,
-    /// The combined round status with which the replay began.
-    status: RoundStatus,
 }
 
 /// The barrier or the leaders that an operation waits for.
@@ -81,10 +65,10 @@ pub struct Operation {
     pub(super) group: NodeGroup,
     pub(super) direction: Direction,
     pub(super) part: RankPart,
-    phase: Phase,
+    pub(super) phase: Phase,
     awaited: Awaited,
     /// Whether the nodes exchange bytes.
-    is_exchanging: bool,
+    pub(super) is_exchanging: bool,
     /// The message fragments of this rank for other nodes.
     pub(super) outgoing: Option<Outgoing>,
     /// The leader's exchange with the other leaders. At leaders only.
@@ -392,12 +376,12 @@ impl Operation {
     }
 
     /// Arrives at a barrier of the ranks of the node.
-    fn arrive_at_node(&mut self, status: RoundStatus) {
+    pub(super) fn arrive_at_node(&mut self, status: RoundStatus) {
         self.publish(status, Awaited::Node);
     }
 
     /// Arrives at a barrier after which the leaders combine the status of all nodes.
-    fn arrive_at_all(&mut self, status: RoundStatus) {
+    pub(super) fn arrive_at_all(&mut self, status: RoundStatus) {
         self.publish(status, Awaited::NodeThenLeaders);
     }
 
@@ -438,67 +422,6 @@ impl Operation {
         }
         self.error = self.error.take().or(Some(failure));
         self.finish(0);
-    }
-
-    // The overlap replay: ranks fill the buffers of a round again, one after the other.
-
-    /// The places on this node of the ranks of a block.
-    fn places_in(&self, block: u32) -> Range<usize> {
-        match self.group.internode.as_ref().filter(|_| self.is_exchanging) {
-            Some(internode) => internode.nodes.places_in(block),
-            None => 0..self.group.shared.ranks(),
-        }
-    }
-
-    fn block_count(&self) -> u32 {
-        let internode = self.group.internode.as_ref().filter(|_| self.is_exchanging);
-        internode.map_or(1, |internode| internode.nodes.block_count())
-    }
-
-    /// Begins a block, or ends the replay. The blocks with the highest ranks come last.
-    fn begin_block(&mut self, block: u32, status: RoundStatus) {
-        if block == self.block_count() {
-            self.phase = Phase::Round;
-            return self.after_fill(status);
-        }
-        let place = self.places_in(block).start;
-        self.begin_replay_step(ReplayStep { block, place, pass: 0, is_held: false, status });
-    }
-
-    fn begin_replay_step(&mut self, replay: ReplayStep) {
-        let places = self.places_in(replay.block);
-        let me = self.group.shared.place();
-        let is_in_block = places.contains(&me);
-        if is_in_block && replay.place == me {
-            self.refill(replay.pass == 0, replay.is_held);
-        }
-        self.phase = Phase::Replay(replay);
-        // For a rank whose turn is still to come, `has_more` is about the first fill. The rank begins the
-        // round anew in its turn.
-        let status = RoundStatus { more: is_in_block && self.has_more(), ..RoundStatus::NEUTRAL };
-        let is_last = replay.place + 1 >= places.end;
-        if is_last && self.is_exchanging { self.arrive_at_all(status) } else { self.arrive_at_node(status) }
-    }
-
-    fn after_replay_step(&mut self, replay: ReplayStep, status: RoundStatus, barrier: Barriers) {
-        if status.good_end != u64::MAX {
-            self.phase = Phase::Round;
-            return self.after_fill(status);
-        }
-        let places = self.places_in(replay.block);
-        if replay.place + 1 < places.end {
-            let is_held = replay.is_held || status_of(self.group.shared.as_ref(), barrier, replay.place).more;
-            self.begin_replay_step(ReplayStep { place: replay.place + 1, is_held, ..replay });
-        } else if status.more {
-            self.begin_replay_step(ReplayStep {
-                place: places.start,
-                pass: replay.pass + 1,
-                is_held: false,
-                ..replay
-            });
-        } else {
-            self.begin_block(replay.block + 1, replay.status);
-        }
     }
 }
 

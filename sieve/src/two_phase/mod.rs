@@ -32,6 +32,7 @@ mod executor;
 mod internode;
 mod io;
 mod node_group;
+mod replay;
 mod round_status;
 mod rounds;
 

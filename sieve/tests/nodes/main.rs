@@ -9,8 +9,8 @@ mod placement;
 mod scenario;
 mod timed_leaders;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use capulet_comm::Leaders;
 use capulet_comm::local::LocalLeaders;
@@ -21,8 +21,6 @@ use capulet_sieve::{Counters, Holes};
 use proptest::prelude::*;
 
 use faulty_leaders::{FaultyLeaders, MessageFault};
-use timed_leaders::{Clock, TimedLeaders};
-
 use scenario::{Call, FILE_BYTES, Scenario, Shape, contents, expected, file_of, first_contents, plain, run};
 
 /// Runs of one rank in units, from alternating gaps and lengths.
@@ -273,45 +271,6 @@ fn rows(placement: Vec<usize>, direction: Direction, count: usize) -> Scenario {
         without: None,
         may_exchange,
         is_surveyed: false,
-    }
-}
-
-/// Between few nodes a write of R rounds takes 2 R + 1 message times, and a read R + 1. The survey takes one
-/// more if it is a step. Between many nodes each reduction goes along the tree.
-#[test]
-fn rounds_take_a_constant_number_of_message_times() {
-    for nodes in 2..=5 {
-        for (direction, is_surveyed) in [Direction::Write, Direction::Read]
-            .into_iter()
-            .flat_map(|direction| [false, true].map(|is_surveyed| (direction, is_surveyed)))
-        {
-            for rounds in 1..=(FILE_BYTES / (nodes * 4096)) as u64 {
-                let placement: Vec<usize> = (0..nodes).collect();
-                let scenario = Scenario {
-                    is_surveyed,
-                    // All collective buffers of a round are full. The areas suffice for a round.
-                    collective_buffer_bytes: 4096,
-                    ..rows(placement, direction, rounds as usize * 4096 / 8)
-                };
-                let file = file_of(&MemDriver::new());
-                let (mut buffers, after, expected) = expected(&scenario);
-                let clock = Arc::new(Mutex::new(Clock::default()));
-                let wrap = |end: Arc<LocalLeaders>| -> Arc<dyn Leaders> {
-                    Arc::new(TimedLeaders::new(end, clock.clone()))
-                };
-                run(&scenario, &vec![file.clone(); nodes], &mut buffers, &wrap);
-                assert!(contents(file.as_ref()) == expected && buffers == after);
-                let survey = u64::from(!is_surveyed);
-                let times = clock.lock().expect("no rank has panicked").now;
-                if nodes <= 4 {
-                    let of_round = if direction == Direction::Write { 2 } else { 1 };
-                    assert_eq!(times, survey + of_round * rounds + 1, "{nodes} nodes, {direction:?}");
-                } else {
-                    // A request, a receipt, and the way up and down a tree of depth 2.
-                    assert!(times <= (survey + rounds + 1) * 4 + rounds * 2, "{nodes} nodes, {direction:?}");
-                }
-            }
-        }
     }
 }
 
