@@ -11,7 +11,7 @@ use super::collective_buffer::RankPart;
 use super::internode::{Exchange, LeaderValues, Outgoing, Step, Survey, is_direct, status_of_values};
 use super::replay::ReplayStep;
 use super::round_status::{
-    RoundStatus, combined_status, first_buffer_index, publish, status_of, store_buffer_index,
+    RoundStatus, UNSETTLED, combined_status, first_buffer_index, publish, status_of, store_buffer_index,
 };
 use super::rounds::{Filled, Read};
 use crate::access::Access;
@@ -293,14 +293,15 @@ impl Operation {
     /// At the leader: ends the operation after an error between the nodes, and tells the other leaders.
     fn abort_exchange(&mut self, error: Error) {
         tracing::error!(%error, "the exchange between nodes failed");
-        let mut is_unsettled = true;
+        let mut has_ended_all = false;
         if let Some(exchange) = &mut self.exchange {
             exchange.abort();
-            is_unsettled = !exchange.has_ended_all();
+            has_ended_all = exchange.has_ended_all();
         }
         self.error = self.error.take().or(Some(error.into()));
         // It is unknown what the other nodes did before the error.
-        let status = RoundStatus { good_end: 0, is_unsettled, class: self.class(), ..RoundStatus::NEUTRAL };
+        let class = if has_ended_all { self.class() } else { UNSETTLED };
+        let status = RoundStatus { good_end: 0, class, ..RoundStatus::NEUTRAL };
         self.publish(status, Awaited::Leader);
     }
 

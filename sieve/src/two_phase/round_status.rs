@@ -38,29 +38,23 @@ pub(super) struct RoundStatus {
     pub(super) more: bool,
     /// Whether a node refused a malformed message of another node.
     pub(super) is_refused: bool,
-    /// Whether the operation ended on some nodes only: then the ranks must still agree on its outcome.
-    pub(super) is_unsettled: bool,
-    /// The largest wire number of an error class ([`ErrorClass::to_wire`]), 0 without an error.
+    /// The largest wire number of an error class ([`ErrorClass::to_wire`]), 0 without an error, or
+    /// [`UNSETTLED`].
     pub(super) class: u64,
 }
 
 const OVERLAP: u64 = 1;
 const MORE: u64 = 2;
 const REFUSED: u64 = 4;
-const UNSETTLED: u64 = 8;
 /// The error class comes above the flags.
 const CLASS_SHIFT: u32 = 8;
+/// Instead of an error class, and larger than all: the operation ended on some nodes only, and the ranks must
+/// still agree on its outcome.
+pub(super) const UNSETTLED: u64 = 1 << 32;
 
 impl RoundStatus {
-    pub(super) const NEUTRAL: Self = Self {
-        next: u64::MAX,
-        good_end: u64::MAX,
-        overlap: false,
-        more: false,
-        is_refused: false,
-        is_unsettled: false,
-        class: 0,
-    };
+    pub(super) const NEUTRAL: Self =
+        Self { next: u64::MAX, good_end: u64::MAX, overlap: false, more: false, is_refused: false, class: 0 };
 
     /// The boolean values as bits, and the error class.
     pub(super) fn flags(self) -> u64 {
@@ -68,7 +62,6 @@ impl RoundStatus {
         flag(self.overlap, OVERLAP)
             | flag(self.more, MORE)
             | flag(self.is_refused, REFUSED)
-            | flag(self.is_unsettled, UNSETTLED)
             | self.class << CLASS_SHIFT
     }
 
@@ -80,7 +73,6 @@ impl RoundStatus {
             overlap: is_set(OVERLAP),
             more: is_set(MORE),
             is_refused: is_set(REFUSED),
-            is_unsettled: is_set(UNSETTLED),
             class: flags >> CLASS_SHIFT,
         }
     }
@@ -89,7 +81,7 @@ impl RoundStatus {
     pub(super) fn outcome(self) -> KnownOutcome {
         let refused = if self.is_refused { ErrorClass::Io.to_wire() } else { 0 };
         match ErrorClass::from_wire(self.class.max(refused)) {
-            _ if self.is_unsettled => KnownOutcome::Unknown,
+            _ if self.class >= UNSETTLED => KnownOutcome::Unknown,
             Some(class) => KnownOutcome::Failed(class),
             None => KnownOutcome::Good,
         }

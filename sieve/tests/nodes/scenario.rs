@@ -207,6 +207,26 @@ fn buffers_of(scenario: &Scenario) -> Vec<Arc<LocalBuffer>> {
     buffers.into_iter().flatten().map(Arc::new).collect()
 }
 
+/// The survey as the ranks of a node know it before an operation.
+fn surveyed(scenario: &Scenario, accesses: &[Access], node: usize) -> Option<Surveyed> {
+    let of_node = |node: usize| {
+        let of_rank = |rank: usize| {
+            let span = Some(accesses[rank].span());
+            Surveyed::values(span, scenario.may_exchange[node], scenario.is_surveyed)
+        };
+        let values = scenario.ranks_of(node).into_iter().map(of_rank);
+        values.reduce(|mut left, right| {
+            for lane in 0..left.values.len() {
+                left.values[lane] = left.ops[lane].apply(left.values[lane], right.values[lane]);
+            }
+            left
+        })
+    };
+    let nodes: Vec<NodeValues> = (0..scenario.node_count()).filter_map(of_node).collect();
+    let all = nodes.iter().map(|node| node.values).reduce(nodes[0].join).expect("there is a node");
+    Surveyed::of(CombinedOfNodes { own: nodes[node].values, all })
+}
+
 /// Runs the scenario. `files` has one handle for each rank.
 pub(crate) fn run(
     scenario: &Scenario,
@@ -232,25 +252,6 @@ pub(crate) fn run(
         .collect();
     let wrapped: Vec<Vec<Arc<dyn Leaders>>> =
         channels.iter().map(|channel| channel.iter().map(|end| wrap(end.clone())).collect()).collect();
-    let surveyed = |node: usize, call: usize| -> Option<Surveyed> {
-        let is_known = scenario.is_surveyed;
-        let of_node = |node: usize| {
-            let of_rank = |rank: usize| {
-                let span = accesses[call][rank].span();
-                Surveyed::values(Some(span), scenario.may_exchange[node], is_known)
-            };
-            let values = scenario.ranks_of(node).into_iter().map(of_rank);
-            values.reduce(|mut left, right| {
-                for lane in 0..left.values.len() {
-                    left.values[lane] = left.ops[lane].apply(left.values[lane], right.values[lane]);
-                }
-                left
-            })
-        };
-        let nodes: Vec<NodeValues> = (0..scenario.node_count()).filter_map(of_node).collect();
-        let all = nodes.iter().map(|node| node.values).reduce(nodes[0].join).expect("there is a node");
-        Surveyed::of(CombinedOfNodes { own: nodes[node].values, all })
-    };
     let internode = |rank: usize, call: usize| {
         let node = scenario.placement[rank];
         NodeExchange {
@@ -258,7 +259,7 @@ pub(crate) fn run(
             leaders: (scenario.ranks_of(node)[0] == rank).then(|| wrapped[call][node].clone()),
             may_exchange: scenario.may_exchange[node],
             operation: call as u32,
-            surveyed: surveyed(node, call),
+            surveyed: surveyed(scenario, &accesses[call], node),
         }
     };
     let start = |rank: usize, call: usize| {

@@ -180,9 +180,10 @@ impl Exchange {
                 Kind::Up | Kind::Down | Kind::Abort => return Err(DISAGREE),
             }
         }
-        let ready = match self.reduction.is_direct {
-            true => self.requests_due == 0,
-            false => self.receipts_due == 0 && self.replies_due == 0,
+        let ready = if self.reduction.is_direct {
+            self.requests_due == 0
+        } else {
+            self.receipts_due == 0 && self.replies_due == 0
         };
         let values = self.reduction.advance(ready)?;
         // The replies come before the values of their senders, unless a request was refused.
