@@ -68,6 +68,7 @@
 //! | `members`, `user_comm` | the processes of a communicator |
 //! | `meeting`, `words`, `node_memory` | agreements and [`NodeWords`] in the memory of a node |
 //! | `node`, `job` | [`Node`]: the ranks that share memory, and whether the job has other nodes |
+//! | `node_reduction` | reductions over several nodes |
 //! | `memory`, `node_shared`, `buffer_table` | [`NodeShared`]: memory for collective operations |
 //! | `pool`, `world` | [`WorldWords`]: words that ranks of all nodes reach, in MPI windows or by word servers |
 //! | `remains`, `group`, `registry` | [`Group`]: the processes of a user's communicator |
@@ -99,6 +100,7 @@ mod message;
 mod node;
 mod node_buffer;
 mod node_memory;
+mod node_reduction;
 mod node_shared;
 mod notifier;
 mod pool;
@@ -122,7 +124,7 @@ mod world;
 pub use mpi;
 pub use mpi::ffi;
 
-pub use agree::{Agree, Pending, ReduceOp, Track};
+pub use agree::{Agree, CombinedOfNodes, Join, NODE_LANES, NodeValues, Pending, ReduceOp, Track};
 pub use backoff::Backoff;
 pub use channel::Channel;
 pub use class::ErrorClass;

@@ -144,6 +144,7 @@ impl Topology {
             may_exchange: true,
             unit_bytes: 1,
             operation: 1,
+            surveyed: None,
         };
         NodeGroup::among(internode, buffer, COLLECTIVE_BUFFER_BYTES as u64, 0, grain)
     }

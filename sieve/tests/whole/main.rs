@@ -311,6 +311,7 @@ fn teams(scenario: &Scenario, number: usize, agreed: &Agreed) -> (Vec<NodeGroup>
                     may_exchange: true,
                     unit_bytes: 1,
                     operation: number as u32,
+                    surveyed: None,
                 };
                 NodeGroup::among(internode, buffer, bytes, scenario.stripe_bytes, agreed.grain)
             };

@@ -88,6 +88,7 @@ impl Simulation {
             may_exchange: true,
             unit_bytes: 1,
             operation: number as u32,
+            surveyed: None,
         };
         OperationContext {
             internode: several.then(internode),

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use capulet_comm::Leaders;
 
+use super::survey::Surveyed;
+
 /// The nodes of a group and the part of each in a round, seen from one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nodes {
@@ -92,6 +94,10 @@ pub struct NodeExchange {
     /// The number of the operation. It is the same on all nodes, and differs from the numbers of recent
     /// operations of the same leaders.
     pub operation: u32,
+    /// The survey, if the ranks took it together with an agreement. It is the same on all ranks of a node, and
+    /// the values of all nodes are the same on all ranks. `None` on all ranks if the survey is the first step
+    /// of the operation.
+    pub surveyed: Option<Surveyed>,
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! The values that the leaders combine: the survey of the nodes, and the round status.
 
+use std::ops::Range;
+
+use capulet_comm::{CombinedOfNodes, NodeValues, ReduceOp};
 use capulet_plan::grid::are_in_order;
 
 use super::leader_reduction::LeaderValues;
@@ -17,6 +20,45 @@ pub(in crate::two_phase) struct Survey {
     pub(in crate::two_phase) ascending: bool,
     /// Whether every node has collective buffers and may exchange.
     pub(in crate::two_phase) able: bool,
+}
+
+/// A survey that the ranks took together with an agreement, before the access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Surveyed {
+    pub(in crate::two_phase) own_first: u64,
+    pub(in crate::two_phase) all: LeaderValues,
+}
+
+/// Set in the flags of a survey: every node knows whether it has collective buffers.
+const IS_KNOWN: u64 = 4;
+
+impl Surveyed {
+    /// The values of one rank, for the agreement. `span` is its part of the file, `None` if it has none.
+    /// `may_exchange` is that of [`NodeExchange`](super::NodeExchange). `is_known` is whether this rank has
+    /// used collective buffers that are large enough. `unit_bytes` is that of the same type.
+    pub fn values(
+        span: Option<Range<u64>>,
+        may_exchange: bool,
+        is_known: bool,
+        unit_bytes: u64,
+    ) -> NodeValues {
+        let span = span.filter(|span| !span.is_empty());
+        let (first, end) = span.map_or((u64::MAX, 0), |span| (span.start, span.end));
+        let survey = Survey { first, end, ascending: true, able: may_exchange };
+        let [first, end, flags] = survey.in_units_of(unit_bytes).values();
+        NodeValues {
+            values: [first, end, flags | if is_known { IS_KNOWN } else { 0 }],
+            ops: [ReduceOp::Min, ReduceOp::Max, ReduceOp::BitAnd],
+            join: Survey::join,
+        }
+    }
+
+    /// The result of the agreement: `None` if some node does not know yet whether it has collective buffers.
+    /// Then the survey is the first step of the access.
+    pub fn of(combined: CombinedOfNodes) -> Option<Self> {
+        let is_known = combined.all[2] & IS_KNOWN != 0;
+        is_known.then_some(Self { own_first: combined.own[0], all: combined.all })
+    }
 }
 
 impl Survey {
@@ -42,6 +84,7 @@ impl Survey {
 
     /// Combines the summaries of two neighboring ranges of nodes, the lower nodes on the left.
     pub(super) fn join(left: LeaderValues, right: LeaderValues) -> LeaderValues {
+        let known = left[2] & right[2] & IS_KNOWN;
         let (left, right) = (Self::of_lanes(left), Self::of_lanes(right));
         let apart = are_in_order(&(left.first..left.end), &(right.first..right.end));
         let joined = Self {
@@ -50,7 +93,8 @@ impl Survey {
             ascending: left.ascending && right.ascending && apart,
             able: left.able && right.able,
         };
-        joined.values()
+        let [first, end, flags] = joined.values();
+        [first, end, flags | known]
     }
 
     /// Whether the nodes exchange: they have bytes for each other, and collective buffers to put them in.
