@@ -1,5 +1,5 @@
 //! Several nodes on storage that writes whole pages back. The page lock keeps their writes apart. Each write
-//! begins with a refresh and ends with a sync, and each read begins with a refresh. With the promise that no two
+//! begins with a lock of the storage and ends with a sync, and each read begins with a lock. With the promise that no two
 //! nodes write to one page, no access locks or refreshes. A failure of one rank in a sync or a close is an error
 //! on all ranks.
 //!
@@ -30,15 +30,18 @@ struct PageDriver(PosixDriver, Arc<Calls>);
 #[derive(Debug, Default)]
 struct Calls {
     refreshes: AtomicU64,
+    locks: AtomicU64,
     syncs: AtomicU64,
     /// Whether they fail when they are refreshed, synced or closed.
     fails: AtomicBool,
 }
 
 impl Calls {
-    /// Runs an access. Returns the numbers of refreshes and syncs that it made on this rank.
+    /// Runs an access. Returns how often this rank looked at the storage again, by a refresh or a lock, and how
+    /// often it made a sync.
     fn of(&self, access: impl FnOnce()) -> [u64; 2] {
-        let now = || [self.refreshes.load(Relaxed), self.syncs.load(Relaxed)];
+        let looks = || self.refreshes.load(Relaxed) + self.locks.load(Relaxed);
+        let now = || [looks(), self.syncs.load(Relaxed)];
         let before = now();
         access();
         [0, 1].map(|at| now()[at] - before[at])
@@ -119,6 +122,7 @@ impl DriverFile for PageFile {
     }
 
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
+        self.1.locks.fetch_add(1, Relaxed);
         self.0.try_lock(range, mode)
     }
 
@@ -171,7 +175,8 @@ impl Setting<'_> {
         self.calls.fails.store(false, Relaxed);
     }
 
-    /// Without the promise: all ranks write to the same pages.
+    /// Without the promise: all ranks write to the same pages. Readers share a lock of the storage, and writers
+    /// whose pages conflict have waited for each other before they ask the storage, so each asks once.
     fn unpromised(&self) {
         let file = self.open(AccessMode::READ_WRITE, false).expect("the file opens");
         let is_several = u64::from(file.group().node().node_count() > 1);
